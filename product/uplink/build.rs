@@ -1,7 +1,7 @@
-//! Compiles the BPF programs in `bpf/` with clang, so that they are embedded and no target machine needs a compiler.
+//! Compiles the BPF programs in `bpf/` with clang and embeds them, so that no target machine needs a compiler.
 //!
-//! Only with the feature `bpf`. Where no clang is found the build goes on and the programs are empty: the server is whole
-//! without them, and whoever asks for one is told why there is none.
+//! Does so only with the feature `bpf`. If no clang is found, the build goes on with empty programs: the server is
+//! complete without them, and a command that needs one reports why it is missing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,14 +11,15 @@ use sched::policy::Srrt;
 #[path = "src/constants.rs"]
 mod constants;
 
-/// Newest first; before 15 the verifier refuses what clang makes of reference-counted pointers.
+/// Compilers to try, newest first; before 15, the verifier refuses the code that clang generates for reference-counted
+/// pointers.
 const CLANGS: &[&str] =
     &["clang-22", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang"];
 const CLANG_MAJOR_MIN: u32 = 15;
-/// Object, source, and what more the compiler is told.
+/// Object, source, and additional compiler flags.
 const PROGRAMS: &[(&str, &str, &[&str])] = &[
     ("classify", "classify", &[]),
-    // Only a kernel that compiles programs (JIT) lets them call its own functions, and be called back.
+    // A kernel that interprets programs (no JIT) lets them neither call its own functions nor be called back.
     ("classify-interpreted", "classify", &["-DINTERPRETED"]),
     ("rank-test", "rank-test", &[]),
     ("client-test", "client-test", &[]),
@@ -35,7 +36,7 @@ fn main() {
     let clang = find_clang();
     if clang.is_none() {
         println!("cargo:warning=no clang {CLANG_MAJOR_MIN} or newer: weir is built without its BPF programs");
-        // A file that is never there: cargo looks for clang again at each build.
+        // A file that never exists makes cargo look for clang again at each build.
         println!("cargo:rerun-if-changed={}", out.join("clang").display());
     }
     for (name, source, flags) in PROGRAMS {
@@ -47,7 +48,7 @@ fn main() {
     }
 }
 
-/// What the programs share with us and with `sched`, as macros.
+/// Returns the constants that the programs share with this crate and `sched`, as macros.
 fn header() -> String {
     use constants::*;
     let numbers = [
@@ -76,7 +77,7 @@ fn find_clang() -> Option<String> {
     names.map(str::to_owned).find(|name| major(name).is_some_and(|major| major >= CLANG_MAJOR_MIN))
 }
 
-/// The major version a clang tells of itself; `None` where there is none by this name.
+/// Returns the major version that a clang reports; `None` if there is no clang by this name.
 fn major(clang: &str) -> Option<u32> {
     let output = Command::new(clang).arg("-dumpversion").output().ok()?;
     String::from_utf8_lossy(&output.stdout).trim().split('.').next()?.parse().ok()
@@ -90,7 +91,7 @@ fn compile(clang: &str, flags: &[&str], source: &Path, out: &Path, object: &Path
         // Debian keeps asm/ in the folder of the architecture, which clang leaves out for the target bpf.
         .arg(format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH))
         .arg(format!("-I{}", out.display()))
-        // The object tells of no folder of this machine: wherever it is built, it is the same.
+        // The object contains no path of this machine, so builds are reproducible.
         .arg(format!("-ffile-prefix-map={}=uplink", std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")))
         .arg(format!("-ffile-prefix-map={headers}=libbpf"))
         .arg(format!("-ffile-prefix-map={}=out", out.display()))

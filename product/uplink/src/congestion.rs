@@ -1,10 +1,11 @@
-//! Chooses the congestion control of a network namespace.
+//! Selects the congestion control of a network namespace.
 //!
-//! A namespace other than the first may only choose what `net.ipv4.tcp_allowed_congestion_control` lists, and that
-//! list belongs to the whole machine. Changing the machine's default and letting the namespace inherit it would change
-//! every connection opened elsewhere meanwhile; adding to the list changes no connection. So the algorithm is added for
-//! the instant in which the namespaces choose, under a lock against others that do the same, and the list is put back.
-//! A file in /run/weir holds the list meanwhile: the next call, or `scripts/put-back.sh`, puts it back after a SIGKILL.
+//! A namespace other than the first may only select what `net.ipv4.tcp_allowed_congestion_control` lists, and that list
+//! belongs to the whole machine. Changing the machine's default and letting the namespace inherit it would change every
+//! connection opened elsewhere in the meantime; adding to the list changes no connection. The algorithm is therefore
+//! added for the instant in which the namespaces select it, under a lock against other processes that do the same, and
+//! the list is then restored. A file in /run/weir holds the list in the meantime: the next call, or
+//! `scripts/put-back.sh`, restores it after a SIGKILL.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -14,21 +15,21 @@ use crate::Error;
 
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
-/// The algorithm of the calling thread's namespace.
+/// The congestion control of the calling thread's namespace.
 pub const CHOSEN: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 const FOLDER: &str = "/run/weir";
-/// Two lines: the list before, and the list that we set.
+/// A file of two lines: the list before, and the list that we set.
 const KEPT: &str = "/run/weir/allowed-congestion-control";
 
-/// Calls `choose`, which writes `wanted` to [`CHOSEN`] inside the namespaces, while that is allowed. To be called from
-/// the first namespace: the list can be written in no other.
+/// Calls `choose`, which writes `wanted` to [`CHOSEN`] inside the namespaces, while that is allowed. Call it from the
+/// first namespace: the list can be written in no other.
 pub fn while_allowed<T, E: From<Error>>(wanted: &str, choose: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     check(wanted)?;
     let _allowed = Allowed::add(wanted)?;
     choose()
 }
 
-/// An error where this kernel has no such algorithm.
+/// Returns an error if this kernel does not have the algorithm.
 pub fn check(wanted: &str) -> Result<(), Error> {
     let available = read(AVAILABLE).map_err(|error| Error::kernel(AVAILABLE, error))?;
     match lists(&available, wanted) {
@@ -39,7 +40,7 @@ pub fn check(wanted: &str) -> Result<(), Error> {
     }
 }
 
-/// An algorithm that is allowed. Dropped, the list is as it was; then the lock is released.
+/// An algorithm that is allowed. Dropping it restores the list and then releases the lock.
 struct Allowed {
     before: Option<String>,
     _lock: File,
@@ -78,7 +79,7 @@ impl Drop for Allowed {
     }
 }
 
-/// Finishes the work of a process killed before it put the list back; not where the list was changed since.
+/// Restores the list after a process that was killed before doing so; not if the list was changed since.
 fn put_back_leftover() -> io::Result<()> {
     let Ok(kept) = fs::read_to_string(KEPT) else { return Ok(()) };
     if let Some((before, set)) = kept.trim_end().split_once('\n')
@@ -97,7 +98,7 @@ fn lists(list: &str, name: &str) -> bool {
     words(list).contains(name)
 }
 
-/// The kernel lists them in an order of its own.
+/// Splits a list into a set, because the kernel lists the names in an order of its own.
 fn words(list: &str) -> BTreeSet<&str> {
     list.split_whitespace().collect()
 }
@@ -121,7 +122,7 @@ mod tests {
         assert!(!lists("", "cubic"));
     }
 
-    /// The machine's own list, under the lock: what is allowed in the instant, and what a killed process leaves.
+    /// The machine's own list, under the lock: what is allowed in the meantime, and what a killed process leaves.
     #[test]
     fn the_list_is_as_it_was_also_after_a_kill() {
         if !rustix::process::geteuid().is_root() {
@@ -136,7 +137,7 @@ mod tests {
             assert!(lists(&read(ALLOWED).unwrap(), wanted));
             allowed.before.clone().unwrap()
         };
-        // Killed in the instant: the list and the file stay, the lock goes with the process.
+        // Killed in between: the list and the file stay, the lock disappears with the process.
         let mut killed = Allowed::add(wanted).unwrap();
         killed.before = None;
         assert!(lists(&read(ALLOWED).unwrap(), wanted));

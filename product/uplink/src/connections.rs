@@ -1,7 +1,7 @@
-//! The connections of a server as the kernel lists them (sock_diag(7)): how many in which state, how many wait in the two
-//! queues of its listening socket, and how many bytes they hold.
+//! The connections of a server as the kernel lists them (sock_diag(7)): how many are in each state, how many wait in
+//! the two queues of its listening socket, and how many bytes they hold.
 //!
-//! Layouts: linux/sock_diag.h, linux/inet_diag.h, stable kernel interface. What `ss` prints comes from the same messages.
+//! Layouts: linux/sock_diag.h, linux/inet_diag.h, stable kernel interface. `ss` prints the same messages.
 
 use std::io;
 
@@ -12,31 +12,32 @@ use crate::netlink::{Body, Socket, attribute, u32_at, u64_at};
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 /// `struct inet_diag_sockid`, a part of both structures below.
 const ID_BYTES: usize = 48;
-/// `struct inet_diag_req_v2`: family, protocol, extensions, padding, states, then the ports and addresses wanted.
+/// `struct inet_diag_req_v2`: family, protocol, extensions, padding, states, then the wanted ports and addresses.
 const REQUEST_BYTES: usize = 8 + ID_BYTES;
 /// `struct inet_diag_msg`; attributes follow.
 const MESSAGE_BYTES: usize = 72;
 const STATE_AT: usize = 1;
-/// The other end's address, of 16 bytes (four of IPv4, then zeros), and the kernel's number of the socket.
+/// The peer's address in 16 bytes (four for IPv4, then zeros), and the kernel's number of the socket.
 const PEER_AT: usize = 4 + 20;
 const COOKIE_AT: usize = 4 + 40;
 const RQUEUE_AT: usize = 4 + ID_BYTES + 4;
 const WQUEUE_AT: usize = RQUEUE_AT + 4;
 const INET_DIAG_MEMINFO: u16 = 1;
 const INET_DIAG_INFO: u16 = 2;
-/// Of `struct inet_diag_meminfo`: memory of what was handed below TCP and has not left (`sk_wmem_alloc`).
+/// Offset in `struct inet_diag_meminfo` of the memory handed below TCP that has not left (`sk_wmem_alloc`).
 const MEMINFO_BELOW_AT: usize = 12;
-/// All but those in TIME-WAIT, of which a new connection per request leaves thousands, and those only bound, for which the
-/// kernel walks the machine's whole table of ports: they would be most of the cost.
+/// All states but TIME-WAIT, in which a new connection per request leaves thousands of sockets, and bound-only sockets,
+/// for which the kernel walks the machine's whole table of ports: they would be most of the cost.
 const STATES_WANTED: u32 = !(1 << TIME_WAIT | 1 << BOUND_INACTIVE);
 const TIME_WAIT: u32 = 6;
 const BOUND_INACTIVE: u32 = 13;
 
-/// A connection's state, by the kernel's number (include/net/tcp_states.h); one in TIME-WAIT is nobody's any more.
+/// A connection's state, by the kernel's number (include/net/tcp_states.h). TIME-WAIT is left out: no program owns such
+/// a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     Established = 1,
-    /// A SYN came and the handshake is not over: what waits in the SYN queue.
+    /// A SYN was received and the handshake is not complete: the entries of the SYN queue.
     SynReceived = 3,
     FinWait1 = 4,
     FinWait2 = 5,
@@ -46,22 +47,22 @@ pub enum State {
     Closing = 11,
 }
 
-/// One more than the kernel's largest number of a state.
+/// The number of states: one more than the kernel's largest state number.
 const STATES: usize = 14;
 
-/// What the connections of one port came to, at one instant or nearly so: the kernel lists them while they go on.
+/// The totals of the connections of one port, at nearly one instant: the kernel lists them while they go on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Connections {
     by_state: [u64; STATES],
-    /// Connections made that no program has accepted.
+    /// Established connections that no program has accepted.
     pub accept_queue: u64,
-    /// How many of those there may be; the kernel lets in one more.
+    /// The maximum length of the accept queue; the kernel admits one more.
     pub accept_queue_limit: u64,
     /// Connections with bytes that the client has not acknowledged.
     pub sending: u64,
-    /// All those bytes, sent or not.
+    /// Unacknowledged bytes of all connections, sent or not.
     pub unacknowledged_bytes: u64,
-    /// Memory of packets that TCP has handed down and that have not left this machine, overhead included.
+    /// Memory of packets that TCP has handed down and that have not left this machine, including overhead.
     pub below_tcp_bytes: u64,
 }
 
@@ -87,7 +88,7 @@ impl Connections {
     }
 }
 
-/// Asks for the IPv4 connections of a port again and again. It looks at the network that the thread was in that opened it.
+/// Queries the IPv4 connections of a port repeatedly, in the network namespace of the thread that opened it.
 pub struct ConnectionWatch {
     netlink: Socket,
     request: Vec<u8>,
@@ -109,12 +110,12 @@ impl ConnectionWatch {
     }
 }
 
-/// What TCP knows of one connection of a server, from outside.
+/// The kernel's TCP information about one connection of a server, from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connection {
-    /// No other socket since the machine started has the same.
+    /// The kernel's number of the socket, unique since the machine started.
     pub cookie: u64,
-    /// The client's address; one of IPv4 has zeros behind it.
+    /// The client's address; an IPv4 address is followed by zeros.
     pub client: [u8; 16],
     pub info: TcpInfo,
 }
@@ -127,7 +128,7 @@ impl Connection {
     }
 }
 
-/// Asks for the connections of some ports, of IPv4 and IPv6, that may send, again and again.
+/// Queries the IPv4 and IPv6 connections of some ports that may send, repeatedly.
 pub struct SenderWatch {
     netlink: Socket,
     requests: Vec<Vec<u8>>,
@@ -176,14 +177,14 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let mut watch = ConnectionWatch::open(address.port()).unwrap();
         let clients: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
-        // The handshake's last packet has come when connect() is over, but for one that waits for its turn.
+        // The handshake's last packet has arrived when connect() returns, unless it is still queued.
         let waiting = (0..1000).map(|_| watch.read().unwrap()).find(|found| found.accept_queue == 3).unwrap();
         assert_eq!((waiting.in_state(State::Listen), waiting.in_state(State::Established)), (1, 3));
         assert!(waiting.accept_queue_limit >= 3 && waiting.sending == 0, "{waiting:?}");
 
         let (mut accepted, _) = listener.accept().unwrap();
         accepted.set_nonblocking(true).unwrap();
-        // More than the other end takes without being read.
+        // More than the peer's buffers hold without being read.
         let mut sent_bytes = 0;
         while let Ok(bytes) = accepted.write(&[0; 1 << 20]) {
             sent_bytes += bytes as u64;
@@ -222,7 +223,7 @@ mod tests {
             let client = TcpStream::connect(address).unwrap();
             let mut accepted = listener.accept().unwrap().0;
             accepted.write_all(&[0; 1000]).unwrap();
-            // The acknowledgement has come when the client has read.
+            // The acknowledgement has arrived when the client has read.
             (&client).read_exact(&mut [0; 1000]).unwrap();
             let mut seen = Vec::new();
             SenderWatch::open(&[address.port()]).unwrap().read(|connection| seen.push(connection)).unwrap();

@@ -1,25 +1,26 @@
-//! The numbers that the BPF programs and the Rust beside them have to agree on. build.rs reads this file too and writes them, and what
-//! `sched` assumes of paths, into a header: one definition, and a layout that differs does not compile.
+//! The numbers shared by the BPF programs and the Rust code. build.rs reads this file too and writes them into a
+//! header, together with the assumptions of `sched` about paths: each has one definition, and a differing layout does
+//! not compile.
 
-/// A program of another version of weir, with another layout, is not read.
+/// The layout version. The settings of a program with another layout, from another version of weir, are not read.
 pub const LAYOUT: u32 = 7;
 /// Bands of a tree (`prio` has 16): control packets, unclassified traffic, then data.
 pub const BANDS_MAX: usize = 16;
 pub const BAND_DATA_FIRST: usize = 2;
-/// So many bands for responses have one cut less.
+/// Maximum number of cut points: one fewer than bands for responses.
 pub const CUTS_MAX: usize = BANDS_MAX - BAND_DATA_FIRST - 1;
 pub const PORT_WORDS: usize = 65536 / 64;
 
-/// Where the fields of `struct settings` lie, in bytes.
+/// Offsets of the fields of `struct settings`, in bytes.
 pub const CUTS_AT: usize = 16;
 pub const PRIORITIES_AT: usize = CUTS_AT + CUTS_MAX * 8;
 pub const PORTS_AT: usize = PRIORITIES_AT + BANDS_MAX * 4;
 pub const SHARE_AT: usize = PORTS_AT + PORT_WORDS * 8;
 pub const SETTINGS_BYTES: usize = SHARE_AT + 32;
 
-/// Of `struct counters`, in words of 64 bits: two for each band, and behind them nine.
+/// Offset in `struct counters`, in words of 64 bits: two words per band come first, nine follow.
 pub const COUNTERS_RESPONSES_AT: usize = BANDS_MAX * 2;
 
-/// Sizes of responses: so many buckets per octave from 1 byte on.
+/// Buckets of response sizes: this many per octave, from 1 byte on.
 pub const SIZE_STEPS: usize = 4;
 pub const SIZE_BUCKETS: usize = 64 * SIZE_STEPS;

@@ -1,4 +1,4 @@
-//! What a device says of itself: whether it is up, how large its packets may be, how fast it is.
+//! The properties that a device reports: whether it is up, how large its packets may be, how fast it is.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -21,32 +21,32 @@ const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_GSO_MAX_SEGS: u16 = 40;
-/// What a kernel that does not tell builds (GSO_MAX_SEGS).
+/// The number of segments that a kernel builds if it does not report one (GSO_MAX_SEGS).
 const GSO_MAX_SEGS: u32 = 65_535;
 const SIOCETHTOOL: u64 = 0x8946;
-/// Superseded by ETHTOOL_GLINKSETTINGS, which takes two calls; kernels answer it from the same source.
+/// Superseded by ETHTOOL_GLINKSETTINGS, which takes two calls; kernels answer both from the same source.
 const ETHTOOL_GSET: u32 = 1;
-/// `struct ethtool_cmd`, and its two halves of the speed in Mbit/s.
+/// The size of `struct ethtool_cmd`, and its two halves of the speed in Mbit/s.
 const GSET_BYTES: usize = 44;
 const GSET_SPEED: usize = 12;
 const GSET_SPEED_HIGH: usize = 28;
-/// What a device that does not know its speed says.
+/// The value that a device reports if it does not know its speed.
 const SPEED_UNKNOWN: u32 = u32::MAX;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
-    /// On Ethernet the MAC address.
+    /// The MAC address, for Ethernet.
     pub address: Vec<u8>,
     pub is_up: bool,
     pub mtu_bytes: u32,
-    /// Segments in one packet that the stack builds, at most.
+    /// Maximum number of segments in one packet that the stack builds.
     pub gso_max_segs: u32,
-    /// `None` where the device does not know.
+    /// `None` if the device does not know it.
     pub speed: Option<Rate>,
 }
 
 impl Device {
-    /// `None` when the interface has gone.
+    /// Returns `None` if the interface has disappeared.
     pub fn of(interface: &Interface) -> io::Result<Option<Device>> {
         let mut found = None;
         Socket::open()?.dump(RTM_GETLINK, &[0; LINK_BYTES], |reply| {
@@ -67,21 +67,21 @@ impl Device {
     }
 }
 
-/// An interface of this namespace and what it stands on.
+/// An interface of this namespace, and the interfaces it relates to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     pub interface: Interface,
-    /// `bridge`, `vlan`; empty for hardware.
+    /// The kind, such as `bridge` or `vlan`; empty for hardware.
     pub kind: String,
-    /// The interface in whose name this one sends: its bridge or bond.
+    /// The interface on whose behalf this one sends: its bridge or bond.
     master: Option<u32>,
     /// The interface through which this one sends.
     lower: Option<u32>,
 }
 
-/// Kinds that hand their packets to the device below as they are; the peer of a veth does not.
+/// Kinds that hand their packets to the device below unchanged; the peer of a veth does not.
 const ON_A_LOWER: [&str; 3] = ["vlan", "macvlan", "ipvlan"];
-/// Of one device; those beyond are left as they are.
+/// Maximum number of interfaces above one device; those beyond are left unchanged.
 const UPPERS_MAX: usize = 256;
 
 pub fn links() -> io::Result<Vec<Link>> {
@@ -103,7 +103,8 @@ pub fn links() -> io::Result<Vec<Link>> {
     Ok(found)
 }
 
-/// The interfaces whose packets leave through this one: its bridge or bond, VLANs and macvlans on it, and theirs.
+/// Returns the interfaces whose packets leave through this one: its bridge or bond, VLANs and macvlans on it, and the
+/// interfaces above these.
 pub fn uppers(links: &[Link], interface: &Interface) -> Vec<Interface> {
     let mut found = vec![interface.clone()];
     let mut at = 0;
@@ -125,8 +126,8 @@ pub fn uppers(links: &[Link], interface: &Interface) -> Vec<Interface> {
     found.split_off(1)
 }
 
-/// Asks the driver. The file `speed` in sysfs has the same number, but only of the interfaces of the namespace that sysfs
-/// was mounted in.
+/// Queries the driver. The file `speed` in sysfs has the same number, but only for the interfaces of the namespace in
+/// which sysfs was mounted.
 fn speed(name: &str) -> Option<Rate> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
     let mut command = [0u8; GSET_BYTES];
@@ -147,7 +148,7 @@ fn speed(name: &str) -> Option<Rate> {
     }
     let half = |at: usize| u32::from(u16::from_ne_bytes([command[at], command[at + 1]]));
     let mbit = half(GSET_SPEED) | half(GSET_SPEED_HIGH) << 16;
-    // Some drivers know only the low half of "unknown".
+    // Some drivers report only the low half of "unknown".
     if mbit == SPEED_UNKNOWN || mbit == u32::from(u16::MAX) {
         return None;
     }

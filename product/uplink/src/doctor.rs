@@ -1,7 +1,7 @@
-//! The kernel features that this machine offers, and the cure for each missing one.
+//! The kernel features that this machine offers, and the remedy for each missing one.
 //!
-//! Queueing disciplines are asked for by trying one, which also makes the kernel load its module: on the loopback of a
-//! throw-away network namespace, so that no interface in use is touched.
+//! A queueing discipline is checked by trying it, which also makes the kernel load its module. This happens on the
+//! loopback of a temporary network namespace, so that no interface in use is touched.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use crate::tc::{RTM_NEWQDISC, RTM_NEWTFILTER, TC_H_CLSACT, TC_H_CLSACT_EGRESS, T
 pub enum State {
     Ok,
     Missing,
-    /// Finding out takes a privilege that we do not have.
+    /// Finding out requires a privilege that we do not have.
     Unknown,
 }
 
@@ -32,17 +32,17 @@ impl State {
     }
 }
 
-/// One thing that is there or not.
+/// A feature that is present or missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     pub what: &'static str,
     pub state: State,
     pub used_for: &'static str,
-    /// What would make it be there.
+    /// The condition for it to be present.
     pub needs: &'static str,
 }
 
-/// Looks at everything; changes no interface.
+/// Checks everything; changes no interface.
 pub fn examine() -> Vec<Finding> {
     let mut findings = privileges();
     findings.extend(qdiscs());
@@ -51,7 +51,7 @@ pub fn examine() -> Vec<Finding> {
     findings
 }
 
-/// What each command lacks here, each a [`Finding::what`]; without any it works.
+/// Returns what each command lacks here, as a list of [`Finding::what`]; a command with an empty list works.
 pub fn verdicts(findings: &[Finding]) -> Vec<(&'static str, Vec<&'static str>)> {
     let is_missing = |what: &str| findings.iter().any(|finding| finding.what == what && finding.state != State::Ok);
     let missing = |needed: &[&'static str]| needed.iter().copied().filter(|what| is_missing(what)).collect::<Vec<_>>();
@@ -133,10 +133,11 @@ fn qdiscs() -> Vec<Finding> {
     findings
 }
 
-/// What `examine` says on the loopback of a network namespace that ends with this call; `None` without the privilege.
+/// Returns the result of `examine` on the loopback of a network namespace that ends with this call; `None` without the
+/// privilege.
 fn in_throw_away_network<T: Send + 'static>(examine: impl FnOnce(&Interface) -> T + Send + 'static) -> Option<T> {
     let thread = std::thread::spawn(|| {
-        // SAFETY: no memory is touched; the view of the network changes, and only this thread's, which ends below.
+        // SAFETY: no memory is touched; the network namespace changes only for this thread, which ends below.
         let is_alone = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0;
         let lo = if is_alone { Interface::by_name("lo").ok() } else { None };
         lo.map(|lo| examine(&lo))
@@ -163,7 +164,8 @@ fn try_filter(lo: &Interface) -> State {
     )
 }
 
-/// Nothing we try has options, and most refuse that: only "no such kind" means that it is not there.
+/// Interprets the outcome of a trial. Trials have no options, and most kinds refuse that: only "no such kind" means
+/// that the feature is missing.
 fn known(outcome: io::Result<()>) -> State {
     match outcome.map_err(|error| error.raw_os_error()) {
         Err(Some(libc::ENOENT)) => State::Missing,
@@ -174,7 +176,7 @@ fn known(outcome: io::Result<()>) -> State {
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// What the kernel's own types tell of it.
+/// Checks features that the kernel's type information reveals.
 fn types() -> Vec<Finding> {
     let types = fs::read(BTF).unwrap_or_default();
     let names = |name: &str| types.windows(name.len()).any(|window| window == name.as_bytes());
@@ -195,7 +197,7 @@ fn types() -> Vec<Finding> {
 }
 
 fn settings() -> Vec<Finding> {
-    // Some are shown in the first network namespace alone.
+    // Some are visible only in the first network namespace.
     let is_on = |path: &str| match fs::read_to_string(path) {
         Ok(text) => State::of(text.trim() != "0"),
         Err(_) => State::Unknown,
@@ -239,7 +241,7 @@ mod tests {
         findings.iter().find(|finding| finding.what == what).unwrap().state
     }
 
-    /// Whatever it tries, it tries elsewhere.
+    /// All trials run in another network.
     #[test]
     fn finds_the_shaper_and_changes_no_interface() {
         in_own_network(|| {

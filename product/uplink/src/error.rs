@@ -2,12 +2,12 @@ use std::io;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why the kernel side could not be changed or read: one line that says what is wrong, where, and what to do.
+/// An error in changing or reading the kernel side: one line that gives the problem, its place, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{0}")]
     Refused(String),
-    /// This kernel does not have what was asked for; another way may be open.
+    /// This kernel does not have what was requested; another way may work.
     #[error("{lacks}{}", cause.as_ref().map_or(String::new(), |cause| format!(": {cause:#}")))]
     Missing {
         lacks: String,
@@ -27,7 +27,7 @@ pub enum Error {
         #[source]
         cause: Cause,
     },
-    /// After this the state before was to be put back, and was not.
+    /// Restoring the state before failed too.
     #[error("{cause}; {before} could not be put back: {undo}")]
     Undo {
         #[source]
@@ -46,7 +46,7 @@ impl Error {
         Error::Missing { lacks: lacks.into(), cause: None }
     }
 
-    /// What the kernel answered while we were `doing` this ("making the tree on eth0").
+    /// Wraps the kernel's error; `doing` describes the step ("making the tree on eth0").
     pub(crate) fn kernel(doing: &str, error: io::Error) -> Error {
         let doing = doing.to_string();
         match error.raw_os_error() {
@@ -57,7 +57,7 @@ impl Error {
         }
     }
 
-    /// Any other answer, whatever it is.
+    /// Wraps any other error.
     pub(crate) fn other(doing: impl Into<String>, error: impl Into<Cause>) -> Error {
         Error::Kernel { doing: doing.into(), cause: error.into() }
     }
@@ -66,7 +66,7 @@ impl Error {
         Error::Undo { cause: Box::new(cause), before: before.into(), undo: Box::new(undo) }
     }
 
-    /// Is the only thing wrong that this kernel lacks it?
+    /// Returns true if the only problem is that this kernel lacks the feature.
     pub fn is_missing(&self) -> bool {
         matches!(self, Error::Missing { .. })
     }

@@ -1,9 +1,11 @@
-//! How long TCP waits for the first answer of a handshake before it sends again: 1 s since RFC 6298, 3 s in the kernels of
-//! the papers (RFC 1122). No setting of Linux changes it; a BPF program of a control group may (BPF_SOCK_OPS_TIMEOUT_INIT,
-//! Linux 4.13), for the SYNs of the connections that programs in the group open and the SYN-ACKs of those that they are asked for.
+//! The initial retransmission timeout: how long TCP waits for the first answer of a handshake before it retransmits. It
+//! is 1 s since RFC 6298, and 3 s in the kernels of the papers (RFC 1122). No setting of Linux changes it, but a BPF
+//! program of a control group can (BPF_SOCK_OPS_TIMEOUT_INIT, Linux 4.13), for the SYNs of connections that programs in
+//! the group open and for the SYN-ACKs of connections that they accept.
 //!
-//! The program is six instructions with the time as a constant, so it is written here as they are: no compiler, no libbpf, and
-//! it is there in every build. It hangs by a link (Linux 5.7), which goes with the process that holds it.
+//! The program is seven instructions with the timeout as a constant, so it is written here in binary form: it needs
+//! neither compiler nor libbpf, and is present in every build. It is attached by a link (Linux 5.7), which disappears
+//! with the process that holds it.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -15,28 +17,28 @@ use rustix::time::{ClockId, clock_getres};
 
 use crate::Error;
 
-/// linux/bpf.h: commands, program type, attach type, the operation asked about.
+/// linux/bpf.h: commands, program type, attach type, and the operation handled.
 const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_PROG_TYPE_SOCK_OPS: u32 = 13;
 const BPF_CGROUP_SOCK_OPS: u32 = 3;
 const TIMEOUT_INIT: i32 = 1;
-/// `struct bpf_sock_ops`.
+/// Offsets in `struct bpf_sock_ops`.
 const OP_AT: i16 = 0;
 const REPLY_AT: i16 = 4;
-/// The reply to every other question: as you would do without me.
+/// The reply to all other operations: the kernel's default.
 const DEFAULT: i32 = -1;
-/// What the kernel cuts it down to (TCP_RTO_MAX).
+/// The maximum that the kernel allows (TCP_RTO_MAX).
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// The time while it is set.
+/// The timeout, in force while this value exists.
 #[derive(Debug)]
 pub struct InitialRto {
     _links: Vec<OwnedFd>,
 }
 
 impl InitialRto {
-    /// For the programs in these control groups, given as their folders in the hierarchy of version 2.
+    /// Sets the timeout for the programs in these control groups, given as their folders in the version 2 hierarchy.
     pub fn set(cgroups: &[&Path], timeout: Duration) -> Result<InitialRto, Error> {
         let failed = |error: io::Error| Error::kernel("setting the initial retransmission timeout by BPF", error);
         let program = load(jiffies(timeout)).map_err(failed)?;
@@ -49,7 +51,8 @@ impl InitialRto {
     }
 }
 
-/// The kernel's ticks, of which there are 100 to 1000 a second: the resolution of its coarse clocks. Rounded up, at least one.
+/// Converts to the kernel's ticks, 100 to 1000 a second: the resolution of its coarse clocks. Rounds up, to at least
+/// one.
 fn jiffies(timeout: Duration) -> i32 {
     let tick = clock_getres(ClockId::MonotonicCoarse);
     let tick_ns = (tick.tv_sec as u128 * 1_000_000_000 + tick.tv_nsec as u128).max(1);
@@ -60,21 +63,21 @@ fn jiffies(timeout: Duration) -> i32 {
 #[repr(C)]
 struct Instruction {
     code: u8,
-    /// Destination and source, four bits each, in the order of the processor's bit fields.
+    /// Destination and source register, four bits each, in the order of the processor's bit fields.
     registers: u8,
     offset: i16,
     immediate: i32,
 }
 
-/// Answers with the time when asked for it, else with [`DEFAULT`]. Register 1 is the question. Codes are of
-/// linux/bpf_common.h: class, with size and mode or with operation and source.
+/// Replies with the timeout to that operation, and with [`DEFAULT`] to others. Register 1 holds the context. Codes are
+/// from linux/bpf_common.h: class, with size and mode or with operation and source.
 fn program(jiffies: i32) -> [Instruction; 7] {
     const LOAD_WORD: u8 = 0x61;
     const STORE_WORD: u8 = 0x63;
     const MOVE: u8 = 0xb7;
     const JUMP_IF_NOT_EQUAL: u8 = 0x55;
     const EXIT: u8 = 0x95;
-    /// What the kernel takes as: the reply counts.
+    /// The return value that makes the kernel use the reply.
     const ANSWERED: i32 = 1;
     let instruction = |code, to: u8, from: u8, offset, immediate| {
         let registers = if cfg!(target_endian = "little") { from << 4 | to } else { to << 4 | from };
@@ -137,15 +140,15 @@ fn link(program: &OwnedFd, cgroup: &OwnedFd) -> io::Result<OwnedFd> {
     bpf(BPF_LINK_CREATE, &attributes)
 }
 
-/// A call of bpf(2) that gives a descriptor.
+/// Makes a bpf(2) call that returns a descriptor.
 fn bpf<T>(command: libc::c_long, attributes: &T) -> io::Result<OwnedFd> {
-    // SAFETY: the kernel reads `size_of::<T>()` bytes of `attributes`, and what the addresses in it point to: the
-    // instructions and the licence of our caller, which both outlive the call. It writes to none of them.
+    // SAFETY: the kernel reads `size_of::<T>()` bytes of `attributes`, and the memory that addresses in it point to:
+    // the caller's instructions and licence, which outlive the call. It writes to neither.
     let fd = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of::<T>()) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: both commands give a new descriptor, which is nobody else's.
+    // SAFETY: both commands return a new descriptor that has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
@@ -164,7 +167,7 @@ mod tests {
         assert_eq!(jiffies(Duration::MAX), jiffies(LONGEST));
     }
 
-    /// A group that is gone with the test.
+    /// A control group that is removed with the test.
     struct Group(PathBuf);
 
     impl Group {
@@ -176,7 +179,7 @@ mod tests {
             Some(Group(folder))
         }
 
-        /// A program in the group that opens a connection to where nobody answers.
+        /// Starts a program in the group that connects to an address that does not answer.
         fn connect(&self) -> Child {
             let script = "echo $$ >\"$0\" && exec 3<>/dev/tcp/198.18.77.2/9";
             Command::new("bash").args(["-c", script]).arg(self.0.join("cgroup.procs")).spawn().unwrap()
@@ -189,7 +192,7 @@ mod tests {
         }
     }
 
-    /// What `ss` says of the timer of the connection that waits, once it is there: `timer:(on,59sec,0)`.
+    /// Waits for the pending connection and returns its timer as `ss` prints it: `timer:(on,59sec,0)`.
     fn timer() -> String {
         loop {
             let said = Command::new("ss").args(["-Htno", "state", "syn-sent"]).output().unwrap();

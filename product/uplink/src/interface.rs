@@ -11,7 +11,7 @@ const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
-/// `struct ifaddrmsg` and `struct rtmsg` in front of the attributes.
+/// The sizes of `struct ifaddrmsg` and `struct rtmsg`, which precede the attributes.
 const ADDR_BYTES: usize = 8;
 const ROUTE_BYTES: usize = 12;
 const RT_TABLE_MAIN: u8 = 254;
@@ -24,8 +24,8 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// The interface through which a server listening on this address answers: the one that has the address, or, for the
-    /// unspecified address, the one of the default route. `None` when there is none.
+    /// Returns the interface through which a server listening on this address answers: the one that has the address,
+    /// or, for the unspecified address, the one of the default route. `None` if there is none.
     pub fn serving(address: IpAddr) -> io::Result<Option<Interface>> {
         let mut netlink = Socket::open()?;
         let index =
@@ -33,7 +33,7 @@ impl Interface {
         index.map(Interface::named).transpose()
     }
 
-    /// Where its default route leads; `None` without one, or without a gateway.
+    /// The gateway of the interface's default route; `None` without a default route or a gateway.
     pub fn gateway(&self) -> io::Result<Option<IpAddr>> {
         let mut found = None;
         Socket::open()?.dump(RTM_GETROUTE, &[0; ROUTE_BYTES], |reply| {
@@ -47,7 +47,7 @@ impl Interface {
         Ok(found)
     }
 
-    /// The interface of this name.
+    /// Returns the interface with this name.
     pub fn by_name(name: &str) -> Result<Interface, Error> {
         let doing = format!("looking for the interface {name}");
         let kernel = |error: io::Error| Error::kernel(&doing, error);
@@ -62,7 +62,7 @@ impl Interface {
         }
     }
 
-    /// An error if the interface has gone since it was looked up, or was made anew under its name.
+    /// Returns an error if the interface has disappeared since it was looked up, or was recreated under its name.
     pub fn check(&self) -> Result<(), Error> {
         let name = &self.name;
         let doing = format!("looking for the interface {name}");
@@ -77,7 +77,8 @@ impl Interface {
         }))
     }
 
-    /// The outcome; where the interface has gone meanwhile, an error that says so instead of what that led to.
+    /// Returns the outcome. If the interface has disappeared in the meantime, returns an error about that instead of
+    /// the error that it caused.
     pub(crate) fn explain<T>(&self, outcome: Result<T, Error>) -> Result<T, Error> {
         match outcome {
             Err(error) => Err(self.check().err().unwrap_or(error)),
@@ -100,7 +101,7 @@ fn having(netlink: &mut Socket, address: IpAddr) -> io::Result<Option<u32>> {
     let mut found = None;
     netlink.dump(RTM_GETADDR, &[0; ADDR_BYTES], |reply| {
         let Some(fields) = reply.get(ADDR_BYTES..) else { return };
-        // A point-to-point interface has its peer as IFA_ADDRESS; IFA_LOCAL is then its own.
+        // A point-to-point interface has its peer as IFA_ADDRESS, and its own address as IFA_LOCAL.
         let own = attribute(fields, IFA_LOCAL).or_else(|| attribute(fields, IFA_ADDRESS));
         if own == Some(&wanted) {
             found = u32_at(reply, 4);
@@ -119,7 +120,7 @@ fn default_route(netlink: &mut Socket) -> io::Result<Option<u32>> {
     Ok(found)
 }
 
-/// The interface and the attributes of a route, if it is a default one of the main table.
+/// Returns the interface and the attributes of a route, if it is a default route of the main table.
 fn default_route_in(reply: &[u8]) -> Option<(u32, &[u8])> {
     let (head, fields) = (reply.get(..ROUTE_BYTES)?, reply.get(ROUTE_BYTES..)?);
     let (prefix_bits, table) = (head[1], head[4]);
@@ -153,7 +154,7 @@ mod tests {
         }
     }
 
-    /// `struct rtmsg` with these prefix bits and table, and attributes of an interface and a gateway.
+    /// Returns a `struct rtmsg` with these prefix bits and table, and attributes for an interface and a gateway.
     fn route(prefix_bits: u8, table: u8, gateway: &[u8]) -> Vec<u8> {
         let mut head = [0; ROUTE_BYTES];
         (head[1], head[4]) = (prefix_bits, table);

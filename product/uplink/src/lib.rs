@@ -1,13 +1,13 @@
-//! The kernel side of the uplink: what shapes an interface and how much waits there, the tree of bands that Weir puts
-//! there, the classifier that sorts packets into it, and what TCP knows of a connection.
+//! The kernel side of the uplink: the shaper of an interface and how much waits in it, the tree of bands that Weir puts
+//! there, the classifier that sorts packets into the bands, and the kernel's TCP information about a connection.
 //!
-//! Reading works without privilege; changing an interface needs CAP_NET_ADMIN.
+//! Reading works without privilege; changing an interface requires CAP_NET_ADMIN.
 
 #[cfg(feature = "bpf")]
 pub mod classify;
 pub mod congestion;
 mod connections;
-// Most are of the classifier alone.
+// Most are used only by the classifier.
 #[cfg_attr(not(feature = "bpf"), allow(dead_code))]
 mod constants;
 mod device;

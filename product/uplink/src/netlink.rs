@@ -1,6 +1,6 @@
-//! The little of netlink that we need: one request, its replies or its acknowledgement, and attributes (RFC 3549).
+//! The small part of netlink that we need: a request, its replies or its acknowledgement, and attributes (RFC 3549).
 //!
-//! Typed crates know neither HTB nor TBF, and we need a dozen message types; the encoding is a few aligned lengths.
+//! Typed crates support neither HTB nor TBF, and we need a dozen message types; the encoding is a few aligned lengths.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,12 +8,12 @@ use std::os::fd::OwnedFd;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
-/// A reply part is at most this large (`NLMSG_GOODSIZE` is a page; dumps use up to 32 KiB).
+/// Maximum size of a reply datagram (`NLMSG_GOODSIZE` is a page; dumps use up to 32 KiB).
 const REPLY_BYTES_MAX: usize = 32 << 10;
-/// Reply datagrams read for one request: enough for tens of thousands of routes, and an end.
+/// Maximum number of reply datagrams read for one request: enough for tens of thousands of routes, and finite.
 const REPLIES_MAX: usize = 1024;
 const REPLY_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500);
-/// A change may make the kernel load a module first, which is a program it starts and waits for.
+/// A change may make the kernel load a module first, by starting a program and waiting for it.
 const CHANGE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 const NLMSG_ERROR: u16 = 2;
@@ -21,11 +21,11 @@ const NLMSG_DONE: u16 = 3;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
 const NLM_F_DUMP: u16 = 0x300;
-/// Of a change: take the place of what is there.
+/// Flag of a change: replace what is there.
 pub const NLM_F_REPLACE: u16 = 0x100;
-/// Of a change: there must be nothing yet.
+/// Flag of a change: fail if there is something.
 pub const NLM_F_EXCL: u16 = 0x200;
-/// Of a change: make it if there is nothing.
+/// Flag of a change: create it if there is nothing.
 pub const NLM_F_CREATE: u16 = 0x400;
 const HEADER_BYTES: usize = 16;
 
@@ -37,11 +37,11 @@ pub struct Socket {
 
 impl Socket {
     pub fn open() -> io::Result<Socket> {
-        // NETLINK_ROUTE is protocol 0, which is what no protocol means.
+        // NETLINK_ROUTE is protocol 0, which `None` selects.
         Socket::open_protocol(None)
     }
 
-    /// For questions about sockets instead of interfaces.
+    /// Opens a socket for queries about sockets rather than interfaces.
     pub fn open_sock_diag() -> io::Result<Socket> {
         Socket::open_protocol(Some(net::netlink::SOCK_DIAG))
     }
@@ -53,14 +53,15 @@ impl Socket {
         Ok(Socket { fd, buffer: vec![0; REPLY_BYTES_MAX], sequence: 0 })
     }
 
-    /// Asks for all objects of a kind and gives every reply's payload to `each`. The kernel ignores most of what `body`
-    /// says and tells of every interface; a question for one object would be shorter, but Linux 6.18
-    /// answers it to whoever listens for changes and not to whoever asked.
+    /// Requests all objects of a kind and passes the payload of every reply to `each`. The kernel ignores most of
+    /// `body` and reports every interface. A request for one object would be shorter, but Linux 6.18 sends its answer
+    /// to the listeners for changes and not to the requester.
     pub fn dump(&mut self, kind: u16, body: &[u8], each: impl FnMut(&[u8])) -> io::Result<()> {
         self.request(kind, NLM_F_DUMP, body, each)
     }
 
-    /// Asks for a change and waits until it is made. `flags` are the `NLM_F_` of changes; 0 is right for a deletion.
+    /// Requests a change and waits until it is made. `flags` are the `NLM_F_` flags of changes; 0 is right for a
+    /// deletion.
     pub fn change(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
         sockopt::set_socket_timeout(&self.fd, sockopt::Timeout::Recv, Some(CHANGE_TIMEOUT))?;
         let outcome = self.request(kind, flags | NLM_F_ACK, body, |_| ());
@@ -88,11 +89,12 @@ impl Socket {
     }
 }
 
-/// A request's body in the making: the fixed part, then attributes.
+/// The body of a request under construction: the fixed part, then attributes.
 pub struct Body(Vec<u8>);
 
 impl Body {
-    /// `fixed` is the structure that requests of this kind begin with (`struct tcmsg`, `struct ifinfomsg`).
+    /// Creates a body. `fixed` is the structure that requests of this kind begin with (`struct tcmsg`, `struct
+    /// ifinfomsg`).
     pub fn new(fixed: &[u8]) -> Body {
         Body(fixed.to_vec())
     }
@@ -106,12 +108,12 @@ impl Body {
         self
     }
 
-    /// An attribute that is a text, with the zero at its end that the kernel wants.
+    /// Appends a text attribute, with the final zero that the kernel requires.
     pub fn text(self, kind: u16, text: &str) -> Body {
         self.attribute(kind, &[text.as_bytes(), &[0]].concat())
     }
 
-    /// An attribute that holds attributes.
+    /// Appends an attribute that contains attributes.
     pub fn nested(self, kind: u16, inside: Body) -> Body {
         self.attribute(kind | NESTED, &inside.0)
     }
@@ -121,7 +123,7 @@ impl Body {
     }
 }
 
-/// Walks the messages of one datagram; true when the last one of the request was among them.
+/// Walks the messages of one datagram. Returns true if the last message of the request was among them.
 fn read_replies(mut rest: &[u8], sequence: u32, each: &mut impl FnMut(&[u8])) -> io::Result<bool> {
     while rest.len() >= HEADER_BYTES {
         let length = u32_at(rest, 0).unwrap_or(0) as usize;
@@ -130,7 +132,7 @@ fn read_replies(mut rest: &[u8], sequence: u32, each: &mut impl FnMut(&[u8])) ->
         }
         let kind = u16_at(rest, 4).unwrap_or(0);
         let payload = &rest[HEADER_BYTES..length];
-        // A reply to an earlier request that timed out is passed over.
+        // A reply to an earlier request that timed out is skipped.
         if u32_at(rest, 8) == Some(sequence) {
             match kind {
                 NLMSG_DONE => return Ok(true),
@@ -146,7 +148,7 @@ fn read_replies(mut rest: &[u8], sequence: u32, each: &mut impl FnMut(&[u8])) ->
     Ok(false)
 }
 
-/// The attributes of a payload, as (type, value).
+/// Iterates over the attributes of a payload, as (type, value).
 pub fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(u16_at(rest, 0)?);
@@ -157,13 +159,13 @@ pub fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The value of the first attribute of this type.
+/// Returns the value of the first attribute of this type.
 pub fn attribute(payload: &[u8], wanted: u16) -> Option<&[u8]> {
     attributes(payload).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
 }
 
 const NESTED: u16 = 1 << 15;
-/// Length and type.
+/// The length and the type.
 const ATTRIBUTE_HEAD_BYTES: usize = 4;
 
 fn align(length: usize) -> usize {

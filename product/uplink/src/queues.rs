@@ -1,4 +1,4 @@
-//! What the queueing disciplines of an interface have counted, read again and again at the price of one question.
+//! The counters of an interface's queueing disciplines, read repeatedly at the cost of one request each.
 
 use std::io;
 
@@ -7,18 +7,18 @@ use crate::tc::{self, Counted, Qdisc, TC_H_ROOT};
 use crate::tree;
 use crate::{Error, Interface};
 
-/// Counters since the discipline at the root was made, and what waits now.
+/// Counters since the root discipline was made, and what waits now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Queues {
-    /// What the root counts: bytes and packets that left, and all that waits in it.
+    /// The root's counters: bytes and packets that left, and everything that waits in it.
     pub root: Counted,
-    /// Packets lost, wherever that was: they are counted where it happens, and by those above that are told of it.
+    /// Packets lost anywhere: each loss is counted where it happens, and by the disciplines above that are notified.
     pub drops: u64,
-    /// Of a tree of bands of ours, by number; empty for anything else.
+    /// The bands of our tree, by number; empty for any other discipline.
     pub bands: Vec<Counted>,
 }
 
-/// Asks for the counters of an interface. It looks at the network that the thread was in that opened it.
+/// Queries the counters of an interface, in the network namespace of the thread that opened it.
 pub struct QueueWatch {
     netlink: Socket,
     interface: Interface,
@@ -27,7 +27,7 @@ pub struct QueueWatch {
 }
 
 impl QueueWatch {
-    /// The tree that is there now decides what bands there are.
+    /// Opens a watch. The current tree determines the bands.
     pub fn open(device: &str) -> Result<QueueWatch, Error> {
         let interface = Interface::by_name(device)?;
         let tree = tree::find(&interface)?;
@@ -37,7 +37,7 @@ impl QueueWatch {
         Ok(QueueWatch { netlink, interface, classes })
     }
 
-    /// How many bands [`QueueWatch::read`] tells of.
+    /// The number of bands that [`QueueWatch::read`] returns.
     pub fn bands(&self) -> usize {
         self.classes.len()
     }

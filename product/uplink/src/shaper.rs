@@ -1,4 +1,4 @@
-//! The queueing discipline that limits an interface's rate: what rate, and how many bytes wait in it.
+//! The queueing discipline that limits an interface's rate: its rate, and how many bytes wait in it.
 //!
 //! The attribute numbers and layouts are those of linux/pkt_sched.h, stable kernel interface.
 
@@ -15,23 +15,23 @@ const TCA_TBF_RATE64: u16 = 4;
 const TCA_HTB_PARMS: u16 = 1;
 const TCA_HTB_CEIL64: u16 = 7;
 const TCA_CAKE_BASE_RATE64: u16 = 2;
-/// `struct tc_ratespec`: its rate, in bytes per second, is the last of its 12 bytes' fields.
+/// The size of `struct tc_ratespec`, and the offset of its last field, the rate in bytes per second.
 const RATESPEC_BYTES: usize = 12;
 const RATESPEC_RATE: usize = 8;
 
-/// The shaper at the root of an interface, as it was when it was found.
+/// The shaper at the root of an interface, as of when it was found.
 pub struct Shaper {
     pub interface: Interface,
-    /// `htb`, `tbf` or `cake`.
+    /// The kind: `htb`, `tbf` or `cake`.
     pub kind: String,
     pub rate: Rate,
-    /// Its handle.
+    /// The handle of the root.
     root: u32,
     netlink: Socket,
 }
 
 impl Shaper {
-    /// The shaper of this interface; `None` when its root qdisc limits no rate.
+    /// Returns the shaper of this interface; `None` if its root qdisc limits no rate.
     pub fn of(interface: Interface) -> io::Result<Option<Shaper>> {
         let mut netlink = Socket::open()?;
         let qdiscs = tc::qdiscs(&mut netlink, interface.index)?;
@@ -46,10 +46,10 @@ impl Shaper {
         Ok(rate.map(|rate| Shaper { interface, kind: root.kind, rate, root: root.handle, netlink }))
     }
 
-    /// What waits in the shaper now and what it has dropped, as it counts them.
+    /// Returns what waits in the shaper now and what it has dropped, by its own counters.
     ///
-    /// The kernel tells of every interface's qdiscs, whichever is asked about, but of one interface's classes: HTB is asked by
-    /// its classes, so that reading it costs the same on a host with hundreds of interfaces.
+    /// The kernel reports the qdiscs of all interfaces, whichever is requested, but the classes of only one. HTB is
+    /// therefore read by its classes, so that reading costs the same on a host with hundreds of interfaces.
     pub fn waiting(&mut self) -> io::Result<Waiting> {
         let (interface, root) = (self.interface.index, self.root);
         let mut waiting = None;
@@ -62,7 +62,7 @@ impl Shaper {
         };
         if self.kind == "htb" {
             self.netlink.dump(RTM_GETTCLASS, &tcm(interface, 0, 0), |reply| {
-                // Classful disciplines under it count the same packets again.
+                // Classful disciplines below it count the same packets again.
                 if u32_at(reply, 8).is_some_and(|class| is_of(class, root)) {
                     add(reply);
                 }
@@ -78,7 +78,7 @@ impl Shaper {
     }
 }
 
-/// What a shaper holds back.
+/// The packets that a shaper holds back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Waiting {
     pub bytes: u64,
@@ -86,24 +86,24 @@ pub struct Waiting {
     pub drops: u64,
 }
 
-/// The rate in a parameter structure, in bytes per second; the 64-bit attribute wins, as the kernel sends it only for
-/// rates that do not fit in 32 bits.
+/// Returns the rate in a parameter structure, in bytes per second. The 64-bit attribute takes precedence, as the kernel
+/// sends it only for rates that do not fit in 32 bits.
 fn rate_of(options: &[u8], parameters: u16, ratespec_at: usize, rate64: u16) -> Option<u64> {
     let wide = attribute(options, rate64).and_then(|value| u64_at(value, 0));
     let narrow = || attribute(options, parameters).and_then(|value| u32_at(value, ratespec_at + RATESPEC_RATE));
     wide.or_else(|| narrow().map(u64::from))
 }
 
-/// What HTB's classes at the root may send in all: the sum of their ceilings.
+/// Returns what HTB's root classes may send in total: the sum of their ceilings.
 fn htb_ceil(netlink: &mut Socket, interface: u32, root: u32) -> io::Result<Option<u64>> {
-    // The classes at the top of a discipline under it have no parent either.
+    // The top classes of a discipline below it have no parent either.
     let is_at_root = |class: &Class| class.parent == TC_H_ROOT && is_of(class.id, root);
     let at_root = tc::classes(netlink, interface)?.into_iter().filter(is_at_root);
     let ceilings = at_root.filter_map(|class| rate_of(&class.options, TCA_HTB_PARMS, RATESPEC_BYTES, TCA_HTB_CEIL64));
     Ok(ceilings.reduce(u64::saturating_add))
 }
 
-/// Whether a class is one of the discipline with this handle.
+/// Returns true if a class belongs to the discipline with this handle.
 fn is_of(class: u32, handle: u32) -> bool {
     class >> 16 == handle >> 16
 }
@@ -143,13 +143,13 @@ mod tests {
         });
     }
 
-    /// What waits is told alike by the classes of HTB and by the root of TBF, whatever stands under them.
+    /// The classes of HTB and the root of TBF report the same backlog, whatever is below them.
     #[test]
     fn tells_what_waits_and_what_was_lost() {
         in_own_network(|| {
             run("ip link add weir0 type veth peer name weir1");
             run("ip addr add 198.18.77.1/24 dev weir0");
-            // With an address of IPv6's own it would announce itself, and that packet stands in the queue too.
+            // With an IPv6 address it would announce itself, and that packet would be in the queue too.
             run("ip link set weir0 addrgenmode none");
             run("ip link set weir1 up");
             run("ip link set weir0 up");

@@ -1,20 +1,22 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Of `SO_MEMINFO`'s array (linux/sock_diag.h, `SK_MEMINFO_VARS` entries of 32 bits): what was sent and not freed yet.
+/// Index in the array of `SO_MEMINFO` (linux/sock_diag.h, `SK_MEMINFO_VARS` entries of 32 bits): bytes sent and not
+/// freed yet.
 const WMEM_ALLOC: usize = 2;
 const ENTRIES: usize = 9;
 
-/// linux/sockios.h; the libc crate has only SIOCOUTQ, which counts what is sent and unacknowledged too.
+/// From linux/sockios.h; the libc crate has only SIOCOUTQ, which also counts bytes that are sent and unacknowledged.
 const SIOCOUTQNSD: u64 = 0x894B;
 
-/// Bytes of memory held by packets that TCP has sent and that have not left this machine yet: they wait in a queueing
-/// discipline, or in the device. Zero means that nothing sent from now on can overtake anything of this connection here.
+/// Returns the bytes of memory held by packets that TCP has sent and that have not left this machine: they wait in a
+/// queueing discipline or in the device. Zero means that nothing sent from now on can overtake a packet of this
+/// connection here.
 pub fn queued_below_bytes(socket: impl AsFd) -> io::Result<u32> {
     let mut entries = [0u32; ENTRIES];
     let mut length = size_of_val(&entries) as libc::socklen_t;
-    // SAFETY: the pointer and the length describe `entries`, which lives through the call, and the kernel writes at
-    // most `length` bytes; the descriptor is borrowed, so it is open.
+    // SAFETY: the pointer and the length describe `entries`, which outlives the call, and the kernel writes at most
+    // `length` bytes; the descriptor is borrowed, so it is open.
     let status = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),
@@ -27,10 +29,11 @@ pub fn queued_below_bytes(socket: impl AsFd) -> io::Result<u32> {
     if status == 0 { Ok(entries[WMEM_ALLOC]) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Bytes that were written to a connection and that TCP has not sent for the first time yet: its window is full, or the reader's.
+/// Returns the bytes written to a connection that TCP has not sent for the first time: the congestion window or the
+/// reader's window is full.
 pub fn unsent_bytes(socket: impl AsFd) -> io::Result<u32> {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: SIOCOUTQNSD writes one int, which lives on; the descriptor is borrowed, so it is open.
+    // SAFETY: SIOCOUTQNSD writes one int, which outlives the call; the descriptor is borrowed, so it is open.
     let status = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), SIOCOUTQNSD as _, &raw mut bytes) };
     if status == 0 { Ok(bytes.try_into().unwrap_or(0)) } else { Err(io::Error::last_os_error()) }
 }
@@ -54,7 +57,7 @@ mod tests {
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         stream.set_nonblocking(true).unwrap();
         assert_eq!(unsent_bytes(&stream).unwrap(), 0);
-        // Until the reader's buffer and ours are full: nobody reads.
+        // Until the reader's buffer and ours are full, because the peer does not read.
         let mut written = 0;
         while let Ok(bytes) = (&stream).write(&[0; 65_536]) {
             written += bytes;

@@ -1,4 +1,4 @@
-//! Traffic control over netlink: what queueing disciplines and classes an interface has.
+//! Traffic control over netlink: the queueing disciplines and classes of an interface.
 //!
 //! The attribute numbers and layouts are those of linux/rtnetlink.h, linux/pkt_sched.h and linux/gen_stats.h, stable
 //! kernel interface.
@@ -13,13 +13,13 @@ pub const RTM_GETQDISC: u16 = 38;
 pub const RTM_NEWTCLASS: u16 = 40;
 pub const RTM_GETTCLASS: u16 = 42;
 pub const RTM_NEWTFILTER: u16 = 44;
-/// `struct tcmsg`.
+/// The size of `struct tcmsg`.
 pub const TCM_BYTES: usize = 20;
-/// As the parent of a qdisc or a class: the interface itself.
+/// The parent of a qdisc or a class at the interface itself.
 pub const TC_H_ROOT: u32 = u32::MAX;
-/// As the parent of a qdisc: beside the root, for programs only.
+/// The parent of a qdisc that exists in addition to the root, for programs only.
 pub const TC_H_CLSACT: u32 = 0xffff_fff1;
-/// As the parent of a filter: on what leaves.
+/// The parent of a filter on egress packets.
 pub const TC_H_CLSACT_EGRESS: u32 = 0xffff_fff3;
 pub const TCA_KIND: u16 = 1;
 pub const TCA_OPTIONS: u16 = 2;
@@ -28,18 +28,18 @@ const TCA_STATS_BASIC: u16 = 1;
 const TCA_STATS_QUEUE: u16 = 3;
 const TCA_STATS_PKT64: u16 = 8;
 
-/// A queueing discipline as the kernel tells of it.
+/// A queueing discipline as the kernel reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Qdisc {
     pub kind: String,
-    /// Zero: the kernel put it there by itself.
+    /// Zero if the kernel put it there by itself.
     pub handle: u32,
     pub parent: u32,
     pub options: Vec<u8>,
     pub counted: Counted,
 }
 
-/// What has left a queue, what was lost and what waits.
+/// Packets and bytes that have left a queue, that were lost, and that wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counted {
     pub packets: u64,
@@ -57,7 +57,7 @@ pub struct Class {
     pub options: Vec<u8>,
 }
 
-/// Every queueing discipline of this interface, those the kernel put there among them.
+/// Returns every queueing discipline of this interface, including the kernel's defaults.
 pub fn qdiscs(netlink: &mut Socket, interface: u32) -> io::Result<Vec<Qdisc>> {
     let mut found = Vec::new();
     netlink.dump(RTM_GETQDISC, &tcm(interface, 0, 0), |reply| {
@@ -68,7 +68,7 @@ pub fn qdiscs(netlink: &mut Socket, interface: u32) -> io::Result<Vec<Qdisc>> {
     Ok(found)
 }
 
-/// Every class of every queueing discipline of this interface.
+/// Returns every class of every queueing discipline of this interface.
 pub fn classes(netlink: &mut Socket, interface: u32) -> io::Result<Vec<Class>> {
     let mut found = Vec::new();
     netlink.dump(RTM_GETTCLASS, &tcm(interface, 0, 0), |reply| {
@@ -79,7 +79,7 @@ pub fn classes(netlink: &mut Socket, interface: u32) -> io::Result<Vec<Class>> {
     Ok(found)
 }
 
-/// A `struct tcmsg`.
+/// Returns a `struct tcmsg`.
 pub fn tcm(interface: u32, handle: u32, parent: u32) -> [u8; TCM_BYTES] {
     let mut message = [0; TCM_BYTES];
     message[4..8].copy_from_slice(&interface.to_ne_bytes());
@@ -95,7 +95,7 @@ pub fn kind_and_options(reply: &[u8]) -> Option<(String, Vec<u8>)> {
     Some((kind, attribute(fields, TCA_OPTIONS).unwrap_or_default().to_vec()))
 }
 
-/// `struct gnet_stats_queue` of a reply: qlen, backlog, drops, requeues, overlimits.
+/// Returns the `struct gnet_stats_queue` of a reply: qlen, backlog, drops, requeues, overlimits.
 pub fn queue_stats(reply: &[u8]) -> Option<&[u8]> {
     let stats = attribute(reply.get(TCM_BYTES..)?, TCA_STATS2)?;
     attribute(stats, TCA_STATS_QUEUE)
@@ -116,7 +116,7 @@ fn counted(reply: &[u8]) -> Option<Counted> {
     let stats = attribute(reply.get(TCM_BYTES..)?, TCA_STATS2)?;
     let basic = attribute(stats, TCA_STATS_BASIC)?;
     let queue = attribute(stats, TCA_STATS_QUEUE)?;
-    // The wide count is sent only once the narrow one has overflowed.
+    // The 64-bit count is sent only once the 32-bit one has overflowed.
     let packets = attribute(stats, TCA_STATS_PKT64).and_then(|wide| u64_at(wide, 0));
     Some(Counted {
         packets: packets.or_else(|| u32_at(basic, 8).map(u64::from))?,

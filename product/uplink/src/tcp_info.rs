@@ -1,44 +1,45 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// What the kernel knows of a connection: the fields of `struct tcp_info` (linux/tcp.h) that we use.
+/// The kernel's information about a connection: the fields of `struct tcp_info` (linux/tcp.h) that we use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcpInfo {
-    /// Payload of a full segment, bytes.
+    /// Payload of a full segment, in bytes.
     pub segment_bytes: u32,
     /// Segments sent and not yet acknowledged.
     pub unacked_segments: u32,
-    /// Of these, segments that have arrived beyond a gap (SACK).
+    /// Unacknowledged segments that have arrived beyond a gap (SACK).
     pub sacked_segments: u32,
-    /// Smoothed round-trip time, microseconds.
+    /// Smoothed round-trip time, in microseconds.
     pub rtt_us: u32,
-    /// Least round-trip time of the last five minutes, microseconds. Zero until one was measured, and on kernels before 4.6.
+    /// Minimum round-trip time of the last five minutes, in microseconds. Zero until one was measured, and on kernels
+    /// before 4.6.
     pub min_rtt_us: u32,
-    /// Congestion window, segments.
+    /// Congestion window, in segments.
     pub cwnd_segments: u32,
     /// Bytes written to the socket and not yet sent.
     pub notsent_bytes: u32,
-    /// At what rate bytes were delivered lately, bytes per second; zero until that was measured, and on kernels before
-    /// 4.9. Linux keeps the last rate that was not limited by what the program wrote, and any higher one since.
+    /// The recent delivery rate in bytes per second; zero until it was measured, and on kernels before 4.9. Linux keeps
+    /// the last rate that was not limited by what the program wrote, and any higher one since.
     pub delivery_rate: u64,
-    /// The program wrote too little for the rate to say what the path carries.
+    /// The program wrote too little for the rate to show what the path carries.
     pub is_delivery_app_limited: bool,
-    /// Payload bytes acknowledged, in all. Zero on kernels before 4.2.
+    /// Total payload bytes acknowledged. Zero on kernels before 4.2.
     pub acked_bytes: u64,
-    /// How long the receiver's window kept something from being sent, in all, microseconds. Zero on kernels before 4.10.
+    /// Total time for which the receiver's window prevented sending, in microseconds. Zero on kernels before 4.10.
     pub rwnd_limited_us: u64,
-    /// How long ago the last acknowledgement came, milliseconds.
+    /// Time since the last acknowledgement, in milliseconds.
     pub last_ack_ms: u32,
-    /// Payload bytes sent again, in all. Zero on kernels before 4.19, which do not tell.
+    /// Total payload bytes retransmitted. Zero on kernels before 4.19, which do not report it.
     pub retransmitted_bytes: u64,
-    /// Payload bytes sent, in all, each time they were sent. Zero on kernels before 4.19, which do not tell.
+    /// Total payload bytes sent, retransmissions included. Zero on kernels before 4.19, which do not report it.
     pub sent_bytes: u64,
-    /// Segments sent, in all, with and without payload, but for the SYN-ACK of an accepted connection. Wraps.
+    /// Total segments sent, with and without payload, except the SYN-ACK of an accepted connection. Wraps.
     pub sent_segments: u32,
-    /// Every segment carries timestamps (RFC 7323).
+    /// All segments carry timestamps (RFC 7323).
     pub has_timestamps: bool,
-    /// Segments without payload that leave yet if the socket is closed now and the client closes too: our FIN, and the
-    /// acknowledgement of the client's. None once both have ended, or one has reset.
+    /// Segments without payload that will still leave if the socket is closed now and the client closes too: our FIN,
+    /// and the acknowledgement of the client's FIN. Zero once both have ended, or one has reset.
     pub closing_segments: u8,
 }
 
@@ -62,11 +63,11 @@ const RWND_LIMITED_AT: usize = 176;
 const BYTES_SENT_AT: usize = 200;
 const BYTES_RETRANS_AT: usize = 208;
 
-/// Asks the kernel; an error if the descriptor is not a TCP socket.
+/// Queries the kernel. Returns an error if the descriptor is not a TCP socket.
 pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
     let mut raw = [0u8; INFO_BYTES];
     let mut length = INFO_BYTES as libc::socklen_t;
-    // SAFETY: the pointer and the length describe `raw`, which lives through the call, and the kernel writes at most
+    // SAFETY: the pointer and the length describe `raw`, which outlives the call, and the kernel writes at most
     // `length` bytes; the descriptor is borrowed, so it is open.
     let status = unsafe {
         libc::getsockopt(
@@ -84,7 +85,7 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
 }
 
 impl TcpInfo {
-    /// From what a kernel wrote. What an older one does not know stays zero.
+    /// Parses what a kernel wrote. Fields that an older kernel does not have stay zero.
     pub(crate) fn from_kernel(bytes: &[u8]) -> TcpInfo {
         let mut raw = [0u8; INFO_BYTES];
         let known = bytes.len().min(INFO_BYTES);
@@ -101,7 +102,7 @@ impl TcpInfo {
             min_rtt_us: if min_rtt_us == u32::MAX { 0 } else { min_rtt_us },
             cwnd_segments: u32_at(SND_CWND_AT),
             notsent_bytes: u32_at(NOTSENT_AT),
-            // The lowest bit of the byte on little-endian machines, the highest on others: a C bit field.
+            // A C bit field: the lowest bit of the byte on little-endian machines, the highest on others.
             is_delivery_app_limited: raw[FLAGS_AT] & if cfg!(target_endian = "little") { 1 } else { 0x80 } != 0,
             delivery_rate: u64_at(DELIVERY_RATE_AT),
             acked_bytes: u64_at(BYTES_ACKED_AT),
@@ -116,7 +117,7 @@ impl TcpInfo {
     }
 }
 
-/// By the states of net/tcp_states.h.
+/// Returns the closing segments by the states of net/tcp_states.h.
 fn closing_segments(state: u8) -> u8 {
     const ESTABLISHED: u8 = 1;
     const FIN_WAIT1: u8 = 4;
@@ -148,7 +149,7 @@ mod tests {
         assert_eq!(info.sent_segments, 3, "{info:?}");
     }
 
-    /// What the ledger counts on: an accepted connection has sent nothing that is counted yet.
+    /// The ledger relies on this: an accepted connection has sent nothing that is counted yet.
     #[test]
     fn the_syn_ack_is_not_counted() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -159,7 +160,7 @@ mod tests {
         assert_eq!(tcp_info(&accepted).unwrap().sent_segments, 1);
     }
 
-    /// On loopback more than a megabyte a second, and in any case a number that makes sense.
+    /// On loopback more than a megabyte a second, and in any case a plausible number.
     #[test]
     fn tells_how_fast_bytes_are_delivered() {
         use std::io::Read;
@@ -172,7 +173,7 @@ mod tests {
         let info = tcp_info(&stream).unwrap();
         assert!((1 << 20..1 << 40).contains(&info.delivery_rate), "{info:?}");
         assert_eq!(info.acked_bytes - info.acked_bytes % (8 << 20), 8 << 20, "{info:?}");
-        // Within the hour at the least: a field of another meaning would say anything.
+        // Less than an hour at least: a field of another meaning could have any value.
         assert!(info.last_ack_ms < 3_600_000, "{info:?}");
     }
 

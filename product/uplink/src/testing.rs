@@ -1,11 +1,11 @@
-//! What privileged tests need: a network of their own, that ends with them.
+//! The environment of privileged tests: a separate network that ends with them.
 
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 use crate::tree::forget_namespace;
 
-/// A namespace by its number. Dropped, nothing that a tree in it would put back is kept any more.
+/// The number of a namespace. Dropping it removes everything stored for restoring in that namespace.
 struct Forgotten(u64);
 
 impl Drop for Forgotten {
@@ -14,14 +14,14 @@ impl Drop for Forgotten {
     }
 }
 
-/// Runs a test on a thread with a network of its own, which ends with it. Without the privilege for that it says that it
-/// was skipped, or fails where `WEIR_REQUIRE_PRIVILEGED=1` says that the privilege has to be there.
+/// Runs a test on a thread with a separate network, which ends with it. Without the required privilege it reports that
+/// the test was skipped, or fails if `WEIR_REQUIRE_PRIVILEGED=1` requires the privilege.
 pub fn in_own_network(test: impl FnOnce() + Send + 'static) {
     let thread = std::thread::spawn(|| {
-        // SAFETY: no memory is touched; the thread's view of the network changes, and only this thread's.
+        // SAFETY: no memory is touched; the network namespace changes only for this thread.
         let is_alone = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0;
         if is_alone {
-            // Also when the test fails.
+            // Runs even if the test fails.
             let _forgotten = Forgotten(std::fs::metadata("/proc/thread-self/ns/net").unwrap().ino());
             test();
         }
@@ -32,8 +32,8 @@ pub fn in_own_network(test: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// A test's own programs in the kernel; `None`, and that it was skipped is said, where they cannot be there. An object is empty
-/// without clang.
+/// Loads a test's own programs into the kernel. If that is impossible, reports the test as skipped and returns `None`.
+/// An object is empty without clang.
 #[cfg(feature = "bpf")]
 pub fn loaded(object: &[u8]) -> Option<libbpf_rs::Object> {
     use libbpf_rs::{ErrorKind, ObjectBuilder};
@@ -52,13 +52,13 @@ pub fn loaded(object: &[u8]) -> Option<libbpf_rs::Object> {
     }
 }
 
-/// Says that a test was skipped, and why; fails where nothing may be skipped.
+/// Reports that a test was skipped, and why; fails if no test may be skipped.
 pub fn skip(why: &str) {
     assert!(std::env::var("WEIR_REQUIRE_PRIVILEGED").as_deref() != Ok("1"), "not skipped here: {why}");
     println!("SKIPPED: {why}");
 }
 
-/// Runs a command, which has to succeed.
+/// Runs a command, which must succeed.
 pub fn run(command: &str) {
     let mut words = command.split_whitespace();
     let status = Command::new(words.next().unwrap()).args(words).status().unwrap();

@@ -6,7 +6,7 @@ use rustix::fs::{Mode, OFlags, open};
 use crate::Error;
 
 const DEVICE: &str = "/dev/net/tun";
-/// Room for a name and its end (linux/if.h).
+/// Room for a name and its terminating zero (linux/if.h).
 const IFNAMSIZ: usize = 16;
 
 /// `struct ifreq` (linux/if.h) as TUNSETIFF reads it: a name, and flags at the start of a union of 24 bytes.
@@ -17,14 +17,15 @@ struct InterfaceRequest {
     rest: [u8; 22],
 }
 
-/// Takes the TUN device of this name in the namespace of the calling thread, made if there is none (CAP_NET_ADMIN). A read
-/// gives one IP packet that was routed to it, a write puts one in as if it had come from there; neither blocks.
+/// Opens the TUN device of this name in the namespace of the calling thread, and creates it if there is none
+/// (CAP_NET_ADMIN). A read returns one IP packet that was routed to it, and a write injects one as if it had come from
+/// there; neither blocks.
 pub fn open_tun(name: &str) -> Result<OwnedFd, Error> {
     let doing = format!("opening the TUN device {name}");
     let kernel = |error: io::Error| Error::kernel(&doing, error);
     let mut request = InterfaceRequest {
         name: [0; IFNAMSIZ],
-        // Packets as they are, without four bytes in front.
+        // Packets without the four bytes of packet information in front.
         flags: (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short,
         rest: [0; 22],
     };
@@ -34,8 +35,8 @@ pub fn open_tun(name: &str) -> Result<OwnedFd, Error> {
     request.name[..name.len()].copy_from_slice(name.as_bytes());
     let fd = open(DEVICE, OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
         .map_err(|error| kernel(error.into()))?;
-    // SAFETY: `fd` is open, and `request` has the layout and the 40 bytes of `struct ifreq`, which is all that the kernel reads and
-    // writes here; it lives through the call.
+    // SAFETY: `fd` is open, and `request` has the layout and the 40 bytes of `struct ifreq`, which is all that the
+    // kernel reads and writes here; it outlives the call.
     let status = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
     if status < 0 { Err(kernel(io::Error::last_os_error())) } else { Ok(fd) }
 }
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
     use crate::testing::{in_own_network, run, skip};
 
-    /// A datagram sent to an address behind the device is read from it, and put back in it is received.
+    /// A datagram sent to an address behind the device is read from it, and a datagram written to it is received.
     #[test]
     fn packets_come_out_and_go_in() {
         if !std::path::Path::new(DEVICE).exists() {
@@ -58,11 +59,11 @@ mod tests {
             let socket = std::net::UdpSocket::bind("198.18.90.1:9000").unwrap();
             socket.send_to(b"hello", "198.18.90.2:9001").unwrap();
             let mut packet = [0u8; 2000];
-            // The kernel may have said something of its own first.
+            // The kernel may have sent packets of its own first.
             let got = std::iter::repeat_with(|| rustix::io::read(&tun, &mut packet[..]).unwrap())
                 .find(|&length| length == 33)
                 .unwrap();
-            // Back the way it came: addresses and ports change places, which leaves both sums as they are.
+            // Sent back: swapping addresses and ports leaves both checksums unchanged.
             let (from, to) = (packet[12..16].to_vec(), packet[16..20].to_vec());
             packet[12..16].copy_from_slice(&to);
             packet[16..20].copy_from_slice(&from);

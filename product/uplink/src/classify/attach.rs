@@ -1,8 +1,8 @@
 //! Attaching and detaching.
 //!
-//! The order is what makes a kill harmless. The program hangs first, and says in its settings that a tree was to be made; the
-//! tree comes second. Taking away goes the other way round. Whatever is left is found by the program, and
-//! the next attach or detach finishes it. Until the tree is there, the marks on the packets mean nothing to anybody.
+//! The order of the steps makes a kill harmless. The program is attached first, with settings that record that a tree
+//! will be made; the tree comes second. Detaching goes the other way round. The program finds whatever is left, and the
+//! next attach or detach completes it. Until the tree exists, the marks on the packets have no effect.
 
 use sched::policy::ClientShareSpec;
 
@@ -18,18 +18,18 @@ use crate::device::Device;
 use crate::tree::{self, Kind, Plan, Tree};
 use crate::{Error, Interface};
 
-/// What an attach would do.
+/// The effect that an attach would have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preview {
     pub settings: Settings,
-    /// The tree that the marks are for.
+    /// The tree that the marks refer to.
     pub tree: Plan,
-    /// Does a classifier of ours hang there already?
+    /// True if a classifier of ours is attached already.
     pub is_again: bool,
     pub place: Place,
 }
 
-/// Hangs the classifier at the interface, in the place of an earlier one, and makes the tree or sets its rate.
+/// Attaches the classifier to the interface, replacing an earlier one, and makes the tree or sets its rate.
 pub fn attach(interface: &Interface, wanted: &Classify) -> Result<Settings, Error> {
     let attach = || {
         let (site, plan, settings) = inspect(interface, wanted)?;
@@ -40,7 +40,7 @@ pub fn attach(interface: &Interface, wanted: &Classify) -> Result<Settings, Erro
     interface.explain(attach())
 }
 
-/// What [`attach`] would do, or its error. The kernel takes the program and forgets it.
+/// Returns what [`attach`] would do, or its error. The kernel loads the program and discards it.
 pub fn preview(interface: &Interface, wanted: &Classify) -> Result<Preview, Error> {
     let preview = || {
         let (site, tree, settings) = inspect(interface, wanted)?;
@@ -50,7 +50,7 @@ pub fn preview(interface: &Interface, wanted: &Classify) -> Result<Preview, Erro
     interface.explain(preview())
 }
 
-/// All that is checked before anything is changed.
+/// Performs all checks before anything is changed.
 fn inspect<'a>(interface: &'a Interface, wanted: &Classify) -> Result<(Site<'a>, Plan, Settings), Error> {
     let site = Site::look(interface, wanted)?;
     let plan = site.plan(wanted)?;
@@ -59,7 +59,8 @@ fn inspect<'a>(interface: &'a Interface, wanted: &Classify) -> Result<(Site<'a>,
     Ok((site, plan, settings))
 }
 
-/// Takes the classifier from the interface, and the tree and the clsact if attaching made them. False if there was none.
+/// Detaches the classifier from the interface, and removes the tree and the clsact if attaching made them. Returns
+/// false if there was none.
 pub fn detach(interface: &Interface) -> Result<bool, Error> {
     interface.check()?;
     interface.explain(take_away(interface))
@@ -77,13 +78,13 @@ fn take_away(interface: &Interface) -> Result<bool, Error> {
     let record = record.unwrap_or_default();
     let made = settings.map_or(record, |made| Made {
         tree: made.made_tree,
-        // Recorded while it hangs: an attach that went on from the clsact to TCX was ended half way.
+        // Recorded while the program is attached: an attach that went on from the clsact to TCX was interrupted.
         empty_clsact: made.made_clsact || record.empty_clsact,
     });
     let mut is_put_back = false;
-    // The tree of `weir uplink up` stays; what is left of one that has gone does not.
+    // The tree of `weir uplink up` stays; the remains of a tree that has gone do not.
     if matches!(tree::find(interface), Ok(None)) {
-        // Somebody may have put something else in the tree's place since: that stays.
+        // If another qdisc has taken the tree's place since, it stays.
         is_put_back = tree::put_back(interface)?;
     } else if made.tree {
         tree::down(interface)?;
@@ -99,21 +100,21 @@ fn take_away(interface: &Interface) -> Result<bool, Error> {
     Ok(was_attached || is_put_back)
 }
 
-/// Of so many bands for responses, those for clients that had more than their share. With more than one of them a crawler
-/// kept 7 Mbit/s of 10 beside a download (docs/notebook/clients.md).
+/// Returns how many of the bands for responses are for clients above their share. With more than one, a crawler kept 7
+/// of 10 Mbit/s in competition with a download (docs/notebook/clients.md).
 fn bands_behind(bands: u8) -> u8 {
     u8::from(bands > 1)
 }
 
-/// An interface before an attach.
+/// The state of an interface before an attach.
 struct Site<'a> {
     interface: &'a Interface,
     place: Place,
     filters: Filters,
     earlier: Option<(Program, Settings)>,
-    /// What an attach made that was ended half way or has lost its program.
+    /// The parts that an earlier attach made, if it was interrupted or has lost its program.
     record: Option<Made>,
-    /// An error stands for a tree of ours that is not whole.
+    /// An error means that our tree is incomplete.
     tree: Result<Option<Tree>, Error>,
 }
 
@@ -145,7 +146,7 @@ impl<'a> Site<'a> {
         let earlier = match earlier {
             Some(program) => {
                 let settings = program.settings()?.and_then(|bytes| Settings::from_bytes(&bytes));
-                // One of another version is replaced, and nothing taken from it.
+                // A program of another version is replaced, and nothing is taken over from it.
                 settings.map(|settings| (program, settings))
             }
             None => None,
@@ -153,14 +154,14 @@ impl<'a> Site<'a> {
         Ok(Site { interface, place, filters, earlier, record: record::read(interface), tree: tree::find(interface) })
     }
 
-    /// The tree that will be there.
+    /// Returns the tree that will be there after attaching.
     fn plan(&self, wanted: &Classify) -> Result<Plan, Error> {
         let name = &self.interface.name;
         match (&self.tree, wanted.rate) {
             (Ok(Some(tree)), rate) => {
                 let rate = rate.unwrap_or(tree.plan.rate);
                 Ok(match tree.plan.other_share_permille {
-                    // An earlier version of weir attached, which guaranteed nothing.
+                    // An earlier version of weir attached it, without guaranteed shares.
                     0 if self.has_made_tree() => Plan::new(Kind::Htb, rate),
                     _ => Plan { rate, ..tree.plan.clone() },
                 })
@@ -178,7 +179,7 @@ impl<'a> Site<'a> {
         self.earlier.as_ref().map_or(record, |(_, settings)| settings.made_tree)
     }
 
-    /// Did an earlier attach make the clsact?
+    /// Returns true if an earlier attach made the clsact.
     fn has_made_clsact(&self) -> bool {
         let is_left = self.record.is_some_and(|made| made.empty_clsact);
         match &self.earlier {
@@ -192,7 +193,7 @@ impl<'a> Site<'a> {
         let bands = tree.data_bands();
         let sizes = self.earlier.as_ref().map(|(program, _)| Sizes::read(program)).transpose()?;
         let share = wanted.clients.filter(|clients| clients.share != ClientShareSpec::Off);
-        // The last are for clients that had more than their share, unless their cuts are written.
+        // Unless their cuts are given, the last bands are for clients above their share.
         let for_sizes = match wanted.cuts {
             Cuts::Given(_) => bands,
             _ if share.is_some() => bands - bands_behind(bands),
@@ -233,7 +234,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Removes the clsact that an earlier attach made where TCX takes its place, unless somebody else uses it.
+    /// Removes the clsact that an earlier attach made if TCX now replaces it, unless other filters use it.
     fn remove_clsact(&self) -> Result<(), Error> {
         let is_unused = self.filters.has_clsact && !self.filters.has_others;
         match self.place == Place::Tcx && self.has_made_clsact() && is_unused {
@@ -242,7 +243,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Puts the earlier program back, or takes away what [`Site::install`] made.
+    /// Restores the earlier program, or removes what [`Site::install`] made.
     fn undo(&self, program: &Program) -> Result<(), Error> {
         match self.record {
             Some(made) => record::write(self.interface, made)?,

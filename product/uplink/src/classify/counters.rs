@@ -1,10 +1,10 @@
-//! What the program counted, and cut points from the sizes it saw.
+//! The program's counters, and cut points from the response sizes it saw.
 
 use super::program::{COUNTERS_MAP, Program, SIZES_MAP};
 use crate::Error;
 use crate::constants::{BANDS_MAX, COUNTERS_RESPONSES_AT, SIZE_BUCKETS, SIZE_STEPS};
 
-/// Sizes seen before cut points are taken from them: as many as `sched` wants.
+/// Number of sizes seen before cut points are learned from them; `sched` requires as many.
 pub const SIZES_MIN: u64 = 64;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -13,28 +13,28 @@ pub struct BandCounters {
     pub bytes: u64,
 }
 
-/// Since the program was attached.
+/// Counters since the program was attached.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// By band of the tree.
+    /// Counters by band of the tree.
     pub bands: Vec<BandCounters>,
     pub responses: u64,
     /// Responses whose size was read from their head.
     pub sizes_read: u64,
-    /// Responses that went by what was sent, since their head told no size that can be believed.
+    /// Responses ranked by the bytes sent, because their head gave no plausible size.
     pub sizes_unknown: u64,
-    /// Times a connection went on in a better band.
+    /// Times a connection moved to a better band.
     pub promotions: u64,
-    /// Packets kept in their connection's worse band behind what is queued there.
+    /// Packets kept in their connection's worse band because of packets queued there.
     pub held_back: u64,
-    /// Packets of connections the kernel had no memory for.
+    /// Packets of connections for which the kernel had no memory.
     pub no_storage: u64,
-    /// Data packets from a wanted port that came in over no interface and have no socket here; left as they are.
+    /// Data packets from a wanted port that arrived over no interface and have no socket here; they are left unchanged.
     pub no_socket: u64,
     /// Packets of clients that were ahead of their share of the link by more than the allowance.
     pub behind: u64,
-    /// Data packets from a wanted port that came in over an interface: a container's, a router's, a bridge's. Their
-    /// connection is not known here, so they are left as they are.
+    /// Data packets from a wanted port that arrived over an interface: from a container, a router or a bridge. Their
+    /// connection is unknown here, so they are left unchanged.
     pub forwarded: u64,
 }
 
@@ -59,7 +59,7 @@ impl Counters {
     }
 }
 
-/// How many responses there were of which size.
+/// A histogram of response sizes.
 pub struct Sizes {
     counts: Vec<u64>,
     total: u64,
@@ -80,7 +80,7 @@ impl Sizes {
         self.total
     }
 
-    /// The size, in bytes, that this part of the responses does not exceed; linear within a bucket.
+    /// The size in bytes that this fraction of the responses does not exceed; interpolated linearly within a bucket.
     pub fn quantile(&self, part: f64) -> f64 {
         let mut left = part * self.total as f64;
         for (bucket, &count) in self.counts.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Where the bands are cut.
+//! The cut points between bands.
 
 use sched::policy::{best_cuts, rule_of_thumb};
 
@@ -6,26 +6,26 @@ use super::counters::{SIZES_MIN, Sizes};
 use super::settings::{CUTS_MAX, Policy};
 use crate::Error;
 
-/// Without knowing a site: its smallest responses in the first band, its largest in the last, a band for every factor
-/// of four between where there are six. Web sites have their medians at 2 to 20 KB and one response in a hundred above 100 KB
-/// to 1 MB.
+/// Cut points in bytes for an unknown site: the smallest responses go to the first band, the largest to the last, with
+/// a band for every factor of four between if there are six. Web sites have medians of 2 to 20 KB, and one response in
+/// a hundred above 100 KB to 1 MB.
 const BYTES: (f64, f64) = (2048.0, 524_288.0);
-/// The same for `srrt`: from a nearby client's small response to a far one's large.
+/// The same for `srrt`: from a nearby client's small response to a distant client's large one.
 const MICROSECONDS: (f64, f64) = (10_000.0, 2_560_000.0);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cuts {
-    /// Good for any site.
+    /// Default cut points, suitable for any site.
     Usual,
-    /// In bytes, for `srrt` in microseconds; increasing.
+    /// Given cut points in increasing order; in bytes, or in microseconds for `srrt`.
     Given(Vec<u64>),
-    /// From the sizes that the classifier, which has to be there already, has seen: the best by formula, for `las`, which the
-    /// formula is not of, by the rule of thumb.
+    /// Cut points learned from the sizes that an attached classifier has seen. They are optimal by formula, except for
+    /// `las`, which the formula does not cover: that uses the rule of thumb.
     Learned,
 }
 
 impl Cuts {
-    /// The cut points for so many bands.
+    /// Returns the cut points for this many bands.
     pub fn resolve(&self, policy: Policy, bands: u8, sizes: Option<&Sizes>) -> Result<Vec<u64>, Error> {
         match self {
             Cuts::Usual => {

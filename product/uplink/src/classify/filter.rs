@@ -1,9 +1,10 @@
-//! What hangs at an interface, and whether it is ours.
+//! The programs attached to an interface, and which of them are ours.
 //!
-//! Where the kernel has TCX the program is the first there (tcx.rs), else a filter at the egress of the interface's `clsact`,
-//! beside the filters of others. Both live on when the process that made them ends, and go with the interface. Ours is known
-//! by the name of its program, and as a filter by its place too. It lets those after it have their say; a filter before it
-//! that ends the search (as `tc` filters with action `ok` do) keeps packets from it.
+//! If the kernel has TCX, our program is the first there (tcx.rs). Otherwise it is a filter at the egress of the
+//! interface's `clsact`, next to other programs' filters. Both persist when the process that attached them ends, and
+//! disappear with the interface. Ours is recognised by its program name, and as a filter also by its position. It lets
+//! later filters run; a filter before it that ends the search (as `tc` filters with action `ok` do) keeps packets from
+//! it.
 
 use std::io;
 
@@ -14,7 +15,7 @@ use crate::{Error, Interface};
 
 /// The program's name in the kernel.
 pub const NAME: &str = "weir_classify";
-/// Our place among the filters, "WE" again: before those that `tc` numbers by itself (from 49152 down).
+/// Our priority among the filters, "WE" again: before the filters that `tc` numbers by itself (from 49152 down).
 pub const PRIORITY: u32 = 0x5745;
 pub const HANDLE: u32 = 1;
 
@@ -27,23 +28,24 @@ const EGRESS: u32 = 0xffff_fff3;
 const TCA_BPF_NAME: u16 = 7;
 const TCA_BPF_ID: u16 = 11;
 
-/// What hangs at an interface.
+/// The programs attached to an interface.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Filters {
     pub has_clsact: bool,
-    /// Is an `ingress` qdisc in its place? A program meant for what leaves would hang there at what comes in.
+    /// True if an `ingress` qdisc takes the place of the clsact. A program for egress would be attached to ingress
+    /// there.
     pub has_ingress: bool,
-    /// The numbers of our programs, the first to run before the rest: more than one where an attach was ended half way.
+    /// The numbers of our programs, first to run first: more than one if an attach was interrupted.
     pub at_tcx: Vec<u32>,
     pub at_clsact: Option<u32>,
-    /// Is there a filter that is not ours?
+    /// True if there is a filter that is not ours.
     pub has_others: bool,
-    /// Is our place taken by somebody else's?
+    /// True if another program's filter has our place.
     pub is_taken: bool,
-    /// Those of others on what leaves, by kind and place: before ours as a filter, and after it.
+    /// Other programs' egress filters, by kind and priority: before our filter, then after it.
     pub before: Vec<String>,
     pub after: Vec<String>,
-    /// Programs of others at TCX, before ours and after it.
+    /// Other programs at TCX: before ours, then after it.
     pub tcx_before: Vec<u32>,
     pub tcx_after: Vec<u32>,
 }
@@ -85,7 +87,7 @@ fn inspect(interface: u32) -> io::Result<Filters> {
     let mut found = Filters { has_clsact, has_ingress: !has_clsact, ..Filters::default() };
     for parent in [INGRESS, EGRESS] {
         netlink.dump(RTM_GETTFILTER, &tcm(interface, 0, parent), |reply| {
-            // A chain of filters is told once by itself, without a handle.
+            // The kernel also reports a chain of filters by itself, without a handle.
             let (Some(handle), Some(info)) = (u32_at(reply, 8), u32_at(reply, 16)) else { return };
             if u32_at(reply, 4) != Some(interface) || handle == 0 {
                 return;
@@ -109,20 +111,20 @@ fn inspect(interface: u32) -> io::Result<Filters> {
     Ok(found)
 }
 
-/// The number of the program of a filter, if it goes by our name.
+/// The number of a filter's program, if it has our name.
 fn our_program(reply: &[u8]) -> Option<u32> {
     let fields = reply.get(TCM_BYTES..)?;
     if attribute(fields, TCA_KIND)? != b"bpf\0" {
         return None;
     }
     let options = attribute(fields, TCA_OPTIONS)?;
-    // libbpf adds the program's number: "weir_classify:[17]".
+    // libbpf appends the program's number: "weir_classify:[17]".
     let name = attribute(options, TCA_BPF_NAME)?;
     let is_ours = name.strip_prefix(NAME.as_bytes()).is_some_and(|rest| matches!(rest.first(), Some(b':' | 0)));
     is_ours.then(|| attribute(options, TCA_BPF_ID).and_then(|id| u32_at(id, 0))).flatten()
 }
 
-/// The interfaces, by their numbers, that have a `clsact`, or an `ingress` in its place.
+/// Returns the interfaces, by number, that have a `clsact`, or an `ingress` in its place.
 pub fn beside_root(netlink: &mut Socket) -> io::Result<Vec<(u32, String)>> {
     let mut found = Vec::new();
     netlink.dump(RTM_GETQDISC, &tcm(0, 0, 0), |reply| {
@@ -133,7 +135,7 @@ pub fn beside_root(netlink: &mut Socket) -> io::Result<Vec<(u32, String)>> {
     Ok(found)
 }
 
-/// Takes the `clsact` away, and every filter in it.
+/// Removes the `clsact` with all its filters.
 pub fn remove_clsact(interface: &Interface) -> Result<(), Error> {
     let doing = format!("removing the clsact of {}", interface.name);
     let remove = || Socket::open()?.change(RTM_DELQDISC, 0, &tcm(interface.index, CLSACT_HANDLE, CLSACT));

@@ -1,10 +1,10 @@
-//! The classifier that `weir attach` hangs at an interface's egress: a tc program that tells for every packet of a TCP
-//! server how urgent it is, so that a server which knows nothing of Weir has its responses ordered by size.
+//! The classifier that `weir attach` puts at an interface's egress: a tc program that marks every packet of a TCP
+//! server with its urgency, so that a server without support for Weir has its responses ordered by size.
 //!
-//! It reads where a response begins and how long it is from the packets themselves (bpf/classify.bpf.c says how), or a server
-//! tells it by the map [`told_map`]. It needs nobody to live: it hangs until it is taken down or its
-//! interface goes, and everything about it is read back from the kernel. What it made is written in its settings, so
-//! that [`detach`] removes that and no more, whoever was killed in between.
+//! It reads the start and length of each response from the packets themselves (see bpf/classify.bpf.c), or a server
+//! reports them through the map [`told_map`]. It needs no process: it stays attached until it is detached or its
+//! interface disappears, and its whole state is read back from the kernel. Its settings record what attaching made, so
+//! that [`detach`] removes that and nothing else, even if a process was killed in between.
 
 mod attach;
 mod counters;
@@ -37,50 +37,50 @@ pub use settings::{CUTS_MAX, Policy, Settings, Share};
 pub use verdict::{Sample, Verdict, look, watch};
 pub use warnings::warnings;
 
-/// What is wanted at an interface.
+/// The classifier wanted at an interface.
 #[derive(Debug, Clone)]
 pub struct Classify {
-    /// The servers' own ports.
+    /// The ports that the servers listen on.
     pub ports: Vec<u16>,
     pub policy: Policy,
     pub cuts: Cuts,
-    /// The uplink's rate; needed where there is no tree yet.
+    /// The uplink's rate; required if there is no tree yet.
     pub rate: Option<Rate>,
-    /// How clients share the link, where they do.
+    /// The sharing of the link between clients, if they share it.
     pub clients: Option<Clients>,
-    /// Take the place of a queueing discipline that is not ours.
+    /// Replace a queueing discipline that is not ours.
     pub replace: bool,
 }
 
-/// How clients share a link (`sched::policy::ClientShareSpec`).
+/// The sharing of a link between clients (`sched::policy::ClientShareSpec`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clients {
     pub share: ClientShareSpec,
-    /// Leading bits of an address that are of one client, 1 to 32.
+    /// Number of leading bits of an IPv4 address that identify a client, 1 to 32.
     pub v4_bits: u8,
-    /// The same of IPv6, 1 to 128.
+    /// Number of leading bits of an IPv6 address that identify a client, 1 to 128.
     pub v6_bits: u8,
 }
 
-/// A classifier as it hangs at an interface.
+/// A classifier attached to an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attached {
     pub interface: Interface,
     pub place: Place,
-    /// `None` for one of another version of weir.
+    /// `None` if another version of weir attached it.
     pub settings: Option<Settings>,
     pub facts: Facts,
     pub counters: Counters,
 }
 
 impl Attached {
-    /// What it needs and somebody has removed since, with the cure.
+    /// Returns what the classifier needs and was removed since, with the remedy.
     pub fn missing(&self) -> Option<String> {
         record::missing(self)
     }
 }
 
-/// Where a classifier hangs.
+/// The place where a classifier is attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// The first program at TCX.
@@ -96,7 +96,7 @@ impl Place {
         }
     }
 
-    /// Where attaching to this interface hangs one.
+    /// Returns the place where a new classifier would be attached to this interface.
     pub fn of_new(interface: &Interface) -> Result<Place, Error> {
         let programs = tcx::programs(interface.index);
         let programs =
@@ -105,7 +105,7 @@ impl Place {
     }
 }
 
-/// Every classifier of ours in this network namespace.
+/// Returns all our classifiers in this network namespace.
 pub fn list() -> Result<Vec<Attached>, Error> {
     let doing = "looking for classifiers";
     let has_programs = |index| tcx::programs(index).map(|programs| programs.is_some_and(|ids| !ids.is_empty()));
@@ -121,7 +121,7 @@ pub fn list() -> Result<Vec<Attached>, Error> {
     };
     let mut found = Vec::new();
     for interface in candidates().map_err(|error| Error::kernel(doing, error))? {
-        // An interface that has gone meanwhile has none.
+        // An interface that has disappeared in the meantime has none.
         match find(&interface) {
             Err(_) if interface.check().is_err() => {}
             classifier => found.extend(classifier?),
@@ -130,7 +130,7 @@ pub fn list() -> Result<Vec<Attached>, Error> {
     Ok(found)
 }
 
-/// The classifier of ours at this interface.
+/// Returns our classifier at this interface.
 pub fn find(interface: &Interface) -> Result<Option<Attached>, Error> {
     let there = filter::look(interface)?;
     let Some(id) = there.ours() else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! The program in the kernel: loading it with its settings, hanging it up, finding its maps again by its number.
+//! The program in the kernel: loads it with its settings, attaches it, and finds its maps again by its number.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -10,21 +10,23 @@ use super::tcx;
 use crate::constants::SETTINGS_BYTES;
 use crate::{Error, Interface};
 
-/// Empty where there was no clang when this was built.
+/// The program; empty if there was no clang at build time.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/classify.bpf.o"));
-/// The same for a kernel that interprets programs, where it cannot call the kernel's own function that shows queues.
+/// The program for a kernel without JIT, where it cannot call the kernel function that reveals queues.
 static OBJECT_INTERPRETED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/classify-interpreted.bpf.o"));
-/// The helpers it cannot do without: bpf_loop is of 5.17. That a connection has nothing queued is known from 6.2 on
-/// (bpf_cast_to_kern_ctx); before, a better band is only given when nothing is unacknowledged.
+/// The oldest kernel with all required helpers: bpf_loop is from 5.17. An empty queue of a connection is only detected
+/// from 6.2 on (bpf_cast_to_kern_ctx); before that, a connection gets a better band only when nothing is
+/// unacknowledged.
 const LINUX_MIN: &str = "5.17";
-/// What the kernel keeps of the name ".rodata.settings" (BPF_OBJ_NAME_LEN).
+/// The name ".rodata.settings" as the kernel truncates it (BPF_OBJ_NAME_LEN).
 const SETTINGS_MAP: &str = ".rodata.setting";
 pub const COUNTERS_MAP: &str = "weir_counters";
 pub const SIZES_MAP: &str = "weir_sizes";
 const FLOWS_MAP: &str = "weir_flows";
 const MAPS_MAX: usize = 16;
 const OPENING: &str = "opening the classifier";
-/// Whoever may load programs may not open them by their numbers, which is how they are found again.
+/// The privilege for opening programs by number, which is how they are found again; loading programs does not require
+/// it.
 const BY_NUMBER: &str = "root or CAP_SYS_ADMIN (beside CAP_BPF and CAP_PERFMON)";
 
 /// The program of an interface, in the kernel.
@@ -34,29 +36,29 @@ pub struct Program {
     pub facts: Facts,
 }
 
-/// What the kernel says of a program.
+/// The kernel's information about a program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Facts {
     pub id: u32,
     /// Instructions after the kernel's rewriting.
     pub instructions: u32,
-    /// Instructions the verifier looked at.
+    /// Instructions that the verifier processed.
     pub verified_instructions: u32,
-    /// Only counted while the sysctl kernel.bpf_stats_enabled is 1.
+    /// Counted only while the sysctl kernel.bpf_stats_enabled is 1.
     pub runs: u64,
     pub run_time_ns: u64,
 }
 
 impl Program {
-    /// Loads the program. What connections are in the midst of is taken over from `earlier`, and so is what servers tell
-    /// and which sizes were seen.
+    /// Loads the program. The state of connections, the values that servers have reported and the sizes seen are taken
+    /// over from `earlier`.
     pub fn load(settings: &[u8], earlier: Option<&Program>) -> Result<Program, Error> {
         if OBJECT.is_empty() {
             return Err(Error::missing(
                 "this weir was built without clang and has no BPF programs: build it with clang 15 or newer",
             ));
         }
-        // The verifier's words would fill the screen; what they come to is in the error.
+        // The verifier's output would fill the screen; the error contains its conclusion.
         libbpf_rs::set_print(None);
         let refuse = |error: libbpf_rs::Error| match error.kind() {
             ErrorKind::PermissionDenied if !is_privileged() => Error::NotAllowed {
@@ -69,14 +71,14 @@ impl Program {
                 cause: Some(error.into()),
             },
         };
-        // No setting tells from within a container or a namespace whether the kernel compiles programs, so it is tried. Where neither
-        // is taken, the first refusal is the one that matters.
+        // Inside a container or a namespace, no setting shows whether the kernel has a JIT, so both programs are tried.
+        // If both are refused, the first error is the relevant one.
         let fd = load_object(OBJECT, settings, earlier)
             .or_else(|error| load_object(OBJECT_INTERPRETED, settings, earlier).map_err(|_| error));
         Program::of(fd.map_err(refuse)?)
     }
 
-    /// The program with this number.
+    /// Opens the program with this number.
     pub fn open(id: u32) -> Result<Program, Error> {
         Program::of(libbpf_rs::Program::fd_from_id(id).map_err(|error| failure(OPENING, BY_NUMBER, error))?)
     }
@@ -91,8 +93,8 @@ impl Program {
         Ok(Program { fd, maps, facts })
     }
 
-    /// Hangs it at the interface's egress in the place of an earlier one of ours: as the first where the kernel has TCX, else in
-    /// the clsact, which it makes if there is none.
+    /// Attaches the program to the interface's egress, replacing an earlier one of ours. It becomes the first at TCX if
+    /// the kernel has that; otherwise it goes into the clsact, which is made if there is none.
     pub fn hang(&self, interface: &Interface) -> Result<(), Error> {
         let doing = format!("hanging the classifier at {}", interface.name);
         let there = tcx::programs(interface.index).map_err(|error| Error::kernel(&doing, error))?;
@@ -108,7 +110,7 @@ impl Program {
         Ok(())
     }
 
-    /// Takes whatever programs of ours hang at the interface away.
+    /// Detaches all our programs from the interface.
     pub fn take_down(&self, interface: &Interface) -> Result<(), Error> {
         self.take_down_but(interface, None)
     }
@@ -134,7 +136,7 @@ impl Program {
         Ok(value.filter(|bytes| bytes.len() == SETTINGS_BYTES))
     }
 
-    /// The sums over all processors of the 64-bit words of one entry.
+    /// Returns the 64-bit words of one entry, each summed over all processors.
     pub fn sums(&self, map: &str, entry: u32) -> Result<Vec<u64>, Error> {
         let Some(map) = self.map(map) else { return Ok(Vec::new()) };
         let values = map.lookup_percpu(&entry.to_ne_bytes(), MapFlags::ANY);
@@ -155,7 +157,7 @@ impl Program {
     }
 }
 
-/// The program of an object file, in the kernel.
+/// Loads the program of an object file into the kernel.
 fn load_object(object: &[u8], settings: &[u8], earlier: Option<&Program>) -> Result<OwnedFd, libbpf_rs::Error> {
     let mut object = ObjectBuilder::default().open_memory(object)?;
     for mut map in object.maps_mut() {
@@ -175,7 +177,7 @@ fn load_object(object: &[u8], settings: &[u8], earlier: Option<&Program>) -> Res
 
 fn hook(program: BorrowedFd<'_>, interface: &Interface) -> TcHook {
     let mut hook = TcHook::new(program);
-    // The kernel's own numbers of interfaces are positive `int`s.
+    // The kernel's interface numbers are positive `int`s.
     hook.ifindex(interface.index as i32).attach_point(TC_EGRESS).handle(HANDLE).priority(PRIORITY);
     hook
 }
@@ -187,12 +189,12 @@ fn failure(doing: &str, needs: &'static str, error: libbpf_rs::Error) -> Error {
     }
 }
 
-/// The verifier's refusal and a missing privilege have the same number.
+/// Returns true for root. The verifier's refusal and a missing privilege have the same error number.
 fn is_privileged() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Does the program with this number go by our name? One that has gone meanwhile does not.
+/// Returns true if the program with this number has our name; false if it has disappeared in the meantime.
 pub fn is_ours(id: u32) -> Result<bool, Error> {
     let program = match libbpf_rs::Program::fd_from_id(id) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
@@ -202,7 +204,7 @@ pub fn is_ours(id: u32) -> Result<bool, Error> {
     Ok(info.name.iter().map(|letter| *letter as u8).take_while(|letter| *letter != 0).eq(NAME.bytes()))
 }
 
-/// What the kernel says of a program, and the numbers of its maps.
+/// Returns the kernel's information about a program, and the numbers of its maps.
 fn info(program: BorrowedFd<'_>) -> std::io::Result<(Facts, Vec<u32>)> {
     let mut ids = [0u32; MAPS_MAX];
     let info = raw_info(program, &mut ids)?;
@@ -222,12 +224,13 @@ pub fn runs(program: BorrowedFd<'_>) -> u64 {
 }
 
 fn raw_info(program: BorrowedFd<'_>, ids: &mut [u32]) -> std::io::Result<libbpf_sys::bpf_prog_info> {
-    // SAFETY: `bpf_prog_info` holds integers only, of which all zeros is a value.
+    // SAFETY: `bpf_prog_info` holds only integers, for which all zeros is a valid value.
     let mut info: libbpf_sys::bpf_prog_info = unsafe { MaybeUninit::zeroed().assume_init() };
     info.map_ids = ids.as_mut_ptr() as u64;
     info.nr_map_ids = ids.len() as u32;
     let mut bytes = size_of_val(&info) as u32;
-    // SAFETY: the kernel writes at most `bytes` to `info`, and at most `nr_map_ids` numbers to `ids`; both live on.
+    // SAFETY: the kernel writes at most `bytes` to `info`, and at most `nr_map_ids` numbers to `ids`; both outlive the
+    // call.
     let status = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut bytes) };
     if status < 0 {
         return Err(std::io::Error::from_raw_os_error(-status));
@@ -239,7 +242,7 @@ fn raw_info(program: BorrowedFd<'_>, ids: &mut [u32]) -> std::io::Result<libbpf_
 mod tests {
     use super::*;
 
-    /// In a namespace the setting that tells of a compiler is not to be seen, and a container is one.
+    /// The setting that shows whether there is a JIT is hidden in a namespace, and a container is one.
     #[test]
     fn only_the_program_for_interpreters_calls_nothing_of_the_kernel_s() {
         let calls = |object: &[u8]| object.windows(20).any(|text| text == b"bpf_cast_to_kern_ctx");

@@ -1,5 +1,5 @@
-//! What an attach made at an interface, in a file in /run/weir: the settings in the kernel say so too, but they go with the
-//! clsact, and an empty clsact says nothing of whose it is.
+//! Records what an attach made at an interface, in a file in /run/weir. The settings in the kernel record it too, but
+//! they disappear with the clsact, and an empty clsact does not show who made it.
 
 use std::fs;
 
@@ -7,21 +7,21 @@ use super::{Attached, filter};
 use crate::tree::{self, leftovers};
 use crate::{Error, Interface};
 
-/// What its files are called.
+/// The prefix of the file names.
 const KIND: &str = "attached";
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Made {
     pub tree: bool,
-    /// A clsact in which our program does not hang yet, or no more. While it hangs, its settings say so.
+    /// A clsact to which our program is not attached yet, or no longer. While it is attached, its settings record this.
     pub empty_clsact: bool,
 }
 
-/// A classifier that was attached and is no more.
+/// A classifier that was attached and has disappeared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lost {
     pub interface: Interface,
-    /// What is missing, with the cure.
+    /// The missing part, with the remedy.
     pub what: String,
 }
 
@@ -40,12 +40,12 @@ pub fn read(interface: &Interface) -> Option<Made> {
 
 pub fn forget(interface: &Interface) {
     if let Ok(path) = leftovers::path(KIND, interface) {
-        // Mostly there is none.
+        // There is usually no file.
         let _ = fs::remove_file(path);
     }
 }
 
-/// Forgets earlier interfaces of this one's name. False if there were none.
+/// Removes the records of earlier interfaces with this name. Returns false if there were none.
 pub fn forget_earlier(interface: &Interface) -> bool {
     let earlier = |kept: &Interface| kept.name == interface.name && Interface::named(kept.index).is_err();
     let gone: Vec<Interface> = leftovers::interfaces(KIND).unwrap_or_default().into_iter().filter(earlier).collect();
@@ -53,7 +53,7 @@ pub fn forget_earlier(interface: &Interface) -> bool {
     !gone.is_empty()
 }
 
-/// What was attached in this network namespace and has no classifier any more.
+/// Returns what was attached in this network namespace and has no classifier any more.
 pub fn lost() -> Result<Vec<Lost>, Error> {
     let mut lost = Vec::new();
     for kept in leftovers::interfaces(KIND).map_err(|error| Error::kernel("looking for classifiers", error))? {
@@ -75,7 +75,7 @@ pub fn lost() -> Result<Vec<Lost>, Error> {
     Ok(lost)
 }
 
-/// What is missing below a classifier, with the cure.
+/// Returns what a classifier's tree lacks, with the remedy.
 pub fn missing(attached: &Attached) -> Option<String> {
     let Attached { interface, settings: Some(_), .. } = attached else { return None };
     let what = match tree::find(interface) {

@@ -1,5 +1,5 @@
-//! What the program is told when it is loaded, as bytes: `struct settings` of bpf/classify.h, and back, since everything
-//! about an attached program is read from the kernel.
+//! The settings that the program gets when it is loaded, as bytes (`struct settings` of bpf/classify.h), and their
+//! parser: everything about an attached program is read from the kernel.
 
 pub use crate::constants::CUTS_MAX;
 use sched::policy::ClientShareSpec;
@@ -11,16 +11,16 @@ use crate::constants::{
 };
 use crate::netlink::{u32_at, u64_at};
 
-/// Whose packets are urgent.
+/// The order of urgency of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
-    /// Least attained service: by the bytes of the response sent so far. Needs to read nothing.
+    /// Least attained service: by the bytes of the response sent so far. Does not require reading the response.
     Las,
     /// Preemptive shortest job first: by the size of the response.
     Psjf,
-    /// Shortest remaining processing time: by the bytes of the response left.
+    /// Shortest remaining processing time: by the remaining bytes of the response.
     Srpt,
-    /// Shortest remaining response time: by the microseconds that the connection's path still needs for them.
+    /// Shortest remaining response time: by the microseconds that the connection's path needs for the remaining bytes.
     Srrt,
 }
 
@@ -36,12 +36,12 @@ impl Policy {
         }
     }
 
-    /// What the program knows it by.
+    /// The number of this policy in the program.
     pub(super) fn number(self) -> u32 {
         Policy::ALL.iter().position(|policy| *policy == self).unwrap_or(0) as u32
     }
 
-    /// What it orders by.
+    /// The unit of the value that packets are ordered by.
     pub fn unit(self) -> &'static str {
         if self == Policy::Srrt { "microseconds" } else { "bytes" }
     }
@@ -52,36 +52,37 @@ pub struct Settings {
     pub policy: Policy,
     pub made_clsact: bool,
     pub made_tree: bool,
-    /// Increasing, at most [`CUTS_MAX`]; bytes, or microseconds for `srrt`.
+    /// Increasing, at most [`CUTS_MAX`]; in bytes, or in microseconds for `srrt`.
     pub cuts: Vec<u64>,
     /// The `skb->priority` of each band.
     pub priorities: [u32; BANDS_MAX],
-    /// Increasing.
+    /// In increasing order.
     pub ports: Vec<u16>,
-    /// `None`: clients do not share the link.
+    /// `None` if clients do not share the link.
     pub share: Option<Share>,
 }
 
-/// How clients share the link.
+/// The sharing of the link between clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// How far one may be ahead of its share before it stands behind the others; above 0.
+    /// The bytes that a client may be ahead of its share before it goes behind the others; above 0.
     pub allowance_bytes: u64,
     pub link_bytes_per_s: u64,
     pub v4_bits: u8,
     pub v6_bits: u8,
-    /// The first band of clients that are further ahead, and how many there are.
+    /// The first band of clients that are further ahead, and the number of such bands.
     pub behind_band: u8,
     pub behind_bands: u8,
 }
 
 impl Share {
-    /// What is wanted, at a link of this rate and with so many bands for responses; `None` where clients are not to share it.
+    /// Returns the wanted sharing for a link of this rate with this many bands for responses; `None` if clients do not
+    /// share it.
     pub fn of(clients: Clients, rate: Rate, cuts: usize, data_bands: u8) -> Option<Share> {
         let Clients { share, v4_bits, v6_bits } = clients;
         let allowance_bytes = share.of_link(Some(rate))?.allowance_bytes;
         let link_bytes_per_s = rate.bytes_in(Nanos::from_secs(1));
-        // Behind that of the largest responses, if there are more.
+        // After the band of the largest responses, if there are more bands.
         let data_bands = usize::from(data_bands).max(1);
         let first = (cuts + 1).min(data_bands - 1);
         let (behind_band, behind_bands) = ((BAND_DATA_FIRST + first) as u8, (data_bands - first) as u8);
@@ -117,7 +118,7 @@ impl Share {
 }
 
 impl Settings {
-    /// How clients share the link, as it was wanted; `None` where they do not.
+    /// The wanted sharing of the link; `None` if clients do not share it.
     pub fn clients(&self) -> Option<Clients> {
         let Share { allowance_bytes, link_bytes_per_s, v4_bits, v6_bits, .. } = self.share?;
         let rate = link_bytes_per_s.checked_mul(8).and_then(Rate::from_bits_per_s);
@@ -127,7 +128,7 @@ impl Settings {
         Some(Clients { share: named.unwrap_or(ClientShareSpec::Allowance(allowance_bytes)), v4_bits, v6_bits })
     }
 
-    /// Where the bands are cut, as it was wanted, as far as that can be told.
+    /// The wanted cut points between bands, as far as they can be recovered.
     pub fn wanted_cuts(&self) -> Cuts {
         let usual = Cuts::Usual.resolve(self.policy, self.cuts.len() as u8 + 1, None);
         if usual.is_ok_and(|usual| usual == self.cuts) { Cuts::Usual } else { Cuts::Given(self.cuts.clone()) }
@@ -156,7 +157,7 @@ impl Settings {
         bytes
     }
 
-    /// `None` for the settings of another version.
+    /// Parses settings. Returns `None` for those of another version.
     pub fn from_bytes(bytes: &[u8]) -> Option<Settings> {
         if bytes.len() != SETTINGS_BYTES || u32_at(bytes, 0)? != LAYOUT {
             return None;

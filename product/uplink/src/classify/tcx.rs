@@ -1,23 +1,23 @@
-//! The program's place where the kernel has TCX (Linux 6.6): the first of the programs that see what leaves. The filters of a
-//! clsact see only what all of these pass on.
+//! The program's place if the kernel has TCX (Linux 6.6): the first of the programs that see egress packets. The
+//! filters of a clsact see only the packets that all of them pass on.
 //!
-//! It is attached without a link, so that it stays when the process that did so ends, and goes with its interface.
+//! It is attached without a link, so that it stays when the attaching process ends, and disappears with its interface.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use libbpf_sys::{BPF_F_BEFORE, BPF_TCX_EGRESS, bpf_prog_attach_opts, bpf_prog_query_opts};
 
-/// What the kernel takes at one hook (BPF_MPROG_MAX).
+/// Maximum number of programs at one hook (BPF_MPROG_MAX).
 const PROGRAMS_MAX: usize = 64;
 
 #[cfg(test)]
 thread_local! {
-    /// For this thread the kernel is one without TCX.
+    /// Makes this thread treat the kernel as one without TCX.
     pub static IS_OFF: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// The numbers of the programs at the interface, by the order in which they run; `None` where the kernel has no TCX.
+/// The numbers of the programs at the interface, in the order in which they run; `None` if the kernel has no TCX.
 pub fn programs(interface: u32) -> io::Result<Option<Vec<u32>>> {
     #[cfg(test)]
     if IS_OFF.get() {
@@ -30,12 +30,14 @@ pub fn programs(interface: u32) -> io::Result<Option<Vec<u32>>> {
         ..Default::default()
     };
     options.__bindgen_anon_1.count = PROGRAMS_MAX as u32;
-    // SAFETY: the kernel writes at most `count` numbers to `ids`, which lives on, and libbpf nothing beyond `sz` of `options`.
+    // SAFETY: the kernel writes at most `count` numbers to `ids`, which outlives the call, and libbpf writes nothing
+    // beyond `sz` of `options`.
     let status = unsafe { libbpf_sys::bpf_prog_query_opts(interface as i32, BPF_TCX_EGRESS, &mut options) };
     match checked(status).map_err(|error| (error.raw_os_error(), error)) {
         Ok(()) => {}
         Err((Some(libc::EINVAL), _)) => return Ok(None),
-        // The first kernels that have it say so of a hook without programs; others of an interface that has gone.
+        // The first kernels with TCX return ENOENT for a hook without programs; ENODEV means that the interface has
+        // disappeared.
         Err((Some(libc::ENOENT | libc::ENODEV), _)) => return Ok(Some(Vec::new())),
         Err((_, error)) => return Err(error),
     }
@@ -44,14 +46,14 @@ pub fn programs(interface: u32) -> io::Result<Option<Vec<u32>>> {
     Ok(Some(ids[..(count as usize).min(PROGRAMS_MAX)].to_vec()))
 }
 
-/// Before all that are there; an error where it is there already.
+/// Attaches the program before all others; an error if it is attached already.
 pub fn attach_first(program: BorrowedFd<'_>, interface: u32) -> io::Result<()> {
     let options = bpf_prog_attach_opts {
         sz: size_of::<bpf_prog_attach_opts>() as libbpf_sys::size_t,
         flags: BPF_F_BEFORE,
         ..Default::default()
     };
-    // SAFETY: libbpf reads `sz` bytes of `options`, which lives on; the descriptor is borrowed, so it is open.
+    // SAFETY: libbpf reads `sz` bytes of `options`, which outlives the call; the descriptor is borrowed, so it is open.
     checked(unsafe {
         libbpf_sys::bpf_prog_attach_opts(program.as_raw_fd(), interface as i32, BPF_TCX_EGRESS, &options)
     })

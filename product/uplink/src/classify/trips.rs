@@ -1,44 +1,46 @@
-//! Round trips of the connections that send: the evidence of a queue that forms beyond the interface.
+//! Round trips of the sending connections: the evidence of a queue that forms beyond the interface.
 //!
-//! The bands alone cannot tell a rate that is a little above the line's: bursts wait in them either way. What waits in the
-//! line's own queue is in the round trips and not in the bands.
+//! The bands alone cannot reveal a rate slightly above the line's: bursts wait in them either way. Packets in the
+//! line's own queue show in the round trips and not in the bands.
 
 use std::collections::HashMap;
 use std::time::Instant;
 
 use crate::{Connection, SenderWatch};
 
-/// Clients whose least round trip is remembered, and connections that are followed.
+/// Maximum number of clients whose minimum round trip is stored, then of connections that are tracked.
 const CLIENTS_MAX: usize = 1 << 16;
 const CONNECTIONS_MAX: usize = 1 << 16;
-/// Of the time, at most this part goes into listing connections.
+/// Maximum fraction of the time spent on listing connections: one part in this many.
 const COST_PARTS: u32 = 10;
-/// Ethernet, IP and TCP with timestamps: what a segment takes on the line beyond its payload.
+/// Ethernet, IP and TCP with timestamps: the bytes of a segment on the line in addition to its payload.
 const HEAD_BYTES: u64 = 66;
 
-/// Segments under way that are full ones one behind the other, also where no more are to be sent (after losses nothing is).
+/// Minimum number of segments in flight that are certainly full ones back to back, even if no more data is waiting (as
+/// after losses).
 const LONG_SEGMENTS: u32 = 8;
 
-/// What the connections came to so far.
+/// The totals of the connections so far.
 #[derive(Debug, Default)]
 pub struct Trips {
-    /// The least round trip to each client, microseconds.
+    /// The minimum round trip to each client, in microseconds.
     least_us: HashMap<[u8; 16], u32>,
-    /// What each connection of the last list had acknowledged.
+    /// Bytes that each connection of the last list had acknowledged.
     acked: HashMap<u64, u64>,
-    /// Lists in which one had much to send: its round trips are those of full segments one behind the other, which no client
-    /// acknowledges late.
+    /// Lists in which a connection had much to send: its round trips are those of full segments back to back, which no
+    /// client acknowledges late.
     pub loaded: u64,
-    /// By how much the round trips of those lists were above the least, microseconds in all.
+    /// The sum by which round trips in those lists exceeded the minimum, in microseconds.
     pub rise_us: u64,
-    /// Acknowledged in all, as it is on the line.
+    /// Bytes acknowledged in total, as counted on the line.
     pub delivered_bytes: u64,
-    /// What was acknowledged before the first list is of another time.
+    /// False before the first list: bytes acknowledged before it belong to an earlier time.
     has_begun: bool,
 }
 
 impl Trips {
-    /// One list. What most clients have in common is the line; a single slow one is not it, so the lowest quarter of the clients decides.
+    /// Adds one list. The line affects most clients, and a single slow client does not reveal it, so the lowest quarter
+    /// of the clients decides.
     pub fn take(&mut self, connections: &[Connection]) {
         let mut acked = HashMap::with_capacity(connections.len());
         let mut rtt_us: HashMap<[u8; 16], u32> = HashMap::new();
@@ -72,7 +74,8 @@ impl Trips {
     }
 }
 
-/// Lists the connections of some ports, now and then. Without a list (a kernel without tcp_diag) there is no evidence.
+/// Lists the connections of some ports from time to time. If there is no list (a kernel without tcp_diag), there is no
+/// evidence.
 pub struct TripWatch {
     senders: Option<SenderWatch>,
     next: Instant,
@@ -134,9 +137,9 @@ mod tests {
     #[test]
     fn the_rise_is_what_most_clients_have_in_common() {
         assert_eq!(rise_us(&[&[of(1, 1, bulk())]]), (1, 119_000));
-        // Not of a slow client beside a quick one.
+        // A slow client does not count next to a quick one.
         assert_eq!(rise_us(&[&[of(1, 1, bulk()), of(2, 2, TcpInfo { rtt_us: 1500, ..small() })]]), (1, 500));
-        // But of three in four clients, and of the quickest connection of each.
+        // Three in four clients do, with the quickest connection of each.
         let clients =
             |client| of(u64::from(client), client, TcpInfo { rtt_us: 1000 + 1000 * u32::from(client), ..bulk() });
         assert_eq!(rise_us(&[&[1, 2, 3, 4].map(clients)]), (1, 2000));
@@ -150,7 +153,7 @@ mod tests {
         assert_eq!(rise_us(&[&[of(1, 1, idle)], &[of(2, 1, new(small())), of(3, 1, new(bulk()))]]), (1, 89_000));
     }
 
-    /// One that writes little may wait for its client's late acknowledgement.
+    /// A connection that writes little may wait for its client's delayed acknowledgement.
     #[test]
     fn light_connections_and_unknown_round_trips_tell_nothing() {
         let unknown = TcpInfo { min_rtt_us: 0, ..bulk() };
@@ -169,7 +172,7 @@ mod tests {
             trips.delivered_bytes
         };
         assert_eq!(delivered(&[of(1, 1, acked(9_000_000))]), 0);
-        // Ten segments, and ten of a new connection, with their heads.
+        // Ten segments, and ten of a new connection, with their headers.
         assert_eq!(delivered(&[of(1, 1, acked(9_014_480)), of(2, 1, acked(14_480))]), 30_280);
         assert_eq!(delivered(&[of(2, 1, acked(14_480))]), 30_280);
     }

@@ -1,5 +1,5 @@
-//! Does an attached classifier order anything? What its counters and the tree's come to, and for a few seconds after an
-//! attach whoever watches them.
+//! Checks whether an attached classifier orders anything: draws conclusions from its counters and the tree's, and
+//! watches them for a few seconds after an attach.
 
 use std::collections::VecDeque;
 use std::thread::sleep;
@@ -14,85 +14,88 @@ use crate::queues::QueueWatch;
 use crate::tree;
 use crate::{Error, Interface};
 
-/// Fewer packets than these say nothing: a quiet interface has neighbours to look for.
+/// Fewer packets than this prove nothing: a quiet interface still has neighbour discovery.
 const SENT_MIN: u64 = 20;
 const NO_SOCKET_MIN: u64 = 5;
-/// Looks, of [`LOOK_EVERY`], before a queue that is always empty says something.
+/// Minimum number of samples, one per [`LOOK_EVERY`], before a queue that is always empty means anything.
 const LOOKS_MIN: u64 = 50;
-/// Of the rate: an interface that sends less may have no more to send.
+/// Fraction of the rate, in thousandths: an interface that sends less may have no more to send.
 const LOADED_PERMILLE: u32 = 750;
-/// Of the looks: requests at random that load a link by 75 % have something wait 56 % of the time or more. Beside three downloads on
-/// 10 Mbit/s something waited always at 9.5, and at 10.5, 12 and 15 at 81, 70 and 23 % of the looks: a little too high is seen by round trips alone.
+/// Fraction of the samples, in thousandths: random requests that load a link by 75 % have something wait 56 % of the
+/// time or more. With three downloads on 10 Mbit/s something always waited at 9.5, and at 10.5, 12 and 15 in 81, 70 and
+/// 23 % of the samples: only round trips reveal a rate slightly too high.
 const WAITING_PERMILLE: u64 = 500;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Lists of connections in the last second, fewer of which tell nothing of their round trips.
+/// Minimum number of lists of connections in the last second; fewer prove nothing about their round trips.
 const TRIPS_MIN: u64 = 5;
-/// What the round trips rise by where the line's own queue forms; jitter and a client's late acknowledgements are less.
+/// Minimum rise of the round trips if the line's own queue forms; jitter and delayed acknowledgements cause less.
 const RISE_MIN: Nanos = Nanos::from_millis(20);
-/// Of what waits elsewhere this part at most may be what waits here.
+/// Round trips must rise by more than this many times what waits here.
 const HERE_PARTS: u64 = 2;
-/// Round trips are judged by the last second: what waited elsewhere before the attach has to drain first.
+/// Round trips are judged over the last second: packets that waited elsewhere before the attach must drain first.
 const RECENT: Duration = Duration::from_secs(1);
-/// What is told to try, of what the line delivered: a little too high costs the whole order, a little too low only itself.
+/// The rate to suggest, in thousandths of what the line delivered: a rate slightly too high costs the whole order, one
+/// slightly too low only the difference.
 const TRY_PERMILLE: u32 = 950;
 
-/// How long to look.
+/// The durations of a watch.
 struct Patience {
-    /// For the first packet of a response.
+    /// Until the first packet of a response.
     seen: Duration,
-    /// From then on, where the interface has little to send.
+    /// After that, if the interface has little to send.
     light: Duration,
-    /// And where it, or a connection, has much: a queue beyond a rate that is little above the line's grows slowly.
+    /// After that, if the interface or a connection has much to send: a queue beyond a rate slightly above the line's
+    /// grows slowly.
     loaded: Duration,
 }
 
-/// At a new classifier.
+/// For a new classifier.
 const LONG: Patience =
     Patience { seen: Duration::from_secs(5), light: Duration::from_secs(1), loaded: Duration::from_secs(4) };
-/// At one that has been there for long.
+/// For a classifier that was attached long ago.
 const SHORT: Patience = Patience {
     seen: Duration::from_millis(200),
     light: Duration::from_millis(200),
     loaded: Duration::from_millis(1500),
 };
 
-/// Counters at one instant.
+/// The counters at one instant.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sample {
     pub at: Nanos,
     /// Packets of responses that were given a place in the order.
     pub ordered: u64,
-    /// Those without a socket on this machine.
+    /// Packets without a socket on this machine.
     pub no_socket: u64,
-    /// All that left the interface.
+    /// Everything that left the interface.
     pub sent_packets: u64,
     pub sent_bytes: u64,
-    /// How often somebody looked, and how often packets waited then.
+    /// Number of samples, and number of samples in which packets waited.
     pub looks: u64,
     pub waiting: u64,
-    /// Bytes that waited, over all looks.
+    /// Bytes that waited, summed over all samples.
     pub waiting_bytes: u64,
-    /// Lists of connections of which one had much to send, the rise of their round trips, summed up, and
-    /// what the connections delivered.
+    /// Lists of connections in which one had much to send, the sum of the rises of their round trips, and the bytes
+    /// that the connections delivered.
     pub trips: u64,
     pub rise: Nanos,
     pub delivered_bytes: u64,
 }
 
-/// What happened between two samples.
+/// The conclusion from two samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Responses are given a place, and a queue forms where it matters or there is too little traffic for one.
     Ordered,
-    /// There is nothing to judge by.
+    /// There is too little traffic to judge.
     NoTraffic,
-    /// So many packets left, and none was of a response.
+    /// This many packets left, and none belonged to a response.
     NotSeen(u64),
-    /// Most packets of responses, so many, are of no server on this machine.
+    /// The majority of packets of responses, this many, belong to no server on this machine.
     NoSocket(u64),
-    /// The interface sends at this part of its rate, in thousandths, and nothing waits.
+    /// The interface sends at this fraction of its rate, in thousandths, and nothing waits.
     NoQueue(u32),
-    /// Responses wait elsewhere, for so long, and the line delivered at this rate.
+    /// Responses wait elsewhere for this long, and the line delivered at this rate.
     Elsewhere { rise: Nanos, delivered: Rate, loaded_permille: u32 },
 }
 
@@ -124,7 +127,7 @@ impl Verdict {
         Verdict::Ordered
     }
 
-    /// By the round trips of a second or so; what was delivered is measured from `first` on.
+    /// Judges by the round trips of about a second; delivered bytes are measured from `first` on.
     pub fn elsewhere(first: &Sample, before: &Sample, after: &Sample, rate: Rate) -> Option<Verdict> {
         let (trips, looks) = (after.trips - before.trips, after.looks - before.looks);
         if trips < TRIPS_MIN {
@@ -152,12 +155,12 @@ impl Verdict {
         }
     }
 
-    /// Is nothing ordered, though there is something to order?
+    /// Returns true if nothing is ordered although there is something to order.
     pub fn is_bad(self) -> bool {
         !matches!(self, Verdict::Ordered | Verdict::NoTraffic)
     }
 
-    /// What is wrong, with the cure; `None` where nothing is.
+    /// The problem with its remedy; `None` if there is none.
     pub fn said(self, name: &str, settings: &Settings) -> Option<String> {
         let ports: Vec<String> = settings.ports.iter().map(u16::to_string).collect();
         let ports = ports.join(",");
@@ -177,7 +180,7 @@ impl Verdict {
                 permille / 10
             )),
             Verdict::Elsewhere { rise, delivered, loaded_permille } => {
-                // An interface with much to spare may have slow clients and no slow line.
+                // An interface with much capacity to spare may have slow clients rather than a slow line.
                 let or =
                     if loaded_permille < LOADED_PERMILLE { ", or the lines of these clients are slow" } else { "" };
                 let tenths = (delivered.permille(TRY_PERMILLE).bits_per_s() / 100_000).max(1);
@@ -192,7 +195,7 @@ impl Verdict {
     }
 }
 
-/// Did packets wait, often enough for their order to matter?
+/// Returns true if packets waited often enough for their order to matter.
 fn has_queue(before: &Sample, after: &Sample) -> bool {
     let (waiting, looks) = (after.waiting - before.waiting, after.looks - before.looks);
     waiting * 1000 >= looks * WAITING_PERMILLE
@@ -204,12 +207,12 @@ fn loaded_permille(before: &Sample, after: &Sample, rate: Rate) -> u32 {
     u32::try_from(u128::from(sent) * 1000 / u128::from(possible)).unwrap_or(u32::MAX)
 }
 
-/// Watches a new classifier until there is a verdict: for nine seconds at most.
+/// Watches a new classifier until there is a verdict, for at most nine seconds.
 pub fn watch(interface: &Interface) -> Result<Verdict, Error> {
     watch_for(interface, &LONG)
 }
 
-/// Looks at one that has been there for long: for two seconds at most, and hardly at all where little is sent.
+/// Checks a classifier that was attached long ago: for at most two seconds, and only briefly if little is sent.
 pub fn look(interface: &Interface) -> Result<Verdict, Error> {
     watch_for(interface, &SHORT)
 }
@@ -218,7 +221,7 @@ fn watch_for(interface: &Interface, patience: &Patience) -> Result<Verdict, Erro
     let Some(tree) = tree::find(interface)? else { return Ok(Verdict::NoTraffic) };
     let rate = tree.plan.rate;
     let mut looking = Looking::new(interface)?;
-    // All that was counted since the attach is of the order; what was sent since is not known.
+    // All packets counted since the attach are in the order; the bytes sent since then are unknown.
     let start = |now: Sample| Sample { ordered: 0, no_socket: 0, ..now };
     let first = start(looking.sample()?);
     loop {
@@ -334,11 +337,12 @@ mod tests {
         assert_eq!(after(0, 0, 19, 2000, 0), Verdict::NoTraffic);
         assert_eq!(after(0, 0, 20, 2000, 0), Verdict::NotSeen(20));
         assert_eq!(after(1, 0, 1000, 100_000, 0), Verdict::Ordered);
-        // One that is redirected now and then is no reason, most are.
+        // A few redirected packets are no reason, a majority is.
         assert_eq!(after(100, 100, 1000, 1_500_000, 50), Verdict::Ordered);
         assert_eq!(after(100, 101, 1000, 1_500_000, 50), Verdict::NoSocket(101));
         assert_eq!(after(0, 4, 4, 6000, 0), Verdict::NoTraffic);
-        // A line of 8 Mbit/s below a rate of 10: nothing waits here. At the right rate something does, and at little load nothing has to.
+        // A line of 8 Mbit/s below a rate of 10: nothing waits here. At the right rate something does, and at low load
+        // nothing has to.
         assert_eq!(after(1400, 0, 1400, 2_000_000, 49), Verdict::NoQueue(800));
         assert_eq!(after(1400, 0, 1400, 2_000_000, 50), Verdict::Ordered);
         assert_eq!(after(1200, 0, 1200, 1_870_000, 0), Verdict::Ordered);
@@ -369,7 +373,8 @@ mod tests {
         ("100mbit", 52_000, 0, 1_250_000, false),
     ];
 
-    /// The last second of a watch at a line of 10 Mbit/s: the rate told, rise in the mean, mean bytes waiting here, bytes sent.
+    /// The last second of a watch on a line of 10 Mbit/s: the configured rate, mean rise, mean bytes waiting here,
+    /// bytes sent.
     fn second(told: &str, rise_us: u64, waiting_bytes: u64, sent_bytes: u64) -> Option<Verdict> {
         let [before, after] = [1000, 2000].map(|ms| Sample {
             at: Nanos::from_millis(ms),
@@ -384,7 +389,7 @@ mod tests {
         Verdict::elsewhere(&Sample::default(), &before, &after, told.parse().unwrap())
     }
 
-    /// As measured in the set-up of docs/attach.md; above 15mbit what waits and was sent is assumed.
+    /// Values measured in the set-up of docs/attach.md; above 15mbit the bytes waiting and sent are assumed.
     #[test]
     fn round_trips_tell_a_rate_above_the_line() {
         for (told, rise_us, waiting_bytes, sent_bytes) in [

@@ -1,4 +1,4 @@
-//! What at an interface can keep a classifier from ordering anything, seen before any packet.
+//! Conditions at an interface that can keep a classifier from ordering anything, checked before any packet.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use super::filter::{self, Filters};
 use crate::Interface;
 use crate::device::links;
 
-/// A line for each, with its cure; what cannot be found out is no reason for one.
+/// Returns a line for each problem, with its remedy; no line for conditions that cannot be checked.
 pub fn warnings(interface: &Interface) -> Vec<String> {
     let name = &interface.name;
     let mut said = Vec::new();
@@ -43,7 +43,7 @@ pub fn warnings(interface: &Interface) -> Vec<String> {
     said
 }
 
-/// Another interface, a bridge, where this host forwards.
+/// Returns another interface that is a bridge, if this host forwards.
 fn container_bridge(interface: &Interface) -> Option<String> {
     let forwards = fs::read_to_string("/proc/sys/net/ipv4/ip_forward").is_ok_and(|text| text.trim() == "1");
     let links = links().ok().filter(|_| forwards)?;

@@ -1,7 +1,7 @@
-//! From a plan to the kernel's messages.
+//! Converts a plan to the kernel's messages.
 //!
-//! Layouts: linux/pkt_sched.h (`tc_htb_opt`, `tc_ratespec`, `tc_prio_qopt`, `tc_fifo_qopt`). HTB's rate tables are left out:
-//! a kernel that is told the link layer computes from the rate itself (net/sched/sch_htb.c, since 3.8).
+//! Layouts: linux/pkt_sched.h (`tc_htb_opt`, `tc_ratespec`, `tc_prio_qopt`, `tc_fifo_qopt`). HTB's rate tables are left
+//! out: a kernel that gets the link layer computes them from the rate itself (net/sched/sch_htb.c, since 3.8).
 
 use std::io;
 
@@ -11,16 +11,16 @@ use super::{CONTROL_BAND, DATA_BAND_FIRST, HTB_PRIORITIES, Kind, OTHER_BAND, Pla
 use crate::netlink::{Body, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Socket};
 use crate::tc::{RTM_DELQDISC, RTM_NEWQDISC, RTM_NEWTCLASS, TC_H_ROOT, TCA_KIND, TCA_OPTIONS, tcm};
 
-/// `5745:`, the two letters "WE".
+/// The root's handle `5745:`, the two letters "WE".
 pub const ROOT: u32 = 0x5745_0000;
-/// `5745:1`, through which everything goes.
+/// The class `5745:1`, through which everything goes.
 pub const LINK_CLASS: u32 = ROOT | 1;
-/// `5746:`, the `prio` discipline below it.
+/// The handle `5746:` of the `prio` discipline below it.
 pub const PRIO: u32 = 0x5746_0000;
-/// `5745:10` is band 0 of [`Kind::Htb`].
+/// Band 0 of [`Kind::Htb`]: `5745:10`.
 const LEAF_FIRST: u32 = ROOT | 0x10;
 
-/// `5750:` is the queue of band 0, `5751:` that of band 1.
+/// The queue of band 0: `5750:`. That of band 1 is `5751:`.
 const QUEUE_FIRST: u32 = 0x5750;
 
 const TCA_FQ_CODEL_TARGET: u16 = 1;
@@ -33,20 +33,20 @@ const TCA_HTB_INIT: u16 = 2;
 pub const TCA_HTB_RATE64: u16 = 6;
 pub const TCA_HTB_CEIL64: u16 = 7;
 const HTB_VERSION: u32 = 3;
-/// Only used for classes that say no quantum; all of ours do.
+/// Only used for classes without a quantum; all of ours have one.
 const HTB_RATE_TO_QUANTUM: u32 = 10;
-/// The kernel warns of more.
+/// The kernel warns about larger quanta.
 const QUANTUM_MAX: u32 = 200_000;
 const TC_LINKLAYER_ETHERNET: u8 = 1;
 /// A tick of the packet scheduler (PSCHED_SHIFT 6; the second number in /proc/net/psched).
 const TICK_NS: u64 = 64;
-/// What the shaper may send at once when its timer was late: half a millisecond of the link, at least a packet.
+/// The burst that the shaper may send after its timer was late: half a millisecond of the link, at least a packet.
 const BURST: Nanos = Nanos::from_micros(500);
 const ETHERNET_HEADER_BYTES: u64 = 14;
-/// Entries of prio's map from a packet's priority to a band (TC_PRIO_MAX + 1).
+/// Entries in prio's map from a packet's priority to a band (TC_PRIO_MAX + 1).
 const PRIORITIES: usize = 16;
 
-/// The class, and so the priority, of a band.
+/// Returns the class of a band, which is also its priority.
 pub fn class_of(kind: Kind, band: u8) -> u32 {
     match kind {
         Kind::Prio => PRIO | (u32::from(band) + 1),
@@ -54,13 +54,14 @@ pub fn class_of(kind: Kind, band: u8) -> u32 {
     }
 }
 
-/// What a band of this plan is guaranteed, in bytes per second, never zero.
+/// Returns the guaranteed share of a band in bytes per second, never zero.
 pub fn share_bytes_per_s(plan: &Plan, band: u8) -> u64 {
     bytes_per_s(plan.rate.permille(plan.share_of(band).into())).max(1)
 }
 
-/// The order in which bands of [`Kind::Htb`] borrow what the shares leave, the lowest first: other traffic comes last. Where
-/// there are more bands than priorities the later bands share theirs in pairs, and the last its own with other traffic.
+/// Returns the priority with which a band of [`Kind::Htb`] borrows what the shares leave, lowest first: other traffic
+/// comes last. If there are more bands than priorities, the later bands share theirs in pairs, and the last band shares
+/// its priority with other traffic.
 fn htb_priority(plan: &Plan, band: u8) -> u8 {
     let last = plan.bands.min(HTB_PRIORITIES) - 1;
     let after = plan.bands - 1 - band;
@@ -73,9 +74,9 @@ fn htb_priority(plan: &Plan, band: u8) -> u8 {
     }
 }
 
-/// What a band of [`Kind::Htb`] sends before the other of its priority has a turn: the first of the two as much as the kernel
-/// allows, the second a packet. Synthetic trace, rho 0.95: with 13 bands of responses in pairs the mean response time is 13.0 ms,
-/// with 14 of `prio` 12.7, with 6 and a priority each 13.8.
+/// Returns how much a band of [`Kind::Htb`] sends before the other band of its priority has a turn: the first of the
+/// two as much as the kernel allows, the second a packet. Synthetic trace, rho 0.95: with 13 bands of responses in
+/// pairs the mean response time is 13.0 ms, with 14 of `prio` 12.7, with 6 and a priority each 13.8.
 fn quantum_bytes(plan: &Plan, band: u8, packet_bytes: u64) -> u32 {
     let priority = htb_priority(plan, band);
     let is_second = match band {
@@ -86,12 +87,12 @@ fn quantum_bytes(plan: &Plan, band: u8, packet_bytes: u64) -> u32 {
     if is_second { u32::try_from(packet_bytes).unwrap_or(u32::MAX).clamp(1000, QUANTUM_MAX) } else { QUANTUM_MAX }
 }
 
-/// The kernel's unit; part of a byte counts as one.
+/// Converts to the kernel's unit; part of a byte counts as one.
 pub fn bytes_per_s(rate: Rate) -> u64 {
     rate.bits_per_s().div_ceil(8)
 }
 
-/// Puts the tree at the interface, in the place of whatever is at its root.
+/// Builds the tree at the interface, replacing whatever is at its root.
 pub fn build(netlink: &mut Socket, interface: u32, mtu_bytes: u32, plan: &Plan) -> io::Result<()> {
     let default = match plan.kind {
         Kind::Prio => LINK_CLASS,
@@ -110,8 +111,8 @@ pub fn build(netlink: &mut Socket, interface: u32, mtu_bytes: u32, plan: &Plan) 
     (0..plan.bands).try_for_each(|band| make_queue(netlink, interface, mtu_bytes, plan, band))
 }
 
-/// A FIFO; for other traffic, where the kernel has it, a queue in which flows take turns, so that ssh does not wait behind
-/// a backup.
+/// Makes the queue of a band: a FIFO. If the kernel has it, other traffic gets a queue in which flows take turns, so
+/// that ssh does not wait behind a backup.
 fn make_queue(netlink: &mut Socket, interface: u32, mtu_bytes: u32, plan: &Plan, band: u8) -> io::Result<()> {
     let queue = |kind: &str| {
         Body::new(&tcm(interface, (QUEUE_FIRST + u32::from(band)) << 16, class_of(plan.kind, band)))
@@ -130,8 +131,8 @@ fn make_queue(netlink: &mut Socket, interface: u32, mtu_bytes: u32, plan: &Plan,
     make(queue("pfifo").attribute(TCA_OPTIONS, &plan.packets_per_band.to_ne_bytes()))
 }
 
-/// How long a packet of other traffic may wait before CoDel takes the queue for a standing one: CoDel's own 5 ms, and on slow
-/// links what the two packets take that TCP keeps in the queue of a connection.
+/// Returns how long a packet of other traffic may wait before CoDel considers the queue a standing one: CoDel's own 5
+/// ms, and on slow links the time for the two packets that TCP keeps in the queue of a connection.
 fn fq_codel_target_us(plan: &Plan, mtu_bytes: u32) -> u32 {
     let packet_bytes = u64::from(mtu_bytes) + ETHERNET_HEADER_BYTES;
     let share_bytes_per_s = share_bytes_per_s(plan, OTHER_BAND).max(bytes_per_s(plan.rate) / 10);
@@ -139,7 +140,7 @@ fn fq_codel_target_us(plan: &Plan, mtu_bytes: u32) -> u32 {
     u32::try_from(packets_us).unwrap_or(u32::MAX).max(CODEL_TARGET_US)
 }
 
-/// Makes the classes of the plan, or changes their rates where they are there.
+/// Makes the classes of the plan, or changes their rates if they exist.
 pub fn set_rates(netlink: &mut Socket, interface: u32, mtu_bytes: u32, plan: &Plan) -> io::Result<()> {
     let packet_bytes = u64::from(mtu_bytes) + ETHERNET_HEADER_BYTES;
     let mut set = |class: u32, parent: u32, options: Body| {
@@ -163,7 +164,7 @@ pub fn set_rates(netlink: &mut Socket, interface: u32, mtu_bytes: u32, plan: &Pl
     Ok(())
 }
 
-/// Removes the tree, so that the kernel puts its default there again.
+/// Removes the tree; the kernel then restores its default.
 pub fn remove(netlink: &mut Socket, interface: u32) -> io::Result<()> {
     netlink.change(RTM_DELQDISC, 0, &tcm(interface, ROOT, TC_H_ROOT))
 }
@@ -174,7 +175,7 @@ fn prio(interface: u32, bands: u8) -> Body {
     Body::new(&tcm(interface, PRIO, LINK_CLASS)).text(TCA_KIND, "prio").attribute(TCA_OPTIONS, &options)
 }
 
-/// What an HTB is told of a class. Rates in bytes per second.
+/// The parameters of an HTB class. Rates in bytes per second.
 struct HtbClass {
     guaranteed: u64,
     ceiling: u64,
@@ -200,7 +201,7 @@ impl HtbClass {
     }
 }
 
-/// `struct tc_ratespec`: cell_log, linklayer, overhead, cell_align, mpu, rate.
+/// Returns a `struct tc_ratespec`: cell_log, linklayer, overhead, cell_align, mpu, rate.
 fn ratespec(bytes_per_s: u64) -> [u8; 12] {
     let mut spec = [0; 12];
     spec[1] = TC_LINKLAYER_ETHERNET;
@@ -208,7 +209,7 @@ fn ratespec(bytes_per_s: u64) -> [u8; 12] {
     spec
 }
 
-/// How long a burst at this rate takes, in ticks.
+/// Returns the duration of a burst at this rate, in ticks.
 fn burst_ticks(bytes_per_s: u64, packet_bytes: u64) -> u32 {
     let packet_ns = u128::from(packet_bytes) * 1_000_000_000 / u128::from(bytes_per_s);
     let ticks = packet_ns.max(BURST.0.into()).div_ceil(TICK_NS.into());
@@ -219,7 +220,7 @@ fn burst_ticks(bytes_per_s: u64, packet_bytes: u64) -> u32 {
 mod tests {
     use super::*;
 
-    /// A packet of 1514 bytes is 1.2 ms of 10 Mbit/s, 12 µs of 1 Gbit/s and 25 minutes of the least rate.
+    /// A packet of 1514 bytes takes 1.2 ms at 10 Mbit/s, 12 µs at 1 Gbit/s and 25 minutes at the minimum rate.
     #[test]
     fn a_burst_is_a_packet_or_half_a_millisecond() {
         let burst_us = |rate: &str| u64::from(burst_ticks(bytes_per_s(rate.parse().unwrap()), 1514)) * TICK_NS / 1000;
@@ -235,7 +236,7 @@ mod tests {
         assert_eq!(shares(&Plan { share_permille: 5, other_share_permille: 100, ..plan }), [6250, 125_000, 6250]);
     }
 
-    /// A full packet is 6 ms of the 2 Mbit/s that other traffic has of 10.
+    /// A full packet takes 6 ms at the 2 Mbit/s that other traffic has of 10.
     #[test]
     fn codel_leaves_tcp_its_two_packets() {
         let target_us = |rate: &str| fq_codel_target_us(&Plan::new(Kind::Htb, rate.parse().unwrap()), 1500);

@@ -1,4 +1,4 @@
-//! What is at the root of an interface, read from the kernel.
+//! Reads from the kernel what is at the root of an interface.
 
 use std::io;
 
@@ -10,16 +10,16 @@ use crate::netlink::{Socket, attribute, u32_at, u64_at};
 use crate::tc::{self, Class, Counted, Qdisc, TC_H_ROOT};
 use crate::{Error, Interface};
 
-/// `struct tc_htb_opt`: the rates in its two `tc_ratespec`.
+/// Offsets in `struct tc_htb_opt` of the rates in its two `tc_ratespec`.
 const HTB_RATE_AT: usize = 8;
 const HTB_CEIL_AT: usize = 20;
 
 #[derive(Debug)]
 pub enum Found {
-    /// What the kernel put there by itself, or nothing.
+    /// The kernel's default, or nothing.
     Default,
     Ours(Tree),
-    /// Of ours and not whole: somebody took parts away, or `up` was killed half way.
+    /// Our tree, incomplete: parts of it were removed, or `up` was killed half way.
     Broken,
     Others(Qdisc),
 }
@@ -46,7 +46,7 @@ fn inspect(interface: &Interface) -> io::Result<Found> {
     })
 }
 
-/// The plan that these were made by; `None` if a part is missing.
+/// Returns the plan that these were made by; `None` if a part is missing.
 fn plan(qdiscs: &[Qdisc], classes: &[Class]) -> Option<Plan> {
     let class = |id: u32| classes.iter().find(|class| class.id == id);
     let link_bytes_per_s = bytes_per_s(class(LINK_CLASS)?, HTB_CEIL_AT, build::TCA_HTB_CEIL64)?;
@@ -69,14 +69,14 @@ fn plan(qdiscs: &[Qdisc], classes: &[Class]) -> Option<Plan> {
     (limits.iter().all(|limit| *limit == packets_per_band) && plan.check().is_ok()).then_some(plan)
 }
 
-/// A rate of an HTB class; the kernel sends the wide attribute only for rates that do not fit in 32 bits.
+/// Returns a rate of an HTB class; the kernel sends the 64-bit attribute only for rates that do not fit in 32 bits.
 fn bytes_per_s(class: &Class, at: usize, wide: u16) -> Option<u64> {
     let wide = attribute(&class.options, wide).and_then(|value| u64_at(value, 0));
     let narrow = || u32_at(attribute(&class.options, build::TCA_HTB_PARMS)?, at).map(u64::from);
     wide.or_else(narrow)
 }
 
-/// The packets that the queue of this class may hold.
+/// Returns the maximum number of packets in the queue of this class.
 fn limit(qdiscs: &[Qdisc], class: u32) -> Option<u32> {
     let queue = qdiscs.iter().find(|qdisc| qdisc.parent == class)?;
     match queue.kind.as_str() {
@@ -86,7 +86,7 @@ fn limit(qdiscs: &[Qdisc], class: u32) -> Option<u32> {
     }
 }
 
-/// The thousandths that gave this guarantee; the least rate stands for none.
+/// Returns the share in thousandths that gave this guarantee; the minimum rate means no share.
 fn permille(share_bytes_per_s: u64, link_bytes_per_s: u64) -> u16 {
     if share_bytes_per_s <= 1 || link_bytes_per_s == 0 {
         return 0;
@@ -95,7 +95,7 @@ fn permille(share_bytes_per_s: u64, link_bytes_per_s: u64) -> u16 {
     u16::try_from((share_bytes_per_s * 1000 + link_bytes_per_s / 2) / link_bytes_per_s).unwrap_or(u16::MAX)
 }
 
-/// What each band counted, by number; a band that has gone since counts nothing.
+/// Returns the counters of each band, by number; zeros for a band that has disappeared.
 pub fn stats(netlink: &mut Socket, tree: &Tree) -> io::Result<Vec<Counted>> {
     let qdiscs = tc::qdiscs(netlink, tree.interface.index)?;
     let of = |band: u8| {

@@ -1,7 +1,7 @@
-//! What stood at an interface before the tree took its place, so that `down` can put it back.
+//! Stores the qdisc that an interface had before the tree replaced it, so that `down` can restore it.
 //!
-//! A small file in /run/weir, named after the network namespace and the interface, whose numbers both live as long as the
-//! qdisc itself could: after a restart of the machine there is neither the file nor the tree.
+//! It is stored in a small file in /run/weir, named after the network namespace and the interface. Their numbers live
+//! as long as the qdisc itself could: after a restart of the machine there is neither the file nor the tree.
 
 use std::fs;
 use std::io;
@@ -11,20 +11,20 @@ use crate::netlink::{Body, NLM_F_CREATE, NLM_F_REPLACE, Socket};
 use crate::tc::{Qdisc, RTM_NEWQDISC, TC_H_ROOT, TCA_KIND, TCA_OPTIONS, tcm};
 use crate::{Counted, Error, Interface};
 
-/// What its files are called.
+/// The prefix of the file names.
 const KIND: &str = "replaced";
 
-/// Kinds that have nothing below them and whose options, as the kernel tells them, make the same again (Linux 7.2; what
-/// it tells of choke and fq_pie it does not take).
+/// Kinds without anything below them that can be recreated from the options that the kernel reports (Linux 7.2; it does
+/// not accept what it reports for choke and fq_pie).
 pub const RESTORABLE: &[&str] =
     &["bfifo", "cake", "codel", "fq", "fq_codel", "hhf", "pfifo", "pfifo_fast", "pfifo_head_drop", "pie", "sfb", "sfq"];
 
-/// Can this be put back later?
+/// Returns true if this discipline can be restored later.
 pub fn is_restorable(qdisc: &Qdisc) -> bool {
     RESTORABLE.contains(&qdisc.kind.as_str())
 }
 
-/// Keeps it until [`restore`] or [`forget`].
+/// Stores it until [`restore`] or [`forget`].
 pub fn keep(interface: &Interface, qdisc: &Qdisc) -> Result<(), Error> {
     let options: String = qdisc.options.iter().map(|byte| format!("{byte:02x}")).collect();
     let text = format!("{} {:x} {options}", qdisc.kind, qdisc.handle);
@@ -34,20 +34,20 @@ pub fn keep(interface: &Interface, qdisc: &Qdisc) -> Result<(), Error> {
     })
 }
 
-/// What is kept for this interface.
+/// Returns the discipline stored for this interface.
 pub fn kept(interface: &Interface) -> Option<Qdisc> {
     parse(&leftovers::read(&path(KIND, interface).ok()?, interface)?)
 }
 
-/// Nothing is to be put back any more.
+/// Forgets the stored discipline, which will not be restored.
 pub fn forget(interface: &Interface) {
     if let Ok(path) = path(KIND, interface) {
-        // Mostly there is none.
+        // There is usually no file.
         let _ = fs::remove_file(path);
     }
 }
 
-/// Puts it back at the root.
+/// Restores the discipline at the root.
 pub fn restore(netlink: &mut Socket, interface: &Interface, qdisc: &Qdisc) -> io::Result<()> {
     let body = Body::new(&tcm(interface.index, qdisc.handle, TC_H_ROOT))
         .text(TCA_KIND, &qdisc.kind)

@@ -1,13 +1,15 @@
-//! The files in /run/weir that say what `down` has to put back, and their end with the network namespace they are for.
+//! The files in /run/weir that record what `down` must restore, and their removal with the network namespace they are
+//! for.
 //!
-//! A file is named after the number of its namespace and of the interface in it, both of which live as long as the tree could. A
-//! namespace that vanishes takes its tree along and leaves the file; the kernel tells nobody. So whoever comes by,
-//! `up` or `down` of any interface, removes the files of namespaces that are nowhere any more.
+//! A file is named after the numbers of its namespace and of the interface in it, which live as long as the tree could.
+//! A namespace that disappears takes its tree along and leaves the file, without any notification from the kernel.
+//! Every `up` or `down` of any interface therefore removes the files of namespaces that no longer exist.
 //!
-//! A namespace lives as long as a thread is in it, a file system holds it (`ip netns`), or somebody has it open. Each of that is
-//! looked for in /proc; if anything there may not be read, or we do not see all processes, nothing is removed: a file too many costs
-//! some bytes until the next start of the machine, a file too few the qdisc that somebody had before. Only process 1 may keep to
-//! itself, as it does in sandboxes: it is in the first namespace, which others are in too.
+//! A namespace lives as long as a thread is in it, a file system holds it (`ip netns`), or a process has it open. All
+//! of this is searched for in /proc. If anything there cannot be read, or not all processes are visible, nothing is
+//! removed: a superfluous file costs some bytes until the next start of the machine, a missing file costs the qdisc
+//! that was there before. Only process 1 may be unreadable, as it is in sandboxes: it is in the first namespace, which
+//! other processes are in too.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,27 +22,28 @@ use std::time::SystemTime;
 use crate::Interface;
 use crate::device::Device;
 
-/// Where the files are; gone at a restart of the machine, as the trees are.
+/// The folder of the files; it disappears at a restart of the machine, as the trees do.
 pub(crate) const FOLDER: &str = "/run/weir";
-/// What the files are of: `replaced-4026531840-2`.
+/// The prefixes of the file names, as in `replaced-4026531840-2`.
 const KINDS: [&str; 4] = ["replaced", "segments", "upper", "attached"];
-/// The number of the first namespace of processes (include/linux/proc_ns.h, PROC_PID_INIT_INO): from within it one sees all.
+/// The number of the first PID namespace (include/linux/proc_ns.h, PROC_PID_INIT_INO): all processes are visible from
+/// it.
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
-/// The file of this kind for an interface of the calling thread's namespace.
+/// Returns the path of the file of this kind for an interface of the calling thread's namespace.
 pub(crate) fn path(kind: &str, interface: &Interface) -> io::Result<PathBuf> {
     let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino();
     Ok(Path::new(FOLDER).join(format!("{kind}-{namespace}-{}", interface.index)))
 }
 
-/// The text of a file of ours without its first word, if that says it is for this interface.
+/// Returns the text of a file of ours without its first word, if that word identifies this interface.
 pub(crate) fn read(path: &Path, interface: &Interface) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let (whose, rest) = text.trim_end_matches('\n').split_once(' ')?;
     identity(interface).ok()?.is_of(whose).then(|| rest.to_string())
 }
 
-/// Writes it so that a kill leaves either the file of before or all of the new one.
+/// Writes the file so that a kill leaves either the old file or the whole new one.
 pub(crate) fn write(path: &Path, interface: &Interface, rest: &str) -> io::Result<()> {
     let identity = identity(interface)?;
     let new = path.with_extension("new");
@@ -49,11 +52,11 @@ pub(crate) fn write(path: &Path, interface: &Interface, rest: &str) -> io::Resul
         fs::write(&new, format!("{identity} {rest}\n"))?;
         fs::rename(&new, path)
     };
-    // Without its number, which of a refusal by the kernel would mean that a capability is missing.
+    // Drops the error number: a refusal by the kernel would otherwise be taken for a missing capability.
     write().map_err(|error| io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display())))
 }
 
-/// By which an interface is known beside its number, which another may have later: its name, and the address of its device,
+/// The identity of an interface apart from its number, which another may get later: its name, and its device's address,
 /// which stays when it is renamed.
 struct Identity {
     name: String,
@@ -61,13 +64,13 @@ struct Identity {
 }
 
 impl Identity {
-    /// `eth0/02fc00000001`; of files by earlier versions `eth0`.
+    /// Compares with a text such as `eth0/02fc00000001`; files of earlier versions have only `eth0`.
     fn is_of(&self, text: &str) -> bool {
         let (name, address) = text.split_once('/').unwrap_or((text, ""));
         name == self.name || (self.has_address() && address == self.address)
     }
 
-    /// Loopback has zeros, a tunnel nothing.
+    /// Returns true if the address identifies the device: loopback has zeros, a tunnel none.
     fn has_address(&self) -> bool {
         self.address.bytes().any(|digit| digit != b'0')
     }
@@ -90,7 +93,7 @@ pub fn forget_namespace(number: u64) {
     remove(&files().into_iter().filter(|file| file.namespace == number).collect::<Vec<_>>());
 }
 
-/// The interfaces of the calling thread's namespace that there is a file of this kind for, by number and name.
+/// Returns the interfaces of the calling thread's namespace that have a file of this kind, by number and name.
 pub(crate) fn interfaces(kind: &str) -> io::Result<Vec<Interface>> {
     let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino();
     let start = format!("{kind}-{namespace}-");
@@ -103,7 +106,7 @@ pub(crate) fn interfaces(kind: &str) -> io::Result<Vec<Interface>> {
     Ok(files().into_iter().filter_map(interface).collect())
 }
 
-/// Removes what is kept for an interface that is no more.
+/// Removes what is stored for an interface that no longer exists.
 #[cfg(feature = "bpf")]
 pub(crate) fn forget_interface(interface: &Interface) {
     for path in KINDS.iter().filter_map(|kind| path(kind, interface).ok()) {
@@ -111,7 +114,7 @@ pub(crate) fn forget_interface(interface: &Interface) {
     }
 }
 
-/// Removes the files of namespaces that are no more. What cannot be found out or removed stays.
+/// Removes the files of namespaces that no longer exist. What cannot be determined or removed stays.
 pub(crate) fn sweep() {
     let files = files();
     let mut gone: BTreeSet<u64> = files.iter().map(|file| file.namespace).collect();
@@ -120,7 +123,7 @@ pub(crate) fn sweep() {
     }
 }
 
-/// One of our files.
+/// A file of ours.
 struct Kept {
     path: PathBuf,
     namespace: u64,
@@ -146,16 +149,16 @@ fn namespace_of(name: &str) -> Option<u64> {
 
 fn remove(files: &[Kept]) {
     for file in files {
-        // One that was written since is for a new namespace with an old number.
+        // A file written since then is for a new namespace with an old number.
         if fs::metadata(&file.path).is_ok_and(|now| now.modified().ok() == file.written) {
             let _ = fs::remove_file(&file.path);
         }
     }
 }
 
-/// Takes those numbers out that some namespace of the network has. An error where not everything could be looked at.
+/// Removes from `numbers` those of existing network namespaces. Returns an error if not everything could be examined.
 fn take_out_living(numbers: &mut BTreeSet<u64>) -> io::Result<()> {
-    // Mostly the mounts of `ip netns` and our own namespace have them all.
+    // Usually the mounts of `ip netns` and our own namespace account for all of them.
     take_out_of_process(numbers, Path::new("/proc/self"))?;
     if numbers.is_empty() {
         return Ok(());
@@ -176,7 +179,7 @@ fn take_out_living(numbers: &mut BTreeSet<u64>) -> io::Result<()> {
     Ok(())
 }
 
-/// Of the namespaces a process is in, has open, or sees mounted.
+/// Removes the numbers of namespaces that a process is in, has open, or sees mounted.
 fn take_out_of_process(numbers: &mut BTreeSet<u64>, process: &Path) -> io::Result<()> {
     let mounts = if_there(fs::read_to_string(process.join("mountinfo")))?.unwrap_or_default();
     numbers.retain(|number| !mounts.contains(&format!("net:[{number}]")));
@@ -192,15 +195,15 @@ fn take_out_of_process(numbers: &mut BTreeSet<u64>, process: &Path) -> io::Resul
     Ok(())
 }
 
-/// `net:[4026531840]`, as the kernel calls a namespace of the network.
+/// Parses `net:[4026531840]`, the kernel's name of a network namespace.
 fn number_of(link: &Path) -> Option<u64> {
     link.to_str()?.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// `None` for what belongs to a process that has ended meanwhile.
+/// Returns `None` for a file of a process that has ended in the meantime.
 fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     let is_gone = |error: &io::Error| {
-        // A process that has ended and was not waited for has no mounts any more: that is an invalid argument.
+        // A zombie has no mounts any more, which is reported as an invalid argument.
         matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput)
             || error.raw_os_error() == Some(libc::ESRCH)
     };
@@ -272,7 +275,7 @@ mod tests {
             let (there, passing) = (
                 open(),
                 std::thread::spawn(move || {
-                    // SAFETY: no memory is touched; the network of this thread changes, and only of this one.
+                    // SAFETY: no memory is touched; the network namespace changes only for this thread.
                     assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
                     open()
                 }),
@@ -296,7 +299,7 @@ mod tests {
     }
 
     fn is_root() -> bool {
-        // SAFETY: it takes nothing and cannot fail.
+        // SAFETY: it takes no arguments and cannot fail.
         unsafe { libc::geteuid() == 0 }
     }
 }

@@ -1,23 +1,24 @@
-//! The tree of bands that `weir uplink up` puts at an interface's egress: one shaper at the uplink's rate, below it a few
-//! bounded queues. Each has a guaranteed share of the link; what the shares leave goes to the first queue that has anything.
+//! The tree of bands that `weir uplink up` puts at an interface's egress: a shaper at the uplink's rate, and below it a
+//! few bounded queues. Each queue has a guaranteed share of the link; what the shares leave goes to the first non-empty
+//! queue.
 //!
 //! This is the papers' own mechanism (Harchol-Balter et al., "Implementation of SRPT scheduling in web servers", 2000,
-//! section 3.2: 16 bands of `prio`), under a shaper so that the queue stands here and not in a modem or a driver, and with
-//! shares, which `prio` cannot have: without them one bulk transfer in an early band stops all behind it.
-//! A packet is in the band that its `skb->priority` names, which needs no filter: a tc program sets it, or a program by
-//! SO_PRIORITY. Everything about a tree is read back from the kernel; it is known by its handle, `5745:`.
+//! section 3.2: 16 bands of `prio`), under a shaper so that the queue forms here and not in a modem or a driver, and
+//! with shares, which `prio` cannot have: without them one bulk transfer in an early band stops everything behind it. A
+//! packet goes to the band that its `skb->priority` names, which needs no filter: a tc program sets it, or a program
+//! with SO_PRIORITY. Everything about a tree is read back from the kernel; its handle, `5745:`, identifies it.
 //!
-//! | band | what goes there |
+//! | band | traffic |
 //! |---|---|
 //! | 0 ([`CONTROL_BAND`]) | SYN-ACK, RST, ACK and FIN without data; never data |
-//! | 1 ([`OTHER_BAND`]) | what nobody classified: ssh, DNS, ARP, and a server that `weir` does not know |
+//! | 1 ([`OTHER_BAND`]) | unclassified traffic: ssh, DNS, ARP, and a server that `weir` does not know |
 //! | 2 ... ([`DATA_BAND_FIRST`]) | responses, the most urgent first |
 //!
-//! On slow links the interface's packets are kept small while the tree is there: `segments.rs` says why.
+//! On slow links the interface's packets are kept small while the tree is there: see `segments.rs`.
 //!
-//! Other traffic has [`OTHER_SHARE_PERMILLE`] of the link before any response, so that the machine can be reached however
-//! busy it is, and beyond its share only what the responses leave: a backup, rsync or HTTP/3 may fill a link by itself.
-//! Under `prio` it comes before the responses without a bound.
+//! Other traffic has [`OTHER_SHARE_PERMILLE`] of the link before any response, so that the machine can be reached
+//! however busy it is. Beyond its share it has only what the responses leave: a backup, rsync or HTTP/3 may fill a link
+//! by itself. Under `prio` it comes before the responses, without a limit.
 
 mod build;
 mod found;
@@ -36,38 +37,38 @@ use crate::{Counted, Error, Interface};
 pub use leftovers::forget_namespace;
 pub use up::{Change, check, check_root, down, put_back, up};
 
-/// For SYN-ACK, RST and what else carries no data.
+/// The band for SYN-ACK, RST and other packets without data.
 pub const CONTROL_BAND: u8 = 0;
-/// For other traffic: what nobody classified.
+/// The band for other, unclassified traffic.
 pub const OTHER_BAND: u8 = 1;
 /// The most urgent band of responses.
 pub const DATA_BAND_FIRST: u8 = 2;
-/// One band for data is the fewest that make sense.
+/// Minimum number of bands: at least one for data.
 pub const BANDS_MIN: u8 = DATA_BAND_FIRST + 1;
-/// Packets that may wait in each band; the papers' FIFO has as many for all.
+/// Maximum number of packets in each band; the papers' FIFO has as many in total.
 pub const PACKETS_PER_BAND: u32 = 100;
-/// Thousandths of the link guaranteed to other traffic. Measured on 10 Mbit/s beside one bulk transfer from another port:
-/// `docs/attach.md` has the figures.
+/// The share of the link guaranteed to other traffic, in thousandths. Measured on 10 Mbit/s in competition with one
+/// bulk transfer from another port: `docs/attach.md` has the figures.
 pub const OTHER_SHARE_PERMILLE: u16 = 200;
-/// Thousandths guaranteed to the control band and to each band of responses. With 13 of them, synthetic trace, rho 0.95: 5, 10 and
-/// 20 cost 2, 5 and 10 % of the mean response time.
+/// The share guaranteed to the control band and to each band of responses, in thousandths. With 13 of them, synthetic
+/// trace, rho 0.95: 5, 10 and 20 cost 2, 5 and 10 % of the mean response time.
 pub const SHARE_PERMILLE: u16 = 5;
-/// Of an HTB: TC_HTB_NUMPRIO of linux/pkt_sched.h.
+/// Number of priorities of an HTB: TC_HTB_NUMPRIO of linux/pkt_sched.h.
 const HTB_PRIORITIES: u8 = 8;
-/// All there is to guarantee.
+/// The whole link, in thousandths.
 const WHOLE_PERMILLE: u16 = 1000;
-/// Below this a full packet takes more than a second.
+/// Minimum rate: below it a full packet takes more than a second.
 const RATE_MIN_BITS_PER_S: u64 = 12_000;
-/// More than this is minutes of any link.
+/// Maximum queue length: more packets would be minutes of any link.
 const PACKETS_PER_BAND_MAX: u32 = 1_000_000;
 
-/// What orders the packets.
+/// The mechanism that orders the packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// An HTB with one class, and in it the `prio` discipline: up to 16 bands, strictly one before the other.
+    /// An HTB with one class that contains the `prio` discipline: up to 16 bands, in strict order.
     Prio,
-    /// An HTB with a class per band: up to 15, each with a guaranteed share. The default. An HTB has only eight priorities, so
-    /// beyond eight bands two share one, and the better of them has nearly all.
+    /// An HTB with a class per band: up to 15, each with a guaranteed share. The default. An HTB has only eight
+    /// priorities, so beyond eight bands two share one, and the better of them has nearly all.
     Htb,
 }
 
@@ -79,7 +80,7 @@ impl Kind {
         }
     }
 
-    /// For prio TCQ_PRIO_BANDS of linux/pkt_sched.h.
+    /// The maximum number of bands; for prio, TCQ_PRIO_BANDS of linux/pkt_sched.h.
     pub fn bands_max(self) -> u8 {
         match self {
             Kind::Prio => 16,
@@ -88,24 +89,25 @@ impl Kind {
     }
 }
 
-/// What is wanted at an interface.
+/// The tree wanted at an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     pub kind: Kind,
-    /// Wire bytes as HTB counts them: with the Ethernet header, without preamble, checksum and gap.
+    /// The rate in wire bytes as HTB counts them: with the Ethernet header, without preamble, checksum and gap.
     pub rate: Rate,
-    /// With the control band and the other band.
+    /// The number of bands, including the control band and the other band.
     pub bands: u8,
     pub packets_per_band: u32,
-    /// Thousandths of the rate that the control band and each band of responses get before any other has more
-    /// ([`Kind::Htb`] only). At 0 it is the least an HTB knows: one byte per second, which lets a packet a minute through.
+    /// The share of the rate, in thousandths, that the control band and each band of responses get before any other
+    /// band has more ([`Kind::Htb`] only). 0 means the minimum that HTB supports: one byte per second, which lets a
+    /// packet a minute through.
     pub share_permille: u16,
     /// The same for other traffic.
     pub other_share_permille: u16,
 }
 
 impl Plan {
-    /// As many bands as this kind has, with the default bounds and shares.
+    /// Creates a plan with the maximum number of bands of this kind, and the default limits and shares.
     pub fn new(kind: Kind, rate: Rate) -> Plan {
         let share = |permille| if kind == Kind::Htb { permille } else { 0 };
         Plan {
@@ -118,12 +120,12 @@ impl Plan {
         }
     }
 
-    /// Thousandths of the rate guaranteed to this band.
+    /// The share of the rate guaranteed to this band, in thousandths.
     pub fn share_of(&self, band: u8) -> u16 {
         if band == OTHER_BAND { self.other_share_permille } else { self.share_permille }
     }
 
-    /// Says what in this plan no kernel could do.
+    /// Returns an error if no kernel could make this plan.
     pub fn check(&self) -> Result<(), Error> {
         if self.rate.bits_per_s() < RATE_MIN_BITS_PER_S {
             let rate = self.rate;
@@ -157,7 +159,7 @@ impl Plan {
     }
 }
 
-/// A tree of ours, as it is in the kernel.
+/// Our tree as it is in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tree {
     pub interface: Interface,
@@ -165,22 +167,22 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The `skb->priority`, and so the SO_PRIORITY, of the packets of a band; a band beyond the last is the last.
+    /// The `skb->priority`, set with SO_PRIORITY, of the packets of a band; a band beyond the last counts as the last.
     pub fn priority(&self, band: u8) -> u32 {
         build::class_of(self.plan.kind, band.min(self.plan.bands.saturating_sub(1)))
     }
 
-    /// How many bands there are for responses.
+    /// The number of bands for responses.
     pub fn data_bands(&self) -> u8 {
         self.plan.bands.saturating_sub(DATA_BAND_FIRST)
     }
 
-    /// The priority of the nth band for responses, 0 being the most urgent; beyond the last it is the last.
+    /// The priority of the nth band for responses, 0 being the most urgent; beyond the last it is that of the last.
     pub fn data_priority(&self, nth: u8) -> u32 {
         self.priority(nth.saturating_add(DATA_BAND_FIRST))
     }
 
-    /// What each band has counted since the tree was made, by number.
+    /// The counters of each band since the tree was made, by number.
     pub fn stats(&self) -> Result<Vec<Counted>, Error> {
         let doing = format!("reading the bands of {}", self.interface.name);
         let mut netlink = Socket::open().map_err(|error| Error::kernel(&doing, error))?;
@@ -188,7 +190,7 @@ impl Tree {
     }
 }
 
-/// The tree on this interface; `None` where there is none of ours.
+/// Returns our tree on this interface; `None` if there is none.
 pub fn find(interface: &Interface) -> Result<Option<Tree>, Error> {
     match found::look(interface)? {
         found::Found::Ours(tree) => Ok(Some(tree)),

@@ -1,9 +1,9 @@
-//! How large the packets are that the tree has to order.
+//! The size of the packets that the tree must order.
 //!
-//! TCP hands down up to 64 KB as one packet, to be cut up below the queue. Nothing overtakes it while it leaves, 52 ms at
-//! 10 Mbit/s: with such packets the median response of nginx under `psjf` took 3.2 ms, with single segments 1.4 ms.
-//! So on slow links the stack is told to build smaller ones (`gso_max_segs` of the interface), and [`release`] puts back what it
-//! was. Connections that are there already go on as they were.
+//! TCP hands down up to 64 KB as one packet, which is segmented below the queue. Nothing overtakes it while it leaves,
+//! which takes 52 ms at 10 Mbit/s: with such packets the median response of nginx under `psjf` took 3.2 ms, with single
+//! segments 1.4 ms. On slow links the stack is therefore made to build smaller packets (`gso_max_segs` of the
+//! interface), and [`release`] restores the previous value. Existing connections go on as they were.
 
 use std::fs;
 use std::io;
@@ -16,23 +16,23 @@ use crate::Interface;
 use crate::device::{Device, Link, links, uppers};
 use crate::netlink::{Body, Socket};
 
-/// What its files are called.
+/// The prefix of the file names.
 const KIND: &str = "segments";
-/// And those of the interfaces above.
+/// The prefix for the interfaces above.
 const UPPER: &str = "upper";
 const RTM_SETLINK: u16 = 19;
-/// `struct ifinfomsg`; the interface's number is at 4.
+/// The size of `struct ifinfomsg`; the interface's number is at 4.
 const LINK_BYTES: usize = 16;
 const IFLA_GSO_MAX_SEGS: u16 = 40;
-/// Link time that one packet may take; but a segment is never cut.
+/// Maximum link time of one packet; but a segment is never cut.
 const PACKET_FOR: Nanos = Nanos::from_millis(1);
 
-/// Bounds the packets for a link of this rate, also of the interfaces above, where the stack builds what leaves here. True if
-/// they were not bounded before.
+/// Limits the packets for a link of this rate, including those of the interfaces above, where the stack builds what
+/// leaves here. Returns true if they were not limited before.
 pub fn bound(netlink: &mut Socket, interface: &Interface, device: &Device, rate: Rate) -> io::Result<bool> {
     let is_new = bound_one(netlink, interface, device, rate, KIND)?;
     for upper in uppers(&links()?, interface) {
-        // One with a tree of its own is bounded for that.
+        // An interface with a tree of its own is limited for that tree.
         if let (false, Some(device)) = (is_kept(KIND, &upper), Device::of(&upper)?) {
             bound_one(netlink, &upper, &device, rate, UPPER)?;
         }
@@ -46,18 +46,18 @@ fn bound_one(netlink: &mut Socket, interface: &Interface, device: &Device, rate:
     let before = kept.unwrap_or(device.gso_max_segs);
     let wanted = segments(rate, device.mtu_bytes).min(before);
     if wanted != device.gso_max_segs {
-        // Both are ours: killed here, the interface still has the first of them.
+        // Both values are ours: after a kill here, the interface still has the first.
         leftovers::write(&path, interface, &format!("{before} {} {wanted}", device.gso_max_segs))?;
         set(netlink, interface, wanted)?;
     }
     Ok(kept.is_none())
 }
 
-/// Puts back what [`bound`] found. False where it changed nothing, or somebody else has since.
+/// Restores what [`bound`] found. Returns false if it changed nothing, or if the value was changed since.
 pub fn release(netlink: &mut Socket, interface: &Interface) -> io::Result<bool> {
     let is_bound = release_one(netlink, interface, KIND)?;
     let links = links()?;
-    // Also of those that have been taken off the interface since; but not what another tree is below of.
+    // Includes interfaces that have been taken off this one since, but not those above another tree.
     for upper in leftovers::interfaces(UPPER)? {
         let is_below = |link: &&Link| {
             link.interface.index != interface.index
@@ -79,7 +79,7 @@ fn release_one(netlink: &mut Socket, interface: &Interface, kind: &str) -> io::R
     if let (true, Some(before)) = (is_bound, before) {
         set(netlink, interface, before)?;
     }
-    // Mostly there is none.
+    // There is usually no file.
     let _ = fs::remove_file(path);
     Ok(is_bound)
 }
@@ -100,8 +100,8 @@ fn set(netlink: &mut Socket, interface: &Interface, segments: u32) -> io::Result
     netlink.change(RTM_SETLINK, 0, body.bytes())
 }
 
-/// The segments there were before, also where somebody else removed the tree. `None` where the interface has none of the
-/// numbers that we set: it is another with the same number, or somebody has changed it since.
+/// Returns the previous number of segments, even if the tree was removed by another program. `None` if the interface
+/// has none of the values that we set: it is another interface with the same number, or its value was changed since.
 fn kept(path: &Path, interface: &Interface, device: &Device) -> Option<u32> {
     let text = leftovers::read(path, interface)?;
     let numbers: Vec<u32> = text.split_whitespace().map(|word| word.parse().ok()).collect::<Option<_>>()?;

@@ -1,10 +1,10 @@
-//! The tree in a kernel: each test in a network of its own.
+//! The tree in a kernel: each test has a separate network.
 
 use super::*;
 use crate::tc;
 use crate::testing::{in_own_network, run};
 
-/// A pair of interfaces, of which `weir0` is up, in a network of its own.
+/// Runs a test with a pair of interfaces (`weir0` is up) in a separate network.
 fn on_a_pair(test: impl FnOnce(&Interface) + Send + 'static) {
     in_own_network(|| {
         run("ip link add weir0 type veth peer name weir1");
@@ -17,7 +17,7 @@ fn plan(rate: &str) -> Plan {
     Plan::new(Kind::Htb, rate.parse().unwrap())
 }
 
-/// The segments in a packet; kind, handle, parent and options of every qdisc, and every class.
+/// Returns the segments per packet; kind, handle, parent and options of every qdisc, and every class.
 fn everything(interface: &Interface) -> String {
     let mut netlink = Socket::open().unwrap();
     let mut all = format!("{}\n", segments_of(interface));
@@ -66,7 +66,7 @@ fn goes_up_is_found_and_goes_down() {
     });
 }
 
-/// Above 34 Gbit/s a rate in bytes per second does not fit in 32 bits. Loopback knows no speed that would forbid it.
+/// Above 34 Gbit/s a rate in bytes per second does not fit in 32 bits. Loopback has no speed that would forbid it.
 #[test]
 fn packets_are_small_while_a_slow_tree_is_there() {
     on_a_pair(|weir0| {
@@ -79,13 +79,13 @@ fn packets_are_small_while_a_slow_tree_is_there() {
             down(weir0).unwrap();
             assert_eq!(segments_of(weir0), own);
         }
-        // Somebody else removes the tree: what was there before it is still known.
+        // Another program removes the tree: what was there before it is still stored.
         up(weir0, &plan("10mbit"), false).unwrap();
         run("tc qdisc del dev weir0 root");
         up(weir0, &plan("10mbit"), false).unwrap();
         down(weir0).unwrap();
         assert_eq!(segments_of(weir0), 3);
-        // What somebody has changed since, or another interface with these numbers has, is not ours to put back.
+        // A value changed since, or that of another interface with these numbers, is not restored.
         up(weir0, &plan("10mbit"), false).unwrap();
         run("ip link set weir0 gso_max_segs 5");
         down(weir0).unwrap();
@@ -93,7 +93,7 @@ fn packets_are_small_while_a_slow_tree_is_there() {
     });
 }
 
-/// Where the bridge, VLAN or macvlan has the address, the stack builds the packets there.
+/// If the bridge, VLAN or macvlan has the address, the stack builds the packets there.
 #[test]
 fn packets_of_the_interfaces_above_are_small_too() {
     on_a_pair(|weir0| {
@@ -112,14 +112,14 @@ fn packets_of_the_interfaces_above_are_small_too() {
         assert_eq!(all(), [1, 1, 1, before[3]]);
         up(weir0, &plan("100mbit"), false).unwrap();
         assert_eq!(all(), [8, 8, 8, before[3]]);
-        // One that leaves meanwhile gets back what it had as well.
+        // An interface that leaves in the meantime gets its value back too.
         run("ip link set weir0 nomaster");
         assert!(down(weir0).unwrap());
         assert_eq!(all(), before);
     });
 }
 
-/// However the tree went, `down` puts the packets' size back, which else ends segmentation offload for good.
+/// However the tree was removed, `down` restores the packets' size; otherwise segmentation offload would stay off.
 #[test]
 fn the_packets_size_is_put_back_whoever_removed_the_tree() {
     on_a_pair(|weir0| {
@@ -134,7 +134,7 @@ fn the_packets_size_is_put_back_whoever_removed_the_tree() {
             assert_eq!(segments_of(weir0), 65_535, "{removed}");
             assert!(everything(weir0).contains(left), "{removed}");
         }
-        // There is nothing of ours any more.
+        // Nothing of ours is left.
         assert!(down(weir0).unwrap_err().to_string().contains("the pfifo on weir0 is not weir's"));
     });
 }
@@ -149,25 +149,25 @@ fn a_renamed_interface_gets_back_what_it_had() {
         run("ip link set weir0 name weir7");
         run("ip link set weir7 up");
         let weir7 = Interface::by_name("weir7").unwrap();
-        // At another rate meanwhile: what was there at first is not forgotten.
+        // Another rate in the meantime: the original value is not forgotten.
         up(&weir7, &plan("100mbit"), true).unwrap();
         assert!(down(&weir7).unwrap());
         assert_eq!(everything(&weir7), before);
     });
 }
 
-/// A process killed before its next step leaves one of these.
+/// A process killed before its next step leaves one of the following states.
 #[test]
 fn a_kill_at_any_step_loses_nothing() {
     on_a_pair(|weir0| {
         let device = || crate::device::Device::of(weir0).unwrap().unwrap();
         let file = leftovers::path("segments", weir0).unwrap();
         let netlink = || Socket::open().unwrap();
-        // After the packets are bounded, before there is a tree.
+        // After the packets are limited, before there is a tree.
         assert!(segments::bound(&mut netlink(), weir0, &device(), "10mbit".parse().unwrap()).unwrap());
         assert!(down(weir0).unwrap());
         assert_eq!(segments_of(weir0), 65_535);
-        // After another bound is written down, before it is set: the file tells of 8, the interface has 1.
+        // After another limit is recorded, before it is set: the file has 8, the interface 1.
         up(weir0, &plan("10mbit"), false).unwrap();
         segments::bound(&mut netlink(), weir0, &device(), "100mbit".parse().unwrap()).unwrap();
         run("ip link set weir0 gso_max_segs 1");
@@ -175,11 +175,11 @@ fn a_kill_at_any_step_loses_nothing() {
         // `up` goes on from there, and so does `down`.
         up(weir0, &plan("50mbit"), false).unwrap();
         assert_eq!(segments_of(weir0), 4);
-        // After the tree is removed, before the packets' size is put back.
+        // After the tree is removed, before the packets' size is restored.
         run("tc qdisc del dev weir0 root");
         assert!(down(weir0).unwrap());
         assert_eq!(segments_of(weir0), 65_535);
-        // After it is put back, before the file is removed.
+        // After it is restored, before the file is removed.
         std::fs::write(&file, "weir0 65535 1\n").unwrap();
         assert!(!down(weir0).unwrap());
         assert_eq!((segments_of(weir0), file.exists()), (65_535, false));
@@ -226,7 +226,7 @@ fn somebody_elses_qdisc_is_refused_or_put_back() {
         assert!(down(weir0).unwrap_err().to_string().contains("the pfifo on weir0 is not weir's"));
         for _ in 0..2 {
             assert_eq!(up(weir0, &plan("10mbit"), true).unwrap(), Change::Made);
-            // A second change must not forget what was there at first.
+            // A second change must not forget the original discipline.
             assert_eq!(up(weir0, &Plan { bands: 4, ..plan("10mbit") }, true).unwrap(), Change::Rebuilt);
             assert!(down(weir0).unwrap());
             assert_eq!(everything(weir0), before);
@@ -239,11 +239,11 @@ fn tc_command(words: &str) -> std::process::Output {
     std::process::Command::new("tc").args(words.split_whitespace()).output().unwrap()
 }
 
-/// Every kind that this kernel has of those we say so of: in a virtual machine it is all of them.
+/// All restorable kinds that this kernel has: in a virtual machine it is all of them.
 #[test]
 fn each_restorable_kind_is_put_back_as_it_was() {
     on_a_pair(|weir0| {
-        // As tc tells of it: codel counts time in units of 1024 ns, so its options can come back a microsecond less.
+        // In tc's output: codel counts time in units of 1024 ns, so its options can come back a microsecond less.
         let shown = || String::from_utf8(tc_command("qdisc show dev weir0").stdout).unwrap();
         let mut put_back = 0;
         for kind in keep::RESTORABLE {
@@ -257,7 +257,7 @@ fn each_restorable_kind_is_put_back_as_it_was() {
             run("tc qdisc del dev weir0 root");
             put_back += 1;
         }
-        // Every kernel has the three fifos.
+        // All kernels have the three fifos.
         assert!(put_back >= 3, "{put_back}");
     });
 }
@@ -277,7 +277,7 @@ fn what_could_not_be_put_back_is_refused_even_with_replace() {
     });
 }
 
-/// Where `sch_prio` is missing the build fails behind its second step; the interface is as it was, whatever it was.
+/// If `sch_prio` is missing, the build fails after its second step; the interface is as it was before.
 #[test]
 fn a_failure_half_way_leaves_everything_as_it_was() {
     on_a_pair(|weir0| {
@@ -339,7 +339,7 @@ fn what_no_interface_could_do_is_refused() {
     });
 }
 
-/// It was looked up, and goes before the command gets to it.
+/// The interface was looked up, and disappears before the command reaches it.
 #[test]
 fn an_interface_that_goes_or_is_made_anew_is_told_by_name() {
     on_a_pair(|weir0| {
@@ -359,14 +359,14 @@ fn an_interface_that_goes_or_is_made_anew_is_told_by_name() {
             assert!(said.starts_with("the interface weir0 was made anew meanwhile"), "{said}");
         }
         assert_eq!((everything(&anew), find(&anew).unwrap()), (before, None));
-        // Looked up again, it is an interface like any other, whose packets are not small for the tree of before.
+        // Looked up again, it is an ordinary interface, whose packets are not limited for the previous tree.
         assert_eq!(up(&anew, &ten, false).unwrap(), Change::Made);
         assert!(down(&anew).unwrap());
         assert_eq!(segments_of(&anew), 65_535);
     });
 }
 
-/// In its own network, so that whatever happens this machine's is untouched.
+/// Runs in a separate network, so that this machine's is untouched whatever happens.
 #[test]
 fn without_privilege_it_says_so() {
     on_a_pair(|weir0| {
@@ -376,14 +376,14 @@ fn without_privilege_it_says_so() {
     });
 }
 
-/// Takes the capabilities from this thread, for good.
+/// Drops the capabilities of this thread permanently.
 fn drop_privilege() {
     use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
     let none = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none }).unwrap();
 }
 
-/// A ping that nobody classified is counted in the other band; with SO_PRIORITY it is in the band that names.
+/// An unclassified ping is counted in the other band; with SO_PRIORITY it is in the band that this names.
 #[test]
 fn packets_are_counted_in_the_band_that_their_priority_names() {
     on_a_pair(|weir0| {
@@ -402,7 +402,7 @@ fn packets_are_counted_in_the_band_that_their_priority_names() {
             expected[usize::from(band)] += 1;
         }
         let counted = tree.stats().unwrap();
-        // IPv6 and its neighbours speak up on a new interface, and nobody classifies them.
+        // IPv6 sends packets of its own on a new interface, and they are unclassified.
         let at_least = counted.iter().zip(&expected).all(|(counted, expected)| counted.packets >= *expected);
         assert!(at_least, "{counted:?}");
         for band in (0..15).filter(|band| *band != OTHER_BAND).map(usize::from) {
@@ -417,7 +417,7 @@ fn packets(tree: &Tree) -> Vec<u64> {
 
 fn set_priority(socket: &std::net::UdpSocket, priority: u32) {
     use std::os::fd::AsRawFd;
-    // SAFETY: the pointer and the length describe `priority`, which lives through the call, and the descriptor is open.
+    // SAFETY: the pointer and the length describe `priority`, which outlives the call, and the descriptor is open.
     let status = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

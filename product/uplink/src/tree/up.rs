@@ -1,5 +1,5 @@
-//! Making, changing and removing the tree. Everything is checked before anything is changed, and what fails half way is
-//! undone: the interface is as it was.
+//! Makes, changes and removes the tree. Everything is checked before anything is changed, and a failure half way is
+//! undone: the interface is then as it was.
 
 use std::io;
 
@@ -10,31 +10,31 @@ use crate::netlink::Socket;
 use crate::tc::Qdisc;
 use crate::{Error, Interface};
 
-/// What [`up`] had to do.
+/// The action that [`up`] took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// There was no tree.
+    /// There was no tree, and one was made.
     Made,
-    /// The tree has other rates now; what waits in it goes on waiting.
+    /// The rates of the tree were changed; what waits in it goes on waiting.
     Rates,
-    /// The tree was made anew; what waited in it was dropped.
+    /// The tree was rebuilt; what waited in it was dropped.
     Rebuilt,
-    /// It was so already.
+    /// The tree was as wanted already.
     Nothing,
 }
 
-/// Sees to it that the tree of this plan is on the interface. Somebody else's qdisc is refused, or with `replace` kept
-/// and put back by [`down`].
+/// Ensures that the tree of this plan is on the interface. Another program's qdisc is refused, or with `replace` stored
+/// and restored by [`down`].
 pub fn up(interface: &Interface, plan: &Plan, replace: bool) -> Result<Change, Error> {
     interface.explain(make(interface, plan, replace))
 }
 
-/// The error of [`up`], as far as looking tells; changes nothing.
+/// Returns the error of [`up`] as far as it can be found without changing anything.
 pub fn check(interface: &Interface, plan: &Plan, replace: bool) -> Result<(), Error> {
     interface.explain(inspect(interface, plan, replace).map(drop))
 }
 
-/// Is what stands at the root one that a tree may replace?
+/// Returns an error unless the qdisc at the root is one that a tree may replace.
 pub fn check_root(interface: &Interface, replace: bool) -> Result<(), Error> {
     look_at_root(interface, replace).map(drop)
 }
@@ -61,7 +61,7 @@ fn make(interface: &Interface, plan: &Plan, replace: bool) -> Result<Change, Err
     let is_new = segments::bound(&mut netlink, interface, &device, plan.rate).map_err(kernel)?;
     let outcome = put_up(&mut netlink, interface, &device, plan, found);
     if outcome.is_err() && is_new {
-        // The error to tell is the first.
+        // The first error is the one to report.
         let _ = segments::release(&mut netlink, interface);
     }
     leftovers::sweep();
@@ -90,7 +90,7 @@ fn put_up(
         Found::Ours(tree) => site.build(plan, Before::Ours(tree.plan))?,
         Found::Broken => site.build(plan, Before::Broken)?,
         Found::Default => {
-            // Of an earlier interface or namespace with these numbers.
+            // It belongs to an earlier interface or namespace with these numbers.
             keep::forget(interface);
             site.build(plan, Before::Default)?;
             return Ok(Change::Made);
@@ -99,7 +99,7 @@ fn put_up(
     Ok(Change::Rebuilt)
 }
 
-/// Removes the tree and puts back what was before it. False if there was nothing of ours.
+/// Removes the tree and restores what was before it. Returns false if there was nothing of ours.
 pub fn down(interface: &Interface) -> Result<bool, Error> {
     leftovers::sweep();
     interface.check()?;
@@ -123,8 +123,8 @@ fn take_down(interface: &Interface) -> Result<bool, Error> {
     }
 }
 
-/// Puts back what a tree that is gone changed, whoever removed it: the size of packets, and the discipline that it replaced
-/// unless another has that place. False if there was nothing to put back.
+/// Restores what a removed tree changed, whichever program removed it: the size of packets, and the discipline that it
+/// replaced, unless another has that place. Returns false if there was nothing to restore.
 pub fn put_back(interface: &Interface) -> Result<bool, Error> {
     let name = &interface.name;
     let kernel = |error: io::Error| Error::kernel(&format!("putting back the packets' size on {name}"), error);
@@ -141,12 +141,12 @@ pub fn put_back(interface: &Interface) -> Result<bool, Error> {
     Ok(is_released || kept.is_some())
 }
 
-/// What was there before, to be put back if the new tree cannot be made.
+/// The previous state, to restore if the new tree cannot be made.
 enum Before {
     Default,
     Others(Qdisc),
     Ours(Plan),
-    /// A tree of ours that was not whole: better none.
+    /// Our tree, but incomplete: it is not restored.
     Broken,
 }
 
@@ -160,7 +160,7 @@ impl Site<'_> {
     fn build(&mut self, plan: &Plan, before: Before) -> Result<(), Error> {
         let name = &self.interface.name;
         if let Before::Ours(_) | Before::Broken = before {
-            // An HTB's globals cannot be changed, nor can one take the place of another by the same handle.
+            // An HTB's globals cannot be changed, nor can an HTB replace another with the same handle.
             build::remove(self.netlink, self.interface.index)
                 .map_err(|error| Error::kernel(&format!("making the tree on {name} anew"), error))?;
         }
@@ -173,7 +173,7 @@ impl Site<'_> {
 
     fn undo(&mut self, before: Before) -> Result<(), Error> {
         let doing = "putting it back";
-        // The very first step may be what failed: then there is nothing to remove.
+        // If the very first step failed, there is nothing to remove.
         if let Ok(Found::Ours(_) | Found::Broken) = look(self.interface) {
             build::remove(self.netlink, self.interface.index).map_err(|error| Error::kernel(doing, error))?;
         }
@@ -207,7 +207,7 @@ impl Site<'_> {
     fn explain(&self, plan: &Plan, error: io::Error) -> Error {
         let (kind, name) = (plan.kind.name(), &self.interface.name);
         match error.raw_os_error() {
-            // The kernel knows no qdisc or class of this kind and found no module for it.
+            // The kernel has no qdisc or class of this kind and found no module for it.
             Some(libc::ENOENT) => Error::missing(format!(
                 "this kernel has no {kind}, nor its module sch_{kind}: run `weir uplink doctor` to list what it has"
             )),
@@ -219,7 +219,7 @@ impl Site<'_> {
 fn check_device(interface: &Interface, plan: &Plan) -> Result<Device, Error> {
     let name = &interface.name;
     let device = Device::of(interface).map_err(|error| Error::kernel(&format!("reading {name}"), error))?;
-    // Told by `explain`.
+    // `explain` reports this too.
     let device = device.ok_or_else(|| Error::new(format!("the interface {name} has gone")))?;
     if !device.is_up {
         return Err(Error::new(format!("{name} is down: run `ip link set {name} up` first")));
@@ -248,7 +248,7 @@ fn check_cross(name: &str, qdisc: &Qdisc, replace: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Would both make the same tree?
+/// Returns true if both plans would make the same tree.
 fn same(one: &Plan, other: &Plan) -> bool {
     let rates = |plan: &Plan| {
         (build::bytes_per_s(plan.rate), [CONTROL_BAND, OTHER_BAND].map(|band| build::share_bytes_per_s(plan, band)))
@@ -256,7 +256,7 @@ fn same(one: &Plan, other: &Plan) -> bool {
     same_queues(one, other) && rates(one) == rates(other)
 }
 
-/// Do they differ in rates only?
+/// Returns true if the plans differ in rates only.
 fn same_queues(one: &Plan, other: &Plan) -> bool {
     let queues = |plan: &Plan| (plan.kind, plan.bands, plan.packets_per_band);
     queues(one) == queues(other)

@@ -1,10 +1,10 @@
-//! What attaching and detaching leave.
+//! The state that attaching and detaching leave behind.
 
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
 use super::*;
 
-/// At TCX, where this kernel has it, and as if it had not.
+/// Runs a test at TCX, if this kernel has it, and as if it had not.
 fn at_each_place(test: fn(Place)) {
     for place in [Place::Tcx, Place::Clsact] {
         in_own_network(move || {
@@ -17,7 +17,7 @@ fn at_each_place(test: fn(Place)) {
     }
 }
 
-/// With TCX alone.
+/// Runs a test only with TCX.
 fn at_tcx(test: fn(Interface)) {
     in_own_network(move || match Place::of_new(&lo()).unwrap() {
         Place::Tcx => test(lo()),
@@ -25,10 +25,10 @@ fn at_tcx(test: fn(Interface)) {
     });
 }
 
-/// A command that is none of tc's.
+/// A command that tc does not have.
 const LOSE_PROGRAM: &str = "lose the program";
 
-/// What somebody does by hand.
+/// Removes a part by hand.
 fn remove(interface: &Interface, command: &str) {
     let at_tcx = filter::look(interface).unwrap().at_tcx;
     match command {
@@ -44,12 +44,12 @@ fn remove(interface: &Interface, command: &str) {
 const TCX_NEXT: i32 = -1;
 const TCX_PASS: i32 = 0;
 
-/// A program of somebody else's that returns this.
+/// Loads a program of another party that returns this value.
 fn cross_program(returned: i32) -> OwnedFd {
     let instruction = |code, imm| libbpf_sys::bpf_insn { code, imm, ..Default::default() };
     // r0 = returned; exit
     let program = [instruction(0xb7, returned), instruction(0x95, 0)];
-    // SAFETY: the strings end with a zero, and libbpf reads as many instructions as are told; all live through the call.
+    // SAFETY: the strings end with a zero, and libbpf reads as many instructions as given; all outlive the call.
     let fd = unsafe {
         libbpf_sys::bpf_prog_load(
             libbpf_sys::BPF_PROG_TYPE_SCHED_CLS,
@@ -61,17 +61,18 @@ fn cross_program(returned: i32) -> OwnedFd {
         )
     };
     assert!(fd >= 0, "{}", std::io::Error::from_raw_os_error(-fd));
-    // SAFETY: the kernel just made this descriptor for us.
+    // SAFETY: the kernel has just made this descriptor for us.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// Responses that the classifier saw out of one.
+/// Returns the responses that the classifier sees of one.
 fn seen(interface: &Interface) -> u64 {
     let site = Site { interface: interface.clone() };
     site.during(|| Pair::new("127.0.0.1").answer(&[&plain(500)])).responses
 }
 
-/// Also before those that were there first, and after another has gone before it, by attaching again.
+/// This holds before programs that were there first, and, after attaching again, before one that was put in front of
+/// it.
 #[test]
 fn the_classifier_is_first_at_tcx() {
     at_tcx(|interface| {
@@ -81,7 +82,7 @@ fn the_classifier_is_first_at_tcx() {
         assert_eq!(seen(&interface), 1);
         let warned = || warnings(&interface).join(";");
         assert!(warned().contains("run after weir's on lo"), "{}", warned());
-        // One that passes on does no harm.
+        // A program that passes packets on does no harm.
         tcx::attach_first(next.as_fd(), interface.index).unwrap();
         assert_eq!(seen(&interface), 1);
         tcx::detach(pass.as_fd(), interface.index).unwrap();
@@ -97,11 +98,11 @@ fn the_classifier_is_first_at_tcx() {
     });
 }
 
-/// A packet of a response goes on to the programs and the filters after it.
+/// A packet of a response goes on to the programs and filters after the classifier.
 #[test]
 fn those_after_the_classifier_still_run() {
     at_tcx(|interface| {
-        // SAFETY: no memory is touched; the descriptor that is made is ours.
+        // SAFETY: no memory is touched; the new descriptor is ours.
         let stats = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
         assert!(stats >= 0);
         // SAFETY: as above; while it is open, runs are counted.
@@ -121,7 +122,7 @@ fn those_after_the_classifier_still_run() {
     });
 }
 
-/// As an earlier version did.
+/// Attaches as an earlier version did.
 fn attach_to_clsact(interface: &Interface) -> Settings {
     tcx::IS_OFF.set(true);
     let settings = attach(interface, &wanted(Policy::Las)).unwrap();
@@ -134,19 +135,19 @@ fn attach_to_clsact(interface: &Interface) -> Settings {
 fn a_classifier_in_the_clsact_moves_to_tcx() {
     at_tcx(|interface| {
         let is_clean = || filter::look(&interface).unwrap() == filter::Filters::default();
-        // Detached where it is.
+        // Detached from the clsact.
         attach_to_clsact(&interface);
         let all = list().unwrap();
         assert_eq!((all.len(), all[0].place), (1, Place::Clsact));
         assert!(detach(&interface).unwrap() && is_clean());
-        // Attached again, it moves, and what had been made for it goes.
+        // Attached again, it moves to TCX, and what was made for the clsact is removed.
         attach_to_clsact(&interface);
         let settings = attach(&interface, &wanted(Policy::Las)).unwrap();
         assert!(settings.made_tree && !settings.made_clsact);
         let there = filter::look(&interface).unwrap();
         assert_eq!((there.at_tcx.len(), there.at_clsact, there.has_clsact), (1, None, false));
         assert!(detach(&interface).unwrap() && is_clean());
-        // So does an empty one that an attach made and was ended.
+        // An empty clsact left by an interrupted attach is removed too.
         record::write(&interface, record::Made { tree: false, empty_clsact: true }).unwrap();
         run("tc qdisc add dev lo clsact");
         attach(&interface, &wanted(Policy::Las)).unwrap();
@@ -155,7 +156,7 @@ fn a_classifier_in_the_clsact_moves_to_tcx() {
     });
 }
 
-/// When both hung, and when one did.
+/// Both when both programs were attached, and when only one was.
 #[test]
 fn killed_on_the_way_to_tcx_an_attach_is_undone() {
     at_tcx(|interface| {
@@ -177,7 +178,7 @@ fn killed_on_the_way_to_tcx_an_attach_is_undone() {
     });
 }
 
-/// Two of ours, as a kill between hanging the new and taking the old away leaves.
+/// Two of our programs, as a kill between attaching the new one and detaching the old one leaves.
 #[test]
 fn two_classifiers_at_tcx_become_one_or_none() {
     at_tcx(|interface| {
@@ -197,7 +198,7 @@ fn two_classifiers_at_tcx_become_one_or_none() {
     });
 }
 
-/// TCX needs no qdisc beside the root.
+/// TCX needs no qdisc other than the root.
 #[test]
 fn at_tcx_an_ingress_qdisc_is_no_hindrance_and_stays() {
     at_tcx(|interface| {
@@ -222,7 +223,7 @@ fn cuts_are_learned_from_what_was_sent() {
         }
         let cuts = attach(&site.interface, &learned()).unwrap().cuts;
         assert!(cuts.iter().all(|cut| (8192..=12_288).contains(cut)) && !cuts.is_empty(), "{cuts:?}");
-        // What was seen is remembered, and connections go on.
+        // The sizes seen are kept, and connections go on.
         assert!(!attach(&site.interface, &learned()).unwrap().cuts.is_empty());
         let counted = site.during(|| pair.answer(&[&plain(500)]));
         assert_eq!((counted.responses, counted.sizes_read), (1, 1));
@@ -249,7 +250,7 @@ fn attaching_again_replaces_and_detaching_leaves_nothing() {
     });
 }
 
-/// A filter of somebody else's that matches nothing.
+/// Adds another program's filter, which matches nothing.
 fn cross_filter(side: &str, priority: u32) {
     let priority = priority.to_string();
     let args = ["filter", "add", "dev", "lo", side, "pref", &priority, "bpf", "bytecode", "1,6 0 0 0"];
@@ -269,7 +270,7 @@ fn the_filters_and_trees_of_others_stay() {
         let left = filter::look(&interface).unwrap();
         assert!(left.has_clsact && left.has_others && left.ours().is_none());
         assert!(tree::find(&interface).unwrap().is_some());
-        // Somebody else in our place is not pushed out.
+        // Another program's filter in our place is not replaced.
         cross_filter("egress", filter::PRIORITY);
         match attach(&interface, &wanted(Policy::Las)) {
             Err(error) if place == Place::Clsact => {
@@ -280,7 +281,7 @@ fn the_filters_and_trees_of_others_stay() {
     });
 }
 
-/// Without TCX: the kernel takes a filter for what leaves there too, and hangs it at what comes in.
+/// If there is no TCX, the kernel also accepts an egress filter at an ingress qdisc, and attaches it to ingress.
 #[test]
 fn an_ingress_qdisc_is_refused_before_anything_is_changed() {
     in_own_network(|| {
@@ -292,7 +293,7 @@ fn an_ingress_qdisc_is_refused_before_anything_is_changed() {
         assert_eq!(preview(&interface, &wanted(Policy::Las)).unwrap_err().to_string(), said);
         let untouched = || filter::Filters { has_ingress: true, ..Default::default() };
         assert_eq!((filter::look(&interface).unwrap(), tree::find(&interface).unwrap()), (untouched(), None));
-        // What an earlier version left is seen and taken away, and the ingress stays.
+        // What an earlier version left is found and removed, and the ingress stays.
         run("tc qdisc del dev lo ingress");
         attach(&interface, &wanted(Policy::Las)).unwrap();
         let id = filter::look(&interface).unwrap().ours().unwrap();
@@ -323,7 +324,7 @@ fn what_a_killed_attach_left_is_finished_or_removed() {
     });
 }
 
-/// Killed before the program hung, or after it was taken down.
+/// Killed before the program was attached, or after it was detached.
 #[test]
 fn an_empty_clsact_goes_if_an_attach_made_it() {
     in_own_network(|| {
@@ -342,11 +343,11 @@ fn an_empty_clsact_goes_if_an_attach_made_it() {
         leave();
         assert!(attach(&interface, &wanted(Policy::Las)).unwrap().made_clsact);
         assert!(detach(&interface).unwrap() && !has_clsact());
-        // Somebody else's own stays.
+        // A clsact of another program stays.
         run("tc qdisc add dev lo clsact");
         assert!(!attach(&interface, &wanted(Policy::Las)).unwrap().made_clsact);
         assert!(detach(&interface).unwrap() && has_clsact());
-        // Also one that was added after ours was removed.
+        // Also a clsact that was added after ours was removed.
         run("tc qdisc del dev lo clsact");
         attach(&interface, &wanted(Policy::Las)).unwrap();
         run("tc qdisc del dev lo clsact");
@@ -362,7 +363,7 @@ fn a_pair() -> Interface {
     Interface::by_name("weir0").unwrap()
 }
 
-/// What is said to be missing.
+/// Returns everything reported as missing.
 fn told() -> Vec<String> {
     let missing = list().unwrap().iter().filter_map(Attached::missing).collect::<Vec<_>>();
     missing.into_iter().chain(lost().unwrap().into_iter().map(|lost| lost.what)).collect()
@@ -372,7 +373,7 @@ fn slow() -> Classify {
     Classify { rate: Some("10mbit".parse().unwrap()), replace: true, ..wanted(Policy::Las) }
 }
 
-/// Whatever of it somebody removed, what is left is told and taken away.
+/// Whatever part was removed, the rest is reported and removed.
 #[test]
 fn lost_pieces_are_told_and_taken_away() {
     at_each_place(|_| {
@@ -405,7 +406,7 @@ fn an_interface_made_anew_is_told_and_forgotten() {
     at_each_place(|_| {
         let weir0 = a_pair();
         attach(&weir0, &slow()).unwrap();
-        // Made whole again, the tree is still one that attaching made.
+        // Repaired, the tree still counts as made by attaching.
         remove(&weir0, LOSE_PROGRAM);
         assert!(attach(&weir0, &slow()).unwrap().made_tree);
         run("ip link del weir0");
@@ -417,7 +418,7 @@ fn an_interface_made_anew_is_told_and_forgotten() {
     });
 }
 
-/// They may end the search before weir's, or set another priority after it.
+/// Other filters may end the search before weir's, or set another priority after it.
 #[test]
 fn other_filters_are_named() {
     at_each_place(|place| {
@@ -445,7 +446,7 @@ fn other_filters_are_named() {
     });
 }
 
-/// Taking the tree, or all of it, away by hand is no reason to leave the packets small.
+/// The packets' size is restored even if the tree, or everything, was removed by hand.
 #[test]
 fn detaching_puts_the_packets_size_back_whoever_removed_the_tree() {
     at_each_place(|_| {
@@ -504,7 +505,7 @@ fn a_failure_leaves_the_interface_as_it_was() {
         assert!(said.contains("pfifo") && !said.contains('\n'), "{said}");
         assert_eq!(filter::look(&interface).unwrap(), filter::Filters::default());
         run("tc qdisc del dev lo root");
-        // The earlier program is put back.
+        // The earlier program is restored.
         attach(&interface, &wanted(Policy::Las)).unwrap();
         let before = find(&interface).unwrap().unwrap();
         let rate = Some("1bit".parse().unwrap());
@@ -513,7 +514,7 @@ fn a_failure_leaves_the_interface_as_it_was() {
     });
 }
 
-/// Also what only the tree refuses; and the shares are those that will be there.
+/// Includes errors that only the tree reports; the shares are those that will be there.
 #[test]
 fn a_preview_is_what_attaching_does() {
     at_each_place(|place| {
@@ -541,7 +542,7 @@ fn a_preview_is_what_attaching_does() {
     });
 }
 
-/// Traffic of others alone, and a response.
+/// Other traffic alone, then a response.
 #[test]
 fn whoever_looks_is_told_whether_responses_are_seen() {
     with(wanted(Policy::Psjf), |site| {
@@ -549,7 +550,7 @@ fn whoever_looks_is_told_whether_responses_are_seen() {
         let (done, is_done) = std::sync::mpsc::channel::<()>();
         let others = std::thread::spawn(move || {
             let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-            // To itself, which reads nothing: the kernel loses what does not fit.
+            // Sent to itself and never read: the kernel drops what does not fit.
             while is_done.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
                 socket.send_to(&[0; 100], socket.local_addr().unwrap()).unwrap();
                 std::thread::sleep(std::time::Duration::from_millis(1));
@@ -566,7 +567,7 @@ fn whoever_looks_is_told_whether_responses_are_seen() {
     });
 }
 
-/// Of this thread alone, which ends with the test.
+/// Drops the capabilities of this thread only, which ends with the test.
 #[test]
 fn the_right_that_is_missing_is_named() {
     use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};

@@ -1,4 +1,4 @@
-//! Fair between clients: the account in the kernel is that of `sched`, and packets go by it.
+//! Fairness between clients: the account in the kernel equals that of `sched`, and packets follow it.
 
 use libbpf_rs::{Object, ProgramInput};
 use sched::policy::{ClientShare, ClientShareSpec, PolicySpec};
@@ -8,7 +8,7 @@ use units::Nanos;
 use super::*;
 use crate::testing::loaded;
 
-/// bpf/client.h as a program of its own; empty without clang.
+/// bpf/client.h as a separate program; empty without clang.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/client-test.bpf.o"));
 
 const MB: u64 = 1_000_000;
@@ -17,7 +17,7 @@ const LINK_BYTES_PER_S: u64 = 1_250_000;
 const PACKET_BYTES: u64 = 1500;
 const PACKET_NS: u64 = PACKET_BYTES * 1_000_000_000 / LINK_BYTES_PER_S;
 
-/// The accounts in the kernel, charged a packet at a time.
+/// The accounts in the kernel, charged one packet at a time.
 struct Kernel {
     object: Object,
     allowance_bytes: u64,
@@ -30,7 +30,7 @@ impl Kernel {
         Some(Kernel { object, allowance_bytes, now: 3_600_000_000_000 })
     }
 
-    /// By how many bytes the client is ahead with this packet.
+    /// Returns by how many bytes the client is ahead with this packet.
     fn charge(&self, client: u64, bytes: u64) -> u64 {
         let question = [client, bytes, self.allowance_bytes, LINK_BYTES_PER_S, self.now, 0];
         let mut bytes: Vec<u8> = question.iter().flat_map(|long| long.to_ne_bytes()).collect();
@@ -40,7 +40,7 @@ impl Kernel {
         u64::from_ne_bytes(bytes[40..48].try_into().unwrap())
     }
 
-    /// A packet, and the time the link takes for it.
+    /// Sends a packet, and advances the clock by the time the link takes for it.
     fn send(&mut self, client: u64) -> u64 {
         let ahead = self.charge(client, PACKET_BYTES);
         self.now += PACKET_NS;
@@ -48,8 +48,8 @@ impl Kernel {
     }
 }
 
-/// Four clients with 6, 2, 1 and 1 responses that go round, in the order of `sched`: the kernel's account is the same to within
-/// what a turn of counting is off.
+/// Four clients with 6, 2, 1 and 1 responses in round robin, in the order of `sched`: the kernel's account is the same
+/// to within the error of one round of counting.
 #[test]
 fn the_account_is_that_of_sched() {
     let share = ClientShare { allowance_bytes: 3 * MB, idle_bytes_per_s: LINK_BYTES_PER_S };
@@ -60,7 +60,7 @@ fn the_account_is_that_of_sched() {
     for client in owners {
         sched.arrive(Nanos::ZERO, Arrival { client, ..Arrival::of(Size::Known(1 << 40)) });
     }
-    // 90 MB: first one client is beyond the allowance, in the end all are.
+    // 90 MB: at first one client exceeds the allowance, in the end all do.
     for packet in 0..60_000 {
         let grant = sched.poll_grant(Nanos::ZERO).unwrap();
         let client = owners[grant.job.number as usize];
@@ -73,7 +73,8 @@ fn the_account_is_that_of_sched() {
     assert!(ahead.iter().all(|&ahead| ahead > 3 * MB), "{ahead:?}");
 }
 
-/// Alone on the link, one gets twice its allowance ahead and no further; a newcomer is not, and stands before it.
+/// Alone on the link, a client gets ahead by twice its allowance and no further; a newcomer is not ahead, and goes
+/// first.
 #[test]
 fn nobody_is_further_ahead_than_twice_the_allowance() {
     let Some(mut kernel) = Kernel::new(3 * MB) else { return };
@@ -83,7 +84,7 @@ fn nobody_is_further_ahead_than_twice_the_allowance() {
     assert!(kernel.send(1) <= PACKET_BYTES);
 }
 
-/// An idle link forgives at its rate; that something is queued does not count as idle.
+/// An idle link reduces the lead at its rate; a link with queued packets is not idle.
 #[test]
 fn an_idle_link_forgives() {
     let Some(mut kernel) = Kernel::new(3 * MB) else { return };
@@ -96,14 +97,14 @@ fn an_idle_link_forgives() {
     kernel.now += 600_000_000;
     let after = kernel.charge(0, PACKET_BYTES);
     assert!(after > burst, "{burst}, {after}");
-    // For a minute and longer; and a clock that is set back, as of another processor, does nothing.
+    // Idle for a minute and longer; a clock that goes back, as between processors, has no effect.
     kernel.now += 1 << 50;
     assert!(kernel.send(0) <= PACKET_BYTES);
     kernel.now -= 1 << 49;
     assert!(kernel.send(0) <= 2 * PACKET_BYTES);
 }
 
-/// Whatever was told of the link, and whatever is sent.
+/// No link setting and no traffic causes an overflow.
 #[test]
 fn no_account_overflows() {
     for allowance_bytes in [1, 1000, 3 * MB, 30_000 * MB] {
@@ -114,8 +115,8 @@ fn no_account_overflows() {
     }
 }
 
-/// What gets a client twice its allowance ahead, and so far that the link has to be idle for longer than a second until it is within
-/// it: no machine is as slow as that between two requests.
+/// Gets a client ahead by twice its allowance, so far that the link must be idle for over a second before it is within
+/// the allowance again: no machine takes that long between two requests.
 const FAR_BYTES: usize = 2_400_000;
 
 fn shared(v4_bits: u8) -> Classify {
@@ -123,15 +124,15 @@ fn shared(v4_bits: u8) -> Classify {
     Classify { clients, rate: Some("4mbit".parse().unwrap()), ..wanted(Policy::Psjf) }
 }
 
-/// The bands of a small response to this client, and its packets that count as behind.
+/// Returns the bands of a small response to this client, and how many of its packets count as behind.
 fn small(site: &Site, client: &str) -> (Vec<usize>, u64) {
     let server = if client.contains(':') { "::1" } else { "127.0.0.1" };
     let counted = site.during(|| Pair::of(server, client).answer(&[&plain(100)]));
     (bands(&counted), counted.behind)
 }
 
-/// A client that had much more than its share goes behind all others, whatever it asks for, once there is another; that one is
-/// not touched by it.
+/// A client that had much more than its share goes behind all others, whatever it requests, once there is another
+/// client; that one is not affected.
 #[test]
 fn who_is_far_ahead_goes_behind_when_another_comes() {
     with(shared(32), |site| {
@@ -142,7 +143,7 @@ fn who_is_far_ahead_goes_behind_when_another_comes() {
         });
         assert_eq!((bands(&alone), alone.behind), (vec![3, 4], 0));
         assert_eq!(small(site, "127.0.0.3"), (vec![2], 0));
-        // In a new connection too, and by size: the ten bands behind those three have their order.
+        // Also in a new connection, and by size: the ten bands behind those three are ordered too.
         assert_eq!(small(site, "127.0.0.2"), (vec![5], 1));
         let counted = site.during(|| Pair::of("127.0.0.1", "127.0.0.2").answer(&[&plain(150_000)]));
         assert!(counted.behind > 0 && bands(&counted) == [11], "{counted:?}");
@@ -159,7 +160,7 @@ fn a_prefix_is_one_client() {
     });
 }
 
-/// By default a client of IPv6 is a home, with its network of 56 bits.
+/// An IPv6 client is by default a home with a network of 56 bits.
 #[test]
 fn addresses_of_one_network_are_one_client() {
     with(shared(32), |site| {

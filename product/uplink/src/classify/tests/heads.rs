@@ -1,8 +1,8 @@
-//! Where a response begins and how long it is.
+//! Detection of where a response begins and how long it is.
 
 use super::*;
 
-/// Heads of which the size is read, each of a response of 50,000 bytes, which is the second band for data.
+/// Heads whose size is read; each response has 50,000 bytes, which is the second band for data.
 #[test]
 fn heads_are_read_however_they_are_written() {
     with(wanted(Policy::Psjf), |site| {
@@ -25,7 +25,8 @@ fn heads_are_read_however_they_are_written() {
     });
 }
 
-/// The classifier reads 256 bytes at once and keeps 40 of a line: wherever those end, what only looks like a line is none.
+/// The classifier reads 256 bytes at once and keeps 40 of a line: whatever the alignment, bytes that only look like a
+/// line are not taken for one.
 #[test]
 fn a_line_begins_behind_a_newline_only() {
     with(wanted(Policy::Psjf), |site| {
@@ -38,7 +39,7 @@ fn a_line_begins_behind_a_newline_only() {
     });
 }
 
-/// A response in one packet with its head: where the body begins is told by the packet's end, unless it is not.
+/// A response in one packet with its head: the packet's end shows where the body begins, unless other data follows.
 #[test]
 fn the_end_of_a_head_is_found_before_and_behind_its_length() {
     with(wanted(Policy::Psjf), |site| {
@@ -54,7 +55,7 @@ fn the_end_of_a_head_is_found_before_and_behind_its_length() {
     });
 }
 
-/// Where no size is to be believed, what was written decides, whatever was claimed.
+/// If no size is plausible, the bytes written decide, whatever was announced.
 #[test]
 fn what_cannot_be_believed_goes_by_what_was_written() {
     with(wanted(Policy::Psjf), |site| {
@@ -89,7 +90,7 @@ fn a_head_may_be_split_anywhere() {
         let whole = response("HTTP/1.1 103 Early\n\nHTTP/1.1 200 OK\nA: b\nContent-Length: 50000\nC: d\n\n", 50_000);
         let head_bytes = whole.len() - 50_000;
         let mut pair = Pair::new("127.0.0.1");
-        // A packet for every byte of the head, or for so many.
+        // A packet for each byte of the head, or for each group of bytes.
         for bytes in [1, 3, 7, 13, 40] {
             let pieces: Vec<&[u8]> = whole[..head_bytes].chunks(bytes).chain([&whole[head_bytes..]]).collect();
             let counted = site.during(|| pair.answer(&pieces));
@@ -114,7 +115,8 @@ fn responses_without_a_body_end_with_their_head() {
             let counted = site.during(|| pair.answer(&[&response(&head, 0)]));
             assert_eq!((bands(&counted), counted.sizes_read), (vec![2], 1), "{status}");
         }
-        // That it answers a HEAD cannot be seen: it counts for what it says, and the next response is read all the same.
+        // The answer to a HEAD is not recognised as such: it counts with its declared length, and the next response is
+        // read all the same.
         let head = site.during(|| pair.answer(&[&response("HTTP/1.1 200 OK\nContent-Length: 5000000\n\n", 0)]));
         assert_eq!(bands(&head), [4]);
         let next = site.during(|| pair.answer(&[&plain(500)]));
@@ -126,12 +128,12 @@ fn responses_without_a_body_end_with_their_head() {
 fn a_server_that_lies_about_its_length_is_followed() {
     with(wanted(Policy::Psjf), |site| {
         let mut pair = Pair::new("127.0.0.1");
-        // 400,000 bytes more than it says: what was sent decides from there.
+        // 400,000 bytes more than declared: from there on the bytes sent decide.
         let mut longer = plain(500);
         longer.resize(400_000, b'x');
         let counted = site.during(|| pair.answer(&[&longer[..560], &longer[560..]]));
         assert_eq!((bands(&counted), counted.responses), (vec![2, 3, 4], 1));
-        // Far fewer than it says; the next response is not part of this one.
+        // Far fewer bytes than declared; the next response is not part of this one.
         let fewer = site.during(|| pair.answer(&[&plain(5_000_000)[..1000]]));
         assert_eq!((bands(&fewer), fewer.responses), (vec![4], 1));
         let next = site.during(|| pair.answer(&[&plain(500)]));
@@ -139,8 +141,8 @@ fn a_server_that_lies_about_its_length_is_followed() {
     });
 }
 
-/// The requests come in one write, so that the client sends nothing between the responses: those are told apart by the end
-/// of the one and the head of the next, wherever packets begin.
+/// The requests come in one write, so the client sends nothing between the responses: these are distinguished by the
+/// end of one and the head of the next, wherever packets begin.
 #[test]
 fn pipelined_responses_are_told_apart() {
     with(wanted(Policy::Psjf), |site| {
@@ -168,7 +170,8 @@ fn pipelined_responses_are_told_apart() {
     });
 }
 
-/// More in one packet than are told apart: what follows is read again from the next packet that begins with a head.
+/// A packet with more responses than can be distinguished: the following ones are read again from the next packet that
+/// begins with a head.
 #[test]
 fn a_packet_of_very_many_responses_does_no_harm() {
     with(wanted(Policy::Psjf), |site| {
@@ -190,7 +193,7 @@ fn big_tcp_packets_are_recognised() {
     in_own_network(|| {
         let interface = lo();
         run("ip link set lo gso_max_size 190000 gro_max_size 190000");
-        // Fast enough that packets are not kept small.
+        // Fast enough that packets are not limited in size.
         attach(&interface, &Classify { rate: Some("10gbit".parse().unwrap()), ..wanted(Policy::Psjf) }).unwrap();
         let site = Site { interface };
         for address in ["::1", "127.0.0.1"] {

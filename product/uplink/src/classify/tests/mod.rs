@@ -1,4 +1,4 @@
-//! With real sockets on the loopback of a network of its own; what the program did is told by its counters.
+//! Tests with real sockets on the loopback of a separate network; the program's counters show what it did.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,7 +18,7 @@ use crate::testing::{in_own_network, run};
 use crate::tree::{self, Kind};
 
 const PORT: u16 = 8000;
-/// A response up to here goes to the first band for data, up to the next to the second.
+/// Responses up to the first size go to the first band for data, up to the second to the second.
 const CUTS: [u64; 2] = [2000, 100_000];
 
 fn wanted(policy: Policy) -> Classify {
@@ -37,7 +37,7 @@ fn lo() -> Interface {
     Interface::by_name("lo").unwrap()
 }
 
-/// Runs with a classifier of this policy at the loopback.
+/// Runs a test with a classifier of this policy on the loopback.
 fn with(wanted: Classify, test: impl FnOnce(&Site) + Send + 'static) {
     in_own_network(move || {
         let interface = lo();
@@ -55,7 +55,7 @@ impl Site {
         find(&self.interface).unwrap().unwrap().counters
     }
 
-    /// What this does to the counters.
+    /// Returns how `action` changes the counters.
     fn during(&self, action: impl FnOnce()) -> Counters {
         let before = self.counters();
         action();
@@ -79,7 +79,7 @@ impl Site {
     }
 }
 
-/// The bands for data that packets went to.
+/// Returns the bands for data that packets went to.
 fn bands(counters: &Counters) -> Vec<usize> {
     (2..16).filter(|band| counters.bands[*band].packets > 0).collect()
 }
@@ -95,7 +95,7 @@ impl Pair {
         Pair::of(address, address)
     }
 
-    /// With a client of this address.
+    /// Connects a client of this address.
     fn of(address: &str, client: &str) -> Pair {
         let listener = TcpListener::bind((address, PORT)).unwrap();
         let client = connect((client, 0), (address, PORT));
@@ -104,7 +104,7 @@ impl Pair {
         Pair { server, client }
     }
 
-    /// A request, and this as its response, written in these pieces.
+    /// Sends a request, and this response in these pieces.
     fn answer(&mut self, pieces: &[&[u8]]) {
         self.ask();
         self.send(pieces);
@@ -114,7 +114,7 @@ impl Pair {
         self.ask_for(1);
     }
 
-    /// Requests in one write.
+    /// Sends requests in one write.
     fn ask_for(&mut self, requests: usize) {
         self.client.write_all(&vec![b'?'; requests]).unwrap();
         self.server.read_exact(&mut vec![0; requests]).unwrap();
@@ -155,11 +155,11 @@ fn plain(body_bytes: usize) -> Vec<u8> {
     response(&head, body_bytes)
 }
 
-/// Waits until all that was sent is acknowledged.
+/// Waits until everything sent is acknowledged.
 fn drained(socket: &TcpStream) {
     for _ in 0..2000 {
         let mut bytes: libc::c_int = 0;
-        // SAFETY: SIOCOUTQ writes one int, which lives on.
+        // SAFETY: SIOCOUTQ writes one int, which outlives the call.
         let status = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
         assert_eq!(status, 0);
         if bytes == 0 {

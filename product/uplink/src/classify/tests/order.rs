@@ -1,4 +1,4 @@
-//! Which band a packet goes to.
+//! The band that a packet goes to.
 
 use super::*;
 
@@ -29,13 +29,13 @@ fn las_demotes_a_response_as_it_is_sent_and_begins_anew() {
             let counted = site.during(|| pair.answer(&[&[1; 1000], &[1; 1000], &[1; 98_000], &[1; 200_000]]));
             assert_eq!(bands(&counted), [2, 3, 4]);
             assert_eq!((counted.responses, counted.sizes_read, counted.held_back), (1, 0, 0));
-            // 2,000 bytes and what one packet holds beyond, with their headers.
+            // 2,000 bytes and the excess of one packet, with their headers.
             assert!(counted.bands[2].bytes < 70_000, "{counted:?}");
         }
     });
 }
 
-/// TLS records of application data, each of so many bytes with its head.
+/// TLS records of application data, each of this size including its head.
 fn records(bytes: &[usize]) -> Vec<u8> {
     let record = |bytes: &usize| {
         let mut record = vec![23, 3, 3];
@@ -70,7 +70,7 @@ fn a_tls_record_tells_its_end_before_it_is_written() {
             let counted = site.during(|| pair.answer(&[&one[..1000], &one[1000..]]));
             assert_eq!((bands(&counted), counted.responses), (vec![3], 1));
         }
-        // Session tickets, and behind them a response.
+        // Session tickets, followed by a response.
         let tickets = records(&[250, 250]);
         let counted = site.during(|| pair.answer(&[&tickets, &records(&[600, 700])]));
         assert_eq!((bands(&counted), counted.responses), (vec![2], 1));
@@ -78,7 +78,7 @@ fn a_tls_record_tells_its_end_before_it_is_written() {
         let counted = site.during(|| pair.answer(&[&tickets, &whole[..800], &whole[800..]]));
         assert_eq!((bands(&counted), counted.responses), (vec![2, 3], 1));
         assert!(counted.bands[2].bytes < 700, "{counted:?}");
-        // Its head in two packets is not read, and neither is what is no record.
+        // A record head split over two packets is not read, and neither are bytes that are not a record.
         let split = site.during(|| pair.answer(&[&records(&[16_000])[..1], &records(&[16_000])[1..900]]));
         assert_eq!(bands(&split), [2]);
         for wrong in [[24, 3, 3, 63, 0], [19, 3, 3, 63, 0], [23, 2, 3, 63, 0], [23, 3, 3, 255, 0]] {
@@ -90,15 +90,15 @@ fn a_tls_record_tells_its_end_before_it_is_written() {
 
 #[test]
 fn srpt_ranks_by_what_is_left_and_promotes_without_overtaking() {
-    // So slow that no machine is late to fill the queue, however little of it TCP uses.
+    // So slow that every machine fills the queue in time, however little of it TCP uses.
     with(Classify { rate: Some("4mbit".parse().unwrap()), ..wanted(Policy::Srpt) }, |site| {
         let mut pair = Pair::new("127.0.0.1");
-        // Sent in one go, the end finds the beginning queued in the worse band and stays there; on a machine that stands still the
-        // queue, two packets of TCP's, may run empty meanwhile, and what comes then is promoted.
+        // Sent in one go, the end finds the beginning queued in the worse band and stays there. If the machine stalls,
+        // the queue (two packets of TCP's) may run empty in the meantime, and what comes then is promoted.
         let counted = site.during(|| pair.answer(&[&plain(300_000)]));
         assert!(counted.held_back > 0, "{counted:?}");
         assert_eq!(counted.promotions as usize, bands(&counted).iter().filter(|band| (2..4).contains(*band)).count());
-        // Sent when the beginning has been received, it is promoted.
+        // Sent after the beginning was received, it is promoted.
         let whole = plain(300_000);
         let counted = site.during(|| {
             pair.ask();
@@ -114,7 +114,7 @@ fn srpt_ranks_by_what_is_left_and_promotes_without_overtaking() {
     });
 }
 
-/// Where the queue overflows, packets are sent again: behind what was sent after them, not before it.
+/// If the queue overflows, packets are retransmitted behind what was sent after them, not before it.
 #[test]
 fn what_is_sent_again_follows_its_connection() {
     in_own_network(|| {
@@ -129,7 +129,7 @@ fn what_is_sent_again_follows_its_connection() {
             tree::find(&site.interface).unwrap().unwrap().stats().unwrap().iter().map(|band| band.drops).sum();
         assert!(drops > 0);
         assert_eq!((counted.responses, counted.promotions, counted.held_back), (1, 0, 0));
-        // Nothing but the beginning, once, and what its packet holds beyond.
+        // Only the beginning, once, and the excess of its packet.
         assert!(counted.bands[2].bytes < 70_000, "{counted:?}");
     });
 }
@@ -139,12 +139,12 @@ fn a_connection_met_half_way_counts_from_its_beginning() {
     in_own_network(|| {
         let interface = lo();
         let plan = tree::Plan::new(Kind::Htb, "20mbit".parse().unwrap());
-        // So few that not all of the response is below the classifier when that comes.
+        // So few packets that part of the response is still above the classifier when it is attached.
         tree::up(&interface, &tree::Plan { packets_per_band: 2, ..plan }, false).unwrap();
         let mut pair = Pair::new("127.0.0.1");
         pair.ask();
         let mut server = pair.server.try_clone().unwrap();
-        // 3 s at that rate: attaching, which takes half a second, has to fall into the middle on a busy machine too.
+        // 3 s at that rate: attaching, which takes half a second, must fall into the middle on a busy machine too.
         let writer = std::thread::spawn(move || server.write_all(&vec![1; 8_000_000]).unwrap());
         pair.client.read_exact(&mut vec![0; 300_000]).unwrap();
         attach(&interface, &Classify { rate: None, ..wanted(Policy::Las) }).unwrap();
@@ -179,7 +179,7 @@ fn connections_that_ask_nothing_cost_nothing() {
         // SYN-ACK and FIN of each.
         assert!(counted.bands[0].packets >= 4000 && bands(&counted).is_empty(), "{counted:?}");
         assert_eq!((counted.responses, counted.no_storage), (0, 0));
-        // Nobody listens: a RST, from no socket.
+        // No server listens: a RST, from no socket.
         let refused = site.during(|| assert!(TcpStream::connect(("127.0.0.1", PORT)).is_err()));
         assert_eq!((refused.bands[0].packets, refused.no_socket), (1, 0));
     });

@@ -1,4 +1,4 @@
-//! What lies between the server's socket and the packet: rewritten ports, extension headers, another network.
+//! The path between the server's socket and the packet: rewritten ports, extension headers, another network.
 
 use std::process::Command;
 use std::sync::mpsc;
@@ -6,10 +6,10 @@ use std::sync::mpsc;
 use super::*;
 use crate::testing::skip;
 
-/// Where the server listens whose clients ask at [`PORT`].
+/// The port of the server whose clients connect to [`PORT`].
 const REDIRECTED: u16 = 8080;
 
-/// A chain of nft's, with this rule; false, and that it was skipped is said, without nft.
+/// Adds an nft chain with this rule. Without nft, reports the test as skipped and returns false.
 fn with_rule(chain: &str, rule: &str) -> bool {
     if Command::new("nft").arg("--version").output().is_err() {
         skip("nft is missing; run scripts/setup.sh test");
@@ -39,7 +39,7 @@ fn behind_a_redirected_port_the_socket_is_found() {
     });
 }
 
-/// A packet of which both ports differ from its socket's may be any connection's.
+/// A packet whose two ports both differ from its socket's may belong to any connection.
 #[test]
 fn a_packet_of_other_ports_is_not_its_socket_s() {
     with(wanted(Policy::Psjf), |site| {
@@ -55,15 +55,15 @@ fn a_packet_of_other_ports_is_not_its_socket_s() {
     });
 }
 
-/// An option for experiments, which receivers skip (RFC 4727). Padding is taken up to 7 bytes only.
+/// An experimental option that receivers skip (RFC 4727). Padding is accepted only up to 7 bytes.
 const SKIPPED_OPTION: u8 = 0x1e;
 
-/// An extension header of so many times 8 bytes in front of what a socket sends.
+/// Adds an extension header of `eights` times 8 bytes to what a socket sends.
 fn extend(socket: &TcpStream, option: libc::c_int, eights: u8) {
     let mut header = vec![0; usize::from(eights) * 8];
     header[1..4].copy_from_slice(&[eights - 1, SKIPPED_OPTION, eights * 8 - 4]);
     let bytes = header.len() as libc::socklen_t;
-    // SAFETY: the kernel reads `bytes` bytes of the header, which lives on.
+    // SAFETY: the kernel reads `bytes` bytes of the header, which outlives the call.
     let status =
         unsafe { libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IPV6, option, header.as_ptr().cast(), bytes) };
     assert_eq!(status, 0, "{}", std::io::Error::last_os_error());
@@ -81,14 +81,14 @@ fn tcp_is_found_behind_extension_headers() {
             for (option, eights) in extensions {
                 extend(&pair.server, *option, *eights);
             }
-            // In one packet: Linux 6.18 loses larger ones of these on the loopback, with and without us.
+            // In one packet: Linux 6.18 loses larger packets with such headers on the loopback, with and without us.
             let counted = site.during(|| pair.answer(&[&plain(500)]));
             assert_eq!((bands(&counted), counted.sizes_read), (vec![2], 1), "{extensions:?}");
         }
     });
 }
 
-/// A socket made in a network of its own behind an interface of this name, which lasts as long as the socket.
+/// Makes a socket in a separate network behind an interface of this name; the network lasts as long as the socket.
 fn beyond<T: Send + 'static>(near: &str, network: &str, make: impl FnOnce() -> T + Send + 'static) -> T {
     run(&format!("ip link add {near} type veth peer name {near}-far"));
     run(&format!("ip addr add {network}.1/24 dev {near}"));
@@ -97,7 +97,7 @@ fn beyond<T: Send + 'static>(near: &str, network: &str, make: impl FnOnce() -> T
     let (is_moved, moved) = mpsc::channel();
     let (far, network) = (format!("{near}-far"), network.to_string());
     let thread = std::thread::spawn(move || {
-        // SAFETY: no memory is touched; the thread's view of the network changes, and only this thread's.
+        // SAFETY: no memory is touched; the network namespace changes only for this thread.
         let (status, thread) = unsafe { (libc::unshare(libc::CLONE_NEWNET), libc::gettid()) };
         assert_eq!(status, 0);
         is_apart.send(thread).unwrap();
@@ -112,7 +112,7 @@ fn beyond<T: Send + 'static>(near: &str, network: &str, make: impl FnOnce() -> T
     thread.join().unwrap()
 }
 
-/// A container's server: the packets pass here, and no socket of theirs is to be had.
+/// A container's server: its packets pass here, but its sockets are not accessible.
 #[test]
 fn forwarded_packets_are_told_apart() {
     in_own_network(|| {
