@@ -223,11 +223,11 @@ mod tests {
     fn conditions_in_their_order() {
         let since = |name: &str, date: &str| format!("If-{name}-Since: {date}");
         for (lines, expected) in [
-            // If-Match decides alone over If-Unmodified-Since, and before If-None-Match.
+            // If-Match overrides If-Unmodified-Since, and is evaluated before If-None-Match.
             (vec!["If-Match: \"v,1\"".to_owned(), since("Unmodified", EARLIER)], Whole),
             (vec!["If-Match: \"a\"".to_owned(), "If-None-Match: \"v,1\"".to_owned()], PreconditionFailed),
             (vec![since("Unmodified", EARLIER), "If-None-Match: \"v,1\"".to_owned()], PreconditionFailed),
-            // If-None-Match decides alone over If-Modified-Since.
+            // If-None-Match overrides If-Modified-Since.
             (vec!["If-None-Match: \"a\"".to_owned(), since("Modified", LATER)], Whole),
             (vec!["If-None-Match: \"v,1\"".to_owned(), since("Modified", EARLIER)], NotModified),
             // Both take precedence over ranges.

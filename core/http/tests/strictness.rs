@@ -315,7 +315,7 @@ mod limits {
         assert_eq!(parse_request(&head_of(101)[..99], &LIMITS), Ok(None));
         // Errors beyond the limit do not matter.
         assert_eq!(refusal(&[&head_of(200)[..150], b"\0\0"].concat(), &LIMITS), too_large);
-        // Bytes after a head within the limit are not its bytes.
+        // Bytes after a head within the limit do not count.
         assert_eq!(refusal(&[head_of(90), head_of(100)].concat(), &LIMITS), None);
     }
 

@@ -1,7 +1,7 @@
 //! The client as proxies in front of this server report it: X-Forwarded-For and -Proto, and Forwarded (RFC 7239).
 //!
-//! Anybody can send these fields. They count only on a connection from a trusted proxy, and there only from the right
-//! up to the first address that trusted proxies did not write: everything further left is the client's own claim.
+//! Anybody can send these fields. They count only on a connection from a trusted proxy, and there only the part on the
+//! right that trusted proxies wrote: everything further left is the client's own claim.
 
 use core::net::IpAddr;
 

@@ -294,7 +294,7 @@ fn floods(flood: Flood, act: impl FnOnce(&mut Rig)) {
 
 #[test]
 fn floods_end_the_connection() {
-    // SETTINGS is one of the thousand.
+    // SETTINGS counts as one of the thousand.
     let updates = |rig: &mut Rig, count: usize| (0..count).for_each(|_| rig.client.priority_update(0, "u=1"));
     let mut rig = Rig::connected();
     updates(&mut rig, 999);

@@ -1,10 +1,10 @@
 //! The classifier that `weir attach` puts at an interface's egress: a tc program that marks every packet of a TCP
 //! server with its urgency, so that a server without support for Weir has its responses ordered by size.
 //!
-//! It reads the start and length of each response from the packets themselves (see bpf/classify.bpf.c), or a server
-//! reports them through the map [`told_map`]. It needs no process: it stays attached until it is detached or its
-//! interface disappears, and its whole state is read back from the kernel. Its settings record what attaching made, so
-//! that [`detach`] removes that and nothing else, even if a process was killed in between.
+//! It reads the start and length of each response from the packets themselves (see bpf/classify.bpf.c). It needs no
+//! process: it stays attached until it is detached or its interface disappears, and its whole state is read back from
+//! the kernel. Its settings record what attaching made, so that [`detach`] removes that and nothing else, even if a
+//! process was killed in between.
 
 mod attach;
 mod counters;

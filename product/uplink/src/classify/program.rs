@@ -50,8 +50,7 @@ pub struct Facts {
 }
 
 impl Program {
-    /// Loads the program. The state of connections, the values that servers have reported and the sizes seen are taken
-    /// over from `earlier`.
+    /// Loads the program. The state of connections and the sizes seen are taken over from `earlier`.
     pub fn load(settings: &[u8], earlier: Option<&Program>) -> Result<Program, Error> {
         if OBJECT.is_empty() {
             return Err(Error::missing(
