@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-// Looks at every TCP packet that leaves an interface from one of the wanted ports and says how urgent it is: into a band
-// (skb->priority is the class of a tree of ours).
+// Examines every TCP packet that leaves an interface from one of the wanted ports and marks its urgency: puts it into a
+// band (skb->priority is the class of a tree of ours).
 //
-// It runs for servers that know nothing of it: where a response begins is told by bytes having come in while nothing was
-// outstanding, how long it is by the Content-Length of its head. What cannot be read (TLS, HTTP/2, chunked) is ranked by what
-// the server has written so far, and by the TLS record it has begun. All state of a connection lies in its socket's storage and goes with it: a SYN costs nothing.
+// It supports servers that are unaware of it. A response begins when bytes have come in while nothing was outstanding,
+// and its length is the Content-Length of its head. What cannot be read (TLS, HTTP/2, chunked) is ranked by what the
+// server has written so far, and by the TLS record it has begun. All state of a connection is in its socket's storage
+// and disappears with it: a SYN costs nothing.
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
@@ -21,7 +22,7 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-// Of the kernel's own structures only what is read of them; libbpf finds where it lies in the running kernel.
+// The fields that are read of the kernel's own structures; libbpf finds their offsets in the running kernel.
 struct refcount_struct {
 	struct {
 		int counter;
@@ -82,42 +83,42 @@ struct {
 
 #define FIN 0x01
 #define RST 0x04
-// The least two headers there are: IPv4 and TCP without options.
+// The minimum size of the two headers: IPv4 and TCP without options.
 #define HEADS_BYTES 40
 #define IPV6_BYTES 40
-// Extension headers of IPv6 (RFC 8200, section 4) looked at before TCP is given up on.
+// Maximum number of IPv6 extension headers (RFC 8200, section 4) that are skipped to find TCP.
 #define EXTENSIONS_MAX 4
 #define FRAGMENT_AT_MASK 0xfff8
 #define TCP_BYTES 20
-// Responses told apart in one packet: of 64 KiB, so many of 2 KiB.
+// Maximum number of responses distinguished in one packet: 64 KiB hold this many of 2 KiB.
 #define PIPELINED_MAX 32
-// A TLS record: its content (RFC 8446 has four kinds), the version's first byte, and the most it may hold (RFC 5246 allows 2 KiB
-// more than its text).
+// A TLS record: its content types (RFC 8446 has four), the version's first byte, and its maximum length (RFC 5246
+// allows 2 KiB in addition to the text).
 #define RECORD_HEAD_BYTES 5
 #define RECORD_TYPE_MIN 20
 #define RECORD_TYPE_MAX 23
 #define RECORD_MAJOR 3
 #define RECORD_BYTES_MAX (16384 + 2048)
-// Records that begin in one packet: of 64 KiB, so many full ones.
+// Maximum number of records that begin in one packet: 64 KiB hold this many full ones.
 #define RECORDS_MAX 4
 // A data packet counts at least this much in sk_wmem_alloc, a pure ACK 2 (net/ipv4/tcp_output.c).
 #define TRUESIZE_DATA_MIN 512
 
 struct packet {
 	__u32 seq;
-	// Where the payload begins in what the program sees of the packet.
+	// The offset of the payload in the packet as the program sees it.
 	__u32 payload_at;
 	__u32 payload_bytes;
 	__u16 port;
-	// As it stands in the packet.
+	// In network byte order.
 	__u16 peer_port;
 	__u8 flags;
-	// Only where clients share the link.
+	// Set only if clients share the link.
 	struct client_key client;
 };
 
-// The first bytes from the network header on. Nearly always they lie behind an Ethernet header, where they are to be had
-// without a call (which costs 90 ns where nothing is in the cache); where that does not fit, the kernel knows.
+// Loads the first bytes from the network header on. They nearly always follow an Ethernet header, where they can be
+// read without a call (which costs 90 ns if nothing is in the cache); if that does not match, the kernel finds them.
 static __always_inline bool load_heads(struct __sk_buff *skb, __u64 *words)
 {
 	__u8 *data = (__u8 *)(long)skb->data;
@@ -138,8 +139,9 @@ static __always_inline bool load_heads(struct __sk_buff *skb, __u64 *words)
 	return !bpf_skb_load_bytes_relative(skb, 0, words, HEADS_BYTES, BPF_HDR_START_NET);
 }
 
-// Where TCP begins behind an IPv6 header and its extensions; 0 where it does not. One of them tells the length of a packet above
-// 64 KiB (RFC 2675): Linux 5.19 to 6.18 makes it for large packets of its own ("BIG TCP"), and it is taken off below us.
+// Returns the offset of TCP after an IPv6 header and its extensions; 0 if there is none. One extension holds the length
+// of a packet above 64 KiB (RFC 2675): Linux 5.19 to 6.18 adds it to its own large packets ("BIG TCP"), and removes it
+// below us.
 static __always_inline __u32 ipv6_tcp_at(struct __sk_buff *skb, __u8 next)
 {
 	__u32 at = IPV6_BYTES;
@@ -150,7 +152,7 @@ static __always_inline __u32 ipv6_tcp_at(struct __sk_buff *skb, __u8 next)
 			return 0;
 		if (bpf_skb_load_bytes_relative(skb, at, extension, sizeof(extension), BPF_HDR_START_NET))
 			return 0;
-		// A fragment that is not the first has no TCP header. The header of one has eight bytes and no length.
+		// Only the first fragment has a TCP header. A fragment header has eight bytes and no length field.
 		if (next == IPPROTO_FRAGMENT && (extension[2] << 8 | extension[3]) & FRAGMENT_AT_MASK)
 			return 0;
 		at += next == IPPROTO_FRAGMENT ? 8 : (extension[1] + 1) * 8;
@@ -159,7 +161,7 @@ static __always_inline __u32 ipv6_tcp_at(struct __sk_buff *skb, __u8 next)
 	return next == IPPROTO_TCP ? at : 0;
 }
 
-// The first bits of a word as it stands in a packet.
+// Returns the leading bits of a word in network byte order.
 static __always_inline __u64 leading(__u64 word, __u32 bits)
 {
 	if (bits == 0)
@@ -182,7 +184,7 @@ static __always_inline void read_client(struct packet *packet, __u64 *heads)
 	packet->client.words[1] = settings.v6_bits > 64 ? leading(heads[4], settings.v6_bits - 64) : 0;
 }
 
-// What the packet says of itself; false for what is no TCP packet (fragments that are not the first among it).
+// Parses the packet. Returns false if it is not a TCP packet; fragments other than the first are not.
 static __always_inline bool parse(struct __sk_buff *skb, struct packet *packet)
 {
 	__u32 tcp_at, ip_bytes, heads_bytes, *words;
@@ -195,7 +197,7 @@ static __always_inline bool parse(struct __sk_buff *skb, struct packet *packet)
 	if (bytes[0] >> 4 == 4) {
 		tcp_at = (bytes[0] & 15) * 4;
 		ip_bytes = bpf_ntohs(*(__u16 *)(bytes + 2));
-		// A fragment that is not the first has no TCP header.
+		// Only the first fragment has a TCP header.
 		if (bytes[9] != IPPROTO_TCP || *(__u16 *)(bytes + 6) & bpf_htons(0x1fff))
 			return false;
 	} else if (bytes[0] >> 4 == 6 && (tcp_at = ipv6_tcp_at(skb, bytes[6]))) {
@@ -224,13 +226,13 @@ static __always_inline bool parse(struct __sk_buff *skb, struct packet *packet)
 	if (ip_bytes < heads_bytes)
 		ip_bytes = skb->len - ETH_HLEN;
 	packet->payload_bytes = ip_bytes > heads_bytes ? ip_bytes - heads_bytes : 0;
-	// What is in front of the network header depends on device and VLAN; behind the payload there is nothing yet.
+	// The bytes in front of the network header depend on device and VLAN; nothing follows the payload yet.
 	packet->payload_at = skb->len - packet->payload_bytes;
 	return true;
 }
 
-// Does the connection wait below TCP with more than this packet? Without the means to know (Linux before 6.2, or one that
-// interprets programs): yes.
+// Returns true if the connection has more than this packet waiting below TCP. If that cannot be determined (Linux
+// before 6.2, or a kernel that interprets programs), returns true.
 static __always_inline bool is_queued(struct __sk_buff *skb)
 {
 #ifdef INTERPRETED
@@ -249,7 +251,7 @@ static __always_inline bool is_queued(struct __sk_buff *skb)
 #endif
 }
 
-// Not static, as above.
+// Not static, for the same reason as `read_line`.
 __noinline int count_size(__u64 bytes)
 {
 	__u32 octave = 0, bucket;
@@ -271,19 +273,20 @@ __noinline int count_size(__u64 bytes)
 	return 0;
 }
 
-// A response of unknown size is over: it is counted by what was sent.
+// Counts a response of unknown size, which is over, by the bytes sent.
 static __always_inline void count_sent(struct flow *flow)
 {
 	if (flow->seen == SEEN && !flow->end)
 		count_size(flow->highest - flow->begin);
 }
 
-// Is what lies there, so many bytes of a packet, how a response begins? At the end of a packet less of it may be enough.
+// Returns true if these bytes of a packet are the beginning of a response. At the end of a packet fewer bytes may be
+// enough.
 static __always_inline bool is_head(struct __sk_buff *skb, __u32 at, __u32 bytes)
 {
 	__u64 start = 0;
 
-	// The verifier wants constants for lengths.
+	// The verifier requires constant lengths.
 	if (bytes >= VERSION_BYTES)
 		return !bpf_skb_load_bytes(skb, at, &start, VERSION_BYTES) && number_of(start) == VERSION;
 	for (__u32 i = 0; i < VERSION_BYTES - 1 && i < bytes; i++)
@@ -297,9 +300,10 @@ static __always_inline bool looks_like_head(struct __sk_buff *skb, struct packet
 	return packet->payload_bytes >= VERSION_BYTES && is_head(skb, packet->payload_at, VERSION_BYTES);
 }
 
-// Does a response begin with this packet? If the last one is over and a head follows (pipelining: the requests may have come
-// together). Else if the peer has sent something since the last one began, and nothing is outstanding (what is sent again has
-// that look too: it lies below `highest`); of a response that claims to be unfinished a head has to follow as well.
+// Returns true if a response begins with this packet. That is so if the last one is over and a head follows
+// (pipelining: the requests may have come together). It is also so if the peer has sent something since the last one
+// began and nothing is outstanding (retransmissions look the same, but lie below `highest`); if the last response is
+// declared to be unfinished, a head must follow as well.
 static __always_inline bool begins(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tcp, struct packet *packet,
 				   __u64 offset)
 {
@@ -316,7 +320,7 @@ static __always_inline bool begins(struct __sk_buff *skb, struct flow *flow, str
 	return is_over || !flow->end || looks_like_head(skb, packet);
 }
 
-// A response begins at this offset of the connection's bytes.
+// Starts a response at this offset of the connection's bytes.
 static __always_inline void begin_at(struct flow *flow, __u64 received, __u64 offset, struct counters *counters)
 {
 	count_sent(flow);
@@ -336,7 +340,7 @@ static __always_inline void begin_at(struct flow *flow, __u64 received, __u64 of
 static __always_inline void begin(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tcp, struct packet *packet,
 				  __u64 offset, struct counters *counters)
 {
-	// Met when it was not new: unless this is a head, its response is taken to be as old as the connection.
+	// Seen for the first time when it was not new: unless this is a head, its response counts as old as the connection.
 	bool is_late = flow->seen == UNSEEN && offset > 0 && (packet->seq != tcp->snd_una || !looks_like_head(skb, packet));
 
 	begin_at(flow, tcp->bytes_received, offset, counters);
@@ -347,7 +351,7 @@ static __always_inline void begin(struct __sk_buff *skb, struct flow *flow, stru
 	}
 }
 
-// Reads on in the head, if it is not read yet. The packet begins at this offset.
+// Continues reading the head, if it is not complete. The packet begins at this offset.
 static __always_inline void read_on(struct __sk_buff *skb, struct flow *flow, __u32 payload_at, __u32 payload_end, __u64 offset,
 				    struct counters *counters)
 {
@@ -372,7 +376,7 @@ struct pipelined {
 	__u32 payload_bytes;
 };
 
-// The next response that begins in the midst of the packet; 1 when there is none.
+// Follows the next response that begins inside the packet. Returns 1 if there is none.
 static long follow_next(__u32 i, struct pipelined *packet)
 {
 	struct flow *flow = packet->flow;
@@ -387,7 +391,7 @@ static long follow_next(__u32 i, struct pipelined *packet)
 }
 
 #ifdef INTERPRETED
-// As read_part: whether there was none.
+// The same for one response, as with read_part. Returns 1 if there was none.
 __noinline int follow_one(struct __sk_buff *skb, struct flow *flow, __u64 offset, __u32 payload_at, __u32 payload_bytes)
 {
 	struct pipelined packet = {
@@ -407,12 +411,12 @@ __noinline int follow_one(struct __sk_buff *skb, struct flow *flow, __u64 offset
 }
 #endif
 
-// Follows the responses that begin behind the end of the packet's first. Sending them took one place in the order, and what
-// comes next is ranked by the last of them.
+// Follows the responses that begin after the end of the packet's first. The whole packet takes one place in the order,
+// and what comes next is ranked by the last of them.
 static __always_inline void follow_pipelined(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tcp,
 					     struct packet *packet, __u64 offset, struct counters *counters)
 {
-	// Nearly always the response goes on behind the packet, or ends with it.
+	// The response nearly always continues after the packet, or ends with it.
 	if (flow->phase != PHASE_KNOWN || flow->end <= offset || flow->end >= offset + packet->payload_bytes)
 		return;
 #ifdef INTERPRETED
@@ -436,15 +440,15 @@ static __always_inline void follow_pipelined(struct __sk_buff *skb, struct flow 
 #endif
 }
 
-// Can nothing of what is known change with this packet? Most packets of a large response are of that kind, and cost the least:
-// its head is read, and neither has the peer sent anything since it began nor is it over.
+// Returns true if this packet cannot change the state. Most packets of a large response are like this, and they cost
+// the least: the head is read, the peer has sent nothing since the response began, and the response is not over.
 static __always_inline bool goes_on(struct flow *flow, struct bpf_tcp_sock *tcp, __u64 offset)
 {
 	return flow->phase >= PHASE_KNOWN && flow->seen != UNSEEN && tcp->bytes_received == flow->received &&
 	       (!flow->end || offset < flow->end);
 }
 
-// Brings the connection's state up to this packet; true when a response begins with it.
+// Updates the connection's state with this packet. Returns true if a response begins with it.
 static __always_inline bool follow(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tcp,
 				   struct packet *packet, __u64 offset, struct counters *counters)
 {
@@ -459,7 +463,7 @@ static __always_inline bool follow(struct __sk_buff *skb, struct flow *flow, str
 	return is_new || flow->begin != begun;
 }
 
-// Not static: the verifier then looks at it once and not on every path to it.
+// Not static: the verifier then checks it once and not on every path to it.
 __noinline __u32 band_of(__u64 value)
 {
 	__u32 band = BAND_DATA_FIRST;
@@ -478,12 +482,12 @@ static __always_inline int stamp(struct __sk_buff *skb, struct counters *counter
 	counted->packets += skb->gso_segs ?: 1;
 	counted->bytes += skb->len;
 	skb->priority = priority;
-	// The filters of others come after ours.
+	// Other programs' filters run after ours.
 	return TC_ACT_UNSPEC;
 }
 
-// Into a better band only if that lets the packet overtake none of its own connection's: receivers take what arrives out of
-// order for lost, and the sender sends it again.
+// Returns a better band only if that lets the packet overtake none of its own connection's packets: receivers consider
+// what arrives out of order lost, and the sender retransmits it.
 static __always_inline __u8 keep_order(struct __sk_buff *skb, struct flow *flow, bool is_idle, bool is_first, __u8 band,
 				       struct counters *counters)
 {
@@ -498,8 +502,8 @@ static __always_inline __u8 keep_order(struct __sk_buff *skb, struct flow *flow,
 	return band;
 }
 
-// Follows the heads of TLS records (RFC 8446, 5.1) through the packet: the last of them says where a record ends that may not have
-// left yet. What is no record is not looked at again before the next response.
+// Follows the heads of TLS records (RFC 8446, 5.1) through the packet: the last one shows where a record ends that may
+// not have left yet. Bytes that are not a record end this until the next response.
 static __always_inline void follow_records(struct __sk_buff *skb, struct flow *flow, struct packet *packet, __u64 offset)
 {
 	__u8 head[RECORD_HEAD_BYTES];
@@ -519,9 +523,9 @@ static __always_inline void follow_records(struct __sk_buff *skb, struct flow *f
 	}
 }
 
-// How far the response goes at least, where its length is not known: as far as the server has written it, and to the end of the
-// TLS record that it has begun. Some interpreters of programs cannot read a socket and find a zero there (Linux in
-// user mode).
+// Returns the minimum end of a response whose length is unknown: what the server has written of it, and the end of the
+// TLS record that it has begun. Some interpreters of programs cannot read a socket and return zero (Linux in user
+// mode).
 static __always_inline __u64 shown_end(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow, struct packet *packet,
 				       __u64 offset)
 {
@@ -537,13 +541,14 @@ static __always_inline __u64 shown_end(struct __sk_buff *skb, struct bpf_sock *s
 	return written > flow->record ? written : flow->record;
 }
 
-// The band for clients ahead of their share that stands to theirs as this one to all: the order among their responses.
+// Returns the band for clients ahead of their share that corresponds to this band: it keeps the order among their
+// responses.
 static __always_inline __u32 behind(__u32 band)
 {
 	return settings.behind_band + (band - BAND_DATA_FIRST) * settings.behind_bands / (settings.cuts_count + 1);
 }
 
-// By how many bytes the packet's client is ahead of its share of the link with it; 0 where it is alone.
+// Returns by how many bytes this packet puts its client ahead of its share of the link; 0 if the client is alone.
 static __always_inline __u64 ahead_with(struct __sk_buff *skb, struct packet *packet)
 {
 	struct client fresh = {}, *client;
@@ -573,7 +578,7 @@ static __always_inline __u64 ahead_with(struct __sk_buff *skb, struct packet *pa
 static __always_inline int classify_data(struct __sk_buff *skb, struct bpf_sock *sk, struct bpf_tcp_sock *tcp, struct flow *flow,
 					 struct packet *packet, struct counters *counters)
 {
-	// Bytes since accept; what is not acknowledged is less than 2 GiB.
+	// Bytes since accept; less than 2 GiB are unacknowledged.
 	__u64 offset = tcp->bytes_acked + (__s32)(packet->seq - tcp->snd_una), end = offset + packet->payload_bytes, value;
 	__u64 ahead = ahead_with(skb, packet);
 	bool is_first, is_idle, is_behind = ahead > settings.allowance_bytes;
@@ -581,7 +586,7 @@ static __always_inline int classify_data(struct __sk_buff *skb, struct bpf_sock 
 
 	if (is_behind)
 		counters->behind++;
-	// Sent again: it follows what it belongs to, and tells nothing new.
+	// A retransmission follows the data it belongs to, and reveals nothing new.
 	if (flow->seen != UNSEEN && end <= flow->highest)
 		return stamp(skb, counters, flow->band, flow->priority);
 	is_idle = packet->seq == tcp->snd_una && offset >= flow->highest;
@@ -598,7 +603,8 @@ static __always_inline int classify_data(struct __sk_buff *skb, struct bpf_sock 
 	return stamp(skb, counters, band, flow->priority);
 }
 
-// Data of a connection that has no state: no memory for it, or no socket here, mostly because it is forwarded.
+// Classifies data of a connection without state: memory is lacking, or there is no socket here, usually because the
+// packet is forwarded.
 static __always_inline int classify_unknown(struct __sk_buff *skb, struct bpf_tcp_sock *tcp, struct packet *packet,
 					    struct counters *counters)
 {
@@ -620,8 +626,9 @@ static __always_inline int classify_unknown(struct __sk_buff *skb, struct bpf_tc
 	return stamp(skb, counters, band, settings.priorities[band & (BANDS_MAX - 1)]);
 }
 
-// Is the packet this connection's? By its port, or where that was rewritten behind the socket (REDIRECT, DNAT to a port of this
-// host) by what was not: the peer's port, and a place between what is acknowledged and what is sent next.
+// Returns true if the packet belongs to this connection: by its port, or, if that was rewritten below the socket
+// (REDIRECT, DNAT to a port of this host), by what was not rewritten: the peer's port, and a sequence number between
+// what is acknowledged and what is sent next.
 static __always_inline bool is_of(struct packet *packet, struct bpf_sock *sk, struct bpf_tcp_sock *tcp)
 {
 	return sk->src_port == packet->port ||
@@ -644,7 +651,7 @@ int weir_classify(struct __sk_buff *skb)
 	counters = bpf_map_lookup_elem(&weir_counters, &zero);
 	if (!counters)
 		return TC_ACT_UNSPEC;
-	// None for a SYN-ACK and a RST to a closed port, and for packets that are only forwarded.
+	// There is none for a SYN-ACK and a RST to a closed port, and for packets that are only forwarded.
 	sk = skb->sk;
 	if (sk)
 		sk = bpf_sk_fullsock(sk);
@@ -653,7 +660,7 @@ int weir_classify(struct __sk_buff *skb)
 	if (tcp && !is_of(&packet, sk, tcp))
 		tcp = NULL;
 	is_closing = packet.flags & (FIN | RST);
-	// What closes a connection stays behind its data: a FIN that overtakes them has them taken for lost.
+	// Packets that close a connection stay behind its data: if a FIN overtakes data, the data is considered lost.
 	if (tcp && (packet.payload_bytes || is_closing))
 		flow = bpf_sk_storage_get(&weir_flows, sk, 0, packet.payload_bytes ? BPF_SK_STORAGE_GET_F_CREATE : 0);
 	if (flow && packet.payload_bytes)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-// What the classifier and the program that attaches it agree on: src/classify/settings.rs and counters.rs read these by their
-// places, which src/constants.rs has. A change here is a change there, and of LAYOUT.
+// The layout shared by the classifier and the program that attaches it: src/classify/settings.rs and counters.rs read
+// these structures by the offsets in src/constants.rs. A change here requires a change there, and of LAYOUT.
 #ifndef WEIR_CLASSIFY_H
 #define WEIR_CLASSIFY_H
 
@@ -13,26 +13,26 @@
 
 enum policy { LAS = 0, PSJF = 1, SRPT = 2, SRRT = 3 };
 
-// Fixed when the program is loaded: the verifier sees constants and drops the code of the policies that are not wanted.
+// Fixed when the program is loaded: the verifier sees constants and removes the code of policies that are not used.
 struct settings {
 	__u32 layout;
 	__u32 policy;
-	// What attaching made and detaching has to remove: 1 the clsact, 2 the tree.
+	// What attaching made and detaching must remove: 1 the clsact, 2 the tree.
 	__u32 made;
 	__u32 cuts_count;
-	// Increasing, in bytes (srrt: microseconds); a value equal to a cut is in the band below it.
+	// Increasing, in bytes (srrt: microseconds); a value equal to a cut goes to the band below it.
 	__u64 cuts[CUTS_MAX];
 	// skb->priority of each band; 0 is control.
 	__u32 priorities[BANDS_MAX];
-	// Bit p % 64 of word p / 64: source port p is wanted.
+	// Bit p % 64 of word p / 64 is set if source port p is wanted.
 	__u64 ports[PORT_WORDS];
-	// How far a client may be ahead of its share of the link, in bytes; 0: clients do not share it.
+	// How many bytes a client may be ahead of its share of the link; 0 if clients do not share it.
 	__u64 allowance_bytes;
 	__u64 link_bytes_per_s;
-	// Leading bits of an address that are of one client.
+	// Number of leading bits of an address that identify a client.
 	__u32 v4_bits;
 	__u32 v6_bits;
-	// The first band of clients that are further ahead, and how many there are.
+	// The first band of clients that are further ahead, and the number of such bands.
 	__u32 behind_band;
 	__u32 behind_bands;
 };
@@ -65,40 +65,40 @@ struct counters {
 _Static_assert(__builtin_offsetof(struct counters, responses) == COUNTERS_RESPONSES_AT * 8, "counters.responses");
 _Static_assert(sizeof(struct counters) == (COUNTERS_RESPONSES_AT + 9) * 8, "counters");
 
-// Where the reading of a response's head stands.
+// The progress of reading a response's head.
 enum phase { PHASE_STATUS = 0, PHASE_FIELDS = 1, PHASE_KNOWN = 2, PHASE_UNKNOWN = 3 };
 
 // A connection may end with a response of unknown size, which is counted once.
 enum seen { UNSEEN = 0, SEEN = 1, CLOSED = 2 };
 
-// What is kept of a line that is split: enough for `Content-Length:` with its value.
+// Bytes stored of a line that is split between packets: enough for `Content-Length:` with its value.
 #define KEPT_WORDS 5
 #define KEPT_BYTES (KEPT_WORDS * 8)
 
-// A connection, from its first byte of data on. Offsets are in its stream of bytes, from 0 at accept.
+// A connection, from its first byte of data on. Offsets are in its byte stream, counted from accept.
 struct flow {
-	// What every packet needs; the kernel has it in one cache line, behind 8 bytes of its own.
+	// Fields that every packet needs; the kernel stores them in one cache line, after 8 bytes of its own.
 	__u64 begin;
-	// 0 while the end is not known.
+	// 0 while the end is unknown.
 	__u64 end;
-	// The end of what was sent so far: what lies below is sent again.
+	// The end of what was sent so far: data below it is a retransmission.
 	__u64 highest;
-	// What the peer had sent when this response began.
+	// Bytes that the peer had sent when this response began.
 	__u64 received;
-	// What its last packet got.
+	// The priority of its last packet.
 	__u32 priority;
 	__u8 phase;
 	__u8 band;
 	__u8 seen;
-	// How much is kept of the head's line that is being read.
+	// Number of bytes stored of the head's line that is being read.
 	__u8 kept;
 	__u8 has_length;
 	__u16 status;
-	// Where the next TLS record begins, as far as their heads are followed.
+	// The offset of the next TLS record, as far as record heads are followed.
 	__u64 record;
 	// The head is read up to here.
 	__u64 scanned;
-	// Content-Length, as far as the head is read.
+	// Content-Length, if it was read from the head already.
 	__u64 length;
 	__u64 line[KEPT_WORDS];
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-// For src/classify/tests/clients.rs: charges an account of client.h by hand, at instants of the test's own.
+// For src/classify/tests/clients.rs: charges an account of client.h directly, at times that the test sets.
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-// Reads how long a response is from its head (RFC 9112), eight bytes and a line at a time: with keep-alive every packet may
-// hold a head, and a byte at a time its 250 bytes took 600 ns, not 75. A head may be split over packets anywhere, and what has
-// left cannot be read again, so of the line that a packet ends in the beginning is kept. The answer is an end in the stream, or
-// that there is none to be known.
+// Reads the length of a response from its head (RFC 9112), eight bytes and a line at a time: with keep-alive every
+// packet may contain a head, and reading its 250 bytes one at a time took 600 ns instead of 75. A head may be split
+// between packets anywhere, and what has left cannot be read again, so the beginning of a line that continues in the
+// next packet is stored. The result is an end in the stream, or that none can be known.
 #ifndef WEIR_HEAD_H
 #define WEIR_HEAD_H
 
 #include "classify.h"
 
 #define WORD_BYTES 8
-// Of a head (interim ones before it included) no more than this is read; nginx sends some 250 bytes, Apache 350.
+// Maximum bytes read of a head, including interim heads before it; nginx sends some 250 bytes, Apache 350.
 #define HEAD_BYTES_MAX 4096
-// Read from the packet at once.
+// Bytes read from the packet at once.
 #define CHUNK_BYTES 256
-// An interim head ends a chunk, and has a status line at least.
+// An interim head ends a chunk, and has at least a status line.
 #define CHUNKS_MAX (HEAD_BYTES_MAX / STATUS_BYTES)
-// A response longer than 1 PiB is not believed.
+// A response longer than 1 PiB is considered implausible.
 #define LENGTH_MAX (1ull << 50)
-// What may stand between a Content-Length's colon and the end of its line.
+// Maximum number of characters between a Content-Length's colon and the end of its line.
 #define VALUE_BYTES_MAX 64
 
-// Text as numbers, its first byte lowest. Bit 5 makes a letter a small one; the few other bytes that it changes into one of a
-// name's are in no name that a server sends.
+// Text as numbers, with the first byte lowest. Bit 5 turns a letter into lower case; the few other bytes that it turns
+// into a character of a name occur in no name that a server sends.
 #define TO_LOWER 0x2020202020202020ull
 #define NAME_START 0x2d746e65746e6f63ull /* "content-" */
 #define NAME_END 0x3a6874676e656c2dull	 /* "-length:" */
@@ -29,27 +29,27 @@
 #define NAME_BYTES 15
 #define HEAD_END 0x0a0d0a0dull /* the end of the last line, and an empty one */
 #define HEAD_END_BYTES 4
-// Pairs of bytes with one between, in a word.
+// Pairs of bytes with one byte between them, in a word.
 #define PAIRS (WORD_BYTES - 2)
 #define VERSION 0x2e312f50545448ull /* "HTTP/1." */
 #define VERSION_BYTES 7
-// Where a status line has its three digits, and what has them.
+// The offset of the three digits in a status line, and the length that includes them.
 #define DIGITS_AT 9
 #define STATUS_BYTES 12
 
-// For the verifier: offsets in the text, which is the kept beginning of a line, a chunk and a newline, are below this power
-// of two.
+// For the verifier: offsets in the text (the stored beginning of a line, a chunk and a newline) are below this power of
+// two.
 #define TEXT_MASK 511
 
-// A program is not interrupted by itself on one CPU.
+// Per CPU: a program does not interrupt itself.
 struct text {
 	// A line begins up to two words before the end.
 	__u8 bytes[TEXT_MASK + 1 + 3 * WORD_BYTES];
-	// Where the line that is being read begins, and where the text ends. In memory, so that the verifier does not tell their
-	// values apart.
+	// The start of the line that is being read, and the end of the text. Volatile, so that the verifier does not track
+	// their values.
 	volatile __u32 line;
 	volatile __u32 end;
-	// Where the packet ends: beyond the text, if that does not hold all of it.
+	// The end of the packet: beyond the text if that does not hold all of it.
 	__u32 packet_end;
 };
 
@@ -64,18 +64,18 @@ struct reading {
 	struct __sk_buff *skb;
 	struct flow *flow;
 	struct text *text;
-	// Where the packet's next byte to be read is, and where the packet ends.
+	// The offset of the packet's next byte to read, and of the packet's end.
 	__u32 at;
 	__u32 end;
 };
 
-// Eight bytes from anywhere, as they lie there; with CONFIG_HAVE_EFFICIENT_UNALIGNED_ACCESS the verifier lets that pass.
+// Eight bytes from any offset, in memory order; with CONFIG_HAVE_EFFICIENT_UNALIGNED_ACCESS the verifier accepts that.
 static __always_inline __u64 *word_of(struct text *text, __u32 at)
 {
 	return (__u64 *)(text->bytes + (at & TEXT_MASK));
 }
 
-// As a number that has the first byte lowest.
+// Converts to a number with the first byte lowest.
 static __always_inline __u64 number_of(__u64 word)
 {
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -95,7 +95,7 @@ static __always_inline bool is_digit(__u8 c)
 	return c >= '0' && c <= '9';
 }
 
-// The highest bit of each byte that ends a line, and no other: adding carries into it unless the byte is one.
+// Returns the highest bit of each byte that is a newline: the addition carries into it unless the byte is one.
 static __always_inline __u64 newlines_in(__u64 number)
 {
 	__u64 difference = number ^ 0x0a0a0a0a0a0a0a0aull, low = 0x7f7f7f7f7f7f7f7full;
@@ -103,13 +103,13 @@ static __always_inline __u64 newlines_in(__u64 number)
 	return ~(((difference & low) + low) | difference | low);
 }
 
-// Which byte has the lowest bit that is set, of the highest bits of bytes.
+// Returns the index of the byte that has the lowest set bit; only the highest bits of bytes may be set.
 static __always_inline __u32 first_of(__u64 bits)
 {
 	return ((bits & -bits) >> 7) * 0x0001020304050607ull >> 56;
 }
 
-// The head is over, and `end` is where its body begins.
+// Ends the head; `end` is where the body begins.
 static __always_inline void finish(struct flow *flow, __u64 end)
 {
 	if (flow->status >= 100 && flow->status < 200 && flow->status != 101) {
@@ -127,7 +127,7 @@ static __always_inline void finish(struct flow *flow, __u64 end)
 	}
 }
 
-// Is this, so many bytes of it, how a status line begins?
+// Returns true if these bytes are the beginning of a status line.
 static __always_inline bool is_version(struct text *text, __u32 line, __u32 bytes)
 {
 	__u32 unused = 8 * (WORD_BYTES - (bytes < VERSION_BYTES ? bytes : VERSION_BYTES));
@@ -135,7 +135,8 @@ static __always_inline bool is_version(struct text *text, __u32 line, __u32 byte
 	return bytes == 0 || (number_at(text, line) ^ VERSION) << unused == 0;
 }
 
-// Takes the status of a line that begins as a status line. What is behind it is read as a field, which it does not look like.
+// Reads the status from a line that begins as a status line. The rest of the line is read as a field, which it does not
+// resemble.
 static __always_inline void read_status(struct flow *flow, struct text *text, __u32 line)
 {
 	__u64 digits = number_at(text, line + WORD_BYTES) >> 8 * (DIGITS_AT - WORD_BYTES);
@@ -149,7 +150,7 @@ static __always_inline void read_status(struct flow *flow, struct text *text, __
 	}
 }
 
-// Takes the value of a Content-Length; a second one has to say what the first said.
+// Reads the value of a Content-Length; a second one must be equal to the first.
 static __always_inline void read_length(struct flow *flow, struct text *text, __u32 at)
 {
 	bool has_digit = false, is_after = false;
@@ -174,8 +175,8 @@ static __always_inline void read_length(struct flow *flow, struct text *text, __
 	flow->phase = PHASE_UNKNOWN;
 }
 
-// Does the first empty line behind the newline `at` end just before `body`? Two newlines with a byte between are looked for in
-// words that overlap, since a word holds six such pairs.
+// Returns true if the first empty line after the newline at `at` ends just before `body`. Searches for two newlines
+// with a byte between them in overlapping words, since a word holds six such pairs.
 static __always_inline bool is_first_end(struct text *text, __u32 at, __u32 body)
 {
 	for (__u32 i = 0; i < CHUNK_BYTES + PAIRS; i += PAIRS) {
@@ -189,8 +190,9 @@ static __always_inline bool is_first_end(struct text *text, __u32 at, __u32 body
 	return false;
 }
 
-// A small response mostly ends with its packet, so that its length tells where its head has to end; if the head does end there,
-// after the newline `at`, the lines between need not be read. In a packet of several responses another's head may end there.
+// A small response usually ends with its packet, so its length shows where its head must end; if the head does end
+// there, after the newline at `at`, the lines between need not be read. In a packet of several responses another
+// response's head may end there.
 static __always_inline void find_end(struct flow *flow, struct text *text, __u32 at)
 {
 	__u32 body = text->packet_end - flow->length;
@@ -201,7 +203,7 @@ static __always_inline void find_end(struct flow *flow, struct text *text, __u32
 		finish(flow, flow->scanned + (body - KEPT_BYTES));
 }
 
-// Takes the line whose newline is at `at`. Not static, so that the verifier looks at it by itself and not with every state of
+// Reads the line whose newline is at `at`. Not static, so that the verifier checks it once and not with every state of
 // its caller.
 __noinline int read_line(struct flow *flow, struct text *text, __u32 at)
 {
@@ -221,8 +223,8 @@ __noinline int read_line(struct flow *flow, struct text *text, __u32 at)
 	return 0;
 }
 
-// Reads the lines of the text; returns where it stopped. Lines are found a word at a time, wherever they begin: to look for
-// each line's end from its beginning would wait for the end of the line before.
+// Reads the lines of the text. Returns where it stopped. Newlines are searched a word at a time, wherever lines begin:
+// searching for the end of each line from its start would depend on the end of the previous line.
 static __always_inline __u32 read_lines(struct flow *flow, struct text *text)
 {
 	for (__u32 i = KEPT_BYTES; i < KEPT_BYTES + CHUNK_BYTES + WORD_BYTES; i += WORD_BYTES) {
@@ -247,7 +249,7 @@ static __always_inline __u32 read_lines(struct flow *flow, struct text *text)
 	return text->end;
 }
 
-// Keeps the beginning of the line that the text ends in; none that is longer than that is of interest.
+// Stores the beginning of the line in which the text ends; no relevant line is longer than that.
 static __always_inline void keep_line(struct flow *flow, struct text *text, __u32 end)
 {
 	__u32 line = text->line, bytes = end - line;
@@ -264,7 +266,7 @@ static __always_inline void keep_line(struct flow *flow, struct text *text, __u3
 			flow->line[i] = *word_of(text, line + i * WORD_BYTES);
 }
 
-// Reads the text; returns where it stopped.
+// Reads the text. Returns where it stopped.
 static __always_inline __u32 read_text(struct flow *flow, struct text *text)
 {
 	__u32 line = text->line, end = text->end, stop = end;
@@ -282,7 +284,7 @@ static __always_inline __u32 read_text(struct flow *flow, struct text *text)
 	return stop;
 }
 
-// Reads a chunk; 1 when nothing is left to be read.
+// Reads a chunk. Returns 1 if nothing is left to read.
 static long read_chunk(__u32 i, struct reading *reading)
 {
 	struct flow *flow = reading->flow;
@@ -311,8 +313,9 @@ static long read_chunk(__u32 i, struct reading *reading)
 }
 
 #ifdef INTERPRETED
-// The same for a kernel that interprets programs, where bpf_loop has nobody to call: where it stopped, and above 32 bits whether
-// nothing is left to be read. Not static, so that the verifier looks at it once and not at each turn of the loop.
+// The same for a kernel that interprets programs, where bpf_loop cannot call back. Returns where it stopped, and above
+// 32 bits whether nothing is left to read. Not static, so that the verifier checks it once and not at each turn of the
+// loop.
 __noinline __u64 read_part(struct __sk_buff *skb, struct flow *flow, __u32 at, __u32 end)
 {
 	struct reading reading = { .skb = skb, .flow = flow, .at = at, .end = end };
@@ -328,7 +331,7 @@ __noinline __u64 read_part(struct __sk_buff *skb, struct flow *flow, __u32 at, _
 }
 #endif
 
-// Reads on where the last packet ended, at `at` of a packet that goes on to `end`. Not static, as above.
+// Continues where the last packet ended, at `at` of a packet that ends at `end`. Not static, for the same reason.
 __noinline int read_head(struct __sk_buff *skb, struct flow *flow, __u32 at, __u32 end)
 {
 	struct reading reading = { .skb = skb, .flow = flow, .at = at, .end = end };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-// For src/classify/tests/ranks.rs: asks rank.h by hand (in a test run of the classifier itself a packet has no TCP socket).
+// For src/classify/tests/ranks.rs: calls rank.h directly (in a test run of the classifier itself a packet has no TCP
+// socket).
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
