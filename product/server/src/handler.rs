@@ -27,15 +27,24 @@ pub struct Reply {
     pub trouble: Option<io::Error>,
 }
 
-/// The reason why a reply is not ready yet.
+/// The way in which a request is answered.
 #[derive(Debug)]
-pub enum Later {
+#[expect(clippy::large_enum_variant, reason = "one at a time is on the stack")]
+pub enum Answer {
+    /// The reply is ready.
+    Reply(Reply),
     /// The lookup of its file may have to wait.
     Lookup(Box<Lookup>),
     /// An upstream makes the response.
     Upstream(Arc<Group>),
     /// The reply reports the length of the request body, which must arrive first: see [`crate::sites::received`].
-    Body,
+    Upload,
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Answer {
+        Answer::Reply(reply)
+    }
 }
 
 /// The target of a request: its site, if one has its host, and whether TLS was used. The site's number is valid until
@@ -129,40 +138,43 @@ impl Handler {
         self.served.log(site)
     }
 
-    /// Returns the reply to a request. A lookup that may have to wait for a disk is returned as [`Later::Lookup`], to
+    /// Returns the reply to a request. A lookup that may have to wait for a disk is returned as [`Answer::Lookup`], to
     /// be completed by [`Handler::reply_with`]. For a request that is passed on, the upstreams are returned;
     /// [`Handler::passed_on`] completes their response.
-    pub fn reply(&mut self, to: To, request: &Request, client: IpAddr, now: Nanos) -> Result<Reply, Later> {
-        let Some(number) = to.site else { return Ok(misdirected()) };
+    pub fn answer(&mut self, to: To, request: &Request, client: IpAddr, now: Nanos) -> Answer {
+        let Some(number) = to.site else { return misdirected().into() };
         #[cfg(test)]
         if request.path == b"/pipe" {
             let body = crate::body::Pipe::new(http::Length::Unknown, &Default::default()).into();
-            return Ok(Response::new(Status::OK, body).of_length(http::Length::Unknown).into());
+            let reply: Reply = Response::new(Status::OK, body).of_length(http::Length::Unknown).into();
+            return reply.into();
         }
         if let Some(reply) = self.unclear(number, request, client) {
-            return Ok(self.with_headers(to, request, reply));
+            return self.with_headers(to, request, reply).into();
         }
         if let Some((status, target)) = self.sites().redirect(number, request, to.is_secure) {
-            return Ok(self.with_headers(to, request, redirect(status, &target)));
+            return self.with_headers(to, request, redirect(status, &target)).into();
         }
         if let Some(object) = self.sites().measured(number, request) {
-            let reply = reply_measured(object, request, to.is_secure);
-            return reply.map(|reply| self.with_headers(to, request, reply));
+            if object.takes(request.method) {
+                return Answer::Upload;
+            }
+            return self.with_headers(to, request, reply_measured(object, request, to.is_secure)).into();
         }
         // What TRACE reveals must not be open to everybody (RFC 9110 section 9.3.8).
         if let Some(group) = self.served.group(number, request).filter(|_| request.method != Method::Trace) {
-            return Err(Later::Upstream(group));
+            return Answer::Upstream(group);
         }
         if !matches!(request.method, Method::Get | Method::Head) {
-            return Ok(self.with_headers(to, request, unserved(request, ALLOW)));
+            return self.with_headers(to, request, unserved(request, ALLOW)).into();
         }
         // `//a` and `/a` name one file: caches, logs and the links of a page should have a single address for it.
         if let Some(target) = sites::merged(request) {
-            return Ok(self.with_headers(to, request, redirect(Status::PERMANENT_REDIRECT, &target)));
+            return self.with_headers(to, request, redirect(Status::PERMANENT_REDIRECT, &target)).into();
         }
         match self.look(number, request, now) {
-            CacheAnswer::Ready(found) => Ok(self.reply_with(to, request, found)),
-            CacheAnswer::Offload(lookup) => Err(Later::Lookup(lookup)),
+            CacheAnswer::Ready(found) => self.reply_with(to, request, found).into(),
+            CacheAnswer::Offload(lookup) => Answer::Lookup(lookup),
         }
     }
 
@@ -356,11 +368,8 @@ pub fn reject(reject: Reject) -> Reply {
 }
 
 /// The reply of an object used for measurements by clients.
-fn reply_measured(object: Object, request: &Request, is_secure: bool) -> Result<Reply, Later> {
-    if object.takes(request.method) {
-        return Err(Later::Body);
-    }
-    Ok(object.response(request, is_secure).map_or_else(|| unserved(request, object.allow()), Reply::from))
+fn reply_measured(object: Object, request: &Request, is_secure: bool) -> Reply {
+    object.response(request, is_secure).map_or_else(|| unserved(request, object.allow()), Reply::from)
 }
 
 /// The reply to a method that reads no file, if these methods are allowed.

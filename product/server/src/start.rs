@@ -26,7 +26,7 @@ use crate::objectives::StatusChannel;
 use crate::places::Places;
 use crate::reload::InForce;
 use crate::sandbox;
-use crate::send::{Limit, Link, Reads, Transmitter};
+use crate::send::{Limit, Link, Order, Reads, Transmitter};
 use crate::service::PrivilegeError;
 use crate::shaping::ShapingChoice;
 use crate::sites::{Current, ListingPageError, PageError, SecureError, Served, Wanted, follow_names};
@@ -34,7 +34,7 @@ use crate::storage::{BUFFERED_BYTES_MAX, Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
 use crate::upstream::{GroupError, UpstreamPlaces};
 use crate::wake::Wake;
-use crate::worker::{Admission, Changes, Journal, MemoryShare, Order, Parts, Replies, Setup, Stop, Worker};
+use crate::worker::{Admission, Changes, Journal, MemoryShare, Parts, Replies, Setup, Stop, Worker};
 
 /// Descriptors reserved for files being sent and files in the caches.
 const DESCRIPTORS_KEPT: u64 = 1024;
@@ -339,18 +339,15 @@ impl Server {
         let handler = Handler::new(cache, Arc::clone(&served));
         let lookups = Lookups::new(Arc::clone(&self.pool), move || woken.set());
         let (places, clients) = (Arc::clone(&self.places), Arc::clone(&self.clients));
-        let order = order(&config.shaping);
         let parts = Parts {
             listeners,
             admission: Admission::new(number, places, clients, memory.connections_bytes, &config.limits),
             replies: Replies::new(handler, lookups, Arc::clone(&self.current)),
             journal: self.journal(number, &served, config.reporting.has_metrics),
             transmitter: transmitter(self, config, wake),
+            limits: config.limits.clone(),
             setup: Setup {
                 number,
-                is_direct: config.shaping.is_memoryless() && order != Order::Marks,
-                order,
-                limits: config.limits.clone(),
                 upstream_places: self.loops.upstream_places.of_loop(number),
                 wake: Arc::clone(wake),
                 stop: Arc::clone(&self.loops.stop),
@@ -423,6 +420,8 @@ fn transmitter(server: &Server, config: &mut Config, wake: &Arc<Wake>) -> Transm
     let written = Arc::clone(wake);
     let disk = Disk::new(Arc::clone(&server.pool), move || woken.set());
     transmitter.reads = Reads::from(disk.spooling(&config.limits.spool.folder, move || written.set()));
+    transmitter.order = order(&config.shaping);
+    transmitter.is_direct = config.shaping.is_memoryless() && transmitter.order != Order::Marks;
     transmitter
 }
 

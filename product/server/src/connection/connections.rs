@@ -239,6 +239,13 @@ impl<S: Socket> Connections<S> {
         result
     }
 
+    /// Has the client send no more requests, if its connection carries several streams.
+    pub fn go_away(&mut self, at: usize) {
+        if self[at].is_multiplexed() {
+            self.with_engine(at, Engine::go_away);
+        }
+    }
+
     /// Queues a connection's own output to leave in this turn.
     pub fn say(&mut self, at: usize) {
         if self[at].framed().begin_unsaid() {

@@ -26,14 +26,15 @@ use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 
 use http::Request;
-use sched::{JobId, Scheduler};
+use rustix::io::Errno;
+use sched::{JobId, Precedence, Scheduler};
 use tls::{RECORD_BYTES_MAX, Session};
 use units::Nanos;
 use units::memory::Account;
 use units::wire::Framing;
 
 use crate::limits::{Limits, Patience};
-use crate::net::{Down, Sink, Socket};
+use crate::net::{Down, Net, Sink, Socket, Stream, Transport};
 pub use channel::{Channel, ChannelKind, HANDSHAKE_TIMEOUT, Security};
 pub use connections::Connections;
 pub use delivery::{Delivery, Listed};
@@ -202,6 +203,14 @@ impl<S> Connection<S> {
         self.peer.origins.as_ref().is_some_and(|origins| origins.header.is_some())
     }
 
+    /// The client's wish for the order of its responses on this stream (RFC 9218). A connection that carries requests of many clients has none
+    /// (section 13.1).
+    pub fn precedence(&mut self, stream: u32) -> Precedence {
+        let is_trusted = self.is_trusted();
+        let framed = self.protocol.framed_mut().filter(|_| !is_trusted);
+        framed.map_or(Precedence::default(), |framed| framed.engine.precedence(stream))
+    }
+
     /// Returns the HTTP version of its client, major and minor; the minor version is 0 from HTTP/2 on.
     pub fn version(&self, minor_version: u8) -> (u8, u8) {
         match self {
@@ -330,6 +339,38 @@ impl<S: Socket> Connection<S> {
         Aside { bytes: sent, wire_bytes }
     }
 
+    /// Lets a TCP segment that is not full wait for more, or lets it leave.
+    pub fn cork(&mut self, is_corked: bool) {
+        self.channel.is_corked = is_corked;
+        self.socket.tcp().inspect(|socket| socket.cork(is_corked));
+    }
+
+    /// Closes the sending side: the FIN may leave with the last byte.
+    pub fn finish(&self) {
+        self.socket.tcp().inspect(|socket| socket.finish());
+    }
+
+    /// Has the close of the connection end in a reset, so that the client cannot take a part of a response for the whole.
+    pub fn reset(&mut self) {
+        self.session = None;
+        self.socket.tcp().into_iter().for_each(Sink::reset);
+    }
+
+    /// Returns whether the connection retransmits by itself: it must then stay open until its client has acknowledged the last frames. The kernel
+    /// does that for TCP.
+    pub fn retransmits(&self) -> bool {
+        self.channel.is_quic()
+    }
+
+    /// Returns whether only a part of a record or of a frame has come, which may be one of a request. In a handshake no request is due.
+    pub fn has_part(&mut self) -> bool {
+        if self.channel.is_handshaking {
+            return false;
+        }
+        let is_in_record = self.session.as_ref().is_some_and(|session| session.has_part());
+        is_in_record || self.protocol.framed_mut().is_some_and(|framed| framed.engine.has_part())
+    }
+
     /// Ends TLS: the client does not speak it after all, and is owed an answer without.
     pub fn end_tls(&mut self) {
         self.channel.end_tls();
@@ -386,6 +427,19 @@ impl<S: Socket> Connection<S> {
         let waits_for_reader = waits_for_reader && (!is_ordered_below || self.socket.queued_below_bytes() == Some(0));
         let acked_bytes = || self.socket.status().acked_bytes;
         self.reader.is_stalled(now, self.delivery.sent_bytes(), acked_bytes, waits_for_reader, patience)
+    }
+}
+
+impl<N: Net> Connection<Transport<N>> {
+    /// Reads what has come into `into`, as [`Stream::receive`](crate::net::Stream::receive) does. Datagrams are read for all connections at
+    /// once, so that a connection of QUIC always returns EAGAIN.
+    pub fn receive(&self, into: &mut [u8]) -> rustix::io::Result<usize> {
+        self.socket.tcp().map_or(Err(Errno::AGAIN), |socket| socket.receive(into))
+    }
+
+    /// Has TCP acknowledge at once what came. Optional: otherwise the kernel does so after 40 ms.
+    pub fn acknowledge(&self) {
+        self.socket.tcp().inspect(|socket| socket.acknowledge());
     }
 }
 

@@ -16,7 +16,7 @@ use super::{Cache, CacheAnswer, Found, Key, Lookup, Missing};
 use crate::storage::{Done, Lane, Pool};
 
 /// The result for an asker.
-pub type Answer = (u64, Result<Found, Missing>);
+pub type LookupResult = (u64, Result<Found, Missing>);
 
 /// The time a lookup waits for a disk after which the disk is logged as slow.
 pub const SLOW_AFTER: Nanos = Nanos::from_secs(10);
@@ -114,7 +114,7 @@ impl Lookups {
     }
 
     /// Gives the cache the lookups that ended since the last call, and adds the answers for their askers to `into`.
-    pub fn take(&mut self, cache: &mut Cache, now: Nanos, into: &mut impl Extend<Answer>) {
+    pub fn take(&mut self, cache: &mut Cache, now: Nanos, into: &mut impl Extend<LookupResult>) {
         if self.under_way.is_empty() {
             return;
         }
@@ -157,7 +157,7 @@ impl Lookups {
         clients: BTreeSet<u32>,
         askers: BTreeSet<u64>,
         now: Nanos,
-        into: &mut impl Extend<Answer>,
+        into: &mut impl Extend<LookupResult>,
     ) {
         if askers.is_empty() {
             return;
@@ -173,7 +173,7 @@ impl Lookups {
         lookup: Box<Lookup>,
         clients: BTreeSet<u32>,
         askers: BTreeSet<u64>,
-        into: &mut impl Extend<Answer>,
+        into: &mut impl Extend<LookupResult>,
     ) {
         if let Err(askers) = self.begin(lookup, clients, askers) {
             tell(&Err(Missing::Exhausted), askers, into);
@@ -224,6 +224,6 @@ fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
     waiting.lock().expect("no thread panics while it holds a lookup")
 }
 
-fn tell(found: &Result<Found, Missing>, askers: BTreeSet<u64>, into: &mut impl Extend<Answer>) {
+fn tell(found: &Result<Found, Missing>, askers: BTreeSet<u64>, into: &mut impl Extend<LookupResult>) {
     into.extend(askers.into_iter().map(|asker| (asker, found.clone())));
 }

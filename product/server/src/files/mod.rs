@@ -47,7 +47,7 @@ pub use listing::PAGES_MAX as LISTING_PAGES_MAX;
 pub use listing_page::{ListingPage, PAGE_BYTES_MAX as LISTING_PAGE_BYTES_MAX, PageFault};
 pub use listings::LISTING_BYTES_MAX;
 pub use lookup::Lookup;
-pub use lookups::{Answer, Lookups, SLOW_AFTER};
+pub use lookups::{LookupResult, Lookups, SLOW_AFTER};
 pub use media::mime_of;
 pub use root::{Options, Root};
 pub use roots::Roots;

@@ -6,10 +6,14 @@
 //! them. It is generic over the socket and takes the time as an argument: tests run it under simulated time.
 
 mod adopt;
+mod answering;
 mod below;
 mod datagrams;
 mod dispatch;
+mod ending;
+mod flight;
 mod frames;
+mod gathered;
 mod gauge;
 mod limit;
 mod line_feedback;
@@ -28,7 +32,10 @@ mod under_way;
 mod write;
 
 pub use adopt::{LineSettings, LinkSettings, ReaderSettings};
+pub use answering::{Http2Begin, want_body};
 pub use dispatch::{Direct, Dispatch};
+pub use ending::{EndContext, Ending};
+pub use gathered::{BYTES_PER_TURN_MAX, Gathered, SentNow};
 pub use gauge::{Gauge, Queue, Queued};
 pub use limit::Limit;
 pub use line_feedback::{Line, is_fast};
@@ -41,19 +48,35 @@ pub use sendings::Sendings;
 
 pub use under_way::{UnderWay, WaitsFor, under_way};
 
+use std::collections::HashMap;
+
 use sched::JobId;
 use units::Nanos;
+use units::memory::Counted;
 
 use crate::body::{Failure, Pipe};
 use crate::connection::{Connections, Departure};
 use crate::limits::Patience;
-use crate::net::{Sink, Socket};
+use crate::net::Socket;
 
 /// The maximum length of a turn before events are handled again; a slow disk adds one system call.
 pub const TURN_FOR: Nanos = Nanos::from_millis(5);
 /// The maximum number of grants in one turn before events are handled again. 64 segments take 77 ms at 10 Mbit/s and
 /// 0.8 ms at 1 Gbit/s, so pacing ends a turn long before this does; without a rate it bounds the turn to 128 MiB.
 pub const GRANTS_PER_TURN_MAX: usize = 64;
+
+/// The rule that decides whose bytes leave first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// No order: each response leaves as soon as it is ready, and small ones take the shortest path.
+    Arrival,
+    /// The policy, among the responses that are ready in the same turn.
+    Turn,
+    /// The kernel, by packet marks.
+    Marks,
+    /// The policy, at the pace of the uplink.
+    Pace,
+}
 
 /// The order of responses and their path to the sockets; each part has its own owner.
 pub struct Transmitter {
@@ -65,6 +88,12 @@ pub struct Transmitter {
     pub marker: Option<Marker>,
     patience: Patience,
     departures: Vec<Departure>,
+    pub order: Order,
+    /// While nothing is paced or marked, a response that is ready alone need not become a job.
+    pub is_direct: bool,
+    pub gathered: Gathered,
+    /// Bytes of interim responses that the socket of an HTTP/1.1 connection has not taken, by owner. They leave with the next response.
+    pub put_off: HashMap<u64, Counted>,
 }
 
 impl Transmitter {
@@ -78,7 +107,16 @@ impl Transmitter {
             marker: None,
             patience,
             departures: Vec::new(),
+            order: Order::Turn,
+            is_direct: false,
+            gathered: Gathered::default(),
+            put_off: HashMap::new(),
         }
+    }
+
+    /// Returns whether responses leave at the pace of the uplink.
+    pub fn is_paced(&self) -> bool {
+        self.order == Order::Pace
     }
 
     /// Returns true if nothing is being sent or read, no departure is left to be reported, and no look is due.
@@ -139,8 +177,7 @@ impl Transmitter {
         let connection = &mut connections[sending.connection()];
         if failure.is_some() && sending.outgoing.body().pipe().is_some_and(Pipe::ends_by_close) {
             // An orderly end would signal to the client that the body is complete.
-            connection.session = None;
-            connection.socket.tcp().into_iter().for_each(Sink::reset);
+            connection.reset();
         }
         let departure = sending.into_departure(connection.owner, now, failure);
         self.departures.extend(connection.protocol.end_job(departure));

@@ -30,11 +30,11 @@ use crate::limits::Limits;
 use crate::listen::Listener;
 use crate::logging::{Format, Log, LogConfig, Logs, Unthreaded};
 use crate::places::Places;
-use crate::send::{Link, Notice, Reads, Transmitter};
+use crate::send::{Link, Notice, Order, Reads, Transmitter};
 use crate::sites::{Certificate, Current, Https, SiteConfig, Wanted};
 use crate::upstream::UpstreamPlaces;
 use crate::wake::Wake;
-use crate::worker::{Admission, Journal, Order, Parts, Replies, Setup, Stop, Worker};
+use crate::worker::{Admission, Journal, Parts, Replies, Setup, Stop, Worker};
 
 /// The time after the last client has left within which the last connection must end: longer than every timeout.
 const EMPTY_AFTER: Nanos = Nanos::from_secs(400);
@@ -136,17 +136,17 @@ impl Server {
         let lookups = Lookups::new(Arc::clone(&disk.pool), move || woken.set());
         let mut transmitter = Transmitter::new(Link::new(scheduler, None), limits.patience);
         transmitter.reads = Reads::from(storage);
+        transmitter.order = order(&plan, &policy);
+        transmitter.is_direct = !policy.build().follows_jobs() && !policy.build().needs_path();
         let mut parts = Parts {
             listeners: vec![Listener::new(0), Listener { is_secure: true, ..Listener::new(1) }],
             admission: admission(&places, &plan, &limits),
             replies: Replies::new(handler, lookups, current),
             journal: Journal::new(logs.handle(), Arc::default(), None),
             transmitter,
+            limits,
             setup: Setup {
                 number: 0,
-                order: order(&plan, &policy),
-                is_direct: !policy.build().follows_jobs() && !policy.build().needs_path(),
-                limits,
                 upstream_places: Arc::new(UpstreamPlaces::new(&[Arc::clone(&wake)])).of_loop(0),
                 wake: Arc::clone(&wake),
                 stop: Arc::clone(&stop),

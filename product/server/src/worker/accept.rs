@@ -8,14 +8,14 @@ use rustix::io::Errno;
 use units::Nanos;
 use units::wire::Framing;
 
-use super::Order;
 use super::acceptor::Acceptor;
 use super::admission::NoPlace;
 use super::responder::Responder;
 use super::room::give_up_idle;
-use crate::connection::{HANDSHAKE_TIMEOUT, SEGMENT_BYTES_MIN};
+use crate::connection::{ChannelKind, HANDSHAKE_TIMEOUT, SEGMENT_BYTES_MIN};
 use crate::net::{Net, Source, Transport};
 use crate::net::{Socket, Stream};
+use crate::send::Order;
 
 /// The maximum number of connections accepted in one turn, so that a flood of them cannot starve the connections
 /// already open.
@@ -53,7 +53,7 @@ impl<N: Net> Acceptor<N> {
                 // Out of memory, or over the user's limit of epoll watches. Without events the connection is useless.
                 with.abandon(at);
             }
-            if with.sender.is_due(&with.connections, || with.net.now()) {
+            if with.transmitter.is_due(&with.connections, || with.net.now()) {
                 with.transmit();
             }
         }
@@ -96,17 +96,18 @@ impl<N: Net> Acceptor<N> {
     fn welcome(&self, socket: N::Tcp, peer: Option<SocketAddr>, with: &mut Responder<N>) -> Option<usize> {
         let peer = peer.unwrap_or(NOWHERE);
         let has_proxy_header = self.last().has_proxy_header;
-        if has_proxy_header && !with.setup.limits.trusted_proxies.contain(peer.ip()) {
+        if has_proxy_header && !with.limits.trusted_proxies.contain(peer.ip()) {
             with.service.refuse_proxy(with.timers.now(), peer);
             return None;
         }
-        let client = with.service.let_in(with.timers.now(), peer.ip(), with.sender.transmitter.link.scheduler_mut())?;
-        let counts_segments = matches!(with.setup.order, Order::Pace | Order::Marks);
+        let client = with.service.let_in(with.timers.now(), peer.ip(), with.transmitter.link.scheduler_mut())?;
+        let counts_segments = matches!(with.transmitter.order, Order::Pace | Order::Marks);
         let framing = if counts_segments { framing(&socket, peer) } else { Framing::ETHERNET };
         let listener = self.last();
         let (session, http3_port) = (with.service.replies.session(listener.is_secure), listener.http3_port);
+        let kind = if session.is_some() { ChannelKind::Tls } else { ChannelKind::Tcp };
         let name = with.connections.vacant();
-        let at = with.open(name, Transport::Tcp(socket), client, peer, framing, session);
+        let at = with.open(name, (Transport::Tcp(socket), kind), client, peer, framing, session);
         let conn = &mut with.connections[at];
         (conn.input.is_readable, conn.peer.http3_port) = (true, http3_port);
         if let Some(origins) = conn.peer.origins.as_mut().filter(|_| has_proxy_header) {

@@ -1,10 +1,9 @@
 //! The rest of a turn: for the connection being read, for handshakes, and of the events that began it.
 
+use crate::send::BYTES_PER_TURN_MAX;
+
 /// The maximum number of requests of one connection answered in a turn: a fraction of a millisecond's work.
 const REQUESTS_PER_TURN_MAX: u32 = 64;
-/// The maximum number of bytes sent to one connection in a turn, give or take one response: what a socket buffer takes
-/// anyway.
-pub(super) const BYTES_PER_TURN_MAX: u64 = 2 << 20;
 /// The maximum number of reads of one connection in a turn. One that fills the buffer each time has more to send than
 /// others, which come first.
 const RECEIVES_PER_TURN_MAX: u32 = 4;

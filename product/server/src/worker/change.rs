@@ -6,12 +6,12 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{Order, Worker};
+use super::Worker;
 use crate::clients::ClientRate;
 use crate::files::CacheLimits;
 use crate::limits::Limits;
 use crate::net::Net;
-use crate::send::{LinkSettings, ReaderSettings};
+use crate::send::{LinkSettings, Order, ReaderSettings};
 
 /// A change that another thread leaves for a worker.
 pub enum Change {
@@ -116,15 +116,13 @@ impl<N: Net> Worker<N> {
         let now = with.timers.now();
         with.service.admission.adopt(memory.connections_bytes, &limits);
         with.service.replies.set_cache_limits(memory.cache);
-        ReaderSettings { patience: limits.patience, client_rate }.apply_to(&mut with.sender.transmitter);
+        ReaderSettings { patience: limits.patience, client_rate }.apply_to(&mut with.transmitter);
         self.udp.set_limits(&limits);
         with.proxy.upstreams.set_limits(limits.request.into());
-        with.setup.limits = limits;
+        with.limits = limits;
         if let Some(LinkChange { settings, order, is_direct }) = link {
-            settings.apply_to(now, &mut with.sender.transmitter.link);
-            (with.sender.order, with.sender.is_direct) = (order, is_direct);
-            with.setup.order = order;
-            with.setup.is_direct = is_direct;
+            settings.apply_to(now, &mut with.transmitter.link);
+            (with.transmitter.order, with.transmitter.is_direct) = (order, is_direct);
         }
     }
 }

@@ -7,9 +7,9 @@ use super::proxy::Proxy;
 use super::receiving;
 use units::Nanos;
 
-use super::sender::Sender;
 use super::stop::Left;
 use crate::net::Net;
+use crate::send::Transmitter;
 
 /// The time for which a server whose sockets another process has taken over goes on sending: the largest downloads take hours.
 const HANDED_OVER_FOR: Nanos = Nanos::from_secs(24 * 3600);
@@ -41,9 +41,9 @@ impl<N: Net> Worker<N> {
     fn look_around(&mut self) {
         let with = &mut self.responder;
         let now = with.timers.now();
-        with.sender.transmitter.link.check(now, &with.connections);
+        with.transmitter.link.check(now, &with.connections);
         with.with_upstreams(Proxy::look_after);
-        with.service.leave_found_rate(now, &with.sender.transmitter.link);
+        with.service.leave_found_rate(now, &with.transmitter.link);
         while let Some(notice) = with.service.admission.notice(now) {
             with.service.journal.error(notice);
         }
@@ -52,9 +52,9 @@ impl<N: Net> Worker<N> {
             with.service.journal.error(line);
         }
         with.service.replies.look_after_files(now).iter().for_each(|line| with.service.journal.error(line));
-        if with.sender.has_memory_to_give(&with.connections) && with.timers.begin_giving_back() {
+        if with.transmitter.has_memory_to_give(&with.connections) && with.timers.begin_giving_back() {
             with.buffers.departures.shrink_to_fit();
-            with.sender.give_back_memory(&mut with.connections);
+            with.transmitter.give_back_memory(&mut with.connections);
         }
         if let Err(error) = self.acceptor.accept_again(with) {
             let number = with.setup.number;
@@ -66,7 +66,7 @@ impl<N: Net> Worker<N> {
     pub(super) fn is_stopped(&mut self) -> bool {
         let with = &mut self.responder;
         let is_handed_over = with.setup.stop.is_handed_over();
-        let timeout = if is_handed_over { HANDED_OVER_FOR } else { with.setup.limits.stop_timeout.into() };
+        let timeout = if is_handed_over { HANDED_OVER_FOR } else { with.limits.stop_timeout.into() };
         if with.timers.stop(timeout) {
             if is_handed_over {
                 self.acceptor.leave(&with.net);
@@ -76,13 +76,14 @@ impl<N: Net> Worker<N> {
             with.service.admission.wait_no_more();
             self.acceptor.refuse(&with.net);
             for at in with.connections.slots(|conn| !conn.ends_behind_response()) {
-                with.end(at, Sender::leave);
+                with.end(at, Transmitter::leave);
             }
             // Responses under way will announce that the connection closes after them.
-            self.responder.connections.stop();
-            let (left, workers) = (self.left(), self.responder.service.admission.workers());
-            let line = self.responder.setup.stop.tell_begun(left, workers, timeout);
-            line.filter(|_| !is_handed_over).inspect(|line| self.responder.service.journal.error(line));
+            with.connections.stop();
+            let left = self.left();
+            let with = &self.responder;
+            let line = with.setup.stop.tell_begun(left, with.service.admission.workers(), timeout);
+            line.filter(|_| !is_handed_over).inspect(|line| with.service.journal.error(line));
         }
         let cut = if self.responder.timers.is_time_up() { self.left() } else { Left::default() };
         if self.responder.timers.is_time_up() {
@@ -104,7 +105,7 @@ impl<N: Net> Worker<N> {
     /// Logs the last lines: how long responses waited, and what was cut.
     fn tell_end(&mut self, cut: Left) {
         let with = &mut self.responder;
-        with.sender.transmitter.link.longest_wait().inspect(|notice| with.service.journal.error(notice));
+        with.transmitter.link.longest_wait().inspect(|notice| with.service.journal.error(notice));
         let line = with.setup.stop.tell_cut(cut, with.service.admission.workers());
         line.inspect(|line| with.service.journal.error(line));
     }
@@ -113,21 +114,21 @@ impl<N: Net> Worker<N> {
     fn left(&self) -> Left {
         let with = &self.responder;
         let responses = with.connections.iter().map(|(_, connection)| connection.protocol.answering());
-        Left { responses: responses.sum(), bytes: with.sender.transmitter.link.scheduler().jobs().left_bytes() }
+        Left { responses: responses.sum(), bytes: with.transmitter.link.scheduler().jobs().left_bytes() }
     }
 
     /// Examines one connection for the sweep, if the slot holds one.
     pub(super) fn look_at(&mut self, at: usize) {
         let with = &mut self.responder;
         if with.connections.get(at).is_some_and(|conn| with.timers.now() >= conn.deadline()) {
-            with.end(at, Sender::end_late);
+            with.end(at, Transmitter::end_late);
         }
         if !with.connections.contains(at) {
             return;
         }
         receiving::end_slow_bodies(with, at);
-        with.sender.transmitter.end_stalled(&mut with.connections, with.timers.now(), at);
-        with.service.book_spent(with.timers.now(), &mut with.connections[at], &mut with.sender.transmitter.sendings);
+        with.transmitter.end_stalled(&mut with.connections, with.timers.now(), at);
+        with.service.book_spent(with.timers.now(), &mut with.connections[at], &mut with.transmitter.sendings);
         with.take_departures();
         with.connections.count(at);
     }

@@ -14,7 +14,7 @@ use super::acceptor::Acceptor;
 use super::responder::Responder;
 use super::timers::TURN_FOR;
 use super::udp_endpoints::{Sockets, UdpEndpoint, UdpEndpoints, framing};
-use crate::connection::HANDSHAKE_TIMEOUT;
+use crate::connection::{ChannelKind, HANDSHAKE_TIMEOUT};
 use crate::listen::Listener;
 use crate::net::{Flow, Net, Transport};
 use crate::udp::{Came, DatagramSocket};
@@ -30,12 +30,12 @@ impl<N: Net> UdpEndpoints<N> {
         let Some(acceptor) = with.service.replies.handler().acceptor() else { return Ok(()) };
         let count = with.service.admission.workers();
         let settings = Settings {
-            request: with.setup.limits.request,
+            request: with.limits.request,
             streams_max: mux::STREAMS_MAX,
             has_tunnels: with.service.replies.handler().has_proxies(),
             // Places are counted with those of TCP.
             connections_max: usize::MAX,
-            idle_timeout: with.setup.limits.idle_timeout,
+            idle_timeout: with.limits.idle_timeout,
             is_ipv6: false,
             steering: Steering::new(with.setup.number, count).unwrap_or(Steering::ALONE),
             seed: with.net.seed(),
@@ -46,7 +46,7 @@ impl<N: Net> UdpEndpoints<N> {
     /// Receives the datagrams that have arrived, for their part of the turn.
     pub fn on_datagrams(&mut self, flags: EventFlags, acceptor: &mut Acceptor<N>, with: &mut Responder<N>) {
         if flags.contains(EventFlags::OUT) {
-            with.sender.transmitter.on_datagram_room(&mut with.connections, with.timers.now());
+            with.transmitter.on_datagram_room(&mut with.connections, with.timers.now());
         }
         let Some(mut sockets) = self.take() else { return };
         let Sockets { all, pieces, answers } = &mut *sockets;
@@ -62,7 +62,7 @@ impl<N: Net> UdpEndpoints<N> {
             }
             if let Some((framing, left)) = endpoint.answer(answers) {
                 let charge_bytes = left.bytes + u64::from(left.datagrams) * framing.header_bytes;
-                with.sender.transmitter.link.correct(with.timers.now(), charge_bytes);
+                with.transmitter.link.correct(with.timers.now(), charge_bytes);
             }
         }
         self.put_back(sockets);
@@ -80,7 +80,7 @@ impl<N: Net> UdpEndpoint<N> {
             Arrival::New(attempt) => self.welcome(attempt, answers, acceptor, with),
             Arrival::For(key, incoming) => {
                 if let Some(at) = with.connections.slot(key.0).filter(|at| with.connections[*at].is_multiplexed()) {
-                    with.sender.transmitter.receive_datagram(&mut with.connections, with.timers.now(), at, incoming);
+                    with.transmitter.receive_datagram(&mut with.connections, with.timers.now(), at, incoming);
                     with.connections.wake(at);
                 }
             }
@@ -102,7 +102,7 @@ impl<N: Net> UdpEndpoint<N> {
             return self.quic.ignore(attempt);
         }
         let has_place = if !with.timers.is_stopping() { acceptor.take_place_beside(with) } else { Some(false) };
-        let (now, scheduler) = (with.timers.now(), with.sender.transmitter.link.scheduler_mut());
+        let (now, scheduler) = (with.timers.now(), with.transmitter.link.scheduler_mut());
         let client = match has_place {
             Some(true) => with.service.let_in(now, peer.ip(), scheduler),
             Some(false) => None,
@@ -117,9 +117,9 @@ impl<N: Net> UdpEndpoint<N> {
             return with.service.admission.leave(now, client);
         };
         let (peer, socket) = (session.peer(), Transport::Quic(Box::new(Flow::new(Arc::clone(&self.udp)))));
-        let at = with.open(name, socket, client, peer, framing(peer), None);
+        let at = with.open(name, (socket, ChannelKind::Quic), client, peer, framing(peer), None);
         let (now, connections) = (with.timers.now(), &mut with.connections);
-        with.sender.transmitter.begin_framed(connections, now, at, session.into(), now + HANDSHAKE_TIMEOUT);
+        with.transmitter.begin_framed(connections, now, at, session.into(), now + HANDSHAKE_TIMEOUT);
         with.connections.wake(at);
     }
 }

@@ -13,9 +13,9 @@ use super::responder::Responder;
 use super::streams::is_preface;
 use crate::body::Body;
 use crate::connection::http1::{Event, Received};
-use crate::connection::{Connection, ExchangeId, Line, Task};
-use crate::handler::{self, Later};
-use crate::net::{Net, Socket, Stream};
+use crate::connection::{ExchangeId, Line, Task};
+use crate::handler::{self, Answer};
+use crate::net::Net;
 
 /// The error log's reason for a client that speaks TLS to a plain HTTP listener.
 const SPEAKS_TLS: &str = "the client speaks TLS and this listener does not; for HTTPS set tls = true in its [[listener]], or --cert and --key";
@@ -41,8 +41,8 @@ impl<N: Net> Responder<N> {
         }
         self.buffers.scratch = scratch;
         if let Some(conn) = self.connections.get_mut(at) {
-            let has_part = has_part(conn);
-            conn.note_part(has_part, self.timers.now() + self.setup.limits.head_timeout);
+            let has_part = conn.has_part();
+            conn.note_part(has_part, self.timers.now() + self.limits.head_timeout);
         }
         self.connections.count(at);
         self.end_part(at);
@@ -54,19 +54,14 @@ impl<N: Net> Responder<N> {
             return self.end_input(at);
         }
         let conn = &mut self.connections[at];
-        let Some(socket) = conn.socket.tcp() else {
-            // Datagrams are read for all connections at once.
-            conn.input.is_readable = false;
-            return;
-        };
-        match socket.receive(scratch) {
+        match conn.receive(scratch) {
             Ok(0) => self.end_input(at),
             Ok(bytes) => {
                 // A short read has emptied the socket, except for the end of the stream; what arrives later is a new
                 // event.
                 conn.input.is_readable = bytes == scratch.len() || conn.input.has_ended;
-                let (now, scheduler) = (self.timers.now(), self.sender.transmitter.link.scheduler_mut());
-                let (fresh, limits) = (&scratch[..bytes], &self.setup.limits);
+                let (now, scheduler) = (self.timers.now(), self.transmitter.link.scheduler_mut());
+                let (fresh, limits) = (&scratch[..bytes], &self.limits);
                 let fresh = match self.service.behind_header(now, conn, fresh, scheduler, limits) {
                     Ok(Some(fresh)) => fresh,
                     Ok(None) => return,
@@ -79,8 +74,7 @@ impl<N: Net> Responder<N> {
                 let Some(conn) = self.connections.get_mut(at) else { return };
                 let has_part = conn.has_request_part();
                 if conn.input.on_received(bytes, has_part) {
-                    // Optional: otherwise the kernel acknowledges after 40 ms.
-                    self.connections[at].socket.tcp().inspect(|socket| socket.acknowledge());
+                    conn.acknowledge();
                 }
             }
             Err(Errno::AGAIN) => conn.input.is_readable = false,
@@ -112,8 +106,8 @@ impl<N: Net> Responder<N> {
         if may_be_http2 {
             match is_preface(received.rest()) {
                 Some(true) => {
-                    let (now, limits, replies) = (self.timers.now(), &self.setup.limits, &self.service.replies);
-                    self.sender.begin_http2(now, &mut self.connections, at, limits, replies);
+                    let begin = self.http2_begin();
+                    self.transmitter.begin_http2(self.timers.now(), &mut self.connections, at, &begin);
                     return self.take_frames(at, received.rest());
                 }
                 None => return connection.http1().keep(received),
@@ -135,7 +129,7 @@ impl<N: Net> Responder<N> {
                 return;
             }
             let is_wanted = self.service.replies.takes_body(conn.security());
-            match conn.http1().next(self.timers.now(), &self.setup.limits, received, is_wanted) {
+            match conn.http1().next(self.timers.now(), &self.limits, received, is_wanted) {
                 Some(Event::Body) => {}
                 Some(Event::Request { head }) => {
                     // A body that was not waited for may or may not come.
@@ -154,23 +148,23 @@ impl<N: Net> Responder<N> {
     /// Answers a request; `head` is the HTTP/1.1 head.
     pub(super) fn answer(&mut self, id: ExchangeId, request: &Request, head: Option<&Head>) {
         self.budget.on_request();
-        let scheduler = self.sender.transmitter.link.scheduler_mut();
+        let scheduler = self.transmitter.link.scheduler_mut();
         self.service.identify(self.timers.now(), &mut self.connections[id.at], id.stream, request, scheduler);
         let minor_version = head.map_or(0, |head| head.minor_version);
         let (now, conn) = (self.timers.now(), &self.connections[id.at]);
         let to = self.service.replies.to(conn, request);
-        let reply = match self.service.reply(now, conn, id.stream, to, request) {
-            Ok(reply) => reply,
-            Err(_) if head.is_some_and(|head| self.must_postpone(id.at, head)) => return,
-            Err(Later::Upstream(group)) => match self.pass_request(id, (group, to), request, head) {
+        let reply = match self.service.answer(now, conn, id.stream, to, request) {
+            Answer::Reply(reply) => reply,
+            _ if head.is_some_and(|head| self.must_postpone(id.at, head)) => return,
+            Answer::Upstream(group) => match self.pass_request(id, (group, to), request, head) {
                 Some(reply) => *reply,
                 None => return,
             },
-            Err(Later::Body) => match receiving::receive_body(self, id, to, request, head) {
+            Answer::Upload => match receiving::receive_body(self, id, to, request, head) {
                 Some(reply) => reply,
                 None => return,
             },
-            Err(Later::Lookup(lookup)) => {
+            Answer::Lookup(lookup) => {
                 let conn = &mut self.connections[id.at];
                 match self.service.look_up(conn, id.stream, lookup, request) {
                     Ok(()) => return self.service.note(now, conn, id.stream, to.site, request, minor_version),
@@ -222,20 +216,10 @@ impl<N: Net> Responder<N> {
                 self.service.fail(self.timers.now(), conn, Kind::Tls, SPEAKS_TLS);
                 conn.http1().answering.refuse_aside();
                 conn.exchange(0).note_encoded(reject.status, REFUSAL.len(), 0);
-                self.sender.gathered.push(&REFUSAL);
+                self.transmitter.gathered.push(&REFUSAL);
                 return self.send_encoded(id.at, Body::default(), true);
             }
         }
         self.send(id, handler::reject(reject));
     }
-}
-
-/// Returns true if part of a TLS record or of frames has arrived that may belong to a request. In a handshake no
-/// request is due.
-fn has_part(connection: &mut Connection<impl Socket>) -> bool {
-    if connection.channel.is_handshaking {
-        return false;
-    }
-    let is_in_record = connection.session.as_ref().is_some_and(|session| session.has_part());
-    is_in_record || (connection.is_multiplexed() && connection.engine().has_part())
 }

@@ -5,11 +5,10 @@ use units::Nanos;
 use super::Worker;
 use super::proxy::Proxy;
 use super::responder::Responder;
-use super::sender::Sender;
 use crate::connection::{Connections, Task};
 use crate::limits::Limits;
 use crate::net::{Net, Transport};
-use crate::send::Notice;
+use crate::send::{Notice, Transmitter};
 
 impl<N: Net> Worker<N> {
     pub fn is_empty(&self) -> bool {
@@ -18,15 +17,15 @@ impl<N: Net> Worker<N> {
 
     /// Describes what is left over; empty if nothing is.
     pub fn left_over(&self, now: Nanos) -> String {
-        let clients: u32 =
-            self.responder.service.admission.clients().busiest(now).iter().map(|client| client.connections).sum();
+        let with = &self.responder;
+        let clients: u32 = with.service.admission.clients().busiest(now).iter().map(|client| client.connections).sum();
         let counts = [
             ("connections", self.responder.connections.len()),
             ("connections in the accounts of clients", clients as usize),
             ("open streams", self.responder.connections.streams()),
             ("bytes of memory", self.responder.connections.account().bytes() as usize),
-            ("jobs", self.responder.sender.transmitter.link.scheduler().jobs().len()),
-            ("answers", self.responder.service.replies.found()),
+            ("jobs", with.transmitter.link.scheduler().jobs().len()),
+            ("answers", with.service.replies.found()),
             ("transfers", self.responder.proxy.upstreams().transfers()),
             ("requests to upstreams", self.responder.proxy.upstreams().requests()),
             ("connections to upstreams that are in use", self.responder.proxy.upstreams().connections_in_use()),
@@ -44,16 +43,16 @@ impl<N: Net> Worker<N> {
     /// Compares the account with the memory that is in use, which is counted in another way. The error describes the
     /// difference.
     pub fn check_memory(&mut self) -> Result<(), String> {
-        let is_written = !self.responder.sender.transmitter.reads.is_idle();
-        let Responder { connections, sender, proxy, .. } = &mut self.responder;
+        let is_written = !self.responder.transmitter.reads.is_idle();
+        let Responder { connections, transmitter, proxy, .. } = &mut self.responder;
         let mut sum = 0;
         for at in connections.numbers() {
-            let alive = sender.alive_bytes(connections, at, proxy) as u64;
+            let alive = transmitter.all_alive_bytes(connections, at, proxy) as u64;
             let connection = &connections[at];
             let counted = connection.held.bytes();
             // What is being written to a disk stays in memory until the write has ended, wherever its response is.
             if alive > counted || alive < counted && !is_written {
-                let is_slow = connection.is_slow(0, sender.transmitter.link.scheduler());
+                let is_slow = connection.is_slow(0, transmitter.link.scheduler());
                 let (version, idle) = (connection.version(1), connection.is_idle());
                 return Err(format!(
                     "{alive} bytes of a connection are alive and {counted} counted: {version:?}, idle {idle}, slow {is_slow}"
@@ -73,28 +72,28 @@ impl<N: Net> Worker<N> {
     }
 
     pub fn describe_line(&self, now: Nanos) -> String {
-        let link = &self.responder.sender.transmitter.link;
+        let link = &self.responder.transmitter.link;
         format!(
             "{:?}, pace {:?}, most jobs {}",
             link.line(now),
-            self.responder.sender.transmitter.link.scheduler().pacer().pace().rate,
-            self.responder.sender.transmitter.link.scheduler().jobs().most()
+            link.scheduler().pacer().pace().rate,
+            link.scheduler().jobs().most()
         )
     }
 
     /// The limits in force.
     pub fn limits(&self) -> &Limits {
-        &self.responder.setup.limits
+        &self.responder.limits
     }
 
     pub fn longest_wait(&self) -> Option<Notice> {
-        self.responder.sender.transmitter.link.longest_wait()
+        self.responder.transmitter.link.longest_wait()
     }
 }
 
-impl Sender {
+impl Transmitter {
     /// The bytes of memory in use for a connection.
-    fn alive_bytes<N: Net>(
+    fn all_alive_bytes<N: Net>(
         &mut self,
         connections: &mut Connections<Transport<N>>,
         at: usize,
@@ -113,6 +112,6 @@ impl Sender {
             request_bytes + line_bytes + proxy.upstreams.alive_bytes(exchange.owner)
         });
         let bytes = conn.own_bytes() + put_off_bytes + of_exchanges.sum::<usize>();
-        bytes + self.transmitter.alive_bytes(connections, at)
+        bytes + self.alive_bytes(connections, at)
     }
 }

@@ -5,10 +5,10 @@ use std::thread;
 
 use super::failures::Kind;
 use super::responder::Responder;
-use super::sender::Sender;
 use super::shortage::{PART_BYTES_MIN, is_full};
 use crate::connection::Connections;
 use crate::net::{Net, Socket};
+use crate::send::Transmitter;
 use crate::sys;
 
 /// Tables of up to this many slots are kept, however few are used: some hundred kilobytes.
@@ -36,11 +36,11 @@ impl<N: Net> Responder<N> {
     }
 }
 
-impl Sender {
+impl Transmitter {
     /// Shrinks the transmitter's tables and these, and returns free memory to the system.
     pub fn give_back_memory(&mut self, connections: &mut Connections<impl Socket>) {
         connections.shrink();
-        self.transmitter.shrink();
+        self.shrink();
         // This may take tens of milliseconds. If no thread can be started, it is left to the next time.
         let _ = thread::Builder::new().name("weir-memory".into()).spawn(sys::trim_memory);
     }
@@ -48,8 +48,8 @@ impl Sender {
     /// Returns true if tables are long and hold little.
     pub fn has_memory_to_give(&self, connections: &Connections<impl Socket>) -> bool {
         let is_long = |slots: usize, used: usize| slots > SLOTS_KEPT && used < slots / VACANT_TO_USED;
-        let jobs = self.transmitter.link.scheduler().jobs();
+        let jobs = self.link.scheduler().jobs();
         is_long(connections.capacity(), connections.len())
-            || is_long(jobs.slots().max(self.transmitter.sendings.capacity()), jobs.len())
+            || is_long(jobs.slots().max(self.sendings.capacity()), jobs.len())
     }
 }

@@ -16,11 +16,8 @@ mod budget;
 mod change;
 mod client;
 mod deadlines;
-mod ending;
 mod failures;
-mod flight;
 mod forwarding;
-mod gathered;
 mod health;
 mod http3;
 mod idle;
@@ -43,7 +40,6 @@ mod responder;
 mod response_end;
 mod room;
 mod secure;
-mod sender;
 mod service;
 mod shortage;
 mod spool;
@@ -99,27 +95,10 @@ const PACED_NICE: i32 = -10;
 /// requests.
 const READ_BYTES: usize = 64 << 10;
 
-/// The rule that decides whose bytes leave first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// No order: each response leaves as soon as it is ready, and small ones take the shortest path.
-    Arrival,
-    /// The policy, among the responses that are ready in the same turn.
-    Turn,
-    /// The kernel, by packet marks.
-    Marks,
-    /// The policy, at the pace of the uplink.
-    Pace,
-}
-
 /// The settings with which a worker starts.
 pub struct Setup {
     /// The number of this worker, from 0.
     pub number: usize,
-    pub order: Order,
-    /// While nothing is paced or marked, a response that is ready alone need not become a job.
-    pub is_direct: bool,
-    pub limits: Limits,
     /// Places at upstreams, shared with the other workers.
     pub upstream_places: LoopPlaces,
     pub wake: Arc<Wake>,
@@ -128,15 +107,10 @@ pub struct Setup {
     pub changes: Arc<Changes>,
 }
 
-impl Setup {
-    fn is_paced(&self) -> bool {
-        self.order == Order::Pace
-    }
-}
-
 /// The parts from which a worker is built.
 pub struct Parts<N: Net = Os> {
     pub setup: Setup,
+    pub limits: Limits,
     /// At least one.
     pub listeners: Vec<Listener<N>>,
     pub admission: Admission,
@@ -169,7 +143,7 @@ impl Worker {
 
     /// Serves until a stop is requested and the last response is sent, or the time limit for stopping is over.
     pub fn run(mut self, beat: &Beat) -> io::Result<()> {
-        if self.responder.setup.is_paced() {
+        if self.responder.transmitter.is_paced() {
             // The default slack of 50 µs would be 4 % of the time of a segment at 10 Mbit/s.
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
             // Refused without privilege. Then the scheduler hands down as much in advance as wake-ups are late
@@ -186,9 +160,9 @@ impl Worker {
 impl<N: Net> Worker<N> {
     /// Creates a worker on this network.
     pub fn new(net: N, parts: Parts<N>) -> io::Result<Worker<N>> {
-        let Parts { setup, listeners, admission, replies, journal, transmitter } = parts;
+        let Parts { setup, limits, listeners, admission, replies, journal, transmitter } = parts;
         watch(&net, &setup, &replies)?;
-        let responder = Responder::new(net, setup, Service { admission, replies, journal }, transmitter);
+        let responder = Responder::new(net, setup, limits, Service { admission, replies, journal }, transmitter);
         let mut worker = Worker { acceptor: Acceptor::new(listeners), udp: UdpEndpoints::default(), responder };
         worker.acceptor.accept_again(&mut worker.responder)?;
         worker.udp.open_all(worker.acceptor.listeners(), &worker.responder)?;
@@ -208,18 +182,22 @@ impl<N: Net> Worker<N> {
 
     fn turn(&mut self) {
         // Checked first, so that a change of a file takes effect before any request made after it.
-        if self.responder.net.is_left(FILES) {
-            self.responder.service.replies.on_change();
+        let with = &mut self.responder;
+        if with.net.is_left(FILES) {
+            with.service.replies.on_change();
         }
-        let has_newcomers = self.responder.net.is_left(LISTENER);
+        let has_newcomers = with.net.is_left(LISTENER);
         while let Some(ready) = self.responder.net.take() {
-            self.responder.budget.to_come = self.responder.net.left() + usize::from(has_newcomers);
+            let with = &mut self.responder;
+            with.budget.to_come = with.net.left() + usize::from(has_newcomers);
             self.on_ready(ready);
-            if self.responder.timers.is_turn_over(self.responder.net.now()) {
+            let with = &self.responder;
+            if with.timers.is_turn_over(with.net.now()) {
                 break;
             }
         }
-        self.responder.budget.to_come = usize::from(has_newcomers);
+        let with = &mut self.responder;
+        with.budget.to_come = usize::from(has_newcomers);
         self.answer_found();
         self.read_queued();
         // Existing connections come first.
@@ -231,7 +209,8 @@ impl<N: Net> Worker<N> {
         self.sweep();
         self.acceptor.make_room(&mut self.responder);
         self.udp.look_after(&self.responder);
-        self.responder.service.journal.flush(self.responder.timers.now());
+        let with = &mut self.responder;
+        with.service.journal.flush(with.timers.now());
     }
 
     fn on_ready(&mut self, ready: Ready) {
@@ -263,7 +242,7 @@ impl<N: Net> Worker<N> {
         for _ in 0..with.connections.queued() {
             if let Some(at) = with.connections.unqueue() {
                 with.read(at);
-                if with.sender.is_due(&with.connections, || with.net.now()) {
+                if with.transmitter.is_due(&with.connections, || with.net.now()) {
                     with.transmit();
                 }
                 // A closed multiplexed connection may have many departures.
@@ -304,9 +283,7 @@ impl<N: Net> Worker<N> {
         }
         while with.service.admission.is_memory_short() && !with.timers.is_turn_over(with.net.now()) {
             let now = with.timers.now();
-            if let Some(at) =
-                with.service.admission.shortage.next(now, &with.connections, &with.sender.transmitter.link)
-            {
+            if let Some(at) = with.service.admission.shortage.next(now, &with.connections, &with.transmitter.link) {
                 with.end_for_memory(at);
             } else if !give_up_idle(with, IDLE_FOR) {
                 return;
@@ -320,7 +297,7 @@ impl<N: Net> Worker<N> {
         self.responder.setup.wake.clear();
         self.take_changes();
         let with = &mut self.responder;
-        let (now, link) = (with.timers.now(), &mut with.sender.transmitter.link);
+        let (now, link) = (with.timers.now(), &mut with.transmitter.link);
         let served = with.service.replies.renew();
         if let Some(assigned) = served.as_ref().and_then(|served| served.assigned.as_ref()) {
             link.scheduler_mut().replace_classes(now, assigned.specs());
@@ -357,18 +334,18 @@ impl<N: Net> Worker<N> {
         {
             return Some(Nanos::ZERO);
         }
-        let grant_at = with.sender.transmitter.poll_timeout(&with.connections);
+        let grant_at = with.transmitter.poll_timeout(&with.connections);
         let is_waiting = !self.acceptor.is_accepting()
             || !with.connections.is_empty()
             || with.timers.is_stopping()
             || with.service.replies.handler().has_checks()
             || with.service.replies.are_files_due()
             || with.proxy.upstreams.has_connections()
-            || with.sender.has_memory_to_give(&with.connections);
+            || with.transmitter.has_memory_to_give(&with.connections);
         let memory_at = with.service.admission.shortage.look_at(with.connections.account());
         let sweep_at = is_waiting.then_some(with.timers.sweep_due());
         let times = [sweep_at, with.service.journal.wake_at(), grant_at, with.service.admission.room_at(), memory_at];
         let wake_at = times.into_iter().flatten().min();
-        wake_at.map(|at| at - if with.setup.is_paced() { with.net.now() } else { with.timers.now() })
+        wake_at.map(|at| at - if with.transmitter.is_paced() { with.net.now() } else { with.timers.now() })
     }
 }

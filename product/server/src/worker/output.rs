@@ -3,7 +3,6 @@
 use units::Nanos;
 
 use super::failures::Kind;
-use super::gathered::SentNow;
 use super::proxy::Proxy;
 use super::responder::Responder;
 use super::response_end::ResponseEnd;
@@ -12,8 +11,8 @@ use crate::connection::{Departure, Outgoing};
 use crate::connection::{ExchangeId, Task};
 use crate::handler::Reply;
 use crate::net::Net;
-use crate::net::{Sink, Socket};
 use crate::send::Direct;
+use crate::send::SentNow;
 
 /// Logged for a client that takes too long to receive the answer to its handshake.
 const SLOW_HANDSHAKE: &str = "a handshake slower than --send-rate-min (limits.send_rate_min)";
@@ -26,14 +25,15 @@ impl<N: Net> Responder<N> {
             self.service.journal.fail(self.timers.now(), Kind::Unreadable, error);
         }
         if !self.connections[id.at].is_multiplexed() {
-            let (body, is_last) = self.sender.encode(&mut self.connections[id.at], reply, self.timers.date());
+            let response = (reply.response, reply.is_last);
+            let (body, is_last) = self.transmitter.encode(&mut self.connections[id.at], response, self.timers.date());
             return self.send_encoded(id.at, body, is_last);
         }
         let (head, body) = reply.response.into_head(self.timers.date());
         let exchange = self.connections.exchange(id);
         let body = if exchange.has_body { body } else { Body::default() };
         exchange.note_encoded(head.status(), head.bytes() as usize, body.len());
-        self.sender.dispatch(
+        self.transmitter.respond(
             self.timers.now(),
             &mut self.connections,
             id.at,
@@ -46,13 +46,14 @@ impl<N: Net> Responder<N> {
     pub(super) fn send_encoded(&mut self, at: usize, body: Body, is_last: bool) {
         // Nothing else is ready in this turn.
         let is_alone = self.budget.to_come == 0 && self.connections.queued() == 0;
-        let sent = self.sender.send_encoded(self.timers.now(), &mut self.connections, at, (body, is_last), is_alone);
+        let sent =
+            self.transmitter.send_encoded(self.timers.now(), &mut self.connections, at, (body, is_last), is_alone);
         sent.into_iter().for_each(|sent| self.on_sent_now(at, sent));
     }
 
     /// Sends what was gathered for this connection.
     pub(super) fn flush(&mut self, at: usize) {
-        let sent = self.sender.flush(self.timers.now(), &mut self.connections, at);
+        let sent = self.transmitter.flush(self.timers.now(), &mut self.connections, at);
         sent.into_iter().for_each(|sent| self.on_sent_now(at, sent));
     }
 
@@ -74,15 +75,15 @@ impl<N: Net> Responder<N> {
 
     /// Runs the transmitter: once a turn, and when a grant is due.
     pub(super) fn transmit(&mut self) {
-        if self.sender.transmitter.is_idle(&self.connections, self.timers.now()) {
+        if self.transmitter.is_idle(&self.connections, self.timers.now()) {
             self.connections.wake_due();
             return;
         }
-        self.sender.transmitter.run(&mut self.connections, &|| self.net.now());
-        for notice in self.sender.transmitter.link.notices() {
+        self.transmitter.run(&mut self.connections, &|| self.net.now());
+        for notice in self.transmitter.link.notices() {
             self.service.journal.error(notice);
         }
-        if self.setup.is_paced() {
+        if self.transmitter.is_paced() {
             // The transmitter's clock never goes back.
             self.read_clock(Some(Nanos::ZERO));
         }
@@ -94,7 +95,7 @@ impl<N: Net> Responder<N> {
     /// Handles responses that have ended.
     pub(super) fn take_departures(&mut self) {
         let mut departures = std::mem::take(&mut self.buffers.departures);
-        departures.extend(self.sender.transmitter.departures());
+        departures.extend(self.transmitter.departures());
         for departure in departures.drain(..) {
             self.on_departure(departure);
         }
@@ -132,7 +133,7 @@ impl<N: Net> Responder<N> {
             Some(failure) => ending.cut(sent_bytes, self.service.report(&self.timers, conn, failure, sent_bytes)),
             None => ending,
         };
-        self.service.log(&self.net, now, conn, id.stream, ending, &self.sender.transmitter.link);
+        self.service.log(&self.net, now, conn, id.stream, ending, &self.transmitter.link);
         if conn.is_multiplexed() {
             if failure.is_some() {
                 self.connections.with_engine(id.at, |engine| engine.cancel(id.stream));
@@ -151,9 +152,9 @@ impl<N: Net> Responder<N> {
         }
         self.service.forget_origin(now, conn, 0);
         conn.has_answered = true;
-        conn.http1().on_sent(now, &self.setup.limits);
-        if !conn.http1().answering.closes() && std::mem::take(&mut conn.channel.is_corked) {
-            self.connections[id.at].socket.tcp().inspect(|socket| socket.cork(false));
+        conn.http1().on_sent(now, &self.limits);
+        if !conn.http1().answering.closes() && conn.channel.is_corked {
+            conn.cork(false);
         }
         self.connections.count(id.at);
     }

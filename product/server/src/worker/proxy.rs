@@ -17,7 +17,6 @@ use super::forwarding::transfer_of;
 use super::messages::{responding, size_from};
 use super::replies::Replies;
 use super::responder::Responder;
-use super::sender::{Sender, want_body};
 use super::service::Service;
 use super::spool;
 use super::starved::Starved;
@@ -30,7 +29,7 @@ use crate::connection::{ExchangeId, KeptRequest, Task};
 use crate::handler::{Reply, To};
 use crate::limits::Limits;
 use crate::net::{Net, Socket, Transport};
-use crate::send::Producer;
+use crate::send::{Producer, Transmitter, want_body};
 use crate::upstream::{BodySink, Fault, Group, LoopPlaces, Step, Transfer, Upstreams, pipe_of};
 
 /// The number of bytes of a request body taken from its stream at once.
@@ -73,14 +72,14 @@ pub(super) struct ProxyContext<'w, N: Net> {
     pub limits: &'w Limits,
     pub connections: &'w mut Connections<Transport<N>>,
     pub service: &'w mut Service,
-    pub sender: &'w mut Sender,
+    pub transmitter: &'w mut Transmitter,
 }
 
 impl<'w, N: Net> ProxyContext<'w, N> {
     /// Splits the responder into the proxy and everything else.
     pub fn of(responder: &'w mut Responder<N>) -> (&'w mut Proxy<N>, ProxyContext<'w, N>) {
-        let Responder { net, timers, setup, connections, service, sender, proxy, .. } = responder;
-        (proxy, ProxyContext { net, timers, limits: &setup.limits, connections, service, sender })
+        let Responder { net, timers, limits, connections, service, transmitter, proxy, .. } = responder;
+        (proxy, ProxyContext { net, timers, limits, connections, service, transmitter })
     }
 }
 
@@ -123,7 +122,7 @@ impl<N: Net> Proxy<N> {
         let transfer = transfer_of(with, id, group, (request, head), to.site);
         match self.upstreams.begin(with.net, with.timers.now(), transfer) {
             Ok(transfer) => {
-                want_body(with.timers, with.connections, id.at, id.stream, request);
+                want_body(with.timers.date(), with.connections, id.at, id.stream, request);
                 with.connections.exchange(id).task =
                     Task::PassedOn(Box::new(KeptRequest::new(request, with.connections[id.at].held.account())));
                 Ok(transfer)
@@ -222,7 +221,14 @@ impl<N: Net> Proxy<N> {
             let owner = self.upstreams.get(transfer).map(|transfer| transfer.owner);
             if let Some(id) = owner.and_then(|owner| with.connections.exchange_id(owner)) {
                 let response = head.into_response(());
-                let sent_bytes = with.sender.send_interim(with.timers, with.connections, id.at, id.stream, response);
+                let sent_bytes = with.transmitter.send_interim(
+                    with.timers.now(),
+                    with.timers.date(),
+                    with.connections,
+                    id.at,
+                    id.stream,
+                    response,
+                );
                 with.service.admission.spend(with.connections[id.at].client_of(id.stream), sent_bytes);
             }
             step = self.upstreams.step(with.net, with.timers.now(), transfer);
@@ -255,7 +261,7 @@ impl<N: Net> Proxy<N> {
     fn pass_body(&mut self, with: &mut ProxyContext<N>, transfer: usize) -> Step {
         let now = with.timers.now();
         let Some(job) = self.upstreams.get(transfer).and_then(|transfer| transfer.job) else { return Step::Wait };
-        let mut sink = (Producer::of(&mut with.sender.transmitter, with.connections, job), now);
+        let mut sink = (Producer::of(&mut with.transmitter, with.connections, job), now);
         self.upstreams.read_body(now, transfer, &mut sink)
     }
 
@@ -328,7 +334,7 @@ impl<N: Net> Proxy<N> {
             if let Some(line) = line_of(with.connections, owner).and_then(|line| line.passed_on.as_mut()) {
                 line.guess_size(curve.is_some());
             }
-            Producer::of(&mut with.sender.transmitter, with.connections, job).expect(curve);
+            Producer::of(&mut with.transmitter, with.connections, job).expect(curve);
         }
         if job.is_none() && !matches!(step, Step::Done) {
             // The reply was sent completely, or its client has left.
@@ -367,7 +373,7 @@ impl<N: Net> Proxy<N> {
         self.end_transfer(with, transfer, false);
         let now = with.timers.now();
         if let Some(job) = job {
-            return Producer::of(&mut with.sender.transmitter, with.connections, job).fail(now, "its upstream failed");
+            return Producer::of(&mut with.transmitter, with.connections, job).fail(now, "its upstream failed");
         }
         let Some(id) = with.connections.exchange_id(owner) else { return };
         let Task::PassedOn(request) = std::mem::take(&mut with.connections.exchange(id).task) else { return };
@@ -429,15 +435,15 @@ impl<N: Net> Proxy<N> {
     /// Continues transfers whose responses have room again.
     pub fn refill(&mut self, with: &mut ProxyContext<N>) {
         spool::note_failure(with);
-        let mut jobs: VecDeque<JobId> = with.sender.transmitter.reads.refills().collect();
+        let mut jobs: VecDeque<JobId> = with.transmitter.reads.refills().collect();
         while let Some(job) = jobs.pop_front() {
-            let reader = Producer::of(&mut with.sender.transmitter, with.connections, job).reader();
+            let reader = Producer::of(&mut with.transmitter, with.connections, job).reader();
             let id = reader.and_then(|(owner, stream)| Some(ExchangeId { at: with.connections.slot(owner)?, stream }));
             if let Some(transfer) = id.and_then(|id| self.transfer_on(with, id)) {
                 self.go_on_with(with, transfer);
             }
             // A response that continues into a file has room at once, and no more until that is written.
-            jobs.extend(with.sender.transmitter.reads.refills());
+            jobs.extend(with.transmitter.reads.refills());
         }
     }
 

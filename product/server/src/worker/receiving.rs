@@ -7,12 +7,12 @@ use http::{BodyLength, Request};
 use mux::BodyRead;
 
 use super::responder::Responder;
-use super::sender::want_body;
 use super::upstreams::must_wait_for_leave;
 use crate::connection::http1::TOO_SLOW;
 use crate::connection::{ExchangeId, Receiving, Task};
 use crate::handler::{self, Reply, To};
 use crate::net::Net;
+use crate::send::want_body;
 use crate::sites::received;
 
 /// The number of bytes of a body taken from its stream at once.
@@ -32,8 +32,8 @@ pub(super) fn receive_body<N: Net>(
     if must_wait_for_leave(with, id, head) {
         return None;
     }
-    let (now, limits) = (with.timers.now(), with.setup.limits.upload());
-    want_body(&with.timers, &mut with.connections, id.at, id.stream, request);
+    let (now, limits) = (with.timers.now(), with.limits.upload());
+    want_body(with.timers.date(), &mut with.connections, id.at, id.stream, request);
     let conn = &mut with.connections[id.at];
     with.service.note(now, conn, id.stream, to.site, request, head.map_or(0, |head| head.minor_version));
     let receiving = Receiving::begin(request, conn.held.account(), now, limits);
@@ -43,7 +43,7 @@ pub(super) fn receive_body<N: Net>(
 
 /// Takes more of a request's body over HTTP/1.1.
 pub(super) fn take_data<N: Net>(with: &mut Responder<N>, at: usize, bytes: &[u8], is_last: bool) {
-    let (now, limits) = (with.timers.now(), with.setup.limits.upload());
+    let (now, limits) = (with.timers.now(), with.limits.upload());
     let Task::Receiving(receiving) = &mut with.connections[at].exchange(0).task else {
         return with.with_upstreams(|proxy, with| proxy.pass_on(with, at.into(), bytes, is_last));
     };
@@ -55,7 +55,7 @@ pub(super) fn take_data<N: Net>(with: &mut Responder<N>, at: usize, bytes: &[u8]
 
 /// Takes more of a request's body on a stream.
 pub(super) fn take_stream_data<N: Net>(with: &mut Responder<N>, id: ExchangeId) {
-    let (now, limits) = (with.timers.now(), with.setup.limits.upload());
+    let (now, limits) = (with.timers.now(), with.limits.upload());
     let Some(exchange) = with.connections[id.at].protocol.exchange(id.stream) else { return };
     if !matches!(exchange.task, Task::Receiving(_)) {
         return with.with_upstreams(|proxy, with| proxy.pass_on_stream(with, id));

@@ -10,8 +10,10 @@ use tls::Session;
 use units::Nanos;
 
 use crate::connection::{Connection, Security};
-use crate::files::{Answer, CacheAnswer, CacheLimits, Found, Key, Lookup, Lookups, Missing, SLOW_AFTER, SiteNumber};
-use crate::handler::{Handler, Later, Reply, To};
+use crate::files::{
+    CacheAnswer, CacheLimits, Found, Key, Lookup, LookupResult, Lookups, Missing, SLOW_AFTER, SiteNumber,
+};
+use crate::handler::{Answer, Handler, Reply, To};
 use crate::net::Socket;
 use crate::sites::{Current, Served};
 
@@ -19,7 +21,7 @@ pub struct Replies {
     handler: Handler,
     lookups: Lookups,
     /// Results for exchanges whose lookup has ended; at most one each.
-    found: VecDeque<Answer>,
+    found: VecDeque<LookupResult>,
     current: Arc<Current>,
     /// The version of the sites that are served.
     sites_turn: u64,
@@ -96,8 +98,8 @@ impl Replies {
     }
 
     /// Replies to a request. `Err` holds what must happen first, such as a lookup for [`Replies::begin_lookup`].
-    pub(super) fn reply(&mut self, now: Nanos, to: To, request: &Request, client: IpAddr) -> Result<Reply, Later> {
-        self.handler.reply(to, request, client, now)
+    pub(super) fn answer(&mut self, now: Nanos, to: To, request: &Request, client: IpAddr) -> Answer {
+        self.handler.answer(to, request, client, now)
     }
 
     /// Returns the reply with the file found or missing.
@@ -144,7 +146,7 @@ impl Replies {
     }
 
     /// Returns the next exchange whose lookup has ended.
-    pub(super) fn next_found(&mut self) -> Option<Answer> {
+    pub(super) fn next_found(&mut self) -> Option<LookupResult> {
         self.found.pop_front()
     }
 
@@ -179,7 +181,7 @@ impl Replies {
         self.handler.serve(served);
     }
 
-    pub(super) fn add_found(&mut self, answer: Answer) {
+    pub(super) fn add_found(&mut self, answer: LookupResult) {
         self.found.push_back(answer);
     }
 }

@@ -10,26 +10,28 @@ use units::wire::Framing;
 
 use super::budget::Budget;
 use super::proxy::Proxy;
-use super::sender::Sender;
 use super::service::Service;
 use super::timers::Timers;
 use super::{READ_BYTES, Setup};
 use crate::body::Failure;
 use crate::connection::{ChannelKind, Connection, Connections, Departure, Opening};
+use crate::limits::Limits;
 use crate::net::{Net, Transport};
-use crate::send::Transmitter;
+use crate::send::{Http2Begin, Transmitter};
 #[cfg(test)]
 use crate::simulation::planted;
 
 /// Answers clients on their connections. It has no listener, and handles no connection before it is open.
 pub(super) struct Responder<N: Net> {
     pub setup: Setup,
+    /// The limits in force: those of the start, or of the last reload.
+    pub limits: Limits,
     pub net: N,
     pub timers: Timers,
     pub budget: Budget,
     pub connections: Connections<Transport<N>>,
     pub service: Service,
-    pub sender: Sender,
+    pub transmitter: Transmitter,
     pub proxy: Proxy<N>,
     pub buffers: Buffers,
 }
@@ -51,15 +53,16 @@ impl Buffers {
 }
 
 impl<N: Net> Responder<N> {
-    pub fn new(net: N, setup: Setup, service: Service, transmitter: Transmitter) -> Responder<N> {
+    pub fn new(net: N, setup: Setup, limits: Limits, service: Service, transmitter: Transmitter) -> Responder<N> {
         Responder {
             timers: Timers::new(net.now()),
             net,
             budget: Budget::default(),
             connections: Connections::counted_in(service.admission.memory().clone()),
             service,
-            sender: Sender::new(transmitter, &setup),
-            proxy: Proxy::new(setup.upstream_places.clone(), setup.limits.request.into()),
+            transmitter,
+            proxy: Proxy::new(setup.upstream_places.clone(), limits.request.into()),
+            limits,
             setup,
             buffers: Buffers::new(),
         }
@@ -69,20 +72,15 @@ impl<N: Net> Responder<N> {
     pub fn open(
         &mut self,
         (at, owner): (usize, u64),
-        socket: Transport<N>,
+        (socket, kind): (Transport<N>, ChannelKind),
         client: u32,
         peer: SocketAddr,
         framing: Framing,
         session: Option<Box<Session>>,
     ) -> usize {
         let (now, account) = (self.timers.now(), self.connections.account().part());
-        let kind = match session {
-            Some(_) => ChannelKind::Tls,
-            None if socket.is_quic() => ChannelKind::Quic,
-            None => ChannelKind::Tcp,
-        };
         let opening = Opening { owner, socket, kind, client, peer, framing, session, account };
-        let inserted = self.connections.insert(Connection::new(now, opening, &self.setup.limits));
+        let inserted = self.connections.insert(Connection::new(now, opening, &self.limits));
         debug_assert_eq!(inserted, at, "the slot was vacant");
         at
     }
@@ -106,9 +104,14 @@ impl<N: Net> Responder<N> {
         }
         let _conn = &mut self.connections[at];
         if flags.contains(EventFlags::OUT) {
-            self.sender.transmitter.on_writable(&mut self.connections, self.timers.now(), at);
+            self.transmitter.on_writable(&mut self.connections, self.timers.now(), at);
             if !is_multiplexed && !is_answering {
-                self.sender.send_sealed(self.timers.now(), &mut self.connections, at, &self.service.replies);
+                self.transmitter.send_tls(
+                    self.timers.now(),
+                    &mut self.connections,
+                    at,
+                    self.service.replies.default_class(),
+                );
             }
             // Its last frames may have left.
             if self.connections[at].protocol.streams().is_some_and(|streams| streams.ends_at.is_some()) {
@@ -136,7 +139,7 @@ impl<N: Net> Responder<N> {
     /// there.
     pub(super) fn abort(&mut self, at: usize) {
         if self.connections[at].is_sending() {
-            return self.sender.transmitter.end_all(&mut self.connections, self.timers.now(), at, || Failure::Aborted);
+            return self.transmitter.end_all(&mut self.connections, self.timers.now(), at, || Failure::Aborted);
         }
         self.close(at);
     }
@@ -146,20 +149,28 @@ impl<N: Net> Responder<N> {
         if self.connections[at].protocol.streams().is_some_and(|streams| !streams.is_idle()) {
             return self.abandon(at);
         }
-        self.sender.end(self.timers.now(), &mut self.connections, at, &self.service.replies);
+        self.transmitter.end_output(self.timers.now(), &mut self.connections, at, self.service.replies.default_class());
         let owner = self.connections[at].owner;
         self.with_upstreams(|proxy, with| {
             proxy.leave(with, at.into());
             proxy.upstreams.forget_client(with.net, owner);
         });
-        self.service.leave(&self.net, &self.timers, &mut self.connections[at], 0, &self.sender.transmitter.link);
-        let untold_bytes = self.sender.transmitter.close(&mut self.connections, self.timers.now(), at);
+        self.service.leave(&self.net, &self.timers, &mut self.connections[at], 0, &self.transmitter.link);
+        let untold_bytes = self.transmitter.close(&mut self.connections, self.timers.now(), at);
         let conn = &self.connections[at];
         let (client, of_response) = (conn.client, conn.client_of(0));
         self.service.admission.spend(of_response, untold_bytes);
         self.service.forget_origin(self.timers.now(), &mut self.connections[at], 0);
         self.service.admission.leave(self.timers.now(), client);
         self.connections.remove(at);
+    }
+
+    /// The settings with which HTTP/2 begins on a connection.
+    pub(super) fn http2_begin(&self) -> Http2Begin {
+        let (limits, replies) = (&self.limits, &self.service.replies);
+        let has_tunnels = replies.handler().has_proxies();
+        let settings = mux::Settings { request: limits.request, streams_max: mux::STREAMS_MAX, has_tunnels };
+        Http2Begin { settings, head_timeout: limits.head_timeout, class: replies.default_class() }
     }
 
     /// Reads the clock, at most `timeout` after the last reading. A longer time is a pause, in which

@@ -5,14 +5,13 @@
 use units::Nanos;
 
 use super::responder::Responder;
-use crate::connection::Engine;
 use crate::net::Net;
 
 /// Closes the longest idle connection among those idle for at least `idle_for`. Returns false if there is none.
 pub(super) fn give_up_idle<N: Net>(with: &mut Responder<N>, idle_for: Nanos) -> bool {
     while let Some((owner, deadline)) = with.service.admission.next_idle(with.timers.now(), &with.connections) {
         // A request may have arrived since the list was made, or be in the socket without an event yet.
-        let (now, limits) = (with.timers.now(), &with.setup.limits);
+        let (now, limits) = (with.timers.now(), &with.limits);
         let is_as_found = |at: &usize| {
             let conn = &with.connections[*at];
             conn.is_idle() && conn.deadline() == deadline && now - conn.idle_since(limits) >= idle_for
@@ -27,9 +26,7 @@ pub(super) fn give_up_idle<N: Net>(with: &mut Responder<N>, idle_for: Nanos) -> 
         }
         if with.connections[at].is_idle() && !with.connections[at].has_unacknowledged() {
             // Over HTTP/2 and HTTP/3 with a GOAWAY.
-            if with.connections[at].is_multiplexed() {
-                with.connections.with_engine(at, Engine::go_away);
-            }
+            with.connections.go_away(at);
             with.close(at);
             return true;
         }

@@ -9,7 +9,6 @@ use http::{Reject, Status, http1};
 use super::failures::Kind;
 use super::responder::Responder;
 use crate::net::Net;
-use crate::net::{Socket, Stream};
 
 /// The answer to a client that speaks HTTP at a TLS port, in the only protocol it understands.
 const WANTS_TLS: Reject = Reject {
@@ -34,12 +33,12 @@ impl<N: Net> Responder<N> {
             self.budget.on_handshake();
         }
         let opened = session.open(wire, &mut plain);
-        let (now, replies) = (self.timers.now(), &self.service.replies);
-        self.sender.note_handshake(now, &mut self.connections, at, replies, &self.setup.limits);
+        let (now, begin) = (self.timers.now(), self.http2_begin());
+        self.transmitter.note_handshake(now, &mut self.connections, at, &begin);
         match opened {
             Ok(()) => self.take_opened(at, &plain),
             Err(broken) => {
-                self.sender.send_sealed(now, &mut self.connections, at, replies);
+                self.transmitter.send_tls(now, &mut self.connections, at, begin.class);
                 self.service.fail(now, &self.connections[at], Kind::Tls, broken.of_client());
                 // An alert behind a flight leaves with it.
                 if !self.connections[at].channel.is_in_flight {
@@ -60,10 +59,11 @@ impl<N: Net> Responder<N> {
             return;
         }
         // A ticket leaves with the response, if there is one.
-        let sent_bytes = self.sender.send_sealed(now, &mut self.connections, at, &self.service.replies);
+        let sent_bytes =
+            self.transmitter.send_tls(now, &mut self.connections, at, self.service.replies.default_class());
         if plain.is_empty() && sent_bytes == 0 {
             // The client may hold back the rest of a record until its beginning is acknowledged.
-            self.connections[at].socket.tcp().inspect(|socket| socket.acknowledge());
+            self.connections[at].acknowledge();
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::connection::Connection;
 use crate::connection::Line;
 use crate::connection::{KeptRequest, Task};
 use crate::files::{Lookup, Missing, SiteNumber};
-use crate::handler::{Later, Reply, To};
+use crate::handler::{Answer, To};
 use crate::logging::Outcome;
 use crate::net::Net;
 use crate::net::Socket;
@@ -52,19 +52,19 @@ impl Service {
 
     /// Replies to a request, with an error if its client has sent too many. `Err` holds what must happen first, such as
     /// a lookup for [`Service::look_up`].
-    pub fn reply(
+    pub fn answer(
         &mut self,
         now: Nanos,
         conn: &Connection<impl Socket>,
         stream: u32,
         to: To,
         request: &Request,
-    ) -> Result<Reply, Later> {
+    ) -> Answer {
         if let Err(refusal) = self.admission.on_request(now, conn.client_of(stream)) {
             refusal.notice.inspect(|notice| self.journal.error(notice));
-            return Ok(self.replies.handler().too_many(to, request, refusal.retry_after_s));
+            return self.replies.handler().too_many(to, request, refusal.retry_after_s).into();
         }
-        self.replies.reply(now, to, request, conn.address_of(stream))
+        self.replies.answer(now, to, request, conn.address_of(stream))
     }
 
     /// Begins the lookup of what a request wants; its exchange waits for it.

@@ -15,7 +15,7 @@ impl<N: Net> Proxy<N> {
         }
         for at in self.upstreams.held_with(transfer) {
             let Some((job, room)) = self.upstreams.spooling(at) else { continue };
-            let mut producer = Producer::of(&mut with.sender.transmitter, with.connections, job);
+            let mut producer = Producer::of(&mut with.transmitter, with.connections, job);
             let bytes = producer.queued_bytes();
             if !producer.spool(&room) {
                 continue;
@@ -43,7 +43,7 @@ impl<N: Net> Proxy<N> {
 
 /// Logs a disk write failure, if there was one.
 pub(super) fn note_failure<N: Net>(with: &mut ProxyContext<N>) {
-    if let Some(error) = with.sender.transmitter.reads.take_write_failure() {
+    if let Some(error) = with.transmitter.reads.take_write_failure() {
         with.service.journal.fail(with.timers.now(), Kind::Spool, error);
     }
 }

@@ -7,14 +7,13 @@
 use http::Method;
 use mux::{Event, PREFACE};
 
-use super::ending::{EndContext, Ending};
 use super::failures::Kind;
 use super::receiving;
 use super::responder::Responder;
-use super::sender::Sender;
 use crate::body::Failure;
 use crate::connection::{Connections, ExchangeId, Task};
 use crate::net::{Net, Transport};
+use crate::send::{EndContext, Ending, Transmitter};
 
 /// The minimum length of a preface with which no HTTP/1 request begins.
 const PREFACE_BYTES_MIN: usize = 16;
@@ -30,7 +29,7 @@ impl<N: Net> Responder<N> {
     /// Takes what has arrived, or continues with what arrived before.
     pub(super) fn take_frames(&mut self, at: usize, bytes: &[u8]) {
         self.connections[at].input.is_cut = false;
-        let taken = self.sender.take_in(self.timers.now(), &mut self.connections, at, bytes, &self.setup.limits);
+        let taken = self.transmitter.take_in(self.timers.now(), &mut self.connections, at, bytes, &self.limits);
         self.take_events(at);
         if let Err(broken) = &taken
             && self.connections.contains(at)
@@ -41,9 +40,9 @@ impl<N: Net> Responder<N> {
         }
         let Some(conn) = self.connections.get_mut(at).filter(|conn| conn.is_multiplexed()) else { return };
         if taken.is_err() {
-            self.end(at, Sender::end_broken);
+            self.end(at, Transmitter::end_broken);
         } else if conn.is_over() {
-            self.end(at, Sender::end_streams);
+            self.end(at, Transmitter::end_streams);
         }
     }
 
@@ -80,7 +79,7 @@ impl<N: Net> Responder<N> {
                 Some(Event::Body { stream }) => {
                     receiving::take_stream_data(self, ExchangeId { at, stream });
                 }
-                Some(Event::Priority { stream }) => self.sender.prefer(&mut self.connections[at], stream),
+                Some(Event::Priority { stream }) => self.transmitter.prefer(&mut self.connections[at], stream),
                 Some(Event::Closed { stream }) => self.leave_stream(ExchangeId { at, stream }),
             }
         }
@@ -91,7 +90,7 @@ impl<N: Net> Responder<N> {
         let Some(exchange) = self.connections[id.at].protocol.exchange(id.stream) else { return };
         match exchange.task {
             Task::Sending(job) => {
-                self.sender.transmitter.abort(&mut self.connections, self.timers.now(), job, Failure::Disconnected)
+                self.transmitter.abort(&mut self.connections, self.timers.now(), job, Failure::Disconnected)
             }
             Task::LookingUp(_) | Task::PassedOn(_) | Task::Receiving(_) | Task::None => {
                 self.with_upstreams(|proxy, with| proxy.leave(with, id));
@@ -100,7 +99,7 @@ impl<N: Net> Responder<N> {
                     &self.timers,
                     &mut self.connections[id.at],
                     id.stream,
-                    &self.sender.transmitter.link,
+                    &self.transmitter.link,
                 );
                 self.end_stream(id);
             }
@@ -111,11 +110,11 @@ impl<N: Net> Responder<N> {
         // A client that sends no more has no more requests.
         let has_ended = self.connections[id.at].has_peer_ended();
         self.service.forget_origin(self.timers.now(), &mut self.connections[id.at], id.stream);
-        let (now, limits) = (self.timers.now(), &self.setup.limits);
+        let (now, limits) = (self.timers.now(), &self.limits);
         if let Some(streams) = self.connections[id.at].protocol.streams_mut() {
             streams.end(id.stream, now, limits);
             if (streams.is_leaving || has_ended) && streams.is_idle() {
-                self.end(id.at, Sender::end_streams);
+                self.end(id.at, Transmitter::end_streams);
             }
             self.connections.count(id.at);
         }
@@ -125,11 +124,12 @@ impl<N: Net> Responder<N> {
     pub(super) fn end(
         &mut self,
         at: usize,
-        how: impl FnOnce(&mut Sender, &mut Connections<Transport<N>>, usize, &EndContext) -> Ending,
+        how: impl FnOnce(&mut Transmitter, &mut Connections<Transport<N>>, usize, &EndContext) -> Ending,
     ) {
         let now = self.timers.now();
-        let with = EndContext { now, limits: &self.setup.limits, replies: &self.service.replies };
-        match how(&mut self.sender, &mut self.connections, at, &with) {
+        let class = self.service.replies.default_class();
+        let with = EndContext { now, limits: &self.limits, class };
+        match how(&mut self.transmitter, &mut self.connections, at, &with) {
             Ending::Stays => {}
             Ending::Drains => {
                 self.connections.count(at);
@@ -153,17 +153,17 @@ impl<N: Net> Responder<N> {
     /// has departed.
     pub(super) fn abandon(&mut self, at: usize) {
         let conn = &mut self.connections[at];
+        let retransmits = conn.retransmits();
         let Some(streams) = conn.protocol.streams_mut() else {
             if conn.is_sending() {
                 return self
-                    .sender
                     .transmitter
                     .end_all(&mut self.connections, self.timers.now(), at, || Failure::Disconnected);
             }
             return self.close(at);
         };
         streams.is_leaving = true;
-        if !conn.channel.is_quic() {
+        if !retransmits {
             streams.ends_at = Some(self.timers.now());
         }
         // What else it sent is not used.
@@ -171,7 +171,7 @@ impl<N: Net> Responder<N> {
         let unanswered = conn.protocol.exchanges().filter(|exchange| !exchange.is_sending());
         let unanswered: Vec<u32> = unanswered.map(|exchange| exchange.number).collect();
         let is_empty = conn.protocol.exchanges().next().is_none();
-        self.sender.transmitter.end_all(&mut self.connections, self.timers.now(), at, || Failure::Disconnected);
+        self.transmitter.end_all(&mut self.connections, self.timers.now(), at, || Failure::Disconnected);
         unanswered.into_iter().for_each(|stream| self.leave_stream(ExchangeId { at, stream }));
         if is_empty {
             self.close(at);

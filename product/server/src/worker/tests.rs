@@ -14,7 +14,7 @@ use crate::files::{Cache, CacheLimits, Lookups, Options, Root};
 use crate::handler::Handler;
 use crate::logging::{Format, Log, LogConfig, Logs};
 use crate::places::Places;
-use crate::send::{Limit, Link};
+use crate::send::{Limit, Link, Order};
 use crate::sites::{Current, SiteConfig, Wanted};
 use crate::storage::Pool;
 use crate::threads::Threads;
@@ -95,17 +95,17 @@ impl Bench {
         let places = Arc::new(Places::new(16, &[Arc::clone(&wake)]));
         let order = order(&policy, pace);
         let is_memoryless = !policy.build().follows_jobs() && !policy.build().needs_path();
+        let mut transmitter = Transmitter::new(Link::new(scheduler, None), limits.patience);
+        (transmitter.order, transmitter.is_direct) = (order, is_memoryless && order != Order::Marks);
         let parts = Parts {
             listeners: vec![std::os::fd::OwnedFd::from(listener).into()],
             admission: Admission::new(0, places, Arc::new(Clients::new(limits.clients(256))), u64::MAX, &limits),
             replies: Replies::new(handler, lookups, current),
             journal: Journal::new(logs.handle(), Arc::default(), None),
-            transmitter: Transmitter::new(Link::new(scheduler, None), limits.patience),
+            transmitter,
+            limits,
             setup: Setup {
                 number: 0,
-                order,
-                is_direct: is_memoryless && order != Order::Marks,
-                limits,
                 upstream_places: Arc::new(UpstreamPlaces::new(&[Arc::clone(&wake)])).of_loop(0),
                 wake,
                 stop: Arc::default(),
@@ -121,7 +121,8 @@ impl Bench {
         let setup = &self.worker.responder.setup;
         let places = Arc::new(Places::new(places, &[Arc::clone(&setup.wake)]));
         let clients = Arc::new(Clients::new(of_client));
-        self.worker.responder.service.admission = Admission::new(0, places, clients, u64::MAX, &setup.limits);
+        self.worker.responder.service.admission =
+            Admission::new(0, places, clients, u64::MAX, &self.worker.responder.limits);
     }
 
     fn connect(&self) -> Client {
@@ -252,7 +253,7 @@ fn a_response_that_is_still_in_its_socket_keeps_its_connection() {
     let mut first = Client { stream: socket.into(), received: Vec::new() };
     first.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
     while bench.worker.responder.connections.iter().all(|(_, conn)| !conn.has_answered)
-        || !bench.worker.responder.sender.transmitter.link.scheduler().jobs().is_empty()
+        || !bench.worker.responder.transmitter.link.scheduler().jobs().is_empty()
     {
         bench.turn();
     }
@@ -305,8 +306,7 @@ fn what_a_connection_sent_is_booked_when_it_ends() {
     }
     let at = bench.worker.responder.connections.iter().next().unwrap().0;
     let framing = bench.worker.responder.connections[at].delivery.framing();
-    let charged =
-        |bench: &Bench| bench.worker.responder.sender.transmitter.link.scheduler().pacer().ledger().charged_bytes();
+    let charged = |bench: &Bench| bench.worker.responder.transmitter.link.scheduler().pacer().ledger().charged_bytes();
     assert_eq!(charged(&bench), 0);
     drop(client);
     while !bench.worker.responder.connections.is_empty() {
@@ -339,8 +339,8 @@ fn a_paced_worker_sends_while_it_reads() {
         assert_eq!(client.responses(), 20);
     }
     assert!(
-        bench.worker.responder.sender.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO)
-            && bench.worker.responder.sender.transmitter.link.scheduler().pacer().ledger().charged_bytes() > 0
+        bench.worker.responder.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO)
+            && bench.worker.responder.transmitter.link.scheduler().pacer().ledger().charged_bytes() > 0
     );
 }
 
@@ -354,14 +354,14 @@ fn a_reset_frees_the_job() {
     while leaves.responses() == 0 {
         bench.turn();
     }
-    assert!(!bench.worker.responder.sender.transmitter.link.scheduler().jobs().is_empty());
+    assert!(!bench.worker.responder.transmitter.link.scheduler().jobs().is_empty());
     // With bytes unread, the close is a reset.
     drop(leaves);
     stays.send(HEAD);
     while stays.responses() == 0 || bench.worker.responder.connections.len() > 1 {
         bench.turn();
     }
-    assert!(bench.worker.responder.sender.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO));
+    assert!(bench.worker.responder.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO));
 }
 
 /// Whatever path its responses take, a client's account has all of their bytes within a second, and when its
@@ -412,8 +412,8 @@ fn a_client_beyond_its_rate_waits_on_every_path() {
         let places = Arc::new(Places::new(16, &[Arc::clone(&bench.worker.responder.setup.wake)]));
         bench.worker.responder.service.admission = Admission::new(0, places, Arc::clone(&clients), u64::MAX, &limits);
         let scheduler = Scheduler::new(policy.parse::<PolicySpec>().unwrap().build(), Pace::UNLIMITED);
-        bench.worker.responder.sender.transmitter = Transmitter::new(Link::new(scheduler, None), limits.patience);
-        bench.worker.responder.sender.transmitter.limit = Limit::new(Some(clients));
+        bench.worker.responder.transmitter = Transmitter::new(Link::new(scheduler, None), limits.patience);
+        bench.worker.responder.transmitter.limit = Limit::new(Some(clients));
         let mut first = bench.connect();
         first.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
         while first.received.len() < BYTES {
@@ -422,12 +422,12 @@ fn a_client_beyond_its_rate_waits_on_every_path() {
         }
         let mut second = bench.connect();
         second.send(HEAD);
-        while bench.worker.responder.sender.transmitter.link.scheduler().jobs().is_empty() {
+        while bench.worker.responder.transmitter.link.scheduler().jobs().is_empty() {
             bench.turn();
         }
         (0..10).for_each(|_| bench.turn());
         // Some four minutes.
-        let wait = bench.worker.responder.sender.transmitter.poll_timeout(&bench.worker.responder.connections).unwrap()
+        let wait = bench.worker.responder.transmitter.poll_timeout(&bench.worker.responder.connections).unwrap()
             - bench.worker.responder.timers.now();
         assert!(wait > Nanos::from_secs(120) && second.responses() == 0, "{policy}: {wait:?}");
     }

@@ -57,7 +57,7 @@ impl First {
 pub(super) fn responses(with: &Responder<impl Net>) -> ResponsesStatus {
     let now = with.timers.now();
     let (mut status, mut first) = (ResponsesStatus::default(), First::default());
-    for job in under_way(&with.sender.transmitter, &with.connections, now, LOOKS_MAX) {
+    for job in under_way(&with.transmitter, &with.connections, now, LOOKS_MAX) {
         status.count(job.waits_for, job.client);
         first.offer(job.owner, job.waits_for, job.silent_for, Some(job));
     }

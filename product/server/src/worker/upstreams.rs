@@ -27,7 +27,7 @@ impl<N: Net> Responder<N> {
         while let Some(ProxyReply { owner, reply, rest }) = self.proxy.next_reply() {
             // Its client may have left while others were sent.
             if let Some(id) = self.connections.exchange_id(owner) {
-                assert!(self.sender.gathered.is_empty(), "what was gathered for one connection is not another's");
+                assert!(self.transmitter.gathered.is_empty(), "what was gathered for one connection is not another's");
                 self.send(id, *reply);
                 self.flush(id.at);
                 self.connections.go_on(id.at);
@@ -75,6 +75,6 @@ pub(super) fn must_wait_for_leave<N: Net>(with: &mut Responder<N>, id: ExchangeI
     let Some(head) = head.filter(|head| head.expect_continue && head.request.body != BodyLength::None) else {
         return false;
     };
-    with.sender.gathered.push(CONTINUE);
+    with.transmitter.gathered.push(CONTINUE);
     with.must_postpone(id.at, head)
 }

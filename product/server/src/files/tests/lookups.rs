@@ -191,7 +191,7 @@ struct Bench {
     pool: Arc<Pool>,
     lookups: Lookups,
     wakes: Receiver<()>,
-    answers: Vec<Answer>,
+    answers: Vec<LookupResult>,
 }
 
 impl Bench {

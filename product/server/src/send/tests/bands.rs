@@ -3,7 +3,7 @@
 
 use crate::body::Body;
 use crate::connection::{ChannelKind, End, Opening, Outgoing};
-use crate::net::Status;
+use crate::net::{Sink, Status};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs::File;

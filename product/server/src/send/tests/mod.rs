@@ -31,7 +31,7 @@ use units::wire::Framing;
 use super::*;
 use crate::body::{Available, Body, Piece};
 use crate::connection::{ChannelKind, End, Engine, Opening, Outgoing, Room};
-use crate::net::{DatagramSink, Seen, Status};
+use crate::net::{DatagramSink, Seen, Sink, Status};
 
 /// A transmitter and its connections, as an event loop has both.
 struct Transmitter<S: Socket> {

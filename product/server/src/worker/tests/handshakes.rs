@@ -157,7 +157,7 @@ fn a_long_flight_is_a_job_and_no_response() {
             }
             assert_eq!(lines(), expected);
         }
-        assert!(bench.worker.responder.sender.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO));
+        assert!(bench.worker.responder.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO));
     }
 }
 
@@ -211,7 +211,7 @@ fn a_flight_that_nobody_waits_for_is_no_job() {
             _ => assert!(bench.worker.is_stopped(), "nothing is answered"),
         }
         assert!(
-            bench.worker.responder.sender.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO)
+            bench.worker.responder.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO)
                 && bench.worker.responder.connections.is_empty(),
             "{end}"
         );
@@ -239,7 +239,7 @@ fn what_comes_during_a_flight_is_heard_behind_it() {
     assert!(wire.len() > 3_000, "the flight came whole: {} bytes", wire.len());
     assert!(
         bench.worker.responder.connections.is_empty()
-            && bench.worker.responder.sender.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO)
+            && bench.worker.responder.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO)
     );
 }
 
@@ -255,5 +255,5 @@ fn a_flight_that_waits_for_its_turn_is_not_late() {
         late.into_iter().for_each(|at| bench.worker.look_at(at));
         assert_eq!(bench.worker.responder.connections.len(), conns);
     }
-    assert!(bench.worker.responder.sender.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO));
+    assert!(bench.worker.responder.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO));
 }

@@ -10,7 +10,6 @@ use super::logged::{LARGE, Logged};
 use super::*;
 use crate::files::fake_disk::FakeDisk;
 use crate::net::Transport;
-use crate::worker::sender::Sender;
 
 const POLICIES: [&str; 2] = ["fair", "srpt"];
 
@@ -186,7 +185,6 @@ fn who_cancels_or_leaves_has_a_line_for_each_response() {
                     .bench
                     .worker
                     .responder
-                    .sender
                     .transmitter
                     .is_idle(&logged.bench.worker.responder.connections, Nanos::ZERO)
         );
@@ -203,8 +201,8 @@ fn a_connection_ends_when_its_client_has_taken_the_last_frames() {
     client.send(&request(1, "/huge", &[]));
     let is_full = |bench: &mut Bench| {
         let at = bench.worker.responder.connections.slots(|_| true)[0];
-        let Responder { sender, connections, .. } = &mut bench.worker.responder;
-        sender.transmitter.frames_bytes(connections, at) > 0
+        let Responder { transmitter, connections, .. } = &mut bench.worker.responder;
+        transmitter.frames_bytes(connections, at) > 0
     };
     let mut has_filled = (0..100_000).map(|_| {
         bench.turn();
@@ -217,7 +215,7 @@ fn a_connection_ends_when_its_client_has_taken_the_last_frames() {
     SockRef::from(socket).set_send_buffer_size(1).unwrap();
     client.send(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
     let at = bench.worker.responder.connections.slots(|_| true)[0];
-    bench.worker.responder.end(at, Sender::leave);
+    bench.worker.responder.end(at, Transmitter::leave);
     (0..10).for_each(|_| bench.turn());
     assert!(is_full(&mut bench), "the client has not read");
     bench.turn_until_came(&mut client, |client| client.has_ended);
@@ -356,7 +354,7 @@ fn an_idle_connection_is_let_go_with_a_word() {
     let deadline = bench.worker.responder.connections.iter().next().unwrap().1.deadline();
     assert!(
         deadline > bench.worker.responder.timers.now()
-            && deadline <= bench.worker.responder.timers.now() + bench.worker.responder.setup.limits.idle_timeout
+            && deadline <= bench.worker.responder.timers.now() + bench.worker.responder.limits.idle_timeout
     );
     bench.worker.responder.timers.set(deadline);
     bench.worker.sweep();
@@ -451,7 +449,7 @@ fn a_client_of_tls_may_end_while_it_is_answered() {
         bench.turn();
     }
     bench.turn();
-    assert!(bench.worker.responder.sender.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO));
+    assert!(bench.worker.responder.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO));
 }
 
 /// A client like this used to end the server over HTTP/2. Over HTTP/1.1 it is not read while it is answered.
@@ -478,9 +476,7 @@ fn a_client_whose_tls_breaks_while_it_is_answered_costs_nobody_else() {
                 bench.turn();
             }
             bench.turn();
-            assert!(
-                bench.worker.responder.sender.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO)
-            );
+            assert!(bench.worker.responder.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO));
             assert_eq!(bytes > 2 * WINDOW_BYTES, protocol == "http/1.1", "{protocol}: {bytes}");
             Asking::new(&mut bench);
         }

@@ -184,5 +184,5 @@ fn without_a_log_nothing_is_kept() {
     );
     assert!(!worker.is_stopped());
     worker.responder.timers.stop_at(worker.responder.timers.now());
-    assert!(worker.is_stopped() && !worker.responder.sender.transmitter.link.scheduler().jobs().is_empty());
+    assert!(worker.is_stopped() && !worker.responder.transmitter.link.scheduler().jobs().is_empty());
 }

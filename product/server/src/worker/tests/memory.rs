@@ -20,8 +20,7 @@ impl Bench {
         let policy: PolicySpec = "srpt".parse().unwrap();
         let policy = policy.build_among_clients(ClientShareSpec::On.of_link(None));
         let scheduler = Scheduler::new(policy, Pace::UNLIMITED).with_guard(Guard::default());
-        bench.worker.responder.sender.transmitter =
-            Transmitter::new(Link::new(scheduler, None), Limits::default().patience);
+        bench.worker.responder.transmitter = Transmitter::new(Link::new(scheduler, None), Limits::default().patience);
         bench.admit(2 * CONNECTIONS, Limits::default().clients(256));
         std::fs::File::create(bench.folder.join("large")).unwrap().set_len(FILE_BYTES).unwrap();
         bench
@@ -102,10 +101,10 @@ fn interim_responses_that_wait_are_counted() {
     let mut client = bench.connect();
     client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
     bench.turn_until(&mut client, 1);
-    let Responder { connections, sender, .. } = &mut bench.worker.responder;
+    let Responder { connections, transmitter, .. } = &mut bench.worker.responder;
     let (at, owner, before) = connections.iter().map(|(at, conn)| (at, conn.owner, conn.held.bytes())).next().unwrap();
     let account = connections[at].held.account().clone();
-    sender.put_off.insert(owner, Counted::of(&account, Vec::with_capacity(10_000)));
+    transmitter.put_off.insert(owner, Counted::of(&account, Vec::with_capacity(10_000)));
     let waits = account.bytes() - before;
     assert!((10_000..11_000).contains(&waits), "{waits} bytes");
 }

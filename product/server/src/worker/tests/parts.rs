@@ -13,7 +13,7 @@ impl Bench {
     /// that.
     fn check_part(&mut self, send_rest: impl FnOnce()) {
         (0..20).for_each(|_| self.turn());
-        let limits = &self.worker.responder.setup.limits;
+        let limits = &self.worker.responder.limits;
         let (_, conn) = self.worker.responder.connections.iter().next().unwrap();
         assert!(!conn.is_idle() && conn.deadline() <= self.worker.responder.timers.now() + limits.head_timeout);
         assert!(!give_up_idle(&mut self.worker.responder, Nanos::ZERO), "half a request is here");
@@ -73,7 +73,7 @@ fn a_part_has_its_time() {
     while is_answered(&bench) {
         bench.turn();
     }
-    let head_timeout = bench.worker.responder.setup.limits.head_timeout;
+    let head_timeout = bench.worker.responder.limits.head_timeout;
     let (_, conn) = bench.worker.responder.connections.iter().next().unwrap();
     assert!(conn.deadline() <= bench.worker.responder.timers.now() + head_timeout);
     bench.worker.responder.timers.set(conn.deadline());

@@ -13,8 +13,8 @@ impl Bench {
     /// Runs turns until the response to `/pipe` is being sent.
     fn producing(&mut self) -> JobId {
         for _ in 0..TURNS_MAX {
-            let Responder { sender, connections, .. } = &mut self.worker.responder;
-            if let Some(job) = sender.transmitter.produced(connections) {
+            let Responder { transmitter, connections, .. } = &mut self.worker.responder;
+            if let Some(job) = transmitter.produced(connections) {
                 return job;
             }
             self.turn();
@@ -23,8 +23,8 @@ impl Bench {
     }
 
     fn producer(&mut self, job: JobId) -> Producer<'_, Transport> {
-        let Responder { sender, connections, .. } = &mut self.worker.responder;
-        Producer::of(&mut sender.transmitter, connections, job)
+        let Responder { transmitter, connections, .. } = &mut self.worker.responder;
+        Producer::of(transmitter, connections, job)
     }
 
     fn push(&mut self, job: JobId, bytes: &[u8]) -> Option<usize> {

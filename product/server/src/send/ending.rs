@@ -3,15 +3,14 @@
 use http::{Reject, Shown};
 use units::Nanos;
 
-use super::replies::Replies;
-use super::sender::Sender;
+use super::Transmitter;
 use crate::connection::http1::Late;
-use crate::connection::{Connection, Connections, Engine};
+use crate::connection::{Connection, Connections};
 use crate::limits::Limits;
-use crate::net::{Sink, Socket};
+use crate::net::Socket;
 
 /// The rest of the work on a connection that is to end.
-pub(super) enum Ending {
+pub enum Ending {
     /// It ends later, by its deadline or when its client has taken everything.
     Stays,
     /// Input that its client still sends is read and discarded.
@@ -29,19 +28,20 @@ pub(super) enum Ending {
 }
 
 /// The state on which the end of a connection depends.
-pub(super) struct EndContext<'w> {
+pub struct EndContext<'w> {
     pub now: Nanos,
     pub limits: &'w Limits,
-    pub replies: &'w Replies,
+    /// The class of bytes that belong to no request.
+    pub class: u16,
 }
 
-impl Sender {
+impl Transmitter {
     /// Accepts no new requests; the connection ends when the last response has departed.
     pub fn leave(&mut self, connections: &mut Connections<impl Socket>, at: usize, with: &EndContext) -> Ending {
         let Some(streams) = connections[at].protocol.streams_mut() else { return Ending::Closes { is_late: false } };
         streams.is_leaving = true;
         let is_idle = streams.is_idle();
-        connections.with_engine(at, Engine::go_away);
+        connections.go_away(at);
         if is_idle { self.end_streams(connections, at, with) } else { Ending::Stays }
     }
 
@@ -50,8 +50,8 @@ impl Sender {
         let connection = &connections[at];
         let Some(streams) = connection.protocol.streams() else { return Ending::Stays };
         if streams.is_idle()
-            && !connection.channel.is_quic()
-            && let Some(ends_at) = self.say_last(with.now, connections, at, with.limits)
+            && !connection.retransmits()
+            && let Some(ends_at) = self.finish_streams(with.now, connections, at, with.limits)
         {
             let streams = connections[at].protocol.streams_mut().expect("it has them");
             (streams.is_leaving, streams.deadline) = (true, ends_at);
@@ -67,12 +67,12 @@ impl Sender {
         if !connection.protocol.streams().is_some_and(|streams| streams.is_idle()) {
             return Ending::IsAbandoned;
         }
-        if connection.channel.is_quic() {
+        if connection.retransmits() {
             return end_http3(connection, with);
         }
-        self.end(with.now, connections, at, with.replies);
+        self.end_output(with.now, connections, at, with.class);
         let connection = &mut connections[at];
-        connection.socket.tcp().inspect(|socket| socket.finish());
+        connection.finish();
         connection.http1().drain(with.now, with.limits);
         connection.input.is_readable = true;
         Ending::Drains
@@ -114,7 +114,7 @@ fn end_http3(connection: &mut Connection<impl Socket>, with: &EndContext) -> End
 
 /// Returns whether a connection was sent everything and its client, which has not acknowledged all of it, goes on taking.
 fn takes_the_rest(connection: &mut Connection<impl Socket>, now: Nanos, limits: &Limits) -> bool {
-    if !connection.is_lingering() || connection.socket.tcp().is_none() {
+    if !connection.is_lingering() {
         return false;
     }
     let status = connection.socket.status();

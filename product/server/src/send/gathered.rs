@@ -1,18 +1,18 @@
 //! HTTP/1.1 responses on their way to the socket: several small ones are gathered and leave together, a single one
 //! takes the shortest path.
 
-use http::HttpDate;
+use http::{HttpDate, Response};
 use units::Nanos;
 
-use super::Order;
-use super::budget::BYTES_PER_TURN_MAX;
-use super::sender::Sender;
+use super::{Direct, Dispatch, Order, Transmitter};
 use crate::body::Body;
 use crate::connection::{Connection, Connections, Outgoing};
-use crate::handler::Reply;
-use crate::net::{Sink, Socket};
-use crate::send::{Direct, Dispatch};
+use crate::net::Socket;
 use crate::storage::Storage;
+
+/// The maximum number of bytes sent to one connection in a turn, give or take one response: what a socket buffer takes
+/// anyway.
+pub const BYTES_PER_TURN_MAX: u64 = 2 << 20;
 
 /// Bodies up to this length are copied behind the head: cheaper for the kernel than a second piece of memory, and
 /// pipelined responses can share a system call.
@@ -25,13 +25,13 @@ const CORK_BYTES_MIN: u64 = 1 << 20;
 
 /// Responses of one connection, encoded one behind the other.
 #[derive(Default)]
-pub(super) struct Gathered {
+pub struct Gathered {
     /// The allocation is reused.
     out: Vec<u8>,
 }
 
 /// The result of sending on the shortest path: the bytes that left at once, and what became of the rest.
-pub(super) struct SentNow {
+pub struct SentNow {
     pub bytes: u64,
     pub outcome: Direct,
 }
@@ -55,11 +55,16 @@ impl Gathered {
     }
 }
 
-impl Sender {
+impl Transmitter {
     /// Gathers the head of a reply, and its body if that is small. Returns the body that is left, and whether the connection ends behind it.
-    pub fn encode(&mut self, connection: &mut Connection<impl Socket>, reply: Reply, date: &HttpDate) -> (Body, bool) {
+    pub fn encode(
+        &mut self,
+        connection: &mut Connection<impl Socket>,
+        (response, is_last): (Response<Body>, bool),
+        date: &HttpDate,
+    ) -> (Body, bool) {
         self.put_off.remove(&connection.owner).into_iter().for_each(|bytes| self.gathered.push(&bytes));
-        encode(connection, reply, date, self.transmitter.reads.storage(), &mut self.gathered.out)
+        encode(connection, (response, is_last), date, self.reads.storage(), &mut self.gathered.out)
     }
 
     /// Sends what is gathered, and this body behind it: as a job, or at once. Returns `None` for a job, and for what waits for more to be
@@ -74,24 +79,23 @@ impl Sender {
     ) -> Option<SentNow> {
         let connection = &mut connections[at];
         let is_alone = is_alone && self.is_direct();
-        let is_allowed = self.transmitter.limit.allows(connection.client_of(0), now);
+        let is_allowed = self.limit.allows(connection.client_of(0), now);
         // Without the cork, each sendfile would push out the partial segment it ends with. Paced grants and bursts end
         // on segment boundaries and must not wait. Under TLS, each call says whether more follows.
         let is_unpaced = matches!(self.order, Order::Arrival | Order::Turn);
         if is_unpaced && body.len() >= CORK_BYTES_MIN && !connection.channel.is_tls() && body.pipe().is_none() {
-            connection.socket.tcp().inspect(|socket| socket.cork(true));
-            connection.channel.is_corked = true;
+            connection.cork(true);
         }
         if self.order != Order::Arrival && !is_alone || !is_allowed {
             // A copy, so that a response allocates only what it has, and waits with no more.
             let outgoing = Outgoing::new(self.gathered.out.clone(), body, connection.end());
             self.gathered.out.clear();
-            self.dispatch(now, connections, at, 0, outgoing);
+            self.respond(now, connections, at, 0, outgoing);
             return None;
         }
         let gathers = body.is_empty() && !is_last && connection.exchange(0).line.is_none();
         if !gathers || self.gathered.out.len() >= GATHER_BYTES_MAX {
-            return Some(self.send_now(now, connections, at, body));
+            return Some(self.send_gathered(now, connections, at, body));
         }
         connection.http1().answering.on_gathered();
         None
@@ -103,15 +107,21 @@ impl Sender {
             self.gathered.out.clear();
             return None;
         }
-        (!self.gathered.is_empty()).then(|| self.send_now(now, connections, at, Body::default()))
+        (!self.gathered.is_empty()).then(|| self.send_gathered(now, connections, at, Body::default()))
     }
 
     /// Writes straight into the socket, the shortest way. What the socket does not take at once becomes a job.
-    fn send_now(&mut self, now: Nanos, connections: &mut Connections<impl Socket>, at: usize, body: Body) -> SentNow {
+    fn send_gathered(
+        &mut self,
+        now: Nanos,
+        connections: &mut Connections<impl Socket>,
+        at: usize,
+        body: Body,
+    ) -> SentNow {
         let connection = &mut connections[at];
         let outgoing = Outgoing::new(std::mem::take(&mut self.gathered.out), body, connection.end());
         let dispatch = Dispatch::single(outgoing, connection.exchange(0).class).of(connection.client_of(0));
-        let (bytes, outcome) = self.transmitter.send_now(connections, now, at, dispatch, BYTES_PER_TURN_MAX);
+        let (bytes, outcome) = self.send_now(connections, now, at, dispatch, BYTES_PER_TURN_MAX);
         match outcome {
             Direct::Sent(buffer) => {
                 self.gathered.reuse(buffer);
@@ -126,15 +136,15 @@ impl Sender {
 /// behind it.
 fn encode(
     connection: &mut Connection<impl Socket>,
-    reply: Reply,
+    (response, is_last): (Response<Body>, bool),
     date: &HttpDate,
     storage: &mut dyn Storage,
     out: &mut Vec<u8>,
 ) -> (Body, bool) {
     let began = out.len();
-    let delimiter = connection.http1().encode(&reply.response, reply.is_last, date, out);
-    let status = reply.response.status;
-    let mut body = delimiter.map_or_else(Body::default, |delimiter| reply.response.body.delimited(delimiter));
+    let delimiter = connection.http1().encode(&response, is_last, date, out);
+    let status = response.status;
+    let mut body = delimiter.map_or_else(Body::default, |delimiter| response.body.delimited(delimiter));
     connection.exchange(0).note_encoded(status, out.len() - began, body.len());
     if body.len() <= COPIED_BYTES_MAX && body.is_in_memory() {
         let copied = body.read(storage, out, COPIED_BYTES_MAX);

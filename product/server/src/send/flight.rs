@@ -6,9 +6,7 @@
 
 use tls::Session;
 
-use super::Order;
-use super::ending::{EndContext, Ending};
-use super::sender::Sender;
+use super::{EndContext, Ending, Order, Transmitter};
 use crate::connection::{Connections, HANDSHAKE_TIMEOUT};
 use crate::net::Socket;
 
@@ -25,7 +23,7 @@ pub(super) fn is_job(order: Order, session: &mut Session) -> bool {
     matches!(order, Order::Pace | Order::Marks) && session.unsent_bytes() > ANSWER_BYTES_MAX && !session.is_resumed()
 }
 
-impl Sender {
+impl Transmitter {
     /// Continues the handshake after a flight has departed or failed.
     pub fn end_flight(
         &mut self,
@@ -40,7 +38,7 @@ impl Sender {
             return Ending::Closes { is_late: false };
         }
         connection.http1().wait_until(with.now + HANDSHAKE_TIMEOUT);
-        self.send_sealed(with.now, connections, at, with.replies);
+        self.send_tls(with.now, connections, at, with.class);
         let connection = &mut connections[at];
         let is_broken = connection.session.as_deref_mut().is_some_and(|session| session.is_broken());
         if is_broken && !connection.channel.is_in_flight {
