@@ -4,6 +4,7 @@
 //! file and builds head and body, [`send`] sends them as the scheduler grants, in the worker's own turn. With paced shaping there is one
 //! worker, so that one order holds for all connections.
 
+mod answer;
 mod body;
 mod check;
 mod classes;
@@ -12,7 +13,6 @@ mod clock;
 mod config;
 mod connection;
 pub mod files;
-mod handler;
 mod kept;
 mod limits;
 mod listen;
@@ -45,11 +45,11 @@ mod upstream;
 mod wake;
 mod worker;
 
+pub use answer::alternative;
 pub use check::{Checked, Fault, IN_USE, Part, check};
 pub use classes::ClassesConfig;
 pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightError, ClientWeights, TrustedProxies};
 pub use config::{Config, Listen, Reporting, WORKERS_MAX};
-pub use handler::alternative;
 pub use kept::{Keeper, KeptLine, unkept};
 pub use limits::{Limits, Patience};
 pub use memory::{MEMORY_BYTES_MIN, MemoryLimit, Origin as MemoryOrigin};

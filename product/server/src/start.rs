@@ -13,11 +13,11 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, setrlimit};
 use sched::WaitBound;
 use thiserror::Error;
 
+use crate::answer::Handler;
 use crate::classes::ClassesChange;
 use crate::clients::Clients;
 use crate::config::{Config, Listen};
 use crate::files::{Cache, Lookups};
-use crate::handler::Handler;
 use crate::kept::Keeping;
 use crate::listen::{Listener, Listening, listen_all, local_addresses, named_sockets};
 use crate::logging::{Log, LogConfig, Logs};
@@ -34,7 +34,7 @@ use crate::storage::{BUFFERED_BYTES_MAX, Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
 use crate::upstream::{GroupError, UpstreamPlaces};
 use crate::wake::Wake;
-use crate::worker::{Admission, Changes, Journal, MemoryShare, Parts, Replies, Setup, Stop, Worker};
+use crate::worker::{Admission, Changes, Journal, MemoryShare, Parts, Setup, Stop, Worker};
 
 /// Descriptors reserved for files being sent and files in the caches.
 const DESCRIPTORS_KEPT: u64 = 1024;
@@ -336,13 +336,12 @@ impl Server {
         let cache = cache.closing_by(Arc::clone(&self.pool));
         let wake = &self.loops.wakes[number];
         let woken = Arc::clone(wake);
-        let handler = Handler::new(cache, Arc::clone(&served));
         let lookups = Lookups::new(Arc::clone(&self.pool), move || woken.set());
         let (places, clients) = (Arc::clone(&self.places), Arc::clone(&self.clients));
         let parts = Parts {
             listeners,
             admission: Admission::new(number, places, clients, memory.connections_bytes, &config.limits),
-            replies: Replies::new(handler, lookups, Arc::clone(&self.current)),
+            handler: Handler::new(cache, lookups, Arc::clone(&self.current)),
             journal: self.journal(number, &served, config.reporting.has_metrics),
             transmitter: transmitter(self, config, wake),
             limits: config.limits.clone(),

@@ -23,10 +23,10 @@ use super::random::Random;
 use super::settings::Reloads;
 use super::udp::SimulatedUdp;
 use super::world::World;
+use crate::answer::Handler;
 use crate::clients::Clients;
 use crate::files::{Cache, CacheLimits, Lookups, Options, Root};
-use crate::handler::Handler;
-use crate::limits::Limits;
+use crate::limits::{Limits, Patience};
 use crate::listen::Listener;
 use crate::logging::{Format, Log, LogConfig, Logs, Unthreaded};
 use crate::places::Places;
@@ -34,7 +34,7 @@ use crate::send::{Link, Notice, Order, Reads, Transmitter};
 use crate::sites::{Certificate, Current, Https, SiteConfig, Wanted};
 use crate::upstream::UpstreamPlaces;
 use crate::wake::Wake;
-use crate::worker::{Admission, Journal, Parts, Replies, Setup, Stop, Worker};
+use crate::worker::{Admission, Journal, Parts, Setup, Stop, Worker};
 
 /// The time after the last client has left within which the last connection must end: longer than every timeout.
 const EMPTY_AFTER: Nanos = Nanos::from_secs(400);
@@ -117,6 +117,15 @@ fn current(site: &Site, log: Option<Arc<Log>>, upstreams: Option<&UpstreamPlan>)
     )
 }
 
+fn transmitter(plan: &Plan, policy: &PolicySpec, patience: Patience, reads: Reads) -> Transmitter {
+    let built = policy.build();
+    let mut transmitter = Transmitter::new(Link::new(scheduler(policy, plan), None), patience);
+    transmitter.reads = reads;
+    transmitter.order = order(plan, policy);
+    transmitter.is_direct = !built.follows_jobs() && !built.needs_path();
+    transmitter
+}
+
 impl Server {
     pub fn new(plan: Plan, mut random: Random, site: Rc<Site>) -> Server {
         let wake = Arc::new(Wake::new().expect("there are descriptors"));
@@ -128,20 +137,16 @@ impl Server {
         let ((logs, writer), log_path) =
             (Unthreaded::new(), plan.is_logged.then(|| site.folder.path("secret/log.json")));
         let current = current(&site, log_path.as_ref().map(|path| log(&logs, path)), plan.upstreams.as_ref());
-        let scheduler = scheduler(&policy, &plan);
         let (storage, reloads) = (disk.storage(&plan, &mut random), Reloads::of(&plan));
         let (stop, woken) = (Arc::<Stop>::default(), Arc::clone(&wake));
         let places = Arc::new(Places::new(plan.places, &[Arc::clone(&wake)]));
-        let handler = Handler::new(Cache::new(root.into(), CacheLimits::per_worker(1)), current.served());
+        let cache = Cache::new(root.into(), CacheLimits::per_worker(1));
         let lookups = Lookups::new(Arc::clone(&disk.pool), move || woken.set());
-        let mut transmitter = Transmitter::new(Link::new(scheduler, None), limits.patience);
-        transmitter.reads = Reads::from(storage);
-        transmitter.order = order(&plan, &policy);
-        transmitter.is_direct = !policy.build().follows_jobs() && !policy.build().needs_path();
+        let transmitter = transmitter(&plan, &policy, limits.patience, Reads::from(storage));
         let mut parts = Parts {
             listeners: vec![Listener::new(0), Listener { is_secure: true, ..Listener::new(1) }],
             admission: admission(&places, &plan, &limits),
-            replies: Replies::new(handler, lookups, current),
+            handler: Handler::new(cache, lookups, current),
             journal: Journal::new(logs.handle(), Arc::default(), None),
             transmitter,
             limits,

@@ -33,7 +33,7 @@ impl<N: Net> Acceptor<N> {
         if !newcomers.is_empty() {
             // Their requests may be younger than this turn's events, and younger than a file change that happened
             // since.
-            with.service.replies.on_change();
+            with.service.handler.on_change();
         }
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         with.budget.to_come = newcomers.len();
@@ -104,7 +104,7 @@ impl<N: Net> Acceptor<N> {
         let counts_segments = matches!(with.transmitter.order, Order::Pace | Order::Marks);
         let framing = if counts_segments { framing(&socket, peer) } else { Framing::ETHERNET };
         let listener = self.last();
-        let (session, http3_port) = (with.service.replies.session(listener.is_secure), listener.http3_port);
+        let (session, http3_port) = (with.service.handler.session(listener.is_secure), listener.http3_port);
         let kind = if session.is_some() { ChannelKind::Tls } else { ChannelKind::Tcp };
         let name = with.connections.vacant();
         let at = with.open(name, (Transport::Tcp(socket), kind), client, peer, framing, session);

@@ -115,7 +115,7 @@ impl<N: Net> Worker<N> {
         let with = &mut self.responder;
         let now = with.timers.now();
         with.service.admission.adopt(memory.connections_bytes, &limits);
-        with.service.replies.set_cache_limits(memory.cache);
+        with.service.handler.set_cache_limits(memory.cache);
         ReaderSettings { patience: limits.patience, client_rate }.apply_to(&mut with.transmitter);
         self.udp.set_limits(&limits);
         with.proxy.upstreams.set_limits(limits.request.into());

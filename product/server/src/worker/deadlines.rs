@@ -48,10 +48,10 @@ impl<N: Net> Worker<N> {
             with.service.journal.error(notice);
         }
         with.service.journal.log_failures(now);
-        if let Some(line) = with.service.replies.slow_disk(now) {
+        if let Some(line) = with.service.handler.slow_disk(now) {
             with.service.journal.error(line);
         }
-        with.service.replies.look_after_files(now).iter().for_each(|line| with.service.journal.error(line));
+        with.service.handler.look_after_files(now).iter().for_each(|line| with.service.journal.error(line));
         if with.transmitter.has_memory_to_give(&with.connections) && with.timers.begin_giving_back() {
             with.buffers.departures.shrink_to_fit();
             with.transmitter.give_back_memory(&mut with.connections);

@@ -30,8 +30,8 @@ pub(super) fn transfer_of<N: Net>(
     let (method, body) = if key.is_some() { (Method::Get, BodyLength::None) } else { (request.method, request.body) };
     let encoded = encode(&group, request, &gateway, body);
     let owner = with.connections.exchange(id).owner;
-    let class = with.service.replies.class_of(&with.connections[id.at], id.stream, site, request);
-    let priority = with.service.replies.handler().priority(class);
+    let class = with.service.handler.class_of(&with.connections[id.at], id.stream, site, request);
+    let priority = with.service.handler.priority(class);
     let route = ServiceRoute::of(&group.route(request));
     let tells_client = group.tells_client;
     let accept = key.map(|key| websocket::accept(&key));

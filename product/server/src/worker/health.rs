@@ -12,7 +12,7 @@ impl<N: Net> Proxy<N> {
     /// Sends the health checks that are due.
     pub(super) fn check(&mut self, with: &mut ProxyContext<N>) {
         let now = with.timers.now();
-        self.upstreams.checks.watch(with.service.replies.handler().groups());
+        self.upstreams.checks.watch(with.service.handler.groups());
         for transfer in self.upstreams.checks.due(now) {
             let group = Arc::clone(&transfer.group);
             match self.upstreams.begin(with.net, now, transfer) {

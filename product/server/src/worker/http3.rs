@@ -27,12 +27,12 @@ const DATAGRAMS_FOR: Nanos = Nanos(TURN_FOR.0 / 2);
 impl<N: Net> UdpEndpoints<N> {
     /// Opens the UDP sockets; none are opened if no site has a certificate.
     pub fn open_all(&mut self, listeners: &[Listener<N>], with: &Responder<N>) -> io::Result<()> {
-        let Some(acceptor) = with.service.replies.handler().acceptor() else { return Ok(()) };
+        let Some(acceptor) = with.service.handler.acceptor() else { return Ok(()) };
         let count = with.service.admission.workers();
         let settings = Settings {
             request: with.limits.request,
             streams_max: mux::STREAMS_MAX,
-            has_tunnels: with.service.replies.handler().has_proxies(),
+            has_tunnels: with.service.handler.has_proxies(),
             // Places are counted with those of TCP.
             connections_max: usize::MAX,
             idle_timeout: with.limits.idle_timeout,

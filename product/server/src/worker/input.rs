@@ -11,10 +11,10 @@ use super::proxy_header::Refused;
 use super::receiving;
 use super::responder::Responder;
 use super::streams::is_preface;
+use crate::answer::{self, Answer};
 use crate::body::Body;
 use crate::connection::http1::{Event, Received};
 use crate::connection::{ExchangeId, Line, Task};
-use crate::handler::{self, Answer};
 use crate::net::Net;
 
 /// The error log's reason for a client that speaks TLS to a plain HTTP listener.
@@ -128,7 +128,7 @@ impl<N: Net> Responder<N> {
                 conn.input.is_cut = true;
                 return;
             }
-            let is_wanted = self.service.replies.takes_body(conn.security());
+            let is_wanted = self.service.handler.takes_body(conn.security());
             match conn.http1().next(self.timers.now(), &self.limits, received, is_wanted) {
                 Some(Event::Body) => {}
                 Some(Event::Request { head }) => {
@@ -152,7 +152,7 @@ impl<N: Net> Responder<N> {
         self.service.identify(self.timers.now(), &mut self.connections[id.at], id.stream, request, scheduler);
         let minor_version = head.map_or(0, |head| head.minor_version);
         let (now, conn) = (self.timers.now(), &self.connections[id.at]);
-        let to = self.service.replies.to(conn, request);
+        let to = self.service.handler.to(conn, request);
         let reply = match self.service.answer(now, conn, id.stream, to, request) {
             Answer::Reply(reply) => reply,
             _ if head.is_some_and(|head| self.must_postpone(id.at, head)) => return,
@@ -168,13 +168,13 @@ impl<N: Net> Responder<N> {
                 let conn = &mut self.connections[id.at];
                 match self.service.look_up(conn, id.stream, lookup, request) {
                     Ok(()) => return self.service.note(now, conn, id.stream, to.site, request, minor_version),
-                    Err(missing) => self.service.replies.reply_with(to, request, Err(missing)),
+                    Err(missing) => self.service.handler.reply_with(to, request, Err(missing)),
                 }
             }
         };
         let conn = &mut self.connections[id.at];
         self.service.note(now, conn, id.stream, to.site, request, minor_version);
-        conn.exchange(id.stream).class = self.service.replies.class_of(conn, id.stream, to.site, request);
+        conn.exchange(id.stream).class = self.service.handler.class_of(conn, id.stream, to.site, request);
         self.send(id, reply);
     }
 
@@ -200,13 +200,13 @@ impl<N: Net> Responder<N> {
         if matches!(task, Task::Receiving(_)) {
             *task = Task::None;
         }
-        if let Some(log) = self.service.replies.handler().log(None) {
+        if let Some(log) = self.service.handler.log(None) {
             let version = self.connections[id.at].version(shown.minor_version);
             let mut line = Line::refused(shown, version, reject.reason, log.clone(), self.timers.now());
             line.count_in(self.connections[id.at].held.account());
             self.connections.exchange(id).line = Some(Box::new(line));
         }
-        self.connections.exchange(id).class = self.service.replies.default_class();
+        self.connections.exchange(id).class = self.service.handler.default_class();
         let conn = &mut self.connections[id.at];
         if !conn.is_multiplexed() {
             // What it still sends is read and discarded.
@@ -220,6 +220,6 @@ impl<N: Net> Responder<N> {
                 return self.send_encoded(id.at, Body::default(), true);
             }
         }
-        self.send(id, handler::reject(reject));
+        self.send(id, answer::reject(reject));
     }
 }

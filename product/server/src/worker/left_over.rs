@@ -25,7 +25,7 @@ impl<N: Net> Worker<N> {
             ("open streams", self.responder.connections.streams()),
             ("bytes of memory", self.responder.connections.account().bytes() as usize),
             ("jobs", with.transmitter.link.scheduler().jobs().len()),
-            ("answers", with.service.replies.found()),
+            ("answers", with.service.handler.found()),
             ("transfers", self.responder.proxy.upstreams().transfers()),
             ("requests to upstreams", self.responder.proxy.upstreams().requests()),
             ("connections to upstreams that are in use", self.responder.proxy.upstreams().connections_in_use()),

@@ -1,10 +1,10 @@
 //! Lookups by other threads: a request for a file that is not in memory waits for a thread that may wait for the disk.
 
 use super::service::Service;
+use crate::answer::Reply;
 use crate::connection::Connection;
 use crate::connection::Task;
 use crate::files::{Found, Missing};
-use crate::handler::Reply;
 use crate::net::Socket;
 
 impl Service {
@@ -19,11 +19,11 @@ impl Service {
         let Task::LookingUp(pending) = task else { unreachable!("a connection leaves its lookup answered or closed") };
         let request = pending.request.view();
         // The sites in force may have changed since the lookup began.
-        let to = self.replies.to(conn, &request);
-        conn.exchange(stream).class = self.replies.class_of(conn, stream, to.site, &request);
+        let to = self.handler.to(conn, &request);
+        conn.exchange(stream).class = self.handler.class_of(conn, stream, to.site, &request);
         match &pending.said {
-            None => self.replies.reply_with(to, &request, found),
-            Some(said) => self.replies.reply_named(to, &request, found, said),
+            None => self.handler.reply_with(to, &request, found),
+            Some(said) => self.handler.reply_named(to, &request, found, said),
         }
     }
 }

@@ -35,7 +35,6 @@ mod output;
 mod proxy;
 mod proxy_header;
 mod receiving;
-mod replies;
 mod responder;
 mod response_end;
 mod room;
@@ -60,6 +59,7 @@ use std::sync::Arc;
 use rustix::event::epoll::EventFlags;
 use units::Nanos;
 
+use crate::answer::Handler;
 use crate::limits::Limits;
 use crate::listen::Listener;
 use crate::net::{Net, Os, Source};
@@ -74,7 +74,6 @@ pub use admission::Admission;
 pub use change::{Change, Changes, LinkChange, MemoryShare, NewSettings};
 pub use journal::Journal;
 use proxy::Proxy;
-pub use replies::Replies;
 use responder::Responder;
 use room::give_up_idle;
 use service::Service;
@@ -114,7 +113,7 @@ pub struct Parts<N: Net = Os> {
     /// At least one.
     pub listeners: Vec<Listener<N>>,
     pub admission: Admission,
-    pub replies: Replies,
+    pub handler: Handler,
     pub journal: Journal,
     pub transmitter: Transmitter,
 }
@@ -127,9 +126,9 @@ pub struct Worker<N: Net = Os> {
 }
 
 /// Watches the wake-up descriptor, and changes of files.
-fn watch<N: Net>(net: &N, setup: &Setup, replies: &Replies) -> io::Result<()> {
+fn watch<N: Net>(net: &N, setup: &Setup, handler: &Handler) -> io::Result<()> {
     net.add(Source::Wake(&setup.wake), WOKEN, EventFlags::IN)?;
-    if let Some(watch) = replies.watch_fd() {
+    if let Some(watch) = handler.watch_fd() {
         net.add(Source::Files(watch), FILES, EventFlags::IN)?;
     }
     Ok(())
@@ -160,9 +159,9 @@ impl Worker {
 impl<N: Net> Worker<N> {
     /// Creates a worker on this network.
     pub fn new(net: N, parts: Parts<N>) -> io::Result<Worker<N>> {
-        let Parts { setup, limits, listeners, admission, replies, journal, transmitter } = parts;
-        watch(&net, &setup, &replies)?;
-        let responder = Responder::new(net, setup, limits, Service { admission, replies, journal }, transmitter);
+        let Parts { setup, limits, listeners, admission, handler, journal, transmitter } = parts;
+        watch(&net, &setup, &handler)?;
+        let responder = Responder::new(net, setup, limits, Service { admission, handler, journal }, transmitter);
         let mut worker = Worker { acceptor: Acceptor::new(listeners), udp: UdpEndpoints::default(), responder };
         worker.acceptor.accept_again(&mut worker.responder)?;
         worker.udp.open_all(worker.acceptor.listeners(), &worker.responder)?;
@@ -184,7 +183,7 @@ impl<N: Net> Worker<N> {
         // Checked first, so that a change of a file takes effect before any request made after it.
         let with = &mut self.responder;
         if with.net.is_left(FILES) {
-            with.service.replies.on_change();
+            with.service.handler.on_change();
         }
         let has_newcomers = with.net.is_left(LISTENER);
         while let Some(ready) = self.responder.net.take() {
@@ -258,8 +257,8 @@ impl<N: Net> Worker<N> {
     fn answer_found(&mut self) {
         let with = &mut self.responder;
         let others = with.budget.to_come;
-        while let Some((owner, found)) = with.service.replies.next_found() {
-            with.budget.to_come = others + with.service.replies.found();
+        while let Some((owner, found)) = with.service.handler.next_found() {
+            with.budget.to_come = others + with.service.handler.found();
             // There is no exchange if the client has left meanwhile.
             if let Some(id) = with.connections.exchange_id(owner) {
                 let reply = with.service.reply_found(&mut with.connections[id.at], id.stream, found);
@@ -298,27 +297,27 @@ impl<N: Net> Worker<N> {
         self.take_changes();
         let with = &mut self.responder;
         let (now, link) = (with.timers.now(), &mut with.transmitter.link);
-        let served = with.service.replies.renew();
+        let served = with.service.handler.renew();
         if let Some(assigned) = served.as_ref().and_then(|served| served.assigned.as_ref()) {
             link.scheduler_mut().replace_classes(now, assigned.specs());
             with.service.journal.replace_classes(assigned);
         }
         if served.is_some() {
-            let Service { journal, replies, .. } = &mut with.service;
+            let Service { journal, handler, .. } = &mut with.service;
             // Metrics label sites with these names from now on.
-            journal.replace_sites(replies.handler().site_names());
+            journal.replace_sites(handler.site_names());
         }
-        with.service.replies.take_found(now);
+        with.service.handler.take_found(now);
         if with.setup.number == 0 {
             with.service.log_busiest(now, link.scheduler());
             with.service.journal.answer_routes(|| with.proxy.upstreams.learned.status());
         }
         with.service.answer_status(now, &with.connections, link);
-        let upstreams = || upstream::status(&with.proxy.upstreams, now, with.service.replies.handler().groups());
+        let upstreams = || upstream::status(&with.proxy.upstreams, now, with.service.handler.groups());
         with.service.journal.answer_upstreams(upstreams);
         with.service.journal.answer_responses(|| under_way::responses(with));
         if served.is_some() {
-            with.service.replies.handler().acceptor().inspect(|acceptor| self.udp.renew(acceptor));
+            with.service.handler.acceptor().inspect(|acceptor| self.udp.renew(acceptor));
         }
         with.with_upstreams(|proxy, with| proxy.release(with));
     }
@@ -327,7 +326,7 @@ impl<N: Net> Worker<N> {
     fn timeout(&self) -> Option<Nanos> {
         let with = &self.responder;
         if with.connections.queued() > 0
-            || with.service.replies.found() > 0
+            || with.service.handler.found() > 0
             || with.net.left() > 0
             || with.timers.is_sweeping()
             || with.proxy.may_be_fed(with.connections.account())
@@ -338,8 +337,8 @@ impl<N: Net> Worker<N> {
         let is_waiting = !self.acceptor.is_accepting()
             || !with.connections.is_empty()
             || with.timers.is_stopping()
-            || with.service.replies.handler().has_checks()
-            || with.service.replies.are_files_due()
+            || with.service.handler.has_checks()
+            || with.service.handler.are_files_due()
             || with.proxy.upstreams.has_connections()
             || with.transmitter.has_memory_to_give(&with.connections);
         let memory_at = with.service.admission.shortage.look_at(with.connections.account());

@@ -28,11 +28,11 @@ impl<N: Net> Proxy<N> {
             unreachable!("a transfer without a response has its request")
         };
         let said = head.into_response(());
-        let found = match with.service.replies.look_for_named(folder, &path, now) {
+        let found = match with.service.handler.look_for_named(folder, &path, now) {
             CacheAnswer::Ready(found) => found,
             CacheAnswer::Offload(lookup) => {
                 let client = with.connections[id.at].client_of(id.stream);
-                match with.service.replies.begin_lookup(lookup, owner, client) {
+                match with.service.handler.begin_lookup(lookup, owner, client) {
                     Ok(key) => {
                         with.connections.exchange(id).wait_for(key, request, Some(said));
                         return left;
@@ -41,8 +41,8 @@ impl<N: Net> Proxy<N> {
                 }
             }
         };
-        self.push_reply(with, id, &request, None, |replies, to, request| {
-            replies.reply_named(to, request, found, &said)
+        self.push_reply(with, id, &request, None, |handler, to, request| {
+            handler.reply_named(to, request, found, &said)
         });
         left
     }

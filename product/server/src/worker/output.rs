@@ -1,4 +1,4 @@
-//! Sending: from replies to the write path, and what happens when a response has departed.
+//! Sending: from handler to the write path, and what happens when a response has departed.
 
 use units::Nanos;
 
@@ -6,10 +6,10 @@ use super::failures::Kind;
 use super::proxy::Proxy;
 use super::responder::Responder;
 use super::response_end::ResponseEnd;
+use crate::answer::Reply;
 use crate::body::{Body, Failure};
 use crate::connection::{Departure, Outgoing};
 use crate::connection::{ExchangeId, Task};
-use crate::handler::Reply;
 use crate::net::Net;
 use crate::send::Direct;
 use crate::send::SentNow;

@@ -15,18 +15,18 @@ use units::Nanos;
 use super::failures::Kind;
 use super::forwarding::transfer_of;
 use super::messages::{responding, size_from};
-use super::replies::Replies;
 use super::responder::Responder;
 use super::service::Service;
 use super::spool;
 use super::starved::Starved;
 use super::timers::Timers;
+use crate::answer::Handler;
+use crate::answer::{Reply, To};
 use crate::body::Trailing;
 use crate::connection::Connections;
 use crate::connection::Line;
 use crate::connection::PassedOnLine;
 use crate::connection::{ExchangeId, KeptRequest, Task};
-use crate::handler::{Reply, To};
 use crate::limits::Limits;
 use crate::net::{Net, Socket, Transport};
 use crate::send::{Producer, Transmitter, want_body};
@@ -57,11 +57,11 @@ impl<S: Socket> BodySink for (Producer<'_, S>, Nanos) {
     }
 }
 
-/// Requests that upstreams answer, and the replies that resulted.
+/// Requests that upstreams answer, and the handler that resulted.
 pub(super) struct Proxy<N: Net> {
     pub(super) upstreams: Upstreams<N>,
     /// At most one for each transfer.
-    replies: VecDeque<ProxyReply>,
+    handler: VecDeque<ProxyReply>,
     pub(super) starved: Starved,
 }
 
@@ -97,12 +97,12 @@ impl<N: Net> Proxy<N> {
     pub fn new(places: LoopPlaces, limits: ResponseLimits) -> Proxy<N> {
         let mut upstreams = Upstreams::new(places);
         upstreams.set_limits(limits);
-        Proxy { upstreams, replies: VecDeque::new(), starved: Starved::default() }
+        Proxy { upstreams, handler: VecDeque::new(), starved: Starved::default() }
     }
 
     /// Returns the next reply to send; [`Proxy::on_sent`] must follow.
     pub fn next_reply(&mut self) -> Option<ProxyReply> {
-        self.replies.pop_front()
+        self.handler.pop_front()
     }
 
     /// Begins a transfer to an upstream. Returns the error reply if no upstream can answer.
@@ -114,10 +114,10 @@ impl<N: Net> Proxy<N> {
         request: &Request,
         head: Option<&Head>,
     ) -> Result<usize, Box<Reply>> {
-        let to = with.service.replies.to(&with.connections[id.at], request);
+        let to = with.service.handler.to(&with.connections[id.at], request);
         if request.method == Method::Connect && group.is_http2() {
             // Only the upgrade of HTTP/1.1 is supported (RFC 9110 section 15.6.2).
-            return Err(Box::new(with.service.replies.handler().unanswered(to, request, Status::NOT_IMPLEMENTED)));
+            return Err(Box::new(with.service.handler.unanswered(to, request, Status::NOT_IMPLEMENTED)));
         }
         let transfer = transfer_of(with, id, group, (request, head), to.site);
         match self.upstreams.begin(with.net, with.timers.now(), transfer) {
@@ -129,7 +129,7 @@ impl<N: Net> Proxy<N> {
             }
             Err((fault, name)) => {
                 note_fault(with, &name, &fault);
-                Err(Box::new(with.service.replies.handler().unanswered(to, request, fault.status())))
+                Err(Box::new(with.service.handler.unanswered(to, request, fault.status())))
             }
         }
     }
@@ -298,8 +298,8 @@ impl<N: Net> Proxy<N> {
             false => Trailing::Never,
         };
         let response = responding(head, pipe, trailing, matches!(step, Step::Done));
-        self.push_reply(with, id, &request, Some(step), |replies, to, request| {
-            replies.handler().passed_on(to, request, response)
+        self.push_reply(with, id, &request, Some(step), |handler, to, request| {
+            handler.passed_on(to, request, response)
         });
         Step::Wait
     }
@@ -311,15 +311,15 @@ impl<N: Net> Proxy<N> {
         id: ExchangeId,
         request: &KeptRequest,
         rest: Option<Step>,
-        reply: impl FnOnce(&mut Replies, To, &Request) -> Reply,
+        reply: impl FnOnce(&mut Handler, To, &Request) -> Reply,
     ) {
         let request = request.view();
-        let to = with.service.replies.to(&with.connections[id.at], &request);
-        let reply = reply(&mut with.service.replies, to, &request);
-        let class = with.service.replies.class_of(&with.connections[id.at], id.stream, to.site, &request);
+        let to = with.service.handler.to(&with.connections[id.at], &request);
+        let reply = reply(&mut with.service.handler, to, &request);
+        let class = with.service.handler.class_of(&with.connections[id.at], id.stream, to.site, &request);
         let exchange = with.connections.exchange(id);
         exchange.class = class;
-        self.replies.push_back(ProxyReply { owner: exchange.owner, reply: Box::new(reply), rest });
+        self.handler.push_back(ProxyReply { owner: exchange.owner, reply: Box::new(reply), rest });
     }
 
     /// Continues a transfer after the event loop has sent its reply or made it a job.
@@ -377,8 +377,8 @@ impl<N: Net> Proxy<N> {
         }
         let Some(id) = with.connections.exchange_id(owner) else { return };
         let Task::PassedOn(request) = std::mem::take(&mut with.connections.exchange(id).task) else { return };
-        self.push_reply(with, id, &request, None, |replies, to, request| {
-            replies.handler().unanswered(to, request, fault.status())
+        self.push_reply(with, id, &request, None, |handler, to, request| {
+            handler.unanswered(to, request, fault.status())
         });
     }
 
@@ -475,7 +475,7 @@ impl<N: Net> Proxy<N> {
 #[cfg(test)]
 impl<N: Net> Proxy<N> {
     pub fn upstreams(&self) -> &Upstreams<N> {
-        debug_assert!(self.replies.is_empty(), "they are sent at once");
+        debug_assert!(self.handler.is_empty(), "they are sent at once");
         &self.upstreams
     }
 }

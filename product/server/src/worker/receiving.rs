@@ -8,9 +8,9 @@ use mux::BodyRead;
 
 use super::responder::Responder;
 use super::upstreams::must_wait_for_leave;
+use crate::answer::{self, Reply, To};
 use crate::connection::http1::TOO_SLOW;
 use crate::connection::{ExchangeId, Receiving, Task};
-use crate::handler::{self, Reply, To};
 use crate::net::Net;
 use crate::send::want_body;
 use crate::sites::received;
@@ -27,7 +27,7 @@ pub(super) fn receive_body<N: Net>(
     head: Option<&Head>,
 ) -> Option<Reply> {
     if request.body == BodyLength::None {
-        return Some(with.service.replies.handler().passed_on(to, request, received(0)));
+        return Some(with.service.handler.passed_on(to, request, received(0)));
     }
     if must_wait_for_leave(with, id, head) {
         return None;
@@ -80,15 +80,15 @@ pub(super) fn take_stream_data<N: Net>(with: &mut Responder<N>, id: ExchangeId) 
     }
 }
 
-/// Replies once the body is complete.
+/// Handler once the body is complete.
 fn reply_received<N: Net>(with: &mut Responder<N>, id: ExchangeId) {
     let conn = &mut with.connections[id.at];
     let Task::Receiving(receiving) = std::mem::take(&mut conn.exchange(id.stream).task) else { return };
     let request = receiving.request.view();
     // The sites in force may have changed since the request began.
-    let to = with.service.replies.to(conn, &request);
-    conn.exchange(id.stream).class = with.service.replies.class_of(conn, id.stream, to.site, &request);
-    let reply = with.service.replies.handler().passed_on(to, &request, received(receiving.bytes));
+    let to = with.service.handler.to(conn, &request);
+    conn.exchange(id.stream).class = with.service.handler.class_of(conn, id.stream, to.site, &request);
+    let reply = with.service.handler.passed_on(to, &request, received(receiving.bytes));
     with.send(id, reply);
 }
 
@@ -100,8 +100,8 @@ pub(super) fn end_slow_bodies<N: Net>(with: &mut Responder<N>, at: usize) {
         let late = conn.protocol.exchanges().find(|exchange| is_late(&exchange.task)).map(|exchange| exchange.number);
         let Some(stream) = late else { return };
         let exchange = conn.exchange(stream);
-        (exchange.task, exchange.class) = (Task::None, with.service.replies.default_class());
+        (exchange.task, exchange.class) = (Task::None, with.service.handler.default_class());
         with.connections.with_engine(at, |engine| engine.leave_body(stream));
-        with.send(ExchangeId { at, stream }, handler::reject(TOO_SLOW));
+        with.send(ExchangeId { at, stream }, answer::reject(TOO_SLOW));
     }
 }

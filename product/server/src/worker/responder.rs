@@ -1,4 +1,4 @@
-//! Work on connections, whatever the source of the event: bytes in, requests, replies, bytes out, and the
+//! Work on connections, whatever the source of the event: bytes in, requests, handler, bytes out, and the
 //! end.
 
 use std::net::SocketAddr;
@@ -110,7 +110,7 @@ impl<N: Net> Responder<N> {
                     self.timers.now(),
                     &mut self.connections,
                     at,
-                    self.service.replies.default_class(),
+                    self.service.handler.default_class(),
                 );
             }
             // Its last frames may have left.
@@ -149,7 +149,7 @@ impl<N: Net> Responder<N> {
         if self.connections[at].protocol.streams().is_some_and(|streams| !streams.is_idle()) {
             return self.abandon(at);
         }
-        self.transmitter.end_output(self.timers.now(), &mut self.connections, at, self.service.replies.default_class());
+        self.transmitter.end_output(self.timers.now(), &mut self.connections, at, self.service.handler.default_class());
         let owner = self.connections[at].owner;
         self.with_upstreams(|proxy, with| {
             proxy.leave(with, at.into());
@@ -167,10 +167,10 @@ impl<N: Net> Responder<N> {
 
     /// The settings with which HTTP/2 begins on a connection.
     pub(super) fn http2_begin(&self) -> Http2Begin {
-        let (limits, replies) = (&self.limits, &self.service.replies);
-        let has_tunnels = replies.handler().has_proxies();
+        let (limits, handler) = (&self.limits, &self.service.handler);
+        let has_tunnels = handler.has_proxies();
         let settings = mux::Settings { request: limits.request, streams_max: mux::STREAMS_MAX, has_tunnels };
-        Http2Begin { settings, head_timeout: limits.head_timeout, class: replies.default_class() }
+        Http2Begin { settings, head_timeout: limits.head_timeout, class: handler.default_class() }
     }
 
     /// Reads the clock, at most `timeout` after the last reading. A longer time is a pause, in which

@@ -60,7 +60,7 @@ impl<N: Net> Responder<N> {
         }
         // A ticket leaves with the response, if there is one.
         let sent_bytes =
-            self.transmitter.send_tls(now, &mut self.connections, at, self.service.replies.default_class());
+            self.transmitter.send_tls(now, &mut self.connections, at, self.service.handler.default_class());
         if plain.is_empty() && sent_bytes == 0 {
             // The client may hold back the rest of a record until its beginning is acknowledged.
             self.connections[at].acknowledge();

@@ -14,13 +14,13 @@ use super::failures::Kind;
 use super::journal::Context;
 use super::response_end::{ResponseEnd, UNANSWERED_STATUS, outcome_of};
 use super::timers::Timers;
-use super::{Admission, Journal, Replies};
+use super::{Admission, Journal};
+use crate::answer::{Answer, Handler, To};
 use crate::body::Failure;
 use crate::connection::Connection;
 use crate::connection::Line;
 use crate::connection::{KeptRequest, Task};
 use crate::files::{Lookup, Missing, SiteNumber};
-use crate::handler::{Answer, To};
 use crate::logging::Outcome;
 use crate::net::Net;
 use crate::net::Socket;
@@ -29,7 +29,7 @@ use crate::send::{Link, Sendings};
 /// Sends nothing, and accesses connections only as arguments.
 pub(super) struct Service {
     pub admission: Admission,
-    pub replies: Replies,
+    pub handler: Handler,
     pub journal: Journal,
 }
 
@@ -50,7 +50,7 @@ impl Service {
         self.admission.on_full(now).inspect(|line| self.journal.error(line));
     }
 
-    /// Replies to a request, with an error if its client has sent too many. `Err` holds what must happen first, such as
+    /// Handler to a request, with an error if its client has sent too many. `Err` holds what must happen first, such as
     /// a lookup for [`Service::look_up`].
     pub fn answer(
         &mut self,
@@ -62,9 +62,9 @@ impl Service {
     ) -> Answer {
         if let Err(refusal) = self.admission.on_request(now, conn.client_of(stream)) {
             refusal.notice.inspect(|notice| self.journal.error(notice));
-            return self.replies.handler().too_many(to, request, refusal.retry_after_s).into();
+            return self.handler.too_many(to, request, refusal.retry_after_s).into();
         }
-        self.replies.answer(now, to, request, conn.address_of(stream))
+        self.handler.answer(to, request, conn.address_of(stream), now)
     }
 
     /// Begins the lookup of what a request wants; its exchange waits for it.
@@ -76,7 +76,7 @@ impl Service {
         request: &Request,
     ) -> Result<(), Missing> {
         let client = conn.client_of(stream);
-        let key = self.replies.begin_lookup(lookup, conn.exchange(stream).owner, client)?;
+        let key = self.handler.begin_lookup(lookup, conn.exchange(stream).owner, client)?;
         let request = Box::new(KeptRequest::new(request, conn.held.account()));
         conn.exchange(stream).wait_for(key, request, None);
         Ok(())
@@ -92,7 +92,7 @@ impl Service {
         request: &Request,
         minor: u8,
     ) {
-        let (handler, version) = (self.replies.handler(), conn.version(minor));
+        let (handler, version) = (&self.handler, conn.version(minor));
         let (log, place) = (handler.log(site), site.map(|site| handler.place(site)));
         if let Some(mut line) = self.journal.begin(now, log, (request, version), place) {
             line.count_in(conn.held.account());
@@ -113,14 +113,14 @@ impl Service {
         let exchange = conn.exchange(stream);
         let (owner, has_line) = (exchange.owner, exchange.line.is_some());
         if let Task::LookingUp(pending) = std::mem::take(&mut exchange.task) {
-            self.replies.leave_lookup(&pending.key, owner);
+            self.handler.leave_lookup(&pending.key, owner);
         }
         if !has_line
             && !conn.is_multiplexed()
             && let Some(kept) = conn.http1().take_unanswered()
         {
             let head = kept.view();
-            let to = self.replies.to(conn, &head.request);
+            let to = self.handler.to(conn, &head.request);
             self.note(timers.now(), conn, stream, to.site, &head.request, head.minor_version);
         }
         if let Some(mut line) = conn.exchange(stream).line.take() {
@@ -159,7 +159,7 @@ impl Service {
             let context = Context {
                 remote: conn.address_of(stream),
                 connection_reused: conn.has_answered,
-                class: self.replies.handler().class_name(conn.exchange(stream).class),
+                class: self.handler.class_name(conn.exchange(stream).class),
                 ahead_bytes: link.scheduler().order().policy().ahead_bytes(conn.client_of(stream)),
             };
             let clock = (net.now(), net.date().duration_since(UNIX_EPOCH).unwrap_or_default());

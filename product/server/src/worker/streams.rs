@@ -127,7 +127,7 @@ impl<N: Net> Responder<N> {
         how: impl FnOnce(&mut Transmitter, &mut Connections<Transport<N>>, usize, &EndContext) -> Ending,
     ) {
         let now = self.timers.now();
-        let class = self.service.replies.default_class();
+        let class = self.service.handler.default_class();
         let with = EndContext { now, limits: &self.limits, class };
         match how(&mut self.transmitter, &mut self.connections, at, &with) {
             Ending::Stays => {}

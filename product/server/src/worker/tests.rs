@@ -9,9 +9,9 @@ use sched::{Pace, Scheduler};
 use units::Nanos;
 
 use super::*;
+use crate::answer::Handler;
 use crate::clients::{ClientLimits, Clients};
 use crate::files::{Cache, CacheLimits, Lookups, Options, Root};
-use crate::handler::Handler;
 use crate::logging::{Format, Log, LogConfig, Logs};
 use crate::places::Places;
 use crate::send::{Limit, Link, Order};
@@ -64,6 +64,15 @@ fn order(policy: &PolicySpec, pace: Pace) -> Order {
     }
 }
 
+fn transmitter(policy: &PolicySpec, pace: Pace, patience: crate::limits::Patience) -> Transmitter {
+    let built = policy.build();
+    let is_memoryless = !built.follows_jobs() && !built.needs_path();
+    let mut transmitter = Transmitter::new(Link::new(Scheduler::new(built, pace), None), patience);
+    transmitter.order = order(policy, pace);
+    transmitter.is_direct = is_memoryless && transmitter.order != Order::Marks;
+    transmitter
+}
+
 impl Bench {
     /// Creates a bench with a folder of this name.
     fn new(name: &str, policy: &str) -> Bench {
@@ -87,20 +96,16 @@ impl Bench {
         let logs = Logs::start(&threads).unwrap();
         let (pool, woken) = (Pool::new(), Arc::clone(&wake));
         let (limits, policy): (Limits, PolicySpec) = (Limits::default(), policy.parse().unwrap());
-        let scheduler = Scheduler::new(policy.build(), pace);
         let log = is_logged.then(|| logs.open(&log_in(&folder)).unwrap());
         let current = current(log);
+        let cache = Cache::new(root.into(), CacheLimits::per_worker(1));
         let lookups = Lookups::new(Arc::clone(&pool), move || woken.set());
-        let handler = Handler::new(Cache::new(root.into(), CacheLimits::per_worker(1)), current.served());
         let places = Arc::new(Places::new(16, &[Arc::clone(&wake)]));
-        let order = order(&policy, pace);
-        let is_memoryless = !policy.build().follows_jobs() && !policy.build().needs_path();
-        let mut transmitter = Transmitter::new(Link::new(scheduler, None), limits.patience);
-        (transmitter.order, transmitter.is_direct) = (order, is_memoryless && order != Order::Marks);
+        let transmitter = transmitter(&policy, pace, limits.patience);
         let parts = Parts {
             listeners: vec![std::os::fd::OwnedFd::from(listener).into()],
             admission: Admission::new(0, places, Arc::new(Clients::new(limits.clients(256))), u64::MAX, &limits),
-            replies: Replies::new(handler, lookups, current),
+            handler: Handler::new(cache, lookups, current),
             journal: Journal::new(logs.handle(), Arc::default(), None),
             transmitter,
             limits,

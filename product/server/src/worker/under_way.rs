@@ -61,7 +61,7 @@ pub(super) fn responses(with: &Responder<impl Net>) -> ResponsesStatus {
         status.count(job.waits_for, job.client);
         first.offer(job.owner, job.waits_for, job.silent_for, Some(job));
     }
-    let of_files = with.service.replies.askers().take(LOOKS_MAX).map(|asker| (asker, WaitsFor::File));
+    let of_files = with.service.handler.askers().take(LOOKS_MAX).map(|asker| (asker, WaitsFor::File));
     let of_upstreams = unanswered(&with.proxy.upstreams).take(LOOKS_MAX).map(|asker| (asker, WaitsFor::Upstream));
     for ((owner, since), waits_for) in of_files.chain(of_upstreams) {
         if let Some(id) = with.connections.exchange_id(owner) {
@@ -88,7 +88,7 @@ fn told(with: &Responder<impl Net>, candidate: &Candidate) -> Option<ResponseSta
     });
     Some(ResponseStatus {
         site: line.map_or("", |line| service.journal.site_name(line)).into(),
-        class: service.replies.handler().class_name(exchange.class).unwrap_or_default().into(),
+        class: service.handler.class_name(exchange.class).unwrap_or_default().into(),
         protocol: line.map_or(conn.version(1), Line::protocol),
         client: conn.address_of(stream),
         requested: requested(exchange),

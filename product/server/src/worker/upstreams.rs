@@ -1,4 +1,4 @@
-//! The event loop's part in a proxy: it sends the replies that result.
+//! The event loop's part in a proxy: it sends the handler that result.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use http::{BodyLength, Request};
 
 use super::proxy::{Proxy, ProxyContext, ProxyReply};
 use super::responder::Responder;
+use crate::answer::{Reply, To};
 use crate::connection::ExchangeId;
-use crate::handler::{Reply, To};
 use crate::net::Net;
 use crate::upstream::Group;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 impl<N: Net> Responder<N> {
-    /// Runs `act` on the proxy, then sends the replies it produced.
+    /// Runs `act` on the proxy, then sends the handler it produced.
     pub(super) fn with_upstreams<T>(&mut self, act: impl FnOnce(&mut Proxy<N>, &mut ProxyContext<N>) -> T) -> T {
         let (proxy, mut with) = ProxyContext::of(self);
         let done = act(proxy, &mut with);

@@ -34,7 +34,7 @@ impl Bench {
         let certificate = Some(Certificate::Development(hosts));
         let https = Https { certificate, ..Https::default() };
         let site = SiteConfig { https, ..SiteConfig::alone(bench.folder.clone(), Options::default()) };
-        bench.worker.responder.service.replies.serve(open(&[site], true, log).served());
+        bench.worker.responder.service.handler.serve(open(&[site], true, log).served());
         bench.worker.acceptor.first_mut().is_secure = true;
         self
     }

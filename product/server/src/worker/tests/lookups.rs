@@ -128,7 +128,7 @@ fn a_client_that_leaves_takes_nothing_with_it() {
         while !bench.worker.responder.connections.is_empty() {
             bench.turn();
         }
-        assert!(bench.worker.responder.service.replies.found() == 0);
+        assert!(bench.worker.responder.service.handler.found() == 0);
     }
 }
 
@@ -142,7 +142,7 @@ fn an_answer_to_nobody_is_dropped() {
     while !bench.worker.responder.connections.is_empty() {
         bench.turn();
     }
-    bench.worker.responder.service.replies.add_found((owner, Err(crate::files::Missing::NotFound)));
+    bench.worker.responder.service.handler.add_found((owner, Err(crate::files::Missing::NotFound)));
     bench.turn();
     disk.set_hanging(false);
     let mut other = bench.connect();

@@ -135,7 +135,7 @@ fn a_worker_that_stops_refuses_nobody_at_a_passed_socket() {
         bench.worker.acceptor.first_mut().is_passed = is_passed;
         bench.worker.udp = Default::default();
         bench.worker.responder.net = Os::new().unwrap();
-        watch(&bench.worker.responder.net, &bench.worker.responder.setup, &bench.worker.responder.service.replies)
+        watch(&bench.worker.responder.net, &bench.worker.responder.setup, &bench.worker.responder.service.handler)
             .unwrap();
         bench.open_udp_endpoints();
         bench.worker.responder.timers.stop_at(Nanos::MAX);

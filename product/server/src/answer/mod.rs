@@ -1,6 +1,9 @@
 //! Builds the response to a request: its status, fields and body. Whatever is specific to HTTP/1.1 is the connection's
 //! concern.
 
+mod lookups;
+
+use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
@@ -11,9 +14,11 @@ use http::{EntityFields, Method, Reject, Request, Response, Status, Verdict, mul
 use units::Nanos;
 
 use crate::body::{Body, Piece};
-use crate::files::{Cache, CacheAnswer, Entry, Found, LISTING_MIME, Lookup, Missing, SiteNumber};
+use crate::files::{
+    Cache, CacheAnswer, Entry, Found, LISTING_MIME, Lookup, LookupResult, Lookups, Missing, SiteNumber,
+};
 use crate::logging::Log;
-use crate::sites::{self, Object, Served, Sites};
+use crate::sites::{self, Current, Object, Served, Sites};
 use crate::upstream::Group;
 
 /// A response, with additional facts for the connection and the log.
@@ -63,6 +68,12 @@ pub struct Handler {
     served: Arc<Served>,
     /// A counter that makes the boundaries of multipart bodies differ.
     boundaries: u64,
+    lookups: Lookups,
+    /// Completed lookups that are not answered yet; at most one for each exchange.
+    found: VecDeque<LookupResult>,
+    current: Arc<Current>,
+    /// The turn of the sites that are served.
+    sites_turn: u64,
 }
 
 /// The lifetime of an Alt-Svc entry for HTTP/3, in seconds (RFC 7838 section 3.1).
@@ -78,8 +89,10 @@ impl From<Response<Body>> for Reply {
 }
 
 impl Handler {
-    pub fn new(cache: Cache, served: Arc<Served>) -> Handler {
-        Handler { cache, served, boundaries: 0 }
+    /// Creates a handler that serves the sites of `current`, whose folders `cache` has.
+    pub fn new(cache: Cache, lookups: Lookups, current: Arc<Current>) -> Handler {
+        let served = current.served();
+        Handler { cache, served, boundaries: 0, lookups, found: VecDeque::new(), current, sites_turn: 0 }
     }
 
     /// Replaces the sites that are served.
@@ -88,20 +101,9 @@ impl Handler {
         self.served = served;
     }
 
-    /// The class of a request by the rules of a file, if there are any.
-    pub fn class_of(&self, site: Option<SiteNumber>, request: &Request, client: IpAddr) -> Option<u16> {
-        let assigned = self.served.assigned.as_ref()?;
-        Some(assigned.of(site.map(|site| self.sites().place(site)), request, client))
-    }
-
     /// The priority of a class; a lower one goes first.
     pub fn priority(&self, class: u16) -> u8 {
         self.served.assigned.as_ref().map_or(0, |assigned| assigned.priority(class))
-    }
-
-    /// The class of what is not a request, if there are classes.
-    pub fn default_class(&self) -> Option<u16> {
-        Some(self.served.assigned.as_ref()?.default())
     }
 
     /// The name of the class with this number, if there are classes.
@@ -209,16 +211,6 @@ impl Handler {
     /// Returns true if some of them have health checks.
     pub fn has_checks(&self) -> bool {
         self.served.has_checks
-    }
-
-    /// Returns true if the body of this request is accepted: upstreams answer it, or the reply reports its length.
-    pub fn takes_body(&self, site: SiteNumber, request: &Request, is_secure: bool) -> bool {
-        let takes = || match self.sites().measured(site, request) {
-            Some(object) => object.takes(request.method),
-            None => self.served.group(site, request).is_some(),
-        };
-        let is_unclear = || self.sites().unclear(site, request, None::<fn(&[u8])>).is_some();
-        self.sites().redirect(site, request, is_secure).is_none() && takes() && !is_unclear()
     }
 
     pub fn reply_with(&mut self, to: To, request: &Request, found: Result<Found, Missing>) -> Reply {

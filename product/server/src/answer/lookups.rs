@@ -1,0 +1,145 @@
+//! Lookups of files by other threads, and what else a handler does for the requests of connections.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use http::Request;
+use tls::Session;
+use units::Nanos;
+
+use super::{Handler, To};
+use crate::connection::{Connection, Security};
+use crate::files::{CacheLimits, Key, Lookup, LookupResult, Missing, SLOW_AFTER, SiteNumber};
+use crate::net::Socket;
+use crate::sites::Served;
+
+impl Handler {
+    /// Adopts the sites in force. Returns them if they are new.
+    pub fn renew(&mut self) -> Option<Arc<Served>> {
+        let served = self.current.newer(&mut self.sites_turn)?;
+        self.serve(Arc::clone(&served));
+        Some(served)
+    }
+
+    /// The class of a request on this stream for this site; 0 if there are no classes.
+    pub fn class_of(
+        &self,
+        connection: &Connection<impl Socket>,
+        stream: u32,
+        site: Option<SiteNumber>,
+        request: &Request,
+    ) -> u16 {
+        let client = connection.address_of(stream);
+        let assigned = self.served.assigned.as_ref();
+        assigned.map_or(0, |assigned| assigned.of(site.map(|site| self.place(site)), request, client))
+    }
+
+    /// The class of bytes that belong to no request; 0 if there are no classes.
+    pub fn default_class(&self) -> u16 {
+        self.served.assigned.as_ref().map_or(0, |assigned| assigned.default())
+    }
+
+    /// Takes the results of lookups that have completed since.
+    pub fn take_found(&mut self, now: Nanos) {
+        self.lookups.take(&mut self.cache, now, &mut self.found);
+    }
+
+    /// A descriptor that becomes readable when a watched file has changed, if files are watched.
+    pub fn watch_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.cache.watch_fd()
+    }
+
+    /// Creates the TLS session of a newcomer; `None` if its listener is plain HTTP, or no site has a certificate.
+    pub fn session(&self, is_secure: bool) -> Option<Box<Session>> {
+        let acceptor = self.acceptor().filter(|_| is_secure)?;
+        Some(Box::new(Session::new(acceptor)))
+    }
+
+    /// Resolves what a request on this connection is for.
+    pub fn to(&self, conn: &Connection<impl Socket>, request: &Request) -> To {
+        let site = self.site(request);
+        // The clients of a proxy cannot reach this server's ports.
+        let http3_port = conn.peer.http3_port.filter(|_| !conn.is_trusted());
+        To { site, is_secure: conn.is_secure(request), http3_port }
+    }
+
+    /// Returns a predicate: whether the body of a request is counted as it arrives, and the reply is made from the
+    /// count.
+    pub fn takes_body(&self, security: Security) -> impl Fn(&Request) -> bool {
+        move |request| {
+            let site = self.site(request);
+            site.is_some_and(|site| {
+                let is_secure = security.of(request);
+                let takes = || match self.sites().measured(site, request) {
+                    Some(object) => object.takes(request.method),
+                    None => self.served.group(site, request).is_some(),
+                };
+                let is_unclear = || self.sites().unclear(site, request, None::<fn(&[u8])>).is_some();
+                self.sites().redirect(site, request, is_secure).is_none() && takes() && !is_unclear()
+            })
+        }
+    }
+
+    /// Sets the cache limits, from the next file on.
+    pub fn set_cache_limits(&mut self, limits: CacheLimits) {
+        self.cache.set_limits(limits);
+    }
+
+    /// Evicts the files that have changed.
+    pub fn on_change(&mut self) {
+        self.cache.on_change();
+    }
+
+    /// Begins the lookup of a file for the exchange `owner` of this client.
+    pub fn begin_lookup(&mut self, lookup: Box<Lookup>, owner: u64, client: u32) -> Result<Key, Missing> {
+        let key = lookup.key().clone();
+        self.lookups.ask(lookup, owner, client)?;
+        Ok(key)
+    }
+
+    /// Removes an exchange that does not wait for its lookup any more.
+    pub fn leave_lookup(&mut self, key: &Key, owner: u64) {
+        self.lookups.leave(key, owner);
+    }
+
+    /// Exchanges that wait for a lookup, and since when it is under way.
+    pub fn askers(&self) -> impl Iterator<Item = (u64, Nanos)> {
+        self.lookups.askers()
+    }
+
+    /// Returns the next exchange whose lookup has ended.
+    pub fn next_found(&mut self) -> Option<LookupResult> {
+        self.found.pop_front()
+    }
+
+    /// The number of exchanges whose lookup has ended.
+    pub fn found(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Returns true if [`Handler::look_after_files`] has something to do.
+    pub fn are_files_due(&self) -> bool {
+        self.cache.is_due()
+    }
+
+    /// Once a second: closes files that are not requested any more. Returns lines about site roots that are other
+    /// folders now.
+    pub fn look_after_files(&mut self, now: Nanos) -> Vec<String> {
+        self.cache.close_idle(now);
+        self.cache.take_lines()
+    }
+
+    /// Returns a line about a slow disk, once for each slow period.
+    pub fn slow_disk(&mut self, now: Nanos) -> Option<String> {
+        let path = self.lookups.slow(now)?;
+        let seconds = SLOW_AFTER.0 / 1_000_000_000;
+        Some(format!("opening {path} has taken {seconds} s: slow or unresponsive disk; requests for its files wait"))
+    }
+}
+
+#[cfg(test)]
+impl Handler {
+    pub fn add_found(&mut self, answer: LookupResult) {
+        self.found.push_back(answer);
+    }
+}
