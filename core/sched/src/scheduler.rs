@@ -1,31 +1,27 @@
 //! The scheduler: decides which job's bytes are handed down next, and when.
 //!
-//! TCP under a web server sends whatever was written, in the order it was written, so the only place to decide is
-//! before the write. The obvious way, writing to the best connection until it blocks, fails: a socket buffer, a qdisc
-//! and a device ring take megabytes without complaint, and all of it then leaves in FIFO order ahead of every later
-//! decision. So bytes are handed down in small grants at the pace of the link, each to the job that is best at that
-//! instant ([`crate::Ledger`] is how the pace is kept).
+//! TCP under a web server sends whatever was written, in the order it was written, so the only place to decide is before the write. The
+//! obvious way, writing to the best connection until it blocks, fails: a socket buffer, a qdisc and a device ring take megabytes
+//! without complaint, and all of it then leaves in FIFO order ahead of every later decision. So bytes are handed down in small grants
+//! at the pace of the link, each to the job that is best at that instant ([`crate::Ledger`] is how the pace is kept).
 //!
-//! The caller asks [`Scheduler::poll_grant`], writes up to that many bytes, reports how many it wrote
-//! ([`Scheduler::on_sent`]) and, if the connection would take no more, calls [`Scheduler::on_wait`]: a slow reader is
-//! then out of the order until [`Scheduler::on_wait_over`], however good its rank, and never holds the link. One grant
-//! is outstanding at a time.
+//! The caller asks [`Scheduler::poll_grant`], writes up to that many bytes, reports how many it wrote ([`Scheduler::on_sent`]) and, if
+//! the connection would take no more, calls [`Scheduler::on_wait`]: a slow reader is then out of the order until
+//! [`Scheduler::on_wait_over`], however good its rank, and never holds the link. One grant is outstanding at a time.
 //!
-//! A connection that carries many responses at once is opened ([`Scheduler::open`]). A connection of HTTP/1.1 need not
-//! be, and its jobs stand in the order by themselves: opening and closing a connection around each job would take a
-//! microsecond more.
+//! A connection that carries many responses at once is opened ([`Scheduler::open`]). A connection of HTTP/1.1 need not be, and its jobs
+//! stand in the order by themselves: opening and closing a connection around each job would take a microsecond more.
 //!
 //! # Broken promises
 //!
 //! A caller that breaks a promise has a bug of its own. The consequence depends on what the scheduler can still trust:
 //!
-//! - A **response** that is longer than its size ([`Overrun`]) is known to be wrong, and nothing else is: the order,
-//!   the ledger and the other jobs do not depend on it. The calls that find it, [`Scheduler::on_sent`] and
-//!   [`Scheduler::on_size`], report it, and the caller ends that response and its connection, with a line in the log.
-//! - A **table** that contradicts itself (a slot of the order without a job, a job that departs twice, a connection
-//!   without its jobs) leaves nothing that can be trusted: the call panics, which ends the process. So do broken
-//!   promises that concern no single response: more than [`jobs::JOBS_MAX`] jobs, a job without a byte, which has not
-//!   even a head.
+//! - A **response** that is longer than its size ([`Overrun`]) is known to be wrong, and nothing else is: the order, the ledger and the
+//!   other jobs do not depend on it. The calls that find it, [`Scheduler::on_sent`] and [`Scheduler::on_size`], report it, and the
+//!   caller ends that response and its connection, with a line in the log.
+//! - A **table** that contradicts itself (a slot of the order without a job, a job that departs twice, a connection without its jobs)
+//!   leaves nothing that can be trusted: the call panics, which ends the process. So do broken promises that concern no single
+//!   response: more than [`jobs::JOBS_MAX`] jobs, a job without a byte, which has not even a head.
 //!
 //! No number from a peer gets that far: a length is at most 2^63 − 1 (`http::PeerLength`), and sums saturate.
 //!
@@ -160,8 +156,7 @@ impl Scheduler {
         Scheduler { limits: Some(Box::new(Limits::new(table))), ..self }
     }
 
-    /// The time that a ready job of `framing` can go without a byte, as the guard promises. Returns `None` without a
-    /// rate or a guard.
+    /// The time that a ready job of `framing` can go without a byte, as the guard promises. Returns `None` without a rate or a guard.
     pub fn wait_bound(&self, framing: Framing) -> Option<WaitBound> {
         let grant_wire_bytes = self.pacer.longest_grant_wire_bytes(framing);
         self.order.guard().wait_bound(self.pacer.ledger().rate()?, grant_wire_bytes)
@@ -344,8 +339,7 @@ impl Scheduler {
         self.on_wait(id, Why::Source);
     }
 
-    /// Removes a reason; with the last reason gone, the job or connection is ready. Calling twice, or late, changes
-    /// nothing.
+    /// Removes a reason; with the last reason gone, the job or connection is ready. Calling twice, or late, changes nothing.
     pub fn on_wait_over(&mut self, now: Nanos, who: impl Into<Waiter>, why: Why) {
         self.advance_turns(now);
         let who = who.into();
