@@ -54,8 +54,8 @@ impl Source {
         let stream: TokenStream = text.parse().map_err(|e| format!("{path}: this is not Rust: {e}"))?;
         let mut tokens = Vec::new();
         flatten(stream, &mut tokens);
-        let is_test_file =
-            path.ends_with("/tests.rs") || path.split('/').any(|part| part == "tests" || part == "benches");
+        let is_test_file = ["/tests.rs", "_tests.rs"].iter().any(|end| path.ends_with(end))
+            || path.split('/').any(|part| part == "tests" || part == "benches");
         if is_test_file {
             tokens.iter_mut().for_each(|token| token.is_test = true);
         } else {
@@ -93,6 +93,38 @@ impl Source {
         }
         found
     }
+}
+
+/// The sources that are not for tests: all but modules declared under `#[cfg(test)]` and `testing`, which the tests of other crates use.
+/// Tokens of the rest may still be of tests.
+pub fn built(sources: &[Source]) -> Vec<&Source> {
+    let of_tests: Vec<String> = sources.iter().flat_map(test_modules).collect();
+    let is_test = |path: &str| {
+        path.split('/').any(|part| part.trim_end_matches(".rs") == "testing")
+            || of_tests.iter().any(|module| is_within(path, module))
+    };
+    sources.iter().filter(|source| !is_test(&source.path)).collect()
+}
+
+/// The modules in files of their own that are declared for tests alone, as paths without an ending.
+fn test_modules(source: &Source) -> Vec<String> {
+    let stem = source.path.trim_end_matches(".rs");
+    let folder = match stem.rsplit_once('/') {
+        Some((folder, "mod" | "lib" | "main")) => folder,
+        _ => stem,
+    };
+    let declared = |tokens: &[Token]| match (&tokens[0], &tokens[1].kind, &tokens[2]) {
+        (word, Kind::Word(name), end) if word.is_test && word.is_word("mod") && end.is_mark(';') => {
+            Some(format!("{folder}/{name}"))
+        }
+        _ => None,
+    };
+    source.tokens.windows(3).filter_map(declared).collect()
+}
+
+/// Of a file and a module.
+fn is_within(path: &str, module: &str) -> bool {
+    path.strip_prefix(module).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
 }
 
 fn flatten(stream: TokenStream, into: &mut Vec<Token>) {
@@ -181,7 +213,9 @@ mod tests {
     fn test_items_do_not_count_as_lines() {
         let text = "fn a() {}\n\n#[cfg(test)]\nmod tests {\n fn b() {}\n\n}\n#[cfg(test)]\nuse x;\nfn c() {}\n";
         assert_eq!(Source::parse("a.rs", text).unwrap().line_count(), 3);
-        assert_eq!(Source::parse("a/tests/b.rs", "fn a() {}\nfn b() {}\n").unwrap().line_count(), 0);
+        for path in ["a/tests/b.rs", "a/tests.rs", "a/b_tests.rs"] {
+            assert_eq!(Source::parse(path, "fn a() {}\nfn b() {}\n").unwrap().line_count(), 0, "{path}");
+        }
     }
 
     #[test]

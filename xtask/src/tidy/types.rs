@@ -1,12 +1,12 @@
 //! Types own little: a file's limit alone is met by spreading one type over many files.
 //!
-//! The fields of a struct are counted. Types are told apart by crate and name. Methods have no limit: a limit was met by making functions of them.
+//! The fields of a struct are counted. Types are told apart by crate and name.
 
 use std::collections::BTreeMap;
 
 use proc_macro2::Delimiter;
 
-use super::source::{Kind, Source, Token};
+use super::source::{self, Kind, Source, Token};
 
 const FIELDS_MAX: usize = 12;
 /// Where types are counted: what an operator runs.
@@ -19,12 +19,8 @@ pub type Types = BTreeMap<String, usize>;
 
 pub fn measure(sources: &[Source]) -> Types {
     let mut types = Types::new();
-    let of_tests: Vec<String> = sources.iter().flat_map(test_modules).collect();
-    for source in sources {
+    for source in source::built(sources) {
         let Some(crate_path) = crate_of(&source.path) else { continue };
-        if of_tests.iter().any(|module| is_within(&source.path, module)) {
-            continue;
-        }
         let tokens: Vec<&Token> = source.tokens.iter().filter(|token| !token.is_test).collect();
         for (at, token) in tokens.iter().enumerate() {
             if token.is_word("struct")
@@ -38,35 +34,11 @@ pub fn measure(sources: &[Source]) -> Types {
     types
 }
 
-/// `product/server` of `product/server/src/lib.rs`; not for what other crates' tests use.
+/// `product/server` of `product/server/src/lib.rs`.
 fn crate_of(path: &str) -> Option<String> {
-    if path.split('/').any(|part| part.trim_end_matches(".rs") == "testing") {
-        return None;
-    }
     let mut parts = path.split('/');
     let (folder, name, src) = (parts.next()?, parts.next()?, parts.next()?);
     (FOLDERS.contains(&folder) && src == "src").then(|| format!("{folder}/{name}"))
-}
-
-/// The modules in files of their own that are declared for tests alone, as paths without an ending.
-fn test_modules(source: &Source) -> Vec<String> {
-    let stem = source.path.trim_end_matches(".rs");
-    let folder = match stem.rsplit_once('/') {
-        Some((folder, "mod" | "lib" | "main")) => folder,
-        _ => stem,
-    };
-    let declared = |tokens: &[Token]| match (&tokens[0], &tokens[1].kind, &tokens[2]) {
-        (word, Kind::Word(name), end) if word.is_test && word.is_word("mod") && end.is_mark(';') => {
-            Some(format!("{folder}/{name}"))
-        }
-        _ => None,
-    };
-    source.tokens.windows(3).filter_map(declared).collect()
-}
-
-/// Of a file and a module.
-fn is_within(path: &str, module: &str) -> bool {
-    path.strip_prefix(module).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
 }
 
 /// The name and number of fields of the struct that follows; `None` where its fields have no names.
