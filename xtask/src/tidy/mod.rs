@@ -5,6 +5,7 @@
 
 mod arrows;
 mod files;
+mod folders;
 mod links;
 mod manifests;
 mod modules;
@@ -20,14 +21,16 @@ use source::Source;
 
 pub fn main(root: &Path) -> Result<(), String> {
     let tree = files::read(root)?;
+    let ratchet = tree.text("xtask/tidy.toml")?;
     let sources = parse(&tree.texts)?;
     let crates = arrows::of_workspace(root)?;
     let mut problems = arrows::check(tree.text("ARCHITECTURE.md")?, &crates);
     let rust = tree.texts.iter().filter(|file| file.path.ends_with(".rs"));
     problems.extend(arrows::check_named(&crates, rust.map(|file| (file.path.as_str(), file.text.as_str()))));
-    problems.extend(sizes::check(tree.text("xtask/tidy.toml")?, &sizes::measure(&sources)));
-    problems.extend(types::check(tree.text("xtask/tidy.toml")?, &types::measure(&sources)));
-    problems.extend(modules::check(tree.text("xtask/tidy.toml")?, &modules::measure(&sources)));
+    problems.extend(sizes::check(ratchet, &sizes::measure(&sources)));
+    problems.extend(types::check(ratchet, &types::measure(&sources)));
+    problems.extend(modules::check(ratchet, &modules::measure(&sources)));
+    problems.extend(folders::check(ratchet, &folders::measure(&sources)));
     problems.extend(sources.iter().flat_map(rust::check));
     problems.extend(manifests::check(&tree.texts));
     problems.extend(files::check(&tree));

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use proc_macro2::Delimiter;
 
+use super::folders;
 use super::source::{Kind, Source, Token};
 
 const RATCHET: &str = "xtask/tidy.toml";
@@ -35,11 +36,12 @@ fn module_of(path: &str) -> Option<(String, String)> {
     Some((of_crate.into(), first.trim_end_matches(".rs").into()))
 }
 
-/// Modules that a path behind `crate` begins with: one, or those of a group.
-fn named(tokens: &[&Token]) -> Vec<String> {
+/// The names that a path continues with behind its root, `crate` or `super`: one, those of a group, or `*`.
+pub fn named(tokens: &[&Token]) -> Vec<String> {
     let is_path = tokens.len() > 2 && tokens[0].is_mark(':') && tokens[1].is_mark(':');
     match tokens.get(2).filter(|_| is_path).map(|token| &token.kind) {
         Some(Kind::Word(name)) => vec![name.clone()],
+        Some(Kind::Mark('*')) => vec!["*".into()],
         Some(Kind::Open(Delimiter::Brace)) => {
             let (mut depth, mut names, mut begins) = (0_usize, Vec::new(), true);
             for token in &tokens[3..] {
@@ -88,26 +90,28 @@ pub fn check(ratchet: &str, arrows: &Arrows) -> Vec<String> {
         }
     }
     problems.dedup();
-    problems.extend(upward.iter().filter_map(|(arrow, count)| check_arrow(arrow, *count, entries.get(arrow))));
-    let unneeded = entries.keys().filter(|arrow| !upward.contains_key(*arrow));
+    problems
+        .extend(upward.iter().filter_map(|(arrow, count)| check_arrow("modules", arrow, *count, entries.get(arrow))));
+    let unneeded = entries.keys().filter(|arrow| !folders::is_of_folder(arrow) && !upward.contains_key(*arrow));
     problems
         .extend(unneeded.map(|arrow| format!("{RATCHET}: [upward] \"{arrow}\" is no longer needed; remove the entry")));
     problems
 }
 
 /// The layer of each module.
-fn heights(order: &toml::Value) -> BTreeMap<&str, usize> {
+pub fn heights(order: &toml::Value) -> BTreeMap<&str, usize> {
     let layers = order.as_array().into_iter().flatten().filter_map(toml::Value::as_str);
     layers.enumerate().flat_map(|(height, layer)| layer.split_whitespace().map(move |name| (name, height))).collect()
 }
 
-fn check_arrow(arrow: &str, count: usize, entry: Option<&toml::Value>) -> Option<String> {
+/// Compares an arrow against the order of `section` with its entry in `[upward]`.
+pub fn check_arrow(section: &str, arrow: &str, count: usize, entry: Option<&toml::Value>) -> Option<String> {
     let allowed =
         entry.map_or(0, |value| value.as_integer().and_then(|count| usize::try_from(count).ok()).unwrap_or(0));
     match allowed {
         _ if count == allowed => None,
         0 => Some(format!(
-            "{arrow}: an arrow against the order of [modules] in {RATCHET}; move what both need below them"
+            "{arrow}: an arrow against the order of [{section}] in {RATCHET}; move what both need below them"
         )),
         _ if count > allowed => {
             Some(format!("{arrow}: {count} paths, {allowed} in {RATCHET}; an exception may only shrink"))
@@ -161,5 +165,7 @@ mod tests {
         assert!(said(&with, "low", "high", 3)[0].contains("may only shrink"));
         assert!(said(&with, "low", "high", 1)[0].contains("lower the entry"));
         assert!(said(&with, "high", "low", 1)[0].contains("no longer needed"));
+        let of_folder = format!("{ORDER}[upward]\n\"product/server/src/a: b -> c\" = 1\n");
+        assert_eq!(said(&of_folder, "high", "low", 1), [""; 0], "folders judges its own entries");
     }
 }
