@@ -4,6 +4,7 @@
 //! it the mistake it is there to find. A problem says where, what, and what would be right.
 
 mod arrows;
+mod chains;
 mod files;
 mod folders;
 mod links;
@@ -31,6 +32,7 @@ pub fn main(root: &Path) -> Result<(), String> {
     problems.extend(types::check(ratchet, &types::measure(&sources)));
     problems.extend(modules::check(ratchet, &modules::measure(&sources)));
     problems.extend(folders::check(ratchet, &folders::measure(&sources)));
+    problems.extend(chains::check(ratchet, &chains::measure(&sources)));
     problems.extend(sources.iter().flat_map(rust::check));
     problems.extend(manifests::check(&tree.texts));
     problems.extend(files::check(&tree));
