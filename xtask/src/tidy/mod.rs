@@ -10,6 +10,7 @@ mod folders;
 mod links;
 mod manifests;
 mod modules;
+mod openers;
 mod rust;
 mod sizes;
 mod source;
@@ -33,6 +34,7 @@ pub fn main(root: &Path) -> Result<(), String> {
     problems.extend(modules::check(ratchet, &modules::measure(&sources)));
     problems.extend(folders::check(ratchet, &folders::measure(&sources)));
     problems.extend(chains::check(ratchet, &chains::measure(&sources)));
+    problems.extend(openers::check(&openers::measure(&sources)));
     problems.extend(sources.iter().flat_map(rust::check));
     problems.extend(manifests::check(&tree.texts));
     problems.extend(files::check(&tree));
