@@ -5,6 +5,7 @@
 
 mod arrows;
 mod chains;
+mod commits;
 mod files;
 mod folders;
 mod links;
@@ -39,6 +40,10 @@ pub fn main(root: &Path) -> Result<(), String> {
     problems.extend(manifests::check(&tree.texts));
     problems.extend(files::check(&tree));
     problems.extend(links::check(&tree));
+    problems.extend(match commits::since(ratchet) {
+        Ok(since) => commits::check(&since, &commits::read(root, &since)),
+        Err(problem) => vec![problem],
+    });
     if problems.is_empty() {
         println!("tidy: {} files, of them {} Rust: no problem", tree.file_count(), sources.len());
         return Ok(());

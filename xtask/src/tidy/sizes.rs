@@ -12,7 +12,8 @@ const FUNCTION: Limit = Limit { soft: 40, hard: 70 };
 
 const RATCHET: &str = "xtask/tidy.toml";
 /// The sections of the ratchet, for all checks.
-const SECTIONS: [&str; 8] = ["files", "functions", "plain_data", "types", "modules", "folders", "upward", "chains"];
+const SECTIONS: [&str; 9] =
+    ["files", "functions", "plain_data", "types", "modules", "folders", "upward", "chains", "commits"];
 
 /// Lines: above `soft` needs an entry in the ratchet, above `hard` nothing helps.
 #[derive(Clone, Copy)]
