@@ -2,11 +2,13 @@
 
 mod channel;
 mod connections;
+mod datagrams;
 mod delivery;
 mod departure;
 mod engine;
 mod exchange;
 mod framed;
+mod frames;
 mod held;
 pub mod http1;
 mod input;
@@ -18,7 +20,6 @@ mod passed_on;
 mod protocol;
 mod quic;
 mod reader;
-mod receiving;
 mod room;
 mod write;
 
@@ -40,8 +41,9 @@ pub use connections::Connections;
 pub use delivery::{Delivery, Listed};
 pub use departure::Departure;
 pub use engine::Engine;
-pub use exchange::{CLOSING_PERIOD, Exchange, ExchangeId, KeptRequest, Streams, Task};
-pub use framed::{Framed, HandedDown};
+pub use exchange::{CLOSING_PERIOD, Exchange, ExchangeId, KeptRequest, Receiving, Streams, Task};
+pub use framed::Framed;
+pub use frames::HandedDown;
 pub use held::Held;
 use http1::Http1;
 pub use input::{Input, SEGMENT_BYTES_MIN};
@@ -51,7 +53,6 @@ pub use outgoing::{End, Outgoing, Sent};
 pub use passed_on::PassedOnLine;
 pub use protocol::{Protocol, Single};
 pub use reader::Reader;
-pub use receiving::Receiving;
 pub use room::{ROOM_BYTES_MIN, Room};
 
 /// Major versions of HTTP.

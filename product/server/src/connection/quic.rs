@@ -9,13 +9,12 @@ use std::io;
 use std::mem::take;
 
 use mux::Broken;
-use quic::{Datagrams, Incoming, Session};
-use sched::{JobId, Path, Scheduler};
+use quic::{Datagrams, Session};
+use sched::Path;
 use units::Nanos;
 use units::memory::{Account, Charge};
 
-use super::{Connections, Framed};
-use crate::net::{DatagramSink, Seen, Socket};
+use crate::net::{DatagramSink, Seen};
 
 /// H3_NO_ERROR: ends a connection that has done nothing wrong (RFC 9114 section 8.1).
 const NO_ERROR: u64 = 0x100;
@@ -28,7 +27,7 @@ pub struct Quic {
     /// The connection's number among the connections that wait for room.
     pub full: Option<u64>,
     /// When the next timer of its session fires.
-    timer_at: Option<Nanos>,
+    pub timer_at: Option<Nanos>,
     /// The number of acknowledgements received, and when the last one was.
     acked: Option<(u64, Nanos)>,
     pub broken: Option<Broken>,
@@ -40,7 +39,7 @@ pub struct Quic {
 #[derive(Default)]
 pub struct Shared {
     /// Timers by instant.
-    timers: BTreeSet<(Nanos, usize)>,
+    pub timers: BTreeSet<(Nanos, usize)>,
     /// Connections whose datagrams wait for room in their socket, each once, by a number that only grows.
     pub full: BTreeMap<u64, usize>,
     full_count: u64,
@@ -71,7 +70,7 @@ impl Shared {
         self.timers.first().filter(|(timer_at, _)| *timer_at <= now).map(|(_, at)| *at)
     }
 
-    fn arm(&mut self, at: usize, quic: &mut Quic) {
+    pub fn arm(&mut self, at: usize, quic: &mut Quic) {
         let timer_at = quic.session.timeout();
         let before = std::mem::replace(&mut quic.timer_at, timer_at);
         if before != timer_at {
@@ -119,7 +118,7 @@ impl Shared {
     }
 
     /// Removes it from the timers and from the list of full sockets.
-    fn forget(&mut self, at: usize, quic: &mut Quic) {
+    pub fn forget(&mut self, at: usize, quic: &mut Quic) {
         if let Some(timer_at) = quic.timer_at.take() {
             self.timers.remove(&(timer_at, at));
         }
@@ -146,7 +145,7 @@ impl Quic {
     }
 
     /// The state of its path.
-    fn seen(&mut self, now: Nanos) -> Seen {
+    pub fn seen(&mut self, now: Nanos) -> Seen {
         let seen = self.session.path();
         if seen.acks > self.acked.map_or(0, |(known, _)| known) {
             self.acked = Some((seen.acks, now));
@@ -171,88 +170,6 @@ impl Quic {
     pub fn is_done(&self) -> bool {
         self.unsent.is_none() && !self.session.is_held()
     }
-}
-
-impl<S: Socket> Connections<S> {
-    /// Hands down an HTTP/3 connection's pending datagrams and new ones for `room_bytes`; returns whether everything
-    /// has left.
-    pub fn hand_down_datagrams(&mut self, now: Nanos, at: usize, room_bytes: u64) -> bool {
-        let (connection, shared) = self.with_datagrams(at);
-        let Some(socket) = connection.socket.quic() else { return true };
-        let quic = quic(connection.protocol.framed_mut().expect("it speaks HTTP/3"));
-        shared.hand_down(now, at, quic, socket, room_bytes)
-    }
-
-    /// Removes a connection of HTTP/3 from the timers and from the list of full sockets.
-    pub fn forget_datagrams(&mut self, at: usize) {
-        let (connection, shared) = self.with_datagrams(at);
-        if let Some(quic) = connection.framed().engine.http3() {
-            shared.forget(at, quic);
-        }
-    }
-
-    /// Takes a datagram that has come for a connection; [`Connections::follow`] comes next.
-    pub fn receive_datagram(&mut self, now: Nanos, at: usize, incoming: Incoming) {
-        let quic = quic(self[at].framed());
-        if let Err(broken) = quic.session.receive(now, incoming) {
-            quic.broken = Some(broken);
-        }
-    }
-
-    /// Passes the time to the connection whose QUIC timer was due first; [`Connections::follow`] comes next. Returns the slot of the connection;
-    /// `None` if no timer was due.
-    pub fn on_timeout(&mut self, due: Nanos, now: Nanos) -> Option<usize> {
-        let at = self.datagrams.due(due)?;
-        let (connection, shared) = self.with_datagrams(at);
-        shared.woken.push(connection.owner);
-        let quic = quic(connection.framed());
-        #[cfg(test)]
-        if crate::simulation::planted::strikes(crate::simulation::planted::Fault::ForgottenTimer) {
-            shared.timers.remove(&(quic.timer_at.take().expect("it is due"), at));
-            return self.on_timeout(due, now);
-        }
-        if let Err(broken) = quic.session.on_timeout(now) {
-            quic.broken = Some(broken);
-        }
-        Some(at)
-    }
-
-    /// Returns the connections whose datagrams waited for room in a socket, which has some again.
-    pub fn take_full(&mut self) -> Vec<usize> {
-        let full: Vec<usize> = take(&mut self.datagrams.full).into_values().collect();
-        full.iter().for_each(|at| quic(self[*at].framed()).full = None);
-        full
-    }
-
-    /// Follows what has happened to a connection of HTTP/3: its path is noted, and windows may be open. Returns whether what QUIC held may leave.
-    pub fn follow(
-        &mut self,
-        now: Nanos,
-        at: usize,
-        stream_of: impl Fn(JobId) -> Option<u32>,
-        scheduler: &mut Scheduler,
-    ) -> bool {
-        let connection = &mut self[at];
-        let framed = connection.protocol.framed_mut().expect("it speaks HTTP/3");
-        let quic = quic(framed);
-        let seen = quic.seen(now);
-        if let Some(socket) = connection.socket.quic() {
-            socket.see(seen);
-        }
-        let may_go = quic.is_done();
-        framed.open_windows(now, stream_of, scheduler);
-        may_go
-    }
-
-    /// Updates the timer of an HTTP/3 connection.
-    pub fn arm(&mut self, at: usize) {
-        let (connection, shared) = self.with_datagrams(at);
-        shared.arm(at, quic(connection.framed()));
-    }
-}
-
-fn quic(framed: &mut Framed) -> &mut Quic {
-    framed.engine.http3().expect("it speaks HTTP/3")
 }
 
 fn is_full(sent: &io::Result<()>) -> bool {

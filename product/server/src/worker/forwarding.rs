@@ -8,7 +8,7 @@ use http::{BodyLength, Method, Request, websocket};
 use sched::routes::ServiceRoute;
 
 use super::messages::{encode, gateway, is_grpc, upload_limits};
-use super::proxy::ProxyContext;
+use super::proxy_context::ProxyContext;
 use crate::connection::ExchangeId;
 use crate::files::SiteNumber;
 use crate::net::Net;

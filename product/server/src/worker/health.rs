@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use http::Status;
 
-use super::proxy::{Proxy, ProxyContext};
+use super::proxy::Proxy;
+use super::proxy_context::ProxyContext;
 use crate::net::Net;
 use crate::upstream::{Fault, Group, Step};
 

@@ -33,6 +33,7 @@ mod named;
 mod origin;
 mod output;
 mod proxy;
+mod proxy_context;
 mod proxy_header;
 mod receiving;
 mod responder;

@@ -2,7 +2,8 @@
 
 use http::http1::upstream::UpstreamHead;
 
-use super::proxy::{Proxy, ProxyContext};
+use super::proxy::Proxy;
+use super::proxy_context::ProxyContext;
 use crate::connection::{ExchangeId, Task};
 use crate::files::{CacheAnswer, SiteNumber};
 use crate::net::Net;

@@ -15,11 +15,7 @@ use units::Nanos;
 use super::failures::Kind;
 use super::forwarding::transfer_of;
 use super::messages::{responding, size_from};
-use super::responder::Responder;
-use super::service::Service;
-use super::spool;
-use super::starved::Starved;
-use super::timers::Timers;
+use super::proxy_context::ProxyContext;
 use crate::answer::Handler;
 use crate::answer::{Reply, To};
 use crate::body::Trailing;
@@ -27,9 +23,9 @@ use crate::connection::Connections;
 use crate::connection::Line;
 use crate::connection::PassedOnLine;
 use crate::connection::{ExchangeId, KeptRequest, Task};
-use crate::limits::Limits;
-use crate::net::{Net, Socket, Transport};
-use crate::send::{Producer, Transmitter, want_body};
+use crate::net::{Net, Socket};
+use crate::send::{Producer, want_body};
+use crate::turns::Turns;
 use crate::upstream::{BodySink, Fault, Group, LoopPlaces, Step, Transfer, Upstreams, pipe_of};
 
 /// The number of bytes of a request body taken from its stream at once.
@@ -57,30 +53,20 @@ impl<S: Socket> BodySink for (Producer<'_, S>, Nanos) {
     }
 }
 
+/// The waiting transfers, by the names of their exchanges; each occurs once.
+#[derive(Default)]
+pub(super) struct Starved {
+    pub waiting: Turns<u64>,
+    /// [`Account::released_bytes`] at the last look.
+    pub released_bytes: u64,
+}
+
 /// Requests that upstreams answer, and the handler that resulted.
 pub(super) struct Proxy<N: Net> {
     pub(super) upstreams: Upstreams<N>,
     /// At most one for each transfer.
     handler: VecDeque<ProxyReply>,
     pub(super) starved: Starved,
-}
-
-/// The parts of the event loop that upstreams use.
-pub(super) struct ProxyContext<'w, N: Net> {
-    pub net: &'w N,
-    pub timers: &'w Timers,
-    pub limits: &'w Limits,
-    pub connections: &'w mut Connections<Transport<N>>,
-    pub service: &'w mut Service,
-    pub transmitter: &'w mut Transmitter,
-}
-
-impl<'w, N: Net> ProxyContext<'w, N> {
-    /// Splits the responder into the proxy and everything else.
-    pub fn of(responder: &'w mut Responder<N>) -> (&'w mut Proxy<N>, ProxyContext<'w, N>) {
-        let Responder { net, timers, limits, connections, service, transmitter, proxy, .. } = responder;
-        (proxy, ProxyContext { net, timers, limits, connections, service, transmitter })
-    }
 }
 
 /// An upstream's reply, or the server's own in its place, for the event loop to send on an exchange.
@@ -434,7 +420,7 @@ impl<N: Net> Proxy<N> {
 
     /// Continues transfers whose responses have room again.
     pub fn refill(&mut self, with: &mut ProxyContext<N>) {
-        spool::note_failure(with);
+        note_failure(with);
         let mut jobs: VecDeque<JobId> = with.transmitter.reads.refills().collect();
         while let Some(job) = jobs.pop_front() {
             let reader = Producer::of(&mut with.transmitter, with.connections, job).reader();
@@ -496,5 +482,12 @@ fn job_of(connections: &mut Connections<impl Socket>, owner: u64) -> Option<JobI
     match connections.exchange(id).task {
         Task::Sending(job) => Some(job),
         _ => None,
+    }
+}
+
+/// Logs a disk write failure, if there was one.
+fn note_failure<N: Net>(with: &mut ProxyContext<N>) {
+    if let Some(error) = with.transmitter.reads.take_write_failure() {
+        with.service.journal.fail(with.timers.now(), Kind::Spool, error);
     }
 }

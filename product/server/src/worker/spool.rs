@@ -1,8 +1,8 @@
 //! Responses that hold too many of an upstream's places are written to files, the larger ones first, so that the
 //! upstream is free for others.
 
-use super::failures::Kind;
-use super::proxy::{Proxy, ProxyContext, line_of};
+use super::proxy::{Proxy, line_of};
+use super::proxy_context::ProxyContext;
 use crate::net::Net;
 use crate::send::Producer;
 
@@ -38,12 +38,5 @@ impl<N: Net> Proxy<N> {
     pub(super) fn relieve_all(&mut self, with: &mut ProxyContext<N>) {
         self.upstreams.crowded().into_iter().for_each(|transfer| self.relieve(with, transfer));
         self.refill(with);
-    }
-}
-
-/// Logs a disk write failure, if there was one.
-pub(super) fn note_failure<N: Net>(with: &mut ProxyContext<N>) {
-    if let Some(error) = with.transmitter.reads.take_write_failure() {
-        with.service.journal.fail(with.timers.now(), Kind::Spool, error);
     }
 }

@@ -3,17 +3,9 @@
 
 use units::memory::Account;
 
-use super::proxy::{Proxy, ProxyContext};
+use super::proxy::Proxy;
+use super::proxy_context::ProxyContext;
 use crate::net::Net;
-use crate::turns::Turns;
-
-/// The waiting transfers, by the names of their exchanges; each occurs once.
-#[derive(Default)]
-pub(super) struct Starved {
-    waiting: Turns<u64>,
-    /// [`Account::released_bytes`] at the last look.
-    released_bytes: u64,
-}
 
 impl<N: Net> Proxy<N> {
     /// Records a transfer that has begun to wait, if it waits for memory.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use http::http1::Head;
 use http::{BodyLength, Request};
 
-use super::proxy::{Proxy, ProxyContext, ProxyReply};
+use super::proxy::{Proxy, ProxyReply};
+use super::proxy_context::ProxyContext;
 use super::responder::Responder;
 use crate::answer::{Reply, To};
 use crate::connection::ExchangeId;
@@ -15,9 +16,15 @@ use crate::upstream::Group;
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 impl<N: Net> Responder<N> {
+    /// Splits the event loop's state into the proxy and everything else.
+    fn split(&mut self) -> (&mut Proxy<N>, ProxyContext<'_, N>) {
+        let Responder { net, timers, limits, connections, service, transmitter, proxy, .. } = self;
+        (proxy, ProxyContext { net, timers, limits, connections, service, transmitter })
+    }
+
     /// Runs `act` on the proxy, then sends the handler it produced.
     pub(super) fn with_upstreams<T>(&mut self, act: impl FnOnce(&mut Proxy<N>, &mut ProxyContext<N>) -> T) -> T {
-        let (proxy, mut with) = ProxyContext::of(self);
+        let (proxy, mut with) = self.split();
         let done = act(proxy, &mut with);
         self.send_replies();
         done
@@ -33,7 +40,7 @@ impl<N: Net> Responder<N> {
                 self.connections.go_on(id.at);
             }
             if let Some(step) = rest {
-                let (proxy, mut with) = ProxyContext::of(self);
+                let (proxy, mut with) = self.split();
                 proxy.on_sent(&mut with, owner, step);
             }
         }

@@ -1,0 +1,140 @@
+//! Frames on their way down: what was made for the responses of a connection is handed to its socket.
+
+use std::io::{self, IoSlice};
+use std::mem::take;
+
+use sched::ConnectionId;
+use tls::{RECORD_BYTES_MAX, Session};
+use units::Nanos;
+
+use super::room::RECORDS_AT_ONCE_MAX;
+use super::{Connection, Connections, Departure, Engine, Framed, Protocol, Single};
+use crate::net::{Down, Sink, Socket};
+
+/// The outcome of [`Connections::hand_down`].
+pub struct HandedDown {
+    /// True if all frames that were made have left.
+    pub is_all: bool,
+    /// True if responses are in flight.
+    pub has_jobs: bool,
+    /// The bytes handed down that no response is charged for.
+    pub control_bytes: u64,
+}
+
+impl<S: Socket> Connections<S> {
+    /// Hands down the frames that were made; of datagrams `room_bytes` are made first. Responses whose last bytes leave are added to
+    /// `departures`. Returns `None` if nothing was made, as always over HTTP/1.1.
+    pub fn hand_down(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        room_bytes: u64,
+        departures: &mut Vec<Departure>,
+    ) -> Option<HandedDown> {
+        let connection = &mut self[at];
+        let is_all = match connection.protocol.framed_mut()?.engine.is_http3() {
+            true => self.hand_down_datagrams(now, at, room_bytes),
+            false if connection.has_unsent() => connection.hand_down().is_ok(),
+            false => {
+                self.end_frames(at);
+                return None;
+            }
+        };
+        let framed = self[at].framed();
+        let (has_left, has_jobs) = (is_all && framed.engine.has_left(), framed.jobs > 0);
+        let control_bytes = take(&mut framed.control_bytes);
+        if has_left {
+            let departed = framed.departing.drain(..);
+            departures.extend(departed.map(|departure| Departure { ended_at: now, ..departure }));
+            self.end_frames(at);
+        } else if is_all {
+            // Lost datagrams used up the room; without this nothing would trigger the rest.
+            self.say(at);
+        }
+        Some(HandedDown { is_all, has_jobs, control_bytes })
+    }
+
+    /// Makes the last frames of a connection that is to end.
+    pub fn make_last(&mut self, now: Nanos, at: usize) {
+        let framed = self.begin_frames(at);
+        framed.control();
+        framed.engine.http3().into_iter().for_each(|quic| quic.close(now));
+    }
+}
+
+impl<S: Socket> Connection<S> {
+    /// Begins HTTP/2 or HTTP/3: from now on the connection carries several responses at once, as frames. `id` is its name in the scheduler;
+    /// nothing is expected of the client before `deadline`.
+    pub fn begin_framed(&mut self, engine: Engine, id: ConnectionId, deadline: Nanos) {
+        let framed = Framed::new(engine, id, deadline, self.held.account());
+        self.protocol = Protocol::Framed(Box::new(framed));
+    }
+
+    /// Ends the frames of a connection. Returns its name in the scheduler, if it had frames.
+    pub fn end_framed(&mut self, now: Nanos) -> Option<ConnectionId> {
+        let id = self.protocol.group()?;
+        self.protocol = Protocol::Http1(Single::ended(now, self.owner));
+        Some(id)
+    }
+
+    /// Payload for frames in `bytes_max` wire bytes; `None` over HTTP/1.1, which has none.
+    pub fn frames_room_bytes(&self, bytes_max: u64) -> Option<u64> {
+        let segment_bytes = self.delivery.framing().segment_bytes;
+        let framed = self.protocol.framed()?;
+        Some(framed.room_bytes(bytes_max, segment_bytes, self.record_overhead()))
+    }
+
+    /// The bytes that the client has not taken of the frames that were made for it, as far as the kernel reports.
+    pub fn unread_bytes(&mut self) -> u64 {
+        let in_socket_bytes = self.socket.status().unsent_bytes;
+        let sealed_bytes = self.session.as_mut().map_or(0, |session| session.unsent_bytes());
+        in_socket_bytes + (sealed_bytes + self.framed().out.len()) as u64
+    }
+
+    pub fn has_unsent(&self) -> bool {
+        let is_sealed = || self.session.as_ref().is_some_and(|session| session.has_unsent());
+        self.protocol.framed().is_some_and(|framed| !framed.out.is_empty()) || is_sealed()
+    }
+
+    /// Hands down everything that was made, in records if the client speaks TLS. After an error the rest is left for
+    /// later.
+    pub fn hand_down(&mut self) -> io::Result<()> {
+        let (Some(socket), Some(framed)) = (self.socket.tcp(), self.protocol.framed_mut()) else { return Ok(()) };
+        let mut taken = 0;
+        let result = match self.session.as_deref_mut() {
+            None => hand_down_plain(socket, &framed.out, &mut taken),
+            Some(session) => hand_down_sealed(socket, session, &framed.out, &mut taken),
+        };
+        framed.out.edit().drain(..taken);
+        result
+    }
+}
+
+fn hand_down_plain(socket: &impl Sink, out: &[u8], taken: &mut usize) -> io::Result<()> {
+    while *taken < out.len() {
+        *taken += socket.send(&out[*taken..], false)?;
+    }
+    Ok(())
+}
+
+/// Seals a few records at a time, and no more until they are gone. Drops everything that can no longer be sealed.
+fn hand_down_sealed(socket: &impl Sink, session: &mut Session, out: &[u8], taken: &mut usize) -> io::Result<()> {
+    if !session.can_seal() {
+        *taken = out.len();
+    }
+    loop {
+        if !session.has_unsent() {
+            for record in out[*taken..].chunks(RECORD_BYTES_MAX).take(RECORDS_AT_ONCE_MAX) {
+                session.seal(&[IoSlice::new(record)]);
+                *taken += record.len();
+            }
+        }
+        let more = *taken < out.len();
+        if let Some(error) = session.hand_down(&mut Down { socket, more }).error {
+            return Err(error);
+        }
+        if !more {
+            return Ok(());
+        }
+    }
+}
