@@ -35,13 +35,13 @@ sandbox = false
 [uplink]
 rate = "20mbit"
 [timeouts]
-stop = "1s"
+shutdown = "1s"
 [[listener]]
 address = "127.0.0.1:18480"
 [[site]]
 name = "mirror"
 root = "$work/site"
-listing = true
+autoindex = true
 CONFIGURATION
 
 "$weir" run "$work/weir.toml" >"$work/weir.log" 2>&1 &

@@ -14,11 +14,13 @@ use std::borrow::Cow;
 pub mod memory;
 mod nanos;
 mod rate;
+mod share;
 mod size;
 pub mod wire;
 
 pub use nanos::{Nanos, parse_duration};
 pub use rate::Rate;
+pub use share::Share;
 pub use size::parse_size;
 
 /// A quantity that could not be parsed: what was given and what would be right.

@@ -62,7 +62,7 @@ fn seeds() -> Vec<Vec<u8>> {
     };
     let mut seeds: Vec<Vec<u8>> = examples.into_iter().map(|text| bare(text).into_bytes()).collect();
     let mistakes = [
-        "[[site]]\nroot = \"/srv/www\"\nlistnig = true\n",
+        "[[site]]\nroot = \"/srv/www\"\nautoindx = true\n",
         "[uplink]\nrate = \"10 mbit\"\npolicy = \"srpt\"\n[uplink]\n",
         "[[site]]\nroot = 5\nhosts = [\"*.example.org\", \"*\", \"a b\"]\n[[site]]\n",
         "[[class]]\nname = \"a\"\nweight = -1\n[[class.rule]]\npath = \"/*\"\n[[class]]\nname = \"a\"\n",

@@ -1,35 +1,35 @@
-//! Texts of the file read as values.
+//! The values that strings of the file are read as.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sched::policy::{ClientShareSpec, NAMES, PolicyError, PolicySpec};
-use units::Rate;
+use units::{Rate, Share};
 
 use crate::keys::Form;
 use crate::pattern::Pattern;
 use crate::suggest;
 
-/// Why a text is not a value.
+/// The reason why a string is not a value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
-    /// It does not have its form.
+    /// The string does not have the form.
     Form,
-    /// Something else is expected.
+    /// The form expected instead.
     Expected(String),
-    /// A part of it is wrong, which this says as a whole.
+    /// The whole message, about a part of the string.
     Said(String),
 }
 
-/// A value that is written as text.
+/// A value that is written as a string.
 pub(crate) trait FromText: Sized {
     const FORM: Form;
 
     fn from_text(text: &str) -> Result<Self, Wrong>;
 }
 
-/// A text of a form that stays a text; each has the form's own type, so that keys and values cannot be mixed up.
+/// Strings that stay strings. Each form has a type of its own, so that keys and values cannot be mixed up.
 macro_rules! texts {
     ($($name:ident: $form:expr, $check:expr;)*) => {$(
         #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl FromText for Size {
     }
 }
 
-/// Of a request, with or without a query.
+/// The path of a request, with or without a query.
 pub(crate) struct RequestPath(pub(crate) String);
 
 const REQUEST_PATH_BYTES_MAX: usize = 1024;
@@ -85,6 +85,19 @@ impl FromText for RequestPath {
     fn from_text(text: &str) -> Result<RequestPath, Wrong> {
         let is_path = text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
         if is_path && text.len() <= REQUEST_PATH_BYTES_MAX { Ok(RequestPath(text.into())) } else { Err(Wrong::Form) }
+    }
+}
+
+/// A share of at most `MAX` percent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Percent<const MAX: u16>(pub(crate) Share);
+
+impl<const MAX: u16> FromText for Percent<MAX> {
+    const FORM: Form = Form::Percent(MAX);
+
+    fn from_text(text: &str) -> Result<Percent<MAX>, Wrong> {
+        let share = text.parse::<Share>().ok().filter(|share| share.permille() <= 10 * MAX);
+        share.map(Percent).ok_or(Wrong::Form)
     }
 }
 
@@ -126,7 +139,7 @@ pub fn listen_expected(text: &str) -> String {
     }
 }
 
-/// Matches the path of a socket, or a name of the abstract space, as programs write them.
+/// Returns true for the path of a socket or a name in the abstract namespace, as programs write them.
 fn is_unix_socket(text: &str) -> bool {
     ["unix:", "unix/", "/", "./", "@"].iter().any(|begins| text.starts_with(begins)) || text.ends_with(".sock")
 }
@@ -186,7 +199,7 @@ impl FromText for ClientShareSpec {
     }
 }
 
-/// Names of the file for the variants of a type.
+/// Types whose variants have names in the file.
 macro_rules! names {
     ($($(#[$doc:meta])* $type:ident { $($variant:ident = $name:literal,)* })*) => {$(
         $(#[$doc])*
@@ -207,21 +220,19 @@ macro_rules! names {
 }
 
 names! {
-    /// Where the order is kept.
+    /// The place where the order is enforced.
     Shaping { Auto = "auto", Paced = "paced", Bands = "bands", Off = "off", }
     LogFormat { Combined = "combined", Json = "json", }
-    /// Who may use the slots of a class.
-    SlotSharing { Own = "own", Any = "any", Preempt = "preempt", }
-    /// What becomes of a request without TLS.
-    PlainHttp { Serve = "serve", Redirect = "redirect", }
+    /// The responses that may use the `max_concurrent_requests` of a class.
+    ConcurrencySharing { Own = "own", Any = "any", Preempt = "preempt", }
 }
 
-impl From<SlotSharing> for sched::Sharing {
-    fn from(sharing: SlotSharing) -> sched::Sharing {
+impl From<ConcurrencySharing> for sched::Sharing {
+    fn from(sharing: ConcurrencySharing) -> sched::Sharing {
         match sharing {
-            SlotSharing::Own => sched::Sharing::Own,
-            SlotSharing::Any => sched::Sharing::Any,
-            SlotSharing::Preempt => sched::Sharing::AnyUntilWanted,
+            ConcurrencySharing::Own => sched::Sharing::Own,
+            ConcurrencySharing::Any => sched::Sharing::Any,
+            ConcurrencySharing::Preempt => sched::Sharing::AnyUntilWanted,
         }
     }
 }
@@ -234,7 +245,7 @@ fn is_path(text: &str) -> bool {
     !text.is_empty() && text.len() <= FIELD_BYTES_MAX && !text.chars().any(char::is_control)
 }
 
-/// A token of RFC 9110.
+/// Returns true for a token (RFC 9110 section 5.6.2).
 pub(crate) fn is_field_name(text: &str) -> bool {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.len() <= NAME_BYTES_MAX && text.bytes().all(is_token)
@@ -255,7 +266,7 @@ fn is_directive(text: &str) -> bool {
     is_field_name(name) && value != Some("") && (!needs_number || value.is_some_and(is_number))
 }
 
-/// Whether a text has this form.
+/// Reads a string as this form.
 #[cfg(test)]
 pub(crate) fn check(form: Form, text: &str) -> Result<(), Wrong> {
     fn as_read<T: FromText>(text: &str) -> Result<(), Wrong> {
@@ -278,6 +289,9 @@ pub(crate) fn check(form: Form, text: &str) -> Result<(), Wrong> {
         Form::Rate => as_read::<Rate>(text),
         Form::Uplink => as_read::<crate::uplink_rate::UplinkRate>(text),
         Form::Size => as_read::<Size>(text),
+        Form::Percent(100) => as_read::<Percent<100>>(text),
+        Form::Percent(90) => as_read::<Percent<90>>(text),
+        Form::Percent(max) => panic!("no key has {max} %"),
         Form::Time => as_read::<Duration>(text),
         Form::Order => as_read::<PolicySpec>(text),
         Form::ClientShare => as_read::<ClientShareSpec>(text),
@@ -311,6 +325,7 @@ mod tests {
             (Form::ClientShare, &["on", "strict", "5MB"], &["yes", ""]),
             (Form::Uplink, &["auto", "off", "9mbit", "1mbit..2mbit"], &["9", "on", "2mbit..1mbit", "1mbit..1mbit", ""]),
             (Form::Size, &["5", "64KiB"], &["5 KB", "-1"]),
+            (Form::Percent(90), &["0%", "0.5%", "90%"], &["5", "0.05", "90.1%", "0.05%", "5 %", ""]),
             (Form::Path, &["/", "www"], &["", "a\nb"]),
         ] {
             for text in right {

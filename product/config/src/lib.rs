@@ -1,13 +1,13 @@
 //! `weir.toml`, read and checked: text in, a [`Configuration`] or all its mistakes out.
 //!
-//! Its keys are data ([`keys`]): from that table come the check for unknown keys, the reference ([`reference()`]) and the
-//! schema for editors ([`schema()`]). Reading goes on after a mistake, since a person repairs a file once and not ten times.
-//! No I/O but [`read_file`].
+//! The keys are data ([`keys`]): the check for unknown keys, the reference ([`reference()`]) and the schema for editors
+//! ([`schema()`]) are made from that table. Reading goes on after a mistake, so that a person repairs a file once and not ten times.
+//! Only [`read_file`] does I/O.
 //!
 //! ```
-//! let checked = config::read(b"[[site]]\nroot = \"/srv/www\"\nlistnig = true\n");
+//! let checked = config::read(b"[[site]]\nroot = \"/srv/www\"\nautoindx = true\n");
 //! let mistakes = checked.unwrap_err();
-//! assert_eq!(mistakes[0].line("weir.toml"), "weir.toml:3:1: unknown key `site.listnig`: did you mean `site.listing`?");
+//! assert_eq!(mistakes[0].line("weir.toml"), "weir.toml:3:1: unknown key `site.autoindx`: did you mean `site.autoindex`?");
 //! ```
 
 mod changes;
@@ -34,8 +34,8 @@ pub use changes::{Change, changes};
 pub use class::{Asked, Assignment, Class, Field, FieldLines, OTHERS, Objective, Rule, Token, Why};
 pub use document::{FILE_BYTES_MAX, FileError, open, read, read_file};
 pub use explain::{AskError, Explanation, Question, explain};
-pub use form::{LogFormat, Shaping, SlotSharing, listen_address, listen_expected};
-pub use gone::{elsewhere, gone};
+pub use form::{ConcurrencySharing, LogFormat, Shaping, listen_address, listen_expected};
+pub use gone::{RENAMED, Renamed, elsewhere, gone};
 pub use host::{Host, HostName};
 pub use network::Network;
 pub use pattern::Pattern;
@@ -58,28 +58,28 @@ pub struct Configuration {
     pub settings: Settings,
     pub sites: Vec<Site>,
     pub classes: Vec<Class>,
-    /// Of all classes, in the order of the file; the first that matches decides.
+    /// The rules of all classes, in the order of the file; the first that matches decides.
     pub rules: Vec<Rule>,
-    /// What is worth knowing, in the order of the file.
+    /// Remarks that are no mistakes, in the order of the file.
     pub notes: Vec<Remark>,
 }
 
 impl Configuration {
-    /// Which class a request has.
+    /// The assignment of requests to classes.
     pub fn assignment(&self) -> Assignment {
         Assignment::new(&self.classes, &self.rules, &self.sites, self.settings.uplink.default_class.as_ref())
     }
 
-    /// The classes of the file and, behind them, [`OTHERS`] at the last of their priorities; `None` where all requests are alike.
+    /// The classes of the file, followed by [`OTHERS`] at the last of their priorities. Returns `None` if the file has no classes.
     pub fn class_table(&self) -> Option<ClassTable> {
         let uplink = &self.settings.uplink;
         let priority = self.classes.iter().map(|class| class.priority).max()?;
         let others = ClassSpec { priority, is_pooled: true, ..ClassSpec::plain(OTHERS, uplink.policy.order().clone()) };
         let classes = self.classes.iter().map(|class| class.spec(uplink)).chain([others]).collect();
-        Some(ClassTable { classes, slot_sharing: uplink.slot_sharing.into() })
+        Some(ClassTable { classes, slot_sharing: uplink.concurrency_sharing.into() })
     }
 
-    /// In the places of [`Configuration::class_table`].
+    /// The objective of each class, in the order of [`Configuration::class_table`].
     pub fn objectives(&self) -> Vec<Option<Objective>> {
         self.classes.iter().map(|class| class.objective.clone()).chain([None]).collect()
     }

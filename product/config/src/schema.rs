@@ -1,6 +1,6 @@
 //! The schema of the keys for editors: JSON Schema, draft 2020-12.
 //!
-//! It knows names, types and forms. What depends on several keys, `weir check` alone knows.
+//! It describes names, types and forms. `weir check` alone checks what depends on several keys.
 
 use serde_json::{Map, Value, json};
 
@@ -55,7 +55,7 @@ fn default(key: &Key) -> Option<Value> {
     }
 }
 
-/// Patterns are no stricter than the check: an editor that marks what is right would be switched off.
+/// The schema of a string. Patterns are no stricter than the check: users would switch off an editor that marks right values.
 fn text(form: Form) -> Value {
     let pattern = match form {
         Form::OneOf(names) => return json!({ "enum": names }),
@@ -66,6 +66,7 @@ fn text(form: Form) -> Value {
         Form::Uplink => {
             "^(auto|off|[0-9]+(\\.[0-9]+)?[kKmMgGtT]?[bB][iI][tT](\\.\\.[0-9]+(\\.[0-9]+)?[kKmMgGtT]?[bB][iI][tT])?)$"
         }
+        Form::Percent(_) => "^[0-9]+(\\.[0-9]+)?%$",
         Form::Time => "^[0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|min|h)$",
         Form::Pattern => "^[/*]",
         Form::PathBelow => "^/.",

@@ -220,7 +220,7 @@ impl<'r, 't> Section<'r, 't> {
             DeValue::Integer(_) if T::FORM == Form::Size => self.book.source(value),
             _ => match text_of(value) {
                 Some(text) => text,
-                None => return self.expect(key, value, &format!("text in quotes, {}", T::FORM.expected())),
+                None => return self.expect(key, value, &format!("a string in quotes, {}", T::FORM.expected())),
             },
         };
         match T::from_text(text) {

@@ -1,4 +1,4 @@
-//! What holds for the whole server: listeners, the process, the uplink, limits and timeouts.
+//! The settings of the whole server: listeners, the process, the uplink, limits and timeouts.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -6,26 +6,26 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use sched::policy::{ClientShareSpec, PolicySpec};
-use units::Rate;
+use units::{Rate, Share};
 
-use crate::form::{LogFormat, Name, Shaping, Size, SlotSharing};
+use crate::form::{ConcurrencySharing, LogFormat, Name, Percent, Shaping, Size};
 use crate::network::Network;
 use crate::place::{Place, Placed};
 use crate::section::{Book, Held, Section};
 use crate::uplink_rate::UplinkRate;
 
-/// Each has sockets in every event loop.
+/// Maximum number of listeners: each has sockets in every event loop.
 const LISTENERS_MAX: usize = 64;
 
-/// The address without a listener, as that of `weir serve`.
+/// The address of a file without listeners; it is the default of `weir serve` too.
 const ADDRESS: &str = "127.0.0.1:8080";
 
-/// What is not of a site or a class.
+/// Everything outside sites and classes.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// At least one.
     pub listeners: Vec<Placed<Listener>>,
-    /// None of them is of the file.
+    /// True if the file has no listener.
     pub has_default_listener: bool,
     pub process: Process,
     pub uplink: Uplink,
@@ -38,30 +38,31 @@ pub struct Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listener {
     pub address: SocketAddr,
-    /// Its clients speak TLS.
+    /// Connections use TLS.
     pub is_secure: bool,
-    /// They may speak HTTP/3 too; not without TLS.
+    /// HTTP/3 is accepted too; never without TLS.
     pub has_http3: bool,
     /// Connections begin with a PROXY header.
     pub has_proxy_header: bool,
 }
 
+/// The table `[server]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
     pub workers: Option<u16>,
     pub connections: u32,
-    pub slots: Option<u32>,
+    pub max_accepted_connections: Option<u32>,
     pub backlog: u16,
     pub access_log: Option<AccessLog>,
-    /// Peers that are believed what they say of their clients.
+    /// Peers whose statements about their clients are accepted.
     pub trusted_proxies: Vec<Network>,
     pub spool_folder: PathBuf,
-    /// Of this machine alone.
+    /// The address of the admin listener, on a loopback interface.
     pub admin: Option<SocketAddr>,
     pub user: Option<String>,
-    /// Not without a user.
+    /// `None` without a user.
     pub group: Option<String>,
-    /// The kernel refuses what a server of files does not need.
+    /// The kernel refuses files and system calls that the server does not need.
     pub sandbox: bool,
 }
 
@@ -72,44 +73,47 @@ pub struct AccessLog {
     pub format: LogFormat,
 }
 
+/// The table `[uplink]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Uplink {
     pub rate: UplinkRate,
     pub shaping: Shaping,
     pub policy: PolicySpec,
-    pub guard_permille: u32,
-    pub cross_permille: u32,
+    pub starvation_share: Share,
+    pub other_traffic_share: Share,
     pub client_share: ClientShareSpec,
-    /// Of the classes that have a `max_concurrent`.
-    pub slot_sharing: SlotSharing,
-    /// A name that a class has.
+    /// Applies to classes that have a `max_concurrent_requests`.
+    pub concurrency_sharing: ConcurrencySharing,
+    /// The name of a class.
     pub default_class: Option<Placed<String>>,
 }
 
+/// The table `[limits]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     pub memory_bytes: Option<u64>,
     pub spool_bytes: u64,
-    /// Of requests and of upstreams' responses.
+    /// Limits of the heads of requests and of upstreams' responses.
     pub head: http::Limits,
-    pub body_rate_bytes_per_s_min: u64,
-    pub send_rate_bytes_per_s_min: u64,
-    pub send_window: Duration,
+    pub min_request_bytes_per_s: u64,
+    pub min_send_bytes_per_s: u64,
+    pub min_send_rate_window: Duration,
     pub client_connections: Option<u32>,
     pub client_requests_per_s: u32,
     pub client_rate: Option<Rate>,
 }
 
+/// The table `[timeouts]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeouts {
     pub idle: Duration,
-    pub head: Duration,
+    pub header: Duration,
     pub body: Duration,
-    pub stop: Duration,
+    pub shutdown: Duration,
 }
 
 impl Settings {
-    /// Nothing where a value is wrong, which is noted.
+    /// Reads the tables. Returns `None` if a value is wrong; the mistake is noted in the book.
     pub(crate) fn read(file: &Section<'_, '_>) -> Option<Settings> {
         let (server, uplink) = (file.table("server"), file.table("uplink"));
         let (limits, timeouts) = (file.table("limits"), file.table("timeouts"));
@@ -124,7 +128,7 @@ impl Settings {
     }
 }
 
-/// Without them every connection would be refused.
+/// A listener that requires PROXY headers needs trusted proxies: without them it would refuse every connection.
 fn check_proxies(book: &Book<'_>, listeners: &[Placed<Listener>], process: &Process) {
     let needs = listeners.iter().find(|listener| listener.value.has_proxy_header);
     if let Some(listener) = needs.filter(|_| process.trusted_proxies.is_empty()) {
@@ -169,7 +173,7 @@ fn listeners(file: &Section<'_, '_>) -> Vec<Placed<Listener>> {
     listeners
 }
 
-/// Datagrams have no such header.
+/// Returns whether a listener requires PROXY headers. Datagrams have none, so HTTP/3 is off then.
 fn has_proxy_header(table: &Section<'_, '_>) -> bool {
     let is_wanted = table.flag("proxy_protocol");
     if is_wanted && table.flag("http3") && table.is_given("http3") {
@@ -178,7 +182,7 @@ fn has_proxy_header(table: &Section<'_, '_>) -> bool {
     is_wanted
 }
 
-/// Whether the kernel refuses the second: the same port on the same address or, of one family, on all.
+/// Returns whether the kernel refuses the second address: the same port and family, and the same IP address or one that stands for all.
 fn clash(a: SocketAddr, b: SocketAddr) -> bool {
     let all = |address: IpAddr| address.is_unspecified();
     let family = a.is_ipv4() == b.is_ipv4();
@@ -186,11 +190,14 @@ fn clash(a: SocketAddr, b: SocketAddr) -> bool {
 }
 
 fn process(server: &Section<'_, '_>) -> Option<Process> {
-    for name in ["connections", "workers"].iter().filter(|name| server.is_given("slots") && server.is_given(name)) {
-        let said = format!("server.{name} beside server.slots: expected one of the two");
+    for name in ["connections", "workers"]
+        .iter()
+        .filter(|name| server.is_given("max_accepted_connections") && server.is_given(name))
+    {
+        let said = format!("server.{name} beside server.max_accepted_connections: expected one of the two");
         server.book.mistake(server.place_of(name), said);
     }
-    let (workers, slots) = (server.whole_number("workers"), server.whole_number("slots"));
+    let (workers, accepted) = (server.whole_number("workers"), server.whole_number("max_accepted_connections"));
     let (connections, backlog) = (server.whole_number("connections"), server.whole_number("backlog"));
     let (path, format) = (server.text::<PathBuf>("access_log"), server.text::<LogFormat>("log_format"));
     let spool_folder = server.text::<PathBuf>("spool_folder");
@@ -201,7 +208,7 @@ fn process(server: &Section<'_, '_>) -> Option<Process> {
     Some(Process {
         workers: workers.and_then(|workers| workers.try_into().ok()),
         connections: connections?.try_into().ok()?,
-        slots: slots.and_then(|slots| slots.try_into().ok()),
+        max_accepted_connections: accepted.and_then(|most| most.try_into().ok()),
         backlog: backlog?.try_into().ok()?,
         access_log: path.zip(format).map(|(path, format)| AccessLog { path: path.value, format: format.value }),
         trusted_proxies: trusted_proxies(server),
@@ -213,7 +220,7 @@ fn process(server: &Section<'_, '_>) -> Option<Process> {
     })
 }
 
-/// An address that no other machine reaches: what the server does is nobody else's business.
+/// Reads the address of the admin listener, which must be a loopback address: other machines must not see what the server does.
 fn admin(server: &Section<'_, '_>) -> Option<SocketAddr> {
     let admin = server.text::<SocketAddr>("admin")?;
     if !admin.value.ip().is_loopback() {
@@ -241,33 +248,34 @@ impl Uplink {
             let said = "uplink.rate `off` beside shaping = \"paced\": expected one of the two";
             uplink.book.mistake(uplink.place_of("rate"), said);
         }
-        let (guard, cross) = (uplink.whole_number("guard"), uplink.whole_number("cross_share"));
+        let starvation_share = uplink.text::<Percent<100>>("starvation_share");
+        let other_traffic_share = uplink.text::<Percent<90>>("other_traffic_share");
         let client_share = uplink.text("client_share");
-        let (slot_sharing, default_class) = (uplink.text("slot_sharing"), uplink.text::<Name>("default_class"));
+        let (sharing, default_class) = (uplink.text("concurrency_sharing"), uplink.text::<Name>("default_class"));
         Some(Uplink {
             rate: rate?.value,
             shaping: shaping?.value,
             policy: policy?.value,
-            guard_permille: guard?.try_into().ok()?,
-            cross_permille: cross?.try_into().ok()?,
+            starvation_share: starvation_share?.value.0,
+            other_traffic_share: other_traffic_share?.value.0,
             client_share: client_share?.value,
-            slot_sharing: slot_sharing?.value,
+            concurrency_sharing: sharing?.value,
             default_class: default_class.map(|name| Placed { value: name.value.0, at: name.at }),
         })
     }
 }
 
-/// The program with its caches, and a few hundred connections.
+/// The minimum of `limits.memory`: the program with its caches and a few hundred connections.
 pub const MEMORY_BYTES_MIN: u64 = 32 << 20;
 
-/// The range of `limits.head_bytes`. The most is what the frames of one head in HTTP/2 carry, at eight CONTINUATIONs of 16 KB, and what HTTP/3
-/// keeps of heads that are not whole.
+/// The range of `limits.head_bytes`. The maximum is what the frames of one head carry in HTTP/2, with eight CONTINUATIONs of 16 KB, and what
+/// HTTP/3 buffers of incomplete heads.
 pub const HEAD_BYTES: RangeInclusive<u64> = 4 << 10..=128 << 10;
 
 impl Limits {
     fn read(limits: &Section<'_, '_>) -> Option<Limits> {
-        let (body, send) = (limits.text::<Size>("body_rate_min"), limits.text::<Size>("send_rate_min"));
-        let (window, rate) = (limits.text("send_window"), limits.text("client_rate"));
+        let (request, send) = (limits.text::<Size>("min_request_rate"), limits.text::<Size>("min_send_rate"));
+        let (window, rate) = (limits.text("min_send_rate_window"), limits.text("client_rate"));
         let (connections, requests) =
             (limits.whole_number("client_connections"), limits.whole_number("client_requests"));
         let (memory, spool) = (limits.text::<Size>("memory"), limits.text::<Size>("spool"));
@@ -287,9 +295,9 @@ impl Limits {
             head: http::Limits { head_bytes_max: head?.value.0.try_into().ok()?, fields_max: fields?.try_into().ok()? },
             memory_bytes: memory.map(|size| size.value.0),
             spool_bytes: spool?.value.0,
-            body_rate_bytes_per_s_min: body?.value.0,
-            send_rate_bytes_per_s_min: send?.value.0,
-            send_window: window?.value,
+            min_request_bytes_per_s: request?.value.0,
+            min_send_bytes_per_s: send?.value.0,
+            min_send_rate_window: window?.value,
             client_connections: connections.and_then(|connections| connections.try_into().ok()),
             client_requests_per_s: requests?.try_into().ok()?,
             client_rate: rate.map(|rate| rate.value),
@@ -299,7 +307,8 @@ impl Limits {
 
 impl Timeouts {
     fn read(timeouts: &Section<'_, '_>) -> Option<Timeouts> {
-        let [idle, head, body, stop] = ["idle", "head", "body", "stop"].map(|name| timeouts.text::<Duration>(name));
-        Some(Timeouts { idle: idle?.value, head: head?.value, body: body?.value, stop: stop?.value })
+        let times = ["idle", "header", "body", "shutdown"].map(|name| timeouts.text::<Duration>(name));
+        let [idle, header, body, shutdown] = times;
+        Some(Timeouts { idle: idle?.value, header: header?.value, body: body?.value, shutdown: shutdown?.value })
     }
 }

@@ -69,8 +69,8 @@ mod tests {
     #[test]
     fn near_words_are_meant() {
         for (table, name, said) in [
-            ("site", "lisitng", "unknown key `site.lisitng`: did you mean `site.listing`?"),
-            ("uplink", "cross-share", "unknown key `uplink.cross-share`: did you mean `uplink.cross_share`?"),
+            ("site", "autoidnex", "unknown key `site.autoidnex`: did you mean `site.autoindex`?"),
+            ("uplink", "client-share", "unknown key `uplink.client-share`: did you mean `uplink.client_share`?"),
             ("", "sites", "unknown key `sites`: did you mean `site`?"),
             ("", "policy", "unknown key `policy`: did you mean `uplink.policy`?"),
             ("server", "ktls", "`server.ktls` is gone: records are made in the process; leave it out"),

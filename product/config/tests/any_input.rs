@@ -42,7 +42,7 @@ const PIECES: &[&str] = &[
     "1979-05-27",
     "[]",
     "{a = 1}",
-    "guaranteed = \"1tbit\"\n",
+    "min_rate = \"1tbit\"\n",
     "10.0.0.0/8",
     "from_host = 'a'\n",
 ];

@@ -37,7 +37,7 @@ fn listeners_sites_and_classes_come_change_and_go() {
                   [[class]]\nname = 'gold'\n[[class.rule]]\npath = '/x'\n";
     let after = "[[listener]]\naddress = '127.0.0.2:80'\nproxy_protocol = true\n[[listener]]\naddress = '127.0.0.3:80'\n\
                  [server]\ntrusted_proxies = ['::1']\n\
-                 [[site]]\nhosts = ['a.org']\nroot = 'a'\nlisting = true\n[[site.header]]\nname = 'X-A'\nvalue = 'b'\n\
+                 [[site]]\nhosts = ['a.org']\nroot = 'a'\nautoindex = true\n[[site.header]]\nname = 'X-A'\nvalue = 'b'\n\
                  [[site]]\nhosts = ['c.org']\nroot = 'c'\n\
                  [[class]]\nname = 'gold'\nweight = 3\n[[class.rule]]\npath = '/y'\n";
     assert_eq!(
@@ -47,10 +47,10 @@ fn listeners_sites_and_classes_come_change_and_go() {
             "listener 127.0.0.2:80: listener.proxy_protocol false → true (weir.toml:2)",
             "listener 127.0.0.3:80 added (weir.toml:5)",
             "listener 127.0.0.1:80 removed",
+            "site a.org: site.autoindex false → true (weir.toml:11)",
             "site a.org: site.header.name none → X-A (weir.toml:13)",
             "site a.org: site.header.path none → *",
             "site a.org: site.header.value none → b (weir.toml:14)",
-            "site a.org: site.listing false → true (weir.toml:11)",
             "site b.org removed",
             "site c.org added (weir.toml:15)",
             "class gold: class.rule.path /x → /y (weir.toml:22)",

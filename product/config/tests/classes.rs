@@ -7,7 +7,7 @@ const FILE: &str = "\
 [uplink]
 rate = '10mbit'
 policy = 'fsp'
-slot_sharing = 'preempt'
+concurrency_sharing = 'preempt'
 default_class = 'late'
 [[site]]
 root = 'a'
@@ -19,9 +19,9 @@ default = true
 [[class]]
 name = 'gold'
 weight = 3
-guaranteed = '4mbit'
-greatest = '8mbit'
-max_concurrent = 7
+min_rate = '4mbit'
+max_rate = '8mbit'
+max_concurrent_requests = 7
 [[class.rule]]
 site = 'default'
 path = '/gold/*'

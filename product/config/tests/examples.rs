@@ -57,8 +57,8 @@ fn several_sites_are_told_apart_by_their_hosts() {
         ("http://example.org/assets/a.css", "header: Cache-Control: max-age=31536000, immutable (weir.toml:36)"),
         ("http://example.org/a", "header: X-Content-Type-Options: nosniff (weir.toml:40)"),
         ("http://a.example.org/", "site.access_log = /var/log/weir/members.log (weir.toml:53)"),
-        ("http://example.org/", "site.listing = false (default)"),
-        ("http://example.org/", "uplink.guard = 20 (weir.toml:9)"),
+        ("http://example.org/", "site.autoindex = false (default)"),
+        ("http://example.org/", "uplink.starvation_share = 2% (weir.toml:9)"),
     ] {
         let said = explained(&several, url, None, &[]);
         assert!(said.lines().any(|said| said == line), "{url}\n{said}");

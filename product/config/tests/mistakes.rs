@@ -1,6 +1,6 @@
 //! Every mistake, as an operator sees it.
 
-use config::{FILE_BYTES_MAX, FileError, read, read_file};
+use config::{FILE_BYTES_MAX, FileError, RENAMED, Renamed, read, read_file};
 
 fn mistakes(text: &str) -> Vec<String> {
     let mistakes = read(text.as_bytes()).map_or_else(|mistakes| mistakes, |_| Vec::new());
@@ -26,10 +26,10 @@ uplnk = 1
 [uplink]
 rate = 10
 policy = \"sprt\"
-guard = 1001
+starvation_share = 10
 [server]
 workers = 0
-slots = 0
+max_accepted_connections = 0
 [[listener]]
 [[site]]
 root = true
@@ -42,14 +42,14 @@ weight = 0
         mistakes(text),
         [
             "f:1:1: unknown key `uplnk`: did you mean `uplink`?",
-            "f:3:8: uplink.rate `10`: expected text in quotes, auto, off, a rate or two rates, for example 10mbit or 2mbit..20mbit",
+            "f:3:8: uplink.rate `10`: expected a string in quotes, auto, off, a rate or two rates, for example 10mbit or 2mbit..20mbit",
             "f:4:10: uplink.policy `sprt`: expected fair, fcfs, srpt, psjf, las, srpt-bands, quick-fix, fcf, srrt or fsp; did you mean `srpt`?",
-            "f:5:9: uplink.guard `1001`: expected a whole number from 0 to 1000",
+            "f:5:20: uplink.starvation_share `10`: expected a string in quotes, a percentage from 0% to 100%, for example 0.5%",
             "f:7:11: server.workers `0`: expected a whole number from 1 to 256",
-            "f:7:11: server.workers beside server.slots: expected one of the two",
-            "f:8:9: server.slots `0`: expected a whole number from 1 to 1000000",
+            "f:7:11: server.workers beside server.max_accepted_connections: expected one of the two",
+            "f:8:28: server.max_accepted_connections `0`: expected a whole number from 1 to 1000000",
             "f:9:1: listener.address missing: expected an address and a port, for example 127.0.0.1:8080 or [::]:80, or :80 for all addresses, for example \"[::]:80\"",
-            "f:11:8: site.root `true`: expected text in quotes, a path",
+            "f:11:8: site.root `true`: expected a string in quotes, a path",
             "f:12:10: site.hosts `a_b..c`: expected a host name in ASCII without a port, for example example.org or *.example.org",
             "f:15:10: class.weight `0`: expected a whole number from 1 to 1000",
         ]
@@ -73,14 +73,14 @@ fn settings() {
             "[uplink]\nshaping = \"pacd\"",
             "f:2:11: uplink.shaping `pacd`: expected auto, paced, bands or off; did you mean `paced`?",
         ),
-        ("[timeouts]\nidle = 75", "f:2:8: timeouts.idle `75`: expected text in quotes, a time in ns"),
+        ("[timeouts]\nidle = 75", "f:2:8: timeouts.idle `75`: expected a string in quotes, a time in ns"),
         ("[limits]\nhead_bytes = \"1MiB\"", "f:2:14: limits.head_bytes `1048576`: expected 4KiB to 128KiB"),
         ("[limits]\nhead_bytes = 4095", "f:2:14: limits.head_bytes `4095`: expected 4KiB to 128KiB"),
         ("[limits]\nhead_fields = 1001", "f:2:15: limits.head_fields `1001`: expected a whole number from 16 to 1000"),
-        ("[limits]\nbody_rate_min = -1", "f:2:17: limits.body_rate_min `-1`: expected bytes"),
+        ("[limits]\nmin_request_rate = -1", "f:2:20: limits.min_request_rate `-1`: expected bytes"),
         (
-            "[server]\nslots = 3\nconnections = 4",
-            "f:3:15: server.connections beside server.slots: expected one of the two",
+            "[server]\nmax_accepted_connections = 3\nconnections = 4",
+            "f:3:15: server.connections beside server.max_accepted_connections: expected one of the two",
         ),
         ("[server]\ngroup = \"web\"", "f:2:9: server.group without server.user: expected both, or none"),
         ("[server]\nbacklog = 1.5", "f:2:11: server.backlog `1.5`: expected a whole number from 1 to 65535"),
@@ -107,6 +107,42 @@ fn a_value_that_is_gone_names_another() {
     assert!(said.starts_with("f:2:11: `uplink.shaping ranked` is gone: write bands, which"), "{said}");
 }
 
+/// Each row of the table, at its place in a file.
+#[test]
+fn an_old_key_is_refused_with_its_new_name() {
+    for Renamed { old, new, value } in RENAMED.iter().filter(|renamed| !renamed.old.contains(['-', ' '])) {
+        let (table, name) = old.rsplit_once('.').unwrap();
+        let before = match table {
+            "site" => "[[site]]\nroot = 'r'\n",
+            "site.proxy" => "[[site]]\nroot = 'r'\n[[site.proxy]]\nto = ['1']\n",
+            "class" => "[uplink]\ndefault_class = 'a'\n[[site]]\nroot = 'r'\n[[class]]\nname = 'a'\n",
+            _ => &format!("[[site]]\nroot = 'r'\n[{table}]\n"),
+        };
+        let said = mistakes(&format!("{before}  {name} = 1\n"));
+        let (line, new) = (before.lines().count() + 1, new.rsplit('.').next().unwrap());
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].starts_with(&format!("f:{line}:3: key `{old}` is now `{new}`")), "{said:?}");
+        assert!(said[0].ends_with(&if value.is_empty() { "`".into() } else { format!("write `{new} = {value}`") }));
+    }
+}
+
+#[test]
+fn a_share_is_a_percentage() {
+    for (key, most) in [("starvation_share", "100"), ("other_traffic_share", "90")] {
+        for right in ["0%", "0.5%", &format!("{most}%")] {
+            let read = read(format!("[uplink]\n{key} = '{right}'\n[[site]]\nroot = 'r'\n").as_bytes());
+            assert!(read.is_ok(), "{key} {right}");
+        }
+        let expected = format!("expected a percentage from 0% to {most}%, for example 0.5%");
+        for wrong in ["10", "0.01", "0.05%", "100.1%", "-1%", "1 %"] {
+            let said = one(&format!("[uplink]\n{key} = '{wrong}'"));
+            assert!(said.contains(&format!("uplink.{key} `{wrong}`: {expected}")), "{said}");
+        }
+        let said = one(&format!("[uplink]\n{key} = 10"));
+        assert!(said.contains(&expected.replace("expected a", "expected a string in quotes, a")), "{said}");
+    }
+}
+
 #[test]
 fn proxies_of_a_site() {
     let cases = [
@@ -125,24 +161,37 @@ fn proxies_of_a_site() {
         ),
         ("to=['https://app:1/x']", "f:3:5: site.proxy.to `https://app:1/x`: expected an upstream, for example"),
         (
-            "to=['app:1']\nca='ca.pem'\ntls_name='a'",
-            "f:4:4: site.proxy.ca without an upstream over TLS: expected https:// or h2:// before one",
+            "to=['app:1']\ntls_ca='ca.pem'\ntls_server_name='a'",
+            "f:4:8: site.proxy.tls_ca without an upstream over TLS: expected https:// or h2:// before one",
         ),
-        ("to=['https://app']\ntls_name='a:1'", "f:4:10: site.proxy.tls_name `a:1`: expected a host name"),
+        ("to=['https://app']\ntls_server_name='a:1'", "f:4:17: site.proxy.tls_server_name `a:1`: expected a host name"),
         ("to=[]", "f:3:4: site.proxy.to `[]`: expected one or more in the brackets"),
         ("path='/a'", "f:2:1: site.proxy.to missing: expected a list in brackets, each an upstream"),
-        ("to=['1']\nrequests=0", "f:4:10: site.proxy.requests `0`: expected a whole number from 1 to 65535"),
-        ("to=['1']\nhealth='up'", "f:4:8: site.proxy.health `up`: expected a path of a request in ASCII"),
-        ("to=['1']\nhealth='/a b'", "f:4:8: site.proxy.health `/a b`: expected a path of a request in ASCII"),
-        ("to=['1']\nhealth='/a'\nhealth_every='20ms'", "f:5:14: site.proxy.health_every below 1s: expected 1s or more"),
-        (
-            "to=['1']\nslow_start='9s'",
-            "f:4:12: site.proxy.slow_start without site.proxy.health: expected the path that is asked for",
-        ),
         ("to=['1']\nhost='*.a'", "f:4:6: site.proxy.host `*.a`: expected a host name"),
         (
             "to=['1']\n[[site.proxy]]\npath='/a'\nto=['2']",
             "f:4:1: site.proxy is never reached: expected before that of line 2",
+        ),
+    ];
+    all_say("[[site]]\n[[site.proxy]]\n", "\n", &cases);
+}
+
+#[test]
+fn places_and_health_checks_of_a_proxy() {
+    let cases = [
+        (
+            "to=['1']\nmax_concurrent_requests=0",
+            "f:4:25: site.proxy.max_concurrent_requests `0`: expected a whole number from 1 to 65535",
+        ),
+        ("to=['1']\nhealth_uri='up'", "f:4:12: site.proxy.health_uri `up`: expected a path of a request in ASCII"),
+        ("to=['1']\nhealth_uri='/a b'", "f:4:12: site.proxy.health_uri `/a b`: expected a path of a request in ASCII"),
+        (
+            "to=['1']\nhealth_uri='/a'\nhealth_interval='20ms'",
+            "f:5:17: site.proxy.health_interval below 1s: expected 1s or more",
+        ),
+        (
+            "to=['1']\nslow_start='9s'",
+            "f:4:12: site.proxy.slow_start without site.proxy.health_uri: expected the path of the checks",
         ),
     ];
     all_say("[[site]]\n[[site.proxy]]\n", "\n", &cases);
@@ -226,14 +275,14 @@ fn a_unix_socket_is_told_what_is_listened_at() {
 #[test]
 fn a_page_around_listings_is_of_a_folder_that_is_listed() {
     let page = "listing_page = '/l.html'\n";
-    let unlisted = "f:3:16: site.listing_page without site.listing: expected listing = true";
+    let unlisted = "f:3:16: site.listing_page without site.autoindex: expected autoindex = true";
     assert_eq!(mistakes(&format!("[[site]]\nroot = 'r'\n{page}")), [unlisted]);
     let rootless = [
         "f:1:1: site.root missing: expected a folder, or a redirect or a proxy of every path",
         "f:3:16: site.listing_page without site.root: expected a folder with its file",
     ];
-    assert_eq!(mistakes(&format!("[[site]]\nlisting = true\n{page}")), rootless);
-    assert!(mistakes(&format!("[[site]]\nroot = 'r'\nlisting = true\n{page}")).is_empty());
+    assert_eq!(mistakes(&format!("[[site]]\nautoindex = true\n{page}")), rootless);
+    assert!(mistakes(&format!("[[site]]\nroot = 'r'\nautoindex = true\n{page}")).is_empty());
 }
 
 /// Each of these texts, put behind a right site, has a mistake that says this.
@@ -255,7 +304,7 @@ fn tls_of_listeners_and_sites() {
     let secure = "[[listener]]\naddress = \"[::]:443\"\ntls = true\n[[site]]\nroot = \"r\"\n";
     let plain = "[[site]]\nroot = \"r\"\n";
     assert!(
-        mistakes(&format!("{secure}cert = \"c\"\nkey = \"k\"\nhttp = \"redirect\"\nhsts = \"max-age=0; preload\"\n"))
+        mistakes(&format!("{secure}cert = \"c\"\nkey = \"k\"\nhttps_redirect = true\nhsts = \"max-age=0; preload\"\n"))
             .is_empty()
     );
     for (text, said) in [
@@ -263,13 +312,10 @@ fn tls_of_listeners_and_sites() {
         (format!("{plain}cert = \"c\""), "f:3:8: site.cert without site.key: expected both"),
         (format!("{plain}key = \"c\""), "f:3:7: site.key without site.cert: expected both"),
         (
-            format!("{plain}http = \"redirect\""),
-            "f:1:1: site.http `redirect` without TLS: expected a listener with tls = true",
+            format!("{plain}https_redirect = true"),
+            "f:1:1: site.https_redirect without TLS: expected a listener with tls = true",
         ),
-        (
-            format!("{plain}http = \"rediret\""),
-            "f:3:8: site.http `rediret`: expected serve or redirect; did you mean `redirect`?",
-        ),
+        (format!("{plain}https_redirect = \"on\""), "f:3:18: site.https_redirect `on`: expected true or false"),
         (
             format!("{plain}hsts = \"includeSubDomains\""),
             "f:3:8: site.hsts `includeSubDomains`: expected max-age=SECONDS first, for example max-age=31536000",
@@ -415,14 +461,11 @@ fn proxies_in_front() {
 fn values_of_a_class() {
     let cases = [
         ("weight=0\n", "f:3:8: class.weight `0`"),
-        ("max_concurrent=0\n", "f:3:16: class.max_concurrent `0`: expected a whole number from 1"),
+        ("max_concurrent_requests=0\n", "f:3:25: class.max_concurrent_requests `0`: expected a whole number from 1"),
         ("policy='weighted=1,1/las'\n", "classes above a policy are gone"),
         ("policy='fcf:0'\n", "f:3:8: class.policy: beta `0`: write a number from 1"),
         ("objective='fast'\n", "f:3:11: class.objective `fast`: expected `pN of responses under TIME`"),
-        (
-            "guaranteed='3mbit'\ngreatest='2mbit'\n",
-            "f:4:10: class.greatest `2mbit`: expected at least the guaranteed 3mbit",
-        ),
+        ("min_rate='3mbit'\nmax_rate='2mbit'\n", "f:4:10: class.max_rate `2mbit`: expected at least min_rate, 3mbit"),
     ];
     all_say("[[class]]\nname='a'\n", &format!("[[class.rule]]{SITE}"), &cases);
     let conditions = [
@@ -444,7 +487,7 @@ fn values_of_a_class() {
 fn guarantees_fit_the_uplink() {
     let classes = |rates: [&str; 3], uplink: &str| {
         let class = |(n, rate): (usize, &str)| {
-            format!("[[class]]\nname='c{n}'\nguaranteed='{rate}'\n[[class.rule]]\npath='/{n}'\n")
+            format!("[[class]]\nname='c{n}'\nmin_rate='{rate}'\n[[class.rule]]\npath='/{n}'\n")
         };
         let classes: String = rates.into_iter().enumerate().map(class).collect();
         format!("[uplink]\n{uplink}\n{classes}[[site]]\nroot='r'\n")
@@ -453,12 +496,12 @@ fn guarantees_fit_the_uplink() {
     assert_eq!(
         mistakes(&classes(["3mbit", "5mbit", "2001kbit"], "rate='10mbit'")),
         [
-            "f:15:12: class.guaranteed `2.001mbit`: expected at most 2mbit, what the classes above leave of the uplink's 10mbit"
+            "f:15:10: class.min_rate `2.001mbit`: expected at most 2mbit, what the classes above leave of the uplink's 10mbit"
         ]
     );
     assert_eq!(mistakes(&classes(["10mbit", "1bit", "11mbit"], "rate='10mbit'")).len(), 2);
     let unknown = notes(&classes(["3mbit", "5mbit", "2mbit"], ""));
-    let said = "f:5:12: class.guaranteed without uplink.rate: not compared with the rate of the uplink";
+    let said = "f:5:10: class.min_rate without uplink.rate: not compared with the rate of the uplink";
     assert_eq!(unknown.iter().filter(|note| note.contains("without")).collect::<Vec<_>>(), [said]);
 }
 
@@ -518,7 +561,7 @@ fn encodings() {
     assert_eq!(
         mistakes(&format!("\u{FEFF}{right}'ü' = 1")),
         [
-            "f:3:1: unknown key `site.ü`: expected name, hosts, default, root, index, listing, listing_page, hidden, follow_symlinks_into, access_log, log_format, class, cert, key, http, hsts, responsiveness, header, cache, error_page, redirect, proxy"
+            "f:3:1: unknown key `site.ü`: expected name, hosts, default, root, index, autoindex, listing_page, serve_dotfiles, follow_symlinks_into, access_log, log_format, class, cert, key, https_redirect, hsts, responsiveness, header, cache, error_page, redirect, proxy"
         ]
     );
     let said = |bytes: &[u8]| read(bytes).unwrap_err().iter().map(|mistake| mistake.line("f")).collect::<Vec<_>>();

@@ -17,6 +17,20 @@ fn the_page_is_the_table() {
     );
 }
 
+/// Each row of the table of renamed words.
+#[test]
+fn the_page_of_renamed_words_has_them_all() {
+    let page = include_str!("../../../docs/renamed.md");
+    for config::Renamed { old, new, .. } in config::RENAMED {
+        let has = |row: &str| {
+            let is_of =
+                |cell: &str, word: &str| cell.contains(&format!("`{word}`")) || cell.contains(&format!("`{word} "));
+            row.split_once(" | ").is_some_and(|(before, after)| is_of(before, old) && is_of(after, new))
+        };
+        assert!(page.lines().any(has), "docs/renamed.md lacks {old}, now {new}");
+    }
+}
+
 fn is_of_type(types: Option<&Value>, value: &Value) -> bool {
     let is = |name: &Value| match name.as_str().unwrap() {
         "object" => value.is_object(),
@@ -82,14 +96,14 @@ fn the_schema_accepts_the_examples_and_refuses_mistakes() {
         let table: Value = toml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         assert_eq!(mistakes(&schema, &table, ""), [""; 0], "{name}");
     }
-    let wrong: Value = toml::from_str("lst = 1\n[[listener]]\n[uplink]\nshaping = 'x'\nguard = '5'").unwrap();
+    let wrong: Value = toml::from_str("lst = 1\n[[listener]]\n[uplink]\nshaping = 'x'\nstarvation_share = 5").unwrap();
     assert_eq!(
         mistakes(&schema, &wrong, ""),
         [
             ".lst: unknown",
             ".listener.address: missing",
             ".uplink.shaping: \"x\"",
-            ".uplink.guard: \"5\"",
+            ".uplink.starvation_share: 5",
             ".site: missing"
         ]
     );

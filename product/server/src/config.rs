@@ -57,7 +57,7 @@ impl Config {
     /// Returns true if upstream responses may be spooled to files.
     pub fn is_spooling(&self) -> bool {
         let mut proxies = self.sites.iter().flat_map(|site| &site.answers.proxies);
-        self.limits.spool.bytes_max > 0 && proxies.any(|proxy| proxy.spool_bytes > 0)
+        self.limits.spool.bytes_max > 0 && proxies.any(|proxy| proxy.max_temp_file_bytes > 0)
     }
 
     /// Returns the reason why responses cannot be spooled, if they should be.

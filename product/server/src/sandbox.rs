@@ -73,7 +73,7 @@ pub fn confine(config: &Config) -> Confined {
 fn reach(config: &Config) -> Reach {
     let mut reach = Reach { reads: vec!["/proc/self".into()], writes: Vec::new() };
     for site in &config.sites {
-        let files = site.answers.proxies.iter().filter_map(|proxy| proxy.files.as_ref());
+        let files = site.answers.proxies.iter().filter_map(|proxy| proxy.accel_root.as_ref());
         let dirs = site.dir.iter().chain(files).chain(&site.files.links_into);
         reach.reads.extend(dirs.flat_map(|dir| [Some(dir.clone()), turned(dir), above(dir)]).flatten());
         if let Some(Certificate::Files { cert, key }) = &site.https.certificate {
@@ -81,7 +81,7 @@ fn reach(config: &Config) -> Reach {
         }
     }
     let proxies = config.sites.iter().flat_map(|site| &site.answers.proxies).filter(|proxy| proxy.speaks_tls());
-    let authorities = proxies.filter_map(|proxy| proxy.ca.as_deref().or(tls::Roots::system_file()));
+    let authorities = proxies.filter_map(|proxy| proxy.tls_ca.as_deref().or(tls::Roots::system_file()));
     reach.reads.extend(authorities.flat_map(folders_of));
     let mut upstreams = config.sites.iter().flat_map(|site| &site.answers.proxies).flat_map(|proxy| &proxy.to);
     if upstreams.any(UpstreamAddress::is_named) {

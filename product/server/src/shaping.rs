@@ -171,7 +171,9 @@ impl ShapingChoice {
             control_priority: None,
             why: match options.counted_classes() {
                 None => format!("shaping off, {reason}"),
-                Some(classes) => format!("shaping off, {reason}; slots and greatest rates of {classes} hold"),
+                Some(classes) => {
+                    format!("shaping off, {reason}; max_concurrent_requests and max_rate of {classes} hold")
+                }
             },
         }
     }

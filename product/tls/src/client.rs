@@ -37,7 +37,9 @@ pub enum RootsError {
     Unreadable(#[source] io::Error, PathBuf),
     #[error("`{file}` has no certificate of an authority; expected PEM that begins with -----BEGIN CERTIFICATE-----", file = .0.display())]
     Nothing(PathBuf),
-    #[error("the system has no certificates of authorities; install ca-certificates, or name a file (site.proxy.ca)")]
+    #[error(
+        "the system has no certificates of authorities; install ca-certificates, or name a file (site.proxy.tls_ca)"
+    )]
     NoSystem,
 }
 
@@ -222,7 +224,7 @@ impl Broken {
             }
             // BadSignature comes from an authority with the same name and another key.
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-                "certificate of an unknown authority (site.proxy.ca names others)".into()
+                "certificate of an unknown authority (site.proxy.tls_ca names others)".into()
             }
             CertificateError::Other(other) if other.to_string() == "CaUsedAsEndEntity" => {
                 "its certificate is that of an authority; expected one that an authority has signed".into()

@@ -225,9 +225,9 @@ mod tests {
 
     #[test]
     fn the_summary_counts_and_notes() {
-        let text = "[[site]]\nroot = 'r'\nclass = 'a'\n[[class]]\nname = 'a'\nguaranteed = '1mbit'\n[[listener]]\naddress = '[::]:1'\n[[listener]]\naddress = '[::]:2'\n";
+        let text = "[[site]]\nroot = 'r'\nclass = 'a'\n[[class]]\nname = 'a'\nmin_rate = '1mbit'\n[[listener]]\naddress = '[::]:1'\n[[listener]]\naddress = '[::]:2'\n";
         let Ok(configuration) = config::read(text.as_bytes()) else { panic!("a right file") };
-        let note = "class.guaranteed without uplink.rate: not compared with the rate of the uplink";
-        assert_eq!(summary(&configuration, "f"), format!("f: correct: 2 listeners, 1 site, 1 class\nf:6:14: {note}\n"));
+        let note = "class.min_rate without uplink.rate: not compared with the rate of the uplink";
+        assert_eq!(summary(&configuration, "f"), format!("f: correct: 2 listeners, 1 site, 1 class\nf:6:12: {note}\n"));
     }
 }

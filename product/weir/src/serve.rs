@@ -472,7 +472,7 @@ fn certificate_files(sites: &[SiteConfig]) -> Vec<PathBuf> {
         Certificate::Files { cert, key } => vec![cert.clone(), key.clone()],
         Certificate::Development(_) => Vec::new(),
     });
-    let authorities = sites.iter().flat_map(|site| &site.answers.proxies).filter_map(|proxy| proxy.ca.clone());
+    let authorities = sites.iter().flat_map(|site| &site.answers.proxies).filter_map(|proxy| proxy.tls_ca.clone());
     files.chain(authorities).collect::<BTreeSet<_>>().into_iter().collect()
 }
 

@@ -51,7 +51,7 @@ fn said(output: &Output) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-const RIGHT: &str = "[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\nroot = \"www\"\nlisting = true\n";
+const RIGHT: &str = "[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\nroot = \"www\"\nautoindex = true\n";
 
 #[test]
 fn check_says_what_is_wrong_and_exits_with_its_status() {
@@ -66,7 +66,7 @@ fn check_says_what_is_wrong_and_exits_with_its_status() {
     let mistakes = "\
 wrong.toml:3:1: site.root missing: expected a folder, or a redirect or a proxy of every path
 wrong.toml:4:1: unknown key `site.rot`: did you mean `site.root`?
-wrong.toml:5:11: site.listing `1`: expected true or false
+wrong.toml:5:13: site.autoindex `1`: expected true or false
 ";
     assert_eq!((status, &*out, &*err), (Some(1), mistakes, "weir: wrong.toml: 3 mistakes\n"));
 
@@ -91,7 +91,10 @@ fn check_explains_a_request_and_prints_the_schema() {
 
     let (status, out, _) = said(&weir(&folder.0, &["check", "--schema"]));
     let schema: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((status, &schema["properties"]["uplink"]["properties"]["guard"]["maximum"]), (Some(0), &1000.into()));
+    assert_eq!(
+        (status, &schema["properties"]["limits"]["properties"]["head_fields"]["maximum"]),
+        (Some(0), &1000.into())
+    );
 }
 
 /// `weir run` of a file, and the addresses it says it serves at.

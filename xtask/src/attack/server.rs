@@ -239,7 +239,7 @@ fn configuration(site: &Site, kind: Kind, ports: Ports, behind: &Behind<'_>) -> 
              [[listener]]\naddress = \"127.0.0.1:{http1}\"\n[[listener]]\naddress = \"127.0.0.1:{tls}\"\ntls = true\n\
              [[site]]\nroot = \"{folder}/files\"\ncert = \"{chain}\"\nkey = \"{key}\"\n{proxy}",
             proxy = behind.places.map_or(String::new(), |places| format!(
-                "[[site.proxy]]\npath = \"/app/*\"\nto = [\"{application}\"]\nrequests = {places}\n"
+                "[[site.proxy]]\npath = \"/app/*\"\nto = [\"{application}\"]\nmax_concurrent_requests = {places}\n"
             )),
         ),
         Kind::Haproxy => haproxy(site, ports, &application, behind),

@@ -79,7 +79,7 @@ impl Site {
         });
         let text = format!(
             "[server]\nadmin = '{admin}'\naccess_log = '{}'\n[uplink]\nrate = '10mbit'\n[[listener]]\naddress = '127.0.0.1:0'\n\
-             [[site]]\nhosts = ['listing.localhost', 'error.localhost']\nroot = '{}'\nlisting = true\n{}",
+             [[site]]\nhosts = ['listing.localhost', 'error.localhost']\nroot = '{}'\nautoindex = true\n{}",
             log.display(),
             root.display(),
             pages.concat()

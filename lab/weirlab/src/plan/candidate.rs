@@ -14,9 +14,9 @@ use super::class::Planned;
 pub enum Knob {
     /// `class.weight` of the classes with objectives
     Weights,
-    /// `class.guaranteed` of the same, in steps of 5 % of the link
+    /// `class.min_rate` of the same, in steps of 5 % of the link
     Guaranteed,
-    /// `class.max_concurrent` of the others
+    /// `class.max_concurrent_requests` of the others
     Slots,
 }
 
@@ -128,8 +128,8 @@ impl Candidate {
         }
         let word = |value| match self.knob {
             Knob::Weights => format!("weight {value}"),
-            Knob::Guaranteed => format!("guaranteed {value} %"),
-            Knob::Slots => format!("max_concurrent {value}"),
+            Knob::Guaranteed => format!("min_rate {value} %"),
+            Knob::Slots => format!("max_concurrent_requests {value}"),
         };
         let set = classes.iter().zip(&self.values).filter_map(|(class, value)| Some((class, (*value)?)));
         set.map(|(class, value)| format!("{}: {}", class.name, word(value))).collect::<Vec<_>>().join(", ")
@@ -143,8 +143,8 @@ impl Candidate {
             let _ = match (self.knob, *value) {
                 (_, None) => Ok(()),
                 (Knob::Weights, Some(weight)) => writeln!(text, "weight = {weight}"),
-                (Knob::Guaranteed, Some(percent)) => writeln!(text, "guaranteed = \"{}\"", part(link, percent)),
-                (Knob::Slots, Some(slots)) => writeln!(text, "max_concurrent = {slots}"),
+                (Knob::Guaranteed, Some(percent)) => writeln!(text, "min_rate = \"{}\"", part(link, percent)),
+                (Knob::Slots, Some(slots)) => writeln!(text, "max_concurrent_requests = {slots}"),
             };
             if let Some(objective) = &class.objective {
                 let _ = writeln!(text, "objective = \"{objective}\"");
@@ -210,8 +210,8 @@ mod tests {
         let order = "srpt".parse::<sched::policy::PolicySpec>().unwrap().order().clone();
         for (knob, value, words) in [
             (Knob::Weights, [Some(4), None], "c0: weight 4"),
-            (Knob::Guaranteed, [Some(25), None], "c0: guaranteed 25 %"),
-            (Knob::Slots, [None, Some(3)], "c1: max_concurrent 3"),
+            (Knob::Guaranteed, [Some(25), None], "c0: min_rate 25 %"),
+            (Knob::Slots, [None, Some(3)], "c1: max_concurrent_requests 3"),
         ] {
             let candidate = Candidate { knob, values: value.to_vec() };
             assert_eq!(candidate.words(&classes), words);

@@ -32,9 +32,9 @@ pub struct Class {
     pub priority: u8,
     /// `None` is 1, or no share of its own.
     pub weight: Option<u32>,
-    pub guaranteed: Option<Rate>,
-    pub greatest: Option<Rate>,
-    pub concurrent_max: Option<u32>,
+    pub min_rate: Option<Rate>,
+    pub max_rate: Option<Rate>,
+    pub max_concurrent_requests: Option<u32>,
     /// `None` is that of the uplink.
     pub policy: Option<PolicySpec>,
     pub objective: Option<Objective>,
@@ -65,15 +65,15 @@ impl Class {
     fn read(table: Section<'_, '_>) -> Option<Class> {
         let name = table.text::<Name>("name");
         let (priority, weight) = (table.whole_number("priority"), table.whole_number("weight"));
-        let (guaranteed, greatest) = (table.text::<Rate>("guaranteed"), table.text::<Rate>("greatest"));
-        let concurrent_max = table.whole_number("max_concurrent").and_then(|most| most.try_into().ok());
+        let (min_rate, max_rate) = (table.text::<Rate>("min_rate"), table.text::<Rate>("max_rate"));
+        let max_concurrent_requests =
+            table.whole_number("max_concurrent_requests").and_then(|most| most.try_into().ok());
         let (policy, objective) = (table.text::<PolicySpec>("policy"), table.text::<Objective>("objective"));
-        if let Some((guaranteed, greatest)) = guaranteed.as_ref().zip(greatest.as_ref())
-            && greatest.value < guaranteed.value
+        if let Some((min, max)) = min_rate.as_ref().zip(max_rate.as_ref())
+            && max.value < min.value
         {
-            let said =
-                format!("class.greatest `{}`: expected at least the guaranteed {}", greatest.value, guaranteed.value);
-            table.book.mistake(greatest.at, said);
+            let said = format!("class.max_rate `{}`: expected at least min_rate, {}", max.value, min.value);
+            table.book.mistake(max.at, said);
         }
         let name = name?;
         if name.value.0 == OTHERS {
@@ -87,9 +87,9 @@ impl Class {
             name: name.value.0,
             priority: priority.and_then(|priority| priority.try_into().ok()).unwrap_or(0),
             weight: weight.and_then(|weight| weight.try_into().ok()),
-            guaranteed: guaranteed.map(|rate| rate.value),
-            greatest: greatest.map(|rate| rate.value),
-            concurrent_max,
+            min_rate: min_rate.map(|rate| rate.value),
+            max_rate: max_rate.map(|rate| rate.value),
+            max_concurrent_requests,
             policy: policy.map(|policy| policy.value),
             objective: objective.map(|objective| objective.value),
             held: table.held(),
@@ -103,9 +103,9 @@ impl Class {
             name: self.name.clone(),
             priority: self.priority,
             weight: self.weight.unwrap_or(1),
-            guaranteed: self.guaranteed,
-            greatest: self.greatest,
-            concurrent_max: self.concurrent_max,
+            guaranteed: self.min_rate,
+            greatest: self.max_rate,
+            concurrent_max: self.max_concurrent_requests,
             order,
             is_pooled: !self.has_share(),
         }
@@ -113,7 +113,7 @@ impl Class {
 
     /// Whether it takes turns of its own among the classes of its priority.
     fn has_share(&self) -> bool {
-        let has_rate = self.guaranteed.is_some() || self.greatest.is_some();
+        let has_rate = self.min_rate.is_some() || self.max_rate.is_some();
         has_rate || self.weight.is_some() || self.policy.is_some()
     }
 
@@ -153,28 +153,28 @@ fn check_names(book: &Book<'_>, classes: &[Class]) {
 /// Guarantees fit the uplink together, and no class is given more than there is.
 fn check_rates(book: &Book<'_>, classes: &[Class], uplink: Option<Rate>) {
     let Some(uplink) = uplink else {
-        if let Some(class) = classes.iter().find(|class| class.guaranteed.is_some()) {
-            let said = "class.guaranteed without uplink.rate: not compared with the rate of the uplink";
-            book.note(class.place_of("class.guaranteed"), said);
+        if let Some(class) = classes.iter().find(|class| class.min_rate.is_some()) {
+            let said = "class.min_rate without uplink.rate: not compared with the rate of the uplink";
+            book.note(class.place_of("class.min_rate"), said);
         }
         return;
     };
     let mut guaranteed_bits_per_s = 0u128;
     for class in classes {
-        if let Some(greatest) = class.greatest.filter(|greatest| *greatest > uplink) {
-            let said = format!("class.greatest `{greatest}`: expected at most the uplink's {uplink}");
-            book.mistake(class.place_of("class.greatest"), said);
+        if let Some(max) = class.max_rate.filter(|max| *max > uplink) {
+            let said = format!("class.max_rate `{max}`: expected at most the uplink's {uplink}");
+            book.mistake(class.place_of("class.max_rate"), said);
         }
-        let Some(own) = class.guaranteed else { continue };
+        let Some(own) = class.min_rate else { continue };
         let left = u128::from(uplink.bits_per_s()).saturating_sub(guaranteed_bits_per_s);
         guaranteed_bits_per_s += u128::from(own.bits_per_s());
         if u128::from(own.bits_per_s()) > left {
             let rest = u64::try_from(left).ok().and_then(Rate::from_bits_per_s);
             let rest = rest.map_or("nothing".into(), |rate| rate.to_string());
             let said = format!(
-                "class.guaranteed `{own}`: expected at most {rest}, what the classes above leave of the uplink's {uplink}"
+                "class.min_rate `{own}`: expected at most {rest}, what the classes above leave of the uplink's {uplink}"
             );
-            book.mistake(class.place_of("class.guaranteed"), said);
+            book.mistake(class.place_of("class.min_rate"), said);
         }
     }
 }

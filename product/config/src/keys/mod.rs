@@ -1,4 +1,4 @@
-//! The keys of `weir.toml` as data: the reference, the schema for editors and the check for unknown keys come from this table.
+//! The keys of `weir.toml` as data. The reference, the schema for editors and the check for unknown keys are made from this table.
 
 mod classes;
 mod proxy;
@@ -8,24 +8,25 @@ use classes::CLASSES;
 use proxy::PROXY;
 use table::SERVER_AND_SITES;
 
-/// All of them, in the order of the reference.
+/// All keys, in the order of the reference.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
     [SERVER_AND_SITES, PROXY, CLASSES].into_iter().flatten()
 }
 
-/// A key.
+/// A key of the file.
 #[derive(Debug)]
 pub struct Key {
-    /// Its tables and its name, joined by dots.
+    /// The path of the key: its tables and its name, joined by dots.
     pub path: &'static str,
     pub kind: Kind,
     pub default: Unset,
-    /// What it does, for the reference.
+    /// The effect of the key, for the reference.
     pub effect: &'static str,
-    /// A value as TOML.
+    /// An example value, as TOML.
     pub example: &'static str,
 }
 
+/// The type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Flag,
@@ -33,27 +34,27 @@ pub enum Kind {
         min: u64,
         max: u64,
     },
-    /// A whole number out of these.
+    /// One of these whole numbers.
     Code(&'static [u64]),
     Text(Form),
     Texts(Form),
     Table,
-    /// `[[name]]`, as often as wanted.
+    /// `[[name]]`, any number of times.
     Tables,
 }
 
-/// The form of a text.
+/// The form of a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     Address,
-    /// With or without `*.` before it.
+    /// A host name, with or without `*.` before it.
     Host,
     HostName,
     Path,
     FileName,
     /// A path beneath the root of a site.
     PathBelow,
-    /// Of a request.
+    /// A path of a request.
     RequestPath,
     Pattern,
     Target,
@@ -62,9 +63,11 @@ pub enum Form {
     FieldValue,
     CacheControl,
     Rate,
-    /// Of the uplink.
+    /// The rate of the uplink: `auto`, `off`, one rate or two.
     Uplink,
     Size,
+    /// A percentage, at most this.
+    Percent(u16),
     Time,
     /// A policy without classes.
     Order,
@@ -79,22 +82,23 @@ pub enum Form {
     OneOf(&'static [&'static str]),
 }
 
-/// What holds without a key.
+/// The meaning of a missing key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unset {
     Required,
     /// The consequence of its absence.
     Absent(&'static str),
-    /// This text, number or flag; for lists the only element.
+    /// This string, number or boolean; for lists the only element.
     Is(&'static str),
 }
 
 impl Key {
+    /// The key of this path.
     pub fn of(path: &str) -> Option<&'static Key> {
         keys().find(|key| key.path == path)
     }
 
-    /// The table it stands in, and its name.
+    /// The path of the key's table, and its name within.
     pub fn parts(&self) -> (&'static str, &'static str) {
         self.path.rsplit_once('.').unwrap_or(("", self.path))
     }
@@ -106,7 +110,7 @@ impl Key {
 }
 
 impl Kind {
-    /// What a value has to be, as an error says it.
+    /// The values that are accepted, for error messages.
     pub fn expected(self) -> String {
         match self {
             Kind::Flag => "true or false".into(),
@@ -119,14 +123,14 @@ impl Kind {
         }
     }
 
-    /// The type of TOML.
+    /// The type, as the reference names it.
     pub fn noun(self) -> &'static str {
         match self {
-            Kind::Flag => "flag",
+            Kind::Flag => "boolean",
             Kind::Whole { .. } | Kind::Code(_) => "number",
-            Kind::Text(Form::Size) => "text or number",
-            Kind::Text(_) => "text",
-            Kind::Texts(_) => "list of texts",
+            Kind::Text(Form::Size) => "string or number",
+            Kind::Text(_) => "string",
+            Kind::Texts(_) => "list of strings",
             Kind::Table => "table",
             Kind::Tables => "tables",
         }
@@ -144,6 +148,7 @@ impl Kind {
 }
 
 impl Form {
+    /// The strings that are accepted, for error messages.
     pub fn expected(self) -> String {
         let expected = match self {
             Form::Address => "an address and a port, for example 127.0.0.1:8080 or [::]:80, or :80 for all addresses",
@@ -179,6 +184,7 @@ impl Form {
             Form::Objective => {
                 "`pN of responses under TIME`, with or without a size: p99 of responses <= 64KiB under 200ms"
             }
+            Form::Percent(max) => return format!("a percentage from 0% to {max}%, for example 0.5%"),
             Form::OneOf(names) => return one_of(names),
         };
         expected.into()

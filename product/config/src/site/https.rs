@@ -1,18 +1,18 @@
-//! What a site does about TLS, and whether that fits the listeners.
+//! The TLS settings of a site, and the check that they fit the listeners.
 
 use std::path::PathBuf;
 
 use super::Site;
-use crate::form::{FieldValue, PlainHttp};
+use crate::form::FieldValue;
 use crate::place::Placed;
 use crate::section::{Book, Section};
 use crate::settings::Listener;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Https {
-    /// Certificate and key.
+    /// The files of the certificate and of its key.
     pub certificate: Option<Placed<(PathBuf, PathBuf)>>,
-    /// Requests without TLS are sent to a listener with it.
+    /// Requests without TLS are redirected to a listener with TLS.
     pub redirects: bool,
     /// The value of Strict-Transport-Security.
     pub hsts: Option<Placed<String>>,
@@ -31,8 +31,7 @@ pub(super) fn read(table: &Section<'_, '_>) -> Https {
         let said = format!("site.hsts `{}`: expected max-age=SECONDS first, for example max-age=31536000", hsts.value);
         table.book.mistake(hsts.at, said);
     }
-    let redirects = table.text::<PlainHttp>("http").is_some_and(|plain| plain.value == PlainHttp::Redirect);
-    Https { certificate, redirects, hsts }
+    Https { certificate, redirects: table.flag("https_redirect"), hsts }
 }
 
 fn begins_with_age(hsts: &str) -> bool {
@@ -40,7 +39,7 @@ fn begins_with_age(hsts: &str) -> bool {
     age.is_some_and(|age| !age.is_empty() && age.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// What a site asks for needs a listener with TLS, and such a listener a certificate.
+/// Checks that redirects to https:// have a listener with TLS, and that such a listener has a certificate.
 pub(crate) fn check(book: &Book<'_>, sites: &[Site], listeners: &[Placed<Listener>]) {
     let secure = listeners.iter().find(|listener| listener.value.is_secure);
     if let Some(listener) = secure {
@@ -52,7 +51,7 @@ pub(crate) fn check(book: &Book<'_>, sites: &[Site], listeners: &[Placed<Listene
     for site in sites {
         let https = &site.https;
         if https.redirects {
-            book.mistake(site.at, "site.http `redirect` without TLS: expected a listener with tls = true");
+            book.mistake(site.at, "site.https_redirect without TLS: expected a listener with tls = true");
         }
         if let Some(certificate) = &https.certificate {
             book.note(certificate.at, "site.cert: no effect without a listener with tls = true");

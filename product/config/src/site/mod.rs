@@ -38,10 +38,10 @@ pub struct Site {
     /// `None` where every path is redirected or passed on.
     pub root: Option<PathBuf>,
     pub index: Vec<String>,
-    pub listing: bool,
+    pub autoindex: bool,
     /// Beneath the root, from a slash on.
     pub listing_page: Option<String>,
-    pub hidden: bool,
+    pub serve_dotfiles: bool,
     /// Folders that symlinks out of the root may lead into.
     pub links_into: Vec<PathBuf>,
     pub access_log: Option<AccessLog>,
@@ -98,8 +98,8 @@ fn site(table: Section<'_, '_>, alone: bool, process: Option<&Process>) -> Site 
         table.book.mistake(table.at, said);
     }
     let files = (table.text::<PathBuf>("root"), table.texts::<FileName>("index"));
-    let (listing, hidden) = (table.flag("listing"), table.flag("hidden"));
-    let listing_page = listing_page(&table, listing);
+    let (autoindex, serve_dotfiles) = (table.flag("autoindex"), table.flag("serve_dotfiles"));
+    let listing_page = listing_page(&table, autoindex);
     let (access_log, class) = (access_log(&table, process), table.text::<Name>("class"));
     let (answers, answers_held) = read_answers(&table);
     check_answers(&answers, &table, &hosts, is_default);
@@ -110,9 +110,9 @@ fn site(table: Section<'_, '_>, alone: bool, process: Option<&Process>) -> Site 
         is_default,
         root: files.0.map(|root| root.value),
         index: files.1.into_iter().map(|name| name.value.0).collect(),
-        listing,
+        autoindex,
         listing_page,
-        hidden,
+        serve_dotfiles,
         links_into: table.texts::<PathBuf>("follow_symlinks_into").into_iter().map(|folder| folder.value).collect(),
         access_log,
         class: class.map(|class| Placed { value: class.value.0, at: class.at }),
@@ -126,9 +126,9 @@ fn site(table: Section<'_, '_>, alone: bool, process: Option<&Process>) -> Site 
 /// A page that is never shown is a slip.
 fn listing_page(table: &Section<'_, '_>, is_listed: bool) -> Option<String> {
     let page = table.text::<PathBelow>("listing_page")?;
-    let lacking = [("root", table.is_given("root")), ("listing", is_listed)];
+    let lacking = [("root", table.is_given("root")), ("autoindex", is_listed)];
     for (key, _) in lacking.into_iter().filter(|(_, is_there)| !is_there) {
-        let expected = if key == "root" { "a folder with its file" } else { "listing = true" };
+        let expected = if key == "root" { "a folder with its file" } else { "autoindex = true" };
         table.book.mistake(page.at, format!("site.listing_page without site.{key}: expected {expected}"));
     }
     Some(page.value.0)

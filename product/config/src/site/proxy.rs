@@ -24,14 +24,14 @@ pub struct Proxy {
     pub to: Vec<UpstreamAddress>,
     /// The host that upstreams are told, in place of the client's.
     pub host: Option<String>,
-    /// The authorities that upstreams over TLS are trusted by, in place of the system's.
-    pub ca: Option<PathBuf>,
-    /// The name that their certificates are for, in place of the host of their address.
-    pub tls_name: Option<String>,
-    /// Requests at once to each upstream; the others wait.
-    pub requests: u32,
-    /// Those of one client, where that is not half of them.
-    pub requests_per_client: Option<u32>,
+    /// The certificate authorities that upstreams over TLS are verified against, in place of the system's.
+    pub tls_ca: Option<PathBuf>,
+    /// The name that their certificates must be valid for, in place of the host of their address.
+    pub tls_server_name: Option<String>,
+    /// Maximum requests in flight to each upstream; the others wait.
+    pub max_concurrent_requests: u32,
+    /// Maximum of them of one client; `None` is half of them.
+    pub max_concurrent_requests_per_client: Option<u32>,
     /// A request waits for its body, or for the beginning of it, before it goes on.
     pub request_buffering: bool,
     /// Connections at once to each upstream that carry another protocol than HTTP.
@@ -41,10 +41,10 @@ pub struct Proxy {
     pub connect_timeout: Duration,
     /// Between two bytes of a response.
     pub read_timeout: Duration,
-    /// Bytes of responses on disk at once; 0: none.
-    pub spool_bytes: u64,
-    /// Folder of the files that upstreams may name in the place of a body.
-    pub files: Option<PathBuf>,
+    /// Maximum bytes of temporary files, of all responses together; 0: none.
+    pub max_temp_file_bytes: u64,
+    /// The folder of files that upstreams may name in place of a body.
+    pub accel_root: Option<PathBuf>,
     /// How upstreams are asked how they are, where they are.
     pub health: Option<Health>,
     /// Connections to upstreams begin with the address of the client, as the PROXY protocol has it.
@@ -98,17 +98,17 @@ impl Proxy {
             path: Pattern::of_path("*").expect("a pattern"),
             to,
             host: None,
-            ca: None,
-            tls_name: None,
-            requests: REQUESTS,
-            requests_per_client: None,
+            tls_ca: None,
+            tls_server_name: None,
+            max_concurrent_requests: REQUESTS,
+            max_concurrent_requests_per_client: None,
             request_buffering: true,
             tunnels: TUNNELS,
             ignore_client_abort: false,
             connect_timeout: CONNECT_TIMEOUT,
             read_timeout: READ_TIMEOUT,
-            spool_bytes: SPOOL_BYTES,
-            files: None,
+            max_temp_file_bytes: TEMP_FILE_BYTES,
+            accel_root: None,
             health: None,
             proxy_protocol: false,
         }
@@ -128,23 +128,23 @@ impl Proxy {
         let path = table.text::<Pattern>("path");
         let to = table.texts::<UpstreamAddress>("to");
         let host = table.text::<HostOnly>("host");
-        let (ca, tls_name) = (table.text::<PathBuf>("ca"), table.text::<HostName>("tls_name"));
+        let (tls_ca, tls_server_name) = (table.text::<PathBuf>("tls_ca"), table.text::<HostName>("tls_server_name"));
         let mixed = to.iter().find(|other| other.value.version != to[0].value.version);
         mixed.into_iter().for_each(|other| table.book.mistake(other.at, not_alike(&other.value, &to[0].value)));
         if !to.iter().any(|address| address.value.speaks_tls()) {
-            for name in ["ca", "tls_name"].iter().filter(|name| table.is_given(name) && !to.is_empty()) {
+            for name in ["tls_ca", "tls_server_name"].iter().filter(|name| table.is_given(name) && !to.is_empty()) {
                 let said =
                     format!("site.proxy.{name} without an upstream over TLS: expected https:// or h2:// before one");
                 table.book.mistake(table.place_of(name), said);
             }
         }
-        let requests = table.whole_number("requests");
-        let (of_client, tunnels) = (table.whole_number("requests_per_client"), table.whole_number("tunnels"));
+        let numbers = ["max_concurrent_requests", "max_concurrent_requests_per_client", "tunnels"];
+        let [requests, of_client, tunnels] = numbers.map(|name| table.whole_number(name));
         let flags = [table.flag("request_buffering"), table.flag("ignore_client_abort")];
         let [request_buffering, ignore_client_abort] = flags;
         let times = [table.text::<Duration>("connect_timeout"), table.text::<Duration>("read_timeout")];
         let [connect_timeout, read_timeout] = times;
-        let (spool, files) = (table.text::<Size>("spool"), table.text::<PathBuf>("files"));
+        let (temp_files, accel_root) = (table.text::<Size>("max_temp_file_size"), table.text::<PathBuf>("accel_root"));
         let (health, proxy_protocol) = (read_health(table), table.flag("proxy_protocol"));
         if to.is_empty() {
             return None;
@@ -154,17 +154,17 @@ impl Proxy {
             path: path?.value,
             to: to.into_iter().map(|address| address.value).collect(),
             host: host.map(|host| host.value.0),
-            ca: ca.map(|file| file.value),
-            tls_name: tls_name.map(|name| name.value.to_string()),
-            requests: requests?.try_into().ok()?,
-            requests_per_client: of_client.and_then(|most| most.try_into().ok()),
+            tls_ca: tls_ca.map(|file| file.value),
+            tls_server_name: tls_server_name.map(|name| name.value.to_string()),
+            max_concurrent_requests: requests?.try_into().ok()?,
+            max_concurrent_requests_per_client: of_client.and_then(|most| most.try_into().ok()),
             request_buffering,
             tunnels: tunnels?.try_into().ok()?,
             ignore_client_abort,
             connect_timeout: connect_timeout?.value,
             read_timeout: read_timeout?.value,
-            spool_bytes: spool?.value.0,
-            files: files.map(|files| files.value),
+            max_temp_file_bytes: temp_files?.value.0,
+            accel_root: accel_root.map(|folder| folder.value),
             health,
             proxy_protocol,
         })
@@ -178,18 +178,18 @@ fn not_alike(other: &UpstreamAddress, first: &UpstreamAddress) -> String {
 }
 
 fn read_health(table: &Section<'_, '_>) -> Option<Health> {
-    let path = table.text::<RequestPath>("health");
-    if !table.is_given("health") {
-        for name in ["health_every", "slow_start"].iter().filter(|name| table.is_given(name)) {
-            let said = format!("site.proxy.{name} without site.proxy.health: expected the path that is asked for");
+    let path = table.text::<RequestPath>("health_uri");
+    if !table.is_given("health_uri") {
+        for name in ["health_interval", "slow_start"].iter().filter(|name| table.is_given(name)) {
+            let said = format!("site.proxy.{name} without site.proxy.health_uri: expected the path of the checks");
             table.book.mistake(table.place_of(name), said);
         }
     }
-    let (every, slow_start) = (table.text::<Duration>("health_every"), table.text::<Duration>("slow_start"));
+    let (every, slow_start) = (table.text::<Duration>("health_interval"), table.text::<Duration>("slow_start"));
     let every = every.filter(|every| {
-        let is_enough = every.value >= HEALTH_EVERY_MIN;
+        let is_enough = every.value >= HEALTH_INTERVAL_MIN;
         if !is_enough {
-            table.book.mistake(every.at, "site.proxy.health_every below 1s: expected 1s or more");
+            table.book.mistake(every.at, "site.proxy.health_interval below 1s: expected 1s or more");
         }
         is_enough
     });
@@ -197,14 +197,14 @@ fn read_health(table: &Section<'_, '_>) -> Option<Health> {
 }
 
 /// Upstreams are looked after once a second.
-const HEALTH_EVERY_MIN: Duration = Duration::from_secs(1);
+const HEALTH_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 /// The defaults of the keys.
 const REQUESTS: u32 = 256;
 const TUNNELS: u32 = 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
-const SPOOL_BYTES: u64 = 256_000_000;
+const TEMP_FILE_BYTES: u64 = 256_000_000;
 
 impl Rule for Proxy {
     const NOUN: &'static str = "site.proxy";
@@ -403,13 +403,13 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(default("path"), proxy.path.to_string());
-        assert_eq!(default("requests"), proxy.requests.to_string());
+        assert_eq!(default("max_concurrent_requests"), proxy.max_concurrent_requests.to_string());
         assert_eq!(default("tunnels"), proxy.tunnels.to_string());
         assert_eq!(default("request_buffering"), proxy.request_buffering.to_string());
         assert_eq!(default("ignore_client_abort"), proxy.ignore_client_abort.to_string());
         for (name, time) in [("connect_timeout", proxy.connect_timeout), ("read_timeout", proxy.read_timeout)] {
             assert_eq!(Duration::from_text(default(name)), Ok(time));
         }
-        assert_eq!(Size::from_text(default("spool")), Ok(Size(proxy.spool_bytes)));
+        assert_eq!(Size::from_text(default("max_temp_file_size")), Ok(Size(proxy.max_temp_file_bytes)));
     }
 }

@@ -24,7 +24,7 @@ pub struct ClassesConfig {
 pub enum ClassesChange {
     #[error("the first [[class]] has come, or the last has gone: run `weir upgrade` for that")]
     Presence,
-    #[error("uplink.slot_sharing has changed: run `weir upgrade` for that")]
+    #[error("uplink.concurrency_sharing has changed: run `weir upgrade` for that")]
     Sharing,
     #[error("class.policy `{0}` needs the paths of connections, and no class did before: run `weir upgrade` for that")]
     Path(String),
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_class_keeps_its_number() {
-        let first = Assigned::new(&config(&(class("a", "guaranteed='1mbit'") + &class("b", ""))));
+        let first = Assigned::new(&config(&(class("a", "min_rate='1mbit'") + &class("b", ""))));
         let second = first.succeeded_by(&config(&(class("c", "") + &class("b", "weight=5")))).unwrap();
         // `a` has gone, `b` and the rest go on, `c` is new.
         assert_eq!([get(&second, "/b/"), get(&second, "/c/"), get(&second, "/a/")], [1, 3, 2]);
@@ -209,8 +209,8 @@ mod tests {
         let first = Assigned::new(&config(&class("a", "")));
         let said = |text: &str| first.succeeded_by(&config(text)).unwrap_err().to_string();
         assert!(said(&class("a", "policy='srrt'")).starts_with("class.policy `srrt` needs the paths"));
-        let sharing = "[uplink]\nslot_sharing='any'\n".to_string() + &class("a", "");
-        assert!(said(&sharing).starts_with("uplink.slot_sharing has changed"));
+        let sharing = "[uplink]\nconcurrency_sharing='any'\n".to_string() + &class("a", "");
+        assert!(said(&sharing).starts_with("uplink.concurrency_sharing has changed"));
     }
 
     #[test]

@@ -86,7 +86,7 @@ fn proxy(plan: &UpstreamPlan) -> Proxy {
     let address = |endpoint| UpstreamAddress::new(&World::address(endpoint).to_string()).expect("an address");
     Proxy {
         path: Pattern::of_path(&format!("{PREFIX}*")).expect("a pattern"),
-        requests: plan.requests_max,
+        max_concurrent_requests: plan.requests_max,
         connect_timeout: plan.connect_timeout.into(),
         read_timeout: plan.read_timeout.into(),
         health: plan.health.map(|health| Health {

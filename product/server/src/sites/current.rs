@@ -171,7 +171,7 @@ fn groups(
     let name = config.hosts.first().map_or("default", String::as_str);
     let group = |proxy: &config::Proxy| {
         let group = Group::new(name, proxy, spool, trust, names)?;
-        let files = match &proxy.files {
+        let files = match &proxy.accel_root {
             Some(dir) => Some(NamedFiles::new(open_files(dir)?, dir)),
             None => None,
         };

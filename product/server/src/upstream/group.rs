@@ -118,11 +118,11 @@ impl Group {
         trust: &Trust,
         names: &Names,
     ) -> Result<Group, GroupError> {
-        let connector = proxy.speaks_tls().then(|| trust(proxy.ca.as_deref())).transpose()?;
+        let connector = proxy.speaks_tls().then(|| trust(proxy.tls_ca.as_deref())).transpose()?;
         let speaks_tls = proxy.to.first().is_some_and(UpstreamAddress::speaks_tls);
         Ok(Group {
             site: site.to_string(),
-            addresses: Addresses::of_all(&proxy.to, proxy.tls_name.as_deref(), connector.as_ref(), names),
+            addresses: Addresses::of_all(&proxy.to, proxy.tls_server_name.as_deref(), connector.as_ref(), names),
             version: proxy.version(),
             scheme: if speaks_tls { "https" } else { "http" },
             host: proxy.host.clone(),
@@ -132,7 +132,7 @@ impl Group {
             ignores_client_abort: proxy.ignore_client_abort,
             connect_timeout: proxy.connect_timeout.into(),
             read_timeout: proxy.read_timeout.into(),
-            spool: (proxy.spool_bytes > 0).then(|| spool.part(proxy.spool_bytes)),
+            spool: (proxy.max_temp_file_bytes > 0).then(|| spool.part(proxy.max_temp_file_bytes)),
             files: None,
             health: proxy.health.as_ref().map(|health| HealthCheck {
                 path: health.path.clone(),
@@ -167,8 +167,8 @@ impl Group {
 }
 
 fn bounds(proxy: &Proxy) -> Bounds {
-    let halves = Bounds::halves(proxy.requests);
-    proxy.requests_per_client.map_or(halves, |of_client| halves.of_client(of_client))
+    let halves = Bounds::halves(proxy.max_concurrent_requests);
+    proxy.max_concurrent_requests_per_client.map_or(halves, |of_client| halves.of_client(of_client))
 }
 
 impl Endpoint {

@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(path("X-Accel-Expires: 5\r\n"), None);
     }
 
-    /// Set with `files = "private"` next to the configuration file, and a program that uses the absolute path.
+    /// Set with `accel_root = "private"` next to the configuration file, and a program that uses the absolute path.
     #[test]
     fn a_relative_folder_is_known_by_its_absolute_path_too() {
         let here = std::env::current_dir().unwrap();

@@ -1,5 +1,5 @@
 //! Places at upstreams for all event loops. There is one count and one queue, so that the application sees at most
-//! `requests`, and a client's share and the order of waiting requests are those of a single loop ([`sched::waiting`]).
+//! `max_concurrent_requests`, and a client's share and the order of waiting requests are those of a single loop ([`sched::waiting`]).
 //! Tunnels have places of their own: they last for hours, and an application that answers requests with threads has
 //! other threads for them.
 //!
@@ -135,7 +135,7 @@ impl LoopPlaces {
     pub fn end(&self, places: &Arc<EndpointPlaces>, client: u32, own: &mut Vec<Handed>) {
         let mut state = lock(&places.state);
         state.requests.end(client);
-        // More than one if a reload has changed `requests`, or the client had its full share.
+        // More than one if a reload has changed `max_concurrent_requests`, or the client had its full share.
         while let Some(Waiter { ticket, event_loop, owner, client }) = state.requests.begin_next() {
             let handed = Handed { owner, ticket, client, places: Arc::clone(places) };
             if event_loop == self.number {

@@ -71,14 +71,14 @@ impl Stop {
     pub fn tell_begun(&self, left: Left, of_workers: usize, at_most: Nanos) -> Option<String> {
         let all = self.begun.lock().unwrap_or_else(PoisonError::into_inner).add(left, of_workers)?;
         let seconds = at_most.as_secs_f64().ceil();
-        (all.responses > 0).then(|| format!("waiting for {all}, at most {seconds:.0} s (timeouts.stop)"))
+        (all.responses > 0).then(|| format!("waiting for {all}, at most {seconds:.0} s (timeouts.shutdown)"))
     }
 
     /// Reports what an event loop has not finished. The last of `of_workers` loops gets a line about all of them, if
     /// anything was cut.
     pub fn tell_cut(&self, left: Left, of_workers: usize) -> Option<String> {
         let all = self.cut.lock().unwrap_or_else(PoisonError::into_inner).add(left, of_workers)?;
-        (all.responses > 0).then(|| format!("cut {all}: the time for them is over (timeouts.stop)"))
+        (all.responses > 0).then(|| format!("cut {all}: the time for them is over (timeouts.shutdown)"))
     }
 
     pub fn is_asked(&self) -> bool {
@@ -112,11 +112,11 @@ mod tests {
         let left = |responses, bytes| Left { responses, bytes };
         assert_eq!(stop.tell_begun(left(1, 800_000_000), 2, Nanos::from_secs(30)), None);
         let said = stop.tell_begun(left(2, 12_000_000), 2, Nanos::from_millis(29_500));
-        assert_eq!(said.unwrap(), "waiting for 3 responses, 812 MB left, at most 30 s (timeouts.stop)");
+        assert_eq!(said.unwrap(), "waiting for 3 responses, 812 MB left, at most 30 s (timeouts.shutdown)");
         assert_eq!(stop.tell_cut(left(0, 0), 2), None);
         assert_eq!(
             stop.tell_cut(left(1, 500), 2).unwrap(),
-            "cut 1 response, 500 bytes left: the time for them is over (timeouts.stop)"
+            "cut 1 response, 500 bytes left: the time for them is over (timeouts.shutdown)"
         );
         assert_eq!(Stop::default().tell_begun(left(0, 0), 1, Nanos::ZERO), None);
     }

@@ -102,7 +102,7 @@ fn started(folder: &Path, rate: &str, address: SocketAddr) -> Result<Server, Fai
     let folder = folder.to_str().ok_or_else(|| Failure::Failed("TMPDIR is not UTF-8".into()))?;
     let folder = serde_json::Value::from(folder);
     let text = format!(
-        "[server]\nsandbox = false\n[timeouts]\nstop = '1s'\n[uplink]\nrate = '{rate}'\n[[site]]\nroot = {folder}\n\
+        "[server]\nsandbox = false\n[timeouts]\nshutdown = '1s'\n[uplink]\nrate = '{rate}'\n[[site]]\nroot = {folder}\n\
          [[site.header]]\nname = 'Access-Control-Allow-Origin'\nvalue = '*'\n"
     );
     let configuration = config::read(text.as_bytes());

@@ -90,7 +90,7 @@ pub const TAKES_A_PROCESS: &str = "only a new process takes this change: run `we
 /// What a process has from its start to its end.
 const FIXED: [&str; 10] = [
     "server.workers",
-    "server.slots",
+    "server.max_accepted_connections",
     "server.backlog",
     "server.admin",
     "server.user",
@@ -98,7 +98,7 @@ const FIXED: [&str; 10] = [
     "server.sandbox",
     "server.spool_folder",
     "uplink.shaping",
-    "uplink.slot_sharing",
+    "uplink.concurrency_sharing",
 ];
 
 fn is_fixed(change: &Change) -> bool {
@@ -177,7 +177,7 @@ fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path, po
     let own_log = site.access_log.as_ref().filter(|log| Some(*log) != above);
     let index = site.index.clone();
     let links_into = site.links_into.iter().map(|into| folder.join(into)).collect();
-    let files = files::Options { hidden: site.hidden, listing: site.listing, index, page: None, links_into };
+    let files = files::Options { hidden: site.serve_dotfiles, listing: site.autoindex, index, page: None, links_into };
     let dir = site.root.as_ref().map(|root| folder.join(root));
     let below = |page: &String| dir.as_ref().map(|dir| dir.join(page.trim_start_matches('/')));
     SiteConfig {
@@ -203,7 +203,7 @@ fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path, po
 /// The same, relative paths beneath this folder.
 fn answers(answers: &config::Answers, folder: &Path) -> config::Answers {
     let mut answers = answers.clone();
-    let paths = answers.proxies.iter_mut().flat_map(|proxy| [&mut proxy.files, &mut proxy.ca]);
+    let paths = answers.proxies.iter_mut().flat_map(|proxy| [&mut proxy.accel_root, &mut proxy.tls_ca]);
     paths.flatten().for_each(|path| *path = folder.join(&path));
     answers
 }
@@ -216,12 +216,12 @@ fn flags(settings: config::Settings, folder: &Path) -> super::Flags {
         uplink: uplink.rate,
         policy: uplink.policy,
         shaping: shaping(uplink.shaping),
-        guard: uplink.guard_permille,
-        cross_share: uplink.cross_permille,
+        guard: uplink.starvation_share.permille().into(),
+        cross_share: uplink.other_traffic_share.permille().into(),
         client_share: uplink.client_share,
         workers: process.workers,
         connections: process.connections,
-        slots: process.slots,
+        slots: process.max_accepted_connections,
         backlog: process.backlog,
         access_log: process.access_log.as_ref().map(|log| log_path(log, folder)),
         log_format: process.access_log.map_or(defaults.log_format, |log| log_format(log.format)),
@@ -238,16 +238,16 @@ fn flags(settings: config::Settings, folder: &Path) -> super::Flags {
 fn bounded(limits: config::Limits, timeouts: config::Timeouts, args: super::Flags) -> super::Flags {
     super::Flags {
         idle_timeout: timeouts.idle,
-        head_timeout: timeouts.head,
+        head_timeout: timeouts.header,
         body_timeout: timeouts.body,
-        stop_timeout: timeouts.stop,
+        stop_timeout: timeouts.shutdown,
         memory: limits.memory_bytes,
         spool: limits.spool_bytes,
         head_bytes: limits.head.head_bytes_max,
         head_fields: limits.head.fields_max as u32,
-        body_rate_min: limits.body_rate_bytes_per_s_min,
-        send_rate_min: limits.send_rate_bytes_per_s_min,
-        send_window: limits.send_window,
+        body_rate_min: limits.min_request_bytes_per_s,
+        send_rate_min: limits.min_send_bytes_per_s,
+        send_window: limits.min_send_rate_window,
         client_connections: limits.client_connections,
         client_requests: limits.client_requests_per_s,
         client_rate: limits.client_rate,
@@ -308,20 +308,23 @@ mod tests {
         let text = "\
 [server]\nconnections = 5\nbacklog = 6\nworkers = 2\nuser = 'u'\ngroup = 'g'\nsandbox = false\naccess_log = '/a'\nlog_format = 'json'
 trusted_proxies = ['::1', '10.0.0.0/8']
-[uplink]\nrate = '10mbit'\nshaping = 'paced'\npolicy = 'las'\nguard = 1\ncross_share = 2\nclient_share = 'strict'
-[limits]\nmemory = '64MiB'\nhead_bytes = '8KiB'\nhead_fields = 17\nbody_rate_min = 3\nsend_rate_min = '4'\nsend_window = '5s'\nclient_connections = 7\nclient_requests = 8\nclient_rate = '9mbit'
-[timeouts]\nidle = '6s'\nhead = '7s'\nbody = '8s'\nstop = '9s'
+[uplink]\nrate = '10mbit'\nshaping = 'paced'\npolicy = 'las'\nstarvation_share = '0.1%'\nother_traffic_share = '0.2%'\nclient_share = 'strict'
+[limits]\nmemory = '64MiB'\nhead_bytes = '8KiB'\nhead_fields = 17\nmin_request_rate = 3\nmin_send_rate = '4'\nmin_send_rate_window = '5s'\nclient_connections = 7\nclient_requests = 8\nclient_rate = '9mbit'
+[timeouts]\nidle = '6s'\nheader = '7s'\nbody = '8s'\nshutdown = '9s'
 [[site]]\nroot = '/w'\n";
         let words = "--connections 5 --backlog 6 --workers 2 --user u --group g --no-sandbox --access-log /a --log-format json --trusted-proxy ::1 --trusted-proxy 10.0.0.0/8 --uplink 10mbit \
             --shaping paced --policy las --guard 1 --cross-share 2 --client-share strict --memory 64MiB --head-bytes 8KiB --head-fields 17 --body-rate-min 3 --send-rate-min 4 \
             --send-window 5s --client-connections 7 --client-requests 8 --client-rate 9mbit --idle-timeout 6s --head-timeout 7s --body-timeout 8s --stop-timeout 9s";
         assert_eq!(of_file(text), of_flags(&words.split_whitespace().collect::<Vec<_>>()));
-        assert_eq!(of_file("[server]\nslots = 3\n[[site]]\nroot = '/w'"), of_flags(&["--slots", "3"]));
+        assert_eq!(
+            of_file("[server]\nmax_accepted_connections = 3\n[[site]]\nroot = '/w'"),
+            of_flags(&["--slots", "3"])
+        );
     }
 
     #[test]
     fn every_key_of_a_site_is_taken() {
-        let text = "[[site]]\nroot = 'w'\nhosts = ['A.org', '*.a.org']\nindex = ['i', 'j']\nlisting = true\nhidden = true\nfollow_symlinks_into = ['/m', 'n']\n[[site]]\nroot = '/x'\ndefault = true";
+        let text = "[[site]]\nroot = 'w'\nhosts = ['A.org', '*.a.org']\nindex = ['i', 'j']\nautoindex = true\nserve_dotfiles = true\nfollow_symlinks_into = ['/m', 'n']\n[[site]]\nroot = '/x'\ndefault = true";
         let sites = parsed(text).sites;
         let [one, other] = [0, 1].map(|at| site_config(&sites[at], None, Path::new("/etc"), 443));
         let files = files::Options {

@@ -40,7 +40,7 @@ to = ["http://no-such-host.invalid:80"]
 /// Everything of one site is wrong.
 const ALL_WRONG: &str = r#"[[site]]
 root = "www"
-listing = true
+autoindex = true
 listing_page = "/.listing.html"
 access_log = "absent/a.log"
 cert = "absent.pem"
@@ -60,7 +60,7 @@ to = ["http://no-such-host.invalid:80"]
 [[site.proxy]]
 path = "/b/*"
 to = ["http://127.0.0.1:9"]
-files = "absent"
+accel_root = "absent"
 "#;
 
 #[test]

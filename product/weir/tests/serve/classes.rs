@@ -31,7 +31,7 @@ impl Hosted {
 
 fn slots(count: u32) -> String {
     format!(
-        "[uplink]\nshaping = \"off\"\n[[class]]\nname = \"a\"\nmax_concurrent = {count}\n[[class.rule]]\npath = \"*\"\n"
+        "[uplink]\nshaping = \"off\"\n[[class]]\nname = \"a\"\nmax_concurrent_requests = {count}\n[[class.rule]]\npath = \"*\"\n"
     )
 }
 
@@ -93,9 +93,11 @@ fn a_sleeper_that_leaves_is_passed_over() {
 
 #[test]
 fn more_slots_wake_at_once_and_a_removed_class_keeps_nobody() {
-    for after in
-        [slots(2), slots(1).replace("name = \"a\"", "name = \"b\""), slots(1).replace("max_concurrent = 1\n", "")]
-    {
+    for after in [
+        slots(2),
+        slots(1).replace("name = \"a\"", "name = \"b\""),
+        slots(1).replace("max_concurrent_requests = 1\n", ""),
+    ] {
         let hosted = Hosted::new(&[HUGE, SMALL], &slots(1));
         let mut first = hosted.ask_first(HUGE);
         let mut second = hosted.ask(SMALL);
@@ -112,7 +114,10 @@ fn classes_that_need_a_restart_say_so_and_change_nothing() {
     let hosted = Hosted::new(&[HUGE, SMALL], &slots(1));
     for (after, why) in [
         ("[uplink]\nshaping = \"off\"\n".to_string(), "the last has gone: run `weir upgrade`"),
-        (slots(1).replace("[uplink]", "[uplink]\nslot_sharing = \"any\""), "uplink.slot_sharing own → any ("),
+        (
+            slots(1).replace("[uplink]", "[uplink]\nconcurrency_sharing = \"any\""),
+            "uplink.concurrency_sharing own → any (",
+        ),
     ] {
         let said = hosted.hang_up(&after);
         assert!(said.contains(why) && said.contains("stays in force"), "{said}");

@@ -172,7 +172,7 @@ fn sandboxed(site: &Site, root: &str, more: &str) -> String {
     let (dir, log) = (site.outside(root), site.outside("logs/access"));
     let (dir, log) = (dir.display(), log.display());
     format!(
-        "[server]\naccess_log = '{log}'\n{more}[[listener]]\naddress = '127.0.0.1:0'\n[[site]]\nroot = '{dir}'\nlisting = true\n"
+        "[server]\naccess_log = '{log}'\n{more}[[listener]]\naddress = '127.0.0.1:0'\n[[site]]\nroot = '{dir}'\nautoindex = true\n"
     )
 }
 

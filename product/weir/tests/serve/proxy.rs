@@ -369,7 +369,7 @@ fn no_more_requests_are_under_way_than_may_be() {
         now.fetch_sub(1, Ordering::SeqCst);
         answer(socket, &[b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"])
     });
-    let server = proxy_with(&upstream, "requests = 2");
+    let server = proxy_with(&upstream, "max_concurrent_requests = 2");
     std::thread::scope(|scope| {
         for _ in 0..20 {
             scope.spawn(|| assert_eq!(server.connect().get("/").text(), "ok"));
@@ -388,7 +388,7 @@ const OFF: &str = "[uplink]\nshaping = \"off\"\n[server]\nworkers = 1";
 fn a_client_that_does_not_read_does_not_hold_the_upstream() {
     for order in [PACED, OFF] {
         let upstream = Upstream::start(of_size);
-        let server = proxy_with(&upstream, &format!("requests = 1\n{order}"));
+        let server = proxy_with(&upstream, &format!("max_concurrent_requests = 1\n{order}"));
         for framing in ["length", "chunked", "close"] {
             let mut slow: Vec<Client> = (0..3).map(|_| server.connect()).collect();
             slow.iter_mut().for_each(|client| client.send(get(&format!("/{framing}/{LARGE}"))));
@@ -405,9 +405,11 @@ fn a_client_that_does_not_read_does_not_hold_the_upstream() {
 #[test]
 fn what_cannot_be_spooled_waits_and_is_whole() {
     let missing = "[server]\nspool_folder = \"/none-at-all\"";
-    for (keys, says) in [("spool = \"0\"", ""), ("spool = \"1MB\"", ""), (missing, "cannot spool a response")] {
+    for (keys, says) in
+        [("max_temp_file_size = \"0\"", ""), ("max_temp_file_size = \"1MB\"", ""), (missing, "cannot spool a response")]
+    {
         let upstream = Upstream::start(of_size);
-        let server = proxy_with(&upstream, &format!("requests = 1\n{keys}"));
+        let server = proxy_with(&upstream, &format!("max_concurrent_requests = 1\n{keys}"));
         let mut slow = server.connect();
         slow.send(get(&format!("/chunked/{LARGE}")));
         wait_until("the large one is asked for", || upstream.asked().len() == 1);
@@ -439,7 +441,7 @@ fn those_that_wait_are_taken_by_class_and_by_what_their_routes_take() {
     });
     let classes = "[[class]]\nname = \"first\"\n[[class.rule]]\npath = \"/first\"\n\
                    [[class]]\nname = \"rest\"\npriority = 1\n[[class.rule]]\npath = \"/rest\"";
-    let server = proxy_with(&upstream, &format!("requests = 1\n{classes}"));
+    let server = proxy_with(&upstream, &format!("max_concurrent_requests = 1\n{classes}"));
     let mut teaching = server.connect();
     for path in ["/slow", "/quick", "/first"].repeat(8) {
         assert_eq!(teaching.get(path).text(), "ok");
@@ -495,7 +497,7 @@ fn files_that_upstreams_name_are_sent_from_their_folder() {
     let folder = files.path("private");
     let upstream = naming(folder.display().to_string());
     for order in [PACED, OFF] {
-        let server = proxy_with(&upstream, &format!("files = {folder:?}\n{order}"));
+        let server = proxy_with(&upstream, &format!("accel_root = {folder:?}\n{order}"));
         let mut client = server.connect();
         for path in ["/accel", "/sendfile"] {
             let response = client.get(path);

@@ -178,7 +178,7 @@ fn spooling(to: &Server, site: &Site, has_small_disk: bool) -> Server {
     }
     let text = format!(
         "[server]\nspool_folder = {folder:?}\n[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\n[[site.proxy]]\n\
-         to = [\"{}\"]\nrequests = 1\n",
+         to = [\"{}\"]\nmax_concurrent_requests = 1\n",
         h2c(to)
     );
     site.write("weir.toml", text.as_bytes());
@@ -228,7 +228,7 @@ fn over_tls_it_is_agreed_on() {
     let site = Site::of_sizes(&[100_000]);
     let made = Made::new(&site, "a", &["localhost"]);
     let upstream = Server::start(&site, &made.flags());
-    let keys = format!("ca = \"{}\"", made.cert.display());
+    let keys = format!("tls_ca = \"{}\"", made.cert.display());
     let server = over_tls(&upstream, &Site::new(), &keys);
     let mut client = server.connect();
     for _ in 0..3 {

@@ -85,7 +85,7 @@ fn logged(server: &Server, count: usize) -> Vec<(u64, String)> {
 #[test]
 fn a_client_has_half_of_the_places_and_others_the_rest() {
     let gated = Gated::start();
-    let server = proxy(&gated.upstream, "requests = 4");
+    let server = proxy(&gated.upstream, "max_concurrent_requests = 4");
     let shut = gated.gate.lock().unwrap();
     let mut greedy: Vec<Client> = (0..6).map(|_| server.connect()).collect();
     greedy.iter_mut().for_each(|client| client.send(get("/held")));
@@ -100,7 +100,7 @@ fn a_client_has_half_of_the_places_and_others_the_rest() {
 #[test]
 fn an_operator_gives_a_client_all_places() {
     let gated = Gated::start();
-    let server = proxy(&gated.upstream, "requests = 3\nrequests_per_client = 3");
+    let server = proxy(&gated.upstream, "max_concurrent_requests = 3\nmax_concurrent_requests_per_client = 3");
     let shut = gated.gate.lock().unwrap();
     let mut clients: Vec<Client> = (0..4).map(|_| server.connect()).collect();
     clients.iter_mut().for_each(|client| client.send(get("/held")));
@@ -116,7 +116,7 @@ fn a_request_whose_body_has_not_come_holds_no_place() {
         let body = asked.body(socket);
         answer(socket, &[format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), &body])
     });
-    let server = proxy(&upstream, "requests = 1");
+    let server = proxy(&upstream, "max_concurrent_requests = 1");
     let mut slow = server.connect();
     slow.send("POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello");
     let mut chunked = server.connect();
@@ -170,7 +170,7 @@ fn shouting() -> Upstream {
 #[test]
 fn any_method_changes_the_protocol_behind_any_body() {
     let upstream = shouting();
-    let server = proxy(&upstream, "requests = 1\ntunnels = 16");
+    let server = proxy(&upstream, "max_concurrent_requests = 1\ntunnels = 16");
     let asks = [
         format!("POST / HTTP/1.1\r\n{UPGRADE}Content-Length: 5\r\n\r\nhello"),
         format!("POST / HTTP/1.1\r\n{UPGRADE}Content-Length: 0\r\n\r\n"),
@@ -232,7 +232,7 @@ fn a_change_of_protocol_before_the_request_is_whole_is_refused() {
 #[test]
 fn a_client_that_shuts_its_side_leaves_the_queue_and_its_upstream() {
     let gated = Gated::start();
-    let server = proxy(&gated.upstream, "requests = 2");
+    let server = proxy(&gated.upstream, "max_concurrent_requests = 2");
     let mut first = server.connect();
     first.send(get("/never"));
     wait_until("its place", || gated.count("/never") == 1);
@@ -356,7 +356,7 @@ fn a_name_without_an_address_is_a_502_of_its_own_site() {
 #[test]
 fn many_clients_share_one_place() {
     let upstream = Upstream::start(|_, socket| answer(socket, &[OK]));
-    let server = proxy(&upstream, "requests = 1");
+    let server = proxy(&upstream, "max_concurrent_requests = 1");
     let together = Barrier::new(16);
     std::thread::scope(|scope| {
         for number in 0..16_u8 {

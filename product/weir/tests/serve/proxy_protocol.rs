@@ -114,7 +114,7 @@ fn a_client_behind_the_proxy_has_so_many_connections() {
 
 #[test]
 fn curl_speaks_it_before_tls() {
-    let (_site, server) = server("tls = true", "", "http = \"redirect\"");
+    let (_site, server) = server("tls = true", "", "https_redirect = true");
     let url = format!("https://127.0.0.1:{}/a", server.address.port());
     for version in ["--http1.1", "--http2"] {
         let curl =

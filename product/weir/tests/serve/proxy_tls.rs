@@ -12,7 +12,7 @@ use rustls::{HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
 use crate::common::{PATIENCE, Server, Site, content, wait_until, weir_under};
 
 /// Its authority, and its name.
-const TRUSTED: &str = "ca = \"ca.pem\"\ntls_name = \"localhost\"";
+const TRUSTED: &str = "tls_ca = \"ca.pem\"\ntls_server_name = \"localhost\"";
 
 type Tls = StreamOwned<ServerConnection, TcpStream>;
 
@@ -153,8 +153,12 @@ fn who_is_not_trusted_is_502_and_a_line_that_says_why() {
     let old = Secure::start(2001, of_size);
     for (upstream, keys, why) in [
         (&old, TRUSTED, "TLS: certificate expired"),
-        (&good, "tls_name = \"localhost\"", "TLS: certificate of an unknown authority (site.proxy.ca names others)"),
-        (&good, "ca = \"ca.pem\"\ntls_name = \"b.test\"", "TLS: certificate not valid for name \"b.test\""),
+        (
+            &good,
+            "tls_server_name = \"localhost\"",
+            "TLS: certificate of an unknown authority (site.proxy.tls_ca names others)",
+        ),
+        (&good, "tls_ca = \"ca.pem\"\ntls_server_name = \"b.test\"", "TLS: certificate not valid for name \"b.test\""),
     ] {
         let server = upstream.proxy(keys);
         assert_eq!(server.connect().get("/length/5").status, 502, "{why}");
@@ -196,7 +200,7 @@ fn one_that_speaks_no_tls_or_nothing_is_named() {
 #[test]
 fn authorities_that_are_none_are_a_mistake_at_the_start() {
     let site = Site::new();
-    let text = "[[site]]\n[[site.proxy]]\nto = [\"https://localhost:1\"]\nca = \"ca.pem\"\n";
+    let text = "[[site]]\n[[site.proxy]]\nto = [\"https://localhost:1\"]\ntls_ca = \"ca.pem\"\n";
     site.write("weir.toml", text.as_bytes());
     for (ca, why) in [(None, "ca.pem`: No such file"), (Some("nothing"), "ca.pem` has no certificate of an authority")]
     {

@@ -56,7 +56,7 @@ impl Checked {
     }
 }
 
-const HEALTH: &str = "health = \"/healthz\"\nhealth_every = \"1s\"";
+const HEALTH: &str = "health_uri = \"/healthz\"\nhealth_interval = \"1s\"";
 
 #[test]
 fn an_upstream_that_is_down_is_asked_for_nothing_until_it_is_up() {
@@ -117,7 +117,7 @@ fn all_event_loops_together_have_so_many_requests_under_way() {
     let server = proxy(
         &[upstream.address],
         &format!(
-            "requests = {AT_ONCE}\nrequests_per_client = {AT_ONCE}\n[server]\nworkers = 4\n[uplink]\nshaping = \"off\""
+            "max_concurrent_requests = {AT_ONCE}\nmax_concurrent_requests_per_client = {AT_ONCE}\n[server]\nworkers = 4\n[uplink]\nshaping = \"off\""
         ),
     );
     let together = Barrier::new(32);

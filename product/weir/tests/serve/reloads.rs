@@ -69,7 +69,7 @@ fn a_rate_told_anew_is_the_pace() {
 
 #[test]
 fn another_policy_ranks_what_waits() {
-    let first = "[uplink]\nrate = '2mbit'\nguard = 0\npolicy = 'fcfs'";
+    let first = "[uplink]\nrate = '2mbit'\nstarvation_share = '0%'\npolicy = 'fcfs'";
     let hosted = Hosted::new(&[MEDIUM, HUGE], first);
     let mut download = hosted.ask(HUGE);
     download.wait_for_first_byte();
@@ -112,23 +112,23 @@ fn what_cannot_be_changes_nothing() {
 const KEYS: &[(&str, &str, &str)] = &[
     ("uplink.rate", "'400mbit'", "'300mbit..500mbit'"),
     ("uplink.policy", "'srpt'", "'fair'"),
-    ("uplink.guard", "10", "50"),
-    ("uplink.cross_share", "500", "0"),
+    ("uplink.starvation_share", "'1%'", "'5%'"),
+    ("uplink.other_traffic_share", "'50%'", "'0%'"),
     ("uplink.client_share", "'on'", "'20MB'"),
     ("limits.memory", "'256MiB'", "'300MiB'"),
     ("limits.spool", "'1GB'", "'2GB'"),
     ("limits.head_bytes", "'64KiB'", "'32KiB'"),
     ("limits.head_fields", "200", "100"),
-    ("limits.body_rate_min", "500", "600"),
-    ("limits.send_rate_min", "500", "400"),
-    ("limits.send_window", "'30s'", "'40s'"),
+    ("limits.min_request_rate", "500", "600"),
+    ("limits.min_send_rate", "500", "400"),
+    ("limits.min_send_rate_window", "'30s'", "'40s'"),
     ("limits.client_connections", "100", "200"),
     ("limits.client_requests", "1000000", "900000"),
     ("limits.client_rate", "'900mbit'", "'800mbit'"),
     ("timeouts.idle", "'75s'", "'60s'"),
-    ("timeouts.head", "'60s'", "'70s'"),
+    ("timeouts.header", "'60s'", "'70s'"),
     ("timeouts.body", "'20s'", "'25s'"),
-    ("timeouts.stop", "'30s'", "'20s'"),
+    ("timeouts.shutdown", "'30s'", "'20s'"),
     ("server.connections", "1000", "900"),
     ("server.trusted_proxies", "['198.18.0.1']", "['198.18.0.2']"),
     ("server.log_format", "'combined'", "'json'"),
@@ -182,7 +182,7 @@ fn a_page_around_listings_is_read_again_and_a_wrong_one_changes_nothing() {
     let hosted = Hosted::new(&[SMALL], "");
     let listing_at = |page: &str| {
         hosted.site.write(".listing.html", page.as_bytes());
-        let text = whole(&hosted.site, "") + "listing = true\nlisting_page = '/.listing.html'\n";
+        let text = whole(&hosted.site, "") + "autoindex = true\nlisting_page = '/.listing.html'\n";
         std::fs::write(hosted.site.outside("weir.toml"), text).unwrap();
         let (is_used, said) = hosted.reload_as_it_is();
         let mut client = hosted.server.connect();

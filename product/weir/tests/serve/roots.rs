@@ -121,7 +121,7 @@ fn a_fifo_in_the_place_of_a_file_is_refused() {
     refused(&["reload", "--pid-file", &fifo]);
     refused(&["check", &page]);
     refused(&["run", &page]);
-    let listing = site_with("listing = true\nlisting_page = '/page.html'");
+    let listing = site_with("autoindex = true\nlisting_page = '/page.html'");
     refused(&["check", &listing]);
     refused(&["run", &listing]);
     let secure = site_with(&format!("cert = '{fifo}'\nkey = '{fifo}'")).to_string();

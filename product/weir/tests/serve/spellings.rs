@@ -139,7 +139,7 @@ fn no_spelling_leads_past_a_field() {
 /// A class may hold its requests back, and every spelling of them.
 #[test]
 fn no_spelling_leads_past_a_class() {
-    let rule = "[[class]]\nname = \"slow\"\nmax_concurrent = 1\n[[class.rule]]\npath = \"/old/*\"";
+    let rule = "[[class]]\nname = \"slow\"\nmax_concurrent_requests = 1\n[[class.rule]]\npath = \"/old/*\"";
     let guarded = Guarded::new(rule);
     let met = ["/old/x", "/old//x", "/old/a%2Fb", "/old/%2F", "/%6Fld/x", "/%6fld/x"];
     for path in SPELLINGS {

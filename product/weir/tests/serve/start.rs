@@ -48,7 +48,7 @@ fn a_folder_that_is_refused_is_told_of() {
     let (bare, indexed) = (Site::with(&[("a", b"")]), Site::with(&[("index.html", b"")]));
     for (site, args, is_said) in [(&bare, &[][..], true), (&bare, &["--listing"], false), (&indexed, &[], false)] {
         let said = &Server::start(site, args).stdout()[0];
-        let remark = "; the folder has no index.html, so / is 403: --listing (site.listing) lists its names";
+        let remark = "; the folder has no index.html, so / is 403: --listing (site.autoindex) lists its names";
         assert_eq!(said.contains(remark), is_said, "{said}");
     }
 }

@@ -20,7 +20,7 @@ objective = \"p90 of responses <= 64KiB under 1ns\"
 path = \"/size-1024\"
 [[class]]
 name = \"slow\"
-max_concurrent = 1
+max_concurrent_requests = 1
 objective = \"p99 of responses under 1000s\"
 [[class.rule]]
 path = \"/size-16777216\"

@@ -174,7 +174,7 @@ fn a_response_of_an_upstream_has_a_size_when_one_is_known() {
 fn a_class_and_a_site_have_names() {
     let site = Site::of_sizes(&[HUGE]);
     let text = format!(
-        "[server]\nadmin = \"127.0.0.1:0\"\n[uplink]\nshaping = \"off\"\n[[class]]\nname = \"slow\"\nmax_concurrent = 1\n[[class.rule]]\npath = \"/*\"\n\
+        "[server]\nadmin = \"127.0.0.1:0\"\n[uplink]\nshaping = \"off\"\n[[class]]\nname = \"slow\"\nmax_concurrent_requests = 1\n[[class.rule]]\npath = \"/*\"\n\
          [[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\nroot = \"{}\"\nhosts = [\"a\"]\n",
         site.served().display()
     );

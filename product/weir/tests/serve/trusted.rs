@@ -168,7 +168,7 @@ fn a_proxy_that_speaks_tls_is_believed() {
     site.write("cert.pem", certificate.cert.pem().as_bytes());
     site.write("key.pem", certificate.signing_key.serialize_pem().as_bytes());
     let text = "[server]\ntrusted_proxies = [\"127.0.0.1\"]\n[[listener]]\naddress = \"127.0.0.1:0\"\n\
-        [[listener]]\naddress = \"127.0.0.1:0\"\ntls = true\n[[site]]\nroot = \".\"\ncert = \"cert.pem\"\nkey = \"key.pem\"\nhttp = \"redirect\"\n";
+        [[listener]]\naddress = \"127.0.0.1:0\"\ntls = true\n[[site]]\nroot = \".\"\ncert = \"cert.pem\"\nkey = \"key.pem\"\nhttps_redirect = true\n";
     site.write("weir.toml", text.as_bytes());
     let server = Server::run(&site.path("weir.toml"));
     let mut proxy = server.connect();

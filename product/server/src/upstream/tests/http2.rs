@@ -235,8 +235,8 @@ const REQUESTS_MAX: u32 = 50;
 impl Bench {
     fn new(streams_max: u32) -> Bench {
         let mut proxy = Proxy::of_all(vec![UpstreamAddress::new("h2c://:1").expect("an upstream")]);
-        proxy.requests = REQUESTS_MAX;
-        proxy.requests_per_client = Some(REQUESTS_MAX);
+        proxy.max_concurrent_requests = REQUESTS_MAX;
+        proxy.max_concurrent_requests_per_client = Some(REQUESTS_MAX);
         let room = crate::storage::Room::new(1);
         let group = Group::new("a", &proxy, &room, &|_| unreachable!(), &Default::default()).expect("an address");
         let places = Arc::new(UpstreamPlaces::new(&[Arc::new(Wake::new().unwrap())])).of_loop(0);

@@ -14,7 +14,7 @@ fn several(site: &Site) -> ([Made; 3], String) {
     let text = "\
 [[listener]]\naddress = '127.0.0.1:0'\ntls = true
 [[listener]]\naddress = '127.0.0.1:0'
-[[site]]\nroot = 'site'\ndefault = true\nhosts = ['a.test']\ncert = 'a.pem'\nkey = 'a.key'\nhttp = 'redirect'\nhsts = 'max-age=60'
+[[site]]\nroot = 'site'\ndefault = true\nhosts = ['a.test']\ncert = 'a.pem'\nkey = 'a.key'\nhttps_redirect = true\nhsts = 'max-age=60'
 [[site]]\nroot = 'site/b'\nhosts = ['*.b.test']\ncert = 'b.pem'\nkey = 'b.key'
 [[site]]\nroot = 'site/c'\nhosts = ['c.test', 'x.b.test']\ncert = 'c.pem'\nkey = 'c.key'\n";
     (made, text.into())
