@@ -41,10 +41,10 @@ run:
 ifdef PROXY
 	@echo "passing http$(if $(TLS),s)://127.0.0.1:$(PORT)/ on to examples/app at port $(APP_PORT) (stop with ctrl-c)"
 	@python3 examples/app/app.py $(APP_PORT) & app=$$!; trap "kill $$app" EXIT INT TERM; \
-		$(TARGET)/release/weir proxy :$(APP_PORT) --listen 127.0.0.1:$(PORT) --uplink $(UPLINK) --policy srpt $(if $(TLS),--tls-dev)
+		$(TARGET)/release/weir proxy :$(APP_PORT) --listen 127.0.0.1:$(PORT) --uplink $(UPLINK) --policy srpt $(if $(TLS),--tls-self-signed)
 else
 	@echo "serving examples/site at http$(if $(TLS),s)://127.0.0.1:$(PORT)/ (stop with ctrl-c)"
-	@$(TARGET)/release/weir serve examples/site --listen 127.0.0.1:$(PORT) --uplink $(UPLINK) --policy srpt $(if $(TLS),--tls-dev)
+	@$(TARGET)/release/weir serve examples/site --listen 127.0.0.1:$(PORT) --uplink $(UPLINK) --policy srpt $(if $(TLS),--tls-self-signed)
 endif
 
 # Without the kernel of virtual time the tests whose verdict depends on time go by the host's clock.

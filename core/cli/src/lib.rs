@@ -19,7 +19,7 @@ impl<E: std::error::Error> From<E> for Failure {
 }
 
 /// Parses the command line. Help and version end the program as clap does, a mistake with one line; `gone` returns the
-/// replacement of a flag that used to exist, or that other programs have.
+/// replacement of a flag or a command that was renamed or removed, or that other programs have.
 pub fn parse<C: clap::Parser>(program: &str, gone: fn(&str) -> Option<String>) -> C {
     C::try_parse().unwrap_or_else(|error| {
         if !error.use_stderr() {
@@ -31,7 +31,8 @@ pub fn parse<C: clap::Parser>(program: &str, gone: fn(&str) -> Option<String>) -
         } else {
             let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into()).collect();
             let path = command_path(&C::command(), program, &words);
-            let said = unknown_word(&error).and_then(|word| gone(&word)).or_else(|| unknown_flag(&error));
+            let word = unknown_word(&error).or_else(|| unknown_command(&error, &path));
+            let said = word.and_then(|word| gone(&word)).or_else(|| unknown_flag(&error));
             let said = said.unwrap_or_else(|| one_line(&error.to_string()));
             eprintln!("{program}: {said}; see `{path} --help`");
         }
@@ -75,6 +76,15 @@ fn unknown_word(error: &clap::Error) -> Option<String> {
         ErrorKind::UnknownArgument => Some(flag.into()),
         // clap names the flag with its placeholder, for example `--policy <POLICY>`.
         ErrorKind::InvalidValue => Some(format!("{} {}", flag.split(' ').next()?, text(ContextKind::InvalidValue)?)),
+        _ => None,
+    }
+}
+
+/// The command that does not exist, as it is typed: `weir uplink watch`.
+fn unknown_command(error: &clap::Error, path: &str) -> Option<String> {
+    use clap::error::{ContextKind, ContextValue};
+    match error.get(ContextKind::InvalidSubcommand)? {
+        ContextValue::String(word) => Some(format!("{path} {word}")),
         _ => None,
     }
 }
@@ -142,6 +152,20 @@ mod tests {
             let error = Args::try_parse_from([&["program", "--policy", "srpt"], words].concat()).unwrap_err();
             assert_eq!(unknown_word(&error).as_deref(), word, "{words:?}");
         }
+    }
+
+    #[test]
+    fn an_unknown_command_is_known_as_it_is_typed() {
+        let uplink = clap::Command::new("uplink").subcommand_required(true).subcommand(clap::Command::new("up"));
+        let root = clap::Command::new("weir").subcommand(uplink);
+        let of = |words: &[&str]| {
+            let error = root.clone().try_get_matches_from([&["weir"], words].concat()).unwrap_err();
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            unknown_command(&error, &command_path(&root, "weir", &words))
+        };
+        assert_eq!(of(&["uplink", "watch"]).as_deref(), Some("weir uplink watch"));
+        assert_eq!(of(&["watch"]).as_deref(), Some("weir watch"));
+        assert_eq!(of(&["uplink", "up", "--x"]), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What Weir knows of its line, asked once a second while a run goes on (`weir uplink watch`): `pace.csv` in the run's folder.
+//! What Weir knows of its line, asked once a second while a run goes on (`weir status --watch`): `pace.csv` in the run's folder.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -23,8 +23,9 @@ pub(crate) fn start(
     folder: &Path,
 ) -> Result<Option<Program>, LabError> {
     let Some(weir) = weir.filter(|_| spec.server == Server::Weir && spec.shaping == "paced") else { return Ok(None) };
-    let words = [&weir.display().to_string(), "uplink", "watch", &server.to_string(), "--json"].map(String::from);
-    Program::start(place, "weir uplink watch", &words, &folder.join(LOG)).map(Some)
+    let words =
+        [&weir.display().to_string(), "status", "--watch", "--pid", &server.to_string(), "--json"].map(String::from);
+    Program::start(place, "weir status --watch", &words, &folder.join(LOG)).map(Some)
 }
 
 /// Writes what was answered as a table, a row for each second since the load began, and removes the answers.
@@ -62,7 +63,7 @@ mod tests {
             {\"rate_bits_per_s\":9420000,\"pace_bits_per_s\":9200000,\"limit\":\"line\",\"age_s\":0.5}\nnull\n{\"cut";
         let want = "second,rate_bps,pace_bps,limit,age_s\n0,,,,\n1,9420000,9200000,line,0.5\n2,,,,\n";
         assert_eq!(table(answers).as_deref(), Some(want));
-        assert_eq!(table("weir: unrecognized subcommand 'watch'\n"), None);
+        assert_eq!(table("weir: unknown flag --watch\n"), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ pub struct Renamed {
     /// The old word: a flag with its dashes, a key with its table, or a command with `weir`.
     pub old: &'static str,
     pub new: &'static str,
-    /// A value in the new form, as in TOML; empty if the form is the same.
+    /// A value in the new form, of a key as TOML; empty if the form is the same.
     pub value: &'static str,
 }
 
@@ -41,6 +41,19 @@ pub const RENAMED: &[Renamed] = &[
     renamed("class.guaranteed", "class.min_rate"),
     renamed("class.greatest", "class.max_rate"),
     renamed("class.max_concurrent", "class.max_concurrent_requests"),
+    renamed("--slots", "--max-accepted-connections"),
+    Renamed { old: "--guard", new: "--starvation-share", value: "1%" },
+    Renamed { old: "--cross-share", new: "--other-traffic-share", value: "50%" },
+    Renamed { old: "--foreign-share", new: "--other-traffic-share", value: "50%" },
+    renamed("--body-rate-min", "--min-request-rate"),
+    renamed("--send-rate-min", "--min-send-rate"),
+    renamed("--send-window", "--min-send-rate-window"),
+    renamed("--head-timeout", "--header-timeout"),
+    renamed("--stop-timeout", "--shutdown-timeout"),
+    renamed("--listing", "--autoindex"),
+    renamed("--hidden", "--serve-dotfiles"),
+    renamed("--tls-dev", "--tls-self-signed"),
+    renamed("weir uplink watch", "weir status --watch"),
 ];
 
 impl Renamed {
@@ -48,7 +61,7 @@ impl Renamed {
     fn said(&self) -> String {
         let Renamed { old, new, value } = self;
         let (noun, new, written) = match old {
-            _ if old.starts_with("--") => ("flag", *new, format!("{new} {}", value.replace('"', ""))),
+            _ if old.starts_with("--") => ("flag", *new, format!("{new} {value}")),
             _ if old.contains(' ') => ("command", *new, String::new()),
             _ => {
                 let name = new.rsplit('.').next().unwrap_or(new);
@@ -96,7 +109,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("--root", FOLDER),
     ("--directory", FOLDER),
     ("--config", "the file stands alone, as in weir run weir.toml"),
-    ("--browse", "write --listing"),
+    ("--browse", "write --autoindex"),
 ];
 
 /// Returns one line about a flag of another server, `None` for any other word.
@@ -143,6 +156,9 @@ mod tests {
             "key `uplink.guard` is now `starvation_share`, in percent: write `starvation_share = \"1%\"`"
         );
         assert_eq!(gone("class.greatest").unwrap(), "key `class.greatest` is now `max_rate`");
+        let guard = "flag `--guard` is now `--starvation-share`, in percent: write `--starvation-share 1%`";
+        assert_eq!(gone("--guard").unwrap(), guard);
+        assert_eq!(gone("weir uplink watch").unwrap(), "command `weir uplink watch` is now `weir status --watch`");
         assert_eq!(
             gone("site.http").unwrap(),
             "key `site.http` is now `https_redirect`: write `https_redirect = true`"

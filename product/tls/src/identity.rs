@@ -92,9 +92,9 @@ impl Identity {
     /// Generates a self-signed certificate for these names.
     pub fn for_development(names: &[String]) -> Result<Identity, IdentityError> {
         let made = rcgen::generate_simple_self_signed(names);
-        let made = made.map_err(|error| IdentityError::Unusable(error.to_string(), "--tls-dev".into()))?;
+        let made = made.map_err(|error| IdentityError::Unusable(error.to_string(), "--tls-self-signed".into()))?;
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-        let file = Path::new("--tls-dev");
+        let file = Path::new("--tls-self-signed");
         Identity::new(vec![made.cert.der().clone()], key.into(), file, file)
     }
 

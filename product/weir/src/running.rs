@@ -29,12 +29,6 @@ const PID_FILE_BYTES_MAX: u64 = 64;
 const ANSWER_BYTES_MAX: u64 = 8 << 20;
 
 impl Which {
-    /// By a word: the number of its process, or a file with that.
-    pub fn of(server: Option<&str>) -> Which {
-        let pid = server.and_then(|word| word.parse().ok());
-        Which { pid, pid_file: server.filter(|_| pid.is_none()).map(PathBuf::from) }
-    }
-
     /// The number of its process.
     pub fn pid(&self, command: &str) -> Result<u32, Failure> {
         match (self.pid, &self.pid_file) {
@@ -75,8 +69,7 @@ impl Which {
         let pid = self.pid(command)?;
         let answer = ask(pid, name, command)?;
         if answer.is_empty() {
-            let said =
-                format!("server {pid} ended, or is another user's: run `sudo weir {command} {}`", named(command, pid));
+            let said = format!("server {pid} ended, or is another user's: run `sudo weir {command} --pid {pid}`");
             return Err(Failure::Failed(said));
         }
         Ok((pid, answer))
@@ -145,8 +138,8 @@ fn commands(command: &str, pids: &[u32]) -> String {
         let unit = described.as_ref().filter(|_| command == "reload").and_then(|(started, ..)| unit(*pid, started));
         let words = match (unit, &described) {
             (Some(unit), _) => format!("systemctl reload {unit}"),
-            (None, None) if !own.is_root() => format!("sudo weir {command} {}", named(command, *pid)),
-            _ => format!("weir {command} {}", named(command, *pid)),
+            (None, None) if !own.is_root() => format!("sudo weir {command} --pid {pid}"),
+            _ => format!("weir {command} --pid {pid}"),
         };
         format!("\n  {words}{}", started_as(*pid))
     };
@@ -159,11 +152,6 @@ fn unit(pid: u32, started: &Started) -> Option<String> {
     let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok().filter(|_| is_service)?;
     let group = groups.lines().find_map(|line| line.split_once(":/system.slice/"))?.1;
     group.ends_with(".service").then(|| group.to_string())
-}
-
-/// How a command is told which server.
-fn named(command: &str, pid: u32) -> String {
-    if command.starts_with("uplink") { pid.to_string() } else { format!("--pid {pid}") }
 }
 
 /// The processes whose sockets listen, each once: a connection has the name of its listener.

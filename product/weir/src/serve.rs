@@ -31,14 +31,15 @@ use server::{
     Reporting, Server, SiteConfig, StartError, WORKERS_MAX, files, logging,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
-use units::Rate;
+use units::{Rate, Share};
 
 use again::{OfFlags, Source, readable};
 use given::Given;
 use limits::limits;
 
 const HTTPS: &str = "HTTPS";
-const DEVELOPMENT: &str = "--tls-dev: the certificate is self-signed and new at each start; for development only";
+const DEVELOPMENT: &str =
+    "--tls-self-signed: the certificate is self-signed and new at each start; for development only";
 const AS_ROOT: &str = "WARNING: running as root: a fault of weir would have the rights of root, and files of any mode are served; \
                        use --user USER (server.user)";
 const NO_KEYS: &str = "cannot start the process that reads certificates and keys as root";
@@ -79,12 +80,12 @@ pub struct Args {
     /// Folder to serve
     #[arg(default_value = ".")]
     dir: PathBuf,
-    /// List folders without index.html
+    /// Enable listings of folders without index.html
     #[arg(long)]
-    listing: bool,
-    /// Serve names that begin with a dot; /.well-known/ is served always
+    autoindex: bool,
+    /// Enable names that begin with a dot; /.well-known/ is always served
     #[arg(hide_short_help = true, long)]
-    hidden: bool,
+    serve_dotfiles: bool,
     /// Follow symlinks that leave the folder and lead into this one; repeatable
     /// [default: none is followed]
     #[arg(hide_short_help = true, long = "follow-symlinks-into", value_name = "DIR", verbatim_doc_comment)]
@@ -93,29 +94,29 @@ pub struct Args {
     flags: Flags,
 }
 
-/// Those of a server, whatever it serves.
+/// The flags of a server, whatever it serves.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Flags {
-    /// Address and port, or :8080 for all addresses; port 0 takes a free one; repeatable
+    /// Address and port, or :8080 for all addresses; port 0 selects a free port; repeatable
     /// [default: 127.0.0.1:8080, for this machine alone; the sockets that a service manager passes]
     #[arg(long, value_name = "ADDR", value_parser = address, verbatim_doc_comment)]
     listen: Vec<SocketAddr>,
-    /// Speak HTTPS with this certificate, its chain behind it, as PEM;
+    /// Enable HTTPS with this certificate, followed by its chain, as PEM;
     /// SIGHUP reads it again
     #[arg(long, value_name = "FILE", requires = "key", help_heading = HTTPS, verbatim_doc_comment)]
     cert: Option<PathBuf>,
     /// Private key of --cert, as PEM
     #[arg(long, value_name = "FILE", requires = "cert", help_heading = HTTPS)]
     key: Option<PathBuf>,
-    /// Speak HTTPS with a self-signed certificate for localhost and this host's name,
+    /// Enable HTTPS with a self-signed certificate for localhost and this host's name,
     /// made at the start; browsers warn of it
     #[arg(long, conflicts_with = "cert", help_heading = HTTPS, verbatim_doc_comment)]
-    tls_dev: bool,
-    /// Speak no HTTP/3: with HTTPS it is spoken over UDP at the same addresses
+    tls_self_signed: bool,
+    /// Disable HTTP/3, which HTTPS otherwise has over UDP at the same addresses
     #[arg(long, help_heading = HTTPS)]
     no_http3: bool,
     /// Rate of the uplink: auto (weir finds it, or takes that of a shaper), off (no order),
-    /// 10mbit (first guess, and the most) or 2mbit..20mbit (bounds)
+    /// 10mbit (first guess and maximum) or 2mbit..20mbit (bounds)
     #[arg(long, value_name = "RATE", default_value = "auto", help_heading = ORDER, verbatim_doc_comment)]
     uplink: UplinkRate,
     /// Order of responses; srpt sends the one with the fewest bytes left first,
@@ -128,96 +129,96 @@ pub struct Flags {
     #[arg(hide_short_help = true, long, value_name = "NAME", value_enum, default_value = "auto",
           help_heading = ORDER, verbatim_doc_comment, hide_possible_values = true)]
     shaping: Shaping,
-    /// Whether clients share the uplink: one that has had much more than its share stands
-    /// behind the others; on, off, strict, or how much more, for example 20MB
+    /// Sharing between clients: one far ahead of its share waits for the others;
+    /// on, off, strict, or how far ahead, for example 20MB
     #[arg(long, value_name = "SHARE", default_value = "on", help_heading = ORDER, verbatim_doc_comment)]
     client_share: ClientShareSpec,
     /// Weight of a network's clients in that share, from 1 to 100, for example
     /// 192.0.2.0/24=8 for a proxy with many people behind it; repeatable [default: 1]
     #[arg(hide_short_help = true, long = "client-weight", value_name = "NETWORK=N", help_heading = ORDER, verbatim_doc_comment)]
     client_weights: Vec<ClientWeight>,
-    /// Share of the uplink for the response that has waited longest, once that is 1 s,
-    /// in thousandths (0 to 1000)
-    #[arg(hide_short_help = true, long, value_name = "PERMILLE", default_value_t = server::GUARD_PERMILLE,
-          value_parser = clap::value_parser!(u32).range(0..=1000), help_heading = ORDER, verbatim_doc_comment)]
-    guard: u32,
-    /// Share of the uplink for other programs' traffic while it waits in the same queue,
-    /// in thousandths (0 to 900)
-    #[arg(hide_short_help = true, long, value_name = "PERMILLE", default_value_t = server::CROSS_SHARE_PERMILLE,
-          value_parser = clap::value_parser!(u32).range(0..=900), help_heading = ORDER, verbatim_doc_comment)]
-    cross_share: u32,
-    /// Event loops (1 to 256); with paced shaping there is one [default: one per core]
+    /// Share of the uplink for the response that has waited longest, once it has waited
+    /// 1 s (0% to 100%)
+    #[arg(hide_short_help = true, long, value_name = "PERCENT", default_value_t = STARVATION_SHARE,
+          value_parser = share::<100>, help_heading = ORDER, verbatim_doc_comment)]
+    starvation_share: Share,
+    /// Share of the uplink for other programs' traffic while it waits in the same queue
+    /// (0% to 90%)
+    #[arg(hide_short_help = true, long, value_name = "PERCENT", default_value_t = OTHER_TRAFFIC_SHARE,
+          value_parser = share::<90>, help_heading = ORDER, verbatim_doc_comment)]
+    other_traffic_share: Share,
+    /// Number of event loops (1 to 256); paced shaping uses one [default: one per core]
     #[arg(hide_short_help = true, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX as i64), help_heading = LIMITS)]
     workers: Option<u16>,
-    /// Most connections at once; beyond, the longest idle one is closed
+    /// Maximum open connections; a further one replaces the longest idle one
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX),
           help_heading = LIMITS)]
     connections: u32,
-    /// Serve N connections at a time, as Apache's processes do, each until its client
-    /// closes it; others wait to be accepted. One event loop [default: no slots]
+    /// Maximum connections served at a time, each until its client closes it, as by Apache's
+    /// processes; others wait in the backlog. One event loop [default: no such maximum]
     #[arg(hide_short_help = true, long, value_name = "N", conflicts_with_all = ["connections", "workers"],
           value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX), help_heading = LIMITS, verbatim_doc_comment)]
-    slots: Option<u32>,
-    /// Memory of the process, 32MiB at least; near it, clients that do not read are ended,
-    /// then idle connections [default: half of the machine's or the cgroup's]
+    max_accepted_connections: Option<u32>,
+    /// Maximum memory of the process, at least 32MiB; near it, connections whose clients do not
+    /// read are closed, then idle ones [default: half of the machine's or the cgroup's]
     #[arg(hide_short_help = true, long, value_name = "SIZE", value_parser = memory, help_heading = LIMITS, verbatim_doc_comment)]
     memory: Option<u64>,
-    /// Most bytes of upstreams' responses kept on disk at once; 0 for none
+    /// Maximum bytes of temporary files for upstreams' responses; 0 disables them
     #[arg(hide_short_help = true, long, value_name = "SIZE", default_value = "1GB", value_parser = units::parse_size, help_heading = LIMITS)]
     spool: u64,
-    /// Greatest head of a request or of an upstream's response, 4KiB to 128KiB
+    /// Maximum head of a request or of an upstream's response, 4KiB to 128KiB
     #[arg(hide_short_help = true, long, value_name = "SIZE", default_value = "64KiB", value_parser = limits::head_bytes, help_heading = LIMITS)]
     head_bytes: usize,
-    /// Most field lines of such a head
+    /// Maximum header lines of such a head
     #[arg(hide_short_help = true, long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(16..=limits::HEAD_FIELDS_MAX), help_heading = LIMITS)]
     head_fields: u32,
-    /// Show a page with what the server does, and its metrics, at this address of this machine
+    /// Enable the admin page and the metrics at this loopback address
     #[arg(hide_short_help = true, long, value_name = "ADDR", value_parser = admin::address)]
     admin: Option<SocketAddr>,
-    /// Folder of their unnamed files; on a disk, not in memory
+    /// Folder of the temporary files of --spool; on a disk, not in memory
     #[arg(hide_short_help = true, long, value_name = "DIR", default_value = "/var/tmp", help_heading = LIMITS)]
     spool_folder: PathBuf,
-    /// Most connections of one client; beyond, a new one is closed; 0 for any
-    /// [default: a quarter of --connections, from 64 to half; with --slots any]
+    /// Maximum connections of one client; a further one is closed; 0 disables the limit
+    /// [default: a quarter of --connections, 64 to half; 0 with --max-accepted-connections]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=CONNECTIONS_MAX),
           help_heading = LIMITS, verbatim_doc_comment)]
     client_connections: Option<u32>,
-    /// Most requests of one client per second; beyond, the answer is 429;
-    /// 0 for any
+    /// Maximum requests of one client per second; a further one gets 429;
+    /// 0 disables the limit
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=CLIENT_REQUESTS_MAX),
           help_heading = LIMITS, verbatim_doc_comment)]
     client_requests: u32,
-    /// Most that one client is sent, for example 50mbit; its responses wait
+    /// Maximum rate of one client, for example 50mbit; its responses wait
     /// [default: no limit]
     #[arg(long, value_name = "RATE", help_heading = LIMITS, verbatim_doc_comment)]
     client_rate: Option<Rate>,
-    /// Leading bits of an IPv4 and of an IPv6 address that are of one client
+    /// Number of leading bits of an IPv4 and of an IPv6 address that identify a client
     #[arg(hide_short_help = true, long, value_name = "V4,V6", default_value = "32,56", help_heading = LIMITS)]
     client_prefix: ClientPrefix,
-    /// Proxy in front, whose X-Forwarded-For or Forwarded tells the client, by address or
-    /// network, for example 10.0.0.0/8; repeatable [default: none]
+    /// Proxy in front whose X-Forwarded-For or Forwarded field names the client: an address or
+    /// a network, for example 10.0.0.0/8; repeatable [default: none]
     #[arg(hide_short_help = true, long = "trusted-proxy", value_name = "NETWORK", verbatim_doc_comment)]
     trusted_proxies: Vec<Network>,
-    /// Most connections that wait to be accepted, per event loop;
+    /// Maximum connections that wait to be accepted, per event loop;
     /// the kernel lowers it to net.core.somaxconn
     #[arg(hide_short_help = true, long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u16).range(1..),
           help_heading = LIMITS, verbatim_doc_comment)]
     backlog: u16,
-    /// Let visitors measure responsiveness under load (networkQuality) at
-    /// /.well-known/nq; anybody can then fill the uplink
+    /// Enable measurements of responsiveness under load (networkQuality) at
+    /// /.well-known/nq; any visitor can then fill the uplink
     #[arg(hide_short_help = true, long, verbatim_doc_comment)]
     responsiveness: bool,
-    /// User to become once the address is bound, by name or number; it must be able to
+    /// User to switch to once the address is bound, by name or number; it must be able to
     /// write and reopen the logs [default: the one that started weir]
     #[arg(long, value_name = "USER", verbatim_doc_comment)]
     user: Option<String>,
     /// Group of --user [default: the user's own]
     #[arg(hide_short_help = true, long, value_name = "GROUP", requires = "user")]
     group: Option<String>,
-    /// What is read again at a reload
+    /// The file that a reload reads again
     #[arg(skip)]
     configuration: Option<PathBuf>,
-    /// Let weir open and call all that its user may, also what it does not need
+    /// Disable the sandbox: weir may open and call everything that its user may
     #[arg(hide_short_help = true, long)]
     no_sandbox: bool,
     /// Access log; - is standard output, SIGHUP and SIGUSR1 reopen it [default: none]
@@ -226,28 +227,28 @@ pub struct Flags {
     /// Format of the access log
     #[arg(hide_short_help = true, long, value_enum, value_name = "FORMAT", default_value = "combined")]
     log_format: LogFormat,
-    /// Longest time without a request before a connection is closed
+    /// Maximum time of a connection without a request
     #[arg(hide_short_help = true, long, value_name = "TIME", default_value = "75s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
     idle_timeout: Duration,
-    /// Longest time for a request head to arrive
-    // Lost three times it takes 21 s.
+    /// Maximum time for the head of a request to arrive
+    // One that is lost three times takes 21 s.
     #[arg(hide_short_help = true, long, value_name = "TIME", default_value = "60s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
-    head_timeout: Duration,
-    /// Longest time between two bytes of a request body
+    header_timeout: Duration,
+    /// Maximum time between two bytes of a request body
     #[arg(hide_short_help = true, long, value_name = "TIME", default_value = "20s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
     body_timeout: Duration,
-    /// Least average rate of a request body, in bytes per second; 0 for any
+    /// Minimum average rate of a request body, in bytes per second; 0 disables the check
     #[arg(hide_short_help = true, long, value_name = "SIZE", default_value = "500", value_parser = units::parse_size, help_heading = TIMEOUTS)]
-    body_rate_min: u64,
-    /// Least average rate of a client's download, in bytes per second
+    min_request_rate: u64,
+    /// Minimum average rate at which a client takes a response, in bytes per second
     #[arg(hide_short_help = true, long, value_name = "SIZE", default_value = "500", value_parser = units::parse_size, help_heading = TIMEOUTS)]
-    send_rate_min: u64,
-    /// Time over which --send-rate-min is averaged
+    min_send_rate: u64,
+    /// Time over which --min-send-rate is averaged
     #[arg(hide_short_help = true, long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
-    send_window: Duration,
-    /// Longest time to finish responses after SIGTERM
+    min_send_rate_window: Duration,
+    /// Maximum time to finish responses after SIGTERM
     #[arg(hide_short_help = true, long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
-    stop_timeout: Duration,
+    shutdown_timeout: Duration,
     /// Print the most used options
     #[arg(short, long, action = clap::ArgAction::HelpShort)]
     help: Option<bool>,
@@ -256,13 +257,16 @@ pub struct Flags {
     help_all: Option<bool>,
 }
 
-/// Where nobody says otherwise: for this machine alone.
+const STARVATION_SHARE: Share = Share::from_permille(server::GUARD_PERMILLE as u16).expect("a share");
+const OTHER_TRAFFIC_SHARE: Share = Share::from_permille(server::CROSS_SHARE_PERMILLE as u16).expect("a share");
+
+/// The default address, which only this machine reaches.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
-/// One response a connection, and `sched::Scheduler` takes this many (rounded down from 2^20).
+/// Maximum number of connections: each has at least one response, and `sched::Scheduler` takes this many (rounded down from 2^20).
 const CONNECTIONS_MAX: i64 = 1_000_000;
 
-/// A second's worth of them is counted in thousandths.
+/// Maximum requests per second, which are counted in thousandths.
 const CLIENT_REQUESTS_MAX: i64 = 1_000_000;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -280,8 +284,9 @@ enum LogFormat {
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
-    let Args { hidden, listing, links_into, .. } = args;
-    let options = files::Options { hidden, listing, links_into, ..files::Options::default() };
+    let Args { serve_dotfiles, autoindex, links_into, .. } = args;
+    let options =
+        files::Options { hidden: serve_dotfiles, listing: autoindex, links_into, ..files::Options::default() };
     serve_site(SiteConfig::alone(args.dir, options), args.flags)
 }
 
@@ -291,7 +296,7 @@ fn serve_site(site: SiteConfig, flags: Flags) -> Result<(), Failure> {
     let is_secure = https.certificate.is_some();
     if flags.no_http3 && !is_secure {
         return Err(Failure::Usage(
-            "--no-http3: no effect without HTTPS; expected --cert and --key, or --tls-dev".into(),
+            "--no-http3: no effect without HTTPS; expected --cert and --key, or --tls-self-signed".into(),
         ));
     }
     let has_http3 = is_secure && !flags.no_http3;
@@ -306,7 +311,7 @@ fn serve_site(site: SiteConfig, flags: Flags) -> Result<(), Failure> {
 
 /// What the flags say of TLS.
 fn certificate(flags: &Flags) -> Option<Certificate> {
-    if flags.tls_dev {
+    if flags.tls_self_signed {
         let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_ascii_lowercase();
         let names = ["localhost", "127.0.0.1", "::1", &own].map(String::from);
         return Some(Certificate::Development(names.into_iter().filter(|name| !name.is_empty()).collect()));
@@ -340,7 +345,7 @@ fn serve(flags: Flags, hosted: Hosted, listen: Addresses, source: &dyn Source) -
     let served = first_line::served(&hosted.sites);
     let (notifier, unheard) = notifier();
     let is_root = flags.user.is_none() && rustix::process::geteuid().is_root();
-    let warnings = [flags.tls_dev.then_some(DEVELOPMENT), is_root.then_some(AS_ROOT)];
+    let warnings = [flags.tls_self_signed.then_some(DEVELOPMENT), is_root.then_some(AS_ROOT)];
     let asked_loops = flags.workers.unwrap_or(1);
     let (keeper, unkept) = shaping::keeper(&flags);
     let config = Config { watchdog: notifier.watchdog(), ..config(flags, hosted, listen, passed, keeper)? };
@@ -406,6 +411,12 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     config::listen_address(text).ok_or_else(|| format!("expected {}", config::listen_expected(text)))
 }
 
+/// Reads a share of at most `MAX` percent.
+fn share<const MAX: u16>(text: &str) -> Result<Share, String> {
+    let share = text.parse::<Share>().ok().filter(|share| share.permille() <= 10 * MAX);
+    share.ok_or_else(|| format!("expected a percentage from 0% to {MAX}%, for example 0.5%"))
+}
+
 fn memory(text: &str) -> Result<u64, String> {
     let bytes = units::parse_size(text).ok().filter(|bytes| *bytes >= server::MEMORY_BYTES_MIN);
     bytes.ok_or_else(|| "expected a size of 32MiB at least, for example 512MiB".to_string())
@@ -452,7 +463,7 @@ fn config(
 
 fn workers(flags: &Flags) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get().min(WORKERS_MAX));
-    if flags.slots.is_some() { 1 } else { flags.workers.map_or_else(cores, usize::from) }
+    if flags.max_accepted_connections.is_some() { 1 } else { flags.workers.map_or_else(cores, usize::from) }
 }
 
 /// What is given up, and what is kept for as long as the server runs.
@@ -519,10 +530,10 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_given_to_whoever_asks() {
+    fn with_a_maximum_of_accepted_connections_one_client_may_have_all() {
         for (words, expected) in [
-            (&["--slots", "500"][..], 0),
-            (&["--slots", "500", "--client-connections", "9"], 9),
+            (&["--max-accepted-connections", "500"][..], 0),
+            (&["--max-accepted-connections", "500", "--client-connections", "9"], 9),
             (&["--connections", "500"], 125),
             (&["--connections", "500", "--client-connections", "0"], 0),
         ] {

@@ -1,8 +1,12 @@
 //! `weir status`: what a running server knows of its uplink, the times of responses, the counts of each class, and how it keeps its objective; or
 //! what it has learned of the responses of upstreams.
 
+use std::time::Duration;
+
 use cli::Failure;
 use serde_json::Value;
+use server::transmit::{in_words, mbit};
+use units::{Nanos, Rate};
 
 use crate::running::Which;
 use crate::serve::control::{ROUTES_NAME, STATUS_NAME};
@@ -13,11 +17,13 @@ Examples:
   weir status
   weir status --pid 1234 --json
   weir status --routes
+  weir status --watch --seconds 60
 
 met: share of an objective's responses that are within its time; burn: share of misses over the share that the
 objective allows, above 1 it is missed. below median, below p99: share of the sizes that were predicted for a route
-and came out below these, 50 and 99 where the prediction is right. Servers of the same user can be
-asked, all of them as root.";
+and came out below these, 50 and 99 where the prediction is right. --watch: rate is what the line carries, pace what
+is used of it, limit the reason (line, others on the same line, ceiling of --uplink, shaper), age the time since the
+rate was last confirmed. Servers of the same user can be asked, all of them as root.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -27,12 +33,24 @@ pub struct Args {
     /// Print what was learned of the responses of upstreams
     #[arg(long)]
     routes: bool,
-    /// Print JSON
+    /// Print the rate and the pace of the uplink, a line each second, until the server ends
+    #[arg(long, conflicts_with = "routes")]
+    watch: bool,
+    /// With --watch, end after N seconds [default: with the server]
+    #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: Option<u64>,
+    /// Print JSON; with --watch, one object a line
     #[arg(long)]
     json: bool,
 }
 
+const WATCH: &str = "status --watch";
+const INTERVAL: Duration = Duration::from_secs(1);
+
 pub fn main(args: Args) -> Result<(), Failure> {
+    if args.watch {
+        return watch(&args);
+    }
     let (name, command) = if args.routes { (ROUTES_NAME, "status --routes") } else { (STATUS_NAME, "status") };
     let (pid, answer) = args.which.ask(name, command)?;
     let told = read(pid, &answer)?;
@@ -41,6 +59,39 @@ pub fn main(args: Args) -> Result<(), Failure> {
     }
     let lines = if args.routes { routes_said(pid, &told) } else { said(&told) };
     print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())
+}
+
+/// Prints what the server reports of its uplink, once a second.
+fn watch(args: &Args) -> Result<(), Failure> {
+    let which = Which::fixed(args.which.pid(WATCH)?);
+    for second in 0..args.seconds.unwrap_or(u64::MAX) {
+        if second > 0 {
+            std::thread::sleep(INTERVAL);
+        }
+        match which.ask(STATUS_NAME, WATCH).and_then(|(pid, answer)| read(pid, &answer)) {
+            Ok(told) if args.json => print(&format!("{}\n", told["uplink"]))?,
+            Ok(told) => print(&format!("{}\n", uplink_line(&told["uplink"])))?,
+            // The server has ended.
+            Err(_) if second > 0 => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn uplink_line(uplink: &Value) -> String {
+    if uplink.is_null() {
+        return "nothing is paced".into();
+    }
+    let rate = |name: &str, without: &str| {
+        let rate = uplink[name].as_u64().and_then(Rate::from_bits_per_s);
+        rate.map_or(without.to_string(), mbit)
+    };
+    let age = uplink["age_s"].as_f64().map_or("-".into(), |seconds| in_words(Nanos::from_secs(seconds as u64)));
+    let limit = uplink["limit"].as_str().unwrap_or("-");
+    let unfound = if limit == "ceiling" { "as configured" } else { "not found yet" };
+    let (found, pace) = (rate("rate_bits_per_s", unfound), rate("pace_bits_per_s", "none"));
+    format!("rate {found:<13}  pace {pace:<11}  limit {limit:<7}  age {age}")
 }
 
 fn said(told: &Value) -> Vec<String> {
@@ -208,6 +259,29 @@ pub fn aligned<R: AsRef<[String]>>(rows: &[R]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_known_is_said() {
+        let found = serde_json::json!({
+            "rate_bits_per_s": 9_420_000, "pace_bits_per_s": 9_200_000, "limit": "line", "age_s": 12.4,
+        });
+        assert_eq!(uplink_line(&found), "rate 9.42 Mbit/s    pace 9.20 Mbit/s  limit line     age 12 s");
+        let old = serde_json::json!({
+            "rate_bits_per_s": 9_420_000, "pace_bits_per_s": 9_200_000, "limit": "line", "age_s": 10_800.0,
+        });
+        assert!(uplink_line(&old).ends_with("  age 3 h"), "{}", uplink_line(&old));
+        let none =
+            serde_json::json!({ "rate_bits_per_s": null, "pace_bits_per_s": null, "limit": null, "age_s": null });
+        assert_eq!(uplink_line(&none), "rate not found yet  pace none         limit -        age -");
+        let told = serde_json::json!({ "rate_bits_per_s": null, "pace_bits_per_s": 9_800_000, "limit": "ceiling", "age_s": null });
+        assert_eq!(uplink_line(&told), "rate as configured  pace 9.80 Mbit/s  limit ceiling  age -");
+        // The samples of the page.
+        let page = include_str!("../../../docs/line.md");
+        for sample in [uplink_line(&none), uplink_line(&found), uplink_line(&told)] {
+            assert!(page.lines().any(|shown| shown == sample), "docs/line.md lacks `{sample}`");
+        }
+        assert_eq!(uplink_line(&Value::Null), "nothing is paced");
+    }
 
     #[test]
     fn an_answer_that_is_cut_asks_for_another() {

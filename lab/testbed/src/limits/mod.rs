@@ -7,7 +7,7 @@
 //!   kernels had the same rule of three quarters.
 //! - The accept queue takes one connection more than `accept_queue`.
 //! - `workers` is what Apache prefork does: a process per connection, the others in the accept queue. Weir does the same with
-//!   `--slots`. nginx gets one worker with so many connections, and closes what comes beyond them instead of letting it wait: its
+//!   `--max-accepted-connections`. nginx gets one worker with so many connections, and closes what comes beyond them instead of letting it wait: its
 //!   clients see resets where Apache's see silence, and the manifest says so. Caddy has no such limit and is refused one.
 //! - `recovery` without bit 1 (no RACK) has no effect from Linux 6.17 on, whose TCP finds losses in no other way; it is refused.
 //! - `initial_rto` brings exponential retransmission of SYNs along: since Linux 6.5 the first four come at equal distances.
@@ -86,7 +86,9 @@ impl Limits {
         for run in experiment.runs().filter(|_| self.workers.is_some()) {
             let name = &run.name;
             if limits_itself(run) {
-                return Err(format!("run `{name}`: workers in [limits] is --slots: leave its own flags out"));
+                return Err(format!(
+                    "run `{name}`: workers in [limits] is --max-accepted-connections: leave its own flags out"
+                ));
             }
             if matches!(run.server, Server::Caddy | Server::H2o) {
                 let server = run.server.name();
@@ -111,7 +113,7 @@ impl Limits {
 
 /// Whether a run says itself how many connections Weir serves at once.
 fn limits_itself(run: &RunSpec) -> bool {
-    let names = ["--slots", "--connections", "--workers"];
+    let names = ["--max-accepted-connections", "--connections", "--workers"];
     run.flags.iter().any(|flag| names.iter().any(|name| flag == name || flag.starts_with(&format!("{name}="))))
 }
 
@@ -222,7 +224,7 @@ mod tests {
         assert!(said.contains("need a namespace"), "{said}");
         assert!(parse("network = \"loopback\"\n", "workers = 10", "").is_ok());
         let said = parse("", "workers = 10", "flags = [\"--connections=5\"]").unwrap_err();
-        assert!(said.contains("run `a`: workers in [limits] is --slots"), "{said}");
+        assert!(said.contains("run `a`: workers in [limits] is --max-accepted-connections"), "{said}");
         let caddy = "[[run]]\nname = \"b\"\nserver = \"caddy\"";
         let said = parse("", "workers = 10", caddy).unwrap_err();
         assert!(said.contains("run `b`: caddy serves all connections at once"), "{said}");

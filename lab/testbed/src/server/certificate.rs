@@ -7,7 +7,7 @@ use crate::LabError;
 /// The object identifier of an extension that means nothing: of the arc for examples (RFC 5612).
 const PADDING: &[u64] = &[1, 3, 6, 1, 4, 1, 32473, 1];
 
-/// Of a server that is asked over TLS: chain and key, as paths. It signs itself, as Weir's `--tls-dev` does, with the same kind of key (ECDSA, P-256).
+/// The chain and the key of a server over TLS, as paths. It is self-signed, as Weir's `--tls-self-signed` is, with the same kind of key (ECDSA, P-256).
 #[derive(Debug)]
 pub(super) struct Certificate {
     pub(super) chain: String,

@@ -56,7 +56,7 @@ pub(crate) const SERVER_LOG: &str = "server.log";
 /// What it keeps for its next start, there too; there is none.
 const STATE_FOLDER: &str = "state";
 /// Of `weir serve`, whose certificate signs itself.
-pub(crate) const TLS_FLAG: &str = "--tls-dev";
+pub(crate) const TLS_FLAG: &str = "--tls-self-signed";
 
 /// The protocol between a peer and its clients.
 #[derive(Debug, Clone, Copy)]
@@ -352,7 +352,10 @@ mod tests {
         let spec = experiment.runs().next().unwrap();
         let address = "198.18.0.1:8080".parse().unwrap();
         let command = weir_command(&experiment, spec, address, Path::new("www").into(), Path::new("weir")).join(" ");
-        assert!(command.ends_with("--shaping off --client-connections 0 --slots 350 --backlog 512"), "{command}");
+        assert!(
+            command.ends_with("--shaping off --client-connections 0 --max-accepted-connections 350 --backlog 512"),
+            "{command}"
+        );
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl fmt::Display for Notice {
             Notice::CrossTraffic { interface, bytes, share_permille, rate } => write!(
                 f,
                 "{interface}: {} KB of other traffic in the same queue; it keeps {} % of the link, responses get {rate} \
-                 (--cross-share)",
+                 (--other-traffic-share)",
                 bytes.div_ceil(1000),
                 f64::from(*share_permille) / 10.0,
             ),

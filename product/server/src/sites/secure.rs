@@ -154,7 +154,7 @@ impl Certificate {
     fn name(&self) -> String {
         match self {
             Certificate::Files { cert, .. } => format!("`{}`", cert.display()),
-            Certificate::Development(_) => "of --tls-dev".to_string(),
+            Certificate::Development(_) => "of --tls-self-signed".to_string(),
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::send::Direct;
 use crate::send::SentNow;
 
 /// Logged for a client that takes too long to receive the answer to its handshake.
-const SLOW_HANDSHAKE: &str = "a handshake slower than --send-rate-min (limits.min_send_rate)";
+const SLOW_HANDSHAKE: &str = "a handshake slower than --min-send-rate (limits.min_send_rate)";
 
 impl<N: Net> Responder<N> {
     /// Sends a reply to a request: as a job on a stream, otherwise by the shortest path that the order allows.

@@ -191,7 +191,7 @@ impl Service {
                     now,
                     conn,
                     Kind::Stalled,
-                    format_args!("slower than --send-rate-min (limits.min_send_rate), after {sent_bytes} bytes"),
+                    format_args!("slower than --min-send-rate (limits.min_send_rate), after {sent_bytes} bytes"),
                 );
             }
             Failure::Overrun(overrun) => {

@@ -150,9 +150,10 @@ impl Plan {
         let bands = u16::from(self.bands) - 1;
         let share_max = WHOLE_PERMILLE.saturating_sub(other) / bands;
         if other > WHOLE_PERMILLE || share > share_max {
+            let [share, other, share_max] = [share, other, share_max].map(|permille| f64::from(permille) / 10.0);
             return Err(Error::new(format!(
-                "shares of {share} thousandths for each of {bands} bands and {other} for other traffic are more than \
-                 {WHOLE_PERMILLE} together: write at most {share_max} for each band"
+                "shares of {share}% for each of {bands} bands and {other}% for other traffic are more than 100% together: \
+                 write at most {share_max}% for each band"
             )));
         }
         Ok(())

@@ -163,7 +163,7 @@ fn no_index(config: &Config) -> String {
     };
     match &site.files.index[..] {
         [first, ..] if !site.files.index.iter().any(|name| dir.join(name).exists()) => {
-            format!("; the folder has no {first}, so / is 403: --listing (site.autoindex) lists its names")
+            format!("; the folder has no {first}, so / is 403: --autoindex (site.autoindex) lists its names")
         }
         _ => String::new(),
     }
@@ -191,7 +191,7 @@ fn share_promise(allowance_bytes: u64) -> String {
 fn guard_promise(bound: WaitBound) -> String {
     let [fixed, each, hundred] = [bound.fixed, bound.per_response, bound.with(100)].map(|span| span.as_secs_f64());
     format!(
-        "; longest wait {fixed:.1} s + {each:.3} s for each ready response, {hundred:.0} s with 100 (--guard, uplink.starvation_share)"
+        "; longest wait {fixed:.1} s + {each:.3} s for each ready response, {hundred:.0} s with 100 (--starvation-share, uplink.starvation_share)"
     )
 }
 

@@ -1,4 +1,4 @@
-//! What clients may have, by the flags.
+//! The limits that the flags set.
 
 use server::Patience;
 use server::{ClientWeights, Limits, MemoryLimit, SpoolConfig, TrustedProxies};
@@ -15,24 +15,24 @@ pub fn head_bytes(text: &str) -> Result<usize, String> {
 }
 
 pub fn limits(flags: &Flags) -> Limits {
-    let patience = Patience { rate_bytes_per_s_min: flags.send_rate_min, window: flags.send_window.into() };
+    let patience = Patience { rate_bytes_per_s_min: flags.min_send_rate, window: flags.min_send_rate_window.into() };
     Limits {
-        connections_max: flags.slots.unwrap_or(flags.connections) as usize,
-        holds_places: flags.slots.is_some(),
+        connections_max: flags.max_accepted_connections.unwrap_or(flags.connections) as usize,
+        holds_places: flags.max_accepted_connections.is_some(),
         client_prefix: flags.client_prefix,
         client_weights: ClientWeights::new(flags.client_weights.clone()),
         trusted_proxies: TrustedProxies::new(flags.trusted_proxies.clone()),
-        // Slots are Apache's, which gives them to whoever asks.
-        client_connections_max: flags.client_connections.or(flags.slots.map(|_| 0)),
+        // As Apache, which has no limit of one client.
+        client_connections_max: flags.client_connections.or(flags.max_accepted_connections.map(|_| 0)),
         memory: MemoryLimit::new(flags.memory),
         request: http::Limits { head_bytes_max: flags.head_bytes, fields_max: flags.head_fields as usize },
         client_requests_per_s_max: flags.client_requests,
         client_rate_max: flags.client_rate,
-        head_timeout: flags.head_timeout.into(),
+        head_timeout: flags.header_timeout.into(),
         body_timeout: flags.body_timeout.into(),
-        body_rate_bytes_per_s_min: flags.body_rate_min,
+        body_rate_bytes_per_s_min: flags.min_request_rate,
         idle_timeout: flags.idle_timeout.into(),
-        stop_timeout: flags.stop_timeout,
+        stop_timeout: flags.shutdown_timeout,
         patience,
         spool: SpoolConfig { folder: flags.spool_folder.clone(), bytes_max: flags.spool },
         ..Limits::default()

@@ -216,12 +216,12 @@ fn flags(settings: config::Settings, folder: &Path) -> super::Flags {
         uplink: uplink.rate,
         policy: uplink.policy,
         shaping: shaping(uplink.shaping),
-        guard: uplink.starvation_share.permille().into(),
-        cross_share: uplink.other_traffic_share.permille().into(),
+        starvation_share: uplink.starvation_share,
+        other_traffic_share: uplink.other_traffic_share,
         client_share: uplink.client_share,
         workers: process.workers,
         connections: process.connections,
-        slots: process.max_accepted_connections,
+        max_accepted_connections: process.max_accepted_connections,
         backlog: process.backlog,
         access_log: process.access_log.as_ref().map(|log| log_path(log, folder)),
         log_format: process.access_log.map_or(defaults.log_format, |log| log_format(log.format)),
@@ -238,16 +238,16 @@ fn flags(settings: config::Settings, folder: &Path) -> super::Flags {
 fn bounded(limits: config::Limits, timeouts: config::Timeouts, args: super::Flags) -> super::Flags {
     super::Flags {
         idle_timeout: timeouts.idle,
-        head_timeout: timeouts.header,
+        header_timeout: timeouts.header,
         body_timeout: timeouts.body,
-        stop_timeout: timeouts.shutdown,
+        shutdown_timeout: timeouts.shutdown,
         memory: limits.memory_bytes,
         spool: limits.spool_bytes,
         head_bytes: limits.head.head_bytes_max,
         head_fields: limits.head.fields_max as u32,
-        body_rate_min: limits.min_request_bytes_per_s,
-        send_rate_min: limits.min_send_bytes_per_s,
-        send_window: limits.min_send_rate_window,
+        min_request_rate: limits.min_request_bytes_per_s,
+        min_send_rate: limits.min_send_bytes_per_s,
+        min_send_rate_window: limits.min_send_rate_window,
         client_connections: limits.client_connections,
         client_requests: limits.client_requests_per_s,
         client_rate: limits.client_rate,
@@ -313,12 +313,12 @@ trusted_proxies = ['::1', '10.0.0.0/8']
 [timeouts]\nidle = '6s'\nheader = '7s'\nbody = '8s'\nshutdown = '9s'
 [[site]]\nroot = '/w'\n";
         let words = "--connections 5 --backlog 6 --workers 2 --user u --group g --no-sandbox --access-log /a --log-format json --trusted-proxy ::1 --trusted-proxy 10.0.0.0/8 --uplink 10mbit \
-            --shaping paced --policy las --guard 1 --cross-share 2 --client-share strict --memory 64MiB --head-bytes 8KiB --head-fields 17 --body-rate-min 3 --send-rate-min 4 \
-            --send-window 5s --client-connections 7 --client-requests 8 --client-rate 9mbit --idle-timeout 6s --head-timeout 7s --body-timeout 8s --stop-timeout 9s";
+            --shaping paced --policy las --starvation-share 0.1% --other-traffic-share 0.2% --client-share strict --memory 64MiB --head-bytes 8KiB --head-fields 17 --min-request-rate 3 --min-send-rate 4 \
+            --min-send-rate-window 5s --client-connections 7 --client-requests 8 --client-rate 9mbit --idle-timeout 6s --header-timeout 7s --body-timeout 8s --shutdown-timeout 9s";
         assert_eq!(of_file(text), of_flags(&words.split_whitespace().collect::<Vec<_>>()));
         assert_eq!(
             of_file("[server]\nmax_accepted_connections = 3\n[[site]]\nroot = '/w'"),
-            of_flags(&["--slots", "3"])
+            of_flags(&["--max-accepted-connections", "3"])
         );
     }
 

@@ -1,4 +1,4 @@
-//! Who decides the order and the rate, by what the flags ask for and this machine has.
+//! The shaping that the flags ask for, as far as this machine allows it.
 
 use std::net::SocketAddr;
 
@@ -10,10 +10,10 @@ use server::{ClassesConfig, Keeper, ShapingChoice, ShapingKind, ShapingOptions};
 
 use super::{Flags, Shaping, state};
 
-/// What keeps the uplink's rate where it is found, or why nothing does.
+/// Returns the keeper of the found rate of the uplink, and the reason if it cannot be kept.
 pub fn keeper(flags: &Flags) -> (Option<Keeper>, Option<String>) {
     let is_found = flags.uplink != UplinkRate::Off && !matches!(flags.shaping, Shaping::Off);
-    // An account that is none is told later, where it matters.
+    // An unknown account is reported later, when privileges are dropped.
     let account = flags.user.as_deref().and_then(|user| Account::find(user, flags.group.as_deref()).ok());
     match is_found.then(|| state::keeper(account.as_ref())) {
         None => (None, None),
@@ -22,7 +22,7 @@ pub fn keeper(flags: &Flags) -> (Option<Keeper>, Option<String>) {
     }
 }
 
-/// How it is shaped on this machine, as the flags ask for it.
+/// Finds the shaping on this machine that the flags ask for.
 pub fn found(
     flags: &Flags,
     classes: Option<&ClassesConfig>,
@@ -39,8 +39,8 @@ pub fn found(
         policy: flags.policy.clone(),
         classes: classes.map(|classes| classes.table.clone()),
         client_share: flags.client_share,
-        guard_permille: flags.guard,
-        cross_permille: flags.cross_share,
+        guard_permille: flags.starvation_share.permille().into(),
+        cross_permille: flags.other_traffic_share.permille().into(),
         uplink: flags.uplink,
         kept: keeper.map_or(vec![], |keeper| keeper.lines().to_vec()),
     };

@@ -1,9 +1,7 @@
-//! `weir uplink`: the tree of bands at an interface, made, removed and watched; what this machine has for it; and what a server knows of its
-//! line.
+//! `weir uplink`: creates, removes and shows the tree of bands at an interface, and lists what this machine has for it.
 
 mod doctor;
 mod show;
-mod watch;
 
 use std::io::Write;
 
@@ -12,14 +10,13 @@ use ::uplink::{Error, Interface};
 use clap::{Subcommand, ValueEnum};
 use cli::Failure;
 use serde_json::{Value, json};
-use units::Rate;
+use units::{Rate, Share};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   weir uplink up eth0 --rate 10mbit
   weir uplink show eth0 --watch
-  weir uplink watch
   weir uplink down eth0")]
 pub struct Args {
     #[command(subcommand)]
@@ -34,8 +31,6 @@ enum Command {
     Down(Down),
     /// Print each band: packets, bytes, drops, backlog
     Show(show::Args),
-    /// Print what a running server knows of its uplink, every second
-    Watch(watch::Args),
     /// List the kernel features that `uplink` and `attach` use, and the missing ones
     Doctor(doctor::Args),
 }
@@ -53,25 +48,39 @@ struct Up {
     #[arg(long, value_name = "RATE")]
     rate: Rate,
     /// Number of bands: one for control packets, one for other traffic, the rest for
-    /// responses; at most 15 with htb, 16 with prio [default: the most]
+    /// responses; at most 15 with htb, 16 with prio [default: the maximum]
     #[arg(long, value_name = "N", verbatim_doc_comment)]
     bands: Option<u8>,
     /// Queueing discipline: htb, or prio (no shares: one bulk transfer of other traffic
     /// stops every response) [default: what is there, else htb]
     #[arg(long, value_name = "NAME", value_enum, verbatim_doc_comment, hide_possible_values = true)]
     qdisc: Option<Qdisc>,
-    #[arg(long, value_name = "N", help = format!("Most packets that wait in each band [default: {}]", tree::PACKETS_PER_BAND))]
+    #[arg(long, value_name = "N", help = format!("Maximum packets that wait in each band [default: {}]", tree::PACKETS_PER_BAND))]
     packets: Option<u32>,
-    #[arg(long, value_name = "PERMILLE", help = format!("Guaranteed share of the control band and of each band of responses,\nin thousandths of the rate; htb only [default: {}]", tree::SHARE_PERMILLE))]
-    share: Option<u16>,
-    #[arg(long, value_name = "PERMILLE", value_parser = clap::value_parser!(u16).range(1..), help = format!("Guaranteed share of other traffic (ssh, DNS, other ports), in thousandths of\nthe rate; htb only; beyond it, what responses leave [default: {}]", tree::OTHER_SHARE_PERMILLE))]
-    other_share: Option<u16>,
+    /// Guaranteed share of the rate for the control band and for each band of responses;
+    /// htb only [default: 0.5%]
+    #[arg(long, value_name = "PERCENT", value_parser = share, verbatim_doc_comment)]
+    share: Option<Share>,
+    /// Guaranteed share of the rate for other traffic (ssh, DNS, other ports), which also
+    /// gets what responses leave; htb only [default: 20%]
+    #[arg(long, value_name = "PERCENT", value_parser = other_share, verbatim_doc_comment)]
+    other_share: Option<Share>,
     /// Replace a queueing discipline that weir did not make; `weir uplink down` restores it
     #[arg(long)]
     replace: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+fn share(text: &str) -> Result<Share, String> {
+    text.parse().map_err(|_| "expected a percentage from 0% to 100%, for example 0.5%".to_string())
+}
+
+/// A share above zero: without any, other traffic could stop.
+fn other_share(text: &str) -> Result<Share, String> {
+    let share = share(text).ok().filter(|share| share.permille() > 0);
+    share.ok_or_else(|| "expected a percentage from 0.1% to 100%, for example 20%".to_string())
 }
 
 impl Up {
@@ -101,7 +110,6 @@ pub fn main(args: Args) -> Result<(), Failure> {
         Command::Up(args) => up(&args),
         Command::Down(args) => down(&args),
         Command::Show(args) => show::main(&args),
-        Command::Watch(args) => watch::main(&args),
         Command::Doctor(args) => doctor::main(&args),
     }
 }
@@ -152,8 +160,8 @@ fn plan(args: &Up, kind: Kind) -> Plan {
     Plan {
         bands: if is_clipped { bands.min(usual.bands) } else { bands },
         packets_per_band: args.packets.unwrap_or(usual.packets_per_band),
-        share_permille: args.share.unwrap_or(usual.share_permille),
-        other_share_permille: args.other_share.unwrap_or(usual.other_share_permille),
+        share_permille: args.share.map_or(usual.share_permille, Share::permille),
+        other_share_permille: args.other_share.map_or(usual.other_share_permille, Share::permille),
         ..usual
     }
 }
@@ -223,5 +231,18 @@ pub fn print(text: &str) -> Result<(), Failure> {
         // The reader has seen enough.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         outcome => outcome.map_err(|error| Failure::Failed(format!("cannot print: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The help shows them as text.
+    #[test]
+    fn the_defaults_of_the_help_are_those_of_the_tree() {
+        let parsed = [share("0.5%"), other_share("20%")].map(|share| share.unwrap().permille());
+        assert_eq!(parsed, [tree::SHARE_PERMILLE, tree::OTHER_SHARE_PERMILLE]);
+        assert!(share("5").is_err() && other_share("0%").is_err() && share("0%").is_ok());
     }
 }

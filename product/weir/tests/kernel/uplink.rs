@@ -52,7 +52,7 @@ fn sixteen_bands_are_had_or_as_many_as_there_can_be() {
         assert_eq!(network.json("uplink show uplink")["band_count"], 16);
         // Without a word of it, the kind stays; with a share it is htb.
         assert_eq!(network.json("uplink up uplink --rate 10mbit")["kind"], "prio");
-        assert_eq!(network.json("uplink up uplink --rate 10mbit --share 30")["kind"], "htb");
+        assert_eq!(network.json("uplink up uplink --rate 10mbit --share 3%")["kind"], "htb");
     } else {
         assert!(said.contains("this kernel has no prio"), "{said}");
     }
@@ -62,8 +62,8 @@ fn sixteen_bands_are_had_or_as_many_as_there_can_be() {
 #[test]
 fn rates_change_in_place_and_shares_are_kept() {
     let Some(network) = Network::new() else { return };
-    network.printed("uplink up uplink --rate 10mbit --qdisc htb --share 30 --other-share 100 --bands 5");
-    let changed = network.printed("uplink up uplink --rate 20mbit --share 30 --other-share 100 --bands 5");
+    network.printed("uplink up uplink --rate 10mbit --qdisc htb --share 3% --other-share 10% --bands 5");
+    let changed = network.printed("uplink up uplink --rate 20mbit --share 3% --other-share 10% --bands 5");
     assert!(changed.contains("rates changed") && changed.contains("3 % for each and 10 % for other"), "{changed}");
     let shown = network.json("uplink show uplink");
     let shares = (&shown["share_permille"], &shown["other_share_permille"], &shown["band_count"]);
@@ -149,9 +149,9 @@ fn mistakes_are_one_line() {
         ("uplink up uplink --rate 10mbit --bands 2", 1, "2 bands"),
         ("uplink up uplink --rate 10mbit --bands 16 --qdisc htb", 1, "16 bands: htb takes 3 to 15"),
         ("uplink up uplink --rate 10mbit --qdisc cake", 2, "cake"),
-        ("uplink up uplink --rate 10mbit --qdisc htb --share 200", 1, "write at most 57 for each band"),
-        ("uplink up uplink --rate 10mbit --other-share 0", 2, "--other-share"),
-        ("uplink up uplink --rate 10mbit --qdisc prio --share 20", 1, "a guaranteed share needs --qdisc htb"),
+        ("uplink up uplink --rate 10mbit --qdisc htb --share 20%", 1, "write at most 5.7% for each band"),
+        ("uplink up uplink --rate 10mbit --other-share 0%", 2, "--other-share"),
+        ("uplink up uplink --rate 10mbit --qdisc prio --share 2%", 1, "a guaranteed share needs --qdisc htb"),
         ("uplink up uplink --rate 10mbit --packets 0", 1, "0 packets per band"),
         ("uplink up uplink --rate 10mbit --qdisc ranked", 2, "`--qdisc ranked` is gone: write htb"),
         ("uplink show uplink --count 3", 2, "--watch"),

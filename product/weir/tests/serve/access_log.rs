@@ -229,7 +229,7 @@ fn a_pipeline_over_ipv6_is_logged_alike() {
 fn what_the_stop_cuts_is_incomplete() {
     let site = site();
     for (number, path) in WRITE_PATHS.into_iter().enumerate() {
-        let words = [path, &["--stop-timeout", "200ms"]].concat();
+        let words = [path, &["--shutdown-timeout", "200ms"]].concat();
         let (server, log) = start_in_json(&site, &format!("stop-{number}"), "127.0.0.1:0", &words);
         let mut slow = Client::connect_narrow(server.address);
         slow.send(get(&format!("/size-{LARGE}")));

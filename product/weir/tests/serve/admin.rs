@@ -67,7 +67,7 @@ fn value(metrics: &str, name: &str) -> f64 {
 #[test]
 fn it_tells_of_the_process_of_connections_and_of_certificates() {
     let site = Site::of_sizes(&[1000]);
-    let server = Server::start(&site, &["--admin", "127.0.0.1:0", "--tls-dev", "--connections", "50"]);
+    let server = Server::start(&site, &["--admin", "127.0.0.1:0", "--tls-self-signed", "--connections", "50"]);
     let admin = admin_of(&server);
     let metrics = || ask(admin, "/metrics", "localhost").text().to_string();
     assert_eq!([value(&metrics(), "weir_connections"), value(&metrics(), "weir_connections_max")], [0.0, 50.0]);

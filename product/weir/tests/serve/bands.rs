@@ -273,7 +273,7 @@ fn there_is_no_http3_where_the_kernel_orders() {
     for (shaping, is_off) in
         [(&["--shaping", "bands"][..], true), (&["--shaping", "paced", "--uplink", "50mbit"], false)]
     {
-        let server = bench.start(&site, &[shaping, &["--tls-dev"]].concat());
+        let server = bench.start(&site, &[shaping, &["--tls-self-signed"]].concat());
         let first = &server.stdout()[0];
         assert_eq!(first.contains("; HTTP/3 off: with bands it would have no order"), is_off, "{first}");
         let taken = bench.cable.at_server(|| std::net::UdpSocket::bind(SERVER).is_err());

@@ -37,7 +37,8 @@ fn a_preface_is_answered_in_frames_and_nonsense_behind_it_with_a_reason() {
 
 #[test]
 fn curl_speaks_it_in_clear_and_under_tls() {
-    for (flags, scheme, how) in [(&[][..], "http", "--http2-prior-knowledge"), (&["--tls-dev"][..], "https", "--http2")]
+    for (flags, scheme, how) in
+        [(&[][..], "http", "--http2-prior-knowledge"), (&["--tls-self-signed"][..], "https", "--http2")]
     {
         let site = Site::with(&[("a.txt", b"hello\n")]);
         let server = Server::start(&site, flags);

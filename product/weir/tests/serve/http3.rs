@@ -18,7 +18,7 @@ pub const LARGE: usize = 1_000_000;
 /// RFC 9114 section 8.1.
 const NO_ERROR: u64 = 0x100;
 /// So slow that something can happen in the middle of a large response.
-pub const SLOW: [&str; 5] = ["--tls-dev", "--uplink", "16mbit", "--shaping", "paced"];
+pub const SLOW: [&str; 5] = ["--tls-self-signed", "--uplink", "16mbit", "--shaping", "paced"];
 
 /// A client, and the socket it has now.
 pub struct Asking {
@@ -178,7 +178,7 @@ fn site() -> Site {
 fn many_at_once_are_answered_whole_and_logged() {
     for path in [&["--shaping", "off", "--workers", "1"][..], &["--uplink", "1gbit", "--shaping", "paced"]] {
         let site = site();
-        let server = Server::start(&site, &[&["--tls-dev", "--access-log", "-"], path].concat());
+        let server = Server::start(&site, &[&["--tls-self-signed", "--access-log", "-"], path].concat());
         let mut asking = Asking::to(&server);
         let sizes = [10, 5000, LARGE, 10, 5000].repeat(8);
         let streams: Vec<(usize, u32)> =
@@ -212,7 +212,8 @@ fn it_is_spoken_over_ipv6() {
 #[test]
 fn a_client_that_moves_keeps_its_download() {
     let site = site();
-    let server = Server::start(&site, &["--tls-dev", "--shaping", "off", "--workers", "3", "--client-rate", "16mbit"]);
+    let server =
+        Server::start(&site, &["--tls-self-signed", "--shaping", "off", "--workers", "3", "--client-rate", "16mbit"]);
     for _ in 0..6 {
         let mut asking = Asking::to(&server);
         let stream = asking.begin_large();
@@ -266,12 +267,12 @@ fn responses_over_tls_say_where_it_is() {
         assert!(head.contains("200"), "{head}");
         head.lines().find_map(|line| line.strip_prefix("alt-svc: ").map(String::from))
     };
-    let server = Server::start(&site, &["--tls-dev"]);
+    let server = Server::start(&site, &["--tls-self-signed"]);
     let told = format!("h3=\":{}\"; ma=86400", server.address.port());
     assert_eq!(tells(&server, "https", "--http1.1").as_deref(), Some(&*told));
     assert_eq!(tells(&server, "https", "--http2").as_deref(), Some(&*told));
     assert!(server.stdout()[0].contains(&format!("HTTP/3 over UDP at {}", server.address)));
-    let without = Server::start(&site, &["--tls-dev", "--no-http3"]);
+    let without = Server::start(&site, &["--tls-self-signed", "--no-http3"]);
     assert_eq!(tells(&without, "https", "--http2"), None);
     UdpSocket::bind(without.address).expect("nobody has the port of UDP");
     assert_eq!(tells(&Server::start(&site, &[]), "http", "--http1.1"), None);
@@ -293,7 +294,7 @@ fn a_port_of_udp_that_is_taken_is_named() {
             served.to_str().unwrap(),
             "--listen",
             &address,
-            "--tls-dev",
+            "--tls-self-signed",
             "--shaping",
             "off",
             "--workers",
@@ -326,7 +327,7 @@ fn a_stopping_server_finishes_its_responses() {
 #[test]
 fn an_idle_connection_ends_without_an_error() {
     let site = site();
-    let server = Server::start(&site, &["--tls-dev", "--idle-timeout", "1s"]);
+    let server = Server::start(&site, &["--tls-self-signed", "--idle-timeout", "1s"]);
     let mut asking = Asking::to(&server);
     assert_eq!(asking.get("/size-10").body.len(), 10);
     // It is not silent, so that QUIC's own timeout is none of it.
@@ -342,7 +343,7 @@ fn an_idle_connection_ends_without_an_error() {
 #[test]
 fn one_client_has_so_many_connections_and_learns_why_not_more() {
     let site = site();
-    let server = Server::start(&site, &["--tls-dev", "--client-connections", "1"]);
+    let server = Server::start(&site, &["--tls-self-signed", "--client-connections", "1"]);
     let mut first = Asking::to(&server);
     assert_eq!(first.get("/size-10").body.len(), 10);
     let mut second = Asking::new(server.address);
@@ -357,7 +358,7 @@ fn one_client_has_so_many_connections_and_learns_why_not_more() {
 fn with_all_places_taken_an_idle_connection_gives_way() {
     let site = site();
     for workers in ["1", "3"] {
-        let flags = ["--tls-dev", "--connections", "2", "--client-connections", "0"];
+        let flags = ["--tls-self-signed", "--connections", "2", "--client-connections", "0"];
         let flags = [&flags[..], &["--shaping", "off", "--workers", workers]].concat();
         let server = Server::start(&site, &flags);
         let mut asking: Vec<Asking> = (0..2).map(|_| Asking::to(&server)).collect();
@@ -396,7 +397,7 @@ fn garbage_beside_it_hurts_nobody() {
 #[test]
 fn a_mistake_ends_the_connection_with_its_code() {
     let site = site();
-    let server = Server::start(&site, &["--tls-dev"]);
+    let server = Server::start(&site, &["--tls-self-signed"]);
     let mut asking = Asking::new(server.address);
     asking.until("a handshake", |client| client.is_connected);
     // A control stream that begins with DATA (RFC 9114 section 6.2.1).

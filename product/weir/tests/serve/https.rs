@@ -98,7 +98,7 @@ fn the_next_connection_resumes_the_session() {
 #[test]
 fn a_certificate_for_development_is_made_on_request() {
     let site = Site::with(&[("a.txt", b"hello")]);
-    let server = crate::common::Server::start(&site, &["--tls-dev"]);
+    let server = crate::common::Server::start(&site, &["--tls-self-signed"]);
     assert!(server.stdout()[0].contains(" at https://127.0.0.1:"), "{:?}", server.stdout());
     let url = format!("https://localhost:{}/a.txt", server.address.port());
     let curl =
@@ -107,7 +107,7 @@ fn a_certificate_for_development_is_made_on_request() {
     assert_eq!(curl(&["-k", "--tls-max", "1.2"]).stdout, b"hello");
     assert_eq!(curl(&[]).status.code(), Some(60), "nobody trusts it");
     crate::common::wait_until("a line about it", || {
-        server.stderr().iter().any(|line| line.contains("self-signed") && line.contains("--tls-dev"))
+        server.stderr().iter().any(|line| line.contains("self-signed") && line.contains("--tls-self-signed"))
     });
 }
 

@@ -65,5 +65,5 @@ fn proxied_responses_that_nobody_reads_are_bounded_over_http2() {
 
 #[test]
 fn proxied_responses_that_nobody_reads_are_bounded_over_http3() {
-    check(&["--uplink", "off", "--tls-dev"], |server| Asking::stalled(server, STREAMS));
+    check(&["--uplink", "off", "--tls-self-signed"], |server| Asking::stalled(server, STREAMS));
 }

@@ -11,7 +11,7 @@ fn site() -> Site {
 fn head_has_the_head_of_get() {
     let site = site();
     site.write("sub/x", b"");
-    on_every_path(&site, &["--listing"], |server| {
+    on_every_path(&site, &["--autoindex"], |server| {
         for target in ["/a.txt", "/empty", "/large", "/missing", "/sub", "/sub/", "/"] {
             let mut client = server.connect();
             let got = client.get(target);

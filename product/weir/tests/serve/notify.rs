@@ -32,7 +32,7 @@ impl Manager {
 
 fn start(site: &Site, variables: &[(&str, &str)]) -> Server {
     let mut command = weir_under(&[]);
-    command.arg("serve").arg(site.served()).args(["--listen", "127.0.0.1:0", "--stop-timeout", "2s"]);
+    command.arg("serve").arg(site.served()).args(["--listen", "127.0.0.1:0", "--shutdown-timeout", "2s"]);
     Server::spawn({
         command.envs(variables.iter().copied());
         command

@@ -177,7 +177,7 @@ fn a_datagram_socket_beside_a_listening_one_has_http3() {
         let udp = UdpSocket::bind(address).expect("a port that is free for UDP too");
         // In any order.
         let passed = Passed::new(&[udp.into(), tcp]);
-        let args = [&["serve", &*dir, "--workers", "4", "--tls-dev"], path].concat();
+        let args = [&["serve", &*dir, "--workers", "4", "--tls-self-signed"], path].concat();
         for _ in 0..2 {
             let server = Server::spawn(passed.command("web:web", &args));
             let said = server.stdout()[0].clone();
@@ -199,7 +199,7 @@ fn without_a_passed_datagram_socket_one_is_bound_or_missed_aloud() {
     let dir = site.served().display().to_string();
     let (tcp, address) = listening("127.0.0.1:0");
     let passed = Passed::new(&[tcp]);
-    let start = || Server::spawn(passed.command("https", &["serve", &dir, "--workers", "2", "--tls-dev"]));
+    let start = || Server::spawn(passed.command("https", &["serve", &dir, "--workers", "2", "--tls-self-signed"]));
     let server = start();
     assert_eq!(Asking::to(&server).get("/size-10").body, content(10));
     server.signal(Signal::TERM);
@@ -221,7 +221,7 @@ fn a_passed_datagram_socket_that_nobody_reads_is_named() {
     let (tcp, address) = listening("127.0.0.1:0");
     let udp = UdpSocket::bind(address).expect("a port that is free for UDP too");
     let passed = Passed::new(&[tcp, udp.into()]);
-    for (args, why) in [(&[][..], "without TLS"), (&["--tls-dev", "--no-http3"], "HTTP/3 is turned off")] {
+    for (args, why) in [(&[][..], "without TLS"), (&["--tls-self-signed", "--no-http3"], "HTTP/3 is turned off")] {
         let server = Server::spawn(passed.command("web:web", &[&["serve", &*dir], args].concat()));
         let unread = format!("UDP socket {address}, passed by the service manager, is not read: ");
         wait_until("line", || server.stderr().iter().any(|line| line.contains(&unread) && line.contains(why)));

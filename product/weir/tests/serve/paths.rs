@@ -131,7 +131,7 @@ const TRICKS: &[&str] = &[
 /// Refused with 400 and a close, whatever is there.
 #[test]
 fn paths_that_are_tricks() {
-    on_every_path(&site(), &["--listing", "--hidden"], |server| {
+    on_every_path(&site(), &["--autoindex", "--serve-dotfiles"], |server| {
         for &target in TRICKS {
             let mut client = server.connect();
             client.send(get(target) + &get("/a.txt"));
@@ -197,7 +197,7 @@ fn folders_are_redirected_to_their_slash() {
 #[test]
 fn hidden_names_are_served_when_asked_for() {
     let site = site();
-    let server = Server::start(&site, &["--hidden"]);
+    let server = Server::start(&site, &["--serve-dotfiles"]);
     let mut client = server.connect();
     assert_eq!(client.get("/.secret").text(), "secret");
     assert_eq!(client.get("/bare/.hidden").text(), "hidden");
@@ -207,7 +207,7 @@ fn hidden_names_are_served_when_asked_for() {
 fn listings() {
     let site = Site::with(&[("d/a b&<i>\".txt", b"12345"), ("d/.hidden", b""), ("d/sub/x", b""), ("d/\u{e4}", b"")]);
     site.link("/etc/passwd", "d/out");
-    on_every_path(&site, &["--listing"], |server| {
+    on_every_path(&site, &["--autoindex"], |server| {
         let mut client = server.connect();
         let page = client.get("/d/");
         assert_eq!((page.status, page.field("Content-Type")), (200, Some("text/html; charset=utf-8")));
@@ -299,7 +299,7 @@ const LATIN_ROW: &str = "<a href=\"%DCber%20%FF.txt\">\u{fffd}ber \u{fffd}.txt</
 
 #[test]
 fn names_that_are_not_utf8_are_served_byte_for_byte() {
-    on_every_path(&latin_site(), &["--listing"], |server| {
+    on_every_path(&latin_site(), &["--autoindex"], |server| {
         let mut client = server.connect();
         for (target, status, body) in [
             (LATIN, 200, "latin"),
@@ -325,7 +325,7 @@ fn names_that_are_not_utf8_are_served_over_http2_and_http3_and_logged_as_text() 
         let site = latin_site();
         let log = site.outside("log");
         let log_flags = ["--access-log", log.to_str().unwrap(), "--log-format", format];
-        let server = Server::start(&site, &[&["--tls-dev", "--listing"][..], &log_flags].concat());
+        let server = Server::start(&site, &[&["--tls-self-signed", "--autoindex"][..], &log_flags].concat());
         let curl = |target: &str| {
             let url = format!("https://localhost:{}{target}", server.address.port());
             let curl = Command::new("curl").args(["-skS", "--max-time", "60", "--http2", &url]).output().unwrap();

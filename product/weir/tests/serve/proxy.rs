@@ -136,7 +136,7 @@ fn hints_are_passed_on_to_those_who_know_them() {
         client.send("GET / HTTP/1.0\r\n\r\n");
         assert_eq!(client.response().status, 200, "HTTP/1.0 has none");
     });
-    let server = proxy(&upstream, &["--tls-dev"]);
+    let server = proxy(&upstream, &["--tls-self-signed"]);
     let url = format!("https://localhost:{}/", server.address.port());
     for how in ["--http1.1", "--http2"] {
         let curl = Command::new("curl").args(["-skSi", "--max-time", "60", how, &url]).output().unwrap();
@@ -551,7 +551,8 @@ fn curl_uploads_and_downloads_over_http2() {
             },
         );
     let site = Site::with(&[("up", &content(3 << 20))]);
-    for (flags, scheme, how) in [(&[][..], "http", "--http2-prior-knowledge"), (&["--tls-dev"][..], "https", "--http2")]
+    for (flags, scheme, how) in
+        [(&[][..], "http", "--http2-prior-knowledge"), (&["--tls-self-signed"][..], "https", "--http2")]
     {
         let server = proxy(&upstream, flags);
         let curl = |args: &[&str], path: &str| {
@@ -578,7 +579,7 @@ fn bodies_pass_both_ways_over_http3() {
                 if asked.head.starts_with("POST") { measure(asked, socket) } else { of_size(asked, socket) }
             },
         );
-    let server = proxy(&upstream, &["--tls-dev"]);
+    let server = proxy(&upstream, &["--tls-self-signed"]);
     let mut asking = Asking::to(&server);
     for framing in ["length", "chunked", "close"] {
         let response = asking.get(&format!("/{framing}/1000000"));

@@ -121,7 +121,7 @@ fn each_event_reaches_the_client_before_the_next() {
 #[test]
 fn each_event_reaches_curl_over_tls() {
     let (upstream, send) = events();
-    let server = proxy(&upstream, &["--tls-dev"]);
+    let server = proxy(&upstream, &["--tls-self-signed"]);
     let url = format!("https://localhost:{}/", server.address.port());
     for how in ["--http1.1", "--http2"] {
         send.send(event(0)).unwrap();

@@ -88,7 +88,7 @@ fn the_objects_are_told_by_the_host_that_was_asked() {
 /// Go's client reads no other names.
 #[test]
 fn over_https_the_objects_have_their_older_names_too() {
-    let server = Server::start(&Site::new(), &[&ON[..], &["--tls-dev"]].concat());
+    let server = Server::start(&Site::new(), &[&ON[..], &["--tls-self-signed"]].concat());
     let over_http2 = curl(&["--http2", &url(&server, "https", CONFIGURATION)], b"");
     let over_http3 = String::from_utf8(Asking::to(&server).get(CONFIGURATION).body).unwrap();
     let port = server.address.port();
@@ -174,7 +174,7 @@ fn uploads_on_streams_are_counted_and_logged() {
     let body = vec![b'x'; UPLOADED_BYTES];
     for path in [&["--shaping", "off"][..], &["--uplink", "100mbit"]] {
         let site = Site::new();
-        let server = Server::start(&site, &[&ON[..], &["--tls-dev", "--access-log", "-"], path].concat());
+        let server = Server::start(&site, &[&ON[..], &["--tls-self-signed", "--access-log", "-"], path].concat());
         let url = url(&server, "https", UPLOAD);
         let before_kib = peak_kib(&server);
         for more in [&["--data-binary", "@-"][..], &["-T", "-"]] {
@@ -221,7 +221,7 @@ fn uploads_that_do_not_go_on_are_ended() {
     if in_virtual_time(uploads_that_do_not_go_on_are_ended) {
         return;
     }
-    let args = [&ON[..], &["--body-timeout", "1s", "--tls-dev"]].concat();
+    let args = [&ON[..], &["--body-timeout", "1s", "--tls-self-signed"]].concat();
     let in_clear = Server::start(&Site::new(), &args[..3]);
     let mut client = in_clear.connect();
     client.send(format!("POST {UPLOAD} HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc"));

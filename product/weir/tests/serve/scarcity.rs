@@ -104,7 +104,7 @@ fn descriptors_that_run_out_while_serving() {
 fn beyond_the_slots_clients_wait_in_one_queue() {
     let site = Site::with(&[("a", b"hello")]);
     for path in WRITE_PATHS {
-        let server = Server::start(&site, &[path, &["--slots", "2", "--backlog", "4"]].concat());
+        let server = Server::start(&site, &[path, &["--max-accepted-connections", "2", "--backlog", "4"]].concat());
         let mut inside: Vec<Client> = (0..2).map(|_| server.connect()).collect();
         inside.iter_mut().for_each(|client| assert_eq!(client.get("/a").status, 200));
         let mut third = server.connect();
@@ -122,7 +122,7 @@ fn beyond_the_slots_clients_wait_in_one_queue() {
 fn a_slot_is_held_until_its_client_closes() {
     let site = Site::with(&[("a", b"hello")]);
     for path in WRITE_PATHS {
-        let server = Server::start(&site, &[path, &["--slots", "1"]].concat());
+        let server = Server::start(&site, &[path, &["--max-accepted-connections", "1"]].concat());
         for closes_itself in [true, false] {
             let mut first = server.connect();
             first.send("GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -143,7 +143,8 @@ fn a_slot_is_held_until_its_client_closes() {
 fn a_slot_is_free_when_keep_alive_ends() {
     let site = Site::with(&[("a", b"hello")]);
     for path in WRITE_PATHS {
-        let server = Server::start(&site, &[path, &["--slots", "1", "--idle-timeout", "1s"]].concat());
+        let server =
+            Server::start(&site, &[path, &["--max-accepted-connections", "1", "--idle-timeout", "1s"]].concat());
         let mut first = server.connect();
         assert_eq!(first.get("/a").status, 200);
         let mut next = server.connect();

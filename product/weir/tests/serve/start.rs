@@ -11,9 +11,13 @@ use crate::common::{Server, Site, run_to_end, run_to_end_under, wait_until, weir
 #[test]
 fn ready_means_ready() {
     let site = Site::with(&[("a", b"hello")]);
-    for args in
-        [&[][..], &["--workers", "1"], &["--workers", "7"], &["--policy", "las", "--guard", "50"], &["--uplink", "off"]]
-    {
+    for args in [
+        &[][..],
+        &["--workers", "1"],
+        &["--workers", "7"],
+        &["--policy", "las", "--starvation-share", "5%"],
+        &["--uplink", "off"],
+    ] {
         let server = Server::start(&site, args);
         assert_eq!(server.connect().get("/a").text(), "hello");
         let said = server.stdout();
@@ -46,9 +50,9 @@ fn without_an_address_it_serves_this_machine_alone_and_says_so() {
 #[test]
 fn a_folder_that_is_refused_is_told_of() {
     let (bare, indexed) = (Site::with(&[("a", b"")]), Site::with(&[("index.html", b"")]));
-    for (site, args, is_said) in [(&bare, &[][..], true), (&bare, &["--listing"], false), (&indexed, &[], false)] {
+    for (site, args, is_said) in [(&bare, &[][..], true), (&bare, &["--autoindex"], false), (&indexed, &[], false)] {
         let said = &Server::start(site, args).stdout()[0];
-        let remark = "; the folder has no index.html, so / is 403: --listing (site.autoindex) lists its names";
+        let remark = "; the folder has no index.html, so / is 403: --autoindex (site.autoindex) lists its names";
         assert_eq!(said.contains(remark), is_said, "{said}");
     }
 }
@@ -129,7 +133,7 @@ fn lines_have_their_time_unless_the_journal_adds_it() {
         // As systemd sets it; an earlier process of a service may have had another stream.
         let inode = if is_journal { about.ino() } else { about.ino() + 1 };
         let mut command = weir_under(&[]);
-        command.args(["serve", &site.served().display().to_string(), "--listen", "127.0.0.1:0", "--tls-dev"]);
+        command.args(["serve", &site.served().display().to_string(), "--listen", "127.0.0.1:0", "--tls-self-signed"]);
         command.env("JOURNAL_STREAM", format!("{}:{inode}", about.dev())).stdout(Stdio::null()).stderr(file);
         let mut child = command.spawn().unwrap();
         let said = || std::fs::read_to_string(&path).unwrap();
@@ -198,9 +202,9 @@ fn mistakes_are_told() {
         (&[&dir, "--client-prefix", "33,64"], 2, &["--client-prefix", "33,64", "IPv4 (1 to 32)", "32,56"]),
         (&[&dir, "--client-requests", "many"], 2, &["--client-requests", "many"]),
         (&[&dir, "--client-connections", "1000001"], 2, &["--client-connections", "0..=1000000"]),
-        (&[&dir, "--guard", "1001"], 2, &["--guard", "1001", "0..=1000"]),
+        (&[&dir, "--starvation-share", "10"], 2, &["--starvation-share", "'10'", "from 0% to 100%"]),
         (&[&dir, "--idle-timeout", "5"], 2, &["--idle-timeout", "`5` is not a duration", "10s"]),
-        (&[&dir, "--send-rate-min", "1kbit"], 2, &["--send-rate-min", "64KiB"]),
+        (&[&dir, "--min-send-rate", "1kbit"], 2, &["--min-send-rate", "64KiB"]),
         (&[&dir, "--log-format", "xml"], 2, &["--log-format", "combined", "json"]),
         (&[&dir, &dir], 2, &["unexpected argument"]),
         (&[&dir, "--uplnk", "10mbit"], 2, &["--uplnk", "--uplink", "see `weir serve --help`"]),
@@ -208,6 +212,27 @@ fn mistakes_are_told() {
     let wrong: Vec<String> =
         cases.iter().filter_map(|(args, status, mentions)| told(args, *status, mentions)).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Each flag and command of the table.
+#[test]
+fn an_old_flag_is_refused_with_its_new_name() {
+    let site = Site::new();
+    let dir = site.served().display().to_string();
+    let mut refused = 0;
+    for renamed in config::RENAMED.iter().filter(|renamed| renamed.old.contains(['-', ' '])) {
+        let words: Vec<&str> = match renamed.old.strip_prefix("weir ") {
+            Some(command) => command.split(' ').collect(),
+            None => vec!["serve", &dir, renamed.old, "1"],
+        };
+        let output = run_to_end(&words);
+        let said = String::from_utf8(output.stderr).unwrap();
+        let expected = format!(" `{}` is now `{}`", renamed.old, renamed.new);
+        assert!(output.status.code() == Some(2) && said.contains(&expected) && said.lines().count() == 1, "{said}");
+        assert!(said.contains(&format!("{} {}", renamed.new, renamed.value).trim_end()), "{said}");
+        refused += 1;
+    }
+    assert!(refused > 10, "{refused}");
 }
 
 #[test]

@@ -133,21 +133,22 @@ fn the_uplink_of_a_server_is_watched_until_it_ends() {
     let site = Site::of_sizes(&[SMALL]);
     let server = Server::start(&site, &[]);
     let pid = server.pid().to_string();
-    let output = run_to_end(&["uplink", "watch", &pid, "--seconds", "2"]);
+    let output = run_to_end(&["status", "--watch", "--pid", &pid, "--seconds", "2"]);
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && said.lines().count() == 2, "{said}");
     assert!(said.lines().all(|line| line.starts_with("rate not found yet  pace none")), "{said}");
     let file = site.outside("pid");
     std::fs::write(&file, &pid).unwrap();
     let mut watching = weir_under(&[]);
-    watching.args(["uplink", "watch", &file.display().to_string(), "--json"]).stdout(std::process::Stdio::piped());
+    let words = ["status", "--watch", "--pid-file", &file.display().to_string(), "--json"];
+    watching.args(words).stdout(std::process::Stdio::piped());
     let mut watching = watching.spawn().unwrap();
     let mut lines = std::io::BufReader::new(watching.stdout.take().unwrap()).lines();
     let first = lines.next().unwrap().unwrap();
     assert_eq!(serde_json::from_str::<Value>(&first).unwrap()["rate_bits_per_s"], Value::Null);
     drop(server);
     assert!(lines.all(|line| line.is_ok()) && watching.wait().unwrap().success());
-    let output = run_to_end(&["uplink", "watch", &pid]);
+    let output = run_to_end(&["status", "--watch", "--pid", &pid]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
 

@@ -97,7 +97,7 @@ fn stopping_has_an_end() {
         for path in WRITE_PATHS {
             let site = &site;
             scope.spawn(move || {
-                let server = Server::start(site, &[path, &["--stop-timeout", "200ms"]].concat());
+                let server = Server::start(site, &[path, &["--shutdown-timeout", "200ms"]].concat());
                 let _slow = begun(&server);
                 server.signal(Signal::TERM);
                 assert_eq!(server.exit_status().code(), Some(0));

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use crate::common::{Client, Site, get, in_virtual_time, on_every_path_at_once, wait_until};
 
-const TIMEOUTS: [&str; 6] = ["--head-timeout", "1s", "--body-timeout", "1s", "--idle-timeout", "1s"];
+const TIMEOUTS: [&str; 6] = ["--header-timeout", "1s", "--body-timeout", "1s", "--idle-timeout", "1s"];
 
 #[test]
 fn slow_clients_are_let_go() {
@@ -36,7 +36,7 @@ fn half_a_head_behind_a_request_is_timed_as_a_head() {
     if in_virtual_time(half_a_head_behind_a_request_is_timed_as_a_head) {
         return;
     }
-    let timeouts = ["--head-timeout", "1s", "--idle-timeout", "1h"];
+    let timeouts = ["--header-timeout", "1s", "--idle-timeout", "1h"];
     on_every_path_at_once(&Site::with(&[("a", b"hello")]), &timeouts, |server| {
         let mut client = server.connect();
         client.send(get("/a") + "GET /a HTTP/1.1\r\nHos");
@@ -116,7 +116,7 @@ fn steady_clients_are_not() {
     }
     const SIZE: usize = 300_000;
     let site = Site::of_sizes(&[SIZE]);
-    let limits = [&TIMEOUTS[..], &["--body-rate-min", "5"]].concat();
+    let limits = [&TIMEOUTS[..], &["--min-request-rate", "5"]].concat();
     on_every_path_at_once(&site, &limits, |server| {
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -147,12 +147,12 @@ fn a_reader_that_takes_nothing_is_let_go() {
     if in_virtual_time(a_reader_that_takes_nothing_is_let_go) {
         return;
     }
-    let patience = ["--send-window", "1s", "--send-rate-min", "1000"];
+    let patience = ["--min-send-rate-window", "1s", "--min-send-rate", "1000"];
     on_every_path_at_once(&Site::of_sizes(&[20 << 20]), &patience, |server| {
         let mut client = Client::connect_narrow(server.address);
         client.send(get(&format!("/size-{}", 20 << 20)));
         wait_until("the reader to be given up", || {
-            server.stderr().iter().any(|line| line.contains("slower than --send-rate-min"))
+            server.stderr().iter().any(|line| line.contains("slower than --min-send-rate"))
         });
         server.assert_alive();
     });
@@ -165,8 +165,17 @@ fn a_stopped_process_cuts_nobody_off() {
         return;
     }
     // Without a sandbox, which not every kernel has and which is then remarked upon.
-    const LIMITS: [&str; 9] =
-        ["--no-sandbox", "--head-timeout", "4s", "--body-timeout", "4s", "--idle-timeout", "4s", "--send-window", "4s"];
+    const LIMITS: [&str; 9] = [
+        "--no-sandbox",
+        "--header-timeout",
+        "4s",
+        "--body-timeout",
+        "4s",
+        "--idle-timeout",
+        "4s",
+        "--min-send-rate-window",
+        "4s",
+    ];
     on_every_path_at_once(&Site::of_sizes(&[5, 20 << 20]), &LIMITS, |server| {
         let [mut idle, mut asking, mut sending] = [(); 3].map(|()| server.connect());
         let mut reading = Client::connect_narrow(server.address);

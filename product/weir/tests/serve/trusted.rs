@@ -56,7 +56,7 @@ fn each_request_of_a_connection_is_logged_as_its_clients() {
 #[test]
 fn streams_of_one_connection_are_of_several_clients() {
     let site = site();
-    let server = Server::start(&site, &[PROXY, &["--tls-dev"]].concat());
+    let server = Server::start(&site, &[PROXY, &["--tls-self-signed"]].concat());
     let mut asking = Asking::to(&server);
     let of = ["192.0.2.1", "192.0.2.2"].map(|client| asking.ask_with("/b", &[("x-forwarded-for", client)]));
     of.into_iter().for_each(|stream| assert_eq!(asking.answer(stream).field("alt-svc"), None));
