@@ -34,16 +34,19 @@ fn it_shows_what_was_served_and_how_it_was_compared() {
     let counted = |said: &str| {
         let labels = |size: &str, status: &str| {
             format!(
-                "weir_responses_total{{site=\"default\",class=\"\",protocol=\"HTTP/1.1\",size=\"{size}\",status=\"{status}\"}} 1"
+                "weir_http_responses_total{{site=\"default\",class=\"\",protocol=\"HTTP/1.1\",size_class=\"{size}\",status=\"{status}\"}} 1"
             )
         };
-        [labels("10KB", "2xx"), labels("1MB", "2xx"), labels("10KB", "4xx")].iter().all(|line| said.contains(line))
+        [labels("le_10kB", "2xx"), labels("le_1MB", "2xx"), labels("le_10kB", "4xx")]
+            .iter()
+            .all(|line| said.contains(line))
     };
     wait_until("three to be counted", || counted(ask(admin, "/metrics", "localhost").text()));
     let metrics = ask(admin, "/metrics", "localhost:9180");
     assert_eq!(metrics.field("Content-Type"), Some("application/openmetrics-text; version=1.0.0; charset=utf-8"));
     assert!(
-        metrics.text().contains("weir_turns_responses_total{size=\"1MB\"} ") && metrics.text().ends_with("# EOF\n")
+        metrics.text().contains("weir_fair_share_responses_total{size_class=\"le_1MB\"} ")
+            && metrics.text().ends_with("# EOF\n")
     );
     let told: Value = serde_json::from_str(ask(admin, "/status", "[::1]").text()).unwrap();
     assert_eq!(told["sizes"][2]["compared"], 1, "{told}");

@@ -1,4 +1,4 @@
-//! The figures of a server, as OpenMetrics 1.0 writes them. Labels are sites, classes, protocols, sizes, statuses and upstreams: never a
+//! The metrics of a server in the text format of OpenMetrics 1.0. Labels are sites, classes, protocols, sizes, statuses and upstreams: never a
 //! path or a client.
 
 use std::fmt;
@@ -18,20 +18,23 @@ use super::process::Figures;
 /// The media type of [`text_of`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// All that is written.
+/// The label `size_class` of each of [`SIZES`].
+const SIZE_CLASSES: [&str; SIZES.len()] = ["le_10kB", "le_100kB", "le_1MB", "gt_1MB"];
+
+/// Everything that the metrics are made of.
 #[derive(Debug)]
 pub struct Known {
     pub status: Status,
-    /// Connections that are open, and how many there may be.
+    /// The number of open connections and its maximum.
     pub connections: [usize; 2],
-    /// The sites with a certificate, and when it ends.
+    /// The sites with a certificate, and the end of its validity.
     pub certificates: Vec<(String, SystemTime)>,
     pub upstreams: Vec<UpstreamStatus>,
     pub process: Figures,
 }
 
 impl Known {
-    /// `None` where an event loop does not answer in time.
+    /// Returns `None` if an event loop does not answer in time.
     pub fn of(server: &Server, process: Figures) -> Option<Known> {
         Some(Known {
             status: server.status()?,
@@ -53,6 +56,7 @@ pub fn text_of(mut known: Known) -> String {
     out
 }
 
+/// The metrics whose names begin with `weir_`.
 #[derive(Debug)]
 struct Told(Known, Metrics);
 
@@ -65,22 +69,28 @@ impl Collector for Told {
         let Status { line, wire_bytes, .. } = &known.status;
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         encoder.encode_descriptor("build", "The program", None, MetricType::Info)?.encode_info(&version)?;
-        self.counts(&mut encoder, ("responses", "Responses that have ended", None), |count| count.responses)?;
-        self.counts(&mut encoder, ("responses_cut", "Of these, cut before their end", None), |count| count.cut)?;
-        let bytes = ("response", "Bytes sent of responses, heads included, while they run too", Some(Unit::Bytes));
+        self.counts(&mut encoder, ("http_responses", "Responses that have ended", None), |count| count.responses)?;
+        self.counts(
+            &mut encoder,
+            ("http_responses_aborted", "Responses that ended before their last byte", None),
+            |count| count.cut,
+        )?;
+        let bytes =
+            ("http_response", "Bytes sent of responses, heads included, also of those in flight", Some(Unit::Bytes));
         self.counts(&mut encoder, bytes, |count| count.bytes)?;
         let wire = ("wire", "Bytes handed to the link at a pace, with their headers", Some(Unit::Bytes));
         let mut wire = described(&mut encoder, &wire, MetricType::Counter)?;
         wire.encode_counter::<NoLabelSet, _, u64>(wire_bytes, None)?;
         times(&mut encoder, metrics)?;
-        let compared = "Whole responses whose size was known, sent at a pace";
-        by_size(&mut encoder, metrics, ("compared_responses", compared, None), |times| times.compared as f64)?;
-        let took = ("compared", "Time that these took from request to last byte", Some(Unit::Seconds));
+        let ordered = "Complete responses of known size that were sent at a pace, in order";
+        by_size(&mut encoder, metrics, ("ordered_responses", ordered, None), |times| times.compared as f64)?;
+        let took =
+            ("ordered_responses", "Time of the ordered responses, from request to last byte", Some(Unit::Seconds));
         by_size(&mut encoder, metrics, took, |times| seconds(times.compared_total))?;
-        let turns = "Of the compared, those that would have ended by now if all took turns";
-        by_size(&mut encoder, metrics, ("turns_responses", turns, None), |times| times.turns as f64)?;
-        let turns = ("turns", "Time that these would have taken", Some(Unit::Seconds));
-        by_size(&mut encoder, metrics, turns, |times| seconds(times.turns_total))?;
+        let fair = "Ordered responses that would have ended by now if all ready responses had shared the pace evenly";
+        by_size(&mut encoder, metrics, ("fair_share_responses", fair, None), |times| times.turns as f64)?;
+        let fair = ("fair_share", "Time that the fair share responses would have taken", Some(Unit::Seconds));
+        by_size(&mut encoder, metrics, fair, |times| seconds(times.turns_total))?;
         line.as_ref().map_or(Ok(()), |line| uplink(&mut encoder, line))?;
         connections(&mut encoder, known.connections)?;
         certificates(&mut encoder, &known.certificates)?;
@@ -88,7 +98,7 @@ impl Collector for Told {
     }
 }
 
-/// The names are those that Prometheus gives to all programs.
+/// The names are those of the Prometheus client libraries.
 impl Collector for Figures {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let cpu = ("process_cpu", "Processor time used, of user and system", Some(Unit::Seconds));
@@ -97,8 +107,15 @@ impl Collector for Figures {
         for (name, help, unit, number) in [
             ("process_resident_memory", "Memory that is resident", Some(Unit::Bytes), count(self.resident_bytes)),
             ("process_virtual_memory", "Address space", Some(Unit::Bytes), count(self.virtual_bytes)),
+            (
+                "process_virtual_memory_max",
+                "Limit of the address space",
+                Some(Unit::Bytes),
+                count(self.virtual_bytes_max),
+            ),
             ("process_open_fds", "File descriptors that are open", None, count(self.open_descriptors)),
-            ("process_max_fds", "File descriptors that may be open", None, count(self.descriptors_max)),
+            ("process_max_fds", "Maximum number of open file descriptors", None, count(self.descriptors_max)),
+            ("process_threads", "Operating system threads", None, count(self.threads)),
             ("process_start_time", "Start of the process since 1970", Some(Unit::Seconds), Some(self.started_s)),
         ] {
             gauge(&mut encoder, &(name, help, unit), number)?;
@@ -107,7 +124,7 @@ impl Collector for Figures {
     }
 }
 
-/// A gauge without labels; without a number it is described alone.
+/// A gauge without labels. Without a number only its description is written.
 fn gauge(encoder: &mut DescriptorEncoder, about: &About, number: Option<f64>) -> fmt::Result {
     let mut gauge = described(encoder, about, MetricType::Gauge)?;
     number.map_or(Ok(()), |number| gauge.encode_gauge(&number))
@@ -115,7 +132,7 @@ fn gauge(encoder: &mut DescriptorEncoder, about: &About, number: Option<f64>) ->
 
 fn connections(encoder: &mut DescriptorEncoder, [open, max]: [usize; 2]) -> fmt::Result {
     gauge(encoder, &("connections", "Connections of clients that are open", None), Some(open as f64))?;
-    let about = ("connections_max", "Connections of clients that may be open at once", None);
+    let about = ("connections_max", "Maximum number of open connections of clients", None);
     gauge(encoder, &about, Some(max as f64))
 }
 
@@ -125,7 +142,7 @@ fn certificates(encoder: &mut DescriptorEncoder, certificates: &[(String, System
     let mut family = described(encoder, &about, MetricType::Gauge)?;
     for (site, end) in certificates {
         let labels = [("site", site.as_str())];
-        // One that ended before 1970 has ended.
+        // An end before 1970 is written as 1970.
         let end = end.duration_since(UNIX_EPOCH).unwrap_or_default();
         family.encode_family(&labels)?.encode_gauge(&(end.as_secs() as f64))?;
     }
@@ -134,7 +151,7 @@ fn certificates(encoder: &mut DescriptorEncoder, certificates: &[(String, System
 
 fn upstreams(encoder: &mut DescriptorEncoder, upstreams: &[UpstreamStatus]) -> fmt::Result {
     let healthy = "1 for an upstream that answers, 0 for one whose health checks or connections fail";
-    let requests = "Requests that an upstream has, and those that wait for it";
+    let requests = "Requests in flight to an upstream, and those that wait for a place there";
     let [healthy, requests] = [("upstream_healthy", healthy), ("upstream_requests", requests)];
     let of: [fn(&UpstreamStatus) -> f64; 2] =
         [|upstream| f64::from(upstream.is_healthy), |upstream| upstream.requests as f64];
@@ -153,7 +170,7 @@ fn upstreams(encoder: &mut DescriptorEncoder, upstreams: &[UpstreamStatus]) -> f
 type About = (&'static str, &'static str, Option<Unit>);
 
 impl Told {
-    /// A counter for each set of labels.
+    /// Writes a counter for each set of labels.
     fn counts(&self, encoder: &mut DescriptorEncoder, about: About, value: fn(&Count) -> u64) -> fmt::Result {
         let Told(Known { status: Status { classes, .. }, .. }, metrics) = self;
         let mut family = described(encoder, &about, MetricType::Counter)?;
@@ -165,7 +182,7 @@ impl Told {
                 ("site", metrics.site_name(site)),
                 ("class", class),
                 ("protocol", &protocol),
-                ("size", SIZES[usize::from(size)].1),
+                ("size_class", SIZE_CLASSES[usize::from(size)]),
                 ("status", &status),
             ];
             family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value(count), None)?;
@@ -175,13 +192,14 @@ impl Told {
 }
 
 fn times(encoder: &mut DescriptorEncoder, metrics: &Metrics) -> fmt::Result {
-    let about = ("response", "Time from a request to the last byte of its whole response", Some(Unit::Seconds));
+    let help = "Time from a request to the last byte of its complete response";
+    let about = ("http_response_duration", help, Some(Unit::Seconds));
     let mut family = described(encoder, &about, MetricType::Histogram)?;
-    for (times, (_, size)) in metrics.times().iter().zip(SIZES) {
+    for (times, size) in metrics.times().iter().zip(SIZE_CLASSES) {
         let bounds = TIMES_MS.iter().map(|ms| *ms as f64 / 1000.0).chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> = bounds.zip(times.buckets).collect();
         let (sum, count) = (seconds(times.total), times.buckets.iter().sum());
-        let labels = [("size", size)];
+        let labels = [("size_class", size)];
         family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
     }
     Ok(())
@@ -189,8 +207,8 @@ fn times(encoder: &mut DescriptorEncoder, metrics: &Metrics) -> fmt::Result {
 
 fn by_size(encoder: &mut DescriptorEncoder, metrics: &Metrics, about: About, value: fn(&Times) -> f64) -> fmt::Result {
     let mut family = described(encoder, &about, MetricType::Counter)?;
-    for (times, (_, size)) in metrics.times().iter().zip(SIZES) {
-        let labels = [("size", size)];
+    for (times, size) in metrics.times().iter().zip(SIZE_CLASSES) {
+        let labels = [("size_class", size)];
         family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value(times), None)?;
     }
     Ok(())
@@ -199,12 +217,12 @@ fn by_size(encoder: &mut DescriptorEncoder, metrics: &Metrics, about: About, val
 fn uplink(encoder: &mut DescriptorEncoder, line: &Line) -> fmt::Result {
     let (Line::Read { rate, .. } | Line::Found(LineStatus { rate, .. })) = line;
     let rates = [
-        ("uplink_rate", "Rate of the line as far as it is known", *rate),
-        ("uplink_pace", "Rate that bytes leave at", line.pace()),
+        ("uplink_rate", "Rate of the uplink, if it is known", *rate),
+        ("uplink_pace", "Rate that responses are sent at", line.pace()),
     ];
     for (name, help, rate) in rates {
-        let about = (name, help, Some(Unit::Other("bits_per_second".into())));
-        gauge(encoder, &about, rate.map(|rate| rate.bits_per_s() as f64))?;
+        let about = (name, help, Some(Unit::Other("bytes_per_second".into())));
+        gauge(encoder, &about, rate.map(|rate| rate.bits_per_s() as f64 / 8.0))?;
     }
     Ok(())
 }
@@ -226,7 +244,7 @@ mod tests {
     use super::*;
     use server::metrics::Ended;
 
-    /// Of a line whose rate is known.
+    /// The metrics of a server whose uplink has a known rate.
     fn said() -> String {
         let mut metrics = Metrics::default();
         metrics.replace_sites(["a\"b"].into_iter());
@@ -243,13 +261,14 @@ mod tests {
             process: Figures {
                 cpu_s: 1.5,
                 open_descriptors: Some(20),
+                threads: Some(4),
                 started_s: 1_795_255_200.25,
                 ..Figures::default()
             },
         })
     }
 
-    /// The dashboard, the rules and the documentation name nothing else.
+    /// The dashboard, the rules and the documentation use only names that exist.
     #[test]
     fn what_others_ask_for_is_there() {
         let said = said();
@@ -275,15 +294,18 @@ mod tests {
     fn it_is_openmetrics() {
         let said = said();
         for line in [
-            "# TYPE weir_responses counter",
-            "weir_responses_total{site=\"a\\\"b\",class=\"\",protocol=\"HTTP/2.0\",size=\"100KB\",status=\"2xx\"} 1",
-            "weir_response_bytes_total{site=\"a\\\"b\",class=\"\",protocol=\"HTTP/2.0\",size=\"100KB\",status=\"2xx\"} 20000",
-            "weir_response_seconds_bucket{le=\"0.003\",size=\"100KB\"} 1",
-            "weir_response_seconds_count{size=\"100KB\"} 1",
+            "# TYPE weir_http_responses counter",
+            "weir_http_responses_total{site=\"a\\\"b\",class=\"\",protocol=\"HTTP/2.0\",size_class=\"le_100kB\",status=\"2xx\"} 1",
+            "weir_http_response_bytes_total{site=\"a\\\"b\",class=\"\",protocol=\"HTTP/2.0\",size_class=\"le_100kB\",status=\"2xx\"} 20000",
+            "weir_http_response_duration_seconds_bucket{le=\"0.003\",size_class=\"le_100kB\"} 1",
+            "weir_http_response_duration_seconds_count{size_class=\"le_100kB\"} 1",
             "weir_wire_bytes_total 7",
-            "weir_turns_responses_total{size=\"100KB\"} 0.0",
-            "weir_response_seconds_bucket{le=\"+Inf\",size=\"100KB\"} 1",
-            "weir_uplink_pace_bits_per_second 10000000.0",
+            "weir_ordered_responses_total{size_class=\"le_100kB\"} 1.0",
+            "weir_ordered_responses_seconds_total{size_class=\"le_100kB\"} 0.002",
+            "weir_fair_share_responses_total{size_class=\"le_100kB\"} 0.0",
+            "weir_fair_share_seconds_total{size_class=\"gt_1MB\"} 0.0",
+            "weir_http_response_duration_seconds_bucket{le=\"+Inf\",size_class=\"le_100kB\"} 1",
+            "weir_uplink_pace_bytes_per_second 1250000.0",
             "# TYPE weir_connections gauge",
             "weir_connections 3.0",
             "weir_connections_max 100.0",
@@ -294,6 +316,7 @@ mod tests {
             "# TYPE process_cpu_seconds counter",
             "process_cpu_seconds_total 1.5",
             "process_open_fds 20.0",
+            "process_threads 4.0",
             "process_start_time_seconds 1795255200.25",
             "# TYPE process_resident_memory_bytes gauge",
         ] {
