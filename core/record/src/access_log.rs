@@ -23,41 +23,80 @@ const NO_CLASS: &str = "-";
 /// The fields of a line that are used here.
 #[derive(Deserialize)]
 struct Line {
-    remote: String,
+    start_time: StartTime,
+    remote_addr: String,
     status: u16,
-    size_bytes: u64,
+    content_length: u64,
     head_bytes: u64,
     body_bytes: u64,
-    arrival_unix_ns: u64,
     first_byte_ms: Option<f64>,
-    response_time_ms: f64,
+    duration_ms: f64,
     connection_reused: bool,
     class: Option<String>,
-    client_ahead_bytes: Option<u64>,
+    client_over_share_bytes: Option<u64>,
     outcome: Outcome,
 }
+
+/// A time in UTC with a fraction of a second, in nanoseconds since 1970.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(try_from = "String")]
+struct StartTime(u64);
+
+impl TryFrom<String> for StartTime {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<StartTime, String> {
+        let wrong = || format!("start_time `{text}`: expected a time such as 2026-11-21T10:00:00.123456789Z");
+        unix_ns(&text).map(StartTime).ok_or_else(wrong)
+    }
+}
+
+/// Reads `2026-11-21T10:00:00.123456789Z` (RFC 3339), from 1970 on.
+fn unix_ns(text: &str) -> Option<u64> {
+    let (seconds, fraction) = text.strip_suffix('Z')?.split_once('.')?;
+    let is_form = seconds.bytes().zip(*b"0000-00-00T00:00:00").all(|(byte, form)| match form {
+        b'0' => byte.is_ascii_digit(),
+        mark => byte == mark,
+    });
+    if !is_form || seconds.len() != 19 || fraction.len() != 9 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let number = |from: usize, to: usize| seconds[from..to].parse::<u64>().ok();
+    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    let of_day = (number(11, 13)? * 60 + number(14, 16)?) * 60 + number(17, 19)?;
+    if year < 1970 || !(1..=12).contains(&month) || day == 0 {
+        return None;
+    }
+    // Years begin with March, so that the day of a leap year is the last.
+    let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - DAYS_BEFORE_1970;
+    (days * 86_400 + of_day).checked_mul(1_000_000_000)?.checked_add(fraction.parse().ok()?)
+}
+
+/// Days from 1 March of the year 0 to 1 January 1970.
+const DAYS_BEFORE_1970: u64 = 719_468;
 
 impl Line {
     /// The record of this line, with instants counted from `origin_ns`.
     fn record(&self, job: usize, origin_ns: u64, group: usize, client: usize) -> JobRecord {
-        let arrival_ns = self.arrival_unix_ns - origin_ns;
+        let arrival_ns = self.start_time.0 - origin_ns;
         let after = |ms: f64| arrival_ns.saturating_add((ms * 1e6).round() as u64);
         let is_wrong = self.outcome == Outcome::Complete && self.status >= ERROR_STATUS_MIN;
         JobRecord {
             job: job as u64,
-            size_bytes: self.size_bytes,
+            size_bytes: self.content_length,
             head_bytes: self.head_bytes,
             arrival_ns,
             start_ns: None,
             first_byte_ns: self.first_byte_ms.map(after),
-            end_ns: after(self.response_time_ms),
+            end_ns: after(self.duration_ms),
             body_bytes: self.body_bytes,
             status: self.status,
             outcome: if is_wrong { Outcome::Wrong } else { self.outcome },
             attempts: 1,
             group: group as u32,
             client: Some(client as u32),
-            ahead_bytes: self.client_ahead_bytes,
+            ahead_bytes: self.client_over_share_bytes,
         }
     }
 }
@@ -85,15 +124,15 @@ impl Run {
     /// no bound. The errors name the line: `FILE:LINE: reason`.
     pub fn read_access_log(path: &Path, link: Option<Rate>) -> Result<Run, FileError> {
         let mut lines = read(path)?;
-        lines.sort_by_key(|line| line.arrival_unix_ns);
-        let origin_ns = lines.first().map_or(0, |line| line.arrival_unix_ns);
+        lines.sort_by_key(|line| line.start_time.0);
+        let origin_ns = lines.first().map_or(0, |line| line.start_time.0);
         let has_classes = lines.iter().any(|line| line.class.is_some());
         let (mut classes, mut clients) = (Names::default(), Names::default());
         let records: Vec<JobRecord> = (0..)
             .zip(&lines)
             .map(|(job, line)| {
                 let group = if has_classes { classes.number(line.class.as_deref().unwrap_or(NO_CLASS)) } else { 0 };
-                line.record(job, origin_ns, group, clients.number(&line.remote))
+                line.record(job, origin_ns, group, clients.number(&line.remote_addr))
             })
             .collect();
         let connections = lines.iter().filter(|line| !line.connection_reused).count() as u64;
@@ -170,10 +209,10 @@ mod tests {
     /// A line for a response of 1,000 bytes that arrived this many milliseconds after the first, and took five.
     fn line(arrival_ms: u64, rest: &str) -> String {
         format!(
-            "{{\"time\":\"2026-11-21T10:00:00Z\",\"remote\":\"198.18.0.7\",\"method\":\"GET\",\"target\":\"/\",\"version\":\"1.1\",\
-             \"status\":200,\"size_bytes\":1000,\"head_bytes\":200,\"body_bytes\":1000,\"arrival_unix_ns\":{},\
-             \"first_byte_ms\":1.000001,\"response_time_ms\":5.000000{rest},\"outcome\":\"complete\"}}\n",
-            1_795_255_200_000_000_001 + arrival_ms * 1_000_000
+            "{{\"start_time\":\"2026-11-21T10:00:00.{:09}Z\",\"remote_addr\":\"198.18.0.7\",\"method\":\"GET\",\"uri\":\"/\",\
+             \"protocol\":\"HTTP/1.1\",\"status\":200,\"content_length\":1000,\"head_bytes\":200,\"body_bytes\":1000,\
+             \"first_byte_ms\":1.000001,\"duration_ms\":5.000000{rest},\"outcome\":\"complete\"}}\n",
+            1 + arrival_ms * 1_000_000
         )
     }
 
@@ -189,7 +228,7 @@ mod tests {
     #[test]
     fn responses_are_jobs_by_arrival() {
         let (opens, kept) = (",\"connection_reused\":false", ",\"connection_reused\":true");
-        let of_class = |name: &str| format!("{kept},\"class\":\"{name}\",\"client_ahead_bytes\":7");
+        let of_class = |name: &str| format!("{kept},\"class\":\"{name}\",\"client_over_share_bytes\":7");
         let text = line(7, &of_class("b")) + &line(5, &of_class("a")) + &line(0, &format!("{opens},\"class\":\"a\""));
         let run = read("arrival", &text).unwrap();
         let seen: Vec<_> = run.records.iter().map(|row| (row.job, row.arrival_ns / 1_000_000, row.group)).collect();
@@ -217,11 +256,28 @@ mod tests {
     fn an_error_is_not_what_was_asked_for() {
         let text = line(0, ",\"connection_reused\":false");
         let outcome = |text: &str| read("outcome", text).unwrap().records[0].outcome;
-        assert_eq!(outcome(&text.replace("200,\"size", "404,\"size")), Outcome::Wrong);
+        assert_eq!(outcome(&text.replace("200,\"content", "404,\"content")), Outcome::Wrong);
         for expected in [Outcome::Reset, Outcome::Incomplete, Outcome::Wrong] {
             let text = text.replace("complete", expected.name());
             assert_eq!(outcome(&text), expected);
             assert_eq!(outcome(&text.replace("\"first_byte_ms\":1.000001,", "")), expected);
+        }
+    }
+
+    #[test]
+    fn times_are_read_to_the_nanosecond() {
+        for (text, ns) in [
+            ("1970-01-01T00:00:00.000000001Z", Some(1)),
+            ("2000-02-29T12:34:56.000000000Z", Some(951_827_696_000_000_000)),
+            ("2000-03-01T00:00:00.000000000Z", Some(951_868_800_000_000_000)),
+            ("2026-11-21T09:59:59.987654322Z", Some(1_795_255_199_987_654_322)),
+            ("2026-11-21T09:59:59Z", None),
+            ("2026-13-21T09:59:59.000000000Z", None),
+            ("2026-11-21 09:59:59.000000000Z", None),
+            ("9999-12-31T23:59:59.999999999Z", None),
+            ("", None),
+        ] {
+            assert_eq!(unix_ns(text), ns, "{text}");
         }
     }
 

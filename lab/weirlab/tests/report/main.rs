@@ -187,10 +187,10 @@ fn the_results_that_the_pages_link_to_can_be_read() {
 fn reports_an_access_log() {
     let folder = Folder::new("report", "of-server");
     let line = |job: u64| {
-        let arrival_ns = 1_795_255_200_000_000_000 + job * 10_000_000;
+        let start = format!("2026-11-21T10:00:{:02}.{:02}0000000Z", job / 100, job % 100);
         format!(
-            "{{\"remote\":\"198.18.0.7\",\"status\":200,\"size_bytes\":1000,\"head_bytes\":200,\"body_bytes\":1000,\
-             \"arrival_unix_ns\":{arrival_ns},\"first_byte_ms\":1.000000,\"response_time_ms\":30.000000,\
+            "{{\"start_time\":\"{start}\",\"remote_addr\":\"198.18.0.7\",\"status\":200,\"content_length\":1000,\"head_bytes\":200,\"body_bytes\":1000,\
+             \"first_byte_ms\":1.000000,\"duration_ms\":30.000000,\
              \"connection_reused\":false,\"outcome\":\"complete\"}}\n"
         )
     };

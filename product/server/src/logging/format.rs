@@ -15,7 +15,7 @@ use units::Nanos;
 pub enum Format {
     /// `remote - - [time] "request" status bytes "referer" "user agent"`, times in UTC.
     Combined,
-    /// An object per line; times in UTC, durations in milliseconds.
+    /// One object a line: the time in UTC with nanoseconds, durations in milliseconds.
     Json,
 }
 
@@ -112,10 +112,10 @@ pub struct Sizes {
     pub body: u64,
 }
 
-/// The times of a response.
+/// The times of a request and its response.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
-    /// When the line was written, since 1970.
+    /// When the line is written, since 1970; combined only.
     pub logged: Duration,
     /// When the head of the request was complete, since 1970; JSON only.
     pub arrival: Duration,
@@ -167,7 +167,10 @@ impl Formatter {
     }
 
     pub(super) fn line(&mut self, out: &mut Vec<u8>, entry: &Entry<'_>) {
-        let unix_s = entry.times.logged.as_secs();
+        let unix_s = match self.format {
+            Format::Combined => entry.times.logged.as_secs(),
+            Format::Json => entry.times.arrival.as_secs(),
+        };
         if unix_s != self.unix_s {
             self.unix_s = unix_s;
             self.time = time(self.format, unix_s);
@@ -215,12 +218,11 @@ fn protocol(out: &mut Vec<u8>, (major, minor): (u8, u8)) {
 }
 
 fn json(out: &mut Vec<u8>, entry: &Entry<'_>, time: &str) {
-    out.extend_from_slice(b"{\"time\":\"");
+    out.extend_from_slice(b"{\"start_time\":\"");
     out.extend_from_slice(time.as_bytes());
-    let ms = entry.times.logged.subsec_millis();
     out.push(b'.');
-    out.extend([100, 10, 1].map(|unit| b'0' + (ms / unit % 10) as u8));
-    out.extend_from_slice(b"Z\",\"remote\":\"");
+    decimals(out, entry.times.arrival.subsec_nanos(), 100_000_000);
+    out.extend_from_slice(b"Z\",\"remote_addr\":\"");
     address(out, entry.remote);
     out.push(b'"');
     json_request(out, &entry.request);
@@ -231,7 +233,7 @@ fn json(out: &mut Vec<u8>, entry: &Entry<'_>, time: &str) {
         json_text(out, "class", class.as_bytes());
     }
     if let Some(bytes) = entry.ahead_bytes {
-        json_number(out, "client_ahead_bytes", bytes);
+        json_number(out, "client_over_share_bytes", bytes);
     }
     entry.passed_on.iter().for_each(|passed_on| json_passed_on(out, passed_on));
     json_text(out, "outcome", entry.outcome.name().as_bytes());
@@ -252,7 +254,7 @@ fn json_request(out: &mut Vec<u8>, request: &Requested<'_>) {
         return json_text(out, "request", request.target);
     }
     json_text(out, "method", request.method);
-    json_text(out, "target", request.target);
+    json_text(out, "uri", request.target);
     request.host.iter().for_each(|host| json_text(out, "host", host));
     out.extend_from_slice(b",\"protocol\":\"");
     protocol(out, request.version);
@@ -262,14 +264,13 @@ fn json_request(out: &mut Vec<u8>, request: &Requested<'_>) {
 fn json_sent(out: &mut Vec<u8>, entry: &Entry<'_>) {
     let Sizes { size, head, body } = entry.sizes;
     json_number(out, "status", entry.status.into());
-    json_number(out, "size_bytes", size);
+    json_number(out, "content_length", size);
     json_number(out, "head_bytes", head);
     json_number(out, "body_bytes", body);
-    json_number(out, "arrival_unix_ns", entry.times.arrival.as_nanos().try_into().unwrap_or(u64::MAX));
     if let Some(first_byte) = entry.times.first_byte {
         json_milliseconds(out, "first_byte_ms", first_byte);
     }
-    json_milliseconds(out, "response_time_ms", entry.times.response);
+    json_milliseconds(out, "duration_ms", entry.times.response);
 }
 
 fn json_passed_on(out: &mut Vec<u8>, passed_on: &PassedOn<'_>) {
@@ -279,7 +280,7 @@ fn json_passed_on(out: &mut Vec<u8>, passed_on: &PassedOn<'_>) {
         ("upstream_queue_ms", queue),
         ("upstream_connect_ms", connect),
         ("upstream_first_byte_ms", first_byte),
-        ("link_wait_ms", link),
+        ("queue_ms", link),
     ];
     for (name, time) in times {
         time.into_iter().for_each(|time| json_milliseconds(out, name, time));
@@ -311,10 +312,17 @@ fn json_number(out: &mut Vec<u8>, name: &str, value: u64) {
 /// Writes milliseconds to the nanosecond: `12.345678`.
 fn json_milliseconds(out: &mut Vec<u8>, name: &str, time: Nanos) {
     json_name(out, name);
-    let (whole, rest) = (time.0 / 1_000_000, time.0 % 1_000_000);
-    number(out, whole);
+    number(out, time.0 / 1_000_000);
     out.push(b'.');
-    out.extend([100_000, 10_000, 1000, 100, 10, 1].map(|unit| b'0' + (rest / unit % 10) as u8));
+    decimals(out, (time.0 % 1_000_000) as u32, 100_000);
+}
+
+/// The digits of a fraction, from the one worth `unit` down to the ones.
+fn decimals(out: &mut Vec<u8>, fraction: u32, mut unit: u32) {
+    while unit > 0 {
+        out.push(b'0' + (fraction / unit % 10) as u8);
+        unit /= 10;
+    }
 }
 
 fn json_text(out: &mut Vec<u8>, name: &str, value: &[u8]) {
@@ -406,7 +414,7 @@ fn time(format: Format, unix_s: u64) -> String {
             let (day, month, year, clock) = (&date[5..7], &date[8..11], &date[12..16], &date[17..25]);
             format!("{day}/{month}/{year}:{clock} +0000")
         }
-        // Each line adds its milliseconds.
+        // Each line adds its fraction.
         Format::Json => date.iso().trim_end_matches('Z').into(),
     }
 }
@@ -470,9 +478,9 @@ mod tests {
     fn json_line() {
         assert_eq!(
             line(Format::Json, &entry()),
-            "{\"time\":\"2026-11-21T10:00:00.000Z\",\"remote\":\"198.18.0.7\",\"method\":\"GET\",\"target\":\"/a%20b?q=1\",\"host\":\"a.test:80\",\
-             \"protocol\":\"HTTP/1.1\",\"status\":200,\"size_bytes\":2048,\"head_bytes\":300,\"body_bytes\":1024,\
-             \"arrival_unix_ns\":1795255199987654322,\"first_byte_ms\":1.000002,\"response_time_ms\":12.345678,\
+            "{\"start_time\":\"2026-11-21T09:59:59.987654322Z\",\"remote_addr\":\"198.18.0.7\",\"method\":\"GET\",\"uri\":\"/a%20b?q=1\",\"host\":\"a.test:80\",\
+             \"protocol\":\"HTTP/1.1\",\"status\":200,\"content_length\":2048,\"head_bytes\":300,\"body_bytes\":1024,\
+             \"first_byte_ms\":1.000002,\"duration_ms\":12.345678,\
              \"connection_reused\":false,\"outcome\":\"complete\",\"user_agent\":\"curl/8.5\"}\n"
         );
     }
@@ -485,9 +493,9 @@ mod tests {
             [(Outcome::Incomplete, "incomplete"), (Outcome::Reset, "reset"), (Outcome::Wrong, "wrong")]
         {
             let line = line(Format::Json, &Entry { outcome, ..entry });
-            let class = r#""connection_reused":true,"class":"a \"b\"","client_ahead_bytes":5"#;
+            let class = r#""connection_reused":true,"class":"a \"b\"","client_over_share_bytes":5"#;
             assert!(line.contains(&format!("{class},\"outcome\":\"{name}\"")), "{line}");
-            assert!(line.contains("54322,\"response_time_ms\""), "{line}");
+            assert!(line.contains("\"body_bytes\":1024,\"duration_ms\""), "{line}");
         }
     }
 
@@ -505,7 +513,7 @@ mod tests {
         assert!(combined.contains(r#""G\x22T /\x5C\x0D\x0A\x1B[31m\x7F\xFF\xC3\xA9 HTTP/1.1""#), "{combined}");
         assert!(combined.ends_with("\"\\x22 200 0 \\x22-\\x22\\x0A\" \"\\x00\\xC2\\x85\"\n"), "{combined}");
         let json = line(Format::Json, &nasty);
-        assert!(json.contains(r#""method":"G\"T","target":"/\\\u000d\u000a\u001b[31m\u007f"#), "{json}");
+        assert!(json.contains(r#""method":"G\"T","uri":"/\\\u000d\u000a\u001b[31m\u007f"#), "{json}");
         assert!(json.contains("\\u007f\u{fffd}\u{e9}\""), "{json}");
         assert!(json.contains(r#""referer":"\" 200 0 \"-\"\u000a","user_agent":"\u0000\u0085"}"#), "{json}");
     }
@@ -515,7 +523,7 @@ mod tests {
         let request = Requested { method: b"", target: b"", user_agent: None, ..REQUEST };
         let unread = Entry { request, status: 400, ..entry() };
         assert!(line(Format::Combined, &unread).contains(" \"-\" 400 1024 \"-\" \"-\"\n"));
-        assert!(line(Format::Json, &unread).contains("\"remote\":\"198.18.0.7\",\"request\":\"\",\"status\":400"));
+        assert!(line(Format::Json, &unread).contains("\"remote_addr\":\"198.18.0.7\",\"request\":\"\",\"status\":400"));
         let request = Requested { target: b"GET \"/a\xff", ..request };
         let refused = Entry { request, reason: Some("malformed request line"), ..unread };
         let combined = line(Format::Combined, &refused);

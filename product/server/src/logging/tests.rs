@@ -161,7 +161,7 @@ fn each_log_has_its_lines_in_its_format() {
     assert_eq!(targets(&paths[1]), ["/1", "/4", "/7"]);
     assert_eq!(targets(&paths[2]), ["/2", "/5", "/8"]);
     let first = fs::read_to_string(&paths[0]).unwrap();
-    assert!(first.lines().count() == 5 && first.contains("\"target\":\"/j\""), "{first}");
+    assert!(first.lines().count() == 5 && first.contains("\"uri\":\"/j\""), "{first}");
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn each_site_has_its_log_and_the_rest_that_of_the_server() {
     assert_eq!(requests(&folder, "all.log", 3), ["GET /a?4 HTTP/1.1", "GET /a?5 HTTP/1.1", "GET /a?6 HTTP/1.1"]);
     requests(&folder, "json.log", 1);
     let line = &lines(&folder, "json.log")[0];
-    let parts = ["\"target\":\"/a?3\",\"host\":\"", "\"protocol\":\"HTTP/1.1\",\"status\":200"];
+    let parts = ["\"uri\":\"/a?3\",\"host\":\"", "\"protocol\":\"HTTP/1.1\",\"status\":200"];
     assert!(parts.iter().all(|part| line.contains(part)), "{line}");
     assert!(!folder.0.join("bad host").exists());
 }

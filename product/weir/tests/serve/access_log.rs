@@ -82,19 +82,19 @@ fn json_lines_are_exact() {
         ask(&server, "GET /a?x=\"\\ HTTP/1.1\r\nHost: a\r\nUser-Agent: t\"\\\u{e9}\r\n\r\n");
         wait_until("the line", || lines(&log).len() == 1);
         let line = lines(&log).remove(0);
-        let (start, rest) = line.split_once("\"arrival_unix_ns\":").unwrap();
+        let (start, rest) = line.split_once("\"first_byte_ms\":").unwrap();
         let (_, end) = rest.split_once("\"connection_reused\":false,").unwrap();
-        let (time, start) = start.strip_prefix("{\"time\":\"").unwrap().split_at(24);
+        let (time, start) = start.strip_prefix("{\"start_time\":\"").unwrap().split_at(30);
         assert!(
             time.ends_with('Z') && time[10..].starts_with('T') && time[19..].starts_with('.'),
             "not a time: {time}"
         );
-        let expected = r#"","remote":"127.0.0.1","method":"GET","target":"/a?x=\"\\","host":"a","protocol":"HTTP/1.1","status":200,"size_bytes":5,"head_bytes":"#;
+        let expected = r#"","remote_addr":"127.0.0.1","method":"GET","uri":"/a?x=\"\\","host":"a","protocol":"HTTP/1.1","status":200,"content_length":5,"head_bytes":"#;
         let head = start.strip_prefix(expected).and_then(|rest| rest.strip_suffix(",\"body_bytes\":5,")).unwrap();
         assert!(head.parse::<usize>().unwrap() > 50, "{line}");
         // Where the order is over time clients share the link, and this one has had half of its response beyond its share. Until there is a
         // rate what leaves at once is no share of anything.
-        let ahead = end.strip_prefix("\"client_ahead_bytes\":").and_then(|rest| rest.split_once(','));
+        let ahead = end.strip_prefix("\"client_over_share_bytes\":").and_then(|rest| rest.split_once(','));
         assert_eq!(ahead.is_some(), path.contains(&"paced"), "{line}");
         assert!(
             ahead.is_none_or(|(bytes, _)| if path.contains(&"auto") {
@@ -115,17 +115,17 @@ fn a_refused_request_is_logged_with_its_reason() {
     let cases = [
         (
             "GET /a?x HTTP/1.1\r\n\r\n",
-            r#""method":"GET","target":"/a?x","protocol":"HTTP/1.1","status":400,"#,
+            r#""method":"GET","uri":"/a?x","protocol":"HTTP/1.1","status":400,"#,
             "no host field",
         ),
         (
             "POST /b HTTP/1.1\r\nHost: a\r\nContent-Length: 1048577\r\n\r\n",
-            r#""method":"POST","target":"/b","protocol":"HTTP/1.1","status":413,"#,
+            r#""method":"POST","uri":"/b","protocol":"HTTP/1.1","status":413,"#,
             "the request body is too large",
         ),
         (
             "POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nGET /d HTTP/1.1\r\n",
-            r#""method":"POST","target":"/c","protocol":"HTTP/1.1","status":400,"#,
+            r#""method":"POST","uri":"/c","protocol":"HTTP/1.1","status":400,"#,
             "malformed chunk size",
         ),
         ("GET /a\u{202e}b HTTP/2.0\r\n\r\n", r#""request":"GET /a\u202eb HTTP/2.0","status":"#, ""),
@@ -220,7 +220,7 @@ fn a_pipeline_over_ipv6_is_logged_alike() {
         assert_eq!((kept.response().body.len(), kept.response().body.len()), (100_000, 10));
         let run = stop(&server, &log);
         assert_eq!(run.records.iter().map(what).collect::<Vec<_>>(), [complete(200, 100_000), complete(200, 10)]);
-        assert!(lines(&log).iter().all(|line| line.contains("\"remote\":\"::1\"")), "{path:?}");
+        assert!(lines(&log).iter().all(|line| line.contains("\"remote_addr\":\"::1\"")), "{path:?}");
     }
 }
 

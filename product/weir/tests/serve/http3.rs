@@ -246,8 +246,8 @@ fn a_client_that_moves_is_whom_its_handshake_was_with() {
     }
     let is_logged = |line: &String| {
         [
-            r#""remote":"127.0.0.1""#,
-            r#""target":"/size-10","host":""#,
+            r#""remote_addr":"127.0.0.1""#,
+            r#""uri":"/size-10","host":""#,
             r#","protocol":"HTTP/3.0","status":200"#,
             r#""class":"home""#,
         ]

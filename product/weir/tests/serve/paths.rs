@@ -321,7 +321,7 @@ fn names_that_are_not_utf8_are_served_byte_for_byte() {
 
 #[test]
 fn names_that_are_not_utf8_are_served_over_http2_and_http3_and_logged_as_text() {
-    for (format, line) in [("combined", format!("\"GET {LATIN} HTTP/")), ("json", format!("\"target\":\"{LATIN}\""))] {
+    for (format, line) in [("combined", format!("\"GET {LATIN} HTTP/")), ("json", format!("\"uri\":\"{LATIN}\""))] {
         let site = latin_site();
         let log = site.outside("log");
         let log_flags = ["--access-log", log.to_str().unwrap(), "--log-format", format];

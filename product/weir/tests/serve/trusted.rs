@@ -23,7 +23,7 @@ fn ask(client: &mut Client, path: &str, fields: &str) -> u16 {
 /// The addresses of the log, in the order of the lines.
 fn remotes(server: &Server) -> Vec<String> {
     let lines = server.stdout();
-    let logged = lines.iter().filter_map(|line| line.split_once("\"remote\":\""));
+    let logged = lines.iter().filter_map(|line| line.split_once("\"remote_addr\":\""));
     logged.map(|(_, rest)| rest.split('"').next().unwrap().to_string()).collect()
 }
 
