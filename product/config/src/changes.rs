@@ -1,4 +1,4 @@
-//! What differs between two files, by their own words, for an operator who has a server read the second.
+//! The differences between two files, in the words of the files, for an operator who reloads a server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,24 +11,24 @@ use crate::section::Held;
 use crate::settings::Listener;
 use crate::site::Site;
 
-/// Of a default that is shown as it is.
+/// Maximum length of a default that is shown as it is; some defaults are sentences.
 const DEFAULT_BYTES_MAX: usize = 40;
 
-/// What is said of a listener begins with this.
+/// Changes of listeners begin with this.
 const LISTENER: &str = "listener ";
 
-/// One difference.
+/// A difference between two files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// `None`: a whole table is new, or gone.
+    /// `None` if a whole table is new or gone.
     pub key: Option<&'static str>,
     said: String,
-    /// In the second file; `None` for what is gone, or a default now.
+    /// The place in the second file; `None` for what is gone or is a default now.
     at: Option<Place>,
 }
 
 impl Change {
-    /// A listener has come or gone, or differs.
+    /// Returns true if a listener is new, gone or different.
     pub fn is_of_listener(&self) -> bool {
         self.key.is_none() && self.said.starts_with(LISTENER)
     }
@@ -42,7 +42,7 @@ impl Change {
     }
 }
 
-/// All differences: the server's, the listeners', those of sites and of classes.
+/// Returns all differences: of the server, of listeners, of sites and of classes.
 pub fn changes(before: &Configuration, after: &Configuration) -> Vec<Change> {
     let mut changes = of_values("", &before.settings.held, &after.settings.held);
     changes.extend(of_listeners(before, after));
@@ -56,7 +56,7 @@ fn sites(of: &Configuration) -> BTreeMap<&str, Table> {
     of.sites.iter().map(|site| (site.name.as_str(), Table { at: site.at, held: held(site) })).collect()
 }
 
-/// Each with its rules. A token is shown to nobody, so a change of it alone is not told.
+/// The classes with their rules. Tokens are never shown, so a change of a token alone is not reported.
 fn classes(of: &Configuration) -> BTreeMap<&str, Table> {
     let table = |(at, class): (usize, &Class)| {
         let rules = of.rules.iter().filter(|rule| rule.class == at).flat_map(|rule| &rule.held);
@@ -65,7 +65,7 @@ fn classes(of: &Configuration) -> BTreeMap<&str, Table> {
     of.classes.iter().enumerate().map(|class| (of.classes[class.0].name.as_str(), table(class))).collect()
 }
 
-/// A table that has a name, and all below it.
+/// The settings of a named table and of all tables below it.
 struct Table {
     at: Place,
     held: Vec<Held>,
@@ -83,7 +83,7 @@ fn of_tables(noun: &str, before: &BTreeMap<&str, Table>, after: &BTreeMap<&str, 
     names.into_iter().flat_map(of_name).collect()
 }
 
-/// Of a key that stands several times, as in two `[[site.proxy]]`, the first is compared with the first.
+/// The differences of two lists of settings. A key that occurs several times, as in two `[[site.proxy]]`, is compared by position.
 fn of_values(prefix: &str, before: &[Held], after: &[Held]) -> Vec<Change> {
     let (before, after) = (by_key(before), by_key(after));
     let keys: BTreeSet<&'static str> = before.keys().chain(after.keys()).copied().collect();
@@ -103,7 +103,7 @@ fn of_value(prefix: &str, key: &'static str, before: Option<&&Held>, after: Opti
     })
 }
 
-/// Some defaults are sentences.
+/// The value as it is shown; a default that is a sentence is abbreviated.
 fn shown(held: &Held) -> &str {
     let is_sentence = held.at.is_none() && held.value.len() > DEFAULT_BYTES_MAX;
     if is_sentence { "the default" } else { &held.value }
@@ -134,7 +134,7 @@ fn of_listeners(before: &Configuration, after: &Configuration) -> Vec<Change> {
     changes
 }
 
-/// Of port 0 there may be several, which are told apart by their order.
+/// The listeners by address. Several may have port 0; a number distinguishes them.
 fn by_address(of: &Configuration) -> BTreeMap<(SocketAddr, usize), &Placed<Listener>> {
     let mut all = BTreeMap::new();
     for listener in &of.settings.listeners {

@@ -1,4 +1,4 @@
-//! From the bytes of a file to a configuration.
+//! Reads the bytes of a file as a configuration.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,15 +12,15 @@ use crate::section::{Book, Section};
 use crate::settings::Settings;
 use crate::{Configuration, class, site, suggest};
 
-/// Ten thousand sites, each with a class and a few rules, take a half of it.
+/// Maximum size of a file. Ten thousand sites, each with a class and a few rules, take half of it.
 pub const FILE_BYTES_MAX: usize = 8 << 20;
 
-/// Why a file was not read.
+/// The reason why a file was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     #[error("cannot read {path}: {source}{cure}", cure = cure(.source))]
     Read { path: String, source: std::io::Error },
-    /// All that is wrong, in the order of the file.
+    /// All mistakes, in the order of the file.
     #[error("{}", listed(path, .mistakes))]
     Mistakes { path: String, mistakes: Vec<Remark> },
 }
@@ -34,7 +34,7 @@ fn listed(path: &str, mistakes: &[Remark]) -> String {
     mistakes.iter().map(|mistake| mistake.line(path)).collect::<Vec<_>>().join("\n")
 }
 
-/// Reads no more than a byte beyond [`FILE_BYTES_MAX`], however large the file is.
+/// Reads a file, at most one byte more than [`FILE_BYTES_MAX`].
 pub fn read_file(path: &Path) -> Result<Configuration, FileError> {
     let mut bytes = Vec::new();
     let opened = open(path).and_then(|file| file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes));
@@ -53,7 +53,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a folder, a FIFO or a device; expected a regular file"))
 }
 
-/// The configuration, or all mistakes in the order of the file.
+/// Returns the configuration, or all mistakes in the order of the file.
 pub fn read(bytes: &[u8]) -> Result<Configuration, Vec<Remark>> {
     let text = decoded(bytes).map_err(|mistake| vec![mistake])?;
     let table = DeTable::parse(text).map_err(|error| vec![syntax(text, &error)])?;
@@ -80,7 +80,7 @@ fn decoded(bytes: &[u8]) -> Result<&str, Remark> {
     if bytes.starts_with(b"\xFF\xFE") || bytes.starts_with(b"\xFE\xFF") {
         return mistake(Place::START, "text in UTF-16: expected UTF-8".into());
     }
-    // The mark that some editors put before UTF-8.
+    // The byte order mark that some editors write.
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     let error = match str::from_utf8(bytes) {
         Ok(text) => return Ok(text),
@@ -95,7 +95,7 @@ fn decoded(bytes: &[u8]) -> Result<&str, Remark> {
     mistake(Lines::new(right).place(right.len()), said)
 }
 
-/// The first mistake in the syntax; what follows one is hardly ever another.
+/// The first mistake in the syntax; later ones usually follow from it.
 fn syntax(text: &str, error: &toml::de::Error) -> Remark {
     let offset = error.span().map_or(text.len(), |span| span.start);
     let at_end = text.get(offset..).is_none_or(|rest| rest.trim().is_empty());
@@ -107,7 +107,7 @@ fn syntax(text: &str, error: &toml::de::Error) -> Remark {
     Remark { at: Lines::new(text).place(offset), said: format!("TOML: {message}{whole}") }
 }
 
-/// The mistake of a key or table that its table has already: most often a table of several in single brackets.
+/// The mistake of a key or table that occurs twice, usually a table of an array in single brackets.
 fn repeated(text: &str, offset: usize) -> String {
     let begin = text[..offset].rfind('\n').map_or(0, |end| end + 1);
     let line = text[begin..].lines().next().unwrap_or_default().trim();

@@ -12,11 +12,11 @@ use crate::section::Held;
 use crate::site::{self, Site, Unclear, split_host};
 use crate::{Configuration, form};
 
-/// A request to be explained.
+/// A request to explain.
 #[derive(Debug)]
 pub struct Question {
     host: HostName,
-    /// As in a request.
+    /// The path as it is in a request, encoded.
     raw_path: Vec<u8>,
     client: Option<IpAddr>,
     fields: Vec<(String, String)>,
@@ -45,7 +45,7 @@ impl Question {
         Ok(Question { host, raw_path: raw.into(), client, fields })
     }
 
-    /// Decoded once, from a slash on.
+    /// The path, decoded once; it begins with a slash.
     pub fn path(&self) -> Vec<u8> {
         self.readings().plain().to_vec()
     }
@@ -66,16 +66,16 @@ fn field(header: &str) -> Result<(String, String), AskError> {
     Ok((name.into(), value.into()))
 }
 
-/// What holds for a request.
+/// The decisions about a request, and the settings that apply to it.
 #[derive(Debug)]
 pub struct Explanation {
-    /// What decides about the request.
+    /// The site, the class and the answer, each with its reason.
     decisions: Vec<Line>,
-    /// The settings that hold for it.
+    /// The settings that apply to it.
     settings: Vec<Line>,
-    /// The place of its site among all.
+    /// The index of its site.
     pub site: Option<usize>,
-    /// Upstreams answer it.
+    /// True if upstreams answer it.
     pub is_passed_on: bool,
 }
 
@@ -93,12 +93,12 @@ enum Reason {
 }
 
 impl Explanation {
-    /// A line for each decision, with the places in this file.
+    /// Displays a line for each decision, with its place in this file.
     pub fn of_file<'e>(&'e self, file: &'e str) -> impl fmt::Display + 'e {
         Shown { lines: &self.decisions, file }
     }
 
-    /// The same for the settings of the site, the class and the server, defaults among them.
+    /// Displays the settings of the site, the class and the server, defaults included.
     pub fn settings_of_file<'e>(&'e self, file: &'e str) -> impl fmt::Display + 'e {
         Shown { lines: &self.settings, file }
     }
@@ -163,7 +163,7 @@ pub fn explain(configuration: &Configuration, question: &Question) -> Explanatio
     explanation
 }
 
-/// The rule, else the site, else the default decides.
+/// Explains the class: by a rule, else by the site, else by the default.
 fn explain_class(explanation: &mut Explanation, configuration: &Configuration, asked: &Asked<'_>) -> Option<usize> {
     let (class, why) = configuration.assignment().of(asked);
     let name = configuration.classes.get(class).map_or(OTHERS, |class| &class.name);
@@ -192,7 +192,7 @@ fn explain_rule(
     Some(class)
 }
 
-/// The path without empty segments, to which a request is sent.
+/// Explains the redirect to the path without empty segments.
 fn explain_merged(explanation: &mut Explanation, site: &Site, question: &Question) {
     let merged = http::merge_slashes(&question.raw_path).unwrap_or_default();
     let said = format!("redirect: 308 to {}, without empty segments", String::from_utf8_lossy(&merged));

@@ -57,7 +57,7 @@ pub const RENAMED: &[Renamed] = &[
 ];
 
 impl Renamed {
-    /// One line: the old name, the new one and, if the form of the value has changed, what to write.
+    /// Returns the line that refuses the old name; it has a value to write if the form has changed.
     fn said(&self) -> String {
         let Renamed { old, new, value } = self;
         let (noun, new, written) = match old {

@@ -1,4 +1,4 @@
-//! Names of hosts, and the one that a request means.
+//! Host names, and the host of a site that a request matches.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use crate::form::{FromText, Wrong};
 use crate::keys::Form;
 
-/// RFC 1035 section 2.3.4.
+/// The maximum length of a name (RFC 1035 section 2.3.4).
 const NAME_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
 
@@ -28,7 +28,7 @@ impl HostName {
             return address.parse::<Ipv6Addr>().ok().map(|address| HostName(format!("[{address}]")));
         }
         let labels = text.len() <= NAME_BYTES_MAX && text.split('.').all(is_label);
-        // A name whose last label is a number is an address to every client.
+        // Clients read a name whose last label is a number as an address.
         let looks_numeric = text.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
         (labels && (!looks_numeric || text.parse::<IpAddr>().is_ok())).then_some(HostName(text))
     }
@@ -47,7 +47,7 @@ fn is_label(label: &str) -> bool {
 }
 
 impl Host {
-    /// How exactly this means the host, if it does: the greater the more.
+    /// Returns how closely this matches the host, larger for closer matches, or `None` if it does not match.
     pub fn fits(&self, host: &HostName) -> Option<usize> {
         if !self.below {
             return (self.name == *host).then_some(usize::MAX);

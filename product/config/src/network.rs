@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::form::{FromText, Wrong};
 use crate::keys::Form;
 
-/// The addresses that begin with the same bits; one alone where that is all of them.
+/// The addresses that begin with the same bits; a single address if the length is all bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -16,13 +16,13 @@ pub struct Network {
 
 impl Network {
     pub fn contains(&self, client: IpAddr) -> bool {
-        // A client of IPv4 on a socket of IPv6 is `::ffff:192.0.2.1`.
+        // An IPv4 client on an IPv6 socket has the address `::ffff:192.0.2.1`.
         let (client, client_width) = bits(client.to_canonical());
         let (network, width) = bits(self.address);
         client_width == width && masked(client, width, self.length) == network
     }
 
-    /// All addresses of its family.
+    /// Returns true for the network of all addresses of a family.
     pub fn is_all(&self) -> bool {
         self.length == 0
     }
@@ -55,7 +55,7 @@ impl FromText for Network {
         if length > width {
             return Err(Wrong::Expected(format!("a length of {width} at most")));
         }
-        // Compared with clients, which are canonical.
+        // Addresses of clients are canonical.
         if address != address.to_canonical() {
             return Err(Wrong::Expected(format!("an address of IPv4, for example {}", address.to_canonical())));
         }
@@ -81,7 +81,7 @@ fn address_of(bits: u128, width: u32) -> IpAddr {
     if width == 32 { IpAddr::V4((bits as u32).into()) } else { IpAddr::V6(bits.into()) }
 }
 
-/// The first `length` bits of so many.
+/// Keeps the first `length` of `width` bits.
 fn masked(bits: u128, width: u32, length: u32) -> u128 {
     let rest = width - length;
     bits.checked_shr(rest).unwrap_or(0).checked_shl(rest).unwrap_or(0)

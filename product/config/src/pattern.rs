@@ -1,21 +1,22 @@
 //! Patterns of paths: text in which `*` is any bytes, slashes included. A path is compared byte by byte, since it need not be UTF-8.
 //!
-//! Whether a pattern covers another, so that a rule behind it is never reached, is the same question as whether it matches
-//! the other one as a text: a `*` of the other can be any character, so only a `*` can take it.
+//! A pattern covers another, so that a rule behind it is never reached, if it matches the other one as text: a `*` of the other stands
+//! for any character, so only a `*` can match it.
 
 use std::fmt;
 
 use memchr::memmem;
 
-/// Bounds the work of a match: both are far beyond what a person writes.
+/// Maximum length and number of `*`, which bound the work of a match; both are far beyond what a person writes.
 const BYTES_MAX: usize = 256;
 const STARS_MAX: usize = 8;
 
+/// A pattern of at most 256 bytes with at most 8 `*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern(String);
 
 impl Pattern {
-    /// From a slash or a `*` on.
+    /// Creates a pattern that begins with a slash or a `*`.
     pub fn of_path(text: &str) -> Option<Pattern> {
         let begins = text.starts_with('/') || text.starts_with('*');
         Pattern::new(text).filter(|_| begins)
@@ -37,13 +38,13 @@ impl Pattern {
         true
     }
 
-    /// What its first `*` matched, if that is its only one.
+    /// The part of the text that the first `*` matched, if it is the only one.
     pub fn matched<'t>(&self, text: &'t [u8]) -> Option<&'t [u8]> {
         let (first, last) = self.0.split_once('*')?;
         between(text, first, last)
     }
 
-    /// Whether every text of the other is one of this.
+    /// Returns whether this matches every text that the other matches.
     pub fn covers(&self, other: &Pattern) -> bool {
         self.matches(other.0.as_bytes())
     }
@@ -56,7 +57,7 @@ impl Pattern {
         self.0.matches('*').count()
     }
 
-    /// Whether some text matches both. Between two `*` everything fits, so only the ends decide.
+    /// Returns whether some text matches both. Anything fits between two `*`, so only the ends decide.
     pub fn meets(&self, other: &Pattern) -> bool {
         fn ends(pattern: &Pattern) -> Option<(&str, &str)> {
             let (first, rest) = pattern.0.split_once('*')?;
@@ -72,7 +73,7 @@ impl Pattern {
     }
 }
 
-/// What is behind this beginning and before this end.
+/// The text between this beginning and this end.
 fn between<'t>(text: &'t [u8], first: &str, last: &str) -> Option<&'t [u8]> {
     text.strip_prefix(first.as_bytes())?.strip_suffix(last.as_bytes())
 }

@@ -26,11 +26,11 @@ pub struct Placed<T> {
     pub at: Place,
 }
 
-/// What is wrong at a place of a file, or worth knowing there.
+/// A mistake or a note at a place of a file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Remark {
     pub at: Place,
-    /// Noun, value, what is expected.
+    /// The noun, the value and the form expected.
     pub said: String,
 }
 
@@ -41,7 +41,7 @@ impl Remark {
     }
 }
 
-/// Characters of a value that a message quotes.
+/// Maximum number of characters of a value that a message quotes.
 const QUOTED_MAX: usize = 60;
 
 /// The value as a message quotes it: one line, short.
@@ -55,13 +55,13 @@ fn escaped(c: char) -> Vec<char> {
     if c.is_control() { c.escape_default().collect() } else { vec![c] }
 }
 
-/// Bytes between two counts of characters: a place is found by counting this many, however long its line.
+/// Bytes between two counts of characters. Finding a place counts at most this many, however long its line is.
 const STRIDE: usize = 1024;
 
-/// From offsets in a text to places.
+/// Converts offsets in a text to places.
 pub(crate) struct Lines<'t> {
     text: &'t str,
-    /// Where lines begin, in bytes.
+    /// The offset of each line.
     starts: Vec<usize>,
     /// Characters before every multiple of [`STRIDE`].
     counts: Vec<usize>,
@@ -81,7 +81,7 @@ impl<'t> Lines<'t> {
         let offset = offset.min(self.text.len());
         let line = self.starts.partition_point(|start| *start <= offset);
         let column = self.before(offset) - self.before(self.starts[line - 1]) + 1;
-        // A file has at most [`crate::FILE_BYTES_MAX`].
+        // The size of a file is at most [`crate::FILE_BYTES_MAX`].
         Place { line: line as u32, column: column as u32 }
     }
 
@@ -95,7 +95,7 @@ impl<'t> Lines<'t> {
     }
 }
 
-/// The characters that begin in these bytes of UTF-8.
+/// The number of characters that begin in these bytes of UTF-8.
 fn characters(bytes: &[u8]) -> usize {
     bytes.iter().filter(|byte| **byte & 0xC0 != 0x80).count()
 }

@@ -1,23 +1,24 @@
-//! Rules of which the first that matches decides: which are never reached, and which two compete.
+//! Lists of rules in which the first match decides. Finds rules that are never reached and pairs that compete.
 
 use crate::place::Place;
 use crate::section::Book;
 
-/// Every rule is compared with every one before it.
+/// Maximum number of rules, since every rule is compared with every one before it.
 pub(crate) const RULES_MAX: usize = 1000;
 
+/// A rule of such a list.
 pub(crate) trait Rule {
-    /// As the file has it, for messages: `class.rule`.
+    /// The path of the table, for messages: `class.rule`.
     const NOUN: &'static str;
 
     fn at(&self) -> Place;
-    /// Whether every request of the other is one of this.
+    /// Returns whether this matches every request that the other matches.
     fn covers(&self, other: &Self) -> bool;
-    /// Whether both match some request, neither covers the other, and the order makes a difference.
+    /// Returns whether both match some request, neither covers the other, and the order makes a difference.
     fn competes(&self, other: &Self) -> bool;
 }
 
-/// Notes every rule that is never reached, and every pair that competes.
+/// Reports every rule that is never reached, and notes every pair that competes.
 pub(crate) fn check<R: Rule>(book: &Book<'_>, rules: &[R]) {
     if let Some(rule) = rules.get(RULES_MAX) {
         book.mistake(rule.at(), format!("{} {}: expected {RULES_MAX} at most", R::NOUN, RULES_MAX + 1));

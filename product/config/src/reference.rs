@@ -57,7 +57,7 @@ pub fn reference() -> String {
     page
 }
 
-/// The manual page `weir.toml(5)`, in the language of man(7): the same keys, each with its form and default.
+/// The manual page `weir.toml(5)` in the format of man(7), with the same keys.
 pub fn manual() -> String {
     let mut page = Roff::new();
     let heading = |page: &mut Roff, text: &str| {

@@ -1,7 +1,7 @@
-//! One table of the file, read by the table of keys.
+//! Reads a table of the file as the table of keys describes it.
 //!
-//! A value is asked for by its name and its type. The key says whether it is required and its default; what is wrong is
-//! noted, and reading goes on, so that all mistakes are found at once.
+//! A caller requests a value by its name and its type. The key has its default or says that it is required. Mistakes are noted and reading goes on,
+//! so that all of them are found at once.
 
 use std::cell::RefCell;
 
@@ -15,7 +15,7 @@ use crate::suggest;
 
 type Value<'t> = toml::Spanned<DeValue<'t>>;
 
-/// A setting as it holds: of the file, or the default.
+/// A setting in force, from the file or by default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
     pub key: &'static str,
@@ -24,7 +24,7 @@ pub struct Held {
     pub at: Option<Place>,
 }
 
-/// What is found while a file is read.
+/// The mistakes and notes found while a file is read.
 pub(crate) struct Book<'t> {
     lines: Lines<'t>,
     mistakes: RefCell<Vec<Remark>>,
@@ -48,7 +48,7 @@ impl<'t> Book<'t> {
         self.notes.borrow_mut().push(Remark { at, said: said.into() });
     }
 
-    /// The mistakes if there are any, in the order of the file; else what is worth knowing.
+    /// Returns the mistakes if there are any, else the notes, in the order of the file.
     pub(crate) fn close(self) -> Result<Vec<Remark>, Vec<Remark>> {
         let (mut mistakes, mut notes) = (self.mistakes.into_inner(), self.notes.into_inner());
         if !mistakes.is_empty() {
@@ -59,12 +59,13 @@ impl<'t> Book<'t> {
         Ok(notes)
     }
 
-    /// The text of the file there.
+    /// The text of a value in the file.
     fn source(&self, value: &Value<'t>) -> &'t str {
         self.lines.text().get(value.span()).unwrap_or("")
     }
 }
 
+/// A table of the file, or a missing one, with the path of its keys.
 pub(crate) struct Section<'r, 't> {
     pub(crate) book: &'r Book<'t>,
     pub(crate) at: Place,
@@ -74,7 +75,7 @@ pub(crate) struct Section<'r, 't> {
 }
 
 impl<'r, 't> Section<'r, 't> {
-    /// The whole file.
+    /// The table of the whole file.
     pub(crate) fn whole(book: &'r Book<'t>, table: &'r DeTable<'t>) -> Section<'r, 't> {
         Section::open(book, "", Some(table), Place::START)
     }
@@ -89,12 +90,12 @@ impl<'r, 't> Section<'r, 't> {
         Section { book, at, path, table, held: RefCell::default() }
     }
 
-    /// Its settings, for [`crate::Explanation`].
+    /// The settings of this table, for [`crate::Explanation`].
     pub(crate) fn held(self) -> Vec<Held> {
         self.held.into_inner()
     }
 
-    /// The same of one that is read on.
+    /// The settings read so far.
     pub(crate) fn held_so_far(&self) -> Vec<Held> {
         self.held.borrow().clone()
     }
@@ -103,7 +104,7 @@ impl<'r, 't> Section<'r, 't> {
         self.find(name).is_some()
     }
 
-    /// The place of a value, or of the table without it.
+    /// The place of a value, or of the table if the value is missing.
     pub(crate) fn place_of(&self, name: &str) -> Place {
         self.find(name).map_or(self.at, |value| self.book.place(value.span().start))
     }
@@ -164,7 +165,7 @@ impl<'r, 't> Section<'r, 't> {
         list.iter().filter_map(|value| self.read(key, value)).collect()
     }
 
-    /// The table of this name; an empty one if there is none.
+    /// The table of this name; empty if it is missing.
     pub(crate) fn table(&self, name: &str) -> Section<'r, 't> {
         let key = self.key(name);
         let Some(value) = self.find(name) else { return Section::open(self.book, key.path, None, self.at) };
@@ -179,7 +180,7 @@ impl<'r, 't> Section<'r, 't> {
     pub(crate) fn tables(&self, name: &str) -> Vec<Section<'r, 't>> {
         let key = self.key(name);
         let Some(value) = self.find(name) else { return Vec::new() };
-        // A table below it comes first, as [[site.proxy]] before any [[site]].
+        // A table below it was first, such as [[site.proxy]] before any [[site]].
         let above = if value.get_ref().is_table() { " above the tables that are part of it" } else { "" };
         let expected = || format!("tables in double brackets, [[{}]]{above}", key.path);
         let Some(list) = value.get_ref().as_array().filter(|list| !list.is_empty()) else {
@@ -200,7 +201,7 @@ impl<'r, 't> Section<'r, 't> {
         self.table?.iter().find(|(key, _)| key.get_ref() == name).map(|(_, value)| value)
     }
 
-    /// The default, if there is one; a required key that is missing is a mistake.
+    /// Returns the default, if there is one. Notes the mistake if the key is required.
     fn default_of(&self, key: &'static Key) -> Option<&'static str> {
         let shown = match key.default {
             Unset::Required => {
@@ -245,7 +246,7 @@ impl<'r, 't> Section<'r, 't> {
     }
 
     fn expect<T>(&self, key: &'static Key, value: &Value<'t>, expected: &str) -> Option<T> {
-        // A token is a secret, also a wrong one.
+        // A token is a secret, even a wrong one.
         let shown = match text_of(value) {
             _ if is_secret(key) => "…",
             Some(text) => text,

@@ -1,24 +1,24 @@
-//! Guesses at what was meant.
+//! Suggestions for misspelled words.
 
 use crate::gone::gone;
 use crate::keys::{Form, Key, keys};
 use crate::place::quoted;
 
-/// Letters that differ at most between a mistake and its guess.
+/// Maximum edit distance between a word and its suggestion.
 const DISTANCE_MAX: usize = 2;
-/// A longer word is no slip of the pen; comparing takes the product of the lengths.
+/// Maximum length of a word that is compared: longer ones are no typing errors, and a comparison takes the product of the lengths.
 const COMPARED_MAX: usize = 64;
-/// Words that are compared; ten thousand sites times ten thousand mistakes would take minutes.
+/// Maximum number of words that are compared: ten thousand sites times ten thousand mistakes would take minutes.
 const WORDS_MAX: usize = 200;
 
-/// The nearest of these words, if one is near.
+/// Returns the nearest word, if one is within [`DISTANCE_MAX`].
 pub(crate) fn nearest<'w>(given: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
     if given.len() > COMPARED_MAX {
         return None;
     }
     let given = given.to_lowercase();
     let distance = |word: &str| strsim::osa_distance(&given, &word.to_lowercase());
-    // Of two letters both can differ, and they would be any word.
+    // Any word of two letters is within a distance of two.
     let near = |word: &str, distance: usize| distance <= DISTANCE_MAX.min(word.chars().count() / 2);
     let words = words
         .into_iter()
@@ -28,7 +28,7 @@ pub(crate) fn nearest<'w>(given: &str, words: impl IntoIterator<Item = &'w str>)
     words.min().map(|(_, word)| word)
 }
 
-/// What to say of a key that this table does not have.
+/// The message about a key that this table does not have.
 pub(crate) fn unknown_key(table: &str, name: &str) -> String {
     let named = |name: &str| if table.is_empty() { name.into() } else { format!("{table}.{name}") };
     if let Some(said) = gone(&named(name)) {
@@ -46,7 +46,7 @@ pub(crate) fn unknown_key(table: &str, name: &str) -> String {
     }
 }
 
-/// What this form expects, with a guess where it has a few names.
+/// The values that this form accepts, with a suggestion if it is a list of names.
 pub(crate) fn with_guess(form: Form, given: &str) -> String {
     let expected = form.expected();
     match form {

@@ -1,4 +1,4 @@
-//! What an operator says of the uplink's rate, in a file.
+//! The rate of the uplink, as the file has it.
 
 use sched::line::BoundsError;
 

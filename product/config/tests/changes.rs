@@ -1,4 +1,4 @@
-//! What `weir reload` tells of a file that was changed.
+//! The changes of a file that `weir reload` prints.
 
 fn told(before: &str, after: &str) -> Vec<String> {
     let [before, after] = [before, after].map(|text| config::read(text.as_bytes()).expect("a right file"));

@@ -1,4 +1,4 @@
-//! Which class a request has, and what the scheduler is told of it.
+//! The class of a request, and the classes that the scheduler gets.
 
 use config::{Asked, FieldLines, Why, read};
 use sched::Sharing;

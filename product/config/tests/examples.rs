@@ -119,7 +119,7 @@ fn wrong_questions_say_what_is_right() {
     }
 }
 
-/// As the server refuses them, or redirects them.
+/// The server refuses or redirects such paths.
 #[test]
 fn a_path_of_several_readings_is_explained() {
     let text = "[[site]]\ndefault = true\n[[site.redirect]]\nfrom = '/old/*'\nto = '/new/*'\n[[site.proxy]]\nto = ['127.0.0.1:1']\n\

@@ -7,7 +7,7 @@ fn mistakes(text: &str) -> Vec<String> {
     mistakes.iter().map(|mistake| mistake.line("f")).collect()
 }
 
-/// The only mistake beside a right site.
+/// The only mistake of this text and a right site.
 fn one(text: &str) -> String {
     let all = mistakes(&format!("{text}\n[[site]]\nroot = \"r\"\ndefault = true\n"));
     assert_eq!(all.len(), 1, "{text}: {all:#?}");
@@ -285,7 +285,6 @@ fn a_page_around_listings_is_of_a_folder_that_is_listed() {
     assert!(mistakes(&format!("[[site]]\nroot = 'r'\nautoindex = true\n{page}")).is_empty());
 }
 
-/// Each of these texts, put behind a right site, has a mistake that says this.
 #[test]
 fn a_port_without_a_colon_does_not_show_whom_it_serves() {
     let of = |address: &str| format!("[[listener]]\naddress = '{address}'\n[[site]]\nroot = 'a'\n");
@@ -395,7 +394,7 @@ fn error_pages_and_redirects_of_a_site() {
     assert_eq!(mistakes(elsewhere), ["f:4:1: site.redirect.from_host `b.org`: expected a host of the site"]);
 }
 
-/// Behind classes.
+/// A site to follow classes.
 const SITE: &str = "\n[[site]]\nroot='r'\ndefault=true\n";
 
 fn class(name: &str, rest: &str) -> String {

@@ -1,29 +1,29 @@
-//! Which class a request has: the first rule it meets, else its site's class, else the default.
+//! The class of a request: that of the first rule it matches, else that of its site, else the default.
 
 use super::{Asked, Class, Rule, by_name};
 use crate::Site;
 use crate::place::Placed;
 
-/// Why a request has its class.
+/// The reason why a request has its class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// By the place of the rule among all rules.
+    /// A rule, by its index among all rules.
     Rule(usize),
     Site,
     /// `uplink.default_class`.
     Default,
-    /// Nothing assigns one: [`super::OTHERS`].
+    /// No rule, site or default; the class is [`super::OTHERS`].
     Nothing,
 }
 
-/// The classes of all requests. One of ten thousand sites looks at its own rules and those of all sites.
+/// The assignment of requests to classes. Only the rules of a request's site and those of all sites are tried, however many sites there are.
 #[derive(Debug, Clone, Default)]
 pub struct Assignment {
-    /// In the order of the file.
+    /// All rules, in the order of the file.
     rules: Vec<Rule>,
-    /// Places of the rules for any site.
+    /// Indices of the rules that are for any site.
     of_any: Vec<usize>,
-    /// By site: places of its own rules, and its class.
+    /// For each site, the indices of its rules, and its class.
     of_sites: Vec<(Vec<usize>, Option<usize>)>,
     default: Option<usize>,
     others: usize,
@@ -51,7 +51,7 @@ impl Assignment {
         Assignment { rules: rules.to_vec(), of_any, of_sites, default, others: classes.len() }
     }
 
-    /// The place of the class among the classes of the file, or behind them all, and the reason.
+    /// The index of the class among the classes of the file, or one behind the last for [`super::OTHERS`], and the reason.
     pub fn of(&self, asked: &Asked<'_>) -> (usize, Why) {
         let first = |places: &[usize]| places.iter().copied().find(|at| self.rules[*at].matches(asked));
         let (own, class) = self.of_sites.get(asked.site).map_or((&[][..], None), |(own, class)| (own, *class));
@@ -64,12 +64,12 @@ impl Assignment {
         }
     }
 
-    /// The class of what is no request of any site.
+    /// The class of requests that belong to no site.
     pub fn default(&self) -> usize {
         self.default.unwrap_or(self.others)
     }
 
-    /// Whether a rule looks at paths; only then need one be decoded.
+    /// Returns whether a rule has a path; only then must paths be decoded.
     pub fn looks_at_paths(&self) -> bool {
         self.rules.iter().any(|rule| rule.path.is_some())
     }

@@ -21,30 +21,31 @@ use crate::settings::Uplink;
 use crate::site::{self, Site};
 use crate::suggest;
 
-/// The class of requests that nothing assigns.
+/// The class of requests that no rule, site or default assigns.
 pub const OTHERS: &str = "others";
 
+/// A class of requests.
 #[derive(Debug, Clone)]
 pub struct Class {
     pub at: Place,
     pub name: String,
-    /// The least goes first.
+    /// The class with the lowest number goes first.
     pub priority: u8,
-    /// `None` is 1, or no share of its own.
+    /// `None` is 1, or no weight of its own.
     pub weight: Option<u32>,
     pub min_rate: Option<Rate>,
     pub max_rate: Option<Rate>,
     pub max_concurrent_requests: Option<u32>,
-    /// `None` is that of the uplink.
+    /// `None` is the policy of the uplink.
     pub policy: Option<PolicySpec>,
     pub objective: Option<Objective>,
     pub held: Vec<Held>,
 }
 
-/// Classes, and the rules of all of them in the order of the file.
+/// Reads the classes, and the rules of all classes in the order of the file.
 pub(crate) fn read(file: &Section<'_, '_>, sites: &[Site]) -> (Vec<Class>, Vec<Rule>) {
     let tables = file.tables("class");
-    // One is for what nothing assigns.
+    // One is for `others`.
     let most = CLASSES_MAX - 1;
     if let Some(table) = tables.get(most) {
         file.book.mistake(table.at, format!("class {}: expected {most} at most", most + 1));
@@ -96,7 +97,7 @@ impl Class {
         })
     }
 
-    /// For the scheduler; its order is that of the uplink where it has none of its own.
+    /// The class as the scheduler has it; without a policy of its own it has that of the uplink.
     pub fn spec(&self, uplink: &Uplink) -> ClassSpec {
         let order = self.policy.as_ref().unwrap_or(&uplink.policy).order().clone();
         ClassSpec {
@@ -111,7 +112,7 @@ impl Class {
         }
     }
 
-    /// Whether it takes turns of its own among the classes of its priority.
+    /// Returns whether the class has a share of its own among the classes of its priority.
     fn has_share(&self) -> bool {
         let has_rate = self.min_rate.is_some() || self.max_rate.is_some();
         has_rate || self.weight.is_some() || self.policy.is_some()
@@ -122,7 +123,7 @@ impl Class {
     }
 }
 
-/// What only the whole file shows.
+/// Checks the classes against the rest of the file.
 pub(crate) fn check(book: &Book<'_>, classes: &[Class], rules: &[Rule], sites: &[Site], uplink: &Uplink) {
     check_names(book, classes);
     check_rates(book, classes, uplink.rate.most());
@@ -150,7 +151,7 @@ fn check_names(book: &Book<'_>, classes: &[Class]) {
     }
 }
 
-/// Guarantees fit the uplink together, and no class is given more than there is.
+/// Checks that all minimum rates together fit the uplink, and that no maximum rate exceeds it.
 fn check_rates(book: &Book<'_>, classes: &[Class], uplink: Option<Rate>) {
     let Some(uplink) = uplink else {
         if let Some(class) = classes.iter().find(|class| class.min_rate.is_some()) {
@@ -179,12 +180,12 @@ fn check_rates(book: &Book<'_>, classes: &[Class], uplink: Option<Rate>) {
     }
 }
 
-/// Places among the classes, of which there may be ten thousand, as many as sites.
+/// The indices of classes by name. There may be ten thousand classes, as many as sites.
 pub(super) fn by_name(classes: &[Class]) -> BTreeMap<&str, usize> {
     classes.iter().enumerate().map(|(at, class)| (class.name.as_str(), at)).collect()
 }
 
-/// The class of this name, also [`OTHERS`], which is none of the file.
+/// The index of the class of this name; `None` for [`OTHERS`] and for an unknown name, which is a mistake.
 fn named(book: &Book<'_>, classes: &BTreeMap<&str, usize>, key: &str, name: &Placed<String>) -> Option<usize> {
     let found = classes.get(name.value.as_str()).copied();
     if found.is_none() && name.value != OTHERS {

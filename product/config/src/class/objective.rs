@@ -1,4 +1,4 @@
-//! Aims for response times: `p99 of responses <= 64KiB under 200ms`.
+//! Objectives for response times: `p99 of responses <= 64KiB under 200ms`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,10 +9,10 @@ use units::Nanos;
 use crate::form::{FromText, Wrong};
 use crate::keys::Form;
 
-/// So many of the responses take less than a time.
+/// A percentile of the response times and its limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Objective {
-    /// In tenths of a percent.
+    /// The percentile, in tenths of a percent.
     pub permille: u32,
     /// The largest response that counts.
     pub size_bytes_max: Option<u64>,
@@ -43,7 +43,7 @@ impl FromText for Objective {
     }
 }
 
-/// `99.9` as 999: with one decimal at most, between the first and the last.
+/// Reads `99.9` as 999: from 1 to 99.9, with at most one decimal.
 fn permille(text: &str) -> Option<u32> {
     let (whole, tenth) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |text: &str, length: usize| {
@@ -55,12 +55,12 @@ fn permille(text: &str) -> Option<u32> {
 }
 
 impl Objective {
-    /// The largest response that counts, as it is written.
+    /// The largest response that counts, as text.
     pub fn size(&self) -> Option<String> {
         self.size_bytes_max.map(|bytes| whole(bytes, &[(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")], "B"))
     }
 
-    /// The time, as it is written.
+    /// The time, as text.
     pub fn time(&self) -> String {
         whole(Nanos::from(self.under).0, &[(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")], "ns")
     }
@@ -89,7 +89,7 @@ impl fmt::Display for Objective {
     }
 }
 
-/// In the greatest unit of which it is a whole number.
+/// Writes a number in the largest unit that divides it.
 fn whole(number: u64, units: &[(u64, &str)], least: &str) -> String {
     let found = units.iter().find(|(unit, _)| number.is_multiple_of(*unit));
     found.map_or_else(|| format!("{number}{least}"), |(unit, name)| format!("{}{name}", number / unit))

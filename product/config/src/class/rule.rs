@@ -1,4 +1,4 @@
-//! The conditions of a rule, and the rule that a request meets.
+//! The rules that assign requests to classes, and their conditions.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,13 +12,13 @@ use crate::reach;
 use crate::section::{Held, Section};
 use crate::site;
 
-/// Every condition that is given holds for the requests of the class.
+/// A rule. A request matches if every given condition holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     pub at: Place,
-    /// Its place among the classes.
+    /// The index of its class.
     pub class: usize,
-    /// Its place among the sites.
+    /// The index of its site.
     pub site: Option<usize>,
     pub path: Option<Pattern>,
     pub network: Option<Network>,
@@ -30,20 +30,20 @@ pub struct Rule {
 /// A header field of a request; the value is a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// In lower case.
+    /// The name, in lower case.
     name: String,
     value: Pattern,
 }
 
-/// The token of `Authorization: Bearer`. Shown to nobody.
+/// The token of `Authorization: Bearer`. It is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
-/// What the rules look at.
+/// The parts of a request that rules examine.
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {
     pub site: usize,
-    /// Decoded, from a slash on.
+    /// The decoded path; it begins with a slash.
     pub path: &'a [u8],
     /// A rule with a network matches no unknown client.
     pub client: Option<IpAddr>,
@@ -52,7 +52,7 @@ pub struct Asked<'a> {
 
 /// The header fields of a request.
 pub trait FieldLines {
-    /// Whether the condition holds for the value of any field of this name, which is in lower case.
+    /// Returns whether the condition holds for the value of any field of this name, which is in lower case.
     fn any(&self, name: &str, holds: &mut dyn FnMut(&str) -> bool) -> bool;
 }
 
@@ -68,7 +68,7 @@ impl Rule {
         let (network, field) = (table.text::<Network>("network"), table.text::<Field>("header"));
         let token = table.text::<Token>("token");
         let site = site.map(|name| site::named(table.book, sites, &name));
-        // With a wrong condition it would seem to match more than it says.
+        // Without the wrong condition the rule would match more requests than it should.
         let read = [path.is_some(), network.is_some(), field.is_some(), token.is_some(), site.flatten().is_some()];
         let given = ["path", "network", "header", "token", "site"].map(|name| table.is_given(name));
         (read == given).then(|| Rule {
@@ -92,7 +92,7 @@ impl Rule {
     }
 }
 
-/// Whether the first condition holds whenever the second does.
+/// Returns whether the first condition holds whenever the second does.
 fn wider<C>(first: &Option<C>, second: &Option<C>, covers: impl Fn(&C, &C) -> bool) -> bool {
     match (first, second) {
         (None, _) => true,
@@ -117,7 +117,7 @@ impl reach::Rule for Rule {
             && wider(&self.token, &other.token, PartialEq::eq)
     }
 
-    /// Rules with different conditions compete by their nature; only paths that meet are likely a slip.
+    /// Rules with different conditions usually overlap on purpose; only overlapping paths are likely to be a mistake.
     fn competes(&self, other: &Rule) -> bool {
         let paths = self.path.as_ref().zip(other.path.as_ref());
         let alike = (&self.site, &self.network, &self.field, &self.token)
@@ -158,7 +158,7 @@ impl Token {
     }
 }
 
-/// In a time that tells nothing of where the first difference is.
+/// Compares in constant time, so that the time does not reveal the first difference.
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }

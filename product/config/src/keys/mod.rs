@@ -34,7 +34,7 @@ pub enum Kind {
         min: u64,
         max: u64,
     },
-    /// One of these whole numbers.
+    /// A whole number out of a list.
     Code(&'static [u64]),
     Text(Form),
     Texts(Form),

@@ -1,4 +1,4 @@
-//! What a site answers beside its files: redirects, responses of other servers, and what it adds to its responses.
+//! The answers of a site other than files: redirects, upstreams, error pages, and the fields that it adds to responses.
 
 use http::{Readings, Reject, Status};
 
@@ -7,11 +7,11 @@ use crate::pattern::Pattern;
 
 use super::{CacheRule, ErrorPage, HeaderRule, Proxy, Redirect};
 
-/// What clients measure responsiveness under load with: where the others are, a small and a large object, and one that takes uploads.
+/// The paths for measurements of responsiveness under load: the list of the others, a small and a large object, and one that takes uploads.
 pub const MEASURED_PATHS: [&str; 4] =
     ["/.well-known/nq", "/.well-known/nq/small", "/.well-known/nq/large", "/.well-known/nq/upload"];
 
-/// Of each kind the first that matches decides.
+/// The rules of a site. In each list the first match decides.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answers {
     pub headers: Vec<HeaderRule>,
@@ -19,14 +19,14 @@ pub struct Answers {
     pub error_pages: Vec<ErrorPage>,
     pub redirects: Vec<Redirect>,
     pub proxies: Vec<Proxy>,
-    /// Clients may measure responsiveness under load.
+    /// True if clients may measure responsiveness under load.
     pub responsiveness: bool,
 }
 
-/// Why the rules do not decide about a request for a program.
+/// The reason why the rules of a site cannot decide about a request for an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unclear {
-    /// They would for the path without empty segments.
+    /// The path has empty segments; without them the rules would decide.
     Unmerged,
     Refused(Reject),
 }
@@ -38,8 +38,8 @@ const AMBIGUOUS: Reject = Reject {
 };
 
 impl Answers {
-    /// Whether the rules, and the classes by paths if there are any, say the same of every reading of a path. A rule that one spelling meets
-    /// and another misses would protect nothing: the program behind it may take both for the same. Files have one reading.
+    /// Checks that the rules, and the classes by path if there are any, agree on every reading of a path. A rule that matches one spelling and not
+    /// another would protect nothing, since the upstream may treat both alike. Files have one reading.
     pub fn check<C: PartialEq>(
         &self,
         host: Option<&HostName>,
@@ -59,14 +59,14 @@ impl Answers {
         }
     }
 
-    /// The places of all rules that hold for a decoded path.
+    /// The places of all rules that match a decoded path.
     fn rules(&self, host: Option<&HostName>, path: &[u8]) -> impl PartialEq + use<> {
         let redirect = self.redirects.iter().position(|redirect| redirect.holds(host, path));
         let headers: Vec<_> = self.headers(path).map(|rule| rule.at).collect();
         (redirect, self.is_measured(path), self.proxy(path), headers, self.cache(path).map(|rule| rule.at))
     }
 
-    /// No rule tells paths apart.
+    /// Returns true if every rule is for all paths.
     fn are_for_all_paths(&self) -> bool {
         let answering = self.redirects.iter().map(|rule| &rule.from).chain(self.proxies.iter().map(|rule| &rule.path));
         let adding = self.headers.iter().map(|rule| &rule.path).chain(self.cache.iter().map(|rule| &rule.path));
@@ -77,17 +77,17 @@ impl Answers {
         *self == Answers::default()
     }
 
-    /// The redirect for this host and this decoded path without empty segments, and the address that it leads to.
+    /// The redirect for this host and this decoded path without empty segments, and its target.
     pub fn redirect(&self, host: Option<&HostName>, path: &[u8]) -> Option<(&Redirect, String)> {
         self.redirects.iter().find_map(|redirect| Some((redirect, redirect.leads(host, path)?)))
     }
 
-    /// The place among [`Answers::proxies`] of the one for this decoded path.
+    /// The index in [`Answers::proxies`] of the proxy for this decoded path.
     pub fn proxy(&self, path: &[u8]) -> Option<usize> {
         self.proxies.iter().position(|proxy| proxy.path.matches(path))
     }
 
-    /// This path is one of [`MEASURED_PATHS`], where they are answered.
+    /// Returns true for one of [`MEASURED_PATHS`] if the site answers them.
     pub fn is_measured(&self, path: &[u8]) -> bool {
         self.responsiveness && MEASURED_PATHS.iter().any(|measured| measured.as_bytes() == path)
     }

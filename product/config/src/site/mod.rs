@@ -1,4 +1,4 @@
-//! Sites: hosts, files and answers, and the site that a host means.
+//! Sites: their hosts, files and answers, and the site of a host.
 
 mod answers;
 mod https;
@@ -25,7 +25,7 @@ use crate::section::{Book, Held, Section};
 use crate::settings::{AccessLog, Process};
 use crate::suggest;
 
-/// Each host is looked for among the sites.
+/// Maximum number of sites: a host is searched for among all of them.
 const SITES_MAX: usize = 10_000;
 
 #[derive(Debug, Clone)]
@@ -33,28 +33,28 @@ pub struct Site {
     pub at: Place,
     pub name: String,
     pub hosts: Vec<Placed<Host>>,
-    /// Whether it answers for hosts of no site.
+    /// True if it answers for hosts of no site.
     pub is_default: bool,
-    /// `None` where every path is redirected or passed on.
+    /// `None` if every path is redirected or passed on.
     pub root: Option<PathBuf>,
     pub index: Vec<String>,
     pub autoindex: bool,
-    /// Beneath the root, from a slash on.
+    /// A path beneath the root; it begins with a slash.
     pub listing_page: Option<String>,
     pub serve_dotfiles: bool,
     /// Folders that symlinks out of the root may lead into.
     pub links_into: Vec<PathBuf>,
     pub access_log: Option<AccessLog>,
-    /// A name that a class has.
+    /// The name of a class.
     pub class: Option<Placed<String>>,
     pub answers: Answers,
     pub https: Https,
     pub held: Vec<Held>,
-    /// Of its answers, in the order of their kinds.
+    /// The settings of its answers, in the order of their kinds.
     pub answers_held: Vec<Held>,
 }
 
-/// The site of this host, and its host that fits best; without one it is the default.
+/// Returns the site of this host and its host that matches best; the default site if none matches.
 pub fn of_host<'s>(sites: &'s [Site], host: &HostName) -> Option<(usize, Option<&'s Placed<Host>>)> {
     let hosts = sites.iter().enumerate().flat_map(|(index, site)| site.hosts.iter().map(move |own| (index, own)));
     let fitting = hosts.filter_map(|(index, own)| Some((own.value.fits(host)?, index, own)));
@@ -64,7 +64,7 @@ pub fn of_host<'s>(sites: &'s [Site], host: &HostName) -> Option<(usize, Option<
     }
 }
 
-/// The sites of the file.
+/// Reads the sites of the file.
 pub(crate) fn read(file: &Section<'_, '_>, process: Option<&Process>) -> Vec<Site> {
     let tables = file.tables("site");
     if tables.is_empty() && !file.is_given("site") {
@@ -123,7 +123,7 @@ fn site(table: Section<'_, '_>, alone: bool, process: Option<&Process>) -> Site 
     }
 }
 
-/// A page that is never shown is a slip.
+/// Reads the template of listings. A template that is never used is a mistake.
 fn listing_page(table: &Section<'_, '_>, is_listed: bool) -> Option<String> {
     let page = table.text::<PathBelow>("listing_page")?;
     let lacking = [("root", table.is_given("root")), ("autoindex", is_listed)];
@@ -134,7 +134,7 @@ fn listing_page(table: &Section<'_, '_>, is_listed: bool) -> Option<String> {
     Some(page.value.0)
 }
 
-/// Its own log, or that of all sites; the format can be of either.
+/// Returns the log of the site, or that of all sites. Path and format may each come from either.
 fn access_log(table: &Section<'_, '_>, process: Option<&Process>) -> Option<AccessLog> {
     let above = process.and_then(|process| process.access_log.as_ref());
     let (path, format) = (table.text::<PathBuf>("access_log"), table.text::<LogFormat>("log_format"));
@@ -204,7 +204,7 @@ fn check_hosts(book: &Book<'_>, sites: &[Site]) {
     }
 }
 
-/// The sites by what a rule may call them: their names and their hosts.
+/// The indices of sites by their names and hosts, which rules may use.
 pub(crate) fn names(sites: &[Site]) -> BTreeMap<String, usize> {
     let hosts = sites
         .iter()
@@ -214,7 +214,7 @@ pub(crate) fn names(sites: &[Site]) -> BTreeMap<String, usize> {
     hosts.chain(names).collect()
 }
 
-/// The site that a rule names.
+/// The index of the site that a rule names.
 pub(crate) fn named(book: &Book<'_>, names: &BTreeMap<String, usize>, name: &Placed<SiteName>) -> Option<usize> {
     let given = &name.value.0;
     let found = names.get(given).or_else(|| names.get(&given.to_ascii_lowercase())).copied();

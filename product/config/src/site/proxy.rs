@@ -1,4 +1,4 @@
-//! Requests that are passed on to other servers.
+//! Proxies: requests that are passed on to upstreams.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -15,14 +15,14 @@ use crate::section::Section;
 
 use super::redirect::split_host;
 
-/// The requests of some paths, and the servers that answer them.
+/// The table `[[site.proxy]]`: the requests of some paths, and the upstreams that answer them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proxy {
     pub at: Place,
     pub path: Pattern,
     /// At least one.
     pub to: Vec<UpstreamAddress>,
-    /// The host that upstreams are told, in place of the client's.
+    /// The Host field of requests to upstreams, in place of the client's.
     pub host: Option<String>,
     /// The certificate authorities that upstreams over TLS are verified against, in place of the system's.
     pub tls_ca: Option<PathBuf>,
@@ -32,35 +32,35 @@ pub struct Proxy {
     pub max_concurrent_requests: u32,
     /// Maximum of them of one client; `None` is half of them.
     pub max_concurrent_requests_per_client: Option<u32>,
-    /// A request waits for its body, or for the beginning of it, before it goes on.
+    /// A request is sent only when its body, or the beginning of it, is here.
     pub request_buffering: bool,
-    /// Connections at once to each upstream that carry another protocol than HTTP.
+    /// Maximum connections to each upstream that carry another protocol than HTTP.
     pub tunnels: u32,
-    /// Clients that send no more may still read.
+    /// A client that has shut its sending side still gets its response.
     pub ignore_client_abort: bool,
     pub connect_timeout: Duration,
-    /// Between two bytes of a response.
+    /// Maximum time between two bytes of a response.
     pub read_timeout: Duration,
     /// Maximum bytes of temporary files, of all responses together; 0: none.
     pub max_temp_file_bytes: u64,
     /// The folder of files that upstreams may name in place of a body.
     pub accel_root: Option<PathBuf>,
-    /// How upstreams are asked how they are, where they are.
+    /// Health checks, if there are any.
     pub health: Option<Health>,
-    /// Connections to upstreams begin with the address of the client, as the PROXY protocol has it.
+    /// Connections to upstreams begin with a PROXY protocol header.
     pub proxy_protocol: bool,
 }
 
-/// A request to each upstream, every so often.
+/// The health checks of each upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
     pub path: String,
     pub every: Duration,
-    /// For an upstream that is well again to have its whole share.
+    /// Time in which the share of a recovered upstream grows to the whole.
     pub slow_start: Duration,
 }
 
-/// An upstream: where it listens, and what it speaks there.
+/// An upstream: its address and its version of HTTP.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct UpstreamAddress {
     pub version: UpstreamVersion,
@@ -71,11 +71,11 @@ pub struct UpstreamAddress {
 pub enum UpstreamVersion {
     /// HTTP/1.1.
     Http1,
-    /// HTTP/2, without having asked for it (RFC 9113 section 3.3) or over TLS.
+    /// HTTP/2 with prior knowledge (RFC 9113 section 3.3) or over TLS.
     Http2,
 }
 
-/// Where an upstream listens.
+/// The address of an upstream.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum UpstreamSocket {
     /// A host name or an address, without brackets, and a port.
@@ -87,11 +87,11 @@ pub enum UpstreamSocket {
 
 const HTTPS_PORT: u16 = 443;
 
-/// Of `struct sockaddr_un`, without the byte that ends it.
+/// Maximum length of the path in a `struct sockaddr_un`, without its final zero.
 const UNIX_BYTES_MAX: usize = 107;
 
 impl Proxy {
-    /// Of all paths, as a flag has it.
+    /// A proxy of all paths with the default settings, for `weir proxy`.
     pub fn of_all(to: Vec<UpstreamAddress>) -> Proxy {
         Proxy {
             at: Place::START,
@@ -114,12 +114,12 @@ impl Proxy {
         }
     }
 
-    /// Any of its upstreams speaks TLS.
+    /// Returns true if any upstream uses TLS.
     pub fn speaks_tls(&self) -> bool {
         self.to.iter().any(UpstreamAddress::speaks_tls)
     }
 
-    /// Of all its upstreams.
+    /// The version of HTTP of all its upstreams.
     pub fn version(&self) -> UpstreamVersion {
         self.to.first().map_or(UpstreamVersion::Http1, |address| address.version)
     }
@@ -196,7 +196,7 @@ fn read_health(table: &Section<'_, '_>) -> Option<Health> {
     Some(Health { path: path?.value.0, every: every?.value, slow_start: slow_start?.value })
 }
 
-/// Upstreams are looked after once a second.
+/// Minimum interval: upstreams are checked at most once a second.
 const HEALTH_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 /// The defaults of the keys.
@@ -233,7 +233,7 @@ impl FromText for HostOnly {
     }
 }
 
-/// Schemes of which each has another here.
+/// Schemes of other servers, and what to write instead.
 const OTHER_SCHEMES: [(&str, &str); 3] = [
     ("grpc://", "h2c:// for gRPC, for example h2c://127.0.0.1:50051"),
     ("grpcs://", "h2:// for gRPC over TLS, for example h2://app.internal:443"),
@@ -241,7 +241,7 @@ const OTHER_SCHEMES: [(&str, &str); 3] = [
 ];
 
 impl UpstreamAddress {
-    /// Its host is a name, whose addresses have to be asked for.
+    /// Returns true if its host is a name, which must be resolved.
     pub fn is_named(&self) -> bool {
         match &self.socket {
             UpstreamSocket::Tcp(host, _) | UpstreamSocket::Tls(host, _) => host.parse::<IpAddr>().is_err(),
@@ -253,7 +253,7 @@ impl UpstreamAddress {
         matches!(self.socket, UpstreamSocket::Tls(..))
     }
 
-    /// A port, a host and a port, or `unix:` and the path of a socket; `http://` may stand before it, `https://` for TLS, `h2c://` for HTTP/2
+    /// Reads a port, a host and a port, or `unix:` and the path of a socket. A prefix may be `http://`, `https://` for TLS, `h2c://` for HTTP/2
     /// (`h2c:unix:` at a socket), or `h2://` for both.
     pub fn new(text: &str) -> Option<UpstreamAddress> {
         let (version, socket) = match text.split_once(':') {
@@ -293,7 +293,7 @@ fn host_and_port(authority: &str) -> Option<(String, u16)> {
     Some((host_of(host)?, port_of(port)?))
 }
 
-/// Without brackets.
+/// The host without brackets.
 fn host_of(text: &str) -> Option<String> {
     HostName::new(text)?;
     Some(text.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(text).into())
@@ -394,7 +394,7 @@ mod tests {
         }
     }
 
-    /// A proxy of a flag is that of a table with nothing but its upstreams.
+    /// A proxy of a flag is that of a table with only its upstreams.
     #[test]
     fn the_defaults_are_those_of_the_keys() {
         let proxy = Proxy::of_all(vec![UpstreamAddress::new("a:1").unwrap()]);

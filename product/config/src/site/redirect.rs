@@ -1,4 +1,4 @@
-//! Redirects, and the addresses that they lead to.
+//! Redirects and their targets.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
@@ -19,13 +19,13 @@ pub struct Redirect {
     pub status: u16,
 }
 
-/// A path or an address, with one `*` at most.
+/// A path or a URL, with at most one `*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target(String);
 
 const TARGET_BYTES_MAX: usize = 2048;
 
-/// What is not of a segment of a path (RFC 3986 section 3.3), slashes aside.
+/// The characters to encode in a path: all but the unreserved ones of RFC 3986 (section 2.3) and slashes.
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 impl Redirect {
@@ -40,7 +40,7 @@ impl Redirect {
         Some(Redirect { at: table.at, from, host: host.map(|host| host.value), to: to.value, status })
     }
 
-    /// Whether a request for this host and this decoded path is redirected.
+    /// Returns whether a request for this host and this decoded path is redirected.
     pub fn holds(&self, host: Option<&HostName>, path: &[u8]) -> bool {
         self.host.as_ref().is_none_or(|own| Some(own) == host) && self.from.matches(path)
     }
@@ -71,7 +71,7 @@ impl Rule for Redirect {
 }
 
 impl Target {
-    /// What is expected instead, behind this pattern.
+    /// The form expected instead, if this target does not fit the pattern.
     fn mistake_after(&self, from: &Pattern) -> Option<&'static str> {
         if let Some((before, _)) = self.0.split_once('*') {
             if from.stars() != 1 {
@@ -102,7 +102,7 @@ impl FromText for Target {
     }
 }
 
-/// Whether an address without its scheme begins with a host, and a port if it has one.
+/// Returns whether a URL without its scheme begins with a host, or with a host and a port.
 fn has_host(address: &str) -> bool {
     let end = address.find(['/', '*', '?', '#']).unwrap_or(address.len());
     split_host(&address[..end]).is_some()

@@ -1,4 +1,4 @@
-//! What a site adds to its responses: header fields, directives for caches, bodies of errors.
+//! The rules for responses of a site: header fields, Cache-Control and error pages.
 
 use crate::form::{CacheControl, FieldName, FieldValue, PathBelow};
 use crate::pattern::Pattern;
@@ -25,7 +25,7 @@ pub struct CacheRule {
 pub struct ErrorPage {
     pub at: Place,
     pub status: u16,
-    /// Beneath the root, from a slash on.
+    /// A path beneath the root; it begins with a slash.
     pub file: String,
 }
 
