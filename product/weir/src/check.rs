@@ -1,4 +1,5 @@
-//! `weir check`: what is wrong with a configuration or would keep it from running, or what it does with a request. Changes nothing.
+//! `weir check`: prints the mistakes of a configuration and everything that would keep it from running, or its effect on a request. It changes
+//! nothing.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -33,7 +34,7 @@ pub struct Args {
     /// Print the site and the class of a request, each with its line, and its answer
     #[arg(long, value_name = "URL", conflicts_with = "schema")]
     explain: Option<String>,
-    /// With --explain, print every setting that holds for the request too
+    /// Print every setting that applies to the request too, with --explain
     #[arg(long, requires = "explain")]
     all: bool,
     /// Address of the client of this request [default: unknown]
@@ -72,7 +73,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     report(&args.file)
 }
 
-/// Prints that it is correct and what a start would warn of, or all its mistakes.
+/// Prints that a file is correct and the warnings of a start, or all its mistakes.
 pub fn report(file: &Path) -> Result<(), Failure> {
     let (configuration, name) = (read(file)?, file.display().to_string());
     let remarks = try_out(&configuration, file)?;
@@ -87,14 +88,14 @@ fn read(file: &Path) -> Result<Configuration, Failure> {
     })
 }
 
-/// Prints all that is wrong, and gives the number of it.
+/// Prints all mistakes, and returns a failure with their number.
 fn refused(mistakes: &[Remark], file: &str) -> Failure {
     let lines = mistakes.iter().map(|mistake| mistake.line(file) + "\n").collect();
     let count = count(mistakes.len(), "mistake", "mistakes");
     print(lines).err().unwrap_or(Failure::Failed(format!("{file}: {count}")))
 }
 
-/// What a start would warn of; fails with all that would keep it from running.
+/// Returns the warnings of a start, or a failure with everything that would keep it from running.
 fn try_out(configuration: &Configuration, file: &Path) -> Result<Vec<String>, Failure> {
     let mut wanted = configuration.clone();
     let process = &mut wanted.settings.process;
@@ -114,7 +115,7 @@ fn try_out(configuration: &Configuration, file: &Path) -> Result<Vec<String>, Fa
     Err(refused(&mistakes, &file.display().to_string()))
 }
 
-/// An address in use is right where a Weir uses it.
+/// A remark about an address in use, which is as it should be if a Weir uses it.
 fn told_of_use(remark: String) -> String {
     match remark.ends_with(server::IN_USE) && running::servers_here().is_empty() {
         true => remark + ": by another program, unless the service manager holds it for Weir; no Weir runs here",
@@ -122,7 +123,7 @@ fn told_of_use(remark: String) -> String {
     }
 }
 
-/// The admin listener is one of its own.
+/// Tries the address of the admin listener.
 fn admin(configuration: &Configuration) -> Option<Remark> {
     let settings = &configuration.settings;
     let admin = settings.process.admin?;
@@ -135,7 +136,7 @@ fn admin(configuration: &Configuration) -> Option<Remark> {
             format!("server.admin: {admin} is of the listener of line {}; expected another port", listener.at.line)
         }
         None => match std::net::TcpListener::bind(admin).err()?.kind() {
-            // Most likely by the server whose configuration this is.
+            // The server of this configuration most likely has it.
             std::io::ErrorKind::AddrInUse if !running::servers_here().is_empty() => return None,
             kind => format!(
                 "server.admin: cannot listen on {admin}: {kind}; expected an address of this machine and a free port"
@@ -145,7 +146,7 @@ fn admin(configuration: &Configuration) -> Option<Remark> {
     Some(Remark { at: place_of(&settings.held, "server.admin").unwrap_or(Place::START), said })
 }
 
-/// At the key that names what cannot be had.
+/// A fault, placed at the key that names the file or the address.
 fn placed(configuration: &Configuration, Fault { of, error }: &Fault) -> Remark {
     let said = units::plain(&error.to_string()).into_owned();
     let settings = &configuration.settings;
@@ -213,7 +214,7 @@ fn count(count: usize, noun: &str, plural: &str) -> String {
 
 fn print(text: String) -> Result<(), Failure> {
     match std::io::stdout().write_all(text.as_bytes()) {
-        // A reader that has seen enough, as `head`.
+        // A reader such as `head` may close the pipe.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! The examples of the pages are right: every piece of a configuration, and every command line of `weir`.
+//! Tests that the examples in the documentation are right: every piece of a configuration, and every command line of `weir`.
 
 use std::path::{Path, PathBuf};
 
@@ -6,9 +6,9 @@ use clap::Parser;
 
 use super::Cli;
 
-/// Their configurations are of the laboratory.
+/// Pages whose configurations are for the laboratory.
 const OTHERS: [&str; 3] = ["weirlab.md", "workloads.md", "line-experiments.md"];
-/// What a piece of a configuration may lack: around it, any of these must make a whole.
+/// Text before and after a piece of a configuration; with one of these pairs every piece must be a correct file.
 const AROUND: [(&str, &str); 6] = [
     ("", ""),
     ("[[site]]\nroot = '/srv/www'\n", ""),
@@ -27,7 +27,7 @@ fn pages() -> Vec<(PathBuf, String)> {
     pages.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
 }
 
-/// The blocks of code of a page: the word behind their beginning, the line that they begin at, their text.
+/// The code blocks of a page: language, first line and text.
 fn blocks(page: &str) -> Vec<(&str, usize, String)> {
     let mut blocks: Vec<(&str, usize, String)> = Vec::new();
     let mut is_inside = false;
@@ -111,9 +111,9 @@ fn every_command_line_parses() {
     assert!(count >= 25, "{count} command lines");
 }
 
-/// The words of a line that runs `weir`, by itself, as root or in a container.
+/// The words of a line that runs `weir`, alone, as root or in a container.
 fn command(line: &str) -> Option<Vec<&str>> {
-    // A comment, or another program that reads what this one prints.
+    // Without a comment, or another program that reads the output.
     let line = line.split(" # ").next()?.split(" | ").next()?.split(" > ").next()?.trim();
     let words: Vec<&str> = line.strip_prefix("sudo ").unwrap_or(line).split_whitespace().collect();
     match words.first()? {

@@ -1,4 +1,4 @@
-//! The answer to one request, made by a server of this process that serves nobody else.
+//! The answer to one request, from a server in this process that serves only this request.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use server::service::Account;
 use crate::serve::run;
 
 const HEAD_BYTES_MAX: u64 = 64 << 10;
-/// For an answer; a disk may be slow.
+/// Maximum time for an answer; a disk may be slow.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 const HTTPS: &str = "https://";
 
@@ -25,7 +25,7 @@ pub struct Asked<'a> {
     pub headers: &'a [String],
 }
 
-/// A line each for the status, the file and every field; or the reason why there are none.
+/// A line each for the status, the file and every field, or the reason why there is no answer.
 pub fn answer(configuration: &Configuration, file: &Path, explanation: &Explanation, asked: &Asked) -> String {
     let mut lines = String::new();
     let is_secure = asked.url.starts_with(HTTPS);
@@ -59,7 +59,7 @@ pub fn answer(configuration: &Configuration, file: &Path, explanation: &Explanat
     lines
 }
 
-/// What the server of the answer, whose clients speak without TLS, does not say.
+/// The fields that only responses over TLS have; the server of the answer has no TLS.
 fn fields_over_tls(configuration: &Configuration, site: &Site, url: &str) -> Vec<String> {
     let hsts = site.https.hsts.as_ref().map(|hsts| format!("Strict-Transport-Security: {}", hsts.value));
     let listeners = configuration.settings.listeners.iter().map(|listener| &listener.value);
@@ -71,12 +71,12 @@ fn fields_over_tls(configuration: &Configuration, site: &Site, url: &str) -> Vec
     hsts.into_iter().chain(alternative.map(|value| format!("Alt-Svc: {value}"))).collect()
 }
 
-/// With bands the kernel has no order of datagrams.
+/// Returns false with bands, in which the kernel cannot order datagrams.
 fn orders_http3(configuration: &Configuration) -> bool {
     configuration.settings.uplink.shaping != config::Shaping::Bands
 }
 
-/// Of an https:// URL.
+/// The port of an https:// URL.
 fn port_of(url: &str) -> u16 {
     let authority = url.strip_prefix(HTTPS).and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
     config::split_host(authority).and_then(|(_, port)| port).unwrap_or(443)
@@ -91,14 +91,14 @@ fn file_of(site: &Site, file: &Path, asked: &Asked) -> Option<PathBuf> {
     Some(index.filter(|_| path.is_dir()).unwrap_or(path))
 }
 
-/// The answer's head, from a server of its own.
+/// The head of the answer, from a server of its own.
 fn head(configuration: &Configuration, file: &Path, asked: &Asked) -> Result<String, Failure> {
     let alone = alone(configuration, asked.url.starts_with(HTTPS));
     let server = run::start(alone, file, (Ipv4Addr::LOCALHOST, 0).into())?;
     Ok(ask(server.address(), asked)?)
 }
 
-/// In clear, without logs, and as the user, if this process may become that.
+/// The configuration of that server: without TLS and logs, and with the user if this process may switch to it.
 fn alone(configuration: &Configuration, is_secure: bool) -> Configuration {
     let mut alone = configuration.clone();
     alone.settings.uplink.shaping = config::Shaping::Off;
@@ -110,7 +110,7 @@ fn alone(configuration: &Configuration, is_secure: bool) -> Configuration {
     (alone.classes, alone.rules) = (Vec::new(), Vec::new());
     for site in &mut alone.sites {
         (site.access_log, site.class, site.https.certificate) = (None, None, None);
-        // No client of this one speaks TLS.
+        // Connections to this server have no TLS.
         site.https.redirects &= !is_secure;
     }
     alone
@@ -139,7 +139,7 @@ fn request(asked: &Asked) -> String {
     format!("GET {slash}{target} HTTP/1.1\r\nHost: {host}\r\n{fields}Connection: close\r\n\r\n")
 }
 
-/// As a client would send it.
+/// A byte as a client would send it in a target.
 fn in_target(byte: u8) -> String {
     if byte.is_ascii_graphic() { char::from(byte).to_string() } else { format!("%{byte:02X}") }
 }

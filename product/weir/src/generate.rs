@@ -1,4 +1,4 @@
-//! `weir completions` and `weir manual`: what a package has besides the program.
+//! `weir completions` and `weir manual`: files that a package has in addition to the program.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ fn below(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|below| below.get_name() != "help" && !below.is_hide_set())
 }
 
-/// The page of a command alone, in the language of man(7).
+/// The page of a single command in the format of man(7).
 fn page(command: &Command, name: &str) -> std::io::Result<Vec<u8>> {
     let titled = command.clone().display_name(name.to_owned()).disable_help_subcommand(true);
     // clap_mangen leaves out the text of a flag that `--help` hides and `--help-all` shows; a manual page has all of them.

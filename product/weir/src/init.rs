@@ -1,4 +1,4 @@
-//! `weir init`: a few questions, and a configuration that `weir check` finds correct.
+//! `weir init`: asks a few questions and writes a configuration that `weir check` accepts.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};
@@ -16,7 +16,7 @@ Examples:
   weir init
   weir init /etc/weir/weir.toml";
 
-/// Times that a question is asked at a terminal.
+/// Maximum number of tries for a question at a terminal.
 const TRIES_MAX: usize = 5;
 
 #[derive(clap::Args)]
@@ -48,7 +48,7 @@ struct Question {
     text: &'static str,
     field: fn(&mut Answers) -> &mut String,
     is_asked: fn(&Answers) -> bool,
-    /// The answer is the name of a file that has to exist.
+    /// True if the answer is the name of a file that must exist.
     is_file: bool,
 }
 
@@ -154,7 +154,7 @@ impl Default for Answers {
 }
 
 impl Answers {
-    /// In one sentence.
+    /// Checks the answers; the error is one sentence.
     fn check(&self, file: &Path) -> Result<(), String> {
         config::read(self.text().as_bytes()).map_err(|mistakes| mistakes[0].said.clone())?;
         let root = self.root();
@@ -164,12 +164,12 @@ impl Answers {
         self.keep_out(file)
     }
 
-    /// Clients speak HTTPS at this address.
+    /// Returns true if the address has the port of HTTPS.
     fn is_secure(&self) -> bool {
         config::listen_address(&self.listen).is_some_and(|address| address.port() == HTTPS_PORT)
     }
 
-    /// The configuration is nothing to serve.
+    /// Refuses a folder that would serve the configuration itself.
     fn keep_out(&self, file: &Path) -> Result<(), String> {
         let absolute = std::path::absolute(file).unwrap_or(file.into());
         if self.is_upstream() || !absolute.starts_with(self.root()) {
@@ -182,7 +182,7 @@ impl Answers {
         ))
     }
 
-    /// From here, wherever the file is.
+    /// The absolute path of the folder, which does not depend on the place of the file.
     fn root(&self) -> PathBuf {
         std::fs::canonicalize(&self.source).or(std::path::absolute(&self.source)).unwrap_or((&self.source).into())
     }
@@ -217,7 +217,7 @@ impl Answers {
     }
 }
 
-/// An error for a file that does not exist. One that only root may read is left to `weir check`.
+/// Returns an error for a file that does not exist. A file that only root may read is left to `weir check`.
 fn there(name: &str) -> Result<(), String> {
     match file_of(name).metadata() {
         Err(error) if error.kind() == ErrorKind::NotFound => Err(format!("`{name}`: expected a PEM file that exists")),
@@ -235,7 +235,7 @@ const HEAD: &str = "\
 
 ";
 
-/// As a string of TOML: those of JSON are.
+/// Writes text as a TOML string, in the form of JSON.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

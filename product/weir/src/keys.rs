@@ -1,11 +1,11 @@
-//! The process that reads certificates and keys for a server that has become another user. The server starts it; no command does.
+//! The process that reads certificates and keys for a server that has switched to another user. Only the server starts it.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 
-/// It ends with the server, and no sooner: signals to all processes of the name `weir` are the server's.
+/// Runs until the server ends. Signals are ignored, since a signal to all processes named `weir` is meant for the server.
 pub fn main() -> ExitCode {
     for signal in [SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2] {
         if signal_hook::flag::register(signal, Arc::default()).is_err() {

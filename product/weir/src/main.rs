@@ -1,4 +1,4 @@
-//! weir: what an operator installs. It serves a directory, shortest response first.
+//! The program `weir`: its commands.
 
 #[cfg(feature = "bpf")]
 mod attach;
@@ -63,7 +63,7 @@ enum Command {
     Top(top::Args),
     /// Check a configuration and explain what it does with a request
     Check(check::Args),
-    /// Show what the order is worth: a page beside downloads, with it and without
+    /// Compare the load times of a page during downloads, with the order and without
     Demo(demo::Args),
     /// Create, remove and watch priority bands on an interface
     Uplink(uplink::Args),
@@ -111,7 +111,7 @@ mod tests {
     const LINES_MAX: usize = 2;
     const LINE_CHARS_MAX: usize = 120;
 
-    /// This command and all below it, each with its name as it is typed.
+    /// A command and all below it, each with its name as it is typed.
     fn all(command: &clap::Command, path: &str) -> Vec<(String, clap::Command)> {
         let below = command.get_subcommands().filter(|sub| sub.get_name() != "help");
         let below = below.flat_map(|sub| all(sub, &format!("{path} {}", sub.get_name())));
@@ -125,7 +125,7 @@ mod tests {
             let examples: Vec<&str> = help.lines().filter_map(|line| Some(&line[line.find(&path)?..])).collect();
             assert!(!examples.is_empty(), "{path}: {help}");
             for example in examples.iter().filter(|example| !example.contains("COMMAND")) {
-                // A shell's redirection is not the program's.
+                // Redirections of the shell are cut off.
                 let words = example.split("  ").next().and_then(|words| words.split(" > ").next()).unwrap_or_default();
                 let parsed = Cli::try_parse_from(words.split(' '));
                 assert!(parsed.is_ok(), "{example}: {:?}", parsed.err());

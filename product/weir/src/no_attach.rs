@@ -1,4 +1,4 @@
-//! `weir attach` of a weir built without BPF: it says so.
+//! `weir attach` in a build without BPF: refuses and says so.
 
 use ::uplink::Interface;
 use cli::Failure;

@@ -1,4 +1,4 @@
-//! A process by a descriptor (pidfd_open(2)): another one that gets its number later is not taken for it.
+//! A process held by a descriptor (pidfd_open(2)), so that a later process with the same number is not mistaken for it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// `None` in it: it had ended before it was looked at.
+/// A process; `None` inside if it had already ended.
 pub struct Process(Option<OwnedFd>);
 
 impl Process {
@@ -25,7 +25,7 @@ impl Process {
         self.ends_within(Duration::ZERO)
     }
 
-    /// Waits for its end, so long at most. One that its parent has not waited for yet has ended too.
+    /// Waits for its end, at most for this time. A zombie has ended too.
     pub fn ends_within(&self, wait: Duration) -> bool {
         let Some(process) = &self.0 else { return true };
         let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
@@ -37,7 +37,7 @@ impl Process {
         }
     }
 
-    /// Does nothing to one that has ended.
+    /// Sends a signal, unless the process has ended.
     pub fn signal(&self, signal: Signal) {
         if let Some(process) = &self.0 {
             let _ = pidfd_send_signal(process, signal);

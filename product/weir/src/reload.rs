@@ -1,4 +1,4 @@
-//! `weir reload`: asks a running server to read its configuration again, and waits for what came of it.
+//! `weir reload`: requests that a running server reads its configuration again, and waits for the outcome.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -37,7 +37,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let (pid, answer) = which.ask(NAME, "reload")?;
     let (verdict, lines) = answer.split_once('\n').unwrap_or_default();
     if verdict == FIXED && args.upgrade {
-        // What has changed; that it is not used is no more true in a moment.
+        // Prints the changes alone: the verdict is about to be out of date.
         let (changed, _) = lines.trim_end().rsplit_once('\n').unwrap_or_default();
         changed.lines().filter(|line| *line != TAKES_A_PROCESS).for_each(|line| println!("{line}"));
         return upgrade::replace(pid, &[]);
@@ -45,7 +45,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     if verdict != USED {
         return Err(Failure::Failed(format!("server {pid}: {}", lines.trim_end())));
     }
-    // What has changed, what to know of it, and the verdict.
+    // The changes, the notes and the verdict.
     let (told, last) = lines.trim_end().rsplit_once('\n').unwrap_or(("", lines.trim_end()));
     told.lines().for_each(|line| println!("{line}"));
     println!("weir: server {pid}: {last}");
@@ -55,7 +55,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Its file was replaced since it started, as packages do. Where that cannot be told it was not.
+/// Returns true if the program file was replaced since the server started, as a package does; false if that is unknown.
 fn runs_another_program(pid: u32) -> bool {
     let file = |process: &str| std::fs::metadata(format!("/proc/{process}/exe")).map(|it| (it.dev(), it.ino())).ok();
     file(&pid.to_string()).is_some_and(|other| Some(other) != file("self"))

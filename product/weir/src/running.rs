@@ -1,4 +1,4 @@
-//! The server that a command asks: found by its number, a file with it, or as the only one that runs.
+//! The server that a command is for: found by its number, by a file with the number, or as the only one that runs.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -23,13 +23,13 @@ pub struct Which {
 
 /// PID_MAX_LIMIT of the kernel.
 const PID_MAX: u32 = 1 << 22;
-/// A number and a line's end take 8.
+/// Maximum size of a PID file; a number and a line end take 8.
 const PID_FILE_BYTES_MAX: u64 = 64;
-/// An answer with 10,000 mistakes, or of 10,000 classes, is shorter.
+/// Maximum size of an answer; one with 10,000 mistakes or 10,000 classes is shorter.
 const ANSWER_BYTES_MAX: u64 = 8 << 20;
 
 impl Which {
-    /// The number of its process.
+    /// The process number of the server.
     pub fn pid(&self, command: &str) -> Result<u32, Failure> {
         match (self.pid, &self.pid_file) {
             (Some(pid), _) => Ok(pid),
@@ -38,7 +38,7 @@ impl Which {
         }
     }
 
-    /// The same for a command that changes the server: without a number it is the asker's own ([`is_own`]).
+    /// The process number for a command that changes the server. Without a number it is the user's own server ([`is_own`]).
     pub fn pid_to_change(&self, command: &str) -> Result<u32, Failure> {
         if self.pid.is_some() || self.pid_file.is_some() {
             return self.pid(command);
@@ -59,12 +59,12 @@ impl Which {
         }
     }
 
-    /// The same server from now on.
+    /// The server with this process number.
     pub fn fixed(pid: u32) -> Which {
         Which { pid: Some(pid), pid_file: None }
     }
 
-    /// The server, and its answer on the socket of this name; `command` is that of the asker.
+    /// The process number, and the answer on the socket of this name; `command` is for messages.
     pub fn ask(&self, name: &str, command: &str) -> Result<(u32, String), Failure> {
         let pid = self.pid(command)?;
         let answer = ask(pid, name, command)?;
@@ -90,7 +90,7 @@ fn pid_in(file: &Path) -> Result<u32, Failure> {
     process(text.trim()).map_err(|_| wrong())
 }
 
-/// Those of this network namespace.
+/// The servers in this network namespace.
 pub fn servers_here() -> Vec<u32> {
     servers(&std::fs::read_to_string("/proc/self/net/unix").unwrap_or_default())
 }
@@ -116,8 +116,8 @@ fn the_only_one(command: &str) -> Result<u32, Failure> {
     }
 }
 
-/// True if a server is the asker's own: it runs as the same user, and was started from the asker's folder, with that folder, or with a file
-/// of it. A server of another folder or user is changed only where it is named.
+/// Returns true for the user's own server: it runs as the same user, and was started from the current folder, with that folder, or with a file
+/// of it. A server of another folder or user is changed only if it is named.
 fn is_own(pid: u32) -> bool {
     let Ok((started, account, _)) = description(pid) else { return false };
     let here = std::env::current_dir().and_then(|here| here.canonicalize());
@@ -146,7 +146,7 @@ fn commands(command: &str, pids: &[u32]) -> String {
     pids.iter().map(line).collect()
 }
 
-/// The unit of the system's manager that a server is the service of.
+/// The systemd unit of a server, if it has one.
 fn unit(pid: u32, started: &Started) -> Option<String> {
     let is_service = started.variables.iter().any(|(name, _)| name == "NOTIFY_SOCKET");
     let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok().filter(|_| is_service)?;
@@ -154,7 +154,7 @@ fn unit(pid: u32, started: &Started) -> Option<String> {
     group.ends_with(".service").then(|| group.to_string())
 }
 
-/// The processes whose sockets listen, each once: a connection has the name of its listener.
+/// The processes with a listening socket, each once, since connections have the name of their listener.
 fn servers(listed: &str) -> Vec<u32> {
     let pids = listed.lines().filter_map(|line| line.rsplit('@').next()?.strip_prefix(NAME)?.trim().parse().ok());
     let mut pids: Vec<u32> = pids.collect();
@@ -163,14 +163,14 @@ fn servers(listed: &str) -> Vec<u32> {
     pids
 }
 
-/// What it was started with, where that can be read.
+/// The command line of a process as a comment; empty if it cannot be read.
 fn started_as(pid: u32) -> String {
     let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words = String::from_utf8_lossy(&words).replace('\0', " ");
     if words.trim().is_empty() { String::new() } else { format!("   # {}", cli::one_line(&words)) }
 }
 
-/// Anybody can take a name; only the process itself has its number.
+/// Connects and reads the answer. Any process can take the name, so the number of the peer is checked.
 fn ask(pid: u32, name: &str, command: &str) -> Result<String, Failure> {
     let unheard = |error: std::io::Error| {
         let why = match error.kind() {

@@ -1,4 +1,4 @@
-//! `weir serve`: from flags to a running server, and from signals to its end.
+//! `weir serve`: starts a server as the flags say, and stops it at a signal.
 
 mod admin;
 mod again;
@@ -290,7 +290,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     serve_site(SiteConfig::alone(args.dir, options), args.flags)
 }
 
-/// Serves this site alone, as the flags say.
+/// Serves this site alone with these flags.
 fn serve_site(site: SiteConfig, flags: Flags) -> Result<(), Failure> {
     let https = Https { certificate: certificate(&flags), ..Https::default() };
     let is_secure = https.certificate.is_some();
@@ -309,7 +309,7 @@ fn serve_site(site: SiteConfig, flags: Flags) -> Result<(), Failure> {
     serve(flags, hosted, Addresses { listen, is_secure, has_http3 }, &source)
 }
 
-/// What the flags say of TLS.
+/// The certificate that the flags name.
 fn certificate(flags: &Flags) -> Option<Certificate> {
     if flags.tls_self_signed {
         let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_ascii_lowercase();
@@ -320,12 +320,12 @@ fn certificate(flags: &Flags) -> Option<Certificate> {
     Some(Certificate::Files { cert, key })
 }
 
-/// Addresses that are asked for.
+/// The addresses to listen at.
 struct Addresses {
     listen: Vec<Listen>,
-    /// Clients of the default address, and of a passed socket of another address, speak TLS.
+    /// True if connections to the default address, and to a passed socket of another address, use TLS.
     is_secure: bool,
-    /// Clients of the default address may speak HTTP/3.
+    /// True if the default address accepts HTTP/3.
     has_http3: bool,
 }
 
@@ -335,12 +335,11 @@ struct Hosted {
     classes: Option<ClassesConfig>,
 }
 
-/// Serves these sites, whatever the flags say of the folder, at these addresses; without any where a service manager says, or at
-/// the default.
+/// Serves these sites at these addresses; without any, on the sockets of a service manager or at the default address.
 fn serve(flags: Flags, hosted: Hosted, listen: Addresses, source: &dyn Source) -> Result<(), Failure> {
-    // Before anything opens a descriptor that could be taken for one of them.
+    // Must come before anything opens a descriptor that could be mistaken for one of them.
     let Given { passed, admin, predecessor } = Given::take()?;
-    // Before anything runs, so that no signal is missed and the workers inherit nothing of it.
+    // Must come before any thread starts, so that no signal is missed and the workers inherit nothing of it.
     let mut events = events::Events::new(flags.admin, admin)?;
     let served = first_line::served(&hosted.sites);
     let (notifier, unheard) = notifier();
@@ -372,13 +371,13 @@ fn serve(flags: Flags, hosted: Hosted, listen: Addresses, source: &dyn Source) -
     end(server, &notifier, successor)
 }
 
-/// Asked to, failed, or followed by another process, which is told of the end by the end of this one.
+/// Stops the server after a signal, a failure, or the start of a successor, which notices the end of this process.
 fn end(server: Server, notifier: &Notifier, successor: Option<handover::Successor>) -> Result<(), Failure> {
     if let Some(failure) = server.failure() {
         return Err(failure.into());
     }
     server.keep_rate();
-    // A second signal ends the process at once, and the first where another serves.
+    // A second signal ends the process at once; with a successor the first does.
     for signal in [SIGINT, SIGTERM] {
         let _ = signal_hook::flag::register_conditional_default(signal, std::sync::Arc::new(true.into()));
     }
@@ -391,7 +390,7 @@ fn end(server: Server, notifier: &Notifier, successor: Option<handover::Successo
     Ok(server.stop_handed_over()?)
 }
 
-/// The service manager, or why it hears nothing.
+/// The notifier of the service manager, and the reason if it cannot be notified.
 fn notifier() -> (Notifier, Option<String>) {
     match Notifier::from_env() {
         Ok(notifier) => (notifier, None),
@@ -399,7 +398,7 @@ fn notifier() -> (Notifier, Option<String>) {
     }
 }
 
-/// What is opened as another user than the one at the keyboard fails for other reasons.
+/// The failure to start. It names the account if files were opened as another user.
 fn unstarted(error: StartError, account: Option<Account>) -> Failure {
     match (&error, account) {
         (StartError::Listen(..) | StartError::Privileges(_), _) | (_, None) => error.into(),
@@ -466,7 +465,7 @@ fn workers(flags: &Flags) -> usize {
     if flags.max_accepted_connections.is_some() { 1 } else { flags.workers.map_or_else(cores, usize::from) }
 }
 
-/// What is given up, and what is kept for as long as the server runs.
+/// The privileges that are dropped, and those that are kept for as long as the server runs.
 fn privileges(flags: &Flags, sites: &[SiteConfig]) -> Result<Privileges, Failure> {
     let account = flags.user.as_deref().map(|user| Account::find(user, flags.group.as_deref())).transpose()?;
     let is_root = rustix::process::geteuid().is_root();
@@ -476,7 +475,7 @@ fn privileges(flags: &Flags, sites: &[SiteConfig]) -> Result<Privileges, Failure
     Ok(Privileges { account, keys, is_sandboxed: !flags.no_sandbox, configuration })
 }
 
-/// Certificates and keys, authorities among them, each once.
+/// The files of certificates, keys and certificate authorities, each once.
 fn certificate_files(sites: &[SiteConfig]) -> Vec<PathBuf> {
     let certificates = sites.iter().filter_map(|site| site.https.certificate.as_ref());
     let files = certificates.flat_map(|certificate| match certificate {
@@ -521,7 +520,7 @@ mod tests {
         )
     }
 
-    /// They stand in `--help` and in the server: one of them changed alone would change nothing, or something unsaid.
+    /// `--help` and the server both have the defaults: a change of one alone would have no effect, or an undocumented one.
     #[test]
     fn the_defaults_of_the_flags_are_the_servers() {
         let Alone { flags } = Alone::parse_from(["serve", "--shaping", "off"]);

@@ -1,5 +1,5 @@
-//! `weir status`: what a running server knows of its uplink, the times of responses, the counts of each class, and how it keeps its objective; or
-//! what it has learned of the responses of upstreams.
+//! `weir status`: prints the uplink of a running server, the times of its responses, and the counts and the objective of each class; or the sizes that
+//! it has learned of the responses of upstreams.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub struct Args {
     /// Print the rate and the pace of the uplink, a line each second, until the server ends
     #[arg(long, conflicts_with = "routes")]
     watch: bool,
-    /// With --watch, end after N seconds [default: with the server]
+    /// End after N seconds, with --watch [default: with the server]
     #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
     /// Print JSON; with --watch, one object a line
@@ -105,22 +105,22 @@ fn said(told: &Value) -> Vec<String> {
     lines
 }
 
-/// Mean times that differ by less say nothing of the order.
+/// Minimum difference of mean times; smaller ones do not come from the order.
 const ALIKE_S: f64 = 0.001;
 pub const UNCOUNTED: &str =
     "times of responses are not counted: start the server with --admin 127.0.0.1:9180 (server.admin)";
 
-/// What is known of the line, in words.
+/// The state of the uplink in words.
 pub fn uplink(told: &Value) -> String {
     told["uplink"]["text"].as_str().unwrap_or("uplink not searched: nothing is paced").to_string()
 }
 
-/// What the order was worth, in a sentence; `None` where nothing was counted, or nothing differs.
+/// The gain of the order in a sentence; `None` if nothing was counted or nothing differs.
 pub fn worth(told: &Value) -> Option<String> {
     told["order"]["text"].as_str().map(String::from)
 }
 
-/// The times of whole responses by size, beside those that they would have had in turns: rows of a table.
+/// The rows of a table: times of complete responses by size, and the times that they would have had in turns.
 pub fn sizes(told: &Value) -> Vec<[String; 5]> {
     let mut rows = vec![["responses", "ended", "mean", "if all took turns", "times sooner"].map(String::from)];
     for of_size in told["sizes"].as_array().map_or(&[][..], Vec::as_slice) {
@@ -130,7 +130,7 @@ pub fn sizes(told: &Value) -> Vec<[String; 5]> {
         };
         let (own, turns) = (mean("compared_s", "compared"), mean("turns_s", "turns"));
         let shown = |time: Option<f64>| time.map_or("-".to_string(), duration);
-        // Below a millisecond it is the server's own work that differs.
+        // Differences below a millisecond come from the work of the server.
         let differ = own.zip(turns).filter(|(own, turns)| (turns - own).abs() >= ALIKE_S);
         let sooner = differ.map_or("-".to_string(), |(own, turns)| figures(turns / own, 2));
         let size = match of_size["size"].as_str().unwrap_or_default() {
@@ -142,12 +142,12 @@ pub fn sizes(told: &Value) -> Vec<[String; 5]> {
     rows
 }
 
-/// Seconds with three figures: `1.25 ms`, `12.5 s`.
+/// A duration with three digits: `1.25 ms`, `12.5 s`.
 pub fn duration(seconds: f64) -> String {
     if seconds < 1.0 { format!("{} ms", figures(seconds * 1000.0, 3)) } else { format!("{} s", figures(seconds, 3)) }
 }
 
-/// A number with so many figures, and all before the point.
+/// A number with this many digits, and always all digits before the point.
 fn figures(number: f64, figures: usize) -> String {
     let before = if number >= 1.0 { number.log10() as usize + 1 } else { 1 };
     format!("{number:.*}", figures.saturating_sub(before))
@@ -190,7 +190,7 @@ fn route_row(route: &Value) -> [String; 9] {
     ]
 }
 
-/// What a server has answered.
+/// Reads the answer of a server.
 pub fn read(pid: u32, answer: &str) -> Result<Value, Failure> {
     let wrong = |said: &str| Failure::Failed(format!("server {pid}: {said}"));
     let told: Value = serde_json::from_str(answer).map_err(|error| wrong(&unreadable(answer, &error)))?;
@@ -200,7 +200,7 @@ pub fn read(pid: u32, answer: &str) -> Result<Value, Failure> {
     }
 }
 
-/// A server that ends meanwhile cuts its answer.
+/// The message about an incomplete answer, which a server that ends leaves.
 fn unreadable(answer: &str, error: &serde_json::Error) -> String {
     let bytes = answer.len();
     format!("an answer of {bytes} bytes is no JSON ({error}), expected a whole object: run `weir status` again")
@@ -244,7 +244,7 @@ fn met(counts: &Value) -> Option<String> {
     Some(format!("{percent:.1} % of {}, burn {burn:.1}", counts["responses"]))
 }
 
-/// Columns as wide as their widest, two blanks apart.
+/// Aligns columns, with two blanks between them.
 pub fn aligned<R: AsRef<[String]>>(rows: &[R]) -> Vec<String> {
     let columns = rows.first().map_or(0, |row| row.as_ref().len());
     let width = |column: usize| rows.iter().map(|row| row.as_ref()[column].chars().count()).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! `weir top`: what a running server does, once a second.
+//! `weir top`: shows the activity of a running server, once a second.
 
 mod layout;
 mod page;
@@ -51,7 +51,7 @@ fn ask(which: &Which) -> Result<(u32, Value), Failure> {
     Ok((pid, status::read(pid, &answer)?))
 }
 
-/// Until ctrl-c, or the end of the server.
+/// Shows the page until ctrl-c or the end of the server.
 fn watch(which: &Which, (pid, first): (u32, Value)) -> Result<(), Failure> {
     let mut screen = Screen::open()?;
     let (mut told, mut at) = (first, Instant::now());

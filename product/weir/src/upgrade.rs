@@ -1,4 +1,4 @@
-//! `weir upgrade`: a new process of this program takes the sockets of a running server, which then finishes what it has begun.
+//! `weir upgrade`: a new process of this program takes the sockets of a running server, which then finishes its responses.
 
 mod group;
 
@@ -35,17 +35,17 @@ Examples:
   weir upgrade --pid 1234
   sudo weir upgrade -- run /etc/weir/weir.toml";
 
-/// Of the service manager, for one process.
+/// Environment variables of the service manager that are for one process only.
 const OF_ONE_PROCESS: [&str; 5] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID", VARIABLE];
 
-/// The time between two looks at a child that is to stop, and their number.
+/// The interval of checks whether a child has stopped, and their number.
 const STOP_LOOK_EVERY: Duration = Duration::from_millis(10);
 const STOP_LOOKS_MAX: usize = 100;
 
-/// By which a service manager is told that the service is ready, and alive.
+/// Environment variables for notifications of a service manager: readiness and the watchdog.
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 const WATCHDOG_USEC: &str = "WATCHDOG_USEC";
-/// That of the system's manager: root tells no other, whatever a server says.
+/// The socket of the system's manager. Root notifies no other, whatever a server says.
 const NOTIFY_SOCKET_OF_SYSTEM: &str = "/run/systemd/notify";
 
 #[derive(Debug, clap::Args)]
@@ -62,7 +62,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     replace(args.which.pid_to_change("upgrade")?, &args.words)
 }
 
-/// Starts a process that serves in place of this one, with these words, or without any as that was started.
+/// Starts a process that replaces the server `old`, with these words, or as that server was started if there are none.
 pub fn replace(old: u32, words: &[OsString]) -> Result<(), Failure> {
     if old == 1 {
         let why = "with process 1 its container ends; start another container in its place";
@@ -98,7 +98,7 @@ pub fn replace(old: u32, words: &[OsString]) -> Result<(), Failure> {
     }
 }
 
-/// Why a server does not say how it was started.
+/// The failure of a server that does not describe its start.
 fn undescribed(old: u32, before: &Process, error: io::Error) -> Failure {
     let why = match error.kind() {
         io::ErrorKind::ConnectionReset if !before.has_ended() => {
@@ -121,7 +121,7 @@ fn undescribed(old: u32, before: &Process, error: io::Error) -> Failure {
     Failure::Failed(format!("{why}; `weir status` finds those that run here"))
 }
 
-/// The fate of a server that was to be followed, where the process started here has not followed it.
+/// The state of a server that the process started here has failed to replace.
 #[derive(Debug, Clone, Copy)]
 enum State {
     ServesOn,
@@ -154,8 +154,8 @@ impl State {
     }
 }
 
-/// Ends a new process that neither serves nor ends, if the server before it serves on, and says what is so. It is stopped before that is
-/// asked: what the answer says then stays true until it is ended.
+/// Ends a new process that neither serves nor ends, if the server before it serves on, and returns a line about it. The new process is stopped
+/// before the state is read, so that the state stays true until it is ended.
 fn end_late(mut child: Child, old: u32, state: impl FnOnce() -> State) -> String {
     let (new, wait) = (child.id(), START_MAX.as_secs());
     let said = format!("process {new} has not said within {wait} s that it serves");
@@ -169,7 +169,7 @@ fn end_late(mut child: Child, old: u32, state: impl FnOnce() -> State) -> String
             let _ = child.wait();
             "was ended"
         }
-        // It may have the sockets.
+        // The new process may have the sockets.
         _ => {
             process.signal(Signal::CONT);
             "was left running"
@@ -178,7 +178,7 @@ fn end_late(mut child: Child, old: u32, state: impl FnOnce() -> State) -> String
     format!("{said}, and {then}; {}", state.said(old))
 }
 
-/// Waits until a child is stopped or has ended. One in a system call that cannot be interrupted does nothing until it is either.
+/// Waits until a child is stopped or has ended. A child in an uninterruptible system call does nothing until then.
 fn await_stop(child: u32) {
     let Some(pid) = i32::try_from(child).ok().and_then(Pid::from_raw) else { return };
     let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -190,7 +190,8 @@ fn await_stop(child: u32) {
     }
 }
 
-/// What is started from now on is of the service that the server is. A manager would take that for ended with the old process.
+/// Makes the processes started from now on part of the service of the server. Otherwise the manager would take the service for ended with the
+/// old process.
 fn join(old: u32, started: &Started) -> Result<(), Failure> {
     let has_manager = started.variables.iter().any(|(name, _)| name == NOTIFY_SOCKET);
     if group::join(old) || !has_manager {
@@ -202,7 +203,7 @@ fn join(old: u32, started: &Started) -> Result<(), Failure> {
     )))
 }
 
-/// This program with these words as this user; or as the server says that it was started, and then as no other user than the server is.
+/// This program with these words as this user; or with the words that the server was started with, as the user of the server.
 fn command(words: &[OsString], started: &Started, account: Account, old: u32) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     if !words.is_empty() {
@@ -232,11 +233,11 @@ fn command(words: &[OsString], started: &Started, account: Account, old: u32) ->
 enum Heard {
     Serves,
     Ended,
-    /// Neither, in the time for it.
+    /// Neither in time.
     Nothing,
 }
 
-/// Prints what the new process says until it serves, ends, or the time is over. What it says later is where the old one said it.
+/// Prints the output of the new process until it serves, ends, or the time is over. Later output goes where that of the old one went.
 fn relay(child: &mut Child, wait: Duration) -> Heard {
     let until = Instant::now() + wait;
     let Some(mut said) = child.stderr.take() else { return Heard::Ended };

@@ -45,7 +45,7 @@ fn weir(folder: &Path, words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_weir")).args(words).current_dir(folder).output().unwrap()
 }
 
-/// Its exit status and what it printed.
+/// The exit status and the output.
 fn said(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
@@ -124,7 +124,7 @@ fn run_serves_the_site_and_refuses_a_wrong_file() {
     std::fs::create_dir(folder.0.join("www")).unwrap();
     folder.write("www/a.txt", "from a file");
     folder.write("weir.toml", RIGHT);
-    // From elsewhere: the root is beside the file.
+    // From another folder: the root is next to the file.
     let (_running, addresses) = run(&folder.0.join("weir.toml"));
     let answer = get(&addresses[0], "/a.txt", "a");
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("from a file"), "{answer}");
@@ -279,7 +279,7 @@ fn a_site_dresses_its_responses() {
     assert!(status == Some(1) && err.contains("www/errors/404.html` of status 404: No such file"), "{err}");
 }
 
-/// One request too many has the page of its site; what is no request is of no site.
+/// A request beyond the limit gets the page of its site; bytes that are no request belong to no site.
 #[test]
 fn a_refusal_has_the_page_of_its_site_and_no_request_has_none() {
     let folder = answers("refusals");
@@ -356,7 +356,7 @@ fn a_file_read_again_counts_whole_or_not_at_all() {
     }
 }
 
-/// By its number and by a file with it; the exit status is that of the reload.
+/// The server is found by its number and by a file with it; the exit status is that of the reload.
 #[test]
 fn weir_reload_waits_for_the_outcome() {
     let folder = Folder::new("asked");
@@ -436,7 +436,7 @@ kill $!; wait; exit $status";
     assert!(status == Some(0) && out.ends_with(": configuration read again: 1 site is in force\n"), "{out} {err}");
 }
 
-/// Ten times, beside a client that asks on one connection: each request has the answer of the one set or of the other.
+/// Ten reloads, with a client that sends requests on one connection: each request has the answer of one set or of the other.
 #[test]
 fn no_request_is_lost_beside_a_reload() {
     let folder = Folder::new("beside");

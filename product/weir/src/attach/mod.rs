@@ -1,4 +1,4 @@
-//! `weir attach`: size-aware order for a server that is already there and knows nothing of it.
+//! `weir attach`: adds an order by size to a server that already runs and need not be changed.
 
 mod show;
 
@@ -41,11 +41,11 @@ pub struct Args {
     /// `learned` from the responses seen so far [default: sizes for any site]
     #[arg(long, value_name = "SIZE,...", value_parser = cuts, verbatim_doc_comment)]
     cuts: Option<Cuts>,
-    /// Whether clients share the uplink: one that has had much more than its share stands
-    /// behind the others; on, off, strict, or how much more, for example 20MB [default: on]
+    /// Sharing between clients: one far ahead of its share waits for the others;
+    /// on, off, strict, or how far ahead, for example 20MB [default: on]
     #[arg(long, value_name = "SHARE", verbatim_doc_comment)]
     client_share: Option<ClientShareSpec>,
-    /// Leading bits of an IPv4 and of an IPv6 address that are of one client
+    /// Number of leading bits of an IPv4 and of an IPv6 address that identify a client
     /// [default: 32,56]
     #[arg(long, value_name = "V4,V6", verbatim_doc_comment)]
     client_prefix: Option<ClientPrefix>,
@@ -77,7 +77,7 @@ enum PolicyName {
     Srrt,
 }
 
-/// One value for clap, which would take a plain list for several.
+/// A list of ports in one type, since clap takes a `Vec` for repeated flags.
 #[derive(Clone)]
 struct Ports(Vec<u16>);
 
@@ -117,7 +117,7 @@ fn detach(interface: &Interface, json: bool) -> Result<(), Failure> {
     }
 }
 
-/// What attaching like this would do, in a line, or its error.
+/// Returns the effect of attaching like this as a line, or the error.
 pub fn would(interface: &Interface, rate: Option<Rate>, replace: bool) -> Result<String, Error> {
     let args = Args { rate, replace, ..Args::default() };
     let preview = classify::preview(interface, &wanted(&args, interface)?)?;
@@ -125,12 +125,12 @@ pub fn would(interface: &Interface, rate: Option<Rate>, replace: bool) -> Result
     Ok(warnings.fold(show::would(&preview), |text, warning| format!("{text}; warning: {warning}")))
 }
 
-/// What is not told stays as an earlier attach has it.
+/// The settings to attach with. Settings that no flag gives are kept from an earlier attach.
 fn wanted(args: &Args, interface: &Interface) -> Result<Classify, Error> {
     let earlier = classify::find(interface)?.and_then(|attached| attached.settings);
     let earlier = earlier.as_ref();
     let policy = policy(args, earlier);
-    // Cut points of another policy may be of another unit.
+    // Cut points of another policy may have another unit.
     let earlier_cuts = earlier.filter(|earlier| earlier.policy == policy).map(|earlier| earlier.wanted_cuts());
     let ports = args.ports.as_ref().map(|ports| ports.0.clone());
     Ok(Classify {
@@ -149,7 +149,7 @@ fn policy(args: &Args, earlier: Option<&Settings>) -> Policy {
         Some(PolicyName::Psjf) => Policy::Psjf,
         Some(PolicyName::Srpt) => Policy::Srpt,
         Some(PolicyName::Srrt) => Policy::Srrt,
-        // Bands by remaining size gain nothing where a connection may not overtake itself.
+        // Bands by remaining size gain nothing, since packets of a connection must keep their order.
         None => earlier.map_or(Policy::Psjf, |earlier| earlier.policy),
     }
 }

@@ -6,7 +6,7 @@ use ::uplink::{Error, Interface};
 use cli::Failure;
 use serde_json::{Map, Value, json};
 
-/// What was attached, and what watching it comes to: in text at once and when that is known.
+/// Prints what was attached, and the result of watching it: as text in two steps, as JSON at the end.
 pub fn attached(
     interface: &Interface,
     place: Place,
@@ -38,7 +38,7 @@ pub fn attached(
     }
 }
 
-/// What it does, and how it ends.
+/// A line that says what the classifier does and how to remove it.
 fn outcome(name: &str, settings: &Settings, plan: Option<&Plan>) -> String {
     let ports: Vec<String> = settings.ports.iter().map(u16::to_string).collect();
     let (port, ports) = (if ports.len() == 1 { "port" } else { "ports" }, ports.join(", "));
@@ -69,7 +69,7 @@ pub fn would(preview: &Preview) -> String {
     format!("{verb} {}; {}", said(preview.place, &preview.settings), heading(&preview.tree))
 }
 
-/// What is attached, and what was and has lost its classifier.
+/// Lists the attached classifiers, and the interfaces that have lost theirs.
 pub fn list(all: &[Attached], lost: &[Lost], json: bool) -> Result<(), Failure> {
     if json {
         let lost = lost.iter().map(|lost| json!({ "interface": lost.interface.name, "missing": lost.what }));
@@ -116,14 +116,14 @@ fn table(attached: &Attached) -> String {
     if settings.share.is_some() {
         text += &format!("packets of clients ahead of their share {}\n", counters.behind);
     }
-    // Nothing unless the sysctl kernel.bpf_stats_enabled is 1.
+    // There are no counts unless the sysctl kernel.bpf_stats_enabled is 1.
     if let Some(ns) = facts.run_time_ns.checked_div(facts.runs) {
         text += &format!("{ns} ns per packet over {} packets\n", facts.runs);
     }
     text
 }
 
-/// `None` where it goes away meanwhile.
+/// Returns `None` if the classifier goes away meanwhile.
 fn looked_at(attached: &Attached) -> Option<Verdict> {
     classify::look(&attached.interface).ok()
 }

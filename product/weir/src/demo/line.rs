@@ -1,4 +1,4 @@
-//! A slow line before a server, without privilege: a relay with one queue for the bytes to all clients, as a modem has.
+//! A slow line before a server, without privileges: a relay with one queue for the bytes to all clients, as a modem has.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Socket, Type};
 use units::Rate;
 
-/// Payload of a packet, and what its headers add on Ethernet.
+/// Payload of a packet, and the bytes of its headers on Ethernet.
 const PACKET_BYTES: usize = 1448;
 const HEADER_BYTES: u64 = 66;
-/// Packets that wait at most: at 10 Mbit/s 120 ms.
+/// Maximum number of packets that wait, 120 ms at 10 Mbit/s.
 pub const QUEUED_MAX: usize = 100;
-/// Connections at once; further ones are closed.
+/// Maximum number of connections; further ones are closed.
 const CONNECTIONS_MAX: usize = 64;
-/// A client that takes nothing for so long is disconnected, as it would hold the others up.
+/// A client that reads nothing for this time is disconnected, since it would delay the others.
 const STALL_MAX: Duration = Duration::from_secs(2);
 
 struct Client {
@@ -26,7 +26,7 @@ struct Client {
     is_gone: AtomicBool,
 }
 
-/// Bytes for a client, or without any the end of them.
+/// Bytes for a client; an empty packet marks the end.
 struct Packet {
     to: Arc<Client>,
     bytes: Vec<u8>,
@@ -40,7 +40,7 @@ struct Line {
     connections: AtomicUsize,
 }
 
-/// Starts a line of this rate before the server at this address, and gives its own.
+/// Starts a line of this rate before the server at this address. Returns the address of the line.
 pub fn start(rate: Rate, server: SocketAddr) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
@@ -50,7 +50,7 @@ pub fn start(rate: Rate, server: SocketAddr) -> io::Result<SocketAddr> {
     thread::Builder::new().name("demo-line".into()).spawn(move || sender.send())?;
     thread::Builder::new().name("demo-accept".into()).spawn(move || {
         for client in listener.incoming().flatten() {
-            // Without room, or memory for a thread, the client is disconnected.
+            // If there is no room, or no memory for a thread, the client is disconnected.
             let _ = line.connect(client, server);
         }
     })?;
@@ -86,7 +86,7 @@ impl Line {
         })
     }
 
-    /// A packet at a time, each as soon as there is room, until the server ends or the client is gone.
+    /// Queues one packet at a time, each as soon as there is room, until the server ends or the client is gone.
     fn queue_all(&self, mut server: TcpStream, client: TcpStream) {
         let to = Arc::new(Client { stream: client, is_gone: AtomicBool::new(false) });
         loop {
@@ -105,7 +105,7 @@ impl Line {
         }
     }
 
-    /// First come, first served, at the rate of the line.
+    /// Sends packets first come, first served, at the rate of the line.
     fn send(&self) {
         let mut free_at = Instant::now();
         loop {
@@ -125,7 +125,7 @@ impl Line {
     }
 }
 
-/// With the packets of a line, not the larger ones of loopback: a server reckons their headers into its rate.
+/// Connects with the packet size of a line instead of that of loopback, since a server counts headers towards its rate.
 fn connect(server: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(server), Type::STREAM, None)?;
     socket.set_tcp_mss(PACKET_BYTES as u32)?;

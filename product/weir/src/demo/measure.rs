@@ -11,14 +11,14 @@ use units::Rate;
 
 use super::{DOWNLOADS, OBJECTS};
 
-/// Requests at once of a browser to one host, beside the downloads.
+/// Number of parallel requests of a browser to one host, in addition to the downloads.
 const PARALLEL: usize = 4;
-/// Between two loads.
+/// Pause between two loads.
 const PAUSE: Duration = Duration::from_millis(200);
-/// A lane that carries less of its rate had no processor to do it.
+/// Minimum share of its rate that a lane carries, unless the processor is too busy.
 const BUSY_BELOW: f64 = 0.8;
 
-/// Of one lane.
+/// The results of one lane.
 #[derive(Debug, Default)]
 pub struct Lane {
     /// Time of each page, in seconds.
@@ -34,7 +34,7 @@ impl Lane {
     }
 }
 
-/// Both at the same time.
+/// Measures both lanes at the same time.
 pub fn lanes(lines: [SocketAddr; 2], time: Duration) -> io::Result<[Lane; 2]> {
     let [turns, weir] = lines.map(|line| thread::spawn(move || lane(line, time)));
     let joined = |thread: thread::JoinHandle<io::Result<Lane>>| {
@@ -69,7 +69,7 @@ fn ask(line: SocketAddr, name: &str) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// To its end, or until this is over.
+/// Reads a response to its end, or until the measurement is over.
 fn read(stream: &mut TcpStream, bytes: &AtomicU64, is_over: &AtomicBool) {
     let mut buffer = [0; 16 << 10];
     while let Ok(read @ 1..) = stream.read(&mut buffer) {
@@ -81,7 +81,7 @@ fn read(stream: &mut TcpStream, bytes: &AtomicU64, is_over: &AtomicBool) {
     let _ = stream.shutdown(Shutdown::Both);
 }
 
-/// The page, then its objects.
+/// Loads the page, then its objects.
 fn page(line: SocketAddr, bytes: &AtomicU64) -> io::Result<()> {
     let (next, goes_on) = (AtomicUsize::new(0), AtomicBool::new(false));
     read(&mut ask(line, "page")?, bytes, &goes_on);
@@ -103,7 +103,7 @@ fn page(line: SocketAddr, bytes: &AtomicU64) -> io::Result<()> {
     })
 }
 
-/// The result in a sentence, or why there is none.
+/// The result in a sentence, or the reason why there is none.
 pub fn told([turns, weir]: &[Lane; 2], rate: Rate) -> Result<String, String> {
     let rate_bits_per_s = rate.bits_per_s() as f64;
     let slowest = turns.bits_per_s.min(weir.bits_per_s);

@@ -1,4 +1,4 @@
-//! `weir demo`: two servers, each behind a slow line of its own and with downloads under way, and how long a page takes in both.
+//! `weir demo`: compares the load times of a page from two servers, each behind a slow line of its own with downloads in flight.
 
 mod line;
 mod measure;
@@ -25,7 +25,7 @@ Examples:
   weir demo --text
   weir demo --rate 4mbit --listen 127.0.0.1:9000";
 
-/// The page and its objects: what a small site sends.
+/// Sizes of the page and its objects, as of a small site.
 const PAGE_BYTES: u64 = 15_000;
 const OBJECTS: [u64; 20] = [
     1_000, 1_500, 2_000, 2_000, 2_500, 3_000, 3_000, 3_500, 4_000, 4_000, 5_000, 5_000, 6_000, 7_000, 8_000, 9_000,
@@ -52,7 +52,7 @@ pub struct Args {
     /// Measure here and print the result, without a browser
     #[arg(long)]
     text: bool,
-    /// How long pages are loaded
+    /// Time for which pages are loaded
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = time)]
     time: Duration,
 }
@@ -77,7 +77,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Faster lines take more than this program can do beside the servers.
+/// Reads the rate of the lines. Faster lines need more processor time than the servers leave.
 fn rate(text: &str) -> Result<Rate, String> {
     let rate = text.parse::<Rate>().map_err(|error| error.to_string())?;
     let is_right = (RATE_MIN..=RATE_MAX).contains(&rate.bits_per_s());
@@ -93,7 +93,7 @@ fn seconds(time: Duration) -> String {
     format!("{:.0} s", time.as_secs_f64())
 }
 
-/// A server of the folder whose responses are ordered at this rate, or not at all; its downloads are cut when it stops.
+/// A server of the folder whose responses are ordered at this rate, or not at all. Its downloads are aborted when it stops.
 fn lane(folder: &Path, rate: &str) -> Result<Server, Failure> {
     started(&folder.join("www"), rate, (Ipv4Addr::LOCALHOST, 0).into())
 }

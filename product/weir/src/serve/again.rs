@@ -1,4 +1,4 @@
-//! A configuration that is read again while the server runs: all of it counts, or nothing.
+//! Reads the configuration again while the server runs. Either all of it takes effect or nothing.
 
 use std::path::Path;
 
@@ -7,17 +7,17 @@ use server::{Reload, Server, SiteConfig, StartError};
 
 use super::{Flags, Hosted, access_log, limits, shaping};
 
-/// Where a server's configuration comes from.
+/// The source of a server's configuration.
 pub trait Source {
-    /// Read again as the user that the server has become.
+    /// The file, which is read again as the user that the server has switched to; `None` without a file.
     fn file(&self) -> Option<&Path>;
-    /// As it is now.
+    /// Reads the configuration as it is now.
     fn next(&self) -> Result<Next, Refused>;
-    /// What was read last is in force: the next is compared with it.
+    /// Records that the configuration read last is in force; the next one is compared with it.
     fn adopt(&self);
 }
 
-/// One site, as the flags say: its folder, its certificate and its log are opened again.
+/// The configuration of flags: one site, whose folder, certificate and log are opened again.
 pub struct OfFlags {
     pub site: SiteConfig,
     pub flags: Flags,
@@ -36,26 +36,26 @@ impl Source for OfFlags {
     fn adopt(&self) {}
 }
 
-/// What was read.
+/// A configuration that was read.
 pub struct Next {
     pub hosted: Hosted,
     pub flags: Flags,
     pub uplink: UplinkChange,
-    /// A line for each.
+    /// A line for each change.
     pub changes: Vec<String>,
 }
 
-/// What of the uplink is not as before.
+/// The part of the uplink that has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UplinkChange {
     None,
-    /// The order, or the shares.
+    /// The policy or the shares.
     Order,
-    /// The rate, and perhaps the order.
+    /// The rate, and perhaps the policy or the shares.
     Line,
 }
 
-/// What became of a reload, and lines about it, the verdict last.
+/// The outcome of a reload, and lines about it; the verdict is the last line.
 pub struct Outcome {
     pub verdict: Verdict,
     pub lines: Vec<String>,
@@ -65,18 +65,18 @@ pub struct Outcome {
 pub enum Verdict {
     Used,
     Unused,
-    /// Not used, and another process would.
+    /// Not used; a new process would use it.
     Fixed,
 }
 
-/// Why what was read is not used.
+/// The reason why a configuration is not used.
 pub struct Refused {
     verdict: Verdict,
     reason: Failure,
 }
 
 impl Refused {
-    /// What a process has from its start to its end would be another.
+    /// A refusal because a process cannot change this setting.
     pub fn fixed(reason: String) -> Refused {
         Refused { verdict: Verdict::Fixed, reason: Failure::Failed(reason) }
     }
@@ -97,7 +97,7 @@ impl From<StartError> for Refused {
     }
 }
 
-/// As the user that the server has become: what cannot be read now cannot be read again at SIGHUP.
+/// Checks that the user that the server has switched to can read the file, which SIGHUP needs.
 pub fn readable(file: &Path) -> Result<(), Failure> {
     config::open(file).map(drop).map_err(|error| {
         let name = file.display();
@@ -107,7 +107,7 @@ pub fn readable(file: &Path) -> Result<(), Failure> {
     })
 }
 
-/// All of the configuration as it is now, or nothing of it.
+/// Puts the present configuration into force, or nothing of it.
 pub fn reload(server: &Server, source: &dyn Source) -> Outcome {
     match replaced(server, source) {
         Ok((changes, count)) => {
@@ -124,7 +124,7 @@ pub fn reload(server: &Server, source: &dyn Source) -> Outcome {
     }
 }
 
-/// What has changed, and how many sites there are.
+/// Replaces the configuration. Returns the changes and the number of sites.
 fn replaced(server: &Server, source: &dyn Source) -> Result<(Vec<String>, usize), Refused> {
     let Next { hosted: Hosted { sites, classes }, flags, uplink, changes } = source.next()?;
     let addresses: Vec<_> = server.addresses().iter().map(|listen| listen.address).collect();

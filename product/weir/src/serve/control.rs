@@ -1,9 +1,9 @@
-//! Where `weir reload`, `weir status` and `weir status --routes` ask: sockets with the abstract names `weir-control-PID`, `weir-status-PID` and
-//! `weir-routes-PID`, which need no folder to write to, are listed by the kernel, and are gone with their process. Root and the server's own
-//! user may ask.
+//! The sockets for `weir reload`, `weir status` and `weir status --routes`. Their abstract names `weir-control-PID`, `weir-status-PID` and
+//! `weir-routes-PID` need no writable folder, are listed by the kernel, and end with their process. Root and the server's own user may
+//! connect.
 //!
-//! A connection gets one answer, and is closed: on the first `used`, `unused` or `fixed` and lines for the operator, on the others an object of JSON.
-//! Nothing is read of an asker, so nobody waits for one, and to ask for the status is never to reload.
+//! A connection gets one answer and is closed: on the first socket `used`, `unused` or `fixed` and lines for the operator, on the others a JSON
+//! object. Nothing is read from a client, so the server never waits for one, and a request for the status cannot cause a reload.
 
 use std::io::{ErrorKind, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -12,21 +12,21 @@ use std::time::Duration;
 
 use rustix::net::sockopt::socket_peercred;
 
-/// What names begin with; the process follows.
+/// The prefixes of the names; the number of the process follows.
 pub const NAME: &str = "weir-control-";
 pub const STATUS_NAME: &str = "weir-status-";
 pub const ROUTES_NAME: &str = "weir-routes-";
 /// The first line of an answer.
 pub const USED: &str = "used";
 pub const UNUSED: &str = "unused";
-/// As that, and another process would use it.
+/// The same as [`UNUSED`], but a new process would use the configuration.
 pub const FIXED: &str = "fixed";
-/// Answers in one go; who still waits is asked for in the next.
+/// Maximum number of clients that share an answer; others wait for the next.
 const ANSWERS_MAX: usize = 16;
-/// How long an asker may take to read an answer, which fits in its socket unless there are thousands of classes.
+/// Maximum time for a client to read an answer, which fits into its socket unless there are thousands of classes.
 const WRITE_MAX: Duration = Duration::from_secs(1);
 
-/// Without a descriptor for an asker.
+/// The pause if no descriptor is left for a client.
 const SHORTAGE_FOR: Duration = Duration::from_secs(1);
 
 pub struct Control(UnixListener);
@@ -47,7 +47,7 @@ impl Control {
         &self.0
     }
 
-    /// Whoever asks now. Several at once share one answer, which is made after the last of them asked.
+    /// Answers the clients that are waiting. Several share one answer, which is made after the last of them has connected.
     pub fn answer(&self, answer: impl FnOnce() -> String) {
         let accepted = std::iter::from_fn(|| self.accept()).take(ANSWERS_MAX);
         let askers: Vec<UnixStream> = accepted.filter(may_ask).collect();
@@ -56,12 +56,12 @@ impl Control {
         }
         let answer = answer();
         for mut asker in askers {
-            // One that has gone need not know.
+            // An error means that the client has gone.
             let _ = asker.set_write_timeout(Some(WRITE_MAX)).and_then(|()| asker.write_all(answer.as_bytes()));
         }
     }
 
-    /// One that cannot be accepted waits, and we with it: it would have us look for it again at once.
+    /// Accepts a client. If that fails, the thread sleeps, since the socket stays readable.
     fn accept(&self) -> Option<UnixStream> {
         match self.0.accept() {
             Ok((asker, _)) => Some(asker),

@@ -1,4 +1,4 @@
-//! What a running server is asked for: by signals, by `weir reload` and `weir status`. The main thread waits for all at once.
+//! The events of a running server: signals, `weir reload`, `weir status` and others. The main thread waits for all of them.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,9 +21,9 @@ use super::control::{Control, FIXED, NAME, ROUTES_NAME, STATUS_NAME, UNUSED, USE
 use super::handover::{ADMIN, Handover, Predecessor, Successor};
 use super::status::{self, Asker};
 
-/// How often what is found of the uplink is kept.
+/// Interval at which the found rate of the uplink is saved.
 const KEEP_EVERY: Duration = Duration::from_secs(60);
-/// Where waiting fails.
+/// Interval of checks if waiting fails.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub struct Events {
@@ -33,13 +33,13 @@ pub struct Events {
     routes: Option<Control>,
     admin: Option<Admin>,
     handover: Option<Handover>,
-    /// Until it has ended.
+    /// The process before this one, until it has ended.
     predecessor: Option<Predecessor>,
-    /// Which of them is not there, and where the admin listener is.
+    /// Lines about the sockets that are missing, and about the address of the admin listener.
     remarks: Vec<String>,
 }
 
-/// Those with something to do.
+/// The events that have occurred.
 #[derive(Default)]
 struct Asked {
     reload: bool,
@@ -52,7 +52,7 @@ struct Asked {
 }
 
 impl Outcome {
-    /// As `weir reload` reads it.
+    /// The outcome in the form that `weir reload` reads.
     fn text(&self) -> String {
         format!(
             "{}\n{}\n",
@@ -67,7 +67,7 @@ impl Outcome {
 }
 
 impl Events {
-    /// `taken`: the socket of the admin listener, if the process before this one had it.
+    /// Opens the sockets. `taken` is the socket of the admin listener if the process before this one had it.
     pub fn new(admin: Option<SocketAddr>, taken: Option<OwnedFd>) -> Result<Events, Failure> {
         let unwatched = |e| Failure::Failed(format!("cannot watch for signals: {e}"));
         let (read, write) = UnixStream::pair().map_err(unwatched)?;
@@ -91,14 +91,14 @@ impl Events {
         Ok(Events { signals, control, status, routes, admin, handover, predecessor: None, remarks })
     }
 
-    /// This process serves in place of another from now on, and hears when that has ended.
+    /// Takes over from another process, and watches for its end.
     pub fn follow(&mut self, mut predecessor: Predecessor) -> Result<(), Failure> {
         predecessor.take_over().map_err(|error| Failure::Failed(format!("cannot take over: {error}")))?;
         self.predecessor = predecessor.end().is_some().then_some(predecessor);
         Ok(())
     }
 
-    /// Another process serves from now on: it is the one that is asked.
+    /// Closes the sockets, since another process serves from now on.
     pub fn leave(&mut self) {
         (self.control, self.status, self.routes, self.admin) = (None, None, None, None);
         self.handover = None;
@@ -109,12 +109,12 @@ impl Events {
         self.signals.handle()
     }
 
-    /// Why `weir reload` or `weir status` does not reach this server, and where its page is.
+    /// The reasons why `weir reload` or `weir status` does not reach this server, and the address of its admin page.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
 
-    /// Until the server is asked to stop, has failed, or another process serves in its place: that.
+    /// Handles events until the server is to stop, has failed, or another process serves in its place, which is returned.
     pub fn handle(
         &mut self,
         server: &Server,
@@ -170,7 +170,7 @@ impl Events {
         }
     }
 
-    /// Answers who asks for the sockets, and gives the process that serves with them.
+    /// Answers a request for the sockets. Returns the process that serves with them.
     fn hand_over(&mut self, server: &Server) -> Option<Successor> {
         let admin = self.admin.as_ref().map(|admin| admin.listener().as_fd().try_clone_to_owned());
         let sockets = || {
@@ -187,7 +187,7 @@ impl Events {
         }
     }
 
-    /// For a signal, the end, somebody who asks, the time to keep what is found, or that of a sample.
+    /// Waits for a signal, the end, a client, the time to save the rate, or the time of a sample.
     fn wait(&self, keeps: bool) -> Asked {
         let control = [&self.control, &self.status, &self.routes].map(|control| control.iter());
         let control = control.into_iter().flatten().map(|control| PollFd::new(control.listener(), PollFlags::IN));
@@ -215,9 +215,9 @@ impl Events {
                 let handover = is_ready.any(|is_ready| is_ready) || is_late;
                 Asked { reload, status, routes, admin, handover, is_alone }
             }
-            // As good as a signal: a look that finds none costs nothing.
+            // Treated as a signal: a check that finds none costs nothing.
             Err(Errno::INTR) => Asked::default(),
-            // Refused by a filter, or short of memory: a look now and then.
+            // Refused by a filter, or out of memory: checks at intervals.
             Err(_) => {
                 std::thread::sleep(LOOK_EVERY);
                 Asked { reload: true, status: true, routes: true, admin: true, handover: true, is_alone: false }
@@ -226,7 +226,7 @@ impl Events {
     }
 }
 
-/// Reads everything again, and tells the log and the service manager what came of it.
+/// Reads everything again, and reports the outcome to the log and to the service manager.
 fn again(server: &Server, source: &dyn Source, notifier: &Notifier, status: &str) -> Outcome {
     notifier.reloading();
     server.reopen_logs();

@@ -1,4 +1,4 @@
-//! The start: what is served, where, and how. On a terminal in a few short lines, elsewhere in one.
+//! The message at the start: what is served, at which addresses, and in which order. A terminal gets a few short lines, a log one.
 
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use server::service::Account;
 use server::{Config, Listen, MemoryLimit, MemoryOrigin, Server, SiteConfig, WaitBound};
 
-/// What the configuration says of it, before the server takes it.
+/// The parts of the message that come from the configuration, kept before the server takes it.
 pub struct Line {
     served: String,
-    /// Sockets of the service manager, each as it is told.
+    /// The sockets of the service manager, each with its label.
     passed: Vec<(SocketAddr, String)>,
-    /// Each with its own separator before it.
+    /// All remarks, each with a separator before it.
     remarks: String,
     is_stdout_a_log: bool,
 }
@@ -27,7 +27,7 @@ impl Line {
         let account = config.privileges.account.as_ref().map_or(String::new(), |account| account_of(account, config));
         let remarks =
             [memory(config.limits.memory), loops, account, http3_off(config), no_index(config), reach(config)].concat();
-        // What the process before this one had is no service manager's.
+        // Sockets of the process before this one are not those of a service manager.
         let passed = config.passed.iter().filter(|socket| !socket.is_own());
         let passed = passed.map(|socket| (socket.address, socket.label())).collect();
         let logs = config.sites.iter().filter_map(|site| site.log.as_ref()).chain(&config.reporting.access_log);
@@ -35,7 +35,7 @@ impl Line {
         Line { served, passed, remarks, is_stdout_a_log }
     }
 
-    /// Prints it; gives the part for the service manager, which knows the rest.
+    /// Prints the message. Returns the part for the service manager, which knows the rest.
     pub fn tell(&self, server: &Server) -> String {
         let guard = server.wait_bound().map_or(String::new(), guard_promise);
         let share = server.client_allowance_bytes().map_or(String::new(), share_promise);
@@ -48,7 +48,7 @@ impl Line {
             order: order(server.why()),
             limits: format!("at most {} connections{sockets}{http3}{remarks}{share}{guard}", server.connections_max()),
         };
-        // Whether anybody reads this makes no difference to serving. Standard output is the log's alone, where a log goes there.
+        // An error here does not matter to serving. If a log goes to standard output, nothing else does.
         let is_terminal = if self.is_stdout_a_log { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
         let mut out: Box<dyn Write> =
             if self.is_stdout_a_log { Box::new(io::stderr()) } else { Box::new(io::stdout()) };
@@ -61,7 +61,7 @@ impl Line {
         said.status
     }
 
-    /// Which addresses are the service manager's, and which our own: those passed come first.
+    /// The addresses, first those of the service manager, then those that this process has bound.
     fn sockets(&self, addresses: &[Listen]) -> String {
         if self.passed.is_empty() {
             return String::new();
@@ -75,11 +75,11 @@ impl Line {
     }
 }
 
-/// What the start says.
+/// The message at the start.
 struct Said {
     status: String,
     order: String,
-    /// Limits and remarks, with `; ` between them.
+    /// Limits and remarks, separated by `; `.
     limits: String,
 }
 
@@ -89,7 +89,7 @@ impl Said {
         format!("{status} ({order}; {limits})")
     }
 
-    /// One for each remark.
+    /// The message with a line for each remark.
     fn lines(&self) -> String {
         let begun = |text: &str| text[..1].to_uppercase() + &text[1..];
         let limits = self.limits.split("; ").map(|limit| format!("  {limit}\n"));
@@ -97,7 +97,7 @@ impl Said {
     }
 }
 
-/// Of the server's words for its shaping; with the cure where there is no order.
+/// The order, from the server's words for its shaping; without an order it says how to turn it on.
 fn order(why: &str) -> String {
     match why.strip_prefix("shaping off") {
         Some(rest) => format!("order OFF{rest}; --uplink auto or a rate (uplink.rate) turns it on"),
@@ -110,7 +110,7 @@ fn url(listen: &Listen) -> String {
     format!("{scheme}://{}/", listen.address)
 }
 
-/// Where HTTP/3 is spoken, which wants UDP let through a firewall.
+/// The addresses of HTTP/3, which needs UDP through a firewall.
 fn http3(addresses: &[Listen]) -> String {
     let spoken = addresses.iter().filter(|listen| listen.has_http3).map(|listen| listen.address.to_string());
     match spoken.collect::<Vec<_>>() {
@@ -119,7 +119,7 @@ fn http3(addresses: &[Listen]) -> String {
     }
 }
 
-/// The folder of the only site, or how many there are.
+/// The folder of the only site, or the number of sites.
 pub fn served(sites: &[SiteConfig]) -> String {
     match sites {
         [SiteConfig { dir: Some(dir), .. }] => dir.display().to_string(),
@@ -128,7 +128,7 @@ pub fn served(sites: &[SiteConfig]) -> String {
     }
 }
 
-/// One without a folder.
+/// The description of an only site without a folder.
 fn alone(site: &SiteConfig) -> String {
     let proxies = site.answers.proxies.iter().flat_map(|proxy| &proxy.to).map(ToString::to_string);
     let upstreams: Vec<String> = proxies.collect();
@@ -149,13 +149,13 @@ fn http3_off(config: &Config) -> String {
     }
 }
 
-/// Nobody else finds the default, which somebody may not expect.
+/// A remark that other machines cannot reach the default address.
 fn reach(config: &Config) -> String {
     let is_default = config.passed.is_empty() && config.listen.iter().all(|listen| listen.address == super::LISTEN);
     if is_default { "; for this machine alone, address 0.0.0.0:8080 serves others".into() } else { String::new() }
 }
 
-/// The folder of a site of files alone, which is refused to whoever asks for it.
+/// A remark about an only site of files whose root has no index file, so that `/` is refused.
 fn no_index(config: &Config) -> String {
     let [site] = &config.sites[..] else { return String::new() };
     let Some(dir) = site.dir.as_ref().filter(|_| !site.files.listing && site.answers.is_empty()) else {
@@ -169,7 +169,7 @@ fn no_index(config: &Config) -> String {
     }
 }
 
-/// Where a cgroup leaves less than the machine has.
+/// A remark about memory if the cgroup limits it.
 fn memory(limit: MemoryLimit) -> String {
     match limit.origin {
         MemoryOrigin::Cgroup => {
@@ -179,7 +179,7 @@ fn memory(limit: MemoryLimit) -> String {
     }
 }
 
-/// Which clients wait for the others.
+/// The remark about clients that wait for the others.
 fn share_promise(allowance_bytes: u64) -> String {
     format!(
         "; a client {:.1} MB ahead of its share waits for others (--client-share, uplink.client_share)",
@@ -187,7 +187,7 @@ fn share_promise(allowance_bytes: u64) -> String {
     )
 }
 
-/// What the guard promises.
+/// The bound of the wait that the starvation share guarantees.
 fn guard_promise(bound: WaitBound) -> String {
     let [fixed, each, hundred] = [bound.fixed, bound.per_response, bound.with(100)].map(|span| span.as_secs_f64());
     format!(

@@ -1,4 +1,4 @@
-//! Sockets that this process did not bind: of the service manager, or of the process that this one is to follow.
+//! Sockets that this process did not bind: those of the service manager, or of the process that this one replaces.
 
 use std::os::fd::OwnedFd;
 
@@ -14,7 +14,7 @@ pub struct Given {
 }
 
 impl Given {
-    /// Before anything else opens a descriptor.
+    /// Takes the sockets. Must be called before anything else opens a descriptor.
     pub fn take() -> Result<Given, Failure> {
         let untaken = |error| Failure::Failed(format!("cannot take the sockets over ({VARIABLE}): {error}"));
         let Some((predecessor, sockets)) = Predecessor::from_env().map_err(untaken)? else {

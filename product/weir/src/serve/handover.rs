@@ -1,12 +1,12 @@
-//! From one process to the next: listening sockets go over the socket with the abstract name `weir-upgrade-PID`, so no client is refused.
+//! Hands the server over from one process to the next: listening sockets go over the socket with the abstract name `weir-upgrade-PID`, so no client is refused.
 //!
-//! Each asker sends one word. `describe`: how this process was started, for `weir upgrade`, which starts the next one so. `take`: standard
-//! error and the sockets, one in each record with its name, then `all`. The next process answers `ready` on the same connection once it can
-//! serve, and this one answers `go`. Until `go` has been sent this process serves on, whatever becomes of the next; from then on the next one
+//! Each client sends one word. `describe` returns how this process was started, so that `weir upgrade` can start the next one alike. `take`
+//! returns standard error and the sockets, one in each record with its name, then `all`. The next process answers `ready` on the same connection once it can
+//! serve, and this one answers `go`. Until `go` has been sent this process serves on, whatever happens to the next; from then on the next one
 //! serves. The next one also serves if this one has ended before it sent `go`: it has the sockets, and binds those that are missing. The end
-//! of the connection alone does not say that: a process that lives has given the next one up, which then ends.
+//! of the connection alone is no proof of that: a process that is alive has given up on the next one, which then ends.
 //!
-//! Each step has a time limit, and none of them keeps this process from serving or from answering other askers.
+//! Each step has a time limit, and none of them keeps this process from serving or from answering other clients.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -28,7 +28,7 @@ use server::service::NamedSocket;
 
 use crate::process::Process;
 
-/// What the socket's name begins with; the process follows.
+/// The prefix of the socket's name; the number of the process follows.
 const NAME: &str = "weir-upgrade-";
 /// The environment variable that names the process to take over from.
 pub const VARIABLE: &str = "WEIR_PREDECESSOR";
@@ -36,7 +36,7 @@ const DESCRIBE: &[u8] = b"describe";
 const TAKE: &[u8] = b"take";
 const READY: &[u8] = b"ready";
 const GO: &[u8] = b"go";
-/// The record in the place of the sockets while another process takes them; the number of that process follows.
+/// The record sent instead of the sockets while another process takes them; the number of that process follows.
 const BUSY: &str = "busy ";
 /// The last line of a new process to `weir upgrade`.
 pub const SERVES: &str = "weir: it serves";
@@ -45,7 +45,7 @@ pub const ADMIN: &str = "weir-admin";
 const STDERR: &str = "stderr";
 /// The record behind the last socket.
 const ALL: &str = "all";
-/// The time for an asker to send its word, and to take each record.
+/// Time for a client to send its word, and to read each record.
 const ASKER_MAX: Duration = Duration::from_secs(1);
 /// The time for the process that has the sockets to answer: it may be reading its configuration.
 pub const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -57,12 +57,12 @@ const END_MAX: Duration = Duration::from_secs(5);
 pub const START_MAX: Duration = Duration::from_secs(80);
 const ASKERS_WAITING: i32 = 4;
 const RECORD_BYTES: usize = 32 << 10;
-/// Of a description: the kernel allows arguments and environment of two.
+/// Maximum size of a description: the kernel allows 2 MiB of arguments and environment.
 const DESCRIPTION_BYTES_MAX: usize = 8 << 20;
-/// As many as 256 workers have at 64 addresses, over TCP and UDP.
+/// Maximum number of sockets: those of 256 workers at 64 addresses, over TCP and UDP.
 const SOCKETS_COUNT_MAX: usize = 2 * 64 * 256;
 
-/// As whom a process runs.
+/// The user and the group of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Account {
     pub user: u32,
@@ -70,7 +70,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// As it is by now: a connection knows what it was when it began to listen.
+    /// The present account; the credentials of a connection are those of the time when the process began to listen.
     fn of(pid: u32) -> io::Result<Account> {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
         let effective = |name: &str| {
@@ -81,13 +81,13 @@ impl Account {
     }
 }
 
-/// How a process was started, by its own account: another user's is not to be believed.
+/// The description that a process gives of its own start. One of another user is not trusted.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Started {
-    /// By root, whoever it is now.
+    /// True if root started it, whatever its user is now.
     pub by_root: bool,
     pub folder: PathBuf,
-    /// Without the program.
+    /// The arguments, without the program.
     pub words: Vec<OsString>,
     pub variables: Vec<(OsString, OsString)>,
 }
@@ -117,7 +117,7 @@ pub struct Successor {
 pub struct Predecessor {
     pid: u32,
     process: Process,
-    /// `None` where it had ended before this process reached it.
+    /// `None` if it had ended before this process reached it.
     connection: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
 }
@@ -132,17 +132,17 @@ impl Handover {
         Ok(Handover { listener, pending: None, by_root, ready_max: READY_MAX })
     }
 
-    /// Readable when somebody asks, or when the process that has taken the sockets says something.
+    /// The descriptors that become readable when a client connects or the process that has taken the sockets sends a record.
     pub fn descriptors(&self) -> impl Iterator<Item = &OwnedFd> {
         std::iter::once(&self.listener).chain(self.pending.iter().map(|pending| &pending.connection))
     }
 
-    /// The time that is left for the process that has taken the sockets.
+    /// The time left for the process that has taken the sockets.
     pub fn time_left(&self) -> Option<Duration> {
         Some(self.pending.as_ref()?.due_at.saturating_duration_since(Instant::now()))
     }
 
-    /// Hears the process that has taken the sockets, then answers one asker, with these sockets if they are taken. Gives the process that
+    /// Reads from the process that has taken the sockets, then answers one client, with these sockets if it takes them. Returns the process that
     /// serves in place of this one, or a line about one that does not.
     pub fn answer(
         &mut self,
@@ -161,7 +161,7 @@ impl Handover {
         }
         match patient(&asker, ASKER_MAX).and_then(|()| receive(&asker)) {
             Ok(Some((word, _))) if word == DESCRIBE => {
-                // One that has gone need not know.
+                // An error means that the client has gone.
                 let _ = self.describe(&asker);
             }
             Ok(Some((word, _))) if word == TAKE => {
@@ -227,7 +227,7 @@ fn give(asker: &OwnedFd, sockets: Vec<NamedSocket>) -> io::Result<()> {
     send(asker, ALL.as_bytes(), None)
 }
 
-/// How a server says that it was started, as whom the kernel knows it, and its standard output.
+/// Returns the description that a server gives of its start, its account according to the kernel, and its standard output.
 pub fn description(pid: u32) -> io::Result<(Started, Account, Option<OwnedFd>)> {
     let connection = ask(pid, DESCRIBE)?;
     let account = Account::of(pid)?;
@@ -244,11 +244,11 @@ pub fn description(pid: u32) -> io::Result<(Started, Account, Option<OwnedFd>)> 
 }
 
 impl Predecessor {
-    /// The process that the environment names, and its sockets: all of them, or, where it ends meanwhile, those that are here by then.
+    /// The process that the environment names, and its sockets: all of them, or those received so far if it ends meanwhile.
     pub fn from_env() -> io::Result<Option<(Predecessor, Vec<NamedSocket>)>> {
         let Ok(pid) = std::env::var(VARIABLE) else { return Ok(None) };
         let pid = pid.parse().map_err(|_| io::Error::other("expected the number of a process"))?;
-        // It outlives the terminal of the one who began the change.
+        // This process outlives the terminal of the operator who began the change.
         let _ = rustix::process::setsid();
         let process = Process::of(pid)?;
         let mut before = Predecessor { pid, process, connection: None, stderr: None };
@@ -270,7 +270,7 @@ impl Predecessor {
             match receive(connection) {
                 Ok(Some((name, None))) if name == ALL.as_bytes() => return Ok(sockets),
                 Ok(Some((name, Some(stderr)))) if name == STDERR.as_bytes() => self.stderr = Some(stderr),
-                // A process of a version that sends standard error last does not wait for `go`: it would leave before this one serves.
+                // A version that sends standard error last does not wait for `go`: it would stop before this one serves.
                 Ok(Some((_, Some(_)))) if self.stderr.is_none() => {
                     return Err(io::Error::other("its version hands over otherwise: restart it"));
                 }
@@ -289,12 +289,12 @@ impl Predecessor {
         }
     }
 
-    /// This process serves from now on, and says where that one did what it has to say. An error: that one serves on.
+    /// Makes this process the one that serves, with the standard error of the other one. After an error the other one serves on.
     pub fn take_over(&mut self) -> io::Result<()> {
         if !self.is_left()? {
             eprintln!("weir: process {} has ended before it left its place; this one serves", self.pid);
         }
-        // From here on nothing may fail. The one who began the change may be gone.
+        // From here on nothing may fail. The command that began the change may have ended.
         let _ = writeln!(io::stderr(), "{SERVES}");
         if let Some(stderr) = self.stderr.take() {
             let _ = rustix::stdio::dup2_stderr(&stderr);
@@ -302,13 +302,13 @@ impl Predecessor {
         Ok(())
     }
 
-    /// True if that process leaves its place to this one; false if it has ended instead.
+    /// Returns true if that process gives way to this one, false if it has ended instead.
     fn is_left(&self) -> io::Result<bool> {
         let Some(connection) = &self.connection else { return Ok(false) };
         let answer = send(connection, READY, None).and_then(|()| receive_again(connection));
         match answer {
             Ok(Some((word, _))) if word == GO => Ok(true),
-            // Records that it has sent by now are still read, and it can send no more.
+            // Records that it has sent are still read, and it can send no further ones.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 shutdown(connection, Shutdown::Both)?;
                 match receive_with(connection, RecvFlags::DONTWAIT) {
@@ -322,19 +322,19 @@ impl Predecessor {
         }
     }
 
-    /// Readable when that process has ended; `None` where it had before.
+    /// The descriptor that becomes readable when that process has ended; `None` if it had ended before.
     pub fn end(&self) -> Option<&OwnedFd> {
         self.connection.as_ref()
     }
 }
 
-/// The end of a connection, or none to connect to.
+/// Returns true for the error of a closed or refused connection.
 fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), BrokenPipe | ConnectionRefused | ConnectionReset)
 }
 
-/// The error, with a sentence in its place where the time was over.
+/// The error, replaced by a sentence if it is a timeout.
 fn unanswered(error: io::Error, what: &str) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => {
@@ -359,10 +359,10 @@ fn address(pid: u32) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new_abstract_name(format!("{NAME}{pid}").as_bytes())?)
 }
 
-/// Anybody can take a name; only the process itself has its number.
+/// Connects and sends a word. Any process can take the name, so the number of the peer is checked.
 fn ask(pid: u32, word: &[u8]) -> io::Result<OwnedFd> {
     let connection = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    // Also for connecting, where others wait to be accepted.
+    // The limit covers connecting too, since other clients may wait to be accepted.
     patient(&connection, ANSWER_MAX)?;
     connect(&connection, &address(pid)?)?;
     if socket_peercred(&connection)?.pid.as_raw_nonzero().get().cast_unsigned() != pid {
@@ -393,7 +393,7 @@ fn receive(connection: &OwnedFd) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)
     receive_with(connection, RecvFlags::empty())
 }
 
-/// The same, where the first error may be about records that the other side has not read.
+/// Receives like [`receive`]; the first error may be about records that the other side has not read.
 fn receive_again(connection: &OwnedFd) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
     match receive(connection) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => receive(connection),
@@ -420,7 +420,7 @@ fn receive_with(connection: &OwnedFd, flags: RecvFlags) -> io::Result<Option<(Ve
 }
 
 impl Started {
-    /// Numbers, then texts, each behind a null byte, which none of them has.
+    /// Writes numbers, then texts, each after a null byte, which none of them contains.
     fn to_bytes(&self) -> Vec<u8> {
         let Started { by_root, folder, words, variables } = self;
         let mut text = format!("{by_root} {}", words.len()).into_bytes();

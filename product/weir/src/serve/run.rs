@@ -1,4 +1,4 @@
-//! `weir run`: what `weir serve` does, from a file.
+//! `weir run`: serves as a configuration file says.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ pub struct Args {
     file: PathBuf,
 }
 
-/// The flags with their defaults, for those that no key sets.
+/// The flags with their defaults, for flags that no key sets.
 #[derive(Parser)]
 #[command(disable_help_flag = true)]
 struct Defaults {
@@ -46,7 +46,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     super::serve(flags, hosted, listen, &source)
 }
 
-/// The file, and what of it is in force.
+/// The file, and the configuration in force.
 struct OfFile {
     file: PathBuf,
     in_force: RefCell<Configuration>,
@@ -84,10 +84,10 @@ impl Source for OfFile {
     }
 }
 
-/// Behind the changes that a reload cannot make.
+/// The line after changes that a reload cannot make.
 pub const TAKES_A_PROCESS: &str = "only a new process takes this change: run `weir upgrade`";
 
-/// What a process has from its start to its end.
+/// The keys that a process cannot change while it runs.
 const FIXED: [&str; 10] = [
     "server.workers",
     "server.max_accepted_connections",
@@ -117,8 +117,8 @@ fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new(""))
 }
 
-/// Serves this at an address, in clear, as if it stood in this file; without what only a process of its own has: signals, a service manager,
-/// a kept rate.
+/// Starts a server of this configuration at an address, without TLS; relative paths begin at the folder of `file`. It has no signals, no service
+/// manager and no saved rate, which only a process of its own has.
 pub fn start(configuration: Configuration, file: &Path, address: SocketAddr) -> Result<Server, Failure> {
     let hosted = hosted(&configuration, file);
     let settings = configuration.settings;
@@ -128,7 +128,7 @@ pub fn start(configuration: Configuration, file: &Path, address: SocketAddr) -> 
     Ok(Server::start(config, || {})?)
 }
 
-/// Opens what `weir run` of this file would open, and closes it again.
+/// Opens and closes everything that `weir run` of this file would open.
 pub fn check(configuration: Configuration, file: &Path) -> Result<Checked, Failure> {
     let hosted = hosted(&configuration, file);
     let settings = configuration.settings;
@@ -147,13 +147,13 @@ fn hosted(configuration: &Configuration, file: &Path) -> Hosted {
     Hosted { sites, classes }
 }
 
-/// The rest of it.
+/// The settings of a file outside its sites and classes.
 fn flags_of(configuration: &Configuration, file: &Path) -> super::Flags {
     let flags = flags(configuration.settings.clone(), folder_of(file));
     super::Flags { configuration: Some(file.into()), ..flags }
 }
 
-/// Those of the file.
+/// The listeners of the file.
 fn listen(settings: &config::Settings) -> Vec<Listen> {
     let given = settings.listeners.iter().filter(|_| !settings.has_default_listener);
     given.map(|listener| listener.value).map(listened).collect()
@@ -164,15 +164,15 @@ fn listened(listener: config::Listener) -> Listen {
     Listen { address, is_secure, has_http3, has_proxy_header }
 }
 
-/// Where requests without TLS are sent: the port that needs no name, or the first that speaks TLS.
+/// The port that requests without TLS are redirected to: 443, or the first with TLS if none has 443.
 fn secure_port(settings: &config::Settings) -> u16 {
     let listeners = settings.listeners.iter().filter(|listener| listener.value.is_secure);
     let ports: Vec<u16> = listeners.map(|listener| listener.value.address.port()).collect();
     if ports.contains(&HTTPS_PORT) { HTTPS_PORT } else { ports.first().copied().unwrap_or(HTTPS_PORT) }
 }
 
-/// A site, its relative paths beneath this folder; `above` is the log of those without their own, and requests without TLS are sent to this
-/// port if it wants that.
+/// A site as the server takes it. Relative paths begin at this folder; `above` is the log of sites without their own; `port` is the target of
+/// redirects to https://.
 fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path, port: u16) -> SiteConfig {
     let own_log = site.access_log.as_ref().filter(|log| Some(*log) != above);
     let index = site.index.clone();
@@ -200,7 +200,7 @@ fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path, po
     }
 }
 
-/// The same, relative paths beneath this folder.
+/// The same answers, with relative paths joined to this folder.
 fn answers(answers: &config::Answers, folder: &Path) -> config::Answers {
     let mut answers = answers.clone();
     let paths = answers.proxies.iter_mut().flat_map(|proxy| [&mut proxy.accel_root, &mut proxy.tls_ca]);
@@ -208,7 +208,7 @@ fn answers(answers: &config::Answers, folder: &Path) -> config::Answers {
     answers
 }
 
-/// What holds for the whole server as flags, relative paths beneath this folder.
+/// The settings of the whole server as flags, with relative paths joined to this folder.
 fn flags(settings: config::Settings, folder: &Path) -> super::Flags {
     let (process, uplink) = (settings.process, settings.uplink);
     let defaults = Defaults::parse_from(["weir"]).flags;
@@ -292,7 +292,7 @@ mod tests {
         format!("{:#?}", Defaults::parse_from([&["weir"], words].concat()).flags)
     }
 
-    /// They stand in two places: the flags and the table of keys.
+    /// Both the flags and the table of keys have defaults.
     #[test]
     fn the_defaults_of_the_keys_are_those_of_the_flags() {
         let configuration = parsed("[[site]]\nroot = '.'");
@@ -347,7 +347,7 @@ trusted_proxies = ['::1', '10.0.0.0/8']
         assert_eq!(other, SiteConfig::alone("/x".into(), files::Options::default()));
     }
 
-    /// Its path and its format can each be of the site or of the server.
+    /// The path and the format can each come from the site or from the server.
     #[test]
     fn the_log_of_a_site() {
         let of = |server: &str, site: &str| {

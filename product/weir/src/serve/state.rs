@@ -1,4 +1,4 @@
-//! The folder of what is kept over a restart.
+//! The folder for data that is kept over a restart.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,17 +6,17 @@ use std::path::PathBuf;
 use server::Keeper;
 use server::service::Account;
 
-/// Opens it, and says why not.
+/// Opens the folder, or returns the reason why it cannot.
 pub fn keeper(account: Option<&Account>) -> Result<Option<Keeper>, String> {
     let is_root = rustix::process::geteuid().is_root();
     let Some(folder) = folder(|name| std::env::var_os(name), is_root) else { return Ok(None) };
     Keeper::open(&folder, account).map(Some).map_err(|error| server::unkept(&folder, &error))
 }
 
-/// That of the service manager, of the machine for root, or of the user. `None` for a user without a home.
+/// The folder of the service manager, else that of the system for root, else that of the user. Returns `None` for a user without a home.
 fn folder(variable: impl Fn(&str) -> Option<OsString>, is_root: bool) -> Option<PathBuf> {
     let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    // A service may have several, divided by colons.
+    // A service may have several, separated by colons.
     let of_manager = variable("STATE_DIRECTORY").and_then(|folders| std::env::split_paths(&folders).next());
     if let Some(folder) = of_manager.filter(|folder| folder.is_absolute()) {
         return Some(folder);

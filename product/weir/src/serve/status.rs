@@ -1,4 +1,4 @@
-//! The answers to `weir status` and `weir status --routes`: each an object of JSON.
+//! The answers to `weir status` and `weir status --routes`, each a JSON object.
 
 use serde_json::{Value, json};
 use server::metrics::{Count, Labels, Metrics, SIZES, Times, protocol_name};
@@ -9,12 +9,12 @@ use units::Nanos;
 use super::under_way;
 use super::worth::Worth;
 
-/// Who asks.
+/// The reader of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asker {
     /// Root or the user of the server.
     Operator,
-    /// Whoever is on this machine: clients and what they ask for are not told.
+    /// Any process of this machine; addresses of clients and their requests are left out.
     Anyone,
 }
 
@@ -67,7 +67,7 @@ fn route(route: &RouteStatus) -> Value {
     })
 }
 
-/// Times of the whole responses of a size class, seconds; `turns`: of those compared that would have ended by now if all took turns.
+/// Times of the complete responses of a size class in seconds. `turns` counts the compared ones that would have ended by now in turns.
 fn sizes(times: &Times, size: &str) -> Value {
     let seconds = |time: Nanos| time.0 as f64 / 1e9;
     json!({
@@ -81,7 +81,7 @@ fn sizes(times: &Times, size: &str) -> Value {
     })
 }
 
-/// What the order was worth.
+/// The gain of the order.
 fn worth(times: &[Times]) -> Value {
     let Worth { less, more } = Worth::of(times);
     json!({

@@ -1,4 +1,4 @@
-//! Responses under way, and the clients that are sent most, as JSON.
+//! The responses in flight, and the clients that were sent most, as JSON.
 
 use serde_json::{Value, json};
 use server::metrics::protocol_name;
@@ -8,7 +8,7 @@ use units::Nanos;
 
 use super::status::Asker;
 
-/// Of a request so much is told.
+/// Maximum number of bytes of a request line that are reported.
 const REQUEST_BYTES_MAX: usize = 200;
 
 pub fn responses(status: &ResponsesStatus, asker: Asker) -> Value {
@@ -64,7 +64,7 @@ pub fn clients(busiest: &[ClientStatus]) -> Value {
     busiest.iter().map(client).collect()
 }
 
-/// Bytes of a client: what is no printable ASCII as targets write it.
+/// Text of a client: bytes that are not printable ASCII are percent-encoded.
 fn shown(bytes: &[u8]) -> String {
     let mut text = String::new();
     for &byte in bytes {

@@ -1,9 +1,9 @@
-//! What the order was worth: the time that responses had less, or more, than if all had taken turns. Of size classes by their means.
+//! The gain of the order: the time that responses took less, or more, than if all had taken turns, from the means of size classes.
 
 use server::metrics::Times;
 use units::Nanos;
 
-/// Means that differ by less than this, or by less than this part, say nothing of the order: it is the server's own work that differs.
+/// Minimum difference of two means, absolute and relative. Smaller ones come from the work of the server, not from the order.
 const ALIKE_S: f64 = 0.001;
 const ALIKE_PART: f64 = 0.02;
 
@@ -13,7 +13,7 @@ pub struct Worth {
     pub more: Sum,
 }
 
-/// So many responses, and so much time of all of them.
+/// A number of responses and their total time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sum {
     pub responses: u64,
@@ -21,7 +21,7 @@ pub struct Sum {
 }
 
 impl Worth {
-    /// Of responses that would have ended by now in turns, each at the difference of the means of its size class.
+    /// The gain over the responses that would have ended by now in turns, each with the difference of the means of its size class.
     pub fn of(times: &[Times]) -> Worth {
         let mut worth = Worth::default();
         for times in times.iter().filter(|times| times.compared > 0 && times.turns > 0) {
@@ -41,7 +41,7 @@ impl Worth {
         worth
     }
 
-    /// A sentence; `None` where nothing differs, or was counted.
+    /// A sentence about the gain; `None` if nothing differs or nothing was counted.
     pub fn text(&self) -> Option<String> {
         let Worth { less, more } = self;
         let than = "than if all took turns";
@@ -63,7 +63,7 @@ fn counted(responses: u64) -> String {
     if responses == 1 { "1 response".into() } else { format!("{responses} responses") }
 }
 
-/// Two figures are enough.
+/// Writes a duration with two digits.
 fn duration(seconds: f64) -> String {
     match seconds {
         s if s < 0.995 => format!("{:.0} ms", s * 1000.0),
@@ -78,7 +78,7 @@ fn duration(seconds: f64) -> String {
 mod tests {
     use super::*;
 
-    /// So many that took so many milliseconds each, and would have taken so many in turns.
+    /// Responses given as a number and milliseconds each, as they were and in turns.
     fn times(compared: (u64, u64), turns: (u64, u64)) -> Times {
         let total = |(count, ms)| Nanos::from_millis(count * ms);
         let (compared_total, turns_total) = (total(compared), total(turns));

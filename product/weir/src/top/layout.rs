@@ -1,18 +1,18 @@
-//! Text and tables on a screen of so many columns. What is shown comes from other places, clients among them: no control character passes.
+//! Text and tables on a screen of a given width. The text comes from elsewhere, also from clients, so control characters are removed.
 
 use crate::status::aligned;
 
-/// Of a cell so much is shown.
+/// Maximum number of characters of a cell.
 const CELL_CHARS_MAX: usize = 60;
 
-/// How a line looks where there are colours.
+/// The colour of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     Plain,
     Head,
-    /// The order holds.
+    /// The order is kept.
     Good,
-    /// It does not.
+    /// The order is not kept.
     Warning,
 }
 
@@ -24,15 +24,15 @@ pub struct Line {
 
 pub enum Block {
     Gap,
-    /// Over several lines where the screen is narrow.
+    /// Text, wrapped if the screen is narrow.
     Text(String, Style),
     Table(Table),
 }
 
-/// The first row is the head.
+/// A table; the first row is the header.
 pub struct Table {
     pub rows: Vec<Vec<String>>,
-    /// Columns that a narrow screen does without, the first first.
+    /// Columns that are left out of a narrow screen, in this order.
     pub spare: &'static [usize],
 }
 
@@ -69,12 +69,12 @@ impl Table {
     }
 }
 
-/// All lines of a screen that is so wide.
+/// All lines, for a screen of this width.
 pub fn lines(blocks: &[Block], columns: usize) -> Vec<Line> {
     blocks.iter().flat_map(|block| block.lines(columns)).collect()
 }
 
-/// As many lines as the screen has, each as wide; the last line tells how to leave, and how many there was no room for.
+/// The lines that fit on the screen. The last line says how to leave and how many lines there was no room for.
 pub fn fitted(lines: Vec<Line>, columns: usize, rows: usize) -> Vec<Line> {
     let shown = lines.len().min(rows.saturating_sub(1));
     let left = lines.len() - shown;
@@ -84,7 +84,7 @@ pub fn fitted(lines: Vec<Line>, columns: usize, rows: usize) -> Vec<Line> {
     lines.into_iter().take(shown).chain([end]).map(cut).collect()
 }
 
-/// A line as a terminal takes it.
+/// A line with the control sequences of a terminal.
 pub fn painted(line: &Line, has_colours: bool) -> String {
     let code = match line.style {
         Style::Plain => return line.text.clone(),
@@ -95,7 +95,7 @@ pub fn painted(line: &Line, has_colours: bool) -> String {
     if has_colours { format!("\x1b[{code}m{}\x1b[0m", line.text) } else { line.text.clone() }
 }
 
-/// Without what moves a cursor, or has text read in another direction.
+/// Removes characters that move the cursor or change the direction of text.
 fn plain(text: &str) -> String {
     let is_unsafe = |c: char| {
         c.is_control()
@@ -111,7 +111,7 @@ fn cut(text: &str, chars: usize) -> String {
     }
 }
 
-/// Broken between words; a word that is too long stays as it is.
+/// Wraps text between words; a word that is too long stays whole.
 fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {

@@ -1,4 +1,4 @@
-//! What `weir top` shows of what a server has told.
+//! The page of `weir top`, made from the status of a server.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use serde_json::Value;
 use super::layout::{Block, Style, Table};
 use crate::status;
 
-/// Rows of sites, those with the most bytes lately first.
+/// Maximum number of sites shown, those with the most recent bytes first.
 const SITES_MAX: usize = 20;
-/// Lines of a screen beside responses and clients: a heading for each, and the times by size.
+/// Lines of a screen other than responses and clients: headings, and the times by size.
 const LINES_BESIDE: usize = 17;
 
-/// Rows of the two lists: as many as there are, or as leave a screen of so many rows its other lines.
+/// Maximum rows of the two lists, so that a screen of this many rows has room for its other lines; any number without a screen.
 fn rows_of_lists(screen_rows: Option<usize>) -> (usize, usize) {
     let Some(rows) = screen_rows else { return (usize::MAX, usize::MAX) };
     let left = rows.saturating_sub(LINES_BESIDE);
@@ -20,7 +20,7 @@ fn rows_of_lists(screen_rows: Option<usize>) -> (usize, usize) {
     (left.saturating_sub(clients).max(4), clients)
 }
 
-/// What is told now, and how it differs from a moment ago.
+/// The page of this status; rates come from the difference to an earlier one.
 pub fn page(pid: u32, told: &Value, lately: Option<(Duration, &Value)>, screen_rows: Option<usize>) -> Vec<Block> {
     let is_paced = told["uplink"]["pace_bits_per_s"].is_number();
     let mut blocks = vec![
@@ -53,7 +53,7 @@ fn leaving(told: &Value, (passed, before): (Duration, &Value)) -> Block {
     Block::Text(format!("leaving: {mbit:.2} Mbit/s{of}"), Style::Plain)
 }
 
-/// Each kind of waiting: its name, and how many wait so in words.
+/// The kinds of waiting: the name, and the words for one response and for a number of them.
 const WAITING: [(&str, &str, &str); 6] = [
     ("turn", "its turn", "for their turn"),
     ("client", "its client", "for their clients"),
@@ -109,7 +109,7 @@ fn response(told: &Value) -> Vec<String> {
     ]
 }
 
-/// Three figures: `1.25 GB`.
+/// A size with three digits: `1.25 GB`.
 fn size(bytes: u64) -> String {
     let bytes = bytes as f64;
     let (number, unit) = match bytes {
@@ -131,7 +131,7 @@ fn silent(seconds: f64) -> String {
     }
 }
 
-/// The clients that were sent most lately.
+/// The clients that were sent most recently.
 fn clients(told: &Value, rows_max: usize) -> Option<Block> {
     let told = told.as_array().filter(|told| !told.is_empty())?;
     let row = |one: &Value| {
@@ -145,7 +145,7 @@ fn clients(told: &Value, rows_max: usize) -> Option<Block> {
     Some(Block::Table(Table { rows, spare: &[4, 3] }))
 }
 
-/// On the wire, or of responses where `now` says that nothing is paced.
+/// The bytes on the wire, or of responses if nothing is paced according to `now`.
 fn sent_bytes(told: &Value, now: &Value) -> u64 {
     match now["wire_bytes"].as_u64() {
         None | Some(0) => rows(told).iter().filter_map(|row| row["bytes"].as_u64()).sum(),
@@ -157,7 +157,7 @@ fn rows(told: &Value) -> &[Value] {
     told["responses"].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A row for each site: responses, those a second, cut, errors, and bytes.
+/// A row for each site: responses, responses per second, aborted ones, errors and bytes.
 fn sites(told: &Value, lately: Option<(Duration, &Value)>) -> Block {
     let sum = |told: &Value, site: &str, key: &str, least_status: u64| -> u64 {
         let of_site =

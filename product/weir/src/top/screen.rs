@@ -1,4 +1,4 @@
-//! The terminal of `weir top`, and what may happen before the next second: it changes its size, or ctrl-c ends it.
+//! The terminal of `weir top`, and the wait for the next second, which ends early at a change of size or at ctrl-c.
 
 use std::io::{IsTerminal, Read, Write, stdout};
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 
 use super::layout::{Block, fitted, lines, painted};
 
-/// What is left of the screen away behind each line and the last.
+/// Control sequences that clear the rest of a line, and everything below the last.
 const CLEAR_LINE: &str = "\x1b[K\r\n";
 const CLEAR_BELOW: &str = "\x1b[J";
 
@@ -20,11 +20,11 @@ pub struct Screen {
     is_ending: Arc<AtomicBool>,
     /// A byte for each signal.
     woken: UnixStream,
-    /// Columns and rows that were drawn on last.
+    /// The size of the screen at the last drawing.
     drawn: Option<(usize, usize)>,
 }
 
-/// Why a wait is over.
+/// The reason why a wait has ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Woken {
     Time,
@@ -32,12 +32,12 @@ pub enum Woken {
     End,
 }
 
-/// Standard output is one whose cursor moves.
+/// Returns true if standard output is a terminal that can move its cursor.
 pub fn is_one() -> bool {
     stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb" && !term.is_empty())
 }
 
-/// Its columns and rows.
+/// The columns and rows of the terminal.
 pub fn size() -> (usize, usize) {
     let size = rustix::termios::tcgetwinsize(stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
     size.map_or((80, 24), |size| (usize::from(size.ws_col).max(20), usize::from(size.ws_row).max(4)))
@@ -59,7 +59,7 @@ impl Screen {
         Ok(Screen { has_colours, is_ending, woken, drawn: None })
     }
 
-    /// Over what was drawn before; a screen of another size is cleared first.
+    /// Draws over the previous page; a screen of another size is cleared first.
     pub fn draw(&mut self, blocks: &[Block]) -> std::io::Result<()> {
         let (columns, rows) = size();
         let begin =
@@ -71,7 +71,7 @@ impl Screen {
         out.flush()
     }
 
-    /// At most so long.
+    /// Waits, at most until this instant.
     pub fn wait(&mut self, until: Instant) -> Woken {
         let mut resized = false;
         loop {
@@ -88,14 +88,14 @@ impl Screen {
             let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
             let came = poll(&mut [PollFd::new(&self.woken, PollFlags::IN)], Some(&timeout));
             if came.is_err() {
-                // As good as a signal; not more often than this where it fails for another reason.
+                // Treated as a signal; the pause bounds the rate of other failures.
                 std::thread::sleep(Duration::from_millis(10));
             }
             resized = self.woken.read(&mut [0; 64]).is_ok_and(|bytes| bytes > 0);
         }
     }
 
-    /// What follows begins on a line of its own.
+    /// Ends the page, so that further output begins on a new line.
     pub fn leave(&self) -> std::io::Result<()> {
         let mut out = stdout().lock();
         out.write_all(CLEAR_LINE.as_bytes())?;

@@ -1,28 +1,28 @@
-//! The group of processes (cgroups(7)) by which a service manager tells which are of a service.
+//! The control group (cgroups(7)) by which a service manager identifies the processes of a service.
 
 use std::path::PathBuf;
 
-/// Puts this process, and so what it starts, into the group of another, where it has the right to. Whether it is there.
+/// Moves this process, and with it the processes it starts, into the group of another one. Returns whether it is there.
 pub fn join(pid: u32) -> bool {
     let own = std::process::id();
     let Some(wanted) = of(pid) else { return false };
     let now = of(own).unwrap_or_default();
     for line in wanted.iter().filter(|line| !now.contains(line)) {
         for place in places(line) {
-            // A hierarchy is mounted at one of them.
+            // The hierarchy is mounted at one of these places.
             let _ = std::fs::write(place, own.to_string());
         }
     }
     of(own).as_ref() == Some(&wanted)
 }
 
-/// Lines of /proc/PID/cgroup, `ID:CONTROLLERS:PATH`: of version 2, and of the hierarchy that systemd has beside version 1.
+/// The lines `ID:CONTROLLERS:PATH` of /proc/PID/cgroup for version 2, and for the hierarchy that systemd adds to version 1.
 fn of(pid: u32) -> Option<Vec<String>> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     Some(text.lines().filter(|line| !places(line).is_empty()).map(str::to_owned).collect())
 }
 
-/// Where its processes may be written to.
+/// The files that a process number may be written to.
 fn places(line: &str) -> Vec<PathBuf> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! `weir uplink doctor`: what this machine has for the kernel side.
+//! `weir uplink doctor`: lists the kernel features of this machine.
 
 use ::uplink::Interface;
 use ::uplink::doctor::{Finding, State, examine, verdicts};
@@ -40,7 +40,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     print(&format!("{verdicts}{attach}\n{findings}"))
 }
 
-/// What attaching at an interface would come to.
+/// The outcome that attaching at an interface would have.
 struct Attach {
     name: String,
     outcome: Result<String, String>,

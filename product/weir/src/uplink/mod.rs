@@ -129,7 +129,7 @@ fn up(args: &Up) -> Result<(), Failure> {
     print(&format!("weir: {}: {} ({}; {why})\n", interface.name, heading(&tree), said(change)))
 }
 
-/// Makes the tree, and says why of this kind.
+/// Makes the tree. Returns the change and the reason for its kind.
 fn make(interface: &Interface, args: &Up) -> Result<(Change, String), Error> {
     let up = |kind: Kind| tree::up(interface, &plan(args, kind), args.replace);
     let asked = args.qdisc.map(|qdisc| match qdisc {
@@ -139,14 +139,14 @@ fn make(interface: &Interface, args: &Up) -> Result<(Change, String), Error> {
     if let Some(kind) = asked {
         return Ok((up(kind)?, "as requested".to_string()));
     }
-    // A tree that is not whole is made anew, as htb.
+    // An incomplete tree is made again, as htb.
     let there = tree::find(interface).ok().flatten().map(|tree| tree.plan.kind);
     let kind = match there {
         Some(Kind::Prio) if args.has_shares() => Kind::Htb,
         kind => kind.unwrap_or(Kind::Htb),
     };
     let why = if there == Some(kind) { "the kind in place" } else { "htb, which guarantees shares" };
-    // Without a kind, `--bands 16` asks for as many as there can be.
+    // Without a kind, `--bands 16` means the maximum.
     let has_fewer = kind == Kind::Htb && args.bands.is_some_and(|bands| bands > kind.bands_max());
     let fewer = if has_fewer { " and has no more bands" } else { "" };
     Ok((up(kind)?, format!("{why}{fewer}")))
@@ -155,7 +155,7 @@ fn make(interface: &Interface, args: &Up) -> Result<(Change, String), Error> {
 fn plan(args: &Up, kind: Kind) -> Plan {
     let usual = Plan::new(kind, args.rate);
     let bands = args.bands.unwrap_or(usual.bands);
-    // More than any kind has is a mistake wherever it is made.
+    // More bands than any kind has are a mistake in any case.
     let is_clipped = args.qdisc.is_none() && bands <= Kind::Prio.bands_max();
     Plan {
         bands: if is_clipped { bands.min(usual.bands) } else { bands },
@@ -205,7 +205,7 @@ fn heading(tree: &Tree) -> String {
     format!("{bands} bands of {} at {rate}, {packets_per_band} packets each{shares}", kind.name())
 }
 
-/// What the bands are guaranteed; `None` for a kind without shares.
+/// The guaranteed shares of the bands; `None` for a kind without shares.
 pub fn shares(plan: &Plan) -> Option<String> {
     let percent = |permille: u16| f64::from(permille) / 10.0;
     let (each, other) = (percent(plan.share_permille), percent(plan.other_share_permille));
@@ -224,11 +224,11 @@ fn described(tree: &Tree) -> Value {
     })
 }
 
-/// To standard output.
+/// Prints to standard output.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // The reader has seen enough.
+        // The reader has closed the pipe.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         outcome => outcome.map_err(|error| Failure::Failed(format!("cannot print: {error}"))),
     }
@@ -238,7 +238,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    /// The help shows them as text.
+    /// The help has the defaults as text.
     #[test]
     fn the_defaults_of_the_help_are_those_of_the_tree() {
         let parsed = [share("0.5%"), other_share("20%")].map(|share| share.unwrap().permille());

@@ -1,4 +1,4 @@
-//! `weir uplink show`: the bands, once or every second.
+//! `weir uplink show`: prints the bands, once or every second.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub struct Args {
     /// Print again every second
     #[arg(long)]
     watch: bool,
-    /// With --watch, print N times and end [default: until interrupted]
+    /// Print N times and end, with --watch [default: until interrupted]
     #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Print JSON, one object a line
@@ -27,7 +27,7 @@ pub struct Args {
 }
 
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Cursor to the top left, and everything below it away (ECMA-48).
+/// Moves the cursor to the top left and clears the screen (ECMA-48).
 const CLEAR: &str = "\x1b[H\x1b[J";
 
 pub fn main(args: &Args) -> Result<(), Failure> {
@@ -51,7 +51,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where an attached classifier cuts the bands for responses: the most that still goes to each but the last.
+/// The cut points of an attached classifier: the maximum of each band for responses but the last.
 #[derive(Default)]
 struct Cuts {
     up_to: Vec<u64>,
@@ -64,7 +64,7 @@ impl Cuts {
     }
 }
 
-/// None where nothing is attached, and where we may not ask.
+/// The cut points; empty if nothing is attached or the right to look is missing.
 #[cfg(feature = "bpf")]
 fn cuts(interface: &Interface) -> Cuts {
     let attached = ::uplink::classify::find(interface).ok().flatten();

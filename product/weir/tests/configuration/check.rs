@@ -162,7 +162,7 @@ fn an_address_in_use_and_a_certificate_of_another_host_are_told_and_right() {
     assert!(out.starts_with("weir.toml:9:7: cannot read `a.key`: "), "{out}");
 }
 
-/// It is 404, which nobody would see before a visitor does.
+/// It is 404, which only a visitor would notice.
 #[test]
 fn a_symlink_that_leaves_the_root_is_told() {
     let folder = Folder::new("check-symlinks");
@@ -262,7 +262,7 @@ fn init_writes_a_file_that_is_correct_and_no_second_one() {
     assert_eq!(weir(&folder.0, &["check"]).status.code(), Some(0));
 }
 
-/// As root alone: otherwise the user cannot be another.
+/// Runs as root only: otherwise the user cannot be another.
 #[test]
 fn folders_are_opened_as_the_user() {
     if !rustix::process::geteuid().is_root() {

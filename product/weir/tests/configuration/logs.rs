@@ -30,7 +30,7 @@ hosts = [\"rest.test\"]
 root = \"one\"
 ";
 
-/// Without the sandbox, which leaves no folder for logs that are first named at a reload.
+/// Runs without the sandbox, which has no folder for logs that a reload adds.
 fn unconfined() -> String {
     format!("[server]\nsandbox = false\n{}", super::SITES)
 }
@@ -40,7 +40,7 @@ fn lines(folder: &Folder, log: &str) -> Vec<String> {
     text.lines().map(str::to_string).collect()
 }
 
-/// The requests of a log, once there are so many.
+/// The requests of a log, once it has this number of lines.
 fn requests(folder: &Folder, log: &str, count: usize) -> Vec<String> {
     let until = Instant::now() + Duration::from_secs(30);
     while lines(folder, log).len() < count {
@@ -169,7 +169,7 @@ fn a_file_that_does_not_come_into_force_leaves_no_logs() {
     assert!(status == Some(1) && said.contains("cannot open access log") && !is_there("fourth"), "{said}");
 }
 
-/// As after a rotation.
+/// The signal after a rotation.
 #[test]
 fn a_signal_opens_the_logs_of_all_sites_anew() {
     let folder = with_folders("log-rotation");

@@ -30,7 +30,7 @@ fn an_attach_again_keeps_what_it_is_not_told() {
     network.printed("attach uplink --rate 5mbit --no-watch");
     assert_eq!(of(&keys), before);
     assert!(network.printed("uplink show uplink").contains("at 5mbit"));
-    // What it is told it takes, and goes on from there.
+    // It adopts the new settings and keeps the others.
     network.printed("attach uplink --client-share 5MB --client-prefix 24,48 --policy psjf --no-watch");
     let keys = ["ports", "policy", "client_allowance_bytes", "client_prefix"];
     let before = of(&keys);

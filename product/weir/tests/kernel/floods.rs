@@ -21,9 +21,9 @@ const SETTLING_PACKETS: u64 = 500;
 const WATCHED_PACKETS: u64 = 2000;
 /// A look is a program: in virtual time it costs more than all that happens between two.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// So many looks before giving up.
+/// Number of checks before the test gives up.
 const LOOKS_MAX: usize = 400;
-/// How often a flood looks whether it is over.
+/// Interval at which a flood checks whether it is over.
 const TURN: Duration = Duration::from_millis(100);
 
 #[test]
@@ -43,7 +43,7 @@ fn of_two_bands_with_one_priority_the_better_has_nearly_all() {
     two_floods(3);
 }
 
-/// One in the best band of responses, one in the band `low`.
+/// Two floods: in the best band of responses and in the band `low`.
 fn two_floods(low: usize) {
     let Some(network) = Network::new() else { return };
     network.printed(&format!("uplink up uplink --rate {RATE}"));

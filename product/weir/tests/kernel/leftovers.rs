@@ -1,4 +1,4 @@
-//! `scripts/put-back.sh`: what killed runs left goes, what belongs to a process that lives or to somebody else stays.
+//! `scripts/put-back.sh`: leftovers of killed runs are removed; those of a live process or of another owner stay.
 
 use std::path::Path;
 use std::process::Command;

@@ -11,7 +11,7 @@ mod uplink;
 #[path = "../../../../lab/testbed/tests/common/virtual_time.rs"]
 mod virtual_time;
 
-/// Whose verdict depends on time: done in virtual time, where there is a kernel for that.
+/// Tests whose verdict depends on time: they run in virtual time, if there is a kernel for that.
 const VIRTUAL_TESTS: &[&str] = &[
     "floods::a_flood_does_not_hold_up_syn_acks",
     "floods::of_two_bands_with_one_priority_the_better_has_nearly_all",

@@ -31,12 +31,12 @@ impl Network {
         self.run(WEIR, args.split_whitespace())
     }
 
-    /// What the program prints, having succeeded.
+    /// The output of the program, which must succeed.
     pub fn printed(&self, args: &str) -> String {
         succeeded(args, self.weir(args))
     }
 
-    /// What it prints with `--json`.
+    /// The output with `--json`.
     pub fn json(&self, args: &str) -> Value {
         json(&self.printed(&format!("{args} --json")))
     }

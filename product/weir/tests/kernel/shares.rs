@@ -1,4 +1,4 @@
-//! Responses beside other traffic that fills the link by itself, as a backup or HTTP/3 does: both go on.
+//! Responses together with other traffic that fills the link by itself, as a backup or HTTP/3 does: both go on.
 
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use crate::virtual_time::in_virtual_time;
 
 /// Reached only when a response stands still.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often the server looks whether the test is over.
+/// Interval at which the server checks whether the test is over.
 const TURN: Duration = Duration::from_millis(100);
 const FETCHES: usize = 30;
 const SMALL_BYTES: usize = 3000;
@@ -55,7 +55,7 @@ fn a_flood_of_datagrams_stops_no_response() {
     });
 }
 
-/// What `weir attach` makes by itself, and traffic that it does not know.
+/// The bands that `weir attach` makes by itself, with traffic that it does not know.
 fn beside_other_traffic(
     start: impl for<'scope> FnOnce(&'scope Network, &'scope AtomicBool, &'scope std::thread::Scope<'scope, '_>),
 ) {
@@ -83,7 +83,7 @@ fn beside_other_traffic(
     });
 }
 
-/// A server that knows nothing of Weir: each connection asks for so many bytes and gets them.
+/// A server without Weir: each connection requests a number of bytes and gets them.
 fn respond(listener: &TcpListener, is_over: &AtomicBool) {
     // accept(2) takes the timeout of reads.
     SockRef::from(listener).set_read_timeout(Some(TURN)).unwrap();
@@ -117,12 +117,12 @@ const BANDS: [usize; 2] = [1, 2];
 /// Packets of each band before the first window: TCP has then found its own.
 const SETTLING_PACKETS: u64 = 200;
 const WINDOW_PACKETS: u64 = 1000;
-/// Packets that may leave between two looks: after more of them nobody has seen whether a band ran empty.
+/// Maximum number of packets between two checks: after more of them a band may have run empty unnoticed.
 const UNSEEN_PACKETS_MAX: u64 = WINDOW_PACKETS / 2;
 /// Windows before giving up; those on a starved machine may be void.
 const WINDOWS_MAX: usize = 20;
 
-/// Beside responses that would fill the link, other traffic has its fifth of it.
+/// Other traffic has its fifth of the link, even if responses would fill it.
 #[test]
 fn other_traffic_has_its_share_and_no_more() {
     if in_virtual_time(other_traffic_has_its_share_and_no_more) {

@@ -25,7 +25,7 @@ fn up_show_and_down() {
     let list = shown["bands"].as_array().unwrap();
     assert_eq!(list.len() as u64, bands);
     assert_eq!(["control", "other", "data"], [0, 1, 2].map(|band: usize| list[band]["use"].as_str().unwrap()));
-    // Nobody classified them; with their headers they are 100 bytes each.
+    // They are not classified; with their headers they are 100 bytes each.
     assert!(list[1]["packets"].as_u64() >= Some(3) && list[1]["bytes"].as_u64() >= Some(300), "{shown}");
     assert!(list[2..].iter().all(|band| band["packets"] == 0), "{shown}");
     let lines = network.printed("uplink show uplink");
@@ -182,7 +182,7 @@ fn doctor_says_of_everything_what_it_is_for() {
     let listed = lines.strip_prefix(verdicts).unwrap_or_else(|| panic!("{lines}"));
     assert_eq!(listed.lines().count(), findings.as_array().unwrap().len());
     assert!(lines.lines().any(|line| line.starts_with("ok") && line.contains(" htb ")), "{lines}");
-    // As nobody in particular, it says what it could not find out.
+    // Without privileges, it says what it could not find out.
     let nobody =
         network.command(&format!("setpriv --reuid 65534 --clear-groups {} uplink doctor", env!("CARGO_BIN_EXE_weir")));
     assert!(nobody.contains("missing  CAP_NET_ADMIN") && nobody.contains("to find out, run as root"), "{nobody}");

@@ -172,7 +172,7 @@ fn complete(status: u16, bytes: u64) -> (u16, u64, u64, Outcome) {
     (status, bytes, bytes, Outcome::Complete)
 }
 
-/// What a client that left took is counted, not what it asked for.
+/// The bytes that a client took before it left are counted, not those that it requested.
 #[test]
 fn the_log_is_read_as_a_run() {
     let site = Site::of_sizes(&[10, 100_000, LARGE]);
@@ -294,7 +294,7 @@ fn a_full_disk_stops_nobody() {
     });
 }
 
-/// What was logged is written before the end.
+/// All lines are written before the end.
 #[test]
 fn nothing_is_lost_at_the_end() {
     let site = site();

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::common::{Client, Response, Server, Site, get, run_to_end, wait_until, weir_under};
 
-/// Where its line at the start says that it is.
+/// The address in the line at the start.
 pub fn admin_of(server: &Server) -> SocketAddr {
     let address = || {
         let lines = server.stderr();
@@ -97,7 +97,7 @@ fn it_tells_of_the_process_of_connections_and_of_certificates() {
 
 #[test]
 fn it_tells_how_upstreams_are() {
-    // Nobody listens there any more.
+    // The address has no listener any more.
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut command = weir_under(&[]);
     command.args(["proxy", &gone.to_string(), "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
@@ -136,7 +136,7 @@ fn others_are_refused() {
     assert!(refused.status.code() == Some(2) && said.contains("expected an address of this machine alone"), "{said}");
 }
 
-/// Its page and its numbers may be asked for by anybody on this machine.
+/// Any process of this machine may request the page and the numbers.
 #[test]
 fn it_tells_no_client_and_no_path() {
     const HUGE: usize = 16 << 20;
@@ -188,7 +188,7 @@ fn bytes_count_while_their_response_runs_and_once() {
     }
 }
 
-/// One that nobody waited for but its client, which read nothing for three seconds: in turns it would have taken as long.
+/// A response that only its client delayed, by reading nothing for three seconds: in turns it would have taken as long.
 #[test]
 fn a_slow_client_is_not_the_order_s_fault() {
     const LARGE: usize = 8 << 20;

@@ -39,7 +39,7 @@ impl Bench {
         assert_told(&self.cable.at_server(|| run_to_end(args)), status, said);
     }
 
-    /// What each band sent so far.
+    /// The bytes that each band has sent.
     fn sent(&self) -> Vec<Counted> {
         self.cable.at_server(|| self.tree.stats().unwrap())
     }
@@ -87,7 +87,7 @@ fn every_response_is_in_its_band() {
     server.assert_alive();
 }
 
-/// Of root's privileges the server keeps the one that marks packets, and says so.
+/// The server keeps only the privilege of root that marks packets, and says so.
 #[test]
 fn a_user_without_privileges_marks_packets_too() {
     let Some(bench) = Bench::new("50mbit") else { return };
@@ -188,7 +188,7 @@ fn a_promoted_flow_does_not_overtake_itself() {
     server.assert_alive();
 }
 
-/// How often TCP saw that packets had been overtaken, on this host.
+/// The number of reorderings that TCP has seen on this host.
 fn reorderings() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/net/netstat").unwrap();
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("TcpExt: "));
@@ -197,7 +197,7 @@ fn reorderings() -> u64 {
     counted.filter(|(name, _)| name.ends_with("Reorder")).map(|(_, value)| value.parse::<u64>().unwrap()).sum()
 }
 
-/// What keeps the order itself above a tree uses its rate, and one band: not the one of what nobody knows.
+/// A server that paces above a tree uses its rate and one band, which is not the one of unknown traffic.
 #[test]
 fn paced_goes_through_one_band() {
     let Some(bench) = Bench::new("20mbit") else { return };
@@ -232,7 +232,7 @@ fn what_does_not_fit_is_told() {
     }
 }
 
-/// Marking is refused to those who may not; whoever does not need it serves without.
+/// Marking is refused without the privilege; a server that does not need it runs without.
 #[test]
 fn without_privilege_it_is_said_at_the_start() {
     let Some(bench) = Bench::new("20mbit") else { return };
@@ -265,7 +265,7 @@ fn a_classifier_that_sorts_them_already_is_told() {
     bench.assert_told(&["serve", &dir, "--listen", SERVER, "--shaping", "bands"], 1, "already sorts port 80 on uplink");
 }
 
-/// It would have no order there; clients are not told of it.
+/// It would have no order there, so it is not advertised.
 #[test]
 fn there_is_no_http3_where_the_kernel_orders() {
     let Some(bench) = Bench::new("50mbit") else { return };

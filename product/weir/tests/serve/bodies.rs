@@ -2,7 +2,7 @@
 
 use crate::common::{Server, Site, content, get, on_every_path};
 
-/// Nothing, one byte, either side of what is held in memory, and what takes many grants.
+/// Sizes: zero, one byte, both sides of the limit of memory, and one that takes many grants.
 const SIZES: [usize; 6] = [0, 1, 65_535, 65_536, 65_537, 5 << 20];
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::common::{Client, Server, Site, content, get, on_every_path, wait_until};
 
-/// More than a socket and a reader that does not read hold together, so that most of it is still to be read from the file.
+/// A size beyond the buffers of a socket and of a client that does not read, so that most of it is still to be read from the file.
 const LARGE: usize = 12 << 20;
 
 /// A client that has asked for the large file and has taken the head only.

@@ -7,7 +7,7 @@ use crate::common::{Client, Hosted, Server, Site, content, in_virtual_time, wait
 
 const LARGE: usize = 256 << 10;
 const SMALL: usize = 64 << 10;
-/// More than two sockets hold.
+/// A size beyond the buffers of two sockets.
 const HUGE: usize = 16 << 20;
 
 impl Hosted {
@@ -18,7 +18,7 @@ impl Hosted {
         client
     }
 
-    /// Writes the file anew and has it read; gives what was said of that.
+    /// Replaces the file and reloads it. Returns the lines about that.
     fn hang_up(&self, text: &str) -> String {
         self.rewrite(text);
         let before = self.server.stderr().len();

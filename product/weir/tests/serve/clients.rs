@@ -1,4 +1,4 @@
-//! What one client may have of the server, by its address.
+//! The limits of one client, by its address.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -98,7 +98,7 @@ fn the_busiest_clients_are_told() {
     });
 }
 
-/// What is more waits, however many responses it asked for; the time is at least that of the rate, however slow the machine.
+/// Bytes beyond the rate wait, for any number of responses; the time is at least that of the rate, however slow the machine.
 #[test]
 fn a_client_is_sent_so_much() {
     const BYTES: usize = 1_000_000;

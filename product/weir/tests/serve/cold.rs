@@ -36,14 +36,14 @@ fn a_disk_that_hangs_keeps_nobody_else_waiting() {
             assert!(server.connect().get("/size-300000").body == content(300_000));
         }
         waiting.pop().unwrap().assert_silent();
-        // Whoever leaves is let go, disk or not.
+        // A client that leaves is removed, whatever the disk does.
         waiting.drain(..).for_each(crate::common::Client::reset);
         assert!(server.connect().get("/size-300000").body == content(300_000));
         assert!(server.stderr().is_empty(), "{:?}", server.stderr());
     });
 }
 
-/// The worker used to wait with whoever asked for one of these.
+/// The worker used to wait together with the client of such a file.
 #[test]
 fn a_file_that_is_never_found_keeps_nobody_else_waiting() {
     for name in ["slow-to-look-at.bin", "slow-to-open.bin"] {

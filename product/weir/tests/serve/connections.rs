@@ -27,7 +27,7 @@ fn pipelined_requests_are_answered_in_order() {
     });
 }
 
-/// More requests than the server reads at once, while it is busy with the first.
+/// A pipeline longer than the server reads at once, while it is busy with the first request.
 #[test]
 fn a_long_pipeline_is_answered_whole() {
     const REQUESTS: usize = 4000;
@@ -59,7 +59,7 @@ const FRAMINGS: [(&str, u16, usize); 14] = [
     ("GET /size-1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", 200, 1),
     ("\r\nGET /size-1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", 200, 1),
 ];
-/// What ends a connection, and is the last that is answered.
+/// Requests that end a connection after their answer.
 const LAST: [(&str, u16, usize); 5] = [
     ("GET /size-1000 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 200, 1000),
     ("HEAD /size-700000 HTTP/1.0\r\n\r\n", 200, 0),
@@ -68,7 +68,7 @@ const LAST: [(&str, u16, usize); 5] = [
     ("POST /size-1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx", 400, 37),
 ];
 
-/// Where each response ends, behind any other, is the same on every path, whether it is sent alone or gathered.
+/// The end of each response, after any other, is the same on every path, whether it is sent alone or gathered.
 #[test]
 fn responses_of_every_kind_follow_each_other() {
     let mut seed = 0x9e37_79b9_7f4a_7c15u64;
@@ -122,7 +122,7 @@ fn requests_cut_anywhere() {
     });
 }
 
-/// Bodies nobody wants are read and thrown away, and the next request is found behind them.
+/// Unused bodies are read and discarded, and the next request is found behind them.
 #[test]
 fn request_bodies_are_skipped() {
     let trailing = "5\r\nhello\r\n3;x=y\r\nabc\r\n0\r\nX: y\r\n\r\n";
@@ -145,7 +145,7 @@ fn request_bodies_are_skipped() {
     });
 }
 
-/// Every answer is known from the head alone, so nobody is asked for a body that is then thrown away.
+/// Every answer is known from the head alone, so no client sends a body that is then discarded.
 #[test]
 fn a_client_that_waits_has_its_final_status_at_once() {
     let lengths = ["Content-Length: 3", "Content-Length: 1048577", "Transfer-Encoding: chunked"];

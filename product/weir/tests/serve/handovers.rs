@@ -1,4 +1,4 @@
-//! `weir upgrade` where one of the two processes ends or stops in the middle: somebody serves, and the words about it are true.
+//! `weir upgrade` when one of the two processes ends or stops in the middle: one of them serves, and the messages about it are true.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -69,7 +69,7 @@ impl Next {
         panic!("it does not serve: {lines:?}");
     }
 
-    /// Its lines on standard error, and the exit status.
+    /// The lines on standard error, and the exit status.
     fn end(&mut self) -> (String, Option<i32>) {
         let mut said = String::new();
         self.child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
@@ -145,7 +145,7 @@ fn has_connection_to(pid: u32) -> bool {
     listed.lines().filter(|line| line.ends_with(&name)).count() > 1
 }
 
-/// As it is done in use, with the end at any time.
+/// The normal procedure, with an end at any time.
 #[test]
 fn kill_during_an_upgrade_leaves_somebody_who_serves() {
     for wait_ms in [0, 5, 10, 20, 40, 80] {

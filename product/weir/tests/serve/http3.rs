@@ -17,7 +17,7 @@ const HEADERS: u64 = 1;
 pub const LARGE: usize = 1_000_000;
 /// RFC 9114 section 8.1.
 const NO_ERROR: u64 = 0x100;
-/// So slow that something can happen in the middle of a large response.
+/// A rate so low that events can happen in the middle of a large response.
 pub const SLOW: [&str; 5] = ["--tls-self-signed", "--uplink", "16mbit", "--shaping", "paced"];
 
 /// A client, and the socket it has now.
@@ -46,7 +46,7 @@ impl Asking {
         asking
     }
 
-    /// Connected, with windows that let hardly a byte of a body through; it asks for so many responses.
+    /// Connects with windows that let hardly a byte of a body through, and requests this number of responses.
     pub fn stalled(server: &Server, requests: u32) -> Asking {
         let mut asking = Asking::with_windows(server.address, Windows { stream: 64, connection: 1 << 20 });
         asking.until("a handshake", |client| client.is_connected);
@@ -139,7 +139,7 @@ impl Asking {
         self.answer(stream)
     }
 
-    /// A large response of which something has come.
+    /// A large response that has begun.
     pub fn begin_large(&mut self) -> u32 {
         let stream = self.ask(&format!("/size-{LARGE}"));
         self.until("first bytes", |client| !client.response(stream).body.is_empty());
@@ -150,7 +150,7 @@ impl Asking {
         self.answer(stream).body == content(LARGE)
     }
 
-    /// With what code the server has closed it.
+    /// The code with which the server has closed the connection.
     fn close_code(&mut self) -> Option<u64> {
         self.until("end", |client| client.lost.is_some());
         let code = self.client.close_code();
@@ -159,7 +159,7 @@ impl Asking {
     }
 }
 
-/// Of the same family.
+/// An address of the same family.
 fn socket(server: SocketAddr) -> UdpSocket {
     socket_at(if server.is_ipv6() { "[::1]:0" } else { "127.0.0.1:0" })
 }
@@ -353,7 +353,7 @@ fn one_client_has_so_many_connections_and_learns_why_not_more() {
     assert_eq!(first.get("/size-10").body.len(), 10);
 }
 
-/// As over TCP: the longest idle connection gives way.
+/// The longest idle connection gives way, as over TCP.
 #[test]
 fn with_all_places_taken_an_idle_connection_gives_way() {
     let site = site();
@@ -393,7 +393,7 @@ fn garbage_beside_it_hurts_nobody() {
     server.assert_alive();
 }
 
-/// What a client does wrong is told, and its connection ends with a reason.
+/// A mistake of a client is logged, and its connection ends with a reason.
 #[test]
 fn a_mistake_ends_the_connection_with_its_code() {
     let site = site();

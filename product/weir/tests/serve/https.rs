@@ -111,7 +111,7 @@ fn a_certificate_for_development_is_made_on_request() {
     });
 }
 
-/// What reads the certificate is not what wrote it.
+/// The certificate is read by another implementation than wrote it.
 #[test]
 fn curl_takes_the_certificate_and_the_end() {
     let site = Site::of_sizes(&[70_000, 3_000_000]);

@@ -1,4 +1,4 @@
-//! What one request may cost.
+//! The limits of one request.
 
 use crate::common::{Site, on_every_path};
 

@@ -53,7 +53,7 @@ mod trusted;
 mod upgrades;
 mod user;
 
-/// Whose verdict depends on time, or that wait: done in virtual time, where there is a kernel for that.
+/// Tests whose verdict depends on time, or that wait: they run in virtual time, if there is a kernel for that.
 const VIRTUAL_TESTS: &[&str] = &[
     "bands::a_promoted_flow_does_not_overtake_itself",
     "bands::the_better_of_two_floods_has_the_link",

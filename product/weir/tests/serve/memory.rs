@@ -6,13 +6,13 @@ use crate::common::{Client, Server, Upstream, answer, content, wait_until, weir_
 use crate::http3::Asking;
 
 const BODY_BYTES: usize = 60_000;
-/// As many as a client may have open.
+/// The maximum number of streams that a client may have open.
 const STREAMS: u32 = 100;
 const CONNECTIONS: usize = 10;
-/// Of which connections may hold 14 MB; all responses together have 60 MB.
+/// A limit of which connections may hold 14 MB; all responses together have 60 MB.
 const MEMORY: [&str; 2] = ["--memory", "32MiB"];
 const GROWTH_KB_MAX: u64 = 24_000;
-/// The number of asked requests is that of so many looks before.
+/// The number of requests is compared with earlier checks.
 const LOOKS: usize = 100;
 
 /// A row of /proc/PID/status (proc(5)), in KB.

@@ -23,7 +23,7 @@ fn head_has_the_head_of_get() {
     });
 }
 
-/// Others get a line of text, and caches are told that there are two.
+/// Others get a line of text, and `Vary` informs caches of it.
 #[test]
 fn a_browser_gets_a_page_of_an_error() {
     on_every_path(&site(), &[], |server| {

@@ -89,7 +89,7 @@ fn a_watchdog_is_fed() {
     assert_eq!(manager.hear(), ["WATCHDOG=1"]);
 }
 
-/// Serving does not depend on it; a name left over from elsewhere is told.
+/// Serving does not depend on it; a stale name is reported.
 #[test]
 fn a_manager_that_is_not_there_is_told_and_does_without() {
     let site = Site::with(&[("a", b"hello")]);

@@ -1,4 +1,4 @@
-//! Whose bytes leave first, as clients see it. What is asserted is which of two responses ended first, never when.
+//! The order of responses, as clients see it. Tests assert which of two responses ended first, never when.
 
 use std::sync::mpsc::{Receiver, channel};
 
@@ -26,7 +26,7 @@ impl Race {
         self.watch(client, size);
     }
 
-    /// As [`Race::enter`]; returns when the response has begun, so that the link is held.
+    /// Does [`Race::enter`], and returns when the response has begun, so that the link is busy.
     fn enter_first(&mut self, server: &Server, size: usize) {
         let mut client = server.connect();
         client.send(get(&format!("/size-{size}")));
@@ -75,7 +75,7 @@ fn the_small_response_overtakes_the_large_one() {
     }
 }
 
-/// Without a rate only responses that are ready in the same turn are ordered: requests that the server finds together. The log
+/// Only responses that are ready in the same turn are ordered without a rate: requests that the server finds together. The log
 /// is written in the order in which responses are handed down.
 #[test]
 fn the_smallest_response_of_a_turn_leaves_first() {

@@ -78,7 +78,7 @@ fn passed_sockets_are_served_by_all_event_loops() {
     }
 }
 
-/// What is passed is not bound again; what is not passed is bound beside it.
+/// Passed addresses are not bound again; the other addresses are bound.
 #[test]
 fn a_listener_that_was_not_passed_is_bound() {
     let site = Site::with(&[("a", b"hello")]);
@@ -240,7 +240,7 @@ fn a_second_datagram_socket_is_named() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// They were meant for somebody else, who has started this program.
+/// The sockets were meant for the process that started this one.
 #[test]
 fn sockets_of_another_process_are_left_alone() {
     let site = Site::new();

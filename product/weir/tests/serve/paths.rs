@@ -147,7 +147,7 @@ fn paths_that_are_tricks() {
     });
 }
 
-/// `//a` and `/a` are one file, whose one address is told. What is behind the slashes never becomes a host.
+/// `//a` and `/a` are one file, and a redirect gives its only address. The text behind the slashes never becomes a host.
 #[test]
 fn empty_segments_are_left_out_by_a_redirect() {
     on_every_path(&site(), &[], |server| {
@@ -168,7 +168,7 @@ fn empty_segments_are_left_out_by_a_redirect() {
     });
 }
 
-/// Nothing from outside is ever in a response.
+/// No response has bytes from outside the folder.
 fn checked(response: Response) -> Response {
     for leak in ["treasure", "secret", "root:"] {
         assert!(!response.body.windows(leak.len()).any(|bytes| bytes == leak.as_bytes()), "{}", response.text());
@@ -284,7 +284,7 @@ fn what_cannot_be_read_is_refused() {
     });
 }
 
-/// As an old archive has them, in Latin-1.
+/// Names in Latin-1, as in an old archive.
 fn latin_site() -> Site {
     let site = Site::with(&[("index.html", b"front")]);
     let name = |bytes: &'static [u8]| OsStr::from_bytes(bytes);

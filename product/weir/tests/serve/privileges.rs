@@ -1,4 +1,4 @@
-//! What a server keeps of the rights it was started with: keys of root's, its memory, and what it may open and call.
+//! The rights that a server keeps: keys of root, its memory, and the files and calls that it may use.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::common::tls::Made;
 use crate::common::{Server, Site, run_to_end, wait_until, weir_under};
 use crate::user::{is_root, of_threads};
 
-/// As keys are kept: for root alone.
+/// The mode of keys: for root alone.
 fn of_root(made: &Made) {
     for file in [&made.cert, &made.key] {
         std::fs::set_permissions(file, PermissionsExt::from_mode(0o600)).unwrap();
@@ -32,7 +32,7 @@ fn has_ended(pid: i32) -> bool {
     stat.rsplit(')').next().is_none_or(|rest| rest.is_empty() || rest.starts_with(" Z"))
 }
 
-/// A certificate and its key, and a file that asks for them as nobody.
+/// A certificate and its key, and a file that uses them with the user `nobody`.
 fn as_nobody(site: &Site, name: &str) -> String {
     let dir = site.served().display().to_string();
     let files = ["pem", "key"].map(|end| site.outside(&format!("{name}.{end}")).display().to_string());
@@ -128,7 +128,7 @@ fn a_key_that_was_not_named_at_the_start_is_read_as_the_user() {
     assert_eq!(old.trust().connect(server.address, "localhost").get("/a").1, b"hello");
 }
 
-/// Who owns what shows the memory of a process: root, if it is hidden from the user.
+/// The owner of the files that show the memory of a process: root, if they are hidden from the user.
 fn owner_of_memory(pid: u32) -> u32 {
     std::fs::metadata(Path::new("/proc").join(pid.to_string()).join("mem")).unwrap().uid()
 }
@@ -167,7 +167,7 @@ fn serving_as_root_is_one_loud_line() {
     assert!(user.warnings().is_empty());
 }
 
-/// A site with a folder beside it, a log and a file that names them.
+/// A site with a folder next to it, a log and a file that names them.
 fn sandboxed(site: &Site, root: &str, more: &str) -> String {
     let (dir, log) = (site.outside(root), site.outside("logs/access"));
     let (dir, log) = (dir.display(), log.display());
@@ -231,11 +231,11 @@ fn under_the_sandbox_logs_turn_and_reloads_count() {
     assert!(server.stderr().iter().all(is_expected), "{:?}", server.stderr());
 }
 
-/// Nothing of it is used, and the reason is told; a restart, or no sandbox, serves it.
+/// The change is not used and the reason is reported; a restart, or no sandbox, serves it.
 #[test]
 fn a_folder_that_is_new_since_the_start_needs_a_restart() {
     let site = Site::with(&[("a", b"old")]);
-    // The folder above a root is in reach, so that a root which is made anew is found.
+    // The folder above a root may be read, so that a replaced root is found.
     let other = Site::with(&[("a", b"new")]);
     let new = other.served().display().to_string();
     for (more, is_taken) in [("", false), ("sandbox = false\n", true)] {
@@ -252,7 +252,7 @@ fn a_folder_that_is_new_since_the_start_needs_a_restart() {
     }
 }
 
-/// A deployment turns a symlink to the folder beside.
+/// A deployment points a symlink at the next folder.
 #[test]
 fn a_symlink_to_another_release_is_followed_at_a_reload() {
     let site = Site::new();

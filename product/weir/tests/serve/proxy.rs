@@ -58,7 +58,7 @@ fn whole(client: &mut Client) -> (u16, Vec<u8>) {
     }
 }
 
-/// Answers `/length/N`, `/chunked/N` and `/close/N` with so many bytes.
+/// Answers `/length/N`, `/chunked/N` and `/close/N` with N bytes.
 fn of_size(asked: &Asked, socket: &mut TcpStream) -> bool {
     let mut words = asked.path().split('/').skip(1);
     let (framing, bytes) = (words.next().unwrap(), words.next().unwrap().parse().unwrap());
@@ -90,7 +90,7 @@ fn bodies_are_exact_however_the_upstream_frames_them() {
     });
 }
 
-/// Whole before anything of it leaves, its size is known whatever its head says, and its client is told.
+/// A response that is complete before it is sent has a known size, whatever its head says, and its client gets the length.
 #[test]
 fn a_small_response_has_a_length() {
     let upstream = Upstream::start(of_size);
@@ -282,7 +282,7 @@ fn an_upstream_that_is_not_there_is_502() {
     assert_eq!(server.connect().get("/").status, 502);
 }
 
-/// One that closes its connections without a word costs no request.
+/// An upstream that closes its connections without notice costs no request.
 #[test]
 fn a_connection_that_the_upstream_has_closed_is_not_the_clients_trouble() {
     let upstream =
@@ -383,7 +383,7 @@ const LARGE: usize = 16 << 20;
 const PACED: &str = "[uplink]\nrate = \"1gbit\"\nshaping = \"paced\"";
 const OFF: &str = "[uplink]\nshaping = \"off\"\n[server]\nworkers = 1";
 
-/// Its only place is free as soon as it has sent all, however slowly its clients read; each byte then comes from a file.
+/// The only place of an upstream is free once it has sent everything, however slowly its clients read; each byte then comes from a file.
 #[test]
 fn a_client_that_does_not_read_does_not_hold_the_upstream() {
     for order in [PACED, OFF] {
@@ -401,7 +401,7 @@ fn a_client_that_does_not_read_does_not_hold_the_upstream() {
     }
 }
 
-/// Without room on disk, or none that takes it, a response holds its upstream until its client has it.
+/// A response holds its upstream until its client has it if there is no room on disk.
 #[test]
 fn what_cannot_be_spooled_waits_and_is_whole() {
     let missing = "[server]\nspool_folder = \"/none-at-all\"";
@@ -423,7 +423,7 @@ fn what_cannot_be_spooled_waits_and_is_whole() {
     }
 }
 
-/// What takes the upstream long waits behind what does not, once both are known; of classes the first goes first.
+/// Requests that take long at the upstream wait for short ones once both are known; the first class goes first.
 #[test]
 fn those_that_wait_are_taken_by_class_and_by_what_their_routes_take() {
     let (gate, at_gate) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
@@ -524,7 +524,7 @@ fn files_that_upstreams_name_are_sent_from_their_folder() {
     assert_eq!(connections, Some(1), "an upstream is used again");
 }
 
-/// Without a folder it is a response like any other.
+/// A response with such a field is like any other if there is no folder.
 #[test]
 fn a_response_that_names_a_file_has_a_length() {
     let server = proxy(&naming("/nowhere".into()), &[]);
@@ -590,7 +590,7 @@ fn bodies_pass_both_ways_over_http3() {
     }
 }
 
-/// A body at fault is refused, and an answer of the upstream that comes behind that reaches nobody.
+/// A malformed body is refused, and a later answer of the upstream reaches no client.
 #[test]
 fn a_request_that_turns_out_wrong_is_refused_once() {
     let gate = Arc::new(Barrier::new(2));
@@ -603,7 +603,7 @@ fn a_request_that_turns_out_wrong_is_refused_once() {
     });
     on_every_path(&upstream, |server| {
         let (mut client, asked) = (server.connect(), upstream.asked().len());
-        // So much that the beginning goes on.
+        // Enough bytes for the beginning to be passed on.
         let chunk = format!("{:x}\r\n{}\r\n", 70_000, "x".repeat(70_000));
         client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}"));
         wait_until("the upstream is asked", || upstream.asked().len() > asked);

@@ -1,4 +1,4 @@
-//! What an upstream sees of bytes that could be read two ways (request smuggling, RFC 9112 section 11.2): nothing of them, or one reading. nginx
+//! The requests that an upstream gets of bytes with two readings (request smuggling, RFC 9112 section 11.2): none, or one reading. nginx
 //! is asked the same where it is installed, and what both pass on is the same requests.
 
 use std::io::{ErrorKind, Read, Write};
@@ -15,12 +15,12 @@ use crate::common::{Server, Site, Upstream, answer_last, wait_until, weir_under}
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Seen {
     line: String,
-    /// What came of it.
+    /// The result of a case.
     body: Vec<u8>,
     is_whole: bool,
 }
 
-/// What came on each connection, byte for byte.
+/// The bytes of each connection.
 struct Recorder {
     address: SocketAddr,
     came: Arc<Mutex<Vec<Came>>>,
@@ -29,7 +29,7 @@ struct Recorder {
 #[derive(Default)]
 struct Came {
     bytes: Vec<u8>,
-    /// Of them, those that were looked at.
+    /// The number of bytes that were examined.
     taken: usize,
 }
 
@@ -67,7 +67,7 @@ impl Recorder {
         Recorder { address, came }
     }
 
-    /// What has come since this was last asked.
+    /// The bytes that have arrived since the last call.
     fn take(&self) -> Vec<Vec<u8>> {
         let mut all = self.came.lock().unwrap();
         let take = |came: &mut Came| came.bytes[std::mem::replace(&mut came.taken, came.bytes.len())..].to_vec();
@@ -75,7 +75,7 @@ impl Recorder {
     }
 }
 
-/// The requests in these bytes, of which all are read; why there could be another reading.
+/// The requests in these bytes, all of which are read, or the reason why there could be another reading.
 fn read_strictly(mut bytes: &[u8]) -> Result<Vec<Seen>, String> {
     let mut all = Vec::new();
     while !bytes.is_empty() {
@@ -198,7 +198,7 @@ impl Drop for Nginx {
     }
 }
 
-/// A proxy that waits for more says nothing more. That is not told from one that is slow, for which some of the test is weaker.
+/// A proxy that waits for more bytes sends none. It looks like a slow proxy, for which some of the test is weaker.
 const SILENT_FOR: Duration = Duration::from_secs(1);
 
 /// Says this, and hears all that comes.
@@ -222,7 +222,7 @@ fn post(fields: &str, body: &str) -> String {
     format!("POST /first HTTP/1.1\r\nHost: a\r\n{fields}\r\n{body}{LAST}")
 }
 
-/// Nothing of these is passed on.
+/// Requests that are never passed on.
 fn refused() -> Vec<String> {
     let chunked = "5\r\nhello\r\n0\r\n\r\n";
     vec![
@@ -254,7 +254,7 @@ fn refused() -> Vec<String> {
     ]
 }
 
-/// Of these the upstream has one reading, which may be cut.
+/// Requests of which the upstream gets one reading, which may be cut off.
 fn rewritten() -> Vec<String> {
     vec![
         post("Content-Length: 5\r\n", "hello"),
@@ -285,7 +285,7 @@ fn an_upstream_has_one_reading_of_what_a_client_says() {
     command.args(["proxy", &of_weir.address.to_string(), "--listen", "127.0.0.1:0", "--uplink", "off"]);
     let server = Server::spawn(command);
     let nginx = Nginx::before(of_nginx.address);
-    // Requests that reached an upstream whole, and those of which nginx made the same.
+    // Requests that reached an upstream complete, and those that nginx passed on alike.
     let (mut whole, mut alike) = (0, 0);
     let both = [(true, refused()), (false, rewritten())];
     for (is_refused, said) in both.into_iter().flat_map(|(is, all)| all.into_iter().map(move |said| (is, said))) {
@@ -339,7 +339,7 @@ const ODD_RESPONSES: [(&str, u16); 16] = [
     ("99 OK\r\nContent-Length: 5\r\n\r\nhello", 502),
 ];
 
-/// Of these, those that nginx passes on too reach its clients alike.
+/// Responses that nginx passes on too reach its clients alike.
 #[test]
 fn what_old_programs_answer_is_passed_on_where_it_has_one_end() {
     let upstream = Upstream::start(|asked, socket| {

@@ -94,7 +94,7 @@ fn bodies_are_exact_both_ways() {
     middle.assert_alive();
 }
 
-/// Whether they were here before the response began or came later.
+/// The trailers were here before the response began, or came later.
 #[test]
 fn trailers_reach_a_client_that_asks_for_them() {
     let upstream = Upstream::start(of_size);

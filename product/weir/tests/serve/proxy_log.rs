@@ -1,10 +1,10 @@
-//! What the access log tells of upstreams.
+//! The fields of the access log about upstreams.
 
 use std::net::{TcpListener, TcpStream};
 
 use crate::common::{Asked, Server, Upstream, answer, content, get, wait_until, weir_under};
 
-/// Responses like it are known after so many.
+/// The number of responses after which similar ones are predicted.
 const SAMPLES: usize = 16;
 
 /// `/length/N` and `/chunked/N`.
@@ -30,7 +30,7 @@ fn lines(server: &Server) -> Vec<serde_json::Value> {
     lines.iter().filter(|line| line.starts_with('{')).map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Of the next request.
+/// The fields of the next request.
 fn line(server: &Server, path: &str, status: u16) -> serde_json::Value {
     let before = lines(server).len();
     let mut client = server.connect();

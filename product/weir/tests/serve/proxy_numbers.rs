@@ -1,4 +1,4 @@
-//! Lengths near powers of two: none that a peer gives ends the server, whoever gives it, over HTTP/1.1 or HTTP/2, with an order or without.
+//! Lengths near powers of two: no length from any peer ends the server, over HTTP/1.1 or HTTP/2, with an order or without.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::{Asked, Client, Server, Upstream, answer, get, weir_under};
 
-/// One of them wraps with whatever head is added to it.
+/// Lengths near the limits, one of which overflows with any head added.
 const TOO_LONG: [&str; 8] = [
     "9223372036854775808",
     "9223372036854775999",
@@ -63,7 +63,7 @@ fn no_length_of_an_upstream_ends_the_server() {
     }
 }
 
-/// A response of which three bytes come is sent as far as that.
+/// A response that ends after three bytes is sent up to there.
 fn check_begin(server: &Server, path: &str, length: &str) {
     let mut client: Client = server.connect();
     client.send(get(path));

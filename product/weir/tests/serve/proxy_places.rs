@@ -1,4 +1,4 @@
-//! Who has the places of an upstream: clients share them, bodies that have not come and tunnels hold none, and clients that have gone leave.
+//! The places of an upstream: clients share them, missing bodies and tunnels hold none, and clients that have gone leave.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -74,7 +74,7 @@ fn lines(server: &Server) -> Vec<serde_json::Value> {
     lines.iter().filter(|line| line.starts_with('{')).map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The statuses and outcomes of the first lines of the log, once there are so many.
+/// The statuses and outcomes of the first lines of the log, once it has this number of lines.
 fn logged(server: &Server, count: usize) -> Vec<(u64, String)> {
     wait_until("the lines", || lines(server).len() >= count);
     let of = |line: &serde_json::Value| (line["status"].as_u64().unwrap(), line["outcome"].as_str().unwrap().into());
@@ -166,7 +166,7 @@ fn shouting() -> Upstream {
     })
 }
 
-/// As `docker exec` and `kubectl exec` ask for it; the upgrade used to be left out.
+/// An upgrade by POST, as of `docker exec` and `kubectl exec`; it used to be left out.
 #[test]
 fn any_method_changes_the_protocol_behind_any_body() {
     let upstream = shouting();
@@ -228,7 +228,7 @@ fn a_change_of_protocol_before_the_request_is_whole_is_refused() {
     assert_eq!(client.head().0, 502);
 }
 
-/// Its requests used to wait and to run as if it were there.
+/// The requests of a client that has gone used to wait and to run as if it were there.
 #[test]
 fn a_client_that_shuts_its_side_leaves_the_queue_and_its_upstream() {
     let gated = Gated::start();
@@ -333,7 +333,7 @@ fn a_connection_that_a_client_has_logged_in_serves_no_other() {
     server.assert_alive();
 }
 
-/// One name that did not resolve used to end the start of all sites.
+/// A name that did not resolve used to end the start of all sites.
 #[test]
 fn a_name_without_an_address_is_a_502_of_its_own_site() {
     let site = Site::with(&[("a", b"hello")]);
@@ -352,7 +352,7 @@ fn a_name_without_an_address_is_a_502_of_its_own_site() {
     says(&server, "no response from upstream not-started.invalid:3000: its name has no address");
 }
 
-/// Many clients at one small upstream, some of which leave: everybody who stays is answered.
+/// Many clients at one small upstream, some of which leave: all that stay are answered.
 #[test]
 fn many_clients_share_one_place() {
     let upstream = Upstream::start(|_, socket| answer(socket, &[OK]));

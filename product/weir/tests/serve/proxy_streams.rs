@@ -62,7 +62,7 @@ fn a_websocket_loses_no_message_through_reloads() {
     server.assert_alive();
 }
 
-/// Sends an event each time it is told to.
+/// Sends an event at each call.
 fn events() -> (Upstream, Sender<String>) {
     let (send, receive) = channel();
     let receive: Arc<Mutex<Receiver<String>>> = Arc::new(Mutex::new(receive));

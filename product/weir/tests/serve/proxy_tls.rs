@@ -1,4 +1,4 @@
-//! Upstreams over TLS: whom they are trusted by, and what becomes of those that are not.
+//! Upstreams over TLS: the authorities that are trusted, and the failures of others.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use rustls::{HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
 
 use crate::common::{PATIENCE, Server, Site, content, wait_until, weir_under};
 
-/// Its authority, and its name.
+/// The certificate authority and the name of the upstream.
 const TRUSTED: &str = "tls_ca = \"ca.pem\"\ntls_server_name = \"localhost\"";
 
 type Tls = StreamOwned<ServerConnection, TcpStream>;
@@ -83,7 +83,7 @@ fn certified(until: i32) -> (Arc<ServerConfig>, String) {
     (Arc::new(config.unwrap()), ca)
 }
 
-/// With the empty line; nothing where the client has left.
+/// The head with its empty line; empty if the client has left.
 fn head(tls: &mut Tls) -> Option<String> {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
@@ -132,7 +132,7 @@ fn a_later_connection_resumes_an_earlier_one() {
     assert_eq!(*upstream.handshakes.lock().unwrap(), [HandshakeKind::Full, HandshakeKind::Resumed]);
 }
 
-/// RFC 8446 section 6.1: an end that TLS does not tell may be an attacker's.
+/// An end without a TLS alert may be an attacker's (RFC 8446 section 6.1).
 #[test]
 fn an_end_without_a_word_is_a_cut() {
     let upstream = Secure::start(2100, of_size);
@@ -196,7 +196,7 @@ fn one_that_speaks_no_tls_or_nothing_is_named() {
     }
 }
 
-/// Its file is missing, or is none.
+/// The file is missing or invalid.
 #[test]
 fn authorities_that_are_none_are_a_mistake_at_the_start() {
     let site = Site::new();

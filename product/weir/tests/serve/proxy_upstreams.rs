@@ -1,4 +1,4 @@
-//! Which upstream is asked, how many requests at once, and what it is told of the client.
+//! The choice of an upstream, the number of its requests, and the fields about the client that it gets.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -21,7 +21,7 @@ fn proxy(to: &[SocketAddr], keys: &str) -> Server {
     Server::run(&site.path("weir.toml"))
 }
 
-/// One that says on `/healthz` how it is; `/gate` is answered when the gate opens.
+/// An upstream with a health check at `/healthz`; `/gate` is answered when the gate opens.
 struct Checked {
     upstream: Upstream,
     is_well: Arc<AtomicBool>,
@@ -75,7 +75,7 @@ fn an_upstream_that_is_down_is_asked_for_nothing_until_it_is_up() {
     server.assert_alive();
 }
 
-/// It comes first of those that have the same load, and has a tenth of its share for now.
+/// It is the first with this load, and has a tenth of its share for now.
 #[test]
 fn others_have_the_requests_of_one_that_is_down_and_most_of_them_when_it_is_back() {
     let (first, second) = (Checked::start(), Checked::start());
@@ -161,7 +161,7 @@ fn telling() -> (SocketAddr, Arc<Mutex<Vec<Vec<u8>>>>) {
     (address, headers)
 }
 
-/// Of the PROXY protocol, version 2.
+/// The signature of the PROXY protocol, version 2.
 fn header(socket: &mut TcpStream) -> Option<Vec<u8>> {
     let mut header = vec![0; 16];
     socket.read_exact(&mut header).ok()?;

@@ -73,7 +73,7 @@ fn without_epoll_pwait2_it_serves_and_says_so_once() {
     }
 }
 
-/// What `SystemCallFilter=` of packaging/systemd/weir.service refuses and a server might want: of the sets privileged, resources,
+/// System calls that `SystemCallFilter=` of packaging/systemd/weir.service refuses and a server might use: of the sets privileged, resources,
 /// keyring, memlock, aio and ipc, and outside of system-service.
 const REFUSED_BY_THE_UNIT: [libc::c_long; 29] = [
     libc::SYS_bpf,
@@ -136,7 +136,7 @@ fn a_thread_that_cannot_run_fails_the_start() {
     }
 }
 
-/// It can wait for a while and not for ever, which only a thread with nothing to do finds out.
+/// It can wait for a while only, which only an idle thread notices.
 #[test]
 fn a_thread_that_ends_ends_the_process() {
     const TIMEOUT: u8 = 3;

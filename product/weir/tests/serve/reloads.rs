@@ -1,4 +1,4 @@
-//! `weir reload` of everything that it can change, beside requests and responses.
+//! `weir reload` of everything that it can change, during requests and responses.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -8,11 +8,11 @@ use crate::common::{Hosted, content, get, run_to_end, wait_until, whole};
 
 const SMALL: usize = 1 << 10;
 const MEDIUM: usize = 64 << 10;
-/// More than two sockets hold.
+/// A size beyond the buffers of two sockets.
 const HUGE: usize = 16 << 20;
 
 impl Hosted {
-    /// Writes the file anew and has it read; gives whether it is used, and what `weir reload` printed.
+    /// Replaces the file and reloads it. Returns whether it is used, and the output of `weir reload`.
     fn reload(&self, text: &str) -> (bool, String) {
         self.rewrite(text);
         self.reload_as_it_is()
@@ -108,7 +108,7 @@ fn what_cannot_be_changes_nothing() {
     assert!(download.response().body == content(HUGE));
 }
 
-/// What is reloaded twenty times: a key and its values.
+/// The keys that are reloaded twenty times, each with two values.
 const KEYS: &[(&str, &str, &str)] = &[
     ("uplink.rate", "'400mbit'", "'300mbit..500mbit'"),
     ("uplink.policy", "'srpt'", "'fair'"),

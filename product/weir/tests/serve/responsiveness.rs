@@ -1,4 +1,4 @@
-//! What `networkQuality` measures with, over each protocol: where its objects are, a large one, and bodies of any length.
+//! The objects that `networkQuality` measures with, over each protocol: their list, a large one, and bodies of any length.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -25,7 +25,7 @@ fn received(bytes: usize) -> String {
     format!("{{\"received_bytes\": {bytes}}}\n")
 }
 
-/// What curl prints, with this on its standard input.
+/// The output of curl with this standard input.
 fn curl(args: &[&str], input: &[u8]) -> String {
     let mut command = Command::new("curl");
     command.args(CURL).args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -38,7 +38,7 @@ fn url(server: &Server, scheme: &str, path: &str) -> String {
     format!("{scheme}://localhost:{}{path}", server.address.port())
 }
 
-/// Most memory that it has used so far.
+/// The maximum memory that the process has used.
 fn peak_kib(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -215,7 +215,7 @@ fn answer_to_half(server: &Server) -> String {
     String::from_utf8(body.unwrap().1).unwrap()
 }
 
-/// One that ends never, and one whose bytes come too slowly.
+/// A body without an end, and one whose bytes come too slowly.
 #[test]
 fn uploads_that_do_not_go_on_are_ended() {
     if in_virtual_time(uploads_that_do_not_go_on_are_ended) {

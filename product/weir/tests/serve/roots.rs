@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::common::{Server, Site, wait_until, weir_under};
 use crate::user::is_root;
 
-/// More than is held in memory, so that its file stays open.
+/// A size beyond the limit of memory, so that the file stays open.
 const LARGE: usize = 200 << 10;
 
 fn make(folder: PathBuf, text: &str) {
@@ -17,7 +17,7 @@ fn make(folder: PathBuf, text: &str) {
     fs::write(folder.join("large"), vec![b'x'; LARGE]).unwrap();
 }
 
-/// With the sandbox, as by default, and without a word to the server.
+/// Runs with the default sandbox, and sends no signal to the server.
 #[test]
 fn a_folder_in_the_place_of_the_root_is_served() {
     let site = Site::with(&[("index.html", b"one")]);
@@ -45,7 +45,7 @@ fn a_folder_in_the_place_of_the_root_is_served() {
     wait_until("the folder that was made anew", || get("/").text() == "four");
 }
 
-/// A disk is mounted over the root while it is served, and can be unmounted once nobody asks for its files.
+/// A disk is mounted over the root while it is served, and can be unmounted once no client requests its files.
 #[test]
 fn a_disk_over_the_root_is_served_and_can_be_unmounted() {
     if !is_root() {

@@ -81,7 +81,7 @@ fn the_cap_is_one_for_all_event_loops() {
     }
 }
 
-/// No descriptor is left, which nothing at the start could foresee: it is said, clients wait, and nobody is lost.
+/// No descriptor is left, which nothing at the start could foresee: it is logged, clients wait, and none is lost.
 #[test]
 fn descriptors_that_run_out_while_serving() {
     let site = Site::of_sizes(&[10, LARGE]);
@@ -116,7 +116,7 @@ fn beyond_the_slots_clients_wait_in_one_queue() {
     }
 }
 
-/// As an Apache process lingers: a response that ends its connection has been sent and its client has all of it, and yet the
+/// A place is held as Apache's processes linger: a response that ends its connection is complete at its client, and yet the
 /// slot is free only when that client closes, or when it has been given long enough to.
 #[test]
 fn a_slot_is_held_until_its_client_closes() {
@@ -155,7 +155,7 @@ fn a_slot_is_free_when_keep_alive_ends() {
     }
 }
 
-/// Between the cap and nothing: whoever is in is answered as far as descriptors go, the others when they are let in.
+/// Few descriptors: accepted clients are answered as far as descriptors last, the others once they are accepted.
 #[test]
 fn exhausted_descriptors() {
     const CLIENTS: usize = 60;

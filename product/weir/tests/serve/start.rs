@@ -27,7 +27,7 @@ fn ready_means_ready() {
     }
 }
 
-/// In a network of its own, where nobody has that port.
+/// Runs in a network namespace, in which the port is free.
 #[test]
 fn without_an_address_it_serves_this_machine_alone_and_says_so() {
     let site = Site::new();
@@ -303,7 +303,7 @@ fn a_second_server_on_the_port_is_refused() {
     assert_eq!(told(&[&dir, "--workers", "2", "--listen", &taken], 1, &[&taken, "another program"]), None);
 }
 
-/// What is wrong with what it said.
+/// The difference between the output and the expectation.
 fn told(args: &[&str], status: i32, mentions: &[&str]) -> Option<String> {
     let output = run_to_end(&[&["serve"], args].concat());
     let said = String::from_utf8(output.stderr).unwrap();

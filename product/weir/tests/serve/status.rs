@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::common::{Client, Server, Site, Upstream, answer, content, get, run_to_end, wait_until, weir_under};
 
 const SMALL: usize = 1 << 10;
-/// More than two sockets hold.
+/// A size beyond the buffers of two sockets.
 const HUGE: usize = 16 << 20;
 
 const CLASSES: &str = "\

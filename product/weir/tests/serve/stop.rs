@@ -89,7 +89,7 @@ fn a_second_signal_ends_it_at_once() {
     }
 }
 
-/// A reader that takes nothing does not keep a stopping server for ever.
+/// A client that reads nothing does not delay a stop without limit.
 #[test]
 fn stopping_has_an_end() {
     let site = site();

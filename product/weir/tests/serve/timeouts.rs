@@ -63,7 +63,7 @@ fn sends_half_a_second_head(mut client: Client) {
     client.assert_end();
 }
 
-/// A byte now and then does not start the time anew.
+/// A byte now and then does not restart the timer.
 fn sends_a_head_forever(mut client: Client) {
     client.send("GET /a HTTP/1.1\r\n");
     for _ in 0..25 {

@@ -1,4 +1,4 @@
-//! `weir top`, and what is told of the responses under way.
+//! `weir top`, and the responses in flight.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ use crate::common::{
 };
 use crate::http3::{Asking, LARGE, SLOW};
 
-/// More than two sockets hold.
+/// A size beyond the buffers of two sockets.
 const HUGE: usize = 16 << 20;
 
 fn told(server: &Server) -> Value {
@@ -25,7 +25,7 @@ fn told(server: &Server) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The responses that are told of one by one.
+/// The responses that are listed one by one.
 fn rows(server: &Server) -> Vec<Value> {
     told(server)["under_way"]["responses"].as_array().unwrap().clone()
 }
@@ -192,7 +192,7 @@ fn a_class_and_a_site_have_names() {
     assert_eq!(waiting, ["client", "slot"]);
 }
 
-/// What `weir top` writes to a terminal of this size.
+/// The output of `weir top` on a terminal of this size.
 struct Terminal {
     top: Child,
     written: File,
@@ -213,7 +213,7 @@ impl Terminal {
         Terminal { top: command.spawn().unwrap(), written: File::from(master), kept: Vec::new() }
     }
 
-    /// What was written up to this.
+    /// The output up to this text.
     fn until(&mut self, end: &str) -> String {
         let (mut part, patience) = ([0; 4096], Timespec::try_from(PATIENCE).unwrap());
         while !String::from_utf8_lossy(&self.kept).contains(end) {
@@ -237,7 +237,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Without what colours it and moves the cursor.
+/// The text without colours and cursor movements.
 fn visible(written: &str) -> Vec<String> {
     let parts = written.split("\x1b[").map(|part| part.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';'));
     let text: String = parts.map(|part| part.strip_prefix(['m', 'K', 'H', 'J']).unwrap_or(part)).collect();

@@ -45,7 +45,7 @@ fn each_request_of_a_connection_is_logged_as_its_clients() {
             wait_until("the line", || remotes(server).len() > nth);
             assert_eq!(remotes(server)[nth], expected, "{fields}");
         }
-        // From an address beside the network.
+        // From an address outside the network.
         let mut other = Client::connect_from("127.0.0.2:0", server.address);
         assert_eq!(ask(&mut other, "/a", "X-Forwarded-For: 192.0.2.1\r\n"), 200);
         wait_until("the line", || remotes(server).len() > cases.len());
@@ -85,7 +85,7 @@ fn clients_behind_a_proxy_have_their_own_limits() {
     });
 }
 
-/// Of the table of clients: connections, or requests that a proxy passed on, and bytes.
+/// Columns of the table of clients: connections, or requests that a proxy passed on, and bytes.
 fn account(server: &Server, client: &str) -> Option<(usize, usize)> {
     server.signal(Signal::USR2);
     server.stderr().iter().rev().find_map(|line| {
@@ -95,7 +95,7 @@ fn account(server: &Server, client: &str) -> Option<(usize, usize)> {
     })
 }
 
-/// As long as its request is under way, however that ends.
+/// The client counts as long as its request is in flight, however that ends.
 #[test]
 fn what_is_sent_counts_for_the_client_behind_the_proxy() {
     const LARGE: usize = 20 << 20;

@@ -1,4 +1,4 @@
-//! `weir upgrade`: another process takes the sockets, and nobody is refused.
+//! `weir upgrade`: another process takes the sockets, and no client is refused.
 
 use std::net::TcpListener;
 use std::process::{Command, Output};
@@ -10,7 +10,7 @@ use crate::common::tls::Made;
 use crate::common::{Client, Server, Site, content, get, run_to_end, wait_until};
 
 const SMALL: usize = 1 << 10;
-/// More than two sockets hold.
+/// A size beyond the buffers of two sockets.
 const HUGE: usize = 16 << 20;
 
 /// The process that serves now, ended with the test.
@@ -102,7 +102,7 @@ fn five_upgrades_lose_no_request_and_cut_no_download() {
     }
 }
 
-/// What a reload cannot change; and the page of the admin listener stays where it was.
+/// An upgrade makes changes that a reload cannot; the admin page keeps its address.
 #[test]
 fn an_upgrade_takes_the_new_file() {
     let site = Site::of_sizes(&[SMALL]);
@@ -150,7 +150,7 @@ fn of_several_upgrades_at_once_one_takes_over() {
     assert_eq!(server.connect().get("/size-1024").body, content(SMALL));
 }
 
-/// As packages do it: the file of the program is another one.
+/// The file of the program is replaced, as by a package.
 #[test]
 fn a_reload_by_another_program_puts_that_in_place() {
     let site = Site::of_sizes(&[SMALL]);
@@ -169,7 +169,7 @@ fn a_reload_by_another_program_puts_that_in_place() {
     assert_eq!(server.connect().get("/size-1024").body, content(SMALL));
 }
 
-/// It went on listening there; and the process that finishes a download was asked still, beside the one that serves.
+/// It went on listening there, and commands still reached the process that finishes a download.
 #[test]
 fn a_listener_that_is_gone_is_closed_and_the_old_process_is_not_asked() {
     let site = Site::of_sizes(&[SMALL, HUGE]);

@@ -59,7 +59,7 @@ fn every_thread_is_the_user_without_privileges() {
         assert!(server.stdout()[0].contains("; as user "), "{:?}", server.stdout());
         assert_eq!(server.connect().get("/a").text(), "hello");
         assert_eq!(server.connect().get("/secret").status, 403);
-        // A hung disk is told from a hung thread by what the kernel shows of it.
+        // The kernel distinguishes a hung disk from a hung thread.
         let owner = std::fs::metadata(format!("/proc/{}/task/{}/syscall", server.pid(), server.pid())).unwrap().uid();
         assert_eq!(owner, NOBODY);
     }
@@ -116,7 +116,7 @@ fn mistakes_about_users_are_told() {
     }
 }
 
-/// A copy, since somebody else may not see the folder of the build.
+/// A copy, since another user may not see the folder of the build.
 #[test]
 fn only_root_becomes_somebody_else() {
     let site = Site::with(&[("a", b"hello")]);
@@ -142,7 +142,7 @@ fn only_root_becomes_somebody_else() {
     }
 }
 
-/// As in a container: no list of users, and a root without root's privileges.
+/// The situation in a container: no list of users, and a root without root's privileges.
 #[test]
 fn a_container_has_numbers_alone() {
     if !is_root() {

@@ -1,4 +1,4 @@
-//! What a server did in the last hour: a sample for each ten seconds, kept in a ring.
+//! The history of the last hour: a sample for each ten seconds, kept in a ring.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -8,9 +8,9 @@ use server::Status;
 use server::metrics::Times;
 use units::Nanos;
 
-/// Between two samples. Raised: the chart is coarser; lowered: an idle server wakes more often.
+/// Interval of samples. A longer one makes the chart coarser, a shorter one wakes an idle server more often.
 pub const SAMPLE_EVERY: Duration = Duration::from_secs(10);
-/// An hour.
+/// The samples of an hour.
 const SAMPLES_MAX: usize = 360;
 
 #[derive(Default)]
@@ -19,20 +19,20 @@ pub struct History {
     before: Option<Totals>,
 }
 
-/// What happened since the sample before.
+/// The activity since the sample before.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Sample {
     /// Seconds since 1970.
     at_s: u64,
     leaving_bits_per_s: f64,
     pace_bits_per_s: Option<u64>,
-    /// Mean time of the smallest whole responses.
+    /// Mean time of the smallest complete responses.
     small_s: Option<f64>,
-    /// The same in turns.
+    /// Their mean time in turns.
     small_turns_s: Option<f64>,
 }
 
-/// Of all responses until then.
+/// The totals of all responses up to an instant.
 #[derive(Debug, Clone, Copy)]
 struct Totals {
     at: Instant,
@@ -52,14 +52,14 @@ impl Totals {
         }
     }
 
-    /// On the wire, or of responses where nothing is paced.
+    /// The bits on the wire, or of responses if nothing is paced.
     fn bits_since(&self, before: &Totals) -> f64 {
         let since = |bytes: fn(&Totals) -> u64| bytes(self).saturating_sub(bytes(before));
         let bytes = if self.wire_bytes > 0 { since(|all| all.wire_bytes) } else { since(|all| all.sent_bytes) };
         bytes as f64 * 8.0
     }
 
-    /// Mean times: those compared with their turns where there are any, and the turns.
+    /// Mean times: of the compared responses, or of all if none was compared; and of the compared ones in turns.
     fn small_since(&self, before: &Totals) -> (Option<f64>, Option<f64>) {
         let (new, old) = (&self.small, &before.small);
         let mean = |count: u64, total: Nanos| (count > 0).then(|| total.0 as f64 / 1e9 / count as f64);
@@ -71,7 +71,7 @@ impl Totals {
 }
 
 impl History {
-    /// Adds what has happened since this was last called; `at_s` is in seconds since 1970.
+    /// Adds a sample for the time since the last call; `at_s` is in seconds since 1970.
     pub fn add(&mut self, now: Instant, at_s: u64, status: &Status) {
         let totals = Totals::of(now, status);
         let Some(before) = self.before.replace(totals) else { return };

@@ -1,6 +1,6 @@
-//! The admin listener: a page with what the server does, its metrics and its health, for this machine alone.
+//! The admin listener: a page about the activity of the server, its metrics and its health, for this machine alone.
 //!
-//! The main thread answers, one short connection after the other. It tells no path and no client of requests, and changes nothing.
+//! The main thread answers one short connection after the other. Answers hold no path and no client of requests, and change nothing.
 
 mod history;
 mod metrics;
@@ -19,11 +19,11 @@ use self::metrics::Known;
 use self::process::Process;
 use super::status::{self, Asker};
 
-/// Answered in one go; others wait for the next.
+/// Maximum number of requests answered at once; others wait for the next call.
 const ANSWERS_MAX: usize = 8;
-/// What an asker has for its request, and to take the answer.
+/// Time for a client to send its request, and to read the answer.
 const ASKER_MAX: Duration = Duration::from_millis(250);
-/// A request is shorter.
+/// Maximum size of the head of a request.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 
 const PAGE: &str = include_str!("page.html");
@@ -31,7 +31,7 @@ const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// A page runs its own script, asks this listener, and is shown in no other page.
+/// The page may run its own script and connect to this listener, and may not be framed.
 const PAGE_POLICY: &str = "Content-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n";
 
@@ -39,7 +39,7 @@ pub struct Admin {
     listener: TcpListener,
     history: History,
     process: Process,
-    /// When the next sample is due.
+    /// The time of the next sample.
     sample_at: Instant,
 }
 
@@ -49,7 +49,7 @@ struct Answer {
     body: String,
 }
 
-/// `server.admin`, `--admin`: an address that no other machine reaches.
+/// Reads the value of `--admin`, which must be a loopback address.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
     let address = config::listen_address(text).filter(|address| address.ip().is_loopback());
     address
@@ -57,7 +57,7 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 impl Admin {
-    /// At this address; where this socket has it, it is that one.
+    /// Opens the listener at this address; the given socket is used if it has this address.
     pub fn open(address: SocketAddr, taken: Option<OwnedFd>) -> Result<Admin, Failure> {
         let taken = taken.map(TcpListener::from).filter(|taken| taken.local_addr().is_ok_and(|own| own == address));
         let opened = taken.map_or_else(|| TcpListener::bind(address), Ok).and_then(|listener| {
@@ -71,12 +71,12 @@ impl Admin {
         &self.listener
     }
 
-    /// Until the next sample is due.
+    /// The time until the next sample is due.
     pub fn until_sample(&self) -> Duration {
         self.sample_at.saturating_duration_since(Instant::now())
     }
 
-    /// Keeps what has happened since the last sample, if one is due.
+    /// Takes a sample if one is due.
     pub fn sample(&mut self, server: &Server) {
         let now = Instant::now();
         if now < self.sample_at {
@@ -84,17 +84,17 @@ impl Admin {
         }
         self.sample_at = now + SAMPLE_EVERY;
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        // An event loop that does not answer has its own watcher.
+        // A watchdog handles an event loop that does not answer.
         if let Some(status) = server.status() {
             self.history.add(now, since_1970.as_secs(), &status);
         }
     }
 
-    /// Those who ask now.
+    /// Answers the clients that are waiting.
     pub fn answer(&self, server: &Server) {
         for _ in 0..ANSWERS_MAX {
             match self.listener.accept() {
-                // One that has gone, or is slow, need not know.
+                // An error means that the client has gone or is slow.
                 Ok((asker, _)) => drop(self.serve(asker, server)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => return std::thread::sleep(ASKER_MAX),
@@ -125,7 +125,7 @@ impl Admin {
             return text("400 Bad Request", "this is no request");
         };
         let request = head.request;
-        // A page of another site cannot ask by a name of its own that leads here.
+        // A page of another site could reach this listener by a name of its own (DNS rebinding).
         if !request.fields.host.is_some_and(is_this_machine) {
             return text("421 Misdirected Request", "ask by localhost or an address of this machine");
         }
@@ -148,7 +148,7 @@ impl Admin {
     }
 }
 
-/// The head of a request; `None` where it does not come in time.
+/// Reads the head of a request; `None` if it does not arrive in time.
 fn request(asker: &mut TcpStream) -> std::io::Result<Option<Vec<u8>>> {
     let (until, mut head, mut part) = (Instant::now() + ASKER_MAX, Vec::new(), [0; 1024]);
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {

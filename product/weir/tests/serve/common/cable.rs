@@ -16,7 +16,7 @@ pub struct Cable {
 
 static CABLES: AtomicU32 = AtomicU32::new(0);
 
-/// Where the server listens. Every cable has its own pair of hosts, so all can have the same.
+/// The address of the server. Every cable has its own pair of hosts, so all can use the same.
 pub const SERVER: &str = "198.18.60.1:80";
 
 impl Cable {

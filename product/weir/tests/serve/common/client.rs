@@ -7,7 +7,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, ipproto
 
 use super::PATIENCE;
 
-/// One connection. Panics, and so fails the test, at anything that is not what HTTP/1.1 says.
+/// A connection. It panics, and so fails the test, at anything that violates HTTP/1.1.
 pub struct Client {
     stream: TcpStream,
     /// Received and not yet used.
@@ -32,7 +32,7 @@ impl Client {
         Client::over(TcpStream::connect(address).unwrap())
     }
 
-    /// With the smallest receive buffer there is, so that what is not read stays with the server.
+    /// Connects with the smallest receive buffer, so that unread bytes stay with the server.
     pub fn connect_narrow(address: SocketAddr) -> Client {
         // CLOEXEC, or servers started meanwhile would inherit it.
         let flags = SocketFlags::CLOEXEC;
@@ -126,7 +126,7 @@ impl Client {
         self.stream.peek(&mut vec![0; 1 << 20]).unwrap()
     }
 
-    /// Whether a response begins before the connection ends.
+    /// Returns whether a response begins before the connection ends.
     pub fn is_answered(&self) -> bool {
         self.stream.peek(&mut [0]).is_ok_and(|bytes| bytes == 1)
     }
@@ -151,12 +151,12 @@ impl Client {
         }
     }
 
-    /// Nothing has come, nor has the server closed. That nothing ever will cannot be seen; a moment has to do.
+    /// Asserts that no byte has come and that the server has not closed. It checks for a moment only.
     pub fn assert_silent(&mut self) {
         assert!(self.is_silent(), "not silent: {:?}", self.buffer.escape_ascii().to_string());
     }
 
-    /// Whether nothing comes for 100 ms, neither bytes nor the end.
+    /// Returns whether neither bytes nor the end come within 100 ms.
     pub fn is_silent(&mut self) -> bool {
         self.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         let kind = self.stream.peek(&mut [0]).map_err(|error| error.kind());

@@ -1,4 +1,4 @@
-//! A server with a file that is written anew.
+//! A server whose file is replaced.
 
 use super::{Client, Server, Site, get};
 
@@ -8,7 +8,7 @@ pub struct Hosted {
 }
 
 impl Hosted {
-    /// Of a site with files of these sizes; the text is what the file has besides an address and the site's folder.
+    /// Starts a server of a site with files of these sizes; the text is the file without an address and the site's folder.
     pub fn new(sizes: &[usize], text: &str) -> Hosted {
         let site = Site::of_sizes(sizes);
         write(&site, text);

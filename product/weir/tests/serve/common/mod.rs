@@ -1,4 +1,4 @@
-//! What every test needs: a folder of files, the program serving it, and a client that takes nothing on trust.
+//! Common parts of the tests: a folder of files, the program that serves it, and a client that checks everything.
 
 mod cable;
 mod client;
@@ -40,7 +40,7 @@ pub fn on_every_path(site: &Site, args: &[&str], test: impl Fn(&Server)) {
     }
 }
 
-/// As [`on_every_path`], all at the same time: for tests that wait.
+/// Does [`on_every_path`] on all paths at the same time, for tests that wait.
 pub fn on_every_path_at_once(site: &Site, args: &[&str], test: impl Fn(&Server) + Sync) {
     let test = &test;
     std::thread::scope(|scope| {

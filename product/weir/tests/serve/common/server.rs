@@ -40,7 +40,7 @@ impl Server {
         Server::spawn(command)
     }
 
-    /// With at most this many open files.
+    /// Starts a server with at most this many open files.
     pub fn start_with_descriptors(site: &Site, descriptors: u32, args: &[&str]) -> Server {
         let mut command = Command::new("sh");
         let script = format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"");
@@ -56,7 +56,7 @@ impl Server {
         Server::spawn(command)
     }
 
-    /// As this command has it.
+    /// Starts a server with this command.
     pub fn spawn(mut command: Command) -> Server {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdout = gather(child.stdout.take().unwrap(), std::convert::identity);
@@ -81,7 +81,7 @@ impl Server {
         self.stdout.lock().unwrap().clone()
     }
 
-    /// Without the line at the start, and what is said of root, as whom many tests run ([`Server::warnings`]).
+    /// The lines without that at the start and without the warning about root, as which many tests run ([`Server::warnings`]).
     pub fn stderr(&self) -> Vec<String> {
         let is_known = |line: &&String| line.contains(WARNING) || line.starts_with(READY);
         self.stderr.lock().unwrap().iter().filter(|line| !is_known(line)).cloned().collect()
@@ -170,7 +170,7 @@ pub fn weir_under(under: &[&str]) -> Command {
     command
 }
 
-/// What one server keeps of its uplink is no other's to begin with.
+/// Each server has a folder of its own for the rate that it saves.
 fn state_folder() -> String {
     static SERVERS: AtomicUsize = AtomicUsize::new(0);
     let number = SERVERS.fetch_add(1, Ordering::Relaxed);

@@ -44,7 +44,7 @@ impl Site {
         self.served().join(name)
     }
 
-    /// Beside the served folder.
+    /// A path next to the served folder.
     pub fn outside(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -55,7 +55,7 @@ impl Site {
         fs::write(path, content).unwrap();
     }
 
-    /// As a careful publisher does: the new file takes the old one's name in one step.
+    /// Replaces a file in one step, as a careful publisher does.
     pub fn replace(&self, name: &str, content: &[u8]) {
         let new = self.outside("new");
         fs::write(&new, content).unwrap();

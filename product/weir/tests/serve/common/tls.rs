@@ -14,14 +14,14 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::{PATIENCE, Site};
 
-/// A certificate that signs itself and its key, as files beside a site.
+/// A self-signed certificate and its key, as files next to a site.
 pub struct Made {
     pub cert: PathBuf,
     pub key: PathBuf,
     pem: String,
 }
 
-/// With which versions, and whose certificates it trusts.
+/// Connects with these versions and trusted certificates.
 #[derive(Clone)]
 pub struct Trust(Arc<ClientConfig>);
 
@@ -86,7 +86,7 @@ impl Trust {
         TlsClient { stream: StreamOwned::new(connection, socket) }
     }
 
-    /// What it would send first.
+    /// The first bytes that it would send.
     pub fn hello(&self) -> Vec<u8> {
         let mut hello = Vec::new();
         let host = ServerName::try_from("localhost").unwrap();

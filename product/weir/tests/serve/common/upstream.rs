@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use super::PATIENCE;
 
-/// What an upstream was asked.
+/// A request that an upstream has received.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// With the empty line behind it.
+    /// The head with its empty line.
     pub head: String,
     /// The connection that it came on, from 0.
     pub connection: usize,
@@ -92,7 +92,7 @@ impl Upstream {
         Upstream { address, asked }
     }
 
-    /// What it was asked so far.
+    /// The requests received so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }

@@ -1,4 +1,4 @@
-//! Clients that speak something else, or badly: bounded, told of, and of no concern to others.
+//! Clients that speak another protocol, or violate TLS: they are bounded and logged, and do not affect others.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
