@@ -51,7 +51,7 @@ const TARGETS: [Target; 3] = [
     },
     Target {
         package: "server",
-        files: &["product/server/src/transmit/**", "product/server/src/net/**"],
+        files: &["product/server/src/send/**", "product/server/src/connection/**", "product/server/src/net/**"],
         slow_tests: &[],
     },
 ];
