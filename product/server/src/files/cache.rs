@@ -35,7 +35,8 @@ use super::entries::{Entries, Slot};
 use super::entry::{Closer, State};
 use super::followed::Followed;
 use super::key;
-use super::listings::{LISTING_BYTES_MAX, Listings};
+use super::limits::{CacheLimits, REVALIDATE_AFTER};
+use super::listings::Listings;
 use super::loader::{Known, Loaded, LoadedFile, LoadedPage, Loader, Outcome};
 use super::lookup::{FinishedLookup, Lookup, Request};
 use super::root::Identity;
@@ -43,49 +44,12 @@ use super::watch::{Changed, Inotify, Watch, WatchId};
 use super::{Entry, Found, Key, Missing, Root, Roots, SiteNumber, Stop, Wait, trim_slashes};
 use crate::storage::Pool;
 
-/// The time for which an entry is used without checking the file system. A check takes about 3 µs, which is negligible
-/// once a second.
-pub const REVALIDATE_AFTER: Nanos = Nanos::from_secs(1);
 /// The time from its last comparison after which a file is closed if it is neither requested nor being sent. The last
 /// comparison is at most [`REVALIDATE_AFTER`] before the last use.
 const IDLE_AFTER: Nanos = Nanos(3 * REVALIDATE_AFTER.0);
-/// The maximum number of entries in the caches of all workers; each takes about 1 KiB in addition to its body.
-pub const ENTRIES_MAX: usize = 4096;
-/// The maximum number of files kept open in the caches of all workers: a quarter of the descriptors a process may
-/// usually have (1024).
-pub const FILES_OPEN_MAX: usize = 256;
-/// The maximum bytes of bodies in memory in the caches of all workers.
-pub const BODY_BYTES_MAX: usize = 64 << 20;
 /// The maximum length of a remembered request path. Longer ones are served but not remembered, or keys could take more
 /// memory than bodies.
 const KEY_BYTES_MAX: usize = 1024;
-/// The bounds of one cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CacheLimits {
-    pub entries: usize,
-    pub files_open: usize,
-    pub body_bytes: usize,
-    pub listing_bytes: usize,
-}
-
-impl CacheLimits {
-    /// A worker's share of the bounds above.
-    pub fn per_worker(workers: usize) -> CacheLimits {
-        let share = |all: usize| all / workers.clamp(1, all);
-        CacheLimits {
-            entries: share(ENTRIES_MAX),
-            files_open: share(FILES_OPEN_MAX),
-            body_bytes: share(BODY_BYTES_MAX),
-            listing_bytes: share(LISTING_BYTES_MAX),
-        }
-    }
-
-    /// The same limits, reduced to at most `bytes` of memory.
-    pub fn within(self, bytes: usize) -> CacheLimits {
-        let listing_bytes = self.listing_bytes.min(bytes / 8);
-        CacheLimits { body_bytes: self.body_bytes.min(bytes - listing_bytes), listing_bytes, ..self }
-    }
-}
 
 /// A worker's files. Entries are shared with the responses that send them, and may outlive their slot here.
 #[derive(Debug)]

@@ -79,6 +79,11 @@ fn is_of(path: &[u8], link: &[u8]) -> bool {
     path.strip_prefix(link).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
+/// The path of a name in a folder.
+pub(super) fn inside(folder: &[u8], name: &[u8]) -> Vec<u8> {
+    if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,8 +10,8 @@ use std::fmt::Write as _;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rustix::fs::{Dir, FileType};
 
+use super::links::inside;
 use super::listing_page::{Escaped, ListingPage};
-use super::loader::inside;
 use super::root::Entered;
 use super::{Stop, Wait};
 

@@ -9,12 +9,9 @@ use std::sync::Arc;
 
 use units::Nanos;
 
-use super::REVALIDATE_AFTER;
 use super::entry::State;
+use super::limits::REVALIDATE_AFTER;
 use super::watch::WatchId;
-
-/// The maximum bytes of pages kept by all workers: about ten of the longest.
-pub const LISTING_BYTES_MAX: usize = 4 << 20;
 
 /// Slots of the watch from here on are listings.
 const FIRST_SLOT: usize = 1 << (usize::BITS - 1);

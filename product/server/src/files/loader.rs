@@ -7,6 +7,7 @@ use std::sync::Arc;
 use percent_encoding::percent_encode;
 
 use super::entry::{Closer, State};
+use super::links::inside;
 use super::mounts::Kind;
 use super::root::{self, Entered, Identity, Looked};
 use super::watch::{Inotify, WatchId};
@@ -224,11 +225,6 @@ impl Search<'_> {
         }
         Ok((entry, state))
     }
-}
-
-/// The path of a name in a folder.
-pub(super) fn inside(folder: &[u8], name: &[u8]) -> Vec<u8> {
-    if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
 }
 
 /// The path of a folder as a link from the root, with its trailing slash.

@@ -16,6 +16,7 @@ mod entry;
 pub(crate) mod fake_disk;
 mod followed;
 mod key;
+mod limits;
 mod links;
 mod listing;
 mod listing_page;
@@ -38,14 +39,14 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-pub use cache::{BODY_BYTES_MAX, Cache, CacheAnswer, CacheLimits, ENTRIES_MAX, FILES_OPEN_MAX, REVALIDATE_AFTER};
+pub use cache::{Cache, CacheAnswer};
 pub use entry::{BODY_BYTES_HELD_MAX, Content, Entry, OpenFile};
 pub use key::{Key, SiteNumber};
+pub use limits::{BODY_BYTES_MAX, CacheLimits, ENTRIES_MAX, FILES_OPEN_MAX, LISTING_BYTES_MAX, REVALIDATE_AFTER};
 #[cfg(test)]
 use listing::NAMES_MAX as LISTING_NAMES_MAX;
 pub use listing::PAGES_MAX as LISTING_PAGES_MAX;
 pub use listing_page::{ListingPage, PAGE_BYTES_MAX as LISTING_PAGE_BYTES_MAX, PageFault};
-pub use listings::LISTING_BYTES_MAX;
 pub use lookup::Lookup;
 pub use lookups::{LookupResult, Lookups, SLOW_AFTER};
 pub use media::mime_of;

@@ -9,16 +9,16 @@ use slab::Slab;
 use tls::ClientSession;
 use units::Nanos;
 
+use super::Step;
+use super::endpoint::TOKENS;
 use super::multiplexed::Multiplexed;
 use super::on_connection::OnConnection;
 use super::peer::IDLE_FOR;
-use super::transfer::{Step, Transfer};
+use super::transfer::Transfer;
 use super::wire::{Readiness, Received, Wire};
 use super::{Announced, BodySink, Endpoint, Fault};
 use crate::net::{Net, Source};
 
-/// The first token of connections to upstreams: above those of clients, and below the worker's own.
-pub(super) const TOKENS: u64 = (u32::MAX as u64) << 32;
 /// The number of bytes read from a socket at once.
 const READ_BYTES: usize = 64 << 10;
 /// The maximum number of connections to upstreams of one worker.

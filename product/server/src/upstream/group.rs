@@ -1,10 +1,8 @@
 //! The group of upstreams to which requests of a path are passed on, as configured.
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::io;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use config::{Proxy, UpstreamAddress, UpstreamVersion};
@@ -17,7 +15,7 @@ use units::Nanos;
 
 use super::addresses::Addresses;
 use super::names::Names;
-use super::{HealthCheck, NamedFiles};
+use super::{Endpoint, EndpointAddress, HealthCheck, NamedFiles, TlsEndpoint};
 use crate::storage::Room;
 
 /// Upstreams that answer the same requests.
@@ -51,35 +49,6 @@ pub struct Group {
     pub health: Option<HealthCheck>,
     /// Their connections begin with the address of the client that they are for (PROXY protocol).
     pub tells_client: bool,
-}
-
-/// An address at which an upstream listens, and what it speaks there.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Endpoint {
-    pub version: UpstreamVersion,
-    pub address: EndpointAddress,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum EndpointAddress {
-    Tcp(SocketAddr),
-    Unix(PathBuf),
-    Tls(TlsEndpoint),
-}
-
-/// An endpoint that speaks TLS. Connections are shared only if both the name and the trusted authorities are the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TlsEndpoint {
-    pub address: SocketAddr,
-    /// The name in its certificate.
-    pub name: String,
-    pub connector: Connector,
-}
-
-impl Hash for TlsEndpoint {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.address, &self.name).hash(state);
-    }
 }
 
 /// Returns the connector that trusts the authorities in this file, or those of the system.

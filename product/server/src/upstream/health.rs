@@ -14,24 +14,13 @@ use http::{BodyLength, Method, Status};
 use units::Nanos;
 use units::memory::Account;
 
-use super::connection::TOKENS;
-use super::{Announced, Endpoint, EndpointAddress, Fault, Group, Head, Transfer};
+use super::endpoint::PROBES;
+use super::{Announced, Endpoint, EndpointAddress, Fault, Group, Head, HealthCheck, Transfer};
 
-/// The first name of transfers that belong to no exchange: the names of exchanges lie below.
-pub const PROBES: u64 = TOKENS;
 /// The number of successive equal results that change the state of an upstream.
 const RESULTS: u8 = 2;
 /// The minimum share that an upstream takes that has just come back.
 const SHARE_PERMILLE_MIN: u64 = 100;
-
-/// The health check of a proxy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HealthCheck {
-    pub path: String,
-    pub every: Nanos,
-    /// The time after which an upstream that came back has its whole share.
-    pub slow_start: Nanos,
-}
 
 /// The upstreams that are checked, by address. If several proxies have the same upstream, the check of the first
 /// applies.

@@ -6,8 +6,7 @@ use http::{Method, Status};
 use units::Nanos;
 use units::memory::Counted;
 
-use super::transfer::Step;
-use super::{BodySink, Fault};
+use super::{BodySink, Fault, Step};
 #[cfg(test)]
 use crate::simulation::planted;
 

@@ -9,14 +9,11 @@ use mux::{BODY_BYTES_MAX, Broken, ClientSession, ClientSettings, Flood};
 use units::Nanos;
 
 use super::Fault;
-use super::on_stream::{self, OnStream};
+use super::on_stream::{self, FRAMES_BYTES_MAX, OnStream};
 use super::transfer::Transfer;
 use super::wire::{Received, Wire};
 use crate::net::Stream;
 
-/// The maximum bytes of frames that wait for room in the socket; beyond that no frames of requests and their bodies are
-/// made.
-pub const FRAMES_BYTES_MAX: usize = 64 << 10;
 /// The maximum bytes of waiting frames, including answers; beyond that the upstream counts as not reading.
 const UNREAD_BYTES_MAX: usize = 256 << 10;
 

@@ -5,7 +5,8 @@ use std::io;
 use http::http1::upstream::{ResponseLimits, UpstreamFault, UpstreamHead, parse_response};
 use units::Nanos;
 
-use super::transfer::{Step, Transfer};
+use super::Step;
+use super::transfer::Transfer;
 use super::wire::{Received, Wire};
 use super::{BodySink, Fault};
 use crate::net::Stream;

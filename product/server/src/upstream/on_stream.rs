@@ -4,9 +4,13 @@ use http::http1::upstream::{UpstreamFault, UpstreamHead};
 use mux::{BodyRead, ClientSession, Closed, FRAME_HEADER_BYTES, Stop};
 use units::Nanos;
 
-use super::multiplexed::FRAMES_BYTES_MAX;
-use super::transfer::{Step, Transfer};
+use super::Step;
+use super::transfer::Transfer;
 use super::{BodySink, Fault};
+
+/// The maximum bytes of frames that wait for room in the socket; beyond that no frames of requests and their bodies are
+/// made.
+pub const FRAMES_BYTES_MAX: usize = 64 << 10;
 
 /// A stream, and the buffer for its frames.
 pub struct OnStream<'c> {

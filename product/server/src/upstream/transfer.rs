@@ -12,30 +12,14 @@ use units::Nanos;
 use units::memory::{Account, Counted};
 
 use super::attempt::Attempt;
-use super::health::PROBES;
+use super::endpoint::PROBES;
 use super::inbound::{Inbound, Interim, Memory, Tunnel};
 use super::outbound::{Head, Outbound, REQUEST_BODY_BYTES_MAX, SCARCE_BODY_BYTES_MAX, STREAM_BODY_BYTES_MAX};
-use super::{Announced, BodySink, Fault, Group};
+use super::{Announced, BodySink, Fault, Group, Step};
 use crate::upload::{Upload, UploadLimits};
 
 /// The maximum time that a tunnel may be silent in both directions; HAProxy's `timeout tunnel` is often the same.
 const TUNNEL_IDLE_FOR: Nanos = Nanos::from_secs(3600);
-
-/// The result of a step of a transfer.
-#[derive(Debug)]
-pub enum Step {
-    /// Waiting until the upstream or the client goes on.
-    Wait,
-    /// The head of the response; [`Transfer::read_body`] reads its body.
-    Head(UpstreamHead),
-    /// An interim response for the client; the next step returns what follows.
-    Interim(UpstreamHead),
-    /// The response is complete.
-    Done,
-    /// The rest of the body is not wanted.
-    Unwanted,
-    Failed(Fault),
-}
 
 #[derive(Debug)]
 pub struct Transfer {

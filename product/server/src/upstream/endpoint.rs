@@ -1,0 +1,52 @@
+//! The addresses of upstreams, their health checks, and the numbers by which their events and probes are known.
+
+use std::hash::{Hash, Hasher};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use config::UpstreamVersion;
+use tls::Connector;
+use units::Nanos;
+
+/// The first token of connections to upstreams: above those of clients, and below the worker's own.
+pub const TOKENS: u64 = (u32::MAX as u64) << 32;
+/// The first name of transfers that belong to no exchange: the names of exchanges lie below.
+pub const PROBES: u64 = TOKENS;
+
+/// An address at which an upstream listens, and what it speaks there.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    pub version: UpstreamVersion,
+    pub address: EndpointAddress,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum EndpointAddress {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+    Tls(TlsEndpoint),
+}
+
+/// An endpoint that speaks TLS. Connections are shared only if both the name and the trusted authorities are the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsEndpoint {
+    pub address: SocketAddr,
+    /// The name in its certificate.
+    pub name: String,
+    pub connector: Connector,
+}
+
+impl Hash for TlsEndpoint {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.address, &self.name).hash(state);
+    }
+}
+
+/// The health check of a proxy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HealthCheck {
+    pub path: String,
+    pub every: Nanos,
+    /// The time after which an upstream that came back has its whole share.
+    pub slow_start: Nanos,
+}

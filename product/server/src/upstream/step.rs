@@ -1,0 +1,19 @@
+use http::http1::upstream::UpstreamHead;
+
+use super::Fault;
+
+/// The result of a step of a transfer.
+#[derive(Debug)]
+pub enum Step {
+    /// Waiting until the upstream or the client goes on.
+    Wait,
+    /// The head of the response; [`super::Transfer::read_body`] reads its body.
+    Head(UpstreamHead),
+    /// An interim response for the client; the next step returns what follows.
+    Interim(UpstreamHead),
+    /// The response is complete.
+    Done,
+    /// The rest of the body is not wanted.
+    Unwanted,
+    Failed(Fault),
+}
