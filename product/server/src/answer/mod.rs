@@ -34,7 +34,6 @@ pub struct Reply {
 
 /// The way in which a request is answered.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "one at a time is on the stack")]
 pub enum Answer {
     /// The reply is ready.
     Reply(Reply),

@@ -247,7 +247,7 @@ impl<N: Net> Proxy<N> {
     fn pass_body(&mut self, with: &mut ProxyContext<N>, transfer: usize) -> Step {
         let now = with.timers.now();
         let Some(job) = self.upstreams.get(transfer).and_then(|transfer| transfer.job) else { return Step::Wait };
-        let mut sink = (Producer::of(&mut with.transmitter, with.connections, job), now);
+        let mut sink = (Producer::of(with.transmitter, with.connections, job), now);
         self.upstreams.read_body(now, transfer, &mut sink)
     }
 
@@ -320,7 +320,7 @@ impl<N: Net> Proxy<N> {
             if let Some(line) = line_of(with.connections, owner).and_then(|line| line.passed_on.as_mut()) {
                 line.guess_size(curve.is_some());
             }
-            Producer::of(&mut with.transmitter, with.connections, job).expect(curve);
+            Producer::of(with.transmitter, with.connections, job).expect(curve);
         }
         if job.is_none() && !matches!(step, Step::Done) {
             // The reply was sent completely, or its client has left.
@@ -359,7 +359,7 @@ impl<N: Net> Proxy<N> {
         self.end_transfer(with, transfer, false);
         let now = with.timers.now();
         if let Some(job) = job {
-            return Producer::of(&mut with.transmitter, with.connections, job).fail(now, "its upstream failed");
+            return Producer::of(with.transmitter, with.connections, job).fail(now, "its upstream failed");
         }
         let Some(id) = with.connections.exchange_id(owner) else { return };
         let Task::PassedOn(request) = std::mem::take(&mut with.connections.exchange(id).task) else { return };
@@ -423,7 +423,7 @@ impl<N: Net> Proxy<N> {
         note_failure(with);
         let mut jobs: VecDeque<JobId> = with.transmitter.reads.refills().collect();
         while let Some(job) = jobs.pop_front() {
-            let reader = Producer::of(&mut with.transmitter, with.connections, job).reader();
+            let reader = Producer::of(with.transmitter, with.connections, job).reader();
             let id = reader.and_then(|(owner, stream)| Some(ExchangeId { at: with.connections.slot(owner)?, stream }));
             if let Some(transfer) = id.and_then(|id| self.transfer_on(with, id)) {
                 self.go_on_with(with, transfer);

@@ -15,7 +15,7 @@ impl<N: Net> Proxy<N> {
         }
         for at in self.upstreams.held_with(transfer) {
             let Some((job, room)) = self.upstreams.spooling(at) else { continue };
-            let mut producer = Producer::of(&mut with.transmitter, with.connections, job);
+            let mut producer = Producer::of(with.transmitter, with.connections, job);
             let bytes = producer.queued_bytes();
             if !producer.spool(&room) {
                 continue;
