@@ -72,6 +72,17 @@ impl Limits {
 }
 
 impl Limits {
+    /// The deadline of a connection that is idle from now on.
+    pub(crate) fn idle_until(&self, now: Nanos) -> Nanos {
+        now + self.idle_timeout
+    }
+
+    /// The instant since which a connection with this deadline has been idle; before its first answer the timeout is that of a head.
+    pub(crate) fn idle_since(&self, deadline: Nanos, has_answered: bool) -> Nanos {
+        let timeout = if has_answered { self.idle_timeout } else { self.head_timeout };
+        Nanos(deadline.0.saturating_sub(timeout.0))
+    }
+
     /// The limits for request bodies.
     pub(crate) fn upload(&self) -> UploadLimits {
         UploadLimits { timeout: self.body_timeout, rate_bytes_per_s_min: self.body_rate_bytes_per_s_min }

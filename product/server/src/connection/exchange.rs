@@ -250,7 +250,7 @@ impl Streams {
             self.open.remove(at);
         }
         if self.open.is_empty() {
-            self.deadline = now + limits.idle_timeout;
+            self.deadline = limits.idle_until(now);
             if self.open.capacity() > STREAMS_KEPT {
                 self.open = Vec::new();
             }

@@ -280,12 +280,10 @@ impl<S> Connection<S> {
 
     /// Returns since when an idle connection has been idle, calculated from its deadline.
     pub fn idle_since(&self, limits: &Limits) -> Nanos {
-        let timeout = match () {
-            () if self.channel.is_handshaking => HANDSHAKE_TIMEOUT,
-            () if self.has_answered => limits.idle_timeout,
-            () => limits.head_timeout,
-        };
-        Nanos(self.deadline().0.saturating_sub(timeout.0))
+        if self.channel.is_handshaking {
+            return Nanos(self.deadline().0.saturating_sub(HANDSHAKE_TIMEOUT.0));
+        }
+        limits.idle_since(self.deadline(), self.has_answered)
     }
 
     /// Returns true if no request is open and none is known to be arriving.

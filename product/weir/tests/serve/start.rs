@@ -229,7 +229,7 @@ fn an_old_flag_is_refused_with_its_new_name() {
         let said = String::from_utf8(output.stderr).unwrap();
         let expected = format!(" `{}` is now `{}`", renamed.old, renamed.new);
         assert!(output.status.code() == Some(2) && said.contains(&expected) && said.lines().count() == 1, "{said}");
-        assert!(said.contains(&format!("{} {}", renamed.new, renamed.value).trim_end()), "{said}");
+        assert!(said.contains(format!("{} {}", renamed.new, renamed.value).trim_end()), "{said}");
         refused += 1;
     }
     assert!(refused > 10, "{refused}");

@@ -344,7 +344,7 @@ impl Http1 {
             }
             // Part of the next head is here already, so the connection is not idle.
             _ if self.kept.is_some() => now + limits.head_timeout,
-            _ => now + limits.idle_timeout,
+            _ => limits.idle_until(now),
         };
     }
 
