@@ -241,7 +241,7 @@ fn weir_command(
         flag("client-connections", "0".into());
     }
     if let Some(slots) = experiment.limits.workers {
-        flag("slots", slots.to_string());
+        flag("max-accepted-connections", slots.to_string());
     }
     if let Some(connections) = experiment.limits.accept_queue {
         flag("backlog", connections.to_string());

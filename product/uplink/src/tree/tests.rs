@@ -328,7 +328,7 @@ fn what_no_interface_could_do_is_refused() {
             (Plan { bands: 17, ..Plan::new(Kind::Prio, ten.rate) }, "17 bands: prio takes 3 to 16"),
             (Plan { kind: Kind::Prio, other_share_permille: 1, ..ten.clone() }, "a guaranteed share needs --qdisc htb"),
             (Plan { share_permille: 58, ..ten.clone() }, "write at most 5.7% for each band"),
-            (Plan { other_share_permille: 1001, share_permille: 0, ..ten.clone() }, "more than 1000 together"),
+            (Plan { other_share_permille: 1001, share_permille: 0, ..ten.clone() }, "more than 100% together"),
             (Plan { packets_per_band: 0, ..ten.clone() }, "0 packets per band"),
         ] {
             let answer = refused(weir0, &wrong, true);
