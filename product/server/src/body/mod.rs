@@ -1,21 +1,24 @@
-//! The body of a response, wherever its bytes are: in memory, in a file, read aside from one, or still to come.
+//! The body of a response, wherever its bytes are: in memory, in a file, read aside from one, or still to come; and the
+//! stages that it passes through.
 
 mod failure;
 mod pipe;
+mod stage;
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use http::Trailers;
 use http::http1::Delimiter;
-use units::memory::Counted;
+use http::{Length, Trailers};
+use units::memory::{Account, Counted};
 
 use crate::files::{Content, Entry};
 use crate::storage::{Buffer, Look, Storage};
 pub use failure::Failure;
 pub use pipe::{PIPE_BYTES_MAX, Pipe, Trailing};
+pub use stage::{Stage, Staged};
 
 /// The zeros that a body of zeros sends at a time.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -50,6 +53,8 @@ pub enum Piece {
     Zeros(u64),
     /// The bytes that a producer pushes; always the last piece.
     Pipe(Box<Pipe>),
+    /// A whole body and the stage that it passes through; always the only piece.
+    Staged(Box<Staged>),
 }
 
 impl Piece {
@@ -62,6 +67,7 @@ impl Piece {
             Piece::Written { bytes, at } => (bytes.len() - at) as u64,
             Piece::Zeros(left) => *left,
             Piece::Pipe(pipe) => pipe.left_bytes(),
+            Piece::Staged(staged) => staged.out.left_bytes(),
         }
     }
 
@@ -70,10 +76,20 @@ impl Piece {
     }
 
     fn is_awaited(&self) -> bool {
-        matches!(self, Piece::Pipe(pipe) if pipe.is_awaited())
+        self.pipe().is_some_and(Pipe::is_awaited)
     }
 
-    /// Returns the bytes in memory: of a pipe those that have arrived, of zeros the next ones. `None` for an open file.
+    /// The pipe from which the connection takes its bytes: a producer's, or that of the last stage.
+    fn pipe(&self) -> Option<&Pipe> {
+        match self {
+            Piece::Pipe(pipe) => Some(pipe),
+            Piece::Staged(staged) => Some(&staged.out),
+            _ => None,
+        }
+    }
+
+    /// Returns the bytes in memory: of a pipe those that have arrived, of a staged body those that its stage has given,
+    /// of zeros the next ones. `None` for an open file.
     pub fn in_memory(&self) -> Option<&[u8]> {
         match self {
             Piece::Bytes(bytes) => Some(bytes),
@@ -82,6 +98,7 @@ impl Piece {
             Piece::Written { bytes, at } => Some(&bytes[*at..]),
             Piece::Zeros(left) => Some(&ZEROS[..ZEROS.len().min(usize::try_from(*left).unwrap_or(usize::MAX))]),
             Piece::Pipe(pipe) => Some(pipe.queued()),
+            Piece::Staged(staged) => Some(staged.out.queued()),
             Piece::File { entry, range } => match &entry.content {
                 Content::Held(body) => Some(&body[range.start as usize..range.end as usize]),
                 Content::Open(_) => None,
@@ -97,6 +114,7 @@ impl Piece {
             Piece::Page { at, .. } | Piece::Written { at, .. } => *at += bytes as usize,
             Piece::Zeros(left) => *left -= bytes,
             Piece::Pipe(pipe) => pipe.advance(bytes as usize),
+            Piece::Staged(staged) => staged.out.advance(bytes as usize),
         }
     }
 }
@@ -148,6 +166,30 @@ impl Body {
         }
     }
 
+    /// Makes the whole body pass through this stage, which gives `length` bytes for it.
+    pub fn through(mut self, stage: Box<dyn Stage>, length: Length) -> Body {
+        // A body of known length ends with its last byte, and the connection takes the trailers then.
+        let trailers = if length == Length::Unknown { None } else { self.trailers.take() };
+        Body { trailers, ..Piece::Staged(Box::new(Staged::new(self, stage, length))).into() }
+    }
+
+    /// Returns true if it passes through a stage.
+    pub fn is_staged(&self) -> bool {
+        matches!(self.front, Some(Piece::Staged(_)))
+    }
+
+    /// The start of the chain, before all stages: the body itself if there are none. Files and producers are there.
+    pub fn start(&mut self) -> &mut Body {
+        // The borrow checker rejects a `match` on the front that returns `self` in its other arm.
+        if !self.is_staged() {
+            return self;
+        }
+        match &mut self.front {
+            Some(Piece::Staged(staged)) => staged.source.start(),
+            _ => unreachable!("it is staged"),
+        }
+    }
+
     /// Inserts a piece before the pipe, which stays the last piece.
     pub fn put_before_pipe(&mut self, piece: Piece) {
         let pipe = match &mut self.rest {
@@ -188,27 +230,27 @@ impl Body {
         self.pieces().all(|piece| piece.in_memory().is_some() && !piece.is_awaited())
     }
 
-    /// The pipe to which its producer pushes.
+    /// The pipe at the end of the body, from which the connection takes its bytes. Without stages, and in
+    /// [`Body::start`], that is the pipe to which its producer pushes.
     pub fn pipe(&self) -> Option<&Pipe> {
         let rest = self.rest.as_ref().and_then(|rest| rest.back());
-        match rest.or(self.front.as_ref()) {
-            Some(Piece::Pipe(pipe)) => Some(pipe),
-            _ => None,
-        }
+        rest.or(self.front.as_ref()).and_then(Piece::pipe)
     }
 
     pub fn pipe_mut(&mut self) -> Option<&mut Pipe> {
         let rest = self.rest.as_mut().and_then(|rest| rest.back_mut());
         match rest.or(self.front.as_mut()) {
             Some(Piece::Pipe(pipe)) => Some(pipe),
+            Some(Piece::Staged(staged)) => Some(&mut staged.out),
             _ => None,
         }
     }
 
-    /// Takes the trailers of a finished pipe, and removes the pipe if nothing is queued.
+    /// Takes the trailers of a finished producer's pipe, and removes the pipe if nothing is queued.
     pub fn on_finished(&mut self) {
-        self.trailers = self.pipe_mut().and_then(Pipe::take_trailers);
-        self.advance(0);
+        let start = self.start();
+        start.trailers = start.pipe_mut().and_then(Pipe::take_trailers);
+        start.advance(0);
     }
 
     /// Returns true if nothing is left or to come, including trailers.
@@ -233,6 +275,18 @@ impl Body {
         self.front.iter().chain(self.rest.iter().flat_map(|rest| rest.iter()))
     }
 
+    /// Makes the next bytes of a staged body; does nothing for any other. Fails as reading its source does, and only if
+    /// nothing is left that was made before. Afterwards the body may be empty.
+    pub fn fill(&mut self, storage: &mut dyn Storage) -> Result<(), Failure> {
+        let Some(Piece::Staged(staged)) = &mut self.front else { return Ok(()) };
+        let filled = staged.fill(storage);
+        if let Some(trailers) = staged.take_trailers() {
+            self.trailers = Some(trailers);
+        }
+        self.advance(0);
+        filled
+    }
+
     /// Returns at most `bytes_max` of the next bytes; none if a file has ended too early. Fails if they must be read
     /// aside ([`Body::absent`]) or have not arrived.
     pub fn available<'a>(&'a self, storage: &'a mut dyn Storage, bytes_max: u64) -> Result<Available<'a>, Failure> {
@@ -250,8 +304,9 @@ impl Body {
     /// left. A failure after some bytes is returned by the next call.
     pub fn read(&mut self, storage: &mut dyn Storage, into: &mut Vec<u8>, bytes_max: u64) -> Result<u64, Failure> {
         let mut read = 0;
-        while read < bytes_max && !self.is_empty() {
+        while read < bytes_max {
             match self.peek(storage, into, bytes_max - read) {
+                Ok(0) => break,
                 Ok(bytes) => {
                     self.advance(bytes);
                     read += bytes;
@@ -263,8 +318,12 @@ impl Body {
         Ok(read)
     }
 
-    /// Appends bytes of the next piece of a body that is not empty, without consuming them.
-    pub fn peek(&self, storage: &mut dyn Storage, into: &mut Vec<u8>, bytes_max: u64) -> Result<u64, Failure> {
+    /// Appends bytes of the next piece, without consuming them, and none if nothing is left.
+    pub fn peek(&mut self, storage: &mut dyn Storage, into: &mut Vec<u8>, bytes_max: u64) -> Result<u64, Failure> {
+        self.fill(storage)?;
+        if self.is_empty() {
+            return Ok(0);
+        }
         let before = into.len();
         match self.available(storage, bytes_max)? {
             Available::Memory(bytes) => into.extend_from_slice(bytes),
@@ -305,15 +364,27 @@ impl Body {
     /// The bytes of memory that were made for this body alone, except those of pipes and file buffers, which count
     /// their own.
     pub fn made_bytes(&self) -> usize {
-        let of = |piece: &Piece| if let Piece::Bytes(bytes) = piece { bytes.capacity() } else { 0 };
+        let of = |piece: &Piece| match piece {
+            Piece::Bytes(bytes) => bytes.capacity(),
+            Piece::Staged(staged) => staged.source.made_bytes(),
+            _ => 0,
+        };
         self.pieces().map(of).sum()
     }
 
-    /// The bytes of memory of its pipe, of what is being written and of what was read.
+    /// Counts the memory of its stages in this account from now on.
+    pub fn count_in(&mut self, account: &Account) {
+        if let Some(Piece::Staged(staged)) = &mut self.front {
+            staged.count_in(account);
+        }
+    }
+
+    /// The bytes of memory of its pipe, of its stages, of what is being written and of what was read.
     #[cfg(test)]
     pub fn alive_bytes(&self) -> usize {
         let of = |piece: &Piece| match piece {
             Piece::Pipe(pipe) => pipe.alive_bytes(),
+            Piece::Staged(staged) => staged.alive_bytes(),
             Piece::Written { bytes, .. } => bytes.capacity(),
             Piece::Read(buffer) => buffer.alive_bytes(),
             _ => 0,
@@ -325,6 +396,7 @@ impl Body {
     pub fn absent(&self) -> (&Arc<Entry>, Range<u64>) {
         match &self.front {
             Some(Piece::File { entry, range }) => (entry, range.clone()),
+            Some(Piece::Staged(staged)) => staged.source.absent(),
             _ => unreachable!("only a file is read aside"),
         }
     }
@@ -333,6 +405,9 @@ impl Body {
     pub fn on_read(&mut self, buffer: Buffer) -> Result<(), Failure> {
         if buffer.left().is_empty() {
             return Err(self.truncated());
+        }
+        if let Some(Piece::Staged(staged)) = &mut self.front {
+            return staged.source.on_read(buffer);
         }
         let Some(Piece::File { range, .. }) = &mut self.front else {
             unreachable!("a response waits for one read at a time")

@@ -86,6 +86,28 @@ impl Pipe {
         Some(taken)
     }
 
+    /// Takes all of these bytes, even without room: the stage that made them cannot keep them. Returns false if they
+    /// are more than were announced.
+    pub fn give(&mut self, bytes: &[u8]) -> bool {
+        let is_over = self.to_come.is_some_and(|left| left < bytes.len() as u64);
+        if !bytes.is_empty() && !is_over {
+            self.to_come = self.to_come.map(|left| left - bytes.len() as u64);
+            self.put(bytes);
+        }
+        !is_over
+    }
+
+    /// Passes trailers to the body from now on, as for frames: the stages behind this pipe take them. Returns how the
+    /// client takes them.
+    pub fn pass_trailers(&mut self) -> Trailing {
+        std::mem::replace(&mut self.trailing, Trailing::InFrames)
+    }
+
+    /// Counts its bytes in this account from now on.
+    pub fn count_in(&mut self, account: &Account) {
+        self.bytes.move_to(account);
+    }
+
     /// Sets how the client takes trailers; trailers that it does not take are dropped.
     pub fn trailing(mut self, trailing: Trailing) -> Pipe {
         self.trailing = trailing;

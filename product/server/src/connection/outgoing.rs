@@ -8,6 +8,7 @@ use std::sync::Arc;
 use http::ResponseHead;
 
 use sched::Size;
+use units::memory::Account;
 
 use crate::body::{self, Available, Body, Failure, Piece, Pipe};
 use crate::files::{Content, Entry};
@@ -107,6 +108,11 @@ impl Outgoing {
         self.head().is_empty() && self.body.is_empty()
     }
 
+    /// Counts the memory of its body's stages in this account from now on.
+    pub fn count_in(&mut self, account: &Account) {
+        self.body.count_in(account);
+    }
+
     pub fn body(&mut self) -> &mut Body {
         &mut self.body
     }
@@ -168,13 +174,23 @@ impl Outgoing {
     }
 
     fn send_some(&mut self, socket: &impl Sink, storage: &mut dyn Storage, bytes_max: u64) -> Result<u64, Failure> {
+        self.fill(storage)?;
+        if self.is_read() {
+            return Ok(0);
+        }
         match self.next(storage, bytes_max)? {
             Next::Memory(gathered) => self.send_gathered(socket, &gathered),
             Next::File { entry, offset, count } => self.send_file(socket, entry, offset, count),
         }
     }
 
-    /// Returns what comes next, as far as it is available at once.
+    /// Makes the next bytes of a staged body. A head goes first, whatever the state of its body.
+    fn fill(&mut self, storage: &mut dyn Storage) -> Result<(), Failure> {
+        let filled = self.body.fill(storage);
+        if self.head().is_empty() { filled } else { Ok(()) }
+    }
+
+    /// Returns what comes next, as far as it is available at once. The body was filled.
     fn next<'a>(&'a self, storage: &'a mut dyn Storage, bytes_max: u64) -> Result<Next<'a>, Failure> {
         let mut gathered = Gathered::new(bytes_max);
         gathered.push(self.head());

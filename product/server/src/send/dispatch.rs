@@ -4,8 +4,8 @@
 use sched::{Arrival, JobId, Path, Precedence};
 use units::Nanos;
 
-use super::Transmitter;
 use super::sending::Sending;
+use super::{Transmitter, cut};
 use crate::body::Failure;
 use crate::connection::{Connections, Engine};
 use crate::connection::{Outgoing, Room};
@@ -164,7 +164,13 @@ impl Transmitter {
             }
             failure => {
                 self.link.correct(now, connections[at].delivery.framing().wire_bytes(sent.carried_bytes));
-                failure.map_or_else(|| Direct::Sent(outgoing.into_buffer()), Direct::Failed)
+                match failure {
+                    Some(failure) => {
+                        cut(&mut connections[at], outgoing.body());
+                        Direct::Failed(failure)
+                    }
+                    None => Direct::Sent(outgoing.into_buffer()),
+                }
             }
         };
         if !connections[at].delivery.is_known() {

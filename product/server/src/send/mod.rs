@@ -54,8 +54,8 @@ use sched::JobId;
 use units::Nanos;
 use units::memory::Counted;
 
-use crate::body::{Failure, Pipe};
-use crate::connection::{Connections, Departure};
+use crate::body::{Body, Failure, Pipe};
+use crate::connection::{Connection, Connections, Departure};
 use crate::limits::Patience;
 use crate::net::Socket;
 
@@ -175,12 +175,18 @@ impl Transmitter {
     fn depart(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, id: JobId, failure: Option<Failure>) {
         let mut sending = self.sendings.take(id);
         let connection = &mut connections[sending.connection()];
-        if failure.is_some() && sending.outgoing.body().pipe().is_some_and(Pipe::ends_by_close) {
-            // An orderly end would signal to the client that the body is complete.
-            connection.reset();
+        if failure.is_some() {
+            cut(connection, sending.outgoing.body());
         }
         let departure = sending.into_departure(connection.owner, now, failure);
         self.departures.extend(connection.protocol.end_job(departure));
+    }
+}
+
+/// Resets a connection whose orderly end would signal to the client that this body is complete.
+fn cut(connection: &mut Connection<impl Socket>, body: &Body) {
+    if body.pipe().is_some_and(Pipe::ends_by_close) {
+        connection.reset();
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use http::Trailers;
 use sched::routes::Curve;
-use sched::{JobId, Size, Why};
+use sched::{JobId, Overrun, Size, Why};
 use units::Nanos;
 
 use super::Transmitter;
@@ -85,20 +85,25 @@ impl<'a, S: Socket> Producer<'a, S> {
     }
 
     pub(super) fn pipe(&mut self) -> Option<&mut Pipe> {
-        self.transmitter.sendings.get_mut(self.job)?.outgoing.body().pipe_mut()
+        self.transmitter.sendings.get_mut(self.job)?.outgoing.body().start().pipe_mut()
     }
 
     /// Updates the size of the response, and resumes it.
     fn on_produced(&mut self, now: Nanos) {
-        let sending = &self.transmitter.sendings[self.job];
-        let size = sending.outgoing.size(sending.sent_bytes);
-        let scheduler = &mut self.transmitter.link.scheduler;
-        // If only its end is left, that is reported when it has left.
-        let is_news = size != Size::Known(sending.sent_bytes);
-        let sized = if is_news { scheduler.on_size(self.job, size) } else { Ok(()) };
-        scheduler.on_wait_over(now, self.job, Why::Source);
+        let sized = self.transmitter.size(self.job);
+        self.transmitter.link.scheduler.on_wait_over(now, self.job, Why::Source);
         if let Err(overrun) = sized {
             self.transmitter.abort(self.connections, now, self.job, Failure::Overrun(overrun));
         }
+    }
+}
+
+impl Transmitter {
+    /// Passes on what is now known of the size of a response whose bytes come later.
+    pub(super) fn size(&mut self, job: JobId) -> Result<(), Overrun> {
+        let sending = &self.sendings[job];
+        let size = sending.outgoing.size(sending.sent_bytes);
+        // If only its end is left, that is reported when it has left.
+        if size == Size::Known(sending.sent_bytes) { Ok(()) } else { self.link.scheduler.on_size(job, size) }
     }
 }

@@ -42,6 +42,7 @@ pub struct Sending {
 impl Sending {
     pub fn new(id: JobId, connection: usize, account: &Account, mut outgoing: Outgoing, sent_bytes: u64) -> Sending {
         outgoing.shrink();
+        outgoing.count_in(account);
         let [carried_bytes, told_bytes] = [sent_bytes; 2];
         let asked_at_bytes = sent_bytes as u32;
         Sending {

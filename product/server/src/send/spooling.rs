@@ -20,10 +20,10 @@ impl<S: Socket> Producer<'_, S> {
     pub fn spool(&mut self, room: &Arc<Room>) -> bool {
         let Some(sending) = self.transmitter.sendings.get_mut(self.job) else { return false };
         let client = self.transmitter.link.client_of(self.job);
-        let Some(write) = sending.outgoing.body().begin_write(room, client) else { return false };
+        let Some(write) = sending.outgoing.body().start().begin_write(room, client) else { return false };
         let bytes = Arc::clone(&write.bytes);
         let begun = self.transmitter.reads.begin_write(self.job, client, write);
-        let body = sending.outgoing.body();
+        let body = sending.outgoing.body().start();
         match begun {
             Ok(()) => body.put_before_pipe(Piece::Written { bytes, at: 0 }),
             Err(_) => body.pipe_mut().into_iter().for_each(|pipe| pipe.put_back(&bytes)),
@@ -83,7 +83,7 @@ impl Reads {
     pub(super) fn take_written(&mut self, sendings: &mut Sendings) {
         for (job, written) in self.ended_writes() {
             let Some(sending) = sendings.get_mut(job) else { continue };
-            let failed = sending.outgoing.body().on_written(written);
+            let failed = sending.outgoing.body().start().on_written(written);
             self.on_write_ended(job, failed);
         }
     }

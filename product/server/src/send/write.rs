@@ -2,7 +2,7 @@
 //! in records if the client speaks TLS. Over HTTP/2 and HTTP/3 it becomes frames; room that is left goes to the
 //! connection's next response.
 
-use sched::{Grant, JobId, Progress, Scheduler};
+use sched::{Grant, JobId, Overrun, Progress, Scheduler};
 use units::Nanos;
 
 use super::sending::Sending;
@@ -70,14 +70,14 @@ impl Transmitter {
         let sending = &mut self.sendings[id];
         sending.outgoing = outgoing;
         sending.on_sent(now, &sent);
-        let has_room_again = sending.outgoing.body().pipe_mut().is_some_and(Pipe::has_room_again);
+        let has_room_again = sending.outgoing.body().start().pipe_mut().is_some_and(Pipe::has_room_again);
         self.reads.on_room(has_room_again.then_some(id));
         let is_path_old = self.link.scheduler.order().needs_path() && sending.is_path_old();
         let (progress, has_room) = (sent.charge(now, id, &mut self.link.scheduler), sent.has_room);
         if connections[at].protocol.group().is_none() {
             self.on_sent_alone(connections, now, id, at, sent.carried_bytes, progress);
         }
-        if let Some(overrun) = self.sendings[id].overrun(progress) {
+        if let Some(overrun) = self.overrun(id, progress) {
             self.depart(connections, now, id, Some(Failure::Overrun(overrun)));
             return None;
         }
@@ -86,6 +86,15 @@ impl Transmitter {
             sending.tell_path(&connections[at], &mut self.link.scheduler);
         }
         has_room.then_some(frames_bytes)
+    }
+
+    /// Returns an overrun of a response that was sent on. The stages of a body may have given more of it, or its end.
+    fn overrun(&mut self, id: JobId, progress: Progress) -> Option<Overrun> {
+        if !progress.is_departed() && self.sendings[id].outgoing.body().is_staged() {
+            let sized = self.size(id);
+            debug_assert!(sized.is_ok(), "more is left than was sent");
+        }
+        self.sendings[id].overrun(progress)
     }
 
     /// Decides what becomes of a response that was sent on: it departs, waits, or has its next turn.

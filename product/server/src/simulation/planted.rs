@@ -31,6 +31,8 @@ pub enum Fault {
     GoneUnnoticed,
     /// The server makes the kernel hold back the end of the received data until more follows.
     HeldTail,
+    /// A stage is not flushed while its source waits for its producer.
+    KeptByStage,
 }
 
 thread_local! {
@@ -50,7 +52,7 @@ pub fn strikes(fault: Fault) -> bool {
         return false;
     }
     TIMES.set(TIMES.get() + 1);
-    use Fault::{CutBodyEnded, DownAsked, GoneUnnoticed, GreedyClient, HeldTail};
-    let is_always = matches!(fault, CutBodyEnded | DownAsked | GreedyClient | GoneUnnoticed | HeldTail);
+    use Fault::{CutBodyEnded, DownAsked, GoneUnnoticed, GreedyClient, HeldTail, KeptByStage};
+    let is_always = matches!(fault, CutBodyEnded | DownAsked | GreedyClient | GoneUnnoticed | HeldTail | KeptByStage);
     is_always || TIMES.get().is_multiple_of(EVERY)
 }

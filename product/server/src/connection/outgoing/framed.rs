@@ -19,9 +19,6 @@ struct FromBody<'a> {
 
 impl Source for FromBody<'_> {
     fn peek(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
-        if self.body.is_empty() {
-            return Supply::End;
-        }
         match self.body.peek(self.storage, into, bytes_max as u64) {
             Ok(bytes) if bytes == self.body.len() && !self.body.is_open_ended() => Supply::End,
             Ok(_) => Supply::More,

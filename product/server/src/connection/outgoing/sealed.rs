@@ -16,6 +16,10 @@ use crate::files::{Content, Entry};
 use crate::net::{Down, Sink};
 use crate::storage::Storage;
 
+/// The maximum number of bytes of a staged body that are handed down at once: making them takes time, in which the event
+/// loop does nothing else.
+const STAGED_BYTES_MAX: u64 = 64 << 10;
+
 impl Outgoing {
     /// Hands down what is allowed, sealed if there is a session. If the next bytes must first be read from a disk, a
     /// segment held back for them leaves now.
@@ -26,6 +30,8 @@ impl Outgoing {
         storage: &mut dyn Storage,
         room: Room,
     ) -> Sent {
+        let bytes_max = if self.body.is_staged() { room.bytes_max.min(STAGED_BYTES_MAX) } else { room.bytes_max };
+        let room = Room { bytes_max, ..room };
         let sent = match session.filter(|_| !self.is_sealed) {
             None => self.send(socket, storage, room.bytes_max),
             Some(session) => self.send_sealed(session, socket, storage, room),
@@ -106,8 +112,12 @@ impl Outgoing {
         (room.records_at_once, None)
     }
 
-    /// Seals one record of at most `bytes_max` of the next bytes.
-    fn seal(&self, session: &mut Session, storage: &mut dyn Storage, bytes_max: u64) -> Result<u64, Failure> {
+    /// Seals one record of at most `bytes_max` of the next bytes; none if a staged body has ended.
+    fn seal(&mut self, session: &mut Session, storage: &mut dyn Storage, bytes_max: u64) -> Result<u64, Failure> {
+        self.fill(storage)?;
+        if self.is_read() {
+            return Ok(0);
+        }
         match self.next(storage, bytes_max)? {
             Next::Memory(gathered) => {
                 session.seal(gathered.slices());

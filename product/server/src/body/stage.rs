@@ -1,0 +1,142 @@
+//! Stages that a body passes through on its way to the connection: compression changes its bytes, and usually their
+//! number, while they are sent. A staged body reads from its source, whatever that is, and keeps what the stage gives in
+//! a [`Pipe`] that the connection empties. A source can be staged itself, so stages form a chain.
+
+use std::fmt::Debug;
+
+use http::{Length, Trailers};
+use units::memory::{Account, Charge};
+
+use super::{Body, Failure, Pipe};
+#[cfg(test)]
+use crate::simulation::planted::{Fault, strikes};
+use crate::storage::Storage;
+
+/// The maximum number of bytes that a stage is given at once. Once it has given as many, it is given no more: they wait
+/// in memory for the client.
+const PART_BYTES_MAX: usize = 16 << 10;
+/// The same while the connection has no room in memory: its responses must still proceed.
+const PART_BYTES_MIN: usize = 2 << 10;
+/// A stage that has given nothing for this many bytes is flushed, so that the event loop never works long on a response
+/// without sending any of it.
+const SILENT_BYTES_MAX: u64 = 256 << 10;
+
+/// A transformation of a body: it takes bytes, gives bytes, and may change their number.
+///
+/// Each method appends to `out` what the stage gives, which waits in memory for the client: for one call, a small
+/// multiple of the bytes taken and kept back. The result must not depend on how the input is cut. A stage runs on the
+/// event loop, so that one that gives nothing, even when flushed, holds up all other responses. The stages of a response
+/// to HEAD are made and never run: large state belongs into the first call.
+pub trait Stage: Debug + Send {
+    /// Takes the next bytes, at least one.
+    fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>);
+
+    /// Gives everything that can be given without more input: the source waits for its producer, or the stage has given
+    /// nothing for a long input.
+    fn flush(&mut self, out: &mut Vec<u8>);
+
+    /// Gives the rest. Nothing is called after it.
+    fn finish(&mut self, out: &mut Vec<u8>);
+
+    /// The number of bytes given for an input of this length. For a length that stays known the stage must give exactly
+    /// that many.
+    fn length(&self, of: Length) -> Length;
+
+    /// The maximum number of bytes of memory of its state, apart from its own size.
+    fn memory_bytes(&self) -> usize {
+        0
+    }
+}
+
+/// A body that passes through a stage.
+#[derive(Debug)]
+pub struct Staged {
+    pub(super) source: Body,
+    stage: Box<dyn Stage>,
+    /// The bytes that the stage gave, framed for the client.
+    pub(super) out: Pipe,
+    /// The stage has taken bytes since it was last flushed.
+    is_unflushed: bool,
+    has_ended: bool,
+    /// Counts the stage and this struct.
+    charge: Charge,
+}
+
+impl Staged {
+    /// Puts `stage` behind `source`; it will give `length` bytes. Nothing is counted before [`Staged::count_in`].
+    pub(super) fn new(mut source: Body, stage: Box<dyn Stage>, length: Length) -> Staged {
+        let mut out = Pipe::new(length, &Account::default());
+        if let Some(pipe) = source.pipe_mut() {
+            out = out.trailing(pipe.pass_trailers());
+            source.trailers = pipe.take_trailers().or(source.trailers);
+        }
+        Staged { source, stage, out, is_unflushed: false, has_ended: false, charge: Charge::default() }
+    }
+
+    /// Runs the stage until it has given something or its source has ended, unless bytes that it gave before are left.
+    /// Fails if the source fails or must wait. A failure after some bytes is returned by the next call.
+    pub(super) fn fill(&mut self, storage: &mut dyn Storage) -> Result<(), Failure> {
+        let mut given = Vec::new();
+        while self.out.queued().is_empty() && !self.has_ended {
+            let run = self.run(storage, &mut given);
+            let is_waiting = matches!(run, Err(Failure::Pending));
+            #[cfg(test)]
+            let is_waiting = is_waiting && !strikes(Fault::KeptByStage);
+            let is_silent = run.is_ok() && given.is_empty();
+            if (is_silent || is_waiting) && std::mem::take(&mut self.is_unflushed) {
+                self.stage.flush(&mut given);
+            }
+            self.give(&mut given)?;
+            if self.out.queued().is_empty() {
+                run?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the stage bytes of its source: until it has given enough, has had enough, or the source ends or fails. The
+    /// end is given at once with the bytes before it, so that the size of a short response is soon known.
+    fn run(&mut self, storage: &mut dyn Storage, given: &mut Vec<u8>) -> Result<(), Failure> {
+        let part_bytes = if self.charge.account().room() == 0 { PART_BYTES_MIN } else { PART_BYTES_MAX };
+        let (mut bytes, mut left) = (Vec::new(), SILENT_BYTES_MAX);
+        while given.len() < part_bytes && left > 0 {
+            bytes.clear();
+            left -= self.source.read(storage, &mut bytes, left.min(part_bytes as u64))?;
+            if !bytes.is_empty() {
+                self.stage.push(&bytes, given);
+                self.is_unflushed = true;
+            }
+            if self.source.is_empty() {
+                self.stage.finish(given);
+                self.has_ended = true;
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes on what the stage gave, and the end with the trailers of the source.
+    fn give(&mut self, given: &mut Vec<u8>) -> Result<(), Failure> {
+        let is_right = self.out.give(given) && (!self.has_ended || self.out.finish(self.source.trailers.take()));
+        given.clear();
+        if is_right { Ok(()) } else { Err(Failure::Source("its stage gave other than the announced length")) }
+    }
+
+    /// Returns, once, the trailers that are sent in frames.
+    pub(super) fn take_trailers(&mut self) -> Option<Box<Trailers>> {
+        self.out.take_trailers()
+    }
+
+    /// Counts its memory, and that of stages before it, in this account from now on.
+    pub(super) fn count_in(&mut self, account: &Account) {
+        self.charge = Charge::new(account, size_of::<Staged>() + self.stage.memory_bytes());
+        self.out.count_in(account);
+        self.source.count_in(account);
+    }
+
+    /// The bytes of memory that are counted for it.
+    #[cfg(test)]
+    pub(super) fn alive_bytes(&self) -> usize {
+        self.charge.bytes() + self.out.alive_bytes() + self.source.alive_bytes()
+    }
+}
