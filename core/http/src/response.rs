@@ -73,6 +73,16 @@ impl<B> Response<B> {
         self
     }
 
+    /// Copies the shared fields to the response's own, so that [`Response::without`] removes them too.
+    pub fn unshared(mut self) -> Response<B> {
+        let mut own = FieldList::default();
+        for (name, value) in self.fields() {
+            own.push(name, value);
+        }
+        (self.shared, self.own) = (Shared::default(), own);
+        self
+    }
+
     pub fn with_length(self, bytes: u64) -> Response<B> {
         self.with("Content-Length", itoa::Buffer::new().format(bytes).as_bytes())
     }
@@ -174,6 +184,8 @@ mod tests {
         let own =
             ["Location: /a: b??X: y", "Content-Range: bytes 0-9/100", "Content-Range: bytes */7", "Content-Length: 10"];
         assert_eq!(text(response.fields()), [shared, own].concat());
+        let response = response.unshared().without("accept-ranges").without("location");
+        assert_eq!(text(response.fields()), [&shared[..3], &own[1..]].concat());
     }
 
     /// The end of such a body is signalled by the frames of HTTP/2 and HTTP/3, not by a field.
