@@ -31,6 +31,7 @@ mod shaping;
 #[cfg(test)]
 mod simulation;
 mod sites;
+mod stages;
 mod start;
 pub mod stderr;
 mod storage;

@@ -19,6 +19,7 @@ use crate::files::{
 };
 use crate::logging::Log;
 use crate::sites::{self, Current, Object, Served, Sites};
+use crate::stages::{has_stages, staged, staged_head};
 use crate::upstream::Group;
 
 /// A response, with additional facts for the connection and the log.
@@ -147,7 +148,7 @@ impl Handler {
         #[cfg(test)]
         if request.path == b"/pipe" {
             let body = crate::body::Pipe::new(http::Length::Unknown, &Default::default()).into();
-            let reply: Reply = Response::new(Status::OK, body).of_length(http::Length::Unknown).into();
+            let reply: Reply = staged(request, Response::new(Status::OK, body).of_length(http::Length::Unknown)).into();
             return reply.into();
         }
         if let Some(reply) = self.unclear(number, request, client) {
@@ -220,7 +221,8 @@ impl Handler {
     /// Completes a response of an upstream, or one to a body, with the fields of its site. Errors stay as they are.
     pub fn passed_on(&self, to: To, request: &Request, response: Response<Body>) -> Reply {
         let Some(site) = to.site else { return response.into() };
-        self.with_alternative(to, self.sites().add_fields(site, request, to.is_secure, response)).into()
+        let response = self.with_alternative(to, self.sites().add_fields(site, request, to.is_secure, response));
+        staged(request, response).into()
     }
 
     /// Looks up a file that an upstream has named, in the folder with this number.
@@ -278,7 +280,7 @@ impl Handler {
     fn with_headers(&self, to: To, request: &Request, reply: Reply) -> Reply {
         let Some(site) = to.site else { return reply };
         let response = self.sites().add_headers(site, request, to.is_secure, reply.response);
-        Reply { response: self.with_alternative(to, response), ..reply }
+        Reply { response: staged(request, self.with_alternative(to, response)), ..reply }
     }
 
     /// Adds the Alt-Svc field if the site is served over HTTP/3.
@@ -305,14 +307,19 @@ impl Handler {
     fn file(&mut self, request: &Request, entry: &Arc<Entry>) -> Response<Body> {
         let entity = http::Entity { len: entry.len, etag: &entry.etag, last_modified: entry.last_modified };
         let fields = &entry.fields;
+        let whole = || Response::new(Status::OK, part(entry, 0..entry.len).into()).of(fields.whole());
         match http::evaluate(request, &entity) {
-            Verdict::Whole => Response::new(Status::OK, part(entry, 0..entry.len).into()).of(fields.whole()),
+            Verdict::Whole => whole(),
+            Verdict::Ranges(_) | Verdict::RangeNotSatisfiable if has_stages(request, &whole()) => whole(),
             Verdict::Ranges(ranges) if ranges.len() == 1 => {
                 let range = ranges[0].clone();
                 let response = Response::new(Status::PARTIAL_CONTENT, part(entry, range.clone()).into());
                 response.of(fields.part()).with_range(&range, entry.len).with_length(range.end - range.start)
             }
             Verdict::Ranges(ranges) => self.ranges(entry, fields, &ranges),
+            Verdict::NotModified if has_stages(request, &whole()) => {
+                staged_head(bare(Status::NOT_MODIFIED).of(fields.validators()))
+            }
             Verdict::NotModified => bare(Status::NOT_MODIFIED).of(fields.validators()),
             Verdict::PreconditionFailed => text(Status::PRECONDITION_FAILED, "the file is not in the state asked for"),
             Verdict::RangeNotSatisfiable => {

@@ -9,6 +9,8 @@ use units::memory::Account;
 use super::secure::{connected, deliver};
 use super::*;
 use crate::body::PIPE_BYTES_MAX;
+use crate::files::temporary::Folder;
+use crate::stages::testing::{Folding, Upper};
 
 const HEAD: &[u8] = b"head";
 
@@ -651,4 +653,66 @@ fn a_body_that_was_there_from_the_start_is_counted_until_it_is_gone() {
         bench.transmitter.close(bench.now.get(), at);
         assert_eq!(account.bytes(), 0);
     }
+}
+
+/// The end of a connection would have ended the body of a response over HTTP/1.0 whose file was cut: nothing of it was a
+/// job yet.
+#[test]
+fn a_staged_body_that_fails_at_once_has_no_orderly_end() {
+    let folder = Folder::new();
+    folder.put("open", vec![b'x'; 100_000]);
+    let entry = folder.entry("open");
+    folder.put("open", vec![b'x'; 50_000]);
+    for (delimiter, is_reset) in [(Delimiter::Close, true), (Delimiter::LastChunk, false)] {
+        let file = Piece::File { entry: entry.clone(), range: 0..100_000 };
+        let body = Body::from(file).through(Box::<Folding>::default(), Length::Unknown).delimited(delimiter);
+        let mut bench = Bench::new("srpt", None);
+        let socket = bench.socket('A', u64::MAX);
+        let at = bench.open(&socket);
+        let outgoing = Outgoing::new(HEAD.to_vec(), body, End::Finish);
+        let (bytes, direct) = bench.transmitter.send_now(bench.now.get(), at, Dispatch::single(outgoing, 0), u64::MAX);
+        assert!(matches!(direct, Direct::Failed(Failure::Truncated { .. })), "{direct:?}");
+        assert!((40_000..60_000).contains(&bytes) && !socket.is_finished.get());
+        assert_eq!(socket.is_reset.get(), is_reset);
+        assert!(!socket.received.borrow().ends_with(b"0\r\n\r\n"));
+    }
+}
+
+/// Its stage works for a part of it only, and the rest is a job.
+#[test]
+fn a_staged_body_is_not_made_all_at_once() {
+    let mut bench = Bench::new("srpt", None);
+    let socket = bench.socket('A', u64::MAX);
+    let at = bench.open(&socket);
+    let body = Body::from(Piece::Zeros(1 << 20)).through(Box::new(Upper), Length::Known(1 << 20));
+    let outgoing = Outgoing::new(HEAD.to_vec(), body, End::Open);
+    let (bytes, direct) = bench.transmitter.send_now(bench.now.get(), at, Dispatch::single(outgoing, 0), u64::MAX);
+    assert!(matches!(direct, Direct::Begun(_)) && bytes <= 64 << 10, "{direct:?} after {bytes}");
+    bench.drive();
+    let departures: Vec<_> =
+        bench.transmitter.departures().map(|one| (one.sent_bytes, one.failure.is_none())).collect();
+    assert_eq!(departures, [((1 << 20) + HEAD.len() as u64, true)]);
+}
+
+/// A stage gives more than its first bytes when they have left; the scheduler learns the size with its end.
+#[test]
+fn the_size_of_a_staged_response_is_known_with_its_end() {
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let socket = bench.socket('A', u64::MAX);
+    let body = Body::from(vec![b'x'; 60_000]).through(Box::<Folding>::default(), Length::Unknown);
+    let job =
+        bench.dispatch_outgoing(&socket, Outgoing::new(HEAD.to_vec(), body.delimited(Delimiter::LastChunk), End::Open));
+    let mut seen = Vec::new();
+    while let Some(job) = bench.transmitter.link.scheduler.jobs().get(job) {
+        let known = job.known();
+        if seen.last() != Some(&known) {
+            seen.push(known);
+        }
+        if let Some(at) = bench.transmitter.run(&|| bench.now.get()) {
+            bench.now.set(at.max(bench.now.get()));
+        }
+    }
+    let sent = socket.received.borrow().len() as u64;
+    assert_eq!(seen, [None, Some(sent)]);
+    assert!(sent > 60_000);
 }
