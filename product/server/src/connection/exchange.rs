@@ -8,6 +8,7 @@ use units::Nanos;
 use units::memory::{Account, Charge};
 
 use super::Line;
+use crate::body::Body;
 use crate::clock::later;
 use crate::files::Key;
 use crate::limits::Limits;
@@ -171,9 +172,10 @@ impl Exchange {
     }
 
     /// Records the encoded response for the log and the objectives.
-    pub fn note_encoded(&mut self, status: http::Status, head_bytes: usize, body_bytes: u64) {
+    pub fn note_encoded(&mut self, status: http::Status, head_bytes: usize, body: &Body) {
         if let Some(line) = &mut self.line {
-            (line.status, line.head_bytes, line.body_bytes) = (status.0, head_bytes as u32, body_bytes);
+            (line.status, line.head_bytes, line.body_bytes) = (status.0, head_bytes as u32, body.len());
+            line.is_staged = body.is_staged();
         }
     }
 }

@@ -14,6 +14,8 @@ pub struct Line {
     request: RequestText,
     /// Set if an upstream answers the request.
     pub passed_on: Option<Box<PassedOnLine>>,
+    /// The body passes through a stage: its size is known when it has been sent.
+    pub is_staged: bool,
     /// It counts for the objectives of its class.
     pub is_measured: bool,
     /// The number of its site in the metrics.
@@ -79,6 +81,7 @@ impl Line {
             log,
             request: RequestText::new(begin, fields, version),
             passed_on: None,
+            is_staged: false,
             is_measured: false,
             site: u32::MAX,
             is_compared: false,
@@ -109,6 +112,13 @@ impl Line {
     /// The size of the whole response, head and body.
     pub fn bytes(&self) -> u64 {
         self.body_bytes.saturating_add(self.head_bytes.into())
+    }
+
+    /// Records that all of it was sent, in this many bytes.
+    pub fn on_whole(&mut self, sent_bytes: u64) {
+        if self.is_staged {
+            self.body_bytes = sent_bytes.saturating_sub(self.head_bytes.into());
+        }
     }
 
     /// Counts its memory in this account until it is dropped.

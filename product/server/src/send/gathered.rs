@@ -145,7 +145,7 @@ fn encode(
     let delimiter = connection.http1().encode(&response, is_last, date, out);
     let status = response.status;
     let mut body = delimiter.map_or_else(Body::default, |delimiter| response.body.delimited(delimiter));
-    connection.exchange(0).note_encoded(status, out.len() - began, body.len());
+    connection.exchange(0).note_encoded(status, out.len() - began, &body);
     if body.len() <= COPIED_BYTES_MAX && body.is_in_memory() {
         let copied = body.read(storage, out, COPIED_BYTES_MAX);
         debug_assert!(copied.is_ok() && body.is_empty(), "memory does not fail");

@@ -215,7 +215,7 @@ impl<N: Net> Responder<N> {
                 // An alert is all that the client understands.
                 self.service.fail(self.timers.now(), conn, Kind::Tls, SPEAKS_TLS);
                 conn.http1().answering.refuse_aside();
-                conn.exchange(0).note_encoded(reject.status, REFUSAL.len(), 0);
+                conn.exchange(0).note_encoded(reject.status, REFUSAL.len(), &Body::default());
                 self.transmitter.gathered.push(&REFUSAL);
                 return self.send_encoded(id.at, Body::default(), true);
             }

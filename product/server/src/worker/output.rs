@@ -32,7 +32,7 @@ impl<N: Net> Responder<N> {
         let (head, body) = reply.response.into_head(self.timers.date());
         let exchange = self.connections.exchange(id);
         let body = if exchange.has_body { body } else { Body::default() };
-        exchange.note_encoded(head.status(), head.bytes() as usize, body.len());
+        exchange.note_encoded(head.status(), head.bytes() as usize, &body);
         self.transmitter.respond(
             self.timers.now(),
             &mut self.connections,
@@ -131,7 +131,10 @@ impl<N: Net> Responder<N> {
         let (now, conn) = (self.timers.now(), &mut self.connections[id.at]);
         let ending = match &failure {
             Some(failure) => ending.cut(sent_bytes, self.service.report(&self.timers, conn, failure, sent_bytes)),
-            None => ending,
+            None => {
+                conn.exchange(id.stream).line.iter_mut().for_each(|line| line.on_whole(sent_bytes));
+                ending
+            }
         };
         self.service.log(&self.net, now, conn, id.stream, ending, &self.transmitter.link);
         if conn.is_multiplexed() {

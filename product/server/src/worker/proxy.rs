@@ -337,8 +337,10 @@ impl<N: Net> Proxy<N> {
         let (owner, body_bytes) = (ending.owner, ending.body_bytes());
         if let Some(line) = line_of(with.connections, owner) {
             line.passed_on.iter_mut().for_each(|passed_on| passed_on.measure(prediction.quantile));
-            // Its head may not have given the length.
-            line.body_bytes = line.body_bytes.max(body_bytes);
+            // Its head may not have given the length, and a stage changes it.
+            if !line.is_staged {
+                line.body_bytes = line.body_bytes.max(body_bytes);
+            }
         }
         self.upstreams.end(with.net, with.timers.now(), transfer, is_whole);
     }
