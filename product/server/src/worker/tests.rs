@@ -186,6 +186,7 @@ mod newcomers;
 mod parts;
 mod producing;
 mod shortage;
+mod stages;
 
 /// The flood used to be answered to its end first, however much more of it arrived meanwhile.
 #[test]

@@ -11,7 +11,7 @@ const TURNS_MAX: usize = 100_000;
 
 impl Bench {
     /// Runs turns until the response to `/pipe` is being sent.
-    fn producing(&mut self) -> JobId {
+    pub(super) fn producing(&mut self) -> JobId {
         for _ in 0..TURNS_MAX {
             let Responder { transmitter, connections, .. } = &mut self.worker.responder;
             if let Some(job) = transmitter.produced(connections) {
@@ -27,23 +27,23 @@ impl Bench {
         Producer::of(transmitter, connections, job)
     }
 
-    fn push(&mut self, job: JobId, bytes: &[u8]) -> Option<usize> {
+    pub(super) fn push(&mut self, job: JobId, bytes: &[u8]) -> Option<usize> {
         let now = self.worker.responder.timers.now();
         self.producer(job).push(now, bytes)
     }
 
-    fn finish(&mut self, job: JobId) {
+    pub(super) fn finish(&mut self, job: JobId) {
         let now = self.worker.responder.timers.now();
         self.producer(job).finish(now, None);
     }
 
-    fn fail(&mut self, job: JobId) {
+    pub(super) fn fail(&mut self, job: JobId) {
         let now = self.worker.responder.timers.now();
         self.producer(job).fail(now, "it broke");
     }
 
     /// Runs turns until the body ends with `end`; returns the state of the client's connection.
-    fn turn_until_body(&mut self, client: &mut Client, end: &str) -> std::io::Result<usize> {
+    pub(super) fn turn_until_body(&mut self, client: &mut Client, end: &str) -> std::io::Result<usize> {
         client.stream.set_nonblocking(true).unwrap();
         for _ in 0..TURNS_MAX {
             self.turn();
@@ -182,7 +182,7 @@ fn datagrams_carry_it_and_a_failure_resets_the_stream() {
 }
 
 impl Bench {
-    fn turn_until_heard(
+    pub(super) fn turn_until_heard(
         &mut self,
         asking: &mut super::http3::Asking,
         is_enough: impl Fn(&quic::testing::Client) -> bool,
