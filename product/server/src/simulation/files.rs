@@ -6,8 +6,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::certificate::{CERT, KEY};
 use super::random::Random;
+use crate::body::{Body, Stage};
 use crate::files::fake_disk::FakeDisk;
 use crate::files::temporary::Folder;
+use crate::stages::testing::{self, Folding, Upper, applied};
 
 /// The number of names without a file.
 pub const ABSENT: u64 = 3;
@@ -21,6 +23,13 @@ const MODIFIED_AT: Duration = Duration::from_secs(1_600_000_000);
 pub struct Site {
     pub folder: Folder,
     files: Vec<Vec<u8>>,
+    /// What becomes of them in the stages of [`stages_of`].
+    staged: Vec<Vec<u8>>,
+}
+
+/// The stages of all responses in a run that has stages.
+pub fn stages_of(_request: &http::Request, _response: &http::Response<Body>) -> Vec<Box<dyn Stage>> {
+    vec![Box::new(Upper), Box::<Folding>::default()]
 }
 
 impl Site {
@@ -37,7 +46,9 @@ impl Site {
         folder.put("secret/key.pem", KEY);
         // Put into the kernel's cache, so that its answers do not depend on earlier lookups.
         (0..ABSENT).for_each(|number| assert!(!folder.path(format!("none{number}")).exists()));
-        Site { folder, files }
+        let staged =
+            files.iter().map(|bytes| applied(vec![Box::new(Upper), Box::<Folding>::default()], bytes)).collect();
+        Site { folder, files, staged }
     }
 
     /// A disk on which `permille` of the paths in a thousand are not in memory.
@@ -59,6 +70,11 @@ impl Site {
 
     pub fn file(&self, number: usize) -> &[u8] {
         &self.files[number]
+    }
+
+    /// What a client receives of a file.
+    pub fn sent(&self, number: usize) -> &[u8] {
+        if testing::is_on() { &self.staged[number] } else { &self.files[number] }
     }
 }
 

@@ -39,6 +39,8 @@ use planted::{Fault, plant};
 use random::Random;
 use server::Server;
 
+use crate::stages::testing::Staging;
+
 /// The number of turns of the event loop after which a run counts as an endless loop.
 const STEPS_MAX: u64 = 3_000_000;
 
@@ -61,6 +63,8 @@ fn run(seed: u64, site: &Rc<Site>) -> Result<Report, String> {
     if let Some(upstreams) = &mut plan.upstreams {
         upstreams.health = of_health.once_in(3).then(|| HealthPlan::of(&mut of_health));
     }
+    plan.is_staged = Random::new(!seed.rotate_left(16)).once_in(3);
+    let _staging = plan.is_staged.then(|| Staging::new(files::stages_of));
     let shown = format!("{plan:?}");
     let ran = catch_unwind(AssertUnwindSafe(|| {
         Server::new(plan, random, Rc::clone(site)).run(number("WEIR_STEPS").unwrap_or(STEPS_MAX))

@@ -53,6 +53,8 @@ pub struct Plan {
     pub upstreams: Option<UpstreamPlan>,
     /// The HTTP/3 clients among the others, if any.
     pub http3: Option<Http3Plan>,
+    /// All responses pass through stages.
+    pub is_staged: bool,
     /// The link of every connection, if it is not random.
     pub link: Option<Link>,
 }
@@ -163,6 +165,7 @@ impl Plan {
             has_attackers: random.once_in(3),
             upstreams: random.once_in(2).then(|| UpstreamPlan::of(random)),
             http3: None,
+            is_staged: false,
             link: None,
         }
     }

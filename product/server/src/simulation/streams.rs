@@ -10,13 +10,14 @@ use units::Nanos;
 use super::application::{Ask, Fault, Framing};
 use super::client::{Client, Engine, Habits, Http1, Http2, Http3, Request, Tunnel, WebSocket};
 use super::datagrams::quic_seed;
-use super::files::Site;
+use super::files::{Site, stages_of};
 use super::plan::{Http3Plan, Plan, UpstreamPlan};
 use super::planted::{self, plant};
 use super::random::Random;
 use super::server::Server;
 use super::wire::Link;
 use super::world::World;
+use crate::stages::testing::Staging;
 
 /// The delay of each link, one way.
 const DELAY: Nanos = Nanos::from_millis(10);
@@ -118,6 +119,7 @@ fn plan(uplink_bytes_per_s: Option<u64>, protocol: Protocol) -> Plan {
         has_attackers: false,
         upstreams: Some(UPSTREAMS),
         http3: (protocol == Protocol::Http3).then_some(HTTP3),
+        is_staged: false,
         link: Some(LINK),
     }
 }
@@ -268,6 +270,23 @@ fn messages_of_streams_leave_at_once() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A stage that keeps bytes back is flushed when its source pauses.
+#[test]
+fn messages_pass_through_stages_at_once() {
+    let site = Rc::new(Site::new());
+    let _staging = Staging::new(stages_of);
+    for protocol in PROTOCOLS {
+        for (kind, file, uplink) in streams() {
+            let judged = judge(protocol, kind, file, uplink, &site);
+            assert!(judged.is_ok(), "{kind:?} over {protocol:?}, file {file}, paced {}: {judged:?}", uplink.is_some());
+        }
+        plant(Some(planted::Fault::KeptByStage));
+        let judged = judge(protocol, Kind::Events, FILES[0], None, &site);
+        plant(None);
+        assert!(judged.is_err(), "over {protocol:?}");
+    }
 }
 
 /// The server once held back the end of what had arrived over HTTP/1.1, with TLS on a paced uplink: messages took 200

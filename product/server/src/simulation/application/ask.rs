@@ -212,16 +212,25 @@ impl Ask {
 
     /// Returns true if trailers follow the body of the response.
     pub fn has_trailers(&self) -> bool {
-        let has_body = self.method != "HEAD" && !matches!(self.status, 204 | 304);
-        has_body && self.framing == Framing::Chunked && self.interim > 0
+        self.has_body() && self.framing == Framing::Chunked && self.interim > 0
     }
 
-    /// The body of the response that a client must receive.
+    /// The body of the response.
     pub fn body<'s>(&self, site: &'s Site) -> &'s [u8] {
-        if self.is_tunnel {
-            return &site.file(site.count() - 1)[..self.tunnel_bytes];
+        match self.is_tunnel {
+            true => &site.file(site.count() - 1)[..self.tunnel_bytes],
+            false if self.has_body() => site.file(self.file),
+            false => &[],
         }
-        if self.method == "HEAD" || matches!(self.status, 204 | 304) { &[] } else { site.file(self.file) }
+    }
+
+    /// The body that a client must receive.
+    pub fn sent<'s>(&self, site: &'s Site) -> &'s [u8] {
+        if self.has_body() && !self.is_tunnel { site.sent(self.file) } else { self.body(site) }
+    }
+
+    fn has_body(&self) -> bool {
+        self.method != "HEAD" && !matches!(self.status, 204 | 304)
     }
 
     /// The length that the response's head gives, if it is not that of the body.
@@ -317,9 +326,8 @@ impl Ask {
     }
 
     fn framed_body(&self, site: &Site, out: &mut Vec<u8>) {
-        let has_body = self.method != "HEAD" && !matches!(self.status, 204 | 304);
         let body = self.body(site);
-        if !has_body {
+        if !self.has_body() {
             return;
         }
         if self.framing != Framing::Chunked {
