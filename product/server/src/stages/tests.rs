@@ -92,6 +92,41 @@ fn unframed(bytes: &[u8], delimiter: Delimiter) -> (Vec<u8>, bool) {
     (content, is_done)
 }
 
+/// A body of pieces of these kinds, each a range of the content, and the concatenation.
+fn source(folder: &Folder, pieces: Vec<(u8, u64, u64)>) -> (Body, Vec<u8>) {
+    let all = content(FILE as usize);
+    folder.put("open", &all);
+    folder.put("held", &all[..1_000]);
+    let (mut body, mut whole) = (Body::default(), Vec::new());
+    for (kind, one, other) in pieces {
+        let shrink = if kind == 2 { 100 } else { 1 };
+        let range = one.min(other) / shrink..one.max(other) / shrink;
+        let bytes = match kind {
+            4 => vec![0; (range.end - range.start) as usize],
+            _ => all[range.start as usize..range.end as usize].to_vec(),
+        };
+        whole.extend_from_slice(&bytes);
+        body.push(match kind {
+            0 => Piece::Bytes(bytes),
+            1 => Piece::File { entry: folder.entry("open"), range },
+            2 => Piece::File { entry: folder.entry("held"), range },
+            3 => Piece::Page { page: Arc::new(bytes), at: 0 },
+            _ => Piece::Zeros(range.end - range.start),
+        });
+    }
+    (body, whole)
+}
+
+/// The bytes that have come when a producer pauses: everything but the end.
+fn flushed(chain: Chain, pushed: &[u8]) -> Vec<u8> {
+    chain().into_iter().fold(pushed.to_vec(), |bytes, mut stage| {
+        let mut out = Vec::new();
+        stage.push(&bytes, &mut out);
+        stage.flush(&mut out);
+        out
+    })
+}
+
 proptest! {
     /// Pieces of every kind, a disk that is not always in memory, and reads of any length.
     #[test]
@@ -103,25 +138,7 @@ proptest! {
         delimiter in prop::sample::select(vec![Delimiter::Length, Delimiter::LastChunk, Delimiter::Close]),
     ) {
         let folder = Folder::new();
-        folder.put("open", content(FILE as usize));
-        folder.put("held", &content(FILE as usize)[..1_000]);
-        let (mut body, mut whole) = (Body::default(), Vec::new());
-        for (kind, one, other) in pieces {
-            let range = one.min(other)..one.max(other);
-            let of_content = |range: &Range<u64>| content(FILE as usize)[range.start as usize..range.end as usize].to_vec();
-            let (piece, bytes) = match kind {
-                0 => (Piece::Bytes(of_content(&range)), of_content(&range)),
-                1 => (Piece::File { entry: folder.entry("open"), range: range.clone() }, of_content(&range)),
-                2 => {
-                    let range = range.start / 100..range.end / 100;
-                    (Piece::File { entry: folder.entry("held"), range: range.clone() }, of_content(&range))
-                }
-                3 => (Piece::Page { page: Arc::new(of_content(&range)), at: 0 }, of_content(&range)),
-                _ => (Piece::Zeros(range.end - range.start), vec![0; (range.end - range.start) as usize]),
-            };
-            body.push(piece);
-            whole.extend(bytes);
-        }
+        let (body, whole) = source(&folder, pieces);
         let (account, expected) = (Account::default(), applied(chain(), &whole));
         let mut body = chained(body, chain).delimited(delimiter);
         // A chunked body has no known length.
@@ -164,14 +181,7 @@ proptest! {
             for portion in portions {
                 match body.read(&mut disk, &mut came, portion) {
                     Err(Failure::Pending) => {
-                        let mut flushed = pushed.clone();
-                        for mut stage in chain() {
-                            let mut out = Vec::new();
-                            stage.push(&flushed, &mut out);
-                            stage.flush(&mut out);
-                            flushed = out;
-                        }
-                        prop_assert_eq!(unframed(&came, delimiter).0, flushed);
+                        prop_assert_eq!(unframed(&came, delimiter).0, flushed(chain, &pushed));
                         break;
                     }
                     other => drop(other.unwrap()),

@@ -164,18 +164,26 @@ fn a_304_has_the_tag_of_the_200() {
     assert!(tag == again && tag.starts_with("W/"));
 }
 
+/// Half of what the stage would keep.
+fn part() -> Vec<u8> {
+    vec![b'x'; FOLDED_BYTES / 2]
+}
+
+/// What becomes of two parts.
+fn whole() -> Vec<u8> {
+    [&part()[..], &part(), b"5000"].concat()
+}
+
 /// What a producer pushed leaves when it pauses, although the stage would keep it; then it goes on, ends or fails.
 #[test]
 fn a_producer_that_pauses_flushes_the_stage() {
     let (mut bench, _staging) = staged("stages-pipe");
-    let part = vec![b'x'; FOLDED_BYTES / 2];
-    let whole = [&part[..], &part, b"5000"].concat();
     for fails in [false, true] {
         let mut client = bench.connect();
         client.send("GET /pipe HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         let job = bench.producing();
         for _ in 0..2 {
-            assert_eq!(bench.push(job, &part), Some(part.len()));
+            assert_eq!(bench.push(job, &part()), Some(part().len()));
             bench.turn_until_body(&mut client, "x\r\n").unwrap_err();
         }
         if fails {
@@ -185,13 +193,20 @@ fn a_producer_that_pauses_flushes_the_stage() {
         }
         let came = bench.turn_until_end(&mut client);
         assert_eq!(came.ends_with(b"0\r\n\r\n"), !fails);
-        assert!(fails || unchunked(split(&came).1) == whole);
+        assert!(fails || unchunked(split(&came).1) == whole());
+    }
+}
+
+#[test]
+fn frames_of_a_stage_leave_when_its_producer_pauses() {
+    let (mut bench, _staging) = staged("stages-pipe-http2");
+    for fails in [false, true] {
         let mut framed = bench.connect_http2();
         framed.send(&request(1, "/pipe", &[]));
         let job = bench.producing();
-        bench.push(job, &part);
+        bench.push(job, &part());
         bench.turn_until_came(&mut framed, |client| client.has(DATA));
-        bench.push(job, &part);
+        bench.push(job, &part());
         if fails {
             bench.turn();
             bench.fail(job);
@@ -200,23 +215,30 @@ fn a_producer_that_pauses_flushes_the_stage() {
         } else {
             bench.finish(job);
             bench.turn_until_came(&mut framed, |client| client.body(1).is_some());
-            assert!(framed.body(1).unwrap() == whole);
+            assert!(framed.body(1).unwrap() == whole());
         }
+    }
+}
+
+#[test]
+fn datagrams_of_a_stage_leave_when_its_producer_pauses() {
+    let (mut bench, _staging) = staged("stages-pipe-http3");
+    for fails in [false, true] {
         let mut asking = bench.connect_http3();
         let stream = asking.peer.request("/pipe", &[]);
         asking.talk(bench.worker.responder.timers.now());
         let job = bench.producing();
-        bench.push(job, &part);
-        bench.turn_until_heard(&mut asking, |peer| peer.response(stream).body == part);
+        bench.push(job, &part());
+        bench.turn_until_heard(&mut asking, |peer| peer.response(stream).body == part());
         if fails {
             bench.fail(job);
             let came = |peer: &quic::testing::Client| peer.came(quic::testing::id(stream));
             bench.turn_until_heard(&mut asking, |peer| came(peer).reset.is_some());
         } else {
-            bench.push(job, &part);
+            bench.push(job, &part());
             bench.finish(job);
             bench.turn_until_heard(&mut asking, |peer| peer.response(stream).is_whole);
-            assert!(asking.peer.response(stream).body == whole);
+            assert!(asking.peer.response(stream).body == whole());
         }
     }
 }
