@@ -33,8 +33,14 @@ pub fn is_on() -> bool {
     CHOOSER.get().is_some()
 }
 
-pub fn stages_of(request: &Request, response: &Response<Body>) -> Vec<Box<dyn Stage>> {
-    CHOOSER.get().map_or_else(Vec::new, |chooser| chooser(request, response))
+/// Adds the stages of the test.
+pub fn with_stages(
+    mut stages: Vec<Box<dyn Stage>>,
+    request: &Request,
+    response: &Response<Body>,
+) -> Vec<Box<dyn Stage>> {
+    stages.extend(CHOOSER.get().into_iter().flat_map(|chooser| chooser(request, response)));
+    stages
 }
 
 /// Makes letters upper-case; the length stays.
