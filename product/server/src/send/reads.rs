@@ -48,6 +48,12 @@ impl Reads {
         self.under_way == 0 && self.writing == 0
     }
 
+    /// Returns true if bytes are being written to a file; they stay in memory, even if their response has departed.
+    #[cfg(test)]
+    pub fn is_writing(&self) -> bool {
+        self.writing > 0
+    }
+
     pub fn storage(&mut self) -> &mut dyn Storage {
         &mut *self.storage
     }

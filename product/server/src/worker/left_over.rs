@@ -18,12 +18,15 @@ impl<N: Net> Worker<N> {
     /// Describes what is left over; empty if nothing is.
     pub fn left_over(&self, now: Nanos) -> String {
         let with = &self.responder;
+        // A worker that stops does not wait for the disk.
+        let is_writing = with.transmitter.reads.is_writing();
+        let left_bytes = if is_writing { 0 } else { with.connections.account().bytes() };
         let clients: u32 = with.service.admission.clients().busiest(now).iter().map(|client| client.connections).sum();
         let counts = [
             ("connections", self.responder.connections.len()),
             ("connections in the accounts of clients", clients as usize),
             ("open streams", self.responder.connections.streams()),
-            ("bytes of memory", self.responder.connections.account().bytes() as usize),
+            ("bytes of memory", left_bytes as usize),
             ("jobs", with.transmitter.link.scheduler().jobs().len()),
             ("answers", with.service.handler.found()),
             ("transfers", self.responder.proxy.upstreams().transfers()),
