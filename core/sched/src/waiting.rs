@@ -1,6 +1,6 @@
 //! The places at an upstream, which are the requests that it may have in flight, and the requests that wait for one.
 //!
-//! One client has at most its share of either, half unless the operator sets another, and clients that wait take turns:
+//! A client has at most its share of either, half unless the operator sets another, and clients that wait take turns:
 //! a client that sends a thousand requests waits for its own places, and no other client waits behind it. Among the
 //! clients whose turn it is, the class with the lowest priority number goes first, then the request whose route takes
 //! the upstream the least time. The requests of one client are ordered in the same way within its turn. Every request

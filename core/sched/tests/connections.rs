@@ -183,7 +183,7 @@ proptest! {
     }
 }
 
-/// One job of a connection: connection, bytes, urgency, incremental.
+/// A job of a connection: connection, bytes, urgency, incremental.
 type Stream = (usize, u64, u8, bool);
 
 fn unit_framing() -> Framing {

@@ -5,7 +5,7 @@ use sched::{Arrival, Guard, JobId, Pace, Path, Scheduler, Size, Why, policy};
 use units::Nanos;
 use units::wire::Framing;
 
-/// One job: size in bytes, arrival tick, class, throughput in bit/s.
+/// A job: size in bytes, arrival tick, class, throughput in bit/s.
 type Case = (u64, u64, u16, u64);
 
 /// A job in the system, as the reference sees it.
@@ -18,7 +18,7 @@ struct Live {
     is_ready: bool,
 }
 
-/// One byte per tick; gives `check` the ready jobs and the one served, and returns each job's last tick (after it).
+/// Serves a byte per tick; gives `check` the ready jobs and the one served, and returns each job's last tick (after it).
 struct Bench {
     scheduler: Scheduler,
     live: Vec<Live>,

@@ -67,7 +67,7 @@ proptest! {
         prop_assert!(scheduler.jobs().is_empty() && scheduler.poll_grant(now).is_none());
     }
 
-    /// One response that is longer than its size is ended; the others are sent as if it had been right.
+    /// A response that is longer than its size is ended; the others are sent as if it had been right.
     #[test]
     fn a_response_beyond_its_size_ends_alone(
         (name, shares, bits_per_s, is_carried) in bench(),

@@ -157,7 +157,7 @@ fn proxies_of_a_site() {
         ),
         (
             "to=['h2c://a:1', 'a:2']",
-            "f:3:18: site.proxy.to has `a:2` beside `h2c://a:1`: expected upstreams of one version, all with h2c://",
+            "f:3:18: site.proxy.to has `a:2` together with `h2c://a:1`: expected upstreams of one version, all with h2c://",
         ),
         ("to=['https://app:1/x']", "f:3:5: site.proxy.to `https://app:1/x`: expected an upstream, for example"),
         (

@@ -266,7 +266,7 @@ impl ShapingChoice {
     }
 
     /// Returns true if the order depends only on the responses that are ready, so that a single one needs no place in
-    /// it. A client's share is an account of those that wait for each other.
+    /// it. A client's share is an account of the responses that wait for each other.
     pub fn is_memoryless(&self) -> bool {
         let order = self.policy.build_among_clients(None);
         self.classes.is_none() && !order.follows_jobs() && !order.needs_path()

@@ -93,7 +93,7 @@ impl History {
 
     /// Records a look at a connection; its client's round trip without a queue is `base`.
     ///
-    /// What arrived passed the line earlier, by at most that much. It counts for the interval in which it passed,
+    /// Bytes that arrived passed the line earlier, by at most that much. It counts for the interval in which it passed,
     /// because otherwise acknowledgements of clients near and far would give rates that no line has. What passed before
     /// the pace changed does not count for the new pace.
     pub fn on_look(&mut self, now: Nanos, look: &Look, base: Nanos) {

@@ -451,7 +451,7 @@ fn a_fall_to_a_tenth_is_followed_within_seconds() {
     }
 }
 
-/// One client is behind a slow link, and alone for some time: what it takes is found, and another client that comes has
+/// A client is behind a slow link, and alone for some time: what it takes is found, and another client that comes has
 /// its line within seconds.
 #[test]
 fn a_slow_client_that_was_alone_does_not_hold_the_next_one_up() {

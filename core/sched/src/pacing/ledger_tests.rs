@@ -240,7 +240,7 @@ impl Fifo {
 /// A link below a ledger that always has something to send, with a sender of cross traffic.
 struct Bench {
     ledger: Ledger,
-    /// One queue for all, or one each, served in turn.
+    /// A queue for all, or one each, served in turn.
     queues: Vec<Fifo>,
     now: Nanos,
     idle_at: Nanos,
@@ -266,7 +266,7 @@ impl Bench {
         }
     }
 
-    /// One step of the link, of the sender of cross traffic, which keeps `cross_packets` queued, and of us.
+    /// A step of the link, of the sender of cross traffic, which keeps `cross_packets` queued, and of us.
     fn step(&mut self, cross_packets: usize) {
         self.now += STEP;
         let rate: Rate = LINK.parse().unwrap();

@@ -15,7 +15,7 @@ fn unit_job(size_bytes: u64) -> Arrival {
     Arrival { framing: Framing::ETHERNET.with_segment(1), ..Arrival::of(Size::Known(size_bytes)) }
 }
 
-/// One job of a script: name, size, arrival.
+/// A job of a script: name, size, arrival.
 type Case = (char, u64, u64);
 
 /// Reads `A:3@0 B:1@1`.

@@ -173,7 +173,7 @@ impl Proxy {
 
 fn not_alike(other: &UpstreamAddress, first: &UpstreamAddress) -> String {
     format!(
-        "site.proxy.to has `{other}` beside `{first}`: expected upstreams of one version, all with h2c:// or h2:// or none"
+        "site.proxy.to has `{other}` together with `{first}`: expected upstreams of one version, all with h2c:// or h2:// or none"
     )
 }
 

@@ -20,8 +20,8 @@
 //! A file that stays open keeps its file system mounted, so it is closed once [`IDLE_AFTER`] has passed since its last
 //! use.
 //!
-//! Of paths that do not exist, the cache remembers only the names of some folders that lack them ([`Absent`]). The same
-//! three mechanisms ensure that a file created there is served at once: the folder is watched from before its names
+//! For paths that do not exist, the cache remembers only the names of some folders that lack them ([`Absent`]). The
+//! same three mechanisms ensure that a file created there is served at once: the folder is watched from before its names
 //! were read; after that the path must lead to the same folder; and it is compared again once [`REVALIDATE_AFTER`] has
 //! passed since the last comparison. A folder that cannot be watched is not remembered.
 

@@ -15,7 +15,7 @@ use units::Nanos;
 pub enum Format {
     /// `remote - - [time] "request" status bytes "referer" "user agent"`, times in UTC.
     Combined,
-    /// One object a line: the time in UTC with nanoseconds, durations in milliseconds.
+    /// An object a line: the time in UTC with nanoseconds, durations in milliseconds.
     Json,
 }
 

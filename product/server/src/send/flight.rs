@@ -2,7 +2,7 @@
 //! are ordered, it takes its place among them and its client's account is charged for it. Otherwise clients that open
 //! connections without end would take the link from all others.
 //!
-//! What the client sends meanwhile stays in its socket: it can send nothing useful before it has the flight.
+//! Bytes that the client sends meanwhile stay in its socket: it can send nothing useful before it has the flight.
 
 use tls::Session;
 

@@ -23,7 +23,7 @@ const MODIFIED_AT: Duration = Duration::from_secs(1_600_000_000);
 pub struct Site {
     pub folder: Folder,
     files: Vec<Vec<u8>>,
-    /// What becomes of them in the stages of [`stages_of`].
+    /// Their bytes after the stages of [`stages_of`].
     staged: Vec<Vec<u8>>,
 }
 
@@ -72,7 +72,7 @@ impl Site {
         &self.files[number]
     }
 
-    /// What a client receives of a file.
+    /// The bytes that a client receives of a file.
     pub fn sent(&self, number: usize) -> &[u8] {
         if testing::is_on() { &self.staged[number] } else { &self.files[number] }
     }

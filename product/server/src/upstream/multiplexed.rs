@@ -1,8 +1,9 @@
 //! An HTTP/2 connection to an upstream: several transfers at a time, each on a stream of its own, as many as the
 //! upstream allows.
 //!
-//! What has arrived waits in the session until its transfer takes it, within the flow-control window of its stream. A
-//! failure of the connection fails all transfers that are not complete; each gets the fault when it continues.
+//! Bytes that have arrived wait in the session until its transfer takes them, within the flow-control window of its
+//! stream. A failure of the connection fails all transfers that are not complete; each gets the fault when
+//! it continues.
 
 use http::http1::upstream::{ResponseLimits, UpstreamHead};
 use mux::{BODY_BYTES_MAX, Broken, ClientSession, ClientSettings, Flood};

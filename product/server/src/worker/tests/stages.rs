@@ -169,7 +169,7 @@ fn part() -> Vec<u8> {
     vec![b'x'; FOLDED_BYTES / 2]
 }
 
-/// What becomes of two parts.
+/// The outcome of two parts.
 fn whole() -> Vec<u8> {
     [&part()[..], &part(), b"5000"].concat()
 }
