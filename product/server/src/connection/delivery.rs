@@ -8,11 +8,28 @@ use units::wire::Framing;
 
 use crate::net::Status;
 
+/// Payload that may be received before TCP is asked what it sent for it: 1.5 KB, if each second segment is
+/// acknowledged.
+const UNSEEN_BYTES_MAX: u32 = 64 << 10;
+
+/// What the link must be charged for received payload.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Acknowledged {
+    /// An acknowledgement of this many wire bytes; 0 if a response may carry it.
+    Charge(u64),
+    /// What a report of TCP says, which is due.
+    Look,
+}
+
 pub struct Delivery {
     /// Payload handed down, of all responses.
     sent_bytes: u64,
     /// The low 32 bits of `sent_bytes` at the last call of `newly_sent_bytes`.
     told_bytes: u32,
+    /// Payload received since the last report.
+    unseen_bytes: u32,
+    /// Something was received, and nothing was handed down since that could carry its acknowledgement.
+    is_unanswered: bool,
     /// The socket did not take all at once since the connection was last known to be acknowledged.
     pub was_full: bool,
     /// The policy's band in which packets are now; `None` while they have what the listening socket gave them.
@@ -31,6 +48,8 @@ impl Delivery {
         Delivery {
             sent_bytes: 0,
             told_bytes: 0,
+            unseen_bytes: 0,
+            is_unanswered: false,
             was_full: false,
             band: None,
             listed: Listed::default(),
@@ -59,8 +78,24 @@ impl Delivery {
     pub fn on_sent(&mut self, payload_bytes: u64) -> u64 {
         let wire_bytes = self.framing().wire_bytes(payload_bytes);
         self.sent_bytes += payload_bytes;
+        self.is_unanswered = false;
         self.account.on_charged(wire_bytes);
         wire_bytes
+    }
+
+    /// Records that payload was received, and returns what the link must be charged at once. TCP acknowledges what no
+    /// response carries; charged for a whole upload at its end, those acknowledgements once held every response for
+    /// four seconds.
+    pub fn on_received(&mut self, payload_bytes: usize) -> Acknowledged {
+        let payload_bytes = u32::try_from(payload_bytes).unwrap_or(u32::MAX);
+        self.unseen_bytes = self.unseen_bytes.saturating_add(payload_bytes);
+        if self.unseen_bytes >= UNSEEN_BYTES_MAX {
+            return Acknowledged::Look;
+        }
+        let was_unanswered = std::mem::replace(&mut self.is_unanswered, true);
+        let wire_bytes = if was_unanswered { self.framing().header_bytes } else { 0 };
+        self.account.on_charged(wire_bytes);
+        Acknowledged::Charge(wire_bytes)
     }
 
     /// Payload handed down since the last call, less than 4 GiB.
@@ -71,7 +106,8 @@ impl Delivery {
 
     /// Compares the account with what TCP has sent. Returns the correction, and what the report shows of the line.
     pub fn settle(&mut self, now: Nanos, status: &Status) -> (Correction, Look) {
-        (self.account.settle(self.sent(status)), self.look(now, status))
+        let sent = self.sent(status);
+        (self.account.settle(sent), self.look(now, status))
     }
 
     /// After [`Delivery::settle`], if no further look may follow: the wire bytes of what TCP still holds, and of the
@@ -84,7 +120,8 @@ impl Delivery {
     pub fn close(&mut self, now: Nanos, status: &Status) -> (Correction, Look) {
         // A connection that has ended holds nothing: a reset discards what was not sent.
         let payload_bytes = if status.closing_segments > 0 { status.unsent_bytes } else { 0 };
-        let correction = self.account.close(self.sent(status), payload_bytes, status.closing_segments.into());
+        let sent = self.sent(status);
+        let correction = self.account.close(sent, payload_bytes, status.closing_segments.into());
         (correction, self.look(now, status))
     }
 
@@ -101,7 +138,8 @@ impl Delivery {
 
     /// Returns what TCP has sent. If the kernel does not count it, everything handed down and not waiting unsent counts as
     /// sent.
-    fn sent(&self, status: &Status) -> TcpSent {
+    fn sent(&mut self, status: &Status) -> TcpSent {
+        (self.unseen_bytes, self.is_unanswered) = (0, false);
         status.sent.unwrap_or_else(|| {
             let payload_bytes = self.sent_bytes - status.unsent_bytes.min(self.sent_bytes);
             let segments = payload_bytes.div_ceil(self.framing().segment_bytes) as u32;
@@ -178,5 +216,28 @@ mod tests {
         assert_eq!(foreseen.foresee(&sent(2 * SEGMENT, SEGMENT, 0), true), SEGMENT + 2 * HEADER);
         let refunds = [0, 1].map(|closing| kept().close(Nanos::ZERO, &sent(2 * SEGMENT, SEGMENT, closing)).0.balance());
         assert_eq!(refunds, [(SEGMENT + HEADER) as i64, -(HEADER as i64)]);
+    }
+
+    /// The first part may be a request, whose response carries the acknowledgement.
+    #[test]
+    fn each_part_that_no_response_answers_is_charged_for_an_acknowledgement() {
+        let mut delivery = delivery();
+        let _ = delivery.settle(Nanos::ZERO, &Status::default());
+        let charged = [70, 70, 70].map(|bytes| delivery.on_received(bytes));
+        assert_eq!(charged, [0, HEADER, HEADER].map(Acknowledged::Charge));
+        delivery.on_sent(SEGMENT);
+        assert_eq!(delivery.on_received(70), Acknowledged::Charge(0));
+        // Three parts had one each, and the fourth has none yet.
+        let sent = Some(TcpSent { payload_bytes: SEGMENT, segments: 4 });
+        let (correction, _) = delivery.settle(Nanos::ZERO, &Status { sent, ..Status::default() });
+        assert_eq!(correction.charge_bytes, HEADER);
+        for _ in 0..2 {
+            assert_eq!(delivery.on_received(60 << 10), Acknowledged::Charge(0));
+            assert_eq!(
+                [usize::MAX, 1].map(|bytes| delivery.on_received(bytes)),
+                [Acknowledged::Look, Acknowledged::Look]
+            );
+            let _ = delivery.settle(Nanos::ZERO, &Status { sent, ..Status::default() });
+        }
     }
 }

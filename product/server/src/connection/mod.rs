@@ -38,7 +38,7 @@ use crate::limits::{Limits, Patience};
 use crate::net::{Down, Net, Sink, Socket, Stream, Transport};
 pub use channel::{Channel, ChannelKind, HANDSHAKE_TIMEOUT, Security};
 pub use connections::Connections;
-pub use delivery::{Delivery, Listed};
+pub use delivery::{Acknowledged, Delivery, Listed};
 pub use departure::Departure;
 pub use engine::Engine;
 pub use exchange::{CLOSING_PERIOD, Exchange, ExchangeId, KeptRequest, Receiving, Streams, Task};

@@ -10,8 +10,7 @@ use super::below::Below;
 use super::line_feedback::Observer;
 use super::unacknowledged::Unacknowledged;
 use super::{Gauge, Line, Notice, Queued, is_fast};
-use crate::connection::Connection;
-use crate::connection::Connections;
+use crate::connection::{Acknowledged, Connection, Connections};
 use crate::net::{Socket, Status};
 
 /// The log reports once that the event loop hands down this much in advance, after `LATE_CHECKS_MIN` checks in a row
@@ -295,6 +294,16 @@ impl Link {
             self.scheduler.pacer_mut().on_handshake(rtt);
         }
         self.observe(now, connection.client, look);
+    }
+
+    /// Charges the link for acknowledgements of payload that was received.
+    pub fn on_received(&mut self, now: Nanos, connection: &mut Connection<impl Socket>, payload_bytes: usize) {
+        if self.is_paced() {
+            match connection.delivery.on_received(payload_bytes) {
+                Acknowledged::Charge(wire_bytes) => self.correct(now, wire_bytes),
+                Acknowledged::Look => self.settle(now, connection),
+            }
+        }
     }
 
     /// Settles after the last byte of a response, when no further look may follow.

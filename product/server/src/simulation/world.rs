@@ -345,6 +345,8 @@ impl World {
             return self.reset_client(at);
         }
         wire.server.inbox.extend(bytes);
+        // Each second segment is acknowledged, and the last one of a few.
+        wire.down.segments += (bytes.len() as u32).div_ceil(2 * SEGMENT_BYTES);
         // A request that arrives twice is equivalent to one that is answered twice.
         if bytes.ends_with(b"\r\n\r\n") && bytes.starts_with(b"GET") && strikes(Fault::DoubleAnswer) {
             wire.server.inbox.extend(bytes);

@@ -60,6 +60,7 @@ impl<N: Net> Responder<N> {
                 // A short read has emptied the socket, except for the end of the stream; what arrives later is a new
                 // event.
                 conn.input.is_readable = bytes == scratch.len() || conn.input.has_ended;
+                self.transmitter.link.on_received(self.timers.now(), conn, bytes);
                 let (now, scheduler) = (self.timers.now(), self.transmitter.link.scheduler_mut());
                 let (fresh, limits) = (&scratch[..bytes], &self.limits);
                 let fresh = match self.service.behind_header(now, conn, fresh, scheduler, limits) {

@@ -81,3 +81,28 @@ fn a_part_has_its_time() {
     let (_, conn) = bench.worker.responder.connections.iter().next().unwrap();
     assert!(conn.is_lingering());
 }
+
+/// Acknowledgements of a body in small parts were charged when its connection ended, all at once: every response of
+/// others waited until the link would have carried them.
+#[test]
+fn acknowledgements_are_charged_as_they_leave() {
+    const PARTS: usize = 400;
+    const PACKETS_BYTES_MAX: u64 = 2 * 1514;
+    let pace = Pace { rate: units::Rate::from_bits_per_s(10_000_000), ..Pace::UNLIMITED };
+    let mut bench = Bench::with("acknowledged", "srpt", pace, |root| root);
+    let charged = |bench: &Bench| bench.worker.responder.transmitter.link.scheduler().pacer().ledger().charged_bytes();
+    let mut client = bench.connect();
+    client.stream.set_nodelay(true).unwrap();
+    client.send("GET /a HTTP/1.1\r\nHost: a\r\nX: ");
+    for _ in 0..PARTS {
+        client.send("x");
+        bench.turn();
+    }
+    let before_end = charged(&bench);
+    drop(client);
+    while !bench.worker.responder.connections.is_empty() {
+        bench.turn();
+    }
+    let at_end = charged(&bench) - before_end;
+    assert!(before_end > PACKETS_BYTES_MAX && at_end <= PACKETS_BYTES_MAX, "{before_end}, then {at_end} bytes");
+}
