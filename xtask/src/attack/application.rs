@@ -2,9 +2,11 @@
 //! chooses it: an answer at once or late, a body that is taken slowly by the server, a tunnel, a length that no message can have.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
 
 /// Of the answer at once and the late one, bytes.
 pub const ANSWER_BYTES: usize = 1024;
@@ -12,6 +14,9 @@ pub const ANSWER_BYTES: usize = 1024;
 pub const KEPT_BYTES: usize = 60_000;
 /// How late the late answer is.
 pub const LATE: Duration = Duration::from_secs(2);
+/// The listening queue of Node and php-fpm. With the standard library's 128 a flood fills it, the kernel drops the
+/// handshakes that follow, and an honest request waits a second for the retransmission, whatever the proxy does.
+const BACKLOG: i32 = 511;
 const STACK_BYTES: usize = 128 << 10;
 const LINE_BYTES_MAX: u64 = 8 << 10;
 
@@ -28,7 +33,10 @@ pub const ENDLESS_HEAD: &str = "app/endless-head";
 /// Starts it; gives its port. It ends with this program.
 pub fn start() -> Result<u16, String> {
     let failed = |error: io::Error| format!("cannot start an application on loopback: {error}");
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).map_err(failed)?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).map_err(failed)?;
+    socket.listen(BACKLOG).map_err(failed)?;
+    let listener = TcpListener::from(socket);
     let port = listener.local_addr().map_err(failed)?.port();
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {

@@ -20,6 +20,12 @@ const SLOW: u32 = 10;
 const MANY: u32 = 2000;
 const BATCH: u32 = 100;
 const SLOW_HEAD_BYTES: usize = 4000;
+/// A little less than the maximum that Weir accepts (`limits.head`).
+const LARGE_HEAD_BYTES: usize = 63 << 10;
+/// The limit of Weir's memory under floods of memory.
+pub const MEMORY: &str = "64MiB";
+/// The time for which connections are held, so that the honest client's longest wait is one under the flood.
+pub const HELD: Duration = Duration::from_secs(8);
 /// Between two bytes, so that the server sees each alone.
 const SLOW_PAUSE: Duration = Duration::from_micros(500);
 
@@ -108,12 +114,16 @@ const fn of_files(name: &'static str, what: &'static str, run: fn(&Server, u32, 
 }
 
 /// The first is the measure of the others: it asks for nothing.
-pub const ATTACKS: [Attack; 10] = [
+pub const ATTACKS: [Attack; 11] = [
     of_files("idle", "HTTP/2 connections that ask for nothing, closed at once", idle),
     of_files("h2-stall", "zero window, 100 GETs of 20 MB each, closed at once", h2_stall),
     of_files("h2-reset", "HEADERS and RST_STREAM, 2,000 times on each of 50 connections", h2_reset),
     of_files("h2-ping", "2,000 PINGs on each of 50 connections, answers read late", h2_ping),
     of_files("h1-slow-head", "10 heads of 4 KB, a byte at a time", h1_slow_head),
+    Attack {
+        memory: Some(MEMORY),
+        ..of_files("h1-large-head", "a head of 63 KB without its end on each connection, held", h1_large_head)
+    },
     of_files("h1-404", "2,000 random names on each of 50 connections, pipelined", h1_404),
     of_files("h1-stall", "a GET of 20 MB on each connection, never read", h1_stall),
     of_files("tls-hello", "a ClientHello on each connection, then silence", tls_hello),
@@ -238,6 +248,13 @@ fn h1_404(server: &Server, _: u32, tally: &mut Tally) {
         }
         Ok(())
     });
+}
+
+fn h1_large_head(server: &Server, connections: u32, tally: &mut Tally) {
+    let mut head = format!("GET /{} HTTP/1.1\r\nHost: localhost\r\nX-Large: ", SMALL.0).into_bytes();
+    head.resize(LARGE_HEAD_BYTES, b'x');
+    tally.each(server.http1(), connections, |tally, stream| tally.send(stream, &head));
+    std::thread::sleep(HELD);
 }
 
 fn h1_stall(server: &Server, connections: u32, tally: &mut Tally) {

@@ -80,7 +80,7 @@ enum Against {
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Attacks to run: idle, h2-stall, h2-reset, h2-ping, h1-slow-head, h1-404, h1-stall, tls-hello, h3-idle, h3-stall, and on an application
+    /// Attacks to run: idle, h2-stall, h2-reset, h2-ping, h1-slow-head, h1-large-head, h1-404, h1-stall, tls-hello, h3-idle, h3-stall, and on an application
     /// behind the server up-length, up-memory, up-post-4, up-post-256, up-socket-4, up-socket-256, up-get-4, up-get-256, up-leave [default: all].
     #[arg(value_name = "NAME", value_parser = named)]
     names: Vec<&'static str>,

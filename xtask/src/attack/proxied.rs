@@ -6,11 +6,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::application::{ENDLESS, ENDLESS_HEAD, KEPT, SLOW, TUNNEL, UPLOAD};
-use super::floods::{Attack, STREAMS, Tally, get, opening, read_frames};
+use super::floods::{Attack, HELD, MEMORY, STREAMS, Tally, get, opening, read_frames};
 use super::server::Server;
 
-/// For which places are held, so that the honest client's longest wait is one under the flood.
-const HELD: Duration = Duration::from_secs(8);
 /// Of a slow body, so many bytes so often: 700 in a second, above the limits of all servers here.
 const SLOW_BYTES: usize = 70;
 const SLOW_EVERY: Duration = Duration::from_millis(100);
@@ -22,8 +20,6 @@ const STALLED_MAX: u32 = 200;
 const ENDLESS_TIMES: u32 = 20;
 const HEADERS: u8 = 1;
 
-/// The memory that Weir may have under `up-memory`.
-const MEMORY: &str = "64MiB";
 /// Requests at once that the application gets: what Weir has by default, and few.
 const MANY: u32 = 256;
 const FEW: u32 = 4;
