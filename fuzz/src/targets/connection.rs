@@ -7,7 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use http::{HttpDate, Method, Request, Response, Status};
 use server::Limits;
-use server::testing::{Event, Http1, Late};
+use server::testing::{ClientTime, Event, Http1, Late};
 use units::Nanos;
 
 use crate::{Input, Reached, Script, Target};
@@ -52,7 +52,7 @@ const WAYS: [Way; 4] = [Way::AtOnce, Way::Gathered, Way::Held, Way::Postponed];
 struct Worker {
     http1: Http1,
     limits: Limits,
-    now: Nanos,
+    now: ClientTime,
     way: Way,
     sent: Vec<u8>,
     requests: usize,
@@ -64,7 +64,7 @@ struct Worker {
 
 impl Worker {
     fn new(way: Way) -> Worker {
-        let (now, limits) = (Nanos::from_secs(1), limits());
+        let (now, limits) = (ClientTime::after(Nanos::from_secs(1)), limits());
         Worker {
             http1: Http1::new(now, &limits),
             limits,
@@ -97,7 +97,7 @@ impl Worker {
             return;
         }
         // The worker has one connection among many, and takes it out of its table as well.
-        let mut http1 = std::mem::replace(&mut self.http1, Http1::new(Nanos::ZERO, &self.limits));
+        let mut http1 = std::mem::replace(&mut self.http1, Http1::new(ClientTime::default(), &self.limits));
         let mut received = http1.receive(bytes);
         while let Some(event) = http1.next(self.now, &self.limits, &mut received, is_wanted) {
             match event {
@@ -165,14 +165,14 @@ impl Worker {
 
     /// Time passes, as the worker's sweep sees it.
     fn pass(&mut self, span: Nanos) {
-        self.now += span;
+        self.now = self.now + span;
         if self.is_closed || self.now < self.http1.deadline() {
             return;
         }
         match self.http1.on_deadline() {
             Some(Late::Refused { reject, .. }) => {
                 self.reached.mark("a late head");
-                let mut http1 = std::mem::replace(&mut self.http1, Http1::new(Nanos::ZERO, &self.limits));
+                let mut http1 = std::mem::replace(&mut self.http1, Http1::new(ClientTime::default(), &self.limits));
                 self.answer(&mut http1, reject.status, true);
                 self.http1 = http1;
             }

@@ -4,6 +4,8 @@ use std::num::NonZeroU64;
 
 use units::Nanos;
 
+use crate::clock::ClientTime;
+
 /// The limits that the body of a request must keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UploadLimits {
@@ -15,15 +17,15 @@ pub struct UploadLimits {
 
 #[derive(Debug)]
 pub struct Upload {
-    began_at: Nanos,
+    began_at: ClientTime,
     /// The time since which the body is not being read.
-    held_at: Option<Nanos>,
+    held_at: Option<ClientTime>,
     /// The number of bytes that have arrived.
     bytes: u64,
 }
 
 impl Upload {
-    pub fn new(now: Nanos) -> Upload {
+    pub fn new(now: ClientTime) -> Upload {
         Upload { began_at: now, held_at: None, bytes: 0 }
     }
 
@@ -32,28 +34,22 @@ impl Upload {
     }
 
     /// Returns the time at which the upload is too late, if bytes arrived or reading resumed at `now`.
-    pub fn deadline(&self, now: Nanos, limits: UploadLimits) -> Nanos {
+    pub fn deadline(&self, now: ClientTime, limits: UploadLimits) -> ClientTime {
         let pause_ends_at = now + limits.timeout;
         let Some(second_bytes) = NonZeroU64::new(limits.rate_bytes_per_s_min) else { return pause_ends_at };
         pause_ends_at.min(self.began_at + Nanos::from_secs(self.bytes / second_bytes) + limits.timeout)
     }
 
     /// Records that the body is not read for a while; this time does not count against the client.
-    pub fn hold(&mut self, now: Nanos) {
+    pub fn hold(&mut self, now: ClientTime) {
         self.held_at.get_or_insert(now);
     }
 
     /// Records that the body is read again. Returns false if it was not held.
-    pub fn go_on(&mut self, now: Nanos) -> bool {
+    pub fn go_on(&mut self, now: ClientTime) -> bool {
         let held_at = self.held_at.take();
-        held_at.into_iter().for_each(|held_at| self.excuse(now - held_at));
+        self.began_at = held_at.map_or(self.began_at, |held_at| self.began_at + (now - held_at));
         held_at.is_some()
-    }
-
-    pub fn excuse(&mut self, paused: Nanos) {
-        for at in std::iter::once(&mut self.began_at).chain(&mut self.held_at) {
-            *at = Nanos(at.0.saturating_add(paused.0));
-        }
     }
 }
 
@@ -62,19 +58,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_in_which_it_is_held_or_nobody_is_heard_is_not_its_senders() {
-        let (limits, second) =
-            (UploadLimits { timeout: Nanos::from_secs(20), rate_bytes_per_s_min: 500 }, Nanos::from_secs);
-        let mut upload = Upload::new(Nanos::ZERO);
-        assert!(!upload.go_on(second(1)));
-        upload.hold(second(1));
-        upload.hold(second(50));
-        upload.excuse(second(10));
-        assert!(upload.go_on(second(101)));
-        assert_eq!(upload.deadline(second(101), limits), second(10 + 90 + 20));
+    fn time_in_which_it_is_held_is_not_its_senders() {
+        let (limits, at) = (UploadLimits { timeout: Nanos::from_secs(20), rate_bytes_per_s_min: 500 }, |seconds| {
+            ClientTime::after(Nanos::from_secs(seconds))
+        });
+        let mut upload = Upload::new(at(0));
+        assert!(!upload.go_on(at(1)));
+        upload.hold(at(1));
+        upload.hold(at(50));
+        assert!(upload.go_on(at(101)));
+        assert_eq!(upload.deadline(at(101), limits), at(100 + 20));
         upload.on_bytes(1000);
-        assert_eq!(upload.deadline(second(101), limits), second(10 + 90 + 2 + 20).min(second(121)));
+        assert_eq!(upload.deadline(at(101), limits), at(121));
+        assert_eq!(upload.deadline(at(110), limits), at(100 + 2 + 20));
         let any = UploadLimits { rate_bytes_per_s_min: 0, ..limits };
-        assert_eq!(upload.deadline(second(1000), any), second(1020));
+        assert_eq!(upload.deadline(at(1000), any), at(1020));
     }
 }

@@ -9,7 +9,7 @@ use units::memory::{Account, Charge};
 
 use super::Line;
 use crate::body::Body;
-use crate::clock::later;
+use crate::clock::ClientTime;
 use crate::files::Key;
 use crate::limits::Limits;
 use crate::upload::{Upload, UploadLimits};
@@ -80,11 +80,11 @@ pub struct Receiving {
     pub bytes: u64,
     upload: Upload,
     /// When its client has taken too long, on a stream. Over HTTP/1.1 the connection has the deadline.
-    pub deadline: Nanos,
+    pub deadline: ClientTime,
 }
 
 impl Receiving {
-    pub fn begin(request: &Request, account: &Account, now: Nanos, limits: UploadLimits) -> Receiving {
+    pub fn begin(request: &Request, account: &Account, now: ClientTime, limits: UploadLimits) -> Receiving {
         let (upload, request) = (Upload::new(now), KeptRequest::new(request, account));
         Receiving { request, bytes: 0, deadline: upload.deadline(now, limits), upload }
     }
@@ -96,16 +96,10 @@ impl Receiving {
     }
 
     /// Counts `bytes` more of the body.
-    pub fn take(&mut self, bytes: usize, now: Nanos, limits: UploadLimits) {
+    pub fn take(&mut self, bytes: usize, now: ClientTime, limits: UploadLimits) {
         self.bytes += bytes as u64;
         self.upload.on_bytes(bytes);
         self.deadline = self.upload.deadline(now, limits);
-    }
-
-    /// Moves the deadline later by `paused`, in which nothing could be received.
-    pub fn excuse(&mut self, paused: Nanos) {
-        self.upload.excuse(paused);
-        self.deadline = later(self.deadline, paused);
     }
 }
 
@@ -122,11 +116,11 @@ pub struct Streams {
     /// The open exchanges, by stream number; at most [`mux::STREAMS_MAX`].
     open: Vec<Exchange>,
     /// Until this instant the connection may wait for its client.
-    pub deadline: Nanos,
+    pub deadline: ClientTime,
     /// The connection ends when its last stream has ended.
     pub is_leaving: bool,
     /// The latest end of a connection that is ending and whose client has not taken or acknowledged everything.
-    pub ends_at: Option<Nanos>,
+    pub ends_at: Option<ClientTime>,
     /// The bytes its client had acknowledged when `ends_at` was set, over HTTP/3.
     acked_bytes: u64,
 }
@@ -159,13 +153,6 @@ impl Exchange {
         matches!(self.task, Task::Sending(_))
     }
 
-    /// Moves the deadline of a request body by the length of a pause.
-    pub fn excuse(&mut self, paused: Nanos) {
-        if let Task::Receiving(receiving) = &mut self.task {
-            receiving.excuse(paused);
-        }
-    }
-
     /// Returns true if the access log will have a line for it.
     pub fn is_logged(&self) -> bool {
         self.line.as_ref().is_some_and(|line| line.log.is_some())
@@ -182,7 +169,7 @@ impl Exchange {
 
 impl Streams {
     /// Creates a table without streams.
-    pub fn new(deadline: Nanos) -> Streams {
+    pub fn new(deadline: ClientTime) -> Streams {
         Streams { open: Vec::new(), deadline, is_leaving: false, ends_at: None, acked_bytes: 0 }
     }
 
@@ -198,11 +185,6 @@ impl Streams {
     pub fn on(&mut self, stream: u32) -> Option<&mut Exchange> {
         let place = self.place_of(stream)?;
         self.open.get_mut(place)
-    }
-
-    /// Moves the deadline by the length of a pause, in which no client was heard.
-    pub fn excuse(&mut self, paused: Nanos) {
-        self.deadline = later(self.deadline, paused);
     }
 
     fn place_of(&self, number: u32) -> Option<usize> {
@@ -228,7 +210,7 @@ impl Streams {
     /// Returns whether a connection that is ending waits for its client, which has acknowledged `acked_bytes` so far
     /// but not everything. It waits for one period, and for another period as long as the client acknowledges at least
     /// `bytes_per_s_min`; the connection of a slower client ends.
-    pub fn waits_for(&mut self, now: Nanos, acked_bytes: u64, bytes_per_s_min: u64) -> bool {
+    pub fn waits_for(&mut self, now: ClientTime, acked_bytes: u64, bytes_per_s_min: u64) -> bool {
         let period_bytes = (bytes_per_s_min * CLOSING_PERIOD.0 / 1_000_000_000).max(1);
         match self.ends_at {
             Some(ends_at) if now < ends_at => return true,
@@ -244,10 +226,10 @@ impl Streams {
         let at = self.open.partition_point(|exchange| exchange.number < number);
         reserve_one(&mut self.open);
         self.open.insert(at, Exchange::new(number, owner));
-        self.deadline = Nanos::MAX;
+        self.deadline = ClientTime::NEVER;
     }
 
-    pub fn end(&mut self, number: u32, now: Nanos, limits: &Limits) {
+    pub fn end(&mut self, number: u32, now: ClientTime, limits: &Limits) {
         if let Some(at) = self.place_of(number) {
             self.open.remove(at);
         }
@@ -268,8 +250,9 @@ mod tests {
     /// stopped.
     #[test]
     fn a_client_that_goes_on_taking_what_it_was_sent_is_waited_for() {
-        let mut streams = Streams::new(Nanos::ZERO);
-        let mut waits = |seconds, acked_bytes| streams.waits_for(Nanos::from_secs(seconds), acked_bytes, 500);
+        let mut streams = Streams::new(ClientTime::default());
+        let mut waits =
+            |seconds, acked_bytes| streams.waits_for(ClientTime::after(Nanos::from_secs(seconds)), acked_bytes, 500);
         assert!(waits(10, 100_000), "it has a period");
         assert!(waits(11, 100_900) && waits(12, 101_000), "it takes 500 bytes in a second");
         assert!(waits(13, 101_000), "it has time until 14 s");
@@ -279,12 +262,12 @@ mod tests {
     /// An HTTP/3 request that was lost arrives after later ones. This once ended the worker.
     #[test]
     fn streams_are_found_in_whatever_order_they_began() {
-        let mut streams = Streams::new(Nanos::ZERO);
+        let mut streams = Streams::new(ClientTime::default());
         [5, 1, 9, 3, 7].into_iter().for_each(|number| streams.begin(number, number.into()));
         for number in [1, 3, 5, 7, 9] {
             assert_eq!(streams.on(number).map(|exchange| exchange.owner), Some(number.into()));
         }
-        [5, 5].into_iter().for_each(|number| streams.end(number, Nanos::ZERO, &Limits::default()));
+        [5, 5].into_iter().for_each(|number| streams.end(number, ClientTime::default(), &Limits::default()));
         assert_eq!(streams.count(), 4);
         assert!(streams.on(5).is_none() && streams.on(9).is_some() && streams.on(4).is_none());
     }

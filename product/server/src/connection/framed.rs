@@ -18,6 +18,7 @@ use super::engine::Engine;
 use super::room::ROOM_BYTES_MIN;
 use super::{Departure, Streams};
 use crate::body::Failure;
+use crate::clock::ClientTime;
 
 /// The maximum bytes of frames that a client may leave unread: a grant, and answers to as many PINGs as it may send in
 /// a second or two.
@@ -43,7 +44,7 @@ pub struct Framed {
 
 impl Framed {
     /// Creates the frames' state without responses; its memory is counted in `account`.
-    pub fn new(mut engine: Engine, id: ConnectionId, deadline: Nanos, account: &Account) -> Framed {
+    pub fn new(mut engine: Engine, id: ConnectionId, deadline: ClientTime, account: &Account) -> Framed {
         engine.count_in(account);
         let (out, departing, shut) = (Counted::new(account), Vec::new(), Vec::new());
         let streams = Streams::new(deadline);

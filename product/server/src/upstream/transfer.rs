@@ -12,10 +12,12 @@ use units::Nanos;
 use units::memory::{Account, Counted};
 
 use super::attempt::Attempt;
+use super::deadline::Deadline;
 use super::endpoint::PROBES;
 use super::inbound::{Inbound, Interim, Memory, Tunnel};
 use super::outbound::{Head, Outbound, REQUEST_BODY_BYTES_MAX, SCARCE_BODY_BYTES_MAX, STREAM_BODY_BYTES_MAX};
 use super::{Announced, BodySink, Fault, Group, Step};
+use crate::clock::ClientTime;
 use crate::upload::{Upload, UploadLimits};
 
 /// The maximum time that a tunnel may be silent in both directions; HAProxy's `timeout tunnel` is often the same.
@@ -35,7 +37,7 @@ pub struct Transfer {
     pub(super) outbound: Outbound,
     pub(super) inbound: Inbound,
     /// The instant until which it waits for the upstream.
-    pub deadline: Nanos,
+    pub deadline: Deadline,
     /// The route of its response, once its head has arrived.
     pub route: Option<RouteKey>,
     /// The last attempt.
@@ -100,7 +102,7 @@ impl Transfer {
                 is_held: false,
                 memory: Memory::Enough,
             },
-            deadline: Nanos::MAX,
+            deadline: Deadline::default(),
             route: None,
             attempt: Attempt::default(),
             queued: Queued::default(),
@@ -138,7 +140,7 @@ impl Transfer {
     }
 
     /// Sets these limits for the request's body, which the client sends on a stream.
-    pub fn uploading(mut self, now: Nanos, limits: UploadLimits) -> Transfer {
+    pub fn uploading(mut self, now: ClientTime, limits: UploadLimits) -> Transfer {
         let mut upload = Upload::new(now);
         upload.hold(now);
         self.outbound.upload = Some((upload, limits));
@@ -149,8 +151,9 @@ impl Transfer {
     /// does not count as its own time.
     pub(super) fn wait_for_place(&mut self, ticket: u64, now: Nanos) {
         self.queued.hold = Hold::Waits(ticket);
-        self.deadline = now + self.group.read_timeout;
-        self.outbound.upload.iter_mut().for_each(|(upload, _)| upload.hold(now));
+        self.deadline.set(now, self.group.read_timeout);
+        let client_now = self.deadline.client_time(now);
+        self.outbound.upload.iter_mut().for_each(|(upload, _)| upload.hold(client_now));
     }
 
     /// Returns true if it is a health check.
@@ -170,7 +173,7 @@ impl Transfer {
         self.connection = Some(connection);
         self.outbound.rewind();
         self.attempt = self.attempt.next(now, !is_idle);
-        self.deadline = now + if is_idle { self.group.read_timeout } else { self.group.connect_timeout };
+        self.deadline.set(now, if is_idle { self.group.read_timeout } else { self.group.connect_timeout });
     }
 
     /// Returns whether the request may be sent again over another connection. It cannot have been processed if none of
@@ -224,43 +227,44 @@ impl Transfer {
     pub(super) fn note_sent(&mut self, now: Nanos) {
         self.attempt.on_sent(now);
         self.outbound.sent_at = now;
-        self.deadline = now + self.patience();
+        self.deadline.set(now, self.patience());
     }
 
     /// Records that some of the response has arrived.
     pub(super) fn note_came(&mut self, now: Nanos) {
         self.inbound.has_come = true;
         self.attempt.on_come(now);
-        self.deadline = now + self.patience();
+        self.deadline.set(now, self.patience());
     }
 
     /// Sets the deadline of the side that is awaited: the client or the upstream.
     pub(super) fn set_deadline(&mut self, now: Nanos) {
         let waits_for_client = self.outbound.waits_for_client();
+        let client_now = self.deadline.client_time(now);
         let upload = self.outbound.upload.as_mut().filter(|_| self.inbound.body.is_none());
         if waits_for_client {
             let has_grown = std::mem::take(&mut self.outbound.has_grown);
             let Some((upload, limits)) = upload else {
-                self.deadline = Nanos::MAX;
-                return;
+                return self.deadline.clear();
             };
-            if upload.go_on(now) || has_grown {
-                self.deadline = upload.deadline(now, *limits);
+            if upload.go_on(client_now) || has_grown {
+                self.deadline.set_at(upload.deadline(client_now, *limits));
             }
             return;
         }
-        upload.into_iter().for_each(|(upload, _)| upload.hold(now));
-        if self.deadline == Nanos::MAX && !self.is_answered() {
-            self.deadline = now + self.patience();
+        upload.into_iter().for_each(|(upload, _)| upload.hold(client_now));
+        if !self.deadline.is_set() && !self.is_answered() {
+            self.deadline.set(now, self.patience());
         }
     }
 
     /// Sets the deadline for the rest of the request's body after some of it has arrived.
     pub(super) fn gather(&mut self, now: Nanos) {
         let has_grown = std::mem::take(&mut self.outbound.has_grown);
+        let client_now = self.deadline.client_time(now);
         let Some((upload, limits)) = &mut self.outbound.upload else { return };
-        if upload.go_on(now) || has_grown {
-            self.deadline = upload.deadline(now, *limits);
+        if upload.go_on(client_now) || has_grown {
+            self.deadline.set_at(upload.deadline(client_now, *limits));
         }
     }
 
@@ -282,7 +286,7 @@ impl Transfer {
 
     pub(super) fn wait_for_client(&mut self, sink: &mut impl BodySink, now: Nanos) -> Step {
         self.inbound.held_at.get_or_insert(now);
-        self.deadline = Nanos::MAX;
+        self.deadline.clear();
         if sink.waits_for_memory() {
             self.need_memory();
         }
@@ -313,12 +317,6 @@ impl Transfer {
             () if self.inbound.has_come => "nothing came for too long",
             () => "no response in time",
         })
-    }
-
-    /// Moves its deadlines later by `paused`, in which nothing could be received.
-    pub fn excuse(&mut self, paused: Nanos) {
-        self.deadline = Nanos(self.deadline.0.saturating_add(paused.0));
-        self.outbound.upload.iter_mut().for_each(|(upload, _)| upload.excuse(paused));
     }
 
     /// The bytes of the response's body that were passed on.

@@ -114,7 +114,7 @@ impl<N: Net> Acceptor<N> {
             origins.header = Some(Vec::new());
         }
         if conn.channel.is_handshaking || has_proxy_header {
-            conn.http1().wait_until(with.timers.now() + HANDSHAKE_TIMEOUT);
+            conn.http1().wait_until(with.timers.client_now() + HANDSHAKE_TIMEOUT);
         }
         Some(at)
     }

@@ -120,7 +120,7 @@ impl<N: Net> Worker<N> {
     /// Examines one connection for the sweep, if the slot holds one.
     pub(super) fn look_at(&mut self, at: usize) {
         let with = &mut self.responder;
-        if with.connections.get(at).is_some_and(|conn| with.timers.now() >= conn.deadline()) {
+        if with.connections.get(at).is_some_and(|conn| with.timers.client_now() >= conn.deadline()) {
             with.end(at, Transmitter::end_late);
         }
         if !with.connections.contains(at) {

@@ -50,7 +50,7 @@ pub(super) fn transfer_of<N: Net>(
     }
     if is_uploading {
         let limits = upload_limits(with.limits, &transfer.group, request);
-        transfer = transfer.uploading(with.timers.now(), limits);
+        transfer = transfer.uploading(with.timers.client_now(), limits);
     }
     transfer
 }

@@ -19,6 +19,7 @@ use super::proxy_context::ProxyContext;
 use crate::answer::Handler;
 use crate::answer::{Reply, To};
 use crate::body::Trailing;
+use crate::clock::ClientClock;
 use crate::connection::Connections;
 use crate::connection::Line;
 use crate::connection::PassedOnLine;
@@ -80,8 +81,8 @@ pub(super) struct ProxyReply {
 
 impl<N: Net> Proxy<N> {
     /// Creates a proxy with these places at upstreams.
-    pub fn new(places: LoopPlaces, limits: ResponseLimits) -> Proxy<N> {
-        let mut upstreams = Upstreams::new(places);
+    pub fn new(places: LoopPlaces, limits: ResponseLimits, clock: ClientClock) -> Proxy<N> {
+        let mut upstreams = Upstreams::new(places, clock);
         upstreams.set_limits(limits);
         Proxy { upstreams, handler: VecDeque::new(), starved: Starved::default() }
     }
@@ -128,7 +129,7 @@ impl<N: Net> Proxy<N> {
             transfer.push_request(bytes, is_last);
         }
         self.go_on_with(with, at);
-        let now = with.timers.now();
+        let now = with.timers.client_now();
         if let Some(conn) = with.connections.get_mut(id.at)
             && self.upstreams.get(at).is_some_and(|transfer| transfer.room() == 0)
         {
@@ -178,7 +179,7 @@ impl<N: Net> Proxy<N> {
     fn go_on_reading(&mut self, with: &mut ProxyContext<N>, transfer: usize) {
         let Some(transfer) = self.upstreams.get(transfer).filter(|transfer| transfer.is_wanting()) else { return };
         let Some(id) = with.connections.exchange_id(transfer.owner) else { return };
-        let now = with.timers.now();
+        let now = with.timers.client_now();
         if with.connections[id.at].is_multiplexed() {
             return self.pass_on_stream(with, id);
         }

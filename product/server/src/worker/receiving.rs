@@ -32,10 +32,10 @@ pub(super) fn receive_body<N: Net>(
     if must_wait_for_leave(with, id, head) {
         return None;
     }
-    let (now, limits) = (with.timers.now(), with.limits.upload());
+    let (now, limits) = (with.timers.client_now(), with.limits.upload());
     want_body(with.timers.date(), &mut with.connections, id.at, id.stream, request);
     let conn = &mut with.connections[id.at];
-    with.service.note(now, conn, id.stream, to.site, request, head.map_or(0, |head| head.minor_version));
+    with.service.note(with.timers.now(), conn, id.stream, to.site, request, head.map_or(0, |head| head.minor_version));
     let receiving = Receiving::begin(request, conn.held.account(), now, limits);
     conn.exchange(id.stream).task = Task::Receiving(Box::new(receiving));
     None
@@ -43,7 +43,7 @@ pub(super) fn receive_body<N: Net>(
 
 /// Takes more of a request's body over HTTP/1.1.
 pub(super) fn take_data<N: Net>(with: &mut Responder<N>, at: usize, bytes: &[u8], is_last: bool) {
-    let (now, limits) = (with.timers.now(), with.limits.upload());
+    let (now, limits) = (with.timers.client_now(), with.limits.upload());
     let Task::Receiving(receiving) = &mut with.connections[at].exchange(0).task else {
         return with.with_upstreams(|proxy, with| proxy.pass_on(with, at.into(), bytes, is_last));
     };
@@ -55,7 +55,7 @@ pub(super) fn take_data<N: Net>(with: &mut Responder<N>, at: usize, bytes: &[u8]
 
 /// Takes more of a request's body on a stream.
 pub(super) fn take_stream_data<N: Net>(with: &mut Responder<N>, id: ExchangeId) {
-    let (now, limits) = (with.timers.now(), with.limits.upload());
+    let (now, limits) = (with.timers.client_now(), with.limits.upload());
     let Some(exchange) = with.connections[id.at].protocol.exchange(id.stream) else { return };
     if !matches!(exchange.task, Task::Receiving(_)) {
         return with.with_upstreams(|proxy, with| proxy.pass_on_stream(with, id));
@@ -94,7 +94,7 @@ fn reply_received<N: Net>(with: &mut Responder<N>, id: ExchangeId) {
 
 /// Refuses bodies that arrive too slowly on the streams of a connection.
 pub(super) fn end_slow_bodies<N: Net>(with: &mut Responder<N>, at: usize) {
-    let now = with.timers.now();
+    let now = with.timers.client_now();
     let is_late = |task: &Task| matches!(task, Task::Receiving(receiving) if now >= receiving.deadline);
     while let Some(conn) = with.connections.get_mut(at).filter(|conn| conn.is_multiplexed()) {
         let late = conn.protocol.exchanges().find(|exchange| is_late(&exchange.task)).map(|exchange| exchange.number);

@@ -12,6 +12,7 @@ use super::answering::{Answering, Form};
 use super::passing::Passing;
 use super::received::{Kept, Received};
 use super::request_body::RequestBody;
+use crate::clock::ClientTime;
 use crate::limits::Limits;
 
 /// The time a client may take to see the last response before the connection is cut: a round trip or two. Apache's
@@ -26,7 +27,7 @@ pub struct Http1 {
     phase: Phase,
     pub answering: Answering,
     kept: Option<Box<Kept>>,
-    deadline: Nanos,
+    deadline: ClientTime,
 }
 
 enum Phase {
@@ -91,23 +92,23 @@ pub enum Late {
 }
 
 impl Http1 {
-    pub fn new(now: Nanos, limits: &Limits) -> Http1 {
+    pub fn new(now: ClientTime, limits: &Limits) -> Http1 {
         Http1 { phase: Phase::Head, answering: Answering::new(), kept: None, deadline: now + limits.head_timeout }
     }
 
     /// Creates the state of a connection whose frames have ended.
-    pub fn ended(now: Nanos) -> Http1 {
+    pub fn ended(now: ClientTime) -> Http1 {
         Http1 { phase: Phase::Head, answering: Answering::new(), kept: None, deadline: now }
     }
 
     /// Sends nothing more; what the client still sends is read and dropped.
-    pub fn drain(&mut self, now: Nanos, limits: &Limits) {
+    pub fn drain(&mut self, now: ClientTime, limits: &Limits) {
         self.answering.refuse_aside();
         self.on_sent(now, limits);
     }
 
     /// Sets the instant until which it waits for its client.
-    pub fn wait_until(&mut self, deadline: Nanos) {
+    pub fn wait_until(&mut self, deadline: ClientTime) {
         self.deadline = deadline;
     }
 
@@ -130,7 +131,7 @@ impl Http1 {
     /// whose body is wanted is returned before its body, other requests after it.
     pub fn next<'r>(
         &mut self,
-        now: Nanos,
+        now: ClientTime,
         limits: &Limits,
         received: &'r mut Received,
         is_wanted: impl Fn(&Request) -> bool,
@@ -156,7 +157,7 @@ impl Http1 {
     }
 
     /// Reads more of a body that is not wanted.
-    fn next_of_body<'r>(&mut self, now: Nanos, limits: &Limits, received: &'r mut Received) -> Option<Event<'r>> {
+    fn next_of_body<'r>(&mut self, now: ClientTime, limits: &Limits, received: &'r mut Received) -> Option<Event<'r>> {
         let Phase::Body(body) = &mut self.phase else { return None };
         let taken = body.take(received.rest());
         self.deadline = body.deadline(now, limits);
@@ -172,7 +173,7 @@ impl Http1 {
     }
 
     /// Reads more of what is passed on.
-    fn next_passed<'r>(&mut self, now: Nanos, limits: &Limits, received: &'r mut Received) -> Option<Event<'r>> {
+    fn next_passed<'r>(&mut self, now: ClientTime, limits: &Limits, received: &'r mut Received) -> Option<Event<'r>> {
         let Phase::Passing(passing) = &mut self.phase else { return None };
         if let Some(head) = passing.resume() {
             let head = received.head.insert(head).view();
@@ -203,7 +204,7 @@ impl Http1 {
 
     fn next_head<'r>(
         &mut self,
-        now: Nanos,
+        now: ClientTime,
         limits: &Limits,
         received: &'r mut Received,
         is_wanted: impl Fn(&Request) -> bool,
@@ -237,7 +238,7 @@ impl Http1 {
 
     /// Handles a head that has arrived. Returns whether it is answered now; if it has a body that is not wanted, the
     /// body comes first.
-    fn on_head(&mut self, now: Nanos, limits: &Limits, head: &Head, is_wanted: bool) -> Result<bool, Reject> {
+    fn on_head(&mut self, now: ClientTime, limits: &Limits, head: &Head, is_wanted: bool) -> Result<bool, Reject> {
         if is_wanted {
             self.owe(Form::of_wanted(head));
             let body = RequestBody::new(head, u64::MAX, now).expect("no body is longer");
@@ -277,7 +278,7 @@ impl Http1 {
 
     fn owe(&mut self, form: Form) {
         self.answering.owe(form);
-        self.deadline = Nanos::MAX;
+        self.deadline = ClientTime::NEVER;
     }
 
     /// Keeps what was not used.
@@ -315,16 +316,16 @@ impl Http1 {
     }
 
     /// Records that responses take a while to be sent.
-    pub fn on_held(&mut self, now: Nanos) {
+    pub fn on_held(&mut self, now: ClientTime) {
         self.answering.on_held();
-        self.deadline = Nanos::MAX;
+        self.deadline = ClientTime::NEVER;
         if let Phase::Body(body) = &mut self.phase {
             body.hold(now);
         }
     }
 
     /// Records that every response that was made is sent, including the end of the connection after the last one.
-    pub fn on_sent(&mut self, now: Nanos, limits: &Limits) {
+    pub fn on_sent(&mut self, now: ClientTime, limits: &Limits) {
         if self.answering.is_owed() {
             return;
         }
@@ -358,7 +359,7 @@ impl Http1 {
     }
 
     /// The instant at which it has waited too long for its client.
-    pub fn deadline(&self) -> Nanos {
+    pub fn deadline(&self) -> ClientTime {
         match &self.phase {
             Phase::Passing(passing) if self.answering.is_owed() => passing.deadline(),
             _ => self.deadline,
@@ -382,16 +383,6 @@ impl Http1 {
         Some(Late::Refused { reject: TOO_SLOW, shown })
     }
 
-    /// Moves the deadline later by `paused`, in which nothing could be received.
-    pub fn excuse(&mut self, paused: Nanos) {
-        self.deadline = Nanos(self.deadline.0.saturating_add(paused.0));
-        match &mut self.phase {
-            Phase::Body(body) => body.excuse(paused),
-            Phase::Passing(passing) => passing.excuse(paused),
-            _ => {}
-        }
-    }
-
     /// Returns true if what arrives is parsed: no response is due, or the body of its request is still passed on.
     pub fn is_reading(&self) -> bool {
         !self.answering.is_on() || matches!(&self.phase, Phase::Passing(passing) if !passing.is_held())
@@ -404,7 +395,7 @@ impl Http1 {
     /// Gives a lingering client the same time again if it still acknowledges what it was sent: a reset would cost it
     /// the rest. It has acknowledged `acked_by_now_bytes` so far, and not everything. Returns false for a client slower
     /// than `bytes_per_s_min`, which is not awaited.
-    pub fn linger_on(&mut self, now: Nanos, acked_by_now_bytes: u64, bytes_per_s_min: u64) -> bool {
+    pub fn linger_on(&mut self, now: ClientTime, acked_by_now_bytes: u64, bytes_per_s_min: u64) -> bool {
         let Phase::Lingering { acked_bytes } = &mut self.phase else { return false };
         let newly_acked_bytes = acked_by_now_bytes.saturating_sub(std::mem::replace(acked_bytes, acked_by_now_bytes));
         let goes_on = newly_acked_bytes >= (bytes_per_s_min * LINGER_FOR.0 / 1_000_000_000).max(1);

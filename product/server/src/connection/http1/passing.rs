@@ -2,10 +2,10 @@
 
 use http::Reject;
 use http::http1::OwnedHead;
-use units::Nanos;
 
 use super::received::Received;
 use super::request_body::RequestBody;
+use crate::clock::ClientTime;
 use crate::limits::Limits;
 
 /// Client bytes that are passed on as they arrive, while the response is owed or made already.
@@ -17,23 +17,23 @@ pub struct Passing {
     /// The request waits until an earlier response is sent.
     is_waiting: bool,
     /// When its client has taken too long.
-    deadline: Nanos,
+    deadline: ClientTime,
 }
 
 impl Passing {
-    pub(super) fn of(body: RequestBody, now: Nanos, limits: &Limits) -> Passing {
+    pub(super) fn of(body: RequestBody, now: ClientTime, limits: &Limits) -> Passing {
         let deadline = body.deadline(now, limits);
         Passing { body: Some(body), is_held: false, is_waiting: false, deadline }
     }
 
     pub fn tunnel() -> Passing {
-        Passing { body: None, is_held: false, is_waiting: false, deadline: Nanos::MAX }
+        Passing { body: None, is_held: false, is_waiting: false, deadline: ClientTime::NEVER }
     }
 
     /// Takes the next contiguous bytes; returns them, and whether the body ends there.
     pub fn take<'r>(
         &mut self,
-        now: Nanos,
+        now: ClientTime,
         limits: &Limits,
         received: &'r mut Received,
     ) -> Result<(&'r [u8], bool), Reject> {
@@ -49,14 +49,14 @@ impl Passing {
     }
 
     /// Stops reading until [`Passing::go_on`].
-    pub fn hold(&mut self, now: Nanos) {
+    pub fn hold(&mut self, now: ClientTime) {
         self.is_held = true;
-        self.deadline = Nanos::MAX;
+        self.deadline = ClientTime::NEVER;
         self.body.iter_mut().for_each(|body| body.hold(now));
     }
 
     /// Resumes reading. Returns false if it was not held.
-    pub fn go_on(&mut self, now: Nanos, limits: &Limits) -> bool {
+    pub fn go_on(&mut self, now: ClientTime, limits: &Limits) -> bool {
         let was_held = std::mem::take(&mut self.is_held);
         if let Some(body) = self.body.as_mut().filter(|_| was_held) {
             body.go_on(now);
@@ -87,18 +87,12 @@ impl Passing {
         self.is_held
     }
 
-    pub fn deadline(&self) -> Nanos {
+    pub fn deadline(&self) -> ClientTime {
         self.deadline
     }
 
     /// The request, while its body arrives.
     pub(super) fn request(&self) -> Option<&RequestBody> {
         self.body.as_ref()
-    }
-
-    /// Moves the deadline later by `paused`, in which nothing could be received.
-    pub fn excuse(&mut self, paused: Nanos) {
-        self.deadline = Nanos(self.deadline.0.saturating_add(paused.0));
-        self.body.iter_mut().for_each(|body| body.excuse(paused));
     }
 }

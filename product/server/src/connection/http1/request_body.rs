@@ -1,7 +1,7 @@
 use http::http1::{Chunked, Head, OwnedHead};
 use http::{BodyLength, Reject, Status};
-use units::Nanos;
 
+use crate::clock::ClientTime;
 use crate::limits::Limits;
 use crate::upload::Upload;
 
@@ -32,7 +32,7 @@ enum Left {
 
 impl RequestBody {
     /// Begins a body; refuses one whose announced length is too large.
-    pub fn new(head: &Head, bytes_max: u64, now: Nanos) -> Result<RequestBody, Reject> {
+    pub fn new(head: &Head, bytes_max: u64, now: ClientTime) -> Result<RequestBody, Reject> {
         let left = match head.request.body {
             BodyLength::None => Left::Known(0),
             BodyLength::Known(length) if length.bytes() > bytes_max => return Err(TOO_LARGE),
@@ -44,7 +44,7 @@ impl RequestBody {
     }
 
     /// The instant at which it has taken too long, if some of it arrives now, or it resumes now.
-    pub fn deadline(&self, now: Nanos, limits: &Limits) -> Nanos {
+    pub fn deadline(&self, now: ClientTime, limits: &Limits) -> ClientTime {
         self.upload.deadline(now, limits.upload())
     }
 
@@ -79,38 +79,38 @@ impl RequestBody {
     }
 
     /// Records that the body is not read for a while; this time does not count against the client.
-    pub fn hold(&mut self, now: Nanos) {
+    pub fn hold(&mut self, now: ClientTime) {
         self.upload.hold(now);
     }
 
-    pub fn go_on(&mut self, now: Nanos) {
+    pub fn go_on(&mut self, now: ClientTime) {
         self.upload.go_on(now);
-    }
-
-    pub fn excuse(&mut self, paused: Nanos) {
-        self.upload.excuse(paused);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use units::Nanos;
+
     use super::*;
+
+    fn at(seconds: u64) -> ClientTime {
+        ClientTime::after(Nanos::from_secs(seconds))
+    }
 
     fn new(length: BodyLength, bytes_max: u64) -> Result<RequestBody, Reject> {
         let head = http::http1::parse_request(b"PUT / HTTP/1.1\r\nHost: a\r\n\r\n", &http::Limits::default());
         let mut head = head.unwrap().unwrap();
         head.request.body = length;
-        RequestBody::new(&head, bytes_max, Nanos::ZERO)
+        RequestBody::new(&head, bytes_max, at(0))
     }
 
     /// Sends a byte every `step_s` seconds; returns how many are taken until it is too late.
     fn bytes_taken(step_s: u64) -> u64 {
         let limits = Limits::default();
         let mut body = new(BodyLength::Known((1 << 20).into()), 1 << 20).unwrap();
-        let mut now = Nanos::ZERO;
         for taken in 0..2000 {
-            now += Nanos::from_secs(step_s);
-            if now >= body.deadline(now - Nanos::from_secs(step_s), &limits) {
+            if at((taken + 1) * step_s) >= body.deadline(at(taken * step_s), &limits) {
                 return taken;
             }
             body.take(b"x").unwrap();
@@ -130,8 +130,7 @@ mod tests {
         let mut body = new(BodyLength::Known((1 << 20).into()), 1 << 20).unwrap();
         let rate = limits.body_rate_bytes_per_s_min;
         for second in 1..=(1 << 20) / rate {
-            let now = Nanos::from_secs(second);
-            assert!(now < body.deadline(now - Nanos::from_secs(1), &limits), "second {second}");
+            assert!(at(second) < body.deadline(at(second - 1), &limits), "second {second}");
             body.take(&vec![b'x'; rate as usize]).unwrap();
         }
     }
@@ -142,7 +141,7 @@ mod tests {
         let limits = Limits::default();
         let mut body = new(BodyLength::Known((1 << 20).into()), 1 << 20).unwrap();
         body.take(&vec![b'x'; 1 << 19]).unwrap();
-        assert_eq!(body.deadline(Nanos::from_secs(1), &limits), Nanos::from_secs(1) + limits.body_timeout);
+        assert_eq!(body.deadline(at(1), &limits), at(1) + limits.body_timeout);
     }
 
     /// Refused by its announced length, or by what arrives: chunks and their framing count.

@@ -303,7 +303,7 @@ fn slow_client_of_stopping(bench: &mut Bench, bytes: usize) -> Framed {
 
 /// Ends lingering, as two seconds later.
 fn end_lingering(bench: &mut Bench) {
-    let now = bench.worker.responder.timers.now();
+    let now = bench.worker.responder.timers.client_now();
     for at in bench.worker.responder.connections.slots(|conn| conn.is_lingering()) {
         bench.worker.responder.connections[at].http1().wait_until(now);
     }
@@ -353,10 +353,10 @@ fn an_idle_connection_is_let_go_with_a_word() {
     bench.turn();
     let deadline = bench.worker.responder.connections.iter().next().unwrap().1.deadline();
     assert!(
-        deadline > bench.worker.responder.timers.now()
-            && deadline <= bench.worker.responder.timers.now() + bench.worker.responder.limits.idle_timeout
+        deadline > bench.worker.responder.timers.client_now()
+            && deadline <= bench.worker.responder.timers.client_now() + bench.worker.responder.limits.idle_timeout
     );
-    bench.worker.responder.timers.set(deadline);
+    bench.worker.responder.timers.set_to(deadline);
     bench.worker.sweep();
     bench.turn_until_came(&mut client, |client| client.has_ended);
     assert!(client.has(GOAWAY));

@@ -157,7 +157,7 @@ fn a_response_that_the_end_of_the_server_cuts() {
         let mut logged = Logged::new("stop", policy, |root| root);
         let _client = logged.bench.begun();
         assert!(!logged.bench.worker.is_stopped(), "it finishes first");
-        let now = logged.bench.worker.responder.timers.now();
+        let now = logged.bench.worker.responder.timers.client_now();
         logged.bench.worker.responder.timers.stop_at(now);
         assert!(logged.bench.worker.is_stopped());
         let rows = logged.turn_until(1);
@@ -183,6 +183,6 @@ fn without_a_log_nothing_is_kept() {
             .all(|exchange| exchange.line.is_none())
     );
     assert!(!worker.is_stopped());
-    worker.responder.timers.stop_at(worker.responder.timers.now());
+    worker.responder.timers.stop_at(worker.responder.timers.client_now());
     assert!(worker.is_stopped() && !worker.responder.transmitter.link.scheduler().jobs().is_empty());
 }

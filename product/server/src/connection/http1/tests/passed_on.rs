@@ -18,13 +18,13 @@ struct Came {
 struct Passing {
     http1: Http1,
     limits: Limits,
-    now: Nanos,
+    now: ClientTime,
     came: Came,
 }
 
 impl Passing {
     fn new() -> Passing {
-        let (now, limits) = (Nanos::from_secs(1), Limits::default());
+        let (now, limits) = (ClientTime::after(SECOND), Limits::default());
         Passing { http1: Http1::new(now, &limits), limits, now, came: Came::default() }
     }
 
@@ -77,12 +77,12 @@ proptest! {
 fn a_body_that_nobody_takes_waits_with_its_client() {
     let mut passing = Passing::new();
     passing.receive(&HELLO.as_bytes()[..HELLO.len() - 3]);
-    assert!(passing.http1.is_reading() && passing.http1.deadline() < Nanos::MAX);
+    assert!(passing.http1.is_reading() && passing.http1.deadline() < ClientTime::NEVER);
     passing.http1.passing().unwrap().hold(passing.now);
-    assert!(!passing.http1.is_reading() && passing.http1.deadline() == Nanos::MAX);
+    assert!(!passing.http1.is_reading() && passing.http1.deadline() == ClientTime::NEVER);
     passing.receive(b"llo");
     assert_eq!(passing.came.body, b"he");
-    passing.now += Nanos::from_secs(100);
+    passing.now = passing.now + Nanos::from_secs(100);
     let mut go_on = || passing.http1.passing().unwrap().go_on(passing.now, &passing.limits);
     assert!(go_on() && !go_on(), "once");
     assert!(passing.http1.deadline() > passing.now);
@@ -130,7 +130,7 @@ fn a_client_that_is_too_slow_with_its_body_is_told() {
     passing.receive(&HELLO.as_bytes()[..HELLO.len() - 3]);
     passing.answer();
     passing.http1.on_held(passing.now);
-    assert!(passing.http1.on_deadline().is_none() && passing.http1.deadline() == Nanos::MAX);
+    assert!(passing.http1.on_deadline().is_none() && passing.http1.deadline() == ClientTime::NEVER);
 }
 
 /// A client that only waits for 100 Continue to send its body keeps its connection.
