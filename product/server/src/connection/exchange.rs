@@ -12,7 +12,7 @@ use crate::body::Body;
 use crate::clock::ClientTime;
 use crate::files::Key;
 use crate::limits::Limits;
-use crate::upload::{Upload, UploadLimits};
+use crate::upload::Upload;
 
 /// The time for which a closing connection waits for a silent client; a lost acknowledgement is retransmitted within this time.
 pub const CLOSING_PERIOD: Nanos = Nanos::from_secs(2);
@@ -52,6 +52,8 @@ pub enum Task {
 /// A request that is kept until it is answered.
 pub struct KeptRequest {
     request: OwnedRequest,
+    /// The upload of its body, while that arrives on a stream. Over HTTP/1.1 the connection has the upload.
+    pub upload: Option<Box<Upload>>,
     _charge: Charge,
 }
 
@@ -59,7 +61,7 @@ impl KeptRequest {
     /// Copies a request and counts its memory in `account`.
     pub fn new(request: &Request, account: &Account) -> KeptRequest {
         let request = OwnedRequest::from(request);
-        KeptRequest { _charge: Charge::new(account, request.memory_bytes()), request }
+        KeptRequest { _charge: Charge::new(account, request.memory_bytes()), upload: None, request }
     }
 
     pub fn view(&self) -> Request<'_> {
@@ -78,29 +80,6 @@ pub struct Receiving {
     pub request: KeptRequest,
     /// The bytes of the body so far.
     pub bytes: u64,
-    upload: Upload,
-    /// When its client has taken too long, on a stream. Over HTTP/1.1 the connection has the deadline.
-    pub deadline: ClientTime,
-}
-
-impl Receiving {
-    pub fn begin(request: &Request, account: &Account, now: ClientTime, limits: UploadLimits) -> Receiving {
-        let (upload, request) = (Upload::new(now), KeptRequest::new(request, account));
-        Receiving { request, bytes: 0, deadline: upload.deadline(now, limits), upload }
-    }
-
-    /// The bytes of memory of its request.
-    #[cfg(test)]
-    pub fn memory_bytes(&self) -> usize {
-        self.request.memory_bytes()
-    }
-
-    /// Counts `bytes` more of the body.
-    pub fn take(&mut self, bytes: usize, now: ClientTime, limits: UploadLimits) {
-        self.bytes += bytes as u64;
-        self.upload.on_bytes(bytes);
-        self.deadline = self.upload.deadline(now, limits);
-    }
 }
 
 /// A request that waits for a lookup.
@@ -151,6 +130,15 @@ impl Exchange {
 
     pub fn is_sending(&self) -> bool {
         matches!(self.task, Task::Sending(_))
+    }
+
+    /// The upload of its request's body, until there is a response, if it arrives on a stream.
+    pub fn upload(&mut self) -> Option<&mut Upload> {
+        match &mut self.task {
+            Task::PassedOn(request) => request.upload.as_deref_mut(),
+            Task::Receiving(receiving) => receiving.request.upload.as_deref_mut(),
+            Task::None | Task::LookingUp(_) | Task::Sending(_) => None,
+        }
     }
 
     /// Returns true if the access log will have a line for it.

@@ -1,4 +1,4 @@
-//! The instant until which a request waits for its upstream, or for its client.
+//! The instant until which a request waits for its upstream.
 
 use units::Nanos;
 
@@ -43,21 +43,5 @@ impl Deadline {
 
     pub fn is_over(&self, now: Nanos) -> bool {
         self.clock.at(now) >= self.at
-    }
-
-    /// Returns what the clock shows at this time of the host.
-    pub fn client_time(&self, now: Nanos) -> ClientTime {
-        self.clock.at(now)
-    }
-
-    pub fn set_at(&mut self, at: ClientTime) {
-        self.at = at;
-    }
-}
-
-#[cfg(test)]
-impl Deadline {
-    pub fn at(&self) -> ClientTime {
-        self.at
     }
 }

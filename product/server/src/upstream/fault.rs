@@ -33,8 +33,6 @@ pub enum Fault {
     Tunnels,
     /// It and all others of its proxy have failed their health checks.
     Down,
-    /// The client sends no more of the request's body, or sends it too slowly.
-    Client,
 }
 
 impl Fault {
@@ -46,7 +44,6 @@ impl Fault {
             Fault::NoAddress | Fault::Refused | Fault::Reset(_) | Fault::Http2(_) => Status::BAD_GATEWAY,
             Fault::TooSlow(_) => Status::GATEWAY_TIMEOUT,
             Fault::Busy | Fault::Tunnels | Fault::Down => Status::SERVICE_UNAVAILABLE,
-            Fault::Client => Status::REQUEST_TIMEOUT,
         }
     }
 
@@ -67,7 +64,6 @@ impl Fault {
             Fault::Busy => Fault::Busy,
             Fault::Tunnels => Fault::Tunnels,
             Fault::Down => Fault::Down,
-            Fault::Client => Fault::Client,
         }
     }
 }
@@ -88,7 +84,6 @@ impl fmt::Display for Fault {
             Fault::Busy => f.write_str("too many requests wait for it, of all clients or of this one"),
             Fault::Tunnels => f.write_str("it has too many tunnels, of all clients or of this one"),
             Fault::Down => f.write_str("it is down, and so are the others"),
-            Fault::Client => f.write_str("its client sends the body too slowly"),
         }
     }
 }

@@ -253,7 +253,6 @@ impl<N: Net> Upstreams<N> {
     fn begin_gathered(&mut self, net: &N, now: Nanos, at: usize) -> Option<Fault> {
         let transfer = self.transfers.get_mut(at)?;
         if transfer.is_gathering() {
-            transfer.gather(now);
             return None;
         }
         let is_new = transfer.queued.hold == Hold::Nothing && transfer.connection.is_none();

@@ -15,11 +15,8 @@ use super::attempt::Attempt;
 use super::deadline::Deadline;
 use super::endpoint::PROBES;
 use super::inbound::{Inbound, Interim, Memory, Tunnel};
-use super::outbound::{Head, Outbound, REQUEST_BODY_BYTES_MAX, SCARCE_BODY_BYTES_MAX, STREAM_BODY_BYTES_MAX};
+use super::outbound::{Head, Outbound, SCARCE_BODY_BYTES_MAX, STREAM_BODY_BYTES_MAX};
 use super::{Announced, BodySink, Fault, Group, Step};
-use crate::clock::ClientTime;
-use crate::upload::{Upload, UploadLimits};
-
 /// The maximum time that a tunnel may be silent in both directions; HAProxy's `timeout tunnel` is often the same.
 const TUNNEL_IDLE_FOR: Nanos = Nanos::from_secs(3600);
 
@@ -139,21 +136,25 @@ impl Transfer {
         !has_begun && self.outbound.is_buffered && !self.outbound.is_whole && self.room() > 0
     }
 
-    /// Sets these limits for the request's body, which the client sends on a stream.
-    pub fn uploading(mut self, now: ClientTime, limits: UploadLimits) -> Transfer {
-        let mut upload = Upload::new(now);
-        upload.hold(now);
-        self.outbound.upload = Some((upload, limits));
+    /// Takes the request's body from a stream, whose engine keeps more of it.
+    pub fn on_stream(mut self) -> Transfer {
+        self.outbound.bytes_max = STREAM_BODY_BYTES_MAX;
         self
     }
 
-    /// Waits for the place of this ticket, for as long as its upstream may be silent. The client waits too, and that
-    /// does not count as its own time.
+    pub fn is_on_stream(&self) -> bool {
+        self.outbound.bytes_max == STREAM_BODY_BYTES_MAX
+    }
+
+    /// Returns true if everything that has arrived of the request is on its way, and the client has to send more.
+    pub fn waits_for_client(&self) -> bool {
+        self.is_gathering() || self.connection.is_some() && self.outbound.waits_for_client()
+    }
+
+    /// Waits for the place of this ticket, for as long as its upstream may be silent.
     pub(super) fn wait_for_place(&mut self, ticket: u64, now: Nanos) {
         self.queued.hold = Hold::Waits(ticket);
         self.deadline.set(now, self.group.read_timeout);
-        let client_now = self.deadline.client_time(now);
-        self.outbound.upload.iter_mut().for_each(|(upload, _)| upload.hold(client_now));
     }
 
     /// Returns true if it is a health check.
@@ -205,11 +206,7 @@ impl Transfer {
         if self.inbound.tunnel.is_asked && !self.inbound.tunnel.is_open && self.outbound.is_whole {
             return 0;
         }
-        let bytes_max = match self.outbound.upload {
-            _ if self.account().room() == 0 => SCARCE_BODY_BYTES_MAX,
-            Some(_) => STREAM_BODY_BYTES_MAX,
-            None => REQUEST_BODY_BYTES_MAX,
-        };
+        let bytes_max = if self.account().room() == 0 { SCARCE_BODY_BYTES_MAX } else { self.outbound.bytes_max };
         bytes_max.saturating_sub(self.outbound.bytes.len() - self.outbound.at)
     }
 
@@ -237,34 +234,12 @@ impl Transfer {
         self.deadline.set(now, self.patience());
     }
 
-    /// Sets the deadline of the side that is awaited: the client or the upstream.
+    /// Sets the deadline if the upstream is awaited. The upload has that of a client.
     pub(super) fn set_deadline(&mut self, now: Nanos) {
-        let waits_for_client = self.outbound.waits_for_client();
-        let client_now = self.deadline.client_time(now);
-        let upload = self.outbound.upload.as_mut().filter(|_| self.inbound.body.is_none());
-        if waits_for_client {
-            let has_grown = std::mem::take(&mut self.outbound.has_grown);
-            let Some((upload, limits)) = upload else {
-                return self.deadline.clear();
-            };
-            if upload.go_on(client_now) || has_grown {
-                self.deadline.set_at(upload.deadline(client_now, *limits));
-            }
-            return;
-        }
-        upload.into_iter().for_each(|(upload, _)| upload.hold(client_now));
-        if !self.deadline.is_set() && !self.is_answered() {
+        if self.outbound.waits_for_client() {
+            self.deadline.clear();
+        } else if !self.deadline.is_set() && !self.is_answered() {
             self.deadline.set(now, self.patience());
-        }
-    }
-
-    /// Sets the deadline for the rest of the request's body after some of it has arrived.
-    pub(super) fn gather(&mut self, now: Nanos) {
-        let has_grown = std::mem::take(&mut self.outbound.has_grown);
-        let client_now = self.deadline.client_time(now);
-        let Some((upload, limits)) = &mut self.outbound.upload else { return };
-        if upload.go_on(client_now) || has_grown {
-            self.deadline.set_at(upload.deadline(client_now, *limits));
         }
     }
 
@@ -305,12 +280,8 @@ impl Transfer {
         is_sent && self.inbound.is_kept_alive && self.inbound.kept.is_empty()
     }
 
-    /// The fault of a missed deadline: the upstream kept the client waiting, or the client the upstream.
+    /// The fault of an upstream that has kept its client waiting for too long.
     pub fn timed_out(&self) -> Fault {
-        let is_sending = self.connection.is_some() && !self.is_answered() && self.outbound.waits_for_client();
-        if is_sending || self.is_gathering() {
-            return Fault::Client;
-        }
         Fault::TooSlow(match () {
             () if self.connection.is_none() => "none of its places became free in time",
             () if self.outbound.is_unsent() => "no connection in time",

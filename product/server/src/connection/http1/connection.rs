@@ -14,6 +14,7 @@ use super::received::{Kept, Received};
 use super::request_body::RequestBody;
 use crate::clock::ClientTime;
 use crate::limits::Limits;
+use crate::upload::Upload;
 
 /// The time a client may take to see the last response before the connection is cut: a round trip or two. Apache's
 /// SECONDS_TO_LINGER is the same.
@@ -140,7 +141,7 @@ impl Http1 {
             return None;
         }
         if let Phase::Passing(_) = self.phase {
-            return self.next_passed(now, limits, received);
+            return self.next_passed(now, received);
         }
         if self.answering.closes() {
             // They are not wanted any more.
@@ -151,16 +152,15 @@ impl Http1 {
             Phase::Head | Phase::Body(_) | Phase::Lingering { .. } if received.is_empty() => None,
             Phase::Head | Phase::Lingering { .. } => self.next_head(now, limits, received, is_wanted),
             Phase::Passing(_) => unreachable!("it is looked at first"),
-            Phase::Body(_) => self.next_of_body(now, limits, received),
+            Phase::Body(_) => self.next_of_body(now, received),
             Phase::Waiting(_) => self.begin_kept(received),
         }
     }
 
     /// Reads more of a body that is not wanted.
-    fn next_of_body<'r>(&mut self, now: ClientTime, limits: &Limits, received: &'r mut Received) -> Option<Event<'r>> {
+    fn next_of_body<'r>(&mut self, now: ClientTime, received: &'r mut Received) -> Option<Event<'r>> {
         let Phase::Body(body) = &mut self.phase else { return None };
-        let taken = body.take(received.rest());
-        self.deadline = body.deadline(now, limits);
+        let taken = body.take(now, received.rest());
         if let Ok((bytes, true)) = taken {
             received.used += bytes;
             return self.begin_kept(received);
@@ -173,9 +173,9 @@ impl Http1 {
     }
 
     /// Reads more of what is passed on.
-    fn next_passed<'r>(&mut self, now: ClientTime, limits: &Limits, received: &'r mut Received) -> Option<Event<'r>> {
+    fn next_passed<'r>(&mut self, now: ClientTime, received: &'r mut Received) -> Option<Event<'r>> {
         let Phase::Passing(passing) = &mut self.phase else { return None };
-        if let Some(head) = passing.resume() {
+        if let Some(head) = passing.resume(now) {
             let head = received.head.insert(head).view();
             self.owe(Form::of_wanted(&head));
             return Some(Event::Request { head });
@@ -183,7 +183,7 @@ impl Http1 {
         if received.is_empty() {
             return None;
         }
-        let reject = match passing.take(now, limits, received) {
+        let reject = match passing.take(now, received) {
             Ok((bytes, is_last)) => {
                 if is_last {
                     self.phase = Phase::Head;
@@ -239,18 +239,18 @@ impl Http1 {
     /// Handles a head that has arrived. Returns whether it is answered now; if it has a body that is not wanted, the
     /// body comes first.
     fn on_head(&mut self, now: ClientTime, limits: &Limits, head: &Head, is_wanted: bool) -> Result<bool, Reject> {
+        let upload = Upload::new(now, limits.upload());
         if is_wanted {
             self.owe(Form::of_wanted(head));
-            let body = RequestBody::new(head, u64::MAX, now).expect("no body is longer");
-            self.phase = Phase::Passing(Box::new(Passing::of(body, now, limits)));
+            let body = RequestBody::new(head, u64::MAX, upload).expect("no body is longer");
+            self.phase = Phase::Passing(Box::new(Passing::of(Some(body))));
             return Ok(true);
         }
         if head.request.body == BodyLength::None || head.expect_continue {
             self.owe(Form::of(head));
             return Ok(true);
         }
-        let body = RequestBody::new(head, limits.body_bytes_max, now)?;
-        self.deadline = body.deadline(now, limits);
+        let body = RequestBody::new(head, limits.body_bytes_max, upload)?;
         self.phase = Phase::Body(Box::new(body));
         Ok(false)
     }
@@ -310,7 +310,7 @@ impl Http1 {
         let delimiter = self.answering.encode(response, is_last, date, out);
         if response.status == Status::SWITCHING_PROTOCOLS {
             self.answering.close();
-            self.phase = Phase::Passing(Box::new(Passing::tunnel()));
+            self.phase = Phase::Passing(Box::new(Passing::of(None)));
         }
         delimiter
     }
@@ -319,8 +319,10 @@ impl Http1 {
     pub fn on_held(&mut self, now: ClientTime) {
         self.answering.on_held();
         self.deadline = ClientTime::NEVER;
-        if let Phase::Body(body) = &mut self.phase {
-            body.hold(now);
+        match &mut self.phase {
+            Phase::Body(body) => body.upload.hold(now),
+            Phase::Passing(passing) => passing.on_held(now),
+            Phase::Head | Phase::Waiting(_) | Phase::Lingering { .. } => {}
         }
     }
 
@@ -340,8 +342,8 @@ impl Http1 {
                 now + LINGER_FOR
             }
             Phase::Body(body) => {
-                body.go_on(now);
-                body.deadline(now, limits)
+                body.upload.go_on(now);
+                ClientTime::NEVER
             }
             // Part of the next head is here already, so the connection is not idle.
             _ if self.kept.is_some() => now + limits.head_timeout,
@@ -361,6 +363,7 @@ impl Http1 {
     /// The instant at which it has waited too long for its client.
     pub fn deadline(&self) -> ClientTime {
         match &self.phase {
+            Phase::Body(body) => body.upload.deadline(),
             Phase::Passing(passing) if self.answering.is_owed() => passing.deadline(),
             _ => self.deadline,
         }

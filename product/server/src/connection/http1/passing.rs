@@ -6,7 +6,6 @@ use http::http1::OwnedHead;
 use super::received::Received;
 use super::request_body::RequestBody;
 use crate::clock::ClientTime;
-use crate::limits::Limits;
 
 /// Client bytes that are passed on as they arrive, while the response is owed or made already.
 pub struct Passing {
@@ -16,53 +15,41 @@ pub struct Passing {
     is_held: bool,
     /// The request waits until an earlier response is sent.
     is_waiting: bool,
-    /// When its client has taken too long.
-    deadline: ClientTime,
 }
 
 impl Passing {
-    pub(super) fn of(body: RequestBody, now: ClientTime, limits: &Limits) -> Passing {
-        let deadline = body.deadline(now, limits);
-        Passing { body: Some(body), is_held: false, is_waiting: false, deadline }
-    }
-
-    pub fn tunnel() -> Passing {
-        Passing { body: None, is_held: false, is_waiting: false, deadline: ClientTime::NEVER }
+    /// Passes on a body, or everything if there is none.
+    pub(super) fn of(body: Option<RequestBody>) -> Passing {
+        Passing { body, is_held: false, is_waiting: false }
     }
 
     /// Takes the next contiguous bytes; returns them, and whether the body ends there.
-    pub fn take<'r>(
-        &mut self,
-        now: ClientTime,
-        limits: &Limits,
-        received: &'r mut Received,
-    ) -> Result<(&'r [u8], bool), Reject> {
+    pub fn take<'r>(&mut self, now: ClientTime, received: &'r mut Received) -> Result<(&'r [u8], bool), Reject> {
         let begin = received.used;
         let Some(body) = &mut self.body else {
             received.used = received.bytes.len();
             return Ok((&received.bytes[begin..], false));
         };
-        let passed = body.pass(&received.bytes[begin..])?;
+        let passed = body.pass(now, &received.bytes[begin..])?;
         received.used += passed.consumed;
-        self.deadline = body.deadline(now, limits);
         Ok((passed.bytes, passed.is_last))
     }
 
     /// Stops reading until [`Passing::go_on`].
     pub fn hold(&mut self, now: ClientTime) {
         self.is_held = true;
-        self.deadline = ClientTime::NEVER;
-        self.body.iter_mut().for_each(|body| body.hold(now));
+        self.on_held(now);
     }
 
     /// Resumes reading. Returns false if it was not held.
-    pub fn go_on(&mut self, now: ClientTime, limits: &Limits) -> bool {
-        let was_held = std::mem::take(&mut self.is_held);
-        if let Some(body) = self.body.as_mut().filter(|_| was_held) {
-            body.go_on(now);
-            self.deadline = body.deadline(now, limits);
-        }
-        was_held
+    pub fn go_on(&mut self, now: ClientTime) -> bool {
+        self.body.iter_mut().for_each(|body| body.upload.go_on(now));
+        std::mem::take(&mut self.is_held)
+    }
+
+    /// Records that a response is being sent, which its client cannot hasten.
+    pub(super) fn on_held(&mut self, now: ClientTime) {
+        self.body.iter_mut().for_each(|body| body.upload.hold(now));
     }
 
     /// Postpones its request, which was taken too early.
@@ -75,11 +62,11 @@ impl Passing {
     }
 
     /// Returns the request that waits, if one does, and ends the wait.
-    pub(super) fn resume(&mut self) -> Option<Box<OwnedHead>> {
+    pub(super) fn resume(&mut self, now: ClientTime) -> Option<Box<OwnedHead>> {
         if !std::mem::take(&mut self.is_waiting) {
             return None;
         }
-        self.is_held = false;
+        self.go_on(now);
         self.body.as_ref().map(|body| body.head.clone())
     }
 
@@ -87,8 +74,9 @@ impl Passing {
         self.is_held
     }
 
+    /// When its client has taken too long.
     pub fn deadline(&self) -> ClientTime {
-        self.deadline
+        self.body.as_ref().map_or(ClientTime::NEVER, |body| body.upload.deadline())
     }
 
     /// The request, while its body arrives.
