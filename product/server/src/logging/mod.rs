@@ -9,6 +9,8 @@
 //! reach [`FLUSH_BYTES`], or [`FLUSH_AFTER`] since it last sent some. A lone request is logged at once.
 
 mod format;
+#[cfg(test)]
+pub mod lines;
 mod logs;
 #[cfg(test)]
 mod said;
