@@ -56,7 +56,7 @@ impl<N: Net> Worker<N> {
             with.buffers.departures.shrink_to_fit();
             with.transmitter.give_back_memory(&mut with.connections);
         }
-        if let Err(error) = self.acceptor.accept_again(with) {
+        if let Err(error) = self.acceptor.retry(&with.net).and_then(|()| self.acceptor.accept_again(with)) {
             let number = with.setup.number;
             with.service.journal.error(format_args!("cannot accept connections on worker {number}: {error}"));
         }
