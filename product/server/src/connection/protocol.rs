@@ -1,6 +1,5 @@
 //! The protocol of a connection, with its requests and responses under way.
 
-use http::Request;
 use sched::{ConnectionId, JobId, Scheduler, Why};
 use units::Nanos;
 
@@ -128,13 +127,6 @@ impl Protocol {
         match self {
             Protocol::Http1(single) => single.http1.is_idle(),
             Protocol::Framed(framed) => framed.streams.is_idle(),
-        }
-    }
-
-    /// Returns whether the client of this request receives a body: over HTTP/1.1 the head says so itself.
-    pub fn note_method(&mut self, stream: u32, request: &Request) {
-        if let Some(exchange) = self.exchange(stream) {
-            exchange.has_body = request.method != http::Method::Head;
         }
     }
 

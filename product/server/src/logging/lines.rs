@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-/// What a line says of its response.
+/// A line, as far as tests read it.
 #[derive(Debug, Deserialize)]
 pub struct LogLine {
     start_time: String,
