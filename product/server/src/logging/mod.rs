@@ -9,12 +9,12 @@
 //! reach [`FLUSH_BYTES`], or [`FLUSH_AFTER`] since it last sent some. A lone request is logged at once.
 
 mod format;
-#[cfg(test)]
-pub mod lines;
 mod logs;
 #[cfg(test)]
 mod said;
 mod sink;
+#[cfg(test)]
+pub mod testing;
 mod writer;
 
 use std::collections::HashMap;

@@ -27,7 +27,7 @@ use crate::clients::Clients;
 use crate::files::{Cache, CacheLimits, Lookups, Options, Root};
 use crate::limits::{Limits, Patience};
 use crate::listen::Listener;
-use crate::logging::lines::read_log;
+use crate::logging::testing::read_log;
 use crate::logging::{Format, Log, LogConfig, Logs, Unthreaded};
 use crate::places::Places;
 use crate::send::{Link, Notice, Order, Reads, Transmitter};

@@ -16,6 +16,7 @@ mod passed_on;
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 const POST: &str = "POST /a HTTP/1.1\r\nHost: a\r\n";
+const BOTH: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\nGET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// A client whose bodies nobody wants.
 fn client(way: Way) -> Driven {
@@ -188,10 +189,7 @@ fn a_stopping_server_reads_nothing_behind_the_response_it_owes() {
         let mut client = client(way);
         let mut http1 = Http1::new(client.now, &client.limits);
         let mut received = http1.receive(GET.as_bytes());
-        assert!(matches!(
-            http1.next(client.now, &client.limits, &mut received, |_| false),
-            Some(Event::Request { .. })
-        ));
+        assert!(is_request(&mut http1, &client, &mut received));
         http1.answering.close();
         client.answer(&mut http1, Status::OK, false);
         http1.keep(received);
@@ -203,17 +201,21 @@ fn a_stopping_server_reads_nothing_behind_the_response_it_owes() {
     }
 }
 
+/// Returns whether the next event is a request.
+fn is_request(http1: &mut Http1, client: &Driven, received: &mut Received) -> bool {
+    matches!(http1.next(client.now, &client.limits, received, |_| false), Some(Event::Request { .. }))
+}
+
 /// Earlier responses may leave when a request was taken and its own response is not made: it waits for a disk.
 #[test]
 fn a_response_is_owed_until_it_is_made() {
     let mut client = client(Way::Gathered);
     let limits = client.limits.clone();
     let mut http1 = Http1::new(client.now, &limits);
-    let both = GET.repeat(2);
-    let mut received = http1.receive(both.as_bytes());
-    assert!(matches!(http1.next(client.now, &limits, &mut received, |_| false), Some(Event::Request { .. })));
+    let mut received = http1.receive(BOTH.as_bytes());
+    assert!(is_request(&mut http1, &client, &mut received));
     client.answer(&mut http1, Status::OK, false);
-    assert!(matches!(http1.next(client.now, &limits, &mut received, |_| false), Some(Event::Request { .. })));
+    assert!(is_request(&mut http1, &client, &mut received));
     http1.on_sent(client.now, &limits);
     assert!(http1.answering.is_on() && http1.deadline() == ClientTime::NEVER && http1.on_deadline().is_none());
     client.answer(&mut http1, Status::OK, false);
@@ -227,16 +229,15 @@ fn what_was_gathered_may_have_to_wait() {
     let mut client = client(Way::Gathered);
     let limits = client.limits.clone();
     let mut http1 = Http1::new(client.now, &limits);
-    let both = GET.repeat(2);
-    let mut received = http1.receive(both.as_bytes());
-    assert!(matches!(http1.next(client.now, &limits, &mut received, |_| false), Some(Event::Request { .. })));
+    let mut received = http1.receive(BOTH.as_bytes());
+    assert!(is_request(&mut http1, &client, &mut received));
     client.answer(&mut http1, Status::OK, false);
     assert!(!http1.answering.is_on());
     http1.on_held(client.now);
     assert!(http1.answering.is_on() && http1.deadline() == ClientTime::NEVER);
     assert_eq!(http1.next(client.now, &limits, &mut received, |_| false), None);
     http1.on_sent(client.now, &limits);
-    assert!(matches!(http1.next(client.now, &limits, &mut received, |_| false), Some(Event::Request { .. })));
+    assert!(is_request(&mut http1, &client, &mut received));
 }
 
 /// The worker's two questions: whether the connection may be given up, and whether part of a request needs an

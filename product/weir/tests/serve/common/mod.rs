@@ -3,7 +3,7 @@
 mod cable;
 mod client;
 mod hosted;
-#[path = "../../../../server/src/logging/lines.rs"]
+#[path = "../../../../server/src/logging/testing.rs"]
 mod lines;
 mod server;
 mod site;
