@@ -2,18 +2,19 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use http::Status;
 use http::http1::upstream::UpstreamFault;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Fault {
     /// The upstream's names have no address.
     NoAddress,
     /// No connection could be made.
-    Unreachable(io::Error),
+    Unreachable(Arc<io::Error>),
     /// The connection broke, or ended before the response did.
-    Broken(io::Error),
+    Broken(Arc<io::Error>),
     Closed,
     /// TLS with it failed.
     Tls(String),
@@ -44,26 +45,6 @@ impl Fault {
             Fault::NoAddress | Fault::Refused | Fault::Reset(_) | Fault::Http2(_) => Status::BAD_GATEWAY,
             Fault::TooSlow(_) => Status::GATEWAY_TIMEOUT,
             Fault::Busy | Fault::Tunnels | Fault::Down => Status::SERVICE_UNAVAILABLE,
-        }
-    }
-
-    /// Copies the fault for another transfer on the connection.
-    pub fn again(&self) -> Fault {
-        let error = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
-        match self {
-            Fault::NoAddress => Fault::NoAddress,
-            Fault::Unreachable(why) => Fault::Unreachable(error(why)),
-            Fault::Broken(why) => Fault::Broken(error(why)),
-            Fault::Closed => Fault::Closed,
-            Fault::Tls(why) => Fault::Tls(why.clone()),
-            Fault::Wrong(fault) => Fault::Wrong(*fault),
-            Fault::Refused => Fault::Refused,
-            Fault::Reset(code) => Fault::Reset(*code),
-            Fault::Http2(why) => Fault::Http2(why.clone()),
-            Fault::TooSlow(why) => Fault::TooSlow(why),
-            Fault::Busy => Fault::Busy,
-            Fault::Tunnels => Fault::Tunnels,
-            Fault::Down => Fault::Down,
         }
     }
 }
