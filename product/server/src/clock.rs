@@ -27,6 +27,7 @@ impl ClientTime {
     pub const NEVER: ClientTime = ClientTime(Nanos::MAX);
 
     /// The instant at which the clock has run for this time.
+    #[cfg(any(test, feature = "testing"))]
     pub const fn after(span: Nanos) -> ClientTime {
         ClientTime(span)
     }

@@ -32,7 +32,6 @@ pub use logs::Logs;
 pub use logs::Unthreaded;
 use sink::{Output, Sink};
 use writer::Queue;
-pub use writer::{OPEN_MAX, QUEUED_BYTES_MAX};
 
 /// The total length at which lines are sent.
 pub const FLUSH_BYTES: usize = 32 * 1024;

@@ -365,7 +365,7 @@ impl<N: Net> Proxy<N> {
         self.end_transfer(with, transfer, false);
         let now = with.timers.now();
         if let Some(job) = job {
-            return Producer::of(with.transmitter, with.connections, job).fail(now, "its upstream failed");
+            return Producer::of(with.transmitter, with.connections, job).fail(now);
         }
         let Some(id) = with.connections.exchange_id(owner) else { return };
         let Task::PassedOn(request) = std::mem::take(&mut with.connections.exchange(id).task) else { return };
