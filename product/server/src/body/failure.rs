@@ -27,7 +27,7 @@ pub enum Failure {
     Aborted,
     /// The reader took too little for too long.
     Stalled,
-    /// It was longer than its size, which is a bug: what its client has received cannot be trusted.
+    /// The body was longer than its size, which is a bug: what its client has received cannot be trusted.
     Overrun(Overrun),
 }
 

@@ -45,7 +45,7 @@ pub enum Task {
     PassedOn(Box<KeptRequest>),
     /// The request's body is arriving, and its length is the reply.
     Receiving(Box<Receiving>),
-    /// It is being sent.
+    /// The response is being sent.
     Sending(JobId),
 }
 

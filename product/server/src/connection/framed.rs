@@ -38,7 +38,7 @@ pub struct Framed {
     pub jobs: usize,
     /// The bytes in `out` that no response is charged for.
     pub control_bytes: u64,
-    /// It is in the queue of connections with output of their own.
+    /// The connection is in the queue of those with output of their own.
     is_unsaid: bool,
 }
 

@@ -12,7 +12,7 @@ use crate::net::Socket;
 
 /// The rest of the work on a connection that is to end.
 pub enum Ending {
-    /// It ends later, by its deadline or when its client has taken everything.
+    /// The connection ends later, by its deadline or when its client has taken everything.
     Stays,
     /// Input that its client still sends is read and discarded.
     Drains,
@@ -24,7 +24,7 @@ pub enum Ending {
     Closes {
         is_late: bool,
     },
-    /// It is aborted with the responses under way.
+    /// The connection is aborted with the responses under way.
     IsAbandoned,
 }
 

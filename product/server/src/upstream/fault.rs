@@ -20,9 +20,9 @@ pub enum Fault {
     Tls(String),
     /// The response is invalid.
     Wrong(UpstreamFault),
-    /// It reports that it has not processed the request.
+    /// The upstream reports that it has not processed the request.
     Refused,
-    /// It has reset the stream, with this HTTP/2 error code.
+    /// The upstream has reset the stream, with this HTTP/2 error code.
     Reset(u32),
     /// The bytes it sends are not HTTP/2.
     Http2(String),
@@ -30,9 +30,9 @@ pub enum Fault {
     TooSlow(&'static str),
     /// The maximum number of requests wait for it, of all clients or of this one.
     Busy,
-    /// It has the maximum number of tunnels, of all clients or of this one.
+    /// The upstream has the maximum number of tunnels, of all clients or of this one.
     Tunnels,
-    /// It and all others of its proxy have failed their health checks.
+    /// The upstream and all others of its proxy have failed their health checks.
     Down,
 }
 

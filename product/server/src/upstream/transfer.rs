@@ -58,10 +58,10 @@ pub struct Queued {
 /// The part a transfer holds of its upstream's places.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
-    /// It holds none: its request's body must come first, or it is a health check.
+    /// The transfer holds none: its request's body must come first, or it is a health check.
     #[default]
     Nothing,
-    /// It waits for the place of this ticket.
+    /// The transfer waits for the place of this ticket.
     Waits(u64),
     Place,
     /// A place for a tunnel.

@@ -11,7 +11,7 @@ use crate::clock::ClientTime;
 pub struct Passing {
     /// `None` if the protocol has changed (RFC 9110 section 7.8).
     body: Option<RequestBody>,
-    /// It is not read for a while.
+    /// The client is not read for a while.
     is_held: bool,
     /// The request waits until an earlier response is sent.
     is_waiting: bool,
