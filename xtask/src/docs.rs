@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
-use crate::programs;
+use crate::tools;
 
 const MDBOOK: &str = "0.5.4";
 const OUT: &str = "target/docs";
@@ -51,7 +51,7 @@ pub fn main(root: &Path) -> Result<(), String> {
     let book =
         "[book]\ntitle = \"Weir\"\nlanguage = \"en\"\nsrc = \"source\"\n[output.html]\nno-section-label = true\n";
     std::fs::write(out.join("book.toml"), book).map_err(|e| format!("{OUT}/book.toml: {e}"))?;
-    let mdbook = programs::installed(root, "mdbook", MDBOOK)?;
+    let mdbook = tools::installed(root, "mdbook", MDBOOK)?;
     let built = Command::new(mdbook).arg("build").arg(&out).arg("--dest-dir").arg(out.join("site")).status();
     let built = built.map_err(|e| format!("mdbook: {e}"))?;
     if !built.success() {

@@ -70,7 +70,7 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     // With a target the flags are not those of build scripts and macros, which run without libFuzzer.
     words.extend(["--target", &host, "--target-dir", WORK]);
     println!("+ RUSTFLAGS='{RUSTFLAGS}' cargo build {}", words.join(" "));
-    crate::programs::build_with(root, &words, &[("RUSTFLAGS", RUSTFLAGS)])
+    crate::programs::build(root, &words, &[("RUSTFLAGS", RUSTFLAGS)])
 }
 
 fn host() -> Result<String, String> {

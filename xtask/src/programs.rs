@@ -1,15 +1,11 @@
-//! Programs: the workspace's own, built, and those of the machine.
+//! Programs: the workspace's own, built, and those of the machine. `lab/measure` has this file, too.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Builds a program and gives its path, as cargo reports it. `words` say which, and how.
-pub fn build(root: &Path, words: &[&str]) -> Result<PathBuf, String> {
-    build_with(root, words, &[])
-}
-
-/// The same, with these variables in cargo's environment.
-pub fn build_with(root: &Path, words: &[&str], variables: &[(&str, &str)]) -> Result<PathBuf, String> {
+/// Builds a program, with these variables in cargo's environment, and gives its path, as cargo reports it. `words` say
+/// which program, and how.
+pub fn build(root: &Path, words: &[&str], variables: &[(&str, &str)]) -> Result<PathBuf, String> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["build", "--locked", "--message-format", "json-render-diagnostics"]).args(words);
     command.envs(variables.iter().copied());
@@ -29,23 +25,6 @@ fn executable(message: &str) -> Option<PathBuf> {
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
-}
-
-/// A tool of this version, below `target/`; installed there first if it is not.
-pub fn installed(root: &Path, name: &str, version: &str) -> Result<PathBuf, String> {
-    let folder = root.join("target/tools").join(format!("{name}-{version}"));
-    let program = folder.join("bin").join(name);
-    if program.exists() {
-        return Ok(program);
-    }
-    println!("+ cargo install --locked {name}@{version}, into {}: takes minutes, once", folder.display());
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["install", "--quiet", "--locked", "--root"]).arg(&folder).arg(format!("{name}@{version}"));
-    let status = command.status().map_err(|e| format!("cannot run cargo install: {e}"))?;
-    if !status.success() {
-        return Err(format!("cargo install of {name} {version} failed ({status}); it needs the registry"));
-    }
-    Ok(program)
 }
 
 #[cfg(test)]

@@ -34,7 +34,6 @@ pub(crate) mod job;
 pub(crate) mod jobs;
 mod limits;
 pub(crate) mod order;
-pub(crate) mod path;
 pub(crate) mod run_queue;
 pub(crate) mod settings;
 

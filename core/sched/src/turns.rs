@@ -60,7 +60,7 @@ struct Followed {
     compared: Option<(Nanos, u8)>,
     /// The total bytes; infinite while unknown.
     end: f64,
-    /// It gets no more than this until what it waits for has come; infinite if it waits only for its turn.
+    /// The most that the job gets until what it waits for has come; infinite if it waits only for its turn.
     limit: f64,
     /// The bytes it had when it last began or stopped sharing the line.
     had: f64,

@@ -42,7 +42,7 @@ pub struct Bounds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begun {
     Taken,
-    /// It gets a place later, from [`Places::begin_next`].
+    /// The request gets a place later, from [`Places::begin_next`].
     Waits,
     /// The maximum number of requests already wait, of all clients or of its own.
     Full,

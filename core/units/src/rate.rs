@@ -35,7 +35,7 @@ impl Rate {
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// This rate times `permille` / 1000, at least 1 bit/s.
+    /// The rate times `permille` / 1000, at least 1 bit/s.
     pub fn permille(self, permille: u32) -> Rate {
         let scaled = u128::from(self.bits_per_s) * u128::from(permille) / 1000;
         Rate { bits_per_s: u64::try_from(scaled).unwrap_or(BITS_PER_S_MAX).clamp(1, BITS_PER_S_MAX) }

@@ -3,11 +3,9 @@
 //! An operation takes so many bytes of it, lets a response go, lets time pass, or asks for the end. Where no time passes and nobody asks for
 //! the end, the responses are those to the same bytes in one piece.
 
-use std::time::{Duration, UNIX_EPOCH};
-
-use http::{HttpDate, Method, Request, Response, Status};
+use http::{Method, Request};
 use server::Limits;
-use server::testing::{Event, Http1, Late};
+use server::testing::{Driven, Seen, WAYS};
 use units::Nanos;
 
 use crate::{Input, Reached, Script, Target};
@@ -31,165 +29,49 @@ pub const TARGET: Target = Target {
 };
 
 const OPERATIONS_MAX: u8 = 32;
-const BODY: &[u8] = b"hello";
 
-/// How responses leave.
-#[derive(Clone, Copy, PartialEq)]
-enum Way {
-    /// Each before the next request is looked at.
-    AtOnce,
-    /// Those to one piece of input together.
-    Gathered,
-    /// Each when the next piece has come.
-    Held,
-    /// Gathered, and requests behind them wait until those are sent.
-    Postponed,
-}
-
-const WAYS: [Way; 4] = [Way::AtOnce, Way::Gathered, Way::Held, Way::Postponed];
-
-/// A connection, and what a worker does with it.
+/// A connection, and what it has reached.
 struct Worker {
-    http1: Http1,
-    limits: Limits,
-    now: Nanos,
-    way: Way,
-    sent: Vec<u8>,
-    requests: usize,
-    has_gathered: bool,
-    has_held: bool,
-    is_closed: bool,
+    driven: Driven,
     reached: Reached,
 }
 
 impl Worker {
-    fn new(way: Way) -> Worker {
-        let (now, limits) = (Nanos::from_secs(1), limits());
-        Worker {
-            http1: Http1::new(now, &limits),
-            limits,
-            now,
-            way,
-            sent: Vec::new(),
-            requests: 0,
-            has_gathered: false,
-            has_held: false,
-            is_closed: false,
-            reached: Reached::default(),
-        }
+    fn new(way: usize) -> Worker {
+        Worker { driven: Driven::new(WAYS[way % WAYS.len()], limits(), is_wanted), reached: Reached::default() }
     }
 
-    fn receive(&mut self, bytes: &[u8]) {
-        self.let_go();
-        self.take(bytes);
-        while self.http1.has_kept() && self.has_held {
-            let sent = (self.sent.len(), self.has_held);
-            self.let_go();
-            self.take(&[]);
-            if (self.sent.len(), self.has_held) == sent {
-                break;
-            }
-        }
-    }
-
-    fn take(&mut self, bytes: &[u8]) {
-        if self.is_closed {
-            return;
-        }
-        // The worker has one connection among many, and takes it out of its table as well.
-        let mut http1 = std::mem::replace(&mut self.http1, Http1::new(Nanos::ZERO, &self.limits));
-        let mut received = http1.receive(bytes);
-        while let Some(event) = http1.next(self.now, &self.limits, &mut received, is_wanted) {
-            match event {
-                Event::Data { bytes, .. } => assert!(bytes.len() <= self.limits.request.head_bytes_max.max(1 << 20)),
-                Event::Body => self.reached.mark("a body"),
-                Event::Request { head } if self.way == Way::Postponed && self.has_gathered => {
-                    self.reached.mark("a request postponed");
-                    http1.on_held(self.now);
-                    http1.postpone(&head);
-                    (self.has_gathered, self.has_held) = (false, true);
-                }
-                Event::Request { head } => {
-                    assert!(head.bytes <= self.limits.request.head_bytes_max);
-                    self.requests += 1;
-                    self.reached.mark("a request");
-                    self.reached.mark_if(self.requests > 1, "several requests");
-                    let is_read = matches!(head.request.method, Method::Get | Method::Head);
-                    let status = if is_read { Status::OK } else { Status::METHOD_NOT_ALLOWED };
-                    self.answer(&mut http1, status, false);
-                }
-                Event::Refused { reject, .. } => {
-                    self.reached.mark("refused");
-                    self.answer(&mut http1, reject.status, true);
-                    assert!(http1.answering.closes(), "behind a refusal nothing is read");
-                }
-            }
-        }
-        http1.keep(received);
-        self.http1 = http1;
-        if std::mem::take(&mut self.has_gathered) {
-            self.http1.on_sent(self.now, &self.limits);
-        }
-        self.reached.mark_if(self.http1.is_lingering(), "lingering");
-    }
-
-    fn answer(&mut self, http1: &mut Http1, status: Status, is_last: bool) {
-        assert!(!http1.is_lingering(), "a response behind the last");
-        let response = Response::new(status, ()).with_length(BODY.len() as u64);
-        let date = HttpDate::new(UNIX_EPOCH + Duration::from_secs(784_111_777));
-        if http1.encode(&response, is_last, &date, &mut self.sent).is_some() {
-            self.sent.extend_from_slice(BODY);
-        }
-        match self.way {
-            Way::Held => {
-                http1.on_held(self.now);
-                self.has_held = true;
-            }
-            Way::Gathered | Way::Postponed if !http1.answering.closes() => {
-                http1.answering.on_gathered();
-                self.has_gathered = true;
-            }
-            _ => {
-                http1.on_sent(self.now, &self.limits);
-                self.has_gathered = false;
-            }
-        }
-    }
-
-    /// What was held is sent.
-    fn let_go(&mut self) {
-        if std::mem::take(&mut self.has_held) {
-            self.http1.on_sent(self.now, &self.limits);
-        }
-    }
-
-    /// Time passes, as the worker's sweep sees it.
+    /// Lets time pass.
     fn pass(&mut self, span: Nanos) {
-        self.now += span;
-        if self.is_closed || self.now < self.http1.deadline() {
-            return;
-        }
-        match self.http1.on_deadline() {
-            Some(Late::Refused { reject, .. }) => {
-                self.reached.mark("a late head");
-                let mut http1 = std::mem::replace(&mut self.http1, Http1::new(Nanos::ZERO, &self.limits));
-                self.answer(&mut http1, reject.status, true);
-                self.http1 = http1;
-            }
-            Some(Late::Close) => {
-                self.reached.mark("an idle connection closed");
-                self.is_closed = true;
-            }
-            None => {}
-        }
+        let was_closed = self.driven.is_closed;
+        self.driven.pass(span);
+        self.reached.mark_if(self.driven.is_closed && !was_closed, "an idle connection closed");
     }
 
     fn stop(&mut self) {
         self.reached.mark("stopped");
-        self.http1.answering.close();
-        if self.http1.is_idle() {
-            self.is_closed = true;
+        self.driven.http1.answering.close();
+        self.driven.is_closed |= self.driven.http1.is_idle();
+    }
+
+    fn receive(&mut self, bytes: &[u8]) {
+        self.driven.receive(bytes);
+        self.reached.mark_if(self.driven.http1.is_lingering(), "lingering");
+    }
+
+    fn reached(mut self) -> Reached {
+        let Seen { bodies, requests, postponed, refused, late_heads } = self.driven.seen;
+        for (count, name) in [
+            (bodies, "a body"),
+            (requests, "a request"),
+            (requests.saturating_sub(1), "several requests"),
+            (postponed, "a request postponed"),
+            (refused, "refused"),
+            (late_heads, "a late head"),
+        ] {
+            self.reached.mark_if(count > 0, name);
         }
+        self.reached
     }
 }
 
@@ -200,7 +82,7 @@ fn limits() -> Limits {
 
 fn run(bytes: &[u8]) -> Reached {
     let mut input = Input::new(bytes);
-    let way = WAYS[usize::from(input.byte()) % WAYS.len()];
+    let way = input.byte().into();
     let count = input.byte() % OPERATIONS_MAX;
     let operations = input.take(count.into());
     let mut wire = input;
@@ -219,18 +101,18 @@ fn run(bytes: &[u8]) -> Reached {
                 is_pure = false;
                 worker.stop();
             }
-            _ => worker.let_go(),
+            _ => worker.driven.let_go(),
         }
     }
     worker.receive(input.rest());
-    worker.let_go();
+    worker.driven.let_go();
     if is_pure {
-        let mut whole = Worker::new(Way::AtOnce);
+        let mut whole = Worker::new(0);
         whole.receive(all);
-        assert!(whole.sent == worker.sent, "the responses depend on how the bytes came");
-        assert_eq!(whole.http1.is_lingering(), worker.http1.is_lingering());
+        assert!(whole.driven.sent == worker.driven.sent, "the responses depend on how the bytes came");
+        assert_eq!(whole.driven.http1.is_lingering(), worker.driven.http1.is_lingering());
     }
-    worker.reached
+    worker.reached()
 }
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use record::{JobRecord, Manifest, Outcome, Run};
+use record::{JobRecord, Manifest, Run};
 
 /// 8 Mbit/s carries a byte per microsecond.
 pub const LINK_BPS: u64 = 8_000_000;
@@ -36,21 +36,11 @@ pub fn manifest(name: &str) -> Manifest {
 
 /// A run of complete jobs, each given by arrival in ms, size in bytes and response time in ms.
 pub fn run(name: &str, jobs: &[(u64, u64, u64)]) -> Run {
-    let records = jobs.iter().enumerate().map(|(job, &(arrival_ms, size_bytes, response_ms))| JobRecord {
-        job: job as u64,
-        size_bytes,
-        head_bytes: 200,
-        arrival_ns: arrival_ms * 1_000_000,
-        start_ns: Some(arrival_ms * 1_000_000 + 50_000),
-        first_byte_ns: Some((arrival_ms + response_ms) * 1_000_000),
-        end_ns: (arrival_ms + response_ms) * 1_000_000,
-        body_bytes: size_bytes,
-        status: 200,
-        outcome: Outcome::Complete,
-        attempts: 1,
-        group: 0,
-        client: None,
-        ahead_bytes: None,
+    let records = (0..).zip(jobs).map(|(job, &(arrival_ms, size_bytes, response_ms))| {
+        let (arrival_ns, end_ns) = (arrival_ms * 1_000_000, (arrival_ms + response_ms) * 1_000_000);
+        let (start_ns, first_byte_ns) = (Some(arrival_ns + 50_000), Some(end_ns));
+        let complete = JobRecord::complete(job, size_bytes, arrival_ns, end_ns);
+        JobRecord { head_bytes: 200, start_ns, first_byte_ns, ..complete }
     });
     Run { manifest: manifest(name), records: records.collect(), pages: vec![] }
 }

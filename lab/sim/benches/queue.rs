@@ -2,7 +2,7 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use sim::Hooks;
-use sim::queue::{Arrivals, ClientSpec, Config, Horizon, Paths, Wire, run};
+use sim::queue::{Arrivals, Config, Horizon, Paths, run};
 use units::Nanos;
 use workload::{Job, LoadProfile};
 
@@ -53,25 +53,8 @@ fn burst(jobs: u64) -> Vec<Job> {
 }
 
 fn config(policy: &str, arrivals: Arrivals) -> Config {
-    Config {
-        policy: policy.into(),
-        link: "10mbit".parse().expect("a rate"),
-        arrivals,
-        wire: Wire::Plain,
-        paths: Paths::Internet,
-        class_shares: Vec::new(),
-        class_of: sim::queue::ClassOf::Job,
-        class_table: None,
-        connections: None,
-        carriers: false,
-        clients: ClientSpec::default(),
-        chunk_bytes: None,
-        job_cost: units::Nanos::ZERO,
-        slots: None,
-        warm_up_jobs: 0,
-        horizon: Horizon::AllOfReplay,
-        seed: 1,
-    }
+    let link = "10mbit".parse().expect("a rate");
+    Config { paths: Paths::Internet, ..Config::new(policy, link, arrivals, Horizon::AllOfReplay) }
 }
 
 criterion_group!(benches, jobs_per_second, jobs_in_system);

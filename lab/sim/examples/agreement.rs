@@ -15,7 +15,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sim::queue::{Arrivals, ClientSpec, Config, Horizon, Outcome, Paths, Wire, run};
+use sim::queue::{Arrivals, Config, Horizon, Outcome, run};
 use sim::{Hooks, SizeBin};
 use stats::interval_99;
 use theory::mg1::{Mg1, Policy, Solution};
@@ -122,23 +122,14 @@ fn replicate(cell: &Cell, sizes: &Distribution, percent: u64, seed: u64) -> Outc
     let (rho, jobs, warm_up) = cell.load;
     let load = LoadProfile::constant(rho).expect("a load");
     let config = Config {
-        policy: cell.policy.into(),
-        link: LINK.parse().expect("a rate"),
-        arrivals: Arrivals::Poisson { sizes: sizes.clone(), load },
-        wire: Wire::Plain,
-        paths: Paths::Unknown,
-        class_shares: Vec::new(),
-        class_of: sim::queue::ClassOf::Job,
-        class_table: None,
-        connections: None,
-        carriers: false,
-        clients: ClientSpec::default(),
-        chunk_bytes: None,
-        job_cost: units::Nanos::ZERO,
-        slots: None,
         warm_up_jobs: warm_up * percent / 100,
-        horizon: Horizon::Jobs(jobs * percent / 100),
         seed,
+        ..Config::new(
+            cell.policy,
+            LINK.parse().expect("a rate"),
+            Arrivals::Poisson { sizes: sizes.clone(), load },
+            Horizon::Jobs(jobs * percent / 100),
+        )
     };
     run(&config, Hooks::none()).expect("the config is right")
 }

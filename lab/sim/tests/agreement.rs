@@ -1,7 +1,7 @@
 //! A quick part of what `examples/agreement.rs` checks at length: the simulator against the closed forms of `theory`, which
 //! shares no code with it. Seeds are fixed, so an interval that contains the truth today always will.
 
-use sim::queue::{Arrivals, ClientSpec, Config, Horizon, Outcome, Paths, Wire, run};
+use sim::queue::{Arrivals, Config, Horizon, Outcome, run};
 use sim::{Hooks, SizeBin};
 use stats::interval_99;
 use theory::mg1::{Mg1, Policy, Solution};
@@ -44,24 +44,11 @@ fn check_agreement(dist: &str, rho: f64, jobs: u64) {
 
 fn replicate(policy: &str, sizes: &Distribution, rho: f64, jobs: u64, seed: u64) -> Outcome {
     let load = LoadProfile::constant(rho).unwrap();
+    let arrivals = Arrivals::Poisson { sizes: sizes.clone(), load };
     let config = Config {
-        policy: policy.into(),
-        link: LINK.parse().unwrap(),
-        arrivals: Arrivals::Poisson { sizes: sizes.clone(), load },
-        wire: Wire::Plain,
-        paths: Paths::Unknown,
-        class_shares: Vec::new(),
-        class_of: sim::queue::ClassOf::Job,
-        class_table: None,
-        connections: None,
-        carriers: false,
-        clients: ClientSpec::default(),
-        chunk_bytes: None,
-        job_cost: units::Nanos::ZERO,
-        slots: None,
         warm_up_jobs: jobs / 10,
-        horizon: Horizon::Jobs(jobs),
         seed,
+        ..Config::new(policy, LINK.parse().unwrap(), arrivals, Horizon::Jobs(jobs))
     };
     run(&config, Hooks::none()).unwrap()
 }

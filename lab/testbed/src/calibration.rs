@@ -133,23 +133,8 @@ mod tests {
         let manifest: Manifest = serde_json::from_str(text).unwrap();
         let arrivals =
             (0..1800).map(|n| n * 1_000_000_000 / 60).chain((0..3600).map(|n| (30_000 + n * 1000 / 120) * 1_000_000));
-        let record = |(job, arrival_ns): (usize, u64)| JobRecord {
-            job: job as u64,
-            size_bytes: 12_248,
-            head_bytes: 240,
-            arrival_ns,
-            start_ns: Some(arrival_ns),
-            first_byte_ns: None,
-            end_ns: arrival_ns,
-            body_bytes: 12_248,
-            status: 200,
-            outcome: Outcome::Complete,
-            attempts: 1,
-            group: 0,
-            client: None,
-            ahead_bytes: None,
-        };
-        let records: Vec<JobRecord> = arrivals.enumerate().map(record).collect();
+        let record = |(job, at_ns)| JobRecord { head_bytes: 240, ..JobRecord::complete(job, 12_248, at_ns, at_ns) };
+        let records: Vec<JobRecord> = (0..).zip(arrivals).map(record).collect();
         let bytes = (workload::wire_bytes(12_248) + wire::CONNECTION_BYTES) as f64;
         let slack = |at: u64| (60.0 * bytes * cost * at as f64) as u64;
         let total = |at: u64| if at <= 30 { slack(at) } else { slack(30) + (at - 30) * LINK_BYTES_PER_S };

@@ -50,25 +50,10 @@ fn mean_ms(jobs: &[&JobRecord], group: Option<usize>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use record::{Manifest, Outcome};
+    use record::Manifest;
 
     fn job(group: u32, size_bytes: u64, ms: u64) -> JobRecord {
-        JobRecord {
-            job: 0,
-            size_bytes,
-            head_bytes: 0,
-            arrival_ns: 0,
-            start_ns: None,
-            first_byte_ns: None,
-            end_ns: ms * 1_000_000,
-            body_bytes: size_bytes,
-            status: 200,
-            outcome: Outcome::Complete,
-            attempts: 1,
-            group,
-            client: None,
-            ahead_bytes: None,
-        }
+        JobRecord { group, ..JobRecord::complete(0, size_bytes, 0, ms * 1_000_000) }
     }
 
     #[test]

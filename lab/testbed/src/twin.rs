@@ -176,7 +176,7 @@ fn bodies(run: &Run) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use record::{JobRecord, Outcome, Sample};
+    use record::{JobRecord, Sample};
 
     fn parse(top: &str, twin: &str) -> Result<Experiment, String> {
         let text = format!(
@@ -216,22 +216,7 @@ mod tests {
         let text = r#"{"name":"a","server":"weir","policy":"srpt","shaping":"paced","link_bps":1,"rho":0.8,"seed":1,
             "per_connection":1,"seconds":1.0,"commit":"","kernel":"","command":[],"server_cpu":null,"client_cpu":null,
             "lateness_ns_p99":null,"wire_bytes":null,"void":null,"environment":{}}"#;
-        let record = |&(size_bytes, end_ms): &(u64, u64)| JobRecord {
-            job: 0,
-            size_bytes,
-            head_bytes: 0,
-            arrival_ns: 0,
-            start_ns: None,
-            first_byte_ns: None,
-            end_ns: end_ms * 1_000_000,
-            body_bytes: size_bytes,
-            status: 200,
-            outcome: Outcome::Complete,
-            attempts: 1,
-            group: 0,
-            client: None,
-            ahead_bytes: None,
-        };
+        let record = |&(size_bytes, end_ms): &(u64, u64)| JobRecord::complete(0, size_bytes, 0, end_ms * 1_000_000);
         Run { manifest: serde_json::from_str(text).unwrap(), records: jobs.iter().map(record).collect(), pages: vec![] }
     }
 

@@ -128,11 +128,11 @@ impl Attempt {
 
 /// The result of receiving one datagram.
 pub enum Arrival {
-    /// It would start a connection. Nothing was computed for it yet.
+    /// The datagram would start a connection. Nothing was computed for it yet.
     New(Attempt),
-    /// It belongs to this session: [`Session::receive`].
+    /// The datagram belongs to this session: [`Session::receive`].
     For(Key, Incoming),
-    /// It was answered by a datagram now in `out`: version negotiation, a Retry, a refusal, a stateless reset.
+    /// The datagram was answered by another, now in `out`: version negotiation, a Retry, a refusal, a stateless reset.
     Answered,
     Ignored,
 }

@@ -1,3 +1,10 @@
+//! The two times: that of the host, [`Nanos`], and that of clients, [`ClientTime`]. The clients' clock stands still
+//! while the process does not run. Nobody was heard then, so nobody is late because of it.
+
+use std::ops::{Add, Sub};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use rustix::time::{ClockId, clock_gettime};
 use units::Nanos;
 
@@ -11,17 +18,64 @@ pub fn now() -> Nanos {
 /// The minimum lateness that counts as a pause: a turn takes milliseconds, so a loop this late did not run.
 const PAUSE_MIN: Nanos = Nanos::from_secs(1);
 
-/// Returns how long a loop did not run, given that `elapsed` has passed since its last turn began, after which it was
-/// due to wait for at most `timeout`. The process was stopped, or a disk blocked it. Nothing was read from its clients
-/// meanwhile, so they get that much more time. Waiting without a timeout is not a pause.
-pub fn paused(elapsed: Nanos, timeout: Option<Nanos>) -> Nanos {
-    let late = timeout.map_or(Nanos::ZERO, |timeout| elapsed - timeout);
-    if late >= PAUSE_MIN { late } else { Nanos::ZERO }
+/// An instant on the clients' clock. All deadlines of clients are such instants, and that of a request at an upstream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClientTime(Nanos);
+
+impl ClientTime {
+    /// The deadline of a wait without a limit.
+    pub const NEVER: ClientTime = ClientTime(Nanos::MAX);
+
+    /// The instant at which the clock has run for this time.
+    #[cfg(any(test, feature = "testing"))]
+    pub const fn after(span: Nanos) -> ClientTime {
+        ClientTime(span)
+    }
 }
 
-/// Moves an instant later by a pause.
-pub fn later(at: Nanos, paused: Nanos) -> Nanos {
-    Nanos(at.0.saturating_add(paused.0))
+impl Add<Nanos> for ClientTime {
+    type Output = ClientTime;
+
+    fn add(self, span: Nanos) -> ClientTime {
+        ClientTime(self.0 + span)
+    }
+}
+
+impl Sub<Nanos> for ClientTime {
+    type Output = ClientTime;
+
+    fn sub(self, span: Nanos) -> ClientTime {
+        ClientTime(self.0 - span)
+    }
+}
+
+impl Sub for ClientTime {
+    type Output = Nanos;
+
+    fn sub(self, other: ClientTime) -> Nanos {
+        self.0 - other.0
+    }
+}
+
+/// The clients' clock of an event loop. Its copies show the same time.
+#[derive(Debug, Clone, Default)]
+pub struct ClientClock(Arc<AtomicU64>);
+
+impl ClientClock {
+    /// Returns what the clock shows at this time of the host.
+    pub fn at(&self, now: Nanos) -> ClientTime {
+        ClientTime(now - Nanos(self.0.load(Relaxed)))
+    }
+
+    /// Stops the clock for the time in which a loop did not run, given that `elapsed` has passed since its last turn
+    /// began, after which it was due to wait for at most `timeout`. The process was stopped, or a disk blocked it.
+    /// Waiting without a timeout is not a pause.
+    pub fn pause(&self, elapsed: Nanos, timeout: Option<Nanos>) {
+        let late = timeout.map_or(Nanos::ZERO, |timeout| elapsed - timeout);
+        if late >= PAUSE_MIN {
+            self.0.fetch_add(late.0, Relaxed);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -29,12 +83,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_a_loop_did_not_ask_for_is_a_pause() {
-        let second = Nanos::from_secs;
-        assert_eq!(paused(second(3600), None), Nanos::ZERO);
-        assert_eq!(paused(second(5), Some(second(5))), Nanos::ZERO);
-        assert_eq!(paused(Nanos::from_millis(10), Some(second(5))), Nanos::ZERO);
-        assert_eq!(paused(Nanos::from_millis(5_900), Some(second(5))), Nanos::ZERO);
-        assert_eq!(paused(second(65), Some(second(5))), second(60));
+    fn the_clock_stands_still_while_the_loop_does_not_run_and_only_then() {
+        let (clock, second) = (ClientClock::default(), Nanos::from_secs);
+        let of_others = clock.clone();
+        for (elapsed, timeout) in [(second(3600), None), (second(5), Some(second(5)))] {
+            clock.pause(elapsed, timeout);
+        }
+        clock.pause(Nanos::from_millis(10), Some(second(5)));
+        clock.pause(Nanos::from_millis(5_900), Some(second(5)));
+        assert_eq!(clock.at(second(100)), ClientTime::after(second(100)));
+        clock.pause(second(65), Some(second(5)));
+        assert_eq!([&clock, &of_others].map(|clock| clock.at(second(165))), [ClientTime::after(second(105)); 2]);
     }
 }

@@ -1,7 +1,7 @@
 //! The server: files, connections, limits, logs, and the write path that sends what the scheduler grants.
 //!
 //! The life of a request: a worker accepts the connection and reads the head ([`worker`](self)), `http` parses it, `handler` finds the
-//! file and builds head and body, [`send`] sends them as the scheduler grants, in the worker's own turn. With paced shaping there is one
+//! file and builds head and body, `send` sends them as the scheduler grants, in the worker's own turn. With paced shaping there is one
 //! worker, so that one order holds for all connections.
 
 mod answer;
@@ -12,11 +12,11 @@ mod clients;
 mod clock;
 mod config;
 mod connection;
-pub mod files;
+mod files;
 mod kept;
 mod limits;
 mod listen;
-pub mod logging;
+mod logging;
 mod memory;
 pub mod metrics;
 mod net;
@@ -25,7 +25,7 @@ mod places;
 mod poll;
 mod reload;
 mod sandbox;
-pub mod send;
+mod send;
 pub mod service;
 mod shaping;
 #[cfg(test)]
@@ -51,14 +51,17 @@ pub use check::{Checked, Fault, IN_USE, Part, check};
 pub use classes::ClassesConfig;
 pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightError, ClientWeights, TrustedProxies};
 pub use config::{Config, Listen, Reporting, WORKERS_MAX};
+pub use files::Options as FileOptions;
 pub use kept::{Keeper, KeptLine, unkept};
 pub use limits::{Limits, Patience};
+pub use logging::{Format as LogFormat, LogConfig};
 pub use memory::{MEMORY_BYTES_MIN, MemoryLimit, Origin as MemoryOrigin};
 pub use objectives::{
     ClassStatus, ClientStatus, Counts, ObjectiveStatus, Question, RESPONSES_MAX, ResponseStatus, ResponsesStatus,
     Status, StatusChannel, UnderWay,
 };
 pub use reload::Reload;
+pub use send::{Line, WaitsFor, in_words, mbit};
 pub use shaping::{ShapingChoice, ShapingError, ShapingKind, ShapingOptions};
 pub use sites::{Certificate, Https, SecureError, SiteConfig};
 pub use start::{STATUS_WAIT_MAX, Server, StartError};

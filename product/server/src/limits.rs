@@ -5,6 +5,7 @@ use std::time::Duration;
 use units::{Nanos, Rate};
 
 use crate::clients::{ClientLimits, ClientPrefix, ClientWeights, TrustedProxies};
+use crate::clock::ClientTime;
 use crate::memory::MemoryLimit;
 use crate::storage::SpoolConfig;
 use crate::upload::UploadLimits;
@@ -73,14 +74,14 @@ impl Limits {
 
 impl Limits {
     /// The deadline of a connection that is idle from now on.
-    pub(crate) fn idle_until(&self, now: Nanos) -> Nanos {
+    pub(crate) fn idle_until(&self, now: ClientTime) -> ClientTime {
         now + self.idle_timeout
     }
 
     /// The instant since which a connection with this deadline has been idle; before its first answer the timeout is that of a head.
-    pub(crate) fn idle_since(&self, deadline: Nanos, has_answered: bool) -> Nanos {
+    pub(crate) fn idle_since(&self, deadline: ClientTime, has_answered: bool) -> ClientTime {
         let timeout = if has_answered { self.idle_timeout } else { self.head_timeout };
-        Nanos(deadline.0.saturating_sub(timeout.0))
+        deadline - timeout
     }
 
     /// The limits for request bodies.

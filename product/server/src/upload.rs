@@ -1,8 +1,11 @@
-//! The rate at which a client sends the body of its request, over HTTP/1.1 or on a stream.
+//! The rate at which a client sends the body of its request, over HTTP/1.1 or on a stream, whatever becomes of the
+//! bytes.
 
 use std::num::NonZeroU64;
 
 use units::Nanos;
+
+use crate::clock::ClientTime;
 
 /// The limits that the body of a request must keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,44 +18,50 @@ pub struct UploadLimits {
 
 #[derive(Debug)]
 pub struct Upload {
-    began_at: Nanos,
+    limits: UploadLimits,
+    began_at: ClientTime,
     /// The time since which the body is not being read.
-    held_at: Option<Nanos>,
+    held_at: Option<ClientTime>,
     /// The number of bytes that have arrived.
     bytes: u64,
+    deadline: ClientTime,
 }
 
 impl Upload {
-    pub fn new(now: Nanos) -> Upload {
-        Upload { began_at: now, held_at: None, bytes: 0 }
+    pub fn new(now: ClientTime, limits: UploadLimits) -> Upload {
+        Upload { limits, began_at: now, held_at: None, bytes: 0, deadline: now + limits.timeout }
     }
 
-    pub fn on_bytes(&mut self, bytes: usize) {
+    /// Counts bytes that have arrived.
+    pub fn on_bytes(&mut self, now: ClientTime, bytes: usize) {
         self.bytes += bytes as u64;
+        if bytes > 0 {
+            self.extend(now);
+        }
     }
 
-    /// Returns the time at which the upload is too late, if bytes arrived or reading resumed at `now`.
-    pub fn deadline(&self, now: Nanos, limits: UploadLimits) -> Nanos {
-        let pause_ends_at = now + limits.timeout;
-        let Some(second_bytes) = NonZeroU64::new(limits.rate_bytes_per_s_min) else { return pause_ends_at };
-        pause_ends_at.min(self.began_at + Nanos::from_secs(self.bytes / second_bytes) + limits.timeout)
+    fn extend(&mut self, now: ClientTime) {
+        let UploadLimits { timeout, rate_bytes_per_s_min } = self.limits;
+        let whole_ends_at = NonZeroU64::new(rate_bytes_per_s_min)
+            .map(|second_bytes| self.began_at + Nanos::from_secs(self.bytes / second_bytes) + timeout);
+        self.deadline = whole_ends_at.unwrap_or(ClientTime::NEVER).min(now + timeout);
+    }
+
+    /// The time at which the upload is too late; never while it is held.
+    pub fn deadline(&self) -> ClientTime {
+        self.held_at.map_or(self.deadline, |_| ClientTime::NEVER)
     }
 
     /// Records that the body is not read for a while; this time does not count against the client.
-    pub fn hold(&mut self, now: Nanos) {
+    pub fn hold(&mut self, now: ClientTime) {
         self.held_at.get_or_insert(now);
     }
 
-    /// Records that the body is read again. Returns false if it was not held.
-    pub fn go_on(&mut self, now: Nanos) -> bool {
-        let held_at = self.held_at.take();
-        held_at.into_iter().for_each(|held_at| self.excuse(now - held_at));
-        held_at.is_some()
-    }
-
-    pub fn excuse(&mut self, paused: Nanos) {
-        for at in std::iter::once(&mut self.began_at).chain(&mut self.held_at) {
-            *at = Nanos(at.0.saturating_add(paused.0));
+    /// Records that the body is read again.
+    pub fn go_on(&mut self, now: ClientTime) {
+        if let Some(held_at) = self.held_at.take() {
+            self.began_at = self.began_at + (now - held_at);
+            self.extend(now);
         }
     }
 }
@@ -61,20 +70,52 @@ impl Upload {
 mod tests {
     use super::*;
 
+    const LIMITS: UploadLimits = UploadLimits { timeout: Nanos::from_secs(20), rate_bytes_per_s_min: 500 };
+
+    fn at(seconds: u64) -> ClientTime {
+        ClientTime::after(Nanos::from_secs(seconds))
+    }
+
+    /// Sends bytes every `step_s` seconds; returns how often until it is too late, at most 2000 times.
+    fn steps_taken(step_s: u64, bytes: usize) -> u64 {
+        let mut upload = Upload::new(at(0), LIMITS);
+        let in_time = |step: &u64| {
+            let now = at(step * step_s);
+            let is_late = now >= upload.deadline();
+            upload.on_bytes(now, bytes);
+            !is_late
+        };
+        (1..=2000).take_while(in_time).count() as u64
+    }
+
+    /// A byte every 19 seconds used to be accepted for 230 days.
     #[test]
-    fn time_in_which_it_is_held_or_nobody_is_heard_is_not_its_senders() {
-        let (limits, second) =
-            (UploadLimits { timeout: Nanos::from_secs(20), rate_bytes_per_s_min: 500 }, Nanos::from_secs);
-        let mut upload = Upload::new(Nanos::ZERO);
-        assert!(!upload.go_on(second(1)));
-        upload.hold(second(1));
-        upload.hold(second(50));
-        upload.excuse(second(10));
-        assert!(upload.go_on(second(101)));
-        assert_eq!(upload.deadline(second(101), limits), second(10 + 90 + 20));
-        upload.on_bytes(1000);
-        assert_eq!(upload.deadline(second(101), limits), second(10 + 90 + 2 + 20).min(second(121)));
-        let any = UploadLimits { rate_bytes_per_s_min: 0, ..limits };
-        assert_eq!(upload.deadline(second(1000), any), second(1020));
+    fn a_body_below_the_least_rate_is_too_slow_and_one_at_it_is_not() {
+        assert_eq!([(19, 1), (1, 1), (1, 500)].map(|(step_s, bytes)| steps_taken(step_s, bytes)), [1, 19, 2000]);
+    }
+
+    #[test]
+    fn a_body_that_stops_has_no_credit() {
+        let mut upload = Upload::new(at(0), LIMITS);
+        upload.on_bytes(at(1), 1 << 19);
+        upload.on_bytes(at(9), 0);
+        assert_eq!(upload.deadline(), at(21), "however fast it was");
+    }
+
+    #[test]
+    fn time_in_which_it_is_held_is_not_its_senders() {
+        let mut upload = Upload::new(at(0), LIMITS);
+        upload.go_on(at(1));
+        assert_eq!(upload.deadline(), at(20), "it was not held");
+        upload.hold(at(1));
+        upload.hold(at(50));
+        assert_eq!(upload.deadline(), ClientTime::NEVER);
+        upload.go_on(at(101));
+        assert_eq!(upload.deadline(), at(100 + 20));
+        upload.on_bytes(at(110), 1000);
+        assert_eq!(upload.deadline(), at(100 + 2 + 20));
+        let mut patient = Upload::new(at(0), UploadLimits { rate_bytes_per_s_min: 0, ..LIMITS });
+        patient.on_bytes(at(1000), 1);
+        assert_eq!(patient.deadline(), at(1020));
     }
 }

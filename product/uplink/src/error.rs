@@ -7,7 +7,7 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 pub enum Error {
     #[error("{0}")]
     Refused(String),
-    /// This kernel does not have what was requested; another way may work.
+    /// The kernel does not have what was requested; another way may work.
     #[error("{lacks}{}", cause.as_ref().map_or(String::new(), |cause| format!(": {cause:#}")))]
     Missing {
         lacks: String,

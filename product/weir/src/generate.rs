@@ -73,7 +73,7 @@ fn page(command: &Command, name: &str) -> std::io::Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// This command and all below it, with their names as pages have them.
+    /// The command and all below it, with their names as pages have them.
     fn all<'c>(command: &'c Command, name: &str) -> Vec<(String, &'c Command)> {
         let below = below(command).flat_map(|below| all(below, &format!("{name}-{}", below.get_name())));
         std::iter::once((name.to_string(), command)).chain(below).collect()

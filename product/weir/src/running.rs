@@ -1,8 +1,9 @@
 //! The server that a command is for: found by its number, by a file with the number, or as the only one that runs.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use cli::Failure;
 use rustix::net::sockopt::socket_peercred;
@@ -27,6 +28,8 @@ const PID_MAX: u32 = 1 << 22;
 const PID_FILE_BYTES_MAX: u64 = 64;
 /// Maximum size of an answer; one with 10,000 mistakes or 10,000 classes is shorter.
 const ANSWER_BYTES_MAX: u64 = 8 << 20;
+/// Maximum time between two parts of an answer. A server that is stopped (SIGSTOP) accepts the question and gives none.
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
 
 impl Which {
     /// The process number of the server.
@@ -174,7 +177,7 @@ fn started_as(pid: u32) -> String {
 fn ask(pid: u32, name: &str, command: &str) -> Result<String, Failure> {
     let unheard = |error: std::io::Error| {
         let why = match error.kind() {
-            std::io::ErrorKind::ConnectionRefused => {
+            ErrorKind::ConnectionRefused => {
                 format!("process {pid} is no Weir server of this network namespace")
             }
             _ => format!("server {pid} cannot be asked: {error}"),
@@ -187,11 +190,21 @@ fn ask(pid: u32, name: &str, command: &str) -> Result<String, Failure> {
         let elsewhere = "it is in another container, where this command finds it, or another process has its name";
         return Err(unheard(std::io::Error::other(elsewhere)));
     }
+    read_answer(server, ANSWER_WAIT_MAX).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => {
+            let seconds = ANSWER_WAIT_MAX.as_secs();
+            let said = format!("server {pid} has not answered for {seconds} s: if it is stopped (see `ps {pid}`)");
+            Failure::Failed(format!("{said}, run `kill -CONT {pid}`, then `weir {command} --pid {pid}` again"))
+        }
+        _ => unheard(error),
+    })
+}
+
+fn read_answer(server: UnixStream, wait_max: Duration) -> std::io::Result<String> {
+    server.set_read_timeout(Some(wait_max))?;
     let mut answer = Vec::new();
-    match server.take(ANSWER_BYTES_MAX).read_to_end(&mut answer) {
-        Ok(_) => Ok(String::from_utf8_lossy(&answer).into_owned()),
-        Err(error) => Err(unheard(error)),
-    }
+    server.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 #[cfg(test)]
@@ -219,6 +232,19 @@ mod tests {
                 && !of("site", "none", "other")
         );
         std::fs::remove_dir_all(&base).unwrap();
+    }
+
+    /// The commands used to wait for a stopped server without end.
+    #[test]
+    fn a_server_that_does_not_answer_is_not_waited_for_without_end() {
+        let (silent, asker) = UnixStream::pair().unwrap();
+        let error = read_answer(asker, Duration::from_millis(1)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        drop(silent);
+        let (mut server, asker) = UnixStream::pair().unwrap();
+        std::io::Write::write_all(&mut server, b"used\n").unwrap();
+        drop(server);
+        assert_eq!(read_answer(asker, Duration::from_secs(3600)).unwrap(), "used\n");
     }
 
     #[test]

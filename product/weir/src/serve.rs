@@ -24,11 +24,10 @@ use std::time::Duration;
 use clap::ValueEnum;
 use cli::Failure;
 use config::{Answers, Network, UplinkRate};
-use server::logging::LogConfig;
 use server::service::{Account, Keys, Notifier, PassedSocket, Privileges, unpassed};
 use server::{
-    Certificate, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, Config, Https, Keeper, Listen, PolicySpec,
-    Reporting, Server, SiteConfig, StartError, WORKERS_MAX, files, logging,
+    Certificate, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, Config, FileOptions, Https, Keeper,
+    Listen, LogConfig, PolicySpec, Reporting, Server, SiteConfig, StartError, WORKERS_MAX,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use units::{Rate, Share};
@@ -285,8 +284,7 @@ enum LogFormat {
 
 pub fn main(args: Args) -> Result<(), Failure> {
     let Args { serve_dotfiles, autoindex, links_into, .. } = args;
-    let options =
-        files::Options { hidden: serve_dotfiles, listing: autoindex, links_into, ..files::Options::default() };
+    let options = FileOptions { hidden: serve_dotfiles, listing: autoindex, links_into, ..FileOptions::default() };
     serve_site(SiteConfig::alone(args.dir, options), args.flags)
 }
 
@@ -490,8 +488,8 @@ fn access_log(path: PathBuf, format: LogFormat) -> LogConfig {
     LogConfig {
         path: (path.as_os_str() != "-").then_some(path),
         format: match format {
-            LogFormat::Combined => logging::Format::Combined,
-            LogFormat::Json => logging::Format::Json,
+            LogFormat::Combined => server::LogFormat::Combined,
+            LogFormat::Json => server::LogFormat::Json,
         },
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cli::Failure;
 use serde_json::Value;
-use server::send::{in_words, mbit};
+use server::{in_words, mbit};
 use units::{Nanos, Rate};
 
 use crate::running::Which;

@@ -203,7 +203,7 @@ fn join(old: u32, started: &Started) -> Result<(), Failure> {
     )))
 }
 
-/// This program with these words as this user; or with the words that the server was started with, as the user of the server.
+/// The command that runs this program with these words as this user; or with the words that the server was started with, as the user of the server.
 fn command(words: &[OsString], started: &Started, account: Account, old: u32) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     if !words.is_empty() {

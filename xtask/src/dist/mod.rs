@@ -103,7 +103,7 @@ fn build(root: &Path, folder: &Path, release: &Release) -> Result<PathBuf, Strin
         "-ffile-prefix-map={}=/weir -ffile-prefix-map={home}=/cargo -ffile-prefix-map={built}=/build",
         root.display()
     );
-    let program = programs::build_with(root, &words, &[("RUSTFLAGS", &flags), ("CFLAGS", &c_flags)])?;
+    let program = programs::build(root, &words, &[("RUSTFLAGS", &flags), ("CFLAGS", &c_flags)])?;
     let bytes = bytes_of(&program)?;
     if bytes > PROGRAM_BYTES_MAX {
         return Err(format!("{}: {bytes} bytes: at most {PROGRAM_BYTES_MAX} are packaged", program.display()));

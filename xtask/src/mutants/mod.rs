@@ -18,7 +18,7 @@ use accepted::Accepted;
 use outcome::Tally;
 use table::Row;
 
-use crate::programs;
+use crate::tools;
 
 /// Of cargo-mutants: another makes other mutants, and the list of accepted ones would no longer fit.
 const VERSION: &str = "27.1.0";
@@ -85,7 +85,7 @@ impl Args {
 }
 
 pub fn main(root: &Path, args: &Args) -> Result<(), String> {
-    let tool = programs::installed(root, "cargo-mutants", VERSION)?;
+    let tool = tools::installed(root, "cargo-mutants", VERSION)?;
     let accepted = accepted::parse(&read(&root.join(ACCEPTED))?)?;
     let mut rows = Vec::new();
     for target in args.targets() {

@@ -14,6 +14,8 @@ const PLACES_MAX: usize = 20;
 const WORDS: &[&str] = &[
     "Of",
     "That",
+    "This",
+    "It",
     "Whose",
     "What",
     "Who",

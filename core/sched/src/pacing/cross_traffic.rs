@@ -39,9 +39,9 @@ pub enum Presence {
     /// There is none, or never for long.
     #[default]
     Absent,
-    /// It is in the FIFO that our own bytes wait in.
+    /// Other traffic is in the FIFO that our own bytes wait in.
     Shared,
-    /// It is in a queue separate from ours.
+    /// Other traffic is in a queue separate from ours.
     Apart,
 }
 

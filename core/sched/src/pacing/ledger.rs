@@ -53,7 +53,7 @@ pub enum Watched {
     /// No hand-down is watched, or it can no longer be distinguished from others.
     #[default]
     Nothing,
-    /// It is in the queue.
+    /// The hand-down is in the queue.
     Waits,
     Left,
 }

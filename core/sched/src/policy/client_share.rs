@@ -79,7 +79,7 @@ pub enum ClientShareSpec {
     On,
     /// A tenth of the usual allowance: nearly fair, at a cost to the mean.
     Strict,
-    /// This allowance, in bytes.
+    /// An allowance in bytes.
     Allowance(u64),
 }
 

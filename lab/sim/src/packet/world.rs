@@ -383,24 +383,15 @@ fn at_outcome(outcome: record::Outcome) -> usize {
 fn record_of(job: u64, request: &Request, now: Nanos, outcome: record::Outcome) -> JobRecord {
     let is_complete = outcome == record::Outcome::Complete;
     let has_head = request.got_bytes >= HEAD_BYTES_NOMINAL;
+    let complete = JobRecord::complete(job, request.job.size_bytes, request.job.arrival.0, now.0);
+    let got_bytes = request.got_bytes.saturating_sub(HEAD_BYTES_NOMINAL);
     JobRecord {
-        job,
-        size_bytes: request.job.size_bytes,
         head_bytes: if has_head { HEAD_BYTES_NOMINAL } else { 0 },
-        arrival_ns: request.job.arrival.0,
-        start_ns: Some(request.job.arrival.0),
         first_byte_ns: request.first_byte.map(|at| at.0),
-        end_ns: now.0,
-        body_bytes: if is_complete {
-            request.job.size_bytes
-        } else {
-            request.got_bytes.saturating_sub(HEAD_BYTES_NOMINAL)
-        },
+        body_bytes: if is_complete { complete.body_bytes } else { got_bytes },
         status: if has_head { 200 } else { 0 },
         outcome,
         attempts: request.aborted + 1,
-        group: 0,
-        client: None,
-        ahead_bytes: None,
+        ..complete
     }
 }

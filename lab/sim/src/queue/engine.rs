@@ -250,22 +250,9 @@ impl Engine<'_> {
         self.customers.record(flight, at);
         self.tally.record(&Finished { size_bytes, arrival, departure: at, alone, class });
         if let Some(record) = &mut self.hooks.record {
-            record(JobRecord {
-                job,
-                size_bytes: flight.size_bytes,
-                head_bytes: 0,
-                arrival_ns: flight.arrival.0,
-                start_ns: Some(flight.arrival.0),
-                first_byte_ns: None,
-                end_ns: at.0,
-                body_bytes: if outcome == Ended::Complete { flight.size_bytes } else { 0 },
-                status: 200,
-                outcome,
-                attempts: 1,
-                group: class.into(),
-                client: None,
-                ahead_bytes: None,
-            });
+            let body_bytes = if outcome == Ended::Complete { size_bytes } else { 0 };
+            let complete = JobRecord::complete(job, size_bytes, arrival.0, at.0);
+            record(JobRecord { body_bytes, outcome, group: class.into(), ..complete });
         }
     }
 }

@@ -86,6 +86,31 @@ pub struct Config {
     pub seed: u64,
 }
 
+impl Config {
+    /// Jobs without classes, connections and slots on a plain wire, with paths that are not known; all of them count.
+    pub fn new(policy: &str, link: Rate, arrivals: Arrivals, horizon: Horizon) -> Config {
+        Config {
+            policy: policy.into(),
+            link,
+            arrivals,
+            wire: Wire::Plain,
+            paths: Paths::Unknown,
+            class_shares: Vec::new(),
+            class_of: ClassOf::Job,
+            class_table: None,
+            connections: None,
+            carriers: false,
+            clients: ClientSpec::default(),
+            chunk_bytes: None,
+            warm_up_jobs: 0,
+            job_cost: Nanos::ZERO,
+            slots: None,
+            horizon,
+            seed: 1,
+        }
+    }
+}
+
 /// What is dealt to a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClassOf {

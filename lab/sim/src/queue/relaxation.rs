@@ -59,29 +59,13 @@ fn scatter(jobs: &[Job]) -> f64 {
 mod tests {
     use super::*;
     use crate::Hooks;
-    use crate::queue::{ClientSpec, Horizon, Paths, Wire, run};
+    use crate::queue::{Horizon, run};
 
     fn config(policy: &str, dist: &str, rho: f64, jobs: u64, seed: u64) -> Config {
         let load = workload::LoadProfile::constant(rho).unwrap();
-        Config {
-            policy: policy.into(),
-            link: "10mbit".parse().unwrap(),
-            arrivals: Arrivals::Poisson { sizes: dist.parse().unwrap(), load },
-            wire: Wire::Plain,
-            paths: Paths::Unknown,
-            class_shares: Vec::new(),
-            class_of: crate::queue::ClassOf::Job,
-            class_table: None,
-            connections: None,
-            carriers: false,
-            clients: ClientSpec::default(),
-            chunk_bytes: None,
-            job_cost: units::Nanos::ZERO,
-            slots: None,
-            warm_up_jobs: jobs / 10,
-            horizon: Horizon::Jobs(jobs),
-            seed,
-        }
+        let arrivals = Arrivals::Poisson { sizes: dist.parse().unwrap(), load };
+        let base = Config::new(policy, "10mbit".parse().unwrap(), arrivals, Horizon::Jobs(jobs));
+        Config { warm_up_jobs: jobs / 10, seed, ..base }
     }
 
     fn summary(config: &Config) -> Summary {

@@ -15,25 +15,7 @@ mod slots;
 const LINK: &str = "8gbit";
 
 fn replay(policy: &str, jobs: &[Job]) -> Config {
-    Config {
-        policy: policy.into(),
-        link: LINK.parse().unwrap(),
-        arrivals: Arrivals::Replay(jobs.to_vec()),
-        wire: Wire::Plain,
-        paths: Paths::Unknown,
-        class_shares: Vec::new(),
-        class_of: ClassOf::Job,
-        class_table: None,
-        connections: None,
-        carriers: false,
-        clients: ClientSpec::default(),
-        chunk_bytes: None,
-        job_cost: units::Nanos::ZERO,
-        slots: None,
-        warm_up_jobs: 0,
-        horizon: Horizon::AllOfReplay,
-        seed: 1,
-    }
+    Config::new(policy, LINK.parse().unwrap(), Arrivals::Replay(jobs.to_vec()), Horizon::AllOfReplay)
 }
 
 fn poisson(policy: &str, dist: &str, rho: f64, jobs: u64) -> Config {

@@ -473,20 +473,7 @@ impl Client {
 }
 
 fn job_record(exchange: &Exchange, answered: &Answered) -> JobRecord {
-    JobRecord {
-        job: exchange.number,
-        size_bytes: answered.size_bytes,
-        head_bytes: 0,
-        arrival_ns: answered.submitted.0,
-        start_ns: Some(answered.submitted.0),
-        first_byte_ns: exchange.first_byte.map(|at| at.0),
-        end_ns: answered.completed.0,
-        body_bytes: answered.size_bytes,
-        status: 200,
-        outcome: record::Outcome::Complete,
-        attempts: 1,
-        group: 0,
-        client: None,
-        ahead_bytes: None,
-    }
+    let Answered { size_bytes, submitted, completed, .. } = *answered;
+    let complete = JobRecord::complete(exchange.number, size_bytes, submitted.0, completed.0);
+    JobRecord { first_byte_ns: exchange.first_byte.map(|at| at.0), ..complete }
 }

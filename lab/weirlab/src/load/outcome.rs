@@ -311,22 +311,8 @@ mod tests {
     #[test]
     fn the_first_wrong_answer_is_told() {
         let url: Url = "http://h/p/".parse().unwrap();
-        let record = |status, body_bytes, outcome| JobRecord {
-            job: 0,
-            size_bytes: 9,
-            head_bytes: 0,
-            arrival_ns: 0,
-            start_ns: Some(0),
-            first_byte_ns: None,
-            end_ns: 1,
-            body_bytes,
-            status,
-            outcome,
-            attempts: 1,
-            group: 0,
-            client: None,
-            ahead_bytes: None,
-        };
+        let record =
+            |status, body_bytes, outcome| JobRecord { body_bytes, status, outcome, ..JobRecord::complete(0, 9, 0, 1) };
         let fine = record(200, 9, Outcome::Complete);
         assert_eq!(wrong_answers(&[fine.clone(), record(0, 0, Outcome::Refused)], &url), None);
         let short =

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use record::JobRecord;
 use sched::policy::Order;
 use sim::Hooks;
-use sim::queue::{Arrivals, CLASSES, ClassOf, ClientSpec, Config, Horizon, Paths, Wire, run};
+use sim::queue::{Arrivals, CLASSES, ClassOf, Config, Horizon, Wire, run};
 use stats::{Interval, interval_95};
 use units::{Nanos, Rate};
 use workload::{Job, LoadProfile, Scaling, Trace, schedule};
@@ -135,23 +135,12 @@ impl Bench {
 
     fn simulate(&self, candidate: &Candidate, seeded: &Seeded, link: Rate) -> Result<Vec<Seen>, Failure> {
         let config = Config {
-            policy: CLASSES.into(),
-            link,
-            arrivals: Arrivals::Replay(seeded.jobs.clone()),
             wire: Wire::Tcp,
-            paths: Paths::Unknown,
             class_shares: self.classes.iter().map(|class| class.share).collect(),
             class_of: self.class_of,
             class_table: Some(candidate.table(&self.classes, &self.order, link)),
-            connections: None,
-            carriers: false,
-            clients: ClientSpec::default(),
-            chunk_bytes: None,
-            job_cost: Nanos::ZERO,
-            slots: None,
-            warm_up_jobs: 0,
-            horizon: Horizon::AllOfReplay,
             seed: seeded.seed,
+            ..Config::new(CLASSES, link, Arrivals::Replay(seeded.jobs.clone()), Horizon::AllOfReplay)
         };
         let mut seen = vec![Seen::default(); self.classes.len()];
         let mut record = |job: JobRecord| {

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use common::{Folder, text};
-use record::{JobRecord, Manifest, Outcome, Run};
+use record::{JobRecord, Manifest, Run};
 
 fn manifest(name: &str) -> Manifest {
     Manifest {
@@ -41,21 +41,9 @@ fn manifest(name: &str) -> Manifest {
 }
 
 fn run(name: &str, response_ms: u64) -> Run {
-    let records = (0..300).map(|job| JobRecord {
-        job,
-        size_bytes: 10 * (job + 1),
-        head_bytes: 210,
-        arrival_ns: job * 3_000_000,
-        start_ns: Some(job * 3_000_000),
-        first_byte_ns: None,
-        end_ns: (job * 3 + response_ms) * 1_000_000,
-        body_bytes: 10 * (job + 1),
-        status: 200,
-        outcome: Outcome::Complete,
-        attempts: 1,
-        group: 0,
-        client: None,
-        ahead_bytes: None,
+    let records = (0..300).map(|job| {
+        let end_ns = (job * 3 + response_ms) * 1_000_000;
+        JobRecord { head_bytes: 210, ..JobRecord::complete(job, 10 * (job + 1), job * 3_000_000, end_ns) }
     });
     Run { manifest: manifest(name), records: records.collect(), pages: vec![] }
 }

@@ -88,7 +88,7 @@ pub enum Unset {
     Required,
     /// The consequence of its absence.
     Absent(&'static str),
-    /// This string, number or boolean; for lists the only element.
+    /// A string, number or boolean; for lists the only element.
     Is(&'static str),
 }
 

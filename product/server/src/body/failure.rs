@@ -13,8 +13,8 @@ pub enum Failure {
     Absent,
     /// The next byte has not arrived from its producer.
     Pending,
-    /// The producer failed, for this reason.
-    Source(&'static str),
+    /// The producer failed, or gave other than it announced.
+    Source,
     /// The file became shorter than the length already sent in the head.
     Truncated { path: Box<str> },
     /// The file could not be read.
@@ -27,7 +27,7 @@ pub enum Failure {
     Aborted,
     /// The reader took too little for too long.
     Stalled,
-    /// It was longer than its size, which is a bug: what its client has received cannot be trusted.
+    /// The body was longer than its size, which is a bug: what its client has received cannot be trusted.
     Overrun(Overrun),
 }
 

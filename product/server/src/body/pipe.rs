@@ -30,7 +30,7 @@ pub struct Pipe {
 /// The way a client takes trailers (RFC 9110 section 6.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trailing {
-    /// It takes none.
+    /// The client takes none.
     Never,
     /// After the last chunk, if the body is chunked.
     InChunks,

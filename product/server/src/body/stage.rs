@@ -119,7 +119,7 @@ impl Staged {
     fn give(&mut self, given: &mut Vec<u8>) -> Result<(), Failure> {
         let is_right = self.out.give(given) && (!self.has_ended || self.out.finish(self.source.trailers.take()));
         given.clear();
-        if is_right { Ok(()) } else { Err(Failure::Source("its stage gave other than the announced length")) }
+        if is_right { Ok(()) } else { Err(Failure::Source) }
     }
 
     /// Returns, once, the trailers that are sent in frames.

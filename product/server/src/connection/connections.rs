@@ -13,6 +13,7 @@ use super::Opening;
 use super::owner::{Owners, slot_of};
 use super::quic::Shared;
 use super::{Connection, Engine, Exchange, ExchangeId, Framed};
+use crate::clock::{ClientClock, ClientTime};
 #[cfg(test)]
 use crate::limits::Limits;
 use crate::net::Socket;
@@ -25,6 +26,7 @@ pub struct Connections<S> {
     queue: Turns<u64>,
     /// Counts the memory of all connections.
     account: Account,
+    clock: ClientClock,
     /// Open streams of HTTP/2 and HTTP/3, as they were last counted.
     streams: usize,
     /// A connection has ended since [`Connections::take_ended`] was last called.
@@ -38,7 +40,7 @@ pub struct Connections<S> {
 
 impl<S> Default for Connections<S> {
     fn default() -> Connections<S> {
-        Connections::counted_in(Account::default())
+        Connections::counted_in(Account::default(), ClientClock::default())
     }
 }
 
@@ -57,13 +59,14 @@ impl<S> IndexMut<usize> for Connections<S> {
 }
 
 impl<S> Connections<S> {
-    /// Creates an empty table; `account` counts the memory of its connections.
-    pub fn counted_in(account: Account) -> Connections<S> {
+    /// Creates an empty table; `account` counts the memory of its connections, and `clock` is that of their deadlines.
+    pub fn counted_in(account: Account, clock: ClientClock) -> Connections<S> {
         Connections {
             slots: Slab::new(),
             owners: Owners::default(),
             queue: Turns::default(),
             account,
+            clock,
             streams: 0,
             has_ended: false,
             unsaid: VecDeque::new(),
@@ -212,9 +215,9 @@ impl<S> Connections<S> {
         Some(at)
     }
 
-    /// Moves every deadline later by `paused`.
-    pub fn excuse(&mut self, paused: Nanos) {
-        self.slots.iter_mut().for_each(|(_, conn)| conn.excuse(paused));
+    /// Returns what the clients' clock shows at this time of the host.
+    pub fn client_time(&self, now: Nanos) -> ClientTime {
+        self.clock.at(now)
     }
 
     /// Reads nothing after the responses under way.
@@ -310,12 +313,16 @@ impl<S: Socket> Connections<S> {
 impl<S> Connections<S> {
     /// Opens a connection in this slot, which must be the next vacant one.
     pub fn open(&mut self, now: Nanos, at: usize, opening: Opening<S>) {
-        let inserted = self.insert(Connection::new(now, opening, &Limits::default()));
+        let inserted = self.insert(Connection::new(self.clock.at(now), opening, &Limits::default()));
         assert_eq!(inserted, at, "the slot is not the next vacant one");
     }
 
     pub fn numbers(&self) -> Vec<usize> {
         self.slots.iter().map(|(at, _)| at).collect()
+    }
+
+    pub fn clock(&self) -> &ClientClock {
+        &self.clock
     }
 
     pub fn spare_bytes(&self) -> usize {
@@ -338,7 +345,7 @@ mod tests {
         let (framing, account) = (Framing::ETHERNET, Account::default());
         let opening =
             Opening { owner, socket: (), kind: ChannelKind::Tcp, client, peer, framing, session: None, account };
-        connections.insert(Connection::new(Nanos::ZERO, opening, &Limits::default()))
+        connections.insert(Connection::new(ClientTime::default(), opening, &Limits::default()))
     }
 
     #[test]
@@ -367,15 +374,5 @@ mod tests {
             (connections.slot(owner), connections.exchange_id(owner), connections.unqueue()),
             (None, None, None)
         );
-    }
-
-    #[test]
-    fn a_pause_moves_deadlines() {
-        let mut connections = Connections::default();
-        let at = add(&mut connections, 1);
-        let (before, pause) = (connections[at].deadline(), Nanos::from_secs(5));
-        connections.excuse(pause);
-        assert_eq!(connections[at].deadline(), before + pause);
-        assert_eq!(connections.slots(|conn| conn.client == 1), [at]);
     }
 }

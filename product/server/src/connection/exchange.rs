@@ -9,10 +9,10 @@ use units::memory::{Account, Charge};
 
 use super::Line;
 use crate::body::Body;
-use crate::clock::later;
+use crate::clock::ClientTime;
 use crate::files::Key;
 use crate::limits::Limits;
-use crate::upload::{Upload, UploadLimits};
+use crate::upload::Upload;
 
 /// The time for which a closing connection waits for a silent client; a lost acknowledgement is retransmitted within this time.
 pub const CLOSING_PERIOD: Nanos = Nanos::from_secs(2);
@@ -45,13 +45,15 @@ pub enum Task {
     PassedOn(Box<KeptRequest>),
     /// The request's body is arriving, and its length is the reply.
     Receiving(Box<Receiving>),
-    /// It is being sent.
+    /// The response is being sent.
     Sending(JobId),
 }
 
 /// A request that is kept until it is answered.
 pub struct KeptRequest {
     request: OwnedRequest,
+    /// The upload of its body, while that arrives on a stream. Over HTTP/1.1 the connection has the upload.
+    pub upload: Option<Box<Upload>>,
     _charge: Charge,
 }
 
@@ -59,7 +61,7 @@ impl KeptRequest {
     /// Copies a request and counts its memory in `account`.
     pub fn new(request: &Request, account: &Account) -> KeptRequest {
         let request = OwnedRequest::from(request);
-        KeptRequest { _charge: Charge::new(account, request.memory_bytes()), request }
+        KeptRequest { _charge: Charge::new(account, request.memory_bytes()), upload: None, request }
     }
 
     pub fn view(&self) -> Request<'_> {
@@ -78,35 +80,6 @@ pub struct Receiving {
     pub request: KeptRequest,
     /// The bytes of the body so far.
     pub bytes: u64,
-    upload: Upload,
-    /// When its client has taken too long, on a stream. Over HTTP/1.1 the connection has the deadline.
-    pub deadline: Nanos,
-}
-
-impl Receiving {
-    pub fn begin(request: &Request, account: &Account, now: Nanos, limits: UploadLimits) -> Receiving {
-        let (upload, request) = (Upload::new(now), KeptRequest::new(request, account));
-        Receiving { request, bytes: 0, deadline: upload.deadline(now, limits), upload }
-    }
-
-    /// The bytes of memory of its request.
-    #[cfg(test)]
-    pub fn memory_bytes(&self) -> usize {
-        self.request.memory_bytes()
-    }
-
-    /// Counts `bytes` more of the body.
-    pub fn take(&mut self, bytes: usize, now: Nanos, limits: UploadLimits) {
-        self.bytes += bytes as u64;
-        self.upload.on_bytes(bytes);
-        self.deadline = self.upload.deadline(now, limits);
-    }
-
-    /// Moves the deadline later by `paused`, in which nothing could be received.
-    pub fn excuse(&mut self, paused: Nanos) {
-        self.upload.excuse(paused);
-        self.deadline = later(self.deadline, paused);
-    }
 }
 
 /// A request that waits for a lookup.
@@ -122,11 +95,11 @@ pub struct Streams {
     /// The open exchanges, by stream number; at most [`mux::STREAMS_MAX`].
     open: Vec<Exchange>,
     /// Until this instant the connection may wait for its client.
-    pub deadline: Nanos,
+    pub deadline: ClientTime,
     /// The connection ends when its last stream has ended.
     pub is_leaving: bool,
     /// The latest end of a connection that is ending and whose client has not taken or acknowledged everything.
-    pub ends_at: Option<Nanos>,
+    pub ends_at: Option<ClientTime>,
     /// The bytes its client had acknowledged when `ends_at` was set, over HTTP/3.
     acked_bytes: u64,
 }
@@ -159,10 +132,12 @@ impl Exchange {
         matches!(self.task, Task::Sending(_))
     }
 
-    /// Moves the deadline of a request body by the length of a pause.
-    pub fn excuse(&mut self, paused: Nanos) {
-        if let Task::Receiving(receiving) = &mut self.task {
-            receiving.excuse(paused);
+    /// The upload of its request's body, until there is a response, if it arrives on a stream.
+    pub fn upload(&mut self) -> Option<&mut Upload> {
+        match &mut self.task {
+            Task::PassedOn(request) => request.upload.as_deref_mut(),
+            Task::Receiving(receiving) => receiving.request.upload.as_deref_mut(),
+            Task::None | Task::LookingUp(_) | Task::Sending(_) => None,
         }
     }
 
@@ -182,7 +157,7 @@ impl Exchange {
 
 impl Streams {
     /// Creates a table without streams.
-    pub fn new(deadline: Nanos) -> Streams {
+    pub fn new(deadline: ClientTime) -> Streams {
         Streams { open: Vec::new(), deadline, is_leaving: false, ends_at: None, acked_bytes: 0 }
     }
 
@@ -198,11 +173,6 @@ impl Streams {
     pub fn on(&mut self, stream: u32) -> Option<&mut Exchange> {
         let place = self.place_of(stream)?;
         self.open.get_mut(place)
-    }
-
-    /// Moves the deadline by the length of a pause, in which no client was heard.
-    pub fn excuse(&mut self, paused: Nanos) {
-        self.deadline = later(self.deadline, paused);
     }
 
     fn place_of(&self, number: u32) -> Option<usize> {
@@ -228,7 +198,7 @@ impl Streams {
     /// Returns whether a connection that is ending waits for its client, which has acknowledged `acked_bytes` so far
     /// but not everything. It waits for one period, and for another period as long as the client acknowledges at least
     /// `bytes_per_s_min`; the connection of a slower client ends.
-    pub fn waits_for(&mut self, now: Nanos, acked_bytes: u64, bytes_per_s_min: u64) -> bool {
+    pub fn waits_for(&mut self, now: ClientTime, acked_bytes: u64, bytes_per_s_min: u64) -> bool {
         let period_bytes = (bytes_per_s_min * CLOSING_PERIOD.0 / 1_000_000_000).max(1);
         match self.ends_at {
             Some(ends_at) if now < ends_at => return true,
@@ -244,10 +214,10 @@ impl Streams {
         let at = self.open.partition_point(|exchange| exchange.number < number);
         reserve_one(&mut self.open);
         self.open.insert(at, Exchange::new(number, owner));
-        self.deadline = Nanos::MAX;
+        self.deadline = ClientTime::NEVER;
     }
 
-    pub fn end(&mut self, number: u32, now: Nanos, limits: &Limits) {
+    pub fn end(&mut self, number: u32, now: ClientTime, limits: &Limits) {
         if let Some(at) = self.place_of(number) {
             self.open.remove(at);
         }
@@ -268,8 +238,9 @@ mod tests {
     /// stopped.
     #[test]
     fn a_client_that_goes_on_taking_what_it_was_sent_is_waited_for() {
-        let mut streams = Streams::new(Nanos::ZERO);
-        let mut waits = |seconds, acked_bytes| streams.waits_for(Nanos::from_secs(seconds), acked_bytes, 500);
+        let mut streams = Streams::new(ClientTime::default());
+        let mut waits =
+            |seconds, acked_bytes| streams.waits_for(ClientTime::after(Nanos::from_secs(seconds)), acked_bytes, 500);
         assert!(waits(10, 100_000), "it has a period");
         assert!(waits(11, 100_900) && waits(12, 101_000), "it takes 500 bytes in a second");
         assert!(waits(13, 101_000), "it has time until 14 s");
@@ -279,12 +250,12 @@ mod tests {
     /// An HTTP/3 request that was lost arrives after later ones. This once ended the worker.
     #[test]
     fn streams_are_found_in_whatever_order_they_began() {
-        let mut streams = Streams::new(Nanos::ZERO);
+        let mut streams = Streams::new(ClientTime::default());
         [5, 1, 9, 3, 7].into_iter().for_each(|number| streams.begin(number, number.into()));
         for number in [1, 3, 5, 7, 9] {
             assert_eq!(streams.on(number).map(|exchange| exchange.owner), Some(number.into()));
         }
-        [5, 5].into_iter().for_each(|number| streams.end(number, Nanos::ZERO, &Limits::default()));
+        [5, 5].into_iter().for_each(|number| streams.end(number, ClientTime::default(), &Limits::default()));
         assert_eq!(streams.count(), 4);
         assert!(streams.on(5).is_none() && streams.on(9).is_some() && streams.on(4).is_none());
     }

@@ -18,6 +18,7 @@ use super::engine::Engine;
 use super::room::ROOM_BYTES_MIN;
 use super::{Departure, Streams};
 use crate::body::Failure;
+use crate::clock::ClientTime;
 
 /// The maximum bytes of frames that a client may leave unread: a grant, and answers to as many PINGs as it may send in
 /// a second or two.
@@ -37,13 +38,13 @@ pub struct Framed {
     pub jobs: usize,
     /// The bytes in `out` that no response is charged for.
     pub control_bytes: u64,
-    /// It is in the queue of connections with output of their own.
+    /// The connection is in the queue of those with output of their own.
     is_unsaid: bool,
 }
 
 impl Framed {
     /// Creates the frames' state without responses; its memory is counted in `account`.
-    pub fn new(mut engine: Engine, id: ConnectionId, deadline: Nanos, account: &Account) -> Framed {
+    pub fn new(mut engine: Engine, id: ConnectionId, deadline: ClientTime, account: &Account) -> Framed {
         engine.count_in(account);
         let (out, departing, shut) = (Counted::new(account), Vec::new(), Vec::new());
         let streams = Streams::new(deadline);

@@ -9,6 +9,7 @@ use units::Nanos;
 
 use super::room::RECORDS_AT_ONCE_MAX;
 use super::{Connection, Connections, Departure, Engine, Framed, Protocol, Single};
+use crate::clock::ClientTime;
 use crate::net::{Down, Sink, Socket};
 
 /// The outcome of [`Connections::hand_down`].
@@ -65,13 +66,13 @@ impl<S: Socket> Connections<S> {
 impl<S: Socket> Connection<S> {
     /// Begins HTTP/2 or HTTP/3: from now on the connection carries several responses at once, as frames. `id` is its name in the scheduler;
     /// nothing is expected of the client before `deadline`.
-    pub fn begin_framed(&mut self, engine: Engine, id: ConnectionId, deadline: Nanos) {
+    pub fn begin_framed(&mut self, engine: Engine, id: ConnectionId, deadline: ClientTime) {
         let framed = Framed::new(engine, id, deadline, self.held.account());
         self.protocol = Protocol::Framed(Box::new(framed));
     }
 
     /// Ends the frames of a connection. Returns its name in the scheduler, if it had frames.
-    pub fn end_framed(&mut self, now: Nanos) -> Option<ConnectionId> {
+    pub fn end_framed(&mut self, now: ClientTime) -> Option<ConnectionId> {
         let id = self.protocol.group()?;
         self.protocol = Protocol::Http1(Single::ended(now, self.owner));
         Some(id)

@@ -11,7 +11,7 @@ pub const SEGMENT_BYTES_MIN: u32 = 88;
 pub struct Input {
     /// Set if something arrived that was not read yet.
     pub is_readable: bool,
-    /// It is in the worker's queue of connections to be read.
+    /// The connection is in the worker's queue of connections to be read.
     pub is_queued: bool,
     /// Set if its turn ended before all kept bytes were parsed.
     pub is_cut: bool,

@@ -16,7 +16,7 @@ pub struct Line {
     pub passed_on: Option<Box<PassedOnLine>>,
     /// The body passes through a stage: its size is known when it has been sent.
     pub is_staged: bool,
-    /// It counts for the objectives of its class.
+    /// The response counts for the objectives of its class.
     pub is_measured: bool,
     /// The number of its site in the metrics.
     pub site: u32,

@@ -34,6 +34,7 @@ use units::Nanos;
 use units::memory::Account;
 use units::wire::Framing;
 
+use crate::clock::ClientTime;
 use crate::limits::{Limits, Patience};
 use crate::net::{Down, Net, Sink, Socket, Stream, Transport};
 pub use channel::{Channel, ChannelKind, HANDSHAKE_TIMEOUT, Security};
@@ -109,7 +110,7 @@ pub struct Aside {
 
 impl<S> Connection<S> {
     /// Creates a connection on which nothing was received or sent, and that waits for its first request.
-    pub fn new(now: Nanos, opening: Opening<S>, limits: &Limits) -> Connection<S> {
+    pub fn new(now: ClientTime, opening: Opening<S>, limits: &Limits) -> Connection<S> {
         let Opening { owner, socket, kind, client, peer, framing, mut session, account } = opening;
         session.iter_mut().for_each(|session| session.count_in(&account));
         Connection {
@@ -152,12 +153,6 @@ impl<S> Connection<S> {
     pub fn adopt(&mut self, peer: SocketAddr, client: u32, limits: &Limits) {
         self.client = client;
         self.peer = Peer { http3_port: self.peer.http3_port, ..Peer::new(peer, limits) };
-    }
-
-    /// Moves its deadlines later by `paused`.
-    pub fn excuse(&mut self, paused: Nanos) {
-        self.protocol.excuse(paused);
-        self.reader.excuse(paused);
     }
 
     /// The address and port of the peer.
@@ -234,7 +229,7 @@ impl<S> Connection<S> {
     }
 
     /// Records that the response on this stream is a job.
-    pub fn hold(&mut self, stream: u32, job: JobId, now: Nanos) {
+    pub fn hold(&mut self, stream: u32, job: JobId, now: ClientTime) {
         self.exchange(stream).task = Task::Sending(job);
         self.protocol.http1_mut().into_iter().for_each(|http1| http1.on_held(now));
     }
@@ -264,13 +259,13 @@ impl<S> Connection<S> {
     }
 
     /// The instant at which it has waited too long for its client.
-    pub fn deadline(&self) -> Nanos {
+    pub fn deadline(&self) -> ClientTime {
         self.protocol.deadline()
     }
 
     /// Records whether only part of a TLS record or of frames has arrived. The rest of one that begins must arrive
     /// before `until`, as for a request head.
-    pub fn note_part(&mut self, has_part: bool, until: Nanos) {
+    pub fn note_part(&mut self, has_part: bool, until: ClientTime) {
         let begins = has_part && !self.input.has_part;
         self.input.has_part = has_part;
         if begins && self.protocol.is_unasked() && !self.is_lingering() {
@@ -279,9 +274,9 @@ impl<S> Connection<S> {
     }
 
     /// Returns since when an idle connection has been idle, calculated from its deadline.
-    pub fn idle_since(&self, limits: &Limits) -> Nanos {
+    pub fn idle_since(&self, limits: &Limits) -> ClientTime {
         if self.channel.is_handshaking {
-            return Nanos(self.deadline().0.saturating_sub(HANDSHAKE_TIMEOUT.0));
+            return self.deadline() - HANDSHAKE_TIMEOUT;
         }
         limits.idle_since(self.deadline(), self.has_answered)
     }
@@ -418,7 +413,7 @@ impl<S: Socket> Connection<S> {
     /// TCP.
     pub fn is_stalled(
         &mut self,
-        now: Nanos,
+        now: ClientTime,
         waits_for_reader: bool,
         is_ordered_below: bool,
         patience: &Patience,

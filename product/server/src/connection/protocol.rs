@@ -1,12 +1,12 @@
 //! The protocol of a connection, with its requests and responses under way.
 
-use http::Request;
 use sched::{ConnectionId, JobId, Scheduler, Why};
 use units::Nanos;
 
 use super::http1::Http1;
 use super::{Departure, Exchange, Framed, Streams};
 use crate::body::Failure;
+use crate::clock::ClientTime;
 use crate::limits::Limits;
 
 pub enum Protocol {
@@ -26,12 +26,12 @@ pub struct Single {
 
 impl Single {
     /// Waits for the first request.
-    pub fn new(now: Nanos, limits: &Limits, owner: u64) -> Single {
+    pub fn new(now: ClientTime, limits: &Limits, owner: u64) -> Single {
         Single { http1: Http1::new(now, limits), exchange: Exchange::new(0, owner), job: None }
     }
 
     /// Creates the state of a connection whose frames have ended.
-    pub fn ended(now: Nanos, owner: u64) -> Single {
+    pub fn ended(now: ClientTime, owner: u64) -> Single {
         Single { http1: Http1::ended(now), exchange: Exchange::new(0, owner), job: None }
     }
 }
@@ -108,27 +108,18 @@ impl Protocol {
     }
 
     /// When the connection has waited for its client too long.
-    pub fn deadline(&self) -> Nanos {
+    pub fn deadline(&self) -> ClientTime {
         match self {
             Protocol::Http1(single) => single.http1.deadline(),
             Protocol::Framed(framed) => framed.streams.deadline,
         }
     }
 
-    pub fn set_deadline(&mut self, deadline: Nanos) {
+    pub fn set_deadline(&mut self, deadline: ClientTime) {
         match self {
             Protocol::Http1(single) => single.http1.wait_until(deadline),
             Protocol::Framed(framed) => framed.streams.deadline = deadline,
         }
-    }
-
-    /// Moves the deadlines by the length of a pause, in which no client was heard.
-    pub fn excuse(&mut self, paused: Nanos) {
-        match self {
-            Protocol::Http1(single) => single.http1.excuse(paused),
-            Protocol::Framed(framed) => framed.streams.excuse(paused),
-        }
-        self.exchanges_mut().for_each(|exchange| exchange.excuse(paused));
     }
 
     /// Returns whether nothing is asked of us: no whole request is here.
@@ -136,13 +127,6 @@ impl Protocol {
         match self {
             Protocol::Http1(single) => single.http1.is_idle(),
             Protocol::Framed(framed) => framed.streams.is_idle(),
-        }
-    }
-
-    /// Returns whether the client of this request receives a body: over HTTP/1.1 the head says so itself.
-    pub fn note_method(&mut self, stream: u32, request: &Request) {
-        if let Some(exchange) = self.exchange(stream) {
-            exchange.has_body = request.method != http::Method::Head;
         }
     }
 

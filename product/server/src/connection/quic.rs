@@ -50,11 +50,6 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Owners of connections whose timer has fired since the last call.
-    pub fn woken(&mut self) -> std::vec::Drain<'_, u64> {
-        self.woken.drain(..)
-    }
-
     /// Connections whose datagrams wait for room.
     pub fn full(&self) -> impl Iterator<Item = usize> {
         self.full.values().copied()

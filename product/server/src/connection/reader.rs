@@ -1,14 +1,13 @@
 //! Detects whether a client reads what is sent to it: judged by what its socket takes, and if that is little, by what the
 //! client acknowledges of what the socket holds, which may be a megabyte.
 
-use units::Nanos;
-
+use crate::clock::ClientTime;
 use crate::limits::Patience;
 
 /// The state of one reader. Each connection has one, so it is small.
 pub struct Reader {
     /// When the current window began.
-    since: Nanos,
+    since: ClientTime,
     /// The bytes handed down at that time, and at the last look; modulo 4 GiB.
     bytes_then: u32,
     looked_at_bytes: u32,
@@ -18,7 +17,7 @@ pub struct Reader {
 
 /// The acknowledgements of a reader that took little.
 struct Acked {
-    since: Nanos,
+    since: ClientTime,
     bytes_then: u64,
     looked_at_bytes: u64,
     /// The number of successive looks, up to now, at which it took too little.
@@ -26,7 +25,7 @@ struct Acked {
 }
 
 impl Acked {
-    fn new(now: Nanos, bytes: u64) -> Acked {
+    fn new(now: ClientTime, bytes: u64) -> Acked {
         Acked { since: now, bytes_then: bytes, looked_at_bytes: bytes, slow_looks: 0 }
     }
 
@@ -39,31 +38,25 @@ impl Acked {
 }
 
 /// Returns true if `bytes` since then are below this rate.
-fn is_below(bytes: u64, since: Nanos, now: Nanos, rate_bytes_per_s: u64) -> bool {
+fn is_below(bytes: u64, since: ClientTime, now: ClientTime, rate_bytes_per_s: u64) -> bool {
     u128::from(bytes) < u128::from(rate_bytes_per_s) * u128::from((now - since).0) / 1_000_000_000
 }
 
 impl Reader {
-    pub fn new(now: Nanos) -> Reader {
+    pub fn new(now: ClientTime) -> Reader {
         Reader { since: now, bytes_then: 0, looked_at_bytes: 0, acked: None }
     }
 
     /// Begins a new window.
-    pub fn watch(&mut self, now: Nanos, sent_bytes: u64) {
+    pub fn watch(&mut self, now: ClientTime, sent_bytes: u64) {
         (self.since, self.bytes_then, self.acked) = (now, sent_bytes as u32, None);
-    }
-
-    /// Leaves a pause of this length out of the window.
-    pub fn excuse(&mut self, paused: Nanos) {
-        self.since += paused;
-        self.acked.iter_mut().for_each(|acked| acked.since += paused);
     }
 
     /// Looks at the reader, about once a second. Returns whether it took too little in a whole window. `acked_bytes`
     /// costs a system call.
     pub fn is_stalled(
         &mut self,
-        now: Nanos,
+        now: ClientTime,
         sent_bytes: u64,
         acked_bytes: impl FnOnce() -> u64,
         is_waited_for: bool,
@@ -101,16 +94,21 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
+    use units::Nanos;
+
     use super::*;
 
     const PATIENCE: Patience = Patience { rate_bytes_per_s_min: 500, window: Nanos::from_secs(30) };
 
+    fn at(second: u64) -> ClientTime {
+        ClientTime::after(Nanos::from_secs(second))
+    }
+
     #[test]
     fn looks_count_while_it_is_waited_for_and_takes_too_little() {
-        let mut reader = Reader::new(Nanos::ZERO);
+        let mut reader = Reader::new(at(0));
         let mut look = |second, sent_bytes, is_waited_for| {
-            let now = Nanos::from_secs(second);
-            let is_stalled = reader.is_stalled(now, sent_bytes, || 0, is_waited_for, &PATIENCE);
+            let is_stalled = reader.is_stalled(at(second), sent_bytes, || 0, is_waited_for, &PATIENCE);
             (reader.slow_looks(), is_stalled)
         };
         assert_eq!(look(1, 6000, true), (0, false), "it was sent much");
@@ -126,10 +124,10 @@ mod tests {
     #[test]
     fn one_that_acknowledges_is_not_slow_whatever_its_socket_takes() {
         for (rate, is_slow) in [(10_000, false), (500, false), (499, true)] {
-            let mut reader = Reader::new(Nanos::ZERO);
-            reader.watch(Nanos::ZERO, 0);
-            let mut looks = (1..=100)
-                .map(|second| reader.is_stalled(Nanos::from_secs(second), 1 << 20, || rate * second, true, &PATIENCE));
+            let mut reader = Reader::new(at(0));
+            reader.watch(at(0), 0);
+            let mut looks =
+                (1..=100).map(|second| reader.is_stalled(at(second), 1 << 20, || rate * second, true, &PATIENCE));
             assert_eq!(looks.any(|is_stalled| is_stalled), is_slow, "{rate}");
             assert_eq!(reader.slow_looks() > 0, is_slow, "{rate}");
         }

@@ -32,7 +32,7 @@ pub(super) struct Slot {
     pub state: State,
     pub watch: Option<WatchId>,
     pub compared_at: Nanos,
-    /// It was used since the hand last passed it.
+    /// The entry was used since the hand last passed it.
     pub used: bool,
 }
 

@@ -37,7 +37,7 @@ pub struct Entry {
     /// The path below the served folder, for messages.
     pub path: Box<str>,
     pub device: u64,
-    /// It is on a file system without a disk, where reading never waits.
+    /// The file is on a file system without a disk, where reading never waits.
     pub is_in_memory: bool,
     pub fields: EntityFields,
 }

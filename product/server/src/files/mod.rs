@@ -40,9 +40,9 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 pub use cache::{Cache, CacheAnswer};
-pub use entry::{BODY_BYTES_HELD_MAX, Content, Entry, OpenFile};
+pub use entry::{Content, Entry, OpenFile};
 pub use key::{Key, SiteNumber};
-pub use limits::{BODY_BYTES_MAX, CacheLimits, ENTRIES_MAX, FILES_OPEN_MAX, LISTING_BYTES_MAX, REVALIDATE_AFTER};
+pub use limits::{CacheLimits, REVALIDATE_AFTER};
 #[cfg(test)]
 use listing::NAMES_MAX as LISTING_NAMES_MAX;
 pub use listing::PAGES_MAX as LISTING_PAGES_MAX;

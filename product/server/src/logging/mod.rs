@@ -13,6 +13,8 @@ mod logs;
 #[cfg(test)]
 mod said;
 mod sink;
+#[cfg(test)]
+pub mod testing;
 mod writer;
 
 use std::collections::HashMap;
@@ -30,7 +32,6 @@ pub use logs::Logs;
 pub use logs::Unthreaded;
 use sink::{Output, Sink};
 use writer::Queue;
-pub use writer::{OPEN_MAX, QUEUED_BYTES_MAX};
 
 /// The total length at which lines are sent.
 pub const FLUSH_BYTES: usize = 32 * 1024;

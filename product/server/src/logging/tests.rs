@@ -7,7 +7,7 @@ use std::sync::mpsc::SyncSender;
 use super::logs::Logs;
 use super::said::Said;
 use super::sink::Complaints;
-use super::writer::Writer;
+use super::writer::{OPEN_MAX, QUEUED_BYTES_MAX, Writer};
 use super::*;
 use crate::files::temporary::Folder;
 use crate::threads::Threads;

@@ -63,7 +63,7 @@ pub struct Ended {
     /// The bytes sent, without those already reported by [`Metrics::on_sent`].
     pub sent_bytes: u64,
     pub is_whole: bool,
-    /// It is compared with its turns ([`sched::Scheduler::compare`]).
+    /// The response is compared with its turns ([`sched::Scheduler::compare`]).
     pub is_compared: bool,
 }
 

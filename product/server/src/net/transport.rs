@@ -24,13 +24,6 @@ pub enum Transport<N: Net = Os> {
 #[derive(Debug)]
 pub struct TcpSocket(OwnedFd);
 
-impl<N: Net> Transport<N> {
-    /// Returns whether the connection sends QUIC datagrams.
-    pub fn is_quic(&self) -> bool {
-        !matches!(self, Transport::Tcp(_))
-    }
-}
-
 impl From<OwnedFd> for TcpSocket {
     fn from(socket: OwnedFd) -> TcpSocket {
         TcpSocket(socket)

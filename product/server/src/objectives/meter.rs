@@ -53,7 +53,7 @@ pub struct Ended {
     pub sent_bytes: u64,
     /// All of it was sent.
     pub is_whole: bool,
-    /// It is a proper answer to the request, not an error.
+    /// The response is a proper answer to the request, not an error.
     pub is_right: bool,
 }
 

@@ -28,7 +28,7 @@ pub struct Status {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClassStatus {
     pub name: String,
-    /// It is in the file as last read.
+    /// The class is in the file as last read.
     pub is_in_force: bool,
     /// The responses that have ended, in any way.
     pub responses: u64,

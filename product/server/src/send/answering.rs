@@ -7,6 +7,7 @@ use units::memory::Counted;
 
 use super::flight::{self, FLIGHT_BYTES_MAX};
 use super::{Dispatch, Order, Transmitter};
+use crate::clock::ClientTime;
 use crate::connection::{CLOSING_PERIOD, Connection, Connections, Outgoing, Task};
 use crate::limits::Limits;
 use crate::metrics::size_class;
@@ -53,8 +54,9 @@ impl Transmitter {
         let dispatch = Dispatch { outgoing, class, client, stream, precedence };
         let job = self.dispatch(connections, now, at, dispatch);
         let job = job.expect("a client has no more requests than its connection may have jobs");
+        let client_now = connections.client_time(now);
         let connection = &mut connections[at];
-        connection.hold(stream, job, now);
+        connection.hold(stream, job, client_now);
         // A response of an upstream may still have any size.
         if let Some(line) = connection.exchange(stream).line.as_mut().filter(|line| line.passed_on.is_none()) {
             let (scheduler, size) = (self.link.scheduler_mut(), size_class(line.bytes()));
@@ -128,13 +130,14 @@ impl Transmitter {
         at: usize,
         begin: &Http2Begin,
     ) {
+        let client_now = connections.client_time(now);
         let connection = &mut connections[at];
         let is_handshaking = connection.channel.is_handshaking;
         let Some(session) = connection.session.as_deref_mut().filter(|_| is_handshaking) else { return };
         if !session.is_handshaking() {
             let speaks_http2 = session.speaks_http2();
             connection.channel.is_handshaking = false;
-            connection.http1().wait_until(now + begin.head_timeout);
+            connection.http1().wait_until(client_now + begin.head_timeout);
             if speaks_http2 {
                 // The ticket leaves first: what follows is frames.
                 self.send_tls(now, connections, at, begin.class);
@@ -144,7 +147,7 @@ impl Transmitter {
     }
 
     /// Returns whether a connection past its deadline is not late, because its flight waits for other responses and not for its client.
-    pub fn waits_for_its_turn(&self, now: Nanos, connection: &Connection<impl Socket>) -> bool {
+    pub fn waits_for_its_turn(&self, now: ClientTime, connection: &Connection<impl Socket>) -> bool {
         let is_slow = || connection.is_slow(0, self.link.scheduler());
         connection.channel.is_in_flight && !is_slow() && now < connection.deadline() + TURN_WAIT_MAX
     }
@@ -157,8 +160,9 @@ impl Transmitter {
         at: usize,
         begin: &Http2Begin,
     ) {
-        let session = mux::Session::new(&begin.settings);
-        self.begin_framed(connections, now, at, session.into(), now + begin.head_timeout);
+        let (session, deadline) =
+            (mux::Session::new(&begin.settings), connections.client_time(now) + begin.head_timeout);
+        self.begin_framed(connections, now, at, session.into(), deadline);
     }
 
     /// Takes the bytes that have come on a connection of several streams; its datagrams have been taken already.
@@ -170,6 +174,7 @@ impl Transmitter {
         bytes: &[u8],
         limits: &Limits,
     ) -> Result<(), Broken> {
+        let client_now = connections.client_time(now);
         let connection = &mut connections[at];
         if !connection.retransmits() {
             return self.receive(connections, now, at, bytes);
@@ -180,7 +185,7 @@ impl Transmitter {
             && std::mem::replace(&mut connection.channel.is_handshaking, false)
             && let Some(streams) = connection.protocol.streams_mut()
         {
-            streams.deadline = now + limits.head_timeout;
+            streams.deadline = client_now + limits.head_timeout;
         }
         connection.engine().broken().map_or(Ok(()), Err)
     }
@@ -193,15 +198,16 @@ impl Transmitter {
         connections: &mut Connections<impl Socket>,
         at: usize,
         limits: &Limits,
-    ) -> Option<Nanos> {
+    ) -> Option<ClientTime> {
+        let client_now = connections.client_time(now);
         let ends_at = connections[at].protocol.streams()?.ends_at;
         let unread_bytes = self.say_last(connections, now, at)?;
-        if ends_at.is_some_and(|ends_at| now >= ends_at) {
+        if ends_at.is_some_and(|ends_at| client_now >= ends_at) {
             return None;
         }
         let needs = Nanos::from_secs(unread_bytes.div_ceil(limits.patience.rate_bytes_per_s_min.max(1)));
         let streams = connections[at].protocol.streams_mut()?;
-        Some(*streams.ends_at.get_or_insert(now + CLOSING_PERIOD + needs.min(limits.idle_timeout)))
+        Some(*streams.ends_at.get_or_insert(client_now + CLOSING_PERIOD + needs.min(limits.idle_timeout)))
     }
 
     /// Follows a change of the client's priority for a response (RFC 9218).

@@ -7,6 +7,7 @@ use units::Nanos;
 use super::sending::Sending;
 use super::{Transmitter, cut};
 use crate::body::Failure;
+use crate::clock::ClientTime;
 use crate::connection::{Connections, Engine};
 use crate::connection::{Outgoing, Room};
 use crate::net::Socket;
@@ -55,7 +56,7 @@ impl Transmitter {
         now: Nanos,
         at: usize,
         engine: Engine,
-        deadline: Nanos,
+        deadline: ClientTime,
     ) {
         let connection = &mut connections[at];
         let id = self.link.scheduler.open(connection.delivery.framing());
@@ -73,7 +74,8 @@ impl Transmitter {
         connections.make_last(now, at);
         self.hand_down(connections, now, at, u64::MAX);
         connections.forget_datagrams(at);
-        let id = connections[at].end_framed(now);
+        let client_now = connections.client_time(now);
+        let id = connections[at].end_framed(client_now);
         id.into_iter().for_each(|id| self.link.scheduler.close(id));
     }
 
@@ -117,6 +119,7 @@ impl Transmitter {
         sent_bytes: u64,
     ) -> Option<JobId> {
         let Dispatch { outgoing, class, client, stream, precedence } = dispatch;
+        let client_now = connections.client_time(now);
         let connection = &mut connections[at];
         let path =
             if self.link.scheduler.order().needs_path() { connection.socket.status().path } else { Path::default() };
@@ -126,7 +129,7 @@ impl Transmitter {
         let id = match connection.protocol.group() {
             Some(group) => self.link.scheduler.arrive_on(now, group, arrival, precedence)?,
             None if connection.protocol.is_quiet() => {
-                connection.reader.watch(now, connection.delivery.sent_bytes());
+                connection.reader.watch(client_now, connection.delivery.sent_bytes());
                 // What left since the last response belongs to none.
                 connection.delivery.newly_sent_bytes();
                 self.link.scheduler.arrive(now, arrival)
@@ -235,9 +238,10 @@ impl Transmitter {
         if connections[at].protocol.is_quiet() {
             return;
         }
+        let client_now = connections.client_time(now);
         let connection = &mut connections[at];
         let waits_for_reader = connection.protocol.waits_for_reader(&self.link.scheduler);
-        if connection.is_stalled(now, waits_for_reader, self.marker.is_some(), &self.patience) {
+        if connection.is_stalled(client_now, waits_for_reader, self.marker.is_some(), &self.patience) {
             self.end_all(connections, now, at, || Failure::Stalled);
         }
     }

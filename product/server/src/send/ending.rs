@@ -4,6 +4,7 @@ use http::{Reject, Shown};
 use units::Nanos;
 
 use super::Transmitter;
+use crate::clock::ClientTime;
 use crate::connection::http1::Late;
 use crate::connection::{Connection, Connections};
 use crate::limits::Limits;
@@ -11,7 +12,7 @@ use crate::net::Socket;
 
 /// The rest of the work on a connection that is to end.
 pub enum Ending {
-    /// It ends later, by its deadline or when its client has taken everything.
+    /// The connection ends later, by its deadline or when its client has taken everything.
     Stays,
     /// Input that its client still sends is read and discarded.
     Drains,
@@ -23,13 +24,14 @@ pub enum Ending {
     Closes {
         is_late: bool,
     },
-    /// It is aborted with the responses under way.
+    /// The connection is aborted with the responses under way.
     IsAbandoned,
 }
 
 /// The state on which the end of a connection depends.
 pub struct EndContext<'w> {
     pub now: Nanos,
+    pub client_now: ClientTime,
     pub limits: &'w Limits,
     /// The class of bytes that belong to no request.
     pub class: u16,
@@ -73,7 +75,7 @@ impl Transmitter {
         self.end_output(with.now, connections, at, with.class);
         let connection = &mut connections[at];
         connection.finish();
-        connection.http1().drain(with.now, with.limits);
+        connection.http1().drain(with.client_now, with.limits);
         connection.input.is_readable = true;
         Ending::Drains
     }
@@ -84,10 +86,10 @@ impl Transmitter {
         if connection.is_multiplexed() {
             return self.leave(connections, at, with);
         }
-        if self.waits_for_its_turn(with.now, connection) {
+        if self.waits_for_its_turn(with.client_now, connection) {
             return Ending::Stays;
         }
-        if takes_the_rest(connection, with.now, with.limits) {
+        if takes_the_rest(connection, with.client_now, with.limits) {
             return Ending::Stays;
         }
         match connection.http1().on_deadline() {
@@ -104,8 +106,8 @@ fn end_http3(connection: &mut Connection<impl Socket>, with: &EndContext) -> End
     let is_over = connection.channel.is_handshaking || connection.engine().is_acknowledged();
     let acked_bytes = if is_over { 0 } else { connection.socket.status().acked_bytes };
     let Some(streams) = connection.protocol.streams_mut() else { return Ending::Stays };
-    if is_over || !streams.waits_for(with.now, acked_bytes, rate) {
-        return Ending::Closes { is_late: with.now >= streams.deadline };
+    if is_over || !streams.waits_for(with.client_now, acked_bytes, rate) {
+        return Ending::Closes { is_late: with.client_now >= streams.deadline };
     }
     streams.is_leaving = true;
     streams.deadline = streams.ends_at.unwrap_or(streams.deadline);
@@ -113,7 +115,7 @@ fn end_http3(connection: &mut Connection<impl Socket>, with: &EndContext) -> End
 }
 
 /// Returns whether a connection was sent everything and its client, which has not acknowledged all of it, goes on taking.
-fn takes_the_rest(connection: &mut Connection<impl Socket>, now: Nanos, limits: &Limits) -> bool {
+fn takes_the_rest(connection: &mut Connection<impl Socket>, now: ClientTime, limits: &Limits) -> bool {
     if !connection.is_lingering() {
         return false;
     }

@@ -37,7 +37,7 @@ impl Transmitter {
         if has_failed {
             return Ending::Closes { is_late: false };
         }
-        connection.http1().wait_until(with.now + HANDSHAKE_TIMEOUT);
+        connection.http1().wait_until(with.client_now + HANDSHAKE_TIMEOUT);
         self.send_tls(with.now, connections, at, with.class);
         let connection = &mut connections[at];
         let is_broken = connection.session.as_deref_mut().is_some_and(|session| session.is_broken());

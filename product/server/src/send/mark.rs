@@ -32,7 +32,8 @@ impl Bands {
         self.priorities.len()
     }
 
-    /// Puts what is sent next in this band, if it may change now. Returns true if the socket's priority was set.
+    /// Puts what is sent next in this band, if there is any and it may change now. Returns true if the socket's priority
+    /// was set.
     ///
     /// A response whose band has improved moves only when nothing of its connection waits below TCP; until then it is
     /// retried before each burst. A later packet in a better band would overtake the earlier ones in the worse band.
@@ -42,7 +43,8 @@ impl Bands {
     pub fn mark(&self, socket: &mut impl Socket, known: &mut Option<u8>, band: u8) -> bool {
         // Learning may move the policy's cut points but never changes their number: a policy's band is below the number
         // of bands it was given.
-        let band = band.min((self.count() - 1) as u8);
+        let Some(worst) = self.count().checked_sub(1) else { return false };
+        let band = band.min(worst as u8);
         let is_better = known.is_some_and(|now| band < now);
         if *known == Some(band) || (is_better && socket.queued_below_bytes() != Some(0)) {
             return false;

@@ -14,9 +14,6 @@ use crate::body::{Failure, Pipe};
 use crate::connection::Connections;
 use crate::net::Socket;
 
-const TOO_MUCH: Failure = Failure::Source("more bytes than were announced");
-const TOO_LITTLE: Failure = Failure::Source("fewer bytes than were announced");
-
 /// The producer's end of a response's body. All methods do nothing for a response that has departed.
 pub struct Producer<'a, S: Socket> {
     pub(super) transmitter: &'a mut Transmitter,
@@ -36,7 +33,7 @@ impl<'a, S: Socket> Producer<'a, S> {
         let taken = self.pipe()?.push(bytes);
         match taken {
             Some(_) => self.on_produced(now),
-            None => self.transmitter.abort(self.connections, now, self.job, TOO_MUCH),
+            None => self.transmitter.abort(self.connections, now, self.job, Failure::Source),
         }
         taken
     }
@@ -75,13 +72,13 @@ impl<'a, S: Socket> Producer<'a, S> {
             self.transmitter.sendings[self.job].outgoing.body().on_finished();
             self.on_produced(now);
         } else {
-            self.transmitter.abort(self.connections, now, self.job, TOO_LITTLE);
+            self.transmitter.abort(self.connections, now, self.job, Failure::Source);
         }
     }
 
     /// Fails the body: what waits is dropped, so that no client takes it for complete.
-    pub fn fail(&mut self, now: Nanos, why: &'static str) {
-        self.transmitter.abort(self.connections, now, self.job, Failure::Source(why));
+    pub fn fail(&mut self, now: Nanos) {
+        self.transmitter.abort(self.connections, now, self.job, Failure::Source);
     }
 
     pub(super) fn pipe(&mut self) -> Option<&mut Pipe> {

@@ -52,7 +52,7 @@ pub struct PassedSocket {
     pub(crate) sockets: Vec<OwnedFd>,
     /// The datagram sockets of the same address, for HTTP/3.
     pub(crate) datagrams: Vec<OwnedFd>,
-    /// It is an IPv6 socket for all addresses that accepts IPv4 too.
+    /// An IPv6 socket for all addresses that accepts IPv4 too.
     is_dual: bool,
 }
 

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use config::{Answers, Health, Pattern, Proxy, UpstreamAddress};
-use record::Run;
 use sched::policy::PolicySpec;
 use sched::{Guard, Pace, Scheduler};
 use units::{Nanos, Rate};
@@ -28,6 +27,7 @@ use crate::clients::Clients;
 use crate::files::{Cache, CacheLimits, Lookups, Options, Root};
 use crate::limits::{Limits, Patience};
 use crate::listen::Listener;
+use crate::logging::testing::read_log;
 use crate::logging::{Format, Log, LogConfig, Logs, Unthreaded};
 use crate::places::Places;
 use crate::send::{Link, Notice, Order, Reads, Transmitter};
@@ -282,10 +282,7 @@ impl Server {
     fn check_log(&mut self) -> Result<(), String> {
         self.writer.drain();
         let Some(path) = &self.log_path else { return Ok(()) };
-        let read = Run::read_access_log(path, None).map_err(|error| error.to_string());
-        // A log without a line cannot be read as a run.
-        let is_empty = std::fs::metadata(path).is_ok_and(|log| log.len() == 0);
-        let rows = if is_empty { Vec::new() } else { read?.records };
+        let rows = read_log(path)?;
         let lines = rows.len() as u64;
         std::fs::write(path, "").map_err(|error| error.to_string())?;
         let world = self.world.borrow();
@@ -296,7 +293,7 @@ impl Server {
         // A stopped server may still have some.
         let has_all = lines >= answered || world.plan.stop_after.is_some();
         if !has_all || lines > asked {
-            let shown: Vec<_> = rows.iter().map(|row| (row.status, row.size_bytes, row.body_bytes)).collect();
+            let shown: Vec<_> = rows.iter().map(|row| (row.status, row.content_length, row.body_bytes)).collect();
             return Err(format!("{lines} lines for {answered} responses to {asked} requests: {shown:?}"));
         }
         Ok(())

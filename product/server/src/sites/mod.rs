@@ -34,7 +34,7 @@ pub struct SiteConfig {
     /// Hosts in lower case: a name, an address, an IPv6 address in brackets, or `*.` and a name for every name
     /// below it.
     pub hosts: Vec<String>,
-    /// It answers for hosts of no site, and for requests that name none. If several are marked, only the first does.
+    /// The site answers for hosts of no site, and for requests that name none. If several are marked, only the first does.
     pub is_default: bool,
     /// The folder that is served; a site of redirects alone has none.
     pub dir: Option<PathBuf>,

@@ -95,6 +95,7 @@ pub struct Taken {
 }
 
 impl Pool {
+    #[cfg(test)]
     pub fn new() -> Arc<Pool> {
         Pool::bounded(BUFFERED_BYTES_MAX)
     }

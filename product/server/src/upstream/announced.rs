@@ -7,7 +7,7 @@ use http::proxy_header::encode_proxy_header;
 /// The beginning of the connection: it serves only transfers that announce the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Announced {
-    /// It begins with the first request.
+    /// The connection begins with the first request.
     Nobody,
     Ourselves,
     Client(SocketAddr),

@@ -58,7 +58,7 @@ pub enum Load {
 pub enum Told {
     /// The event does not matter to a transfer.
     Nothing,
-    /// This transfer continues.
+    /// The transfer with this number continues.
     GoesOn(usize),
     /// The connection's transfers may continue.
     Several,

@@ -2,26 +2,27 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use http::Status;
 use http::http1::upstream::UpstreamFault;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Fault {
     /// The upstream's names have no address.
     NoAddress,
     /// No connection could be made.
-    Unreachable(io::Error),
+    Unreachable(Arc<io::Error>),
     /// The connection broke, or ended before the response did.
-    Broken(io::Error),
+    Broken(Arc<io::Error>),
     Closed,
     /// TLS with it failed.
     Tls(String),
     /// The response is invalid.
     Wrong(UpstreamFault),
-    /// It reports that it has not processed the request.
+    /// The upstream reports that it has not processed the request.
     Refused,
-    /// It has reset the stream, with this HTTP/2 error code.
+    /// The upstream has reset the stream, with this HTTP/2 error code.
     Reset(u32),
     /// The bytes it sends are not HTTP/2.
     Http2(String),
@@ -29,12 +30,10 @@ pub enum Fault {
     TooSlow(&'static str),
     /// The maximum number of requests wait for it, of all clients or of this one.
     Busy,
-    /// It has the maximum number of tunnels, of all clients or of this one.
+    /// The upstream has the maximum number of tunnels, of all clients or of this one.
     Tunnels,
-    /// It and all others of its proxy have failed their health checks.
+    /// The upstream and all others of its proxy have failed their health checks.
     Down,
-    /// The client sends no more of the request's body, or sends it too slowly.
-    Client,
 }
 
 impl Fault {
@@ -46,28 +45,6 @@ impl Fault {
             Fault::NoAddress | Fault::Refused | Fault::Reset(_) | Fault::Http2(_) => Status::BAD_GATEWAY,
             Fault::TooSlow(_) => Status::GATEWAY_TIMEOUT,
             Fault::Busy | Fault::Tunnels | Fault::Down => Status::SERVICE_UNAVAILABLE,
-            Fault::Client => Status::REQUEST_TIMEOUT,
-        }
-    }
-
-    /// Copies the fault for another transfer on the connection.
-    pub fn again(&self) -> Fault {
-        let error = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
-        match self {
-            Fault::NoAddress => Fault::NoAddress,
-            Fault::Unreachable(why) => Fault::Unreachable(error(why)),
-            Fault::Broken(why) => Fault::Broken(error(why)),
-            Fault::Closed => Fault::Closed,
-            Fault::Tls(why) => Fault::Tls(why.clone()),
-            Fault::Wrong(fault) => Fault::Wrong(*fault),
-            Fault::Refused => Fault::Refused,
-            Fault::Reset(code) => Fault::Reset(*code),
-            Fault::Http2(why) => Fault::Http2(why.clone()),
-            Fault::TooSlow(why) => Fault::TooSlow(why),
-            Fault::Busy => Fault::Busy,
-            Fault::Tunnels => Fault::Tunnels,
-            Fault::Down => Fault::Down,
-            Fault::Client => Fault::Client,
         }
     }
 }
@@ -88,7 +65,6 @@ impl fmt::Display for Fault {
             Fault::Busy => f.write_str("too many requests wait for it, of all clients or of this one"),
             Fault::Tunnels => f.write_str("it has too many tunnels, of all clients or of this one"),
             Fault::Down => f.write_str("it is down, and so are the others"),
-            Fault::Client => f.write_str("its client sends the body too slowly"),
         }
     }
 }

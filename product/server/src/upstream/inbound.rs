@@ -32,7 +32,7 @@ pub struct Inbound {
     pub announced_bytes: u64,
     /// When it first waited for the client.
     pub held_at: Option<Nanos>,
-    /// It holds its upstream's place while its client takes the response.
+    /// The response holds its upstream's place while its client takes the response.
     pub is_held: bool,
     pub memory: Memory,
 }
@@ -42,9 +42,9 @@ pub struct Inbound {
 pub enum Memory {
     #[default]
     Enough,
-    /// It needs memory to continue, and its owner has not been notified.
+    /// The transfer needs memory to continue, and its owner has not been notified.
     Needed,
-    /// It is in the list of transfers that wait for memory.
+    /// The transfer is in the list of those that wait for memory.
     Awaited,
 }
 
@@ -63,7 +63,7 @@ pub struct Tunnel {
     pub is_asked: bool,
     /// For a WebSocket that the client opened with CONNECT: the Sec-WebSocket-Accept that the 101 must have.
     pub accept: Option<[u8; ACCEPT_BYTES]>,
-    /// It is established.
+    /// The tunnel is established.
     pub is_open: bool,
 }
 

@@ -9,6 +9,7 @@ mod addresses;
 mod announced;
 mod attempt;
 mod connection;
+mod deadline;
 mod endpoint;
 mod fault;
 mod group;
@@ -63,10 +64,13 @@ pub use step::Step;
 pub use transfer::Transfer;
 use transfer::{Hold, Queued};
 
+use crate::clock::ClientClock;
 use crate::net::Net;
 
 pub struct Upstreams<N: Net> {
     transfers: Slab<Transfer>,
+    /// The clock of their deadlines.
+    clock: ClientClock,
     /// The transfers by the exchange they are for.
     by_owner: HashMap<u64, usize>,
     connections: UpstreamConnections<N>,
@@ -79,9 +83,10 @@ pub struct Upstreams<N: Net> {
 
 impl<N: Net> Upstreams<N> {
     /// Creates an empty set; `places` are the places at upstreams.
-    pub fn new(places: LoopPlaces) -> Upstreams<N> {
+    pub fn new(places: LoopPlaces, clock: ClientClock) -> Upstreams<N> {
         Upstreams {
             transfers: Slab::new(),
+            clock,
             by_owner: HashMap::new(),
             connections: UpstreamConnections::default(),
             peers: Peers::new(places),
@@ -99,6 +104,7 @@ impl<N: Net> Upstreams<N> {
     /// Begins a transfer, or lets it wait for a place or for the body of its request.
     pub fn begin(&mut self, net: &N, now: Nanos, mut transfer: Transfer) -> Result<usize, (Fault, String)> {
         transfer.queued.turn.since = now;
+        transfer.deadline.keep_by(&self.clock);
         let (owner, is_gathering) = (transfer.owner, transfer.is_gathering());
         let at = self.transfers.insert(transfer);
         self.by_owner.insert(owner, at);
@@ -247,7 +253,6 @@ impl<N: Net> Upstreams<N> {
     fn begin_gathered(&mut self, net: &N, now: Nanos, at: usize) -> Option<Fault> {
         let transfer = self.transfers.get_mut(at)?;
         if transfer.is_gathering() {
-            transfer.gather(now);
             return None;
         }
         let is_new = transfer.queued.hold == Hold::Nothing && transfer.connection.is_none();
@@ -390,7 +395,7 @@ impl<N: Net> Upstreams<N> {
         old.into_iter().for_each(|connection| self.peers.close(net, connection, &mut self.connections));
         let is_wanted = |peer| self.transfers.iter().any(|(_, transfer)| transfer.peer == peer);
         self.peers.forget_unused(now, is_wanted);
-        self.transfers.iter().filter(|(_, transfer)| now >= transfer.deadline).map(|(at, _)| at).collect()
+        self.transfers.iter().filter(|(_, transfer)| transfer.deadline.is_over(now)).map(|(at, _)| at).collect()
     }
 
     /// Returns true if there are connections, idle ones included, which must be closed in time.
@@ -404,13 +409,6 @@ impl<N: Net> Upstreams<N> {
         match self.peers.get(transfer.peer) {
             Some(peer) => peer.endpoint.to_string(),
             None => transfer.group.addresses.names().next().map_or_else(|| "none".into(), ToString::to_string),
-        }
-    }
-
-    /// Moves every deadline later by `paused`.
-    pub fn excuse(&mut self, paused: Nanos) {
-        for (_, transfer) in &mut self.transfers {
-            transfer.excuse(paused);
         }
     }
 }

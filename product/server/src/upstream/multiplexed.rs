@@ -123,7 +123,7 @@ impl Multiplexed {
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) if !self.has_begun => return self.note(Err(Fault::Unreachable(error))),
+                Err(error) if !self.has_begun => return self.note(Err(Fault::Unreachable(error.into()))),
                 // Data received before the error may contain the reason.
                 Err(_) => {
                     wire.look();
@@ -217,7 +217,7 @@ impl Multiplexed {
 
     /// The reason why an incomplete response cannot continue.
     pub fn fault(&self) -> Option<Fault> {
-        self.fault.as_ref().map(Fault::again)
+        self.fault.clone()
     }
 
     /// Removes a transfer; what is not complete of it is cancelled. If nothing has arrived on the connection for as

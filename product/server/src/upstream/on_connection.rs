@@ -34,7 +34,7 @@ impl<S: Stream> OnConnection<'_, S> {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if out.at == 0 && !out.has_sent => return Err(Fault::Unreachable(error)),
+                Err(error) if out.at == 0 && !out.has_sent => return Err(Fault::Unreachable(error.into())),
                 // It may have answered before.
                 Err(_) => {
                     out.is_refused = true;
@@ -48,7 +48,7 @@ impl<S: Stream> OnConnection<'_, S> {
         let ends = transfer.inbound.tunnel.is_open && out.is_whole && out.is_sent();
         if ends && !std::mem::replace(&mut out.has_ended, true) {
             self.wire.finish();
-            transfer.deadline = transfer.deadline.min(now + transfer.patience());
+            transfer.deadline.hasten(now, transfer.patience());
         }
         transfer.set_deadline(now);
         Ok(())
@@ -102,7 +102,7 @@ impl<S: Stream> OnConnection<'_, S> {
                 return transfer.wait_for_client(sink, now);
             }
             let bytes_max = room.min(self.scratch.len());
-            transfer.deadline = now + transfer.patience();
+            transfer.deadline.set(now, transfer.patience());
             match self.wire.receive(&mut self.scratch[..bytes_max]) {
                 Ok(Received::Bytes(bytes)) => transfer.inbound.kept.edit().extend_from_slice(&self.scratch[..bytes]),
                 Ok(Received::Nothing) => return Step::Wait,

@@ -89,7 +89,7 @@ impl OnStream<'_> {
             scratch.clear();
             let read = self.session.read_body(self.stream, scratch, room.min(READ_BYTES_MAX));
             if !scratch.is_empty() {
-                transfer.deadline = now + transfer.patience();
+                transfer.deadline.set(now, transfer.patience());
                 transfer.inbound.body_bytes += scratch.len() as u64;
                 if !sink.push(scratch) {
                     return Step::Unwanted;
@@ -99,8 +99,8 @@ impl OnStream<'_> {
                 BodyRead::More if sink.room() == Some(0) => return transfer.wait_for_client(sink, now),
                 BodyRead::More => {}
                 BodyRead::Later => {
-                    if transfer.deadline == Nanos::MAX {
-                        transfer.deadline = now + transfer.patience();
+                    if !transfer.deadline.is_set() {
+                        transfer.deadline.set(now, transfer.patience());
                     }
                     return Step::Wait;
                 }

@@ -7,8 +7,6 @@ use mux::{Source, Supply};
 use units::Nanos;
 use units::memory::{Account, Charge, Counted};
 
-use crate::upload::{Upload, UploadLimits};
-
 /// The maximum bytes of a request body that wait until the upstream takes them.
 pub const REQUEST_BODY_BYTES_MAX: usize = 64 << 10;
 /// The maximum for a body that arrives on a stream, whose engine keeps more of it; the one below applies to all if
@@ -66,12 +64,10 @@ pub struct Outbound {
     pub is_refused: bool,
     /// When its last byte was sent.
     pub sent_at: Nanos,
-    /// The upload limits if its client sends on a stream; over HTTP/1.1 the connection enforces them.
-    pub upload: Option<(Upload, UploadLimits)>,
+    /// The maximum bytes of the body that wait.
+    pub bytes_max: usize,
     /// The end was signalled to the upstream, as far as a tunnel has separate ends.
     pub has_ended: bool,
-    /// Some of it has arrived since its deadline was set.
-    pub has_grown: bool,
     /// The beginning is gathered before it is passed on.
     pub is_buffered: bool,
 }
@@ -99,9 +95,8 @@ impl Outbound {
             has_sent: false,
             is_refused: false,
             sent_at: Nanos::ZERO,
-            upload: None,
+            bytes_max: REQUEST_BODY_BYTES_MAX,
             has_ended: false,
-            has_grown: false,
             is_buffered: true,
         }
     }
@@ -112,8 +107,6 @@ impl Outbound {
         if self.is_whole {
             return;
         }
-        self.upload.iter_mut().for_each(|(upload, _)| upload.on_bytes(bytes.len()));
-        self.has_grown |= !bytes.is_empty();
         if !self.is_refused {
             let mut into = self.bytes.edit();
             if self.is_chunked && !bytes.is_empty() {
@@ -147,8 +140,7 @@ impl Outbound {
     pub fn forget_sent(&mut self) {
         let is_sent = self.is_sent();
         let is_refusable = self.of_stream.as_ref().is_some_and(|of_stream| of_stream.is_refusable);
-        let kept_bytes_max = if self.upload.is_some() { STREAM_BODY_BYTES_MAX } else { REQUEST_BODY_BYTES_MAX };
-        if !self.is_repeatable && (is_sent && !is_refusable || self.at >= kept_bytes_max) {
+        if !self.is_repeatable && (is_sent && !is_refusable || self.at >= self.bytes_max) {
             self.has_sent |= self.at > 0;
             self.bytes.edit().drain(..std::mem::take(&mut self.at));
             self.bytes.shrink();

@@ -142,7 +142,10 @@ impl Peers {
         connections: &mut UpstreamConnections<N>,
     ) -> Result<usize, Fault> {
         let opened = connections.open(net, now, (peer, &self.all[peer].endpoint), announced);
-        opened.map_err(Fault::Unreachable).inspect_err(|_| self.all[peer].on_unreachable(now))
+        opened.map_err(|error| {
+            self.all[peer].on_unreachable(now);
+            Fault::Unreachable(error.into())
+        })
     }
 
     /// Returns an HTTP/2 connection with room for another transfer; a new one only if the others have no room. A

@@ -12,12 +12,11 @@ use units::Nanos;
 use units::memory::{Account, Counted};
 
 use super::attempt::Attempt;
+use super::deadline::Deadline;
 use super::endpoint::PROBES;
 use super::inbound::{Inbound, Interim, Memory, Tunnel};
-use super::outbound::{Head, Outbound, REQUEST_BODY_BYTES_MAX, SCARCE_BODY_BYTES_MAX, STREAM_BODY_BYTES_MAX};
+use super::outbound::{Head, Outbound, SCARCE_BODY_BYTES_MAX, STREAM_BODY_BYTES_MAX};
 use super::{Announced, BodySink, Fault, Group, Step};
-use crate::upload::{Upload, UploadLimits};
-
 /// The maximum time that a tunnel may be silent in both directions; HAProxy's `timeout tunnel` is often the same.
 const TUNNEL_IDLE_FOR: Nanos = Nanos::from_secs(3600);
 
@@ -35,7 +34,7 @@ pub struct Transfer {
     pub(super) outbound: Outbound,
     pub(super) inbound: Inbound,
     /// The instant until which it waits for the upstream.
-    pub deadline: Nanos,
+    pub deadline: Deadline,
     /// The route of its response, once its head has arrived.
     pub route: Option<RouteKey>,
     /// The last attempt.
@@ -59,10 +58,10 @@ pub struct Queued {
 /// The part a transfer holds of its upstream's places.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
-    /// It holds none: its request's body must come first, or it is a health check.
+    /// The transfer holds none: its request's body must come first, or it is a health check.
     #[default]
     Nothing,
-    /// It waits for the place of this ticket.
+    /// The transfer waits for the place of this ticket.
     Waits(u64),
     Place,
     /// A place for a tunnel.
@@ -100,7 +99,7 @@ impl Transfer {
                 is_held: false,
                 memory: Memory::Enough,
             },
-            deadline: Nanos::MAX,
+            deadline: Deadline::default(),
             route: None,
             attempt: Attempt::default(),
             queued: Queued::default(),
@@ -137,20 +136,25 @@ impl Transfer {
         !has_begun && self.outbound.is_buffered && !self.outbound.is_whole && self.room() > 0
     }
 
-    /// Sets these limits for the request's body, which the client sends on a stream.
-    pub fn uploading(mut self, now: Nanos, limits: UploadLimits) -> Transfer {
-        let mut upload = Upload::new(now);
-        upload.hold(now);
-        self.outbound.upload = Some((upload, limits));
+    /// Takes the request's body from a stream, whose engine keeps more of it.
+    pub fn on_stream(mut self) -> Transfer {
+        self.outbound.bytes_max = STREAM_BODY_BYTES_MAX;
         self
     }
 
-    /// Waits for the place of this ticket, for as long as its upstream may be silent. The client waits too, and that
-    /// does not count as its own time.
+    pub fn is_on_stream(&self) -> bool {
+        self.outbound.bytes_max == STREAM_BODY_BYTES_MAX
+    }
+
+    /// Returns true if everything that has arrived of the request is on its way, and the client has to send more.
+    pub fn waits_for_client(&self) -> bool {
+        self.is_gathering() || self.connection.is_some() && self.outbound.waits_for_client()
+    }
+
+    /// Waits for the place of this ticket, for as long as its upstream may be silent.
     pub(super) fn wait_for_place(&mut self, ticket: u64, now: Nanos) {
         self.queued.hold = Hold::Waits(ticket);
-        self.deadline = now + self.group.read_timeout;
-        self.outbound.upload.iter_mut().for_each(|(upload, _)| upload.hold(now));
+        self.deadline.set(now, self.group.read_timeout);
     }
 
     /// Returns true if it is a health check.
@@ -170,7 +174,7 @@ impl Transfer {
         self.connection = Some(connection);
         self.outbound.rewind();
         self.attempt = self.attempt.next(now, !is_idle);
-        self.deadline = now + if is_idle { self.group.read_timeout } else { self.group.connect_timeout };
+        self.deadline.set(now, if is_idle { self.group.read_timeout } else { self.group.connect_timeout });
     }
 
     /// Returns whether the request may be sent again over another connection. It cannot have been processed if none of
@@ -202,11 +206,7 @@ impl Transfer {
         if self.inbound.tunnel.is_asked && !self.inbound.tunnel.is_open && self.outbound.is_whole {
             return 0;
         }
-        let bytes_max = match self.outbound.upload {
-            _ if self.account().room() == 0 => SCARCE_BODY_BYTES_MAX,
-            Some(_) => STREAM_BODY_BYTES_MAX,
-            None => REQUEST_BODY_BYTES_MAX,
-        };
+        let bytes_max = if self.account().room() == 0 { SCARCE_BODY_BYTES_MAX } else { self.outbound.bytes_max };
         bytes_max.saturating_sub(self.outbound.bytes.len() - self.outbound.at)
     }
 
@@ -224,43 +224,22 @@ impl Transfer {
     pub(super) fn note_sent(&mut self, now: Nanos) {
         self.attempt.on_sent(now);
         self.outbound.sent_at = now;
-        self.deadline = now + self.patience();
+        self.deadline.set(now, self.patience());
     }
 
     /// Records that some of the response has arrived.
     pub(super) fn note_came(&mut self, now: Nanos) {
         self.inbound.has_come = true;
         self.attempt.on_come(now);
-        self.deadline = now + self.patience();
+        self.deadline.set(now, self.patience());
     }
 
-    /// Sets the deadline of the side that is awaited: the client or the upstream.
+    /// Sets the deadline if the upstream is awaited. The upload has that of a client.
     pub(super) fn set_deadline(&mut self, now: Nanos) {
-        let waits_for_client = self.outbound.waits_for_client();
-        let upload = self.outbound.upload.as_mut().filter(|_| self.inbound.body.is_none());
-        if waits_for_client {
-            let has_grown = std::mem::take(&mut self.outbound.has_grown);
-            let Some((upload, limits)) = upload else {
-                self.deadline = Nanos::MAX;
-                return;
-            };
-            if upload.go_on(now) || has_grown {
-                self.deadline = upload.deadline(now, *limits);
-            }
-            return;
-        }
-        upload.into_iter().for_each(|(upload, _)| upload.hold(now));
-        if self.deadline == Nanos::MAX && !self.is_answered() {
-            self.deadline = now + self.patience();
-        }
-    }
-
-    /// Sets the deadline for the rest of the request's body after some of it has arrived.
-    pub(super) fn gather(&mut self, now: Nanos) {
-        let has_grown = std::mem::take(&mut self.outbound.has_grown);
-        let Some((upload, limits)) = &mut self.outbound.upload else { return };
-        if upload.go_on(now) || has_grown {
-            self.deadline = upload.deadline(now, *limits);
+        if self.outbound.waits_for_client() {
+            self.deadline.clear();
+        } else if !self.deadline.is_set() && !self.is_answered() {
+            self.deadline.set(now, self.patience());
         }
     }
 
@@ -282,7 +261,7 @@ impl Transfer {
 
     pub(super) fn wait_for_client(&mut self, sink: &mut impl BodySink, now: Nanos) -> Step {
         self.inbound.held_at.get_or_insert(now);
-        self.deadline = Nanos::MAX;
+        self.deadline.clear();
         if sink.waits_for_memory() {
             self.need_memory();
         }
@@ -301,24 +280,14 @@ impl Transfer {
         is_sent && self.inbound.is_kept_alive && self.inbound.kept.is_empty()
     }
 
-    /// The fault of a missed deadline: the upstream kept the client waiting, or the client the upstream.
+    /// The fault of an upstream that has kept its client waiting for too long.
     pub fn timed_out(&self) -> Fault {
-        let is_sending = self.connection.is_some() && !self.is_answered() && self.outbound.waits_for_client();
-        if is_sending || self.is_gathering() {
-            return Fault::Client;
-        }
         Fault::TooSlow(match () {
             () if self.connection.is_none() => "none of its places became free in time",
             () if self.outbound.is_unsent() => "no connection in time",
             () if self.inbound.has_come => "nothing came for too long",
             () => "no response in time",
         })
-    }
-
-    /// Moves its deadlines later by `paused`, in which nothing could be received.
-    pub fn excuse(&mut self, paused: Nanos) {
-        self.deadline = Nanos(self.deadline.0.saturating_add(paused.0));
-        self.outbound.upload.iter_mut().for_each(|(upload, _)| upload.excuse(paused));
     }
 
     /// The bytes of the response's body that were passed on.

@@ -2,6 +2,7 @@
 //! bytes either way.
 
 use std::io;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use tls::ClientSession;
@@ -57,7 +58,7 @@ impl<'c, S: Stream> Wire<'c, S> {
                 Ok(sent) => drop(preface.drain(..sent)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.ready.is_writable = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Fault::Unreachable(error)),
+                Err(error) => return Err(Fault::Unreachable(error.into())),
             }
         }
         Ok(preface.is_empty())
@@ -76,7 +77,7 @@ impl<'c, S: Stream> Wire<'c, S> {
             return Ok(());
         }
         loop {
-            hand_down(self.socket, self.ready, tls).map_err(Fault::Unreachable)?;
+            hand_down(self.socket, self.ready, tls).map_err(|error| Fault::Unreachable(error.into()))?;
             if !tls.is_handshaking() {
                 // Room that was there before is of use now.
                 self.ready.is_writable = true;
@@ -207,7 +208,7 @@ fn receive(socket: &impl Stream, ready: &mut Readiness, into: &mut [u8]) -> Resu
             }
             Err(Errno::AGAIN) => ready.is_readable = false,
             Err(Errno::INTR) => {}
-            Err(error) => return Err(Fault::Broken(error.into())),
+            Err(error) => return Err(Fault::Broken(Arc::new(error.into()))),
         }
     }
     Ok(Received::Nothing)

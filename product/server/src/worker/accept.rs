@@ -69,25 +69,40 @@ impl<N: Net> Acceptor<N> {
                 Ok((socket, peer)) => newcomers.extend(self.welcome(socket, peer, with)),
                 Err(error) => {
                     with.service.admission.give_back_place();
-                    match error {
-                        Errno::AGAIN => return,
-                        Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {
-                            // Logged once, until every waiting client has been accepted.
-                            if self.on_shortage() {
-                                with.service.journal.error(format_args!(
-                                    "cannot accept more than {} connections on worker {}: {error}; raise the limit on open files (ulimit -n)",
-                                    with.connections.len(),
-                                    with.setup.number
-                                ));
-                            }
-                            return self.pause(&with.net);
-                        }
-                        // The client gave up before it was accepted, or a network error of its connection surfaced
-                        // here.
-                        _ => {}
+                    if !self.goes_on_after(error, with) {
+                        return;
                     }
                 }
             }
+        }
+    }
+
+    /// Handles a failure to accept a client. Returns whether the next client is tried in this turn.
+    fn goes_on_after(&mut self, error: Errno, with: &mut Responder<N>) -> bool {
+        let number = with.setup.number;
+        match error {
+            Errno::AGAIN => false,
+            Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {
+                // Logged once, until every waiting client has been accepted.
+                if self.on_shortage() {
+                    with.service.journal.error(format_args!(
+                        "cannot accept more than {} connections on worker {number}: {error}; raise the limit on open files (ulimit -n)",
+                        with.connections.len(),
+                    ));
+                }
+                self.pause(&with.net);
+                false
+            }
+            Errno::INVAL => {
+                if self.on_failure(&with.net) {
+                    with.service.journal.error(format_args!(
+                        "a socket of worker {number} accepts no more connections: {error}; another process has shut it: restart weir"
+                    ));
+                }
+                true
+            }
+            // The client gave up before it was accepted, or a network error of its connection surfaced here.
+            _ => true,
         }
     }
 
@@ -114,7 +129,7 @@ impl<N: Net> Acceptor<N> {
             origins.header = Some(Vec::new());
         }
         if conn.channel.is_handshaking || has_proxy_header {
-            conn.http1().wait_until(with.timers.now() + HANDSHAKE_TIMEOUT);
+            conn.http1().wait_until(with.timers.client_now() + HANDSHAKE_TIMEOUT);
         }
         Some(at)
     }

@@ -17,13 +17,18 @@ pub(super) struct Acceptor<N: Net> {
     last: usize,
     /// Set if accepting failed for lack of descriptors or memory and this was logged.
     is_short: bool,
+    /// The listeners that are left alone for a while because their sockets fail, by index.
+    failed: Vec<usize>,
+    /// Set if a listener failed and this was logged.
+    is_failing: bool,
     /// Connections accepted in this turn; the allocation is reused from turn to turn.
     pub(super) newcomers: Vec<usize>,
 }
 
 impl<N: Net> Acceptor<N> {
     pub fn new(listeners: Vec<Listener<N>>) -> Acceptor<N> {
-        Acceptor { listeners, is_accepting: false, last: 0, is_short: false, newcomers: Vec::new() }
+        let (failed, newcomers) = (Vec::new(), Vec::new());
+        Acceptor { listeners, is_accepting: false, last: 0, is_short: false, failed, is_failing: false, newcomers }
     }
 
     pub fn listeners(&self) -> &[Listener<N>] {
@@ -54,6 +59,7 @@ impl<N: Net> Acceptor<N> {
             self.remove(net);
             return Err(error);
         }
+        self.failed.clear();
         self.is_accepting = true;
         Ok(())
     }
@@ -75,6 +81,7 @@ impl<N: Net> Acceptor<N> {
     /// refused.
     pub fn leave(&mut self, net: &N) {
         self.pause(net);
+        self.failed.clear();
         self.listeners.clear();
     }
 
@@ -87,6 +94,9 @@ impl<N: Net> Acceptor<N> {
     pub fn accept_next(&mut self, net: &N) -> Result<(N::Tcp, Option<SocketAddr>), Errno> {
         for _ in 0..self.listeners.len() {
             self.last = (self.last + 1) % self.listeners.len();
+            if self.failed.contains(&self.last) {
+                continue;
+            }
             match net.accept(&self.last().socket) {
                 Err(Errno::AGAIN) => {}
                 accepted => return accepted,
@@ -101,8 +111,26 @@ impl<N: Net> Acceptor<N> {
         !std::mem::replace(&mut self.is_short, true)
     }
 
+    /// Leaves the listener of the last failure alone until [`Acceptor::retry`]. Returns true if the failure is new.
+    pub fn on_failure(&mut self, net: &N) -> bool {
+        let _ = net.remove(Source::Listener(&self.last().socket));
+        self.failed.push(self.last);
+        !std::mem::replace(&mut self.is_failing, true)
+    }
+
+    /// Watches the listeners again that have failed. Called about once a second.
+    pub fn retry(&mut self, net: &N) -> io::Result<()> {
+        self.is_failing = !self.failed.is_empty();
+        if !self.is_failing || !self.is_accepting {
+            return Ok(());
+        }
+        self.pause(net);
+        self.resume(net)
+    }
+
     pub fn is_client_waiting(&self, net: &N) -> bool {
-        net.is_client_waiting(self.listeners.iter().map(|listener| &listener.socket))
+        let works = |(at, _): &(usize, &Listener<N>)| !self.failed.contains(at);
+        net.is_client_waiting(self.listeners.iter().enumerate().filter(works).map(|(_, listener)| &listener.socket))
     }
 }
 
@@ -152,6 +180,26 @@ mod tests {
         let (mut acceptor, _, net) = two();
         assert!(acceptor.on_shortage() && acceptor.is_short() && !acceptor.on_shortage());
         assert!(acceptor.accept_next(&net).is_err() && !acceptor.is_short() && acceptor.on_shortage());
+    }
+
+    /// Its clients cannot be accepted any more, which used to be tried without end.
+    #[test]
+    fn a_listener_that_another_process_shut_is_left_alone_and_the_others_are_not() {
+        let (mut acceptor, addresses, mut net) = two();
+        acceptor.resume(&net).unwrap();
+        rustix::net::shutdown(&acceptor.listeners[0].socket, rustix::net::Shutdown::Both).unwrap();
+        for is_new in [true, false] {
+            net.wait(Some(Nanos::ZERO)).unwrap();
+            assert!(net.is_left(LISTENER) && acceptor.accept_next(&net).is_err_and(|error| error == Errno::INVAL));
+            while net.take().is_some() {}
+            assert_eq!(acceptor.on_failure(&net), is_new);
+            net.wait(Some(Nanos::ZERO)).unwrap();
+            assert!(!net.is_left(LISTENER) && !acceptor.is_client_waiting(&net));
+            let _client = TcpStream::connect(addresses[1]).unwrap();
+            assert!(acceptor.is_client_waiting(&net) && acceptor.accept_next(&net).is_ok());
+            assert_eq!(acceptor.accept_next(&net).err(), Some(Errno::AGAIN));
+            acceptor.retry(&net).unwrap();
+        }
     }
 
     #[test]

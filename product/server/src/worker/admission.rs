@@ -11,6 +11,7 @@ use super::client::KnownClients;
 use super::idle::Idle;
 use super::shortage::{self, Shortage};
 use crate::clients::{Busy, Client, ClientWeights, Clients, Column, Refusal, TrustedProxies};
+use crate::clock::ClientTime;
 use crate::connection::Connections;
 use crate::limits::Limits;
 use crate::net::Socket;
@@ -127,7 +128,11 @@ impl Admission {
     }
 
     /// Returns the idle connection that gives way next, and its deadline when it was found idle.
-    pub(super) fn next_idle(&mut self, now: Nanos, connections: &Connections<impl Socket>) -> Option<(u64, Nanos)> {
+    pub(super) fn next_idle(
+        &mut self,
+        now: Nanos,
+        connections: &Connections<impl Socket>,
+    ) -> Option<(u64, ClientTime)> {
         if self.holds_places { None } else { self.idle.next(now, connections) }
     }
 

@@ -56,7 +56,7 @@ impl<N: Net> Worker<N> {
             with.buffers.departures.shrink_to_fit();
             with.transmitter.give_back_memory(&mut with.connections);
         }
-        if let Err(error) = self.acceptor.accept_again(with) {
+        if let Err(error) = self.acceptor.retry(&with.net).and_then(|()| self.acceptor.accept_again(with)) {
             let number = with.setup.number;
             with.service.journal.error(format_args!("cannot accept connections on worker {number}: {error}"));
         }
@@ -120,7 +120,7 @@ impl<N: Net> Worker<N> {
     /// Examines one connection for the sweep, if the slot holds one.
     pub(super) fn look_at(&mut self, at: usize) {
         let with = &mut self.responder;
-        if with.connections.get(at).is_some_and(|conn| with.timers.now() >= conn.deadline()) {
+        if with.connections.get(at).is_some_and(|conn| with.timers.client_now() >= conn.deadline()) {
             with.end(at, Transmitter::end_late);
         }
         if !with.connections.contains(at) {

@@ -12,7 +12,22 @@ use super::proxy_context::ProxyContext;
 use crate::connection::ExchangeId;
 use crate::files::SiteNumber;
 use crate::net::Net;
+use crate::upload::Upload;
 use crate::upstream::{Announced, Group, Transfer};
+
+/// Begins the upload of the request's body, if its client sends one on a stream.
+pub(super) fn upload_of<N: Net>(
+    with: &ProxyContext<N>,
+    id: ExchangeId,
+    group: &Group,
+    request: &Request,
+) -> Option<Box<Upload>> {
+    // What follows a CONNECT is not a body.
+    let has_body = request.method != Method::Connect && request.body != BodyLength::None;
+    let is_on_stream = has_body && with.connections[id.at].is_multiplexed();
+    let limits = upload_limits(with.limits, group, request);
+    is_on_stream.then(|| Box::new(Upload::new(with.timers.client_now(), limits)))
+}
 
 /// Creates the transfer of a request for this site; `head` is the HTTP/1.1 head. CONNECT becomes the upgrade that it
 /// stands for (RFC 8441).
@@ -22,6 +37,7 @@ pub(super) fn transfer_of<N: Net>(
     group: Arc<Group>,
     (request, head): (&Request, Option<&Head>),
     site: Option<SiteNumber>,
+    is_on_stream: bool,
 ) -> Transfer {
     let key = (request.method == Method::Connect).then(|| websocket::key(tls::nonce()));
     let gateway = gateway(&with.connections[id.at], &group, request, (head, key.as_ref().map(|key| &key[..])));
@@ -35,7 +51,6 @@ pub(super) fn transfer_of<N: Net>(
     let route = ServiceRoute::of(&group.route(request));
     let tells_client = group.tells_client;
     let accept = key.map(|key| websocket::accept(&key));
-    let is_uploading = accept.is_none() && with.connections[id.at].is_multiplexed() && body != BodyLength::None;
     let account = with.connections[id.at].held.account();
     let client = with.connections[id.at].client_of(id.stream);
     let is_buffered = group.buffers_requests && !is_grpc(&group, request);
@@ -48,9 +63,5 @@ pub(super) fn transfer_of<N: Net>(
     if tells_client {
         transfer.announced = Announced::Client(with.connections[id.at].client_address(id.stream));
     }
-    if is_uploading {
-        let limits = upload_limits(with.limits, &transfer.group, request);
-        transfer = transfer.uploading(with.timers.now(), limits);
-    }
-    transfer
+    if is_on_stream { transfer.on_stream() } else { transfer }
 }

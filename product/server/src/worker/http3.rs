@@ -119,7 +119,8 @@ impl<N: Net> UdpEndpoint<N> {
         let (peer, socket) = (session.peer(), Transport::Quic(Box::new(Flow::new(Arc::clone(&self.udp)))));
         let at = with.open(name, (socket, ChannelKind::Quic), client, peer, framing(peer), None);
         let (now, connections) = (with.timers.now(), &mut with.connections);
-        with.transmitter.begin_framed(connections, now, at, session.into(), now + HANDSHAKE_TIMEOUT);
+        let deadline = with.timers.client_now() + HANDSHAKE_TIMEOUT;
+        with.transmitter.begin_framed(connections, now, at, session.into(), deadline);
         with.connections.wake(at);
     }
 }

@@ -2,6 +2,7 @@
 
 use units::Nanos;
 
+use crate::clock::ClientTime;
 use crate::connection::Connections;
 
 /// The maximum number of idle connections found in one look at all, for as many newcomers.
@@ -18,11 +19,11 @@ pub(super) struct Idle {
 
 /// The sort key by which connections go, see [`longest_idle`], and the owner. The connection may have been used since,
 /// or have ended.
-type Found = (bool, bool, Nanos, u64);
+type Found = (bool, bool, ClientTime, u64);
 
 impl Idle {
     /// Returns the next connection to go, and its deadline when it was found idle.
-    pub fn next<S>(&mut self, now: Nanos, connections: &Connections<S>) -> Option<(u64, Nanos)> {
+    pub fn next<S>(&mut self, now: Nanos, connections: &Connections<S>) -> Option<(u64, ClientTime)> {
         if self.found.is_empty() && now >= self.next_look_at() {
             *self = Idle { found: longest_idle(connections), looked_at: now };
         }
@@ -64,7 +65,7 @@ mod tests {
         let peer = (Ipv4Addr::LOCALHOST, 80).into();
         let (kind, framing, account) = (ChannelKind::Tcp, Framing::ETHERNET, Default::default());
         let opening = Opening { owner, socket: (), kind, client: 1, peer, framing, session: None, account };
-        connections.insert(Connection::new(Nanos::from_secs(seconds), opening, &Limits::default()))
+        connections.insert(Connection::new(ClientTime::after(Nanos::from_secs(seconds)), opening, &Limits::default()))
     }
 
     #[test]

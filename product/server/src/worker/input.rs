@@ -42,7 +42,7 @@ impl<N: Net> Responder<N> {
         self.buffers.scratch = scratch;
         if let Some(conn) = self.connections.get_mut(at) {
             let has_part = conn.has_part();
-            conn.note_part(has_part, self.timers.now() + self.limits.head_timeout);
+            conn.note_part(has_part, self.timers.client_now() + self.limits.head_timeout);
         }
         self.connections.count(at);
         self.end_part(at);
@@ -61,9 +61,9 @@ impl<N: Net> Responder<N> {
                 // event.
                 conn.input.is_readable = bytes == scratch.len() || conn.input.has_ended;
                 self.transmitter.link.on_received(self.timers.now(), conn, bytes);
-                let (now, scheduler) = (self.timers.now(), self.transmitter.link.scheduler_mut());
+                let (timers, scheduler) = (&self.timers, self.transmitter.link.scheduler_mut());
                 let (fresh, limits) = (&scratch[..bytes], &self.limits);
-                let fresh = match self.service.behind_header(now, conn, fresh, scheduler, limits) {
+                let fresh = match self.service.behind_header(timers, conn, fresh, scheduler, limits) {
                     Ok(Some(fresh)) => fresh,
                     Ok(None) => return,
                     Err(Refused) => return self.close(at),
@@ -130,7 +130,7 @@ impl<N: Net> Responder<N> {
                 return;
             }
             let is_wanted = self.service.handler.takes_body(conn.security());
-            match conn.http1().next(self.timers.now(), &self.limits, received, is_wanted) {
+            match conn.http1().next(self.timers.client_now(), &self.limits, received, is_wanted) {
                 Some(Event::Body) => {}
                 Some(Event::Request { head }) => {
                     // A body that was not waited for may or may not come.

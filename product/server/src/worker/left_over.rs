@@ -108,7 +108,7 @@ impl Transmitter {
             let request_bytes = match &exchange.task {
                 Task::LookingUp(pending) => pending.request.memory_bytes(),
                 Task::PassedOn(request) => request.memory_bytes(),
-                Task::Receiving(receiving) => receiving.memory_bytes(),
+                Task::Receiving(receiving) => receiving.request.memory_bytes(),
                 Task::None | Task::Sending(_) => 0,
             };
             let line_bytes = exchange.line.as_ref().map_or(0, |line| line.memory_bytes());

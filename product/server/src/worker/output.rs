@@ -64,7 +64,7 @@ impl<N: Net> Responder<N> {
             Direct::Sent(_) => self.on_end(at.into(), ResponseEnd::now(), bytes, None),
             Direct::Begun(job) => {
                 self.connections[at].note_first_byte(bytes, || self.net.now());
-                self.connections[at].hold(0, job, self.timers.now());
+                self.connections[at].hold(0, job, self.timers.client_now());
             }
             Direct::Failed(failure) => {
                 self.connections[at].note_first_byte(bytes, || self.net.now());
@@ -155,7 +155,7 @@ impl<N: Net> Responder<N> {
         }
         self.service.forget_origin(now, conn, 0);
         conn.has_answered = true;
-        conn.http1().on_sent(now, &self.limits);
+        conn.http1().on_sent(self.timers.client_now(), &self.limits);
         if !conn.http1().answering.closes() && conn.channel.is_corked {
             conn.cork(false);
         }

@@ -13,12 +13,13 @@ use sched::JobId;
 use units::Nanos;
 
 use super::failures::Kind;
-use super::forwarding::transfer_of;
+use super::forwarding::{transfer_of, upload_of};
 use super::messages::{responding, size_from};
 use super::proxy_context::ProxyContext;
 use crate::answer::Handler;
 use crate::answer::{Reply, To};
 use crate::body::Trailing;
+use crate::clock::ClientClock;
 use crate::connection::Connections;
 use crate::connection::Line;
 use crate::connection::PassedOnLine;
@@ -80,8 +81,8 @@ pub(super) struct ProxyReply {
 
 impl<N: Net> Proxy<N> {
     /// Creates a proxy with these places at upstreams.
-    pub fn new(places: LoopPlaces, limits: ResponseLimits) -> Proxy<N> {
-        let mut upstreams = Upstreams::new(places);
+    pub fn new(places: LoopPlaces, limits: ResponseLimits, clock: ClientClock) -> Proxy<N> {
+        let mut upstreams = Upstreams::new(places, clock);
         upstreams.set_limits(limits);
         Proxy { upstreams, handler: VecDeque::new(), starved: Starved::default() }
     }
@@ -105,12 +106,14 @@ impl<N: Net> Proxy<N> {
             // Only the upgrade of HTTP/1.1 is supported (RFC 9110 section 15.6.2).
             return Err(Box::new(with.service.handler.unanswered(to, request, Status::NOT_IMPLEMENTED)));
         }
-        let transfer = transfer_of(with, id, group, (request, head), to.site);
+        let upload = upload_of(with, id, &group, request);
+        let transfer = transfer_of(with, id, group, (request, head), to.site, upload.is_some());
         match self.upstreams.begin(with.net, with.timers.now(), transfer) {
             Ok(transfer) => {
                 want_body(with.timers.date(), with.connections, id.at, id.stream, request);
-                with.connections.exchange(id).task =
-                    Task::PassedOn(Box::new(KeptRequest::new(request, with.connections[id.at].held.account())));
+                let mut request = KeptRequest::new(request, with.connections[id.at].held.account());
+                request.upload = upload;
+                with.connections.exchange(id).task = Task::PassedOn(Box::new(request));
                 Ok(transfer)
             }
             Err((fault, name)) => {
@@ -128,7 +131,7 @@ impl<N: Net> Proxy<N> {
             transfer.push_request(bytes, is_last);
         }
         self.go_on_with(with, at);
-        let now = with.timers.now();
+        let now = with.timers.client_now();
         if let Some(conn) = with.connections.get_mut(id.at)
             && self.upstreams.get(at).is_some_and(|transfer| transfer.room() == 0)
         {
@@ -151,13 +154,15 @@ impl<N: Net> Proxy<N> {
     /// Takes as much of a request's body from its stream as there is room for. Returns whether more is available at
     /// once.
     fn take_from_stream(&mut self, with: &mut ProxyContext<N>, id: ExchangeId, at: usize) -> bool {
-        let (mut bytes, mut read) = (Vec::new(), BodyRead::More);
+        let (now, mut bytes, mut read) = (with.timers.client_now(), Vec::new(), BodyRead::More);
         while let Some(transfer) = self.upstreams.get(at).filter(|transfer| transfer.room() > 0) {
             bytes.clear();
             read = with.connections[id.at].engine().read_body(id.stream, &mut bytes, REQUEST_PART_BYTES);
             if !bytes.is_empty() || read == BodyRead::End {
                 transfer.push_request(&bytes, read == BodyRead::End);
             }
+            let upload = with.connections.exchange(id).upload();
+            upload.into_iter().for_each(|upload| upload.on_bytes(now, bytes.len()));
             // A body that is cut off is reported by the end of its stream.
             if read != BodyRead::More {
                 break;
@@ -170,6 +175,7 @@ impl<N: Net> Proxy<N> {
     /// Sends what has arrived of a request's body.
     fn send_request(&mut self, with: &mut ProxyContext<N>, transfer: usize) {
         let step = self.upstreams.step(with.net, with.timers.now(), transfer);
+        self.follow_upload(with, transfer);
         self.take_step(with, transfer, step);
         self.release(with);
     }
@@ -178,12 +184,12 @@ impl<N: Net> Proxy<N> {
     fn go_on_reading(&mut self, with: &mut ProxyContext<N>, transfer: usize) {
         let Some(transfer) = self.upstreams.get(transfer).filter(|transfer| transfer.is_wanting()) else { return };
         let Some(id) = with.connections.exchange_id(transfer.owner) else { return };
-        let now = with.timers.now();
+        let now = with.timers.client_now();
         if with.connections[id.at].is_multiplexed() {
             return self.pass_on_stream(with, id);
         }
         let passing = with.connections[id.at].http1().passing();
-        if passing.is_some_and(|passing| passing.go_on(now, with.limits)) {
+        if passing.is_some_and(|passing| passing.go_on(now)) {
             with.connections.wake(id.at);
         }
     }
@@ -355,13 +361,11 @@ impl<N: Net> Proxy<N> {
             return self.take_probe(with, transfer, Step::Failed(fault));
         }
         let name = self.upstreams.name(transfer);
-        if !matches!(fault, Fault::Client) {
-            note_fault(with, &name, &fault);
-        }
+        note_fault(with, &name, &fault);
         self.end_transfer(with, transfer, false);
         let now = with.timers.now();
         if let Some(job) = job {
-            return Producer::of(with.transmitter, with.connections, job).fail(now, "its upstream failed");
+            return Producer::of(with.transmitter, with.connections, job).fail(now);
         }
         let Some(id) = with.connections.exchange_id(owner) else { return };
         let Task::PassedOn(request) = std::mem::take(&mut with.connections.exchange(id).task) else { return };

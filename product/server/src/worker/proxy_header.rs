@@ -9,6 +9,7 @@ use units::Nanos;
 
 use super::failures::Kind;
 use super::service::{Service, introduce};
+use super::timers::Timers;
 use crate::connection::Connection;
 use crate::connection::HANDSHAKE_TIMEOUT;
 use crate::limits::Limits;
@@ -29,7 +30,7 @@ impl Service {
     /// Returns the client's own bytes, which follow the header; `None` until the header is complete.
     pub fn behind_header<'b>(
         &mut self,
-        now: Nanos,
+        timers: &Timers,
         conn: &mut Connection<impl Socket>,
         fresh: &'b [u8],
         scheduler: &mut Scheduler,
@@ -43,11 +44,11 @@ impl Service {
             Ok(None) => Ok(None),
             Ok(Some(parsed)) => {
                 let rest_bytes = header.len() - parsed.bytes;
-                self.adopt(now, conn, parsed.client, scheduler, limits)?;
+                self.adopt(timers, conn, parsed.client, scheduler, limits)?;
                 Ok(Some(&fresh[fresh.len() - rest_bytes..]))
             }
             Err(fault) => {
-                self.fail(now, conn, Kind::ProxyHeader, fault.0);
+                self.fail(timers.now(), conn, Kind::ProxyHeader, fault.0);
                 Err(Refused)
             }
         }
@@ -57,17 +58,17 @@ impl Service {
     /// has reached its limit of connections.
     fn adopt(
         &mut self,
-        now: Nanos,
+        timers: &Timers,
         conn: &mut Connection<impl Socket>,
         client: Option<SocketAddr>,
         scheduler: &mut Scheduler,
         limits: &Limits,
     ) -> Result<(), Refused> {
         let timeout = if conn.channel.is_handshaking { HANDSHAKE_TIMEOUT } else { limits.head_timeout };
-        conn.http1().wait_until(now + timeout);
+        conn.http1().wait_until(timers.client_now() + timeout);
         conn.peer.origins.iter_mut().for_each(|origins| origins.header = None);
         let Some(peer) = client else { return Ok(()) };
-        match self.admission.change(now, conn.client, peer.ip()) {
+        match self.admission.change(timers.now(), conn.client, peer.ip()) {
             Ok(admitted) => {
                 conn.adopt(peer, introduce(admitted, scheduler), limits);
                 Ok(())

@@ -1,19 +1,22 @@
-//! Request bodies that are counted and discarded. The reply, which reports the length of the body, is made when the
-//! body is complete. A body is read for its share of a turn, and over HTTP/2 and HTTP/3 its window opens as it is read,
-//! so nothing of it is kept.
+//! Request bodies that are counted and discarded, and the end of bodies that come too slowly on a stream. The reply,
+//! which reports the length of the body, is made when the body is complete. A body is read for its share of a turn, and
+//! over HTTP/2 and HTTP/3 its window opens as it is read, so nothing of it is kept.
 
 use http::http1::Head;
 use http::{BodyLength, Request};
 use mux::BodyRead;
 
+use super::proxy::Proxy;
+use super::proxy_context::ProxyContext;
 use super::responder::Responder;
 use super::upstreams::must_wait_for_leave;
 use crate::answer::{self, Reply, To};
 use crate::connection::http1::TOO_SLOW;
-use crate::connection::{ExchangeId, Receiving, Task};
+use crate::connection::{ExchangeId, KeptRequest, Receiving, Task};
 use crate::net::Net;
 use crate::send::want_body;
 use crate::sites::received;
+use crate::upload::Upload;
 
 /// The number of bytes of a body taken from its stream at once.
 const PART_BYTES: usize = 16 << 10;
@@ -32,22 +35,22 @@ pub(super) fn receive_body<N: Net>(
     if must_wait_for_leave(with, id, head) {
         return None;
     }
-    let (now, limits) = (with.timers.now(), with.limits.upload());
+    let (now, limits) = (with.timers.client_now(), with.limits.upload());
     want_body(with.timers.date(), &mut with.connections, id.at, id.stream, request);
     let conn = &mut with.connections[id.at];
-    with.service.note(now, conn, id.stream, to.site, request, head.map_or(0, |head| head.minor_version));
-    let receiving = Receiving::begin(request, conn.held.account(), now, limits);
-    conn.exchange(id.stream).task = Task::Receiving(Box::new(receiving));
+    with.service.note(with.timers.now(), conn, id.stream, to.site, request, head.map_or(0, |head| head.minor_version));
+    let mut request = KeptRequest::new(request, conn.held.account());
+    request.upload = conn.is_multiplexed().then(|| Box::new(Upload::new(now, limits)));
+    conn.exchange(id.stream).task = Task::Receiving(Box::new(Receiving { request, bytes: 0 }));
     None
 }
 
 /// Takes more of a request's body over HTTP/1.1.
 pub(super) fn take_data<N: Net>(with: &mut Responder<N>, at: usize, bytes: &[u8], is_last: bool) {
-    let (now, limits) = (with.timers.now(), with.limits.upload());
     let Task::Receiving(receiving) = &mut with.connections[at].exchange(0).task else {
         return with.with_upstreams(|proxy, with| proxy.pass_on(with, at.into(), bytes, is_last));
     };
-    receiving.take(bytes.len(), now, limits);
+    receiving.bytes += bytes.len() as u64;
     if is_last {
         reply_received(with, at.into());
     }
@@ -55,7 +58,7 @@ pub(super) fn take_data<N: Net>(with: &mut Responder<N>, at: usize, bytes: &[u8]
 
 /// Takes more of a request's body on a stream.
 pub(super) fn take_stream_data<N: Net>(with: &mut Responder<N>, id: ExchangeId) {
-    let (now, limits) = (with.timers.now(), with.limits.upload());
+    let now = with.timers.client_now();
     let Some(exchange) = with.connections[id.at].protocol.exchange(id.stream) else { return };
     if !matches!(exchange.task, Task::Receiving(_)) {
         return with.with_upstreams(|proxy, with| proxy.pass_on_stream(with, id));
@@ -66,8 +69,10 @@ pub(super) fn take_stream_data<N: Net>(with: &mut Responder<N>, id: ExchangeId) 
         part.clear();
         let connection = &mut with.connections[id.at];
         let read = connection.engine().read_body(id.stream, &mut part, PART_BYTES);
-        if let Task::Receiving(receiving) = &mut connection.exchange(id.stream).task {
-            receiving.take(part.len(), now, limits);
+        let exchange = connection.exchange(id.stream);
+        exchange.upload().into_iter().for_each(|upload| upload.on_bytes(now, part.len()));
+        if let Task::Receiving(receiving) = &mut exchange.task {
+            receiving.bytes += part.len() as u64;
         }
         if read != BodyRead::More {
             break read;
@@ -94,14 +99,33 @@ fn reply_received<N: Net>(with: &mut Responder<N>, id: ExchangeId) {
 
 /// Refuses bodies that arrive too slowly on the streams of a connection.
 pub(super) fn end_slow_bodies<N: Net>(with: &mut Responder<N>, at: usize) {
-    let now = with.timers.now();
-    let is_late = |task: &Task| matches!(task, Task::Receiving(receiving) if now >= receiving.deadline);
-    while let Some(conn) = with.connections.get_mut(at).filter(|conn| conn.is_multiplexed()) {
-        let late = conn.protocol.exchanges().find(|exchange| is_late(&exchange.task)).map(|exchange| exchange.number);
+    let now = with.timers.client_now();
+    while let Some(conn) = with.connections.get_mut(at) {
+        let late = conn.protocol.exchanges_mut().find_map(|exchange| {
+            let is_late = exchange.upload().is_some_and(|upload| now >= upload.deadline());
+            is_late.then_some(exchange.number)
+        });
         let Some(stream) = late else { return };
-        let exchange = conn.exchange(stream);
+        with.with_upstreams(|proxy, with| proxy.leave(with, ExchangeId { at, stream }));
+        let exchange = with.connections[at].exchange(stream);
         (exchange.task, exchange.class) = (Task::None, with.service.handler.default_class());
         with.connections.with_engine(at, |engine| engine.leave_body(stream));
         with.send(ExchangeId { at, stream }, answer::reject(TOO_SLOW));
+    }
+}
+
+impl<N: Net> Proxy<N> {
+    /// Counts the time of an upload on a stream while its client is awaited, and not while its upstream is.
+    pub(super) fn follow_upload(&mut self, with: &mut ProxyContext<N>, transfer: usize) {
+        let Some(transfer) = self.upstreams.transfer(transfer).filter(|transfer| transfer.is_on_stream()) else {
+            return;
+        };
+        let Some(id) = with.connections.exchange_id(transfer.owner) else { return };
+        let now = with.timers.client_now();
+        match with.connections.exchange(id).upload() {
+            Some(upload) if transfer.waits_for_client() => upload.go_on(now),
+            Some(upload) => upload.hold(now),
+            None => {}
+        }
     }
 }

@@ -14,6 +14,7 @@ use super::service::Service;
 use super::timers::Timers;
 use super::{READ_BYTES, Setup};
 use crate::body::Failure;
+use crate::clock::ClientClock;
 use crate::connection::{ChannelKind, Connection, Connections, Departure, Opening};
 use crate::limits::Limits;
 use crate::net::{Net, Transport};
@@ -54,14 +55,15 @@ impl Buffers {
 
 impl<N: Net> Responder<N> {
     pub fn new(net: N, setup: Setup, limits: Limits, service: Service, transmitter: Transmitter) -> Responder<N> {
+        let clock = ClientClock::default();
         Responder {
-            timers: Timers::new(net.now()),
+            timers: Timers::new(net.now(), clock.clone()),
             net,
             budget: Budget::default(),
-            connections: Connections::counted_in(service.admission.memory().clone()),
+            connections: Connections::counted_in(service.admission.memory().clone(), clock.clone()),
             service,
             transmitter,
-            proxy: Proxy::new(setup.upstream_places.clone(), limits.request.into()),
+            proxy: Proxy::new(setup.upstream_places.clone(), limits.request.into(), clock),
             limits,
             setup,
             buffers: Buffers::new(),
@@ -78,7 +80,7 @@ impl<N: Net> Responder<N> {
         framing: Framing,
         session: Option<Box<Session>>,
     ) -> usize {
-        let (now, account) = (self.timers.now(), self.connections.account().part());
+        let (now, account) = (self.timers.client_now(), self.connections.account().part());
         let opening = Opening { owner, socket, kind, client, peer, framing, session, account };
         let inserted = self.connections.insert(Connection::new(now, opening, &self.limits));
         debug_assert_eq!(inserted, at, "the slot was vacant");
@@ -173,13 +175,8 @@ impl<N: Net> Responder<N> {
         Http2Begin { settings, head_timeout: limits.head_timeout, class: handler.default_class() }
     }
 
-    /// Reads the clock, at most `timeout` after the last reading. A longer time is a pause, in which
-    /// nothing could be received.
+    /// Reads the clock, at most `timeout` after the last reading unless the process was paused.
     pub fn read_clock(&mut self, timeout: Option<Nanos>) {
-        let paused = self.timers.advance(self.net.now(), timeout);
-        if paused > Nanos::ZERO {
-            self.connections.excuse(paused);
-            self.proxy.upstreams.excuse(paused);
-        }
+        self.timers.advance(self.net.now(), timeout);
     }
 }

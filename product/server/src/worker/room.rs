@@ -11,7 +11,7 @@ use crate::net::Net;
 pub(super) fn give_up_idle<N: Net>(with: &mut Responder<N>, idle_for: Nanos) -> bool {
     while let Some((owner, deadline)) = with.service.admission.next_idle(with.timers.now(), &with.connections) {
         // A request may have arrived since the list was made, or be in the socket without an event yet.
-        let (now, limits) = (with.timers.now(), &with.limits);
+        let (now, limits) = (with.timers.client_now(), &with.limits);
         let is_as_found = |at: &usize| {
             let conn = &with.connections[*at];
             conn.is_idle() && conn.deadline() == deadline && now - conn.idle_since(limits) >= idle_for

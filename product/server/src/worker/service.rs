@@ -199,7 +199,7 @@ impl Service {
                 self.fail(now, conn, Kind::Internal, why);
             }
             // The source of the body logs this failure; the client did nothing wrong.
-            Failure::Source(_) => {}
+            Failure::Source => {}
             Failure::Blocked | Failure::Absent | Failure::Pending | Failure::Shut => {}
             Failure::Disconnected | Failure::Aborted => {}
         }

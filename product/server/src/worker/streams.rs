@@ -110,7 +110,7 @@ impl<N: Net> Responder<N> {
         // A client that sends no more has no more requests.
         let has_ended = self.connections[id.at].has_peer_ended();
         self.service.forget_origin(self.timers.now(), &mut self.connections[id.at], id.stream);
-        let (now, limits) = (self.timers.now(), &self.limits);
+        let (now, limits) = (self.timers.client_now(), &self.limits);
         if let Some(streams) = self.connections[id.at].protocol.streams_mut() {
             streams.end(id.stream, now, limits);
             if (streams.is_leaving || has_ended) && streams.is_idle() {
@@ -128,7 +128,7 @@ impl<N: Net> Responder<N> {
     ) {
         let now = self.timers.now();
         let class = self.service.handler.default_class();
-        let with = EndContext { now, limits: &self.limits, class };
+        let with = EndContext { now, client_now: self.timers.client_now(), limits: &self.limits, class };
         match how(&mut self.transmitter, &mut self.connections, at, &with) {
             Ending::Stays => {}
             Ending::Drains => {
@@ -164,7 +164,7 @@ impl<N: Net> Responder<N> {
         };
         streams.is_leaving = true;
         if !retransmits {
-            streams.ends_at = Some(self.timers.now());
+            streams.ends_at = Some(self.timers.client_now());
         }
         // What else it sent is not used.
         (conn.input.is_readable, conn.input.is_cut) = (false, false);

@@ -1,11 +1,11 @@
-//! The time of a turn, and when the event loop wants to run again. No method reads a clock.
+//! The time of a turn, and when the event loop wants to run again. No method reads the host's clock.
 
 use std::time::SystemTime;
 
 use http::HttpDate;
 use units::Nanos;
 
-use crate::clock::{self, later};
+use crate::clock::{ClientClock, ClientTime};
 
 /// The length of a turn. After it, connections still to be read wait for the next turn, because others have become
 /// ready meanwhile.
@@ -18,6 +18,7 @@ const GIVE_BACK_EVERY: Nanos = Nanos::from_secs(10);
 pub(super) struct Timers {
     /// When this turn began, or the transmitter last ran in it.
     now: Nanos,
+    clock: ClientClock,
     turn_began_at: Nanos,
     /// The Date field, and the second for which it was made.
     date: HttpDate,
@@ -26,7 +27,7 @@ pub(super) struct Timers {
     /// No memory is given back before this instant.
     give_back_at: Nanos,
     /// When a stopping worker ends, whatever is still being sent.
-    stop_at: Option<Nanos>,
+    stop_at: Option<ClientTime>,
 }
 
 #[derive(Default)]
@@ -37,9 +38,10 @@ struct Sweep {
 }
 
 impl Timers {
-    pub fn new(now: Nanos) -> Timers {
+    pub fn new(now: Nanos, clock: ClientClock) -> Timers {
         Timers {
             now,
+            clock,
             turn_began_at: now,
             date: HttpDate::new(SystemTime::UNIX_EPOCH),
             dated: u64::MAX,
@@ -53,18 +55,19 @@ impl Timers {
         self.now
     }
 
+    /// The time on the clients' clock.
+    pub fn client_now(&self) -> ClientTime {
+        self.clock.at(self.now)
+    }
+
     pub fn date(&self) -> &HttpDate {
         &self.date
     }
 
-    /// Sets the clock, which was read at most `timeout` after the last reading. A longer time is a pause, in which nothing
-    /// could be received: the end of a stopping worker moves later by it, and the caller moves all other deadlines by
-    /// the returned time.
-    pub fn advance(&mut self, now: Nanos, timeout: Option<Nanos>) -> Nanos {
+    /// Sets the clock, which was to be read at most `timeout` after the last reading. The clients' clock leaves out a pause.
+    pub fn advance(&mut self, now: Nanos, timeout: Option<Nanos>) {
         let before = std::mem::replace(&mut self.now, now);
-        let paused = clock::paused(now - before, timeout);
-        self.stop_at = self.stop_at.map(|at| later(at, paused));
-        paused
+        self.clock.pause(now - before, timeout);
     }
 
     /// Begins a turn; makes its Date field if the second has changed.
@@ -126,7 +129,7 @@ impl Timers {
     /// Stops the worker after at most `timeout`. Returns false if it is stopping already.
     pub fn stop(&mut self, timeout: Nanos) -> bool {
         let is_first = !self.is_stopping();
-        self.stop_at.get_or_insert(self.now + timeout);
+        self.stop_at.get_or_insert(self.clock.at(self.now) + timeout);
         is_first
     }
 
@@ -136,7 +139,7 @@ impl Timers {
 
     /// Returns true if a stopping worker must send no more.
     pub fn is_time_up(&self) -> bool {
-        self.stop_at.is_some_and(|at| self.now >= at)
+        self.stop_at.is_some_and(|at| self.client_now() >= at)
     }
 }
 
@@ -145,6 +148,11 @@ impl Timers {
     /// Sets the clock to this instant, forwards or backwards.
     pub fn set(&mut self, now: Nanos) {
         self.now = now;
+    }
+
+    /// Sets the clock to when that of the clients shows this.
+    pub fn set_to(&mut self, at: ClientTime) {
+        self.now = self.now + (at - self.client_now());
     }
 
     /// Keeps this turn going, however much time passes.
@@ -160,7 +168,7 @@ impl Timers {
         self.sweep.due_at = Nanos::ZERO;
     }
 
-    pub fn stop_at(&mut self, at: Nanos) {
+    pub fn stop_at(&mut self, at: ClientTime) {
         self.stop_at = Some(at);
     }
 }
@@ -174,7 +182,7 @@ mod tests {
     const SECOND: Nanos = Nanos::from_secs(1);
 
     fn at(seconds: u64) -> Timers {
-        Timers::new(Nanos::from_secs(seconds))
+        Timers::new(Nanos::from_secs(seconds), ClientClock::default())
     }
 
     #[test]
@@ -221,9 +229,9 @@ mod tests {
         assert!(!timers.is_stopping() && timers.stop(SECOND) && !timers.stop(SECOND));
         assert!(timers.is_stopping() && !timers.is_time_up());
         // The wait was to end at once, and 60 s have passed.
-        assert_eq!(timers.advance(Nanos::from_secs(65), Some(Nanos::ZERO)), Nanos::from_secs(60));
+        timers.advance(Nanos::from_secs(65), Some(Nanos::ZERO));
         assert!(!timers.is_time_up());
-        assert_eq!(timers.advance(Nanos::from_secs(66), Some(SECOND)), Nanos::ZERO);
+        timers.advance(Nanos::from_secs(66), Some(SECOND));
         assert!(timers.is_time_up());
     }
 

@@ -89,7 +89,7 @@ pub enum Verdict {
     Ordered,
     /// There is too little traffic to judge.
     NoTraffic,
-    /// This many packets left, and none belonged to a response.
+    /// The interface sent this many packets, and none belonged to a response.
     NotSeen(u64),
     /// The majority of packets of responses, this many, belong to no server on this machine.
     NoSocket(u64),

@@ -2,7 +2,7 @@
 
 use cli::Failure;
 use config::{Answers, Proxy, UpstreamAddress};
-use server::{SiteConfig, files};
+use server::{FileOptions, SiteConfig};
 
 const AFTER_HELP: &str = "\
 Upstreams speak HTTP/1.1, or HTTP/2 with h2c:// or h2://. Several share the requests. More in
@@ -33,6 +33,6 @@ fn upstream(text: &str) -> Result<UpstreamAddress, String> {
 
 pub fn main(args: Args) -> Result<(), Failure> {
     let answers = Answers { proxies: vec![Proxy::of_all(args.to)], ..Answers::default() };
-    let site = SiteConfig { dir: None, answers, ..SiteConfig::alone(".".into(), files::Options::default()) };
+    let site = SiteConfig { dir: None, answers, ..SiteConfig::alone(".".into(), FileOptions::default()) };
     super::serve_site(site, args.flags)
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use cli::Failure;
 use config::{AccessLog, Change, Configuration};
-use server::{Certificate, Checked, ClassesConfig, Https, Listen, Server, SiteConfig, files};
+use server::{Certificate, Checked, ClassesConfig, FileOptions, Https, Listen, Server, SiteConfig};
 
 use super::again::{Next, Refused, Source, UplinkChange};
 use super::{Hosted, LogFormat, Shaping};
@@ -177,7 +177,7 @@ fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path, po
     let own_log = site.access_log.as_ref().filter(|log| Some(*log) != above);
     let index = site.index.clone();
     let links_into = site.links_into.iter().map(|into| folder.join(into)).collect();
-    let files = files::Options { hidden: site.serve_dotfiles, listing: site.autoindex, index, page: None, links_into };
+    let files = FileOptions { hidden: site.serve_dotfiles, listing: site.autoindex, index, page: None, links_into };
     let dir = site.root.as_ref().map(|root| folder.join(root));
     let below = |page: &String| dir.as_ref().map(|dir| dir.join(page.trim_start_matches('/')));
     SiteConfig {
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(configuration.settings.listeners[0].value.address, crate::serve::LISTEN);
         assert_eq!(listen(&configuration.settings), []);
         let site = site_config(&configuration.sites[0], None, Path::new("/etc"), 443);
-        assert_eq!(site, SiteConfig::alone("/etc/.".into(), files::Options::default()));
+        assert_eq!(site, SiteConfig::alone("/etc/.".into(), FileOptions::default()));
     }
 
     #[test]
@@ -327,7 +327,7 @@ trusted_proxies = ['::1', '10.0.0.0/8']
         let text = "[[site]]\nroot = 'w'\nhosts = ['A.org', '*.a.org']\nindex = ['i', 'j']\nautoindex = true\nserve_dotfiles = true\nfollow_symlinks_into = ['/m', 'n']\n[[site]]\nroot = '/x'\ndefault = true";
         let sites = parsed(text).sites;
         let [one, other] = [0, 1].map(|at| site_config(&sites[at], None, Path::new("/etc"), 443));
-        let files = files::Options {
+        let files = FileOptions {
             hidden: true,
             listing: true,
             index: vec!["i".into(), "j".into()],
@@ -344,7 +344,7 @@ trusted_proxies = ['::1', '10.0.0.0/8']
                 ..SiteConfig::alone("/etc/w".into(), files)
             }
         );
-        assert_eq!(other, SiteConfig::alone("/x".into(), files::Options::default()));
+        assert_eq!(other, SiteConfig::alone("/x".into(), FileOptions::default()));
     }
 
     /// The path and the format can each come from the site or from the server.
@@ -355,8 +355,8 @@ trusted_proxies = ['::1', '10.0.0.0/8']
             let above = configuration.settings.process.access_log;
             site_config(&configuration.sites[0], above.as_ref(), Path::new("/etc"), 443).log
         };
-        let log = |path: Option<&str>, format| Some(server::logging::LogConfig { path: path.map(Into::into), format });
-        let (combined, json) = (server::logging::Format::Combined, server::logging::Format::Json);
+        let log = |path: Option<&str>, format| Some(server::LogConfig { path: path.map(Into::into), format });
+        let (combined, json) = (server::LogFormat::Combined, server::LogFormat::Json);
         let above = "access_log = '/a'\nlog_format = 'json'";
         assert_eq!(of("", ""), None);
         assert_eq!(of("", "log_format = 'json'"), None);

@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 use server::metrics::{Count, Labels, Metrics, SIZES, Times, protocol_name};
-use server::send::Line;
-use server::{ClassStatus, Counts, Limit, LineStatus, ObjectiveStatus, RouteStatus, STATUS_WAIT_MAX, Server};
+use server::{ClassStatus, Counts, Limit, Line, LineStatus, ObjectiveStatus, RouteStatus, STATUS_WAIT_MAX, Server};
 use units::Nanos;
 
 use super::under_way;

@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 use server::metrics::protocol_name;
-use server::send::WaitsFor;
-use server::{ClientStatus, ResponseStatus, ResponsesStatus};
+use server::{ClientStatus, ResponseStatus, ResponsesStatus, WaitsFor};
 use units::Nanos;
 
 use super::status::Asker;

@@ -4,10 +4,9 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-use record::{JobRecord, Outcome, Run};
 use rustix::process::Signal;
 
-use crate::common::{Client, Server, Site, WRITE_PATHS, get, on_every_path, wait_until};
+use crate::common::{Client, LogLine, Server, Site, WRITE_PATHS, get, on_every_path, read_log, wait_until};
 
 const LARGE: usize = 4 << 20;
 
@@ -152,29 +151,29 @@ fn start_in_json(site: &Site, name: &str, address: &str, words: &[&str]) -> (Ser
     (Server::start_at(address, site, &words), log)
 }
 
-/// Ends the server and reads its log as `weirlab report` does.
-fn stop(server: &Server, log: &Path) -> Run {
+/// Ends the server and reads its log.
+fn stop(server: &Server, log: &Path) -> Vec<LogLine> {
     server.signal(Signal::TERM);
     assert_eq!(server.exit_status().code(), Some(0), "{:?}", server.stderr());
-    let run = Run::read_access_log(log, None).unwrap();
-    for record in &run.records {
-        assert!(record.arrival_ns <= record.end_ns && record.first_byte_ns <= Some(record.end_ns), "{record:?}");
+    let lines = read_log(log).unwrap();
+    for line in &lines {
+        assert!(line.first_byte_ms <= Some(line.duration_ms), "{line:?}");
     }
-    run
+    lines
 }
 
 /// Status, bytes of body asked for and sent, outcome.
-fn what(record: &JobRecord) -> (u16, u64, u64, Outcome) {
-    (record.status, record.size_bytes, record.body_bytes, record.outcome)
+fn what(line: &LogLine) -> (u16, u64, u64, &str) {
+    (line.status, line.content_length, line.body_bytes, &line.outcome)
 }
 
-fn complete(status: u16, bytes: u64) -> (u16, u64, u64, Outcome) {
-    (status, bytes, bytes, Outcome::Complete)
+fn complete(status: u16, bytes: u64) -> (u16, u64, u64, &'static str) {
+    (status, bytes, bytes, "complete")
 }
 
 /// The bytes that a client took before it left are counted, not those that it requested.
 #[test]
-fn the_log_is_read_as_a_run() {
+fn the_log_has_what_was_sent() {
     let site = Site::of_sizes(&[10, 100_000, LARGE]);
     for (number, path) in WRITE_PATHS.into_iter().enumerate() {
         let words = [path, &["--workers", "2"]].concat();
@@ -191,17 +190,17 @@ fn the_log_is_read_as_a_run() {
         leaving.send(get(&format!("/size-{LARGE}")));
         assert_eq!(leaving.head().0, 200);
         leaving.reset();
-        let Run { manifest, records, .. } = stop(&server, &log);
-        let seen: Vec<_> = records.iter().map(what).collect();
-        let wrong = (404, absent, absent, Outcome::Wrong);
-        let served = [complete(200, 10), complete(200, 100_000), complete(200, 0), complete(206, 20), wrong];
+        let lines = stop(&server, &log);
+        let seen: Vec<_> = lines.iter().map(what).collect();
+        let found = [complete(200, 10), complete(200, 100_000), complete(200, 0), complete(206, 20)];
+        let served = [&found[..], &[complete(404, absent)]].concat();
         assert_eq!(seen[..5], served, "{path:?}");
-        let left = &records[5];
-        assert_eq!((seen.len(), left.status, left.outcome), (6, 200, Outcome::Reset), "{path:?}");
-        assert!(left.size_bytes == LARGE as u64 && left.body_bytes < left.size_bytes);
-        assert!(records.iter().all(|record| record.first_byte_ns.is_some() && record.head_bytes > 0));
-        assert_eq!((manifest.environment["connections"].as_str(), manifest.per_connection), ("3", 2));
-        assert!(manifest.is_of_server() && manifest.clients.is_empty());
+        let left = &lines[5];
+        assert_eq!((seen.len(), left.status, left.outcome.as_str()), (6, 200, "reset"), "{path:?}");
+        assert!(left.content_length == LARGE as u64 && left.body_bytes < left.content_length);
+        assert!(lines.iter().all(|line| line.first_byte_ms.is_some() && line.head_bytes > 0));
+        assert_eq!(lines.iter().filter(|line| !line.connection_reused).count(), 3, "{path:?}");
+        assert!(lines.iter().all(|line| line.class.is_none()));
     }
 }
 
@@ -218,8 +217,8 @@ fn a_pipeline_over_ipv6_is_logged_alike() {
         // The second is asked for before the first is answered.
         kept.send(get("/size-100000") + &get("/size-10"));
         assert_eq!((kept.response().body.len(), kept.response().body.len()), (100_000, 10));
-        let run = stop(&server, &log);
-        assert_eq!(run.records.iter().map(what).collect::<Vec<_>>(), [complete(200, 100_000), complete(200, 10)]);
+        let read = stop(&server, &log);
+        assert_eq!(read.iter().map(what).collect::<Vec<_>>(), [complete(200, 100_000), complete(200, 10)]);
         assert!(lines(&log).iter().all(|line| line.contains("\"remote_addr\":\"::1\"")), "{path:?}");
     }
 }
@@ -234,10 +233,10 @@ fn what_the_stop_cuts_is_incomplete() {
         let mut slow = Client::connect_narrow(server.address);
         slow.send(get(&format!("/size-{LARGE}")));
         assert_eq!(slow.head().0, 200);
-        let run = stop(&server, &log);
-        let [record] = &run.records[..] else { panic!("{path:?}: {:?}", run.records) };
-        assert_eq!((record.status, record.outcome), (200, Outcome::Incomplete), "{path:?}");
-        assert!(record.body_bytes < LARGE as u64 && record.end_ns - record.arrival_ns >= 200_000_000, "{record:?}");
+        let read = stop(&server, &log);
+        let [line] = &read[..] else { panic!("{path:?}: {read:?}") };
+        assert_eq!((line.status, line.outcome.as_str()), (200, "incomplete"), "{path:?}");
+        assert!(line.body_bytes < LARGE as u64 && line.duration_ms >= 200.0, "{line:?}");
     }
 }
 

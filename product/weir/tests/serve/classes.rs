@@ -1,9 +1,8 @@
 //! Classes of a file: their order, their slots, and their changes while responses are under way.
 
-use record::Run;
 use rustix::process::Signal;
 
-use crate::common::{Client, Hosted, Server, Site, content, in_virtual_time, wait_until, whole};
+use crate::common::{Client, Hosted, Server, Site, content, in_virtual_time, read_log, wait_until, whole};
 
 const LARGE: usize = 256 << 10;
 const SMALL: usize = 64 << 10;
@@ -126,13 +125,12 @@ fn classes_that_need_a_restart_say_so_and_change_nothing() {
     hosted.ask(SMALL).assert_silent();
 }
 
-/// Ends the server; gives the class of each response in its log, and the classes as a report groups them.
-fn logged(hosted: &Hosted) -> (Vec<String>, Vec<String>) {
+/// Ends the server; returns the class of each response in its log.
+fn logged(hosted: &Hosted) -> Vec<String> {
     hosted.server.signal(Signal::TERM);
     assert_eq!(hosted.server.exit_status().code(), Some(0), "{:?}", hosted.server.stderr());
-    let run = Run::read_access_log(&hosted.site.outside("log.json"), None).unwrap();
-    let names = run.records.iter().map(|job| run.manifest.clients[job.group as usize].clone()).collect();
-    (names, run.manifest.clients)
+    let lines = read_log(&hosted.site.outside("log.json")).unwrap();
+    lines.into_iter().map(|line| line.class.unwrap()).collect()
 }
 
 fn log_of(site: &Site) -> String {
@@ -154,14 +152,7 @@ fn the_log_names_the_class_of_each_response() {
     let mut client = hosted.server.connect();
     client.send("no request\r\n\r\n");
     client.rest();
-    let (names, groups) = logged(&hosted);
-    assert_eq!(
-        (names, groups),
-        (
-            ["others", "large", "others", "others"].map(String::from).into(),
-            ["others", "large"].map(String::from).into()
-        )
-    );
+    assert_eq!(logged(&hosted), ["others", "large", "others", "others"]);
 }
 
 #[test]
@@ -175,7 +166,7 @@ fn a_class_that_came_by_a_reload_has_its_name_in_the_log() {
     let said = hosted.hang_up(&with(&hosted.site, "new"));
     assert!(said.contains("in force"), "{said}");
     assert!(hosted.ask(SMALL).response().body == content(SMALL));
-    assert_eq!(logged(&hosted).0, ["new"]);
+    assert_eq!(logged(&hosted), ["new"]);
 }
 
 #[test]

@@ -12,7 +12,9 @@ use super::answering::{Answering, Form};
 use super::passing::Passing;
 use super::received::{Kept, Received};
 use super::request_body::RequestBody;
+use crate::clock::ClientTime;
 use crate::limits::Limits;
+use crate::upload::Upload;
 
 /// The time a client may take to see the last response before the connection is cut: a round trip or two. Apache's
 /// SECONDS_TO_LINGER is the same.
@@ -26,7 +28,7 @@ pub struct Http1 {
     phase: Phase,
     pub answering: Answering,
     kept: Option<Box<Kept>>,
-    deadline: Nanos,
+    deadline: ClientTime,
 }
 
 enum Phase {
@@ -91,23 +93,23 @@ pub enum Late {
 }
 
 impl Http1 {
-    pub fn new(now: Nanos, limits: &Limits) -> Http1 {
+    pub fn new(now: ClientTime, limits: &Limits) -> Http1 {
         Http1 { phase: Phase::Head, answering: Answering::new(), kept: None, deadline: now + limits.head_timeout }
     }
 
     /// Creates the state of a connection whose frames have ended.
-    pub fn ended(now: Nanos) -> Http1 {
+    pub fn ended(now: ClientTime) -> Http1 {
         Http1 { phase: Phase::Head, answering: Answering::new(), kept: None, deadline: now }
     }
 
     /// Sends nothing more; what the client still sends is read and dropped.
-    pub fn drain(&mut self, now: Nanos, limits: &Limits) {
+    pub fn drain(&mut self, now: ClientTime, limits: &Limits) {
         self.answering.refuse_aside();
         self.on_sent(now, limits);
     }
 
     /// Sets the instant until which it waits for its client.
-    pub fn wait_until(&mut self, deadline: Nanos) {
+    pub fn wait_until(&mut self, deadline: ClientTime) {
         self.deadline = deadline;
     }
 
@@ -130,7 +132,7 @@ impl Http1 {
     /// whose body is wanted is returned before its body, other requests after it.
     pub fn next<'r>(
         &mut self,
-        now: Nanos,
+        now: ClientTime,
         limits: &Limits,
         received: &'r mut Received,
         is_wanted: impl Fn(&Request) -> bool,
@@ -139,7 +141,7 @@ impl Http1 {
             return None;
         }
         if let Phase::Passing(_) = self.phase {
-            return self.next_passed(now, limits, received);
+            return self.next_passed(now, received);
         }
         if self.answering.closes() {
             // They are not wanted any more.
@@ -150,16 +152,15 @@ impl Http1 {
             Phase::Head | Phase::Body(_) | Phase::Lingering { .. } if received.is_empty() => None,
             Phase::Head | Phase::Lingering { .. } => self.next_head(now, limits, received, is_wanted),
             Phase::Passing(_) => unreachable!("it is looked at first"),
-            Phase::Body(_) => self.next_of_body(now, limits, received),
+            Phase::Body(_) => self.next_of_body(now, received),
             Phase::Waiting(_) => self.begin_kept(received),
         }
     }
 
     /// Reads more of a body that is not wanted.
-    fn next_of_body<'r>(&mut self, now: Nanos, limits: &Limits, received: &'r mut Received) -> Option<Event<'r>> {
+    fn next_of_body<'r>(&mut self, now: ClientTime, received: &'r mut Received) -> Option<Event<'r>> {
         let Phase::Body(body) = &mut self.phase else { return None };
-        let taken = body.take(received.rest());
-        self.deadline = body.deadline(now, limits);
+        let taken = body.take(now, received.rest());
         if let Ok((bytes, true)) = taken {
             received.used += bytes;
             return self.begin_kept(received);
@@ -172,9 +173,9 @@ impl Http1 {
     }
 
     /// Reads more of what is passed on.
-    fn next_passed<'r>(&mut self, now: Nanos, limits: &Limits, received: &'r mut Received) -> Option<Event<'r>> {
+    fn next_passed<'r>(&mut self, now: ClientTime, received: &'r mut Received) -> Option<Event<'r>> {
         let Phase::Passing(passing) = &mut self.phase else { return None };
-        if let Some(head) = passing.resume() {
+        if let Some(head) = passing.resume(now) {
             let head = received.head.insert(head).view();
             self.owe(Form::of_wanted(&head));
             return Some(Event::Request { head });
@@ -182,7 +183,7 @@ impl Http1 {
         if received.is_empty() {
             return None;
         }
-        let reject = match passing.take(now, limits, received) {
+        let reject = match passing.take(now, received) {
             Ok((bytes, is_last)) => {
                 if is_last {
                     self.phase = Phase::Head;
@@ -203,7 +204,7 @@ impl Http1 {
 
     fn next_head<'r>(
         &mut self,
-        now: Nanos,
+        now: ClientTime,
         limits: &Limits,
         received: &'r mut Received,
         is_wanted: impl Fn(&Request) -> bool,
@@ -237,19 +238,19 @@ impl Http1 {
 
     /// Handles a head that has arrived. Returns whether it is answered now; if it has a body that is not wanted, the
     /// body comes first.
-    fn on_head(&mut self, now: Nanos, limits: &Limits, head: &Head, is_wanted: bool) -> Result<bool, Reject> {
+    fn on_head(&mut self, now: ClientTime, limits: &Limits, head: &Head, is_wanted: bool) -> Result<bool, Reject> {
+        let upload = Upload::new(now, limits.upload());
         if is_wanted {
             self.owe(Form::of_wanted(head));
-            let body = RequestBody::new(head, u64::MAX, now).expect("no body is longer");
-            self.phase = Phase::Passing(Box::new(Passing::of(body, now, limits)));
+            let body = RequestBody::new(head, u64::MAX, upload).expect("no body is longer");
+            self.phase = Phase::Passing(Box::new(Passing::of(Some(body))));
             return Ok(true);
         }
         if head.request.body == BodyLength::None || head.expect_continue {
             self.owe(Form::of(head));
             return Ok(true);
         }
-        let body = RequestBody::new(head, limits.body_bytes_max, now)?;
-        self.deadline = body.deadline(now, limits);
+        let body = RequestBody::new(head, limits.body_bytes_max, upload)?;
         self.phase = Phase::Body(Box::new(body));
         Ok(false)
     }
@@ -277,7 +278,7 @@ impl Http1 {
 
     fn owe(&mut self, form: Form) {
         self.answering.owe(form);
-        self.deadline = Nanos::MAX;
+        self.deadline = ClientTime::NEVER;
     }
 
     /// Keeps what was not used.
@@ -309,22 +310,24 @@ impl Http1 {
         let delimiter = self.answering.encode(response, is_last, date, out);
         if response.status == Status::SWITCHING_PROTOCOLS {
             self.answering.close();
-            self.phase = Phase::Passing(Box::new(Passing::tunnel()));
+            self.phase = Phase::Passing(Box::new(Passing::of(None)));
         }
         delimiter
     }
 
     /// Records that responses take a while to be sent.
-    pub fn on_held(&mut self, now: Nanos) {
+    pub fn on_held(&mut self, now: ClientTime) {
         self.answering.on_held();
-        self.deadline = Nanos::MAX;
-        if let Phase::Body(body) = &mut self.phase {
-            body.hold(now);
+        self.deadline = ClientTime::NEVER;
+        match &mut self.phase {
+            Phase::Body(body) => body.upload.hold(now),
+            Phase::Passing(passing) => passing.on_held(now),
+            Phase::Head | Phase::Waiting(_) | Phase::Lingering { .. } => {}
         }
     }
 
     /// Records that every response that was made is sent, including the end of the connection after the last one.
-    pub fn on_sent(&mut self, now: Nanos, limits: &Limits) {
+    pub fn on_sent(&mut self, now: ClientTime, limits: &Limits) {
         if self.answering.is_owed() {
             return;
         }
@@ -339,8 +342,8 @@ impl Http1 {
                 now + LINGER_FOR
             }
             Phase::Body(body) => {
-                body.go_on(now);
-                body.deadline(now, limits)
+                body.upload.go_on(now);
+                ClientTime::NEVER
             }
             // Part of the next head is here already, so the connection is not idle.
             _ if self.kept.is_some() => now + limits.head_timeout,
@@ -358,8 +361,9 @@ impl Http1 {
     }
 
     /// The instant at which it has waited too long for its client.
-    pub fn deadline(&self) -> Nanos {
+    pub fn deadline(&self) -> ClientTime {
         match &self.phase {
+            Phase::Body(body) => body.upload.deadline(),
             Phase::Passing(passing) if self.answering.is_owed() => passing.deadline(),
             _ => self.deadline,
         }
@@ -382,16 +386,6 @@ impl Http1 {
         Some(Late::Refused { reject: TOO_SLOW, shown })
     }
 
-    /// Moves the deadline later by `paused`, in which nothing could be received.
-    pub fn excuse(&mut self, paused: Nanos) {
-        self.deadline = Nanos(self.deadline.0.saturating_add(paused.0));
-        match &mut self.phase {
-            Phase::Body(body) => body.excuse(paused),
-            Phase::Passing(passing) => passing.excuse(paused),
-            _ => {}
-        }
-    }
-
     /// Returns true if what arrives is parsed: no response is due, or the body of its request is still passed on.
     pub fn is_reading(&self) -> bool {
         !self.answering.is_on() || matches!(&self.phase, Phase::Passing(passing) if !passing.is_held())
@@ -404,7 +398,7 @@ impl Http1 {
     /// Gives a lingering client the same time again if it still acknowledges what it was sent: a reset would cost it
     /// the rest. It has acknowledged `acked_by_now_bytes` so far, and not everything. Returns false for a client slower
     /// than `bytes_per_s_min`, which is not awaited.
-    pub fn linger_on(&mut self, now: Nanos, acked_by_now_bytes: u64, bytes_per_s_min: u64) -> bool {
+    pub fn linger_on(&mut self, now: ClientTime, acked_by_now_bytes: u64, bytes_per_s_min: u64) -> bool {
         let Phase::Lingering { acked_bytes } = &mut self.phase else { return false };
         let newly_acked_bytes = acked_by_now_bytes.saturating_sub(std::mem::replace(acked_bytes, acked_by_now_bytes));
         let goes_on = newly_acked_bytes >= (bytes_per_s_min * LINGER_FOR.0 / 1_000_000_000).max(1);

@@ -6,6 +6,8 @@ mod connection;
 mod passing;
 mod received;
 mod request_body;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use connection::{Event, Http1, Late, TOO_SLOW};
 pub use received::Received;

@@ -2,67 +2,54 @@
 
 use http::Reject;
 use http::http1::OwnedHead;
-use units::Nanos;
 
 use super::received::Received;
 use super::request_body::RequestBody;
-use crate::limits::Limits;
+use crate::clock::ClientTime;
 
 /// Client bytes that are passed on as they arrive, while the response is owed or made already.
 pub struct Passing {
     /// `None` if the protocol has changed (RFC 9110 section 7.8).
     body: Option<RequestBody>,
-    /// It is not read for a while.
+    /// The client is not read for a while.
     is_held: bool,
     /// The request waits until an earlier response is sent.
     is_waiting: bool,
-    /// When its client has taken too long.
-    deadline: Nanos,
 }
 
 impl Passing {
-    pub(super) fn of(body: RequestBody, now: Nanos, limits: &Limits) -> Passing {
-        let deadline = body.deadline(now, limits);
-        Passing { body: Some(body), is_held: false, is_waiting: false, deadline }
-    }
-
-    pub fn tunnel() -> Passing {
-        Passing { body: None, is_held: false, is_waiting: false, deadline: Nanos::MAX }
+    /// Passes on a body, or everything if there is none.
+    pub(super) fn of(body: Option<RequestBody>) -> Passing {
+        Passing { body, is_held: false, is_waiting: false }
     }
 
     /// Takes the next contiguous bytes; returns them, and whether the body ends there.
-    pub fn take<'r>(
-        &mut self,
-        now: Nanos,
-        limits: &Limits,
-        received: &'r mut Received,
-    ) -> Result<(&'r [u8], bool), Reject> {
+    pub fn take<'r>(&mut self, now: ClientTime, received: &'r mut Received) -> Result<(&'r [u8], bool), Reject> {
         let begin = received.used;
         let Some(body) = &mut self.body else {
             received.used = received.bytes.len();
             return Ok((&received.bytes[begin..], false));
         };
-        let passed = body.pass(&received.bytes[begin..])?;
+        let passed = body.pass(now, &received.bytes[begin..])?;
         received.used += passed.consumed;
-        self.deadline = body.deadline(now, limits);
         Ok((passed.bytes, passed.is_last))
     }
 
     /// Stops reading until [`Passing::go_on`].
-    pub fn hold(&mut self, now: Nanos) {
+    pub fn hold(&mut self, now: ClientTime) {
         self.is_held = true;
-        self.deadline = Nanos::MAX;
-        self.body.iter_mut().for_each(|body| body.hold(now));
+        self.on_held(now);
     }
 
     /// Resumes reading. Returns false if it was not held.
-    pub fn go_on(&mut self, now: Nanos, limits: &Limits) -> bool {
-        let was_held = std::mem::take(&mut self.is_held);
-        if let Some(body) = self.body.as_mut().filter(|_| was_held) {
-            body.go_on(now);
-            self.deadline = body.deadline(now, limits);
-        }
-        was_held
+    pub fn go_on(&mut self, now: ClientTime) -> bool {
+        self.body.iter_mut().for_each(|body| body.upload.go_on(now));
+        std::mem::take(&mut self.is_held)
+    }
+
+    /// Records that a response is being sent, which its client cannot hasten.
+    pub(super) fn on_held(&mut self, now: ClientTime) {
+        self.body.iter_mut().for_each(|body| body.upload.hold(now));
     }
 
     /// Postpones its request, which was taken too early.
@@ -75,11 +62,11 @@ impl Passing {
     }
 
     /// Returns the request that waits, if one does, and ends the wait.
-    pub(super) fn resume(&mut self) -> Option<Box<OwnedHead>> {
+    pub(super) fn resume(&mut self, now: ClientTime) -> Option<Box<OwnedHead>> {
         if !std::mem::take(&mut self.is_waiting) {
             return None;
         }
-        self.is_held = false;
+        self.go_on(now);
         self.body.as_ref().map(|body| body.head.clone())
     }
 
@@ -87,18 +74,13 @@ impl Passing {
         self.is_held
     }
 
-    pub fn deadline(&self) -> Nanos {
-        self.deadline
+    /// When its client has taken too long.
+    pub fn deadline(&self) -> ClientTime {
+        self.body.as_ref().map_or(ClientTime::NEVER, |body| body.upload.deadline())
     }
 
     /// The request, while its body arrives.
     pub(super) fn request(&self) -> Option<&RequestBody> {
         self.body.as_ref()
-    }
-
-    /// Moves the deadline later by `paused`, in which nothing could be received.
-    pub fn excuse(&mut self, paused: Nanos) {
-        self.deadline = Nanos(self.deadline.0.saturating_add(paused.0));
-        self.body.iter_mut().for_each(|body| body.excuse(paused));
     }
 }

@@ -1,144 +1,31 @@
 //! A connection without a socket, under simulated time: every split of what it receives, and every way its responses
 //! leave.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
-use http::{HttpDate, Method, Response, Status};
+use http::{HttpDate, Response, Status};
 use proptest::prelude::*;
 use units::Nanos;
 
+use super::testing::{Driven, WAYS, Way};
 use super::*;
+use crate::clock::ClientTime;
 use crate::limits::Limits;
 
 mod passed_on;
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 const POST: &str = "POST /a HTTP/1.1\r\nHost: a\r\n";
+const BOTH: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\nGET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// The way responses leave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// Each before the next request is parsed.
-    AtOnce,
-    /// The responses to one piece of input together, after it.
-    Gathered,
-    /// Each when the next piece of input has arrived, or no more is to come.
-    Held,
-    /// Like `Gathered`, but what was gathered takes until the next piece, and every later request has to wait for that.
-    Postponed,
+/// A client whose bodies nobody wants.
+fn client(way: Way) -> Driven {
+    Driven::new(way, Limits::default(), |_| false)
 }
 
-const WAYS: [Way; 4] = [Way::AtOnce, Way::Gathered, Way::Held, Way::Postponed];
-
-/// A connection, and what a worker does with it.
-struct Client {
-    http1: Http1,
-    limits: Limits,
-    now: Nanos,
-    way: Way,
-    sent: Vec<u8>,
-    /// Made and not sent.
-    gathered: bool,
-    held: bool,
-    is_closed: bool,
-}
-
-impl Client {
-    fn new(way: Way) -> Client {
-        let (now, limits) = (Nanos::from_secs(1), Limits::default());
-        let http1 = Http1::new(now, &limits);
-        Client { http1, limits, now, way, sent: Vec::new(), gathered: false, held: false, is_closed: false }
-    }
-
-    /// Receives bytes; whatever is read while a response is sent comes after it, as from a socket.
-    fn receive(&mut self, bytes: &[u8]) {
-        self.let_go();
-        self.take(bytes);
-        while self.http1.has_kept() && self.held {
-            self.let_go();
-            self.take(&[]);
-        }
-    }
-
-    fn take(&mut self, bytes: &[u8]) {
-        let mut http1 = std::mem::replace(&mut self.http1, Http1::new(Nanos::ZERO, &self.limits));
-        let mut received = http1.receive(bytes);
-        while let Some(event) = http1.next(self.now, &self.limits, &mut received, |_| false) {
-            match event {
-                Event::Body => {}
-                Event::Data { .. } => unreachable!("no body is passed on"),
-                Event::Request { head } if self.way == Way::Postponed && self.gathered => {
-                    http1.on_held(self.now);
-                    http1.postpone(&head);
-                    (self.gathered, self.held) = (false, true);
-                }
-                Event::Request { head } => {
-                    let status = match head.request.method {
-                        Method::Get | Method::Head => Status::OK,
-                        _ => Status::METHOD_NOT_ALLOWED,
-                    };
-                    self.answer(&mut http1, status, false);
-                }
-                Event::Refused { reject, .. } => self.answer(&mut http1, reject.status, true),
-            }
-        }
-        http1.keep(received);
-        self.http1 = http1;
-        if std::mem::take(&mut self.gathered) {
-            self.http1.on_sent(self.now, &self.limits);
-        }
-    }
-
-    fn answer(&mut self, http1: &mut Http1, status: Status, is_last: bool) {
-        let response = Response::new(status, ()).with_length(5);
-        let date = HttpDate::new(UNIX_EPOCH + Duration::from_secs(784_111_777));
-        if http1.encode(&response, is_last, &date, &mut self.sent).is_some() {
-            self.sent.extend_from_slice(b"hello");
-        }
-        match self.way {
-            Way::Held => {
-                http1.on_held(self.now);
-                self.held = true;
-            }
-            Way::Gathered | Way::Postponed if !http1.answering.closes() => {
-                http1.answering.on_gathered();
-                self.gathered = true;
-            }
-            _ => {
-                http1.on_sent(self.now, &self.limits);
-                self.gathered = false;
-            }
-        }
-    }
-
-    /// Sends what was held.
-    fn let_go(&mut self) {
-        if std::mem::take(&mut self.held) {
-            self.http1.on_sent(self.now, &self.limits);
-        }
-    }
-
-    /// Lets time pass, as the worker's sweep sees it.
-    fn pass(&mut self, span: Nanos) {
-        self.now += span;
-        if self.now < self.http1.deadline() {
-            return;
-        }
-        match self.http1.on_deadline() {
-            Some(Late::Refused { reject, .. }) => {
-                let mut http1 = std::mem::replace(&mut self.http1, Http1::new(Nanos::ZERO, &self.limits));
-                self.answer(&mut http1, reject.status, true);
-                self.http1 = http1;
-            }
-            Some(Late::Close) => self.is_closed = true,
-            None => {}
-        }
-    }
-
-    fn statuses(&self) -> Vec<u16> {
-        let text = String::from_utf8_lossy(&self.sent);
-        text.match_indices("HTTP/1.1 ").map(|(at, _)| text[at + 9..at + 12].parse().unwrap()).collect()
-    }
+fn statuses(client: &Driven) -> Vec<u16> {
+    let text = String::from_utf8_lossy(&client.sent);
+    text.match_indices("HTTP/1.1 ").map(|(at, _)| text[at + 9..at + 12].parse().unwrap()).collect()
 }
 
 /// The statuses, and whether nothing is read after them.
@@ -178,10 +65,10 @@ fn conversations() -> Vec<(String, Outcome)> {
 }
 
 fn converse(way: Way, pieces: &[&[u8]]) -> (Vec<u8>, Outcome) {
-    let mut client = Client::new(way);
+    let mut client = client(way);
     pieces.iter().for_each(|piece| client.receive(piece));
     client.let_go();
-    let outcome = (client.statuses(), client.http1.is_lingering());
+    let outcome = (statuses(&client), client.http1.is_lingering());
     (client.sent, outcome)
 }
 
@@ -220,12 +107,12 @@ fn a_connection_is_closed_behind_the_response_that_says_so() {
 const SECOND: Nanos = Nanos::from_secs(1);
 
 /// When the connection is refused or closed, in seconds from now, while nothing arrives; at most a day.
-fn ends_after(client: &mut Client) -> (u64, Vec<u16>, bool) {
-    let before = client.statuses().len();
+fn ends_after(client: &mut Driven) -> (u64, Vec<u16>, bool) {
+    let before = statuses(client).len();
     for second in 1..=86_400 {
         client.pass(SECOND);
-        if client.is_closed || client.statuses().len() > before {
-            return (second, client.statuses()[before..].to_vec(), client.is_closed);
+        if client.is_closed || statuses(client).len() > before {
+            return (second, statuses(client)[before..].to_vec(), client.is_closed);
         }
     }
     (86_400, vec![], false)
@@ -237,7 +124,7 @@ fn a_client_that_sends_nothing_is_closed_and_a_part_is_refused() {
     let [head, idle, body] = [limits.head_timeout, limits.idle_timeout, limits.body_timeout].map(|at| at.0 / SECOND.0);
     for way in WAYS {
         let after = |text: &str| {
-            let mut client = Client::new(way);
+            let mut client = client(way);
             client.receive(text.as_bytes());
             client.let_go();
             ends_after(&mut client)
@@ -256,15 +143,15 @@ fn a_client_that_sends_nothing_is_closed_and_a_part_is_refused() {
 #[test]
 fn a_slow_client_has_no_more_time_than_a_silent_one() {
     let seconds_of = |begin: &str, every: u64, byte: &[u8]| {
-        let mut client = Client::new(Way::AtOnce);
+        let mut client = client(Way::AtOnce);
         client.receive(begin.as_bytes());
-        let before = client.statuses().len();
+        let before = statuses(&client).len();
         (1..).find(|second| {
             client.pass(SECOND);
             if second % every == 0 && !client.is_closed {
                 client.receive(byte);
             }
-            client.is_closed || client.statuses().len() > before
+            client.is_closed || statuses(&client).len() > before
         })
     };
     let limits = Limits::default();
@@ -276,9 +163,9 @@ fn a_slow_client_has_no_more_time_than_a_silent_one() {
 
 #[test]
 fn a_response_being_sent_has_all_the_time_it_wants() {
-    let mut client = Client::new(Way::Held);
+    let mut client = client(Way::Held);
     client.receive(GET.as_bytes());
-    assert!(client.http1.answering.is_on() && client.http1.deadline() == Nanos::MAX);
+    assert!(client.http1.answering.is_on() && client.http1.deadline() == ClientTime::NEVER);
     client.pass(Nanos::from_secs(100_000));
     assert!(!client.is_closed && client.http1.on_deadline().is_none());
     client.let_go();
@@ -288,60 +175,49 @@ fn a_response_being_sent_has_all_the_time_it_wants() {
 /// A body that half arrived before the response to an earlier request was sent is not late because of that.
 #[test]
 fn a_body_is_not_late_for_an_earlier_response() {
-    let mut client = Client::new(Way::Postponed);
+    let mut client = client(Way::Postponed);
     client.take(format!("{GET}{POST}Content-Length: 9\r\n\r\nhello").as_bytes());
     client.http1.on_held(client.now);
-    client.now += Nanos::from_secs(1_000);
+    client.now = client.now + Nanos::from_secs(1_000);
     client.http1.on_sent(client.now, &client.limits);
     assert_eq!(ends_after(&mut client), (client.limits.body_timeout.0 / SECOND.0, vec![408], false));
 }
 
 #[test]
-fn a_pause_of_ours_is_not_the_clients() {
-    for text in ["", "GET /a HTTP/1.1\r\nHos", GET, "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhello"] {
-        let [mut paused, mut other] = [(); 2].map(|()| Client::new(Way::AtOnce));
-        paused.receive(text.as_bytes());
-        other.receive(text.as_bytes());
-        paused.http1.excuse(Nanos::from_secs(100));
-        let (late, expected) = (ends_after(&mut paused), ends_after(&mut other));
-        assert_eq!((late.0 - 100, late.1, late.2), expected, "{text:?}");
-    }
-}
-
-#[test]
 fn a_stopping_server_reads_nothing_behind_the_response_it_owes() {
     for way in [Way::AtOnce, Way::Held] {
-        let mut client = Client::new(way);
+        let mut client = client(way);
         let mut http1 = Http1::new(client.now, &client.limits);
         let mut received = http1.receive(GET.as_bytes());
-        assert!(matches!(
-            http1.next(client.now, &client.limits, &mut received, |_| false),
-            Some(Event::Request { .. })
-        ));
+        assert!(is_request(&mut http1, &client, &mut received));
         http1.answering.close();
         client.answer(&mut http1, Status::OK, false);
         http1.keep(received);
         client.http1 = http1;
         client.let_go();
         client.receive(GET.as_bytes());
-        assert_eq!((client.statuses(), client.http1.is_lingering()), (vec![200], true));
+        assert_eq!((statuses(&client), client.http1.is_lingering()), (vec![200], true));
         assert!(String::from_utf8_lossy(&client.sent).contains("Connection: close"));
     }
+}
+
+/// Returns whether the next event is a request.
+fn is_request(http1: &mut Http1, client: &Driven, received: &mut Received) -> bool {
+    matches!(http1.next(client.now, &client.limits, received, |_| false), Some(Event::Request { .. }))
 }
 
 /// Earlier responses may leave when a request was taken and its own response is not made: it waits for a disk.
 #[test]
 fn a_response_is_owed_until_it_is_made() {
-    let mut client = Client::new(Way::Gathered);
+    let mut client = client(Way::Gathered);
     let limits = client.limits.clone();
     let mut http1 = Http1::new(client.now, &limits);
-    let both = GET.repeat(2);
-    let mut received = http1.receive(both.as_bytes());
-    assert!(matches!(http1.next(client.now, &limits, &mut received, |_| false), Some(Event::Request { .. })));
+    let mut received = http1.receive(BOTH.as_bytes());
+    assert!(is_request(&mut http1, &client, &mut received));
     client.answer(&mut http1, Status::OK, false);
-    assert!(matches!(http1.next(client.now, &limits, &mut received, |_| false), Some(Event::Request { .. })));
+    assert!(is_request(&mut http1, &client, &mut received));
     http1.on_sent(client.now, &limits);
-    assert!(http1.answering.is_on() && http1.deadline() == Nanos::MAX && http1.on_deadline().is_none());
+    assert!(http1.answering.is_on() && http1.deadline() == ClientTime::NEVER && http1.on_deadline().is_none());
     client.answer(&mut http1, Status::OK, false);
     http1.on_sent(client.now, &limits);
     assert!(!http1.answering.is_on() && received.is_empty());
@@ -350,19 +226,18 @@ fn a_response_is_owed_until_it_is_made() {
 /// Gathered responses that a full socket does not take hold back what follows them.
 #[test]
 fn what_was_gathered_may_have_to_wait() {
-    let mut client = Client::new(Way::Gathered);
+    let mut client = client(Way::Gathered);
     let limits = client.limits.clone();
     let mut http1 = Http1::new(client.now, &limits);
-    let both = GET.repeat(2);
-    let mut received = http1.receive(both.as_bytes());
-    assert!(matches!(http1.next(client.now, &limits, &mut received, |_| false), Some(Event::Request { .. })));
+    let mut received = http1.receive(BOTH.as_bytes());
+    assert!(is_request(&mut http1, &client, &mut received));
     client.answer(&mut http1, Status::OK, false);
     assert!(!http1.answering.is_on());
     http1.on_held(client.now);
-    assert!(http1.answering.is_on() && http1.deadline() == Nanos::MAX);
+    assert!(http1.answering.is_on() && http1.deadline() == ClientTime::NEVER);
     assert_eq!(http1.next(client.now, &limits, &mut received, |_| false), None);
     http1.on_sent(client.now, &limits);
-    assert!(matches!(http1.next(client.now, &limits, &mut received, |_| false), Some(Event::Request { .. })));
+    assert!(is_request(&mut http1, &client, &mut received));
 }
 
 /// The worker's two questions: whether the connection may be given up, and whether part of a request needs an
@@ -370,7 +245,7 @@ fn what_was_gathered_may_have_to_wait() {
 #[test]
 fn what_a_connection_is_waiting_for() {
     let state = |text: &str| {
-        let mut client = Client::new(Way::AtOnce);
+        let mut client = client(Way::AtOnce);
         client.receive(text.as_bytes());
         (client.http1.is_idle(), client.http1.has_part(), client.http1.has_kept())
     };
@@ -378,7 +253,7 @@ fn what_a_connection_is_waiting_for() {
     assert_eq!(state("GET /"), (false, true, true));
     assert_eq!(state(&format!("{POST}Content-Length: 9\r\n\r\nhello")), (false, true, false));
     assert_eq!(state("nonsense\r\n\r\nmore"), (true, false, false), "the end is on its way");
-    let mut client = Client::new(Way::Held);
+    let mut client = client(Way::Held);
     client.receive(GET.as_bytes());
     assert!(!client.http1.is_idle() && !client.http1.has_part());
 }

@@ -114,7 +114,7 @@ impl Net {
         for _ in 0..STEPS_MAX {
             (0..self.peers.len()).for_each(|at| self.step(at));
             let granted_at = self.bench.transmitter.run(&|| self.bench.now.get());
-            let _ = self.bench.transmitter.connections.datagrams.woken();
+            self.bench.transmitter.connections.datagrams.woken.clear();
             (0..self.peers.len()).for_each(|at| self.carry(at));
             if is_over(self) {
                 return true;
@@ -512,7 +512,7 @@ fn a_body_that_fails_resets_its_stream() {
     let (stream, job) = net.produce(at);
     net.push(job, &[7; 10_000]);
     net.run();
-    net.bench.transmitter.producer(job).fail(net.bench.now.get(), "it broke");
+    net.bench.transmitter.producer(job).fail(net.bench.now.get());
     net.bench.transmitter.connections.with_engine(net.peers[at].connection.unwrap(), |engine| engine.cancel(stream));
     net.run();
     assert_eq!(net.ended().iter().map(|(job, _, is_whole)| (*job, *is_whole)).collect::<Vec<_>>(), [(job, false)]);

@@ -30,6 +30,7 @@ use units::wire::Framing;
 
 use super::*;
 use crate::body::{Available, Body, Piece};
+use crate::clock::ClientTime;
 use crate::connection::{ChannelKind, End, Engine, Opening, Outgoing, Room};
 use crate::net::{DatagramSink, Seen, Sink, Status};
 
@@ -99,7 +100,7 @@ impl<S: Socket> Transmitter<S> {
     }
 
     fn begin_framed(&mut self, now: Nanos, at: usize, engine: Engine) {
-        self.own.begin_framed(&mut self.connections, now, at, engine, Nanos::MAX);
+        self.own.begin_framed(&mut self.connections, now, at, engine, ClientTime::NEVER);
     }
 
     fn end_framed(&mut self, now: Nanos, at: usize) {
@@ -704,7 +705,7 @@ fn a_pause_of_ours_is_not_held_against_a_reader() {
     let stalled = bench.socket('S', 10);
     bench.dispatch(&stalled, 5_000);
     bench.drive();
-    bench.transmitter.connections.excuse(Nanos::from_secs(5));
+    bench.transmitter.connections.clock().pause(Nanos::from_secs(5), Some(Nanos::ZERO));
     for second in 2..=16 {
         bench.transmitter.end_all_stalled(Nanos::from_secs(second));
         assert_eq!(bench.transmitter.departures().count() > 0, second == 16, "after {second} s");

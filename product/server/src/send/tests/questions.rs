@@ -186,6 +186,12 @@ fn a_band_beyond_the_last_is_the_last() {
 }
 
 #[test]
+fn without_a_band_nothing_is_marked() {
+    let (mut socket, bands) = (Bench::new("srpt", None).socket('A', 0), Bands { priorities: [].into() });
+    assert!(!bands.mark(&mut socket, &mut None, 0) && socket.priorities.borrow().is_empty());
+}
+
+#[test]
 fn a_connection_keeps_its_framing() {
     let framing = Framing::new(1_428, true, true);
     let mut bench = Bench::new("srpt", None);

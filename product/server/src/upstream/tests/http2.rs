@@ -240,7 +240,7 @@ impl Bench {
         let room = crate::storage::Room::new(1);
         let group = Group::new("a", &proxy, &room, &|_| unreachable!(), &Default::default()).expect("an address");
         let places = Arc::new(UpstreamPlaces::new(&[Arc::new(Wake::new().unwrap())])).of_loop(0);
-        let (upstreams, came) = (Upstreams::new(places), HashMap::new());
+        let (upstreams, came) = (Upstreams::new(places, ClientClock::default()), HashMap::new());
         let net = Network { streams_max: Cell::new(streams_max), ..Network::default() };
         let account = Account::default();
         Bench { net, upstreams, group: Arc::new(group), now: Nanos::from_secs(100), came, account }

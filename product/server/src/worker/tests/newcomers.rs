@@ -6,6 +6,7 @@ use quic::testing::Windows;
 
 use super::*;
 use crate::clients::ClientLimits;
+use crate::clock::ClientTime;
 use crate::udp::{DatagramSocket, Group, Udp};
 use crate::worker::budget::HANDSHAKES_PER_TURN_MAX;
 
@@ -138,7 +139,7 @@ fn a_worker_that_stops_refuses_nobody_at_a_passed_socket() {
         watch(&bench.worker.responder.net, &bench.worker.responder.setup, &bench.worker.responder.service.handler)
             .unwrap();
         bench.open_udp_endpoints();
-        bench.worker.responder.timers.stop_at(Nanos::MAX);
+        bench.worker.responder.timers.stop_at(ClientTime::NEVER);
         let mut newcomer = bench.arrive(1).remove(0);
         bench.turns();
         assert_eq!((newcomer.hear(), newcomer.client.lost.is_some()), (usize::from(!is_passed), !is_passed));

@@ -15,7 +15,7 @@ impl Bench {
         (0..20).for_each(|_| self.turn());
         let limits = &self.worker.responder.limits;
         let (_, conn) = self.worker.responder.connections.iter().next().unwrap();
-        assert!(!conn.is_idle() && conn.deadline() <= self.worker.responder.timers.now() + limits.head_timeout);
+        assert!(!conn.is_idle() && conn.deadline() <= self.worker.responder.timers.client_now() + limits.head_timeout);
         assert!(!give_up_idle(&mut self.worker.responder, Nanos::ZERO), "half a request is here");
         let answered = |bench: &Bench| {
             bench.worker.responder.connections.iter().all(|(_, conn)| conn.has_answered && conn.is_idle())
@@ -75,8 +75,8 @@ fn a_part_has_its_time() {
     }
     let head_timeout = bench.worker.responder.limits.head_timeout;
     let (_, conn) = bench.worker.responder.connections.iter().next().unwrap();
-    assert!(conn.deadline() <= bench.worker.responder.timers.now() + head_timeout);
-    bench.worker.responder.timers.set(conn.deadline());
+    assert!(conn.deadline() <= bench.worker.responder.timers.client_now() + head_timeout);
+    bench.worker.responder.timers.set_to(conn.deadline());
     bench.worker.sweep();
     let (_, conn) = bench.worker.responder.connections.iter().next().unwrap();
     assert!(conn.is_lingering());

@@ -39,7 +39,7 @@ impl Bench {
 
     pub(super) fn fail(&mut self, job: JobId) {
         let now = self.worker.responder.timers.now();
-        self.producer(job).fail(now, "it broke");
+        self.producer(job).fail(now);
     }
 
     /// Runs turns until the body ends with `end`; returns the state of the client's connection.

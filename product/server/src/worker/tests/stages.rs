@@ -253,5 +253,5 @@ fn the_log_has_the_bytes_that_were_sent() {
     framed.send(&request(1, "/f300000", &[]));
     logged.bench.turn_until_came(&mut framed, |client| client.body(1).is_some());
     let rows = logged.turn_until(1);
-    assert_eq!((rows[0].body_bytes, rows[0].size_bytes), (sent(300_000).len() as u64, sent(300_000).len() as u64));
+    assert_eq!((rows[0].body_bytes, rows[0].content_length), (sent(300_000).len() as u64, sent(300_000).len() as u64));
 }

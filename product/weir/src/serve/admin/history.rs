@@ -105,8 +105,8 @@ impl History {
 
 #[cfg(test)]
 mod tests {
+    use server::Line;
     use server::metrics::{Ended, Labels, Metrics};
-    use server::send::Line;
 
     use super::*;
 

@@ -9,8 +9,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, 
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use server::metrics::{Count, Labels, Metrics, SIZES, TIMES_MS, Times, protocol_name};
-use server::send::Line;
-use server::{LineStatus, Server, Status, UpstreamStatus};
+use server::{Line, LineStatus, Server, Status, UpstreamStatus};
 use units::Nanos;
 
 use super::process::Figures;

@@ -3,6 +3,8 @@
 mod cable;
 mod client;
 mod hosted;
+#[path = "../../../../server/src/logging/testing.rs"]
+mod lines;
 mod server;
 mod site;
 pub mod tls;
@@ -15,6 +17,7 @@ use std::time::{Duration, Instant};
 pub use cable::{Cable, SERVER};
 pub use client::{Client, Response, get};
 pub use hosted::{Hosted, whole};
+pub use lines::{LogLine, read_log};
 pub use server::{Server, WEIR, run_to_end, run_to_end_under, weir_under};
 pub use site::{Site, content};
 pub use upstream::{Asked, Upstream, answer, answer_last};

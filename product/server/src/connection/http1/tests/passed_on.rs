@@ -18,14 +18,36 @@ struct Came {
 struct Passing {
     http1: Http1,
     limits: Limits,
-    now: Nanos,
+    now: ClientTime,
     came: Came,
 }
 
 impl Passing {
     fn new() -> Passing {
-        let (now, limits) = (Nanos::from_secs(1), Limits::default());
+        let (now, limits) = (ClientTime::after(SECOND), Limits::default());
         Passing { http1: Http1::new(now, &limits), limits, now, came: Came::default() }
+    }
+
+    /// The first response is gathered and takes its time; the second request has to wait for that.
+    fn postponed(text: &str) -> Passing {
+        let mut passing = Passing::new();
+        let now = passing.now;
+        let mut received = passing.http1.receive(text.as_bytes());
+        let first = passing.http1.next(now, &passing.limits, &mut received, |_| true);
+        assert!(matches!(first, Some(Event::Request { .. })));
+        let date = HttpDate::new(UNIX_EPOCH);
+        passing.http1.encode(&Response::new(Status::OK, ()).with_length(0), false, &date, &mut Vec::new());
+        passing.http1.answering.on_gathered();
+        let Some(Event::Request { head }) = passing.http1.next(now, &passing.limits, &mut received, |_| true) else {
+            panic!("no second request")
+        };
+        let head = http::http1::OwnedHead::from(&head);
+        passing.http1.on_held(now);
+        passing.http1.postpone(&head.view());
+        assert_eq!(passing.http1.next(now, &passing.limits, &mut received, |_| true), None);
+        passing.http1.keep(received);
+        assert!(passing.http1.has_kept() && !passing.http1.is_reading());
+        passing
     }
 
     fn receive(&mut self, bytes: &[u8]) {
@@ -77,13 +99,13 @@ proptest! {
 fn a_body_that_nobody_takes_waits_with_its_client() {
     let mut passing = Passing::new();
     passing.receive(&HELLO.as_bytes()[..HELLO.len() - 3]);
-    assert!(passing.http1.is_reading() && passing.http1.deadline() < Nanos::MAX);
+    assert!(passing.http1.is_reading() && passing.http1.deadline() < ClientTime::NEVER);
     passing.http1.passing().unwrap().hold(passing.now);
-    assert!(!passing.http1.is_reading() && passing.http1.deadline() == Nanos::MAX);
+    assert!(!passing.http1.is_reading() && passing.http1.deadline() == ClientTime::NEVER);
     passing.receive(b"llo");
     assert_eq!(passing.came.body, b"he");
-    passing.now += Nanos::from_secs(100);
-    let mut go_on = || passing.http1.passing().unwrap().go_on(passing.now, &passing.limits);
+    passing.now = passing.now + Nanos::from_secs(100);
+    let mut go_on = || passing.http1.passing().unwrap().go_on(passing.now);
     assert!(go_on() && !go_on(), "once");
     assert!(passing.http1.deadline() > passing.now);
     passing.receive(&[]);
@@ -130,7 +152,7 @@ fn a_client_that_is_too_slow_with_its_body_is_told() {
     passing.receive(&HELLO.as_bytes()[..HELLO.len() - 3]);
     passing.answer();
     passing.http1.on_held(passing.now);
-    assert!(passing.http1.on_deadline().is_none() && passing.http1.deadline() == Nanos::MAX);
+    assert!(passing.http1.on_deadline().is_none() && passing.http1.deadline() == ClientTime::NEVER);
 }
 
 /// A client that only waits for 100 Continue to send its body keeps its connection.
@@ -149,25 +171,10 @@ fn a_body_that_was_invited_does_not_end_the_connection() {
 /// request.
 #[test]
 fn a_request_that_waits_for_an_earlier_response_keeps_its_body() {
-    let mut passing = Passing::new();
     let body = "GET /evil HTTP/1.1\r\nHost: a\r\n\r\n";
     let post = format!("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-    let text = [GET, &post, GET].concat();
-    let (now, date, mut out) = (passing.now, HttpDate::new(UNIX_EPOCH), Vec::new());
-    let mut received = passing.http1.receive(text.as_bytes());
-    let first = passing.http1.next(now, &passing.limits, &mut received, |_| true);
-    assert!(matches!(first, Some(Event::Request { .. })));
-    passing.http1.encode(&Response::new(Status::OK, ()).with_length(0), false, &date, &mut out);
-    passing.http1.answering.on_gathered();
-    let Some(Event::Request { head }) = passing.http1.next(now, &passing.limits, &mut received, |_| true) else {
-        panic!("no second request")
-    };
-    let head = http::http1::OwnedHead::from(&head);
-    passing.http1.on_held(now);
-    passing.http1.postpone(&head.view());
-    assert_eq!(passing.http1.next(now, &passing.limits, &mut received, |_| true), None);
-    passing.http1.keep(received);
-    assert!(passing.http1.has_kept() && !passing.http1.is_reading());
+    let mut passing = Passing::postponed(&[GET, &post, GET].concat());
+    let now = passing.now;
     passing.http1.on_sent(now, &passing.limits);
     assert!(!passing.http1.answering.closes());
     passing.receive(&[]);
@@ -176,4 +183,15 @@ fn a_request_that_waits_for_an_earlier_response_keeps_its_body() {
     passing.http1.on_sent(now, &passing.limits);
     passing.receive(&[]);
     assert_eq!(passing.came.requests, 2);
+}
+
+/// The time of the earlier response used to count, although nothing was read in it.
+#[test]
+fn a_body_whose_request_waited_for_an_earlier_response_is_not_late() {
+    let mut passing = Passing::postponed(&[GET, &HELLO[..HELLO.len() - 3]].concat());
+    passing.now = passing.now + Nanos::from_secs(1_000);
+    passing.http1.on_sent(passing.now, &passing.limits);
+    passing.receive(&[]);
+    assert_eq!((passing.came.requests, passing.came.body.as_slice()), (1, &b"he"[..]));
+    assert_eq!(passing.http1.deadline(), passing.now + passing.limits.body_timeout);
 }

@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use super::unknown_rank;
+use crate::policy::unknown_rank;
 use crate::scheduler::run_queue::Key;
 use crate::{Job, Path, Paths, Policy};
 

@@ -168,12 +168,12 @@ pub fn main(root: &Path, args: &Args) -> Result<ExitCode, String> {
     let weir = match &args.weir {
         Some(program) => program.clone(),
         None if args.judge || args.against != Against::Peer => {
-            programs::build(root, &["--release", "--package", "weir"])?
+            programs::build(root, &["--release", "--package", "weir"], &[])?
         }
         None => PathBuf::from("weir"),
     };
     let weirlab = match args.judge || args.attacks().any(Attack::is_http3) {
-        true => programs::build(root, &["--release", "--package", "weirlab"])?,
+        true => programs::build(root, &["--release", "--package", "weirlab"], &[])?,
         false => PathBuf::from("weirlab"),
     };
     let field = Field { site: Site::make()?, weir, weirlab, limit, memory: args.memory.clone() };

@@ -6,7 +6,7 @@
 //! a single mark per response is all that is available, and no large response is hurt; bad compared with SRPT, since
 //! the larger half is not ordered at all. A job whose size is not known is small until it has sent 1,000 bytes.
 
-use super::fair::{TurnQueue, Turns};
+use crate::policy::fair::{TurnQueue, Turns};
 use crate::scheduler::run_queue::Key;
 use crate::{Job, Policy, Size};
 

@@ -10,7 +10,7 @@ use super::run;
 
 /// Beyond the programs' own, of 40 s.
 const LIMIT: Duration = Duration::from_secs(60);
-const SCRIPT: &str = include_str!("../../../scripts/aioquic/http3.py");
+const SCRIPT: &str = include_str!("../../../../scripts/aioquic/http3.py");
 
 pub fn aioquic(bench: &Bench, found: &[PathBuf], check: &str) -> Result<String, String> {
     ask(bench, &mut python(bench, found, check, bench.port), "aioquic", check)

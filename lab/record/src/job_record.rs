@@ -105,6 +105,27 @@ fn one() -> u32 {
 }
 
 impl JobRecord {
+    /// The record of a whole response with status 200 at the first attempt, submitted when it was due. Its head and its
+    /// first byte are unknown.
+    pub fn complete(job: u64, size_bytes: u64, arrival_ns: u64, end_ns: u64) -> JobRecord {
+        JobRecord {
+            job,
+            size_bytes,
+            head_bytes: 0,
+            arrival_ns,
+            start_ns: Some(arrival_ns),
+            first_byte_ns: None,
+            end_ns,
+            body_bytes: size_bytes,
+            status: 200,
+            outcome: Outcome::Complete,
+            attempts: 1,
+            group: 0,
+            client: None,
+            ahead_bytes: None,
+        }
+    }
+
     /// Response time, or the time waited so far for a job that did not complete.
     pub fn response_time(&self) -> Nanos {
         Nanos(self.end_ns) - Nanos(self.arrival_ns)

@@ -297,7 +297,7 @@ fn h3(server: &Server, connections: u32, requests: u32, tally: &mut Tally) {
             tally.quic = Some(quic);
         }
         Err(why) => {
-            eprintln!("xtask: {why}");
+            eprintln!("measure: {why}");
             tally.given_up = connections;
         }
     }

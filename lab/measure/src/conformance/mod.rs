@@ -129,7 +129,7 @@ enum Verdict {
 pub fn main(root: &Path, args: &Args) -> Result<(), String> {
     let checks = wanted(args)?;
     let openssl = find(root, &OPENSSL)?;
-    let weir = args.weir.clone().map_or_else(|| programs::build(root, &BUILD), Ok)?;
+    let weir = args.weir.clone().map_or_else(|| programs::build(root, &BUILD, &[]), Ok)?;
     let bench = Bench::start(root, weir, &openssl, !args.no_http3)?;
     let (mut failed, mut skipped) = (Vec::new(), Vec::new());
     for check in &checks {

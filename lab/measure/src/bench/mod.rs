@@ -195,7 +195,7 @@ fn contests(args: &Args, base: Kind, other: Kind, peers: &[Kind]) -> Vec<(Row, V
 fn programs(root: &Path, args: &Args, kinds: &[Kind], generators: &[&str]) -> Result<Programs, String> {
     Ok(Programs {
         weir: program(root, &args.weir, "weir", kinds.iter().any(|kind| kind.is_weir()))?,
-        xtask: program(root, &None, "xtask", kinds.contains(&Kind::Floor))?,
+        measure: program(root, &None, "measure", kinds.contains(&Kind::Floor))?,
         weirlab: program(root, &None, "weirlab", generators.contains(&"weirlab"))?,
     })
 }
@@ -235,7 +235,7 @@ fn installed(kinds: &[Kind]) -> Vec<Kind> {
 fn program(root: &Path, given: &Option<PathBuf>, package: &str, is_needed: bool) -> Result<PathBuf, String> {
     match given {
         Some(program) => Ok(program.clone()),
-        None if is_needed => programs::build(root, &["--release", "--package", package]),
+        None if is_needed => programs::build(root, &["--release", "--package", package], &[]),
         None => Ok(PathBuf::from(package)),
     }
 }

@@ -77,7 +77,7 @@ impl Kind {
 pub struct Programs {
     pub weir: PathBuf,
     /// Holds the floor.
-    pub xtask: PathBuf,
+    pub measure: PathBuf,
     /// The generator of HTTP/3.
     pub weirlab: PathBuf,
 }
@@ -173,7 +173,7 @@ impl Bench {
                 own(&[vec![&weir, what[0], what[1], "--listen", &listen], workers, order, tls].concat())
             }
             Kind::Floor => {
-                own(&[&self.programs.xtask.display().to_string(), "floor", "--listen", &format!("127.0.0.1:{port}")])
+                own(&[&self.programs.measure.display().to_string(), "floor", "--listen", &format!("127.0.0.1:{port}")])
             }
         }
     }
@@ -261,7 +261,7 @@ impl Drop for Bench {
     fn drop(&mut self) {
         self.upstream = None;
         if let Err(e) = fs::remove_dir_all(&self.folder) {
-            eprintln!("xtask: {} is left behind: {e}", self.folder.display());
+            eprintln!("measure: {} is left behind: {e}", self.folder.display());
         }
     }
 }
@@ -403,7 +403,7 @@ mod tests {
     use std::thread;
 
     fn programs() -> Programs {
-        Programs { weir: "weir".into(), xtask: "xtask".into(), weirlab: "weirlab".into() }
+        Programs { weir: "weir".into(), measure: "measure".into(), weirlab: "weirlab".into() }
     }
 
     /// What `get` says of a server that answers with `answer` and closes.

@@ -10,7 +10,7 @@
 //! of TCP (RFC 6928): with no path known at all the order is that of `srpt`. A job whose size is not known counts what
 //! it has attained as remaining.
 
-use super::{Rank, unknown_rank};
+use crate::policy::{Rank, unknown_rank};
 use crate::{Job, Path};
 use units::{Nanos, wire};
 

@@ -57,7 +57,7 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         if let Err(e) = fs::remove_dir_all(&self.folder) {
-            eprintln!("xtask: {} is left behind: {e}", self.folder.display());
+            eprintln!("measure: {} is left behind: {e}", self.folder.display());
         }
     }
 }
