@@ -259,7 +259,7 @@ impl<N: Net> UpstreamConnections<N> {
     /// Returns whether a transfer may use this connection: it must announce the same, and be bound to the same client
     /// connection or to none.
     pub fn may_serve(&self, at: usize, transfer: &Transfer, bound_to: Option<u64>) -> bool {
-        self.all.get(at).is_some_and(|own| own.announced == transfer.announced && own.bound_to == bound_to)
+        self.all.get(at).is_some_and(|own| own.announced == transfer.client.announced && own.bound_to == bound_to)
     }
 
     pub fn get_mut(&mut self, at: usize) -> Option<&mut UpstreamConnection<N>> {

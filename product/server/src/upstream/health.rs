@@ -15,7 +15,7 @@ use units::Nanos;
 use units::memory::Account;
 
 use super::endpoint::PROBES;
-use super::{Announced, Endpoint, EndpointAddress, Fault, Group, Head, HealthCheck, Transfer};
+use super::{Announced, ClientConnection, Endpoint, EndpointAddress, Fault, Group, Head, HealthCheck, Transfer};
 
 /// The number of successive equal results that change the state of an upstream.
 const RESULTS: u8 = 2;
@@ -141,12 +141,12 @@ impl Checked {
             true => Head::Fields(RequestHead::of_get(group.scheme, &host, path)),
             false => format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: weir\r\n\r\n").into_bytes().into(),
         };
-        let mut transfer =
-            Transfer::new(owner, Arc::clone(group), Method::Get, head, BodyLength::None, &Account::default());
+        let account = Account::default();
+        let mut client = ClientConnection::new(owner, &account);
         if group.tells_client {
-            transfer.announced = Announced::Ourselves;
+            client.announced = Announced::Ourselves;
         }
-        transfer
+        Transfer::new(owner, Arc::clone(group), Method::Get, head, BodyLength::None, &account, client)
     }
 }
 

@@ -61,7 +61,7 @@ use places::Begun;
 pub use places::{LoopPlaces, UpstreamPlaces};
 pub use sink::{BodySink, pipe_of};
 pub use step::Step;
-pub use transfer::Transfer;
+pub use transfer::{ClientConnection, Transfer};
 use transfer::{Hold, Queued};
 
 use crate::clock::ClientClock;
@@ -124,7 +124,7 @@ impl<N: Net> Upstreams<N> {
         let endpoints = group.endpoints();
         let mut begun = Err(Fault::NoAddress);
         for _ in 0..endpoints.len() {
-            let own = self.peers.of_client(&endpoints, self.transfers[at].from, &self.connections);
+            let own = self.peers.of_client(&endpoints, self.transfers[at].client.name, &self.connections);
             let chosen = own.or_else(|| self.peers.choose((&group, &endpoints), now, &self.checks));
             self.transfers[at].peer = chosen.unwrap_or_else(|| self.peers.at(&endpoints[0]));
             begun = if chosen.is_some() { self.begin_at(net, now, at) } else { Err(Fault::Down) };
@@ -157,7 +157,7 @@ impl<N: Net> Upstreams<N> {
 
     /// Gives a transfer that is under way a connection: one that has room, or a new one.
     fn connect(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
-        let (peer, announced) = (self.transfers[at].peer, self.transfers[at].announced);
+        let (peer, announced) = (self.transfers[at].peer, self.transfers[at].client.announced);
         if self.peers[peer].endpoint.is_http2() {
             let connection = self.peers.shared(net, now, &self.transfers[at], &mut self.connections)?;
             let multiplexed = self.connections.multiplexed(connection).expect("it speaks HTTP/2");
@@ -172,8 +172,8 @@ impl<N: Net> Upstreams<N> {
         self.connections.get_mut(connection).expect("it is kept, or was opened").take(at, is_idle);
         let transfer = &mut self.transfers[at];
         transfer.connect(connection, is_idle, now);
-        if transfer.logs_in {
-            self.connections.bind(connection, transfer.from);
+        if transfer.client.logs_in {
+            self.connections.bind(connection, transfer.client.name);
         }
         Ok(())
     }
@@ -234,7 +234,7 @@ impl<N: Net> Upstreams<N> {
                 self.peers[transfer.peer].on_reached();
                 let of_stream = self.peers[transfer.peer].endpoint.is_http2();
                 if !of_stream && is_connection_login(head.values("www-authenticate")) {
-                    transfer.connection.into_iter().for_each(|own| self.connections.bind(own, transfer.from));
+                    transfer.connection.into_iter().for_each(|own| self.connections.bind(own, transfer.client.name));
                 }
                 let is_tunnel = head.framing == Framing::Upgraded;
                 let has_place = !is_tunnel || self.begin_tunnel(at);

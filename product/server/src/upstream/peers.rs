@@ -106,8 +106,8 @@ impl Peers {
     /// Takes an idle connection to the transfer's upstream: one bound to its client connection before others.
     pub fn take_idle<N: Net>(&mut self, transfer: &Transfer, connections: &UpstreamConnections<N>) -> Option<usize> {
         let peer = &mut self.all[transfer.peer];
-        let has_own = connections.bound_to(transfer.from).next().is_some();
-        let own = Some(transfer.from).filter(|_| has_own);
+        let has_own = connections.bound_to(transfer.client.name).next().is_some();
+        let own = Some(transfer.client.name).filter(|_| has_own);
         let own = own.and_then(|_| peer.take_idle(|idle| connections.may_serve(idle, transfer, own)));
         own.or_else(|| peer.take_idle(|idle| connections.may_serve(idle, transfer, None)))
     }
@@ -159,8 +159,8 @@ impl Peers {
     ) -> Result<usize, Fault> {
         let peer = transfer.peer;
         let is_own = |at: usize| connections.get(at).is_some_and(|own| own.peer == peer);
-        let has_own = transfer.logs_in || connections.bound_to(transfer.from).any(is_own);
-        let bound_to = Some(transfer.from).filter(|_| has_own);
+        let has_own = transfer.client.logs_in || connections.bound_to(transfer.client.name).any(is_own);
+        let bound_to = Some(transfer.client.name).filter(|_| has_own);
         let mut has_room = |at: usize| {
             let is_alike = connections.may_serve(at, transfer, bound_to);
             is_alike && connections.multiplexed(at).is_some_and(|several| several.has_room())
@@ -168,7 +168,7 @@ impl Peers {
         if let Some(found) = self.all[peer].shared().iter().copied().find(|at| has_room(*at)) {
             return Ok(found);
         }
-        let opened = self.open(net, now, peer, transfer.announced, connections)?;
+        let opened = self.open(net, now, peer, transfer.client.announced, connections)?;
         self.all[peer].share(opened);
         bound_to.into_iter().for_each(|client| connections.bind(opened, client));
         Ok(opened)

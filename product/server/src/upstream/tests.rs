@@ -99,7 +99,9 @@ fn group() -> Arc<Group> {
 }
 
 fn transfer(method: Method, body: BodyLength) -> Transfer {
-    let mut transfer = Transfer::new(7, group(), method, b"HEAD\r\n\r\n".to_vec(), body, &Account::default());
+    let (account, head) = (Account::default(), b"HEAD\r\n\r\n".to_vec());
+    let client = ClientConnection::new(7, &account);
+    let mut transfer = Transfer::new(7, group(), method, head, body, &account, client);
     transfer.connect(0, false, Nanos::ZERO);
     transfer
 }

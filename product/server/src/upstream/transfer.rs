@@ -40,11 +40,18 @@ pub struct Transfer {
     /// The last attempt.
     pub attempt: Attempt,
     pub queued: Queued,
-    pub announced: Announced,
-    /// The name of the client connection on which it arrived.
-    pub from: u64,
+    pub client: ClientConnection,
+}
+
+/// The client connection on which a request arrived, and the demands that it makes on connections to upstreams.
+#[derive(Debug)]
+pub struct ClientConnection {
+    pub name: u64,
+    /// The account of response bytes that its client has not taken.
+    pub responses: Account,
     /// The request logs in with a scheme that authenticates a connection.
     pub logs_in: bool,
+    pub announced: Announced,
 }
 
 /// The position of a transfer among those for the same upstream.
@@ -68,8 +75,16 @@ pub enum Hold {
     Tunnel,
 }
 
+impl ClientConnection {
+    /// Creates a connection that demands nothing of those to upstreams.
+    pub fn new(name: u64, responses: &Account) -> ClientConnection {
+        ClientConnection { name, responses: responses.clone(), logs_in: false, announced: Announced::Nobody }
+    }
+}
+
 impl Transfer {
-    /// Creates the transfer of a request whose head is encoded; its memory is counted in `account`.
+    /// Creates the transfer of a request whose head is encoded; its memory is counted in `account`, that of the
+    /// response in the client connection's own.
     pub fn new(
         owner: u64,
         group: Arc<Group>,
@@ -77,6 +92,7 @@ impl Transfer {
         head: impl Into<Head>,
         body: BodyLength,
         account: &Account,
+        client: ClientConnection,
     ) -> Transfer {
         Transfer {
             owner,
@@ -103,16 +119,8 @@ impl Transfer {
             route: None,
             attempt: Attempt::default(),
             queued: Queued::default(),
-            announced: Announced::Nobody,
-            from: owner,
-            logs_in: false,
+            client,
         }
-    }
-
-    /// Sets the client connection, and whether the request logs in its upstream connection.
-    pub fn on(mut self, from: u64, logs_in: bool) -> Transfer {
-        (self.from, self.logs_in) = (from, logs_in);
-        self
     }
 
     /// Sets the client and the class priority for the queue (lower priorities come first), and the route whose duration

@@ -13,7 +13,7 @@ use crate::connection::ExchangeId;
 use crate::files::SiteNumber;
 use crate::net::Net;
 use crate::upload::Upload;
-use crate::upstream::{Announced, Group, Transfer};
+use crate::upstream::{Announced, ClientConnection, Group, Transfer};
 
 /// Begins the upload of the request's body, if its client sends one on a stream.
 pub(super) fn upload_of<N: Net>(
@@ -49,19 +49,19 @@ pub(super) fn transfer_of<N: Net>(
     let class = with.service.handler.class_of(&with.connections[id.at], id.stream, site, request);
     let priority = with.service.handler.priority(class);
     let route = ServiceRoute::of(&group.route(request));
-    let tells_client = group.tells_client;
     let accept = key.map(|key| websocket::accept(&key));
     let account = with.connections[id.at].held.account();
     let client = with.connections[id.at].client_of(id.stream);
     let is_buffered = group.buffers_requests && !is_grpc(&group, request);
-    let transfer = Transfer::new(owner, group, method, encoded, body, account).queued(client, priority, route);
-    let logs_in = is_connection_login(request.values("authorization"));
-    let mut transfer = transfer.upgrading(is_upgrading, accept).on(with.connections[id.at].owner, logs_in);
+    let mut from = ClientConnection::new(with.connections[id.at].owner, with.connections[id.at].held.responses());
+    from.logs_in = is_connection_login(request.values("authorization"));
+    if group.tells_client {
+        from.announced = Announced::Client(with.connections[id.at].client_address(id.stream));
+    }
+    let transfer = Transfer::new(owner, group, method, encoded, body, account, from).queued(client, priority, route);
+    let mut transfer = transfer.upgrading(is_upgrading, accept);
     if !is_buffered {
         transfer = transfer.unbuffered();
-    }
-    if tells_client {
-        transfer.announced = Announced::Client(with.connections[id.at].client_address(id.stream));
     }
     if is_on_stream { transfer.on_stream() } else { transfer }
 }

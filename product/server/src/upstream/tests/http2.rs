@@ -270,9 +270,9 @@ impl Bench {
             websocket_key: None,
         };
         let fields = Head::Fields(RequestHead::new(&parsed.request, &gateway, body, "http"));
-        let transfer =
-            Transfer::new(owner, Arc::clone(&self.group), parsed.request.method, fields, body, &self.account)
-                .unbuffered();
+        let (group, method, account) = (Arc::clone(&self.group), parsed.request.method, &self.account);
+        let client = ClientConnection::new(owner, account);
+        let transfer = Transfer::new(owner, group, method, fields, body, account, client).unbuffered();
         self.came.insert(owner, Came::default());
         let at = self.upstreams.begin(&self.net, self.now, transfer).expect("there is room");
         self.step(at);
