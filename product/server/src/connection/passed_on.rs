@@ -1,5 +1,7 @@
 //! The part of an access log line about a request that an upstream answered.
 
+use std::sync::Arc;
+
 use units::Nanos;
 
 use crate::logging::{PassedOn, SizeFrom};
@@ -8,7 +10,7 @@ use crate::upstream::{Attempt, Prediction};
 /// Kept with the line of a response.
 #[derive(Debug)]
 pub struct PassedOnLine {
-    pub upstream: String,
+    pub upstream: Arc<str>,
     /// When enough of the request had arrived for it to be queued.
     queued_at: Nanos,
     attempt: Attempt,
@@ -22,7 +24,7 @@ pub struct PassedOnLine {
 
 impl PassedOnLine {
     /// Creates the record of a request sent to this upstream, or waiting for it since `queued_at`.
-    pub fn new(upstream: String, queued_at: Nanos, attempt: Attempt) -> PassedOnLine {
+    pub fn new(upstream: Arc<str>, queued_at: Nanos, attempt: Attempt) -> PassedOnLine {
         let (answered_at, size_from, prediction) = (None, None, Prediction::default());
         PassedOnLine { upstream, queued_at, attempt, answered_at, size_from, prediction, spooled_bytes: 0 }
     }

@@ -102,7 +102,7 @@ impl<N: Net> Upstreams<N> {
     }
 
     /// Begins a transfer, or lets it wait for a place or for the body of its request.
-    pub fn begin(&mut self, net: &N, now: Nanos, mut transfer: Transfer) -> Result<usize, (Fault, String)> {
+    pub fn begin(&mut self, net: &N, now: Nanos, mut transfer: Transfer) -> Result<usize, (Fault, Arc<str>)> {
         transfer.queued.turn.since = now;
         transfer.deadline.keep_by(&self.clock);
         let (owner, is_gathering) = (transfer.owner, transfer.is_gathering());
@@ -404,11 +404,11 @@ impl<N: Net> Upstreams<N> {
     }
 
     /// The upstream of a transfer, for the log; before one is chosen, the first name of its group.
-    pub fn name(&self, at: usize) -> String {
+    pub fn name(&self, at: usize) -> Arc<str> {
         let transfer = &self.transfers[at];
         match self.peers.get(transfer.peer) {
-            Some(peer) => peer.endpoint.to_string(),
-            None => transfer.group.addresses.names().next().map_or_else(|| "none".into(), ToString::to_string),
+            Some(peer) => Arc::clone(&peer.name),
+            None => transfer.group.addresses.names().next().map_or("none".into(), |name| name.to_string().into()),
         }
     }
 }

@@ -19,6 +19,8 @@ const DOWN_FOR: Nanos = Nanos::from_secs(5);
 #[derive(Debug)]
 pub struct Peer {
     pub endpoint: Endpoint,
+    /// The endpoint as logs show it.
+    pub name: Arc<str>,
     /// Slots of connections that wait for a request; the last is used first.
     idle: Vec<usize>,
     /// Slots of HTTP/2 connections; earlier ones are used first, so that those at the end may become idle.
@@ -30,7 +32,8 @@ pub struct Peer {
 
 impl Peer {
     pub fn new(endpoint: Endpoint, places: Arc<EndpointPlaces>) -> Peer {
-        Peer { endpoint, idle: Vec::new(), shared: Vec::new(), places, down_until: Nanos::ZERO }
+        let name = endpoint.to_string().into();
+        Peer { endpoint, name, idle: Vec::new(), shared: Vec::new(), places, down_until: Nanos::ZERO }
     }
 
     /// The load from all workers, as a sort key: an upstream that could not be reached sorts after all others.
