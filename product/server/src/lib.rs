@@ -23,6 +23,7 @@ mod net;
 mod objectives;
 mod places;
 mod poll;
+mod proxy;
 mod reload;
 mod sandbox;
 mod send;

@@ -20,7 +20,7 @@ use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketTy
 use units::Nanos;
 
 #[cfg(test)]
-pub use far_end::FarEnd;
+pub use far_end::{Connecting, FarEnd};
 pub use flow::Flow;
 pub use secure::Down;
 pub use socket::{DatagramSink, Seen, Shared, Sink, Socket, Status, Stream, has_room};

@@ -1,10 +1,20 @@
 //! Connections for tests: the other end takes bytes and returns bytes, and nothing else is known of it.
 
-use std::fmt::Debug;
+use std::cell::{Cell, RefCell};
+use std::fmt::{self, Debug};
 use std::fs::File;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::time::SystemTime;
 
-use super::{Sink, Status, Stream};
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use units::Nanos;
+
+use super::{Net, Sink, Source, Status, Stream};
+use crate::poll::Ready;
+use crate::udp::Udp;
+use crate::upstream::Endpoint;
 
 /// The other end of a connection.
 pub trait FarEnd: Debug {
@@ -47,4 +57,76 @@ impl<T: FarEnd> Stream for T {
         None
     }
     fn set_priority(&self, _: u32) {}
+}
+
+/// A network that opens connections to upstreams of a test and does nothing else.
+pub struct Connecting<T> {
+    /// The far ends of all connections, in the order in which they were opened.
+    pub made: RefCell<Vec<T>>,
+    /// The number of connections that were closed.
+    pub closed: Cell<usize>,
+    make: Box<dyn Fn() -> T>,
+}
+
+impl<T> Connecting<T> {
+    /// Creates a network whose connections lead to what `make` returns.
+    pub fn to(make: impl Fn() -> T + 'static) -> Connecting<T> {
+        Connecting { made: RefCell::default(), closed: Cell::new(0), make: Box::new(make) }
+    }
+}
+
+impl<T> Debug for Connecting<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a network of a test")
+    }
+}
+
+impl<T: FarEnd + Clone> Net for Connecting<T> {
+    type Listener = ();
+    type Tcp = T;
+    type Udp = Udp;
+
+    fn now(&self) -> Nanos {
+        unreachable!("time is an argument")
+    }
+    fn date(&self) -> SystemTime {
+        unreachable!("nobody asks")
+    }
+    fn add(&self, _: Source<'_, Self>, _: u64, _: EventFlags) -> io::Result<()> {
+        Ok(())
+    }
+    fn modify(&self, _: Source<'_, Self>, _: u64, _: EventFlags) -> io::Result<()> {
+        Ok(())
+    }
+    fn remove(&self, _: Source<'_, Self>) -> io::Result<()> {
+        self.closed.set(self.closed.get() + 1);
+        Ok(())
+    }
+    fn wait(&mut self, _: Option<Nanos>) -> io::Result<()> {
+        unreachable!("the test goes on by itself")
+    }
+    fn left(&self) -> usize {
+        0
+    }
+    fn is_left(&self, _: u64) -> bool {
+        false
+    }
+    fn take(&mut self) -> Option<Ready> {
+        None
+    }
+    fn accept(&self, (): &()) -> Result<(T, Option<SocketAddr>), Errno> {
+        unreachable!("nobody listens")
+    }
+    fn is_client_waiting<'a>(&self, _: impl Iterator<Item = &'a ()>) -> bool
+    where
+        Self: 'a,
+    {
+        false
+    }
+    fn refuse(&self, (): &()) {}
+    fn connect(&self, _: &Endpoint) -> io::Result<T> {
+        let far = (self.make)();
+        self.made.borrow_mut().push(far.clone());
+        Ok(far)
+    }
 }

@@ -1,5 +1,6 @@
 //! The storage from which bodies are read. A response whose next bytes are not in memory waits for another thread.
 
+use std::collections::VecDeque;
 use std::io;
 
 use sched::{JobId, Scheduler, Why};
@@ -19,7 +20,7 @@ pub struct Reads {
     /// Ended reads; the allocation is reused.
     done: Vec<ReadDone>,
     /// Responses whose producers have room again.
-    refills: Vec<JobId>,
+    refills: VecDeque<JobId>,
     /// The number of writes that have not ended.
     writing: usize,
     /// The error of a failed write since the last call of `take_write_failure`.
@@ -38,7 +39,7 @@ impl Reads {
             storage: Box::new(storage),
             under_way: 0,
             done: Vec::new(),
-            refills: Vec::new(),
+            refills: VecDeque::new(),
             writing: 0,
             write_failure: None,
         }
@@ -58,9 +59,9 @@ impl Reads {
         &mut *self.storage
     }
 
-    /// Responses whose stopped producers may push again, since the last call.
-    pub fn refills(&mut self) -> std::vec::Drain<'_, JobId> {
-        self.refills.drain(..)
+    /// Returns the next response whose stopped producer may push again.
+    pub fn next_refill(&mut self) -> Option<JobId> {
+        self.refills.pop_front()
     }
 
     /// Records that the producer of a response has room again.
@@ -93,7 +94,7 @@ impl Reads {
     /// Records the end of a write: the producer may go on, or has to wait for its client.
     pub(super) fn on_write_ended(&mut self, job: JobId, failed: Option<io::Error>) {
         self.write_failure = failed.or(self.write_failure.take());
-        self.refills.push(job);
+        self.refills.push_back(job);
     }
 
     /// Begins to read the next bytes of a response, which are not in memory, in another thread.

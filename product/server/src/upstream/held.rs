@@ -4,8 +4,6 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use sched::JobId;
-
 use super::Upstreams;
 use crate::net::Net;
 use crate::storage::Room;
@@ -27,10 +25,10 @@ impl<N: Net> Upstreams<N> {
         held
     }
 
-    /// The response of a transfer, and the disk space that it may use.
-    pub fn spooling(&self, at: usize) -> Option<(JobId, Arc<Room>)> {
-        let transfer = self.transfers.get(at)?;
-        Some((transfer.job?, transfer.group.spool.clone()?))
+    /// The exchange of a response that is being sent, and the disk space that it may use.
+    pub fn spooling(&self, at: usize) -> Option<(u64, Arc<Room>)> {
+        let transfer = self.transfers.get(at).filter(|transfer| transfer.is_sending)?;
+        Some((transfer.owner, transfer.group.spool.clone()?))
     }
 
     /// Records that the transfer does not wait for its client any more.

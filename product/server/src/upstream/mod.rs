@@ -33,9 +33,10 @@ mod tests;
 mod transfer;
 mod wire;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use http::Request;
 use http::gateway::is_connection_login;
 use http::http1::upstream::{Framing, ResponseLimits, UpstreamHead};
@@ -441,7 +442,7 @@ pub fn status<'g, N: Net>(
 
 /// The exchanges whose response has not begun, and since when they have been waiting for it.
 pub fn unanswered<N: Net>(upstreams: &Upstreams<N>) -> impl Iterator<Item = (u64, Nanos)> {
-    let waiting = upstreams.transfers.iter().filter(|(_, transfer)| transfer.job.is_none() && !transfer.is_probe());
+    let waiting = upstreams.transfers.iter().filter(|(_, transfer)| !transfer.is_sending && !transfer.is_probe());
     waiting.map(|(_, transfer)| (transfer.owner, transfer.queued.turn.since))
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use http::http1::upstream::{Framing, UpstreamBody, UpstreamHead};
 use http::websocket::ACCEPT_BYTES;
 use http::{BodyLength, Method};
-use sched::JobId;
 use sched::routes::{RouteKey, ServiceRoute};
 use sched::waiting::Turn;
 use units::Nanos;
@@ -24,8 +23,8 @@ const TUNNEL_IDLE_FOR: Nanos = Nanos::from_secs(3600);
 pub struct Transfer {
     /// The name of the exchange that it is for.
     pub owner: u64,
-    /// The job of the response, once there is one.
-    pub job: Option<JobId>,
+    /// Its response is being sent to the client.
+    pub is_sending: bool,
     pub group: Arc<Group>,
     /// The number of its upstream.
     pub peer: usize,
@@ -96,7 +95,7 @@ impl Transfer {
     ) -> Transfer {
         Transfer {
             owner,
-            job: None,
+            is_sending: false,
             group,
             peer: usize::MAX,
             connection: None,
@@ -163,6 +162,11 @@ impl Transfer {
     pub(super) fn wait_for_place(&mut self, ticket: u64, now: Nanos) {
         self.queued.hold = Hold::Waits(ticket);
         self.deadline.set(now, self.group.read_timeout);
+    }
+
+    /// Returns true if an upstream was chosen for it.
+    pub fn has_peer(&self) -> bool {
+        self.peer != usize::MAX
     }
 
     /// Returns true if it is a health check.

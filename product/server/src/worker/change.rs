@@ -118,7 +118,7 @@ impl<N: Net> Worker<N> {
         with.service.handler.set_cache_limits(memory.cache);
         ReaderSettings { patience: limits.patience, client_rate }.apply_to(&mut with.transmitter);
         self.udp.set_limits(&limits);
-        with.proxy.upstreams.set_limits(limits.request.into());
+        with.proxy.set_limits(limits.request.into());
         with.limits = limits;
         if let Some(LinkChange { settings, order, is_direct }) = link {
             settings.apply_to(now, &mut with.transmitter.link);

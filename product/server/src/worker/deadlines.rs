@@ -3,7 +3,6 @@
 //! used. Many looks, and all that may end with one, are spread over turns.
 
 use super::Worker;
-use super::proxy::Proxy;
 use super::receiving;
 use units::Nanos;
 
@@ -42,7 +41,7 @@ impl<N: Net> Worker<N> {
         let with = &mut self.responder;
         let now = with.timers.now();
         with.transmitter.link.check(now, &with.connections);
-        with.with_upstreams(Proxy::look_after);
+        with.look_after_upstreams();
         with.service.leave_found_rate(now, &with.transmitter.link);
         while let Some(notice) = with.service.admission.notice(now) {
             with.service.journal.error(notice);

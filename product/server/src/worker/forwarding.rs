@@ -8,60 +8,59 @@ use http::{BodyLength, Method, Request, websocket};
 use sched::routes::ServiceRoute;
 
 use super::messages::{encode, gateway, is_grpc, upload_limits};
-use super::proxy_context::ProxyContext;
+use super::responder::Responder;
 use crate::connection::ExchangeId;
 use crate::files::SiteNumber;
 use crate::net::Net;
 use crate::upload::Upload;
 use crate::upstream::{Announced, ClientConnection, Group, Transfer};
 
-/// Begins the upload of the request's body, if its client sends one on a stream.
-pub(super) fn upload_of<N: Net>(
-    with: &ProxyContext<N>,
-    id: ExchangeId,
-    group: &Group,
-    request: &Request,
-) -> Option<Box<Upload>> {
-    // What follows a CONNECT is not a body.
-    let has_body = request.method != Method::Connect && request.body != BodyLength::None;
-    let is_on_stream = has_body && with.connections[id.at].is_multiplexed();
-    let limits = upload_limits(with.limits, group, request);
-    is_on_stream.then(|| Box::new(Upload::new(with.timers.client_now(), limits)))
-}
+impl<N: Net> Responder<N> {
+    /// Begins the upload of the request's body, if its client sends one on a stream.
+    pub(super) fn upload_of(&self, id: ExchangeId, group: &Group, request: &Request) -> Option<Box<Upload>> {
+        // What follows a CONNECT is not a body.
+        let has_body = request.method != Method::Connect && request.body != BodyLength::None;
+        let is_on_stream = has_body && self.connections[id.at].is_multiplexed();
+        let limits = upload_limits(&self.limits, group, request);
+        is_on_stream.then(|| Box::new(Upload::new(self.timers.client_now(), limits)))
+    }
 
-/// Creates the transfer of a request for this site; `head` is the HTTP/1.1 head. CONNECT becomes the upgrade that it
-/// stands for (RFC 8441).
-pub(super) fn transfer_of<N: Net>(
-    with: &mut ProxyContext<N>,
-    id: ExchangeId,
-    group: Arc<Group>,
-    (request, head): (&Request, Option<&Head>),
-    site: Option<SiteNumber>,
-    is_on_stream: bool,
-) -> Transfer {
-    let key = (request.method == Method::Connect).then(|| websocket::key(tls::nonce()));
-    let gateway = gateway(&with.connections[id.at], &group, request, (head, key.as_ref().map(|key| &key[..])));
-    let is_upgrading = gateway.upgrade.is_some();
-    // What follows a CONNECT is not a body.
-    let (method, body) = if key.is_some() { (Method::Get, BodyLength::None) } else { (request.method, request.body) };
-    let encoded = encode(&group, request, &gateway, body);
-    let owner = with.connections.exchange(id).owner;
-    let class = with.service.handler.class_of(&with.connections[id.at], id.stream, site, request);
-    let priority = with.service.handler.priority(class);
-    let route = ServiceRoute::of(&group.route(request));
-    let accept = key.map(|key| websocket::accept(&key));
-    let account = with.connections[id.at].held.account();
-    let client = with.connections[id.at].client_of(id.stream);
-    let is_buffered = group.buffers_requests && !is_grpc(&group, request);
-    let mut from = ClientConnection::new(with.connections[id.at].owner, with.connections[id.at].held.responses());
-    from.logs_in = is_connection_login(request.values("authorization"));
-    if group.tells_client {
-        from.announced = Announced::Client(with.connections[id.at].client_address(id.stream));
+    /// Creates the transfer of a request for this site; `head` is the HTTP/1.1 head. CONNECT becomes the upgrade that
+    /// it stands for (RFC 8441).
+    pub(super) fn transfer_of(
+        &mut self,
+        id: ExchangeId,
+        group: Arc<Group>,
+        (request, head): (&Request, Option<&Head>),
+        site: Option<SiteNumber>,
+        is_on_stream: bool,
+    ) -> Transfer {
+        let conn = &mut self.connections[id.at];
+        let key = (request.method == Method::Connect).then(|| websocket::key(tls::nonce()));
+        let gateway = gateway(conn, &group, request, (head, key.as_ref().map(|key| &key[..])));
+        let is_upgrading = gateway.upgrade.is_some();
+        // What follows a CONNECT is not a body.
+        let (method, body) =
+            if key.is_some() { (Method::Get, BodyLength::None) } else { (request.method, request.body) };
+        let encoded = encode(&group, request, &gateway, body);
+        let owner = conn.exchange(id.stream).owner;
+        let class = self.service.handler.class_of(conn, id.stream, site, request);
+        let priority = self.service.handler.priority(class);
+        let route = ServiceRoute::of(&group.route(request));
+        let accept = key.map(|key| websocket::accept(&key));
+        let (account, client) = (conn.held.account(), conn.client_of(id.stream));
+        let is_buffered = group.buffers_requests && !is_grpc(&group, request);
+        let mut from = ClientConnection::new(conn.owner, conn.held.responses());
+        from.logs_in = is_connection_login(request.values("authorization"));
+        if group.tells_client {
+            from.announced = Announced::Client(conn.client_address(id.stream));
+        }
+        let transfer =
+            Transfer::new(owner, group, method, encoded, body, account, from).queued(client, priority, route);
+        let mut transfer = transfer.upgrading(is_upgrading, accept);
+        if !is_buffered {
+            transfer = transfer.unbuffered();
+        }
+        if is_on_stream { transfer.on_stream() } else { transfer }
     }
-    let transfer = Transfer::new(owner, group, method, encoded, body, account, from).queued(client, priority, route);
-    let mut transfer = transfer.upgrading(is_upgrading, accept);
-    if !is_buffered {
-        transfer = transfer.unbuffered();
-    }
-    if is_on_stream { transfer.on_stream() } else { transfer }
 }

@@ -92,7 +92,7 @@ impl<N: Net> Responder<N> {
             return self.close(at);
         }
         conn.input.is_readable = false;
-        self.with_upstreams(|proxy, with| proxy.pass_on(with, at.into(), &[], true));
+        self.pass_on(at, &[], true);
     }
 
     /// Answers the requests in the kept and the fresh bytes; keeps the rest.
@@ -196,9 +196,9 @@ impl<N: Net> Responder<N> {
     pub(super) fn refuse(&mut self, id: ExchangeId, reject: Reject, shown: &Shown, is_tls: bool) {
         self.budget.on_request();
         // The fault may lie in the body that follows the request, or in its slowness.
-        self.with_upstreams(|proxy, with| proxy.leave(with, id));
+        self.leave_upstream(id);
         let task = &mut self.connections.exchange(id).task;
-        if matches!(task, Task::Receiving(_)) {
+        if matches!(task, Task::Receiving(_) | Task::PassedOn(_)) {
             *task = Task::None;
         }
         if let Some(log) = self.service.handler.log(None) {

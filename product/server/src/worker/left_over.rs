@@ -3,11 +3,11 @@
 use units::Nanos;
 
 use super::Worker;
-use super::proxy::Proxy;
 use super::responder::Responder;
 use crate::connection::{Connections, Task};
 use crate::limits::Limits;
 use crate::net::{Net, Transport};
+use crate::proxy::Proxy;
 use crate::send::{Notice, Transmitter};
 
 impl<N: Net> Worker<N> {
@@ -112,7 +112,7 @@ impl Transmitter {
                 Task::None | Task::Sending(_) => 0,
             };
             let line_bytes = exchange.line.as_ref().map_or(0, |line| line.memory_bytes());
-            request_bytes + line_bytes + proxy.upstreams.alive_bytes(exchange.owner)
+            request_bytes + line_bytes + proxy.upstreams().alive_bytes(exchange.owner)
         });
         let bytes = conn.own_bytes() + put_off_bytes + of_exchanges.sum::<usize>();
         bytes + self.alive_bytes(connections, at)

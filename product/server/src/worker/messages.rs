@@ -11,7 +11,7 @@ use crate::limits::Limits;
 use crate::logging::SizeFrom;
 use crate::net::Socket;
 use crate::upload::UploadLimits;
-use crate::upstream::{self, Group, Step};
+use crate::upstream::{self, Group};
 
 /// Returns what the gateway adds for this client's request; `head` is the HTTP/1.1 head, `websocket_key` is the key of
 /// a CONNECT.
@@ -56,13 +56,13 @@ pub(super) fn encode(group: &Group, request: &Request, gateway: &Gateway, body: 
     lines.into()
 }
 
-/// Returns how the size of a response is known, from its framing and from how far it has arrived; `None` if it is
-/// unknown and the scheduler estimates it.
-pub(super) fn size_from(framing: Framing, step: &Step) -> Option<SizeFrom> {
+/// Returns how the size of a response is known, from its framing and from whether all of it has arrived; `None` if it
+/// is unknown and the scheduler estimates it.
+pub(super) fn size_from(framing: Framing, is_whole: bool) -> Option<SizeFrom> {
     match framing {
         Framing::None | Framing::Length(_) => Some(SizeFrom::Length),
         Framing::Upgraded => Some(SizeFrom::Nothing),
-        Framing::Chunked | Framing::Close | Framing::Stream => matches!(step, Step::Done).then_some(SizeFrom::Buffer),
+        Framing::Chunked | Framing::Close | Framing::Stream => is_whole.then_some(SizeFrom::Buffer),
     }
 }
 

@@ -16,9 +16,9 @@ mod budget;
 mod change;
 mod client;
 mod deadlines;
+mod effects;
 mod failures;
 mod forwarding;
-mod health;
 mod http3;
 mod idle;
 mod input;
@@ -29,11 +29,8 @@ mod lookup;
 mod measured;
 mod memory;
 mod messages;
-mod named;
 mod origin;
 mod output;
-mod proxy;
-mod proxy_context;
 mod proxy_header;
 mod receiving;
 mod responder;
@@ -42,8 +39,6 @@ mod room;
 mod secure;
 mod service;
 mod shortage;
-mod spool;
-mod starved;
 mod stop;
 mod streams;
 #[cfg(test)]
@@ -74,7 +69,6 @@ use acceptor::Acceptor;
 pub use admission::Admission;
 pub use change::{Change, Changes, LinkChange, MemoryShare, NewSettings};
 pub use journal::Journal;
-use proxy::Proxy;
 use responder::Responder;
 use room::give_up_idle;
 use service::Service;
@@ -220,7 +214,9 @@ impl<N: Net> Worker<N> {
             DATAGRAMS => self.udp.on_datagrams(ready.flags, &mut self.acceptor, &mut self.responder),
             token => match connection_of(token) {
                 Some(connection) => {
-                    self.responder.with_upstreams(|proxy, with| proxy.on_upstream(with, connection, ready.flags));
+                    let with = &mut self.responder;
+                    with.proxy.on_ready(&with.net, with.timers.now(), connection, ready.flags);
+                    with.run_proxy();
                 }
                 None => self.responder.on_connection(token, ready.flags),
             },
@@ -278,8 +274,10 @@ impl<N: Net> Worker<N> {
     /// Ends connections while too much memory is held, as far as the turn has time for it.
     fn make_memory(&mut self) {
         let with = &mut self.responder;
-        if with.proxy.may_be_fed(with.connections.account()) {
-            with.with_upstreams(Proxy::feed);
+        let released_bytes = with.connections.account().released_bytes();
+        if with.proxy.may_be_fed(released_bytes) {
+            with.proxy.feed(released_bytes);
+            with.run_proxy();
         }
         while with.service.admission.is_memory_short() && !with.timers.is_turn_over(with.net.now()) {
             let now = with.timers.now();
@@ -311,16 +309,17 @@ impl<N: Net> Worker<N> {
         with.service.handler.take_found(now);
         if with.setup.number == 0 {
             with.service.log_busiest(now, link.scheduler());
-            with.service.journal.answer_routes(|| with.proxy.upstreams.learned.status());
+            with.service.journal.answer_routes(|| with.proxy.upstreams().learned.status());
         }
         with.service.answer_status(now, &with.connections, link);
-        let upstreams = || upstream::status(&with.proxy.upstreams, now, with.service.handler.groups());
+        let upstreams = || upstream::status(with.proxy.upstreams(), now, with.service.handler.groups());
         with.service.journal.answer_upstreams(upstreams);
         with.service.journal.answer_responses(|| under_way::responses(with));
         if served.is_some() {
             with.service.handler.acceptor().inspect(|acceptor| self.udp.renew(acceptor));
         }
-        with.with_upstreams(|proxy, with| proxy.release(with));
+        with.proxy.release();
+        with.run_proxy();
     }
 
     /// Returns how long to wait until something is due: zero if something is ready, `None` if nothing is due.
@@ -330,7 +329,7 @@ impl<N: Net> Worker<N> {
             || with.service.handler.found() > 0
             || with.net.left() > 0
             || with.timers.is_sweeping()
-            || with.proxy.may_be_fed(with.connections.account())
+            || with.proxy.may_be_fed(with.connections.account().released_bytes())
         {
             return Some(Nanos::ZERO);
         }
@@ -340,7 +339,7 @@ impl<N: Net> Worker<N> {
             || with.timers.is_stopping()
             || with.service.handler.has_checks()
             || with.service.handler.are_files_due()
-            || with.proxy.upstreams.has_connections()
+            || with.proxy.upstreams().has_connections()
             || with.transmitter.has_memory_to_give(&with.connections);
         let memory_at = with.service.admission.shortage.look_at(with.connections.account());
         let sweep_at = is_waiting.then_some(with.timers.sweep_due());

@@ -3,7 +3,6 @@
 use units::Nanos;
 
 use super::failures::Kind;
-use super::proxy::Proxy;
 use super::responder::Responder;
 use super::response_end::ResponseEnd;
 use crate::answer::Reply;
@@ -88,7 +87,7 @@ impl<N: Net> Responder<N> {
             self.read_clock(Some(Nanos::ZERO));
         }
         self.take_departures();
-        self.with_upstreams(Proxy::refill);
+        self.refill();
         self.connections.wake_due();
     }
 
@@ -115,7 +114,7 @@ impl<N: Net> Responder<N> {
             return self.connections.go_on(at);
         }
         let id = ExchangeId { at, stream: departure.stream };
-        self.with_upstreams(|proxy, with| proxy.leave(with, id));
+        self.leave_upstream(id);
         let exchange = self.connections.exchange(id);
         debug_assert!(exchange.is_sending(), "a response departs once");
         if !is_multiplexed {

@@ -6,8 +6,6 @@ use http::http1::Head;
 use http::{BodyLength, Request};
 use mux::BodyRead;
 
-use super::proxy::Proxy;
-use super::proxy_context::ProxyContext;
 use super::responder::Responder;
 use super::upstreams::must_wait_for_leave;
 use crate::answer::{self, Reply, To};
@@ -48,7 +46,7 @@ pub(super) fn receive_body<N: Net>(
 /// Takes more of a request's body over HTTP/1.1.
 pub(super) fn take_data<N: Net>(with: &mut Responder<N>, at: usize, bytes: &[u8], is_last: bool) {
     let Task::Receiving(receiving) = &mut with.connections[at].exchange(0).task else {
-        return with.with_upstreams(|proxy, with| proxy.pass_on(with, at.into(), bytes, is_last));
+        return with.pass_on(at, bytes, is_last);
     };
     receiving.bytes += bytes.len() as u64;
     if is_last {
@@ -61,7 +59,7 @@ pub(super) fn take_stream_data<N: Net>(with: &mut Responder<N>, id: ExchangeId) 
     let now = with.timers.client_now();
     let Some(exchange) = with.connections[id.at].protocol.exchange(id.stream) else { return };
     if !matches!(exchange.task, Task::Receiving(_)) {
-        return with.with_upstreams(|proxy, with| proxy.pass_on_stream(with, id));
+        return with.pass_on_stream(id);
     }
     let mut part = Vec::with_capacity(PART_BYTES);
     // The stream's flow-control window bounds what is here.
@@ -106,26 +104,10 @@ pub(super) fn end_slow_bodies<N: Net>(with: &mut Responder<N>, at: usize) {
             is_late.then_some(exchange.number)
         });
         let Some(stream) = late else { return };
-        with.with_upstreams(|proxy, with| proxy.leave(with, ExchangeId { at, stream }));
+        with.leave_upstream(ExchangeId { at, stream });
         let exchange = with.connections[at].exchange(stream);
         (exchange.task, exchange.class) = (Task::None, with.service.handler.default_class());
         with.connections.with_engine(at, |engine| engine.leave_body(stream));
         with.send(ExchangeId { at, stream }, answer::reject(TOO_SLOW));
-    }
-}
-
-impl<N: Net> Proxy<N> {
-    /// Counts the time of an upload on a stream while its client is awaited, and not while its upstream is.
-    pub(super) fn follow_upload(&mut self, with: &mut ProxyContext<N>, transfer: usize) {
-        let Some(transfer) = self.upstreams.transfer(transfer).filter(|transfer| transfer.is_on_stream()) else {
-            return;
-        };
-        let Some(id) = with.connections.exchange_id(transfer.owner) else { return };
-        let now = with.timers.client_now();
-        match with.connections.exchange(id).upload() {
-            Some(upload) if transfer.waits_for_client() => upload.go_on(now),
-            Some(upload) => upload.hold(now),
-            None => {}
-        }
     }
 }

@@ -9,7 +9,6 @@ use units::Nanos;
 use units::wire::Framing;
 
 use super::budget::Budget;
-use super::proxy::Proxy;
 use super::service::Service;
 use super::timers::Timers;
 use super::{READ_BYTES, Setup};
@@ -18,6 +17,7 @@ use crate::clock::ClientClock;
 use crate::connection::{ChannelKind, Connection, Connections, Departure, Opening};
 use crate::limits::Limits;
 use crate::net::{Net, Transport};
+use crate::proxy::Proxy;
 use crate::send::{Http2Begin, Transmitter};
 #[cfg(test)]
 use crate::simulation::planted;
@@ -153,10 +153,8 @@ impl<N: Net> Responder<N> {
         }
         self.transmitter.end_output(self.timers.now(), &mut self.connections, at, self.service.handler.default_class());
         let owner = self.connections[at].owner;
-        self.with_upstreams(|proxy, with| {
-            proxy.leave(with, at.into());
-            proxy.upstreams.forget_client(with.net, owner);
-        });
+        self.leave_upstream(at.into());
+        self.proxy.forget_client(&self.net, owner);
         self.service.leave(&self.net, &self.timers, &mut self.connections[at], 0, &self.transmitter.link);
         let untold_bytes = self.transmitter.close(&mut self.connections, self.timers.now(), at);
         let conn = &self.connections[at];

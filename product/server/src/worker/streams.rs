@@ -93,7 +93,7 @@ impl<N: Net> Responder<N> {
                 self.transmitter.abort(&mut self.connections, self.timers.now(), job, Failure::Disconnected)
             }
             Task::LookingUp(_) | Task::PassedOn(_) | Task::Receiving(_) | Task::None => {
-                self.with_upstreams(|proxy, with| proxy.leave(with, id));
+                self.leave_upstream(id);
                 self.service.leave(
                     &self.net,
                     &self.timers,

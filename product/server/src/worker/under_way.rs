@@ -62,7 +62,7 @@ pub(super) fn responses(with: &Responder<impl Net>) -> ResponsesStatus {
         first.offer(job.owner, job.waits_for, job.silent_for, Some(job));
     }
     let of_files = with.service.handler.askers().take(LOOKS_MAX).map(|asker| (asker, WaitsFor::File));
-    let of_upstreams = unanswered(&with.proxy.upstreams).take(LOOKS_MAX).map(|asker| (asker, WaitsFor::Upstream));
+    let of_upstreams = unanswered(with.proxy.upstreams()).take(LOOKS_MAX).map(|asker| (asker, WaitsFor::Upstream));
     for ((owner, since), waits_for) in of_files.chain(of_upstreams) {
         if let Some(id) = with.connections.exchange_id(owner) {
             status.count(waits_for, with.connections[id.at].client_of(id.stream));

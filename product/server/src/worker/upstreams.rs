@@ -1,51 +1,25 @@
-//! The event loop's part in a proxy: it sends the handler that result.
+//! The event loop's part in a proxy, first half: it gives the proxy requests, their bodies and events.
 
 use std::sync::Arc;
 
 use http::http1::Head;
-use http::{BodyLength, Request};
+use http::{BodyLength, Method, Request, Status};
+use mux::BodyRead;
 
-use super::proxy::{Proxy, ProxyReply};
-use super::proxy_context::ProxyContext;
+use super::failures::Kind;
 use super::responder::Responder;
 use crate::answer::{Reply, To};
-use crate::connection::ExchangeId;
+use crate::connection::{ExchangeId, KeptRequest, Task};
 use crate::net::Net;
+use crate::send::{Producer, want_body};
 use crate::upstream::Group;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
+/// The number of bytes of a request body taken from its stream at once.
+const REQUEST_PART_BYTES: usize = 16 << 10;
+
 impl<N: Net> Responder<N> {
-    /// Splits the event loop's state into the proxy and everything else.
-    fn split(&mut self) -> (&mut Proxy<N>, ProxyContext<'_, N>) {
-        let Responder { net, timers, limits, connections, service, transmitter, proxy, .. } = self;
-        (proxy, ProxyContext { net, timers, limits, connections, service, transmitter })
-    }
-
-    /// Runs `act` on the proxy, then sends the handler it produced.
-    pub(super) fn with_upstreams<T>(&mut self, act: impl FnOnce(&mut Proxy<N>, &mut ProxyContext<N>) -> T) -> T {
-        let (proxy, mut with) = self.split();
-        let done = act(proxy, &mut with);
-        self.send_replies();
-        done
-    }
-
-    fn send_replies(&mut self) {
-        while let Some(ProxyReply { owner, reply, rest }) = self.proxy.next_reply() {
-            // Its client may have left while others were sent.
-            if let Some(id) = self.connections.exchange_id(owner) {
-                assert!(self.transmitter.gathered.is_empty(), "what was gathered for one connection is not another's");
-                self.send(id, *reply);
-                self.flush(id.at);
-                self.connections.go_on(id.at);
-            }
-            if let Some(step) = rest {
-                let (proxy, mut with) = self.split();
-                proxy.on_sent(&mut with, owner, step);
-            }
-        }
-    }
-
     /// Passes a request on. Returns the error reply if no upstream can take it, and `None` if it was passed on, must
     /// wait, or its client has left.
     pub(super) fn pass_request(
@@ -58,21 +32,124 @@ impl<N: Net> Responder<N> {
         if must_wait_for_leave(self, id, head) {
             return None;
         }
-        let begun = self.with_upstreams(|proxy, with| proxy.begin(with, id, group, request, head));
-        match begun {
-            Ok(transfer) => {
-                let minor_version = head.map_or(0, |head| head.minor_version);
-                let conn = &mut self.connections[id.at];
-                self.service.note(self.timers.now(), conn, id.stream, to.site, request, minor_version);
-                if self.has_left(id.at) {
-                    self.abort(id.at);
-                } else {
-                    self.with_upstreams(|proxy, with| proxy.go_on_with(with, transfer));
-                }
-                None
-            }
-            Err(reply) => Some(reply),
+        if request.method == Method::Connect && group.is_http2() {
+            // Only the upgrade of HTTP/1.1 is supported (RFC 9110 section 15.6.2).
+            return Some(Box::new(self.service.handler.unanswered(to, request, Status::NOT_IMPLEMENTED)));
         }
+        let upload = self.upload_of(id, &group, request);
+        let transfer = self.transfer_of(id, group, (request, head), to.site, upload.is_some());
+        if let Err((fault, upstream)) = self.proxy.begin(&self.net, self.timers.now(), transfer) {
+            self.note_fault(&upstream, &fault);
+            return Some(Box::new(self.service.handler.unanswered(to, request, fault.status())));
+        }
+        want_body(self.timers.date(), &mut self.connections, id.at, id.stream, request);
+        let conn = &mut self.connections[id.at];
+        let mut kept = KeptRequest::new(request, conn.held.account());
+        kept.upload = upload;
+        conn.exchange(id.stream).task = Task::PassedOn(Box::new(kept));
+        let minor_version = head.map_or(0, |head| head.minor_version);
+        self.service.note(self.timers.now(), conn, id.stream, to.site, request, minor_version);
+        if self.has_left(id.at) {
+            self.abort(id.at);
+        } else {
+            self.run_proxy();
+        }
+        None
+    }
+
+    /// Passes on more of a request's body over HTTP/1.1. What an upstream does not take in time waits with the client.
+    pub(super) fn pass_on(&mut self, at: usize, bytes: &[u8], is_last: bool) {
+        let owner = self.connections[at].owner;
+        self.proxy.push_request(owner, bytes, is_last);
+        self.run_proxy();
+        let (now, is_full) = (self.timers.client_now(), self.proxy.request_room(owner) == Some(0));
+        if let Some(conn) = self.connections.get_mut(at).filter(|_| is_full) {
+            conn.http1().passing().into_iter().for_each(|passing| passing.hold(now));
+        }
+    }
+
+    /// Passes on more of the body on a stream, whose engine holds its client back.
+    pub(super) fn pass_on_stream(&mut self, id: ExchangeId) {
+        let Some(owner) = self.take_from_stream(id) else { return };
+        self.proxy.refill(owner);
+        self.run_proxy();
+    }
+
+    /// Takes as much of a request's body from its stream as there is room for. Returns the name of the exchange if its
+    /// request is being passed on.
+    fn take_from_stream(&mut self, id: ExchangeId) -> Option<u64> {
+        let owner = self.connections[id.at].protocol.exchange(id.stream)?.owner;
+        let mut room = self.proxy.request_room(owner)?;
+        let (now, mut bytes) = (self.timers.client_now(), Vec::new());
+        while room > 0 {
+            bytes.clear();
+            let read = self.connections[id.at].engine().read_body(id.stream, &mut bytes, REQUEST_PART_BYTES);
+            if !bytes.is_empty() || read == BodyRead::End {
+                self.proxy.push_request(owner, &bytes, read == BodyRead::End);
+            }
+            let upload = self.connections.exchange(id).upload();
+            upload.into_iter().for_each(|upload| upload.on_bytes(now, bytes.len()));
+            // A body that is cut off is reported by the end of its stream.
+            if read != BodyRead::More {
+                break;
+            }
+            room = self.proxy.request_room(owner)?;
+        }
+        self.connections.say(id.at);
+        Some(owner)
+    }
+
+    /// Resumes reading a request's body from a client that had to wait.
+    pub(super) fn go_on_reading(&mut self, owner: u64) {
+        let Some(id) = self.connections.exchange_id(owner) else { return };
+        if self.connections[id.at].is_multiplexed() {
+            self.take_from_stream(id);
+            return;
+        }
+        let now = self.timers.client_now();
+        if self.connections[id.at].http1().passing().is_some_and(|passing| passing.go_on(now)) {
+            self.connections.wake(id.at);
+        }
+    }
+
+    /// Ends the transfer of an exchange that needs no upstream any more, if it has one.
+    pub(super) fn leave_upstream(&mut self, id: ExchangeId) {
+        let Some(owner) = self.connections[id.at].protocol.exchange(id.stream).map(|exchange| exchange.owner) else {
+            return;
+        };
+        self.proxy.leave(&self.net, self.timers.now(), owner);
+        self.run_proxy();
+    }
+
+    /// Continues transfers whose responses have room again.
+    pub(super) fn refill(&mut self) {
+        if let Some(error) = self.transmitter.reads.take_write_failure() {
+            self.service.journal.fail(self.timers.now(), Kind::Spool, error);
+        }
+        // A response that continues into a file has room at once, and no more until that is written.
+        while let Some(job) = self.transmitter.reads.next_refill() {
+            let reader = Producer::of(&mut self.transmitter, &mut self.connections, job).reader();
+            let Some((connection, stream)) = reader else { continue };
+            let Some(at) = self.connections.slot(connection) else { continue };
+            if let Some(exchange) = self.connections[at].protocol.exchange(stream) {
+                self.proxy.refill(exchange.owner);
+                self.run_proxy();
+            }
+        }
+    }
+
+    /// Once a second: checks the health of upstreams, and ends transfers whose upstream is too slow.
+    pub(super) fn look_after_upstreams(&mut self) {
+        let now = self.timers.now();
+        for check in self.proxy.due_checks(now, self.service.handler.groups()) {
+            self.proxy.begin_check(&self.net, now, check);
+            self.run_proxy();
+        }
+        self.proxy.end_late(&self.net, now);
+        self.run_proxy();
+        self.proxy.relieve_all();
+        self.run_proxy();
+        self.refill();
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::SystemTime;
 
@@ -15,9 +14,7 @@ use rustix::event::epoll::EventFlags;
 
 use super::*;
 use crate::body::PIPE_BYTES_MAX;
-use crate::net::{Net, Source};
-use crate::poll::Ready;
-use crate::udp::Udp;
+use crate::net::Connecting;
 use crate::wake::Wake;
 
 /// The upstream's end of a connection.
@@ -150,68 +147,12 @@ impl FarEnd for Near {
     }
 }
 
-/// The source of connections.
-#[derive(Debug, Default)]
-struct Network {
-    all: RefCell<Vec<Rc<Far>>>,
-    streams_max: Cell<u32>,
-    is_refusing: Cell<bool>,
-}
-
-impl Net for Network {
-    type Listener = ();
-    type Tcp = Near;
-    type Udp = Udp;
-
-    fn now(&self) -> Nanos {
-        unreachable!("time is an argument")
-    }
-    fn date(&self) -> SystemTime {
-        unreachable!("nobody asks")
-    }
-    fn add(&self, _: Source<'_, Self>, _: u64, _: EventFlags) -> io::Result<()> {
-        Ok(())
-    }
-    fn modify(&self, _: Source<'_, Self>, _: u64, _: EventFlags) -> io::Result<()> {
-        Ok(())
-    }
-    fn remove(&self, _: Source<'_, Self>) -> io::Result<()> {
-        Ok(())
-    }
-    fn wait(&mut self, _: Option<Nanos>) -> io::Result<()> {
-        unreachable!("the test goes on by itself")
-    }
-    fn left(&self) -> usize {
-        0
-    }
-    fn is_left(&self, _: u64) -> bool {
-        false
-    }
-    fn take(&mut self) -> Option<Ready> {
-        None
-    }
-    fn accept(&self, (): &()) -> Result<(Near, Option<SocketAddr>), Errno> {
-        unreachable!("nobody listens")
-    }
-    fn is_client_waiting<'a>(&self, _: impl Iterator<Item = &'a ()>) -> bool
-    where
-        Self: 'a,
-    {
-        false
-    }
-    fn refuse(&self, (): &()) {}
-    fn connect(&self, to: &Endpoint) -> io::Result<Near> {
-        assert!(to.is_http2());
-        let far = Rc::new(Far::new(self.streams_max.get(), self.is_refusing.get()));
-        self.all.borrow_mut().push(Rc::clone(&far));
-        Ok(Near(far))
-    }
-}
-
 /// A worker's upstreams, and the clients of its requests.
 struct Bench {
-    net: Network,
-    upstreams: Upstreams<Network>,
+    net: Connecting<Near>,
+    /// New connections are refused.
+    is_refusing: Rc<Cell<bool>>,
+    upstreams: Upstreams<Connecting<Near>>,
     group: Arc<Group>,
     now: Nanos,
     /// The parts of responses that have arrived, by owner.
@@ -241,17 +182,19 @@ impl Bench {
         let group = Group::new("a", &proxy, &room, &|_| unreachable!(), &Default::default()).expect("an address");
         let places = Arc::new(UpstreamPlaces::new(&[Arc::new(Wake::new().unwrap())])).of_loop(0);
         let (upstreams, came) = (Upstreams::new(places, ClientClock::default()), HashMap::new());
-        let net = Network { streams_max: Cell::new(streams_max), ..Network::default() };
+        let is_refusing = Rc::<Cell<bool>>::default();
+        let refuses = Rc::clone(&is_refusing);
+        let net = Connecting::to(move || Near(Rc::new(Far::new(streams_max, refuses.get()))));
         let account = Account::default();
-        Bench { net, upstreams, group: Arc::new(group), now: Nanos::from_secs(100), came, account }
+        Bench { net, is_refusing, upstreams, group: Arc::new(group), now: Nanos::from_secs(100), came, account }
     }
 
     fn far(&self, nth: usize) -> Rc<Far> {
-        Rc::clone(&self.net.all.borrow()[nth])
+        Rc::clone(&self.net.made.borrow()[nth].0)
     }
 
     fn connections(&self) -> usize {
-        self.net.all.borrow().len()
+        self.net.made.borrow().len()
     }
 
     /// Sends a request, and runs everything that happens at once.
@@ -525,7 +468,7 @@ fn a_malformed_response_harms_no_other() {
 #[test]
 fn one_that_cannot_be_connected_to_is_told_of_to_all() {
     let mut bench = Bench::new(100);
-    bench.net.is_refusing.set(true);
+    bench.is_refusing.set(true);
     let owners = [1, 2, 3];
     owners.into_iter().for_each(|owner| bench.ask(owner, "POST", NONE));
     bench.turn();

@@ -1,0 +1,74 @@
+//! What the proxy has the event loop do, as values.
+
+use std::sync::Arc;
+
+use http::http1::upstream::UpstreamHead;
+use units::Nanos;
+
+use crate::body::Pipe;
+use crate::files::SiteNumber;
+use crate::storage::Room;
+use crate::upstream::{Attempt, Fault, Step};
+
+/// The next thing for the event loop to do. `owner` is the name of an exchange, which may have ended meanwhile.
+#[derive(Debug)]
+pub enum Effect {
+    /// Sends an interim response.
+    Interim { owner: u64, head: Box<UpstreamHead> },
+    /// Begins to send a response; [`super::Proxy::on_sent`] must follow.
+    Respond(Box<Begun>),
+    /// Sends a file, which the response names in place of its body.
+    Named(Box<Named>),
+    /// Gives the sink of a response to [`super::Proxy::read_body`].
+    Body { owner: u64 },
+    /// Reads more of a request's body; [`super::Proxy::push_request`] takes it.
+    ReadRequest { owner: u64 },
+    /// Counts the time of an upload on a stream while its client is awaited, and not while its upstream is.
+    Upload { owner: u64, is_awaited: bool },
+    /// Continues a response in a file; if that has begun, [`super::Proxy::on_spooled`] must follow.
+    Spool { owner: u64, room: Arc<Room> },
+    /// Completes the log data of an exchange.
+    Ended { owner: u64, tried: Option<Tried>, measured: Option<Measured> },
+    /// Logs the fault, and cuts the response that is being sent or replies with an error.
+    Failed { owner: u64, fault: Fault, upstream: Arc<str>, is_sending: bool },
+    /// Writes a line to the error log.
+    Note(String),
+}
+
+/// A response whose head has arrived, with the part of its body that came with the head.
+#[derive(Debug)]
+pub struct Begun {
+    pub owner: u64,
+    pub head: UpstreamHead,
+    /// `None` for a response without a body.
+    pub pipe: Option<Pipe>,
+    /// The progress of the body.
+    pub rest: Step,
+    pub tried: Option<Tried>,
+}
+
+/// A response that names the file with this path in this folder.
+#[derive(Debug)]
+pub struct Named {
+    pub owner: u64,
+    pub head: UpstreamHead,
+    pub folder: SiteNumber,
+    pub path: Vec<u8>,
+}
+
+/// The upstream that was chosen for a request, and the last attempt.
+#[derive(Debug)]
+pub struct Tried {
+    pub upstream: Arc<str>,
+    /// When enough of the request had arrived for it to be queued.
+    pub queued_at: Nanos,
+    pub attempt: Attempt,
+}
+
+/// The response of a transfer that ended by itself.
+#[derive(Debug)]
+pub struct Measured {
+    /// The quantile of its size in the prediction.
+    pub quantile: Option<f64>,
+    pub body_bytes: u64,
+}

@@ -1,0 +1,349 @@
+//! Requests that upstreams answer, as a state machine: inputs are calls with values, and [`Proxy::poll`] returns what
+//! the event loop has to do. It knows sockets to upstreams and no client: no connection, no order of responses, no log.
+//! (quinn's `Endpoint` is the model.)
+//!
+//! [`Proxy::poll`] must be called after each input until it returns `None`. An effect may be applied by further inputs,
+//! and by a poll of its own: nothing is under way while an effect is out.
+
+mod checks;
+mod effect;
+mod relief;
+mod starved;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use http::Request;
+use http::http1::upstream::{ResponseLimits, UpstreamHead};
+use rustix::event::epoll::EventFlags;
+use sched::routes::Curve;
+use units::Nanos;
+
+pub use effect::{Begun, Effect, Measured, Named, Tried};
+
+use crate::clock::ClientClock;
+use crate::files::SiteNumber;
+use crate::net::Net;
+use crate::upstream::{BodySink, Fault, LoopPlaces, Prediction, Step, Transfer, Upstreams, pipe_of};
+use relief::Relief;
+use starved::Starved;
+
+/// Requests that upstreams answer, and what has resulted and is not done yet.
+pub struct Proxy<N: Net> {
+    upstreams: Upstreams<N>,
+    /// Transfers that may continue, each once.
+    ready: VecDeque<usize>,
+    /// Transfers that have just continued, each once: their clients may have to send more. The last goes first.
+    readers: Vec<usize>,
+    /// Other transfers may continue, because something has happened at an upstream.
+    must_release: bool,
+    relief: Relief,
+    starved: Starved,
+    /// At most three for each transfer: a step of its upload, its end and its failure.
+    effects: VecDeque<Effect>,
+    /// Responses that begin once nothing else is left to do; at most one for each transfer.
+    responses: VecDeque<Effect>,
+}
+
+impl<N: Net> Proxy<N> {
+    /// Creates a proxy with these places at upstreams; `clock` is that of its deadlines.
+    pub fn new(places: LoopPlaces, limits: ResponseLimits, clock: ClientClock) -> Proxy<N> {
+        let mut upstreams = Upstreams::new(places, clock);
+        upstreams.set_limits(limits);
+        Proxy {
+            upstreams,
+            ready: VecDeque::new(),
+            readers: Vec::new(),
+            must_release: false,
+            relief: Relief::default(),
+            starved: Starved::default(),
+            effects: VecDeque::new(),
+            responses: VecDeque::new(),
+        }
+    }
+
+    pub fn upstreams(&self) -> &Upstreams<N> {
+        &self.upstreams
+    }
+
+    /// Sets the limits of responses on connections that are yet to be made.
+    pub fn set_limits(&mut self, limits: ResponseLimits) {
+        self.upstreams.set_limits(limits);
+    }
+
+    /// Returns the next thing to do, or `None` if only an input or an event can change anything.
+    pub fn poll(&mut self, net: &N, now: Nanos) -> Option<Effect> {
+        loop {
+            let effect = self.effects.pop_front().or_else(|| self.relieve_next());
+            if effect.is_some() {
+                return effect;
+            }
+            if let Some(at) = self.ready.pop_front() {
+                let effect = self.step(net, now, at);
+                if effect.is_some() {
+                    return effect;
+                }
+            } else if self.release_next(net, now) {
+                continue;
+            } else if let Some(at) = self.readers.pop() {
+                if let Some(transfer) = self.upstreams.transfer(at).filter(|transfer| transfer.is_wanting()) {
+                    return Some(Effect::ReadRequest { owner: transfer.owner });
+                }
+            } else if !self.feed_next() {
+                return self.responses.pop_front();
+            }
+        }
+    }
+
+    /// Begins a transfer. Returns the fault and the name of the upstream if none can answer.
+    pub fn begin(&mut self, net: &N, now: Nanos, transfer: Transfer) -> Result<(), (Fault, Arc<str>)> {
+        let at = self.upstreams.begin(net, now, transfer)?;
+        self.go_on(at);
+        Ok(())
+    }
+
+    /// Handles an event of a connection to an upstream.
+    pub fn on_ready(&mut self, net: &N, now: Nanos, connection: usize, flags: EventFlags) {
+        match self.upstreams.on_ready(net, now, connection, flags) {
+            Some(at) => self.go_on(at),
+            None => self.release(),
+        }
+    }
+
+    /// The room for more of a request's body; `None` for an exchange without a transfer.
+    pub fn request_room(&self, owner: u64) -> Option<usize> {
+        self.transfer(owner).map(Transfer::room)
+    }
+
+    /// Appends more of a request's body; `is_last` ends it.
+    pub fn push_request(&mut self, owner: u64, bytes: &[u8], is_last: bool) {
+        let Some(at) = self.upstreams.of(owner) else { return };
+        if let Some(transfer) = self.upstreams.get(at) {
+            transfer.push_request(bytes, is_last);
+        }
+        self.go_on(at);
+    }
+
+    /// Continues the transfer of an exchange: its response has room again, or some of its request has arrived.
+    pub fn refill(&mut self, owner: u64) {
+        if let Some(at) = self.upstreams.of(owner) {
+            self.go_on(at);
+        }
+    }
+
+    /// Continues transfers that have waited for others to end.
+    pub fn release(&mut self) {
+        self.must_release = true;
+    }
+
+    /// Ends the transfer of an exchange that needs no upstream any more: its client has left, its request is refused
+    /// after all, or its response has departed.
+    pub fn leave(&mut self, net: &N, now: Nanos, owner: u64) {
+        let Some(at) = self.upstreams.of(owner) else { return };
+        let tried = self.tried(at);
+        self.effects.push_back(Effect::Ended { owner, tried, measured: None });
+        self.upstreams.end(net, now, at, false);
+        self.release();
+    }
+
+    /// Closes the connections to upstreams that served only this client connection, which has ended.
+    pub fn forget_client(&mut self, net: &N, client: u64) {
+        self.upstreams.forget_client(net, client);
+    }
+
+    /// Assigns a response to the route of its request, and returns the prediction for its size.
+    pub fn enter_route(&mut self, begun: &Begun, request: &Request) -> Prediction {
+        let Some(at) = self.upstreams.of(begun.owner) else { return Prediction::default() };
+        self.upstreams.on_head(at, request, &begun.head);
+        self.upstreams.prediction(at, begun.is_whole())
+    }
+
+    /// Continues a transfer whose response is being sent, or was sent completely or not at all; `rest` is the progress
+    /// of its body at the beginning. Returns the distribution of sizes of similar responses.
+    pub fn on_sent(&mut self, net: &N, now: Nanos, owner: u64, rest: Step, is_sending: bool) -> Option<Arc<Curve>> {
+        let at = self.upstreams.of(owner)?;
+        self.upstreams.get(at)?.is_sending = is_sending;
+        let curve = if is_sending { self.upstreams.curve(at) } else { None };
+        let is_left = !is_sending && !matches!(rest, Step::Done);
+        self.on_step(net, now, at, if is_left { Step::Unwanted } else { rest });
+        self.release();
+        curve
+    }
+
+    /// Passes more of a response's body on, as far as the sink takes it.
+    pub fn read_body(&mut self, net: &N, now: Nanos, owner: u64, sink: &mut impl BodySink) {
+        if let Some(at) = self.upstreams.of(owner) {
+            let step = self.upstreams.read_body(now, at, sink);
+            self.on_step(net, now, at, step);
+        }
+    }
+
+    /// Once a second: ends transfers whose upstream is too slow, and closes idle connections.
+    pub fn end_late(&mut self, net: &N, now: Nanos) {
+        for at in self.upstreams.late(net, now) {
+            if let Some(fault) = self.upstreams.transfer(at).map(Transfer::timed_out) {
+                self.fail(net, now, at, fault);
+            }
+        }
+        self.release();
+    }
+
+    /// Returns true if an upstream works for this exchange, or will, and must stop if its client has left. A tunnel
+    /// handles the end of either side itself.
+    pub fn needs_client(&self, owner: u64) -> bool {
+        let transfer = self.transfer(owner);
+        transfer.is_some_and(|transfer| !transfer.group.ignores_client_abort && !transfer.is_tunnel())
+    }
+
+    /// Returns true if this exchange is a tunnel.
+    pub fn has_tunnel(&self, owner: u64) -> bool {
+        self.transfer(owner).is_some_and(Transfer::is_tunnel)
+    }
+
+    fn transfer(&self, owner: u64) -> Option<&Transfer> {
+        self.upstreams.of(owner).and_then(|at| self.upstreams.transfer(at))
+    }
+
+    fn go_on(&mut self, at: usize) {
+        if !self.ready.contains(&at) {
+            self.ready.push_back(at);
+        }
+    }
+
+    /// Continues a transfer until a head has arrived, or it has to wait.
+    fn step(&mut self, net: &N, now: Nanos, at: usize) -> Option<Effect> {
+        let step = self.upstreams.step(net, now, at);
+        self.follow_upload(at);
+        let (owner, is_sending, is_probe) =
+            self.upstreams.transfer(at).map(|transfer| (transfer.owner, transfer.is_sending, transfer.is_probe()))?;
+        if let Step::Interim(head) = step {
+            self.ready.push_front(at);
+            return Some(Effect::Interim { owner, head: head.into() });
+        }
+        self.release();
+        if is_probe {
+            self.end_check(net, now, at, step);
+            return None;
+        }
+        if !self.readers.contains(&at) {
+            self.readers.push(at);
+        }
+        match step {
+            Step::Head(head) => self.begin_response(net, now, at, head),
+            Step::Wait if is_sending => return Some(Effect::Body { owner }),
+            step => self.on_step(net, now, at, step),
+        }
+        None
+    }
+
+    /// Reports which side of an upload on a stream is awaited.
+    fn follow_upload(&mut self, at: usize) {
+        if let Some(transfer) = self.upstreams.transfer(at).filter(|transfer| transfer.is_on_stream()) {
+            let (owner, is_awaited) = (transfer.owner, transfer.waits_for_client());
+            self.effects.push_back(Effect::Upload { owner, is_awaited });
+        }
+    }
+
+    /// Begins the response when its head has arrived. The part of the body that has arrived is read first, so that the
+    /// size is known if the body is complete.
+    fn begin_response(&mut self, net: &N, now: Nanos, at: usize, head: UpstreamHead) {
+        let Some(transfer) = self.upstreams.transfer(at) else { return };
+        let owner = transfer.owner;
+        let mut pipe = pipe_of(head.framing, &transfer.client.responses);
+        let file = self.upstreams.named_file(at, &head);
+        let rest = pipe.as_mut().map_or(Step::Done, |pipe| self.upstreams.read_body(now, at, pipe));
+        if let Some(file) = file {
+            return self.begin_named(net, now, (at, owner), head, file, matches!(rest, Step::Done));
+        }
+        if matches!(rest, Step::Failed(_)) && pipe.as_ref().is_some_and(|pipe| pipe.queued().is_empty()) {
+            return self.on_step(net, now, at, rest);
+        }
+        let tried = self.tried(at);
+        self.responses.push_back(Effect::Respond(Box::new(Begun { owner, head, pipe, rest, tried })));
+        self.on_step(net, now, at, Step::Wait);
+    }
+
+    /// Sends a file in place of the body (X-Accel-Redirect or X-Sendfile): its upstream is free, and what is left of
+    /// the body is not wanted.
+    fn begin_named(
+        &mut self,
+        net: &N,
+        now: Nanos,
+        (at, owner): (usize, u64),
+        head: UpstreamHead,
+        (folder, path): (SiteNumber, Vec<u8>),
+        is_whole: bool,
+    ) {
+        self.responses.push_back(Effect::Named(Box::new(Named { owner, head, folder, path })));
+        self.end(net, now, at, is_whole);
+    }
+
+    fn on_step(&mut self, net: &N, now: Nanos, at: usize, step: Step) {
+        match step {
+            Step::Wait => {
+                self.note_starved(at);
+                self.relieve(at);
+            }
+            Step::Head(_) | Step::Interim(_) => {}
+            Step::Done => self.end(net, now, at, true),
+            Step::Unwanted => self.end(net, now, at, false),
+            Step::Failed(fault) => self.fail(net, now, at, fault),
+        }
+    }
+
+    fn end(&mut self, net: &N, now: Nanos, at: usize, is_whole: bool) {
+        let Some(transfer) = self.upstreams.transfer(at) else { return };
+        let quantile = self.upstreams.prediction(at, is_whole).quantile;
+        let measured = Some(Measured { quantile, body_bytes: transfer.body_bytes() });
+        let ended = Effect::Ended { owner: transfer.owner, tried: self.tried(at), measured };
+        self.effects.push_back(ended);
+        self.upstreams.end(net, now, at, is_whole);
+    }
+
+    /// Handles the failure of an upstream. Before the response begins the client gets an error status; afterwards the
+    /// response is cut.
+    fn fail(&mut self, net: &N, now: Nanos, at: usize, fault: Fault) {
+        let Some(transfer) = self.upstreams.transfer(at) else { return };
+        let (owner, is_sending) = (transfer.owner, transfer.is_sending);
+        if transfer.is_probe() {
+            return self.end_check(net, now, at, Step::Failed(fault));
+        }
+        let upstream = self.upstreams.name(at);
+        self.end(net, now, at, false);
+        let failed = Effect::Failed { owner, fault, upstream, is_sending };
+        let queue = if is_sending { &mut self.effects } else { &mut self.responses };
+        queue.push_back(failed);
+    }
+
+    /// The upstream of a transfer and the last attempt, once one was chosen.
+    fn tried(&self, at: usize) -> Option<Tried> {
+        let transfer = self.upstreams.transfer(at).filter(|transfer| transfer.has_peer())?;
+        let (queued_at, attempt) = (transfer.queued.turn.since, transfer.attempt);
+        Some(Tried { upstream: self.upstreams.name(at), queued_at, attempt })
+    }
+
+    /// Begins a transfer that waited, or lets one continue. Returns false if there is none.
+    fn release_next(&mut self, net: &N, now: Nanos) -> bool {
+        if !std::mem::take(&mut self.must_release) {
+            return false;
+        }
+        let Some((at, begun)) = self.upstreams.release(net, now) else { return false };
+        match begun {
+            // A new connection reports its room as an event. A reused one has room already, also for the waiting part
+            // of the request's body.
+            Ok(()) => self.go_on(at),
+            Err(fault) => self.fail(net, now, at, fault),
+        }
+        self.release();
+        true
+    }
+}
+
+impl Begun {
+    /// Returns true if all of the body has arrived.
+    pub fn is_whole(&self) -> bool {
+        matches!(self.rest, Step::Done)
+    }
+}

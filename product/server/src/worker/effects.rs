@@ -1,0 +1,248 @@
+//! The event loop's part in a proxy, second half: it applies what the proxy decides to connections, responses and logs.
+
+use std::sync::Arc;
+
+use http::gateway::takes_trailers;
+use http::http1::upstream::UpstreamHead;
+use http::{Request, Trailers};
+use sched::JobId;
+use units::Nanos;
+
+use super::failures::Kind;
+use super::messages::{responding, size_from};
+use super::responder::Responder;
+use crate::answer::{Handler, Reply, To};
+use crate::body::Trailing;
+use crate::connection::{ExchangeId, KeptRequest, Line, PassedOnLine, Task};
+use crate::files::CacheAnswer;
+use crate::net::{Net, Socket, Transport};
+use crate::proxy::{Begun, Effect, Measured, Named, Tried};
+use crate::send::Producer;
+use crate::storage::Room;
+use crate::upstream::{BodySink, Fault};
+
+impl<S: Socket> BodySink for (Producer<'_, S>, Nanos) {
+    fn room(&mut self) -> Option<usize> {
+        self.0.room()
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> bool {
+        self.0.push(self.1, bytes) == Some(bytes.len())
+    }
+
+    fn finish(&mut self, trailers: Option<Box<Trailers>>) {
+        self.0.finish(self.1, trailers);
+    }
+
+    fn waits_for_memory(&mut self) -> bool {
+        self.0.waits_for_memory()
+    }
+
+    fn waits_for_disk(&mut self) -> bool {
+        self.0.is_being_written()
+    }
+}
+
+impl<N: Net> Responder<N> {
+    /// Does what the proxy decides, until it waits. Must follow each input of the proxy.
+    pub(super) fn run_proxy(&mut self) {
+        while let Some(effect) = self.proxy.poll(&self.net, self.timers.now()) {
+            self.apply(effect);
+        }
+    }
+
+    fn apply(&mut self, effect: Effect) {
+        match effect {
+            Effect::Interim { owner, head } => self.send_interim(owner, *head),
+            Effect::Respond(begun) => self.begin_passed(*begun),
+            Effect::Named(named) => self.reply_named(*named),
+            Effect::Body { owner } => self.pass_body(owner),
+            Effect::ReadRequest { owner } => self.go_on_reading(owner),
+            Effect::Upload { owner, is_awaited } => self.follow_upload(owner, is_awaited),
+            Effect::Spool { owner, room } => self.spool(owner, &room),
+            Effect::Ended { owner, tried, measured } => self.note_ended(owner, tried, measured),
+            Effect::Failed { owner, fault, upstream, is_sending } => {
+                self.note_fault(&upstream, &fault);
+                self.fail_passed(owner, &fault, is_sending);
+            }
+            Effect::Note(line) => self.service.journal.error(line),
+        }
+    }
+
+    fn send_interim(&mut self, owner: u64, head: UpstreamHead) {
+        let Some(id) = self.connections.exchange_id(owner) else { return };
+        let (now, date, response) = (self.timers.now(), self.timers.date(), head.into_response(()));
+        let sent_bytes = self.transmitter.send_interim(now, date, &mut self.connections, id.at, id.stream, response);
+        self.service.admission.spend(self.connections[id.at].client_of(id.stream), sent_bytes);
+    }
+
+    /// Sends the response of an upstream, whose body may still be arriving.
+    fn begin_passed(&mut self, begun: Begun) {
+        let (now, owner) = (self.timers.now(), begun.owner);
+        let rest = match self.take_passed(owner) {
+            Some((id, request)) => {
+                let prediction = self.proxy.enter_route(&begun, &request.view());
+                let (is_whole, trailing) = (begun.is_whole(), self.trailing(id, &request.view()));
+                let Begun { head, pipe, rest, tried, .. } = begun;
+                let size_from = size_from(head.framing, is_whole);
+                self.note_tried(owner, tried, |line| line.answered(now, size_from, prediction));
+                let response = responding(head, pipe, trailing, is_whole);
+                self.reply_passed(id, request, |handler, to, request| handler.passed_on(to, request, response));
+                rest
+            }
+            // Its client has left while others were sent.
+            None => begun.rest,
+        };
+        let job = self.job_of(owner);
+        let curve = self.proxy.on_sent(&self.net, now, owner, rest, job.is_some());
+        let Some(job) = job else { return };
+        if let Some(line) = self.line_of(owner).and_then(|line| line.passed_on.as_mut()) {
+            line.guess_size(curve.is_some());
+        }
+        self.producer(job).expect(curve);
+    }
+
+    fn trailing(&self, id: ExchangeId, request: &Request) -> Trailing {
+        match self.connections[id.at].is_multiplexed() {
+            true => Trailing::InFrames,
+            false if takes_trailers(request) => Trailing::InChunks,
+            false => Trailing::Never,
+        }
+    }
+
+    /// Sends the file that an upstream names, or begins its lookup.
+    fn reply_named(&mut self, named: Named) {
+        let Named { owner, head, folder, path } = named;
+        let Some((id, request)) = self.take_passed(owner) else { return };
+        let said = head.into_response(());
+        let found = match self.service.handler.look_for_named(folder, &path, self.timers.now()) {
+            CacheAnswer::Ready(found) => found,
+            CacheAnswer::Offload(lookup) => {
+                let client = self.connections[id.at].client_of(id.stream);
+                match self.service.handler.begin_lookup(lookup, owner, client) {
+                    Ok(key) => return self.connections.exchange(id).wait_for(key, request, Some(said)),
+                    Err(missing) => Err(missing),
+                }
+            }
+        };
+        self.reply_passed(id, request, |handler, to, request| handler.reply_named(to, request, found, &said));
+    }
+
+    /// Passes more of a response's body on to its job.
+    fn pass_body(&mut self, owner: u64) {
+        let Some(job) = self.job_of(owner) else { return };
+        let now = self.timers.now();
+        let mut sink = (Producer::of(&mut self.transmitter, &mut self.connections, job), now);
+        self.proxy.read_body(&self.net, now, owner, &mut sink);
+    }
+
+    /// Counts the time of an upload on a stream while its client is awaited, and not while its upstream is.
+    fn follow_upload(&mut self, owner: u64, is_awaited: bool) {
+        let Some(id) = self.connections.exchange_id(owner) else { return };
+        let now = self.timers.client_now();
+        match self.connections.exchange(id).upload() {
+            Some(upload) if is_awaited => upload.go_on(now),
+            Some(upload) => upload.hold(now),
+            None => {}
+        }
+    }
+
+    /// Continues a response in a file, if there is room for one.
+    fn spool(&mut self, owner: u64, room: &Arc<Room>) {
+        let Some(job) = self.job_of(owner) else { return };
+        let mut producer = self.producer(job);
+        let bytes = producer.queued_bytes();
+        if producer.spool(room) {
+            let line = self.line_of(owner).and_then(|line| line.passed_on.as_mut());
+            line.into_iter().for_each(|line| line.spooled_bytes += bytes);
+            self.proxy.on_spooled(owner);
+        }
+    }
+
+    fn note_ended(&mut self, owner: u64, tried: Option<Tried>, measured: Option<Measured>) {
+        self.note_tried(owner, tried, |line| line);
+        let (Some(line), Some(measured)) = (self.line_of(owner), measured) else { return };
+        line.passed_on.iter_mut().for_each(|passed_on| passed_on.measure(measured.quantile));
+        // Its head may not have given the length, and a stage changes it.
+        if !line.is_staged {
+            line.body_bytes = line.body_bytes.max(measured.body_bytes);
+        }
+    }
+
+    /// Completes the upstream part of the access log line, unless it exists already.
+    fn note_tried(&mut self, owner: u64, tried: Option<Tried>, complete: impl FnOnce(PassedOnLine) -> PassedOnLine) {
+        let Some(Tried { upstream, queued_at, attempt }) = tried else { return };
+        let Some(line) = self.line_of(owner).filter(|line| line.log.is_some() && line.passed_on.is_none()) else {
+            return;
+        };
+        line.passed_on = Some(Box::new(complete(PassedOnLine::new(upstream, queued_at, attempt))));
+    }
+
+    /// Logs that an upstream does not answer.
+    pub(super) fn note_fault(&mut self, upstream: &str, fault: &Fault) {
+        self.service.journal.fail(self.timers.now(), Kind::Upstream, format_args!("{upstream}: {fault}"));
+    }
+
+    fn fail_passed(&mut self, owner: u64, fault: &Fault, is_sending: bool) {
+        if is_sending {
+            let (now, job) = (self.timers.now(), self.job_of(owner));
+            return job.into_iter().for_each(|job| self.producer(job).fail(now));
+        }
+        let Some((id, request)) = self.take_passed(owner) else { return };
+        let status = fault.status();
+        self.reply_passed(id, request, |handler, to, request| handler.unanswered(to, request, status));
+    }
+
+    /// Takes the request of an exchange that waits for an upstream.
+    fn take_passed(&mut self, owner: u64) -> Option<(ExchangeId, Box<KeptRequest>)> {
+        let id = self.connections.exchange_id(owner)?;
+        let task = &mut self.connections.exchange(id).task;
+        match std::mem::take(task) {
+            Task::PassedOn(request) => Some((id, request)),
+            other => {
+                *task = other;
+                None
+            }
+        }
+    }
+
+    /// Sends the reply that `make` returns.
+    fn reply_passed(
+        &mut self,
+        id: ExchangeId,
+        request: Box<KeptRequest>,
+        make: impl FnOnce(&mut Handler, To, &Request) -> Reply,
+    ) {
+        let (handler, conn) = (&mut self.service.handler, &self.connections[id.at]);
+        let (reply, class) = {
+            let request = request.view();
+            let to = handler.to(conn, &request);
+            (make(handler, to, &request), handler.class_of(conn, id.stream, to.site, &request))
+        };
+        drop(request);
+        self.connections.exchange(id).class = class;
+        assert!(self.transmitter.gathered.is_empty(), "what was gathered for one connection is not another's");
+        self.send(id, reply);
+        self.flush(id.at);
+        self.connections.go_on(id.at);
+    }
+
+    fn producer(&mut self, job: JobId) -> Producer<'_, Transport<N>> {
+        Producer::of(&mut self.transmitter, &mut self.connections, job)
+    }
+
+    /// The log data of an exchange.
+    fn line_of(&mut self, owner: u64) -> Option<&mut Line> {
+        let id = self.connections.exchange_id(owner)?;
+        self.connections.exchange(id).line.as_deref_mut()
+    }
+
+    /// The job of an exchange's response, if it is being sent.
+    fn job_of(&mut self, owner: u64) -> Option<JobId> {
+        let id = self.connections.exchange_id(owner)?;
+        match self.connections.exchange(id).task {
+            Task::Sending(job) => Some(job),
+            _ => None,
+        }
+    }
+}
