@@ -13,6 +13,7 @@ mod clock;
 mod config;
 mod connection;
 mod files;
+mod journal;
 mod kept;
 mod limits;
 mod listen;

@@ -18,6 +18,7 @@ use crate::classes::ClassesChange;
 use crate::clients::Clients;
 use crate::config::{Config, Listen};
 use crate::files::{Cache, Lookups};
+use crate::journal::Journal;
 use crate::kept::Keeping;
 use crate::listen::{Listener, Listening, listen_all, local_addresses, named_sockets};
 use crate::logging::{Log, LogConfig, Logs};
@@ -34,7 +35,7 @@ use crate::storage::{BUFFERED_BYTES_MAX, Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
 use crate::upstream::{GroupError, UpstreamPlaces};
 use crate::wake::Wake;
-use crate::worker::{Admission, Changes, Journal, MemoryShare, Parts, Setup, Stop, Worker};
+use crate::worker::{Admission, Changes, MemoryShare, Parts, Setup, Stop, Worker};
 
 /// Descriptors reserved for files being sent and files in the caches.
 const DESCRIPTORS_KEPT: u64 = 1024;

@@ -25,6 +25,7 @@ use super::world::World;
 use crate::answer::Handler;
 use crate::clients::Clients;
 use crate::files::{Cache, CacheLimits, Lookups, Options, Root};
+use crate::journal::Journal;
 use crate::limits::{Limits, Patience};
 use crate::listen::Listener;
 use crate::logging::testing::read_log;
@@ -34,7 +35,7 @@ use crate::send::{Link, Notice, Order, Reads, Transmitter};
 use crate::sites::{Certificate, Current, Https, SiteConfig, Wanted};
 use crate::upstream::UpstreamPlaces;
 use crate::wake::Wake;
-use crate::worker::{Admission, Journal, Parts, Setup, Stop, Worker};
+use crate::worker::{Admission, Parts, Setup, Stop, Worker};
 
 /// The time after the last client has left within which the last connection must end: longer than every timeout.
 const EMPTY_AFTER: Nanos = Nanos::from_secs(400);

@@ -42,7 +42,7 @@ impl<N: Net> Worker<N> {
         let now = with.timers.now();
         with.transmitter.link.check(now, &with.connections);
         with.look_after_upstreams();
-        with.service.leave_found_rate(now, &with.transmitter.link);
+        with.service.journal.leave_found_rate(now, &with.transmitter.link);
         while let Some(notice) = with.service.admission.notice(now) {
             with.service.journal.error(notice);
         }

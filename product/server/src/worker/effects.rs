@@ -8,13 +8,13 @@ use http::{Request, Trailers};
 use sched::JobId;
 use units::Nanos;
 
-use super::failures::Kind;
 use super::messages::{responding, size_from};
 use super::responder::Responder;
 use crate::answer::{Handler, Reply, To};
 use crate::body::Trailing;
 use crate::connection::{ExchangeId, KeptRequest, Line, PassedOnLine, Task};
 use crate::files::CacheAnswer;
+use crate::journal::Kind;
 use crate::net::{Net, Socket, Transport};
 use crate::proxy::{Begun, Effect, Measured, Named, Tried};
 use crate::send::Producer;

@@ -6,7 +6,6 @@ use http::{Reject, Request, Shown};
 use rustix::io::Errno;
 use tls::REFUSAL;
 
-use super::failures::Kind;
 use super::proxy_header::Refused;
 use super::receiving;
 use super::responder::Responder;
@@ -15,6 +14,7 @@ use crate::answer::{self, Answer};
 use crate::body::Body;
 use crate::connection::http1::{Event, Received};
 use crate::connection::{ExchangeId, Line, Task};
+use crate::journal::Kind;
 use crate::net::Net;
 
 /// The error log's reason for a client that speaks TLS to a plain HTTP listener.

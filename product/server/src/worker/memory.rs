@@ -3,10 +3,10 @@
 
 use std::thread;
 
-use super::failures::Kind;
 use super::responder::Responder;
 use super::shortage::{PART_BYTES_MIN, is_full};
 use crate::connection::Connections;
+use crate::journal::Kind;
 use crate::net::{Net, Socket};
 use crate::send::Transmitter;
 use crate::sys;

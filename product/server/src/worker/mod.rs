@@ -17,16 +17,13 @@ mod change;
 mod client;
 mod deadlines;
 mod effects;
-mod failures;
 mod forwarding;
 mod http3;
 mod idle;
 mod input;
-mod journal;
 #[cfg(test)]
 mod left_over;
 mod lookup;
-mod measured;
 mod memory;
 mod messages;
 mod origin;
@@ -34,7 +31,6 @@ mod output;
 mod proxy_header;
 mod receiving;
 mod responder;
-mod response_end;
 mod room;
 mod secure;
 mod service;
@@ -45,7 +41,6 @@ mod streams;
 mod tests;
 mod timers;
 mod udp_endpoints;
-mod under_way;
 mod upstreams;
 
 use std::io;
@@ -56,6 +51,7 @@ use rustix::event::epoll::EventFlags;
 use units::Nanos;
 
 use crate::answer::Handler;
+use crate::journal::{self, Journal};
 use crate::limits::Limits;
 use crate::listen::Listener;
 use crate::net::{Net, Os, Source};
@@ -68,7 +64,6 @@ use crate::wake::Wake;
 use acceptor::Acceptor;
 pub use admission::Admission;
 pub use change::{Change, Changes, LinkChange, MemoryShare, NewSettings};
-pub use journal::Journal;
 use responder::Responder;
 use room::give_up_idle;
 use service::Service;
@@ -311,10 +306,11 @@ impl<N: Net> Worker<N> {
             with.service.log_busiest(now, link.scheduler());
             with.service.journal.answer_routes(|| with.proxy.upstreams().learned.status());
         }
-        with.service.answer_status(now, &with.connections, link);
+        let connections = &with.connections;
+        with.service.journal.answer_status(now, link, |link| journal::sending(now, connections, link));
         let upstreams = || upstream::status(with.proxy.upstreams(), now, with.service.handler.groups());
         with.service.journal.answer_upstreams(upstreams);
-        with.service.journal.answer_responses(|| under_way::responses(with));
+        with.service.journal.answer_responses(|| with.responses());
         if served.is_some() {
             with.service.handler.acceptor().inspect(|acceptor| self.udp.renew(acceptor));
         }

@@ -7,9 +7,9 @@ use http::gateway::claimed;
 use sched::Scheduler;
 use units::Nanos;
 
-use super::failures::Kind;
 use super::service::{Service, introduce};
 use crate::connection::{Connection, Origin};
+use crate::journal::Kind;
 use crate::net::Socket;
 
 /// The number of bytes logged of a value that is not an address.

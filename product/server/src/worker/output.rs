@@ -2,13 +2,12 @@
 
 use units::Nanos;
 
-use super::failures::Kind;
 use super::responder::Responder;
-use super::response_end::ResponseEnd;
 use crate::answer::Reply;
 use crate::body::{Body, Failure};
 use crate::connection::{Departure, Outgoing};
 use crate::connection::{ExchangeId, Task};
+use crate::journal::{Kind, ResponseEnd};
 use crate::net::Net;
 use crate::send::Direct;
 use crate::send::SentNow;

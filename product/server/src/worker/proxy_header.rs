@@ -7,11 +7,11 @@ use http::proxy_header::parse_proxy_header;
 use sched::Scheduler;
 use units::Nanos;
 
-use super::failures::Kind;
 use super::service::{Service, introduce};
 use super::timers::Timers;
 use crate::connection::Connection;
 use crate::connection::HANDSHAKE_TIMEOUT;
+use crate::journal::Kind;
 use crate::limits::Limits;
 use crate::net::Socket;
 

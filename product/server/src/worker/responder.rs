@@ -15,12 +15,15 @@ use super::{READ_BYTES, Setup};
 use crate::body::Failure;
 use crate::clock::ClientClock;
 use crate::connection::{ChannelKind, Connection, Connections, Departure, Opening};
+use crate::journal::Sources;
 use crate::limits::Limits;
 use crate::net::{Net, Transport};
+use crate::objectives::ResponsesStatus;
 use crate::proxy::Proxy;
 use crate::send::{Http2Begin, Transmitter};
 #[cfg(test)]
 use crate::simulation::planted;
+use crate::upstream::unanswered;
 
 /// Answers clients on their connections. It has no listener, and handles no connection before it is open.
 pub(super) struct Responder<N: Net> {
@@ -163,6 +166,13 @@ impl<N: Net> Responder<N> {
         self.service.forget_origin(self.timers.now(), &mut self.connections[at], 0);
         self.service.admission.leave(self.timers.now(), client);
         self.connections.remove(at);
+    }
+
+    /// The responses under way.
+    pub fn responses(&self) -> ResponsesStatus {
+        let Service { handler, journal, .. } = &self.service;
+        let sources = Sources { transmitter: &self.transmitter, connections: &self.connections, handler, journal };
+        sources.responses(self.timers.now(), unanswered(self.proxy.upstreams()))
     }
 
     /// The settings with which HTTP/2 begins on a connection.

@@ -6,8 +6,8 @@
 
 use http::{Reject, Status, http1};
 
-use super::failures::Kind;
 use super::responder::Responder;
+use crate::journal::Kind;
 use crate::net::Net;
 
 /// The answer to a client that speaks HTTP at a TLS port, in the only protocol it understands.

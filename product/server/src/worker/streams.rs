@@ -7,11 +7,11 @@
 use http::Method;
 use mux::{Event, PREFACE};
 
-use super::failures::Kind;
 use super::receiving;
 use super::responder::Responder;
 use crate::body::Failure;
 use crate::connection::{Connections, ExchangeId, Task};
+use crate::journal::Kind;
 use crate::net::{Net, Transport};
 use crate::send::{EndContext, Ending, Transmitter};
 

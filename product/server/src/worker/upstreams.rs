@@ -6,10 +6,10 @@ use http::http1::Head;
 use http::{BodyLength, Method, Request, Status};
 use mux::BodyRead;
 
-use super::failures::Kind;
 use super::responder::Responder;
 use crate::answer::{Reply, To};
 use crate::connection::{ExchangeId, KeptRequest, Task};
+use crate::journal::Kind;
 use crate::net::Net;
 use crate::send::{Producer, want_body};
 use crate::upstream::Group;

@@ -1,5 +1,9 @@
-//! Everything a worker records: the end of each response, in the access log and for the objectives of its class, and
+//! Everything an event loop records: the end of each response, in the access log and for the objectives of its class, and
 //! lines of the error log.
+
+mod failures;
+mod response_end;
+mod status;
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -8,17 +12,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Request;
+use sched::line::Status as LineStatus;
 use units::Nanos;
 
-use super::failures::{Failures, Kind};
-use super::response_end::{ERROR_STATUS_MIN, ResponseEnd};
 use crate::classes::Assigned;
 use crate::connection::Line;
 use crate::logging::{AccessLog, Entry, Log, Outcome};
 use crate::metrics::{self, Labels, Metrics, size_class};
 use crate::objectives::{Book, Ended, Found, ResponsesStatus, Status, StatusChannel, UnderWay};
-use crate::send::Link;
+use crate::send::{Line as Uplink, Link};
 use crate::upstream::{RoutesStatus, UpstreamStatus};
+use failures::Failures;
+pub use failures::Kind;
+use response_end::ERROR_STATUS_MIN;
+pub use response_end::{ResponseEnd, UNANSWERED_STATUS, outcome_of};
+pub use status::{Sources, sending};
 
 pub struct Journal {
     log: AccessLog,
@@ -33,7 +41,7 @@ pub struct Journal {
 }
 
 /// The parts of an access log line that are not kept with the request.
-pub(super) struct Context<'c> {
+pub struct Context<'c> {
     pub remote: IpAddr,
     pub connection_reused: bool,
     pub class: Option<&'c str>,
@@ -56,24 +64,24 @@ impl Journal {
     }
 
     /// Writes a line to the error log.
-    pub(super) fn error(&self, text: impl Display) {
+    pub fn error(&self, text: impl Display) {
         self.log.error(&text.to_string());
     }
 
     /// Records a failure of a client or a file; many failures of one kind become a few lines.
-    pub(super) fn fail(&mut self, now: Nanos, kind: Kind, what: impl Display) {
+    pub fn fail(&mut self, now: Nanos, kind: Kind, what: impl Display) {
         self.failures.add(kind, what);
         self.log_failures(now);
     }
 
     /// Logs the failures that are due. Called about once a second, so that the last of many is logged.
-    pub(super) fn log_failures(&mut self, now: Nanos) {
+    pub fn log_failures(&mut self, now: Nanos) {
         self.failures.lines(now).for_each(|line| self.log.error(&line));
     }
 
     /// Returns what is kept of a request until its response has ended, if a log, the objectives or the metrics need it.
     /// The version is major and minor; `site` is the index among the sites in force.
-    pub(super) fn begin(
+    pub fn begin(
         &self,
         now: Nanos,
         log: Option<&Arc<Log>>,
@@ -92,14 +100,14 @@ impl Journal {
     }
 
     /// Replaces the sites in force, in the order of their indices.
-    pub(super) fn replace_sites<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
+    pub fn replace_sites<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
         if let Some(metrics) = &mut self.metrics {
             metrics.replace_sites(names);
         }
     }
 
     /// Counts the bytes of a response under way that are not counted yet; `sent_bytes` is the total sent so far.
-    pub(super) fn count_sent(&mut self, class: u16, line: &mut Line, sent_bytes: u64) {
+    pub fn count_sent(&mut self, class: u16, line: &mut Line, sent_bytes: u64) {
         let more_bytes = sent_bytes.saturating_sub(line.counted_bytes);
         if more_bytes == 0 {
             return;
@@ -114,14 +122,7 @@ impl Journal {
     }
 
     /// Counts a response that has ended, also for the objectives. `clock` is read if it ended just now.
-    pub(super) fn count(
-        &mut self,
-        now: Nanos,
-        class: u16,
-        line: &Line,
-        ending: &ResponseEnd,
-        clock: impl Fn() -> Nanos,
-    ) {
+    pub fn count(&mut self, now: Nanos, class: u16, line: &Line, ending: &ResponseEnd, clock: impl Fn() -> Nanos) {
         let (ended_at, cut) = ending.measured();
         let took = ended_at.unwrap_or_else(clock) - line.arrived_at;
         let (sent_bytes, is_whole) = (cut.unwrap_or(line.bytes()), cut.is_none());
@@ -138,7 +139,7 @@ impl Journal {
 
     /// Writes the access log line of a response that has ended, if it has a log. `clock` is the current time, also as
     /// the time since 1970.
-    pub(super) fn write(&mut self, clock: (Nanos, Duration), line: &Line, ending: ResponseEnd, context: &Context<'_>) {
+    pub fn write(&mut self, clock: (Nanos, Duration), line: &Line, ending: ResponseEnd, context: &Context<'_>) {
         let Some(log) = &line.log else { return };
         let sizes = ending.sizes(line);
         // Most responses depart in the turn in which their request arrived, and a turn's clock stands still.
@@ -160,56 +161,62 @@ impl Journal {
     }
 
     /// Replaces the classes in force.
-    pub(super) fn replace_classes(&mut self, assigned: &Assigned) {
+    pub fn replace_classes(&mut self, assigned: &Assigned) {
         if let Some(objectives) = &mut self.objectives {
             objectives.replace(assigned);
         }
     }
 
     /// Logs each class that missed its objective in the past minute.
-    pub(super) fn log_missed(&mut self, now: Nanos) {
+    pub fn log_missed(&mut self, now: Nanos) {
         let Some(objectives) = &mut self.objectives else { return };
         objectives.lines(now).iter().for_each(|line| self.log.error(line));
     }
 
     /// Flushes the access log at the end of a turn.
-    pub(super) fn flush(&mut self, now: Nanos) {
+    pub fn flush(&mut self, now: Nanos) {
         self.flush_at = self.log.flush(now);
     }
 
     /// Returns when something must be written or evaluated.
-    pub(super) fn wake_at(&self) -> Option<Nanos> {
+    pub fn wake_at(&self) -> Option<Nanos> {
         let due = self.objectives.as_ref().and_then(|objectives| objectives.due());
         [self.flush_at, due].into_iter().flatten().min()
     }
 
-    /// Hands a found rate to the thread that keeps it across restarts.
-    pub(super) fn leave_rate(&self, found: Found) {
+    /// Hands the rate found for the line to the thread that keeps it across restarts.
+    pub fn leave_found_rate(&self, now: Nanos, link: &Link) {
+        if let Some(Uplink::Found(LineStatus { rate: Some(rate), age, .. })) = link.line(now) {
+            self.leave_rate(Found { rate, at: now - age });
+        }
+    }
+
+    fn leave_rate(&self, found: Found) {
         self.status_channel.leave(found);
     }
 
     /// Answers a thread that requests what is known of routes, if one does.
-    pub(super) fn answer_routes(&self, routes: impl FnOnce() -> RoutesStatus) {
+    pub fn answer_routes(&self, routes: impl FnOnce() -> RoutesStatus) {
         self.status_channel.routes.answer(routes);
     }
 
     /// Answers a thread that requests the state of upstreams, if one does.
-    pub(super) fn answer_upstreams(&self, upstreams: impl FnOnce() -> Vec<UpstreamStatus>) {
+    pub fn answer_upstreams(&self, upstreams: impl FnOnce() -> Vec<UpstreamStatus>) {
         self.status_channel.upstreams.answer(upstreams);
     }
 
     /// Answers a thread that requests the responses under way, if one does.
-    pub(super) fn answer_responses(&self, responses: impl FnOnce() -> ResponsesStatus) {
+    pub fn answer_responses(&self, responses: impl FnOnce() -> ResponsesStatus) {
         self.status_channel.responses.answer(responses);
     }
 
     /// The site of a response; empty without metrics, or if it has no site.
-    pub(super) fn site_name(&self, line: &Line) -> &str {
+    pub fn site_name(&self, line: &Line) -> &str {
         self.metrics.as_ref().map_or("", |metrics| metrics.site_name(line.site))
     }
 
     /// Answers a thread that requests the classes and the state of the line, if one does.
-    pub(super) fn answer_status(
+    pub fn answer_status(
         &mut self,
         now: Nanos,
         link: &mut Link,
@@ -240,7 +247,7 @@ fn labels(class: u16, line: &Line) -> Labels {
 #[cfg(test)]
 impl Journal {
     /// Sends its lines to another log.
-    pub(super) fn replace_log(&mut self, log: AccessLog) {
+    pub fn replace_log(&mut self, log: AccessLog) {
         self.log = log;
     }
 }

@@ -8,7 +8,7 @@ use units::Nanos;
 const LOG_EVERY: Nanos = Nanos::from_secs(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
     Tls,
     Http2,
     Http3,
@@ -49,7 +49,7 @@ const BEGINNINGS: [(Kind, &str); 12] = [
 ];
 
 #[derive(Debug, Default)]
-pub(super) struct Failures {
+pub struct Failures {
     by_kind: [Count; BEGINNINGS.len()],
 }
 

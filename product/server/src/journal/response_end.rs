@@ -11,14 +11,14 @@ use crate::connection::Line;
 use crate::logging::{AccessLog, Outcome, Sizes, Times};
 
 /// The minimum status of a response that is an error (RFC 9110 sections 15.5 and 15.6).
-pub(super) const ERROR_STATUS_MIN: u16 = 400;
+pub const ERROR_STATUS_MIN: u16 = 400;
 
 /// The status logged if the client left before a response began, as in nginx's logs.
-pub(super) const UNANSWERED_STATUS: u16 = 499;
+pub const UNANSWERED_STATUS: u16 = 499;
 
 /// The end of a response: how far it got, and when. Instants that were not recorded are those of the report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct ResponseEnd {
+pub struct ResponseEnd {
     /// If it was cut: the bytes sent, head included, and how it ended.
     cut: Option<(u64, Outcome)>,
     first_byte_at: Option<Nanos>,
@@ -72,7 +72,7 @@ impl ResponseEnd {
 }
 
 /// Classifies the end of a failed response. A response cut because the server stops is incomplete, not reset.
-pub(super) fn outcome_of(failure: &Failure, is_time_up: bool) -> Outcome {
+pub fn outcome_of(failure: &Failure, is_time_up: bool) -> Outcome {
     match failure {
         Failure::Truncated { .. } | Failure::Unreadable { .. } | Failure::Source | Failure::Overrun(_) => {
             Outcome::Wrong
