@@ -28,7 +28,7 @@ pub struct Config {
     pub backlog: u16,
     /// The number of event loops, each a thread with listening sockets of its own. One per core serves the most; a
     /// single one keeps the other cores free. At most [`WORKERS_MAX`], and one if the shaping is paced, see
-    /// [`crate::worker`](self).
+    /// [`crate::event_loop`](self).
     pub workers: usize,
     pub shaping: ShapingChoice,
     /// Keeps the rate of the line across restarts.

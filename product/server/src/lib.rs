@@ -1,6 +1,6 @@
 //! The server: files, connections, limits, logs, and the write path that sends what the scheduler grants.
 //!
-//! The life of a request: a worker accepts the connection and reads the head ([`worker`](self)), `http` parses it, `handler` finds the
+//! The life of a request: a worker accepts the connection and reads the head ([`event_loop`](self)), `http` parses it, `handler` finds the
 //! file and builds head and body, `send` sends them as the scheduler grants, in the worker's own turn. With paced shaping there is one
 //! worker, so that one order holds for all connections.
 
@@ -12,6 +12,7 @@ mod clients;
 mod clock;
 mod config;
 mod connection;
+mod event_loop;
 mod files;
 mod journal;
 mod kept;
@@ -46,7 +47,6 @@ mod udp;
 mod upload;
 mod upstream;
 mod wake;
-mod worker;
 
 pub use answer::alternative;
 pub use check::{Checked, Fault, IN_USE, Part, check};

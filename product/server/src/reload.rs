@@ -1,7 +1,7 @@
 //! Reload: replaces the configuration of a running server, either completely or not at all.
 //!
 //! The steps that can fail come first: folders, certificates and logs are opened, and only then do the event loops take
-//! anything over. An event loop takes its part at the beginning of a turn ([`crate::worker`](self)), and the reload is
+//! anything over. An event loop takes its part at the beginning of a turn ([`crate::event_loop`](self)), and the reload is
 //! complete once all have.
 
 use std::sync::{Arc, PoisonError};
@@ -13,6 +13,7 @@ use sched::policy::{ClientShare, PolicySpec};
 use crate::classes::ClassesConfig;
 use crate::clients::ClientRate;
 use crate::config::Config;
+use crate::event_loop::{Change, LinkChange, MemoryShare, NewSettings};
 use crate::files::CacheLimits;
 use crate::limits::Limits;
 use crate::logging::LogConfig;
@@ -24,7 +25,6 @@ use crate::shaping::ShapingChoice;
 use crate::sites::{SiteConfig, Wanted};
 use crate::start::{STATUS_WAIT_MAX, Server, StartError, open_log, order};
 use crate::storage::BUFFERED_BYTES_MAX;
-use crate::worker::{Change, LinkChange, MemoryShare, NewSettings};
 
 /// The new settings of a running server.
 pub struct Reload<'r> {

@@ -17,6 +17,7 @@ use crate::answer::Handler;
 use crate::classes::ClassesChange;
 use crate::clients::Clients;
 use crate::config::{Config, Listen};
+use crate::event_loop::{Admission, Changes, MemoryShare, Parts, Setup, Stop, Worker};
 use crate::files::{Cache, Lookups};
 use crate::journal::Journal;
 use crate::kept::Keeping;
@@ -35,7 +36,6 @@ use crate::storage::{BUFFERED_BYTES_MAX, Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
 use crate::upstream::{GroupError, UpstreamPlaces};
 use crate::wake::Wake;
-use crate::worker::{Admission, Changes, MemoryShare, Parts, Setup, Stop, Worker};
 
 /// Descriptors reserved for files being sent and files in the caches.
 const DESCRIPTORS_KEPT: u64 = 1024;

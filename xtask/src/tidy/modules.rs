@@ -29,7 +29,7 @@ pub fn measure(sources: &[Source]) -> Arrows {
     arrows
 }
 
-/// `product/server` and `worker` of `product/server/src/worker/input.rs`.
+/// `product/server` and `event_loop` of `product/server/src/event_loop/reading.rs`.
 fn module_of(path: &str) -> Option<(String, String)> {
     let (of_crate, rest) = path.split_once("/src/")?;
     let first = rest.split('/').next()?;

@@ -24,6 +24,7 @@ use super::udp::SimulatedUdp;
 use super::world::World;
 use crate::answer::Handler;
 use crate::clients::Clients;
+use crate::event_loop::{Admission, Parts, Setup, Stop, Worker};
 use crate::files::{Cache, CacheLimits, Lookups, Options, Root};
 use crate::journal::Journal;
 use crate::limits::{Limits, Patience};
@@ -35,7 +36,6 @@ use crate::send::{Link, Notice, Order, Reads, Transmitter};
 use crate::sites::{Certificate, Current, Https, SiteConfig, Wanted};
 use crate::upstream::UpstreamPlaces;
 use crate::wake::Wake;
-use crate::worker::{Admission, Parts, Setup, Stop, Worker};
 
 /// The time after the last client has left within which the last connection must end: longer than every timeout.
 const EMPTY_AFTER: Nanos = Nanos::from_secs(400);

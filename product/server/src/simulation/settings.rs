@@ -8,11 +8,11 @@ use units::Rate;
 
 use super::plan::Plan;
 use super::server::order;
+use crate::event_loop::{Change, Changes, LinkChange, MemoryShare, NewSettings};
 use crate::files::CacheLimits;
 use crate::limits::Limits;
 use crate::send::{LineSettings, LinkSettings};
 use crate::wake::Wake;
-use crate::worker::{Change, Changes, LinkChange, MemoryShare, NewSettings};
 
 /// Policies with a guard, so that its promise holds throughout.
 const POLICIES: [&str; 3] = ["las", "psjf", "srpt"];

@@ -7,8 +7,8 @@ use quic::testing::Windows;
 use super::*;
 use crate::clients::ClientLimits;
 use crate::clock::ClientTime;
+use crate::event_loop::budget::HANDSHAKES_PER_TURN_MAX;
 use crate::udp::{DatagramSocket, Group, Udp};
-use crate::worker::budget::HANDSHAKES_PER_TURN_MAX;
 
 /// Enough turns for all tests here.
 const TURNS_MAX: usize = 100;

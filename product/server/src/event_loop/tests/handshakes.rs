@@ -6,8 +6,8 @@ use rustls::{ClientConfig, ClientConnection};
 
 use super::*;
 use crate::connection::HANDSHAKE_TIMEOUT;
+use crate::event_loop::budget::HANDSHAKES_PER_TURN_MAX;
 use crate::sites::{Certificate, Https};
-use crate::worker::budget::HANDSHAKES_PER_TURN_MAX;
 
 impl Bench {
     /// A bench whose clients speak TLS.

@@ -3,7 +3,7 @@
 use mux::testing::{SETTINGS, frame, request};
 
 use super::*;
-use crate::worker::shortage::STALLED_LOOKS;
+use crate::event_loop::shortage::STALLED_LOOKS;
 
 const STREAMS: u32 = 20;
 
