@@ -10,8 +10,8 @@ use units::wire::Framing;
 
 use super::acceptor::Acceptor;
 use super::admission::NoPlace;
+use super::give_up_idle::give_up_idle;
 use super::responder::Responder;
-use super::room::give_up_idle;
 use crate::connection::{ChannelKind, HANDSHAKE_TIMEOUT, SEGMENT_BYTES_MIN};
 use crate::net::{Net, Source, Transport};
 use crate::net::{Socket, Stream};

@@ -8,7 +8,7 @@ use units::Nanos;
 use units::memory::Account;
 
 use super::client::KnownClients;
-use super::idle::Idle;
+use super::longest_idle::Idle;
 use super::shortage::{self, Shortage};
 use crate::clients::{Busy, Client, ClientWeights, Clients, Column, Refusal, TrustedProxies};
 use crate::clock::ClientTime;

@@ -6,7 +6,7 @@
 //! decides and sends. (A second thread that sent what the workers read took 1.4 to 1.6 times the CPU of this, and its
 //! order was no better: docs/notebook/shape.md.)
 //!
-//! A turn is bounded, and so is each connection's share of it ([`input`]). The kernel reports each arrival once
+//! A turn is bounded, and so is each connection's share of it ([`reading`]). The kernel reports each arrival once
 //! (edge-triggered), so connections with unread data are kept in a queue and take turns.
 
 mod accept;
@@ -17,22 +17,21 @@ mod change;
 mod client;
 mod deadlines;
 mod effects;
+mod forwarded;
 mod forwarding;
+mod give_up_idle;
+mod handshakes;
 mod http3;
-mod idle;
-mod input;
 #[cfg(test)]
 mod left_over;
-mod lookup;
+mod longest_idle;
 mod memory;
 mod messages;
-mod origin;
 mod output;
 mod proxy_header;
+mod reading;
 mod receiving;
 mod responder;
-mod room;
-mod secure;
 mod service;
 mod shortage;
 mod stop;
@@ -64,8 +63,8 @@ use crate::wake::Wake;
 use acceptor::Acceptor;
 pub use admission::Admission;
 pub use change::{Change, Changes, LinkChange, MemoryShare, NewSettings};
+use give_up_idle::give_up_idle;
 use responder::Responder;
-use room::give_up_idle;
 use service::Service;
 use shortage::IDLE_FOR;
 pub use stop::Stop;

@@ -12,12 +12,12 @@ use units::Nanos;
 use super::Admission;
 use super::admission::Admitted;
 use super::timers::Timers;
-use crate::answer::{Answer, Handler, To};
+use crate::answer::{Answer, Handler, Reply, To};
 use crate::body::Failure;
 use crate::connection::Connection;
 use crate::connection::Line;
 use crate::connection::{KeptRequest, Task};
-use crate::files::{Lookup, Missing, SiteNumber};
+use crate::files::{Found, Lookup, Missing, SiteNumber};
 use crate::journal::{Context, Journal, Kind, ResponseEnd, UNANSWERED_STATUS, outcome_of};
 use crate::logging::Outcome;
 use crate::net::Net;
@@ -78,6 +78,25 @@ impl Service {
         let request = Box::new(KeptRequest::new(request, conn.held.account()));
         conn.exchange(stream).wait_for(key, request, None);
         Ok(())
+    }
+
+    /// Returns the reply to a request whose lookup has ended.
+    pub fn reply_found(
+        &mut self,
+        conn: &mut Connection<impl Socket>,
+        stream: u32,
+        found: Result<Found, Missing>,
+    ) -> Reply {
+        let task = std::mem::take(&mut conn.exchange(stream).task);
+        let Task::LookingUp(pending) = task else { unreachable!("a connection leaves its lookup answered or closed") };
+        let request = pending.request.view();
+        // The sites in force may have changed since the lookup began.
+        let to = self.handler.to(conn, &request);
+        conn.exchange(stream).class = self.handler.class_of(conn, stream, to.site, &request);
+        match &pending.said {
+            None => self.handler.reply_with(to, &request, found),
+            Some(said) => self.handler.reply_named(to, &request, found, said),
+        }
     }
 
     /// Keeps what the log, the objectives and the metrics need of a request.

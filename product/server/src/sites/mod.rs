@@ -1,13 +1,13 @@
 //! Sites: selects the site of a request by the host it names (RFC 9110 section 7.2), and defines what each answers in
 //! addition to its files.
 
+mod certificates;
 mod current;
 mod follow;
 mod headers;
 mod help;
 mod pages;
 mod responsiveness;
-mod secure;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,14 +17,14 @@ use config::Answers;
 
 use crate::files::{self, SiteNumber};
 use crate::logging::LogConfig;
+pub use certificates::SecureError;
+use certificates::{Development, Secured, secure};
 pub use current::{Current, Served, Wanted};
 pub use follow::follow_names;
 pub use headers::merged;
 use pages::Pages;
 pub use pages::{ListingPageError, PageError};
 pub use responsiveness::{Object, received};
-pub use secure::SecureError;
-use secure::{Development, Secured, secure};
 
 /// A site as the operator configured it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,13 +8,12 @@
 mod addresses;
 mod announced;
 mod attempt;
-mod connection;
+mod crowded;
 mod deadline;
 mod endpoint;
 mod fault;
 mod group;
 mod health;
-mod held;
 mod inbound;
 mod learned;
 mod multiplexed;
@@ -31,6 +30,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod upstream_connection;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -48,8 +48,6 @@ use units::Nanos;
 
 pub use announced::Announced;
 pub use attempt::Attempt;
-pub use connection::connection_of;
-use connection::{Told, UpstreamConnections};
 pub use endpoint::{Endpoint, EndpointAddress, HealthCheck, TlsEndpoint};
 pub use fault::Fault;
 pub use group::{Group, GroupError, Trust};
@@ -64,6 +62,8 @@ pub use sink::{BodySink, pipe_of};
 pub use step::Step;
 pub use transfer::{ClientConnection, Transfer};
 use transfer::{Hold, Queued};
+pub use upstream_connection::connection_of;
+use upstream_connection::{Told, UpstreamConnections};
 
 use crate::clock::ClientClock;
 use crate::net::Net;

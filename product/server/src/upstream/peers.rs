@@ -7,9 +7,9 @@ use sched::waiting::{Bounds, Turn};
 use slab::Slab;
 use units::Nanos;
 
-use super::connection::UpstreamConnections;
 use super::peer::Peer;
 use super::places::{Begun, Handed, LoopPlaces};
+use super::upstream_connection::UpstreamConnections;
 use super::{Announced, Checks, Endpoint, Fault, Group, Transfer};
 use crate::net::Net;
 #[cfg(test)]
