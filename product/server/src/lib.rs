@@ -6,18 +6,15 @@
 
 mod answer;
 mod body;
-mod check;
 mod classes;
 mod clients;
 mod clock;
-mod config;
 mod connection;
 mod event_loop;
 mod files;
 mod journal;
 mod kept;
 mod limits;
-mod listen;
 mod logging;
 mod memory;
 pub mod metrics;
@@ -26,7 +23,6 @@ mod objectives;
 mod places;
 mod poll;
 mod proxy;
-mod reload;
 mod sandbox;
 mod send;
 pub mod service;
@@ -49,10 +45,8 @@ mod upstream;
 mod wake;
 
 pub use answer::alternative;
-pub use check::{Checked, Fault, IN_USE, Part, check};
 pub use classes::ClassesConfig;
 pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightError, ClientWeights, TrustedProxies};
-pub use config::{Config, Listen, Reporting, WORKERS_MAX};
 pub use files::Options as FileOptions;
 pub use kept::{Keeper, KeptLine, unkept};
 pub use limits::{Limits, Patience};
@@ -62,11 +56,13 @@ pub use objectives::{
     ClassStatus, ClientStatus, Counts, ObjectiveStatus, Question, RESPONSES_MAX, ResponseStatus, ResponsesStatus,
     Status, StatusChannel, UnderWay,
 };
-pub use reload::Reload;
 pub use send::{Line, WaitsFor, in_words, mbit};
+pub use service::Listen;
 pub use shaping::{ShapingChoice, ShapingError, ShapingKind, ShapingOptions};
-pub use sites::{Certificate, Https, SecureError, SiteConfig};
-pub use start::{STATUS_WAIT_MAX, Server, StartError};
+pub use sites::{Certificate, Https, SecureError, SiteConfig, SitesError};
+pub use start::{
+    Checked, Config, Fault, IN_USE, Part, Reload, Reporting, STATUS_WAIT_MAX, Server, StartError, WORKERS_MAX, check,
+};
 pub use storage::SpoolConfig;
 pub use threads::ThreadError;
 pub use upstream::{RouteStatus, RoutesStatus, UpstreamStatus};

@@ -2,19 +2,13 @@
 //! seccomp filter for system calls. Neither needs a privilege, neither can be undone, and a kernel that has only one of
 //! them still provides that one.
 //!
-//! Both apply to a thread and are inherited, so this runs before there is another thread. Access to files is limited to
-//! what is named at the start: sites are read, folders of logs are written, and folders of what a reload reads again
-//! are read, since a new file replaces an old one there. For the same reason the folder above a root is readable
-//! ([`above`]): a Landlock rule applies to a folder, not to its path, and another folder may replace a root. System
-//! calls are refused by a list of dangerous ones: the calls made by the allocator, the threads and the TLS library of
+//! Both apply to a thread and are inherited, so this runs before there is another thread. System calls are refused by a list of dangerous ones: the calls made by the allocator, the threads and the TLS library of
 //! another build are not known, and a server that ends at an unknown call is worse than one that fails at a known one.
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use config::UpstreamAddress;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetError, RulesetStatus, Scope,
@@ -26,10 +20,6 @@ use seccompiler::{
     sock_filter,
 };
 
-use crate::config::Config;
-use crate::sites::{Certificate, SiteConfig};
-use crate::start::StartError;
-
 /// The newest ABI requested; the crate leaves out what an older kernel does not support.
 const KNOWN: ABI = ABI::V6;
 
@@ -38,92 +28,6 @@ const KNOWN: ABI = ABI::V6;
 pub struct Reach {
     pub reads: Vec<PathBuf>,
     pub writes: Vec<PathBuf>,
-}
-
-/// Files that the C library reads to resolve a name: a reload resolves those of upstreams again.
-const RESOLVER_FILES: [&str; 5] =
-    ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
-
-/// The restrictions in force.
-#[derive(Debug, Default)]
-pub struct Confined {
-    /// The kernel refuses access to other files.
-    pub are_files: bool,
-    /// Remarks for the operator.
-    pub remarks: Vec<String>,
-}
-
-/// Applies every restriction that the kernel supports to this thread and those that it starts.
-pub fn confine(config: &Config) -> Confined {
-    if !config.privileges.is_sandboxed {
-        return Confined::default();
-    }
-    let connects = config.sites.iter().any(|site| !site.answers.proxies.is_empty());
-    let files = restrict_files(&reach(config), connects).and_then(|is_enforced| {
-        is_enforced.then_some(()).ok_or_else(|| "this kernel has none, or a container forbids it".into())
-    });
-    let files =
-        files.map_err(|why| format!("no Landlock: {why}; which files weir can open is up to its user's rights alone"));
-    let calls = refuse_calls();
-    let calls = calls.map_err(|why| format!("no filter of system calls (seccomp): {why}; weir serves without"));
-    Confined { are_files: files.is_ok(), remarks: [files, calls].into_iter().filter_map(Result::err).collect() }
-}
-
-/// The files and folders that this configuration needs.
-fn reach(config: &Config) -> Reach {
-    let mut reach = Reach { reads: vec!["/proc/self".into()], writes: Vec::new() };
-    for site in &config.sites {
-        let files = site.answers.proxies.iter().filter_map(|proxy| proxy.accel_root.as_ref());
-        let dirs = site.dir.iter().chain(files).chain(&site.files.links_into);
-        reach.reads.extend(dirs.flat_map(|dir| [Some(dir.clone()), turned(dir), above(dir)]).flatten());
-        if let Some(Certificate::Files { cert, key }) = &site.https.certificate {
-            reach.reads.extend([cert, key].into_iter().flat_map(|file| folders_of(file)));
-        }
-    }
-    let proxies = config.sites.iter().flat_map(|site| &site.answers.proxies).filter(|proxy| proxy.speaks_tls());
-    let authorities = proxies.filter_map(|proxy| proxy.tls_ca.as_deref().or(tls::Roots::system_file()));
-    reach.reads.extend(authorities.flat_map(folders_of));
-    let mut upstreams = config.sites.iter().flat_map(|site| &site.answers.proxies).flat_map(|proxy| &proxy.to);
-    if upstreams.any(UpstreamAddress::is_named) {
-        reach.reads.extend(RESOLVER_FILES.iter().flat_map(|file| resolver_paths(Path::new(file))));
-    }
-    reach.reads.extend(config.privileges.configuration.iter().flat_map(|file| folders_of(file)));
-    let logs = config.sites.iter().filter_map(|site| site.log.as_ref()).chain(&config.reporting.access_log);
-    let written = logs.filter_map(|log| log.path.as_ref());
-    reach.writes.extend(written.flat_map(|file| folders_of(file)));
-    reach.writes.extend(config.keeper.iter().map(|keeper| keeper.path().to_path_buf()));
-    reach.writes.extend(config.is_spooling().then(|| config.limits.spool.folder.clone()));
-    reach
-}
-
-/// The paths to allow for a resolver file: the file itself and, if it is a symlink out of its folder, the folder of its
-/// target, in which its replacements are made.
-fn resolver_paths(file: &Path) -> Vec<PathBuf> {
-    let made = file.canonicalize().ok().and_then(|made| made.parent().map(PathBuf::from));
-    let elsewhere =
-        made.filter(|folder| Some(folder.as_path()) != file.parent()).and_then(|folder| below_root(&folder));
-    [Some(file.into()), elsewhere].into_iter().flatten().collect()
-}
-
-/// If the path to a folder contains a symlink, returns the folder that holds its target and possible later targets:
-/// `current` is switched to the next release, and a reload follows it.
-fn turned(dir: &Path) -> Option<PathBuf> {
-    let dir = dir.components().as_path();
-    let link = dir.ancestors().find(|above| above.is_symlink())?;
-    below_root(link.canonicalize().ok()?.parent()?)
-}
-
-/// System folders, which hold more than sites.
-const NOT_ABOVE: [&str; 9] = ["/", "/etc", "/home", "/root", "/run", "/usr", "/var", "/var/lib", "/var/log"];
-
-/// The folder above a root, in which another folder may replace the root. `None` if that is a system folder or a home:
-/// reading all of it is more than a file server needs, and such a root is followed only by `weir upgrade`.
-fn above(dir: &Path) -> Option<PathBuf> {
-    let above = dir.canonicalize().ok()?.parent()?.to_path_buf();
-    let is_home = above.parent() == Some(Path::new("/home"))
-        || std::env::var_os("HOME").is_some_and(|home| above == Path::new(&home));
-    let is_kept = is_home || NOT_ABOVE.iter().any(|kept| above == Path::new(kept));
-    (!is_kept).then_some(above)
 }
 
 /// Returns the folder of a file, in which it may be replaced, and the folder of its target if it is a symlink. Anything
@@ -139,7 +43,7 @@ pub fn folders_of(file: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns the folder unless it is the root of the file system.
-fn below_root(folder: &Path) -> Option<PathBuf> {
+pub fn below_root(folder: &Path) -> Option<PathBuf> {
     let is_root = folder.components().all(|part| part == Component::RootDir);
     (!is_root).then(|| folder.into())
 }
@@ -278,31 +182,6 @@ fn program(calls: BTreeMap<libc::c_long, Vec<SeccompRule>>, errno: libc::c_int) 
     Ok(BpfProgram::try_from(filter)?)
 }
 
-/// Returns an error for the first folder that the user's rights would open but Landlock does not. A
-/// [`Root`](crate::files) does not open its folder for reading, and would serve nothing from it.
-pub fn out_of_reach(sites: &[SiteConfig]) -> Result<(), StartError> {
-    for dir in sites.iter().flat_map(|site| site.dir.iter().chain(&site.files.links_into)) {
-        let is_readable = rustix::fs::access(dir, rustix::fs::Access::READ_OK).is_ok();
-        match std::fs::File::open(dir) {
-            Err(error) if is_readable && is_denied(&error) => return Err(StartError::Folder(dir.clone(), error)),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Mentions the sandbox in the error if it may be the reason.
-pub fn explained(error: StartError) -> StartError {
-    if is_denied(&error) { StartError::OutOfReach(Box::new(error)) } else { error }
-}
-
-fn is_denied(error: &(dyn Error + 'static)) -> bool {
-    let causes = std::iter::successors(Some(error), |&error| error.source());
-    causes
-        .filter_map(|cause| cause.downcast_ref::<io::Error>())
-        .any(|cause| cause.kind() == io::ErrorKind::PermissionDenied)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,30 +200,6 @@ mod tests {
         assert_eq!(folders_of(Path::new("weir.toml")), [PathBuf::from(".")]);
         assert_eq!(folders_of(Path::new("/dev/null")), [PathBuf::from("/dev/null")]);
         assert_eq!(folders_of(Path::new("/none-at-all")), [PathBuf::from("/none-at-all")], "not everything");
-    }
-
-    #[test]
-    fn a_folder_that_takes_a_root_s_place_is_in_reach_but_no_home() {
-        let folder = Folder::new();
-        folder.put("www/site/a", "");
-        let www = folder.path("www").canonicalize().unwrap();
-        assert_eq!(above(&folder.path("www/site")), Some(www));
-        assert_eq!(above(&folder.path("none")), None);
-        for dir in ["/", "/etc", "/var/log"] {
-            assert_eq!(above(Path::new(dir)), None, "{dir}");
-        }
-    }
-
-    #[test]
-    fn releases_beside_the_current_one_are_in_reach() {
-        let folder = Folder::new();
-        folder.put("releases/1/public/a", "");
-        std::os::unix::fs::symlink("releases/1", folder.path("current")).unwrap();
-        let releases = folder.path("releases").canonicalize().unwrap();
-        for dir in ["current", "current/", "current/.", "current/public"] {
-            assert_eq!(turned(&folder.path(dir)), Some(releases.clone()), "{dir}");
-        }
-        assert_eq!(turned(&releases.join("1")), None);
     }
 
     const ALLOW: u32 = 0x7fff_0000;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use cli::Failure;
 use config::{Configuration, FileError, Held, Listener, Place, Placed, Question, Remark, Site};
 use server::service::Account;
-use server::{Checked, Fault, Part, StartError};
+use server::{Checked, Fault, Part, SitesError, StartError};
 
 use crate::explain::{self, Asked};
 use crate::running;
@@ -159,9 +159,9 @@ fn placed(configuration: &Configuration, Fault { of, error }: &Fault) -> Remark 
         StartError::Listen(address, _) | StartError::Udp(address, _) => {
             Remark { at: listener(*address).map_or(Place::START, |listener| listener.at), said }
         }
-        StartError::Log(..) => wrong(&settings.held, "server.access_log", error),
+        StartError::Sites(SitesError::Log(..)) => wrong(&settings.held, "server.access_log", error),
         StartError::Privileges(_) => wrong(&settings.held, "server.user", error),
-        StartError::Secure(_) => {
+        StartError::Sites(SitesError::Secure(_)) => {
             let secure = settings.listeners.iter().find(|listener| listener.value.is_secure);
             Remark { at: secure.map_or(Place::START, |listener| listener.at), said }
         }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use rustix::io::Errno;
 
 use super::LISTENER;
-use crate::listen::Listener;
+use super::listener::Listener;
 use crate::net::{Net, Source};
 
 pub(super) struct Acceptor<N: Net> {

@@ -11,11 +11,11 @@ use rustix::event::epoll::EventFlags;
 use units::Nanos;
 
 use super::acceptor::Acceptor;
+use super::listener::Listener;
 use super::responder::Responder;
 use super::timers::TURN_FOR;
 use super::udp_endpoints::{Sockets, UdpEndpoint, UdpEndpoints, framing};
 use crate::connection::{ChannelKind, HANDSHAKE_TIMEOUT};
-use crate::listen::Listener;
 use crate::net::{Flow, Net, Transport};
 use crate::udp::{Came, DatagramSocket};
 

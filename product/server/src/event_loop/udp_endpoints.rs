@@ -10,8 +10,8 @@ use tls::Acceptor;
 use units::wire::Framing;
 
 use super::DATAGRAMS;
+use super::listener::Listener;
 use crate::limits::Limits;
-use crate::listen::Listener;
 use crate::net::{Net, Source};
 use crate::udp::{DatagramSocket, Left, Pieces};
 

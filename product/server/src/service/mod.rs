@@ -8,5 +8,5 @@ mod privileges;
 
 pub use keys::{Keys, NAME as KEYS_NAME, keep as keep_keys};
 pub use notify::{Notifier, Watchdog};
-pub use passed::{NamedSocket, PassedError, PassedSocket, gather, passed_sockets, unpassed};
+pub use passed::{Listen, NamedSocket, PassedError, PassedSocket, gather, passed_sockets, unpassed};
 pub use privileges::{Account, PrivilegeError, Privileges};

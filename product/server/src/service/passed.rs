@@ -9,7 +9,6 @@ use rustix::net::sockopt::{ipv6_v6only, socket_acceptconn, socket_type};
 use rustix::net::{SocketType, getsockname};
 use thiserror::Error;
 
-use crate::config::Listen;
 use crate::sys;
 
 /// The first descriptor after standard input, output and error.
@@ -21,6 +20,18 @@ const SECURE_NAME: &str = "https";
 
 /// The name of a socket that the previous process bound; any other is the service manager's.
 pub const OWN_NAME: &str = "weir";
+
+/// A listening address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listen {
+    pub address: SocketAddr,
+    /// Clients use TLS here.
+    pub is_secure: bool,
+    /// Clients may also use HTTP/3, over UDP at the same address; never without TLS, nor in a build without it.
+    pub has_http3: bool,
+    /// Connections begin with a PROXY protocol header.
+    pub has_proxy_header: bool,
+}
 
 /// A socket, with its name in LISTEN_FDNAMES.
 #[derive(Debug)]

@@ -12,12 +12,11 @@ use http::Request;
 use tls::{Acceptor, Connector, Roots as Authorities, RootsError, Tickets};
 
 use super::pages::listing_page;
-use super::{Development, SecureError, Secured, SiteConfig, Sites, secure};
+use super::{Development, SecureError, Secured, SiteConfig, Sites, SitesError, secure};
 use crate::classes::{Assigned, ClassesChange, ClassesConfig};
 use crate::files::{Options, Root, Roots, SiteNumber};
 use crate::logging::{Log, LogConfig};
 use crate::service::Keys;
-use crate::start::StartError;
 use crate::storage::Room;
 use crate::upstream::names::{Name, Names};
 use crate::upstream::{Group, NamedFiles, Trust};
@@ -44,7 +43,7 @@ pub struct Served {
 }
 
 /// Opens a log, or returns the one that is open.
-pub type OpenLog<'o> = dyn Fn(&LogConfig) -> Result<Arc<Log>, StartError> + 'o;
+pub type OpenLog<'o> = dyn Fn(&LogConfig) -> Result<Arc<Log>, SitesError> + 'o;
 
 /// The configuration to serve.
 #[derive(Clone, Copy)]
@@ -69,7 +68,7 @@ struct Before<'b> {
 
 impl Served {
     /// Opens everything; logs last.
-    fn open(wanted: &Wanted<'_>, assigned: Option<Assigned>, before: Before<'_>) -> Result<Served, StartError> {
+    fn open(wanted: &Wanted<'_>, assigned: Option<Assigned>, before: Before<'_>) -> Result<Served, SitesError> {
         let (configs, Before { first, tickets, development, keys, spool, names }) = (wanted.sites, before);
         let mut folders = configs.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let sites = Arc::new(Sites::open(configs, first)?);
@@ -89,7 +88,7 @@ impl Served {
         let own = |own: &LogConfig| (wanted.open_log)(own).map(Some);
         let server_log = wanted.access_log.map_or(Ok(None), own)?;
         let log = |site: &SiteConfig| site.log.as_ref().map_or(Ok(server_log.clone()), own);
-        let logs = configs.iter().map(log).collect::<Result<_, StartError>>()?;
+        let logs = configs.iter().map(log).collect::<Result<_, SitesError>>()?;
         let roots = Roots { first, folders: folders.into() };
         Ok(Served {
             sites,
@@ -140,17 +139,17 @@ impl Served {
 }
 
 /// Opens the folder of a site, if it has one.
-fn open(site: &SiteConfig) -> Result<Option<Arc<Root>>, StartError> {
+fn open(site: &SiteConfig) -> Result<Option<Arc<Root>>, SitesError> {
     let Some(dir) = &site.dir else { return Ok(None) };
     for folder in &site.files.links_into {
         let is_folder = folder.metadata().and_then(|found| match found.is_dir() {
             true => Ok(()),
             false => Err(io::ErrorKind::NotADirectory.into()),
         });
-        is_folder.map_err(|error| StartError::Folder(folder.clone(), error))?;
+        is_folder.map_err(|error| SitesError::Folder(folder.clone(), error))?;
     }
     let options = Options { page: listing_page(site)?, ..site.files.clone() };
-    let root = Root::open(dir, options).map_err(|error| StartError::Folder(dir.clone(), error))?;
+    let root = Root::open(dir, options).map_err(|error| SitesError::Folder(dir.clone(), error))?;
     Ok(Some(Arc::new(root)))
 }
 
@@ -166,8 +165,8 @@ fn groups(
     config: &SiteConfig,
     (spool, names): (&Arc<Room>, &Arc<Names>),
     trust: &Trust,
-    open_files: &mut dyn FnMut(&Path) -> Result<SiteNumber, StartError>,
-) -> Result<Vec<Arc<Group>>, StartError> {
+    open_files: &mut dyn FnMut(&Path) -> Result<SiteNumber, SitesError>,
+) -> Result<Vec<Arc<Group>>, SitesError> {
     let name = config.hosts.first().map_or("default", String::as_str);
     let group = |proxy: &config::Proxy| {
         let group = Group::new(name, proxy, spool, trust, names)?;
@@ -181,9 +180,9 @@ fn groups(
 }
 
 /// Opens a folder whose files upstreams name: it is numbered after those of sites.
-fn open_files(dir: &Path, first: SiteNumber, folders: &mut Vec<Option<Arc<Root>>>) -> Result<SiteNumber, StartError> {
+fn open_files(dir: &Path, first: SiteNumber, folders: &mut Vec<Option<Arc<Root>>>) -> Result<SiteNumber, SitesError> {
     let options = Options { hidden: true, index: Vec::new(), ..Options::default() };
-    let root = Root::open(dir, options).map_err(|error| StartError::Folder(dir.into(), error))?;
+    let root = Root::open(dir, options).map_err(|error| SitesError::Folder(dir.into(), error))?;
     folders.push(Some(Arc::new(root)));
     Ok(first.wrapping_add(folders.len() as SiteNumber - 1))
 }
@@ -231,9 +230,8 @@ pub struct Current {
 
 impl Current {
     /// Opens the first set. `is_secure`: clients of a listener use TLS.
-    pub fn open(wanted: &Wanted<'_>, is_secure: bool, keys: Keys, spool_bytes_max: u64) -> Result<Current, StartError> {
-        let tickets =
-            Tickets::new().ok_or(StartError::System("make keys of TLS tickets", io::ErrorKind::Other.into()))?;
+    pub fn open(wanted: &Wanted<'_>, is_secure: bool, keys: Keys, spool_bytes_max: u64) -> Result<Current, SitesError> {
+        let tickets = Tickets::new().ok_or(SitesError::Tickets(io::ErrorKind::Other.into()))?;
         let spool = Room::new(spool_bytes_max);
         let development = Development::new();
         let names = Arc::<Names>::default();
@@ -271,7 +269,7 @@ impl Current {
 
     /// Replaces the sites by these; on an error, the old ones stay. Their numbers are new, so that a request begun for
     /// another set is not attributed to them.
-    pub fn replace(&self, wanted: &Wanted<'_>) -> Result<(), StartError> {
+    pub fn replace(&self, wanted: &Wanted<'_>) -> Result<(), SitesError> {
         let before = self.served();
         let assigned = match (&before.assigned, wanted.classes) {
             (Some(before), Some(classes)) => Some(before.succeeded_by(classes)?),
@@ -304,7 +302,7 @@ impl Current {
 }
 
 /// Fails if a certificate is needed and none is there.
-fn checked(served: Served, is_secure: bool) -> Result<Arc<Served>, StartError> {
+fn checked(served: Served, is_secure: bool) -> Result<Arc<Served>, SitesError> {
     if is_secure && served.acceptor.is_none() {
         return Err(SecureError::NoCertificate.into());
     }

@@ -3,6 +3,7 @@
 
 mod certificates;
 mod current;
+mod error;
 mod follow;
 mod headers;
 mod help;
@@ -20,6 +21,7 @@ use crate::logging::LogConfig;
 pub use certificates::SecureError;
 use certificates::{Development, Secured, secure};
 pub use current::{Current, Served, Wanted};
+pub use error::SitesError;
 pub use follow::follow_names;
 pub use headers::merged;
 use pages::Pages;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use cli::Failure;
-use server::{Reload, Server, SiteConfig, StartError};
+use server::{Reload, Server, SiteConfig, SitesError, StartError};
 
 use super::{Flags, Hosted, access_log, limits, shaping};
 
@@ -90,8 +90,10 @@ impl From<Failure> for Refused {
 
 impl From<StartError> for Refused {
     fn from(error: StartError) -> Refused {
-        let is_fixed =
-            matches!(error, StartError::OtherShaping { .. } | StartError::OutOfReach(_) | StartError::Classes(_));
+        let is_fixed = matches!(
+            error,
+            StartError::OtherShaping { .. } | StartError::OutOfReach(_) | StartError::Sites(SitesError::Classes(_))
+        );
         let verdict = if is_fixed { Verdict::Fixed } else { Verdict::Unused };
         Refused { verdict, reason: error.into() }
     }

@@ -8,13 +8,11 @@ use std::num::NonZeroU16;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::event::epoll::EventFlags;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use crate::config::{Config, Listen};
-use crate::net::{Net, Os};
-use crate::service::{NamedSocket, PassedSocket};
-use crate::start::StartError;
+use super::{Config, StartError};
+use crate::event_loop::Listener;
+use crate::service::{Listen, NamedSocket, PassedSocket};
 use crate::udp::{Group, Udp};
 
 /// The time for which a connection without a request stays in the kernel, in seconds. After it, the server's own
@@ -23,58 +21,6 @@ const DEFER_ACCEPT_S: i32 = 1;
 
 /// The number of ports chosen by the kernel that are tried, since such a port may be taken for UDP.
 const FREE_PORT_TRIES: usize = 10;
-
-/// A listening socket of one worker.
-#[derive(Debug)]
-pub struct Listener<N: Net = Os> {
-    pub(crate) socket: N::Listener,
-    /// Clients use TLS on this socket.
-    pub(crate) is_secure: bool,
-    /// Clients connect through proxies, which send a PROXY protocol header.
-    pub(crate) has_proxy_header: bool,
-    /// The UDP socket for HTTP/3, if it is served here.
-    pub(crate) udp: Option<Arc<N::Udp>>,
-    /// The previous process still reads the UDP socket, until it ends.
-    pub(crate) is_udp_waiting: bool,
-    /// The port of HTTP/3, if it is served here.
-    pub(crate) http3_port: Option<NonZeroU16>,
-    /// The socket is shared with other workers and the service manager.
-    pub(crate) is_passed: bool,
-}
-
-impl<N: Net> Listener<N> {
-    /// Creates a listener for HTTP without TLS.
-    pub fn new(socket: N::Listener) -> Listener<N> {
-        Listener {
-            socket,
-            is_secure: false,
-            has_proxy_header: false,
-            udp: None,
-            is_udp_waiting: false,
-            http3_port: None,
-            is_passed: false,
-        }
-    }
-
-    /// The events to register with epoll.
-    pub fn events(&self) -> EventFlags {
-        if self.is_passed { EventFlags::IN | EventFlags::EXCLUSIVE } else { EventFlags::IN }
-    }
-
-    /// Makes the kernel refuse new connections, rather than accept clients that would get no answer. Connections to a
-    /// passed socket wait in it for the next process that has it.
-    pub fn refuse(&self, net: &N) {
-        if !self.is_passed {
-            net.refuse(&self.socket);
-        }
-    }
-}
-
-impl From<OwnedFd> for Listener {
-    fn from(socket: OwnedFd) -> Listener {
-        Listener::new(socket)
-    }
-}
 
 /// The listening sockets of a server.
 pub struct Listening {

@@ -6,7 +6,7 @@ use crate::classes::ClassesConfig;
 use crate::kept::Keeper;
 use crate::limits::Limits;
 use crate::logging::LogConfig;
-use crate::service::{PassedSocket, Privileges, Watchdog};
+use crate::service::{Listen, PassedSocket, Privileges, Watchdog};
 use crate::shaping::ShapingChoice;
 use crate::sites::SiteConfig;
 
@@ -79,16 +79,4 @@ impl Config {
     pub fn has_one_loop(&self) -> bool {
         self.shaping.is_paced() || self.assigned.is_some()
     }
-}
-
-/// A listening address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Listen {
-    pub address: SocketAddr,
-    /// Clients use TLS here.
-    pub is_secure: bool,
-    /// Clients may also use HTTP/3, over UDP at the same address; never without TLS, nor in a build without it.
-    pub has_http3: bool,
-    /// Connections begin with a PROXY protocol header.
-    pub has_proxy_header: bool,
 }

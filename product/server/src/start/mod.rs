@@ -2,40 +2,45 @@
 //! anything runs.
 
 mod asked;
+mod check;
+mod config;
+mod confine;
+mod error;
+mod listen;
+mod reload;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, setrlimit};
 use sched::WaitBound;
-use thiserror::Error;
 
 use crate::answer::Handler;
-use crate::classes::ClassesChange;
 use crate::clients::Clients;
-use crate::config::{Config, Listen};
-use crate::event_loop::{Admission, Changes, MemoryShare, Parts, Setup, Stop, Worker};
+use crate::event_loop::{Admission, Changes, Listener, MemoryShare, Parts, Setup, Stop, Worker};
 use crate::files::{Cache, Lookups};
 use crate::journal::Journal;
 use crate::kept::Keeping;
-use crate::listen::{Listener, Listening, listen_all, local_addresses, named_sockets};
 use crate::logging::{Log, LogConfig, Logs};
 use crate::net::Os;
 use crate::objectives::StatusChannel;
 use crate::places::Places;
-use crate::reload::InForce;
-use crate::sandbox;
 use crate::send::{Limit, Link, Order, Reads, Transmitter};
-use crate::service::PrivilegeError;
+use crate::service::Listen;
 use crate::shaping::ShapingChoice;
-use crate::sites::{Current, ListingPageError, PageError, SecureError, Served, Wanted, follow_names};
+use crate::sites::{Current, Served, SitesError, Wanted, follow_names};
 use crate::storage::{BUFFERED_BYTES_MAX, Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
-use crate::upstream::{GroupError, UpstreamPlaces};
+use crate::upstream::UpstreamPlaces;
 use crate::wake::Wake;
+pub use check::{Checked, Fault, IN_USE, Part, check};
+pub use config::{Config, Reporting, WORKERS_MAX};
+pub use error::StartError;
+use listen::{Listening, listen_all, local_addresses, named_sockets};
+use reload::InForce;
+pub use reload::Reload;
 
 /// Descriptors reserved for files being sent and files in the caches.
 const DESCRIPTORS_KEPT: u64 = 1024;
@@ -49,22 +54,22 @@ pub const STATUS_WAIT_MAX: Duration = Duration::from_secs(10);
 /// A running server.
 pub struct Server {
     promised: Promised,
-    pub(crate) places: Arc<Places>,
-    pub(crate) clients: Arc<Clients>,
-    pub(crate) loops: Loops,
+    places: Arc<Places>,
+    clients: Arc<Clients>,
+    loops: Loops,
     /// The pool that reads and looks up files for the workers.
-    pub(crate) pool: Arc<Pool>,
+    pool: Arc<Pool>,
     /// Declared before `logs`, so that the watching thread ends before the logs' threads.
     threads: Threads,
-    pub(crate) logs: Logs,
-    pub(crate) current: Arc<Current>,
+    logs: Logs,
+    current: Arc<Current>,
     /// A channel for each event loop; the first also has what all loops share.
     status_channels: Vec<Arc<StatusChannel>>,
     /// Access is confined to the files that were named at the start.
-    pub(crate) is_confined: bool,
+    is_confined: bool,
     keeping: Keeping,
     /// The configuration in force, with which a reload compares its own.
-    pub(crate) in_force: Mutex<InForce>,
+    in_force: Mutex<InForce>,
 }
 
 /// Facts reported to the operator at the start, which must stay true.
@@ -87,13 +92,13 @@ impl Promised {
 }
 
 /// The event loops as other threads see them.
-pub(crate) struct Loops {
+struct Loops {
     stop: Arc<Stop>,
     /// A wake-up for each event loop.
-    pub(crate) wakes: Vec<Arc<Wake>>,
+    wakes: Vec<Arc<Wake>>,
     upstream_places: Arc<UpstreamPlaces>,
     /// Settings that each event loop has to take over.
-    pub(crate) changes: Vec<Arc<Changes>>,
+    changes: Vec<Arc<Changes>>,
     /// The threads that have started.
     threads: Vec<ThreadId>,
 }
@@ -120,70 +125,6 @@ impl Loops {
     fn stop(&self) {
         self.stop.ask();
         self.wake_all();
-    }
-}
-
-/// The reason why the server cannot start.
-#[derive(Debug, Error)]
-pub enum StartError {
-    #[error("cannot serve `{dir}`: {1}; expected a readable folder", dir = .0.display())]
-    Folder(PathBuf, #[source] io::Error),
-    #[error(transparent)]
-    Page(#[from] PageError),
-    #[error(transparent)]
-    ListingPage(#[from] ListingPageError),
-    #[error(transparent)]
-    Classes(#[from] ClassesChange),
-    #[error(transparent)]
-    Secure(#[from] SecureError),
-    #[error(transparent)]
-    Upstreams(#[from] GroupError),
-    #[error("cannot listen on {0}: {why}", why = unheard(.1))]
-    Listen(SocketAddr, #[source] io::Error),
-    #[error("cannot serve HTTP/3 at {0}: {why}", why = unheard_datagrams(.1))]
-    Udp(SocketAddr, #[source] io::Error),
-    #[error(transparent)]
-    Privileges(#[from] PrivilegeError),
-    #[error("cannot open access log {0}: {1}; expected a writable file, or - for standard output")]
-    Log(String, #[source] io::Error),
-    /// A resource that a thread needs could not be had.
-    #[error("cannot run thread {0}: {1}; allow that system call, or raise that limit")]
-    Thread(String, #[source] io::Error),
-    #[error(transparent)]
-    Unstarted(ThreadError),
-    #[error("shaping is {before} and would be {after}: run `weir upgrade` for that")]
-    OtherShaping { before: &'static str, after: &'static str },
-    #[error("{0}; or it is new since the start and out of reach of weir's sandbox: run `weir upgrade` for that")]
-    OutOfReach(#[source] Box<StartError>),
-    #[error("cannot {0}: {1}")]
-    System(&'static str, #[source] io::Error),
-}
-
-/// Explains why an address cannot be listened on, and what to change.
-fn unheard(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "another program uses it; stop that program, or choose another address (--listen, listener.address)"
-                .to_string()
-        }
-        io::ErrorKind::PermissionDenied => {
-            format!("{error}; ports below 1024 need root, with --user for what follows, or the systemd unit")
-        }
-        io::ErrorKind::AddrNotAvailable => {
-            format!("{error}; expected an address of this host in --listen (listener.address)")
-        }
-        _ => error.to_string(),
-    }
-}
-
-/// Explains the same for UDP.
-fn unheard_datagrams(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "another program uses this UDP port; stop that program, or turn HTTP/3 off (--no-http3, http3 = false)"
-                .into()
-        }
-        _ => format!("{error}; turn HTTP/3 off with --no-http3 or http3 = false"),
     }
 }
 
@@ -230,7 +171,7 @@ impl Server {
     }
 
     /// Starts the thread that resolves the names of upstreams periodically, if there are any and it is not running.
-    pub(crate) fn follow_names(&self) -> Result<(), StartError> {
+    fn follow_names(&self) -> Result<(), StartError> {
         if !self.current.needs_follower() {
             return Ok(());
         }
@@ -397,7 +338,7 @@ fn listen(config: &Config) -> Result<(Listening, Vec<Listen>), StartError> {
 }
 
 /// The order in which responses are sent. Pacing takes precedence, whatever else marks packets below.
-pub(crate) fn order(shaping: &ShapingChoice) -> Order {
+fn order(shaping: &ShapingChoice) -> Order {
     match &shaping.marker {
         _ if shaping.is_paced() => Order::Pace,
         Some(_) => Order::Marks,
@@ -427,13 +368,13 @@ fn transmitter(server: &Server, config: &mut Config, wake: &Arc<Wake>) -> Transm
 
 /// Applies the sandbox. Returns true if files are confined; remarks give the reason if they are not.
 fn settle(config: &Config, remarks: &mut Vec<String>) -> bool {
-    let confined = sandbox::confine(config);
+    let confined = confine::confine(config);
     remarks.extend(confined.remarks);
     remarks.extend(config.unspooled());
     confined.are_files
 }
 
-fn open_sites(config: &mut Config, logs: &Logs) -> Result<Current, StartError> {
+fn open_sites(config: &mut Config, logs: &Logs) -> Result<Current, SitesError> {
     let open = |config: &LogConfig| open_log(logs, config);
     let keys = std::mem::take(&mut config.privileges.keys);
     let (classes, access_log) = (config.assigned.as_ref(), config.reporting.access_log.as_ref());
@@ -443,9 +384,9 @@ fn open_sites(config: &mut Config, logs: &Logs) -> Result<Current, StartError> {
         .inspect_err(|_| logs.remove_made())
 }
 
-pub(crate) fn open_log(logs: &Logs, config: &LogConfig) -> Result<Arc<Log>, StartError> {
+fn open_log(logs: &Logs, config: &LogConfig) -> Result<Arc<Log>, SitesError> {
     let name = config.path.as_ref().map_or("on standard output".into(), |path| format!("`{}`", path.display()));
-    logs.open(config).map_err(|error| StartError::Log(name, error))
+    logs.open(config).map_err(|error| SitesError::Log(name, error))
 }
 
 /// Raises the soft limit on descriptors to the hard one. Returns the number of connections that it leaves after the

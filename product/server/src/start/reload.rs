@@ -10,20 +10,18 @@ use std::time::Duration;
 use sched::Settings;
 use sched::policy::{ClientShare, PolicySpec};
 
+use super::{Config, STATUS_WAIT_MAX, Server, StartError, confine, open_log, order};
 use crate::classes::ClassesConfig;
 use crate::clients::ClientRate;
-use crate::config::Config;
 use crate::event_loop::{Change, LinkChange, MemoryShare, NewSettings};
 use crate::files::CacheLimits;
 use crate::limits::Limits;
 use crate::logging::LogConfig;
 use crate::memory::MemoryLimit;
-use crate::sandbox;
 use crate::send::{LineSettings, LinkSettings};
 use crate::service::NamedSocket;
 use crate::shaping::ShapingChoice;
 use crate::sites::{SiteConfig, Wanted};
-use crate::start::{STATUS_WAIT_MAX, Server, StartError, open_log, order};
 use crate::storage::BUFFERED_BYTES_MAX;
 
 /// The new settings of a running server.
@@ -40,7 +38,7 @@ pub struct Reload<'r> {
 }
 
 /// The parts of the configuration in force that are compared with the next one.
-pub(crate) struct InForce {
+pub(super) struct InForce {
     pub workers: usize,
     /// The maximum number of connections that the limit on open files allows after the event loops.
     pub connections_allowed: usize,
@@ -53,7 +51,7 @@ pub(crate) struct InForce {
 
 /// The settings that make one order of responses differ from another.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OrderKey {
+pub(super) struct OrderKey {
     policy: PolicySpec,
     guard_permille: u32,
     client_share: Option<ClientShare>,
@@ -97,7 +95,7 @@ impl InForce {
 }
 
 impl MemoryShare {
-    pub(crate) fn of(memory: &MemoryLimit, workers: usize) -> MemoryShare {
+    pub(super) fn of(memory: &MemoryLimit, workers: usize) -> MemoryShare {
         let cache_bytes = usize::try_from(memory.caches_bytes(workers)).unwrap_or(usize::MAX);
         MemoryShare {
             connections_bytes: memory.connections_bytes(workers),
@@ -144,16 +142,16 @@ impl Server {
     /// Replaces the sites. The event loops take them over with the next change that is handed to them.
     fn replace_sites(&self, reload: &Reload<'_>) -> Result<(), StartError> {
         let open = |config: &LogConfig| open_log(&self.logs, config);
-        let reached = if self.is_confined { sandbox::out_of_reach(reload.sites) } else { Ok(()) };
+        let reached = if self.is_confined { confine::out_of_reach(reload.sites) } else { Ok(()) };
         let Reload { sites, classes, .. } = *reload;
         let wanted = Wanted { sites, classes, access_log: reload.access_log.as_ref(), open_log: &open };
-        let replaced = reached.and_then(|()| self.current.replace(&wanted));
+        let replaced = reached.and_then(|()| Ok(self.current.replace(&wanted)?));
         match &replaced {
             Ok(()) => self.logs.keep_made(),
             Err(_) => self.logs.remove_made(),
         }
         self.logs.forget_unused();
-        replaced.map_err(|error| if self.is_confined { sandbox::explained(error) } else { error })
+        replaced.map_err(|error| if self.is_confined { confine::explained(error) } else { error })
     }
 
     /// Sets the limits that all event loops share.

@@ -9,11 +9,10 @@ use ::config::Answers;
 use socket2::{Domain, Protocol, Socket, Type};
 use tls::Identity;
 
-use crate::config::{Config, Listen};
+use super::{Config, StartError, open_log};
 use crate::logging::{Log, LogConfig, Logs};
-use crate::service::{Keys, PrivilegeError};
-use crate::sites::{Certificate, Current, Https, SecureError, SiteConfig, Wanted};
-use crate::start::{StartError, open_log};
+use crate::service::{Keys, Listen, PrivilegeError};
+use crate::sites::{Certificate, Current, Https, SecureError, SiteConfig, SitesError, Wanted};
 use crate::threads::Threads;
 
 /// The end of a remark on an address in use, either by the server that has this configuration or by another program.
@@ -104,7 +103,7 @@ impl Checked {
         let open = |config: &LogConfig| open_log(&logs, config);
         let server_log = config.reporting.access_log.as_ref().map(open).transpose();
         if let Err(error) = server_log {
-            self.fault(None, error);
+            self.fault(None, error.into());
         }
         self.open_sites(config, &open);
         logs.remove_made();
@@ -115,7 +114,7 @@ impl Checked {
 
     /// Opens all sites together, as at a start. If that fails, it opens each part of each site alone, so that every
     /// fault is found at once.
-    fn open_sites(&mut self, config: &mut Config, open_log: &dyn Fn(&LogConfig) -> Result<Arc<Log>, StartError>) {
+    fn open_sites(&mut self, config: &mut Config, open_log: &dyn Fn(&LogConfig) -> Result<Arc<Log>, SitesError>) {
         let keys = std::mem::take(&mut config.privileges.keys);
         let open = |sites: &[SiteConfig], is_secure, keys: &Keys| {
             let wanted = Wanted { sites, classes: None, access_log: None, open_log };
@@ -141,13 +140,15 @@ impl Checked {
                     Ok(current) => self.remarks.extend(current.served().remarks.iter().cloned()),
                     Err(error) => {
                         has_folder &= part != Part::Folder;
-                        all_of(error, site, &keys).into_iter().for_each(|error| self.fault(Some((at, part)), error));
+                        all_of(error, site, &keys)
+                            .into_iter()
+                            .for_each(|error| self.fault(Some((at, part)), error.into()));
                     }
                 }
             }
         }
         if self.faults.len() == before {
-            self.fault(None, together);
+            self.fault(None, together.into());
         }
     }
 }
@@ -181,13 +182,13 @@ fn parts(site: &SiteConfig) -> Vec<(Part, SiteConfig)> {
 }
 
 /// Returns all faults of the certificate and its key if `error` is about them, otherwise `error` alone.
-fn all_of(error: StartError, site: &SiteConfig, keys: &Keys) -> Vec<StartError> {
+fn all_of(error: SitesError, site: &SiteConfig, keys: &Keys) -> Vec<SitesError> {
     let files = match (&error, &site.https.certificate) {
-        (StartError::Secure(SecureError::Identity(_)), Some(Certificate::Files { cert, key })) => (cert, key),
+        (SitesError::Secure(SecureError::Identity(_)), Some(Certificate::Files { cert, key })) => (cert, key),
         _ => return vec![error],
     };
     let faults = Identity::faults(files.0, files.1, &|file| keys.read(file));
-    let faults: Vec<StartError> = faults.into_iter().map(|fault| SecureError::from(fault).into()).collect();
+    let faults: Vec<SitesError> = faults.into_iter().map(|fault| SecureError::from(fault).into()).collect();
     // The files may have been fixed since.
     if faults.is_empty() { vec![error] } else { faults }
 }

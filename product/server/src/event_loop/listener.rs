@@ -1,0 +1,61 @@
+//! The listening sockets of an event loop. Those that a service manager passed are shared with other loops.
+
+use std::num::NonZeroU16;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::event::epoll::EventFlags;
+
+use crate::net::{Net, Os};
+
+/// A listening socket of one worker.
+#[derive(Debug)]
+pub struct Listener<N: Net = Os> {
+    pub(crate) socket: N::Listener,
+    /// Clients use TLS on this socket.
+    pub(crate) is_secure: bool,
+    /// Clients connect through proxies, which send a PROXY protocol header.
+    pub(crate) has_proxy_header: bool,
+    /// The UDP socket for HTTP/3, if it is served here.
+    pub(crate) udp: Option<Arc<N::Udp>>,
+    /// The previous process still reads the UDP socket, until it ends.
+    pub(crate) is_udp_waiting: bool,
+    /// The port of HTTP/3, if it is served here.
+    pub(crate) http3_port: Option<NonZeroU16>,
+    /// The socket is shared with other workers and the service manager.
+    pub(crate) is_passed: bool,
+}
+
+impl<N: Net> Listener<N> {
+    /// Creates a listener for HTTP without TLS.
+    pub fn new(socket: N::Listener) -> Listener<N> {
+        Listener {
+            socket,
+            is_secure: false,
+            has_proxy_header: false,
+            udp: None,
+            is_udp_waiting: false,
+            http3_port: None,
+            is_passed: false,
+        }
+    }
+
+    /// The events to register with epoll.
+    pub fn events(&self) -> EventFlags {
+        if self.is_passed { EventFlags::IN | EventFlags::EXCLUSIVE } else { EventFlags::IN }
+    }
+
+    /// Makes the kernel refuse new connections, rather than accept clients that would get no answer. Connections to a
+    /// passed socket wait in it for the next process that has it.
+    pub fn refuse(&self, net: &N) {
+        if !self.is_passed {
+            net.refuse(&self.socket);
+        }
+    }
+}
+
+impl From<OwnedFd> for Listener {
+    fn from(socket: OwnedFd) -> Listener {
+        Listener::new(socket)
+    }
+}

@@ -1,0 +1,62 @@
+//! The reasons why a server cannot start, with what to change.
+
+use std::io;
+use std::net::SocketAddr;
+
+use thiserror::Error;
+
+use crate::service::PrivilegeError;
+use crate::sites::SitesError;
+use crate::threads::ThreadError;
+
+/// The reason why the server cannot start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Sites(#[from] SitesError),
+    #[error("cannot listen on {0}: {why}", why = unheard(.1))]
+    Listen(SocketAddr, #[source] io::Error),
+    #[error("cannot serve HTTP/3 at {0}: {why}", why = unheard_datagrams(.1))]
+    Udp(SocketAddr, #[source] io::Error),
+    #[error(transparent)]
+    Privileges(#[from] PrivilegeError),
+    /// A resource that a thread needs could not be had.
+    #[error("cannot run thread {0}: {1}; allow that system call, or raise that limit")]
+    Thread(String, #[source] io::Error),
+    #[error(transparent)]
+    Unstarted(ThreadError),
+    #[error("shaping is {before} and would be {after}: run `weir upgrade` for that")]
+    OtherShaping { before: &'static str, after: &'static str },
+    #[error("{0}; or it is new since the start and out of reach of weir's sandbox: run `weir upgrade` for that")]
+    OutOfReach(#[source] Box<StartError>),
+    #[error("cannot {0}: {1}")]
+    System(&'static str, #[source] io::Error),
+}
+
+/// Explains why an address cannot be listened on, and what to change.
+fn unheard(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "another program uses it; stop that program, or choose another address (--listen, listener.address)"
+                .to_string()
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("{error}; ports below 1024 need root, with --user for what follows, or the systemd unit")
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            format!("{error}; expected an address of this host in --listen (listener.address)")
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// Explains the same for UDP.
+fn unheard_datagrams(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "another program uses this UDP port; stop that program, or turn HTTP/3 off (--no-http3, http3 = false)"
+                .into()
+        }
+        _ => format!("{error}; turn HTTP/3 off with --no-http3 or http3 = false"),
+    }
+}
