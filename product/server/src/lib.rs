@@ -10,6 +10,7 @@ mod check;
 mod classes;
 mod clients;
 mod clock;
+mod codec;
 mod config;
 mod connection;
 mod files;
