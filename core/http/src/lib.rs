@@ -47,7 +47,7 @@ pub mod websocket;
 pub use codings::{AcceptedCodings, Coding, Codings, tag_asked_with, weakened};
 pub use conditions::{Entity, Verdict, evaluate, listed_tags};
 pub use date::HttpDate;
-pub use entity_fields::{EntityFields, Shared};
+pub use entity_fields::{Described, EntityFields, Shared};
 pub use path::{decode_path, is_servable_name};
 pub use peer_length::PeerLength;
 pub use range::RANGES_MAX;

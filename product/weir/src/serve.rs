@@ -24,6 +24,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use cli::Failure;
 use config::{Answers, Network, UplinkRate};
+use http::Codings;
 use server::service::{Account, Keys, Notifier, PassedSocket, Privileges, unpassed};
 use server::{
     Certificate, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, Config, FileOptions, Https, Keeper,
@@ -207,6 +208,9 @@ pub struct Flags {
     /// /.well-known/nq; any visitor can then fill the uplink
     #[arg(hide_short_help = true, long, verbatim_doc_comment)]
     responsiveness: bool,
+    /// Disable compression of text
+    #[arg(hide_short_help = true, long)]
+    no_compression: bool,
     /// User to switch to once the address is bound, by name or number; it must be able to
     /// write and reopen the logs [default: the one that started weir]
     #[arg(long, value_name = "USER", verbatim_doc_comment)]
@@ -301,7 +305,8 @@ fn serve_site(site: SiteConfig, flags: Flags) -> Result<(), Failure> {
     let listen = |address| Listen { address, is_secure, has_http3, has_proxy_header: false };
     let listen = flags.listen.iter().copied().map(listen).collect();
     let answers = Answers { responsiveness: flags.responsiveness, ..site.answers };
-    let site = SiteConfig { https, answers, ..site };
+    let codings = if flags.no_compression { Codings::NONE } else { site.files.codings };
+    let site = SiteConfig { https, answers, files: FileOptions { codings, ..site.files }, ..site };
     let source = OfFlags { site: site.clone(), flags: flags.clone() };
     let hosted = Hosted { sites: vec![site], classes: None };
     serve(flags, hosted, Addresses { listen, is_secure, has_http3 }, &source)
