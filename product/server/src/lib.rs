@@ -11,6 +11,7 @@ mod classes;
 mod clients;
 mod clock;
 mod codec;
+mod coded;
 mod config;
 mod connection;
 mod files;

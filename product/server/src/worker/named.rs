@@ -33,7 +33,7 @@ impl<N: Net> Proxy<N> {
             CacheAnswer::Ready(found) => found,
             CacheAnswer::Offload(lookup) => {
                 let client = with.connections[id.at].client_of(id.stream);
-                match with.service.handler.begin_lookup(lookup, owner, client) {
+                match with.service.handler.begin_lookup(lookup, owner, client, now) {
                     Ok(key) => {
                         with.connections.exchange(id).wait_for(key, request, Some(said));
                         return left;

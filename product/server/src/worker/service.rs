@@ -15,12 +15,12 @@ use super::journal::Context;
 use super::response_end::{ResponseEnd, UNANSWERED_STATUS, outcome_of};
 use super::timers::Timers;
 use super::{Admission, Journal};
-use crate::answer::{Answer, Handler, To};
+use crate::answer::{Answer, Awaited, Handler, To};
 use crate::body::Failure;
 use crate::connection::Connection;
 use crate::connection::Line;
 use crate::connection::{KeptRequest, Task};
-use crate::files::{Lookup, Missing, SiteNumber};
+use crate::files::{Missing, SiteNumber};
 use crate::logging::Outcome;
 use crate::net::Net;
 use crate::net::Socket;
@@ -67,16 +67,17 @@ impl Service {
         self.handler.answer(to, request, conn.address_of(stream), now)
     }
 
-    /// Begins the lookup of what a request wants; its exchange waits for it.
+    /// Begins the wait of a request for its file.
     pub fn look_up(
         &mut self,
+        now: Nanos,
         conn: &mut Connection<impl Socket>,
         stream: u32,
-        lookup: Box<Lookup>,
+        awaited: Awaited,
         request: &Request,
     ) -> Result<(), Missing> {
         let client = conn.client_of(stream);
-        let key = self.handler.begin_lookup(lookup, conn.exchange(stream).owner, client)?;
+        let key = self.handler.begin_lookup(awaited, conn.exchange(stream).owner, client, now)?;
         let request = Box::new(KeptRequest::new(request, conn.held.account()));
         conn.exchange(stream).wait_for(key, request, None);
         Ok(())
