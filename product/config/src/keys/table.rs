@@ -397,7 +397,7 @@ pub static SERVER_AND_SITES: &[Key] = &[
         "site.codings",
         Kind::Texts(Form::OneOf(&["br", "zstd", "gzip"])),
         Absent("br, zstd and gzip"),
-        "Codings of compression. Of those that a client accepts alike, br comes before zstd and gzip.",
+        "Codings of compression. If a client accepts several alike, br comes before zstd and gzip.",
         r#"["br", "gzip"]"#,
     ),
     key(
