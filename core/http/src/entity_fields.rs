@@ -27,7 +27,7 @@ pub struct Described<'a> {
     pub etag: &'a str,
     pub last_modified: SystemTime,
     pub bytes: u64,
-    /// Its ranges are served.
+    /// Ranges of the file are served.
     pub has_ranges: bool,
     /// Accept-Encoding decides whether these bytes are sent or others.
     pub is_negotiated: bool,

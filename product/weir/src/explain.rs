@@ -159,7 +159,7 @@ fn request(asked: &Asked) -> String {
     let target: String = target.bytes().map(in_target).collect();
     let fields: String =
         asked.headers.iter().map(|field| format!("{}\r\n", field.replace(['\r', '\n'], " "))).collect();
-    // Without this, a server that has just begun would send the file as it is while it makes the coded form.
+    // A server that has just begun would otherwise send the file as it is while it makes the coded form.
     let coded =
         if fields.to_ascii_lowercase().contains("accept-encoding:") { "Accept-Encoding: identity;q=0\r\n" } else { "" };
     format!("GET {slash}{target} HTTP/1.1\r\nHost: {host}\r\n{fields}{coded}Connection: close\r\n\r\n")

@@ -24,7 +24,6 @@ use std::time::Duration;
 use clap::ValueEnum;
 use cli::Failure;
 use config::{Answers, Network, UplinkRate};
-use http::Codings;
 use server::service::{Account, Keys, Notifier, PassedSocket, Privileges, unpassed};
 use server::{
     Certificate, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, Config, FileOptions, Https, Keeper,
@@ -287,8 +286,8 @@ enum LogFormat {
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
-    let Args { serve_dotfiles, autoindex, links_into, .. } = args;
-    let options = FileOptions { hidden: serve_dotfiles, listing: autoindex, links_into, ..FileOptions::default() };
+    let Args { serve_dotfiles: hidden, autoindex: listing, links_into, .. } = args;
+    let options = FileOptions { hidden, listing, links_into, ..FileOptions::default() };
     serve_site(SiteConfig::alone(args.dir, options), args.flags)
 }
 
@@ -305,11 +304,10 @@ fn serve_site(site: SiteConfig, flags: Flags) -> Result<(), Failure> {
     let listen = |address| Listen { address, is_secure, has_http3, has_proxy_header: false };
     let listen = flags.listen.iter().copied().map(listen).collect();
     let answers = Answers { responsiveness: flags.responsiveness, ..site.answers };
-    let codings = if flags.no_compression { Codings::NONE } else { site.files.codings };
+    let codings = if flags.no_compression { http::Codings::NONE } else { site.files.codings };
     let site = SiteConfig { https, answers, files: FileOptions { codings, ..site.files }, ..site };
     let source = OfFlags { site: site.clone(), flags: flags.clone() };
-    let hosted = Hosted { sites: vec![site], classes: None };
-    serve(flags, hosted, Addresses { listen, is_secure, has_http3 }, &source)
+    serve(flags, Hosted { sites: vec![site], classes: None }, Addresses { listen, is_secure, has_http3 }, &source)
 }
 
 /// The certificate that the flags name.

@@ -1,4 +1,4 @@
-//! The response with a file: in the form that its client wants most of those that are there, or with parts of it.
+//! The response with a file: in the most wanted form among the ready ones, or with parts of it.
 //!
 //! Each form has other bytes, so each has a tag of its own, and the ranges that are served are those of the file as it
 //! is (RFC 9110 section 14.2). A client may hold any form that it takes: a tag of one says that it has the file.
@@ -19,7 +19,7 @@ use crate::stages::{has_stages, staged_head};
 
 /// The form in which a file is sent.
 enum Form {
-    /// As it is.
+    /// The bytes of the file itself.
     Plain,
     Coded(Arc<Entry>),
     /// A form that is being made and would have left sooner.

@@ -14,7 +14,7 @@ const WAIT_MAX: Nanos = Nanos::from_secs(2);
 /// Text has at most one byte in this many after coding; a better guess would make few other choices.
 const CODED_PART: u64 = 3;
 
-/// What an event loop knows of the line when it answers requests.
+/// The line as an event loop knows it when it answers requests.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LineView {
     /// `None` while the rate is not known, or nothing is paced.
@@ -138,7 +138,7 @@ mod tests {
         // 300 KB take 24 ms plain and 8 ms coded.
         assert!(line(100, 0).is_sooner(300_000, millis(15)) && !line(100, 0).is_sooner(300_000, millis(17)));
         assert!(line(1, 0).is_sooner(300_000, millis(1_500)) && !line(1, 0).is_sooner(300_000, millis(1_700)));
-        // What is below leaves first in any case: the wait is free meanwhile.
+        // The queue below leaves first in any case: the wait is free meanwhile.
         assert!(
             line(100, 125_000).is_sooner(300_000, millis(25)) && !line(100, 125_000).is_sooner(300_000, millis(27))
         );

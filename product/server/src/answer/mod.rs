@@ -40,7 +40,7 @@ pub struct Reply {
 pub enum Answer {
     /// The reply is ready.
     Reply(Reply),
-    /// Its file may have to be waited for.
+    /// The file may have to be waited for.
     Lookup(Awaited),
     /// An upstream makes the response.
     Upstream(Arc<Group>),
@@ -48,12 +48,12 @@ pub enum Answer {
     Upload,
 }
 
-/// What a reply with a file waits for.
+/// The wait of a reply with a file.
 #[derive(Debug)]
 pub enum Awaited {
-    /// The lookup of the file.
+    /// The file is looked up.
     File(Box<Lookup>),
-    /// A form of it that is being made.
+    /// A form of the file is being made.
     Form(Box<FormWait>),
 }
 

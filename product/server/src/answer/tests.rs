@@ -52,7 +52,7 @@ impl Rig {
         Rig { folder, handler, coder, plain, now: Nanos::from_secs(100), waited: 0 }
     }
 
-    /// On a line of this rate.
+    /// Sets the rate of the line.
     fn at(mut self, mbit: u64) -> Rig {
         self.handler.see_line(LineView { rate: Rate::from_bits_per_s(mbit * 1_000_000), below_bytes: 0 });
         self
@@ -131,7 +131,7 @@ impl Got {
     }
 }
 
-/// On a slow line the first client waits for the fast level; then the best takes its place. Each has its own tag.
+/// The first client of a slow line waits for the fast level, whose place the best level takes. Each has its own tag.
 #[test]
 fn a_page_is_sent_in_the_coding_that_its_client_wants() {
     let mut rig = Rig::new(Options::default()).at(1);
@@ -159,7 +159,7 @@ fn a_page_is_sent_in_the_coding_that_its_client_wants() {
     assert_ne!(best.field("etag"), fast.field("etag"));
 }
 
-/// Where a wait would not pay, the first client has the file as it is, and the form is there for the next.
+/// The first client has the file as it is if a wait would not pay, and the next one has the form.
 #[test]
 fn a_form_that_is_not_there_is_made_for_the_next_client() {
     for mut rig in [Rig::new(Options::default()), Rig::new(Options::default()).at(10_000)] {
@@ -169,7 +169,7 @@ fn a_form_that_is_not_there_is_made_for_the_next_client() {
         assert_eq!(rig.get(&[BROWSER]), first);
         assert_eq!(rig.run(Level::Fast), 1, "one job for two requests");
         assert_eq!(rig.get(&[BROWSER]).coding(), Some(Coding::Brotli));
-        // Until its own is there, a client has another that it accepts.
+        // A client has another form that it accepts until its own is there.
         assert_eq!(rig.get(&["Accept-Encoding: zstd, br;q=0.5"]).coding(), Some(Coding::Brotli));
         // A client that takes nothing else waits.
         assert_eq!(rig.get(&["Accept-Encoding: gzip, identity;q=0"]).coding(), Some(Coding::Gzip));
@@ -200,7 +200,7 @@ fn a_client_that_has_a_form_gets_no_other() {
         (&[BROWSER, &format!("If-Match: {best}")], 200, true),
         (&[BROWSER, &format!("If-Match: {plain}")], 200, false),
         (&[BROWSER, "If-Match: \"x\""], 412, false),
-        (&[BROWSER, &format!("If-Match: \"x\""), &format!("If-None-Match: {best}")], 412, false),
+        (&[BROWSER, "If-Match: \"x\"", &format!("If-None-Match: {best}")], 412, false),
         (&["Accept-Encoding: br, identity;q=0", &format!("If-None-Match: {plain}")], 200, true),
     ] {
         let got = rig.get(lines);
@@ -225,7 +225,7 @@ fn ranges_are_those_of_the_file_as_it_is() {
     assert_eq!((several.status, several.coding()), (206, None));
     assert_eq!(rig.get(&[BROWSER, "Range: bytes=20000-"]).status, 416);
     assert_eq!(rig.get(&[BROWSER, "Range: bytes=0-1", &format!("If-Range: {plain}")]).status, 206);
-    // Its parts are of other bytes, so all of them come again.
+    // The client has parts of other bytes, so all of them come again.
     let whole = rig.get(&[BROWSER, "Range: bytes=0-1", &format!("If-Range: {coded}")]);
     assert_eq!((whole.status, whole.field("etag")), (200, coded.as_str()));
     assert!(whole.content() == rig.plain);
@@ -246,7 +246,7 @@ fn a_sidecar_is_sent_in_the_place_of_its_file() {
     let unchanged = rig.get(&[BROWSER, &format!("If-None-Match: {}", got.field("etag"))]);
     assert_eq!((unchanged.status, unchanged.field("etag")), (304, got.field("etag")));
     assert!(rig.get(&["Accept-Encoding: gzip"]).body == gz);
-    // Of zstd there is none: until one is made, the client has the next that it accepts.
+    // No zstd is there: until one is made, the client has the next coding that it accepts.
     assert!(rig.get(&["Accept-Encoding: zstd, gzip;q=0.1"]).body == gz);
     assert!(rig.get(&[]).body == rig.plain);
     assert_eq!(rig.get(&[BROWSER, "Range: bytes=0-9"]).body, rig.plain[..10]);
@@ -288,7 +288,7 @@ fn a_wait_ends_in_any_case() {
     assert!(owner == OWNER && !rig.handler.may_wait(OWNER));
     let reply = rig.handler.reply_or_wait(to, &request, found, false).expect("it waits no more");
     assert_eq!(Got::of(reply).coding(), None);
-    // One that has left gets nothing.
+    // An exchange that has left gets nothing.
     let Answer::Lookup(wait) = rig.handler.answer(to, &request, CLIENT, rig.now) else { panic!("no wait") };
     rig.handler.begin_lookup(wait, OWNER, 1, rig.now).unwrap();
     rig.handler.leave_lookup(&key, OWNER);

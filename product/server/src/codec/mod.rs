@@ -81,9 +81,7 @@ pub fn is_compressible(mime: &str) -> bool {
             .and_then(|at| essence.get(at..))
             .is_some_and(|end| end.eq_ignore_ascii_case(suffix))
     };
-    begins
-        || SUFFIXES.iter().any(|suffix| ends(&suffix))
-        || OTHERS.iter().any(|other| essence.eq_ignore_ascii_case(other))
+    begins || SUFFIXES.iter().any(ends) || OTHERS.iter().any(|other| essence.eq_ignore_ascii_case(other))
 }
 
 /// Codes bytes that are in memory, at most the maximum of [`CODED_BYTES`].

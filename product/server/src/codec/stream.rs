@@ -16,7 +16,7 @@ const GZIP_LEVEL: i32 = 5;
 const ZSTD_LEVEL: i32 = 3;
 /// The base-2 logarithm of the window of both.
 const WINDOW_BITS: u8 = 14;
-/// The header and trailer of gzip instead of those of zlib, as a flag of the window.
+/// The header and trailer of gzip instead of the ones of zlib, as a flag of the window.
 const GZIP_FORMAT: i32 = 16;
 /// A block of gzip has at most 64 times this power of two of literals and matches.
 const GZIP_BLOCK: i32 = 6;

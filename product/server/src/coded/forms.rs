@@ -1,9 +1,9 @@
-//! What is known of forms, within its bounds.
+//! The forms that were asked for, within their bounds.
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use units::memory::{Account, Charge};
 
 use super::{FORMS_MAX, FormId, Job, Waiter};
@@ -27,13 +27,13 @@ struct Form {
 }
 
 enum Stage {
-    /// It waits for the fast level, or is being made.
+    /// The fast level waits or is being made.
     Pending { entry: Arc<Entry>, waiters: Vec<Waiter> },
-    /// With the file of the job that makes it better, as long as one waits.
+    /// The form is there; `better` is the file of the job that makes a better one, as long as that waits.
     Ready { form: Arc<Entry>, level: Level, better: Option<Arc<Entry>> },
-    /// It is not smaller than the file, or the file cannot be read.
+    /// The form is not smaller than the file, or the file cannot be read.
     Not,
-    /// There was no room for it.
+    /// The form found no room.
     NoRoom,
 }
 
@@ -141,14 +141,14 @@ impl Forms {
         // A form is forgotten while a better one is made; no one has asked for that.
         let Some(before) = before else { return Vec::new() };
         let (stage, waiters) = match before {
-            // It was forgotten while a better one was made, and asked for again.
+            // The form was forgotten while a better one was made, and asked for again.
             Stage::Pending { .. } if job.level == Level::Best => (before, Vec::new()),
             Stage::Pending { waiters, .. } => {
                 (self.made(job, made, job.entry.len).unwrap_or_else(|stage| stage), waiters)
             }
             Stage::Ready { form, .. } => {
                 let better = self.made(job, made, form.len);
-                // One that is not better stays, and is not tried again.
+                // A form that does not get better stays, and is not tried again.
                 (better.unwrap_or(Stage::Ready { form, level: Level::Best, better: None }), Vec::new())
             }
             other => (other, Vec::new()),

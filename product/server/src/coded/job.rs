@@ -7,7 +7,7 @@ use super::FormId;
 use crate::codec::{Level, encoded};
 use crate::files::Entry;
 
-/// One form of a file at one level.
+/// A form of a file, at a level.
 #[derive(Debug, Clone)]
 pub struct Job {
     pub id: FormId,

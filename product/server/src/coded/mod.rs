@@ -30,7 +30,7 @@ pub use job::Job;
 /// The maximum number of forms that wait to be made, at each level. More files than these are asked for at once only on
 /// a cold start, or by somebody who wants the server busy; they are sent as they are.
 pub const JOBS_WAITING_MAX: usize = 64;
-/// The maximum number of forms of which something is known; each takes about half a KiB besides its bytes.
+/// The maximum number of forms that are known; each takes about half a KiB in addition to its bytes.
 pub const FORMS_MAX: usize = 4096;
 /// The maximum memory of all forms, whatever the budget is.
 pub const FORMS_BYTES_MAX: u64 = 64 << 20;
@@ -59,9 +59,9 @@ pub struct Waiter {
 #[derive(Debug)]
 pub enum Known {
     Ready(Arc<Entry>),
-    /// It is being made, and is expected to be ready after this time.
+    /// The form is being made, and is expected to be ready after this time.
     Pending(Nanos),
-    /// It is not made: it would not be smaller, or there is no room.
+    /// No form is made: it would not be smaller, or there is no room.
     None,
 }
 
@@ -156,8 +156,8 @@ impl Coder {
         }
     }
 
-    /// Has an exchange told when a form that is being made is ready, or will not be. Returns false if that is known
-    /// already.
+    /// Posts the exchange to its queue when a form that is being made is ready, or will not be. Returns false if that is
+    /// known already.
     pub fn wait(&self, id: FormId, waiter: Waiter) -> bool {
         self.state().forms.wait(id, waiter)
     }
@@ -203,7 +203,7 @@ impl Coder {
         }
     }
 
-    /// Takes the result of a job, and tells those who wait for it.
+    /// Takes the result of a job, and ends the waits for it.
     fn end(&self, job: Job, made: std::io::Result<Vec<u8>>, took: Option<Nanos>) {
         let mut state = self.state();
         if job.level == Level::Fast {

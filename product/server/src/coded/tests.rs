@@ -38,10 +38,10 @@ fn waiter(owner: u64) -> (Waiter, Receiver<()>) {
     (Waiter { owner, done: Arc::new(Done::new(move || woken.send(()).unwrap())) }, wakes)
 }
 
-fn told(waiter: &Waiter) -> Vec<u64> {
-    let mut told = Vec::new();
-    waiter.done.take(&mut told);
-    told
+fn posted(waiter: &Waiter) -> Vec<u64> {
+    let mut posted = Vec::new();
+    waiter.done.take(&mut posted);
+    posted
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_form_is_made_once_for_all_who_ask() {
         coder.leave(FormId::of(&entry, coding), &second);
         assert_eq!(run(&coder, Level::Fast), 1, "one job for two clients");
         wakes.try_recv().expect("the event loop is woken");
-        assert_eq!((told(&first), told(&second)), (vec![7], vec![]));
+        assert_eq!((posted(&first), posted(&second)), (vec![7], vec![]));
         let form = ready(&coder, &entry, coding).unwrap();
         assert!(decoded(coding, body(&form)) == body(&entry) && form.len < entry.len / 2);
         assert_eq!(form.etag, entry.tag_of(coding, Level::Fast.number(coding)));
@@ -128,7 +128,7 @@ fn a_full_cache_gives_way() {
         entries.iter().map(|entry| ready(&coder, entry, Gzip).unwrap().len).collect()
     };
     let coder = Coder::new(4 << 20);
-    // For each form a quarter of its file is made free: one byte more than is left beside the first two.
+    // A quarter of its file is made free for each form: one byte more than the first two leave.
     let bytes_max = lengths[0] + lengths[1] + entries[2].len / 4 - 1;
     coder.state().forms.account().set_bytes_max(bytes_max);
     for entry in &entries[..2] {
@@ -169,14 +169,14 @@ fn a_file_that_changes_while_it_is_coded_has_no_form() {
         let before = folder.entry(name);
         coder.find(&before, Gzip, 1);
         let job = coder.begin(Level::Fast).unwrap();
-        // In place, with the same length: a descriptor reads the new bytes.
+        // The file changes in place, with the same length: a descriptor reads the new bytes.
         std::thread::sleep(std::time::Duration::from_millis(20));
         let mut changed = text(bytes);
         changed[5_000..6_000].fill(b'!');
         folder.put(name, &changed);
         coder.run(job);
         let form = ready(&coder, &before, Gzip);
-        // What is held in memory is one state for as long as its entry exists.
+        // A content in memory is one state for as long as its entry exists.
         assert!(form.as_ref().is_none_or(|form| decoded(Gzip, body(form)) == text(bytes)), "{name}");
         assert_eq!(form.is_some(), bytes == 10_000, "{name}");
         let after = folder.entry(name);

@@ -54,7 +54,7 @@ pub struct Entry {
 pub struct Forms {
     /// The codings in which this server may make its bytes fewer.
     pub codings: Codings,
-    /// Files beside it that are the same in a coding, each checked.
+    /// Files with its name and the extension of a coding, each checked to be the same in that coding.
     pub sidecars: Box<[(Coding, Arc<Entry>)]>,
     /// The state of whatever lies at the path of each coding's sidecar; it need not be one.
     pub(super) seen: [Option<State>; Coding::ALL.len()],
@@ -118,7 +118,7 @@ impl Entry {
         Ok((entry, state))
     }
 
-    /// An entry of nothing.
+    /// Creates an entry without content.
     fn empty() -> Entry {
         Entry {
             content: Content::Held(Box::default()),
@@ -203,7 +203,7 @@ impl Entry {
         };
         let mut bytes = vec![0; usize::try_from(self.len).map_err(io::Error::other)?];
         file.read_exact_at(&mut bytes, 0)?;
-        // Had it changed before or while it was read, these bytes would be another file's.
+        // A change before or during the read would make these the bytes of another state.
         if State::of(&file.metadata()?) != self.state {
             return Err(io::Error::other(format!("{} has changed since it was opened", self.path)));
         }

@@ -10,7 +10,7 @@ use super::entry::{Closer, State};
 use super::links::inside;
 use super::mounts::Kind;
 use super::root::{self, Entered, Identity, Looked};
-use super::sidecars::Beside;
+use super::sidecars::Sidecars;
 use super::watch::{Inotify, WatchId};
 use super::{Entry, Missing, Root, Stop, Wait, listing, trim_slashes};
 
@@ -196,7 +196,7 @@ impl Search<'_> {
         };
         if let Known::File(entry, known) = self.known
             && *known == State::of(&looked.metadata)
-            && self.beside().are_same(path, entry)?
+            && self.sidecars().are_same(path, entry)?
         {
             return Ok(Some(Loaded::Known));
         }
@@ -227,15 +227,15 @@ impl Search<'_> {
         if kind == Kind::Remote {
             entry.close_by(self.loader.closer.clone());
         }
-        if let Some(forms) = self.beside().forms(path, &entry)? {
+        if let Some(forms) = self.sidecars().forms(path, &entry)? {
             entry.offer(forms);
         }
         Ok((entry, state))
     }
 
-    /// The files beside those of this search.
-    fn beside(&self) -> Beside<'_> {
-        Beside { root: &self.root, wait: self.wait, closer: self.loader.closer.as_ref() }
+    /// The search for sidecars of files in this root.
+    fn sidecars(&self) -> Sidecars<'_> {
+        Sidecars { root: &self.root, wait: self.wait, closer: self.loader.closer.as_ref() }
     }
 }
 

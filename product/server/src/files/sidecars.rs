@@ -1,4 +1,4 @@
-//! Sidecars: files beside a file, with its name and the extension of a coding, that an operator has made from it
+//! Sidecars: files that an operator has made from another, with its name and the extension of a coding
 //! (`page.html.br`). They are sent in its place, so a wrong one would break a page for everybody: one that is older than
 //! the file, is not in its coding, is cut or decodes to another length counts as none.
 //!
@@ -16,25 +16,25 @@ use super::root::{Entered, Looked};
 use super::{Stop, Wait};
 use crate::codec::{CODED_BYTES, decoded_bytes};
 
-/// The maximum length of a file whose sidecars are decoded to check them: it takes a tenth of a second. Of those of
-/// longer files only the first bytes are looked at.
+/// The maximum length of a file whose sidecars are decoded to check them: it takes a tenth of a second. Only
+/// the first bytes of others are looked at.
 const CHECKED_BYTES_MAX: u64 = 32 << 20;
 
-/// The files beside others of a root.
-pub(super) struct Beside<'a> {
+/// A search for sidecars in a root.
+pub(super) struct Sidecars<'a> {
     pub root: &'a Entered<'a>,
     pub wait: Wait,
     pub closer: Option<&'a Closer>,
 }
 
-impl Beside<'_> {
-    /// Returns true if what lies beside a known file is the same as when that was loaded.
+impl Sidecars<'_> {
+    /// Returns true if the sidecars of a known file are the same as when that was loaded.
     pub fn are_same(&self, path: &[u8], entry: &Entry) -> Result<bool, Stop> {
         if !entry.may_be_coded() {
             return Ok(true);
         }
         for coding in self.root.options().codings.iter() {
-            let looked = self.look(&beside(path, coding))?;
+            let looked = self.look(&path_of(path, coding))?;
             if looked.map(|looked| State::of(&looked.metadata)) != entry.forms.seen[coding as usize] {
                 return Ok(false);
             }
@@ -53,7 +53,7 @@ impl Beside<'_> {
         let mut forms = Forms { codings: if may_be_made { codings } else { Codings::NONE }, ..Forms::default() };
         let mut sidecars = Vec::new();
         for coding in codings.iter() {
-            let path = beside(path, coding);
+            let path = path_of(path, coding);
             let Some(looked) = self.look(&path)? else { continue };
             let state = State::of(&looked.metadata);
             forms.seen[coding as usize] = Some(state);
@@ -95,7 +95,7 @@ impl Beside<'_> {
 }
 
 /// The path of a file's sidecar.
-fn beside(path: &[u8], coding: Coding) -> Vec<u8> {
+fn path_of(path: &[u8], coding: Coding) -> Vec<u8> {
     [path, b".", coding.extension().as_bytes()].concat()
 }
 

@@ -59,7 +59,7 @@ impl Site {
                 let name = format!("p{number}.html.{}", coding.extension());
                 match encoded(coding, Level::Fast, bytes).expect("it is text") {
                     coded if number == PAGE_WITH_SIDECARS => put(name, &coded),
-                    // In the kernel's cache as well.
+                    // The kernel remembers that as well.
                     _ => assert!(!folder.path(name).exists()),
                 }
             }

@@ -204,7 +204,7 @@ mod tests {
         }
     }
 
-    /// An event of a stream is with its client before the next one is made.
+    /// The client has an event of a stream before the next one is made.
     #[test]
     fn what_came_before_a_pause_is_sent_before_it() {
         let account = Account::of_at_most(64 << 20);

@@ -1,6 +1,6 @@
 //! The stages that the body of a response passes through, and what they change in its head.
 //!
-//! One stage codes what programs make. A response whose bytes depend on a secret of its client and on what somebody else
+//! The stage that codes is for what programs make. A response whose bytes depend on a secret of its client and on what somebody else
 //! made the client send gives away the secret by its coded length (BREACH): with a cookie or a login in the request it
 //! stays as it is, unless the site says otherwise.
 

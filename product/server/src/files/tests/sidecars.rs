@@ -1,4 +1,4 @@
-//! Files beside others that are the same in a coding.
+//! Files that are others in a coding.
 
 use http::{Coding, Codings};
 
@@ -44,7 +44,7 @@ fn sidecars_are_forms_of_their_file() {
         tags.sort_unstable();
         tags.dedup();
         assert_eq!(tags.len(), 4, "each has its own tag");
-        // By its own name, a sidecar is what it is.
+        // A sidecar is what it is under its own name.
         let own = site.entry("/a.html.br");
         assert!(!own.forms.are_any() && bytes(&own) == coded(Coding::Brotli, &plain) && own.mime != entry.mime);
         let (open, held) = (entry.files_open(), entry.held_bytes());
@@ -92,27 +92,27 @@ fn an_older_sidecar_is_not_sent() {
     assert_eq!(sidecars(&site.entry("/a.html")), []);
     // Tools give it the time of its file.
     set(modified);
-    site.now = site.now + REVALIDATE_AFTER;
+    site.now += REVALIDATE_AFTER;
     assert_eq!(sidecars(&site.entry("/a.html")), [Coding::Gzip]);
 }
 
-/// Made, changed and removed beside a file that stays as it is and in memory.
+/// The sidecar is made, changed and removed; its file stays as it is, and in memory.
 #[test]
 fn a_change_of_a_sidecar_is_noticed_within_a_second() {
     let (mut site, plain) = page(5_000);
     assert_eq!(sidecars(&site.entry("/a.html")), []);
     let path = site.folder.put("a.html.zst", coded(Coding::Zstd, &plain));
-    site.now = site.now + REVALIDATE_AFTER;
+    site.now += REVALIDATE_AFTER;
     let first = site.entry("/a.html");
     assert_eq!(sidecars(&first), [Coding::Zstd]);
     std::thread::sleep(TICK);
     fs::write(&path, encoded(Coding::Zstd, Level::Best, &plain).unwrap()).unwrap();
-    site.now = site.now + REVALIDATE_AFTER;
+    site.now += REVALIDATE_AFTER;
     let second = site.entry("/a.html");
     let [first, second] = [&first, &second].map(|entry| entry.forms.sidecar(Coding::Zstd).unwrap().etag.clone());
     assert_ne!(first, second);
     fs::remove_file(path).unwrap();
-    site.now = site.now + REVALIDATE_AFTER;
+    site.now += REVALIDATE_AFTER;
     assert_eq!(sidecars(&site.entry("/a.html")), []);
 }
 
