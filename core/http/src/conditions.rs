@@ -52,6 +52,14 @@ pub fn evaluate(request: &Request, entity: &Entity) -> Verdict {
     }
 }
 
+/// The tags that If-None-Match lists, each in its quotes and without a mark of weakness: that is how they are compared
+/// (RFC 9110 section 13.1.2).
+pub fn listed_tags<'a>(request: &Request<'a>) -> impl Iterator<Item = &'a [u8]> {
+    let is_given = request.fields.if_none_match.is_some();
+    let values = is_given.then(|| request.values("if-none-match")).into_iter().flatten();
+    values.flat_map(tags).map(|(_, tag)| tag)
+}
+
 /// Returns true if no conditional field or Range applies, as for nearly every request.
 fn is_plain(request: &Request) -> bool {
     let fields = &request.fields;
@@ -109,14 +117,17 @@ enum Comparison {
     Weak,
 }
 
-/// Returns true if a line of If-Match or If-None-Match is `*` or lists this tag. A tag may contain commas, so the list
-/// is read tag by tag; reading stops at the first member that is not a tag.
+/// Returns true if a line of If-Match or If-None-Match is `*` or lists this tag.
 fn has_etag(value: &[u8], etag: &str, comparison: Comparison) -> bool {
-    if value == b"*" {
-        return true;
-    }
+    let fits = |(weak, tag): (bool, &[u8])| tag == etag.as_bytes() && (!weak || comparison == Comparison::Weak);
+    value == b"*" || tags(value).any(fits)
+}
+
+/// The tags of a list, each with its quotes, and whether it is weak. A tag may contain commas, so the list is read tag
+/// by tag; reading stops at the first member that is not a tag.
+fn tags(value: &[u8]) -> impl Iterator<Item = (bool, &[u8])> {
     let mut rest = value;
-    loop {
+    std::iter::from_fn(move || {
         while let [b' ' | b'\t' | b',', after @ ..] = rest {
             rest = after;
         }
@@ -124,13 +135,10 @@ fn has_etag(value: &[u8], etag: &str, comparison: Comparison) -> bool {
             Some(quoted) => (true, quoted),
             None => (false, rest),
         };
-        let Some(bytes) = quoted_bytes(quoted) else { return false };
-        let (tag, after) = quoted.split_at(bytes);
-        if tag == etag.as_bytes() && (!weak || comparison == Comparison::Weak) {
-            return true;
-        }
+        let (tag, after) = quoted.split_at(quoted_bytes(quoted)?);
         rest = after;
-    }
+        Some((weak, tag))
+    })
 }
 
 /// Returns the length of the quoted tag at the start of `value`, quotes included. Tags have no escapes.

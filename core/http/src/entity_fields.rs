@@ -7,8 +7,8 @@ use crate::fields::{FieldIter, FieldList};
 use crate::{HttpDate, lines};
 
 /// The fields of a file, made once for all responses that send it: Content-Type (and Content-Encoding), then ETag,
-/// Last-Modified and Accept-Ranges, then Content-Length.
-#[derive(Debug, Clone)]
+/// Last-Modified, Accept-Ranges and Vary, then Content-Length.
+#[derive(Debug, Clone, Default)]
 pub struct EntityFields {
     /// The field list, followed by its text.
     bytes: Bytes,
@@ -16,6 +16,21 @@ pub struct EntityFields {
     list: [u32; 4],
     /// The same boundaries in the text.
     text: [u32; 4],
+}
+
+/// The facts about a file that its fields state.
+#[derive(Debug, Clone, Copy)]
+pub struct Described<'a> {
+    pub mime: &'a str,
+    /// The content coding of its bytes (RFC 9110 section 8.4).
+    pub coding: Option<&'a str>,
+    pub etag: &'a str,
+    pub last_modified: SystemTime,
+    pub bytes: u64,
+    /// Ranges of the file are served.
+    pub has_ranges: bool,
+    /// Accept-Encoding decides whether these bytes are sent or others.
+    pub is_negotiated: bool,
 }
 
 /// Fields shared between responses, with their HTTP/1.1 text, which only that codec uses.
@@ -27,18 +42,24 @@ pub struct Shared {
 }
 
 impl EntityFields {
+    /// The fields of a file without a coding, which alone is served at its address.
     pub fn new(mime: &str, etag: &str, last_modified: SystemTime, bytes: u64) -> EntityFields {
-        EntityFields::coded(mime, None, etag, last_modified, bytes)
+        let (coding, has_ranges, is_negotiated) = (None, true, false);
+        EntityFields::of(&Described { mime, coding, etag, last_modified, bytes, has_ranges, is_negotiated })
     }
 
-    /// The fields of a file that is stored in a content coding (RFC 9110 section 8.4).
-    pub fn coded(mime: &str, coding: Option<&str>, etag: &str, last_modified: SystemTime, bytes: u64) -> EntityFields {
-        let (date, mut digits) = (HttpDate::new(last_modified), itoa::Buffer::new());
-        let of_type = [("Content-Type", mime.as_bytes()), ("Content-Encoding", coding.unwrap_or_default().as_bytes())];
+    pub fn of(file: &Described) -> EntityFields {
+        let (date, mut digits) = (HttpDate::new(file.last_modified), itoa::Buffer::new());
+        let coding = file.coding.unwrap_or_default().as_bytes();
+        let of_type = [("Content-Type", file.mime.as_bytes()), ("Content-Encoding", coding)];
+        let ranges = file.has_ranges.then_some(("Accept-Ranges", &b"bytes"[..]));
+        let vary = file.is_negotiated.then_some(("Vary", &b"Accept-Encoding"[..]));
+        let tag_and_date = [("ETag", file.etag.as_bytes()), ("Last-Modified", &date.as_bytes()[..])];
+        let validators: Vec<_> = tag_and_date.into_iter().chain(ranges).chain(vary).collect();
         let groups: [&[(&str, &[u8])]; 3] = [
-            &of_type[..if coding.is_some() { 2 } else { 1 }],
-            &[("ETag", etag.as_bytes()), ("Last-Modified", date.as_bytes()), ("Accept-Ranges", b"bytes")],
-            &[("Content-Length", digits.format(bytes).as_bytes())],
+            &of_type[..if file.coding.is_some() { 2 } else { 1 }],
+            &validators,
+            &[("Content-Length", digits.format(file.bytes).as_bytes())],
         ];
         let (mut fields, mut lines) = (FieldList::default(), Vec::new());
         let (mut list, mut text) = ([0; 4], [0; 4]);
@@ -102,8 +123,20 @@ mod tests {
         assert_eq!(names(fields.validators()), validators);
         assert_eq!(names(fields.part()), [&["Content-Type"], &validators[..]].concat());
         assert_eq!(names(fields.whole()), [&["Content-Type"], &validators[..], &["Content-Length"]].concat());
-        let coded = EntityFields::coded("image/svg+xml", Some("gzip"), "\"5-a\"", SystemTime::UNIX_EPOCH, 5);
+        let described = Described {
+            mime: "image/svg+xml",
+            coding: Some("gzip"),
+            etag: "\"5-a\"",
+            last_modified: SystemTime::UNIX_EPOCH,
+            bytes: 5,
+            has_ranges: true,
+            is_negotiated: false,
+        };
+        let coded = EntityFields::of(&described);
         assert_eq!(names(coded.part()), [&["Content-Type", "Content-Encoding"], &validators[..]].concat());
+        // A cache that updates what it has by a 304 must know what decides (RFC 9110 section 15.4.5).
+        let chosen = EntityFields::of(&Described { has_ranges: false, is_negotiated: true, ..described });
+        assert_eq!(names(chosen.validators()), ["ETag", "Last-Modified", "Vary"]);
     }
 
     #[test]

@@ -23,6 +23,7 @@
 //! assert!(out.starts_with(b"HTTP/1.1 206 Partial Content\r\nServer: weir\r\nDate: Sun, 06 Nov 1994"));
 //! ```
 
+mod codings;
 mod conditions;
 mod date;
 mod entity_fields;
@@ -43,9 +44,10 @@ mod status;
 mod trailers;
 pub mod websocket;
 
-pub use conditions::{Entity, Verdict, evaluate};
+pub use codings::{AcceptedCodings, Coding, Codings, tag_asked_with, weakened};
+pub use conditions::{Entity, Verdict, evaluate, listed_tags};
 pub use date::HttpDate;
-pub use entity_fields::{EntityFields, Shared};
+pub use entity_fields::{Described, EntityFields, Shared};
 pub use path::{decode_path, is_servable_name};
 pub use peer_length::PeerLength;
 pub use range::RANGES_MAX;

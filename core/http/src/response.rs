@@ -46,6 +46,15 @@ impl<B> Response<B> {
         Response { status, is_length_unknown: false, is_forwarded: false, shared, own, body }
     }
 
+    /// Records that another server made the response.
+    pub fn forwarded(self) -> Response<B> {
+        Response { is_forwarded: true, ..self }
+    }
+
+    pub fn is_forwarded(&self) -> bool {
+        self.is_forwarded
+    }
+
     /// Sets the shared fields, replacing those set before.
     pub fn of(self, shared: Shared) -> Response<B> {
         Response { shared, ..self }

@@ -6,7 +6,10 @@ use std::time::{Duration, SystemTime};
 use http::gateway::{Gateway, claimed, encode_request, upgrade_of};
 use http::http1::{Chunked, Head, parse_request, parse_response};
 use http::proxy_header::{PROXY_HEADER_BYTES_MAX, parse_proxy_header};
-use http::{BodyLength, Entity, FIELDS_MAX, Limits, PeerLength, RANGES_MAX, Reject, Verdict, decode_path, evaluate};
+use http::{
+    AcceptedCodings, BodyLength, Codings, Entity, FIELDS_MAX, Limits, PeerLength, RANGES_MAX, Reject, Verdict,
+    decode_path, evaluate,
+};
 
 use crate::{LENGTHS, Reached, Target};
 
@@ -158,6 +161,8 @@ fn pass_on(head: &Head<'_>, reached: &mut Reached) {
 
 fn conditions(head: &Head<'_>, len: u64, reached: &mut Reached) {
     let last_modified = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+    let accepted = AcceptedCodings::of(&head.request);
+    assert!(accepted.wanted(Codings::ALL).all(|coding| accepted.takes(coding)));
     match evaluate(&head.request, &Entity { len, etag: "\"v1\"", last_modified }) {
         Verdict::Whole => {}
         Verdict::Ranges(ranges) => {

@@ -225,6 +225,18 @@ names! {
     LogFormat { Combined = "combined", Json = "json", }
     /// The responses that may use the `max_concurrent_requests` of a class.
     ConcurrencySharing { Own = "own", Any = "any", Preempt = "preempt", }
+    /// A coding of compression.
+    CodingName { Brotli = "br", Zstd = "zstd", Gzip = "gzip", }
+}
+
+impl From<CodingName> for http::Coding {
+    fn from(name: CodingName) -> http::Coding {
+        match name {
+            CodingName::Brotli => http::Coding::Brotli,
+            CodingName::Zstd => http::Coding::Zstd,
+            CodingName::Gzip => http::Coding::Gzip,
+        }
+    }
 }
 
 impl From<ConcurrencySharing> for sched::Sharing {

@@ -45,8 +45,8 @@ pub use schema::schema;
 pub use section::Held;
 pub use settings::{AccessLog, HEAD_BYTES, Limits, Listener, Process, Settings, Timeouts, Uplink};
 pub use site::{
-    Answers, CacheRule, ErrorPage, HeaderRule, Health, Https, MEASURED_PATHS, Proxy, Redirect, Site, Target, Unclear,
-    UpstreamAddress, UpstreamSocket, UpstreamVersion, split_host,
+    Answers, CacheRule, Compression, ErrorPage, HeaderRule, Health, Https, MEASURED_PATHS, Proxy, Redirect, Site,
+    Target, Unclear, UpstreamAddress, UpstreamSocket, UpstreamVersion, split_host,
 };
 pub use uplink_rate::UplinkRate;
 

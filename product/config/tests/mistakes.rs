@@ -560,7 +560,7 @@ fn encodings() {
     assert_eq!(
         mistakes(&format!("\u{FEFF}{right}'ü' = 1")),
         [
-            "f:3:1: unknown key `site.ü`: expected name, hosts, default, root, index, autoindex, listing_page, serve_dotfiles, follow_symlinks_into, access_log, log_format, class, cert, key, https_redirect, hsts, responsiveness, header, cache, error_page, redirect, proxy"
+            "f:3:1: unknown key `site.ü`: expected name, hosts, default, root, index, autoindex, listing_page, serve_dotfiles, follow_symlinks_into, access_log, log_format, class, cert, key, https_redirect, hsts, compression, codings, compress_private, responsiveness, header, cache, error_page, redirect, proxy"
         ]
     );
     let said = |bytes: &[u8]| read(bytes).unwrap_err().iter().map(|mistake| mistake.line("f")).collect::<Vec<_>>();

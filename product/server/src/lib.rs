@@ -9,6 +9,8 @@ mod body;
 mod classes;
 mod clients;
 mod clock;
+mod codec;
+mod coded;
 mod connection;
 mod event_loop;
 mod files;

@@ -18,7 +18,10 @@ const HEAD_BYTES_MAX: u64 = 64 << 10;
 /// Maximum time for an answer; a disk may be slow.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 const HTTPS: &str = "https://";
+/// The codings that browsers accept.
+const CODINGS: &str = "br, zstd, gzip";
 
+#[derive(Clone, Copy)]
 pub struct Asked<'a> {
     pub url: &'a str,
     pub question: &'a Question,
@@ -53,10 +56,30 @@ pub fn answer(configuration: &Configuration, file: &Path, explanation: &Explanat
     for field in head.filter(|field| !field.is_empty() && !field.starts_with("Connection:")) {
         let _ = writeln!(lines, "field: {field}");
     }
+    if let Some(coding) = coding(configuration, file, asked).filter(|_| status.starts_with("200")) {
+        let _ = writeln!(lines, "coding: {coding}");
+    }
     if let Some(site) = site.filter(|_| is_secure) {
         fields_over_tls(configuration, site, asked.url).iter().for_each(|field| lines += &format!("field: {field}\n"));
     }
     lines
+}
+
+/// The coding and the length of the answer to a browser; `None` if it has none, or the question says what its client
+/// accepts.
+fn coding(configuration: &Configuration, file: &Path, asked: &Asked) -> Option<String> {
+    let says = |header: &String| header.to_ascii_lowercase().starts_with("accept-encoding:");
+    if asked.headers.iter().any(says) {
+        return None;
+    }
+    let headers = [asked.headers, &[format!("Accept-Encoding: {CODINGS}")]].concat();
+    let head = head(configuration, file, &Asked { headers: &headers, ..*asked }).ok()?;
+    let value = |name: &str| {
+        let fields = head.lines().filter_map(|line| line.split_once(": "));
+        fields.filter(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
+    };
+    let (coding, bytes) = (value("content-encoding")?, value("content-length")?);
+    Some(format!("{coding}, {bytes} bytes, for a client that accepts {CODINGS}"))
 }
 
 /// The fields that only responses over TLS have; the server of the answer has no TLS.
@@ -136,7 +159,10 @@ fn request(asked: &Asked) -> String {
     let target: String = target.bytes().map(in_target).collect();
     let fields: String =
         asked.headers.iter().map(|field| format!("{}\r\n", field.replace(['\r', '\n'], " "))).collect();
-    format!("GET {slash}{target} HTTP/1.1\r\nHost: {host}\r\n{fields}Connection: close\r\n\r\n")
+    // A server that has just begun would otherwise send the file as it is while it makes the coded form.
+    let coded =
+        if fields.to_ascii_lowercase().contains("accept-encoding:") { "Accept-Encoding: identity;q=0\r\n" } else { "" };
+    format!("GET {slash}{target} HTTP/1.1\r\nHost: {host}\r\n{fields}{coded}Connection: close\r\n\r\n")
 }
 
 /// A byte as a client would send it in a target.

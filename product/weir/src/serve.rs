@@ -207,6 +207,9 @@ pub struct Flags {
     /// /.well-known/nq; any visitor can then fill the uplink
     #[arg(hide_short_help = true, long, verbatim_doc_comment)]
     responsiveness: bool,
+    /// Disable compression of text
+    #[arg(hide_short_help = true, long)]
+    no_compression: bool,
     /// User to switch to once the address is bound, by name or number; it must be able to
     /// write and reopen the logs [default: the one that started weir]
     #[arg(long, value_name = "USER", verbatim_doc_comment)]
@@ -283,8 +286,8 @@ enum LogFormat {
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
-    let Args { serve_dotfiles, autoindex, links_into, .. } = args;
-    let options = FileOptions { hidden: serve_dotfiles, listing: autoindex, links_into, ..FileOptions::default() };
+    let Args { serve_dotfiles: hidden, autoindex: listing, links_into, .. } = args;
+    let options = FileOptions { hidden, listing, links_into, ..FileOptions::default() };
     serve_site(SiteConfig::alone(args.dir, options), args.flags)
 }
 
@@ -301,10 +304,10 @@ fn serve_site(site: SiteConfig, flags: Flags) -> Result<(), Failure> {
     let listen = |address| Listen { address, is_secure, has_http3, has_proxy_header: false };
     let listen = flags.listen.iter().copied().map(listen).collect();
     let answers = Answers { responsiveness: flags.responsiveness, ..site.answers };
-    let site = SiteConfig { https, answers, ..site };
+    let codings = if flags.no_compression { http::Codings::NONE } else { site.files.codings };
+    let site = SiteConfig { https, answers, files: FileOptions { codings, ..site.files }, ..site };
     let source = OfFlags { site: site.clone(), flags: flags.clone() };
-    let hosted = Hosted { sites: vec![site], classes: None };
-    serve(flags, hosted, Addresses { listen, is_secure, has_http3 }, &source)
+    serve(flags, Hosted { sites: vec![site], classes: None }, Addresses { listen, is_secure, has_http3 }, &source)
 }
 
 /// The certificate that the flags name.

@@ -14,6 +14,7 @@ mod writer;
 
 use core::net::IpAddr;
 
+use crate::codings::restored;
 use crate::list::members;
 use crate::{BodyLength, Method, Request, lines};
 pub use claimed::{Claimed, claimed};
@@ -51,7 +52,7 @@ pub struct Gateway<'a> {
 /// CONNECT becomes the GET with the same meaning over HTTP/1.1 (RFC 8441 section 5); it has no body.
 ///
 /// Hop-by-hop fields, those that Connection lists, Expect, and names with characters other than letters, digits and `-`
-/// are left out. Cookies are joined into one line.
+/// are left out. Cookies are joined into one line. Tags that [`crate::weakened`] has made become those of the program.
 pub fn encode_request(out: &mut Vec<u8>, request: &Request, gateway: &Gateway, body: BodyLength) {
     let method = if request.method == Method::Connect { Method::Get } else { request.method };
     for part in [method.token(), b" ", request.path] {
@@ -94,7 +95,9 @@ fn end_to_end<'a, I: Iterator<Item = (&'a [u8], &'a [u8])>>(
     };
     let mut has_cookie = false;
     for (name, value) in request.all().filter(|(name, _)| is_kept(name)) {
-        if !name.eq_ignore_ascii_case(b"cookie") {
+        if is_any(name, &["if-match", "if-none-match"]) {
+            out.field(name, &restored(value));
+        } else if !name.eq_ignore_ascii_case(b"cookie") {
             out.field(name, value);
         } else if !std::mem::replace(&mut has_cookie, true) {
             out.joined(b"Cookie", request.values("cookie"), b"; ");

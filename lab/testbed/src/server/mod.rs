@@ -228,7 +228,8 @@ fn weir_command(
         Some(upstream) => ("proxy", upstream.to_string()),
         None => ("serve", source.site.display().to_string()),
     };
-    let mut command = vec![weir.display().to_string(), verb.into(), what];
+    // The sizes of an experiment are those of its load.
+    let mut command = vec![weir.display().to_string(), verb.into(), what, "--no-compression".into()];
     let mut flag = |name: &str, value: String| command.extend([format!("--{name}"), value]);
     flag("listen", address.to_string());
     flag("policy", spec.policy.to_string());
@@ -290,8 +291,8 @@ mod tests {
             })
             .collect();
         let want = [
-            "weir serve www --listen 198.18.0.1:8080 --policy fair --shaping off --client-connections 0",
-            "weir serve www --listen 198.18.0.1:8080 --policy srpt --shaping paced --uplink 10mbit --client-connections 0 --workers 1",
+            "weir serve www --no-compression --listen 198.18.0.1:8080 --policy fair --shaping off --client-connections 0",
+            "weir serve www --no-compression --listen 198.18.0.1:8080 --policy srpt --shaping paced --uplink 10mbit --client-connections 0 --workers 1",
         ];
         assert_eq!(commands, want);
     }

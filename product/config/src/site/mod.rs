@@ -1,6 +1,7 @@
 //! Sites: their hosts, files and answers, and the site of a host.
 
 mod answers;
+mod compression;
 mod https;
 mod proxy;
 mod redirect;
@@ -10,6 +11,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub use answers::{Answers, MEASURED_PATHS, Unclear};
+pub use compression::Compression;
 pub use https::Https;
 pub(crate) use https::check as check_https;
 pub use proxy::{Health, Proxy, UpstreamAddress, UpstreamSocket, UpstreamVersion};
@@ -48,6 +50,7 @@ pub struct Site {
     /// The name of a class.
     pub class: Option<Placed<String>>,
     pub answers: Answers,
+    pub compression: Compression,
     pub https: Https,
     pub held: Vec<Held>,
     /// The settings of its answers, in the order of their kinds.
@@ -117,6 +120,7 @@ fn site(table: Section<'_, '_>, alone: bool, process: Option<&Process>) -> Site 
         access_log,
         class: class.map(|class| Placed { value: class.value.0, at: class.at }),
         answers,
+        compression: compression::read(&table),
         https: https::read(&table),
         held: table.held(),
         answers_held,

@@ -7,9 +7,9 @@ use http::Request;
 use tls::Session;
 use units::Nanos;
 
-use super::{Handler, To};
+use super::{Awaited, FormWaits, Handler, To};
 use crate::connection::{Connection, Security};
-use crate::files::{CacheLimits, Key, Lookup, LookupResult, Missing, SLOW_AFTER, SiteNumber};
+use crate::files::{CacheLimits, Key, LookupResult, Missing, SLOW_AFTER, SiteNumber};
 use crate::net::Socket;
 use crate::sites::Served;
 
@@ -42,6 +42,9 @@ impl Handler {
     /// Takes the results of lookups that have completed since.
     pub fn take_found(&mut self, now: Nanos) {
         self.lookups.take(&mut self.cache, now, &mut self.found);
+        if let Some(forms) = &mut self.forms {
+            forms.take(&mut self.found);
+        }
     }
 
     /// A descriptor that becomes readable when a watched file has changed, if files are watched.
@@ -60,7 +63,8 @@ impl Handler {
         let site = self.site(request);
         // The clients of a proxy cannot reach this server's ports.
         let http3_port = conn.peer.http3_port.filter(|_| !conn.is_trusted());
-        To { site, is_secure: conn.is_secure(request), http3_port }
+        let (client, room_bytes) = (conn.client, conn.held.responses().room());
+        To { site, is_secure: conn.is_secure(request), http3_port, client, room_bytes }
     }
 
     /// Returns a predicate: whether the body of a request is counted as it arrives, and the reply is made from the
@@ -90,21 +94,45 @@ impl Handler {
         self.cache.on_change();
     }
 
-    /// Begins the lookup of a file for the exchange `owner` of this client.
-    pub fn begin_lookup(&mut self, lookup: Box<Lookup>, owner: u64, client: u32) -> Result<Key, Missing> {
-        let key = lookup.key().clone();
-        self.lookups.ask(lookup, owner, client)?;
-        Ok(key)
+    /// Begins the wait of the exchange `owner` of this client for its file.
+    pub fn begin_lookup(
+        &mut self,
+        awaited: impl Into<Awaited>,
+        owner: u64,
+        client: u32,
+        now: Nanos,
+    ) -> Result<Key, Missing> {
+        match awaited.into() {
+            Awaited::File(lookup) => {
+                let key = lookup.key().clone();
+                self.lookups.ask(lookup, owner, client)?;
+                Ok(key)
+            }
+            Awaited::Form(wait) => {
+                let key = wait.key.clone();
+                let forms = self.forms.as_mut().expect("a form that is awaited is made");
+                forms.begin(*wait, owner, now, &mut self.found);
+                Ok(key)
+            }
+        }
     }
 
-    /// Removes an exchange that does not wait for its lookup any more.
+    /// Removes an exchange that does not wait for its file any more.
     pub fn leave_lookup(&mut self, key: &Key, owner: u64) {
         self.lookups.leave(key, owner);
+        if let Some(forms) = &mut self.forms {
+            forms.leave(owner);
+        }
     }
 
-    /// Exchanges that wait for a lookup, and since when it is under way.
+    /// Exchanges that wait for a file, and since when.
     pub fn askers(&self) -> impl Iterator<Item = (u64, Nanos)> {
-        self.lookups.askers()
+        self.lookups.askers().chain(self.forms.iter().flat_map(FormWaits::askers))
+    }
+
+    /// Returns true if an exchange may wait for a form of its file: it has not done so before.
+    pub fn may_wait(&mut self, owner: u64) -> bool {
+        self.forms.as_mut().is_some_and(|forms| !forms.settle(owner))
     }
 
     /// Returns the next exchange whose lookup has ended.
@@ -119,13 +147,16 @@ impl Handler {
 
     /// Returns true if [`Handler::look_after_files`] has something to do.
     pub fn are_files_due(&self) -> bool {
-        self.cache.is_due()
+        self.cache.is_due() || self.forms.as_ref().is_some_and(|forms| !forms.is_empty())
     }
 
-    /// Once a second: closes files that are not requested any more. Returns lines about site roots that are other
+    /// Once a second: closes files that are not requested any more, and ends waits that take too long. Returns lines about site roots that are other
     /// folders now.
     pub fn look_after_files(&mut self, now: Nanos) -> Vec<String> {
         self.cache.close_idle(now);
+        if let Some(forms) = &mut self.forms {
+            forms.give_up(now, &mut self.found);
+        }
         self.cache.take_lines()
     }
 

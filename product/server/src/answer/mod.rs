@@ -1,26 +1,28 @@
 //! Builds the response to a request: its status, fields and body. Whatever is specific to HTTP/1.1 is the connection's
 //! concern.
 
+mod file;
+mod forms;
 mod lookups;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
-use std::ops::Range;
 use std::sync::Arc;
 
-use http::{EntityFields, Method, Reject, Request, Response, Status, Verdict, multipart};
+use http::{Method, Reject, Request, Response, Status};
 use units::Nanos;
 
 use crate::body::{Body, Piece};
-use crate::files::{
-    Cache, CacheAnswer, Entry, Found, LISTING_MIME, Lookup, LookupResult, Lookups, Missing, SiteNumber,
-};
+use crate::files::{Cache, CacheAnswer, Found, Key, LISTING_MIME, Lookup, LookupResult, Lookups, Missing, SiteNumber};
 use crate::logging::Log;
 use crate::sites::{self, Current, Object, Served, Sites};
-use crate::stages::{has_stages, staged, staged_head};
+use crate::stages::{Streaming, forbids, staged};
 use crate::upstream::Group;
+pub use forms::{FormWait, FormWaits, LineView};
 
 /// A response, with additional facts for the connection and the log.
 #[derive(Debug)]
@@ -38,12 +40,27 @@ pub struct Reply {
 pub enum Answer {
     /// The reply is ready.
     Reply(Reply),
-    /// The lookup of its file may have to wait.
-    Lookup(Box<Lookup>),
+    /// The file may have to be waited for.
+    Lookup(Awaited),
     /// An upstream makes the response.
     Upstream(Arc<Group>),
     /// The reply reports the length of the request body, which must arrive first: see [`crate::sites::received`].
     Upload,
+}
+
+/// The wait of a reply with a file.
+#[derive(Debug)]
+pub enum Awaited {
+    /// The file is looked up.
+    File(Box<Lookup>),
+    /// A form of the file is being made.
+    Form(Box<FormWait>),
+}
+
+impl From<Box<Lookup>> for Awaited {
+    fn from(lookup: Box<Lookup>) -> Awaited {
+        Awaited::File(lookup)
+    }
 }
 
 impl From<Reply> for Answer {
@@ -60,6 +77,9 @@ pub struct To {
     pub is_secure: bool,
     /// The UDP port at which the site is served over HTTP/3, if the client does not use it yet.
     pub http3_port: Option<NonZeroU16>,
+    pub client: u32,
+    /// The memory that the stages of its response may take.
+    pub room_bytes: usize,
 }
 
 /// Makes responses for one worker.
@@ -74,6 +94,9 @@ pub struct Handler {
     current: Arc<Current>,
     /// The turn of the sites that are served.
     sites_turn: u64,
+    /// The requests that wait for coded forms; `None` if none are made.
+    forms: Option<FormWaits>,
+    line: LineView,
 }
 
 /// The lifetime of an Alt-Svc entry for HTTP/3, in seconds (RFC 7838 section 3.1).
@@ -92,7 +115,18 @@ impl Handler {
     /// Creates a handler that serves the sites of `current`, whose folders `cache` has.
     pub fn new(cache: Cache, lookups: Lookups, current: Arc<Current>) -> Handler {
         let served = current.served();
-        Handler { cache, served, boundaries: 0, lookups, found: VecDeque::new(), current, sites_turn: 0 }
+        let (found, forms, line) = (VecDeque::new(), None, LineView::default());
+        Handler { cache, served, boundaries: 0, lookups, found, current, sites_turn: 0, forms, line }
+    }
+
+    /// Has files sent in the forms that this coder makes.
+    pub fn coding_by(self, forms: FormWaits) -> Handler {
+        Handler { forms: Some(forms), ..self }
+    }
+
+    /// Takes what is known of the line from now on.
+    pub fn see_line(&mut self, line: LineView) {
+        self.line = line;
     }
 
     /// Replaces the sites that are served.
@@ -148,8 +182,8 @@ impl Handler {
         #[cfg(test)]
         if request.path == b"/pipe" {
             let body = crate::body::Pipe::new(http::Length::Unknown, &Default::default()).into();
-            let reply: Reply = staged(request, Response::new(Status::OK, body).of_length(http::Length::Unknown)).into();
-            return reply.into();
+            let response = Response::new(Status::OK, body).of_length(http::Length::Unknown);
+            return Reply::from(staged(request, response, &Streaming::default())).into();
         }
         if let Some(reply) = self.unclear(number, request, client) {
             return self.with_headers(to, request, reply).into();
@@ -175,8 +209,31 @@ impl Handler {
             return self.with_headers(to, request, redirect(Status::PERMANENT_REDIRECT, &target)).into();
         }
         match self.look(number, request, now) {
-            CacheAnswer::Ready(found) => self.reply_with(to, request, found).into(),
-            CacheAnswer::Offload(lookup) => Answer::Lookup(lookup),
+            CacheAnswer::Ready(found) => match self.reply_or_wait(to, request, found, true) {
+                Ok(reply) => reply.into(),
+                Err(wait) => Answer::Lookup(wait),
+            },
+            CacheAnswer::Offload(lookup) => Answer::Lookup(lookup.into()),
+        }
+    }
+
+    /// Returns the reply to a request whose file was found, or what it should wait for, if it may.
+    pub fn reply_or_wait(
+        &mut self,
+        to: To,
+        request: &Request,
+        found: Result<Found, Missing>,
+        may_wait: bool,
+    ) -> Result<Reply, Awaited> {
+        let (Ok(Found::File(entry)), Some(site)) = (&found, to.site) else {
+            return Ok(self.reply_with(to, request, found));
+        };
+        match self.file_or_wait(to, request, entry, may_wait) {
+            Ok(response) => Ok(self.with_headers(to, request, response.into())),
+            Err(id) => {
+                let (key, entry) = (Key::new(site, request.path), Arc::clone(entry));
+                Err(Awaited::Form(Box::new(FormWait { key, id, entry })))
+            }
         }
     }
 
@@ -214,7 +271,7 @@ impl Handler {
     }
 
     pub fn reply_with(&mut self, to: To, request: &Request, found: Result<Found, Missing>) -> Reply {
-        let reply = self.of_found(request, found);
+        let reply = self.of_found(to, request, found);
         self.with_headers(to, request, reply)
     }
 
@@ -222,7 +279,13 @@ impl Handler {
     pub fn passed_on(&self, to: To, request: &Request, response: Response<Body>) -> Reply {
         let Some(site) = to.site else { return response.into() };
         let response = self.with_alternative(to, self.sites().add_fields(site, request, to.is_secure, response));
-        staged(request, response).into()
+        staged(request, response, &self.streaming(to)).into()
+    }
+
+    /// The settings of the stages of a response.
+    fn streaming(&self, to: To) -> Streaming {
+        let (codings, codes_private) = to.site.map(|site| self.sites().codings(site)).unwrap_or_default();
+        Streaming { codings, codes_private, room_bytes: to.room_bytes }
     }
 
     /// Looks up a file that an upstream has named, in the folder with this number.
@@ -245,7 +308,9 @@ impl Handler {
     ) -> Reply {
         let reply = match found {
             Ok(Found::File(entry)) => {
-                let response = self::named(self.file(request, &entry), said);
+                let is_kept = forbids(said);
+                let file = if is_kept { self.plain(request, &entry) } else { self.file(to, request, &entry) };
+                let response = self::named(file, said);
                 return self.passed_on(to, request, response);
             }
             Err(missing @ (Missing::Exhausted | Missing::Failed(_))) => self::missing(missing, request.path),
@@ -280,7 +345,8 @@ impl Handler {
     fn with_headers(&self, to: To, request: &Request, reply: Reply) -> Reply {
         let Some(site) = to.site else { return reply };
         let response = self.sites().add_headers(site, request, to.is_secure, reply.response);
-        Reply { response: staged(request, self.with_alternative(to, response)), ..reply }
+        let response = staged(request, self.with_alternative(to, response), &self.streaming(to));
+        Reply { response, ..reply }
     }
 
     /// Adds the Alt-Svc field if the site is served over HTTP/3.
@@ -289,9 +355,9 @@ impl Handler {
         response.with("Alt-Svc", alternative(port.get()).as_bytes())
     }
 
-    fn of_found(&mut self, request: &Request, found: Result<Found, Missing>) -> Reply {
+    fn of_found(&mut self, to: To, request: &Request, found: Result<Found, Missing>) -> Reply {
         match found {
-            Ok(Found::File(entry)) => self.file(request, &entry).into(),
+            Ok(Found::File(entry)) => self.file(to, request, &entry).into(),
             Ok(Found::Listing(page)) => listing(page).into(),
             Ok(Found::Redirect(mut location)) => {
                 if let Some(query) = request.query {
@@ -302,55 +368,6 @@ impl Handler {
             }
             Err(missing) => self::missing(missing, request.path),
         }
-    }
-
-    fn file(&mut self, request: &Request, entry: &Arc<Entry>) -> Response<Body> {
-        let entity = http::Entity { len: entry.len, etag: &entry.etag, last_modified: entry.last_modified };
-        let fields = &entry.fields;
-        let whole = || Response::new(Status::OK, part(entry, 0..entry.len).into()).of(fields.whole());
-        match http::evaluate(request, &entity) {
-            Verdict::Whole => whole(),
-            Verdict::Ranges(_) | Verdict::RangeNotSatisfiable if has_stages(request, &whole()) => whole(),
-            Verdict::Ranges(ranges) if ranges.len() == 1 => {
-                let range = ranges[0].clone();
-                let response = Response::new(Status::PARTIAL_CONTENT, part(entry, range.clone()).into());
-                response.of(fields.part()).with_range(&range, entry.len).with_length(range.end - range.start)
-            }
-            Verdict::Ranges(ranges) => self.ranges(entry, fields, &ranges),
-            Verdict::NotModified if has_stages(request, &whole()) => {
-                staged_head(bare(Status::NOT_MODIFIED).of(fields.validators()))
-            }
-            Verdict::NotModified => bare(Status::NOT_MODIFIED).of(fields.validators()),
-            Verdict::PreconditionFailed => text(Status::PRECONDITION_FAILED, "the file is not in the state asked for"),
-            Verdict::RangeNotSatisfiable => {
-                text(Status::RANGE_NOT_SATISFIABLE, "the file is shorter than that").without_range(entry.len)
-            }
-        }
-    }
-
-    fn ranges(&mut self, entry: &Arc<Entry>, fields: &EntityFields, ranges: &[Range<u64>]) -> Response<Body> {
-        let boundary = self.boundary(entry);
-        let mut body = Body::default();
-        for range in ranges {
-            let mut head = Vec::new();
-            multipart::part_head(&mut head, &boundary, &entry.mime, range, entry.len);
-            body.push(Piece::Bytes(head));
-            body.push(part(entry, range.clone()));
-        }
-        let mut end = Vec::new();
-        multipart::closing(&mut end, &boundary);
-        body.push(Piece::Bytes(end));
-        let bytes = multipart::total_bytes(&boundary, &entry.mime, ranges, entry.len);
-        debug_assert_eq!(bytes, body.len());
-        let response = Response::new(Status::PARTIAL_CONTENT, body).of(fields.validators());
-        response.with("Content-Type", multipart::content_type(&boundary).as_bytes()).with_length(bytes)
-    }
-
-    /// Returns a boundary that cannot be guessed from the file's content: the entity tag and a count.
-    fn boundary(&mut self, entry: &Entry) -> String {
-        self.boundaries += 1;
-        let tag: String = entry.etag.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
-        format!("weir{tag}x{:x}", self.boundaries)
     }
 }
 
@@ -436,10 +453,6 @@ fn named(file: Response<Body>, said: &Response<()>) -> Response<Body> {
     }
     response.body = file.body;
     response
-}
-
-fn part(entry: &Arc<Entry>, range: Range<u64>) -> Piece {
-    Piece::File { entry: Arc::clone(entry), range }
 }
 
 /// Returns a response without a body.

@@ -75,6 +75,10 @@ impl Piece {
         self.len() == 0 && !self.is_awaited()
     }
 
+    pub fn is_file(&self) -> bool {
+        matches!(self, Piece::File { .. })
+    }
+
     fn is_awaited(&self) -> bool {
         self.pipe().is_some_and(Pipe::is_awaited)
     }

@@ -17,6 +17,8 @@ use crate::storage::Storage;
 const PART_BYTES_MAX: usize = 16 << 10;
 /// The same while the connection has no room in memory: its responses must still proceed.
 const PART_BYTES_MIN: usize = 2 << 10;
+/// A stage is given no more than this at once if it gives anything for it: coding as much takes about a millisecond.
+const WORK_BYTES_MAX: u64 = 64 << 10;
 /// A stage that has given nothing for this many bytes is flushed, so that the event loop never works long on a response
 /// without sending any of it.
 const SILENT_BYTES_MAX: u64 = 256 << 10;
@@ -99,7 +101,8 @@ impl Staged {
     fn run(&mut self, storage: &mut dyn Storage, given: &mut Vec<u8>) -> Result<(), Failure> {
         let part_bytes = if self.charge.account().room() == 0 { PART_BYTES_MIN } else { PART_BYTES_MAX };
         let (mut bytes, mut left) = (Vec::new(), SILENT_BYTES_MAX);
-        while given.len() < part_bytes && left > 0 {
+        let is_enough = |given: usize, left: u64| given > 0 && SILENT_BYTES_MAX - left >= WORK_BYTES_MAX;
+        while given.len() < part_bytes && left > 0 && !is_enough(given.len(), left) {
             bytes.clear();
             left -= self.source.read(storage, &mut bytes, left.min(part_bytes as u64))?;
             if !bytes.is_empty() {
@@ -109,6 +112,7 @@ impl Staged {
             if self.source.is_empty() {
                 self.stage.finish(given);
                 self.has_ended = true;
+                self.charge.set(self.memory_bytes());
                 return Ok(());
             }
         }
@@ -129,9 +133,13 @@ impl Staged {
 
     /// Counts its memory, and that of stages before it, in this account from now on.
     pub(super) fn count_in(&mut self, account: &Account) {
-        self.charge = Charge::new(account, size_of::<Staged>() + self.stage.memory_bytes());
+        self.charge = Charge::new(account, self.memory_bytes());
         self.out.count_in(account);
         self.source.count_in(account);
+    }
+
+    fn memory_bytes(&self) -> usize {
+        size_of::<Staged>() + self.stage.memory_bytes()
     }
 
     /// The bytes of memory that are counted for it.

@@ -119,7 +119,7 @@ impl<N: Net> Responder<N> {
             CacheAnswer::Ready(found) => found,
             CacheAnswer::Offload(lookup) => {
                 let client = self.connections[id.at].client_of(id.stream);
-                match self.service.handler.begin_lookup(lookup, owner, client) {
+                match self.service.handler.begin_lookup(lookup, owner, client, self.timers.now()) {
                     Ok(key) => return self.connections.exchange(id).wait_for(key, request, Some(said)),
                     Err(missing) => Err(missing),
                 }

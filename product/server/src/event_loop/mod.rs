@@ -50,7 +50,7 @@ use std::sync::Arc;
 use rustix::event::epoll::EventFlags;
 use units::Nanos;
 
-use crate::answer::Handler;
+use crate::answer::{Handler, LineView};
 use crate::journal::{self, Journal};
 use crate::limits::Limits;
 use crate::net::{Net, Os, Source};
@@ -223,6 +223,8 @@ impl<N: Net> Worker<N> {
         let with = &mut self.responder;
         with.read_clock(timeout);
         with.timers.begin_turn(|| with.net.date());
+        let (rate, below_bytes) = with.transmitter.link.rate_and_queue(with.timers.now());
+        with.service.handler.see_line(LineView { rate, below_bytes });
         with.budget.begin_turn();
         with.service.journal.log_missed(with.timers.now());
     }
@@ -253,8 +255,10 @@ impl<N: Net> Worker<N> {
             with.budget.to_come = others + with.service.handler.found();
             // There is no exchange if the client has left meanwhile.
             if let Some(id) = with.connections.exchange_id(owner) {
-                let reply = with.service.reply_found(&mut with.connections[id.at], id.stream, found);
-                with.send(id, reply);
+                let (now, conn) = (with.timers.now(), &mut with.connections[id.at]);
+                if let Some(reply) = with.service.reply_found(now, conn, id.stream, found) {
+                    with.send(id, reply);
+                }
                 with.flush(id.at);
                 with.connections.count(id.at);
                 with.connections.go_on(id.at);

@@ -165,9 +165,9 @@ impl<N: Net> Responder<N> {
                 Some(reply) => reply,
                 None => return,
             },
-            Answer::Lookup(lookup) => {
+            Answer::Lookup(awaited) => {
                 let conn = &mut self.connections[id.at];
-                match self.service.look_up(conn, id.stream, lookup, request) {
+                match self.service.look_up(now, conn, id.stream, awaited, request) {
                     Ok(()) => return self.service.note(now, conn, id.stream, to.site, request, minor_version),
                     Err(missing) => self.service.handler.reply_with(to, request, Err(missing)),
                 }

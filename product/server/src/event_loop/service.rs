@@ -12,12 +12,12 @@ use units::Nanos;
 use super::Admission;
 use super::admission::Admitted;
 use super::timers::Timers;
-use crate::answer::{Answer, Handler, Reply, To};
+use crate::answer::{Answer, Awaited, Handler, Reply, To};
 use crate::body::Failure;
 use crate::connection::Connection;
 use crate::connection::Line;
 use crate::connection::{KeptRequest, Task};
-use crate::files::{Found, Lookup, Missing, SiteNumber};
+use crate::files::{Found, Missing, SiteNumber};
 use crate::journal::{Context, Journal, Kind, ResponseEnd, UNANSWERED_STATUS, outcome_of};
 use crate::logging::Outcome;
 use crate::net::Net;
@@ -65,37 +65,51 @@ impl Service {
         self.handler.answer(to, request, conn.address_of(stream), now)
     }
 
-    /// Begins the lookup of what a request wants; its exchange waits for it.
+    /// Begins the wait of a request for its file.
     pub fn look_up(
         &mut self,
+        now: Nanos,
         conn: &mut Connection<impl Socket>,
         stream: u32,
-        lookup: Box<Lookup>,
+        awaited: Awaited,
         request: &Request,
     ) -> Result<(), Missing> {
         let client = conn.client_of(stream);
-        let key = self.handler.begin_lookup(lookup, conn.exchange(stream).owner, client)?;
+        let key = self.handler.begin_lookup(awaited, conn.exchange(stream).owner, client, now)?;
         let request = Box::new(KeptRequest::new(request, conn.held.account()));
         conn.exchange(stream).wait_for(key, request, None);
         Ok(())
     }
 
-    /// Returns the reply to a request whose lookup has ended.
+    /// Returns the reply to a request whose wait has ended; `None` if it waits for a form of its file now.
     pub fn reply_found(
         &mut self,
+        now: Nanos,
         conn: &mut Connection<impl Socket>,
         stream: u32,
         found: Result<Found, Missing>,
-    ) -> Reply {
+    ) -> Option<Reply> {
         let task = std::mem::take(&mut conn.exchange(stream).task);
         let Task::LookingUp(pending) = task else { unreachable!("a connection leaves its lookup answered or closed") };
         let request = pending.request.view();
         // The sites in force may have changed since the lookup began.
         let to = self.handler.to(conn, &request);
         conn.exchange(stream).class = self.handler.class_of(conn, stream, to.site, &request);
-        match &pending.said {
-            None => self.handler.reply_with(to, &request, found),
-            Some(said) => self.handler.reply_named(to, &request, found, said),
+        let (owner, client) = (conn.exchange(stream).owner, conn.client_of(stream));
+        let may_wait = self.handler.may_wait(owner);
+        let awaited = match &pending.said {
+            None => match self.handler.reply_or_wait(to, &request, found, may_wait) {
+                Ok(reply) => return Some(reply),
+                Err(awaited) => awaited,
+            },
+            Some(said) => return Some(self.handler.reply_named(to, &request, found, said)),
+        };
+        match self.handler.begin_lookup(awaited, owner, client, now) {
+            Ok(key) => {
+                conn.exchange(stream).wait_for(key, pending.request, None);
+                None
+            }
+            Err(missing) => Some(self.handler.reply_with(to, &request, Err(missing))),
         }
     }
 

@@ -68,7 +68,7 @@ impl Entries {
         if !self.has_open() {
             return Vec::new();
         }
-        let is_unused = |entry: &Arc<Entry>| entry.is_open() && Arc::strong_count(entry) == 1;
+        let is_unused = |entry: &Arc<Entry>| entry.files_open() > 0 && Arc::strong_count(entry) == 1;
         let is_idle = |slot: &Slot| slot.compared_at <= then && is_unused(&slot.entry);
         self.slots.iter().filter(|(_, slot)| is_idle(slot)).map(|(at, _)| at).collect()
     }
@@ -101,12 +101,12 @@ impl Entries {
     /// Returns false if this entry can never fit.
     pub fn may_hold(&self, entry: &Entry) -> bool {
         let CacheLimits { entries, files_open, body_bytes, .. } = self.limits;
-        entries > 0 && usize::from(entry.is_open()) <= files_open && entry.held_bytes() <= body_bytes
+        entries > 0 && entry.files_open() <= files_open && entry.held_bytes() <= body_bytes
     }
 
     /// Returns the slot of an entry that must be evicted before this one fits.
     pub fn displaced_by(&mut self, entry: &Entry) -> Option<usize> {
-        let (open, held) = (usize::from(entry.is_open()), entry.held_bytes());
+        let (open, held) = (entry.files_open(), entry.held_bytes());
         let CacheLimits { entries, files_open, body_bytes, .. } = self.limits;
         let any = if self.slots.len() >= entries { self.next(|_| true) } else { None };
         any.or_else(|| if self.files_open + open > files_open { self.next_open() } else { None }).or_else(|| {
@@ -117,7 +117,7 @@ impl Entries {
 
     /// Returns the next entry to evict whose file is kept open.
     pub fn next_open(&mut self) -> Option<usize> {
-        self.next(|slot| slot.entry.is_open())
+        self.next(|slot| slot.entry.files_open() > 0)
     }
 
     /// Returns the next entry to evict of this kind.
@@ -138,7 +138,7 @@ impl Entries {
 
     /// Inserts an entry for which there is room.
     pub fn insert(&mut self, slot: Slot) -> usize {
-        self.files_open += usize::from(slot.entry.is_open());
+        self.files_open += slot.entry.files_open();
         self.body_bytes += slot.entry.held_bytes();
         let key = slot.key.clone();
         let at = self.slots.insert(slot);
@@ -149,7 +149,7 @@ impl Entries {
     /// Returns `None` if it was removed already.
     pub fn remove(&mut self, at: usize) -> Option<Slot> {
         let slot = self.slots.try_remove(at)?;
-        self.files_open -= usize::from(slot.entry.is_open());
+        self.files_open -= slot.entry.files_open();
         self.body_bytes -= slot.entry.held_bytes();
         self.by_key.remove(&slot.key);
         Some(slot)

@@ -4,19 +4,22 @@
 //! for `sendfile`. A held content must be one state of the file, not half of the old and half of the new: it is kept
 //! only if the file's times and size were the same after reading as before.
 
+use std::borrow::Cow;
 use std::fs::{File, Metadata};
-use std::io::{Read, Seek};
+use std::io::{self, Read, Seek};
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use http::EntityFields;
+use http::{Coding, Codings, Described, EntityFields};
+use units::memory::Charge;
 
 use super::media;
 use super::mounts::{self, Kind};
 use super::{Stop, Wait};
+use crate::codec::{CODED_BYTES, is_compressible};
 use crate::storage::{Lane, Pool, Probed, Reserved, read_now};
 
 /// The maximum length of files held in memory. At 64 KiB, a copy to the socket costs about as much as `sendfile`, and a
@@ -40,6 +43,21 @@ pub struct Entry {
     /// The file is on a file system without a disk, where reading never waits.
     pub is_in_memory: bool,
     pub fields: EntityFields,
+    pub(super) state: State,
+    pub forms: Forms,
+    /// Counts a body that was made in memory, until the last response has sent it.
+    _charge: Option<Charge>,
+}
+
+/// The other forms in which a file may be sent.
+#[derive(Debug, Default)]
+pub struct Forms {
+    /// The codings in which this server may make its bytes fewer.
+    pub codings: Codings,
+    /// Files with its name and the extension of a coding, each checked to be the same in that coding.
+    pub sidecars: Box<[(Coding, Arc<Entry>)]>,
+    /// The state of whatever lies at the path of each coding's sidecar; it need not be one.
+    pub(super) seen: [Option<State>; Coding::ALL.len()],
 }
 
 /// The location of a file's bytes.
@@ -84,22 +102,112 @@ impl Entry {
             None => (None, metadata),
         };
         let state = State::of(&metadata);
-        let etag = held.as_ref().map_or_else(|| state.etag(), |body| etag_of(body));
-        let mime = media::mime_of_content(path, held.as_ref().map(|body| &body[..]));
-        let last_modified = state.last_modified(SystemTime::now());
-        let fields = EntityFields::coded(&mime, media::coding_of(path), &etag, last_modified, state.size_bytes);
-        let entry = Entry {
-            content: held.map_or_else(|| Content::Open(OpenFile::new(file)), Content::Held),
+        let mut entry = Entry {
             len: state.size_bytes,
-            etag,
-            last_modified,
-            mime,
+            etag: held.as_ref().map_or_else(|| state.etag(), |body| etag_of(body)),
+            last_modified: state.last_modified(SystemTime::now()),
+            mime: media::mime_of_content(path, held.as_ref().map(|body| &body[..])),
+            content: held.map_or_else(|| Content::Open(OpenFile::new(file)), Content::Held),
             path: path.into(),
             device: state.device,
             is_in_memory,
-            fields,
+            state,
+            ..Entry::empty()
         };
+        entry.describe(media::coding_of(path), true);
         Ok((entry, state))
+    }
+
+    /// Creates an entry without content.
+    fn empty() -> Entry {
+        Entry {
+            content: Content::Held(Box::default()),
+            len: 0,
+            etag: String::new(),
+            last_modified: UNIX_EPOCH,
+            mime: String::new(),
+            path: Box::default(),
+            device: 0,
+            is_in_memory: false,
+            fields: EntityFields::default(),
+            state: State::default(),
+            forms: Forms::default(),
+            _charge: None,
+        }
+    }
+
+    /// Makes the fields of a file whose bytes are in this coding.
+    fn describe(&mut self, coding: Option<&str>, has_ranges: bool) {
+        self.fields = EntityFields::of(&Described {
+            mime: &self.mime,
+            coding,
+            etag: &self.etag,
+            last_modified: self.last_modified,
+            bytes: self.len,
+            has_ranges,
+            is_negotiated: self.forms.are_any() || !has_ranges,
+        });
+    }
+
+    /// Adds the other forms of the file.
+    pub(super) fn offer(&mut self, forms: Forms) {
+        self.forms = forms;
+        if self.forms.are_any() {
+            self.describe(None, true);
+        }
+    }
+
+    /// Returns true if its bytes are the content itself, and are worth a coding by their number and media type.
+    pub(super) fn may_be_coded(&self) -> bool {
+        self.len >= *CODED_BYTES.start() && is_compressible(&self.mime) && media::coding_of(&self.path).is_none()
+    }
+
+    /// The form of this file in a coding that another file has.
+    pub(super) fn sidecar(&self, coding: Coding, other: Entry) -> Entry {
+        let etag = self::coded_tag(&other.etag, coding.token());
+        self.form(coding, Entry { etag, ..other })
+    }
+
+    /// The form of this file in a coding, at a level of this number, of these bytes that were made from it.
+    pub fn coded(&self, coding: Coding, level: u8, bytes: Vec<u8>, charge: Charge) -> Entry {
+        let etag = self.tag_of(coding, level);
+        let (len, content) = (bytes.len() as u64, Content::Held(bytes.into()));
+        let (device, state) = (self.device, self.state);
+        self.form(coding, Entry { content, len, etag, device, state, _charge: Some(charge), ..Entry::empty() })
+    }
+
+    /// The entity tag of the form of this file in a coding, at a level of this number.
+    pub fn tag_of(&self, coding: Coding, level: u8) -> String {
+        self::coded_tag(&self.etag, &format!("{}{level}", coding.token()))
+    }
+
+    /// Makes an entry, which has content, length and tag, a form of this file. Its ranges are not served: they would be
+    /// parts of other bytes than those of the file (RFC 9110 section 14.2).
+    fn form(&self, coding: Coding, entry: Entry) -> Entry {
+        let (mime, path) = (self.mime.clone(), self.path.clone());
+        let mut form = Entry { last_modified: self.last_modified, mime, path, ..entry };
+        form.describe(Some(coding.token()), false);
+        form
+    }
+
+    /// Identifies the state of the file that this entry is of.
+    pub fn identity(&self) -> State {
+        self.state
+    }
+
+    /// Reads all of the file as it is in this entry; fails if it has changed since.
+    pub fn whole(&self) -> io::Result<Cow<'_, [u8]>> {
+        let file = match &self.content {
+            Content::Held(body) => return Ok(Cow::Borrowed(body)),
+            Content::Open(file) => file,
+        };
+        let mut bytes = vec![0; usize::try_from(self.len).map_err(io::Error::other)?];
+        file.read_exact_at(&mut bytes, 0)?;
+        // A change before or during the read would make these the bytes of another state.
+        if State::of(&file.metadata()?) != self.state {
+            return Err(io::Error::other(format!("{} has changed since it was opened", self.path)));
+        }
+        Ok(Cow::Owned(bytes))
     }
 
     /// An entry for a temporary file to which a response is written; the pool closes it.
@@ -108,18 +216,9 @@ impl Entry {
         let device = mounts::device(&file).unwrap_or_default();
         let mut open = OpenFile::new(file);
         (open.closer, open.taken) = (pool.map(|pool| Closer(Arc::clone(pool))), Some(Box::new(taken)));
-        Entry {
-            content: Content::Open(open),
-            // The file grows; no probe is remembered.
-            len: 0,
-            etag: String::new(),
-            last_modified: UNIX_EPOCH,
-            mime: String::new(),
-            path: "a spooled response".into(),
-            device,
-            is_in_memory: kind == Kind::Memory,
-            fields: EntityFields::new("", "", UNIX_EPOCH, 0),
-        }
+        // The file grows; no probe is remembered.
+        let (content, path, is_in_memory) = (Content::Open(open), "a spooled response".into(), kind == Kind::Memory);
+        Entry { content, path, device, is_in_memory, ..Entry::empty() }
     }
 
     /// Makes the pool close the file, so that the thread that drops it last need not wait.
@@ -129,15 +228,31 @@ impl Entry {
         }
     }
 
+    /// The bytes that it and its sidecars hold in memory.
     pub(super) fn held_bytes(&self) -> usize {
-        match &self.content {
+        let own = match &self.content {
             Content::Held(body) => body.len(),
             Content::Open(_) => 0,
-        }
+        };
+        own + self.forms.sidecars.iter().map(|(_, sidecar)| sidecar.held_bytes()).sum::<usize>()
     }
 
-    pub(super) fn is_open(&self) -> bool {
-        matches!(self.content, Content::Open(_))
+    /// The number of files that it and its sidecars keep open.
+    pub(super) fn files_open(&self) -> usize {
+        let own = usize::from(matches!(self.content, Content::Open(_)));
+        own + self.forms.sidecars.iter().map(|(_, sidecar)| sidecar.files_open()).sum::<usize>()
+    }
+}
+
+impl Forms {
+    /// Returns true if the file may be sent in another form than its own.
+    pub fn are_any(&self) -> bool {
+        !self.codings.is_empty() || !self.sidecars.is_empty()
+    }
+
+    /// The sidecar in a coding.
+    pub fn sidecar(&self, coding: Coding) -> Option<&Arc<Entry>> {
+        self.sidecars.iter().find(|(own, _)| *own == coding).map(|(_, sidecar)| sidecar)
     }
 }
 
@@ -186,8 +301,8 @@ impl std::fmt::Debug for Closer {
 ///
 /// Before Linux 6.13, two writes of equal length within one tick of the kernel's clock look the same; since then, a
 /// time that has been read is never given to a later change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct State {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct State {
     device: u64,
     inode: u64,
     size_bytes: u64,
@@ -210,6 +325,11 @@ impl State {
     /// Returns true if it is the same file, in this state or another.
     pub(super) fn is_same_file(&self, metadata: &Metadata) -> bool {
         (self.device, self.inode) == (metadata.dev(), metadata.ino())
+    }
+
+    /// Returns true if the file in this state was not changed before one in the other: its content may be made of that.
+    pub(super) fn is_not_older(&self, other: &State) -> bool {
+        self.modified >= other.modified
     }
 
     /// A tag of the size and the time of modification, which copies on other hosts share if they preserve times.
@@ -241,6 +361,11 @@ fn etag_of(bytes: &[u8]) -> String {
         u64::from_le_bytes(word)
     });
     format!("\"{:016x}\"", words.chain([bytes.len() as u64]).fold(FNV_OFFSET, step))
+}
+
+/// The tag of other bytes that stand for the same content: the same with a suffix.
+fn coded_tag(tag: &str, suffix: &str) -> String {
+    format!("{}-{suffix}\"", tag.trim_end_matches('"'))
 }
 
 /// A content and the metadata of its state.

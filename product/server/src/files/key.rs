@@ -14,6 +14,10 @@ const SITE_BYTES: usize = size_of::<SiteNumber>();
 pub struct Key(Arc<[u8]>);
 
 impl Key {
+    pub fn new(site: SiteNumber, raw_path: &[u8]) -> Key {
+        Key([&site.to_le_bytes(), raw_path].concat().into())
+    }
+
     /// Writes the bytes that [`Key::from`] accepts.
     pub fn write(site: SiteNumber, raw_path: &[u8], into: &mut Vec<u8>) {
         into.clear();

@@ -10,6 +10,7 @@ use super::entry::{Closer, State};
 use super::links::inside;
 use super::mounts::Kind;
 use super::root::{self, Entered, Identity, Looked};
+use super::sidecars::Sidecars;
 use super::watch::{Inotify, WatchId};
 use super::{Entry, Missing, Root, Stop, Wait, listing, trim_slashes};
 
@@ -193,7 +194,10 @@ impl Search<'_> {
             (Err(Stop::Missing(Missing::Exhausted)), Known::File(..)) => return Ok(Some(Loaded::Known)),
             (looked, _) => looked?,
         };
-        if matches!(self.known, Known::File(_, known) if *known == State::of(&looked.metadata)) {
+        if let Known::File(entry, known) = self.known
+            && *known == State::of(&looked.metadata)
+            && self.sidecars().are_same(path, entry)?
+        {
             return Ok(Some(Loaded::Known));
         }
         let Looked { file, metadata, kind } = looked;
@@ -223,7 +227,15 @@ impl Search<'_> {
         if kind == Kind::Remote {
             entry.close_by(self.loader.closer.clone());
         }
+        if let Some(forms) = self.sidecars().forms(path, &entry)? {
+            entry.offer(forms);
+        }
         Ok((entry, state))
+    }
+
+    /// The search for sidecars of files in this root.
+    fn sidecars(&self) -> Sidecars<'_> {
+        Sidecars { root: &self.root, wait: self.wait, closer: self.loader.closer.as_ref() }
     }
 }
 

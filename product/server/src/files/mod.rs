@@ -28,6 +28,7 @@ mod media;
 mod mounts;
 mod root;
 mod roots;
+mod sidecars;
 #[cfg(test)]
 pub(crate) mod temporary;
 #[cfg(test)]
@@ -40,7 +41,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 pub use cache::{Cache, CacheAnswer};
-pub use entry::{Content, Entry, OpenFile};
+pub use entry::{Content, Entry, OpenFile, State};
 pub use key::{Key, SiteNumber};
 pub use limits::{CacheLimits, REVALIDATE_AFTER};
 #[cfg(test)]

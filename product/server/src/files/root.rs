@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use http::Codings;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, open, openat, openat2};
 use rustix::io::Errno;
 
@@ -58,11 +59,14 @@ pub struct Options {
     pub page: Option<Arc<ListingPage>>,
     /// Folders in addition to the root that symlinks in it may lead into.
     pub links_into: Vec<PathBuf>,
+    /// The codings in which files may be sent instead of as they are.
+    pub codings: Codings,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { hidden: false, listing: false, index: vec!["index.html".into()], page: None, links_into: Vec::new() }
+        let (index, links_into, codings) = (vec!["index.html".into()], Vec::new(), Codings::ALL);
+        Options { hidden: false, listing: false, index, page: None, links_into, codings }
     }
 }
 

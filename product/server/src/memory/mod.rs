@@ -17,9 +17,10 @@ const DEFAULT_BYTES_MIN: u64 = 64 << 20;
 /// The memory of a server without connections (program, threads and tables): 8 to 9.3 MB are resident in a release
 /// build.
 const PROGRAM_BYTES: u64 = 12 << 20;
-/// The fractions of the budget for files in memory and for lines on their way to the logs; both have bounds of their
-/// own as well.
+/// The fractions of the budget for files in memory, for coded forms of files with their encoders, and for lines on
+/// their way to the logs; all have bounds of their own as well.
 const CACHES_PART: u64 = 8;
+const CODED_PART: u64 = 16;
 const LOGS_PART: u64 = 16;
 /// The fraction of the connections' memory for bytes that were read and are not sent yet.
 const READS_PART: u64 = 4;
@@ -64,6 +65,11 @@ impl MemoryLimit {
         self.bytes / CACHES_PART / workers.max(1) as u64
     }
 
+    /// The maximum for coded forms of files, and for the encoders that make them.
+    pub fn coded_bytes(&self) -> u64 {
+        self.bytes / CODED_PART
+    }
+
     /// The maximum for lines on their way to the logs.
     pub fn logs_bytes(&self) -> u64 {
         self.bytes / LOGS_PART
@@ -77,7 +83,8 @@ impl MemoryLimit {
 
     /// The maximum for the connections of each worker.
     pub fn connections_bytes(&self, workers: usize) -> u64 {
-        (self.bytes - PROGRAM_BYTES - self.caches_bytes(1) - self.logs_bytes()) / workers.max(1) as u64
+        let others = PROGRAM_BYTES + self.caches_bytes(1) + self.coded_bytes() + self.logs_bytes();
+        (self.bytes - others) / workers.max(1) as u64
     }
 }
 
@@ -91,7 +98,8 @@ mod tests {
             let limit = MemoryLimit::new(Some(bytes));
             for workers in [1, 2, 256] {
                 let connections = limit.connections_bytes(workers) * workers as u64;
-                let parts = connections + limit.caches_bytes(1) + limit.logs_bytes() + PROGRAM_BYTES;
+                let others = limit.caches_bytes(1) + limit.coded_bytes() + limit.logs_bytes() + PROGRAM_BYTES;
+                let parts = connections + others;
                 assert!(parts <= limit.bytes && limit.bytes - parts < workers as u64, "{bytes} {workers}");
             }
             assert!(limit.connections_bytes(1) >= limit.bytes / 4);

@@ -112,6 +112,12 @@ impl Link {
         }
     }
 
+    /// Returns the rate of the line if it is known and kept, and the bytes that were handed down and have not left.
+    pub fn rate_and_queue(&self, now: Nanos) -> (Option<Rate>, u64) {
+        let pacer = self.scheduler.pacer();
+        (pacer.pace().rate.filter(|_| self.is_paced()), pacer.ledger().bytes_below(now))
+    }
+
     /// Returns how the guard kept its promise; `None` if nothing was promised or sent.
     pub fn longest_wait(&self) -> Option<Notice> {
         let (wait, responses) = (self.scheduler.order().longest_wait(), self.scheduler.jobs().most());

@@ -11,13 +11,21 @@ use units::Nanos;
 
 use super::plan::Plan;
 use super::random::Random;
+use crate::codec::Level;
+use crate::coded::{Coder, Job};
 use crate::files::{Content, Entry};
 use crate::storage::{Buffer, Look, Pool, ReadDone, Storage, Taken, Write, Written};
 use crate::wake::Wake;
 
+/// The memory for coded forms: too little for those of all pages.
+const CODED_BYTES_MAX: u64 = 32 << 20;
+/// The maximum length of a page that is coded at the best level.
+const BETTER_BYTES_MAX: u64 = 40_000;
+
 /// Lookups that wait for the disk, reads, and writes of spooled responses.
 pub struct DiskQueue {
     pub pool: Arc<Pool>,
+    pub coder: Arc<Coder>,
     reads: Arc<Mutex<Reads>>,
     wake: Arc<Wake>,
     under_way: BTreeMap<u64, Task>,
@@ -28,6 +36,7 @@ pub struct DiskQueue {
 
 enum Task {
     Lookup(Taken),
+    Code(Job),
     Read(ReadDone),
     Write(JobId, Box<Written>),
 }
@@ -51,7 +60,9 @@ pub struct SimulatedStorage {
 impl DiskQueue {
     pub fn new(wake: Arc<Wake>, buffered_bytes_max: u64) -> DiskQueue {
         let pool = Pool::unthreaded(buffered_bytes_max);
-        DiskQueue { pool, reads: Arc::default(), wake, under_way: BTreeMap::new(), numbered: 0, failures: 0 }
+        let coder = Arc::new(Coder::new(CODED_BYTES_MAX));
+        let (reads, under_way) = (Arc::default(), BTreeMap::new());
+        DiskQueue { pool, coder, reads, wake, under_way, numbered: 0, failures: 0 }
     }
 
     pub fn storage(&self, plan: &Plan, random: &mut Random) -> SimulatedStorage {
@@ -74,12 +85,22 @@ impl DiskQueue {
             }
             None => match write {
                 Some((job, write)) => Task::Write(job, Box::new(DiskQueue::write(write, random, plan))),
-                None => Task::Lookup(self.pool.begin()?),
+                None => match self.pool.begin() {
+                    Some(taken) => Task::Lookup(taken),
+                    None => Task::Code(self.job()?),
+                },
             },
         };
         self.numbered += 1;
         self.under_way.insert(self.numbered, task);
         Some((self.numbered, Nanos(random.below(plan.disk_takes_max.0))))
+    }
+
+    /// The next form that is to be made.
+    fn job(&self) -> Option<Job> {
+        let better = || std::iter::from_fn(|| self.coder.begin(Level::Best));
+        // The best level of a long page would take longer than all else.
+        self.coder.begin(Level::Fast).or_else(|| better().find(|job| job.entry.len <= BETTER_BYTES_MAX))
     }
 
     fn read(&self, entry: &Entry, range: Range<u64>) -> io::Result<Buffer> {
@@ -98,6 +119,7 @@ impl DiskQueue {
     pub fn end(&mut self, number: u64) {
         match self.under_way.remove(&number) {
             Some(Task::Lookup(taken)) => self.pool.end(taken),
+            Some(Task::Code(job)) => self.coder.run(job),
             Some(Task::Read(done)) => {
                 lock(&self.reads).done.push(done);
                 self.wake.set();

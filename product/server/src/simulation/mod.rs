@@ -64,6 +64,7 @@ fn run(seed: u64, site: &Rc<Site>) -> Result<Report, String> {
         upstreams.health = of_health.once_in(3).then(|| HealthPlan::of(&mut of_health));
     }
     plan.is_staged = Random::new(!seed.rotate_left(16)).once_in(3);
+    plan.is_coded = !plan.is_staged && Random::new(!seed.rotate_left(48)).once_in(3);
     let _staging = plan.is_staged.then(|| Staging::new(files::stages_of));
     let shown = format!("{plan:?}");
     let ran = catch_unwind(AssertUnwindSafe(|| {

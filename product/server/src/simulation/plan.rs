@@ -55,6 +55,8 @@ pub struct Plan {
     pub http3: Option<Http3Plan>,
     /// All responses pass through stages.
     pub is_staged: bool,
+    /// Clients ask for text, and accept codings.
+    pub is_coded: bool,
     /// The link of every connection, if it is not random.
     pub link: Option<Link>,
 }
@@ -166,6 +168,7 @@ impl Plan {
             upstreams: random.once_in(2).then(|| UpstreamPlan::of(random)),
             http3: None,
             is_staged: false,
+            is_coded: false,
             link: None,
         }
     }

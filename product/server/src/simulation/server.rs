@@ -22,7 +22,7 @@ use super::random::Random;
 use super::settings::Reloads;
 use super::udp::SimulatedUdp;
 use super::world::World;
-use crate::answer::Handler;
+use crate::answer::{FormWaits, Handler};
 use crate::clients::Clients;
 use crate::event_loop::{Admission, Listener, Parts, Setup, Stop, Worker};
 use crate::files::{Cache, CacheLimits, Lookups, Options, Root};
@@ -142,11 +142,13 @@ impl Server {
         let places = Arc::new(Places::new(plan.places, &[Arc::clone(&wake)]));
         let cache = Cache::new(root.into(), CacheLimits::per_worker(1));
         let lookups = Lookups::new(Arc::clone(&disk.pool), move || woken.set());
+        let (coder, woken) = (Arc::clone(&disk.coder), Arc::clone(&wake));
+        let forms = FormWaits::new(coder, move || woken.set());
         let transmitter = transmitter(&plan, &policy, limits.patience, Reads::from(storage));
         let mut parts = Parts {
             listeners: vec![Listener::new(0), Listener { is_secure: true, ..Listener::new(1) }],
             admission: admission(&places, &plan, &limits),
-            handler: Handler::new(cache, lookups, current),
+            handler: Handler::new(cache, lookups, current).coding_by(forms),
             journal: Journal::new(logs.handle(), Arc::default(), None),
             transmitter,
             limits,

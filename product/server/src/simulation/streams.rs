@@ -120,6 +120,7 @@ fn plan(uplink_bytes_per_s: Option<u64>, protocol: Protocol) -> Plan {
         upstreams: Some(UPSTREAMS),
         http3: (protocol == Protocol::Http3).then_some(HTTP3),
         is_staged: false,
+        is_coded: false,
         link: Some(LINK),
     }
 }

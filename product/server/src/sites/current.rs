@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use http::Request;
+use http::{Codings, Request};
 use tls::{Acceptor, Connector, Roots as Authorities, RootsError, Tickets};
 
 use super::pages::listing_page;
@@ -74,7 +74,7 @@ impl Served {
         let sites = Arc::new(Sites::open(configs, first)?);
         let connectors = RefCell::default();
         let trust = |ca: Option<&Path>| connector(ca, keys, &connectors);
-        let mut open_files = |dir: &Path| open_files(dir, first, &mut folders);
+        let mut open_files = |dir: &Path, codings| open_files(dir, codings, first, &mut folders);
         names.introduce(&names_of(configs));
         let groups = configs.iter().map(|site| groups(site, (spool, names), &trust, &mut open_files));
         let groups = groups.collect::<Result<Vec<_>, _>>()?;
@@ -165,13 +165,13 @@ fn groups(
     config: &SiteConfig,
     (spool, names): (&Arc<Room>, &Arc<Names>),
     trust: &Trust,
-    open_files: &mut dyn FnMut(&Path) -> Result<SiteNumber, SitesError>,
+    open_files: &mut dyn FnMut(&Path, Codings) -> Result<SiteNumber, SitesError>,
 ) -> Result<Vec<Arc<Group>>, SitesError> {
     let name = config.hosts.first().map_or("default", String::as_str);
     let group = |proxy: &config::Proxy| {
         let group = Group::new(name, proxy, spool, trust, names)?;
         let files = match &proxy.accel_root {
-            Some(dir) => Some(NamedFiles::new(open_files(dir)?, dir)),
+            Some(dir) => Some(NamedFiles::new(open_files(dir, config.files.codings)?, dir)),
             None => None,
         };
         Ok(Arc::new(Group { files, ..group }))
@@ -180,8 +180,13 @@ fn groups(
 }
 
 /// Opens a folder whose files upstreams name: it is numbered after those of sites.
-fn open_files(dir: &Path, first: SiteNumber, folders: &mut Vec<Option<Arc<Root>>>) -> Result<SiteNumber, SitesError> {
-    let options = Options { hidden: true, index: Vec::new(), ..Options::default() };
+fn open_files(
+    dir: &Path,
+    codings: Codings,
+    first: SiteNumber,
+    folders: &mut Vec<Option<Arc<Root>>>,
+) -> Result<SiteNumber, SitesError> {
+    let options = Options { hidden: true, index: Vec::new(), codings, ..Options::default() };
     let root = Root::open(dir, options).map_err(|error| SitesError::Folder(dir.into(), error))?;
     folders.push(Some(Arc::new(root)));
     Ok(first.wrapping_add(folders.len() as SiteNumber - 1))

@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use config::Answers;
+use http::Codings;
 
 use crate::files::{self, SiteNumber};
 use crate::logging::LogConfig;
@@ -47,6 +48,8 @@ pub struct SiteConfig {
     /// The log of the site, if it has its own.
     pub log: Option<LogConfig>,
     pub https: Https,
+    /// Responses of programs to requests with a cookie or a login are compressed too.
+    pub compresses_private: bool,
 }
 
 /// The TLS settings of a site.
@@ -84,6 +87,7 @@ impl SiteConfig {
             answers: Answers::default(),
             log: None,
             https: Https::default(),
+            compresses_private: false,
         }
     }
 }
@@ -100,6 +104,8 @@ pub struct Sites {
     names: Vec<String>,
     answers: Vec<Answers>,
     https: Vec<Https>,
+    /// The codings of each site's responses, and whether private ones have them.
+    codings: Vec<(Codings, bool)>,
     pages: Pages,
 }
 
@@ -109,7 +115,9 @@ impl Sites {
         let answers = configs.iter().map(|config| config.answers.clone()).collect();
         let https = configs.iter().map(|config| config.https.clone()).collect();
         let names = configs.iter().map(|config| config.name.clone()).collect();
-        let mut sites = Sites { first, names, answers, https, pages: Pages::read(configs)?, ..Sites::default() };
+        let codings = configs.iter().map(|config| (config.files.codings, config.compresses_private)).collect();
+        let pages = Pages::read(configs)?;
+        let mut sites = Sites { first, names, answers, https, codings, pages, ..Sites::default() };
         for (at, config) in (0..).zip(configs) {
             let number = first.wrapping_add(at);
             if config.is_default && sites.default.is_none() {
@@ -142,6 +150,12 @@ impl Sites {
     /// The names of all sites, in the order of their indexes.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
+    }
+
+    /// The codings of a site's responses, and whether programs' responses to requests with a cookie or a login have
+    /// them.
+    pub fn codings(&self, site: SiteNumber) -> (Codings, bool) {
+        self.codings[self.place(site)]
     }
 
     fn named(&self, name: &str) -> Option<SiteNumber> {

@@ -372,7 +372,7 @@ fn parts_tunnels_and_what_must_not_be_transformed_stay_as_they_are() {
         }
         let mut plain = response().with("Cache-Control", control.as_bytes());
         plain.status = Status(status);
-        let response = staged(&head.request, plain);
+        let response = staged(&head.request, plain, &Streaming::default());
         let fields: Vec<_> = response.fields().map(|(name, value)| [name, b": ", value].concat()).collect();
         let has = |line: &str| fields.iter().any(|field| field == line.as_bytes());
         assert_eq!(response.body.is_staged(), is_staged, "{method} {status} {control}");
@@ -395,7 +395,7 @@ fn a_stage_that_keeps_the_length_keeps_its_field() {
         if method == "HEAD" {
             plain.body = Body::default();
         }
-        let mut response = staged(&head.request, plain);
+        let mut response = staged(&head.request, plain, &Streaming::default());
         assert!(response.fields().any(|field| field == (b"Content-Length", b"3")));
         if method == "GET" {
             assert_eq!((response.body.len(), read_all(&mut response.body).unwrap()), (3, b"ABC".to_vec()));

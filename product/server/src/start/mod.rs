@@ -17,8 +17,10 @@ use std::time::Duration;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, setrlimit};
 use sched::WaitBound;
 
-use crate::answer::Handler;
+use crate::answer::{FormWaits, Handler};
 use crate::clients::Clients;
+use crate::codec::Level;
+use crate::coded::{BEST_NICE, Coder, FAST_NICE};
 use crate::event_loop::{Admission, Changes, Listener, MemoryShare, Parts, Setup, Stop, Worker};
 use crate::files::{Cache, Lookups};
 use crate::journal::Journal;
@@ -32,6 +34,7 @@ use crate::service::Listen;
 use crate::shaping::ShapingChoice;
 use crate::sites::{Current, Served, SitesError, Wanted, follow_names};
 use crate::storage::{BUFFERED_BYTES_MAX, Disk, Pool};
+use crate::sys;
 use crate::threads::{ThreadError, ThreadId, Threads};
 use crate::upstream::UpstreamPlaces;
 use crate::wake::Wake;
@@ -99,17 +102,20 @@ struct Loops {
     upstream_places: Arc<UpstreamPlaces>,
     /// Settings that each event loop has to take over.
     changes: Vec<Arc<Changes>>,
+    /// The coded forms of files, which all of them send.
+    coder: Arc<Coder>,
     /// The threads that have started.
     threads: Vec<ThreadId>,
 }
 
 impl Loops {
-    fn new(count: usize) -> Result<Loops, StartError> {
+    fn new(count: usize, coded_bytes_max: u64) -> Result<Loops, StartError> {
         let wakes = (0..count).map(|_| Wake::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
         let wakes = wakes.map_err(|e| StartError::System("create the wake-ups of the threads", e))?;
         let upstream_places = Arc::new(UpstreamPlaces::new(&wakes));
         let changes = (0..count).map(|_| Arc::default()).collect();
-        Ok(Loops { stop: Arc::default(), wakes, upstream_places, changes, threads: Vec::new() })
+        let coder = Arc::new(Coder::new(coded_bytes_max));
+        Ok(Loops { stop: Arc::default(), wakes, upstream_places, changes, coder, threads: Vec::new() })
     }
 
     fn wake_all(&self) {
@@ -144,7 +150,7 @@ impl Server {
         let logs = Logs::start(&threads).map_err(|e| StartError::Thread("weir-log".into(), e))?;
         logs.bound(usize::try_from(config.limits.memory.logs_bytes()).unwrap_or(usize::MAX));
         let current = Arc::new(open_sites(&mut config, &logs)?);
-        let loops = Loops::new(config.workers)?;
+        let loops = Loops::new(config.workers, config.limits.memory.coded_bytes())?;
         let connections_allowed = descriptors(&config);
         let connections_max = config.limits.connections_max.min(connections_allowed).max(1);
         let mut server = Server {
@@ -165,6 +171,7 @@ impl Server {
             server.start_worker(number, listeners, &mut config)?;
         }
         server.follow_names()?;
+        server.start_coder()?;
         hide(&config, &server.threads)?;
         remarks.iter().chain(&server.current.served().remarks).for_each(|remark| server.tell(remark));
         Ok(server)
@@ -181,6 +188,21 @@ impl Server {
             Ok(())
         };
         self.threads.spawn("weir-names", follow).map(drop).map_err(StartError::Unstarted)
+    }
+
+    /// Starts the threads that make coded forms of files.
+    fn start_coder(&self) -> Result<(), StartError> {
+        for (name, level, nice) in [("weir-code", Level::Fast, FAST_NICE), ("weir-code-best", Level::Best, BEST_NICE)] {
+            let coder = Arc::clone(&self.loops.coder);
+            let work = move || {
+                // A kernel that refuses makes forms at the usual priority.
+                let _ = sys::set_thread_nice(nice);
+                coder.work(level);
+                Ok(())
+            };
+            self.threads.spawn(name, work).map_err(StartError::Unstarted)?;
+        }
+        Ok(())
     }
 
     /// The first listening address, with the port that the kernel chose if it was left open.
@@ -258,10 +280,11 @@ impl Server {
     pub fn stop(self) -> Result<(), ThreadError> {
         self.threads.expect_ends();
         self.loops.stop();
-        for thread in self.loops.threads {
+        for &thread in &self.loops.threads {
             self.threads.join(thread)?;
         }
         self.pool.stop();
+        self.loops.coder.stop();
         Ok(())
     }
 
@@ -279,11 +302,13 @@ impl Server {
         let wake = &self.loops.wakes[number];
         let woken = Arc::clone(wake);
         let lookups = Lookups::new(Arc::clone(&self.pool), move || woken.set());
+        let woken = Arc::clone(wake);
+        let forms = FormWaits::new(Arc::clone(&self.loops.coder), move || woken.set());
         let (places, clients) = (Arc::clone(&self.places), Arc::clone(&self.clients));
         let parts = Parts {
             listeners,
             admission: Admission::new(number, places, clients, memory.connections_bytes, &config.limits),
-            handler: Handler::new(cache, lookups, Arc::clone(&self.current)),
+            handler: Handler::new(cache, lookups, Arc::clone(&self.current)).coding_by(forms),
             journal: self.journal(number, &served, config.reporting.has_metrics),
             transmitter: transmitter(self, config, wake),
             limits: config.limits.clone(),

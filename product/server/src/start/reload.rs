@@ -159,6 +159,7 @@ impl Server {
         self.places.set_max(limits.connections_max.min(connections_allowed).max(1));
         self.clients.set_limits(limits.clients(self.places.max()));
         self.pool.set_bound(limits.memory.reads_bytes().min(BUFFERED_BYTES_MAX));
+        self.loops.coder.set_bytes_max(limits.memory.coded_bytes());
         self.logs.bound(usize::try_from(limits.memory.logs_bytes()).unwrap_or(usize::MAX));
         self.current.set_spool(limits.spool.bytes_max);
     }

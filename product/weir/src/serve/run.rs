@@ -177,7 +177,8 @@ fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path, po
     let own_log = site.access_log.as_ref().filter(|log| Some(*log) != above);
     let index = site.index.clone();
     let links_into = site.links_into.iter().map(|into| folder.join(into)).collect();
-    let files = FileOptions { hidden: site.serve_dotfiles, listing: site.autoindex, index, page: None, links_into };
+    let (listing, codings) = (site.autoindex, site.compression.codings);
+    let files = FileOptions { hidden: site.serve_dotfiles, listing, index, page: None, links_into, codings };
     let dir = site.root.as_ref().map(|root| folder.join(root));
     let below = |page: &String| dir.as_ref().map(|dir| dir.join(page.trim_start_matches('/')));
     SiteConfig {
@@ -197,6 +198,7 @@ fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path, po
             redirects_to: site.https.redirects.then_some(port),
             hsts: site.https.hsts.as_ref().map(|hsts| hsts.value.clone()),
         },
+        compresses_private: site.compression.is_of_private,
     }
 }
 
@@ -324,7 +326,7 @@ trusted_proxies = ['::1', '10.0.0.0/8']
 
     #[test]
     fn every_key_of_a_site_is_taken() {
-        let text = "[[site]]\nroot = 'w'\nhosts = ['A.org', '*.a.org']\nindex = ['i', 'j']\nautoindex = true\nserve_dotfiles = true\nfollow_symlinks_into = ['/m', 'n']\n[[site]]\nroot = '/x'\ndefault = true";
+        let text = "[[site]]\nroot = 'w'\nhosts = ['A.org', '*.a.org']\nindex = ['i', 'j']\nautoindex = true\nserve_dotfiles = true\nfollow_symlinks_into = ['/m', 'n']\ncodings = ['gzip']\ncompress_private = true\n[[site]]\nroot = '/x'\ndefault = true";
         let sites = parsed(text).sites;
         let [one, other] = [0, 1].map(|at| site_config(&sites[at], None, Path::new("/etc"), 443));
         let files = FileOptions {
@@ -333,6 +335,7 @@ trusted_proxies = ['::1', '10.0.0.0/8']
             index: vec!["i".into(), "j".into()],
             page: None,
             links_into: vec!["/m".into(), "/etc/n".into()],
+            codings: [http::Coding::Gzip].into_iter().collect(),
         };
         let hosts = vec!["a.org".into(), "*.a.org".into()];
         assert_eq!(
@@ -341,6 +344,7 @@ trusted_proxies = ['::1', '10.0.0.0/8']
                 name: one.name.clone(),
                 hosts,
                 is_default: false,
+                compresses_private: true,
                 ..SiteConfig::alone("/etc/w".into(), files)
             }
         );

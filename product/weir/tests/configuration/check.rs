@@ -224,6 +224,27 @@ fn a_request_is_explained_by_its_answer() {
     assert!(out.contains("\nanswer: none: cannot serve `www`: No such file or directory;"), "{out}");
 }
 
+/// The size that a browser's answer has, and the one that a given client's has.
+#[test]
+fn an_explanation_has_the_coding_and_the_size() {
+    let folder = Folder::new("check-coding");
+    std::fs::create_dir(folder.0.join("www")).unwrap();
+    folder.write("www/index.html", &"A page that repeats itself. ".repeat(200));
+    let explained = |more: &str, args: &[&str]| {
+        folder.write("weir.toml", &format!("[[site]]\nhosts = ['a.test']\nroot = 'www'\n{more}\n"));
+        said(&weir(&folder.0, &[&["check", "--explain", "http://a.test/"], args].concat())).1
+    };
+    let out = explained("", &[]);
+    let coding = out.lines().find_map(|line| line.strip_prefix("coding: br, ")).unwrap_or_else(|| panic!("{out}"));
+    let bytes: u64 = coding.split(' ').next().unwrap().parse().unwrap();
+    assert!(bytes < 1_000 && coding.ends_with(" bytes, for a client that accepts br, zstd, gzip"), "{out}");
+    assert!(out.contains("\nfield: Content-Length: 5600\n"), "the answer is to a client that accepts none: {out}");
+    assert!(explained("codings = ['gzip']", &[]).contains("\ncoding: gzip, "));
+    assert!(!explained("compression = false", &[]).contains("coding"));
+    let out = explained("", &["--header", "Accept-Encoding: zstd"]);
+    assert!(out.contains("\nfield: Content-Encoding: zstd\n") && !out.contains("coding: br"), "{out}");
+}
+
 /// They are of a server that speaks TLS, which the one that is asked does not.
 #[test]
 fn an_explanation_has_the_fields_of_a_response_over_tls() {

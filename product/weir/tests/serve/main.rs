@@ -14,6 +14,7 @@ mod classes;
 mod clients;
 mod cold;
 mod common;
+mod compression;
 mod conditions;
 mod connections;
 mod handovers;

@@ -8,6 +8,7 @@ mod folders;
 mod inside;
 mod lookups;
 mod roots;
+mod sidecars;
 mod sites;
 
 use std::ffi::OsStr;

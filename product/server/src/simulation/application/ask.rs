@@ -9,6 +9,8 @@ use super::super::random::Random;
 
 /// The prefix of paths that are passed on.
 pub const PREFIX: &str = "/app/";
+/// The end of paths whose response is text.
+pub const TEXT: &str = "?text";
 
 /// The minimum size of a body for which the slowest line and application take longer than the minimum response timeout.
 const LARGE_UPLOAD_BYTES: usize = 300_000;
@@ -41,6 +43,8 @@ pub struct Ask {
     pub cut_permille: u64,
     /// A length near a power of two, for a fault.
     pub great: u128,
+    /// The response has a type that the server codes.
+    pub is_text: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,7 +148,9 @@ impl Ask {
     /// Returns `None` for any other path.
     pub fn of_path(path: &str, site: &Site) -> Option<Ask> {
         let word = path.strip_prefix(PREFIX)?;
-        Some(Ask::of(u64::from_str_radix(word, 16).ok()?, site))
+        let is_text = word.ends_with(TEXT);
+        let word = word.strip_suffix(TEXT).unwrap_or(word);
+        Some(Ask { is_text, ..Ask::of(u64::from_str_radix(word, 16).ok()?, site) })
     }
 
     /// The next random request that satisfies `is_wanted`.
@@ -185,6 +191,7 @@ impl Ask {
             closes: random.once_in(8),
             cut_permille: random.below(1_000),
             great: random.near_power(),
+            is_text: false,
         };
         ask.fault = random.once_in(4).then(|| random.one_of(&FAULTS)).filter(|fault| ask.can(*fault, site));
         // The server cannot distinguish excess bytes from the next response, if there is a next.
@@ -308,6 +315,7 @@ impl Ask {
         if self.announces_close() {
             out.extend(b"Connection: close\r\n");
         }
+        out.extend(if self.is_text { &b"Content-Type: text/html\r\n"[..] } else { b"" });
         if self.status != 204 {
             match self.framing {
                 Framing::Length => {

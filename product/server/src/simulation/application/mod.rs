@@ -14,7 +14,7 @@ use super::outages::HEALTH;
 use super::plan::UpstreamPlan;
 use super::random::Random;
 use super::wire::Wire;
-pub use ask::{After, Ask, Expected, Fault, Framing, PREFIX, Takes};
+pub use ask::{After, Ask, Expected, Fault, Framing, PREFIX, TEXT, Takes};
 
 /// The bytes that a slow reader reads at once, and the interval.
 const SLOW_BYTES: usize = 9_000;

@@ -163,6 +163,9 @@ impl Http1 {
             if body.is_answer && request.body(site).is_some_and(|all| all.get(from..body.came) != Some(&data[..])) {
                 return Err(format!("wrong bytes from {from} on in the body of {request:?}"));
             }
+            if body.is_answer {
+                request.take(&data);
+            }
             ended += u64::from(self.end(now, site)?);
         }
         Ok(ended)
@@ -173,6 +176,9 @@ impl Http1 {
         let Some(body) = self.body.take_if(|body| body.is_done) else { return Ok(false) };
         let (request, _) = self.asked.pop_front().ok_or("an end of nothing")?;
         self.may_ask_at = now + self.think;
+        if body.is_answer {
+            request.judge_content(site)?;
+        }
         let is_right = !body.is_answer || request.body(site).is_none_or(|all| all.len() == body.came);
         if is_right { Ok(true) } else { Err(format!("{request:?} ends after {} bytes", body.came)) }
     }

@@ -321,6 +321,9 @@ impl Http2 {
         if !stream.is_reason && stream.request.body(site).is_some_and(|body| body.get(from..to) != Some(payload)) {
             return Err(format!("wrong bytes from {from} to {to} of {stream:?}"));
         }
+        if !stream.is_reason {
+            stream.request.take(payload);
+        }
         stream.came = to;
         stream.read_bytes += bytes;
         if !self.habits.is_wide && stream.read_bytes >= UPDATE_EVERY {
@@ -337,6 +340,9 @@ impl Http2 {
         self.may_ask_at = now + self.think;
         if stream.upload_at.is_some() {
             self.to_say.extend(frame(RST_STREAM, 0, number, &[0; 4]));
+        }
+        if !stream.is_reason {
+            stream.request.judge_content(site)?;
         }
         match stream.request.body(site).filter(|_| !stream.is_reason) {
             Some(body) if body.len() != stream.came => Err(format!("the end of {stream:?}, of {} bytes", body.len())),

@@ -1,11 +1,17 @@
 //! A client's request, and the correct response.
 
+use std::cell::RefCell;
 use std::ops::Range;
+use std::rc::Rc;
 
-use super::super::application::{Ask, Expected};
+use http::Coding;
+
+use super::super::application::{Ask, Expected, TEXT};
 use super::super::files::{ABSENT, Site};
 use super::super::plan::{Plan, UpstreamPlan};
 use super::super::random::Random;
+use crate::codec::decoded_bytes;
+use crate::codec::testing::decoded;
 use crate::stages::testing;
 
 /// The maximum body that a client sends if it sends a few bytes at a time: the server's patience is limited.
@@ -16,12 +22,27 @@ pub struct Request {
     pub path: String,
     pub kind: Kind,
     file: Option<usize>,
+    /// Set if the body may come in a coding.
+    coded: Option<Coded>,
 }
+
+/// The codings that a request accepts, and the bytes that have come.
+#[derive(Debug, Clone)]
+struct Coded {
+    accepted: &'static str,
+    came: Rc<RefCell<Vec<u8>>>,
+}
+
+/// Values of Accept-Encoding.
+const ACCEPTED: [&str; 5] =
+    ["gzip, deflate, br, zstd", "gzip", "zstd;q=0.5, gzip;q=0.4", "br, identity;q=0", "identity"];
 
 #[derive(Debug, Clone)]
 pub enum Kind {
     Get,
     Head,
+    /// A page of text.
+    Page(usize),
     /// The bytes that exist, and the last byte requested, which may be far past the end.
     Part(Range<usize>, u128),
     /// If-None-Match with a value that matches anything.
@@ -46,19 +67,62 @@ impl Request {
             let is_small =
                 |ask: &Ask| ask.upload.is_none_or(|upload| !is_slow || upload.bytes <= SLOW_UPLOAD_BYTES_MAX);
             let ask = Ask::find(site, random, |ask| is_small(ask) && !ask.is_tunnel);
-            return Request::of_ask(ask, upstreams);
+            let request = Request::of_ask(ask, upstreams);
+            return if plan.is_coded { request.of_text(random) } else { request };
+        }
+        if plan.is_coded && random.once_in(2) {
+            let page = random.below(site.pages() as u64) as usize;
+            return Request::new(format!("/p{page}.html"), Kind::Page(page), None).coded(random);
         }
         Request::of_file(site, random)
     }
 
+    fn new(path: String, kind: Kind, file: Option<usize>) -> Request {
+        Request { path, kind, file, coded: None }
+    }
+
+    /// The same request to an application, whose response is text.
+    fn of_text(self, random: &mut Random) -> Request {
+        Request { path: format!("{}{TEXT}", self.path), ..self }.coded(random)
+    }
+
+    /// The same request, with codings that its client accepts.
+    fn coded(self, random: &mut Random) -> Request {
+        Request { coded: Some(Coded { accepted: random.one_of(&ACCEPTED), came: Rc::default() }), ..self }
+    }
+
+    /// Takes bytes of the content.
+    pub fn take(&self, data: &[u8]) {
+        if let Some(coded) = &self.coded {
+            coded.came.borrow_mut().extend_from_slice(data);
+        }
+    }
+
+    /// Checks the whole content, if it may have come in a coding.
+    pub fn judge_content(&self, site: &Site) -> Result<(), String> {
+        let Some(coded) = &self.coded else { return Ok(()) };
+        let expected = match &self.kind {
+            Kind::Page(number) => site.page(*number),
+            Kind::Passed(ask, _) => ask.sent(site),
+            _ => return Ok(()),
+        };
+        let came = coded.came.borrow();
+        let is_coded = |coding: Coding| {
+            let bytes = decoded_bytes(coding, &came[..], expected.len() as u64);
+            coded.accepted.contains(coding.token()) && bytes.is_ok() && decoded(coding, &came) == expected
+        };
+        let is_right = *came == expected || Coding::ALL.into_iter().any(is_coded);
+        if is_right { Ok(()) } else { Err(format!("{} wrong bytes for {self:?}", came.len())) }
+    }
+
     pub fn of_ask(ask: Ask, upstreams: &UpstreamPlan) -> Request {
         let expected = ask.expected(upstreams);
-        Request { path: ask.path(), kind: Kind::Passed(Box::new(ask), expected), file: None }
+        Request::new(ask.path(), Kind::Passed(Box::new(ask), expected), None)
     }
 
     pub fn of_file(site: &Site, random: &mut Random) -> Request {
         if random.once_in(12) {
-            return Request { path: format!("/none{}", random.below(ABSENT)), kind: Kind::Get, file: None };
+            return Request::new(format!("/none{}", random.below(ABSENT)), Kind::Get, None);
         }
         let file = random.below(site.count() as u64) as usize;
         let size = site.file(file).len();
@@ -75,12 +139,12 @@ impl Request {
             2 => Kind::Unchanged,
             _ => Kind::Get,
         };
-        Request { path: format!("/f{file}"), kind, file: Some(file) }
+        Request::new(format!("/f{file}"), kind, Some(file))
     }
 
     /// A request that takes too long.
     pub fn late() -> Request {
-        Request { path: String::new(), kind: Kind::Late, file: None }
+        Request::new(String::new(), Kind::Late, None)
     }
 
     pub fn method(&self) -> &'static str {
@@ -93,10 +157,13 @@ impl Request {
 
     /// The name and value of its extra field.
     pub fn field(&self) -> Option<(&'static str, String)> {
+        if let Some(coded) = &self.coded {
+            return Some(("accept-encoding", coded.accepted.into()));
+        }
         match &self.kind {
             Kind::Part(range, last) => Some(("range", format!("bytes={}-{last}", range.start))),
             Kind::Unchanged => Some(("if-none-match", "*".into())),
-            Kind::Get | Kind::Head | Kind::Late | Kind::Passed(..) => None,
+            Kind::Get | Kind::Head | Kind::Page(_) | Kind::Late | Kind::Passed(..) => None,
         }
     }
 
@@ -125,6 +192,7 @@ impl Request {
         match (&self.kind, self.file) {
             (Kind::Passed(ask, _), _) => ask.status,
             (Kind::Late, _) => 408,
+            (Kind::Page(_), _) => 200,
             (_, None) => 404,
             (Kind::Part(..), _) if !testing::is_on() => 206,
             (Kind::Unchanged, _) => 304,
@@ -160,8 +228,11 @@ impl Request {
         self.method() != "HEAD" && !matches!(status, 204 | 304)
     }
 
-    /// The correct body; `None` if any will do.
+    /// The correct body; `None` if any will do, or [`Request::judge_content`] knows.
     pub fn body<'s>(&self, site: &'s Site) -> Option<&'s [u8]> {
+        if self.coded.is_some() {
+            return None;
+        }
         if let Kind::Passed(ask, _) = &self.kind {
             return Some(ask.sent(site));
         }

@@ -150,6 +150,9 @@ impl Stream {
         if !self.is_reason && self.request.body(site).is_some_and(|body| body.get(from..to) != Some(data)) {
             return Err(format!("wrong bytes from {from} to {to} of {:?}", self.request));
         }
+        if !self.is_reason {
+            self.request.take(data);
+        }
         self.came = to;
         Ok(())
     }
@@ -157,6 +160,9 @@ impl Stream {
     pub fn judge_end(&self, site: &Site) -> Result<(), String> {
         if !self.has_head || self.data_left > 0 || !self.rest.is_empty() {
             return Err(format!("the end within a frame of {self:?}"));
+        }
+        if !self.is_reason {
+            self.request.judge_content(site)?;
         }
         match self.request.body(site).filter(|_| !self.is_reason) {
             Some(body) if body.len() != self.came => Err(format!("the end of {self:?}, of {} bytes", body.len())),

@@ -1,0 +1,358 @@
+//! Content codings: those that a client takes, and the entity tags of responses that are coded on their way.
+//!
+//! The field has weights, and the obvious search for the word `gzip` in it sends bytes that the client has refused
+//! (`gzip;q=0`). A tag is the same text for all bytes of a program's response, so a coded one must be weak; a program
+//! that compares tags byte by byte would then never see its own again. Ours carry a mark, by which the program's tag is
+//! restored in the next request.
+
+use std::borrow::Cow;
+
+use crate::Request;
+use crate::conditions::listed_tags;
+use crate::list::members;
+
+/// A content coding that this server makes. In the order of preference between equal weights: the smaller result first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Coding {
+    Brotli,
+    Zstd,
+    Gzip,
+}
+
+/// A set of codings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Codings(u8);
+
+/// The weights that a request gives to codings, in thousandths (RFC 9110 section 12.5.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AcceptedCodings {
+    weights: [u16; Coding::ALL.len()],
+    /// The weight of no coding, if the request has one for it.
+    identity: Option<u16>,
+}
+
+/// The maximum number of members of Accept-Encoding that are read; no more codings are registered.
+const MEMBERS_MAX: usize = 32;
+
+/// The end of the opaque part of a tag that [`weakened`] has made.
+const MARK: &[u8] = b"~weir";
+
+impl Coding {
+    pub const ALL: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
+
+    /// The name in Accept-Encoding and Content-Encoding.
+    pub fn token(self) -> &'static str {
+        match self {
+            Coding::Brotli => "br",
+            Coding::Zstd => "zstd",
+            Coding::Gzip => "gzip",
+        }
+    }
+
+    /// The extension of files in this coding, without its dot.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Coding::Brotli => "br",
+            Coding::Zstd => "zst",
+            Coding::Gzip => "gz",
+        }
+    }
+
+    /// The coding of a name in a field. Recipients take `x-gzip` for `gzip` (RFC 9110 section 8.4.1.3).
+    fn named(name: &[u8]) -> Option<Coding> {
+        if name.eq_ignore_ascii_case(b"x-gzip") {
+            return Some(Coding::Gzip);
+        }
+        Coding::ALL.into_iter().find(|coding| name.eq_ignore_ascii_case(coding.token().as_bytes()))
+    }
+}
+
+impl Codings {
+    pub const NONE: Codings = Codings(0);
+    pub const ALL: Codings = Codings((1 << Coding::ALL.len()) - 1);
+
+    pub fn is_empty(self) -> bool {
+        self == Codings::NONE
+    }
+
+    pub fn has(self, coding: Coding) -> bool {
+        self.0 & 1 << coding as u8 != 0
+    }
+
+    /// The codings of the set, in the order of preference.
+    pub fn iter(self) -> impl Iterator<Item = Coding> {
+        Coding::ALL.into_iter().filter(move |coding| self.has(*coding))
+    }
+}
+
+impl FromIterator<Coding> for Codings {
+    fn from_iter<I: IntoIterator<Item = Coding>>(codings: I) -> Codings {
+        Codings(codings.into_iter().fold(0, |set, coding| set | 1 << coding as u8))
+    }
+}
+
+impl AcceptedCodings {
+    /// Reads all lines of Accept-Encoding. Without one, a client takes no coding: the RFC would allow any, but programs
+    /// that leave the field out decode none. Of two members with one name, the first counts.
+    pub fn of(request: &Request) -> AcceptedCodings {
+        let (mut weights, mut identity, mut any) = ([None; Coding::ALL.len()], None, None);
+        for member in request.values("accept-encoding").flat_map(members).take(MEMBERS_MAX) {
+            let (name, weight) = weighed(member);
+            let said: &mut Option<u16> = match Coding::named(name) {
+                Some(coding) => &mut weights[coding as usize],
+                None if name.eq_ignore_ascii_case(b"identity") => &mut identity,
+                None if name == b"*" => &mut any,
+                None => continue,
+            };
+            said.get_or_insert(weight);
+        }
+        let weights = weights.map(|weight: Option<u16>| weight.or(any).unwrap_or(0));
+        // `*` with another weight does not give one to identity, which is acceptable and least wanted then.
+        AcceptedCodings { weights, identity: identity.or(any.filter(|weight| *weight == 0)) }
+    }
+
+    pub fn takes(&self, coding: Coding) -> bool {
+        self.weights[coding as usize] > 0
+    }
+
+    /// Returns true if the client takes no response without a coding.
+    pub fn refuses_identity(&self) -> bool {
+        self.identity == Some(0)
+    }
+
+    /// The codings among these that the client wants at least as much as none, the most wanted first.
+    pub fn wanted(&self, offered: Codings) -> impl Iterator<Item = Coding> {
+        let weight = |coding: &Coding| self.weights[*coding as usize];
+        let floor = self.identity.unwrap_or(0).max(1);
+        let mut wanted = Coding::ALL.map(Some);
+        // Stable: between equal weights, the preference decides.
+        wanted.sort_by_key(|coding| std::cmp::Reverse(coding.as_ref().map(weight)));
+        let is_wanted = move |coding: &Coding| offered.has(*coding) && weight(coding) >= floor;
+        wanted.into_iter().flatten().filter(is_wanted)
+    }
+
+    /// The most wanted coding among these; `None` if the client wants none of them, or no coding more.
+    pub fn best(&self, offered: Codings) -> Option<Coding> {
+        self.wanted(offered).next()
+    }
+}
+
+/// Splits a member into its name and its weight in thousandths: 1,000 without one, 0 for one that is malformed, so that
+/// what a client may not have meant is not sent.
+fn weighed(member: &[u8]) -> (&[u8], u16) {
+    let mut parts = member.split(|b| *b == b';').map(<[u8]>::trim_ascii);
+    let name = parts.next().unwrap_or_default();
+    let value = parts.find_map(|part| part.strip_prefix(b"q=").or_else(|| part.strip_prefix(b"Q=")));
+    (name, value.map_or(1000, |value| thousandths(value).unwrap_or(0)))
+}
+
+/// Parses a weight (RFC 9110 section 12.4.2): 0 to 1 with at most three decimals.
+fn thousandths(value: &[u8]) -> Option<u16> {
+    let (whole, decimals) = match value {
+        [whole] | [whole, b'.'] => (whole, &b""[..]),
+        [whole, b'.', decimals @ ..] if decimals.len() <= 3 => (whole, decimals),
+        _ => return None,
+    };
+    let digit = |at: usize| decimals.get(at).map_or(Some(0), |b| b.is_ascii_digit().then(|| u16::from(b - b'0')));
+    let below = 100 * digit(0)? + 10 * digit(1)? + digit(2)?;
+    match whole {
+        b'0' => Some(below),
+        b'1' if below == 0 => Some(1000),
+        _ => None,
+    }
+}
+
+/// The tag of a response with this strong tag after its bytes were coded; `None` for a tag that is weak or malformed,
+/// which says nothing about bytes and stays.
+pub fn weakened(tag: &[u8]) -> Option<Vec<u8>> {
+    let opaque = tag.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    Some([b"W/\"", opaque, MARK, b"\""].concat())
+}
+
+/// Restores the tags of a program in a value of If-Match or If-None-Match: those that [`weakened`] has made become what
+/// they were.
+pub fn restored(value: &[u8]) -> Cow<'_, [u8]> {
+    if !value.windows(MARK.len()).any(|part| part == MARK) {
+        return value.into();
+    }
+    let (mut out, mut rest) = (Vec::with_capacity(value.len()), value);
+    while let Some((before, tag, after)) = first_quoted(rest) {
+        let ours = before.strip_suffix(b"W/").zip(tag.strip_suffix(MARK));
+        let (before, tag) = ours.unwrap_or((before, tag));
+        [before, b"\"", tag, b"\""].into_iter().for_each(|part| out.extend_from_slice(part));
+        rest = after;
+    }
+    out.extend_from_slice(rest);
+    out.into()
+}
+
+/// Splits a value at its first quoted string, which has no escapes: before it, within it and after it.
+fn first_quoted(value: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let begin = value.iter().position(|b| *b == b'"')?;
+    let (before, quoted) = value.split_at(begin);
+    let end = quoted[1..].iter().position(|b| *b == b'"')? + 1;
+    Some((before, &quoted[1..end], &quoted[end + 1..]))
+}
+
+/// The tag of a 304 to this request, for a program's response with this strong tag: the weakened one if the client has
+/// asked with it.
+pub fn tag_asked_with(request: &Request, tag: &[u8]) -> Option<Vec<u8>> {
+    let ours = weakened(tag)?;
+    let is_listed = listed_tags(request).any(|listed| ours.strip_prefix(b"W/") == Some(listed));
+    is_listed.then_some(ours)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Limits;
+    use crate::http1::parse_request;
+    use Coding::{Brotli, Gzip, Zstd};
+
+    fn with<T>(lines: &[&str], of: impl Fn(&Request) -> T) -> T {
+        let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+        let bytes = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+        of(&parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request)
+    }
+
+    fn accepted(value: &str) -> AcceptedCodings {
+        with(&[&format!("Accept-Encoding: {value}")], AcceptedCodings::of)
+    }
+
+    fn best(value: &str) -> Option<Coding> {
+        accepted(value).best(Codings::ALL)
+    }
+
+    #[test]
+    fn the_coding_with_the_highest_weight_is_best() {
+        for (value, expected) in [
+            ("", None),
+            ("identity", None),
+            ("gzip", Some(Gzip)),
+            ("GZIP", Some(Gzip)),
+            ("x-gzip", Some(Gzip)),
+            ("gzip, deflate, br, zstd", Some(Brotli)),
+            ("gzip, zstd", Some(Zstd)),
+            ("deflate", None),
+            ("*", Some(Brotli)),
+            ("*;q=0", None),
+            ("br;q=0, *", Some(Zstd)),
+            ("gzip;q=1.0, br;q=0.9", Some(Gzip)),
+            ("gzip;q=0.5, br;q=0.501", Some(Brotli)),
+            ("gzip;q=0", None),
+            ("gzip;q=0.000, br;q=0.", None),
+            ("gzip;q=0.001", Some(Gzip)),
+            ("gzip ; Q=0.5", Some(Gzip)),
+            ("gzip;q=1.5", None),
+            ("gzip;q=0.1234", None),
+            ("gzip;q=-1", None),
+            ("gzip;q=", None),
+            ("gzip;q", Some(Gzip)),
+            ("gzip;level=9;q=0", None),
+            ("gzip;q=0, gzip", None),
+            ("identity, gzip", Some(Gzip)),
+            ("identity;q=0.5, gzip;q=0.3", None),
+            ("identity;q=0.5, gzip;q=0.3, br;q=0.5", Some(Brotli)),
+            ("*;q=0.1, identity;q=0.5", None),
+            (",, gzip ,,", Some(Gzip)),
+            ("gzip br", None),
+        ] {
+            assert_eq!(best(value), expected, "{value}");
+        }
+        assert_eq!(with(&[], AcceptedCodings::of), AcceptedCodings::default());
+        let lines = ["Accept-Encoding: gzip;q=0.4", "Accept-Encoding: br;q=0.3"];
+        assert_eq!(with(&lines, AcceptedCodings::of).best(Codings::ALL), Some(Gzip), "all lines count");
+    }
+
+    #[test]
+    fn only_what_is_offered_is_chosen() {
+        let offered = Codings::from_iter([Zstd, Gzip]);
+        assert_eq!(accepted("br, gzip;q=0.5").best(offered), Some(Gzip));
+        assert_eq!(accepted("br").best(offered), None);
+        assert_eq!(accepted("gzip, br, zstd;q=0.5").wanted(offered).collect::<Vec<_>>(), [Gzip, Zstd]);
+        assert_eq!(accepted("gzip").best(Codings::NONE), None);
+        assert!(Codings::NONE.is_empty() && !offered.has(Brotli) && Codings::ALL.iter().eq(Coding::ALL));
+    }
+
+    #[test]
+    fn identity_is_refused_only_in_words() {
+        for (value, expected) in [
+            ("gzip", false),
+            ("", false),
+            ("identity;q=0", true),
+            ("*;q=0", true),
+            ("*;q=0, identity;q=0.1", false),
+            ("*;q=0.5", false),
+            ("gzip;q=0", false),
+        ] {
+            assert_eq!(accepted(value).refuses_identity(), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_long_field_is_read_to_its_bound() {
+        let long = format!("{}gzip", "x,".repeat(5_000));
+        assert_eq!(best(&long), None);
+        assert_eq!(best(&format!("{}gzip", "x,".repeat(MEMBERS_MAX - 1))), Some(Gzip));
+        assert_eq!(best(&format!("gzip{}", ",".repeat(10_000))), Some(Gzip));
+        assert_eq!(best(&format!("gzip;{}=1", "p".repeat(10_000))), Some(Gzip));
+    }
+
+    #[test]
+    fn a_program_gets_its_own_tags_back() {
+        assert_eq!(weakened(b"\"v\"").unwrap(), b"W/\"v~weir\"");
+        assert!([&b"W/\"v\""[..], b"v", b"\"", b""].iter().all(|tag| weakened(tag).is_none()));
+        for (value, expected) in [
+            ("W/\"v~weir\"", "\"v\""),
+            ("\"a\", W/\"v~weir\",W/\"b\"", "\"a\", \"v\",W/\"b\""),
+            ("\"v~weir\"", "\"v~weir\""),
+            ("W/\"v~weir", "W/\"v~weir"),
+            ("*", "*"),
+            ("W/\"~weir\", W/\"x~weir\"", "\"\", \"x\""),
+        ] {
+            assert_eq!(restored(value.as_bytes()), expected.as_bytes(), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_304_has_the_tag_that_it_was_asked_with() {
+        let tag =
+            |value: &str| with(&[&format!("If-None-Match: {value}")], |request| tag_asked_with(request, b"\"v\""));
+        assert_eq!(tag("\"a\", W/\"v~weir\"").unwrap(), b"W/\"v~weir\"");
+        assert!(["\"v\"", "W/\"v\"", "*", "W/\"a~weir\""].iter().all(|value| tag(value).is_none()));
+    }
+
+    proptest! {
+        #[test]
+        fn any_field_has_an_answer_among_the_offers(value in "[ -~\t]{0,300}", offered in 0_u8..8) {
+            let offered = Codings(offered);
+            let accepted = accepted(&value);
+            let wanted: Vec<Coding> = accepted.wanted(offered).collect();
+            prop_assert!(wanted.iter().all(|coding| offered.has(*coding) && accepted.takes(*coding)));
+            prop_assert!(wanted.windows(2).all(|two| accepted.weights[two[0] as usize] >= accepted.weights[two[1] as usize]));
+            prop_assert_eq!(accepted.best(offered), wanted.first().copied());
+        }
+
+        /// Weights are those that were written, in whatever order the members come.
+        #[test]
+        fn weights_are_those_that_were_written(weights in prop::array::uniform3(0_u16..=1000), turn in 0_usize..3) {
+            let mut written: Vec<String> = Coding::ALL.iter().zip(weights)
+                .map(|(coding, weight)| format!("{};q={}.{:03}", coding.token(), weight / 1000, weight % 1000)).collect();
+            written.rotate_left(turn);
+            prop_assert_eq!(accepted(&written.join(", ")).weights, weights);
+        }
+
+        #[test]
+        fn tags_are_restored_and_other_bytes_kept(tags in prop::collection::vec(("[!#-}]{0,8}", any::<bool>()), 0..6)) {
+            let (sent, own): (Vec<_>, Vec<_>) = tags.iter().map(|(tag, is_ours)| {
+                let own = format!("\"{tag}\"");
+                let ours = String::from_utf8(weakened(own.as_bytes()).unwrap()).unwrap();
+                (if *is_ours { ours } else { own.clone() }, own)
+            }).unzip();
+            let [sent, own] = [sent, own].map(|tags| tags.join(", "));
+            prop_assert_eq!(restored(sent.as_bytes()), own.as_bytes());
+        }
+    }
+}

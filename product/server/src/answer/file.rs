@@ -1,0 +1,178 @@
+//! The response with a file: in the most wanted form among the ready ones, or with parts of it.
+//!
+//! Each form has other bytes, so each has a tag of its own, and the ranges that are served are those of the file as it
+//! is (RFC 9110 section 14.2). A client may hold any form that it takes: a tag of one says that it has the file.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use http::{
+    AcceptedCodings, Codings, Entity, EntityFields, Method, Request, Response, Status, Verdict, listed_tags, multipart,
+};
+
+use super::{Handler, To, bare, text};
+use crate::body::{Body, Piece};
+use crate::codec::Level;
+use crate::coded::{FormId, Known};
+use crate::files::Entry;
+use crate::stages::{has_stages, staged_head};
+
+/// The form in which a file is sent.
+enum Form {
+    /// The bytes of the file itself.
+    Plain,
+    Coded(Arc<Entry>),
+    /// A form that is being made and would have left sooner.
+    Awaited(FormId),
+}
+
+impl Handler {
+    /// The response with a file in a form that is there.
+    pub(super) fn file(&mut self, to: To, request: &Request, entry: &Arc<Entry>) -> Response<Body> {
+        self.file_or_wait(to, request, entry, false).unwrap_or_else(|_| self.plain(request, entry))
+    }
+
+    /// The response with a file, or the form that the request should wait for, if it may.
+    pub(super) fn file_or_wait(
+        &mut self,
+        to: To,
+        request: &Request,
+        entry: &Arc<Entry>,
+        may_wait: bool,
+    ) -> Result<Response<Body>, FormId> {
+        if !entry.forms.are_any() || self.asks_for_part(request, entry) {
+            return Ok(self.plain(request, entry));
+        }
+        let accepted = AcceptedCodings::of(request);
+        if let Some(tag) = held_tag(request, entry, &accepted) {
+            let response = bare(Status::NOT_MODIFIED).of(entry.fields.validators()).unshared();
+            return Ok(response.without("ETag").with("ETag", tag));
+        }
+        match self.form(to, entry, &accepted, may_wait) {
+            Form::Plain => Ok(self.plain(request, entry)),
+            Form::Coded(form) => Ok(self.coded(request, entry, &form)),
+            Form::Awaited(id) => Err(id),
+        }
+    }
+
+    /// Returns true if the request is for a part of the file that exists, or for one that does not.
+    fn asks_for_part(&self, request: &Request, entry: &Entry) -> bool {
+        let is_asked = request.fields.range.is_some() && request.method == Method::Get;
+        is_asked && matches!(http::evaluate(request, &entity(entry)), Verdict::Ranges(_) | Verdict::RangeNotSatisfiable)
+    }
+
+    /// Chooses the form of a file. The most wanted one is made if it is not there; until then, a less wanted one serves.
+    fn form(&mut self, to: To, entry: &Arc<Entry>, accepted: &AcceptedCodings, may_wait: bool) -> Form {
+        let coder = self.forms.as_ref().map(|forms| &forms.coder);
+        let made = coder.map_or(Codings::NONE, |coder| coder.offers(entry));
+        let offered = made.iter().chain(entry.forms.sidecars.iter().map(|(coding, _)| *coding)).collect();
+        let (mut awaited, mut is_first) = (None, true);
+        for coding in accepted.wanted(offered) {
+            if let Some(sidecar) = entry.forms.sidecar(coding) {
+                return Form::Coded(Arc::clone(sidecar));
+            }
+            let Some(coder) = coder else { continue };
+            let found = match std::mem::take(&mut is_first) {
+                true => coder.find(entry, coding, to.client),
+                false => coder.ready(entry, coding).map_or(Known::None, Known::Ready),
+            };
+            match found {
+                Known::Ready(form) => return Form::Coded(form),
+                Known::Pending(ready_in) if self.line.is_sooner(entry.len, ready_in) || accepted.refuses_identity() => {
+                    awaited = Some(FormId::of(entry, coding));
+                }
+                Known::Pending(_) | Known::None => {}
+            }
+        }
+        awaited.filter(|_| may_wait).map_or(Form::Plain, Form::Awaited)
+    }
+
+    /// The response with a coded form of a file.
+    fn coded(&mut self, request: &Request, entry: &Arc<Entry>, form: &Arc<Entry>) -> Response<Body> {
+        match http::evaluate(request, &entity(form)) {
+            Verdict::NotModified => bare(Status::NOT_MODIFIED).of(form.fields.validators()),
+            // The client may have the file as it is.
+            Verdict::PreconditionFailed => self.plain(request, entry),
+            Verdict::Whole | Verdict::Ranges(_) | Verdict::RangeNotSatisfiable => {
+                Response::new(Status::OK, part(form, 0..form.len).into()).of(form.fields.whole())
+            }
+        }
+    }
+
+    /// The response with a file as it is.
+    pub(super) fn plain(&mut self, request: &Request, entry: &Arc<Entry>) -> Response<Body> {
+        let fields = &entry.fields;
+        let whole = || Response::new(Status::OK, part(entry, 0..entry.len).into()).of(fields.whole());
+        match http::evaluate(request, &entity(entry)) {
+            Verdict::Whole => whole(),
+            Verdict::Ranges(_) | Verdict::RangeNotSatisfiable if has_stages(request, &whole()) => whole(),
+            Verdict::Ranges(ranges) if ranges.len() == 1 => {
+                let range = ranges[0].clone();
+                let response = Response::new(Status::PARTIAL_CONTENT, part(entry, range.clone()).into());
+                response.of(fields.part()).with_range(&range, entry.len).with_length(range.end - range.start)
+            }
+            Verdict::Ranges(ranges) => self.ranges(entry, fields, &ranges),
+            Verdict::NotModified if has_stages(request, &whole()) => {
+                staged_head(bare(Status::NOT_MODIFIED).of(fields.validators()))
+            }
+            Verdict::NotModified => bare(Status::NOT_MODIFIED).of(fields.validators()),
+            Verdict::PreconditionFailed => text(Status::PRECONDITION_FAILED, "the file is not in the state asked for"),
+            Verdict::RangeNotSatisfiable => {
+                text(Status::RANGE_NOT_SATISFIABLE, "the file is shorter than that").without_range(entry.len)
+            }
+        }
+    }
+
+    fn ranges(&mut self, entry: &Arc<Entry>, fields: &EntityFields, ranges: &[Range<u64>]) -> Response<Body> {
+        let boundary = self.boundary(entry);
+        let mut body = Body::default();
+        for range in ranges {
+            let mut head = Vec::new();
+            multipart::part_head(&mut head, &boundary, &entry.mime, range, entry.len);
+            body.push(Piece::Bytes(head));
+            body.push(part(entry, range.clone()));
+        }
+        let mut end = Vec::new();
+        multipart::closing(&mut end, &boundary);
+        body.push(Piece::Bytes(end));
+        let bytes = multipart::total_bytes(&boundary, &entry.mime, ranges, entry.len);
+        debug_assert_eq!(bytes, body.len());
+        let response = Response::new(Status::PARTIAL_CONTENT, body).of(fields.validators());
+        response.with("Content-Type", multipart::content_type(&boundary).as_bytes()).with_length(bytes)
+    }
+
+    /// Returns a boundary that cannot be guessed from the file's content: the entity tag and a count.
+    fn boundary(&mut self, entry: &Entry) -> String {
+        self.boundaries += 1;
+        let tag: String = entry.etag.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
+        format!("weir{tag}x{:x}", self.boundaries)
+    }
+}
+
+fn entity(entry: &Entry) -> Entity<'_> {
+    Entity { len: entry.len, etag: &entry.etag, last_modified: entry.last_modified }
+}
+
+/// The tag of a form of this file that the client has and takes, if its request is whether that has changed. Forms that
+/// are not there any more count too: their bytes stand for the same file.
+fn held_tag<'r>(request: &Request<'r>, entry: &Entry, accepted: &AcceptedCodings) -> Option<&'r [u8]> {
+    let is_only_question = request.fields.if_match.is_none() && request.fields.if_unmodified_since.is_none();
+    listed_tags(request).filter(|_| is_only_question).find(|tag| is_of(entry, tag, accepted))
+}
+
+/// Returns true for the tag of a form of this file that the client takes.
+fn is_of(entry: &Entry, tag: &[u8], accepted: &AcceptedCodings) -> bool {
+    if tag == entry.etag.as_bytes() {
+        return !accepted.refuses_identity();
+    }
+    let mut sidecars = entry.forms.sidecars.iter().filter(|(coding, _)| accepted.takes(*coding));
+    let mut codings = entry.forms.codings.iter().filter(|coding| accepted.takes(*coding));
+    let is_level = |coding| {
+        [Level::Fast, Level::Best].iter().any(|level| entry.tag_of(coding, level.number(coding)).as_bytes() == tag)
+    };
+    sidecars.any(|(_, sidecar)| sidecar.etag.as_bytes() == tag) || codings.any(is_level)
+}
+
+fn part(entry: &Arc<Entry>, range: Range<u64>) -> Piece {
+    Piece::File { entry: Arc::clone(entry), range }
+}

@@ -1,0 +1,149 @@
+//! Requests that wait until a coded form of their file is ready.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use units::{Nanos, Rate};
+
+use crate::coded::{Coder, FormId, Waiter};
+use crate::files::{Entry, Found, Key, LookupResult};
+use crate::storage::Done;
+
+/// The maximum time that a request waits for a form: a thread that codes a file may wait for its disk.
+const WAIT_MAX: Nanos = Nanos::from_secs(2);
+/// Text has at most one byte in this many after coding; a better guess would make few other choices.
+const CODED_PART: u64 = 3;
+
+/// The line as an event loop knows it when it answers requests.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LineView {
+    /// `None` while the rate is not known, or nothing is paced.
+    pub rate: Option<Rate>,
+    /// Bytes that were handed down and have not left: no response overtakes them.
+    pub below_bytes: u64,
+}
+
+/// A request that waits for a form, before it has an exchange.
+#[derive(Debug)]
+pub struct FormWait {
+    pub key: Key,
+    pub id: FormId,
+    pub entry: Arc<Entry>,
+}
+
+/// The requests of an event loop that wait for forms, by the names of their exchanges.
+pub struct FormWaits {
+    pub coder: Arc<Coder>,
+    done: Arc<Done<u64>>,
+    waiting: HashMap<u64, Waiting>,
+    /// Exchanges that have waited, and are answered with what is there.
+    settled: BTreeSet<u64>,
+    ended: Vec<u64>,
+}
+
+struct Waiting {
+    id: FormId,
+    entry: Arc<Entry>,
+    since: Nanos,
+}
+
+impl LineView {
+    /// Returns true if a file of this length has left sooner if its response waits for a form than if it begins now.
+    pub fn is_sooner(&self, bytes: u64, ready_in: Nanos) -> bool {
+        let Some(rate) = self.rate.filter(|_| ready_in < WAIT_MAX) else { return false };
+        let queue = rate.time_for(self.below_bytes);
+        queue.max(ready_in) + rate.time_for(bytes / CODED_PART) < queue + rate.time_for(bytes)
+    }
+}
+
+impl FormWaits {
+    /// `wake` is called by another thread when [`FormWaits::take`] has something to return.
+    pub fn new(coder: Arc<Coder>, wake: impl Fn() + Send + Sync + 'static) -> FormWaits {
+        let (done, waiting, settled) = (Arc::new(Done::new(wake)), HashMap::new(), BTreeSet::new());
+        FormWaits { coder, done, waiting, settled, ended: Vec::new() }
+    }
+
+    /// Has an exchange wait for a form. If that has been decided meanwhile, the exchange ends its wait at once.
+    pub fn begin(&mut self, wait: FormWait, owner: u64, now: Nanos, into: &mut impl Extend<LookupResult>) {
+        let FormWait { id, entry, .. } = wait;
+        self.waiting.insert(owner, Waiting { id, entry, since: now });
+        if !self.coder.wait(id, self.waiter(owner)) {
+            self.end(owner, into);
+        }
+    }
+
+    /// Removes an exchange whose client has left.
+    pub fn leave(&mut self, owner: u64) {
+        self.settled.remove(&owner);
+        if let Some(Waiting { id, .. }) = self.waiting.remove(&owner) {
+            self.coder.leave(id, &self.waiter(owner));
+        }
+    }
+
+    /// Returns true, once, if this exchange has waited for a form.
+    pub fn settle(&mut self, owner: u64) -> bool {
+        self.settled.remove(&owner)
+    }
+
+    /// Adds the answers for exchanges whose wait has ended.
+    pub fn take(&mut self, into: &mut impl Extend<LookupResult>) {
+        let mut ended = std::mem::take(&mut self.ended);
+        self.done.take(&mut ended);
+        ended.drain(..).for_each(|owner| self.end(owner, into));
+        self.ended = ended;
+    }
+
+    /// Ends the waits that take too long.
+    pub fn give_up(&mut self, now: Nanos, into: &mut impl Extend<LookupResult>) {
+        let late = self.waiting.iter().filter(|(_, waiting)| now - waiting.since >= WAIT_MAX);
+        let late: Vec<u64> = late.map(|(owner, _)| *owner).collect();
+        for owner in late {
+            if let Some(waiting) = self.waiting.get(&owner) {
+                self.coder.leave(waiting.id, &self.waiter(owner));
+            }
+            self.end(owner, into);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// The exchanges that wait, and since when.
+    pub fn askers(&self) -> impl Iterator<Item = (u64, Nanos)> {
+        self.waiting.iter().map(|(owner, waiting)| (*owner, waiting.since))
+    }
+
+    fn waiter(&self, owner: u64) -> Waiter {
+        Waiter { owner, done: Arc::clone(&self.done) }
+    }
+
+    /// Does nothing for an exchange that has left.
+    fn end(&mut self, owner: u64, into: &mut impl Extend<LookupResult>) {
+        if let Some(Waiting { entry, .. }) = self.waiting.remove(&owner) {
+            self.settled.insert(owner);
+            into.extend([(owner, Ok(Found::File(entry)))]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_is_waited_for_where_that_is_sooner() {
+        let line = |mbit: u64, below_bytes| LineView { rate: Rate::from_bits_per_s(mbit * 1_000_000), below_bytes };
+        let millis = Nanos::from_millis;
+        // 300 KB take 24 ms plain and 8 ms coded.
+        assert!(line(100, 0).is_sooner(300_000, millis(15)) && !line(100, 0).is_sooner(300_000, millis(17)));
+        assert!(line(1, 0).is_sooner(300_000, millis(1_500)) && !line(1, 0).is_sooner(300_000, millis(1_700)));
+        // The queue below leaves first in any case: the wait is free meanwhile.
+        assert!(
+            line(100, 125_000).is_sooner(300_000, millis(25)) && !line(100, 125_000).is_sooner(300_000, millis(27))
+        );
+        assert!(!line(1, 0).is_sooner(80_000_000, WAIT_MAX), "a wait that may never end");
+        assert!(!LineView::default().is_sooner(300_000, Nanos::ZERO), "a rate that is not known");
+        assert!(!line(100, 0).is_sooner(0, Nanos::ZERO));
+    }
+}

@@ -1,0 +1,298 @@
+//! Files in the forms that clients accept.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use http::http1::parse_request;
+use http::{Coding, Limits};
+use units::Rate;
+
+use super::*;
+use crate::codec::testing::{decoded, text};
+use crate::codec::{Level, encoded};
+use crate::coded::Coder;
+use crate::files::temporary::Folder;
+use crate::files::{CacheLimits, Options};
+use crate::sites::{SiteConfig, Wanted};
+use crate::storage::{InMemory, Pool};
+
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
+const OWNER: u64 = 7;
+/// A browser's.
+const BROWSER: &str = "Accept-Encoding: gzip, deflate, br, zstd";
+
+/// A handler of a site with one page, whose jobs run when the test says so.
+struct Rig {
+    folder: Folder,
+    handler: Handler,
+    coder: Arc<Coder>,
+    plain: Vec<u8>,
+    now: Nanos,
+    /// Requests that waited for a form.
+    waited: usize,
+}
+
+#[derive(Debug, PartialEq)]
+struct Got {
+    status: u16,
+    fields: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+impl Rig {
+    fn new(options: Options) -> Rig {
+        let (folder, plain) = (Folder::new(), text(20_000));
+        folder.put("a.html", &plain);
+        let sites = [SiteConfig::alone(folder.path("."), options)];
+        let wanted = Wanted { sites: &sites, classes: None, access_log: None, open_log: &|_| unreachable!("no log") };
+        let current = Arc::new(Current::open(&wanted, false, Default::default(), 0).unwrap());
+        let cache = Cache::new(current.served().roots.clone(), CacheLimits::per_worker(1));
+        let coder = Arc::new(Coder::new(256 << 20));
+        let handler = Handler::new(cache, Lookups::new(Pool::new(), || ()), current);
+        let handler = handler.coding_by(FormWaits::new(Arc::clone(&coder), || ()));
+        Rig { folder, handler, coder, plain, now: Nanos::from_secs(100), waited: 0 }
+    }
+
+    /// Sets the rate of the line.
+    fn at(mut self, mbit: u64) -> Rig {
+        self.handler.see_line(LineView { rate: Rate::from_bits_per_s(mbit * 1_000_000), below_bytes: 0 });
+        self
+    }
+
+    fn run(&self, level: Level) -> usize {
+        std::iter::from_fn(|| self.coder.begin(level)).map(|job| self.coder.run(job)).count()
+    }
+
+    fn get(&mut self, lines: &[&str]) -> Got {
+        self.ask("GET", "/a.html", lines)
+    }
+
+    fn ask(&mut self, method: &str, path: &str, lines: &[&str]) -> Got {
+        let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+        let bytes = format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+        let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request;
+        let to = To {
+            site: self.handler.site(&request),
+            is_secure: false,
+            http3_port: None,
+            client: 1,
+            room_bytes: usize::MAX,
+        };
+        let mut answer = self.handler.answer(to, &request, CLIENT, self.now);
+        loop {
+            let (found, may_wait) = match answer {
+                Answer::Reply(reply) => return Got::of(reply),
+                Answer::Lookup(Awaited::File(lookup)) => match self.handler.cache.finish(lookup.run()) {
+                    CacheAnswer::Ready(found) => (found, true),
+                    CacheAnswer::Offload(lookup) => {
+                        answer = Answer::Lookup(lookup.into());
+                        continue;
+                    }
+                },
+                Answer::Lookup(wait) => {
+                    self.waited += 1;
+                    self.handler.begin_lookup(wait, OWNER, 1, self.now).unwrap();
+                    self.run(Level::Fast);
+                    self.handler.take_found(self.now);
+                    let (_, found) = self.handler.next_found().expect("the wait is over");
+                    (found, self.handler.may_wait(OWNER))
+                }
+                other => panic!("{other:?}"),
+            };
+            answer = match self.handler.reply_or_wait(to, &request, found, may_wait) {
+                Ok(reply) => reply.into(),
+                Err(wait) => Answer::Lookup(wait),
+            };
+        }
+    }
+}
+
+impl Got {
+    fn of(reply: Reply) -> Got {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let fields = reply.response.fields().map(|(name, value)| (text(name).to_lowercase(), text(value))).collect();
+        let (status, mut body, mut bytes) = (reply.response.status.0, reply.response.body, Vec::new());
+        while !body.is_empty() {
+            body.read(&mut InMemory, &mut bytes, u64::MAX).unwrap();
+        }
+        Got { status, fields, body: bytes }
+    }
+
+    fn field(&self, name: &str) -> &str {
+        self.fields.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value)
+    }
+
+    fn coding(&self) -> Option<Coding> {
+        Coding::ALL.into_iter().find(|coding| coding.token() == self.field("content-encoding"))
+    }
+
+    /// The content, whatever its coding is.
+    fn content(&self) -> Vec<u8> {
+        self.coding().map_or_else(|| self.body.clone(), |coding| decoded(coding, &self.body))
+    }
+}
+
+/// The first client of a slow line waits for the fast level, whose place the best level takes. Each has its own tag.
+#[test]
+fn a_page_is_sent_in_the_coding_that_its_client_wants() {
+    let mut rig = Rig::new(Options::default()).at(1);
+    for (lines, coding) in [
+        (&[BROWSER][..], Some(Coding::Brotli)),
+        (&["Accept-Encoding: gzip;q=0.5, zstd"], Some(Coding::Zstd)),
+        (&["Accept-Encoding: gzip"], Some(Coding::Gzip)),
+        (&["Accept-Encoding: gzip;q=0"], None),
+        (&[], None),
+    ] {
+        let got = rig.get(lines);
+        assert_eq!((got.status, got.coding(), got.field("vary")), (200, coding, "Accept-Encoding"), "{lines:?}");
+        assert!(got.content() == rig.plain && got.field("content-length") == got.body.len().to_string(), "{lines:?}");
+        assert_eq!(got.field("content-type"), "text/html; charset=utf-8");
+        assert_eq!(got.field("accept-ranges"), if coding.is_none() { "bytes" } else { "" });
+        assert!(coding.is_none() || got.body.len() < rig.plain.len() / 2);
+        let head = rig.ask("HEAD", "/a.html", lines);
+        assert_eq!(head.fields, got.fields, "{lines:?}");
+    }
+    assert_eq!(rig.waited, 3, "each form was made once");
+    let fast = rig.get(&[BROWSER]);
+    assert_eq!(rig.run(Level::Best), 3);
+    let best = rig.get(&[BROWSER]);
+    assert!(best.body.len() < fast.body.len() && best.content() == rig.plain);
+    assert_ne!(best.field("etag"), fast.field("etag"));
+}
+
+/// The first client has the file as it is if a wait would not pay, and the next one has the form.
+#[test]
+fn a_form_that_is_not_there_is_made_for_the_next_client() {
+    for mut rig in [Rig::new(Options::default()), Rig::new(Options::default()).at(10_000)] {
+        let first = rig.get(&[BROWSER]);
+        assert_eq!((first.coding(), first.field("vary"), rig.waited), (None, "Accept-Encoding", 0));
+        assert!(first.body == rig.plain);
+        assert_eq!(rig.get(&[BROWSER]), first);
+        assert_eq!(rig.run(Level::Fast), 1, "one job for two requests");
+        assert_eq!(rig.get(&[BROWSER]).coding(), Some(Coding::Brotli));
+        // A client has another form that it accepts until its own is there.
+        assert_eq!(rig.get(&["Accept-Encoding: zstd, br;q=0.5"]).coding(), Some(Coding::Brotli));
+        // A client that takes nothing else waits.
+        assert_eq!(rig.get(&["Accept-Encoding: gzip, identity;q=0"]).coding(), Some(Coding::Gzip));
+        assert_eq!(rig.waited, 1);
+    }
+}
+
+/// A client may have any form that it accepts, also one that is not there any more.
+#[test]
+fn a_client_that_has_a_form_gets_no_other() {
+    let mut rig = Rig::new(Options::default()).at(1);
+    let plain = rig.get(&[]).field("etag").to_string();
+    let fast = rig.get(&[BROWSER]).field("etag").to_string();
+    rig.run(Level::Best);
+    let best = rig.get(&[BROWSER]).field("etag").to_string();
+    for tag in [&plain, &fast, &best] {
+        for listed in [tag.clone(), format!("\"x\", W/{tag}")] {
+            let got = rig.get(&[BROWSER, &format!("If-None-Match: {listed}")]);
+            assert_eq!((got.status, got.field("etag"), got.body.len()), (304, tag.as_str(), 0), "{listed}");
+            assert_eq!(got.field("vary"), "Accept-Encoding");
+        }
+    }
+    for (lines, status, has_coding) in [
+        (&[BROWSER, "If-None-Match: \"x\""][..], 200, true),
+        (&[BROWSER, "If-None-Match: *"], 304, false),
+        (&[&format!("If-None-Match: {fast}")], 200, false),
+        (&["Accept-Encoding: gzip", &format!("If-None-Match: {best}")], 200, true),
+        (&[BROWSER, &format!("If-Match: {best}")], 200, true),
+        (&[BROWSER, &format!("If-Match: {plain}")], 200, false),
+        (&[BROWSER, "If-Match: \"x\""], 412, false),
+        (&[BROWSER, "If-Match: \"x\"", &format!("If-None-Match: {best}")], 412, false),
+        (&["Accept-Encoding: br, identity;q=0", &format!("If-None-Match: {plain}")], 200, true),
+    ] {
+        let got = rig.get(lines);
+        assert_eq!((got.status, got.coding().is_some()), (status, has_coding), "{lines:?}");
+        assert!(status != 200 || got.content() == rig.plain);
+    }
+    let modified = rig.get(&[]).field("last-modified").to_string();
+    let got = rig.get(&[BROWSER, &format!("If-Modified-Since: {modified}")]);
+    assert_eq!((got.status, got.field("etag")), (304, best.as_str()));
+}
+
+#[test]
+fn ranges_are_those_of_the_file_as_it_is() {
+    let mut rig = Rig::new(Options::default()).at(1);
+    let plain = rig.get(&[]).field("etag").to_string();
+    let coded = rig.get(&[BROWSER]).field("etag").to_string();
+    let part = rig.get(&[BROWSER, "Range: bytes=100-199"]);
+    assert_eq!((part.status, part.coding(), part.field("etag")), (206, None, plain.as_str()));
+    assert_eq!((part.field("content-range"), part.field("vary")), ("bytes 100-199/20000", "Accept-Encoding"));
+    assert!(part.body == rig.plain[100..200]);
+    let several = rig.get(&[BROWSER, "Range: bytes=0-1, 10-11"]);
+    assert_eq!((several.status, several.coding()), (206, None));
+    assert_eq!(rig.get(&[BROWSER, "Range: bytes=20000-"]).status, 416);
+    assert_eq!(rig.get(&[BROWSER, "Range: bytes=0-1", &format!("If-Range: {plain}")]).status, 206);
+    // The client has parts of other bytes, so all of them come again.
+    let whole = rig.get(&[BROWSER, "Range: bytes=0-1", &format!("If-Range: {coded}")]);
+    assert_eq!((whole.status, whole.field("etag")), (200, coded.as_str()));
+    assert!(whole.content() == rig.plain);
+    let held = rig.get(&[BROWSER, "Range: bytes=0-1", &format!("If-None-Match: {plain}")]);
+    assert_eq!(held.status, 304);
+}
+
+#[test]
+fn a_sidecar_is_sent_in_the_place_of_its_file() {
+    let mut rig = Rig::new(Options::default());
+    let of = |coding| encoded(coding, Level::Best, &rig.plain).unwrap();
+    let (br, gz) = (of(Coding::Brotli), of(Coding::Gzip));
+    rig.folder.put("a.html.br", &br);
+    rig.folder.put("a.html.gz", &gz);
+    let got = rig.get(&[BROWSER]);
+    assert!(got.coding() == Some(Coding::Brotli) && got.body == br);
+    assert_eq!((got.field("content-type"), got.field("vary")), ("text/html; charset=utf-8", "Accept-Encoding"));
+    let unchanged = rig.get(&[BROWSER, &format!("If-None-Match: {}", got.field("etag"))]);
+    assert_eq!((unchanged.status, unchanged.field("etag")), (304, got.field("etag")));
+    assert!(rig.get(&["Accept-Encoding: gzip"]).body == gz);
+    // No zstd is there: until one is made, the client has the next coding that it accepts.
+    assert!(rig.get(&["Accept-Encoding: zstd, gzip;q=0.1"]).body == gz);
+    assert!(rig.get(&[]).body == rig.plain);
+    assert_eq!(rig.get(&[BROWSER, "Range: bytes=0-9"]).body, rig.plain[..10]);
+    let own = rig.ask("GET", "/a.html.br", &[BROWSER]);
+    assert!(own.body == br && own.coding().is_none() && own.field("vary").is_empty());
+}
+
+/// Short files, pictures and sites without compression depend on nothing.
+#[test]
+fn what_is_never_coded_says_nothing_of_codings() {
+    let off = Options { codings: http::Codings::NONE, ..Options::default() };
+    for (mut rig, path) in [
+        (Rig::new(off), "/a.html"),
+        (Rig::new(Options::default()), "/a.png"),
+        (Rig::new(Options::default()), "/b.html"),
+    ] {
+        rig.folder.put("a.png", text(20_000));
+        rig.folder.put("b.html", text(255));
+        let got = rig.ask("GET", path, &[BROWSER]);
+        assert_eq!((got.status, got.coding(), got.field("vary"), rig.run(Level::Fast)), (200, None, "", 0), "{path}");
+    }
+}
+
+/// A thread that hangs keeps no request.
+#[test]
+fn a_wait_ends_in_any_case() {
+    let mut rig = Rig::new(Options::default()).at(1);
+    rig.get(&[]);
+    let bytes = format!("GET /a.html HTTP/1.1\r\nHost: a\r\n{BROWSER}\r\n\r\n");
+    let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request;
+    let to = To { site: Some(0), is_secure: false, http3_port: None, client: 1, room_bytes: 0 };
+    let Answer::Lookup(wait) = rig.handler.answer(to, &request, CLIENT, rig.now) else { panic!("no wait") };
+    let key = rig.handler.begin_lookup(wait, OWNER, 1, rig.now).unwrap();
+    assert!(rig.handler.are_files_due() && rig.handler.askers().eq([(OWNER, rig.now)]));
+    rig.handler.look_after_files(rig.now + Nanos::from_millis(1_999));
+    assert_eq!(rig.handler.found(), 0);
+    rig.handler.look_after_files(rig.now + Nanos::from_secs(2));
+    let (owner, found) = rig.handler.next_found().expect("the wait is over");
+    assert!(owner == OWNER && !rig.handler.may_wait(OWNER));
+    let reply = rig.handler.reply_or_wait(to, &request, found, false).expect("it waits no more");
+    assert_eq!(Got::of(reply).coding(), None);
+    // An exchange that has left gets nothing.
+    let Answer::Lookup(wait) = rig.handler.answer(to, &request, CLIENT, rig.now) else { panic!("no wait") };
+    rig.handler.begin_lookup(wait, OWNER, 1, rig.now).unwrap();
+    rig.handler.leave_lookup(&key, OWNER);
+    rig.run(Level::Fast);
+    rig.handler.take_found(rig.now);
+    assert!(rig.handler.next_found().is_none() && rig.handler.askers().next().is_none());
+}

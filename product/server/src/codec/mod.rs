@@ -1,0 +1,258 @@
+//! Content codings of bytes: whole ones in memory, streams, and a check of coded bytes that others have made.
+//!
+//! Everything here takes time in proportion to its bytes, from a few milliseconds for a page to seconds for the best
+//! level of a large script, and memory beyond them: its caller decides on which thread, and counts it.
+
+mod stream;
+
+use std::io::{self, BufRead, Read, Write};
+use std::ops::RangeInclusive;
+
+use brotli::enc::BrotliEncoderParams;
+use flate2::bufread::MultiGzDecoder;
+use flate2::write::GzEncoder;
+use http::Coding;
+pub use stream::{STREAM_BYTES, STREAMED, Streamed};
+
+/// The lengths of bodies that are coded: below, the head of the response is most of it; above, an encoder takes too
+/// long and too much memory.
+pub const CODED_BYTES: RangeInclusive<u64> = 256..=8 << 20;
+
+/// The base-2 logarithm of the maximum window of Zstandard in HTTP (RFC 9659).
+const ZSTD_WINDOW_BITS_MAX: u32 = 23;
+/// The windows of Brotli, as base-2 logarithms: the smallest whose tables fit all lengths, and the largest of all
+/// decoders (RFC 7932 section 9.1).
+const BROTLI_WINDOW_BITS: RangeInclusive<u32> = 18..=22;
+
+/// The effort of an encoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// A client waits for it.
+    Fast,
+    /// Made once, while nothing waits.
+    Best,
+}
+
+impl Level {
+    /// The number of a coding's level, as its library has it.
+    pub fn number(self, coding: Coding) -> u8 {
+        match (coding, self) {
+            (Coding::Brotli, Level::Fast) => 5,
+            (Coding::Brotli, Level::Best) => 11,
+            (Coding::Zstd, Level::Fast) => 3,
+            (Coding::Zstd, Level::Best) => 19,
+            (Coding::Gzip, Level::Fast) => 6,
+            (Coding::Gzip, Level::Best) => 9,
+        }
+    }
+}
+
+/// Returns true for media types whose bytes a coding makes fewer: text, and formats that are not compressed themselves.
+pub fn is_compressible(mime: &str) -> bool {
+    const OTHERS: [&str; 20] = [
+        "application/ecmascript",
+        "application/graphql",
+        "application/javascript",
+        "application/json",
+        "application/ld+json",
+        "application/manifest+json",
+        "application/rtf",
+        "application/sql",
+        "application/vnd.apple.mpegurl",
+        "application/vnd.ms-fontobject",
+        "application/wasm",
+        "application/x-javascript",
+        "application/x-ndjson",
+        "application/x-sh",
+        "application/x-tar",
+        "application/xml",
+        "font/otf",
+        "font/ttf",
+        "image/bmp",
+        "image/x-icon",
+    ];
+    const SUFFIXES: [&str; 4] = ["+json", "+xml", "+text", "+yaml"];
+    let essence = mime.split(';').next().unwrap_or_default().trim_ascii();
+    let begins = essence.get(..5).is_some_and(|begin| begin.eq_ignore_ascii_case("text/"));
+    let ends = |suffix: &&str| {
+        essence
+            .len()
+            .checked_sub(suffix.len())
+            .and_then(|at| essence.get(at..))
+            .is_some_and(|end| end.eq_ignore_ascii_case(suffix))
+    };
+    begins || SUFFIXES.iter().any(ends) || OTHERS.iter().any(|other| essence.eq_ignore_ascii_case(other))
+}
+
+/// Codes bytes that are in memory, at most the maximum of [`CODED_BYTES`].
+pub fn encoded(coding: Coding, level: Level, bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let number = level.number(coding);
+    let mut out = Vec::with_capacity(bytes.len() / 4);
+    match coding {
+        Coding::Gzip => {
+            let mut encoder = GzEncoder::new(&mut out, flate2::Compression::new(number.into()));
+            encoder.write_all(bytes)?;
+            encoder.finish()?;
+        }
+        Coding::Zstd => out = zstd::bulk::compress(bytes, number.into())?,
+        Coding::Brotli => {
+            let params = BrotliEncoderParams {
+                quality: number.into(),
+                lgwin: brotli_window_bits(bytes.len()) as i32,
+                size_hint: bytes.len(),
+                ..BrotliEncoderParams::default()
+            };
+            brotli::BrotliCompress(&mut &bytes[..], &mut out, &params)?;
+        }
+    }
+    Ok(out)
+}
+
+/// The memory that an encoder takes for this many bytes, in addition to them and its result; rather too much than too
+/// little.
+pub fn encoder_bytes(coding: Coding, level: Level, bytes: usize) -> usize {
+    let window = |bits: u32| 1_usize << bits;
+    match (coding, level) {
+        (Coding::Gzip, _) => 400 << 10,
+        (Coding::Zstd, Level::Fast) => 2 << 20,
+        // Two tables of four bytes for each place of the window, at most twice as long as that.
+        (Coding::Zstd, Level::Best) => (2 << 20) + 16 * window(bits(bytes).min(ZSTD_WINDOW_BITS_MAX)),
+        (Coding::Brotli, Level::Fast) => (3 << 20) + 4 * window(brotli_window_bits(bytes)),
+        // A tree of two links for each place of the window, and what becomes of each block.
+        (Coding::Brotli, Level::Best) => (8 << 20) + 16 * window(brotli_window_bits(bytes)),
+    }
+}
+
+fn brotli_window_bits(bytes: usize) -> u32 {
+    bits(bytes).clamp(*BROTLI_WINDOW_BITS.start(), *BROTLI_WINDOW_BITS.end())
+}
+
+/// The base-2 logarithm of the smallest power of two above this number.
+fn bits(bytes: usize) -> u32 {
+    usize::BITS - bytes.leading_zeros()
+}
+
+/// Returns the number of bytes that coded ones decode to; fails if they are malformed, cut, of another coding, or decode
+/// to more than `bytes_max`: a few may stand for very many.
+pub fn decoded_bytes(coding: Coding, coded: impl BufRead, bytes_max: u64) -> io::Result<u64> {
+    match coding {
+        Coding::Gzip => counted(MultiGzDecoder::new(coded), bytes_max),
+        Coding::Zstd => {
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(coded)?;
+            decoder.window_log_max(ZSTD_WINDOW_BITS_MAX)?;
+            counted(decoder, bytes_max)
+        }
+        Coding::Brotli => counted(brotli::Decompressor::new(coded, 4 << 10), bytes_max),
+    }
+}
+
+fn counted(mut decoder: impl Read, bytes_max: u64) -> io::Result<u64> {
+    let (mut buffer, mut count) = ([0; 16 << 10], 0);
+    loop {
+        match decoder.read(&mut buffer) {
+            Ok(0) => return Ok(count),
+            Ok(bytes) => count += bytes as u64,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if count > bytes_max {
+            return Err(io::Error::other(format!("decodes to more than {bytes_max} bytes")));
+        }
+    }
+}
+
+#[cfg(test)]
+pub mod testing {
+    use super::*;
+
+    /// The bytes that coded ones decode to.
+    pub fn decoded(coding: Coding, coded: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let read = match coding {
+            Coding::Gzip => MultiGzDecoder::new(coded).read_to_end(&mut bytes),
+            Coding::Zstd => zstd::stream::read::Decoder::with_buffer(coded).unwrap().read_to_end(&mut bytes),
+            Coding::Brotli => brotli::Decompressor::new(coded, 4 << 10).read_to_end(&mut bytes),
+        };
+        read.unwrap_or_else(|error| panic!("{coding:?}: {error}"));
+        bytes
+    }
+
+    /// Text that every coding makes a fraction of its length.
+    pub fn text(bytes: usize) -> Vec<u8> {
+        let words = ["the", "link", "of", "a", "house", "carries", "pages", "and", "then", "files", "<p>", "</p>\n"];
+        let word = |at: usize| words[(at * 7919 + at * at / 13) % words.len()];
+        let mut text: Vec<u8> = (0..=bytes / 2).flat_map(|at| [word(at), " "].concat().into_bytes()).collect();
+        text.truncate(bytes);
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{decoded, text};
+    use super::*;
+
+    #[test]
+    fn each_level_of_each_coding_gives_the_bytes_back() {
+        for bytes in [0, 1, 256, 70_000, 1_100_000] {
+            let plain = text(bytes);
+            for coding in Coding::ALL {
+                let [fast, best] = [Level::Fast, Level::Best].map(|level| encoded(coding, level, &plain).unwrap());
+                assert!(decoded(coding, &fast) == plain && decoded(coding, &best) == plain, "{coding:?} {bytes}");
+                assert!(bytes < 10_000 || fast.len() < bytes / 2 && best.len() <= fast.len(), "{coding:?} {bytes}");
+                assert_eq!(decoded_bytes(coding, &fast[..], bytes as u64).unwrap(), bytes as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_decode_to_its_file_is_refused() {
+        let plain = text(5_000);
+        for coding in Coding::ALL {
+            let coded = encoded(coding, Level::Fast, &plain).unwrap();
+            let of = |bytes: &[u8]| decoded_bytes(coding, bytes, 5_000);
+            assert!(of(&coded[..coded.len() - 1]).is_err(), "{coding:?}: cut");
+            assert!(of(&coded[..coded.len() / 2]).is_err(), "{coding:?}: cut in the middle");
+            assert!(of(&plain).is_err(), "{coding:?}: not coded");
+            assert!(decoded_bytes(coding, &coded[..], 4_999).is_err(), "{coding:?}: more than allowed");
+            for other in Coding::ALL.into_iter().filter(|other| *other != coding) {
+                let other = encoded(other, Level::Fast, &plain).unwrap();
+                assert!(of(&other).is_err(), "{coding:?}: another coding");
+            }
+        }
+    }
+
+    /// A hundred megabytes of zeros in a few kilobytes.
+    #[test]
+    fn a_bomb_is_refused_before_it_is_unpacked() {
+        let zeros = vec![0; 8 << 20];
+        for coding in Coding::ALL {
+            let bomb = encoded(coding, Level::Fast, &zeros).unwrap();
+            assert!(bomb.len() < 20_000, "{coding:?}: {}", bomb.len());
+            let error = decoded_bytes(coding, &bomb[..], 1_000).unwrap_err();
+            assert!(error.to_string().contains("more than 1000 bytes"), "{coding:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn text_is_compressible_and_pictures_are_not() {
+        for mime in
+            ["text/html; charset=utf-8", "TEXT/CSS", "application/json", "image/svg+xml", "font/ttf", "a/b+json; x"]
+        {
+            assert!(is_compressible(mime), "{mime}");
+        }
+        for mime in [
+            "image/png",
+            "video/mp4",
+            "font/woff2",
+            "application/zip",
+            "application/octet-stream",
+            "",
+            "text",
+            "é",
+            "+xm",
+        ] {
+            assert!(!is_compressible(mime), "{mime}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The forms that were asked for, within their bounds.
+
+use std::io;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use units::memory::{Account, Charge};
+
+use super::{FORMS_MAX, FormId, Job, Waiter};
+use crate::codec::Level;
+use crate::files::Entry;
+
+/// The number of requests for any form after which one is tried again that found no room.
+const RETRY_AFTER: u64 = 1_000;
+
+pub(super) struct Forms {
+    forms: HashMap<FormId, Form>,
+    /// Counts the bytes of all forms that are alive, those included that only responses hold.
+    account: Account,
+    /// Counts requests: the time by which forms are compared.
+    turn: u64,
+}
+
+struct Form {
+    stage: Stage,
+    used_at: u64,
+}
+
+enum Stage {
+    /// The fast level waits or is being made.
+    Pending { entry: Arc<Entry>, waiters: Vec<Waiter> },
+    /// The form is there; `better` is the file of the job that makes a better one, as long as that waits.
+    Ready { form: Arc<Entry>, level: Level, better: Option<Arc<Entry>> },
+    /// The form is not smaller than the file, or the file cannot be read.
+    Not,
+    /// The form found no room.
+    NoRoom,
+}
+
+/// The state of a form that was asked for before.
+pub(super) enum Made {
+    Ready(Arc<Entry>),
+    Pending,
+    Not,
+}
+
+impl Forms {
+    pub fn new(account: Account) -> Forms {
+        Forms { forms: HashMap::new(), account, turn: 0 }
+    }
+
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.forms.len()
+    }
+
+    /// Returns what is known of a form; `None` if it was never asked for, or may be tried again.
+    pub fn find(&mut self, id: FormId) -> Option<Made> {
+        self.turn += 1;
+        let form = self.forms.get_mut(&id)?;
+        let is_over = matches!(form.stage, Stage::NoRoom) && self.turn - form.used_at > RETRY_AFTER;
+        if is_over {
+            self.forms.remove(&id);
+            return None;
+        }
+        Some(match &form.stage {
+            Stage::Ready { form: ready, .. } => {
+                form.used_at = self.turn;
+                Made::Ready(Arc::clone(ready))
+            }
+            Stage::Pending { .. } => Made::Pending,
+            Stage::Not => {
+                form.used_at = self.turn;
+                Made::Not
+            }
+            Stage::NoRoom => Made::Not,
+        })
+    }
+
+    /// Returns a form if it is ready.
+    pub fn ready(&mut self, id: FormId) -> Option<Arc<Entry>> {
+        match self.find(id)? {
+            Made::Ready(form) => Some(form),
+            Made::Pending | Made::Not => None,
+        }
+    }
+
+    /// Returns true if a form is ready at the fast level only, and no job makes it better.
+    pub fn wants_best(&self, id: FormId) -> bool {
+        let form = self.forms.get(&id).map(|form| &form.stage);
+        matches!(form, Some(Stage::Ready { level: Level::Fast, better: None, .. }))
+    }
+
+    /// Records that a form waits for the fast level.
+    pub fn begin(&mut self, id: FormId, entry: &Arc<Entry>) {
+        if self.forms.len() >= FORMS_MAX {
+            self.forget_oldest();
+        }
+        let stage = Stage::Pending { entry: Arc::clone(entry), waiters: Vec::new() };
+        self.forms.insert(id, Form { stage, used_at: self.turn });
+    }
+
+    /// Records that a ready form waits for the best level.
+    pub fn begin_best(&mut self, id: FormId, entry: &Arc<Entry>) {
+        if let Some(Stage::Ready { better, .. }) = self.forms.get_mut(&id).map(|form| &mut form.stage) {
+            *better = Some(Arc::clone(entry));
+        }
+    }
+
+    /// The job of a form that waits for this level; `None` if it has been forgotten since.
+    pub fn job(&self, id: FormId, level: Level) -> Option<Job> {
+        let entry = match &self.forms.get(&id)?.stage {
+            Stage::Pending { entry, .. } if level == Level::Fast => entry,
+            Stage::Ready { better: Some(entry), .. } if level == Level::Best => entry,
+            _ => return None,
+        };
+        Some(Job { id, level, entry: Arc::clone(entry) })
+    }
+
+    pub fn wait(&mut self, id: FormId, waiter: Waiter) -> bool {
+        let Some(Stage::Pending { waiters, .. }) = self.forms.get_mut(&id).map(|form| &mut form.stage) else {
+            return false;
+        };
+        waiters.push(waiter);
+        true
+    }
+
+    pub fn leave(&mut self, id: FormId, waiter: &Waiter) {
+        if let Some(Stage::Pending { waiters, .. }) = self.forms.get_mut(&id).map(|form| &mut form.stage) {
+            waiters.retain(|other| other.owner != waiter.owner || !Arc::ptr_eq(&other.done, &waiter.done));
+        }
+    }
+
+    /// Takes the result of a job; returns those who wait for it.
+    pub fn end(&mut self, job: &Job, made: io::Result<Vec<u8>>) -> Vec<Waiter> {
+        let before = self.forms.get_mut(&job.id).map(|form| std::mem::replace(&mut form.stage, Stage::Not));
+        // A form is forgotten while a better one is made; no one has asked for that.
+        let Some(before) = before else { return Vec::new() };
+        let (stage, waiters) = match before {
+            // The form was forgotten while a better one was made, and asked for again.
+            Stage::Pending { .. } if job.level == Level::Best => (before, Vec::new()),
+            Stage::Pending { waiters, .. } => {
+                (self.made(job, made, job.entry.len).unwrap_or_else(|stage| stage), waiters)
+            }
+            Stage::Ready { form, .. } => {
+                let better = self.made(job, made, form.len);
+                // A form that does not get better stays, and is not tried again.
+                (better.unwrap_or(Stage::Ready { form, level: Level::Best, better: None }), Vec::new())
+            }
+            other => (other, Vec::new()),
+        };
+        if let Some(form) = self.forms.get_mut(&job.id) {
+            form.stage = stage;
+        }
+        waiters
+    }
+
+    /// The stage of a form that these bytes are, if they are fewer than `bytes_max` and have room.
+    fn made(&mut self, job: &Job, made: io::Result<Vec<u8>>, bytes_max: u64) -> Result<Stage, Stage> {
+        let bytes = made.map_err(|_| Stage::Not)?;
+        if bytes.len() as u64 >= bytes_max {
+            return Err(Stage::Not);
+        }
+        if !self.make_room(bytes.len() as u64) {
+            return Err(Stage::NoRoom);
+        }
+        let charge = Charge::new(&self.account, bytes.len());
+        let form = job.entry.coded(job.id.coding, job.level.number(job.id.coding), bytes, charge);
+        Ok(Stage::Ready { form: Arc::new(form), level: job.level, better: None })
+    }
+
+    /// Forgets forms, the least recently used first, until these bytes have room. Returns false if they cannot have it:
+    /// responses hold what was forgotten before.
+    pub fn make_room(&mut self, bytes: u64) -> bool {
+        let has_room = |account: &Account| account.bytes().saturating_add(bytes) <= account.bytes_max();
+        while !has_room(&self.account) && self.forget_ready() {}
+        has_room(&self.account)
+    }
+
+    fn forget_ready(&mut self) -> bool {
+        let ready = self.forms.iter().filter(|(_, form)| matches!(form.stage, Stage::Ready { .. }));
+        let oldest = ready.min_by_key(|(_, form)| form.used_at).map(|(id, _)| *id);
+        oldest.is_some_and(|id| self.forms.remove(&id).is_some())
+    }
+
+    /// Forgets the least recently used form that is not being made.
+    fn forget_oldest(&mut self) {
+        let others = self.forms.iter().filter(|(_, form)| !matches!(form.stage, Stage::Pending { .. }));
+        let oldest = others.min_by_key(|(_, form)| form.used_at).map(|(id, _)| *id);
+        oldest.map(|id| self.forms.remove(&id));
+    }
+}
