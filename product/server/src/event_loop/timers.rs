@@ -152,7 +152,7 @@ impl Timers {
 
     /// Sets the clock to when that of the clients shows this.
     pub fn set_to(&mut self, at: ClientTime) {
-        self.now = self.now + (at - self.client_now());
+        self.now += at - self.client_now();
     }
 
     /// Keeps this turn going, however much time passes.
