@@ -17,6 +17,8 @@ pub(super) struct Forms {
     forms: HashMap<FormId, Form>,
     /// Counts the bytes of all forms that are alive, those included that only responses hold.
     account: Account,
+    /// The bytes of the ready forms. Forms that only responses hold are not among them.
+    ready_bytes: u64,
     /// Counts requests: the time by which forms are compared.
     turn: u64,
 }
@@ -46,7 +48,7 @@ pub(super) enum Made {
 
 impl Forms {
     pub fn new(account: Account) -> Forms {
-        Forms { forms: HashMap::new(), account, turn: 0 }
+        Forms { forms: HashMap::new(), account, ready_bytes: 0, turn: 0 }
     }
 
     pub fn account(&self) -> &Account {
@@ -64,7 +66,7 @@ impl Forms {
         let form = self.forms.get_mut(&id)?;
         let is_over = matches!(form.stage, Stage::NoRoom) && self.turn - form.used_at > RETRY_AFTER;
         if is_over {
-            self.forms.remove(&id);
+            self.forget(id);
             return None;
         }
         Some(match &form.stage {
@@ -137,7 +139,7 @@ impl Forms {
 
     /// Takes the result of a job; returns those who wait for it.
     pub fn end(&mut self, job: &Job, made: io::Result<Vec<u8>>) -> Vec<Waiter> {
-        let before = self.forms.get_mut(&job.id).map(|form| std::mem::replace(&mut form.stage, Stage::Not));
+        let before = self.replace(job.id, Stage::Not);
         // A form is forgotten while a better one is made; no one has asked for that.
         let Some(before) = before else { return Vec::new() };
         let (stage, waiters) = match before {
@@ -153,9 +155,7 @@ impl Forms {
             }
             other => (other, Vec::new()),
         };
-        if let Some(form) = self.forms.get_mut(&job.id) {
-            form.stage = stage;
-        }
+        self.replace(job.id, stage);
         waiters
     }
 
@@ -173,24 +173,56 @@ impl Forms {
         Ok(Stage::Ready { form: Arc::new(form), level: job.level, better: None })
     }
 
-    /// Forgets forms, the least recently used first, until these bytes have room. Returns false if they cannot have it:
-    /// responses hold what was forgotten before.
-    pub fn make_room(&mut self, bytes: u64) -> bool {
-        let has_room = |account: &Account| account.bytes().saturating_add(bytes) <= account.bytes_max();
-        while !has_room(&self.account) && self.forget_ready() {}
-        has_room(&self.account)
+    /// Returns true if these bytes would have room without the ready forms: responses do not hold too much of what was
+    /// forgotten before.
+    pub fn may_have_room(&self, bytes: u64) -> bool {
+        let held_bytes = self.account.bytes().saturating_sub(self.ready_bytes);
+        held_bytes.saturating_add(bytes) <= self.account.bytes_max()
     }
 
-    fn forget_ready(&mut self) -> bool {
+    /// Forgets forms, the least recently used first, until these bytes have room. Returns false if they cannot have it.
+    fn make_room(&mut self, bytes: u64) -> bool {
+        let has_room = |account: &Account| account.bytes().saturating_add(bytes) <= account.bytes_max();
+        if has_room(&self.account) {
+            return true;
+        }
+        // Event loops wait for the forms meanwhile, so all are compared once.
         let ready = self.forms.iter().filter(|(_, form)| matches!(form.stage, Stage::Ready { .. }));
-        let oldest = ready.min_by_key(|(_, form)| form.used_at).map(|(id, _)| *id);
-        oldest.is_some_and(|id| self.forms.remove(&id).is_some())
+        let mut ready: Vec<(u64, FormId)> = ready.map(|(id, form)| (form.used_at, *id)).collect();
+        ready.sort_unstable_by_key(|(used_at, _)| *used_at);
+        for (_, id) in ready {
+            self.forget(id);
+            if has_room(&self.account) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn replace(&mut self, id: FormId, stage: Stage) -> Option<Stage> {
+        let form = self.forms.get_mut(&id)?;
+        self.ready_bytes += stage.ready_bytes();
+        let before = std::mem::replace(&mut form.stage, stage);
+        self.ready_bytes -= before.ready_bytes();
+        Some(before)
+    }
+
+    fn forget(&mut self, id: FormId) {
+        if let Some(form) = self.forms.remove(&id) {
+            self.ready_bytes -= form.stage.ready_bytes();
+        }
     }
 
     /// Forgets the least recently used form that is not being made.
     fn forget_oldest(&mut self) {
         let others = self.forms.iter().filter(|(_, form)| !matches!(form.stage, Stage::Pending { .. }));
         let oldest = others.min_by_key(|(_, form)| form.used_at).map(|(id, _)| *id);
-        oldest.map(|id| self.forms.remove(&id));
+        oldest.into_iter().for_each(|id| self.forget(id));
+    }
+}
+
+impl Stage {
+    fn ready_bytes(&self) -> u64 {
+        if let Stage::Ready { form, .. } = self { form.len } else { 0 }
     }
 }

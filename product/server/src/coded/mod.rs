@@ -143,7 +143,7 @@ impl Coder {
             Some(Made::Not) => Known::None,
             Some(Made::Pending) => Known::Pending(state.expected(coding)),
             None => {
-                let has_room = state.fast.len() < JOBS_WAITING_MAX && state.forms.make_room(entry.len / 4);
+                let has_room = state.fast.len() < JOBS_WAITING_MAX && state.forms.may_have_room(entry.len / 4);
                 if !has_room || !self.may_make(coding, Level::Fast, entry.len) {
                     return Known::None;
                 }

@@ -33,6 +33,20 @@ fn page(folder: &Folder, number: usize, bytes: usize) -> Arc<Entry> {
     folder.entry(&format!("{number}.html"))
 }
 
+/// A file of digits that no coding makes less than half of.
+fn digits(folder: &Folder, number: usize, bytes: usize) -> Arc<Entry> {
+    let mut state = number as u64 + 1;
+    let mut digit = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        char::from_digit((state >> 33) as u32 % 16, 16).expect("below 16")
+    };
+    let content: String = (0..bytes).map(|_| digit()).collect();
+    folder.put(format!("{number}.txt"), content);
+    folder.entry(&format!("{number}.txt"))
+}
+
 fn waiter(owner: u64) -> (Waiter, Receiver<()>) {
     let (woken, wakes) = channel();
     (Waiter { owner, done: Arc::new(Done::new(move || woken.send(()).unwrap())) }, wakes)
@@ -120,16 +134,16 @@ fn jobs_and_forms_are_bounded_however_many_files_are_asked_for() {
 #[test]
 fn a_full_cache_gives_way() {
     let folder = Folder::new();
-    let entries: Vec<Arc<Entry>> = (0..3).map(|number| page(&folder, number, 60_000)).collect();
+    let entries: Vec<Arc<Entry>> = (0..3).map(|number| digits(&folder, number, 60_000)).collect();
     let lengths: Vec<u64> = {
         let coder = Coder::new(MANY);
         entries.iter().for_each(|entry| drop(coder.find(entry, Gzip, 1)));
         run(&coder, Level::Fast);
         entries.iter().map(|entry| ready(&coder, entry, Gzip).unwrap().len).collect()
     };
+    assert!(lengths.iter().all(|len| *len > 15_000), "{lengths:?}");
     let coder = Coder::new(4 << 20);
-    // A quarter of its file is made free for each form: one byte more than the first two leave.
-    let bytes_max = lengths[0] + lengths[1] + entries[2].len / 4 - 1;
+    let bytes_max = lengths.iter().sum::<u64>() - 1;
     coder.state().forms.account().set_bytes_max(bytes_max);
     for entry in &entries[..2] {
         coder.find(entry, Gzip, 1);
@@ -147,17 +161,22 @@ fn a_full_cache_gives_way() {
 #[test]
 fn forms_under_way_are_counted() {
     let (folder, coder) = (Folder::new(), Coder::new(MANY));
-    let (first, second) = (page(&folder, 1, 60_000), page(&folder, 2, 60_000));
+    let (first, second) = (digits(&folder, 1, 60_000), digits(&folder, 2, 60_000));
     coder.find(&first, Gzip, 1);
     run(&coder, Level::Fast);
     let held = ready(&coder, &first, Gzip).unwrap();
     coder.state().forms.account().set_bytes_max(held.len + 100);
+    coder.find(&second, Gzip, 1);
+    run(&coder, Level::Fast);
     assert!(matches!(coder.find(&second, Gzip, 1), Known::None), "its room is taken");
+    // The first is forgotten, and only its response holds it: nothing could give way to a third.
+    let third = digits(&folder, 3, 60_000);
+    assert!(matches!(coder.find(&third, Gzip, 1), Known::None) && run(&coder, Level::Fast) == 0);
     assert!(coder.ready(&first, Gzip).is_none() && coder.usage().0 == held.len);
     drop(held);
     assert!(matches!(coder.find(&first, Gzip, 1), Known::None | Known::Pending(_)));
     coder.state().forms.account().set_bytes_max(1 << 20);
-    assert!(matches!(coder.find(&second, Gzip, 1), Known::Pending(_)));
+    assert!(matches!(coder.find(&third, Gzip, 1), Known::Pending(_)));
 }
 
 /// Bytes and tag of a form are those of one state of the file.
