@@ -27,6 +27,7 @@ mod codings;
 mod conditions;
 mod date;
 mod entity_fields;
+pub mod fastcgi;
 mod fields;
 pub mod gateway;
 pub mod http1;

@@ -1,0 +1,418 @@
+//! The answer of a FastCGI responder, rewritten as a response of HTTP/1.1: its head (RFC 3875 section 6), then its body
+//! in chunks or, where it says its length, as it is. What it writes to its error stream is kept for a log.
+
+use super::{HEADER_BYTES, REQUEST_ID, VERSION, kind};
+use crate::PeerLength;
+use crate::http1::LAST_CHUNK;
+use crate::http1::begin_chunk;
+use crate::http1::upstream::UpstreamFault;
+
+/// The maximum bytes of an error stream that are kept; the rest is dropped.
+const SAID_BYTES_MAX: usize = 1024;
+/// The length of the content of the record that ends a request.
+const END_BYTES: usize = 8;
+
+/// The state of an answer, which may arrive in any pieces.
+#[derive(Debug)]
+pub struct Decoder {
+    record: Record,
+    stage: Stage,
+    /// The head as far as it has arrived, or the content of the last record.
+    kept: Vec<u8>,
+    /// The maximum length of a head.
+    head_bytes_max: usize,
+    keeps_connection: bool,
+    said: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Record {
+    /// Its header, as far as it has arrived.
+    Header([u8; HEADER_BYTES], usize),
+    Content {
+        kind: u8,
+        is_ours: bool,
+        left: usize,
+        padding: usize,
+    },
+    Padding(usize),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Head,
+    /// In chunks; the record in progress is a chunk.
+    Chunks,
+    Length(PeerLength),
+    /// A body that is not sent, as that of 204.
+    Nothing,
+    Done,
+}
+
+impl Decoder {
+    /// Creates the state before the answer of a request on a connection that is kept or not.
+    pub fn new(head_bytes_max: usize, keeps_connection: bool) -> Decoder {
+        let record = Record::Header([0; HEADER_BYTES], 0);
+        Decoder { record, stage: Stage::Head, kept: Vec::new(), head_bytes_max, keeps_connection, said: Vec::new() }
+    }
+
+    /// Returns true if the answer is whole: the connection may carry another request.
+    pub fn is_done(&self) -> bool {
+        self.stage == Stage::Done && matches!(self.record, Record::Header(_, 0))
+    }
+
+    /// Takes the beginning of what the responder has written to its error stream.
+    pub fn take_said(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.said)
+    }
+
+    /// Takes the next bytes of a connection, and appends what they are in HTTP/1.1.
+    pub fn decode(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) -> Result<(), UpstreamFault> {
+        loop {
+            match &mut self.record {
+                Record::Header(..) if bytes.is_empty() => return Ok(()),
+                Record::Header(header, have) => {
+                    let taken = bytes.len().min(HEADER_BYTES - *have);
+                    header[*have..*have + taken].copy_from_slice(&bytes[..taken]);
+                    (*have, bytes) = (*have + taken, &bytes[taken..]);
+                    if *have == HEADER_BYTES {
+                        let header = *header;
+                        self.begin_record(header, out)?;
+                    }
+                }
+                Record::Content { left: 0, padding, .. } => self.record = Record::Padding(*padding),
+                Record::Content { .. } if bytes.is_empty() => return Ok(()),
+                Record::Content { kind, is_ours, left, .. } => {
+                    let taken = bytes.len().min(*left);
+                    *left -= taken;
+                    let (kind, is_ours, left) = (*kind, *is_ours, *left);
+                    let (part, rest) = bytes.split_at(taken);
+                    bytes = rest;
+                    if is_ours {
+                        self.take(kind, part, left, out)?;
+                    }
+                }
+                Record::Padding(0) => self.record = Record::Header([0; HEADER_BYTES], 0),
+                Record::Padding(_) if bytes.is_empty() => return Ok(()),
+                Record::Padding(left) => {
+                    let taken = bytes.len().min(*left);
+                    (*left, bytes) = (*left - taken, &bytes[taken..]);
+                }
+            }
+        }
+    }
+
+    fn begin_record(&mut self, header: [u8; HEADER_BYTES], out: &mut Vec<u8>) -> Result<(), UpstreamFault> {
+        let [version, kind, id_1, id_0, length_1, length_0, padding, _] = header;
+        if version != VERSION {
+            return Err(UpstreamFault("no record of FastCGI 1"));
+        }
+        if self.stage == Stage::Done {
+            return Err(UpstreamFault("a record after the end of the answer"));
+        }
+        let (id, left) = (u16::from_be_bytes([id_1, id_0]), usize::from(u16::from_be_bytes([length_1, length_0])));
+        // Records with the number 0 are about the connection, and ask for nothing.
+        let is_ours = id == REQUEST_ID;
+        if !is_ours && id != 0 {
+            return Err(UpstreamFault("a record for a request that was not made"));
+        }
+        if is_ours && kind == kind::END_REQUEST && left != END_BYTES {
+            return Err(UpstreamFault("an end of the answer of another length than eight bytes"));
+        }
+        if is_ours && ![kind::STDOUT, kind::STDERR, kind::END_REQUEST].contains(&kind) {
+            return Err(UpstreamFault("a record of a type that no answer has"));
+        }
+        if is_ours && kind == kind::STDOUT && left > 0 && self.stage == Stage::Chunks {
+            begin_chunk(out, left);
+        }
+        self.record = Record::Content { kind, is_ours, left, padding: usize::from(padding) };
+        Ok(())
+    }
+
+    /// Takes a part of a record, of which `left` bytes are to come.
+    fn take(&mut self, kind: u8, part: &[u8], left: usize, out: &mut Vec<u8>) -> Result<(), UpstreamFault> {
+        match kind {
+            kind::STDOUT => self.take_output(part, left, out),
+            kind::STDERR => {
+                let room = SAID_BYTES_MAX - self.said.len().min(SAID_BYTES_MAX);
+                self.said.extend_from_slice(&part[..part.len().min(room)]);
+                Ok(())
+            }
+            _ => self.take_end(part, left, out),
+        }
+    }
+
+    fn take_output(&mut self, part: &[u8], left: usize, out: &mut Vec<u8>) -> Result<(), UpstreamFault> {
+        match &mut self.stage {
+            Stage::Head => {
+                let before = self.kept.len();
+                self.kept.extend_from_slice(part);
+                let Some(end) = head_end(&self.kept, before) else {
+                    let is_over = self.kept.len() > self.head_bytes_max;
+                    return if is_over { Err(UpstreamFault("a response head over the limit")) } else { Ok(()) };
+                };
+                let kept = std::mem::take(&mut self.kept);
+                let (head, rest) = kept.split_at(end);
+                self.stage = rewrite(head, self.keeps_connection, out)?;
+                if self.stage == Stage::Chunks && rest.len() + left > 0 {
+                    begin_chunk(out, rest.len() + left);
+                }
+                if rest.is_empty() && left > 0 { Ok(()) } else { self.take_output(rest, left, out) }
+            }
+            Stage::Chunks => {
+                out.extend_from_slice(part);
+                if left == 0 && !part.is_empty() {
+                    out.extend_from_slice(b"\r\n");
+                }
+                Ok(())
+            }
+            Stage::Length(length) => {
+                *length =
+                    length.less(part.len() as u64).ok_or(UpstreamFault("more bytes than the length that was said"))?;
+                out.extend_from_slice(part);
+                Ok(())
+            }
+            // The program need not know that its body is not sent.
+            Stage::Nothing => Ok(()),
+            Stage::Done => Err(UpstreamFault("output after the end of the answer")),
+        }
+    }
+
+    fn take_end(&mut self, part: &[u8], left: usize, out: &mut Vec<u8>) -> Result<(), UpstreamFault> {
+        if self.stage == Stage::Head && !self.kept.is_empty() {
+            return Err(UpstreamFault("ended within its head"));
+        }
+        self.kept.extend_from_slice(part);
+        if left > 0 {
+            return Ok(());
+        }
+        // The exit status of the program comes first, and is its own affair.
+        let status = self.kept.get(4).copied().unwrap_or_default();
+        self.kept = Vec::new();
+        match (status, self.stage) {
+            (0, Stage::Head) => Err(UpstreamFault("ended without an answer")),
+            (0, Stage::Length(length)) if length != PeerLength::ZERO => Err(UpstreamFault::TOO_FEW),
+            (0, stage) => {
+                out.extend_from_slice(if stage == Stage::Chunks { LAST_CHUNK } else { b"" });
+                self.stage = Stage::Done;
+                Ok(())
+            }
+            (1 | 2, _) => Err(UpstreamFault("is overloaded, it says")),
+            _ => Err(UpstreamFault("runs no programs that answer requests, it says")),
+        }
+    }
+}
+
+/// The position behind the first empty line, whose lines end in a line feed with or without a carriage return; `before`
+/// bytes were searched already.
+fn head_end(bytes: &[u8], before: usize) -> Option<usize> {
+    let from = before.saturating_sub(3);
+    let ends = bytes[from..].iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| from + at);
+    let is_empty_before = |at: &usize| {
+        let line = bytes[..*at].strip_suffix(b"\r").unwrap_or(&bytes[..*at]);
+        line.is_empty() || line.ends_with(b"\n")
+    };
+    ends.into_iter().find(is_empty_before).map(|at| at + 1)
+}
+
+/// Appends the head in HTTP/1.1; what is malformed stays so, and is refused with all else that HTTP/1.1 refuses. Returns
+/// how the body follows.
+fn rewrite(head: &[u8], keeps_connection: bool, out: &mut Vec<u8>) -> Result<Stage, UpstreamFault> {
+    let lines = || head.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let lines = || lines().filter(|line| !line.is_empty());
+    let value = |name: &str| {
+        let mut values = lines().filter_map(|line| {
+            let (own, value) = line.split_at_checked(name.len())?;
+            own.eq_ignore_ascii_case(name.as_bytes()).then_some(())?;
+            Some(value.trim_ascii_start().strip_prefix(b":")?.trim_ascii())
+        });
+        (values.next(), values.next().is_some())
+    };
+    let status = match value("status") {
+        (_, true) => return Err(UpstreamFault("two statuses")),
+        (Some(status), _) => status_of(status).ok_or(UpstreamFault("a status that is no number from 200 to 999"))?,
+        (None, _) if value("location").0.is_some() => 302,
+        (None, _) => 200,
+    };
+    let (length, is_twice) = value("content-length");
+    let length = length.map(|length| PeerLength::from_decimal(length).filter(|_| !is_twice));
+    let length =
+        length.map(|length| length.ok_or(UpstreamFault("a content-length that is no decimal number below 2^63")));
+    let length = length.transpose()?;
+    out.extend_from_slice(format!("HTTP/1.1 {status} \r\n").as_bytes());
+    for line in lines() {
+        let name = line.split(|byte| *byte == b':').next().unwrap_or_default().trim_ascii_end();
+        let is_ours = ["status", "connection", "transfer-encoding"];
+        if !is_ours.iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes())) {
+            out.extend_from_slice(line);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+    let stage = match (status, length) {
+        (204 | 304, _) => Stage::Nothing,
+        (_, Some(length)) => Stage::Length(length),
+        (_, None) => Stage::Chunks,
+    };
+    out.extend_from_slice(if stage == Stage::Chunks { b"Transfer-Encoding: chunked\r\n" } else { b"" });
+    out.extend_from_slice(if keeps_connection { b"\r\n" } else { b"Connection: close\r\n\r\n" });
+    Ok(stage)
+}
+
+/// The number at the beginning of a status. A program sends no interim response.
+fn status_of(status: &[u8]) -> Option<u16> {
+    let (number, rest) = status.split_at_checked(3)?;
+    let number = std::str::from_utf8(number).ok().filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()))?;
+    let is_end = rest.is_empty() || rest.starts_with(b" ");
+    number.parse().ok().filter(|status| is_end && (200..=999).contains(status))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::fastcgi::kind;
+    use crate::http1::upstream::{UpstreamBody, parse_response};
+    use crate::{Limits, Method};
+
+    fn record(kind: u8, content: &[u8], padding: u8) -> Vec<u8> {
+        let length = (content.len() as u16).to_be_bytes();
+        let header = [1, kind, 0, 1, length[0], length[1], padding, 0];
+        [&header[..], content, &vec![0xAA; usize::from(padding)]].concat()
+    }
+
+    fn end() -> Vec<u8> {
+        record(kind::END_REQUEST, &[0; 8], 3)
+    }
+
+    fn decoded(bytes: &[u8]) -> Result<Vec<u8>, &'static str> {
+        let (mut decoder, mut out) = (Decoder::new(4096, true), Vec::new());
+        decoder.decode(bytes, &mut out).map_err(|fault| fault.0)?;
+        if decoder.is_done() { Ok(out) } else { Err("unfinished") }
+    }
+
+    fn answer(output: &str) -> Result<String, &'static str> {
+        let bytes = [record(kind::STDOUT, output.as_bytes(), 5), end()].concat();
+        decoded(&bytes).map(|out| String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn a_head_becomes_one_of_http() {
+        let chunked = "Transfer-Encoding: chunked\r\n\r\n";
+        for (output, expected) in [
+            (
+                "Status: 404 Not Found\r\nA: b\r\n\r\nhi",
+                format!("HTTP/1.1 404 \r\nA: b\r\n{chunked}2\r\nhi\r\n0\r\n\r\n"),
+            ),
+            ("A: b\n\nhi", format!("HTTP/1.1 200 \r\nA: b\r\n{chunked}2\r\nhi\r\n0\r\n\r\n")),
+            ("Location: /x\r\n\r\n", format!("HTTP/1.1 302 \r\nLocation: /x\r\n{chunked}0\r\n\r\n")),
+            ("\nhi", format!("HTTP/1.1 200 \r\n{chunked}2\r\nhi\r\n0\r\n\r\n")),
+            ("content-length: 2\r\n\r\nhi", "HTTP/1.1 200 \r\ncontent-length: 2\r\n\r\nhi".into()),
+            ("Status: 204\r\n\r\nignored", "HTTP/1.1 204 \r\n\r\n".into()),
+            ("Connection: close\nTransfer-Encoding: x\n\n", format!("HTTP/1.1 200 \r\n{chunked}0\r\n\r\n")),
+        ] {
+            assert_eq!(answer(output), Ok(expected), "{output}");
+        }
+        for (output, fault) in [
+            ("", "ended without an answer"),
+            ("A: b\r\n", "ended within its head"),
+            ("Status: 99\n\n", "a status that is no number from 200 to 999"),
+            ("Status: 100 Continue\n\n", "a status that is no number from 200 to 999"),
+            ("Status: 200\nstatus : 404\n\n", "two statuses"),
+            ("Content-Length: 3\n\nhi", "fewer bytes than the length that was said"),
+            ("Content-Length: 1\n\nhi", "more bytes than the length that was said"),
+            ("Content-Length: -1\n\nhi", "a content-length that is no decimal number below 2^63"),
+            ("Content-Length: 2\nContent-Length: 2\n\nhi", "a content-length that is no decimal number below 2^63"),
+            (&"x".repeat(4097), "a response head over the limit"),
+        ] {
+            assert_eq!(answer(output), Err(fault), "{output}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_is_refused() {
+        let output = record(kind::STDOUT, b"A: b\r\n\r\nhi", 0);
+        let with = |parts: &[&[u8]]| decoded(&parts.concat()).map(|_| ());
+        assert_eq!(with(&[b"HTTP/1.1 200 OK\r\n"]), Err("no record of FastCGI 1"));
+        assert_eq!(with(&[&output, &end(), &output]), Err("a record after the end of the answer"));
+        assert_eq!(with(&[&output]), Err("unfinished"));
+        assert_eq!(with(&[&output, &record(9, b"", 0)]), Err("a record of a type that no answer has"));
+        let mut other = output.clone();
+        other[3] = 2;
+        assert_eq!(with(&[&other]), Err("a record for a request that was not made"));
+        // About the connection: ignored.
+        other[3] = 0;
+        assert_eq!(with(&[&other, &output, &end()]), Ok(()));
+        let ended = |status: u8| record(kind::END_REQUEST, &[0, 0, 0, 1, status, 0, 0, 0], 0);
+        assert_eq!(with(&[&output, &ended(0)]), Ok(()), "the exit status of a program is its own affair");
+        assert_eq!(with(&[&ended(2)]), Err("is overloaded, it says"));
+        assert_eq!(with(&[&ended(3)]), Err("runs no programs that answer requests, it says"));
+        assert!(with(&[&output, &record(kind::END_REQUEST, b"short", 0)]).is_err());
+    }
+
+    #[test]
+    fn what_a_program_says_aside_is_kept_up_to_its_bound() {
+        let (mut decoder, mut out) = (Decoder::new(4096, false), Vec::new());
+        for _ in 0..100 {
+            decoder.decode(&record(kind::STDERR, &[b'e'; 60_000], 7), &mut out).unwrap();
+        }
+        decoder.decode(&[record(kind::STDOUT, b"\n", 0), end()].concat(), &mut out).unwrap();
+        assert!(decoder.is_done() && decoder.take_said().len() == SAID_BYTES_MAX && decoder.take_said().is_empty());
+        assert!(out.ends_with(b"Connection: close\r\n\r\n0\r\n\r\n"));
+    }
+
+    proptest! {
+        /// However records and reads are cut, the body is the same, and the connection is ready for the next request.
+        #[test]
+        fn a_body_is_the_same_however_it_is_cut(
+            records in proptest::collection::vec((0usize..3000, 0u8..20, any::<bool>()), 1..8),
+            reads in proptest::collection::vec(1usize..500, 1..40),
+            has_length in any::<bool>(),
+        ) {
+            let total: usize = records.iter().map(|(bytes, ..)| bytes).sum();
+            let body: Vec<u8> = (0..total).map(|at| (at * 31 % 251) as u8).collect();
+            let length = if has_length { format!("Content-Length: {total}\r\n") } else { String::new() };
+            let output = [format!("Content-Type: a/b\r\n{length}\r\n").as_bytes(), &body].concat();
+            let (mut bytes, mut at) = (Vec::new(), 0);
+            for (index, (size, padding, has_error)) in records.iter().enumerate() {
+                let end = if index + 1 == records.len() { output.len() } else { (at + size).min(output.len()) };
+                for part in output[at..end].chunks(65_535) {
+                    bytes.extend(record(kind::STDOUT, part, *padding));
+                }
+                if *has_error {
+                    bytes.extend(record(kind::STDERR, b"aside", *padding));
+                }
+                at = end;
+            }
+            bytes.extend(record(kind::STDOUT, b"", 0));
+            bytes.extend(end());
+            let (mut decoder, mut out) = (Decoder::new(4096, true), Vec::new());
+            let (mut from, mut reads) = (0, reads.into_iter().cycle());
+            while from < bytes.len() {
+                let to = (from + reads.next().expect("a cycle")).min(bytes.len());
+                decoder.decode(&bytes[from..to], &mut out).unwrap();
+                from = to;
+            }
+            prop_assert!(decoder.is_done());
+            let (head, head_bytes) = parse_response(&out, Method::Get, &Limits::default()).unwrap().expect("a head");
+            prop_assert!(head.is_kept_alive);
+            let (mut framed, mut rest, mut got) = (UpstreamBody::new(head.framing), &out[head_bytes..], Vec::new());
+            while !framed.is_done() {
+                let taken = framed.take(rest).unwrap();
+                got.extend_from_slice(taken.data);
+                rest = &rest[taken.consumed..];
+            }
+            prop_assert!(got == body && rest.is_empty());
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), starts in any::<bool>()) {
+            let (mut decoder, mut out) = (Decoder::new(64, true), Vec::new());
+            if starts {
+                decoder.decode(&record(kind::STDOUT, b"A: b\r\n\r\n", 1), &mut out).unwrap();
+            }
+            let _ = decoder.decode(&bytes, &mut out);
+            prop_assert!(out.len() <= bytes.len() * 2 + 100);
+        }
+    }
+}

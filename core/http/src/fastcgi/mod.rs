@@ -1,0 +1,35 @@
+//! FastCGI 1.0 as functions of bytes: the request of a web server to a responder such as PHP, and the responder's answer
+//! as a response of HTTP/1.1, so that everything behind it reads one format.
+//!
+//! A connection carries one request at a time, as php-fpm and nginx have it. The fields of a request become variables
+//! (RFC 3875 section 4.1); a field named Proxy does not, since programs take `HTTP_PROXY` for their own setting.
+
+mod decode;
+mod request;
+
+pub use decode::Decoder;
+pub use request::{Script, append_stdin, encode_request};
+
+/// The version of all records.
+const VERSION: u8 = 1;
+/// The number of the only request on a connection.
+const REQUEST_ID: u16 = 1;
+const HEADER_BYTES: usize = 8;
+/// The maximum content of a record that we send: a multiple of eight, so that no padding is needed.
+const CONTENT_BYTES_MAX: usize = 65_528;
+
+/// The types of records.
+mod kind {
+    pub const BEGIN_REQUEST: u8 = 1;
+    pub const END_REQUEST: u8 = 3;
+    pub const PARAMS: u8 = 4;
+    pub const STDIN: u8 = 5;
+    pub const STDOUT: u8 = 6;
+    pub const STDERR: u8 = 7;
+}
+
+/// Appends the header of a record with this content.
+fn push_header(out: &mut Vec<u8>, kind: u8, bytes: usize) {
+    let (id, length) = (REQUEST_ID.to_be_bytes(), (bytes as u16).to_be_bytes());
+    out.extend_from_slice(&[VERSION, kind, id[0], id[1], length[0], length[1], 0, 0]);
+}
