@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use crate::Configuration;
 use crate::class::Class;
-use crate::place::{Place, Placed};
+use crate::place::{Named, Place, Placed};
 use crate::section::Held;
 use crate::settings::Listener;
 use crate::site::Site;
@@ -33,10 +33,10 @@ impl Change {
         self.key.is_none() && self.said.starts_with(LISTENER)
     }
 
-    /// `uplink.rate 20mbit → 18mbit (weir.toml:6)`, with the line of this file.
-    pub fn of_file<'c>(&'c self, file: &'c str) -> impl fmt::Display + 'c {
+    /// `uplink.rate 20mbit → 18mbit (weir.toml:6)`, with the line of its file.
+    pub fn of_file<'c>(&'c self, files: &'c (impl Named + ?Sized)) -> impl fmt::Display + 'c {
         fmt::from_fn(move |f| match self.at {
-            Some(at) => write!(f, "{} ({file}:{})", self.said, at.line),
+            Some(at) => write!(f, "{} ({}:{})", self.said, files.name_of(at), at.line),
             None => write!(f, "{}", self.said),
         })
     }

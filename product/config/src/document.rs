@@ -1,15 +1,17 @@
 //! Reads the bytes of a file as a configuration.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
 use toml::de::DeTable;
 
+use crate::form::FilePattern;
 use crate::keys::{Key, Kind};
-use crate::place::{Lines, Place, Remark, quoted};
+use crate::place::{FileNames, Lines, Place, Remark, quoted};
 use crate::section::{Book, Section};
 use crate::settings::Settings;
+use crate::sources::Sources;
 use crate::{Configuration, class, site, suggest};
 
 /// Maximum size of a file. Ten thousand sites, each with a class and a few rules, take half of it.
@@ -20,9 +22,9 @@ pub const FILE_BYTES_MAX: usize = 8 << 20;
 pub enum FileError {
     #[error("cannot read {path}: {source}{cure}", cure = cure(.source))]
     Read { path: String, source: std::io::Error },
-    /// All mistakes, in the order of the file.
-    #[error("{}", listed(path, .mistakes))]
-    Mistakes { path: String, mistakes: Vec<Remark> },
+    /// All mistakes, in the order of the files.
+    #[error("{}", listed(files, .mistakes))]
+    Mistakes { files: FileNames, mistakes: Vec<Remark> },
 }
 
 fn cure(error: &std::io::Error) -> &'static str {
@@ -30,19 +32,19 @@ fn cure(error: &std::io::Error) -> &'static str {
     if is_missing { "; write one: weir init, or serve a folder: weir serve FOLDER" } else { "" }
 }
 
-fn listed(path: &str, mistakes: &[Remark]) -> String {
-    mistakes.iter().map(|mistake| mistake.line(path)).collect::<Vec<_>>().join("\n")
+fn listed(files: &FileNames, mistakes: &[Remark]) -> String {
+    mistakes.iter().map(|mistake| mistake.line(files)).collect::<Vec<_>>().join("\n")
 }
 
-/// Reads a file, at most one byte more than [`FILE_BYTES_MAX`].
+/// Reads a file and those that it includes.
 pub fn read_file(path: &Path) -> Result<Configuration, FileError> {
-    let mut bytes = Vec::new();
-    let opened = open(path).and_then(|file| file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes));
-    let path = path.display().to_string();
-    match opened {
-        Ok(_) => read(&bytes).map_err(|mistakes| FileError::Mistakes { path, mistakes }),
-        Err(source) => Err(FileError::Read { path, source }),
-    }
+    let path_shown = || path.display().to_string();
+    let sources = Sources::read(path).map_err(|source| FileError::Read { path: path_shown(), source })?;
+    let sources = sources.map_err(|mistake| FileError::Mistakes {
+        files: FileNames::new(vec![path_shown()]),
+        mistakes: vec![mistake],
+    })?;
+    read_all(&sources).map_err(|mistakes| FileError::Mistakes { files: sources.names(), mistakes })
 }
 
 /// Opens a regular file. A FIFO would wait for a writer, and a device may have no end.
@@ -53,12 +55,25 @@ pub fn open(path: &Path) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a folder, a FIFO or a device; expected a regular file"))
 }
 
-/// Returns the configuration, or all mistakes in the order of the file.
+/// Returns the configuration of a text, or all mistakes in the order of the file. What it includes is left out.
 pub fn read(bytes: &[u8]) -> Result<Configuration, Vec<Remark>> {
-    let text = decoded(bytes).map_err(|mistake| vec![mistake])?;
-    let table = DeTable::parse(text).map_err(|error| vec![syntax(text, &error)])?;
-    let book = Book::new(text);
+    read_all(&Sources::alone(bytes).map_err(|mistake| vec![mistake])?)
+}
+
+fn read_all(sources: &Sources) -> Result<Configuration, Vec<Remark>> {
+    let mut unwhole = sources.unwhole();
+    if !unwhole.is_empty() {
+        unwhole.extend(sources.mistakes.iter().cloned());
+        unwhole.sort();
+        return Err(unwhole);
+    }
+    let (text, files) = sources.text();
+    let lines = Lines::of_files(&text, files);
+    let table = DeTable::parse(&text).map_err(|error| vec![syntax(&text, &lines, &error)])?;
+    let book = Book::new(lines, sources.names(), sources.bases());
+    sources.mistakes.iter().for_each(|mistake| book.mistake(mistake.at, mistake.said.clone()));
     let file = Section::whole(&book, table.get_ref());
+    file.texts::<FilePattern>("include");
     let settings = Settings::read(&file);
     let sites = site::read(&file, settings.as_ref().map(|settings| &settings.process));
     let (classes, rules) = class::read(&file, &sites);
@@ -68,11 +83,13 @@ pub fn read(bytes: &[u8]) -> Result<Configuration, Vec<Remark>> {
     }
     drop(file);
     let notes = book.close()?;
-    Ok(Configuration { settings: settings.expect("settings without a mistake"), sites, classes, rules, notes })
+    let (settings, include_folders) = (settings.expect("settings without a mistake"), sources.folders.clone());
+    Ok(Configuration { settings, sites, classes, rules, notes, files: sources.names(), include_folders })
 }
 
-fn decoded(bytes: &[u8]) -> Result<&str, Remark> {
-    let mistake = |at, said: String| Err(Remark { at, said });
+/// The text of the file with this number.
+pub(crate) fn decoded(bytes: &[u8], file: usize) -> Result<&str, Remark> {
+    let mistake = |at: Place, said: String| Err(Remark { at, said }.of_file(file));
     if bytes.len() > FILE_BYTES_MAX {
         let most = FILE_BYTES_MAX >> 20;
         return mistake(Place::START, format!("file above {FILE_BYTES_MAX} bytes: expected {most} MiB at most"));
@@ -96,15 +113,15 @@ fn decoded(bytes: &[u8]) -> Result<&str, Remark> {
 }
 
 /// The first mistake in the syntax; later ones usually follow from it.
-fn syntax(text: &str, error: &toml::de::Error) -> Remark {
+pub(crate) fn syntax(text: &str, lines: &Lines<'_>, error: &toml::de::Error) -> Remark {
     let offset = error.span().map_or(text.len(), |span| span.start);
     let at_end = text.get(offset..).is_none_or(|rest| rest.trim().is_empty());
     let whole = if at_end { "; is the file whole?" } else { "" };
     let message = error.message().lines().collect::<Vec<_>>().join(" ");
     if message.starts_with("duplicate key") {
-        return Remark { at: Lines::new(text).place(offset), said: repeated(text, offset) };
+        return Remark { at: lines.place(offset), said: repeated(text, offset) };
     }
-    Remark { at: Lines::new(text).place(offset), said: format!("TOML: {message}{whole}") }
+    Remark { at: lines.place(offset), said: format!("TOML: {message}{whole}") }
 }
 
 /// The mistake of a key or table that occurs twice, usually a table of an array in single brackets.

@@ -7,7 +7,7 @@ use http::Readings;
 
 use crate::class::{Asked, OTHERS, Why};
 use crate::host::HostName;
-use crate::place::{Place, quoted};
+use crate::place::{Named, Place, quoted};
 use crate::section::Held;
 use crate::site::{self, Site, Unclear, split_host};
 use crate::{Configuration, form};
@@ -93,14 +93,14 @@ enum Reason {
 }
 
 impl Explanation {
-    /// Displays a line for each decision, with its place in this file.
-    pub fn of_file<'e>(&'e self, file: &'e str) -> impl fmt::Display + 'e {
-        Shown { lines: &self.decisions, file }
+    /// Displays a line for each decision, with its place in its file.
+    pub fn of_file<'e>(&'e self, files: &'e (impl Named + ?Sized)) -> impl fmt::Display + 'e {
+        shown(&self.decisions, files)
     }
 
     /// Displays the settings of the site, the class and the server, defaults included.
-    pub fn settings_of_file<'e>(&'e self, file: &'e str) -> impl fmt::Display + 'e {
-        Shown { lines: &self.settings, file }
+    pub fn settings_of_file<'e>(&'e self, files: &'e (impl Named + ?Sized)) -> impl fmt::Display + 'e {
+        shown(&self.settings, files)
     }
 
     fn say(&mut self, said: impl Into<String>, reason: Reason) {
@@ -115,22 +115,17 @@ impl Explanation {
     }
 }
 
-struct Shown<'e> {
-    lines: &'e [Line],
-    file: &'e str,
-}
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for line in self.lines {
+fn shown<'e>(lines: &'e [Line], files: &'e (impl Named + ?Sized)) -> impl fmt::Display + 'e {
+    fmt::from_fn(move |f| {
+        for line in lines {
             match line.reason {
                 Reason::None => writeln!(f, "{}", line.said)?,
-                Reason::At(place) => writeln!(f, "{} ({}:{})", line.said, self.file, place.line)?,
+                Reason::At(at) => writeln!(f, "{} ({}:{})", line.said, files.name_of(at), at.line)?,
                 Reason::Default => writeln!(f, "{} (default)", line.said)?,
             }
         }
         Ok(())
-    }
+    })
 }
 
 pub fn explain(configuration: &Configuration, question: &Question) -> Explanation {
@@ -224,7 +219,11 @@ fn explain_answer(explanation: &mut Explanation, site: &Site, question: &Questio
     if let Some(rule) = site.answers.cache(path) {
         explanation.say(format!("header: Cache-Control: {}", rule.control), Reason::At(rule.at));
     }
+    if let Some(rule) = site.answers.cors(path) {
+        let origins: Vec<String> = rule.origins.iter().map(ToString::to_string).collect();
+        explanation.say(format!("cors: scripts of {}", origins.join(", ")), Reason::At(rule.at));
+    }
     for page in &site.answers.error_pages {
-        explanation.say(format!("error page: {} is {}", page.status, page.file), Reason::At(page.at));
+        explanation.say(format!("error page: {} is {}", page.statuses, page.file), Reason::At(page.at));
     }
 }

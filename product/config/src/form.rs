@@ -1,5 +1,6 @@
 //! The values that strings of the file are read as.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,6 +28,11 @@ pub(crate) trait FromText: Sized {
     const FORM: Form;
 
     fn from_text(text: &str) -> Result<Self, Wrong>;
+
+    /// The value in a file of this folder.
+    fn in_folder(self, _: &Path) -> Self {
+        self
+    }
 }
 
 /// Strings that stay strings. Each form has a type of its own, so that keys and values cannot be mixed up.
@@ -53,11 +59,13 @@ texts! {
     Name: Form::Name, |text| (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_name_byte);
     SiteName: Form::SiteName, |text| !text.is_empty();
     FileName: Form::FileName, |text| is_path(text) && !text.contains('/') && ![".", ".."].contains(&text);
+    FilePattern: Form::FilePattern, is_path;
     PathBelow: Form::PathBelow, |text| {
         let segments = |below: &str| below.split('/').all(|segment| !["", ".", ".."].contains(&segment));
         is_path(text) && text.strip_prefix('/').is_some_and(segments)
     };
     FieldName: Form::FieldName, is_field_name;
+    MethodName: Form::Method, |text| is_field_name(text) && !text.bytes().any(|byte| byte.is_ascii_lowercase());
     FieldValue: Form::FieldValue, is_field_value;
     CacheControl: Form::CacheControl, |text| is_field_value(text) && text.split(',').all(|part| is_directive(part.trim()));
 }
@@ -71,6 +79,47 @@ impl FromText for Size {
 
     fn from_text(text: &str) -> Result<Size, Wrong> {
         units::parse_size(text).map(Size).map_err(|_| Wrong::Form)
+    }
+}
+
+/// The statuses that an error page is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Statuses {
+    first: u16,
+    last: u16,
+}
+
+impl Statuses {
+    const ERRORS: [(&str, u16, u16); 3] = [("4xx", 400, 499), ("5xx", 500, 599), ("*", 400, 599)];
+
+    pub fn has(self, status: u16) -> bool {
+        (self.first..=self.last).contains(&status)
+    }
+
+    /// Returns true if these are all of the others too.
+    pub(crate) fn covers(self, other: Statuses) -> bool {
+        self.first <= other.first && other.last <= self.last
+    }
+}
+
+impl FromText for Statuses {
+    const FORM: Form = Form::Statuses;
+
+    fn from_text(text: &str) -> Result<Statuses, Wrong> {
+        if let Some((_, first, last)) = Statuses::ERRORS.into_iter().find(|(name, ..)| *name == text) {
+            return Ok(Statuses { first, last });
+        }
+        let one = text.parse::<u16>().ok().filter(|status| (400..=599).contains(status) && text.len() == 3);
+        one.map(|status| Statuses { first: status, last: status }).ok_or(Wrong::Form)
+    }
+}
+
+impl fmt::Display for Statuses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Statuses::ERRORS.into_iter().find(|(_, first, last)| (*first, *last) == (self.first, self.last)) {
+            Some((name, ..)) => f.write_str(name),
+            None => write!(f, "{}", self.first),
+        }
     }
 }
 
@@ -170,6 +219,12 @@ impl FromText for PathBuf {
     fn from_text(text: &str) -> Result<PathBuf, Wrong> {
         if is_path(text) { Ok(text.into()) } else { Err(Wrong::Form) }
     }
+
+    /// `-` is no file.
+    fn in_folder(self, folder: &Path) -> PathBuf {
+        let is_own = folder.as_os_str().is_empty() || self.as_os_str() == "-";
+        if is_own { self } else { folder.join(self) }
+    }
 }
 
 impl FromText for PolicySpec {
@@ -223,6 +278,8 @@ names! {
     /// The place where the order is enforced.
     Shaping { Auto = "auto", Paced = "paced", Bands = "bands", Off = "off", }
     LogFormat { Combined = "combined", Json = "json", }
+    /// Where symlinks in a root may lead.
+    SymlinkTargets { Inside = "inside", Anywhere = "anywhere", }
     /// The responses that may use the `max_concurrent_requests` of a class.
     ConcurrencySharing { Own = "own", Any = "any", Preempt = "preempt", }
     /// A coding of compression.
@@ -289,13 +346,17 @@ pub(crate) fn check(form: Form, text: &str) -> Result<(), Wrong> {
         Form::Host => as_read::<crate::host::Host>(text),
         Form::HostName => as_read::<crate::host::HostName>(text),
         Form::Path => as_read::<PathBuf>(text),
+        Form::FilePattern => as_read::<FilePattern>(text),
         Form::FileName => as_read::<FileName>(text),
+        Form::Statuses => as_read::<Statuses>(text),
         Form::PathBelow => as_read::<PathBelow>(text),
         Form::Pattern => as_read::<Pattern>(text),
         Form::RequestPath => as_read::<RequestPath>(text),
         Form::Target => as_read::<crate::site::Target>(text),
         Form::Upstream => as_read::<crate::site::UpstreamAddress>(text),
         Form::FieldName => as_read::<FieldName>(text),
+        Form::Method => as_read::<MethodName>(text),
+        Form::Origin => as_read::<crate::site::Origin>(text),
         Form::FieldValue => as_read::<FieldValue>(text),
         Form::CacheControl => as_read::<CacheControl>(text),
         Form::Rate => as_read::<Rate>(text),
@@ -327,6 +388,7 @@ mod tests {
             (Form::Name, &["a", "shop-1.old_2"][..], &["", "a b", "ä", "*"][..]),
             (Form::FileName, &["index.html", "..."], &["", ".", "..", "a/b", "a\0"]),
             (Form::PathBelow, &["/404.html", "/e/404.html"], &["404.html", "/", "/../x", "/a//b", "//a"]),
+            (Form::Statuses, &["404", "5xx", "*"], &["399", "600", "3xx", "0404", "", "4XX"]),
             (Form::FieldName, &["X-A"], &["", "X A", "X:", "ä"]),
             (Form::FieldValue, &["a b"], &["", " a", "a\r\nSet-Cookie: b", "ä"]),
             (

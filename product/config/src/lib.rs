@@ -2,7 +2,7 @@
 //!
 //! The keys are data ([`keys`]): the check for unknown keys, the reference ([`reference()`]) and the schema for editors
 //! ([`schema()`]) are made from that table. Reading goes on after a mistake, so that a person repairs a file once and not ten times.
-//! Only [`read_file`] does I/O.
+//! Only [`read_file`] and [`open`] do I/O.
 //!
 //! ```
 //! let checked = config::read(b"[[site]]\nroot = \"/srv/www\"\nautoindx = true\n");
@@ -27,6 +27,7 @@ mod schema;
 mod section;
 mod settings;
 mod site;
+mod sources;
 mod suggest;
 mod uplink_rate;
 
@@ -34,21 +35,23 @@ pub use changes::{Change, changes};
 pub use class::{Asked, Assignment, Class, Field, FieldLines, OTHERS, Objective, Rule, Token, Why};
 pub use document::{FILE_BYTES_MAX, FileError, open, read, read_file};
 pub use explain::{AskError, Explanation, Question, explain};
-pub use form::{ConcurrencySharing, LogFormat, Shaping, listen_address, listen_expected};
+pub use form::{ConcurrencySharing, LogFormat, Shaping, Statuses, listen_address, listen_expected};
 pub use gone::{RENAMED, Renamed, elsewhere, gone};
 pub use host::{Host, HostName};
 pub use network::Network;
 pub use pattern::Pattern;
-pub use place::{Place, Placed, Remark};
+pub use place::{FileNames, Named, Place, Placed, Remark};
 pub use reference::{manual, reference};
 pub use schema::schema;
 pub use section::Held;
 pub use settings::{AccessLog, HEAD_BYTES, Limits, Listener, Process, Settings, Timeouts, Uplink};
 pub use site::{
-    Answers, CacheRule, Compression, ErrorPage, HeaderRule, Health, Https, MEASURED_PATHS, Proxy, Redirect, Site,
-    Target, Unclear, UpstreamAddress, UpstreamSocket, UpstreamVersion, split_host,
+    Answers, CacheRule, Compression, CorsRule, ErrorPage, HeaderRule, Health, Https, MEASURED_PATHS, Origin, Proxy,
+    Redirect, Site, Target, Tries, Unclear, UpstreamAddress, UpstreamSocket, UpstreamVersion, split_host,
 };
 pub use uplink_rate::UplinkRate;
+
+use std::path::PathBuf;
 
 use sched::classes::{ClassSpec, ClassTable};
 
@@ -62,6 +65,9 @@ pub struct Configuration {
     pub rules: Vec<Rule>,
     /// Remarks that are no mistakes, in the order of the file.
     pub notes: Vec<Remark>,
+    pub files: FileNames,
+    /// The folders in which files to include are looked for.
+    pub include_folders: Vec<PathBuf>,
 }
 
 impl Configuration {

@@ -2,20 +2,53 @@
 
 use std::fmt;
 
-/// A line and a column, both from 1; columns count characters.
+/// A file of a configuration, a line and a column, both from 1; columns count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
+    /// The number of the file; 0 is the one that includes the others.
+    pub file: u16,
     pub line: u32,
     pub column: u32,
 }
 
 impl Place {
-    pub const START: Place = Place { line: 1, column: 1 };
+    pub const START: Place = Place { file: 0, line: 1, column: 1 };
+
+    pub(crate) fn of_file(self, file: usize) -> Place {
+        Place { file: u16::try_from(file).unwrap_or(u16::MAX), ..self }
+    }
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// The names of the files of a configuration, by which messages call them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FileNames(Vec<String>);
+
+impl FileNames {
+    pub(crate) fn new(names: Vec<String>) -> FileNames {
+        FileNames(names)
+    }
+}
+
+/// The name of each file: one for all, or [`FileNames`].
+pub trait Named {
+    fn name_of(&self, at: Place) -> &str;
+}
+
+impl Named for str {
+    fn name_of(&self, _: Place) -> &str {
+        self
+    }
+}
+
+impl Named for FileNames {
+    fn name_of(&self, at: Place) -> &str {
+        self.0.get(usize::from(at.file)).map_or("", String::as_str)
     }
 }
 
@@ -36,8 +69,12 @@ pub struct Remark {
 
 impl Remark {
     /// `FILE:LINE:COLUMN: said`.
-    pub fn line(&self, file: &str) -> String {
-        format!("{file}:{}: {}", self.at, self.said)
+    pub fn line(&self, files: &(impl Named + ?Sized)) -> String {
+        format!("{}:{}: {}", files.name_of(self.at), self.at, self.said)
+    }
+
+    pub(crate) fn of_file(self, file: usize) -> Remark {
+        Remark { at: self.at.of_file(file), ..self }
     }
 }
 
@@ -65,24 +102,34 @@ pub(crate) struct Lines<'t> {
     starts: Vec<usize>,
     /// Characters before every multiple of [`STRIDE`].
     counts: Vec<usize>,
+    /// The offset of each file.
+    files: Vec<usize>,
 }
 
 impl<'t> Lines<'t> {
+    /// The lines of one file.
     pub(crate) fn new(text: &'t str) -> Lines<'t> {
+        Lines::of_files(text, vec![0])
+    }
+
+    /// The lines of files, of which each begins a line at its offset.
+    pub(crate) fn of_files(text: &'t str, files: Vec<usize>) -> Lines<'t> {
         let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
         let mut counts = vec![0];
         for chunk in text.as_bytes().chunks(STRIDE) {
             counts.push(counts.last().copied().unwrap_or(0) + characters(chunk));
         }
-        Lines { text, starts: std::iter::once(0).chain(ends).collect(), counts }
+        Lines { text, starts: std::iter::once(0).chain(ends).collect(), counts, files }
     }
 
     pub(crate) fn place(&self, offset: usize) -> Place {
         let offset = offset.min(self.text.len());
         let line = self.starts.partition_point(|start| *start <= offset);
         let column = self.before(offset) - self.before(self.starts[line - 1]) + 1;
-        // The size of a file is at most [`crate::FILE_BYTES_MAX`].
-        Place { line: line as u32, column: column as u32 }
+        let file = self.files.partition_point(|start| *start <= offset) - 1;
+        let lines_before = self.starts.partition_point(|start| *start < self.files[file]);
+        // The size of all files is at most [`crate::FILE_BYTES_MAX`].
+        Place { file: 0, line: (line - lines_before) as u32, column: column as u32 }.of_file(file)
     }
 
     pub(crate) fn text(&self) -> &'t str {
@@ -112,6 +159,13 @@ mod tests {
         assert_eq!(places, ["1:1", "2:4", "3:3001"]);
         assert_eq!(lines.place(usize::MAX).to_string(), "3:3002");
         assert_eq!(Lines::new("").place(0), Place::START);
+    }
+
+    #[test]
+    fn places_know_their_file() {
+        let lines = Lines::of_files("a\nb\n\nc\nd\n\n", vec![0, 5]);
+        let places = [0, 2, 4, 5, 7, 8, 99].map(|offset| lines.place(offset));
+        assert_eq!(places.map(|at| (at.file, at.line)), [(0, 1), (0, 2), (0, 3), (1, 1), (1, 2), (1, 2), (1, 4)]);
     }
 
     #[test]

@@ -28,13 +28,14 @@ pub(crate) fn check<R: Rule>(book: &Book<'_>, rules: &[R]) {
         let before = &rules[..index];
         if let Some(first) = before.iter().find(|first| first.covers(rule)) {
             let said = format!(
-                "{} is never reached: expected before that of line {}, which matches all of it",
+                "{} is never reached: expected before that of {}, which matches all of it",
                 R::NOUN,
-                first.at().line
+                book.line(first.at(), rule.at())
             );
             book.mistake(rule.at(), said);
         } else if let Some(first) = before.iter().find(|first| first.competes(rule) && !rule.covers(first)) {
-            let said = format!("{} overlaps that of line {}, which wins where both match", R::NOUN, first.at().line);
+            let line = book.line(first.at(), rule.at());
+            let said = format!("{} overlaps that of {line}, which wins where both match", R::NOUN);
             book.note(rule.at(), said);
         }
     }

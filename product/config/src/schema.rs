@@ -62,6 +62,9 @@ fn text(form: Form) -> Value {
         Form::Size => {
             return json!({ "type": ["string", "integer"], "pattern": "^[0-9]+(\\.[0-9]+)?(B|[kK]B|[MG]B|[KMG]iB)?$", "minimum": 0 });
         }
+        Form::Statuses => {
+            return json!({ "type": ["string", "integer"], "pattern": "^([45][0-9][0-9]|[45]xx|[*])$", "minimum": 400, "maximum": 599 });
+        }
         Form::Rate => "^[0-9]+(\\.[0-9]+)?[kKmMgGtT]?[bB][iI][tT]$",
         Form::Uplink => {
             "^(auto|off|[0-9]+(\\.[0-9]+)?[kKmMgGtT]?[bB][iI][tT](\\.\\.[0-9]+(\\.[0-9]+)?[kKmMgGtT]?[bB][iI][tT])?)$"
@@ -70,6 +73,7 @@ fn text(form: Form) -> Value {
         Form::Time => "^[0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|min|h)$",
         Form::Pattern => "^[/*]",
         Form::PathBelow => "^/.",
+        Form::Origin => "^([*]$|[a-z][a-z0-9+.-]*://)",
         Form::Target => "^(/|https?://)",
         Form::Upstream => "^((h2c:)?unix:/.*|https://.*|h2://.*|((http|h2c)://)?.*[0-9]/?)$",
         Form::Name => "^[A-Za-z0-9._-]{1,64}$",

@@ -4,13 +4,14 @@
 //! so that all of them are found at once.
 
 use std::cell::RefCell;
+use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
 use crate::form::{FromText, Wrong};
 use crate::gone::gone;
 use crate::keys::{Form, Key, Kind, Unset};
-use crate::place::{Lines, Place, Placed, Remark, quoted};
+use crate::place::{FileNames, Lines, Named, Place, Placed, Remark, quoted};
 use crate::suggest;
 
 type Value<'t> = toml::Spanned<DeValue<'t>>;
@@ -27,17 +28,26 @@ pub struct Held {
 /// The mistakes and notes found while a file is read.
 pub(crate) struct Book<'t> {
     lines: Lines<'t>,
+    files: FileNames,
+    /// The folder at which the paths of each file begin.
+    bases: Vec<PathBuf>,
     mistakes: RefCell<Vec<Remark>>,
     notes: RefCell<Vec<Remark>>,
 }
 
 impl<'t> Book<'t> {
-    pub(crate) fn new(text: &'t str) -> Book<'t> {
-        Book { lines: Lines::new(text), mistakes: RefCell::default(), notes: RefCell::default() }
+    pub(crate) fn new(lines: Lines<'t>, files: FileNames, bases: Vec<PathBuf>) -> Book<'t> {
+        Book { lines, files, bases, mistakes: RefCell::default(), notes: RefCell::default() }
     }
 
     pub(crate) fn place(&self, offset: usize) -> Place {
         self.lines.place(offset)
+    }
+
+    /// The line of a place, for a message about another place: with its file if that is another.
+    pub(crate) fn line(&self, at: Place, other: Place) -> String {
+        let of = if at.file == other.file { String::new() } else { format!(" of {}", self.files.name_of(at)) };
+        format!("line {}{of}", at.line)
     }
 
     pub(crate) fn mistake(&self, at: Place, said: impl Into<String>) {
@@ -218,14 +228,18 @@ impl<'r, 't> Section<'r, 't> {
 
     fn read<T: FromText>(&self, key: &'static Key, value: &Value<'t>) -> Option<Placed<T>> {
         let text = match value.get_ref() {
-            DeValue::Integer(_) if T::FORM == Form::Size => self.book.source(value),
+            DeValue::Integer(_) if [Form::Size, Form::Statuses].contains(&T::FORM) => self.book.source(value),
             _ => match text_of(value) {
                 Some(text) => text,
                 None => return self.expect(key, value, &format!("a string in quotes, {}", T::FORM.expected())),
             },
         };
         match T::from_text(text) {
-            Ok(read) => Some(Placed { value: read, at: self.book.place(value.span().start) }),
+            Ok(read) => {
+                let at = self.book.place(value.span().start);
+                let base = self.book.bases.get(usize::from(at.file)).map_or(Path::new(""), PathBuf::as_path);
+                Some(Placed { value: read.in_folder(base), at })
+            }
             Err(Wrong::Form) => match gone(&format!("{} {text}", key.path)) {
                 Some(said) => {
                     self.book.mistake(self.book.place(value.span().start), said);

@@ -163,8 +163,9 @@ fn listeners(file: &Section<'_, '_>) -> Vec<Placed<Listener>> {
         let Some(Placed { value: address, at }) = address else { continue };
         if let Some(same) = listeners.iter().find(|known| clash(known.value.address, address)) {
             let said = format!(
-                "listener.address `{address}`: expected an address of its own, {} is line {}",
-                same.value.address, same.at.line
+                "listener.address `{address}`: expected an address of its own, {} is {}",
+                same.value.address,
+                file.book.line(same.at, at)
             );
             file.book.mistake(at, said);
         }

@@ -375,7 +375,7 @@ fn error_pages_and_redirects_of_a_site() {
         ),
         (
             "[[site.error_page]]\nstatus=200\nfile='/a'",
-            "f:4:8: site.error_page.status `200`: expected a whole number from 400 to 599",
+            "f:4:8: site.error_page.status `200`: expected a status from 400 to 599, `4xx`, `5xx`, or `*` for both",
         ),
         ("[[site.redirect]]\nto='/b'\nstatus=303", "f:5:8: site.redirect.status `303`: expected 301, 302, 307 or 308"),
         (
@@ -390,7 +390,10 @@ fn error_pages_and_redirects_of_a_site() {
     all_say("[[site]]\nroot='r'\n", "\n", &cases);
     let elsewhere = "[[site]]\nhosts=['a.org']\nroot='r'\n[[site.redirect]]\nfrom_host='b.org'\nto='http://a.org*'";
     let rootless = "[[site]]\n[[site.error_page]]\nstatus=404\nfile='/a'\n[[site.redirect]]\nto='http://a.org*'";
-    assert_eq!(mistakes(rootless), ["f:2:1: site.error_page without site.root: expected a folder with its file"]);
+    assert_eq!(
+        mistakes(rootless),
+        ["f:2:1: site.error_page without site.root or site.error_root: expected a folder with its file"]
+    );
     assert_eq!(mistakes(elsewhere), ["f:4:1: site.redirect.from_host `b.org`: expected a host of the site"]);
 }
 
@@ -560,7 +563,7 @@ fn encodings() {
     assert_eq!(
         mistakes(&format!("\u{FEFF}{right}'ü' = 1")),
         [
-            "f:3:1: unknown key `site.ü`: expected name, hosts, default, root, index, autoindex, listing_page, serve_dotfiles, follow_symlinks_into, access_log, log_format, class, cert, key, https_redirect, hsts, compression, codings, compress_private, responsiveness, header, cache, error_page, redirect, proxy"
+            "f:3:1: unknown key `site.ü`: expected name, hosts, default, root, index, autoindex, listing_page, serve_dotfiles, follow_symlinks_into, access_log, log_format, class, cert, key, https_redirect, hsts, compression, codings, compress_private, responsiveness, header, cache, error_page, redirect, clean_urls, fallback, symlinks, error_root, cors, proxy"
         ]
     );
     let said = |bytes: &[u8]| read(bytes).unwrap_err().iter().map(|mistake| mistake.line("f")).collect::<Vec<_>>();

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use cli::Failure;
-use config::{Configuration, FileError, Held, Listener, Place, Placed, Question, Remark, Site};
+use config::{Configuration, FileError, FileNames, Held, Listener, Place, Placed, Question, Remark, Site};
 use server::service::Account;
 use server::{Checked, Fault, Part, SitesError, StartError};
 
@@ -57,18 +57,18 @@ pub fn main(args: Args) -> Result<(), Failure> {
     }
     let question = args.explain.as_deref().map(|url| Question::new(url, args.client, &args.headers)).transpose();
     let question = question.map_err(|error| Failure::Usage(error.to_string()))?;
-    let file = args.file.display().to_string();
     if let (Some(question), Some(url)) = (question, &args.explain) {
         let configuration = read(&args.file)?;
         let explanation = config::explain(&configuration, &question);
         let asked = Asked { url, question: &question, headers: &args.headers };
         let answer = || explain::answer(&configuration, &args.file, &explanation, &asked);
         let answer = if args.syntax_only { String::new() } else { answer() };
-        let settings = if args.all { explanation.settings_of_file(&file).to_string() } else { String::new() };
-        return print(format!("{}{answer}{settings}", explanation.of_file(&file)));
+        let files = &configuration.files;
+        let settings = if args.all { explanation.settings_of_file(files).to_string() } else { String::new() };
+        return print(format!("{}{answer}{settings}", explanation.of_file(files)));
     }
     if args.syntax_only {
-        return print(summary(&read(&args.file)?, &file));
+        return print(summary(&read(&args.file)?, &args.file.display().to_string()));
     }
     report(&args.file)
 }
@@ -83,14 +83,14 @@ pub fn report(file: &Path) -> Result<(), Failure> {
 
 fn read(file: &Path) -> Result<Configuration, Failure> {
     config::read_file(file).map_err(|error| match error {
-        FileError::Mistakes { mistakes, .. } => refused(&mistakes, &file.display().to_string()),
+        FileError::Mistakes { mistakes, files } => refused(&mistakes, &files, &file.display().to_string()),
         error => error.into(),
     })
 }
 
 /// Prints all mistakes, and returns a failure with their number.
-fn refused(mistakes: &[Remark], file: &str) -> Failure {
-    let lines = mistakes.iter().map(|mistake| mistake.line(file) + "\n").collect();
+fn refused(mistakes: &[Remark], files: &FileNames, file: &str) -> Failure {
+    let lines = mistakes.iter().map(|mistake| mistake.line(files) + "\n").collect();
     let count = count(mistakes.len(), "mistake", "mistakes");
     print(lines).err().unwrap_or(Failure::Failed(format!("{file}: {count}")))
 }
@@ -112,7 +112,7 @@ fn try_out(configuration: &Configuration, file: &Path) -> Result<Vec<String>, Fa
         return Ok(remarks.into_iter().map(told_of_use).collect());
     }
     mistakes.sort();
-    Err(refused(&mistakes, &file.display().to_string()))
+    Err(refused(&mistakes, &configuration.files, &file.display().to_string()))
 }
 
 /// A remark about an address in use, which is as it should be if a Weir uses it.
@@ -204,7 +204,7 @@ fn summary(configuration: &Configuration, file: &str) -> String {
         count(configuration.sites.len(), "site", "sites"),
         count(configuration.classes.len(), "class", "classes"),
     ];
-    let notes: String = configuration.notes.iter().map(|note| note.line(file) + "\n").collect();
+    let notes: String = configuration.notes.iter().map(|note| note.line(&configuration.files) + "\n").collect();
     format!("{file}: correct: {}\n{notes}", counts.join(", "))
 }
 
@@ -229,6 +229,6 @@ mod tests {
         let text = "[[site]]\nroot = 'r'\nclass = 'a'\n[[class]]\nname = 'a'\nmin_rate = '1mbit'\n[[listener]]\naddress = '[::]:1'\n[[listener]]\naddress = '[::]:2'\n";
         let Ok(configuration) = config::read(text.as_bytes()) else { panic!("a right file") };
         let note = "class.min_rate without uplink.rate: not compared with the rate of the uplink";
-        assert_eq!(summary(&configuration, "f"), format!("f: correct: 2 listeners, 1 site, 1 class\nf:6:12: {note}\n"));
+        assert_eq!(summary(&configuration, "f"), format!("f: correct: 2 listeners, 1 site, 1 class\n:6:12: {note}\n"));
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cli::Failure;
-use config::{Configuration, Explanation, Question, Site};
+use config::{Configuration, Explanation, Named, Question, Site};
 use server::service::Account;
 
 use crate::serve::run;
@@ -50,8 +50,8 @@ pub fn answer(configuration: &Configuration, file: &Path, explanation: &Explanat
     let _ = writeln!(lines, "answer: {status}");
     let site = explanation.site.map(|site| &configuration.sites[site]);
     let site = site.filter(|site| !site.answers.is_measured(&asked.question.path()));
-    if let Some(path) = site.filter(|_| status.starts_with("200")).and_then(|site| file_of(site, file, asked)) {
-        let _ = writeln!(lines, "file: {}", path.display());
+    if let Some(site) = site {
+        lines += &file_line(configuration, site, file, asked, status);
     }
     for field in head.filter(|field| !field.is_empty() && !field.starts_with("Connection:")) {
         let _ = writeln!(lines, "field: {field}");
@@ -105,13 +105,52 @@ fn port_of(url: &str) -> u16 {
     config::split_host(authority).and_then(|(_, port)| port).unwrap_or(443)
 }
 
-/// The file of the answer, or the folder that is listed.
-fn file_of(site: &Site, file: &Path, asked: &Asked) -> Option<PathBuf> {
+/// A line for the file of the answer, or the folder that is listed, and the reason where it has another name.
+fn file_line(configuration: &Configuration, site: &Site, file: &Path, asked: &Asked, status: &str) -> String {
+    let tries = &site.answers.tries;
+    let found = if status.starts_with("200") { file_of(site, file, asked) } else { None };
+    let reason = |key: &str| {
+        let at = site.held.iter().find(|held| held.key == key).and_then(|held| held.at);
+        at.map(|at| format!(" ({}:{})", configuration.files.name_of(at), at.line)).unwrap_or_default()
+    };
+    match found {
+        Some((path, None)) => format!("file: {}\n", path.display()),
+        Some((path, Some(key))) => {
+            let why =
+                if key == FALLBACK { "the fallback of a navigation that leads nowhere" } else { "by its clean URL" };
+            format!("file: {}, {why}{}\n", path.display(), reason(key))
+        }
+        None if status.starts_with("404") && tries.fallback.is_some() => {
+            let cure =
+                "a navigation has Sec-Fetch-Mode: navigate, or text/html in Accept; try --header 'Accept: text/html'";
+            format!("fallback: not for this request, which is no navigation: {cure}{}\n", reason(FALLBACK))
+        }
+        None => String::new(),
+    }
+}
+
+const FALLBACK: &str = "site.fallback";
+const CLEAN: &str = "site.clean_urls";
+
+/// The file of the answer or the folder that is listed, and the key by which it has another name than its own.
+fn file_of(site: &Site, file: &Path, asked: &Asked) -> Option<(PathBuf, Option<&'static str>)> {
     let root = file.parent().unwrap_or(Path::new("")).join(site.root.as_ref()?);
+    let below = |path: &[u8]| root.join(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)));
     let path = asked.question.path();
-    let path = root.join(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(&path)));
-    let index = site.index.iter().map(|index| path.join(index)).find(|index| index.is_file());
-    Some(index.filter(|_| path.is_dir()).unwrap_or(path))
+    let own = below(&path);
+    if let Some(index) = site.index.iter().map(|index| own.join(index)).find(|index| index.is_file()) {
+        return Some((index, None));
+    }
+    let page = below(&[&path, &b".html"[..]].concat());
+    if site.answers.tries.has_clean_urls && !own.is_file() && page.is_file() {
+        return Some((page, Some(CLEAN)));
+    }
+    match &site.answers.tries.fallback {
+        Some(fallback) if !(own.is_file() || own.is_dir() && site.autoindex) => {
+            Some((below(fallback.value.as_bytes()), Some(FALLBACK)))
+        }
+        _ => Some((own, None)),
+    }
 }
 
 /// The head of the answer, from a server of its own.

@@ -217,9 +217,9 @@ pub struct Flags {
     /// Group of --user [default: the user's own]
     #[arg(hide_short_help = true, long, value_name = "GROUP", requires = "user")]
     group: Option<String>,
-    /// The file that a reload reads again
+    /// The file that a reload reads again, and the folders of those that it includes
     #[arg(skip)]
-    configuration: Option<PathBuf>,
+    configuration: Vec<PathBuf>,
     /// Disable the sandbox: weir may open and call everything that its user may
     #[arg(hide_short_help = true, long)]
     no_sandbox: bool,

@@ -145,7 +145,8 @@ fn check_names(book: &Book<'_>, classes: &[Class]) {
     let mut seen: BTreeMap<&str, Place> = BTreeMap::new();
     for class in classes {
         if let Some(first) = seen.insert(&class.name, class.at) {
-            let said = format!("class `{}`: expected a name of its own, line {} has it", class.name, first.line);
+            let line = book.line(first, class.at);
+            let said = format!("class `{}`: expected a name of its own, {line} has it", class.name);
             book.mistake(class.at, said);
         }
     }

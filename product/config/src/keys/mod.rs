@@ -1,16 +1,18 @@
 //! The keys of `weir.toml` as data. The reference, the schema for editors and the check for unknown keys are made from this table.
 
 mod classes;
+mod files;
 mod proxy;
 mod table;
 
 use classes::CLASSES;
+use files::{FILES, TOP};
 use proxy::PROXY;
 use table::SERVER_AND_SITES;
 
 /// All keys, in the order of the reference.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
-    [SERVER_AND_SITES, PROXY, CLASSES].into_iter().flatten()
+    [TOP, SERVER_AND_SITES, FILES, PROXY, CLASSES].into_iter().flatten()
 }
 
 /// A key of the file.
@@ -51,6 +53,10 @@ pub enum Form {
     Host,
     HostName,
     Path,
+    /// A path of files, with `*` in it or without.
+    FilePattern,
+    /// The statuses of errors: one, or all that begin with 4 or 5, or both.
+    Statuses,
     FileName,
     /// A path beneath the root of a site.
     PathBelow,
@@ -60,6 +66,9 @@ pub enum Form {
     Target,
     Upstream,
     FieldName,
+    Method,
+    /// An origin of CORS.
+    Origin,
     FieldValue,
     CacheControl,
     Rate,
@@ -128,7 +137,7 @@ impl Kind {
         match self {
             Kind::Flag => "boolean",
             Kind::Whole { .. } | Kind::Code(_) => "number",
-            Kind::Text(Form::Size) => "string or number",
+            Kind::Text(Form::Size | Form::Statuses) => "string or number",
             Kind::Text(_) => "string",
             Kind::Texts(_) => "list of strings",
             Kind::Table => "table",
@@ -150,46 +159,53 @@ impl Kind {
 impl Form {
     /// The strings that are accepted, for error messages.
     pub fn expected(self) -> String {
-        let expected = match self {
-            Form::Address => "an address and a port, for example 127.0.0.1:8080 or [::]:80, or :80 for all addresses",
-            Form::Host => "a host name in ASCII without a port, for example example.org or *.example.org",
-            Form::HostName => "a host name in ASCII without a port or `*`, for example www.example.org",
-            Form::Path => "a path",
-            Form::FileName => "a file name without a slash, for example index.html",
-            Form::PathBelow => "a path beneath the root that begins with a slash, for example /404.html",
-            Form::RequestPath => "a path of a request in ASCII, for example /healthz",
-            Form::Pattern => {
-                "a path from a slash or `*`, for example /assets/* or *.css; 256 characters and 8 `*` at most"
-            }
-            Form::Target => "a path from a slash or an address with http:// or https://, with one `*` at most",
-            Form::Upstream => "an upstream, for example 127.0.0.1:3000, https://app.internal or unix:/run/app.sock",
-            Form::FieldName => "the name of a header field, for example X-Frame-Options",
-            Form::FieldValue => "the value of a header field, on one line of visible characters",
-            Form::CacheControl => "directives of Cache-Control, for example max-age=3600, public",
-            Form::Uplink => "auto, off, a rate or two rates, for example 10mbit or 2mbit..20mbit",
-            Form::Rate => "a rate in bit, kbit, mbit or gbit per second, for example 10mbit",
-            Form::Size => "bytes, or with a unit of KB, MB, GB, KiB, MiB, GiB, for example 64KiB",
-            Form::Time => "a time in ns, us, ms, s, m or h, for example 250ms or 10s",
-            Form::Order => "a policy without classes, for example srpt",
-            Form::ClientShare => "on, off, strict, or the allowance as a size, for example 20MB",
-            Form::Name => "a name of up to 64 letters, digits, `.`, `-` and `_`",
-            Form::SiteName => "the name of a site or one of its hosts",
-            Form::Network => {
-                "an address, or a network with its length, for example 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32"
-            }
-            Form::Field => {
-                "the name of a header field, a colon and its value, where `*` is any text, for example X-Tier: gold"
-            }
-            Form::Token => "a bearer token of 16 to 256 letters, digits and `-._~+/=`",
-            Form::Objective => {
-                "`pN of responses under TIME`, with or without a size: p99 of responses <= 64KiB under 200ms"
-            }
-            Form::Percent(max) => return format!("a percentage from 0% to {max}%, for example 0.5%"),
-            Form::OneOf(names) => return one_of(names),
-        };
-        expected.into()
+        match self {
+            Form::Percent(max) => format!("a percentage from 0% to {max}%, for example 0.5%"),
+            Form::OneOf(names) => one_of(names),
+            form => EXPECTED
+                .iter()
+                .find(|(own, _)| *own == form)
+                .map(|(_, expected)| (*expected).into())
+                .unwrap_or_default(),
+        }
     }
 }
+
+/// The form that each string is expected to have.
+static EXPECTED: &[(Form, &str)] = &[
+    (Form::Address, "an address and a port, for example 127.0.0.1:8080 or [::]:80, or :80 for all addresses"),
+    (Form::Host, "a host name in ASCII without a port, for example example.org or *.example.org"),
+    (Form::HostName, "a host name in ASCII without a port or `*`, for example www.example.org"),
+    (Form::Path, "a path"),
+    (Form::FilePattern, "a path of files, for example sites/*.toml"),
+    (Form::Statuses, "a status from 400 to 599, `4xx`, `5xx`, or `*` for both"),
+    (Form::FileName, "a file name without a slash, for example index.html"),
+    (Form::PathBelow, "a path beneath the root that begins with a slash, for example /404.html"),
+    (Form::RequestPath, "a path of a request in ASCII, for example /healthz"),
+    (Form::Pattern, "a path from a slash or `*`, for example /assets/* or *.css; 256 characters and 8 `*` at most"),
+    (Form::Target, "a path from a slash or an address with http:// or https://, with one `*` at most"),
+    (Form::Upstream, "an upstream, for example 127.0.0.1:3000, https://app.internal or unix:/run/app.sock"),
+    (Form::FieldName, "the name of a header field, for example X-Frame-Options"),
+    (Form::Method, "the name of a method in capitals, for example PUT"),
+    (
+        Form::Origin,
+        "`*` or an origin in lower case, without a path, for example https://example.org or https://*.example.org",
+    ),
+    (Form::FieldValue, "the value of a header field, on one line of visible characters"),
+    (Form::CacheControl, "directives of Cache-Control, for example max-age=3600, public"),
+    (Form::Uplink, "auto, off, a rate or two rates, for example 10mbit or 2mbit..20mbit"),
+    (Form::Rate, "a rate in bit, kbit, mbit or gbit per second, for example 10mbit"),
+    (Form::Size, "bytes, or with a unit of KB, MB, GB, KiB, MiB, GiB, for example 64KiB"),
+    (Form::Time, "a time in ns, us, ms, s, m or h, for example 250ms or 10s"),
+    (Form::Order, "a policy without classes, for example srpt"),
+    (Form::ClientShare, "on, off, strict, or the allowance as a size, for example 20MB"),
+    (Form::Name, "a name of up to 64 letters, digits, `.`, `-` and `_`"),
+    (Form::SiteName, "the name of a site or one of its hosts"),
+    (Form::Network, "an address, or a network with its length, for example 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32"),
+    (Form::Field, "the name of a header field, a colon and its value, where `*` is any text, for example X-Tier: gold"),
+    (Form::Token, "a bearer token of 16 to 256 letters, digits and `-._~+/=`"),
+    (Form::Objective, "`pN of responses under TIME`, with or without a size: p99 of responses <= 64KiB under 200ms"),
+];
 
 fn one_of(names: &[impl AsRef<str>]) -> String {
     let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();

@@ -118,6 +118,13 @@ pub static PROXY: &[Key] = &[
         r#""/srv/private""#,
     ),
     key(
+        "site.proxy.intercept_errors",
+        Kind::Flag,
+        Is("false"),
+        "Enable error pages of the site in place of an upstream's own errors. Errors of reaching an upstream (502, 503, 504) have them in any case.",
+        "true",
+    ),
+    key(
         "site.proxy.max_temp_file_size",
         text(Form::Size),
         Is("256MB"),

@@ -439,12 +439,18 @@ pub static SERVER_AND_SITES: &[Key] = &[
         "a sentence, as a page for browsers and as a line of text for others",
         "The body of an error; the answer to bytes that are not a request has none.",
     ),
-    key("site.error_page.status", whole(400, 599), Required, "Status of the error.", "404"),
+    key(
+        "site.error_page.status",
+        text(Form::Statuses),
+        Required,
+        "Status of the error, or the statuses; the first matching table decides.",
+        r#""5xx""#,
+    ),
     key(
         "site.error_page.file",
         text(Form::PathBelow),
         Required,
-        "File beneath the root, at most 1 MiB; read at the start and at SIGHUP.",
+        "File beneath the root, or `error_root`, at most 1 MiB; read at the start and at SIGHUP.",
         r#""/errors/404.html""#,
     ),
     //
@@ -514,6 +520,9 @@ mod tests {
             assert_eq!(example.is_array(), matches!(key.kind, Kind::Texts(_)), "{}", key.path);
             for value in given.iter().chain(&default) {
                 let text = value.as_str().map_or_else(|| value.to_string(), String::from);
+                if let Kind::Text(of) | Kind::Texts(of) = key.kind {
+                    assert!(!of.expected().is_empty(), "{of:?}");
+                }
                 let right = match key.kind {
                     Kind::Flag => text.parse::<bool>().is_ok(),
                     Kind::Whole { min, max } => text.parse().is_ok_and(|number| (min..=max).contains(&number)),

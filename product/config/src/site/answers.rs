@@ -1,11 +1,13 @@
 //! The answers of a site other than files: redirects, upstreams, error pages, and the fields that it adds to responses.
 
+use std::path::PathBuf;
+
 use http::{Readings, Reject, Status};
 
 use crate::host::HostName;
 use crate::pattern::Pattern;
 
-use super::{CacheRule, ErrorPage, HeaderRule, Proxy, Redirect};
+use super::{CacheRule, CorsRule, ErrorPage, HeaderRule, Proxy, Redirect, Tries};
 
 /// The paths for measurements of responsiveness under load: the list of the others, a small and a large object, and one that takes uploads.
 pub const MEASURED_PATHS: [&str; 4] =
@@ -17,10 +19,14 @@ pub struct Answers {
     pub headers: Vec<HeaderRule>,
     pub cache: Vec<CacheRule>,
     pub error_pages: Vec<ErrorPage>,
+    /// The folder of their files; `None` is the root.
+    pub error_root: Option<PathBuf>,
     pub redirects: Vec<Redirect>,
     pub proxies: Vec<Proxy>,
+    pub cors: Vec<CorsRule>,
     /// True if clients may measure responsiveness under load.
     pub responsiveness: bool,
+    pub tries: Tries,
 }
 
 /// The reason why the rules of a site cannot decide about a request for an upstream.
@@ -63,14 +69,16 @@ impl Answers {
     fn rules(&self, host: Option<&HostName>, path: &[u8]) -> impl PartialEq + use<> {
         let redirect = self.redirects.iter().position(|redirect| redirect.holds(host, path));
         let headers: Vec<_> = self.headers(path).map(|rule| rule.at).collect();
-        (redirect, self.is_measured(path), self.proxy(path), headers, self.cache(path).map(|rule| rule.at))
+        let (cache, cors) = (self.cache(path).map(|rule| rule.at), self.cors(path).map(|rule| rule.at));
+        (redirect, self.is_measured(path), self.proxy(path), headers, cache, cors)
     }
 
     /// Returns true if every rule is for all paths.
     fn are_for_all_paths(&self) -> bool {
         let answering = self.redirects.iter().map(|rule| &rule.from).chain(self.proxies.iter().map(|rule| &rule.path));
         let adding = self.headers.iter().map(|rule| &rule.path).chain(self.cache.iter().map(|rule| &rule.path));
-        !self.responsiveness && answering.chain(adding).all(Pattern::is_any)
+        let shared = self.cors.iter().map(|rule| &rule.path);
+        !self.responsiveness && answering.chain(adding).chain(shared).all(Pattern::is_any)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -106,8 +114,13 @@ impl Answers {
         self.cache.iter().find(|rule| rule.path.matches(path))
     }
 
+    /// The rule for scripts of other origins that read this decoded path.
+    pub fn cors(&self, path: &[u8]) -> Option<&CorsRule> {
+        self.cors.iter().find(|rule| rule.path.matches(path))
+    }
+
     pub fn error_page(&self, status: u16) -> Option<&ErrorPage> {
-        self.error_pages.iter().find(|page| page.status == status)
+        self.error_pages.iter().find(|page| page.statuses.has(status))
     }
 }
 
@@ -132,6 +145,7 @@ mod tests {
             rule("proxy]]\npath='/old/*'\nto=['127.0.0.1:2']"),
             rule("header]]\npath='/old/*'\nname='A'\nvalue='b'"),
             rule("cache]]\npath='/old/*'\ncontrol='no-store'"),
+            rule("cors]]\npath='/old/*'\nallow_origins=['*']"),
         ] {
             for (path, expected) in [
                 ("/old/a%2Fb", Ok(())),

@@ -2,24 +2,28 @@
 
 mod answers;
 mod compression;
+mod cors;
 mod https;
 mod proxy;
 mod redirect;
 mod rules;
+mod tries;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub use answers::{Answers, MEASURED_PATHS, Unclear};
 pub use compression::Compression;
+pub use cors::{CorsRule, Origin};
 pub use https::Https;
 pub(crate) use https::check as check_https;
 pub use proxy::{Health, Proxy, UpstreamAddress, UpstreamSocket, UpstreamVersion};
 pub use redirect::split_host;
 pub use redirect::{Redirect, Target};
 pub use rules::{CacheRule, ErrorPage, HeaderRule};
+pub use tries::Tries;
 
-use crate::form::{FileName, FromText, LogFormat, Name, PathBelow, SiteName};
+use crate::form::{FileName, FromText, LogFormat, Name, PathBelow, SiteName, SymlinkTargets};
 use crate::host::{Host, HostName};
 use crate::place::{Place, Placed, quoted};
 use crate::reach;
@@ -83,7 +87,8 @@ pub(crate) fn read(file: &Section<'_, '_>, process: Option<&Process>) -> Vec<Sit
     let mut defaults = sites.iter().filter(|site| site.is_default);
     if let Some(first) = defaults.next() {
         for other in defaults {
-            let said = format!("site `{}` is a default: expected one, that of line {}", other.name, first.at.line);
+            let line = file.book.line(first.at, other.at);
+            let said = format!("site `{}` is a default: expected one, that of {line}", other.name);
             file.book.mistake(other.at, said);
         }
     }
@@ -104,7 +109,8 @@ fn site(table: Section<'_, '_>, alone: bool, process: Option<&Process>) -> Site 
     let (autoindex, serve_dotfiles) = (table.flag("autoindex"), table.flag("serve_dotfiles"));
     let listing_page = listing_page(&table, autoindex);
     let (access_log, class) = (access_log(&table, process), table.text::<Name>("class"));
-    let (answers, answers_held) = read_answers(&table);
+    let (mut answers, answers_held) = read_answers(&table);
+    answers.tries = Tries::read(&table, &files.1);
     check_answers(&answers, &table, &hosts, is_default);
     Site {
         at: table.at,
@@ -116,7 +122,7 @@ fn site(table: Section<'_, '_>, alone: bool, process: Option<&Process>) -> Site 
         autoindex,
         listing_page,
         serve_dotfiles,
-        links_into: table.texts::<PathBuf>("follow_symlinks_into").into_iter().map(|folder| folder.value).collect(),
+        links_into: links_into(&table),
         access_log,
         class: class.map(|class| Placed { value: class.value.0, at: class.at }),
         answers,
@@ -125,6 +131,19 @@ fn site(table: Section<'_, '_>, alone: bool, process: Option<&Process>) -> Site 
         held: table.held(),
         answers_held,
     }
+}
+
+/// Reads the folders that symlinks may lead into; `/` is all of them.
+fn links_into(table: &Section<'_, '_>) -> Vec<PathBuf> {
+    let folders: Vec<PathBuf> =
+        table.texts::<PathBuf>("follow_symlinks_into").into_iter().map(|folder| folder.value).collect();
+    let targets = table.text::<SymlinkTargets>("symlinks");
+    let Some(anywhere) = targets.filter(|targets| targets.value == SymlinkTargets::Anywhere) else { return folders };
+    if table.is_given("follow_symlinks_into") {
+        let said = "site.symlinks `anywhere` with site.follow_symlinks_into: expected one of the two";
+        table.book.mistake(anywhere.at, said);
+    }
+    vec!["/".into()]
 }
 
 /// Reads the template of listings. A template that is never used is a mistake.
@@ -148,15 +167,18 @@ fn access_log(table: &Section<'_, '_>, process: Option<&Process>) -> Option<Acce
 }
 
 fn read_answers(table: &Section<'_, '_>) -> (Answers, Vec<Held>) {
-    let kinds = ["header", "cache", "error_page", "redirect", "proxy"].map(|name| table.tables(name));
-    let [headers, cache, error_pages, redirects, proxies] = &kinds;
+    let kinds = ["header", "cache", "error_page", "redirect", "proxy", "cors"].map(|name| table.tables(name));
+    let [headers, cache, error_pages, redirects, proxies, cors] = &kinds;
     let answers = Answers {
         headers: headers.iter().filter_map(HeaderRule::read).collect(),
         cache: cache.iter().filter_map(CacheRule::read).collect(),
         error_pages: error_pages.iter().filter_map(ErrorPage::read).collect(),
+        error_root: table.text::<PathBuf>("error_root").map(|folder| folder.value),
         redirects: redirects.iter().filter_map(Redirect::read).collect(),
         proxies: proxies.iter().filter_map(Proxy::read).collect(),
+        cors: cors.iter().filter_map(CorsRule::read).collect(),
         responsiveness: table.flag("responsiveness"),
+        tries: Tries::default(),
     };
     (answers, kinds.into_iter().flatten().flat_map(Section::held).collect())
 }
@@ -168,6 +190,7 @@ fn check_answers(answers: &Answers, table: &Section<'_, '_>, hosts: &[Placed<Hos
     reach::check(book, &answers.error_pages);
     reach::check(book, &answers.redirects);
     reach::check(book, &answers.proxies);
+    reach::check(book, &answers.cors);
     for redirect in &answers.redirects {
         let Some(host) = redirect.host.as_ref().filter(|_| !is_default) else { continue };
         if !hosts.iter().any(|own| own.value.fits(host).is_some()) {
@@ -175,9 +198,7 @@ fn check_answers(answers: &Answers, table: &Section<'_, '_>, hosts: &[Placed<Hos
             book.mistake(redirect.at, said);
         }
     }
-    if let Some(page) = answers.error_pages.first().filter(|_| !table.is_given("root")) {
-        book.mistake(page.at, "site.error_page without site.root: expected a folder with its file");
-    }
+    check_errors(answers, table);
     let all_redirected = answers.redirects.iter().any(|redirect| redirect.host.is_none() && redirect.from.is_any());
     let all_proxied = answers.proxies.iter().any(|proxy| proxy.path.is_any());
     let has_mistakes = (table.is_given("redirect") && answers.redirects.is_empty())
@@ -188,11 +209,30 @@ fn check_answers(answers: &Answers, table: &Section<'_, '_>, hosts: &[Placed<Hos
     book.mistake(table.at, "site.root missing: expected a folder, or a redirect or a proxy of every path");
 }
 
+/// Error pages need a folder, and what is for error pages needs one of them.
+fn check_errors(answers: &Answers, table: &Section<'_, '_>) {
+    let book = table.book;
+    let has_folder = table.is_given("root") || table.is_given("error_root");
+    let Some(page) = answers.error_pages.first() else {
+        if table.is_given("error_root") {
+            book.note(table.place_of("error_root"), "site.error_root: no effect without [[site.error_page]]");
+        }
+        for proxy in answers.proxies.iter().filter(|proxy| proxy.intercept_errors) {
+            book.note(proxy.at, "site.proxy.intercept_errors: no effect without [[site.error_page]]");
+        }
+        return;
+    };
+    if !has_folder {
+        book.mistake(page.at, "site.error_page without site.root or site.error_root: expected a folder with its file");
+    }
+}
+
 fn check_names(book: &Book<'_>, sites: &[Site]) {
     let mut seen: BTreeMap<&str, Place> = BTreeMap::new();
     for site in sites {
         if let Some(first) = seen.insert(&site.name, site.at) {
-            let said = format!("site `{}`: expected a name of its own, line {} has it", site.name, first.line);
+            let line = book.line(first, site.at);
+            let said = format!("site `{}`: expected a name of its own, {line} has it", site.name);
             book.mistake(site.at, said);
         }
     }
@@ -202,7 +242,8 @@ fn check_hosts(book: &Book<'_>, sites: &[Site]) {
     let mut seen: BTreeMap<&Host, Place> = BTreeMap::new();
     for host in sites.iter().flat_map(|site| &site.hosts) {
         if let Some(first) = seen.insert(&host.value, host.at) {
-            let said = format!("site.hosts `{}`: expected once, line {} has it", host.value, first.line);
+            let line = book.line(first, host.at);
+            let said = format!("site.hosts `{}`: expected once, {line} has it", host.value);
             book.mistake(host.at, said);
         }
     }

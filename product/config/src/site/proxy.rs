@@ -49,6 +49,8 @@ pub struct Proxy {
     pub health: Option<Health>,
     /// Connections to upstreams begin with a PROXY protocol header.
     pub proxy_protocol: bool,
+    /// Error pages of the site take the place of upstreams' errors.
+    pub intercept_errors: bool,
 }
 
 /// The health checks of each upstream.
@@ -111,6 +113,7 @@ impl Proxy {
             accel_root: None,
             health: None,
             proxy_protocol: false,
+            intercept_errors: false,
         }
     }
 
@@ -140,10 +143,9 @@ impl Proxy {
         }
         let numbers = ["max_concurrent_requests", "max_concurrent_requests_per_client", "tunnels"];
         let [requests, of_client, tunnels] = numbers.map(|name| table.whole_number(name));
-        let flags = [table.flag("request_buffering"), table.flag("ignore_client_abort")];
-        let [request_buffering, ignore_client_abort] = flags;
-        let times = [table.text::<Duration>("connect_timeout"), table.text::<Duration>("read_timeout")];
-        let [connect_timeout, read_timeout] = times;
+        let flags = ["request_buffering", "ignore_client_abort", "intercept_errors"].map(|name| table.flag(name));
+        let [request_buffering, ignore_client_abort, intercept_errors] = flags;
+        let [connect, read] = ["connect_timeout", "read_timeout"].map(|name| table.text::<Duration>(name));
         let (temp_files, accel_root) = (table.text::<Size>("max_temp_file_size"), table.text::<PathBuf>("accel_root"));
         let (health, proxy_protocol) = (read_health(table), table.flag("proxy_protocol"));
         if to.is_empty() {
@@ -161,12 +163,13 @@ impl Proxy {
             request_buffering,
             tunnels: tunnels?.try_into().ok()?,
             ignore_client_abort,
-            connect_timeout: connect_timeout?.value,
-            read_timeout: read_timeout?.value,
+            connect_timeout: connect?.value,
+            read_timeout: read?.value,
             max_temp_file_bytes: temp_files?.value.0,
             accel_root: accel_root.map(|folder| folder.value),
             health,
             proxy_protocol,
+            intercept_errors,
         })
     }
 }

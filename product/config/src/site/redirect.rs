@@ -48,9 +48,14 @@ impl Redirect {
     /// The address to which such a request is sent. The bytes that `*` matched are encoded again; `%2F` among them stays an encoded slash
     /// ([`http::Readings::plain`]).
     pub fn leads(&self, host: Option<&HostName>, path: &[u8]) -> Option<String> {
-        let matched = || percent_encode(self.from.matched(path).unwrap_or_default(), IN_PATH).to_string();
+        let matched = || encoded(self.from.matched(path).unwrap_or_default());
         self.holds(host, path).then(|| self.to.0.replace('*', &matched().replace("%252F", "%2F")))
     }
+}
+
+/// A path, or a part of one, as a request has it.
+pub(super) fn encoded(path: &[u8]) -> String {
+    percent_encode(path, IN_PATH).to_string()
 }
 
 impl Rule for Redirect {

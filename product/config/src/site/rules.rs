@@ -1,6 +1,6 @@
 //! The rules for responses of a site: header fields, Cache-Control and error pages.
 
-use crate::form::{CacheControl, FieldName, FieldValue, PathBelow};
+use crate::form::{CacheControl, FieldName, FieldValue, PathBelow, Statuses};
 use crate::pattern::Pattern;
 use crate::place::Place;
 use crate::reach::Rule;
@@ -24,8 +24,8 @@ pub struct CacheRule {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorPage {
     pub at: Place,
-    pub status: u16,
-    /// A path beneath the root; it begins with a slash.
+    pub statuses: Statuses,
+    /// A path beneath the root or the folder of error pages; it begins with a slash.
     pub file: String,
 }
 
@@ -108,8 +108,8 @@ impl Rule for CacheRule {
 
 impl ErrorPage {
     pub(crate) fn read(table: &Section<'_, '_>) -> Option<ErrorPage> {
-        let (status, file) = (table.whole_number("status"), table.text::<PathBelow>("file"));
-        Some(ErrorPage { at: table.at, status: status?.try_into().ok()?, file: file?.value.0 })
+        let (statuses, file) = (table.text::<Statuses>("status"), table.text::<PathBelow>("file"));
+        Some(ErrorPage { at: table.at, statuses: statuses?.value, file: file?.value.0 })
     }
 }
 
@@ -121,7 +121,7 @@ impl Rule for ErrorPage {
     }
 
     fn covers(&self, other: &ErrorPage) -> bool {
-        self.status == other.status
+        self.statuses.covers(other.statuses)
     }
 
     fn competes(&self, _: &ErrorPage) -> bool {

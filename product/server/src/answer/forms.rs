@@ -6,7 +6,7 @@ use std::sync::Arc;
 use units::{Nanos, Rate};
 
 use crate::coded::{Coder, FormId, Waiter};
-use crate::files::{Entry, Found, Key, LookupResult};
+use crate::files::{Entry, Found, Key, LookupResult, Step};
 use crate::storage::Done;
 
 /// The maximum time that a request waits for a form: a thread that codes a file may wait for its disk.
@@ -29,6 +29,8 @@ pub struct FormWait {
     pub key: Key,
     pub id: FormId,
     pub entry: Arc<Entry>,
+    /// The step in which the file was found.
+    pub step: Step,
 }
 
 /// The requests of an event loop that wait for forms, by the names of their exchanges.

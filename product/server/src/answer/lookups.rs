@@ -79,7 +79,9 @@ impl Handler {
                     None => self.served.group(site, request).is_some(),
                 };
                 let is_unclear = || self.sites().unclear(site, request, None::<fn(&[u8])>).is_some();
-                self.sites().redirect(site, request, is_secure).is_none() && takes() && !is_unclear()
+                let is_answered = self.sites().preflight(site, request).is_some()
+                    || self.sites().redirect(site, request, is_secure).is_some();
+                !is_answered && takes() && !is_unclear()
             })
         }
     }
@@ -103,7 +105,7 @@ impl Handler {
         now: Nanos,
     ) -> Result<Key, Missing> {
         match awaited.into() {
-            Awaited::File(lookup) => {
+            Awaited::File(lookup, _) => {
                 let key = lookup.key().clone();
                 self.lookups.ask(lookup, owner, client)?;
                 Ok(key)

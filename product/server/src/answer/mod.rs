@@ -4,6 +4,7 @@
 mod file;
 mod forms;
 mod lookups;
+mod search;
 #[cfg(test)]
 mod tests;
 
@@ -17,12 +18,13 @@ use http::{Method, Reject, Request, Response, Status};
 use units::Nanos;
 
 use crate::body::{Body, Piece};
-use crate::files::{Cache, CacheAnswer, Found, Key, LISTING_MIME, Lookup, LookupResult, Lookups, Missing, SiteNumber};
+use crate::files::{Cache, CacheAnswer, Found, Lookup, LookupResult, Lookups, Missing, SiteNumber, Step};
 use crate::logging::Log;
 use crate::sites::{self, Current, Object, Served, Sites};
 use crate::stages::{Streaming, forbids, staged};
 use crate::upstream::Group;
 pub use forms::{FormWait, FormWaits, LineView};
+use search::view_of;
 
 /// A response, with additional facts for the connection and the log.
 #[derive(Debug)]
@@ -51,15 +53,25 @@ pub enum Answer {
 /// The wait of a reply with a file.
 #[derive(Debug)]
 pub enum Awaited {
-    /// The file is looked up.
-    File(Box<Lookup>),
+    /// The file is looked up, in this step of the search for it.
+    File(Box<Lookup>, Step),
     /// A form of the file is being made.
     Form(Box<FormWait>),
 }
 
 impl From<Box<Lookup>> for Awaited {
     fn from(lookup: Box<Lookup>) -> Awaited {
-        Awaited::File(lookup)
+        Awaited::File(lookup, Step::Exact)
+    }
+}
+
+impl Awaited {
+    /// The step of the search in which it waits.
+    pub fn step(&self) -> Step {
+        match self {
+            Awaited::File(_, step) => *step,
+            Awaited::Form(wait) => wait.step,
+        }
     }
 }
 
@@ -188,8 +200,8 @@ impl Handler {
         if let Some(reply) = self.unclear(number, request, client) {
             return self.with_headers(to, request, reply).into();
         }
-        if let Some((status, target)) = self.sites().redirect(number, request, to.is_secure) {
-            return self.with_headers(to, request, redirect(status, &target)).into();
+        if let Some(reply) = self.ruled(number, to, request) {
+            return self.with_headers(to, request, reply).into();
         }
         if let Some(object) = self.sites().measured(number, request) {
             if object.takes(request.method) {
@@ -208,33 +220,18 @@ impl Handler {
         if let Some(target) = sites::merged(request) {
             return self.with_headers(to, request, redirect(Status::PERMANENT_REDIRECT, &target)).into();
         }
-        match self.look(number, request, now) {
-            CacheAnswer::Ready(found) => match self.reply_or_wait(to, request, found, true) {
-                Ok(reply) => reply.into(),
-                Err(wait) => Answer::Lookup(wait),
-            },
-            CacheAnswer::Offload(lookup) => Answer::Lookup(lookup.into()),
+        let searched = self.search(number, request, now);
+        match searched.and_then(|searched| self.reply_searched(to, request, searched, true)) {
+            Ok(reply) => reply.into(),
+            Err(wait) => Answer::Lookup(wait),
         }
     }
 
-    /// Returns the reply to a request whose file was found, or what it should wait for, if it may.
-    pub fn reply_or_wait(
-        &mut self,
-        to: To,
-        request: &Request,
-        found: Result<Found, Missing>,
-        may_wait: bool,
-    ) -> Result<Reply, Awaited> {
-        let (Ok(Found::File(entry)), Some(site)) = (&found, to.site) else {
-            return Ok(self.reply_with(to, request, found));
-        };
-        match self.file_or_wait(to, request, entry, may_wait) {
-            Ok(response) => Ok(self.with_headers(to, request, response.into())),
-            Err(id) => {
-                let (key, entry) = (Key::new(site, request.path), Arc::clone(entry));
-                Err(Awaited::Form(Box::new(FormWait { key, id, entry })))
-            }
-        }
+    /// The reply that a rule of the site gives: to a preflight, for which browsers follow no redirect, or a redirect.
+    fn ruled(&self, site: SiteNumber, to: To, request: &Request) -> Option<Reply> {
+        let preflight = self.sites().preflight(site, request).map(Reply::from);
+        let redirected = || self.sites().redirect(site, request, to.is_secure);
+        preflight.or_else(|| redirected().map(|(status, target)| redirect(status, &target)))
     }
 
     /// Returns the reply to a request for an application if the rules do not treat all readings of its path alike.
@@ -243,16 +240,6 @@ impl Handler {
         let class = self.served.assigned.as_ref().and_then(|assigned| assigned.by_path(place, request, client));
         let target = self.sites().unclear(site, request, class)?;
         Some(target.map_or_else(reject, |target| redirect(Status::PERMANENT_REDIRECT, &target)))
-    }
-
-    /// Looks up the file of a request. A later page of a listing is named by the query; no other query distinguishes
-    /// files.
-    fn look(&mut self, site: SiteNumber, request: &Request, now: Nanos) -> CacheAnswer {
-        let page = request.query.filter(|_| request.path.ends_with(b"/")).and_then(listing_page);
-        match page {
-            Some(page) => self.cache.lookup(site, &[request.path, b"?", page.to_string().as_bytes()].concat(), now),
-            None => self.cache.lookup(site, request.path, now),
-        }
     }
 
     /// Returns true if some site passes requests to upstreams.
@@ -323,6 +310,17 @@ impl Handler {
         self.with_headers(to, request, reply)
     }
 
+    /// The reply with the site's page for an error of an upstream, whose fields stay unless they describe its body.
+    pub fn intercepted(&self, to: To, request: &Request, said: &Response<()>) -> Reply {
+        let is_of_body = |name: &[u8]| {
+            let mut own = OF_THE_BODY.iter().chain(&["content-type", "content-language", "content-disposition"]);
+            own.any(|own| name.eq_ignore_ascii_case(own.as_bytes()))
+        };
+        let kept = said.fields().filter(|(name, _)| !is_of_body(name));
+        let error = text(said.status, said.status.reason());
+        self.with_headers(to, request, kept.fold(error, |response, (name, value)| response.with(name, value)).into())
+    }
+
     /// The reply if no upstream answers.
     pub fn unanswered(&self, to: To, request: &Request, status: Status) -> Reply {
         let why = match status {
@@ -358,7 +356,7 @@ impl Handler {
     fn of_found(&mut self, to: To, request: &Request, found: Result<Found, Missing>) -> Reply {
         match found {
             Ok(Found::File(entry)) => self.file(to, request, &entry).into(),
-            Ok(Found::Listing(page)) => listing(page).into(),
+            Ok(Found::Listing(page)) => listing(page, request).into(),
             Ok(Found::Redirect(mut location)) => {
                 if let Some(query) = request.query {
                     location.push('?');
@@ -366,7 +364,7 @@ impl Handler {
                 }
                 redirect(Status::MOVED_PERMANENTLY, &location)
             }
-            Err(missing) => self::missing(missing, request.path),
+            Err(missing) => self.missing(to, missing, request),
         }
     }
 }
@@ -466,15 +464,10 @@ fn text(status: Status, why: &str) -> Response<Body> {
     Response::new(status, body.into()).with("Content-Type", TEXT).with_length(length)
 }
 
-/// Parses the number of a listing's page other than the first.
-fn listing_page(query: &[u8]) -> Option<u32> {
-    let number = std::str::from_utf8(query.strip_prefix(b"page=")?).ok()?.parse().ok()?;
-    (2..=crate::files::LISTING_PAGES_MAX).contains(&number).then_some(number)
-}
-
-/// Returns a response with a listing page that is shared with other responses.
-fn listing(page: Arc<Vec<u8>>) -> Response<Body> {
+/// Returns a response with a listing that is shared with other responses.
+fn listing(page: Arc<Vec<u8>>, request: &Request) -> Response<Body> {
     let length = page.len() as u64;
     let response = Response::new(Status::OK, Piece::Page { page, at: 0 }.into());
-    response.with("Content-Type", LISTING_MIME.as_bytes()).with_length(length)
+    let mime: &[u8] = if view_of(request).is_json { b"application/json" } else { b"text/html; charset=utf-8" };
+    response.with("Content-Type", mime).with("Vary", b"Accept").with_length(length)
 }

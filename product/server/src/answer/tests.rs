@@ -81,24 +81,25 @@ impl Rig {
         loop {
             let (found, may_wait) = match answer {
                 Answer::Reply(reply) => return Got::of(reply),
-                Answer::Lookup(Awaited::File(lookup)) => match self.handler.cache.finish(lookup.run()) {
-                    CacheAnswer::Ready(found) => (found, true),
+                Answer::Lookup(Awaited::File(lookup, step)) => match self.handler.cache.finish(lookup.run()) {
+                    CacheAnswer::Ready(found) => ((found, step), true),
                     CacheAnswer::Offload(lookup) => {
-                        answer = Answer::Lookup(lookup.into());
+                        answer = Answer::Lookup(Awaited::File(lookup, step));
                         continue;
                     }
                 },
                 Answer::Lookup(wait) => {
+                    let step = wait.step();
                     self.waited += 1;
                     self.handler.begin_lookup(wait, OWNER, 1, self.now).unwrap();
                     self.run(Level::Fast);
                     self.handler.take_found(self.now);
                     let (_, found) = self.handler.next_found().expect("the wait is over");
-                    (found, self.handler.may_wait(OWNER))
+                    ((found, step), self.handler.may_wait(OWNER))
                 }
                 other => panic!("{other:?}"),
             };
-            answer = match self.handler.reply_or_wait(to, &request, found, may_wait) {
+            answer = match self.handler.reply_or_wait(to, &request, found, may_wait, self.now) {
                 Ok(reply) => reply.into(),
                 Err(wait) => Answer::Lookup(wait),
             };
@@ -286,7 +287,8 @@ fn a_wait_ends_in_any_case() {
     rig.handler.look_after_files(rig.now + Nanos::from_secs(2));
     let (owner, found) = rig.handler.next_found().expect("the wait is over");
     assert!(owner == OWNER && !rig.handler.may_wait(OWNER));
-    let reply = rig.handler.reply_or_wait(to, &request, found, false).expect("it waits no more");
+    let reply =
+        rig.handler.reply_or_wait(to, &request, (found, Step::Exact), false, rig.now).expect("it waits no more");
     assert_eq!(Got::of(reply).coding(), None);
     // An exchange that has left gets nothing.
     let Answer::Lookup(wait) = rig.handler.answer(to, &request, CLIENT, rig.now) else { panic!("no wait") };

@@ -10,7 +10,7 @@ use units::memory::{Account, Charge};
 use super::Line;
 use crate::body::Body;
 use crate::clock::ClientTime;
-use crate::files::Key;
+use crate::files::{Key, Step};
 use crate::limits::Limits;
 use crate::upload::Upload;
 
@@ -86,8 +86,15 @@ pub struct Receiving {
 pub struct PendingLookup {
     pub request: Box<KeptRequest>,
     pub key: Key,
-    /// The response of an upstream that names the file.
-    pub said: Option<Response<()>>,
+    pub search: Search,
+}
+
+/// The reason why a file is looked up.
+pub enum Search {
+    /// It is that of the request itself, in this step.
+    Own(Step),
+    /// The response of an upstream names it.
+    Named(Response<()>),
 }
 
 /// The exchanges of a client that speaks HTTP/2 or HTTP/3.
@@ -122,10 +129,9 @@ impl Exchange {
         Exchange { number, owner, task: Task::None, class: 0, has_body: true, line: None }
     }
 
-    /// Records that its request waits for the lookup of `key`. `said` is the response of an upstream that names the
-    /// file, if one does.
-    pub fn wait_for(&mut self, key: Key, request: Box<KeptRequest>, said: Option<Response<()>>) {
-        self.task = Task::LookingUp(Box::new(PendingLookup { request, key, said }));
+    /// Records that its request waits for the lookup of `key`.
+    pub fn wait_for(&mut self, key: Key, request: Box<KeptRequest>, search: Search) {
+        self.task = Task::LookingUp(Box::new(PendingLookup { request, key, search }));
     }
 
     pub fn is_sending(&self) -> bool {

@@ -42,7 +42,7 @@ pub use connections::Connections;
 pub use delivery::{Acknowledged, Delivery, Listed};
 pub use departure::Departure;
 pub use engine::Engine;
-pub use exchange::{CLOSING_PERIOD, Exchange, ExchangeId, KeptRequest, Receiving, Streams, Task};
+pub use exchange::{CLOSING_PERIOD, Exchange, ExchangeId, KeptRequest, Receiving, Search, Streams, Task};
 pub use framed::Framed;
 pub use frames::HandedDown;
 pub use held::Held;

@@ -12,7 +12,7 @@ use super::messages::{responding, size_from};
 use super::responder::Responder;
 use crate::answer::{Handler, Reply, To};
 use crate::body::Trailing;
-use crate::connection::{ExchangeId, KeptRequest, Line, PassedOnLine, Task};
+use crate::connection::{ExchangeId, KeptRequest, Line, PassedOnLine, Search, Task};
 use crate::files::CacheAnswer;
 use crate::journal::Kind;
 use crate::net::{Net, Socket, Transport};
@@ -56,6 +56,7 @@ impl<N: Net> Responder<N> {
             Effect::Interim { owner, head } => self.send_interim(owner, *head),
             Effect::Respond(begun) => self.begin_passed(*begun),
             Effect::Named(named) => self.reply_named(*named),
+            Effect::Intercepted { owner, head } => self.reply_intercepted(owner, *head),
             Effect::Body { owner } => self.pass_body(owner),
             Effect::ReadRequest { owner } => self.go_on_reading(owner),
             Effect::Upload { owner, is_awaited } => self.follow_upload(owner, is_awaited),
@@ -120,12 +121,19 @@ impl<N: Net> Responder<N> {
             CacheAnswer::Offload(lookup) => {
                 let client = self.connections[id.at].client_of(id.stream);
                 match self.service.handler.begin_lookup(lookup, owner, client, self.timers.now()) {
-                    Ok(key) => return self.connections.exchange(id).wait_for(key, request, Some(said)),
+                    Ok(key) => return self.connections.exchange(id).wait_for(key, request, Search::Named(said)),
                     Err(missing) => Err(missing),
                 }
             }
         };
         self.reply_passed(id, request, |handler, to, request| handler.reply_named(to, request, found, &said));
+    }
+
+    /// Sends the site's page for an error in place of the response of an upstream.
+    fn reply_intercepted(&mut self, owner: u64, head: UpstreamHead) {
+        let Some((id, request)) = self.take_passed(owner) else { return };
+        let said = head.into_response(());
+        self.reply_passed(id, request, |handler, to, request| handler.intercepted(to, request, &said));
     }
 
     /// Passes more of a response's body on to its job.

@@ -16,7 +16,7 @@ use crate::answer::{Answer, Awaited, Handler, Reply, To};
 use crate::body::Failure;
 use crate::connection::Connection;
 use crate::connection::Line;
-use crate::connection::{KeptRequest, Task};
+use crate::connection::{KeptRequest, Search, Task};
 use crate::files::{Found, Missing, SiteNumber};
 use crate::journal::{Context, Journal, Kind, ResponseEnd, UNANSWERED_STATUS, outcome_of};
 use crate::logging::Outcome;
@@ -74,14 +74,15 @@ impl Service {
         awaited: Awaited,
         request: &Request,
     ) -> Result<(), Missing> {
-        let client = conn.client_of(stream);
+        let (client, step) = (conn.client_of(stream), awaited.step());
         let key = self.handler.begin_lookup(awaited, conn.exchange(stream).owner, client, now)?;
         let request = Box::new(KeptRequest::new(request, conn.held.account()));
-        conn.exchange(stream).wait_for(key, request, None);
+        conn.exchange(stream).wait_for(key, request, Search::Own(step));
         Ok(())
     }
 
-    /// Returns the reply to a request whose wait has ended; `None` if it waits for a form of its file now.
+    /// Returns the reply to a request whose wait has ended; `None` if it waits for another lookup or for a form
+    /// of its file now.
     pub fn reply_found(
         &mut self,
         now: Nanos,
@@ -97,16 +98,17 @@ impl Service {
         conn.exchange(stream).class = self.handler.class_of(conn, stream, to.site, &request);
         let (owner, client) = (conn.exchange(stream).owner, conn.client_of(stream));
         let may_wait = self.handler.may_wait(owner);
-        let awaited = match &pending.said {
-            None => match self.handler.reply_or_wait(to, &request, found, may_wait) {
+        let awaited = match &pending.search {
+            Search::Own(step) => match self.handler.reply_or_wait(to, &request, (found, *step), may_wait, now) {
                 Ok(reply) => return Some(reply),
                 Err(awaited) => awaited,
             },
-            Some(said) => return Some(self.handler.reply_named(to, &request, found, said)),
+            Search::Named(said) => return Some(self.handler.reply_named(to, &request, found, said)),
         };
+        let step = awaited.step();
         match self.handler.begin_lookup(awaited, owner, client, now) {
             Ok(key) => {
-                conn.exchange(stream).wait_for(key, pending.request, None);
+                conn.exchange(stream).wait_for(key, pending.request, Search::Own(step));
                 None
             }
             Err(missing) => Some(self.handler.reply_with(to, &request, Err(missing))),

@@ -34,12 +34,12 @@ use super::absent::{Absent, Folder};
 use super::entries::{Entries, Slot};
 use super::entry::{Closer, State};
 use super::followed::Followed;
-use super::key;
 use super::limits::{CacheLimits, REVALIDATE_AFTER};
 use super::listings::Listings;
 use super::loader::{Known, Loaded, LoadedFile, LoadedPage, Loader, Outcome};
 use super::lookup::{FinishedLookup, Lookup, Request};
 use super::root::Identity;
+use super::view::ListingView;
 use super::watch::{Changed, Inotify, Watch, WatchId};
 use super::{Entry, Found, Key, Missing, Root, Roots, SiteNumber, Stop, Wait, trim_slashes};
 use crate::storage::Pool;
@@ -160,7 +160,7 @@ impl Cache {
         self.followed.take_lines()
     }
 
-    /// Looks up this request path of a site (without its query, or with `?` and the number of a listing's page). Never
+    /// Looks up this request path of a site (without its query, or with the suffix of a listing's view). Never
     /// waits. `now` must not decrease.
     pub fn lookup(&mut self, site: SiteNumber, raw_path: &[u8], now: Nanos) -> CacheAnswer {
         self.follow(site, now);
@@ -179,8 +179,8 @@ impl Cache {
     fn look(&mut self, wanted: &[u8], raw_path: &[u8], site: SiteNumber, now: Nanos) -> CacheAnswer {
         let mut path = std::mem::take(&mut self.decoded);
         path.clear();
-        let (without_page, _) = key::page(raw_path);
-        let found = match http::decode_path(without_page, &mut path) {
+        let (without_view, _) = ListingView::split(raw_path);
+        let found = match http::decode_path(without_view, &mut path) {
             Ok(()) => match self.root(site) {
                 Some(Some(root)) if root.admits(&path) => match self.is_absent(site, &path, now) {
                     true => CacheAnswer::Ready(Err(Missing::NotFound)),
@@ -265,11 +265,11 @@ impl Cache {
     fn find(&mut self, key: &Key, path: &[u8], now: Nanos) -> CacheAnswer {
         let Some(loader) = self.loader(key.site()) else { return CacheAnswer::Ready(Err(Missing::Exhausted)) };
         let known = self.known(key, path, now);
-        let (_, page) = key::page(key.raw_path());
-        let mut outcome = loader.find(path, page, &known, Wait::Never);
+        let (_, view) = ListingView::split(key.raw_path());
+        let mut outcome = loader.find(path, view, &known, Wait::Never);
         if outcome.is_short() && self.close_files() {
             self.give_back(outcome.added);
-            outcome = loader.find(path, page, &known, Wait::Never);
+            outcome = loader.find(path, view, &known, Wait::Never);
         }
         if !matches!(outcome.loaded, Err(Stop::WouldWait)) {
             return CacheAnswer::Ready(self.keep(key, &known, outcome, true, now));
@@ -457,8 +457,8 @@ impl Cache {
     }
 }
 
-/// The key of a site's folder, and page, among the listings.
+/// The key of a site's folder, and its view, among the listings.
 fn folder_of(key: &Key, folder: &[u8]) -> Vec<u8> {
-    let (_, page) = key::page(key.raw_path());
-    [format!("{}/{page}/", key.site()).as_bytes(), folder].concat()
+    let view = ListingView::split(key.raw_path()).1.map(ListingView::suffix).unwrap_or_default();
+    [format!("{}/{view}/", key.site()).as_bytes(), folder].concat()
 }

@@ -30,18 +30,10 @@ impl Key {
         SiteNumber::from_le_bytes(*site)
     }
 
-    /// The path, followed by the number of a page as [`page`] reads it.
+    /// The path, followed by the suffix of a [`super::ListingView`].
     pub fn raw_path(&self) -> &[u8] {
         &self.0[SITE_BYTES..]
     }
-}
-
-/// Splits a raw path into the path of the request and the page of a listing: `/a/?2` is the second page of `/a/`, and
-/// the first needs no number.
-pub(super) fn page(raw_path: &[u8]) -> (&[u8], u32) {
-    let Some(at) = raw_path.iter().rposition(|byte| *byte == b'?') else { return (raw_path, 1) };
-    let number = std::str::from_utf8(&raw_path[at + 1..]).ok().and_then(|number| number.parse().ok());
-    (&raw_path[..at], number.unwrap_or(0))
 }
 
 impl From<&[u8]> for Key {
@@ -60,14 +52,6 @@ impl Borrow<[u8]> for Key {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_page_is_a_number_behind_the_path() {
-        for (path, expected) in [("/a/", ("/a/", 1)), ("/a/?2", ("/a/", 2)), ("/?x", ("/", 0)), ("/a?", ("/a", 0))] {
-            let (without, number) = page(path.as_bytes());
-            assert_eq!((without, number), (expected.0.as_bytes(), expected.1), "{path}");
-        }
-    }
 
     #[test]
     fn sites_have_paths_of_their_own() {

@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The maximum number of symlinks of one root that are logged; more are not logged until the next reload.
 const TOLD_MAX: usize = 16;
+/// Folders in which no file is somebody's content: a symlink to anywhere does not lead there.
+const KEPT: [&str; 3] = ["/dev", "/proc", "/sys"];
 /// The number of segments of a path that are searched for the symlink.
 const STEPS_MAX: usize = 16;
 
@@ -37,7 +39,8 @@ impl Links {
 
     /// Returns true if a symlink may lead to `place`, an absolute path without symlinks.
     pub fn may_lead_to(&self, place: &Path) -> bool {
-        self.into.iter().any(|folder| place.starts_with(folder))
+        let is_kept = || KEPT.iter().any(|kept| place.starts_with(kept));
+        self.into.iter().any(|folder| place.starts_with(folder) && (folder.parent().is_some() || !is_kept()))
     }
 
     /// Returns true if the symlink that leads this path out of the root has not been logged yet.
@@ -120,6 +123,12 @@ mod tests {
             assert_eq!(links.may_lead_to(Path::new(place)), may, "{place}");
         }
         assert!(!links.are_refused() && Links::into(&[]).unwrap().are_refused());
+        let anywhere = Links { into: vec!["/".into()], told: Mutex::default() };
+        for (place, may) in
+            [("/media/films", true), ("/processes", true), ("/proc/self/environ", false), ("/dev", false)]
+        {
+            assert_eq!(anywhere.may_lead_to(Path::new(place)), may, "{place}");
+        }
         assert!(Links::into(&["/none/of/that/name".into()]).is_err());
     }
 }

@@ -1,4 +1,5 @@
-//! A folder as web pages, a thousand names on each, all in order.
+//! A folder as web pages or as JSON, a thousand names on each, all in order. Columns are links, so that the pages need
+//! no script.
 //!
 //! Anybody who can create a file chooses its name, so a name is escaped as text and percent-encoded as a link, every
 //! byte except letters, digits and `-._~`. In a name that is not UTF-8, invalid bytes are shown as U+FFFD, and its link
@@ -6,13 +7,16 @@
 //! symlinks that leave the root, are left out.
 
 use std::fmt::Write as _;
+use std::time::UNIX_EPOCH;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rustix::fs::{Dir, FileType};
 
 use super::links::inside;
 use super::listing_page::{Escaped, ListingPage};
+use super::natural::Natural;
 use super::root::Entered;
+use super::view::{Column, ListingView, PAGES_MAX};
 use super::{Stop, Wait};
 
 /// The maximum number of names on one page. Each costs a look at the file, 3 to 10 µs if it is in memory: 10 ms at
@@ -20,21 +24,22 @@ use super::{Stop, Wait};
 pub const NAMES_MAX: usize = 1000;
 /// The maximum number of names of a folder that are sorted, and of their bytes; of a larger folder, the names that it
 /// returns first are used.
-const NAMES_READ_MAX: usize = 200_000;
+const NAMES_READ_MAX: usize = NAMES_MAX * PAGES_MAX as usize;
 const NAME_BYTES_MAX: usize = 8 << 20;
-
-/// The maximum number of pages of one folder.
-pub const PAGES_MAX: u32 = (NAMES_READ_MAX / NAMES_MAX) as u32;
+/// The maximum number of names that are sorted by size or time, which costs a look at each: 100 ms at most.
+const SORTED_MAX: usize = 10_000;
 
 /// The bytes to encode inside one segment of a path (RFC 3986 section 2.3 lists those that need not be).
 pub(super) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The names of a folder, before anything but the type of each is known.
 struct Names {
-    /// Sorted: folders first, then by name, ignoring case.
+    /// Sorted: folders first, then as the view has it.
     listed: Vec<Name>,
     /// The folder has more names than are read.
     is_cut: bool,
+    /// The folder has more names than are sorted by what each is.
+    is_by_name: bool,
     /// The number of names that no path of a request can contain.
     unservable: usize,
 }
@@ -48,47 +53,101 @@ struct Row {
     is_file: bool,
     name: Vec<u8>,
     size_bytes: u64,
-    modified: String,
+    modified: http::HttpDate,
 }
 
-/// Renders page `number`, from 1, of the folder at `path` (relative, no slash at either end). Waits for its disk.
-/// Returns [`super::Missing::NotFound`] beyond the last page.
-pub(super) fn page(root: &Entered<'_>, path: &[u8], number: u32) -> Result<Vec<u8>, Stop> {
-    let names = names(root, path)?;
+/// Renders a page of the folder at `path` (relative, no slash at either end). Waits for its disk. Returns
+/// [`super::Missing::NotFound`] beyond the last page.
+pub(super) fn page(root: &Entered<'_>, path: &[u8], view: ListingView) -> Result<Vec<u8>, Stop> {
+    let mut names = names(root, path)?;
+    names.sort(root, path, view);
     let count = u32::try_from(names.listed.len().div_ceil(NAMES_MAX)).unwrap_or(u32::MAX).max(1);
-    if !(1..=count).contains(&number) {
+    if !(1..=count).contains(&view.page) {
         return Err(Stop::Missing(super::Missing::NotFound));
     }
-    let shown = names.listed.iter().skip(NAMES_MAX * (number as usize - 1)).take(NAMES_MAX);
+    let shown = names.listed.iter().skip(NAMES_MAX * (view.page as usize - 1)).take(NAMES_MAX);
     let rows: Vec<Row> = shown.filter_map(|name| row(root, path, &name.name)).collect();
+    if view.is_json {
+        return Ok(json(&rows));
+    }
     let mut listing = String::with_capacity(512 + 180 * rows.len());
     if !path.is_empty() {
         listing.push_str("<nav><a href=\"../\">../</a></nav>\n");
     }
-    listing.push_str("<table><thead><tr><th>Name</th><th>Size</th><th>Modified (UTC)</th></tr></thead>\n<tbody>\n");
+    head(&mut listing, view);
     for row in &rows {
         row.write(&mut listing);
     }
     listing.push_str("</tbody></table>\n");
     let total = if count == 1 { rows.len() } else { names.listed.len() };
-    foot(&mut listing, &names, total, (number, count));
+    foot(&mut listing, &names, total, (view, count));
     let page = root.options().page.as_deref().unwrap_or(ListingPage::built_in());
     Ok(page.write(path, &listing).into_bytes())
 }
 
+/// The rows as JSON, with the names that nginx has (autoindex_format json), and the link of each.
+fn json(rows: &[Row]) -> Vec<u8> {
+    let mut out = String::with_capacity(16 + 128 * rows.len());
+    out.push('[');
+    for (at, row) in rows.iter().enumerate() {
+        let (name, slash) = (String::from_utf8_lossy(&row.name), if row.is_file { "" } else { "/" });
+        let kind = if row.is_file { "file" } else { "directory" };
+        let modified = String::from_utf8_lossy(row.modified.as_bytes());
+        out.push_str(if at == 0 { "\n{\"name\":\"" } else { ",\n{\"name\":\"" });
+        escape_json(&mut out, &name);
+        let url = percent_encode(&row.name, SEGMENT);
+        let _ = write!(out, "\",\"type\":\"{kind}\",\"mtime\":\"{modified}\",\"url\":\"{url}{slash}\"");
+        if row.is_file {
+            let _ = write!(out, ",\"size\":{}", row.size_bytes);
+        }
+        out.push('}');
+    }
+    out.push_str("\n]\n");
+    out.into_bytes()
+}
+
+/// A string of JSON (RFC 8259 section 7).
+fn escape_json(out: &mut String, text: &str) {
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c < ' ' => drop(write!(out, "\\u{:04x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+}
+
+/// Writes the beginning of the table: its columns, each with a link that sorts by it.
+fn head(page: &mut String, view: ListingView) {
+    page.push_str("<table><thead><tr>");
+    for (column, word) in Column::ALL.into_iter().zip(["Name", "Size", "Modified (UTC)"]) {
+        let sorted = match (view.column == column, view.is_descending) {
+            (false, _) => "",
+            (true, false) => " aria-sort=\"ascending\"",
+            (true, true) => " aria-sort=\"descending\"",
+        };
+        let _ = write!(page, "<th{sorted}><a href=\"{}\">{word}</a></th>", view.turned(column).query(1));
+    }
+    page.push_str("</tr></thead>\n<tbody>\n");
+}
+
 /// Writes the number of names, links to the other pages, and what is left out.
-fn foot(page: &mut String, names: &Names, total: usize, (number, count): (u32, u32)) {
+fn foot(page: &mut String, names: &Names, total: usize, (view, count): (ListingView, u32)) {
+    let number = view.page;
     let _ = write!(page, "<nav>{total} name{}", if total == 1 { "" } else { "s" });
     if count > 1 {
         let _ = write!(page, "; page {number} of {count}");
         let others = [("first", 1), ("previous", number - 1), ("next", number + 1), ("last", count)];
         for (word, other) in others.into_iter().filter(|(_, other)| (1..=count).contains(other) && *other != number) {
-            let _ = write!(page, " · <a href=\"?page={other}\">{word}</a>");
+            let _ = write!(page, " · <a href=\"{}\">{word}</a>", view.query(other));
         }
     }
     page.push_str("</nav>\n");
     if names.is_cut {
         let _ = writeln!(page, "<p class=\"note\">The folder has more than these {total} names.</p>");
+    }
+    if names.is_by_name {
+        let _ = writeln!(page, "<p class=\"note\">In the order of the names: more than {SORTED_MAX} are there.</p>");
     }
     if names.unservable > 0 {
         let why = "a backslash, a control character or an overlong form of ASCII in the name";
@@ -97,7 +156,7 @@ fn foot(page: &mut String, names: &Names, total: usize, (number, count): (u32, u
 }
 
 fn names(root: &Entered<'_>, path: &[u8]) -> Result<Names, Stop> {
-    let mut names = Names { listed: Vec::new(), is_cut: false, unservable: 0 };
+    let mut names = Names { listed: Vec::new(), is_cut: false, is_by_name: false, unservable: 0 };
     let mut bytes = 0;
     for item in Dir::new(root.read(path, Wait::Allowed)?)? {
         let item = item?;
@@ -116,9 +175,33 @@ fn names(root: &Entered<'_>, path: &[u8]) -> Result<Names, Stop> {
         bytes += name.len();
         names.listed.push(Name { is_folder: item.file_type() == FileType::Directory, name: name.to_owned() });
     }
-    let in_lower_case = |name: &[u8]| String::from_utf8_lossy(name).to_lowercase();
-    names.listed.sort_by_cached_key(|entry| (!entry.is_folder, in_lower_case(&entry.name), entry.name.clone()));
     Ok(names)
+}
+
+impl Names {
+    /// Sorts the names in natural order, and then by the column of the view if they are not too many.
+    fn sort(&mut self, root: &Entered<'_>, path: &[u8], view: ListingView) {
+        self.listed.sort_by_cached_key(|entry| (!entry.is_folder, Natural::new(&entry.name), entry.name.clone()));
+        let has_columns = self.listed.len() <= SORTED_MAX;
+        self.is_by_name = view.column != Column::Name && !has_columns;
+        let metadata = |name: &Name| Some(root.look(&inside(path, &name.name), Wait::Allowed).ok()?.metadata);
+        let size_of = |name: &Name| metadata(name).map_or(0, |metadata| metadata.len());
+        let time_of = |name: &Name| {
+            let modified = metadata(name).and_then(|metadata| metadata.modified().ok());
+            modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map_or(0, |time| time.as_secs())
+        };
+        let directed = |number: u64| if view.is_descending { u64::MAX - number } else { number };
+        let folders = self.listed.partition_point(|name| name.is_folder);
+        let (folders, files) = self.listed.split_at_mut(folders);
+        match view.column {
+            Column::Name if view.is_descending => [folders, files].into_iter().for_each(<[Name]>::reverse),
+            Column::Size if has_columns => files.sort_by_cached_key(|name| directed(size_of(name))),
+            Column::Time if has_columns => {
+                [folders, files].into_iter().for_each(|part| part.sort_by_cached_key(|name| directed(time_of(name))));
+            }
+            Column::Name | Column::Size | Column::Time => {}
+        }
+    }
 }
 
 /// Returns `None` for a name that is not served: gone meanwhile, a symlink that leaves the root, or neither file nor
@@ -128,7 +211,7 @@ fn row(root: &Entered<'_>, path: &[u8], name: &[u8]) -> Option<Row> {
     if !metadata.is_file() && !metadata.is_dir() {
         return None;
     }
-    let modified = http::HttpDate::new(metadata.modified().ok()?).iso()[..16].replace('T', " ");
+    let modified = http::HttpDate::new(metadata.modified().ok()?);
     Some(Row { is_file: metadata.is_file(), name: name.to_vec(), size_bytes: metadata.len(), modified })
 }
 
@@ -144,7 +227,7 @@ impl Row {
             ),
             false => write!(page, "<tr><td><bdi><a href=\"{link}/\">{text}/</a></bdi></td><td data-b=\"-1\">–</td>"),
         };
-        let _ = writeln!(page, "<td>{}</td></tr>", self.modified);
+        let _ = writeln!(page, "<td>{}</td></tr>", self.modified.iso()[..16].replace('T', " "));
     }
 }
 

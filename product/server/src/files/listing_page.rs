@@ -8,8 +8,7 @@ use std::sync::LazyLock;
 /// The maximum length of a site's own page in bytes: each cached listing contains it.
 pub const PAGE_BYTES_MAX: u64 = 64 << 10;
 
-/// Adapts to light and dark, narrow and wide. The script sorts the rows of a page; without it, they are ordered by
-/// name.
+/// Adapts to light and dark, narrow and wide.
 static BUILT_IN: LazyLock<ListingPage> = LazyLock::new(|| {
     let read = ListingPage::read(include_bytes!("listing.html"));
     read.unwrap_or_else(|fault| unreachable!("the page of the server itself is right: {fault:?}"))

@@ -11,6 +11,7 @@ use super::links::inside;
 use super::mounts::Kind;
 use super::root::{self, Entered, Identity, Looked};
 use super::sidecars::Sidecars;
+use super::view::ListingView;
 use super::watch::{Inotify, WatchId};
 use super::{Entry, Missing, Root, Stop, Wait, listing, trim_slashes};
 
@@ -76,8 +77,8 @@ impl Outcome {
 }
 
 impl Loader {
-    /// Finds what is at this decoded path; for a listing, this page of it.
-    pub fn find(&self, path: &[u8], page: u32, known: &Known, wait: Wait) -> Outcome {
+    /// Finds what is at this decoded path; for a listing, this view of it, `None` for a suffix that is none.
+    pub fn find(&self, path: &[u8], view: Option<ListingView>, known: &Known, wait: Wait) -> Outcome {
         let entered = self.root.enter(wait);
         let seen = if wait == Wait::Allowed { root::identity_of(&entered).ok() } else { None };
         let root = match (entered, known) {
@@ -88,7 +89,7 @@ impl Loader {
             (Err(stop), _) => return Outcome { loaded: Err(stop), added: Vec::new(), root: seen },
             (Ok(root), _) => root,
         };
-        let mut search = Search { loader: self, root, page, known, wait, added: Vec::new(), leaving: Vec::new() };
+        let mut search = Search { loader: self, root, view, known, wait, added: Vec::new(), leaving: Vec::new() };
         let loaded = search.find(path).map_err(|stop| search.explained(stop));
         Outcome { loaded, added: search.added, root: seen }
     }
@@ -103,7 +104,7 @@ impl Loader {
 struct Search<'a> {
     loader: &'a Loader,
     root: Entered<'a>,
-    page: u32,
+    view: Option<ListingView>,
     known: &'a Known,
     wait: Wait,
     added: Vec<WatchId>,
@@ -153,6 +154,7 @@ impl Search<'_> {
             (true, false) => return Err(Stop::Missing(Missing::NoIndex)),
             (true, true) => {}
         }
+        let Some(view) = self.view else { return Err(Stop::Missing(Missing::NotFound)) };
         let state = State::of(&metadata);
         if matches!(self.known, Known::Page(_, known) if *known == state) {
             return Ok(Loaded::Known);
@@ -164,7 +166,7 @@ impl Search<'_> {
         // Added before the folder is read, so that no later change goes unnoticed.
         let watch = self.loader.inotify.add_folder(&file);
         self.added.extend(watch);
-        let page = Arc::new(listing::page(&self.root, folder, self.page)?);
+        let page = Arc::new(listing::page(&self.root, folder, view)?);
         Ok(Loaded::Page(LoadedPage { folder: folder.into(), page, state, watch }))
     }
 

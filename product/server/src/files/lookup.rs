@@ -1,8 +1,9 @@
 use units::Nanos;
 
 use super::absent::Folder;
-use super::key::{self, Key};
+use super::key::Key;
 use super::loader::{Known, Loader, Outcome};
+use super::view::ListingView;
 use super::watch::Moment;
 use super::{Missing, Stop, Wait};
 
@@ -58,8 +59,8 @@ impl Lookup {
     /// Runs the lookup, and waits as long as it takes.
     pub fn run(self) -> FinishedLookup {
         let Lookup { request, loader } = self;
-        let (_, page) = key::page(request.key.raw_path());
-        let mut outcome = loader.find(&request.path, page, &request.known, Wait::Allowed);
+        let (_, view) = ListingView::split(request.key.raw_path());
+        let mut outcome = loader.find(&request.path, view, &request.known, Wait::Allowed);
         let reads = request.reads_names && matches!(outcome.loaded, Err(Stop::Missing(Missing::NotFound)));
         let without = reads.then(|| Folder::read(&loader, &request.path, &mut outcome.added)).flatten();
         FinishedLookup { request, outcome, without }

@@ -26,13 +26,16 @@ mod lookup;
 mod lookups;
 mod media;
 mod mounts;
+mod natural;
 mod root;
 mod roots;
 mod sidecars;
+mod step;
 #[cfg(test)]
 pub(crate) mod temporary;
 #[cfg(test)]
 mod tests;
+mod view;
 mod watch;
 
 use std::io;
@@ -46,16 +49,14 @@ pub use key::{Key, SiteNumber};
 pub use limits::{CacheLimits, REVALIDATE_AFTER};
 #[cfg(test)]
 use listing::NAMES_MAX as LISTING_NAMES_MAX;
-pub use listing::PAGES_MAX as LISTING_PAGES_MAX;
 pub use listing_page::{ListingPage, PAGE_BYTES_MAX as LISTING_PAGE_BYTES_MAX, PageFault};
 pub use lookup::Lookup;
 pub use lookups::{LookupResult, Lookups, SLOW_AFTER};
 pub use media::mime_of;
 pub use root::{Options, Root};
 pub use roots::Roots;
-
-/// The media type of [`Found::Listing`].
-pub const LISTING_MIME: &str = "text/html; charset=utf-8";
+pub use step::Step;
+pub use view::ListingView;
 
 /// Removes the slashes at both ends of a decoded path. Paths are bytes, as names are to the kernel: they need not be
 /// UTF-8.
@@ -72,7 +73,7 @@ pub enum Found {
     File(Arc<Entry>),
     /// A folder requested without its slash: the path, percent-encoded, with it. The caller adds the query.
     Redirect(String),
-    /// A folder without an index file, as an HTML page.
+    /// A folder without an index file, as the page that its [`ListingView`] says.
     Listing(Arc<Vec<u8>>),
 }
 

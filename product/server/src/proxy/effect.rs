@@ -19,6 +19,8 @@ pub enum Effect {
     Respond(Box<Begun>),
     /// Sends a file, which the response names in place of its body.
     Named(Box<Named>),
+    /// Sends the site's page for an error in place of the response with this head.
+    Intercepted { owner: u64, head: Box<UpstreamHead> },
     /// Gives the sink of a response to [`super::Proxy::read_body`].
     Body { owner: u64 },
     /// Reads more of a request's body; [`super::Proxy::push_request`] takes it.

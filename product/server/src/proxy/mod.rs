@@ -250,12 +250,16 @@ impl<N: Net> Proxy<N> {
     /// size is known if the body is complete.
     fn begin_response(&mut self, net: &N, now: Nanos, at: usize, head: UpstreamHead) {
         let Some(transfer) = self.upstreams.transfer(at) else { return };
-        let owner = transfer.owner;
+        let (owner, is_intercepted) = (transfer.owner, transfer.group.intercepts(head.status));
         let mut pipe = pipe_of(head.framing, &transfer.client.responses);
         let file = self.upstreams.named_file(at, &head);
         let rest = pipe.as_mut().map_or(Step::Done, |pipe| self.upstreams.read_body(now, at, pipe));
         if let Some(file) = file {
             return self.begin_named(net, now, (at, owner), head, file, matches!(rest, Step::Done));
+        }
+        if is_intercepted {
+            self.responses.push_back(Effect::Intercepted { owner, head: Box::new(head) });
+            return self.end(net, now, at, matches!(rest, Step::Done));
         }
         if matches!(rest, Step::Failed(_)) && pipe.as_ref().is_some_and(|pipe| pipe.queued().is_empty()) {
             return self.on_step(net, now, at, rest);

@@ -130,6 +130,7 @@ impl Bench {
             Effect::Interim { owner, head } => format!("{owner} interim {}", head.status.0),
             Effect::Respond(begun) => return self.respond(*begun),
             Effect::Named(named) => format!("{} named {}", named.owner, String::from_utf8_lossy(&named.path)),
+            Effect::Intercepted { owner, head } => format!("{owner} gives a page for {}", head.status.0),
             Effect::Body { owner } => {
                 let sink = self.sinks.get_mut(&owner).expect("it is being sent");
                 self.proxy.read_body(&self.net, self.now, owner, sink);

@@ -27,8 +27,8 @@ pub struct Privileges {
     pub keys: Keys,
     /// The sandbox is on: the server can open and call what it needs, and nothing else.
     pub is_sandboxed: bool,
-    /// The configuration file, which a reload reads again.
-    pub configuration: Option<PathBuf>,
+    /// The configuration file, which a reload reads again, and the folders of those that it includes.
+    pub configuration: Vec<PathBuf>,
 }
 
 /// A user and a group of this machine.

@@ -174,7 +174,9 @@ fn groups(
             Some(dir) => Some(NamedFiles::new(open_files(dir, config.files.codings)?, dir)),
             None => None,
         };
-        Ok(Arc::new(Group { files, ..group }))
+        let pages = config.answers.error_pages.iter().filter(|_| proxy.intercept_errors);
+        let intercepted = pages.map(|page| page.statuses).collect();
+        Ok(Arc::new(Group { files, intercepted, ..group }))
     };
     config.answers.proxies.iter().map(group).collect()
 }

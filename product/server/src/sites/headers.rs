@@ -6,7 +6,7 @@ use config::{HostName, Unclear};
 use http::{Readings, Reject, Request, Response, Status};
 
 use super::pages::Page;
-use super::{Sites, help, name_of};
+use super::{Sites, cors, help, name_of};
 use crate::body::{Body, Piece};
 use crate::files::SiteNumber;
 
@@ -99,6 +99,9 @@ impl Sites {
             // A value set by an upstream is replaced.
             response = response.without(&rule.name).with(&rule.name, rule.value.as_bytes());
         }
+        if let Some(rule) = answers.cors(path) {
+            response = cors::shared(rule, request, response);
+        }
         // A rule for a file does not apply to a redirect or an error.
         let is_of_file = response.status.0 < 300 || response.status == Status::NOT_MODIFIED;
         let is_settled = !is_of_file || response.has("Cache-Control");
@@ -146,7 +149,8 @@ pub fn merged(request: &Request) -> Option<String> {
     Some(with_query(String::from_utf8_lossy(&merged).into_owned(), request))
 }
 
-fn with_query(mut to: String, request: &Request) -> String {
+/// The address with the query of the request.
+pub fn with_query(mut to: String, request: &Request) -> String {
     if let Some(query) = request.query {
         to.push('?');
         to.push_str(&String::from_utf8_lossy(query));

@@ -11,11 +11,18 @@ h1{font-size:1.25rem}p{overflow-wrap:anywhere}a:focus{outline:2px solid}.note{co
 /// Returns true if the client names HTML in Accept, as browsers do (RFC 9110 section 12.5.1); its weight does not
 /// matter.
 pub fn is_for_browser(request: &Request) -> bool {
-    let names_html = |value: &[u8]| value.windows(TEXT_HTML.len()).any(|part| part.eq_ignore_ascii_case(TEXT_HTML));
-    request.values("accept").any(names_html)
+    names(request, b"text/html")
 }
 
-const TEXT_HTML: &[u8] = b"text/html";
+/// Returns true if the client names JSON in Accept.
+pub fn names_json(request: &Request) -> bool {
+    names(request, b"application/json")
+}
+
+fn names(request: &Request, mime: &[u8]) -> bool {
+    let has = |value: &[u8]| value.windows(mime.len()).any(|part| part.eq_ignore_ascii_case(mime));
+    request.values("accept").any(has)
+}
 
 /// Renders the page: the sentence for the visitor, and the reason in this case, as in the line of text.
 pub fn page(status: Status, reason: &str) -> Vec<u8> {

@@ -2,6 +2,7 @@
 //! addition to its files.
 
 mod certificates;
+mod cors;
 mod current;
 mod error;
 mod follow;
@@ -14,7 +15,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use config::Answers;
+use config::{Answers, Tries};
 use http::Codings;
 
 use crate::files::{self, SiteNumber};
@@ -24,7 +25,8 @@ use certificates::{Development, Secured, secure};
 pub use current::{Current, Served, Wanted};
 pub use error::SitesError;
 pub use follow::follow_names;
-pub use headers::merged;
+pub use headers::{merged, with_query};
+pub use help::{is_for_browser, names_json};
 use pages::Pages;
 pub use pages::{ListingPageError, PageError};
 pub use responsiveness::{Object, received};
@@ -156,6 +158,11 @@ impl Sites {
     /// them.
     pub fn codings(&self, site: SiteNumber) -> (Codings, bool) {
         self.codings[self.place(site)]
+    }
+
+    /// The other names under which a site's files are found.
+    pub fn tries(&self, site: SiteNumber) -> &Tries {
+        &self.answers[self.place(site)].tries
     }
 
     fn named(&self, name: &str) -> Option<SiteNumber> {

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use config::{ErrorPage, Statuses};
 use thiserror::Error;
 
 use super::SiteConfig;
@@ -21,10 +22,10 @@ pub struct Page {
 }
 
 #[derive(Debug, Error)]
-#[error("error page {file} of status {status}: {cause}; expected a readable file of at most 1 MiB")]
+#[error("error page {file} of status {statuses}: {cause}; expected a readable file of at most 1 MiB")]
 pub struct PageError {
     file: String,
-    status: u16,
+    statuses: Statuses,
     #[source]
     cause: io::Error,
 }
@@ -47,30 +48,38 @@ pub fn listing_page(site: &SiteConfig) -> Result<Option<Arc<ListingPage>>, Listi
     Ok(Some(Arc::new(page)))
 }
 
-/// Error pages by the index of the site in its set, and status.
+/// The error pages of each site, by its index in its set, in the order of their rules.
 #[derive(Debug, Default)]
-pub struct Pages(HashMap<(usize, u16), Page>);
+pub struct Pages(Vec<Vec<(Statuses, Page)>>);
 
 impl Pages {
     pub fn read(sites: &[SiteConfig]) -> Result<Pages, PageError> {
-        let mut pages = Pages::default();
-        for (place, site) in sites.iter().enumerate() {
-            let Some(dir) = &site.dir else { continue };
-            for page in &site.answers.error_pages {
-                let path: PathBuf = dir.join(page.file.trim_start_matches('/'));
-                let read = read(&path).map_err(|cause| {
-                    let file = format!("`{}`", path.display());
-                    PageError { file, status: page.status, cause }
-                });
-                pages.0.entry((place, page.status)).or_insert(read?);
-            }
-        }
-        Ok(pages)
+        Ok(Pages(sites.iter().map(of_site).collect::<Result<_, _>>()?))
     }
 
     pub fn of(&self, place: usize, status: u16) -> Option<&Page> {
-        self.0.get(&(place, status))
+        self.0.get(place)?.iter().find(|(statuses, _)| statuses.has(status)).map(|(_, page)| page)
     }
+}
+
+/// Reads the error pages of a site. A file that several have is read once.
+fn of_site(site: &SiteConfig) -> Result<Vec<(Statuses, Page)>, PageError> {
+    let Some(dir) = site.answers.error_root.as_ref().or(site.dir.as_ref()) else { return Ok(Vec::new()) };
+    let mut known: HashMap<&str, Page> = HashMap::new();
+    let mut pages = Vec::new();
+    for ErrorPage { statuses, file, .. } in &site.answers.error_pages {
+        let path: PathBuf = dir.join(file.trim_start_matches('/'));
+        let page = match known.get(file.as_str()) {
+            Some(page) => page.clone(),
+            None => read(&path).map_err(|cause| {
+                let file = format!("`{}`", path.display());
+                PageError { file, statuses: *statuses, cause }
+            })?,
+        };
+        known.insert(file, page.clone());
+        pages.push((*statuses, page));
+    }
+    Ok(pages)
 }
 
 fn read(path: &Path) -> io::Result<Page> {

@@ -171,7 +171,8 @@ fn parts(site: &SiteConfig) -> Vec<(Part, SiteConfig)> {
         (Part::Log, SiteConfig { log: site.log.clone(), ..bare.clone() }),
     ];
     for (at, page) in site.answers.error_pages.iter().enumerate() {
-        let answers = Answers { error_pages: vec![page.clone()], ..Answers::default() };
+        let error_root = site.answers.error_root.clone();
+        let answers = Answers { error_pages: vec![page.clone()], error_root, ..Answers::default() };
         parts.push((Part::ErrorPage(at), SiteConfig { answers, ..folder.clone() }));
     }
     for (at, proxy) in site.answers.proxies.iter().enumerate() {

@@ -47,7 +47,7 @@ fn reach(config: &Config) -> Reach {
     let mut reach = Reach { reads: vec!["/proc/self".into()], writes: Vec::new() };
     for site in &config.sites {
         let files = site.answers.proxies.iter().filter_map(|proxy| proxy.accel_root.as_ref());
-        let dirs = site.dir.iter().chain(files).chain(&site.files.links_into);
+        let dirs = site.dir.iter().chain(files).chain(&site.files.links_into).chain(&site.answers.error_root);
         reach.reads.extend(dirs.flat_map(|dir| [Some(dir.clone()), turned(dir), above(dir)]).flatten());
         if let Some(Certificate::Files { cert, key }) = &site.https.certificate {
             reach.reads.extend([cert, key].into_iter().flat_map(|file| folders_of(file)));

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use config::{Proxy, UpstreamAddress, UpstreamVersion};
+use config::{Proxy, Statuses, UpstreamAddress, UpstreamVersion};
 use http::Request;
 use sched::routes::Route;
 use sched::waiting::Bounds;
@@ -49,6 +49,8 @@ pub struct Group {
     pub health: Option<HealthCheck>,
     /// Their connections begin with the address of the client that they are for (PROXY protocol).
     pub tells_client: bool,
+    /// Their errors for which the site has a page, which takes the place of theirs.
+    pub intercepted: Vec<Statuses>,
 }
 
 /// Returns the connector that trusts the authorities in this file, or those of the system.
@@ -71,6 +73,11 @@ impl Group {
     /// Returns true if its upstreams speak HTTP/2.
     pub fn is_http2(&self) -> bool {
         self.version == UpstreamVersion::Http2
+    }
+
+    /// Returns true if a page of the site takes the place of a response with this status.
+    pub fn intercepts(&self, status: http::Status) -> bool {
+        self.intercepted.iter().any(|statuses| statuses.has(status.0))
     }
 
     /// The endpoints known now.
@@ -109,6 +116,7 @@ impl Group {
                 slow_start: health.slow_start.into(),
             }),
             tells_client: proxy.proxy_protocol,
+            intercepted: Vec::new(),
         })
     }
 
@@ -131,6 +139,7 @@ impl Group {
             files: None,
             health: None,
             tells_client: self.tells_client,
+            intercepted: Vec::new(),
         }
     }
 }

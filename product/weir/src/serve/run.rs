@@ -61,9 +61,9 @@ impl Source for OfFile {
     fn next(&self) -> Result<Next, Refused> {
         let configuration = config::read_file(&self.file).map_err(Failure::from)?;
         let changes = config::changes(&self.in_force.borrow(), &configuration);
-        let name = self.file.display().to_string();
+        let files = &configuration.files;
         let fixed: Vec<String> =
-            changes.iter().filter(|change| is_fixed(change)).map(|change| change.of_file(&name).to_string()).collect();
+            changes.iter().filter(|change| is_fixed(change)).map(|change| change.of_file(files).to_string()).collect();
         if !fixed.is_empty() {
             return Err(Refused::fixed(format!("{}\n{TAKES_A_PROCESS}", fixed.join("\n"))));
         }
@@ -71,7 +71,7 @@ impl Source for OfFile {
             hosted: hosted(&configuration, &self.file),
             flags: flags_of(&configuration, &self.file),
             uplink: uplink_change(&changes),
-            changes: changes.iter().map(|change| change.of_file(&name).to_string()).collect(),
+            changes: changes.iter().map(|change| change.of_file(files).to_string()).collect(),
         };
         *self.read.borrow_mut() = Some(configuration);
         Ok(next)
@@ -150,7 +150,8 @@ fn hosted(configuration: &Configuration, file: &Path) -> Hosted {
 /// The settings of a file outside its sites and classes.
 fn flags_of(configuration: &Configuration, file: &Path) -> super::Flags {
     let flags = flags(configuration.settings.clone(), folder_of(file));
-    super::Flags { configuration: Some(file.into()), ..flags }
+    let included = configuration.include_folders.iter().cloned();
+    super::Flags { configuration: std::iter::once(file.into()).chain(included).collect(), ..flags }
 }
 
 /// The listeners of the file.
@@ -206,7 +207,7 @@ fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path, po
 fn answers(answers: &config::Answers, folder: &Path) -> config::Answers {
     let mut answers = answers.clone();
     let paths = answers.proxies.iter_mut().flat_map(|proxy| [&mut proxy.accel_root, &mut proxy.tls_ca]);
-    paths.flatten().for_each(|path| *path = folder.join(&path));
+    paths.flatten().chain(&mut answers.error_root).for_each(|path| *path = folder.join(&path));
     answers
 }
 

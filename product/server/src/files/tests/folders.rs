@@ -49,8 +49,11 @@ fn listing_escapes_names_and_leaves_out_what_is_not_served() {
         site.folder.put(unservable, "");
     }
     let page = listing(&mut site, "/d/");
-    let names: Vec<&str> =
-        page.lines().filter_map(|line| line.split("<a href=").nth(1)?.split("</a>").next()).collect();
+    let names: Vec<&str> = page
+        .lines()
+        .filter(|line| !line.contains("<th"))
+        .filter_map(|line| line.split("<a href=").nth(1)?.split("</a>").next())
+        .collect();
     assert_eq!(
         names,
         [
@@ -100,8 +103,9 @@ fn a_site_has_its_own_page_around_its_listings() {
     let page = listing(&mut site, "/d%27/");
     assert!(page.starts_with("<h1 title='/d&#39;'>/d&#39;</h1><nav><a href=\"../\">../</a></nav>\n<table>"), "{page}");
     assert!(page.contains(">{{listing}}.txt</a></bdi></td>") && page.ends_with("<nav>1 name</nav>\n<p>mine"), "{page}");
-    assert!(!page.contains("<script>") && !page.contains("<style>"), "{page}");
-    assert!(listing(&mut Site::new(listed()), "/").contains("<script>"), "that of the server has them");
+    assert!(!page.contains("<style>"), "{page}");
+    let own = listing(&mut Site::new(listed()), "/");
+    assert!(own.contains("<style>") && !own.contains("<script"), "{own}");
 }
 
 #[test]
@@ -179,4 +183,55 @@ fn listings_kept_are_bounded() {
     assert!(first.len() > LIMITS.listing_bytes && !Arc::ptr_eq(&first, &page(&mut site, "/long/")));
     site.cache.clear();
     assert_eq!(site.cache.listings(), (0, 0));
+}
+
+/// The names in the order of the page.
+fn rows(page: &str) -> Vec<&str> {
+    page.lines().filter_map(|line| line.split("<td><bdi><a href=\"").nth(1)?.split('"').next()).collect()
+}
+
+#[test]
+fn a_listing_is_sorted_by_its_columns() {
+    let mut site = Site::new(listed()).large();
+    for (name, content) in [("file10", "1"), ("file2", "22"), ("d10/x", ""), ("d9/x", ""), ("b", "333")] {
+        site.folder.put(name, content);
+    }
+    for (name, seconds) in [("file10", 3_000), ("file2", 1_000), ("d10", 5_000), ("d9", 4_000), ("b", 2_000)] {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        File::open(site.folder.path(name)).unwrap().set_modified(time).unwrap();
+    }
+    for (suffix, names) in [
+        ("", ["d9/", "d10/", "b", "file2", "file10"]),
+        ("?1d", ["d10/", "d9/", "file10", "file2", "b"]),
+        ("?1s", ["d9/", "d10/", "file10", "file2", "b"]),
+        ("?1sd", ["d9/", "d10/", "b", "file2", "file10"]),
+        ("?1t", ["d9/", "d10/", "file2", "b", "file10"]),
+        ("?1td", ["d10/", "d9/", "file10", "b", "file2"]),
+    ] {
+        let page = listing(&mut site, &format!("/{suffix}"));
+        assert_eq!(rows(&page), names, "{suffix}");
+        assert_eq!(page.matches("<th aria-sort=").count(), 1, "{page}");
+    }
+    let page = listing(&mut site, "/?1sd");
+    assert!(page.contains("<th aria-sort=\"descending\"><a href=\"?sort=size&amp;order=asc\">Size</a></th>"), "{page}");
+    assert!(page.contains("<th><a href=\"?page=1\">Name</a></th>"), "{page}");
+    assert_eq!([site.get("/?1x"), site.get("/?2")], ["not found"; 2]);
+}
+
+#[test]
+fn a_listing_in_json_has_every_name() {
+    let mut site = Site::new(listed());
+    site.folder.put("d/a \"b\"", "12345");
+    site.folder.put(Path::new(OsStr::from_bytes(b"d/\xe9")), "");
+    site.folder.put("d/e/x", "");
+    let page = listing(&mut site, "/d/?1j");
+    let read: serde_json::Value = serde_json::from_str(&page).unwrap();
+    let of = |at: usize, key: &str| read[at][key].as_str().unwrap_or_default().to_string();
+    assert_eq!([of(0, "name"), of(0, "type"), of(0, "url")], ["e", "directory", "e/"]);
+    assert_eq!([of(1, "name"), of(1, "type"), of(1, "url")], ["a \"b\"", "file", "a%20%22b%22"]);
+    assert_eq!([of(2, "name"), of(2, "url")], ["\u{fffd}", "%E9"]);
+    assert!(read[1]["size"] == 5 && read[0].get("size").is_none() && of(1, "mtime").ends_with(" GMT"), "{page}");
+    assert_eq!(listing(&mut site, "/d/e/?1j").matches('{').count(), 1);
+    assert_eq!(listing(&mut site, "/d/?1j"), page, "from the cache");
+    assert!(listing(&mut site, "/d/").contains("<table>"));
 }

@@ -1,0 +1,221 @@
+//! The search for the file of a request: its path, and then the other names that its site tries.
+//!
+//! Each name is a lookup of its own. The file of a single-page app is therefore one entry of the cache, however many
+//! paths lead to it, and a folder that is known to lack a name costs no access to the disk.
+
+use std::sync::Arc;
+
+use config::Tries;
+use http::{Request, Status};
+use units::Nanos;
+
+use super::{Awaited, FormWait, Handler, Reply, To, redirect};
+use crate::files::{CacheAnswer, Found, Key, ListingView, Missing, SiteNumber, Step};
+use crate::sites;
+
+/// The fields of a request that decide whether it is a navigation.
+const NAVIGATION: &[u8] = b"Sec-Fetch-Mode, Sec-Fetch-Dest, Accept";
+const HTML: &[u8] = b".html";
+/// The file whose clean URL is that of its folder.
+const INDEX: &[u8] = b"index.html";
+
+/// What a search ended with, and its last step.
+pub type Searched = (Result<Found, Missing>, Step);
+
+impl Handler {
+    /// Looks for the file of a request.
+    pub(super) fn search(&mut self, site: SiteNumber, request: &Request, now: Nanos) -> Result<Searched, Awaited> {
+        let answer = self.look(site, request, Step::Exact, now);
+        self.search_on(site, request, answer, Step::Exact, now)
+    }
+
+    /// Continues a search with what a step has found, or still looks for.
+    pub(super) fn search_on(
+        &mut self,
+        site: SiteNumber,
+        request: &Request,
+        mut answer: CacheAnswer,
+        mut step: Step,
+        now: Nanos,
+    ) -> Result<Searched, Awaited> {
+        loop {
+            let found = match answer {
+                CacheAnswer::Ready(found) => found,
+                CacheAnswer::Offload(lookup) => return Err(Awaited::File(lookup, step)),
+            };
+            match next(self.sites().tries(site), step, &found, request) {
+                Some(other) => step = other,
+                None => return Ok((found, step)),
+            }
+            answer = self.look(site, request, step, now);
+        }
+    }
+
+    /// Returns the reply to a request for whose file this was found, or what it should wait for next.
+    pub fn reply_or_wait(
+        &mut self,
+        to: To,
+        request: &Request,
+        (found, step): Searched,
+        may_wait: bool,
+        now: Nanos,
+    ) -> Result<Reply, Awaited> {
+        let Some(site) = to.site else { return Ok(self.reply_with(to, request, found)) };
+        let searched = self.search_on(site, request, CacheAnswer::Ready(found), step, now)?;
+        self.reply_searched(to, request, searched, may_wait)
+    }
+
+    /// Returns the reply to a request after the search for its file, or the form that it should wait for, if it may.
+    pub(super) fn reply_searched(
+        &mut self,
+        to: To,
+        request: &Request,
+        searched: Searched,
+        may_wait: bool,
+    ) -> Result<Reply, Awaited> {
+        if let Some(reply) = to.site.and_then(|site| self.to_clean(site, request, &searched)) {
+            return Ok(self.with_headers(to, request, reply));
+        }
+        let (found, step) = searched;
+        // What is no file is no fallback.
+        let found =
+            if step == Step::Fallback && !matches!(found, Ok(Found::File(_))) { Err(Missing::NotFound) } else { found };
+        let (Ok(Found::File(entry)), Some(site)) = (&found, to.site) else {
+            return Ok(self.reply_with(to, request, found));
+        };
+        let response = match self.file_or_wait(to, request, entry, may_wait) {
+            Ok(response) => response,
+            Err(id) => {
+                let (key, entry) = (Key::new(site, request.path), Arc::clone(entry));
+                return Err(Awaited::Form(Box::new(FormWait { key, id, entry, step })));
+            }
+        };
+        let Some(path) = self.sites().tries(site).fallback_path().filter(|_| step == Step::Fallback) else {
+            return Ok(self.with_headers(to, request, response.into()));
+        };
+        // The rules for what leads nowhere, perhaps a year in caches, are not for this file.
+        let mut named = *request;
+        named.path = path.as_bytes();
+        Ok(self.with_headers(to, &named, response.with("Vary", NAVIGATION).into()))
+    }
+
+    /// The reply that there is no file; of a site with a fallback, a navigation would have another.
+    pub(super) fn missing(&self, to: To, missing: Missing, request: &Request) -> Reply {
+        let reply = super::missing(missing, request.path);
+        let has_fallback = to.site.is_some_and(|site| self.sites().tries(site).fallback.is_some());
+        match has_fallback && reply.response.status == Status::NOT_FOUND {
+            true => Reply { response: reply.response.with("Vary", NAVIGATION), ..reply },
+            false => reply,
+        }
+    }
+
+    /// Looks up the path of one step. A query distinguishes listings, and no files.
+    fn look(&mut self, site: SiteNumber, request: &Request, step: Step, now: Nanos) -> CacheAnswer {
+        let path = match step {
+            Step::Exact | Step::Settled if !request.path.ends_with(b"/") => {
+                return self.cache.lookup(site, request.path, now);
+            }
+            Step::Exact | Step::Settled => match view_of(request).suffix() {
+                suffix if suffix.is_empty() => return self.cache.lookup(site, request.path, now),
+                suffix => [request.path, suffix.as_bytes()].concat(),
+            },
+            Step::Page => [without_slash(request.path), HTML].concat(),
+            Step::Fallback => self.sites().tries(site).fallback_path().unwrap_or_default().into(),
+        };
+        self.cache.lookup(site, &path, now)
+    }
+
+    /// The redirect to the clean URL of a file, if the request has another.
+    pub(super) fn to_clean(&self, site: SiteNumber, request: &Request, found: &Searched) -> Option<Reply> {
+        let (Ok(Found::File(_)), step) = found else { return None };
+        let path = clean(self.sites().tries(site), *step, request.path)?;
+        let target = sites::with_query(String::from_utf8_lossy(path).into_owned(), request);
+        Some(redirect(Status::PERMANENT_REDIRECT, &target))
+    }
+}
+
+/// The step after this one, if what it found is not the answer.
+fn next(tries: &Tries, step: Step, found: &Result<Found, Missing>, request: &Request) -> Option<Step> {
+    let is_nothing = matches!(found, Err(Missing::NotFound | Missing::NoIndex));
+    let is_folder = matches!(found, Ok(Found::Redirect(_)));
+    let is_unanswered = is_nothing || is_folder;
+    let may_be_page = tries.has_clean_urls && !request.path.ends_with(HTML) && !without_slash(request.path).is_empty();
+    let has_fallback = is_nothing && tries.fallback.is_some() && is_navigation(request);
+    match step {
+        Step::Exact if may_be_page && is_unanswered => Some(Step::Page),
+        Step::Page if is_unanswered => Some(Step::Settled),
+        Step::Exact | Step::Settled if has_fallback => Some(Step::Fallback),
+        Step::Exact | Step::Page | Step::Settled | Step::Fallback => None,
+    }
+}
+
+/// The clean path of a file that this path led to in a step; `None` if it has one already.
+fn clean<'p>(tries: &Tries, step: Step, path: &'p [u8]) -> Option<&'p [u8]> {
+    let folder =
+        |index: &[u8]| path.strip_suffix(index).filter(|folder| tries.has_index_page && folder.ends_with(b"/"));
+    match step {
+        Step::Exact if tries.has_clean_urls => {
+            let page = || path.strip_suffix(HTML).filter(|page| !page.ends_with(b"/"));
+            folder(INDEX).or_else(page)
+        }
+        Step::Page => {
+            let page = without_slash(path);
+            folder(b"index").or((page != path).then_some(page))
+        }
+        Step::Exact | Step::Settled | Step::Fallback => None,
+    }
+}
+
+fn without_slash(path: &[u8]) -> &[u8] {
+    path.strip_suffix(b"/").unwrap_or(path)
+}
+
+/// The listing that a request asks for, if its path leads to a folder.
+pub(super) fn view_of(request: &Request) -> ListingView {
+    let is_json = sites::names_json(request) && !sites::is_for_browser(request);
+    ListingView::of_query(request.query.unwrap_or_default(), is_json)
+}
+
+/// Returns true if a browser asks for a page to show, and not for a part of one. A browser that sends no Sec-Fetch-Mode
+/// names HTML in Accept for pages alone.
+fn is_navigation(request: &Request) -> bool {
+    let value = |name: &str| request.values(name).next();
+    let is_part = || value("sec-fetch-dest").is_some_and(|dest| [&b"embed"[..], b"object"].contains(&dest));
+    match value("sec-fetch-mode") {
+        Some(mode) => mode == b"navigate" && !is_part(),
+        None => sites::is_for_browser(request),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tries(has_index_page: bool) -> Tries {
+        Tries { has_clean_urls: true, has_index_page, fallback: None }
+    }
+
+    #[test]
+    fn a_page_has_one_clean_path() {
+        for (step, path, expected) in [
+            (Step::Exact, "/about.html", Some("/about")),
+            (Step::Exact, "/a/index.html", Some("/a/")),
+            (Step::Exact, "/index.html", Some("/")),
+            (Step::Exact, "/a.index.html", Some("/a.index")),
+            (Step::Exact, "/about", None),
+            (Step::Exact, "/a/.html", None),
+            (Step::Exact, "/a.css", None),
+            (Step::Page, "/about", None),
+            (Step::Page, "/about/", Some("/about")),
+            (Step::Page, "/a/index", Some("/a/")),
+            (Step::Settled, "/about/", None),
+            (Step::Fallback, "/about/", None),
+        ] {
+            let found = clean(&tries(true), step, path.as_bytes());
+            assert_eq!(found, expected.map(str::as_bytes), "{step:?} {path}");
+        }
+        assert_eq!(clean(&tries(false), Step::Exact, b"/a/index.html"), Some(&b"/a/index"[..]));
+        assert_eq!(clean(&tries(false), Step::Page, b"/a/index"), None);
+        assert_eq!(clean(&Tries::default(), Step::Exact, b"/about.html"), None);
+    }
+}
