@@ -7,6 +7,7 @@
 //! [`crate::decode_path`].)
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use crate::Reject;
 
@@ -94,9 +95,34 @@ impl<'a> Readings<'a> {
         if self.doubts.has(EMPTY) { reading(self.raw, EMPTY).into() } else { self.plain().into() }
     }
 
+    /// The part of the path as it came that was decoded to this range of [`Readings::plain`]. Returns `None` if the range
+    /// cuts an encoded slash, or is none of the path.
+    pub fn raw_part(&self, plain: Range<usize>) -> Option<&'a [u8]> {
+        self.raw.get(self.raw_offset(plain.start)?..self.raw_offset(plain.end)?)
+    }
+
+    /// The offset in the path as it came of this offset in [`Readings::plain`].
+    fn raw_offset(&self, plain: usize) -> Option<usize> {
+        let (mut at, mut decoded) = (0, 0);
+        while decoded < plain {
+            let (raw_bytes, plain_bytes) = match escaped(self.raw.get(at..)?) {
+                Some(b'/') => (3, 3),
+                Some(_) => (3, 1),
+                None => (1, 1),
+            };
+            (at, decoded) = (at + raw_bytes, decoded + plain_bytes);
+        }
+        (decoded == plain).then_some(at)
+    }
+
     /// Returns true if there is more than one reading.
     pub fn are_several(&self) -> bool {
         self.doubts != Doubts::default()
+    }
+
+    /// Returns true if the path has an empty segment as it came.
+    pub fn has_empty_segment(&self) -> bool {
+        merge_slashes(self.raw).is_some()
     }
 
     /// Returns true if the readings differ by empty segments alone.
@@ -114,6 +140,15 @@ impl<'a> Readings<'a> {
         let mut others = self.doubts.subsets().skip(1).map(|steps| reading(self.raw, steps));
         others.all(|path| decide(&path) == first).then_some(first)
     }
+}
+
+/// Removes a prefix from a path as it came, and leaves the rest as it came. The prefix is decoded, begins with a slash and
+/// ends without one; `None` if the path is not below it. The result begins with a slash.
+pub fn strip_prefix<'a>(raw: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+    let readings = Readings::of(raw).ok()?;
+    let plain = readings.plain();
+    let is_below = plain.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(b"/"));
+    if is_below { readings.raw_part(prefix.len()..plain.len()) } else { None }
 }
 
 /// Replaces each run of slashes with one, without decoding. Returns `None` if there is no run.
@@ -426,8 +461,39 @@ mod tests {
         assert!(Readings::of(b"//a").unwrap().are_unmerged() && !Readings::of(b"//a%2F").unwrap().are_unmerged());
     }
 
+    #[test]
+    fn a_prefix_is_removed_and_the_rest_stays_as_it_came() {
+        for (raw, prefix, rest) in [
+            ("/app/a%2Fb", "/app", Some("/a%2Fb")),
+            ("/%61pp/%62?", "/app", Some("/%62?")),
+            ("/app/", "/app", Some("/")),
+            ("/app//a", "/app", Some("//a")),
+            ("/app", "/app", None),
+            ("/apple/a", "/app", None),
+            ("/app%2Fa", "/app", None),
+            ("/app%2fa/b", "/app%2Fa", Some("/b")),
+            ("/app/..%2Fa", "/app", None),
+        ] {
+            assert_eq!(strip_prefix(raw.as_bytes(), prefix.as_bytes()), rest.map(str::as_bytes), "{raw} {prefix}");
+        }
+        let readings = Readings::of(b"/a%2fb").unwrap();
+        assert_eq!([3..4, 2..5, 0..99].map(|range| readings.raw_part(range)), [None, Some(&b"%2f"[..]), None]);
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4096))]
+
+        /// Any part of the decoded path comes from a part of the path as it came, which decodes to it.
+        #[test]
+        fn a_raw_part_decodes_to_its_part(raw in "/([ab/%]|%2[fF0]|%61|%5c){0,8}", begin in 0usize..9, bytes in 0usize..9) {
+            if let Ok(readings) = Readings::of(raw.as_bytes()) {
+                let end = (begin + bytes).min(readings.plain().len());
+                let begin = begin.min(end);
+                if let Some(part) = readings.raw_part(begin..end) {
+                    prop_assert_eq!(decode(part, Doubts::default()), &readings.plain()[begin..end]);
+                }
+            }
+        }
 
         /// Steps that are not among the doubts of a path change nothing after any other steps: no reading is missing.
         #[test]

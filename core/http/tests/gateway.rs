@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use http::gateway::{Gateway, encode_request, upgrade_of};
+use http::gateway::{FieldChange, Gateway, encode_request, upgrade_of};
 use http::http1::{Chunked, parse_request};
 use http::{BodyLength, Limits, PeerLength, Request, RequestBuilder};
 use proptest::prelude::*;
@@ -21,6 +21,7 @@ fn gateway() -> Gateway<'static> {
         version: (1, 1),
         upgrade,
         websocket_key,
+        changes: &[],
     }
 }
 
@@ -54,6 +55,32 @@ fn values<'a>(head: &'a str, name: &str) -> Vec<&'a str> {
         .filter(|line| line.to_ascii_lowercase().starts_with(&start))
         .map(|line| line[start.len()..].trim())
         .collect()
+}
+
+/// Whoever would send them: the client, a proxy before us, or we.
+#[test]
+fn fields_are_set_and_removed() {
+    let change = |name: &str, value: Option<&str>| FieldChange { name: name.into(), value: value.map(Into::into) };
+    let changes = [
+        change("Remote-User", Some("ada")),
+        change("cookie", None),
+        change("Via", None),
+        change("X-Forwarded-Proto", Some("ftp")),
+        change("X-New", Some("1, 2")),
+    ];
+    let fields =
+        "REMOTE-USER: root\r\nRemote-User: admin\r\nRemote_User: a\r\nCookie: a=b\r\nX-Kept: y\r\nCookie: c=d\r\n";
+    for is_trusted in [false, true] {
+        let fields = format!("{fields}X-Forwarded-Proto: gopher\r\n");
+        let head = forwarded(&with(&fields), &Gateway { changes: &changes, is_trusted, ..gateway() });
+        let lowered = head.to_ascii_lowercase();
+        assert_eq!(values(&head, "remote-user"), ["ada"]);
+        assert_eq!(values(&head, "x-forwarded-proto"), ["ftp"]);
+        assert_eq!((values(&head, "x-new"), values(&head, "x-kept")), (vec!["1, 2"], vec!["y"]));
+        assert!(!lowered.contains("root") && !lowered.contains("cookie") && !lowered.contains("remote_user"), "{head}");
+        assert_eq!((values(&head, "via").len(), values(&head, "forwarded").len()), (0, 1));
+        assert!(head.ends_with("\r\n\r\n") && head.matches("\r\n\r\n").count() == 1, "{head}");
+    }
 }
 
 /// The tags that coded responses had become those of the program, which may compare them byte by byte.

@@ -16,6 +16,7 @@ const GATEWAY: Gateway = Gateway {
     version: (2, 0),
     upgrade: None,
     websocket_key: None,
+    changes: &[],
 };
 
 fn text(fields: impl Iterator<Item = (impl AsRef<[u8]>, impl AsRef<[u8]>)>) -> Vec<String> {

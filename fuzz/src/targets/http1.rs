@@ -147,6 +147,7 @@ fn pass_on(head: &Head<'_>, reached: &mut Reached) {
             version: (1, head.minor_version),
             upgrade,
             websocket_key,
+            changes: &[],
         };
         let mut out = Vec::new();
         encode_request(&mut out, &request, &gateway, request.body);

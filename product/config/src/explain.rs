@@ -7,9 +7,10 @@ use http::Readings;
 
 use crate::class::{Asked, OTHERS, Why};
 use crate::host::HostName;
+use crate::network::Network;
 use crate::place::{Named, Place, quoted};
 use crate::section::Held;
-use crate::site::{self, Site, Unclear, split_host};
+use crate::site::{self, Proxy, Rewritten, Site, Unclear, split_host};
 use crate::{Configuration, form};
 
 /// A request to explain.
@@ -18,6 +19,7 @@ pub struct Question {
     host: HostName,
     /// The path as it is in a request, encoded.
     raw_path: Vec<u8>,
+    query: Option<Vec<u8>>,
     client: Option<IpAddr>,
     fields: Vec<(String, String)>,
 }
@@ -42,16 +44,16 @@ impl Question {
         let raw = target.split(['?', '#']).next().filter(|path| !path.is_empty()).unwrap_or("/");
         Readings::of(raw.as_bytes()).map_err(|reject| AskError::Path { path: raw.into(), reason: reject.reason })?;
         let fields = headers.iter().map(|header| field(header)).collect::<Result<_, _>>()?;
-        Ok(Question { host, raw_path: raw.into(), client, fields })
-    }
-
-    /// The path, decoded once; it begins with a slash.
-    pub fn path(&self) -> Vec<u8> {
-        self.readings().plain().to_vec()
+        let query = target.split('#').next().and_then(|target| target.split_once('?')).map(|(_, query)| query.into());
+        Ok(Question { host, raw_path: raw.into(), query, client, fields })
     }
 
     fn asked<'a>(&'a self, site: usize, path: &'a [u8]) -> Asked<'a> {
         Asked { site, path, client: self.client, fields: &self.fields }
+    }
+
+    fn query(&self) -> Option<&[u8]> {
+        self.query.as_deref()
     }
 
     fn readings(&self) -> Readings<'_> {
@@ -67,7 +69,7 @@ fn field(header: &str) -> Result<(String, String), AskError> {
 }
 
 /// The decisions about a request, and the settings that apply to it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Explanation {
     /// The site, the class and the answer, each with its reason.
     decisions: Vec<Line>,
@@ -75,8 +77,12 @@ pub struct Explanation {
     settings: Vec<Line>,
     /// The index of its site.
     pub site: Option<usize>,
+    /// The path by which its site answers, decoded once; it begins with a slash.
+    pub path: Vec<u8>,
     /// True if upstreams answer it.
     pub is_passed_on: bool,
+    /// True if its client is not let in.
+    pub is_refused: bool,
 }
 
 #[derive(Debug)]
@@ -129,7 +135,7 @@ fn shown<'e>(lines: &'e [Line], files: &'e (impl Named + ?Sized)) -> impl fmt::D
 }
 
 pub fn explain(configuration: &Configuration, question: &Question) -> Explanation {
-    let mut explanation = Explanation { decisions: Vec::new(), settings: Vec::new(), site: None, is_passed_on: false };
+    let mut explanation = Explanation::default();
     let Some((index, host)) = site::of_host(&configuration.sites, &question.host) else {
         let said = format!("site: none; host `{}` is of no site, and no site is the default", question.host);
         explanation.say(said, Reason::None);
@@ -141,11 +147,14 @@ pub fn explain(configuration: &Configuration, question: &Question) -> Explanatio
         Some(host) => explanation.say(format!("site: {}, by its host {}", site.name, host.value), Reason::At(host.at)),
         None => explanation.say(format!("site: {}, the default", site.name), Reason::At(site.at)),
     }
-    let readings = question.readings();
+    let rewritten = explain_rewrite(&mut explanation, site, question);
+    let path = rewritten.clone().ok().flatten().map_or(question.raw_path.clone(), |to| to.path);
+    let readings = Readings::of(&path).expect("a path that a site answers by can be read");
+    explanation.path = readings.plain().to_vec();
     let class = explain_class(&mut explanation, configuration, &question.asked(index, readings.plain()));
     let assignment = configuration.assignment();
     let by_path = assignment.looks_at_paths().then_some(|path: &[u8]| assignment.of(&question.asked(index, path)).0);
-    match site.answers.check(Some(&question.host), &readings, by_path) {
+    match rewritten.and_then(|_| site.answers.check(Some(&question.host), &readings, by_path)) {
         Ok(()) => explain_answer(&mut explanation, site, question, &readings),
         Err(Unclear::Unmerged) => explain_merged(&mut explanation, site, question),
         Err(Unclear::Refused(reject)) => explanation.say(format!("refused: {reject}"), Reason::At(site.at)),
@@ -156,6 +165,19 @@ pub fn explain(configuration: &Configuration, question: &Question) -> Explanatio
     }
     explanation.hold(&configuration.settings.held);
     explanation
+}
+
+/// Explains the rewrite of the path, if there is one.
+fn explain_rewrite(
+    explanation: &mut Explanation,
+    site: &Site,
+    question: &Question,
+) -> Result<Option<Rewritten>, Unclear> {
+    let rewritten = site.answers.rewrite(&question.readings(), question.query())?;
+    Ok(rewritten.map(|(rewrite, to)| {
+        explanation.say(format!("rewrite: to {to}"), Reason::At(rewrite.at));
+        to
+    }))
 }
 
 /// Explains the class: by a rule, else by the site, else by the default.
@@ -194,24 +216,49 @@ fn explain_merged(explanation: &mut Explanation, site: &Site, question: &Questio
     explanation.say(said, Reason::At(site.at));
 }
 
+/// Explains which clients are let in. Returns false if that of the question is not.
+fn explain_access(explanation: &mut Explanation, site: &Site, question: &Question, path: &[u8]) -> bool {
+    let Some(access) = site.answers.access(path) else { return true };
+    let (networks, at) = (&access.networks, Reason::At(access.at));
+    if networks.is_empty() {
+        explanation.say("access: clients of all networks", at);
+        return true;
+    }
+    let Some(client) = question.client else {
+        let of = |list: &[Network]| list.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let allowed = (!networks.allow.is_empty()).then(|| format!("clients of {} alone", of(&networks.allow)));
+        let denied = (!networks.deny.is_empty()).then(|| format!("no client of {}", of(&networks.deny)));
+        let said: Vec<String> = [allowed, denied].into_iter().flatten().collect();
+        explanation.say(format!("access: {}; --client ADDRESS shows which decides", said.join(", ")), at);
+        return true;
+    };
+    let (is_let_in, network) = networks.admits(client);
+    let by = network.map_or("of no network of the table".into(), |network| format!("of {network}"));
+    match is_let_in {
+        true => explanation.say(format!("access: client {client} is let in, {by}"), at),
+        false => {
+            explanation.say(format!("access: 403 for client {client}, {by}"), at);
+            explanation.is_refused = true;
+        }
+    }
+    is_let_in
+}
+
 fn explain_answer(explanation: &mut Explanation, site: &Site, question: &Question, readings: &Readings) {
     let path = readings.plain();
     if let Some((redirect, to)) = site.answers.redirect(Some(&question.host), &readings.merged()) {
         explanation.say(format!("redirect: {} to {to}", redirect.status), Reason::At(redirect.at));
         return;
     }
+    if !explain_access(explanation, site, question, path) {
+        return;
+    }
     let is_measured = site.answers.is_measured(path);
     if is_measured {
         explanation.say("responsiveness: what clients measure it with", Reason::At(site.at));
     }
-    if let Some(proxy) = site.answers.proxy(path).filter(|_| !is_measured).map(|at| &site.answers.proxies[at]) {
-        let to: Vec<String> = proxy.to.iter().map(ToString::to_string).collect();
-        explanation.say(format!("proxy: to {}", to.join(", ")), Reason::At(proxy.at));
-        let host = proxy.host.as_ref();
-        host.inspect(|host| explanation.say(format!("proxy: host {host}"), Reason::At(proxy.at)));
-        let size = "proxy: a size that no Content-Length tells is learned by the running server, which alone knows it";
-        explanation.say(size, Reason::At(proxy.at));
-        explanation.is_passed_on = true;
+    if let Some(at) = site.answers.proxy(path).filter(|_| !is_measured) {
+        explain_proxy(explanation, site, &site.answers.proxies[at], path);
     }
     for rule in site.answers.headers(path) {
         explanation.say(format!("header: {}: {}", rule.name, rule.value), Reason::At(rule.at));
@@ -226,4 +273,25 @@ fn explain_answer(explanation: &mut Explanation, site: &Site, question: &Questio
     for page in &site.answers.error_pages {
         explanation.say(format!("error page: {} is {}", page.statuses, page.file), Reason::At(page.at));
     }
+}
+
+/// Explains what upstreams get.
+fn explain_proxy(explanation: &mut Explanation, site: &Site, proxy: &Proxy, path: &[u8]) {
+    let to: Vec<String> = proxy.to.iter().map(ToString::to_string).collect();
+    explanation.say(format!("proxy: to {}", to.join(", ")), Reason::At(proxy.at));
+    let host = proxy.host.as_ref();
+    host.inspect(|host| explanation.say(format!("proxy: host {host}"), Reason::At(proxy.at)));
+    if let Some(prefix) = &proxy.request.strip_prefix {
+        explanation.say(format!("proxy: without {prefix} at the beginning of the path"), Reason::At(proxy.at));
+    }
+    if let Some(bytes) = proxy.request.max_body_bytes {
+        explanation.say(format!("proxy: 413 for a body over {bytes} bytes"), Reason::At(proxy.at));
+    }
+    for rule in site.answers.request_headers(path) {
+        let value = rule.value.as_ref().map_or("removed".into(), ToString::to_string);
+        explanation.say(format!("request header: {}: {value}", rule.name), Reason::At(rule.at));
+    }
+    let size = "proxy: a size that no Content-Length tells is learned by the running server, which alone knows it";
+    explanation.say(size, Reason::At(proxy.at));
+    explanation.is_passed_on = true;
 }

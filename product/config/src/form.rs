@@ -137,6 +137,25 @@ impl FromText for RequestPath {
     }
 }
 
+/// A decoded path of a folder, without the slash at its end. It has one reading.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Prefix(pub(crate) String);
+
+impl FromText for Prefix {
+    const FORM: Form = Form::Prefix;
+
+    fn from_text(text: &str) -> Result<Prefix, Wrong> {
+        let is_clear = http::Readings::of(text.as_bytes()).is_ok_and(|readings| !readings.are_several());
+        let is_plain = text.len() <= REQUEST_PATH_BYTES_MAX && text.bytes().all(|byte| byte.is_ascii_graphic());
+        let is_literal = !text.contains(['*', '?', '#', '%']);
+        if is_clear && is_plain && is_literal && !text.ends_with('/') {
+            Ok(Prefix(text.into()))
+        } else {
+            Err(Wrong::Form)
+        }
+    }
+}
+
 /// A share of at most `MAX` percent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Percent<const MAX: u16>(pub(crate) Share);
@@ -338,44 +357,58 @@ fn is_directive(text: &str) -> bool {
 /// Reads a string as this form.
 #[cfg(test)]
 pub(crate) fn check(form: Form, text: &str) -> Result<(), Wrong> {
-    fn as_read<T: FromText>(text: &str) -> Result<(), Wrong> {
-        T::from_text(text).map(|_| ())
-    }
     match form {
-        Form::Address => as_read::<SocketAddr>(text),
-        Form::Host => as_read::<crate::host::Host>(text),
-        Form::HostName => as_read::<crate::host::HostName>(text),
-        Form::Path => as_read::<PathBuf>(text),
-        Form::FilePattern => as_read::<FilePattern>(text),
-        Form::FileName => as_read::<FileName>(text),
-        Form::Statuses => as_read::<Statuses>(text),
-        Form::PathBelow => as_read::<PathBelow>(text),
-        Form::Pattern => as_read::<Pattern>(text),
-        Form::RequestPath => as_read::<RequestPath>(text),
-        Form::Target => as_read::<crate::site::Target>(text),
-        Form::Upstream => as_read::<crate::site::UpstreamAddress>(text),
-        Form::FieldName => as_read::<FieldName>(text),
-        Form::Method => as_read::<MethodName>(text),
-        Form::Origin => as_read::<crate::site::Origin>(text),
-        Form::FieldValue => as_read::<FieldValue>(text),
-        Form::CacheControl => as_read::<CacheControl>(text),
-        Form::Rate => as_read::<Rate>(text),
-        Form::Uplink => as_read::<crate::uplink_rate::UplinkRate>(text),
-        Form::Size => as_read::<Size>(text),
-        Form::Percent(100) => as_read::<Percent<100>>(text),
-        Form::Percent(90) => as_read::<Percent<90>>(text),
+        Form::Address => read_as::<SocketAddr>(text),
+        Form::Host => read_as::<crate::host::Host>(text),
+        Form::HostName => read_as::<crate::host::HostName>(text),
+        Form::Path => read_as::<PathBuf>(text),
+        Form::FilePattern => read_as::<FilePattern>(text),
+        Form::FileName => read_as::<FileName>(text),
+        Form::Statuses => read_as::<Statuses>(text),
+        Form::Rate => read_as::<Rate>(text),
+        Form::Uplink => read_as::<crate::uplink_rate::UplinkRate>(text),
+        Form::Size => read_as::<Size>(text),
+        Form::Percent(100) => read_as::<Percent<100>>(text),
+        Form::Percent(90) => read_as::<Percent<90>>(text),
         Form::Percent(max) => panic!("no key has {max} %"),
-        Form::Time => as_read::<Duration>(text),
-        Form::Order => as_read::<PolicySpec>(text),
-        Form::ClientShare => as_read::<ClientShareSpec>(text),
-        Form::Name => as_read::<Name>(text),
-        Form::SiteName => as_read::<SiteName>(text),
-        Form::Network => as_read::<crate::network::Network>(text),
-        Form::Field => as_read::<crate::class::Field>(text),
-        Form::Token => as_read::<crate::class::Token>(text),
-        Form::Objective => as_read::<crate::class::Objective>(text),
+        Form::Time => read_as::<Duration>(text),
+        Form::Order => read_as::<PolicySpec>(text),
+        Form::ClientShare => read_as::<ClientShareSpec>(text),
+        Form::Name => read_as::<Name>(text),
+        Form::SiteName => read_as::<SiteName>(text),
+        Form::Network => read_as::<crate::network::Network>(text),
+        Form::Field => read_as::<crate::class::Field>(text),
+        Form::Token => read_as::<crate::class::Token>(text),
+        Form::Objective => read_as::<crate::class::Objective>(text),
         Form::OneOf(names) => names.contains(&text).then_some(()).ok_or(Wrong::Form),
+        form => check_of_request(form, text),
     }
+}
+
+/// Reads a string as a form of paths, addresses and fields of requests.
+#[cfg(test)]
+fn check_of_request(form: Form, text: &str) -> Result<(), Wrong> {
+    match form {
+        Form::PathBelow => read_as::<PathBelow>(text),
+        Form::Pattern => read_as::<Pattern>(text),
+        Form::RequestPath => read_as::<RequestPath>(text),
+        Form::Target => read_as::<crate::site::Target>(text),
+        Form::Template => read_as::<crate::site::Template>(text),
+        Form::Prefix => read_as::<Prefix>(text),
+        Form::Upstream => read_as::<crate::site::UpstreamAddress>(text),
+        Form::FieldName => read_as::<FieldName>(text),
+        Form::Method => read_as::<MethodName>(text),
+        Form::Origin => read_as::<crate::site::Origin>(text),
+        Form::FieldValue => read_as::<FieldValue>(text),
+        Form::FieldTemplate => read_as::<crate::site::FieldTemplate>(text),
+        Form::CacheControl => read_as::<CacheControl>(text),
+        form => panic!("{form:?} is read elsewhere"),
+    }
+}
+
+#[cfg(test)]
+fn read_as<T: FromText>(text: &str) -> Result<(), Wrong> {
+    T::from_text(text).map(|_| ())
 }
 
 #[cfg(test)]
@@ -389,6 +422,11 @@ mod tests {
             (Form::FileName, &["index.html", "..."], &["", ".", "..", "a/b", "a\0"]),
             (Form::PathBelow, &["/404.html", "/e/404.html"], &["404.html", "/", "/../x", "/a//b", "//a"]),
             (Form::Statuses, &["404", "5xx", "*"], &["399", "600", "3xx", "0404", "", "4XX"]),
+            (
+                Form::Prefix,
+                &["/app", "/a/b.c"],
+                &["", "/", "app", "/app/", "/a//b", "/a/../b", "/a*", "/a%20b", "/a;b"],
+            ),
             (Form::FieldName, &["X-A"], &["", "X A", "X:", "ä"]),
             (Form::FieldValue, &["a b"], &["", " a", "a\r\nSet-Cookie: b", "ä"]),
             (

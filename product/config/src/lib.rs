@@ -46,8 +46,9 @@ pub use schema::schema;
 pub use section::Held;
 pub use settings::{AccessLog, HEAD_BYTES, Limits, Listener, Process, Settings, Timeouts, Uplink};
 pub use site::{
-    Answers, CacheRule, Compression, CorsRule, ErrorPage, HeaderRule, Health, Https, MEASURED_PATHS, Origin, Proxy,
-    Redirect, Site, Target, Tries, Unclear, UpstreamAddress, UpstreamSocket, UpstreamVersion, split_host,
+    Access, Answers, CacheRule, Compression, CorsRule, ErrorPage, FieldTemplate, HeaderRule, Health, Https,
+    MEASURED_PATHS, Networks, Origin, Proxy, ProxyRequest, Redirect, RequestHeader, Rewrite, Rewritten, Site, Target,
+    Template, Tries, Unclear, UpstreamAddress, UpstreamSocket, UpstreamVersion, Variable, split_host,
 };
 pub use uplink_rate::UplinkRate;
 

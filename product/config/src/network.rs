@@ -27,6 +27,11 @@ impl Network {
         self.length == 0
     }
 
+    /// The number of bits that its addresses have in common.
+    pub fn length(&self) -> u32 {
+        self.length
+    }
+
     pub fn covers(&self, other: &Network) -> bool {
         self.length <= other.length && self.contains(other.address)
     }

@@ -4,6 +4,7 @@
 //! for any character, so only a `*` can match it.
 
 use std::fmt;
+use std::ops::Range;
 
 use memchr::memmem;
 
@@ -42,6 +43,17 @@ impl Pattern {
     pub fn matched<'t>(&self, text: &'t [u8]) -> Option<&'t [u8]> {
         let (first, last) = self.0.split_once('*')?;
         between(text, first, last)
+    }
+
+    /// The place of that part in a text that this matches.
+    pub fn matched_range(&self, text: &[u8]) -> Option<Range<usize>> {
+        let (first, last) = self.0.split_once('*')?;
+        between(text, first, last).map(|matched| first.len()..first.len() + matched.len())
+    }
+
+    /// Returns whether this begins with this text, and then with a slash.
+    pub(crate) fn is_below(&self, folder: &str) -> bool {
+        self.0.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
     }
 
     /// Returns whether this matches every text that the other matches.

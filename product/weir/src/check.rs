@@ -60,7 +60,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     if let (Some(question), Some(url)) = (question, &args.explain) {
         let configuration = read(&args.file)?;
         let explanation = config::explain(&configuration, &question);
-        let asked = Asked { url, question: &question, headers: &args.headers };
+        let asked = Asked { url, headers: &args.headers };
         let answer = || explain::answer(&configuration, &args.file, &explanation, &asked);
         let answer = if args.syntax_only { String::new() } else { answer() };
         let files = &configuration.files;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cli::Failure;
-use config::{Configuration, Explanation, Named, Question, Site};
+use config::{Access, Configuration, Explanation, Named, Networks, Site};
 use server::service::Account;
 
 use crate::serve::run;
@@ -24,7 +24,6 @@ const CODINGS: &str = "br, zstd, gzip";
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {
     pub url: &'a str,
-    pub question: &'a Question,
     pub headers: &'a [String],
 }
 
@@ -35,7 +34,7 @@ pub fn answer(configuration: &Configuration, file: &Path, explanation: &Explanat
     if is_secure && !configuration.settings.listeners.iter().any(|listener| listener.value.is_secure) {
         lines += "note: no listener speaks TLS: expected tls = true in one for https://\n";
     }
-    if explanation.is_passed_on {
+    if explanation.is_passed_on || explanation.is_refused {
         return lines;
     }
     let head = match head(configuration, file, asked) {
@@ -49,9 +48,9 @@ pub fn answer(configuration: &Configuration, file: &Path, explanation: &Explanat
     let status = head.next().and_then(|line| line.split_once(' ')).map_or("", |(_, status)| status);
     let _ = writeln!(lines, "answer: {status}");
     let site = explanation.site.map(|site| &configuration.sites[site]);
-    let site = site.filter(|site| !site.answers.is_measured(&asked.question.path()));
+    let site = site.filter(|site| !site.answers.is_measured(&explanation.path));
     if let Some(site) = site {
-        lines += &file_line(configuration, site, file, asked, status);
+        lines += &file_line(configuration, site, file, &explanation.path, status);
     }
     for field in head.filter(|field| !field.is_empty() && !field.starts_with("Connection:")) {
         let _ = writeln!(lines, "field: {field}");
@@ -106,9 +105,9 @@ fn port_of(url: &str) -> u16 {
 }
 
 /// A line for the file of the answer, or the folder that is listed, and the reason where it has another name.
-fn file_line(configuration: &Configuration, site: &Site, file: &Path, asked: &Asked, status: &str) -> String {
+fn file_line(configuration: &Configuration, site: &Site, file: &Path, path: &[u8], status: &str) -> String {
     let tries = &site.answers.tries;
-    let found = if status.starts_with("200") { file_of(site, file, asked) } else { None };
+    let found = if status.starts_with("200") { file_of(site, file, path) } else { None };
     let reason = |key: &str| {
         let at = site.held.iter().find(|held| held.key == key).and_then(|held| held.at);
         at.map(|at| format!(" ({}:{})", configuration.files.name_of(at), at.line)).unwrap_or_default()
@@ -133,15 +132,14 @@ const FALLBACK: &str = "site.fallback";
 const CLEAN: &str = "site.clean_urls";
 
 /// The file of the answer or the folder that is listed, and the key by which it has another name than its own.
-fn file_of(site: &Site, file: &Path, asked: &Asked) -> Option<(PathBuf, Option<&'static str>)> {
+fn file_of(site: &Site, file: &Path, path: &[u8]) -> Option<(PathBuf, Option<&'static str>)> {
     let root = file.parent().unwrap_or(Path::new("")).join(site.root.as_ref()?);
     let below = |path: &[u8]| root.join(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)));
-    let path = asked.question.path();
-    let own = below(&path);
+    let own = below(path);
     if let Some(index) = site.index.iter().map(|index| own.join(index)).find(|index| index.is_file()) {
         return Some((index, None));
     }
-    let page = below(&[&path, &b".html"[..]].concat());
+    let page = below(&[path, &b".html"[..]].concat());
     if site.answers.tries.has_clean_urls && !own.is_file() && page.is_file() {
         return Some((page, Some(CLEAN)));
     }
@@ -171,11 +169,18 @@ fn alone(configuration: &Configuration, is_secure: bool) -> Configuration {
     process.group = process.group.take().filter(|_| process.user.is_some());
     (alone.classes, alone.rules) = (Vec::new(), Vec::new());
     for site in &mut alone.sites {
+        site.answers.access.iter_mut().for_each(let_in);
         (site.access_log, site.class, site.https.certificate) = (None, None, None);
         // Connections to this server have no TLS.
         site.https.redirects &= !is_secure;
     }
     alone
+}
+
+/// Lets this process in, which asks in the place of the client. What only some clients get stays private.
+fn let_in(access: &mut Access) {
+    let loopback = if access.is_private() { "127.0.0.0/8".parse().ok() } else { None };
+    access.networks = Networks { allow: loopback.into_iter().collect(), deny: Vec::new() };
 }
 
 fn ask(server: SocketAddr, asked: &Asked) -> io::Result<String> {
@@ -215,14 +220,13 @@ mod tests {
 
     #[test]
     fn a_url_becomes_a_request() {
-        let question = Question::new("http://a.org/", None, &[]).unwrap();
         for (url, line) in [
             ("http://a.org", "GET / HTTP/1.1\r\nHost: a.org\r\n"),
             ("http://a.org:8080?q#f", "GET /?q HTTP/1.1\r\nHost: a.org:8080\r\n"),
             ("https://a.org/b c/ü", "GET /b%20c/%C3%BC HTTP/1.1\r\nHost: a.org\r\n"),
         ] {
             let headers = ["X-A: b\r\nX-C: d".to_string()];
-            let request = request(&Asked { url, question: &question, headers: &headers });
+            let request = request(&Asked { url, headers: &headers });
             assert_eq!(request, format!("{line}X-A: b  X-C: d\r\nConnection: close\r\n\r\n"));
         }
     }

@@ -4,6 +4,7 @@
 //! the fields that frame the message or describe one connection, and leave out a name that an upstream could take for
 //! another name.
 
+mod change;
 mod claimed;
 mod connection_login;
 mod forwarded;
@@ -17,6 +18,8 @@ use core::net::IpAddr;
 use crate::codings::restored;
 use crate::list::members;
 use crate::{BodyLength, Method, Request, lines};
+pub use change::FieldChange;
+use change::Unchanged;
 pub use claimed::{Claimed, claimed};
 pub use connection_login::is_connection_login;
 use hop::{Hop, is_any};
@@ -43,6 +46,8 @@ pub struct Gateway<'a> {
     pub upgrade: Option<&'a [u8]>,
     /// The Sec-WebSocket-Key of a CONNECT, which replaces the client's ([`crate::websocket::key`]).
     pub websocket_key: Option<&'a [u8]>,
+    /// Fields that are set or removed, whoever would send them.
+    pub changes: &'a [FieldChange],
 }
 
 /// Appends the head of `request` in HTTP/1.1 for an upstream. The target is as received, in origin form; Host is empty
@@ -77,9 +82,13 @@ pub fn encode_request(out: &mut Vec<u8>, request: &Request, gateway: &Gateway, b
 /// Appends the fields that do not depend on the upstream's HTTP version.
 fn fields(out: &mut impl Writer, request: &Request, gateway: &Gateway) {
     let hop = Hop::of(|| request.all());
-    end_to_end(out, request, gateway, &hop);
-    forwarded::encode(out, request, gateway, &hop);
-    hop::via(out, gateway.version);
+    let mut kept = Unchanged { out, changes: gateway.changes };
+    end_to_end(&mut kept, request, gateway, &hop);
+    forwarded::encode(&mut kept, request, gateway, &hop);
+    hop::via(&mut kept, gateway.version);
+    for change in gateway.changes {
+        change.value.iter().for_each(|value| out.field(change.name.as_bytes(), value));
+    }
 }
 
 /// Appends the end-to-end fields, with all cookies in one (RFC 9113 section 8.2.3).

@@ -130,6 +130,14 @@ impl<'a> Request<'a> {
         self.all.filter(|(name, _)| !name.starts_with(b":"))
     }
 
+    /// The same request for another path and query. The target stays, for the log.
+    pub fn with_path<'b>(&self, path: &'b [u8], query: Option<&'b [u8]>) -> Request<'b>
+    where
+        'a: 'b,
+    {
+        Request { path, query, ..*self }
+    }
+
     /// The values of every field of this name, in order. Scans all fields: use it for fields that are not in [`Fields`]
     /// or may be repeated.
     pub fn values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {

@@ -48,7 +48,10 @@ impl From<&Request<'_>> for OwnedRequest {
     fn from(request: &Request<'_>) -> OwnedRequest {
         let mut list = FieldList::default();
         let target = list.push(b":path", request.target);
-        let (path, query) = parts(request.target, target, request.path, request.query);
+        let (path, query) = match is_of_target(request) {
+            true => parts(request.target, target, request.path, request.query),
+            false => (list.push(b":path", request.path), request.query.map(|query| list.push(b":query", query))),
+        };
         let mut section = FieldSection::default();
         for (name, value) in request.all() {
             let kept = list.push(name, value);
@@ -60,6 +63,16 @@ impl From<&Request<'_>> for OwnedRequest {
         let fields = Fields { host, ..section.fields };
         OwnedRequest { list, method: request.method, target, path, query, fields, body: request.body }
     }
+}
+
+/// Returns true if the path and the query are parts of the target: they may have been rewritten
+/// ([`Request::with_path`]).
+fn is_of_target(request: &Request) -> bool {
+    let begin = match request.query {
+        Some(query) => request.target.strip_suffix(query).and_then(|before| before.strip_suffix(b"?")),
+        None => Some(request.target),
+    };
+    begin.is_some_and(|begin| begin.ends_with(request.path) || request.path == b"/")
 }
 
 /// Returns the positions of the path and query of a target that is stored at `span`.
@@ -83,6 +96,30 @@ impl<V: Copy> Fields<V> {
             range: self.range.map(&to),
             referer: self.referer.map(&to),
             user_agent: self.user_agent.map(&to),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Limits, http1};
+
+    #[test]
+    fn a_request_that_was_rewritten_is_kept_as_it_is() {
+        for target in ["/a/b", "/a/b?c", "http://a.org?c", "http://a.org/a", "/"] {
+            let bytes = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+            let head = http1::parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap();
+            assert_eq!(OwnedRequest::from(&head.request).view().path, head.request.path, "{target}");
+            for path in ["/", "/b", "/a/b", "/other/and/longer/than/the/target"] {
+                for query in [None, Some(&b""[..]), Some(b"c"), Some(b"d=/other/and/longer/than/the/target")] {
+                    let request = head.request.with_path(path.as_bytes(), query);
+                    let owned = OwnedRequest::from(&request);
+                    let view = owned.view();
+                    assert_eq!((view.path, view.query), (path.as_bytes(), query), "{target}");
+                    assert_eq!((view.target, view.all().count()), (target.as_bytes(), 1));
+                }
+            }
         }
     }
 }

@@ -1,18 +1,24 @@
 //! The keys of `weir.toml` as data. The reference, the schema for editors and the check for unknown keys are made from this table.
 
+mod access;
 mod classes;
 mod files;
 mod proxy;
+mod request_header;
+mod rewrite;
 mod table;
 
+use access::ACCESS;
 use classes::CLASSES;
 use files::{FILES, TOP};
 use proxy::PROXY;
+use request_header::REQUEST_HEADER;
+use rewrite::REWRITE;
 use table::SERVER_AND_SITES;
 
 /// All keys, in the order of the reference.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
-    [TOP, SERVER_AND_SITES, FILES, PROXY, CLASSES].into_iter().flatten()
+    [TOP, SERVER_AND_SITES, FILES, REWRITE, ACCESS, PROXY, REQUEST_HEADER, CLASSES].into_iter().flatten()
 }
 
 /// A key of the file.
@@ -62,14 +68,20 @@ pub enum Form {
     PathBelow,
     /// A path of a request.
     RequestPath,
+    /// A decoded path of a folder, without the slash at its end.
+    Prefix,
     Pattern,
     Target,
+    /// A path with a query or without, and with at most one `*`.
+    Template,
     Upstream,
     FieldName,
     Method,
     /// An origin of CORS.
     Origin,
     FieldValue,
+    /// A field value with variables of the request.
+    FieldTemplate,
     CacheControl,
     Rate,
     /// The rate of the uplink: `auto`, `off`, one rate or two.
@@ -183,6 +195,12 @@ static EXPECTED: &[(Form, &str)] = &[
     (Form::PathBelow, "a path beneath the root that begins with a slash, for example /404.html"),
     (Form::RequestPath, "a path of a request in ASCII, for example /healthz"),
     (Form::Pattern, "a path from a slash or `*`, for example /assets/* or *.css; 256 characters and 8 `*` at most"),
+    (Form::Prefix, "a path that begins with a slash and ends without one, for example /app"),
+    (
+        Form::Template,
+        "a path from a slash, without empty segments, `.`, `..`, `;` and encoded slashes, with one `*` at most",
+    ),
+    (Form::FieldTemplate, "the value of a header field, in which {client}, {host} and {scheme} are the request's"),
     (Form::Target, "a path from a slash or an address with http:// or https://, with one `*` at most"),
     (Form::Upstream, "an upstream, for example 127.0.0.1:3000, https://app.internal or unix:/run/app.sock"),
     (Form::FieldName, "the name of a header field, for example X-Frame-Options"),

@@ -33,6 +33,20 @@ pub static PROXY: &[Key] = &[
         r#""app.example.org""#,
     ),
     key(
+        "site.proxy.strip_prefix",
+        text(Form::Prefix),
+        Absent("paths are passed on whole"),
+        "Beginning of paths that upstreams do not get, for example that of `path` up to its last slash.",
+        r#""/api""#,
+    ),
+    key(
+        "site.proxy.max_body",
+        text(Form::Size),
+        Absent("no limit"),
+        "Maximum body of a request; a larger one gets 413, at once if its length is given. Tunnels have no limit.",
+        r#""10MB""#,
+    ),
+    key(
         "site.proxy.host",
         text(Form::HostName),
         Absent("the client's"),

@@ -7,7 +7,9 @@ use http::{Readings, Reject, Status};
 use crate::host::HostName;
 use crate::pattern::Pattern;
 
-use super::{CacheRule, CorsRule, ErrorPage, HeaderRule, Proxy, Redirect, Tries};
+use super::{
+    Access, CacheRule, CorsRule, ErrorPage, HeaderRule, Proxy, Redirect, RequestHeader, Rewrite, Rewritten, Tries,
+};
 
 /// The paths for measurements of responsiveness under load: the list of the others, a small and a large object, and one that takes uploads.
 pub const MEASURED_PATHS: [&str; 4] =
@@ -16,6 +18,12 @@ pub const MEASURED_PATHS: [&str; 4] =
 /// The rules of a site. In each list the first match decides.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answers {
+    /// They go before all others, which see what they return.
+    pub rewrites: Vec<Rewrite>,
+    /// They go before all answers but redirects.
+    pub access: Vec<Access>,
+    /// The fields of requests to upstreams.
+    pub request_headers: Vec<RequestHeader>,
     pub headers: Vec<HeaderRule>,
     pub cache: Vec<CacheRule>,
     pub error_pages: Vec<ErrorPage>,
@@ -43,7 +51,31 @@ const AMBIGUOUS: Reject = Reject {
     reason: "path that a program may read in several ways, with other rules for each",
 };
 
+const UNREWRITABLE: Reject =
+    Reject { status: Status::BAD_REQUEST, reason: "path that a rewrite would make one with empty or dot segments" };
+
 impl Answers {
+    /// The rewrite of this path, and the path and query that the other rules see; `None` if the path stays. A path that
+    /// a program may read in several ways, with other rewrites for each, is unclear, as for [`Answers::check`].
+    pub fn rewrite(&self, readings: &Readings, query: Option<&[u8]>) -> Result<Option<(&Rewrite, Rewritten)>, Unclear> {
+        if self.rewrites.is_empty() {
+            return Ok(None);
+        }
+        let of = |path: &[u8]| self.rewrites.iter().position(|rewrite| rewrite.from.matches(path));
+        let has_one_reading = self.proxies.is_empty() || !readings.are_several();
+        let agreed = if has_one_reading { Some(of(readings.plain())) } else { readings.agreed(of) };
+        let Some(at) = agreed else {
+            return Err(if readings.are_unmerged() { Unclear::Unmerged } else { Unclear::Refused(AMBIGUOUS) });
+        };
+        let Some(rewrite) = at.map(|at| &self.rewrites[at]) else { return Ok(None) };
+        // The result is never shown to a client, so it is told of its own path.
+        if readings.has_empty_segment() {
+            return Err(Unclear::Unmerged);
+        }
+        let rewritten = rewrite.apply(readings, query).ok_or(Unclear::Refused(UNREWRITABLE))?;
+        Ok(Some((rewrite, rewritten)))
+    }
+
     /// Checks that the rules, and the classes by path if there are any, agree on every reading of a path. A rule that matches one spelling and not
     /// another would protect nothing, since the upstream may treat both alike. Files have one reading.
     pub fn check<C: PartialEq>(
@@ -58,6 +90,11 @@ impl Answers {
         if readings.agreed(|path| self.proxy(path).is_some()) == Some(false) {
             return Ok(());
         }
+        // Without its prefix `/app//host` would be `//host`, which some programs take for an address.
+        let strips = |path: &[u8]| self.proxy(path).is_some_and(|at| self.proxies[at].request.strip_prefix.is_some());
+        if readings.has_empty_segment() && strips(readings.plain()) {
+            return Err(Unclear::Unmerged);
+        }
         match readings.agreed(|path| (self.rules(host, path), class.as_ref().map(|class| class(path)))) {
             Some(_) => Ok(()),
             None if readings.are_unmerged() => Err(Unclear::Unmerged),
@@ -68,9 +105,11 @@ impl Answers {
     /// The places of all rules that match a decoded path.
     fn rules(&self, host: Option<&HostName>, path: &[u8]) -> impl PartialEq + use<> {
         let redirect = self.redirects.iter().position(|redirect| redirect.holds(host, path));
-        let headers: Vec<_> = self.headers(path).map(|rule| rule.at).collect();
+        let of_request = self.request_headers(path).map(|rule| rule.at);
+        let headers: Vec<_> = self.headers(path).map(|rule| rule.at).chain(of_request).collect();
         let (cache, cors) = (self.cache(path).map(|rule| rule.at), self.cors(path).map(|rule| rule.at));
-        (redirect, self.is_measured(path), self.proxy(path), headers, cache, cors)
+        let access = self.access(path).map(|rule| rule.at);
+        (redirect, access, self.is_measured(path), self.proxy(path), headers, cache, cors)
     }
 
     /// Returns true if every rule is for all paths.
@@ -78,6 +117,8 @@ impl Answers {
         let answering = self.redirects.iter().map(|rule| &rule.from).chain(self.proxies.iter().map(|rule| &rule.path));
         let adding = self.headers.iter().map(|rule| &rule.path).chain(self.cache.iter().map(|rule| &rule.path));
         let shared = self.cors.iter().map(|rule| &rule.path);
+        let adding = adding.chain(self.access.iter().map(|rule| &rule.path));
+        let adding = adding.chain(self.request_headers.iter().map(|rule| &rule.path));
         !self.responsiveness && answering.chain(adding).chain(shared).all(Pattern::is_any)
     }
 
@@ -88,6 +129,11 @@ impl Answers {
     /// The redirect for this host and this decoded path without empty segments, and its target.
     pub fn redirect(&self, host: Option<&HostName>, path: &[u8]) -> Option<(&Redirect, String)> {
         self.redirects.iter().find_map(|redirect| Some((redirect, redirect.leads(host, path)?)))
+    }
+
+    /// The clients that may have this decoded path; `None`: all.
+    pub fn access(&self, path: &[u8]) -> Option<&Access> {
+        self.access.iter().find(|access| access.path.matches(path))
     }
 
     /// The index in [`Answers::proxies`] of the proxy for this decoded path.
@@ -106,6 +152,16 @@ impl Answers {
         let rules = self.headers.iter().enumerate().filter(move |(_, rule)| holds(rule));
         let is_first = move |at: usize, rule: &HeaderRule| {
             !self.headers[..at].iter().any(|other| other.name.eq_ignore_ascii_case(&rule.name) && holds(&other))
+        };
+        rules.filter(move |(at, rule)| is_first(*at, rule)).map(|(_, rule)| rule)
+    }
+
+    /// The fields of a request to upstreams for this decoded path, each name once.
+    pub fn request_headers<'a>(&'a self, path: &'a [u8]) -> impl Iterator<Item = &'a RequestHeader> {
+        let holds = move |rule: &&RequestHeader| rule.path.matches(path);
+        let rules = self.request_headers.iter().enumerate().filter(move |(_, rule)| holds(rule));
+        let is_first = move |at: usize, rule: &RequestHeader| {
+            !self.request_headers[..at].iter().any(|other| other.name.eq_ignore_ascii_case(&rule.name) && holds(&other))
         };
         rules.filter(move |(at, rule)| is_first(*at, rule)).map(|(_, rule)| rule)
     }
@@ -143,6 +199,8 @@ mod tests {
         for rules in [
             redirect.clone(),
             rule("proxy]]\npath='/old/*'\nto=['127.0.0.1:2']"),
+            rule("access]]\npath='/old/*'\nallow=['::1']"),
+            rule("request_header]]\npath='/old/*'\nname='A'"),
             rule("header]]\npath='/old/*'\nname='A'\nvalue='b'"),
             rule("cache]]\npath='/old/*'\ncontrol='no-store'"),
             rule("cors]]\npath='/old/*'\nallow_origins=['*']"),

@@ -1,25 +1,33 @@
 //! Sites: their hosts, files and answers, and the site of a host.
 
+mod access;
 mod answers;
 mod compression;
 mod cors;
 mod https;
 mod proxy;
+mod proxy_request;
 mod redirect;
+mod request_header;
+mod rewrite;
 mod rules;
 mod tries;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+pub use access::{Access, Networks};
 pub use answers::{Answers, MEASURED_PATHS, Unclear};
 pub use compression::Compression;
 pub use cors::{CorsRule, Origin};
 pub use https::Https;
 pub(crate) use https::check as check_https;
 pub use proxy::{Health, Proxy, UpstreamAddress, UpstreamSocket, UpstreamVersion};
+pub use proxy_request::ProxyRequest;
 pub use redirect::split_host;
 pub use redirect::{Redirect, Target};
+pub use request_header::{FieldTemplate, RequestHeader, Variable};
+pub use rewrite::{Rewrite, Rewritten, Template};
 pub use rules::{CacheRule, ErrorPage, HeaderRule};
 pub use tries::Tries;
 
@@ -167,9 +175,13 @@ fn access_log(table: &Section<'_, '_>, process: Option<&Process>) -> Option<Acce
 }
 
 fn read_answers(table: &Section<'_, '_>) -> (Answers, Vec<Held>) {
-    let kinds = ["header", "cache", "error_page", "redirect", "proxy", "cors"].map(|name| table.tables(name));
-    let [headers, cache, error_pages, redirects, proxies, cors] = &kinds;
+    let kinds = ["header", "cache", "error_page", "redirect", "proxy", "cors", "rewrite", "request_header", "access"]
+        .map(|name| table.tables(name));
+    let [headers, cache, error_pages, redirects, proxies, cors, rewrites, request_headers, access] = &kinds;
     let answers = Answers {
+        rewrites: rewrites.iter().filter_map(Rewrite::read).collect(),
+        access: access.iter().filter_map(Access::read).collect(),
+        request_headers: request_headers.iter().filter_map(RequestHeader::read).collect(),
         headers: headers.iter().filter_map(HeaderRule::read).collect(),
         cache: cache.iter().filter_map(CacheRule::read).collect(),
         error_pages: error_pages.iter().filter_map(ErrorPage::read).collect(),
@@ -185,6 +197,9 @@ fn read_answers(table: &Section<'_, '_>) -> (Answers, Vec<Held>) {
 
 fn check_answers(answers: &Answers, table: &Section<'_, '_>, hosts: &[Placed<Host>], is_default: bool) {
     let book = table.book;
+    reach::check(book, &answers.rewrites);
+    reach::check(book, &answers.access);
+    reach::check(book, &answers.request_headers);
     reach::check(book, &answers.headers);
     reach::check(book, &answers.cache);
     reach::check(book, &answers.error_pages);
@@ -199,6 +214,9 @@ fn check_answers(answers: &Answers, table: &Section<'_, '_>, hosts: &[Placed<Hos
         }
     }
     check_errors(answers, table);
+    if let Some(rule) = answers.request_headers.first().filter(|_| !table.is_given("proxy")) {
+        book.mistake(rule.at, "site.request_header without site.proxy: expected a proxy whose upstreams get the field");
+    }
     let all_redirected = answers.redirects.iter().any(|redirect| redirect.host.is_none() && redirect.from.is_any());
     let all_proxied = answers.proxies.iter().any(|proxy| proxy.path.is_any());
     let has_mistakes = (table.is_given("redirect") && answers.redirects.is_empty())

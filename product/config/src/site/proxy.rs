@@ -9,10 +9,11 @@ use crate::form::{FromText, RequestPath, Size, Wrong};
 use crate::host::HostName;
 use crate::keys::Form;
 use crate::pattern::Pattern;
-use crate::place::Place;
+use crate::place::{Place, Placed};
 use crate::reach::Rule;
 use crate::section::Section;
 
+use super::proxy_request::ProxyRequest;
 use super::redirect::split_host;
 
 /// The table `[[site.proxy]]`: the requests of some paths, and the upstreams that answer them.
@@ -22,6 +23,7 @@ pub struct Proxy {
     pub path: Pattern,
     /// At least one.
     pub to: Vec<UpstreamAddress>,
+    pub request: ProxyRequest,
     /// The Host field of requests to upstreams, in place of the client's.
     pub host: Option<String>,
     /// The certificate authorities that upstreams over TLS are verified against, in place of the system's.
@@ -99,6 +101,7 @@ impl Proxy {
             at: Place::START,
             path: Pattern::of_path("*").expect("a pattern"),
             to,
+            request: ProxyRequest::default(),
             host: None,
             tls_ca: None,
             tls_server_name: None,
@@ -128,19 +131,12 @@ impl Proxy {
     }
 
     pub(crate) fn read(table: &Section<'_, '_>) -> Option<Proxy> {
-        let path = table.text::<Pattern>("path");
-        let to = table.texts::<UpstreamAddress>("to");
+        let (path, to) = (table.text::<Pattern>("path"), table.texts::<UpstreamAddress>("to"));
         let host = table.text::<HostOnly>("host");
         let (tls_ca, tls_server_name) = (table.text::<PathBuf>("tls_ca"), table.text::<HostName>("tls_server_name"));
         let mixed = to.iter().find(|other| other.value.version != to[0].value.version);
         mixed.into_iter().for_each(|other| table.book.mistake(other.at, not_alike(&other.value, &to[0].value)));
-        if !to.iter().any(|address| address.value.speaks_tls()) {
-            for name in ["tls_ca", "tls_server_name"].iter().filter(|name| table.is_given(name) && !to.is_empty()) {
-                let said =
-                    format!("site.proxy.{name} without an upstream over TLS: expected https:// or h2:// before one");
-                table.book.mistake(table.place_of(name), said);
-            }
-        }
+        check_tls(table, &to);
         let numbers = ["max_concurrent_requests", "max_concurrent_requests_per_client", "tunnels"];
         let [requests, of_client, tunnels] = numbers.map(|name| table.whole_number(name));
         let flags = ["request_buffering", "ignore_client_abort", "intercept_errors"].map(|name| table.flag(name));
@@ -151,11 +147,13 @@ impl Proxy {
         if to.is_empty() {
             return None;
         }
+        let path = path?.value;
         Some(Proxy {
             at: table.at,
-            path: path?.value,
             to: to.into_iter().map(|address| address.value).collect(),
+            request: ProxyRequest::read(table, &path),
             host: host.map(|host| host.value.0),
+            path,
             tls_ca: tls_ca.map(|file| file.value),
             tls_server_name: tls_server_name.map(|name| name.value.to_string()),
             max_concurrent_requests: requests?.try_into().ok()?,
@@ -171,6 +169,17 @@ impl Proxy {
             proxy_protocol,
             intercept_errors,
         })
+    }
+}
+
+/// Keys of TLS without an upstream over TLS are mistakes.
+fn check_tls(table: &Section<'_, '_>, to: &[Placed<UpstreamAddress>]) {
+    if to.is_empty() || to.iter().any(|address| address.value.speaks_tls()) {
+        return;
+    }
+    for name in ["tls_ca", "tls_server_name"].iter().filter(|name| table.is_given(name)) {
+        let said = format!("site.proxy.{name} without an upstream over TLS: expected https:// or h2:// before one");
+        table.book.mistake(table.place_of(name), said);
     }
 }
 

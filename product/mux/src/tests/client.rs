@@ -27,6 +27,7 @@ fn request_head(method: &str) -> (Method, RequestHead) {
         version: (1, 1),
         upgrade: None,
         websocket_key: None,
+        changes: &[],
     };
     (head.request.method, RequestHead::new(&head.request, &gateway, BodyLength::Unknown, "http"))
 }

@@ -74,6 +74,9 @@ impl Handler {
             let site = self.site(request);
             site.is_some_and(|site| {
                 let is_secure = security.of(request);
+                let Ok(rewritten) = self.sites().rewrite(site, request) else { return false };
+                let path = rewritten.as_ref().map(|rewritten| (&rewritten.path[..], rewritten.query.as_deref()));
+                let request = &path.map_or(*request, |(path, query)| request.with_path(path, query));
                 let takes = || match self.sites().measured(site, request) {
                     Some(object) => object.takes(request.method),
                     None => self.served.group(site, request).is_some(),

@@ -4,6 +4,7 @@
 mod file;
 mod forms;
 mod lookups;
+mod rules;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -193,14 +194,15 @@ impl Handler {
         let Some(number) = to.site else { return misdirected().into() };
         #[cfg(test)]
         if request.path == b"/pipe" {
-            let body = crate::body::Pipe::new(http::Length::Unknown, &Default::default()).into();
-            let response = Response::new(Status::OK, body).of_length(http::Length::Unknown);
-            return Reply::from(staged(request, response, &Streaming::default())).into();
+            return tests::piped(request).into();
         }
         if let Some(reply) = self.unclear(number, request, client) {
             return self.with_headers(to, request, reply).into();
         }
         if let Some(reply) = self.ruled(number, to, request) {
+            return self.with_headers(to, request, reply).into();
+        }
+        if let Some(reply) = self.refused(number, request, client) {
             return self.with_headers(to, request, reply).into();
         }
         if let Some(object) = self.sites().measured(number, request) {
@@ -326,6 +328,7 @@ impl Handler {
         let why = match status {
             Status::GATEWAY_TIMEOUT => "the server behind this one took too long",
             Status::SERVICE_UNAVAILABLE => "too busy, please try again",
+            Status::CONTENT_TOO_LARGE => "the body of this request is too large",
             _ => "the server behind this one does not answer",
         };
         let refused = text(status, why);

@@ -298,3 +298,10 @@ fn a_wait_ends_in_any_case() {
     rig.handler.take_found(rig.now);
     assert!(rig.handler.next_found().is_none() && rig.handler.askers().next().is_none());
 }
+
+/// The reply to a test's request for a response whose length is unknown.
+pub fn piped(request: &Request) -> Reply {
+    let body = crate::body::Pipe::new(http::Length::Unknown, &Default::default()).into();
+    let response = Response::new(Status::OK, body).of_length(http::Length::Unknown);
+    staged(request, response, &Streaming::default()).into()
+}

@@ -188,7 +188,9 @@ impl<N: Net> Responder<N> {
 
     /// Logs that an upstream does not answer.
     pub(super) fn note_fault(&mut self, upstream: &str, fault: &Fault) {
-        self.service.journal.fail(self.timers.now(), Kind::Upstream, format_args!("{upstream}: {fault}"));
+        if !fault.is_of_client() {
+            self.service.journal.fail(self.timers.now(), Kind::Upstream, format_args!("{upstream}: {fault}"));
+        }
     }
 
     fn fail_passed(&mut self, owner: u64, fault: &Fault, is_sending: bool) {
@@ -198,6 +200,9 @@ impl<N: Net> Responder<N> {
         }
         let Some((id, request)) = self.take_passed(owner) else { return };
         let status = fault.status();
+        if fault.is_of_client() && self.connections[id.at].is_multiplexed() {
+            self.connections.with_engine(id.at, |engine| engine.leave_body(id.stream));
+        }
         self.reply_passed(id, request, |handler, to, request| handler.unanswered(to, request, status));
     }
 

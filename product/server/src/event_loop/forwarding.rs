@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::gateway::is_connection_login;
+use http::gateway::{Gateway, is_connection_login};
 use http::http1::Head;
 use http::{BodyLength, Method, Request, websocket};
 use sched::routes::ServiceRoute;
@@ -13,7 +13,7 @@ use crate::connection::ExchangeId;
 use crate::files::SiteNumber;
 use crate::net::Net;
 use crate::upload::Upload;
-use crate::upstream::{Announced, ClientConnection, Group, Transfer};
+use crate::upstream::{Announced, BodyAllowance, ClientConnection, Group, Transfer};
 
 impl<N: Net> Responder<N> {
     /// Begins the upload of the request's body, if its client sends one on a stream.
@@ -35,9 +35,11 @@ impl<N: Net> Responder<N> {
         site: Option<SiteNumber>,
         is_on_stream: bool,
     ) -> Transfer {
+        let changes = self.service.field_changes(&self.connections[id.at], id.stream, site, request);
         let conn = &mut self.connections[id.at];
         let key = (request.method == Method::Connect).then(|| websocket::key(tls::nonce()));
         let gateway = gateway(conn, &group, request, (head, key.as_ref().map(|key| &key[..])));
+        let gateway = Gateway { changes: &changes, ..gateway };
         let is_upgrading = gateway.upgrade.is_some();
         // What follows a CONNECT is not a body.
         let (method, body) =
@@ -51,6 +53,7 @@ impl<N: Net> Responder<N> {
         let (account, client) = (conn.held.account(), conn.client_of(id.stream));
         let is_buffered = group.buffers_requests && !is_grpc(&group, request);
         let mut from = ClientConnection::new(conn.owner, conn.held.responses());
+        from.body = BodyAllowance::new(group.request.max_body_bytes);
         from.logs_in = is_connection_login(request.values("authorization"));
         if group.tells_client {
             from.announced = Announced::Client(conn.client_address(id.stream));

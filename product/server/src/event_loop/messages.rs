@@ -31,6 +31,7 @@ pub(super) fn gateway<'r>(
         version: conn.version(head.map_or(0, |head| head.minor_version)),
         upgrade: upgrade_of(request).filter(|_| is_upgradable && !group.is_http2()),
         websocket_key,
+        changes: &[],
     }
 }
 
@@ -48,6 +49,7 @@ pub(super) fn is_grpc(group: &Group, request: &Request) -> bool {
 
 /// Encodes the head of a request with this body length for its upstream.
 pub(super) fn encode(group: &Group, request: &Request, gateway: &Gateway, body: BodyLength) -> upstream::Head {
+    let request = &request.with_path(group.path_for(request.path), request.query);
     if group.is_http2() {
         return upstream::Head::Fields(RequestHead::new(request, gateway, body, group.scheme));
     }

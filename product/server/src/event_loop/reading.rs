@@ -10,7 +10,7 @@ use super::proxy_header::Refused;
 use super::receiving;
 use super::responder::Responder;
 use super::streams::is_preface;
-use crate::answer::{self, Answer};
+use crate::answer::{self, Answer, To};
 use crate::body::Body;
 use crate::connection::http1::{Event, Received};
 use crate::connection::{ExchangeId, Line, Task};
@@ -151,10 +151,20 @@ impl<N: Net> Responder<N> {
         self.budget.on_request();
         let scheduler = self.transmitter.link.scheduler_mut();
         self.service.identify(self.timers.now(), &mut self.connections[id.at], id.stream, request, scheduler);
-        let minor_version = head.map_or(0, |head| head.minor_version);
         let (now, conn) = (self.timers.now(), &self.connections[id.at]);
         let to = self.service.handler.to(conn, request);
-        let reply = match self.service.answer(now, conn, id.stream, to, request) {
+        let rewritten = self.service.handler.rewrite(to, request);
+        let (rewritten, refusal) = rewritten.map_or_else(|reply| (None, Some(reply)), |rewritten| (rewritten, None));
+        let path = rewritten.as_ref().map(|rewritten| (&rewritten.path[..], rewritten.query.as_deref()));
+        let request = &path.map_or(*request, |(path, query)| request.with_path(path, query));
+        let answer = self.service.answer(now, conn, id.stream, to, request, refusal);
+        self.follow(id, to, (request, head), answer);
+    }
+
+    /// Replies to a request, or begins what must happen first.
+    fn follow(&mut self, id: ExchangeId, to: To, (request, head): (&Request, Option<&Head>), answer: Answer) {
+        let minor_version = head.map_or(0, |head| head.minor_version);
+        let reply = match answer {
             Answer::Reply(reply) => reply,
             _ if head.is_some_and(|head| self.must_postpone(id.at, head)) => return,
             Answer::Upstream(group) => match self.pass_request(id, (group, to), request, head) {
@@ -166,14 +176,14 @@ impl<N: Net> Responder<N> {
                 None => return,
             },
             Answer::Lookup(awaited) => {
-                let conn = &mut self.connections[id.at];
+                let (now, conn) = (self.timers.now(), &mut self.connections[id.at]);
                 match self.service.look_up(now, conn, id.stream, awaited, request) {
                     Ok(()) => return self.service.note(now, conn, id.stream, to.site, request, minor_version),
                     Err(missing) => self.service.handler.reply_with(to, request, Err(missing)),
                 }
             }
         };
-        let conn = &mut self.connections[id.at];
+        let (now, conn) = (self.timers.now(), &mut self.connections[id.at]);
         self.service.note(now, conn, id.stream, to.site, request, minor_version);
         conn.exchange(id.stream).class = self.service.handler.class_of(conn, id.stream, to.site, request);
         self.send(id, reply);

@@ -5,7 +5,9 @@ use std::fmt::Display;
 use std::net::IpAddr;
 use std::time::UNIX_EPOCH;
 
+use config::Variable;
 use http::Request;
+use http::gateway::FieldChange;
 use sched::Scheduler;
 use units::Nanos;
 
@@ -48,8 +50,8 @@ impl Service {
         self.admission.on_full(now).inspect(|line| self.journal.error(line));
     }
 
-    /// Handler to a request, with an error if its client has sent too many. `Err` holds what must happen first, such as
-    /// a lookup for [`Service::look_up`].
+    /// Returns the answer to a request: an error if its client has sent too many, `refusal` if there is one, otherwise
+    /// that of its site.
     pub fn answer(
         &mut self,
         now: Nanos,
@@ -57,12 +59,32 @@ impl Service {
         stream: u32,
         to: To,
         request: &Request,
+        refusal: Option<Box<Reply>>,
     ) -> Answer {
         if let Err(refusal) = self.admission.on_request(now, conn.client_of(stream)) {
             refusal.notice.inspect(|notice| self.journal.error(notice));
             return self.handler.too_many(to, request, refusal.retry_after_s).into();
         }
-        self.handler.answer(to, request, conn.address_of(stream), now)
+        match refusal {
+            Some(refusal) => (*refusal).into(),
+            None => self.handler.answer(to, request, conn.address_of(stream), now),
+        }
+    }
+
+    /// The fields that a request to upstreams has in place of its own, or without.
+    pub fn field_changes(
+        &self,
+        conn: &Connection<impl Socket>,
+        stream: u32,
+        site: Option<SiteNumber>,
+        request: &Request,
+    ) -> Vec<FieldChange> {
+        let of = |variable| match variable {
+            Variable::Client => conn.address_of(stream).to_canonical().to_string().into_bytes(),
+            Variable::Host => request.fields.host.unwrap_or_default().to_vec(),
+            Variable::Scheme => if conn.is_secure(request) { "https" } else { "http" }.into(),
+        };
+        site.map(|site| self.handler.field_changes(site, request, of)).unwrap_or_default()
     }
 
     /// Begins the wait of a request for its file.

@@ -29,6 +29,9 @@ impl<N: Net> Responder<N> {
         request: &Request,
         head: Option<&Head>,
     ) -> Option<Box<Reply>> {
+        if group.refuses_body(request.body) {
+            return Some(Box::new(self.service.handler.unanswered(to, request, Status::CONTENT_TOO_LARGE)));
+        }
         if must_wait_for_leave(self, id, head) {
             return None;
         }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use config::{HostName, Unclear};
+use config::{Access, HostName, RequestHeader, Rewritten, Unclear, Variable};
+use http::gateway::FieldChange;
 use http::{Readings, Reject, Request, Response, Status};
 
 use super::pages::Page;
@@ -50,9 +51,36 @@ impl Sites {
         let readings = Readings::of(request.path).ok().filter(Readings::are_several)?;
         match self.answers[self.place(site)].check(host_of(request).as_ref(), &readings, class) {
             Ok(()) => None,
-            Err(Unclear::Unmerged) => merged(request).map(Ok),
-            Err(Unclear::Refused(reject)) => Some(Err(reject)),
+            Err(unclear) => Some(told(unclear, request)),
         }
+    }
+
+    /// Returns the path and query that the rules see instead of those of a request, if its site rewrites them. Otherwise
+    /// as [`Sites::unclear`].
+    pub fn rewrite(&self, site: SiteNumber, request: &Request) -> Result<Option<Rewritten>, Result<String, Reject>> {
+        let answers = &self.answers[self.place(site)];
+        if answers.rewrites.is_empty() {
+            return Ok(None);
+        }
+        let Ok(readings) = Readings::of(request.path) else { return Ok(None) };
+        let rewritten = answers.rewrite(&readings, request.query).map_err(|unclear| told(unclear, request))?;
+        Ok(rewritten.map(|(_, rewritten)| rewritten))
+    }
+
+    /// The fields that a request to upstreams has in place of its own, or without; `of` returns the values of variables.
+    pub fn field_changes(
+        &self,
+        site: SiteNumber,
+        request: &Request,
+        of: impl Fn(Variable) -> Vec<u8>,
+    ) -> Vec<FieldChange> {
+        let answers = &self.answers[self.place(site)];
+        let Ok(readings) = Readings::of(request.path) else { return Vec::new() };
+        let change = |rule: &RequestHeader| FieldChange {
+            name: rule.name.clone(),
+            value: rule.value.as_ref().map(|value| value.filled(&of)),
+        };
+        answers.request_headers(readings.plain()).map(change).collect()
     }
 
     /// Adds the fields of the site to the response, and replaces the body of an error.
@@ -105,11 +133,46 @@ impl Sites {
         // A rule for a file does not apply to a redirect or an error.
         let is_of_file = response.status.0 < 300 || response.status == Status::NOT_MODIFIED;
         let is_settled = !is_of_file || response.has("Cache-Control");
-        match answers.cache(path).filter(|_| !is_settled) {
+        let response = match answers.cache(path).filter(|_| !is_settled) {
             Some(rule) => response.with("Cache-Control", rule.control.as_bytes()),
             None => response,
-        }
+        };
+        if answers.access(path).is_some_and(Access::is_private) { private(response) } else { response }
     }
+
+    /// The clients that may have what this request is for; `None`: all.
+    pub fn access(&self, site: SiteNumber, request: &Request) -> Option<&Access> {
+        let answers = &self.answers[self.place(site)];
+        if answers.access.is_empty() {
+            return None;
+        }
+        // A path without a valid reading is refused when its file is looked up.
+        answers.access(Readings::of(request.path).ok()?.plain())
+    }
+}
+
+/// Forbids caches that clients share to store a response which only some clients get (RFC 9111 section 5.2.2.7).
+fn private(response: Response<Body>) -> Response<Body> {
+    if response.status.0 < 200 {
+        return response;
+    }
+    let values = response.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"cache-control"));
+    let directives = values.flat_map(|(_, value)| value.split(|&byte| byte == b',')).map(<[u8]>::trim_ascii);
+    let named = |directive: &[u8], name: &str| {
+        directive
+            .split(|&byte| byte == b'=')
+            .next()
+            .is_some_and(|own| own.trim_ascii().eq_ignore_ascii_case(name.as_bytes()))
+    };
+    let is_shared = |directive: &[u8]| named(directive, "public") || named(directive, "s-maxage");
+    let mut kept: Vec<&[u8]> = directives.filter(|directive| !directive.is_empty() && !is_shared(directive)).collect();
+    let forbids =
+        |directive: &&[u8]| [&b"private"[..], b"no-store"].iter().any(|own| own.eq_ignore_ascii_case(directive));
+    if !kept.iter().any(forbids) {
+        kept.push(b"private");
+    }
+    let control = kept.join(&b", "[..]);
+    response.without("Cache-Control").with("Cache-Control", &control)
 }
 
 /// The second line of an error's text, which this server wrote itself.
@@ -139,6 +202,15 @@ fn https_url(request: &Request, port: u16) -> Option<String> {
 
 fn host_of(request: &Request) -> Option<HostName> {
     HostName::new(&name_of(request.fields.host?)?)
+}
+
+/// The redirect to the path without empty segments, or the rejection, of a request that the rules cannot decide about.
+fn told(unclear: Unclear, request: &Request) -> Result<String, Reject> {
+    match (unclear, http::merge_slashes(request.path)) {
+        (Unclear::Unmerged, Some(merged)) => Ok(with_query(String::from_utf8_lossy(&merged).into_owned(), request)),
+        (Unclear::Unmerged, None) => Err(Reject { status: Status::BAD_REQUEST, reason: "path with empty segments" }),
+        (Unclear::Refused(reject), _) => Err(reject),
+    }
 }
 
 /// The target of a request without the empty segments of its path; `None` if there are none, or the path is invalid

@@ -32,6 +32,8 @@ pub enum Fault {
     Busy,
     /// The upstream has the maximum number of tunnels, of all clients or of this one.
     Tunnels,
+    /// The client has sent a larger body than it may.
+    TooLarge,
     /// The upstream and all others of its proxy have failed their health checks.
     Down,
 }
@@ -44,8 +46,16 @@ impl Fault {
             }
             Fault::NoAddress | Fault::Refused | Fault::Reset(_) | Fault::Http2(_) => Status::BAD_GATEWAY,
             Fault::TooSlow(_) => Status::GATEWAY_TIMEOUT,
+            Fault::TooLarge => Status::CONTENT_TOO_LARGE,
             Fault::Busy | Fault::Tunnels | Fault::Down => Status::SERVICE_UNAVAILABLE,
         }
+    }
+}
+
+impl Fault {
+    /// Returns true if the client is at fault, and not the upstream.
+    pub fn is_of_client(&self) -> bool {
+        matches!(self, Fault::TooLarge)
     }
 }
 
@@ -64,6 +74,7 @@ impl fmt::Display for Fault {
             Fault::TooSlow(why) => f.write_str(why),
             Fault::Busy => f.write_str("too many requests wait for it, of all clients or of this one"),
             Fault::Tunnels => f.write_str("it has too many tunnels, of all clients or of this one"),
+            Fault::TooLarge => f.write_str("the body of the request is over site.proxy.max_body"),
             Fault::Down => f.write_str("it is down, and so are the others"),
         }
     }

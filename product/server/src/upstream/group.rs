@@ -5,8 +5,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use config::{Proxy, Statuses, UpstreamAddress, UpstreamVersion};
-use http::Request;
+use config::{Proxy, ProxyRequest, Statuses, UpstreamAddress, UpstreamVersion};
+use http::{BodyLength, Request};
 use sched::routes::Route;
 use sched::waiting::Bounds;
 use thiserror::Error;
@@ -28,6 +28,8 @@ pub struct Group {
     pub version: UpstreamVersion,
     /// The scheme of the connections to its upstreams.
     pub scheme: &'static str,
+    /// The changes and bounds of requests before they get them.
+    pub request: ProxyRequest,
     /// The Host that they receive instead of the client's.
     pub host: Option<String>,
     /// The limits of concurrent requests to each.
@@ -70,6 +72,18 @@ impl Group {
         Route { site, method, path: request.path, ..Route::default() }
     }
 
+    /// The path that its upstreams get for this one.
+    pub fn path_for<'r>(&self, path: &'r [u8]) -> &'r [u8] {
+        let prefix = self.request.strip_prefix.as_deref();
+        prefix.and_then(|prefix| http::strip_prefix(path, prefix.as_bytes())).unwrap_or(path)
+    }
+
+    /// Returns true if a request announces a larger body than it may have.
+    pub fn refuses_body(&self, body: BodyLength) -> bool {
+        let announced = if let BodyLength::Known(length) = body { length.bytes() } else { 0 };
+        self.request.max_body_bytes.is_some_and(|bytes_max| announced > bytes_max)
+    }
+
     /// Returns true if its upstreams speak HTTP/2.
     pub fn is_http2(&self) -> bool {
         self.version == UpstreamVersion::Http2
@@ -101,6 +115,7 @@ impl Group {
             addresses: Addresses::of_all(&proxy.to, proxy.tls_server_name.as_deref(), connector.as_ref(), names),
             version: proxy.version(),
             scheme: if speaks_tls { "https" } else { "http" },
+            request: proxy.request.clone(),
             host: proxy.host.clone(),
             bounds: bounds(proxy),
             tunnels_max: proxy.tunnels,
@@ -128,6 +143,7 @@ impl Group {
             addresses: Addresses::of(endpoint.clone()),
             version: self.version,
             scheme: self.scheme,
+            request: ProxyRequest::default(),
             host: self.host.clone(),
             bounds: self.bounds,
             tunnels_max: self.tunnels_max,

@@ -60,7 +60,7 @@ use places::Begun;
 pub use places::{LoopPlaces, UpstreamPlaces};
 pub use sink::{BodySink, pipe_of};
 pub use step::Step;
-pub use transfer::{ClientConnection, Transfer};
+pub use transfer::{BodyAllowance, ClientConnection, Transfer};
 use transfer::{Hold, Queued};
 pub use upstream_connection::connection_of;
 use upstream_connection::{Told, UpstreamConnections};
@@ -225,6 +225,9 @@ impl<N: Net> Upstreams<N> {
 
     /// Continues a transfer until a head has arrived, or it has to wait.
     pub fn step(&mut self, net: &N, now: Nanos, at: usize) -> Step {
+        if self.transfers.get(at).is_some_and(Transfer::is_too_large) {
+            return Step::Failed(Fault::TooLarge);
+        }
         if let Some(fault) = self.begin_gathered(net, now, at) {
             return Step::Failed(fault);
         }

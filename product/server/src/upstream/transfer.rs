@@ -51,6 +51,30 @@ pub struct ClientConnection {
     /// The request logs in with a scheme that authenticates a connection.
     pub logs_in: bool,
     pub announced: Announced,
+    pub body: BodyAllowance,
+}
+
+/// The number of bytes that the body of a request may still have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BodyAllowance {
+    left_bytes: u64,
+    is_exceeded: bool,
+}
+
+impl BodyAllowance {
+    /// `None`: any number.
+    pub fn new(bytes_max: Option<u64>) -> BodyAllowance {
+        BodyAllowance { left_bytes: bytes_max.unwrap_or(u64::MAX), is_exceeded: false }
+    }
+
+    /// Counts bytes that have arrived. Returns false if they are too many.
+    fn take(&mut self, bytes: usize) -> bool {
+        match self.left_bytes.checked_sub(bytes as u64) {
+            Some(left_bytes) => self.left_bytes = left_bytes,
+            None => self.is_exceeded = true,
+        }
+        !self.is_exceeded
+    }
 }
 
 /// The position of a transfer among those for the same upstream.
@@ -77,7 +101,13 @@ pub enum Hold {
 impl ClientConnection {
     /// Creates a connection that demands nothing of those to upstreams.
     pub fn new(name: u64, responses: &Account) -> ClientConnection {
-        ClientConnection { name, responses: responses.clone(), logs_in: false, announced: Announced::Nobody }
+        ClientConnection {
+            name,
+            responses: responses.clone(),
+            logs_in: false,
+            announced: Announced::Nobody,
+            body: BodyAllowance::new(None),
+        }
     }
 }
 
@@ -211,6 +241,9 @@ impl Transfer {
 
     /// The room for more of the request's body.
     pub fn room(&self) -> usize {
+        if self.is_too_large() {
+            return 0;
+        }
         if self.outbound.is_refused {
             return usize::MAX;
         }
@@ -229,7 +262,14 @@ impl Transfer {
 
     /// Appends more of the request's body; `is_last` ends it. What an upstream does not want is dropped.
     pub fn push_request(&mut self, bytes: &[u8], is_last: bool) {
-        self.outbound.push(bytes, is_last);
+        if self.inbound.tunnel.is_open || self.client.body.take(bytes.len()) {
+            self.outbound.push(bytes, is_last);
+        }
+    }
+
+    /// Returns true if its client has sent a larger body than it may.
+    pub fn is_too_large(&self) -> bool {
+        self.client.body.is_exceeded
     }
 
     /// Records that some of the request was sent.

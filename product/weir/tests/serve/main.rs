@@ -4,6 +4,7 @@
 //! One binary for all of them, so that one machine in virtual time does all that wait for a time-out.
 //! No test asserts how long anything takes; what is asserted is what came, and in which order.
 
+mod access;
 mod access_log;
 mod admin;
 mod bad_input;
@@ -22,6 +23,7 @@ mod http2;
 mod http3;
 mod https;
 mod limits;
+mod max_body;
 mod memory;
 mod methods;
 mod names;
@@ -42,7 +44,9 @@ mod proxy_tls;
 mod proxy_upstreams;
 mod refusals;
 mod reloads;
+mod request_headers;
 mod responsiveness;
+mod rewrites;
 mod roots;
 mod scarcity;
 mod shared;

@@ -8,12 +8,13 @@ use crate::common::{Server, Site, Upstream, answer};
 use crate::http3::Asking;
 
 /// Some program takes each for a path below `/old/`, and a file is none of them.
-const SPELLINGS: [&str; 28] = [
+pub const SPELLINGS: [&str; 29] = [
     "/old/x",
     "/old//x",
     "/old/a%2Fb",
     "/old/%2F",
     "//old/x",
+    "//old/a%09b",
     "/%2Fold/x",
     "/%2fold/x",
     "/old%2Fx",
@@ -40,25 +41,34 @@ const SPELLINGS: [&str; 28] = [
 ];
 
 /// A program that answers whatever is asked, and a server before it with a rule.
-struct Guarded {
-    upstream: Upstream,
-    server: Server,
+pub struct Guarded {
+    pub upstream: Upstream,
+    pub server: Server,
     _site: Site,
 }
 
 impl Guarded {
-    fn new(rule: &str) -> Guarded {
-        let upstream =
-            Upstream::start(|_, socket| answer(socket, &[b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nprogram"]));
+    pub fn new(rule: &str) -> Guarded {
+        Guarded::with_proxy(rule, "")
+    }
+
+    /// The proxy of all paths has these keys.
+    pub fn with_proxy(rule: &str, keys: &str) -> Guarded {
+        let upstream = Upstream::start(|asked, socket| {
+            asked.body(socket);
+            answer(socket, &[b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nprogram"])
+        });
         let site = Site::new();
         let made = Made::new(&site, "own", &["localhost"]);
         let text = format!(
             "[[listener]]\naddress = \"127.0.0.1:0\"\ntls = true\n[[site]]\ncert = \"{}\"\nkey = \"{}\"\n{rule}\n\
-            [[site.proxy]]\nto = [\"{}\"]\n",
+            [[site.proxy]]\nto = [\"{}\"]\n{keys}\n",
             made.cert.display(),
             made.key.display(),
             upstream.address
         );
+        // A rule may name the program too.
+        let text = text.replace("UPSTREAM", &upstream.address.to_string());
         site.write("weir.toml", text.as_bytes());
         let server = Server::run(&site.path("weir.toml"));
         Guarded { upstream, server, _site: site }
@@ -80,7 +90,7 @@ impl Guarded {
     }
 
     /// The statuses of a path over all three.
-    fn statuses(&self, asking: &mut Asking, path: &str) -> [u16; 3] {
+    pub fn statuses(&self, asking: &mut Asking, path: &str) -> [u16; 3] {
         let over_http3 = self.status_over_http3(asking, path);
         [self.status("--http1.1", path), self.status("--http2", path), over_http3]
     }

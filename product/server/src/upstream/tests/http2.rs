@@ -211,6 +211,7 @@ impl Bench {
             version: (1, 1),
             upgrade: None,
             websocket_key: None,
+            changes: &[],
         };
         let fields = Head::Fields(RequestHead::new(&parsed.request, &gateway, body, "http"));
         let (group, method, account) = (Arc::clone(&self.group), parsed.request.method, &self.account);

@@ -1,0 +1,127 @@
+//! Access: the clients that may have some paths of a site.
+
+use std::net::IpAddr;
+
+use crate::network::Network;
+use crate::pattern::Pattern;
+use crate::place::{Place, Placed};
+use crate::reach::Rule;
+use crate::section::Section;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Access {
+    pub at: Place,
+    pub path: Pattern,
+    pub networks: Networks,
+}
+
+/// The networks whose clients are let in or not. The longest that a client is of decides, so their order does not matter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Networks {
+    /// If there are any, clients of no network are not let in.
+    pub allow: Vec<Network>,
+    pub deny: Vec<Network>,
+}
+
+impl Access {
+    pub(crate) fn read(table: &Section<'_, '_>) -> Option<Access> {
+        let path = table.text::<Pattern>("path");
+        let networks = Networks::read(table);
+        Some(Access { at: table.at, path: path?.value, networks })
+    }
+
+    /// Returns true if only some clients are let in, so that what they get must not be stored for others.
+    pub fn is_private(&self) -> bool {
+        !self.networks.allow.is_empty()
+    }
+}
+
+impl Networks {
+    fn read(table: &Section<'_, '_>) -> Networks {
+        let [allow, deny] = ["allow", "deny"].map(|name| table.texts::<Network>(name));
+        let all: Vec<(&str, &Placed<Network>)> = allow
+            .iter()
+            .map(|network| ("allow", network))
+            .chain(deny.iter().map(|network| ("deny", network)))
+            .collect();
+        for (at, (name, network)) in all.iter().enumerate() {
+            if let Some((first, same)) = all[..at].iter().find(|(_, other)| other.value == network.value) {
+                let said = format!(
+                    "site.access.{name} `{}`: expected once, site.access.{first} of line {} has it",
+                    network.value, same.at.line
+                );
+                table.book.mistake(network.at, said);
+            }
+        }
+        let values = |networks: Vec<Placed<Network>>| networks.into_iter().map(|network| network.value).collect();
+        Networks { allow: values(allow), deny: values(deny) }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.allow.is_empty() && self.deny.is_empty()
+    }
+
+    /// Returns whether a client is let in, and the network that decides, if it is of any.
+    pub fn admits(&self, client: IpAddr) -> (bool, Option<&Network>) {
+        let allowed = self.allow.iter().map(|network| (true, network));
+        let of_client =
+            allowed.chain(self.deny.iter().map(|network| (false, network))).filter(|(_, own)| own.contains(client));
+        match of_client.max_by_key(|(_, network)| network.length()) {
+            Some((is_let_in, network)) => (is_let_in, Some(network)),
+            None => (self.allow.is_empty(), None),
+        }
+    }
+}
+
+impl Rule for Access {
+    const NOUN: &'static str = "site.access";
+
+    fn at(&self) -> Place {
+        self.at
+    }
+
+    fn covers(&self, other: &Access) -> bool {
+        self.path.covers(&other.path)
+    }
+
+    fn competes(&self, other: &Access) -> bool {
+        self.path.meets(&other.path) && Access { at: other.at, path: other.path.clone(), ..self.clone() } != *other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn networks(allow: &[&str], deny: &[&str]) -> Networks {
+        let [allow, deny] = [allow, deny].map(|all| all.iter().map(|text| text.parse().unwrap()).collect());
+        Networks { allow, deny }
+    }
+
+    #[test]
+    fn the_longest_network_of_a_client_decides() {
+        let nested = networks(&["10.0.0.0/8", "10.1.2.3", "2001:db8::/32"], &["10.1.0.0/16", "2001:db8:7::/48"]);
+        for (client, is_let_in) in [
+            ("10.2.0.1", true),
+            ("10.1.0.1", false),
+            ("10.1.2.3", true),
+            ("::ffff:10.1.2.4", false),
+            ("::ffff:10.9.2.4", true),
+            ("192.0.2.1", false),
+            ("2001:db8:1::1", true),
+            ("2001:db8:7::1", false),
+            ("::1", false),
+        ] {
+            assert_eq!(nested.admits(client.parse().unwrap()).0, is_let_in, "{client}");
+        }
+        let denied = networks(&[], &["192.0.2.0/24"]);
+        let admits = |client: &str| denied.admits(client.parse().unwrap()).0;
+        assert_eq!(
+            [admits("192.0.2.9"), admits("::ffff:192.0.2.9"), admits("192.0.3.9"), admits("::")],
+            [false, false, true, true]
+        );
+        assert_eq!(networks(&[], &[]).admits("::1".parse().unwrap()), (true, None));
+        let all = networks(&["192.0.2.7"], &["0.0.0.0/0", "::/0"]);
+        assert!(all.admits("192.0.2.7".parse().unwrap()).0 && !all.admits("192.0.2.8".parse().unwrap()).0);
+    }
+}
