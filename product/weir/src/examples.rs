@@ -9,9 +9,10 @@ use super::Cli;
 /// Pages whose configurations are for the laboratory.
 const OTHERS: [&str; 3] = ["weirlab.md", "workloads.md", "line-experiments.md"];
 /// Text before and after a piece of a configuration; with one of these pairs every piece must be a correct file.
-const AROUND: [(&str, &str); 6] = [
+const AROUND: [(&str, &str); 7] = [
     ("", ""),
     ("[[site]]\nroot = '/srv/www'\n", ""),
+    ("[[site]]\n", "\n[[site.proxy]]\nto = ['127.0.0.1:3000']\n"),
     ("", "\n[[site]]\nroot = '/srv/www'\n"),
     ("", "\n[[site]]\nroot = '/srv/www'\ncert = 'chain.pem'\nkey = 'key.pem'\n"),
     ("", "\n[[site]]\nhosts = ['shop.example.net']\nroot = '/srv/www'\n"),
