@@ -13,6 +13,7 @@ mod codec;
 mod coded;
 mod connection;
 mod event_loop;
+mod exchange_id;
 mod files;
 mod journal;
 mod kept;

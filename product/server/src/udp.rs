@@ -72,7 +72,7 @@ pub trait DatagramSocket: Debug {
     fn local_address(&self) -> io::Result<SocketAddr>;
     /// Returns the priority of packets that belong to no response.
     fn control_priority(&self) -> u32;
-    /// Returns a number that identifies this socket in the process, above every owner's.
+    /// Returns a number that identifies this socket in the process, above every connection's token.
     fn number(&self) -> u64;
     /// Sends datagrams from the front of the queue, marked with `priority`. On an error, the datagrams that found no
     /// room stay in the queue. A datagram that cannot be sent at all is dropped, as a network drops datagrams: QUIC

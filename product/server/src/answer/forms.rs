@@ -6,6 +6,7 @@ use std::sync::Arc;
 use units::{Nanos, Rate};
 
 use crate::coded::{Coder, FormId, Waiter};
+use crate::exchange_id::ExchangeId;
 use crate::files::{Entry, Found, Key, LookupResult, Step};
 use crate::storage::Done;
 
@@ -36,11 +37,11 @@ pub struct FormWait {
 /// The requests of an event loop that wait for forms, by the names of their exchanges.
 pub struct FormWaits {
     pub coder: Arc<Coder>,
-    done: Arc<Done<u64>>,
-    waiting: HashMap<u64, Waiting>,
+    done: Arc<Done<ExchangeId>>,
+    waiting: HashMap<ExchangeId, Waiting>,
     /// Exchanges that have waited, and are answered with what is there.
-    settled: BTreeSet<u64>,
-    ended: Vec<u64>,
+    settled: BTreeSet<ExchangeId>,
+    ended: Vec<ExchangeId>,
 }
 
 struct Waiting {
@@ -66,44 +67,44 @@ impl FormWaits {
     }
 
     /// Has an exchange wait for a form. If that has been decided meanwhile, the exchange ends its wait at once.
-    pub fn begin(&mut self, wait: FormWait, owner: u64, now: Nanos, into: &mut impl Extend<LookupResult>) {
+    pub fn begin(&mut self, wait: FormWait, exchange: ExchangeId, now: Nanos, into: &mut impl Extend<LookupResult>) {
         let FormWait { id, entry, .. } = wait;
-        self.waiting.insert(owner, Waiting { id, entry, since: now });
-        if !self.coder.wait(id, self.waiter(owner)) {
-            self.end(owner, into);
+        self.waiting.insert(exchange, Waiting { id, entry, since: now });
+        if !self.coder.wait(id, self.waiter(exchange)) {
+            self.end(exchange, into);
         }
     }
 
     /// Removes an exchange whose client has left.
-    pub fn leave(&mut self, owner: u64) {
-        self.settled.remove(&owner);
-        if let Some(Waiting { id, .. }) = self.waiting.remove(&owner) {
-            self.coder.leave(id, &self.waiter(owner));
+    pub fn leave(&mut self, exchange: ExchangeId) {
+        self.settled.remove(&exchange);
+        if let Some(Waiting { id, .. }) = self.waiting.remove(&exchange) {
+            self.coder.leave(id, &self.waiter(exchange));
         }
     }
 
     /// Returns true, once, if this exchange has waited for a form.
-    pub fn settle(&mut self, owner: u64) -> bool {
-        self.settled.remove(&owner)
+    pub fn settle(&mut self, exchange: ExchangeId) -> bool {
+        self.settled.remove(&exchange)
     }
 
     /// Adds the answers for exchanges whose wait has ended.
     pub fn take(&mut self, into: &mut impl Extend<LookupResult>) {
         let mut ended = std::mem::take(&mut self.ended);
         self.done.take(&mut ended);
-        ended.drain(..).for_each(|owner| self.end(owner, into));
+        ended.drain(..).for_each(|exchange| self.end(exchange, into));
         self.ended = ended;
     }
 
     /// Ends the waits that take too long.
     pub fn give_up(&mut self, now: Nanos, into: &mut impl Extend<LookupResult>) {
         let late = self.waiting.iter().filter(|(_, waiting)| now - waiting.since >= WAIT_MAX);
-        let late: Vec<u64> = late.map(|(owner, _)| *owner).collect();
-        for owner in late {
-            if let Some(waiting) = self.waiting.get(&owner) {
-                self.coder.leave(waiting.id, &self.waiter(owner));
+        let late: Vec<ExchangeId> = late.map(|(exchange, _)| *exchange).collect();
+        for exchange in late {
+            if let Some(waiting) = self.waiting.get(&exchange) {
+                self.coder.leave(waiting.id, &self.waiter(exchange));
             }
-            self.end(owner, into);
+            self.end(exchange, into);
         }
     }
 
@@ -112,19 +113,19 @@ impl FormWaits {
     }
 
     /// The exchanges that wait, and since when.
-    pub fn askers(&self) -> impl Iterator<Item = (u64, Nanos)> {
-        self.waiting.iter().map(|(owner, waiting)| (*owner, waiting.since))
+    pub fn askers(&self) -> impl Iterator<Item = (ExchangeId, Nanos)> {
+        self.waiting.iter().map(|(exchange, waiting)| (*exchange, waiting.since))
     }
 
-    fn waiter(&self, owner: u64) -> Waiter {
-        Waiter { owner, done: Arc::clone(&self.done) }
+    fn waiter(&self, exchange: ExchangeId) -> Waiter {
+        Waiter { exchange, done: Arc::clone(&self.done) }
     }
 
     /// Does nothing for an exchange that has left.
-    fn end(&mut self, owner: u64, into: &mut impl Extend<LookupResult>) {
-        if let Some(Waiting { entry, .. }) = self.waiting.remove(&owner) {
-            self.settled.insert(owner);
-            into.extend([(owner, Ok(Found::File(entry)))]);
+    fn end(&mut self, exchange: ExchangeId, into: &mut impl Extend<LookupResult>) {
+        if let Some(Waiting { entry, .. }) = self.waiting.remove(&exchange) {
+            self.settled.insert(exchange);
+            into.extend([(exchange, Ok(Found::File(entry)))]);
         }
     }
 }

@@ -9,6 +9,7 @@ use units::Nanos;
 
 use super::{Awaited, FormWaits, Handler, To};
 use crate::connection::{Connection, Security};
+use crate::exchange_id::ExchangeId;
 use crate::files::{CacheLimits, Key, LookupResult, Missing, SLOW_AFTER, SiteNumber};
 use crate::net::Socket;
 use crate::sites::Served;
@@ -99,45 +100,45 @@ impl Handler {
         self.cache.on_change();
     }
 
-    /// Begins the wait of the exchange `owner` of this client for its file.
+    /// Begins the wait of an exchange of this client for its file.
     pub fn begin_lookup(
         &mut self,
         awaited: impl Into<Awaited>,
-        owner: u64,
+        exchange: ExchangeId,
         client: u32,
         now: Nanos,
     ) -> Result<Key, Missing> {
         match awaited.into() {
             Awaited::File(lookup, _) => {
                 let key = lookup.key().clone();
-                self.lookups.ask(lookup, owner, client)?;
+                self.lookups.ask(lookup, exchange, client)?;
                 Ok(key)
             }
             Awaited::Form(wait) => {
                 let key = wait.key.clone();
                 let forms = self.forms.as_mut().expect("a form that is awaited is made");
-                forms.begin(*wait, owner, now, &mut self.found);
+                forms.begin(*wait, exchange, now, &mut self.found);
                 Ok(key)
             }
         }
     }
 
     /// Removes an exchange that does not wait for its file any more.
-    pub fn leave_lookup(&mut self, key: &Key, owner: u64) {
-        self.lookups.leave(key, owner);
+    pub fn leave_lookup(&mut self, key: &Key, exchange: ExchangeId) {
+        self.lookups.leave(key, exchange);
         if let Some(forms) = &mut self.forms {
-            forms.leave(owner);
+            forms.leave(exchange);
         }
     }
 
     /// Exchanges that wait for a file, and since when.
-    pub fn askers(&self) -> impl Iterator<Item = (u64, Nanos)> {
+    pub fn askers(&self) -> impl Iterator<Item = (ExchangeId, Nanos)> {
         self.lookups.askers().chain(self.forms.iter().flat_map(FormWaits::askers))
     }
 
     /// Returns true if an exchange may wait for a form of its file: it has not done so before.
-    pub fn may_wait(&mut self, owner: u64) -> bool {
-        self.forms.as_mut().is_some_and(|forms| !forms.settle(owner))
+    pub fn may_wait(&mut self, exchange: ExchangeId) -> bool {
+        self.forms.as_mut().is_some_and(|forms| !forms.settle(exchange))
     }
 
     /// Returns the next exchange whose lookup has ended.

@@ -10,13 +10,17 @@ use super::*;
 use crate::codec::testing::{decoded, text};
 use crate::codec::{Level, encoded};
 use crate::coded::Coder;
+use crate::exchange_id::ExchangeId;
 use crate::files::temporary::Folder;
 use crate::files::{CacheLimits, Options};
 use crate::sites::{SiteConfig, Wanted};
 use crate::storage::{InMemory, Pool};
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
-const OWNER: u64 = 7;
+/// The name of the exchange.
+fn exchange() -> ExchangeId {
+    ExchangeId::new(7, 0)
+}
 /// A browser's.
 const BROWSER: &str = "Accept-Encoding: gzip, deflate, br, zstd";
 
@@ -91,11 +95,11 @@ impl Rig {
                 Answer::Lookup(wait) => {
                     let step = wait.step();
                     self.waited += 1;
-                    self.handler.begin_lookup(wait, OWNER, 1, self.now).unwrap();
+                    self.handler.begin_lookup(wait, exchange(), 1, self.now).unwrap();
                     self.run(Level::Fast);
                     self.handler.take_found(self.now);
                     let (_, found) = self.handler.next_found().expect("the wait is over");
-                    ((found, step), self.handler.may_wait(OWNER))
+                    ((found, step), self.handler.may_wait(exchange()))
                 }
                 other => panic!("{other:?}"),
             };
@@ -280,20 +284,20 @@ fn a_wait_ends_in_any_case() {
     let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request;
     let to = To { site: Some(0), is_secure: false, http3_port: None, client: 1, room_bytes: 0 };
     let Answer::Lookup(wait) = rig.handler.answer(to, &request, CLIENT, rig.now) else { panic!("no wait") };
-    let key = rig.handler.begin_lookup(wait, OWNER, 1, rig.now).unwrap();
-    assert!(rig.handler.are_files_due() && rig.handler.askers().eq([(OWNER, rig.now)]));
+    let key = rig.handler.begin_lookup(wait, exchange(), 1, rig.now).unwrap();
+    assert!(rig.handler.are_files_due() && rig.handler.askers().eq([(exchange(), rig.now)]));
     rig.handler.look_after_files(rig.now + Nanos::from_millis(1_999));
     assert_eq!(rig.handler.found(), 0);
     rig.handler.look_after_files(rig.now + Nanos::from_secs(2));
-    let (owner, found) = rig.handler.next_found().expect("the wait is over");
-    assert!(owner == OWNER && !rig.handler.may_wait(OWNER));
+    let (id, found) = rig.handler.next_found().expect("the wait is over");
+    assert!(id == exchange() && !rig.handler.may_wait(exchange()));
     let reply =
         rig.handler.reply_or_wait(to, &request, (found, Step::Exact), false, rig.now).expect("it waits no more");
     assert_eq!(Got::of(reply).coding(), None);
     // An exchange that has left gets nothing.
     let Answer::Lookup(wait) = rig.handler.answer(to, &request, CLIENT, rig.now) else { panic!("no wait") };
-    rig.handler.begin_lookup(wait, OWNER, 1, rig.now).unwrap();
-    rig.handler.leave_lookup(&key, OWNER);
+    rig.handler.begin_lookup(wait, exchange(), 1, rig.now).unwrap();
+    rig.handler.leave_lookup(&key, exchange());
     rig.run(Level::Fast);
     rig.handler.take_found(rig.now);
     assert!(rig.handler.next_found().is_none() && rig.handler.askers().next().is_none());

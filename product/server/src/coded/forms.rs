@@ -133,7 +133,7 @@ impl Forms {
 
     pub fn leave(&mut self, id: FormId, waiter: &Waiter) {
         if let Some(Stage::Pending { waiters, .. }) = self.forms.get_mut(&id).map(|form| &mut form.stage) {
-            waiters.retain(|other| other.owner != waiter.owner || !Arc::ptr_eq(&other.done, &waiter.done));
+            waiters.retain(|other| other.exchange != waiter.exchange || !Arc::ptr_eq(&other.done, &waiter.done));
         }
     }
 

@@ -21,6 +21,7 @@ use units::Nanos;
 use units::memory::Account;
 
 use crate::codec::{Level, encoder_bytes};
+use crate::exchange_id::ExchangeId;
 use crate::files::{Entry, State};
 use crate::storage::Done;
 use crate::turns::Turns;
@@ -51,8 +52,8 @@ pub struct FormId {
 /// The exchange that waits for a form, and the queue of its event loop.
 #[derive(Clone)]
 pub struct Waiter {
-    pub owner: u64,
-    pub done: Arc<Done<u64>>,
+    pub exchange: ExchangeId,
+    pub done: Arc<Done<ExchangeId>>,
 }
 
 /// The answer to an event loop that asks for a form.
@@ -216,7 +217,7 @@ impl Coder {
         }
         let waiters = state.forms.end(&job, made);
         drop(state);
-        waiters.into_iter().for_each(|waiter| waiter.done.post(waiter.owner));
+        waiters.into_iter().for_each(|waiter| waiter.done.post(waiter.exchange));
     }
 
     /// Takes the next job of a level, for a test that runs jobs itself.

@@ -47,15 +47,15 @@ fn digits(folder: &Folder, number: usize, bytes: usize) -> Arc<Entry> {
     folder.entry(&format!("{number}.txt"))
 }
 
-fn waiter(owner: u64) -> (Waiter, Receiver<()>) {
+fn waiter(number: u64) -> (Waiter, Receiver<()>) {
     let (woken, wakes) = channel();
-    (Waiter { owner, done: Arc::new(Done::new(move || woken.send(()).unwrap())) }, wakes)
+    (Waiter { exchange: ExchangeId::new(number, 0), done: Arc::new(Done::new(move || woken.send(()).unwrap())) }, wakes)
 }
 
 fn posted(waiter: &Waiter) -> Vec<u64> {
     let mut posted = Vec::new();
     waiter.done.take(&mut posted);
-    posted
+    posted.into_iter().map(ExchangeId::token).collect()
 }
 
 #[test]

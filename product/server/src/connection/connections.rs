@@ -10,10 +10,10 @@ use units::memory::Account;
 
 #[cfg(test)]
 use super::Opening;
-use super::owner::{Owners, slot_of};
 use super::quic::Shared;
-use super::{Connection, Engine, Exchange, ExchangeId, Framed};
+use super::{Connection, Engine, Exchange, Framed};
 use crate::clock::{ClientClock, ClientTime};
+use crate::exchange_id::{ExchangeId, Tokens, slot_of};
 #[cfg(test)]
 use crate::limits::Limits;
 use crate::net::Socket;
@@ -21,8 +21,8 @@ use crate::turns::Turns;
 
 pub struct Connections<S> {
     slots: Slab<Connection<S>>,
-    owners: Owners,
-    /// Owners of connections with something to read, each once.
+    tokens: Tokens,
+    /// Tokens of connections with something to read, each once.
     queue: Turns<u64>,
     /// Counts the memory of all connections.
     account: Account,
@@ -58,12 +58,31 @@ impl<S> IndexMut<usize> for Connections<S> {
     }
 }
 
+/// The connection of an exchange that has not ended.
+impl<S> Index<ExchangeId> for Connections<S> {
+    type Output = Connection<S>;
+
+    fn index(&self, id: ExchangeId) -> &Connection<S> {
+        let connection = &self.slots[id.slot()];
+        debug_assert_eq!(connection.token, id.token(), "the connection of the exchange is open");
+        connection
+    }
+}
+
+impl<S> IndexMut<ExchangeId> for Connections<S> {
+    fn index_mut(&mut self, id: ExchangeId) -> &mut Connection<S> {
+        let connection = &mut self.slots[id.slot()];
+        debug_assert_eq!(connection.token, id.token(), "the connection of the exchange is open");
+        connection
+    }
+}
+
 impl<S> Connections<S> {
     /// Creates an empty table; `account` counts the memory of its connections, and `clock` is that of their deadlines.
     pub fn counted_in(account: Account, clock: ClientClock) -> Connections<S> {
         Connections {
             slots: Slab::new(),
-            owners: Owners::default(),
+            tokens: Tokens::default(),
             queue: Turns::default(),
             account,
             clock,
@@ -110,15 +129,16 @@ impl<S> Connections<S> {
         self.slots.iter()
     }
 
-    /// The slot of the next connection, and a name for it.
-    pub fn vacant(&mut self) -> (usize, u64) {
-        let at = self.slots.vacant_key();
-        (at, self.owners.next(at))
+    /// Returns a token for the next connection, which names its slot.
+    pub fn next_token(&mut self) -> u64 {
+        self.tokens.next(self.slots.vacant_key())
     }
 
-    /// Inserts a connection into the slot returned by [`Connections::vacant`].
+    /// Inserts a connection into the slot that its token names.
     pub fn insert(&mut self, connection: Connection<S>) -> usize {
+        let token = connection.token;
         let at = self.slots.insert(connection);
+        debug_assert_eq!(at, slot_of(token), "the slot was vacant");
         self.count(at);
         at
     }
@@ -156,33 +176,44 @@ impl<S> Connections<S> {
 
     /// Opens a stream of the connection in this slot.
     pub fn begin_stream(&mut self, at: usize, stream: u32) -> ExchangeId {
-        let owner = self.owners.next(at);
-        self.slots[at].protocol.streams_mut().into_iter().for_each(|streams| streams.begin(stream, owner));
-        ExchangeId { at, stream }
+        let id = self.slots[at].exchange_id(stream);
+        self.slots[at].protocol.streams_mut().into_iter().for_each(|streams| streams.begin(id));
+        id
     }
 
     /// Returns the slot of a connection, or `None` if it has ended.
-    pub fn slot(&self, owner: u64) -> Option<usize> {
-        let at = slot_of(owner);
-        self.get(at).is_some_and(|conn| conn.owner == owner).then_some(at)
-    }
-
-    pub fn exchange(&mut self, id: ExchangeId) -> &mut Exchange {
-        self.slots[id.at].exchange(id.stream)
+    pub fn slot(&self, token: u64) -> Option<usize> {
+        let at = slot_of(token);
+        self.get(at).is_some_and(|conn| conn.token == token).then_some(at)
     }
 
     /// Returns the exchange of this name, or `None` if it has ended.
-    pub fn exchange_id(&self, owner: u64) -> Option<ExchangeId> {
-        let at = slot_of(owner);
-        let exchange = self.get(at)?.protocol.exchanges().find(|exchange| exchange.owner == owner)?;
-        Some(ExchangeId { at, stream: exchange.number })
+    pub fn find(&mut self, id: ExchangeId) -> Option<&mut Exchange> {
+        let at = self.slot(id.token())?;
+        self.slots[at].protocol.exchange(id.stream).filter(|exchange| exchange.id == id)
+    }
+
+    /// Returns the exchange of this name with its connection, or `None` if it has ended.
+    pub fn resolve(&self, id: ExchangeId) -> Option<(&Connection<S>, &Exchange)> {
+        let connection = &self[self.slot(id.token())?];
+        Some((connection, connection.protocol.exchanges().find(|exchange| exchange.id == id)?))
+    }
+
+    /// Returns whether the exchange of this name has not ended.
+    pub fn is_open(&self, id: ExchangeId) -> bool {
+        self.resolve(id).is_some()
+    }
+
+    /// Returns an exchange that has not ended.
+    pub fn exchange(&mut self, id: ExchangeId) -> &mut Exchange {
+        self[id].exchange(id.stream)
     }
 
     /// Queues a connection to be read in its turn.
     pub fn queue(&mut self, at: usize) {
         let conn = &mut self.slots[at];
         if !std::mem::replace(&mut conn.input.is_queued, true) {
-            self.queue.push(conn.client, conn.owner);
+            self.queue.push(conn.client, conn.token);
         }
     }
 
@@ -209,8 +240,8 @@ impl<S> Connections<S> {
 
     /// Removes the next connection from the queue; `None` if it has ended.
     pub fn unqueue(&mut self) -> Option<usize> {
-        let owner = self.queue.pop()?;
-        let at = self.slot(owner)?;
+        let token = self.queue.pop()?;
+        let at = self.slot(token)?;
         self.slots[at].input.is_queued = false;
         Some(at)
     }
@@ -291,8 +322,8 @@ impl<S: Socket> Connections<S> {
 
     /// Wakes the connections whose QUIC timer has fired since this was last called.
     pub fn wake_due(&mut self) {
-        for owner in std::mem::take(&mut self.datagrams.woken) {
-            if let Some(at) = self.slot(owner) {
+        for token in std::mem::take(&mut self.datagrams.woken) {
+            if let Some(at) = self.slot(token) {
                 self.wake(at);
             }
         }
@@ -340,11 +371,11 @@ mod tests {
     use crate::connection::ChannelKind;
 
     fn add(connections: &mut Connections<()>, client: u32) -> usize {
-        let (_, owner) = connections.vacant();
+        let token = connections.next_token();
         let peer = (Ipv4Addr::LOCALHOST, 80).into();
         let (framing, account) = (Framing::ETHERNET, Account::default());
         let opening =
-            Opening { owner, socket: (), kind: ChannelKind::Tcp, client, peer, framing, session: None, account };
+            Opening { token, socket: (), kind: ChannelKind::Tcp, client, peer, framing, session: None, account };
         connections.insert(Connection::new(ClientTime::default(), opening, &Limits::default()))
     }
 
@@ -363,16 +394,14 @@ mod tests {
     fn what_was_meant_for_a_connection_that_is_gone_reaches_no_other() {
         let mut connections = Connections::default();
         let at = add(&mut connections, 1);
-        let owner = connections[at].owner;
+        let (token, id) = (connections[at].token, connections[at].exchange_id(0));
         connections.queue(at);
-        assert_eq!((connections.slot(owner), connections.exchange_id(owner)), (Some(at), Some(at.into())));
+        assert!(connections.slot(token) == Some(at) && connections.is_open(id) && connections.find(id).is_some());
         assert!(!connections.take_ended());
         connections.remove(at);
         assert!(connections.take_ended() && !connections.take_ended());
         assert_eq!(add(&mut connections, 1), at, "the slot is used again");
-        assert_eq!(
-            (connections.slot(owner), connections.exchange_id(owner), connections.unqueue()),
-            (None, None, None)
-        );
+        assert_eq!((connections.slot(token), connections.unqueue()), (None, None));
+        assert!(!connections.is_open(id) && connections.find(id).is_none());
     }
 }

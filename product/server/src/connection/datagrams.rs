@@ -41,7 +41,7 @@ impl<S: Socket> Connections<S> {
     pub fn on_timeout(&mut self, due: Nanos, now: Nanos) -> Option<usize> {
         let at = self.datagrams.due(due)?;
         let (connection, shared) = self.with_datagrams(at);
-        shared.woken.push(connection.owner);
+        shared.woken.push(connection.token);
         let quic = quic(connection.framed());
         #[cfg(test)]
         if crate::simulation::planted::strikes(crate::simulation::planted::Fault::ForgottenTimer) {

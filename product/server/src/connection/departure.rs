@@ -2,15 +2,13 @@ use sched::JobId;
 use units::Nanos;
 
 use crate::body::Failure;
+use crate::exchange_id::ExchangeId;
 
 /// The end of a response.
 #[derive(Debug)]
 pub struct Departure {
-    /// The owner of the connection on which it was dispatched.
-    pub owner: u64,
+    pub exchange: ExchangeId,
     pub job: JobId,
-    /// The number of its stream, if its connection has several.
-    pub stream: u32,
     pub sent_bytes: u64,
     /// The part of `sent_bytes` that [`Sendings::untold_bytes`] has not reported.
     pub untold_bytes: u64,

@@ -10,6 +10,7 @@ use units::memory::{Account, Charge};
 use super::Line;
 use crate::body::Body;
 use crate::clock::ClientTime;
+use crate::exchange_id::ExchangeId;
 use crate::files::{Key, Step};
 use crate::limits::Limits;
 use crate::upload::Upload;
@@ -21,10 +22,7 @@ pub const CLOSING_PERIOD: Nanos = Nanos::from_secs(2);
 const STREAMS_KEPT: usize = 4;
 
 pub struct Exchange {
-    /// The number of its stream, 0 if there is none.
-    pub number: u32,
-    /// The exchange's name among lookups.
-    pub owner: u64,
+    pub id: ExchangeId,
     pub task: Task,
     /// The class of the response being sent.
     pub class: u16,
@@ -111,22 +109,9 @@ pub struct Streams {
     acked_bytes: u64,
 }
 
-/// The place of an exchange: the slot of its connection, and the number of its stream, 0 if there is none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ExchangeId {
-    pub at: usize,
-    pub stream: u32,
-}
-
-impl From<usize> for ExchangeId {
-    fn from(at: usize) -> ExchangeId {
-        ExchangeId { at, stream: 0 }
-    }
-}
-
 impl Exchange {
-    pub fn new(number: u32, owner: u64) -> Exchange {
-        Exchange { number, owner, task: Task::None, class: 0, has_body: true, line: None }
+    pub fn new(id: ExchangeId) -> Exchange {
+        Exchange { id, task: Task::None, class: 0, has_body: true, line: None }
     }
 
     /// Records that its request waits for the lookup of `key`.
@@ -182,7 +167,7 @@ impl Streams {
     }
 
     fn place_of(&self, number: u32) -> Option<usize> {
-        self.open.binary_search_by_key(&number, |exchange| exchange.number).ok()
+        self.open.binary_search_by_key(&number, |exchange| exchange.id.stream).ok()
     }
 
     /// Returns true if no stream is open.
@@ -215,11 +200,11 @@ impl Streams {
         true
     }
 
-    pub fn begin(&mut self, number: u32, owner: u64) {
+    pub fn begin(&mut self, id: ExchangeId) {
         // Datagrams, and requests with them, may overtake each other.
-        let at = self.open.partition_point(|exchange| exchange.number < number);
+        let at = self.open.partition_point(|exchange| exchange.id.stream < id.stream);
         reserve_one(&mut self.open);
-        self.open.insert(at, Exchange::new(number, owner));
+        self.open.insert(at, Exchange::new(id));
         self.deadline = ClientTime::NEVER;
     }
 
@@ -257,9 +242,9 @@ mod tests {
     #[test]
     fn streams_are_found_in_whatever_order_they_began() {
         let mut streams = Streams::new(ClientTime::default());
-        [5, 1, 9, 3, 7].into_iter().for_each(|number| streams.begin(number, number.into()));
+        [5, 1, 9, 3, 7].into_iter().for_each(|number| streams.begin(ExchangeId::new(1, number)));
         for number in [1, 3, 5, 7, 9] {
-            assert_eq!(streams.on(number).map(|exchange| exchange.owner), Some(number.into()));
+            assert_eq!(streams.on(number).map(|exchange| exchange.id), Some(ExchangeId::new(1, number)));
         }
         [5, 5].into_iter().for_each(|number| streams.end(number, ClientTime::default(), &Limits::default()));
         assert_eq!(streams.count(), 4);

@@ -74,7 +74,7 @@ impl<S: Socket> Connection<S> {
     /// Ends the frames of a connection. Returns its name in the scheduler, if it had frames.
     pub fn end_framed(&mut self, now: ClientTime) -> Option<ConnectionId> {
         let id = self.protocol.group()?;
-        self.protocol = Protocol::Http1(Single::ended(now, self.owner));
+        self.protocol = Protocol::Http1(Single::ended(now, self.token));
         Some(id)
     }
 

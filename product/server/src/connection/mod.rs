@@ -15,7 +15,6 @@ mod input;
 mod line;
 mod origin;
 mod outgoing;
-mod owner;
 mod passed_on;
 mod protocol;
 mod quic;
@@ -35,6 +34,7 @@ use units::memory::Account;
 use units::wire::Framing;
 
 use crate::clock::ClientTime;
+use crate::exchange_id::ExchangeId;
 use crate::limits::{Limits, Patience};
 use crate::net::{Down, Net, Sink, Socket, Stream, Transport};
 pub use channel::{Channel, ChannelKind, HANDSHAKE_TIMEOUT, Security};
@@ -42,7 +42,7 @@ pub use connections::Connections;
 pub use delivery::{Acknowledged, Delivery, Listed};
 pub use departure::Departure;
 pub use engine::Engine;
-pub use exchange::{CLOSING_PERIOD, Exchange, ExchangeId, KeptRequest, Receiving, Search, Streams, Task};
+pub use exchange::{CLOSING_PERIOD, Exchange, KeptRequest, Receiving, Search, Streams, Task};
 pub use framed::Framed;
 pub use frames::HandedDown;
 pub use held::Held;
@@ -64,8 +64,8 @@ const HTTP_3: u8 = 3;
 /// A client connection, from its acceptance to its end. An idle one holds no buffers. What is true of it is true for all responses on it: what
 /// TCP sent again is charged once, a full socket holds all of them up, and its reader is slow or not.
 pub struct Connection<S> {
-    /// The name of the connection in events, jobs and departures.
-    pub owner: u64,
+    /// The name of the connection in events, and a part of the names of its exchanges.
+    pub token: u64,
     pub socket: S,
     /// The index of the client's account.
     pub client: u32,
@@ -85,8 +85,8 @@ pub struct Connection<S> {
 
 /// A connection to be opened for sending.
 pub struct Opening<S> {
-    /// Comes back in every [`Departure`].
-    pub owner: u64,
+    /// A part of the name in every [`Departure`].
+    pub token: u64,
     pub socket: S,
     pub kind: ChannelKind,
     /// The index of its client's account.
@@ -111,17 +111,17 @@ pub struct Aside {
 impl<S> Connection<S> {
     /// Creates a connection on which nothing was received or sent, and that waits for its first request.
     pub fn new(now: ClientTime, opening: Opening<S>, limits: &Limits) -> Connection<S> {
-        let Opening { owner, socket, kind, client, peer, framing, mut session, account } = opening;
+        let Opening { token, socket, kind, client, peer, framing, mut session, account } = opening;
         session.iter_mut().for_each(|session| session.count_in(&account));
         Connection {
-            owner,
+            token,
             socket,
             client,
             peer: Peer::new(peer, limits),
             channel: Channel::new(kind),
             session,
             input: Input::default(),
-            protocol: Protocol::Http1(Single::new(now, limits, owner)),
+            protocol: Protocol::Http1(Single::new(now, limits, token)),
             has_answered: false,
             held: Held::new(&account),
             delivery: Delivery::new(framing),
@@ -214,6 +214,11 @@ impl<S> Connection<S> {
             connection if connection.is_multiplexed() => (HTTP_2, 0),
             _ => (HTTP_1, minor_version),
         }
+    }
+
+    /// Returns the name of the exchange on this stream, whether it is open or not.
+    pub fn exchange_id(&self, stream: u32) -> ExchangeId {
+        ExchangeId::new(self.token, stream)
     }
 
     /// Returns the exchange on this stream, or the connection's own exchange.
@@ -392,9 +397,9 @@ impl<S: Socket> Connection<S> {
         self.session.as_deref_mut().is_some_and(|session| session.has_peer_ended())
     }
 
-    /// The number under which its packets below are counted: its owner's, unless it shares its socket.
+    /// The number under which its packets below are counted: its token, unless it shares its socket.
     pub fn number_below(&self) -> u64 {
-        self.socket.shared().map_or(self.owner, |(number, _)| number)
+        self.socket.shared().map_or(self.token, |(number, _)| number)
     }
 
     /// Returns true if the protocol neither receives nor sends any more, and everything that was made has left.

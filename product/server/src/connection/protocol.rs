@@ -7,6 +7,7 @@ use super::http1::Http1;
 use super::{Departure, Exchange, Framed, Streams};
 use crate::body::Failure;
 use crate::clock::ClientTime;
+use crate::exchange_id::ExchangeId;
 use crate::limits::Limits;
 
 pub enum Protocol {
@@ -15,6 +16,9 @@ pub enum Protocol {
     /// HTTP/2 or HTTP/3: several exchanges at once.
     Framed(Box<Framed>),
 }
+
+/// The number of the exchange of a connection whose frames have ended: no exchange of a client has it.
+const NO_STREAM: u32 = u32::MAX;
 
 /// A connection of HTTP/1.1.
 pub struct Single {
@@ -26,13 +30,14 @@ pub struct Single {
 
 impl Single {
     /// Waits for the first request.
-    pub fn new(now: ClientTime, limits: &Limits, owner: u64) -> Single {
-        Single { http1: Http1::new(now, limits), exchange: Exchange::new(0, owner), job: None }
+    pub fn new(now: ClientTime, limits: &Limits, token: u64) -> Single {
+        Single { http1: Http1::new(now, limits), exchange: Exchange::new(ExchangeId::new(token, 0)), job: None }
     }
 
     /// Creates the state of a connection whose frames have ended.
-    pub fn ended(now: ClientTime, owner: u64) -> Single {
-        Single { http1: Http1::ended(now), exchange: Exchange::new(0, owner), job: None }
+    pub fn ended(now: ClientTime, token: u64) -> Single {
+        let exchange = Exchange::new(ExchangeId::new(token, NO_STREAM));
+        Single { http1: Http1::ended(now), exchange, job: None }
     }
 }
 

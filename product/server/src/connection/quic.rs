@@ -43,7 +43,7 @@ pub struct Shared {
     /// Connections whose datagrams wait for room in their socket, each once, by a number that only grows.
     pub full: BTreeMap<u64, usize>,
     full_count: u64,
-    /// Owners of connections whose timer has fired.
+    /// Tokens of connections whose timer has fired.
     pub woken: Vec<u64>,
     /// A reused buffer for datagrams.
     spare: Datagrams,

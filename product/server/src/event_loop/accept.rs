@@ -48,7 +48,7 @@ impl<N: Net> Acceptor<N> {
             }
             let socket = with.connections.get(at).and_then(|_| with.connections[at].socket.tcp());
             if socket
-                .is_some_and(|socket| with.net.add(Source::Tcp(socket), with.connections[at].owner, flags).is_err())
+                .is_some_and(|socket| with.net.add(Source::Tcp(socket), with.connections[at].token, flags).is_err())
             {
                 // Out of memory, or over the user's limit of epoll watches. Without events the connection is useless.
                 with.abandon(at);
@@ -121,8 +121,8 @@ impl<N: Net> Acceptor<N> {
         let listener = self.last();
         let (session, http3_port) = (with.service.handler.session(listener.is_secure), listener.http3_port);
         let kind = if session.is_some() { ChannelKind::Tls } else { ChannelKind::Tcp };
-        let name = with.connections.vacant();
-        let at = with.open(name, (Transport::Tcp(socket), kind), client, peer, framing, session);
+        let token = with.connections.next_token();
+        let at = with.open(token, (Transport::Tcp(socket), kind), client, peer, framing, session);
         let conn = &mut with.connections[at];
         (conn.input.is_readable, conn.peer.http3_port) = (true, http3_port);
         if let Some(origins) = conn.peer.origins.as_mut().filter(|_| has_proxy_header) {

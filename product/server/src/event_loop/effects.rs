@@ -12,7 +12,8 @@ use super::messages::{responding, size_from};
 use super::responder::Responder;
 use crate::answer::{Handler, Reply, To};
 use crate::body::Trailing;
-use crate::connection::{ExchangeId, KeptRequest, Line, PassedOnLine, Search, Task};
+use crate::connection::{Exchange, KeptRequest, Line, PassedOnLine, Search, Task};
+use crate::exchange_id::ExchangeId;
 use crate::files::CacheAnswer;
 use crate::journal::Kind;
 use crate::net::{Net, Socket, Transport};
@@ -53,40 +54,42 @@ impl<N: Net> Responder<N> {
 
     fn apply(&mut self, effect: Effect) {
         match effect {
-            Effect::Interim { owner, head } => self.send_interim(owner, *head),
+            Effect::Interim { id, head } => self.send_interim(id, *head),
             Effect::Respond(begun) => self.begin_passed(*begun),
             Effect::Named(named) => self.reply_named(*named),
-            Effect::Intercepted { owner, head } => self.reply_intercepted(owner, *head),
-            Effect::Body { owner } => self.pass_body(owner),
-            Effect::ReadRequest { owner } => self.go_on_reading(owner),
-            Effect::Upload { owner, is_awaited } => self.follow_upload(owner, is_awaited),
-            Effect::Spool { owner, room } => self.spool(owner, &room),
-            Effect::Ended { owner, tried, measured } => self.note_ended(owner, tried, measured),
-            Effect::Failed { owner, fault, upstream, is_sending } => {
+            Effect::Intercepted { id, head } => self.reply_intercepted(id, *head),
+            Effect::Body { id } => self.pass_body(id),
+            Effect::ReadRequest { id } => self.go_on_reading(id),
+            Effect::Upload { id, is_awaited } => self.follow_upload(id, is_awaited),
+            Effect::Spool { id, room } => self.spool(id, &room),
+            Effect::Ended { id, tried, measured } => self.note_ended(id, tried, measured),
+            Effect::Failed { id, fault, upstream, is_sending } => {
                 self.note_fault(&upstream, &fault);
-                self.fail_passed(owner, &fault, is_sending);
+                self.fail_passed(id, &fault, is_sending);
             }
             Effect::Note(line) => self.service.journal.error(line),
         }
     }
 
-    fn send_interim(&mut self, owner: u64, head: UpstreamHead) {
-        let Some(id) = self.connections.exchange_id(owner) else { return };
+    fn send_interim(&mut self, id: ExchangeId, head: UpstreamHead) {
+        if !self.connections.is_open(id) {
+            return;
+        }
         let (now, date, response) = (self.timers.now(), self.timers.date(), head.into_response(()));
-        let sent_bytes = self.transmitter.send_interim(now, date, &mut self.connections, id.at, id.stream, response);
-        self.service.admission.spend(self.connections[id.at].client_of(id.stream), sent_bytes);
+        let sent_bytes = self.transmitter.send_interim(now, date, &mut self.connections, id, response);
+        self.service.admission.spend(self.connections[id].client_of(id.stream), sent_bytes);
     }
 
     /// Sends the response of an upstream, whose body may still be arriving.
     fn begin_passed(&mut self, begun: Begun) {
-        let (now, owner) = (self.timers.now(), begun.owner);
-        let rest = match self.take_passed(owner) {
-            Some((id, request)) => {
+        let (now, id) = (self.timers.now(), begun.id);
+        let rest = match self.take_passed(id) {
+            Some(request) => {
                 let prediction = self.proxy.enter_route(&begun, &request.view());
                 let (is_whole, trailing) = (begun.is_whole(), self.trailing(id, &request.view()));
                 let Begun { head, pipe, rest, tried, .. } = begun;
                 let size_from = size_from(head.framing, is_whole);
-                self.note_tried(owner, tried, |line| line.answered(now, size_from, prediction));
+                self.note_tried(id, tried, |line| line.answered(now, size_from, prediction));
                 let response = responding(head, pipe, trailing, is_whole);
                 self.reply_passed(id, request, |handler, to, request| handler.passed_on(to, request, response));
                 rest
@@ -94,17 +97,17 @@ impl<N: Net> Responder<N> {
             // Its client has left while others were sent.
             None => begun.rest,
         };
-        let job = self.job_of(owner);
-        let curve = self.proxy.on_sent(&self.net, now, owner, rest, job.is_some());
+        let job = self.job_of(id);
+        let curve = self.proxy.on_sent(&self.net, now, id, rest, job.is_some());
         let Some(job) = job else { return };
-        if let Some(line) = self.line_of(owner).and_then(|line| line.passed_on.as_mut()) {
+        if let Some(line) = self.line_of(id).and_then(|line| line.passed_on.as_mut()) {
             line.guess_size(curve.is_some());
         }
         self.producer(job).expect(curve);
     }
 
     fn trailing(&self, id: ExchangeId, request: &Request) -> Trailing {
-        match self.connections[id.at].is_multiplexed() {
+        match self.connections[id].is_multiplexed() {
             true => Trailing::InFrames,
             false if takes_trailers(request) => Trailing::InChunks,
             false => Trailing::Never,
@@ -113,14 +116,14 @@ impl<N: Net> Responder<N> {
 
     /// Sends the file that an upstream names, or begins its lookup.
     fn reply_named(&mut self, named: Named) {
-        let Named { owner, head, folder, path } = named;
-        let Some((id, request)) = self.take_passed(owner) else { return };
+        let Named { id, head, folder, path } = named;
+        let Some(request) = self.take_passed(id) else { return };
         let said = head.into_response(());
         let found = match self.service.handler.look_for_named(folder, &path, self.timers.now()) {
             CacheAnswer::Ready(found) => found,
             CacheAnswer::Offload(lookup) => {
-                let client = self.connections[id.at].client_of(id.stream);
-                match self.service.handler.begin_lookup(lookup, owner, client, self.timers.now()) {
+                let client = self.connections[id].client_of(id.stream);
+                match self.service.handler.begin_lookup(lookup, id, client, self.timers.now()) {
                     Ok(key) => return self.connections.exchange(id).wait_for(key, request, Search::Named(said)),
                     Err(missing) => Err(missing),
                 }
@@ -130,25 +133,24 @@ impl<N: Net> Responder<N> {
     }
 
     /// Sends the site's page for an error in place of the response of an upstream.
-    fn reply_intercepted(&mut self, owner: u64, head: UpstreamHead) {
-        let Some((id, request)) = self.take_passed(owner) else { return };
+    fn reply_intercepted(&mut self, id: ExchangeId, head: UpstreamHead) {
+        let Some(request) = self.take_passed(id) else { return };
         let said = head.into_response(());
         self.reply_passed(id, request, |handler, to, request| handler.intercepted(to, request, &said));
     }
 
     /// Passes more of a response's body on to its job.
-    fn pass_body(&mut self, owner: u64) {
-        let Some(job) = self.job_of(owner) else { return };
+    fn pass_body(&mut self, id: ExchangeId) {
+        let Some(job) = self.job_of(id) else { return };
         let now = self.timers.now();
         let mut sink = (Producer::of(&mut self.transmitter, &mut self.connections, job), now);
-        self.proxy.read_body(&self.net, now, owner, &mut sink);
+        self.proxy.read_body(&self.net, now, id, &mut sink);
     }
 
     /// Counts the time of an upload on a stream while its client is awaited, and not while its upstream is.
-    fn follow_upload(&mut self, owner: u64, is_awaited: bool) {
-        let Some(id) = self.connections.exchange_id(owner) else { return };
+    fn follow_upload(&mut self, id: ExchangeId, is_awaited: bool) {
         let now = self.timers.client_now();
-        match self.connections.exchange(id).upload() {
+        match self.connections.find(id).and_then(Exchange::upload) {
             Some(upload) if is_awaited => upload.go_on(now),
             Some(upload) => upload.hold(now),
             None => {}
@@ -156,20 +158,20 @@ impl<N: Net> Responder<N> {
     }
 
     /// Continues a response in a file, if there is room for one.
-    fn spool(&mut self, owner: u64, room: &Arc<Room>) {
-        let Some(job) = self.job_of(owner) else { return };
+    fn spool(&mut self, id: ExchangeId, room: &Arc<Room>) {
+        let Some(job) = self.job_of(id) else { return };
         let mut producer = self.producer(job);
         let bytes = producer.queued_bytes();
         if producer.spool(room) {
-            let line = self.line_of(owner).and_then(|line| line.passed_on.as_mut());
+            let line = self.line_of(id).and_then(|line| line.passed_on.as_mut());
             line.into_iter().for_each(|line| line.spooled_bytes += bytes);
-            self.proxy.on_spooled(owner);
+            self.proxy.on_spooled(id);
         }
     }
 
-    fn note_ended(&mut self, owner: u64, tried: Option<Tried>, measured: Option<Measured>) {
-        self.note_tried(owner, tried, |line| line);
-        let (Some(line), Some(measured)) = (self.line_of(owner), measured) else { return };
+    fn note_ended(&mut self, id: ExchangeId, tried: Option<Tried>, measured: Option<Measured>) {
+        self.note_tried(id, tried, |line| line);
+        let (Some(line), Some(measured)) = (self.line_of(id), measured) else { return };
         line.passed_on.iter_mut().for_each(|passed_on| passed_on.measure(measured.quantile));
         // Its head may not have given the length, and a stage changes it.
         if !line.is_staged {
@@ -178,9 +180,14 @@ impl<N: Net> Responder<N> {
     }
 
     /// Completes the upstream part of the access log line, unless it exists already.
-    fn note_tried(&mut self, owner: u64, tried: Option<Tried>, complete: impl FnOnce(PassedOnLine) -> PassedOnLine) {
+    fn note_tried(
+        &mut self,
+        id: ExchangeId,
+        tried: Option<Tried>,
+        complete: impl FnOnce(PassedOnLine) -> PassedOnLine,
+    ) {
         let Some(Tried { upstream, queued_at, attempt }) = tried else { return };
-        let Some(line) = self.line_of(owner).filter(|line| line.log.is_some() && line.passed_on.is_none()) else {
+        let Some(line) = self.line_of(id).filter(|line| line.log.is_some() && line.passed_on.is_none()) else {
             return;
         };
         line.passed_on = Some(Box::new(complete(PassedOnLine::new(upstream, queued_at, attempt))));
@@ -193,25 +200,24 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    fn fail_passed(&mut self, owner: u64, fault: &Fault, is_sending: bool) {
+    fn fail_passed(&mut self, id: ExchangeId, fault: &Fault, is_sending: bool) {
         if is_sending {
-            let (now, job) = (self.timers.now(), self.job_of(owner));
+            let (now, job) = (self.timers.now(), self.job_of(id));
             return job.into_iter().for_each(|job| self.producer(job).fail(now));
         }
-        let Some((id, request)) = self.take_passed(owner) else { return };
+        let Some(request) = self.take_passed(id) else { return };
         let status = fault.status();
-        if fault.is_of_client() && self.connections[id.at].is_multiplexed() {
-            self.connections.with_engine(id.at, |engine| engine.leave_body(id.stream));
+        if fault.is_of_client() && self.connections[id].is_multiplexed() {
+            self.connections.with_engine(id.slot(), |engine| engine.leave_body(id.stream));
         }
         self.reply_passed(id, request, |handler, to, request| handler.unanswered(to, request, status));
     }
 
     /// Takes the request of an exchange that waits for an upstream.
-    fn take_passed(&mut self, owner: u64) -> Option<(ExchangeId, Box<KeptRequest>)> {
-        let id = self.connections.exchange_id(owner)?;
-        let task = &mut self.connections.exchange(id).task;
+    fn take_passed(&mut self, id: ExchangeId) -> Option<Box<KeptRequest>> {
+        let task = &mut self.connections.find(id)?.task;
         match std::mem::take(task) {
-            Task::PassedOn(request) => Some((id, request)),
+            Task::PassedOn(request) => Some(request),
             other => {
                 *task = other;
                 None
@@ -226,7 +232,7 @@ impl<N: Net> Responder<N> {
         request: Box<KeptRequest>,
         make: impl FnOnce(&mut Handler, To, &Request) -> Reply,
     ) {
-        let (handler, conn) = (&mut self.service.handler, &self.connections[id.at]);
+        let (handler, conn) = (&mut self.service.handler, &self.connections[id]);
         let (reply, class) = {
             let request = request.view();
             let to = handler.to(conn, &request);
@@ -236,8 +242,8 @@ impl<N: Net> Responder<N> {
         self.connections.exchange(id).class = class;
         assert!(self.transmitter.gathered.is_empty(), "what was gathered for one connection is not another's");
         self.send(id, reply);
-        self.flush(id.at);
-        self.connections.go_on(id.at);
+        self.flush(id.slot());
+        self.connections.go_on(id.slot());
     }
 
     fn producer(&mut self, job: JobId) -> Producer<'_, Transport<N>> {
@@ -245,15 +251,13 @@ impl<N: Net> Responder<N> {
     }
 
     /// The log data of an exchange.
-    fn line_of(&mut self, owner: u64) -> Option<&mut Line> {
-        let id = self.connections.exchange_id(owner)?;
-        self.connections.exchange(id).line.as_deref_mut()
+    fn line_of(&mut self, id: ExchangeId) -> Option<&mut Line> {
+        self.connections.find(id)?.line.as_deref_mut()
     }
 
     /// The job of an exchange's response, if it is being sent.
-    fn job_of(&mut self, owner: u64) -> Option<JobId> {
-        let id = self.connections.exchange_id(owner)?;
-        match self.connections.exchange(id).task {
+    fn job_of(&mut self, id: ExchangeId) -> Option<JobId> {
+        match self.connections.find(id)?.task {
             Task::Sending(job) => Some(job),
             _ => None,
         }

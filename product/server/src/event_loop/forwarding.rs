@@ -9,7 +9,7 @@ use sched::routes::ServiceRoute;
 
 use super::messages::{encode, gateway, is_grpc, upload_limits};
 use super::responder::Responder;
-use crate::connection::ExchangeId;
+use crate::exchange_id::ExchangeId;
 use crate::files::SiteNumber;
 use crate::net::Net;
 use crate::upload::Upload;
@@ -20,7 +20,7 @@ impl<N: Net> Responder<N> {
     pub(super) fn upload_of(&self, id: ExchangeId, group: &Group, request: &Request) -> Option<Box<Upload>> {
         // What follows a CONNECT is not a body.
         let has_body = request.method != Method::Connect && request.body != BodyLength::None;
-        let is_on_stream = has_body && self.connections[id.at].is_multiplexed();
+        let is_on_stream = has_body && self.connections[id].is_multiplexed();
         let limits = upload_limits(&self.limits, group, request);
         is_on_stream.then(|| Box::new(Upload::new(self.timers.client_now(), limits)))
     }
@@ -35,8 +35,8 @@ impl<N: Net> Responder<N> {
         site: Option<SiteNumber>,
         is_on_stream: bool,
     ) -> Transfer {
-        let changes = self.service.field_changes(&self.connections[id.at], id.stream, site, request);
-        let conn = &mut self.connections[id.at];
+        let changes = self.service.field_changes(&self.connections[id], id.stream, site, request);
+        let conn = &mut self.connections[id];
         let key = (request.method == Method::Connect).then(|| websocket::key(tls::nonce()));
         let gateway = gateway(conn, &group, request, (head, key.as_ref().map(|key| &key[..])));
         let gateway = Gateway { changes: &changes, ..gateway };
@@ -45,21 +45,19 @@ impl<N: Net> Responder<N> {
         let (method, body) =
             if key.is_some() { (Method::Get, BodyLength::None) } else { (request.method, request.body) };
         let encoded = encode(&group, request, &gateway, body);
-        let owner = conn.exchange(id.stream).owner;
         let class = self.service.handler.class_of(conn, id.stream, site, request);
         let priority = self.service.handler.priority(class);
         let route = ServiceRoute::of(&group.route(request));
         let accept = key.map(|key| websocket::accept(&key));
         let (account, client) = (conn.held.account(), conn.client_of(id.stream));
         let is_buffered = group.buffers_requests && !is_grpc(&group, request);
-        let mut from = ClientConnection::new(conn.owner, conn.held.responses());
+        let mut from = ClientConnection::new(conn.held.responses());
         from.body = BodyAllowance::new(group.request.max_body_bytes);
         from.logs_in = is_connection_login(request.values("authorization"));
         if group.tells_client {
             from.announced = Announced::Client(conn.client_address(id.stream));
         }
-        let transfer =
-            Transfer::new(owner, group, method, encoded, body, account, from).queued(client, priority, route);
+        let transfer = Transfer::new(id, group, method, encoded, body, account, from).queued(client, priority, route);
         let mut transfer = transfer.upgrading(is_upgrading, accept);
         if !is_buffered {
             transfer = transfer.unbuffered();

@@ -9,14 +9,14 @@ use crate::net::Net;
 
 /// Closes the longest idle connection among those idle for at least `idle_for`. Returns false if there is none.
 pub(super) fn give_up_idle<N: Net>(with: &mut Responder<N>, idle_for: Nanos) -> bool {
-    while let Some((owner, deadline)) = with.service.admission.next_idle(with.timers.now(), &with.connections) {
+    while let Some((token, deadline)) = with.service.admission.next_idle(with.timers.now(), &with.connections) {
         // A request may have arrived since the list was made, or be in the socket without an event yet.
         let (now, limits) = (with.timers.client_now(), &with.limits);
         let is_as_found = |at: &usize| {
             let conn = &with.connections[*at];
             conn.is_idle() && conn.deadline() == deadline && now - conn.idle_since(limits) >= idle_for
         };
-        let Some(at) = with.connections.slot(owner).filter(is_as_found) else { continue };
+        let Some(at) = with.connections.slot(token).filter(is_as_found) else { continue };
         if !with.connections[at].channel.is_in_flight {
             with.connections[at].input.is_readable = true;
             with.read(at);

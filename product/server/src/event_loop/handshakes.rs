@@ -24,7 +24,7 @@ impl<N: Net> Responder<N> {
         let Some(session) = connection.session.as_deref_mut() else { return };
         if session.is_untouched() && tls::is_plain_http(wire) {
             self.connections[at].end_tls();
-            self.refuse(at.into(), WANTS_TLS, &http1::shown(wire), false);
+            self.refuse(self.connections[at].exchange_id(0), WANTS_TLS, &http1::shown(wire), false);
             return self.flush(at);
         }
         let mut plain = std::mem::take(&mut self.buffers.plain);

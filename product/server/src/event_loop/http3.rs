@@ -111,13 +111,13 @@ impl<N: Net> UdpEndpoint<N> {
         };
         let Some(client) = client else { return self.quic.refuse(attempt, answers) };
         with.budget.on_quic_handshake();
-        // Its datagrams carry the name of its connection.
-        let name = with.connections.vacant();
-        let Some(session) = self.quic.accept(now, attempt, Key(name.1), answers) else {
+        // Its datagrams carry the token of its connection.
+        let token = with.connections.next_token();
+        let Some(session) = self.quic.accept(now, attempt, Key(token), answers) else {
             return with.service.admission.leave(now, client);
         };
         let (peer, socket) = (session.peer(), Transport::Quic(Box::new(Flow::new(Arc::clone(&self.udp)))));
-        let at = with.open(name, (socket, ChannelKind::Quic), client, peer, framing(peer), None);
+        let at = with.open(token, (socket, ChannelKind::Quic), client, peer, framing(peer), None);
         let (now, connections) = (with.timers.now(), &mut with.connections);
         let deadline = with.timers.client_now() + HANDSHAKE_TIMEOUT;
         with.transmitter.begin_framed(connections, now, at, session.into(), deadline);

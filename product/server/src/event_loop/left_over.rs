@@ -103,7 +103,7 @@ impl Transmitter {
         proxy: &Proxy<N>,
     ) -> usize {
         let conn = &connections[at];
-        let put_off_bytes = self.put_off.get(&conn.owner).map_or(0, |bytes| bytes.capacity());
+        let put_off_bytes = self.put_off.get(&conn.exchange_id(0)).map_or(0, |bytes| bytes.capacity());
         let of_exchanges = conn.protocol.exchanges().map(|exchange| {
             let request_bytes = match &exchange.task {
                 Task::LookingUp(pending) => pending.request.memory_bytes(),
@@ -112,7 +112,7 @@ impl Transmitter {
                 Task::None | Task::Sending(_) => 0,
             };
             let line_bytes = exchange.line.as_ref().map_or(0, |line| line.memory_bytes());
-            request_bytes + line_bytes + proxy.upstreams().alive_bytes(exchange.owner)
+            request_bytes + line_bytes + proxy.upstreams().alive_bytes(exchange.id)
         });
         let bytes = conn.own_bytes() + put_off_bytes + of_exchanges.sum::<usize>();
         bytes + self.alive_bytes(connections, at)

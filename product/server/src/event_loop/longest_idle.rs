@@ -17,7 +17,7 @@ pub(super) struct Idle {
     looked_at: Nanos,
 }
 
-/// The sort key by which connections go, see [`longest_idle`], and the owner. The connection may have been used since,
+/// The sort key by which connections go, see [`longest_idle`], and the token. The connection may have been used since,
 /// or have ended.
 type Found = (bool, bool, ClientTime, u64);
 
@@ -27,7 +27,7 @@ impl Idle {
         if self.found.is_empty() && now >= self.next_look_at() {
             *self = Idle { found: longest_idle(connections), looked_at: now };
         }
-        self.found.pop().map(|(.., deadline, owner)| (owner, deadline))
+        self.found.pop().map(|(.., deadline, token)| (token, deadline))
     }
 
     pub fn next_look_at(&self) -> Nanos {
@@ -40,7 +40,7 @@ impl Idle {
 fn longest_idle<S>(connections: &Connections<S>) -> Vec<Found> {
     let idle = connections.iter().map(|(_, conn)| conn).filter(|conn| conn.is_idle());
     let mut idle: Vec<Found> =
-        idle.map(|conn| (!conn.is_lingering(), !conn.has_answered, conn.deadline(), conn.owner)).collect();
+        idle.map(|conn| (!conn.is_lingering(), !conn.has_answered, conn.deadline(), conn.token)).collect();
     if idle.len() > IDLE_FOUND_MAX {
         idle.select_nth_unstable(IDLE_FOUND_MAX);
         idle.truncate(IDLE_FOUND_MAX);
@@ -61,10 +61,10 @@ mod tests {
     use crate::limits::Limits;
 
     fn add(connections: &mut Connections<()>, seconds: u64) -> usize {
-        let (_, owner) = connections.vacant();
+        let token = connections.next_token();
         let peer = (Ipv4Addr::LOCALHOST, 80).into();
         let (kind, framing, account) = (ChannelKind::Tcp, Framing::ETHERNET, Default::default());
-        let opening = Opening { owner, socket: (), kind, client: 1, peer, framing, session: None, account };
+        let opening = Opening { token, socket: (), kind, client: 1, peer, framing, session: None, account };
         connections.insert(Connection::new(ClientTime::after(Nanos::from_secs(seconds)), opening, &Limits::default()))
     }
 
@@ -76,7 +76,7 @@ mod tests {
         connections[busy].input.is_readable = true;
         let mut idle = Idle::default();
         let now = Nanos::from_secs(10);
-        let mut next = |now| idle.next(now, &connections).map(|(owner, _)| connections.slot(owner).unwrap());
+        let mut next = |now| idle.next(now, &connections).map(|(token, _)| connections.slot(token).unwrap());
         assert_eq!([(); 4].map(|()| next(now)), [Some(answered), Some(old), Some(new), None]);
         assert_eq!(next(now + LOOK_EVERY), Some(answered), "all are looked at again");
     }

@@ -251,17 +251,17 @@ impl<N: Net> Worker<N> {
     fn answer_found(&mut self) {
         let with = &mut self.responder;
         let others = with.budget.to_come;
-        while let Some((owner, found)) = with.service.handler.next_found() {
+        while let Some((id, found)) = with.service.handler.next_found() {
             with.budget.to_come = others + with.service.handler.found();
             // There is no exchange if the client has left meanwhile.
-            if let Some(id) = with.connections.exchange_id(owner) {
-                let (now, conn) = (with.timers.now(), &mut with.connections[id.at]);
+            if with.connections.is_open(id) {
+                let (now, conn) = (with.timers.now(), &mut with.connections[id]);
                 if let Some(reply) = with.service.reply_found(now, conn, id.stream, found) {
                     with.send(id, reply);
                 }
-                with.flush(id.at);
-                with.connections.count(id.at);
-                with.connections.go_on(id.at);
+                with.flush(id.slot());
+                with.connections.count(id.slot());
+                with.connections.go_on(id.slot());
             }
             if with.timers.is_turn_over(with.net.now()) {
                 break;

@@ -5,8 +5,8 @@ use units::Nanos;
 use super::responder::Responder;
 use crate::answer::Reply;
 use crate::body::{Body, Failure};
-use crate::connection::{Departure, Outgoing};
-use crate::connection::{ExchangeId, Task};
+use crate::connection::{Departure, Outgoing, Task};
+use crate::exchange_id::ExchangeId;
 use crate::journal::{Kind, ResponseEnd};
 use crate::net::Net;
 use crate::send::Direct;
@@ -22,22 +22,16 @@ impl<N: Net> Responder<N> {
             // The fault is the server's. A client may trigger it as often as it likes, so it is counted by kind.
             self.service.journal.fail(self.timers.now(), Kind::Unreadable, error);
         }
-        if !self.connections[id.at].is_multiplexed() {
+        if !self.connections[id].is_multiplexed() {
             let response = (reply.response, reply.is_last);
-            let (body, is_last) = self.transmitter.encode(&mut self.connections[id.at], response, self.timers.date());
-            return self.send_encoded(id.at, body, is_last);
+            let (body, is_last) = self.transmitter.encode(&mut self.connections[id], response, self.timers.date());
+            return self.send_encoded(id.slot(), body, is_last);
         }
         let (head, body) = reply.response.into_head(self.timers.date());
         let exchange = self.connections.exchange(id);
         let body = if exchange.has_body { body } else { Body::default() };
         exchange.note_encoded(head.status(), head.bytes() as usize, &body);
-        self.transmitter.respond(
-            self.timers.now(),
-            &mut self.connections,
-            id.at,
-            id.stream,
-            Outgoing::on_stream(head, body),
-        );
+        self.transmitter.respond(self.timers.now(), &mut self.connections, id, Outgoing::on_stream(head, body));
     }
 
     /// Sends what is encoded, with this body behind it.
@@ -58,15 +52,16 @@ impl<N: Net> Responder<N> {
     fn on_sent_now(&mut self, at: usize, SentNow { bytes, outcome }: SentNow) {
         self.budget.on_sent(bytes);
         self.service.admission.spend(self.connections[at].client_of(0), bytes);
+        let id = self.connections[at].exchange_id(0);
         match outcome {
-            Direct::Sent(_) => self.on_end(at.into(), ResponseEnd::now(), bytes, None),
+            Direct::Sent(_) => self.on_end(id, ResponseEnd::now(), bytes, None),
             Direct::Begun(job) => {
                 self.connections[at].note_first_byte(bytes, || self.net.now());
                 self.connections[at].hold(0, job, self.timers.client_now());
             }
             Direct::Failed(failure) => {
                 self.connections[at].note_first_byte(bytes, || self.net.now());
-                self.on_end(at.into(), ResponseEnd::now(), bytes, Some(failure));
+                self.on_end(id, ResponseEnd::now(), bytes, Some(failure));
             }
         }
     }
@@ -101,8 +96,9 @@ impl<N: Net> Responder<N> {
     }
 
     fn on_departure(&mut self, departure: Departure) {
-        let at = self.connections.slot(departure.owner).expect("a connection outlives its response");
-        self.service.admission.spend(self.connections[at].client_of(departure.stream), departure.untold_bytes);
+        let id = departure.exchange;
+        let at = self.connections.slot(id.token()).expect("a connection outlives its response");
+        self.service.admission.spend(self.connections[at].client_of(id.stream), departure.untold_bytes);
         let (is_multiplexed, failure) = (self.connections[at].is_multiplexed(), &departure.failure);
         if self.connections[at].channel.is_in_flight {
             // No response has ended, so there is nothing for the log and the objectives.
@@ -112,7 +108,6 @@ impl<N: Net> Responder<N> {
             self.end(at, |sender, connections, at, with| sender.end_flight(connections, at, failure.is_some(), with));
             return self.connections.go_on(at);
         }
-        let id = ExchangeId { at, stream: departure.stream };
         self.leave_upstream(id);
         let exchange = self.connections.exchange(id);
         debug_assert!(exchange.is_sending(), "a response departs once");
@@ -126,7 +121,7 @@ impl<N: Net> Responder<N> {
     /// Handles the end of a response after `sent_bytes` were sent. The kernel has all of it, including the end of
     /// the connection after its last response, or it failed.
     fn on_end(&mut self, id: ExchangeId, ending: ResponseEnd, sent_bytes: u64, failure: Option<Failure>) {
-        let (now, conn) = (self.timers.now(), &mut self.connections[id.at]);
+        let (now, conn) = (self.timers.now(), &mut self.connections[id]);
         let ending = match &failure {
             Some(failure) => ending.cut(sent_bytes, self.service.report(&self.timers, conn, failure, sent_bytes)),
             None => {
@@ -137,19 +132,19 @@ impl<N: Net> Responder<N> {
         self.service.log(&self.net, now, conn, id.stream, ending, &self.transmitter.link);
         if conn.is_multiplexed() {
             if failure.is_some() {
-                self.connections.with_engine(id.at, |engine| engine.cancel(id.stream));
+                self.connections.with_engine(id.slot(), |engine| engine.cancel(id.stream));
             }
             if let Some(Failure::Stalled) = failure {
-                self.abandon(id.at);
+                self.abandon(id.slot());
             }
-            if let Some(conn) = self.connections.get_mut(id.at) {
+            if let Some(conn) = self.connections.get_mut(id.slot()) {
                 conn.has_answered = true;
                 self.end_stream(id);
             }
             return;
         }
         if failure.is_some() {
-            return self.close(id.at);
+            return self.close(id.slot());
         }
         self.service.forget_origin(now, conn, 0);
         conn.has_answered = true;
@@ -157,6 +152,6 @@ impl<N: Net> Responder<N> {
         if !conn.http1().answering.closes() && conn.channel.is_corked {
             conn.cork(false);
         }
-        self.connections.count(id.at);
+        self.connections.count(id.slot());
     }
 }

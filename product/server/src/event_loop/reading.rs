@@ -13,7 +13,8 @@ use super::streams::is_preface;
 use crate::answer::{self, Answer, To};
 use crate::body::Body;
 use crate::connection::http1::{Event, Received};
-use crate::connection::{ExchangeId, Line, Task};
+use crate::connection::{Line, Task};
+use crate::exchange_id::ExchangeId;
 use crate::journal::Kind;
 use crate::net::Net;
 
@@ -88,7 +89,7 @@ impl<N: Net> Responder<N> {
     /// `docker exec -i` receives its answer then.
     fn end_input(&mut self, at: usize) {
         let conn = &mut self.connections[at];
-        if conn.is_multiplexed() || !self.proxy.has_tunnel(conn.owner) {
+        if conn.is_multiplexed() || !self.proxy.has_tunnel(conn.exchange_id(0)) {
             return self.close(at);
         }
         conn.input.is_readable = false;
@@ -135,12 +136,16 @@ impl<N: Net> Responder<N> {
                 Some(Event::Request { head }) => {
                     // A body that was not waited for may or may not come.
                     conn.input.is_readable |= head.expect_continue;
-                    self.answer(at.into(), &head.request, Some(&head));
+                    let id = conn.exchange_id(0);
+                    self.answer(id, &head.request, Some(&head));
                 }
                 Some(Event::Data { bytes, is_last }) => {
                     receiving::take_data(self, at, bytes, is_last);
                 }
-                Some(Event::Refused { reject, shown, is_tls }) => self.refuse(at.into(), reject, &shown, is_tls),
+                Some(Event::Refused { reject, shown, is_tls }) => {
+                    let id = conn.exchange_id(0);
+                    self.refuse(id, reject, &shown, is_tls);
+                }
                 None => return,
             }
         }
@@ -150,8 +155,8 @@ impl<N: Net> Responder<N> {
     pub(super) fn answer(&mut self, id: ExchangeId, request: &Request, head: Option<&Head>) {
         self.budget.on_request();
         let scheduler = self.transmitter.link.scheduler_mut();
-        self.service.identify(self.timers.now(), &mut self.connections[id.at], id.stream, request, scheduler);
-        let (now, conn) = (self.timers.now(), &self.connections[id.at]);
+        self.service.identify(self.timers.now(), &mut self.connections[id], id.stream, request, scheduler);
+        let (now, conn) = (self.timers.now(), &self.connections[id]);
         let to = self.service.handler.to(conn, request);
         let rewritten = self.service.handler.rewrite(to, request);
         let (rewritten, refusal) = rewritten.map_or_else(|reply| (None, Some(reply)), |rewritten| (rewritten, None));
@@ -166,7 +171,7 @@ impl<N: Net> Responder<N> {
         let minor_version = head.map_or(0, |head| head.minor_version);
         let reply = match answer {
             Answer::Reply(reply) => reply,
-            _ if head.is_some_and(|head| self.must_postpone(id.at, head)) => return,
+            _ if head.is_some_and(|head| self.must_postpone(id.slot(), head)) => return,
             Answer::Upstream(group) => match self.pass_request(id, (group, to), request, head) {
                 Some(reply) => *reply,
                 None => return,
@@ -176,14 +181,14 @@ impl<N: Net> Responder<N> {
                 None => return,
             },
             Answer::Lookup(awaited) => {
-                let (now, conn) = (self.timers.now(), &mut self.connections[id.at]);
+                let (now, conn) = (self.timers.now(), &mut self.connections[id]);
                 match self.service.look_up(now, conn, id.stream, awaited, request) {
                     Ok(()) => return self.service.note(now, conn, id.stream, to.site, request, minor_version),
                     Err(missing) => self.service.handler.reply_with(to, request, Err(missing)),
                 }
             }
         };
-        let (now, conn) = (self.timers.now(), &mut self.connections[id.at]);
+        let (now, conn) = (self.timers.now(), &mut self.connections[id]);
         self.service.note(now, conn, id.stream, to.site, request, minor_version);
         conn.exchange(id.stream).class = self.service.handler.class_of(conn, id.stream, to.site, request);
         self.send(id, reply);
@@ -212,13 +217,13 @@ impl<N: Net> Responder<N> {
             *task = Task::None;
         }
         if let Some(log) = self.service.handler.log(None) {
-            let version = self.connections[id.at].version(shown.minor_version);
+            let version = self.connections[id].version(shown.minor_version);
             let mut line = Line::refused(shown, version, reject.reason, log.clone(), self.timers.now());
-            line.count_in(self.connections[id.at].held.account());
+            line.count_in(self.connections[id].held.account());
             self.connections.exchange(id).line = Some(Box::new(line));
         }
         self.connections.exchange(id).class = self.service.handler.default_class();
-        let conn = &mut self.connections[id.at];
+        let conn = &mut self.connections[id];
         if !conn.is_multiplexed() {
             // What it still sends is read and discarded.
             conn.input.is_readable = true;
@@ -228,7 +233,7 @@ impl<N: Net> Responder<N> {
                 conn.http1().answering.refuse_aside();
                 conn.exchange(0).note_encoded(reject.status, REFUSAL.len(), &Body::default());
                 self.transmitter.gathered.push(&REFUSAL);
-                return self.send_encoded(id.at, Body::default(), true);
+                return self.send_encoded(id.slot(), Body::default(), true);
             }
         }
         self.send(id, answer::reject(reject));

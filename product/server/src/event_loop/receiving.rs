@@ -10,7 +10,8 @@ use super::responder::Responder;
 use super::upstreams::must_wait_for_leave;
 use crate::answer::{self, Reply, To};
 use crate::connection::http1::TOO_SLOW;
-use crate::connection::{ExchangeId, KeptRequest, Receiving, Task};
+use crate::connection::{KeptRequest, Receiving, Task};
+use crate::exchange_id::ExchangeId;
 use crate::net::Net;
 use crate::send::want_body;
 use crate::sites::received;
@@ -34,8 +35,8 @@ pub(super) fn receive_body<N: Net>(
         return None;
     }
     let (now, limits) = (with.timers.client_now(), with.limits.upload());
-    want_body(with.timers.date(), &mut with.connections, id.at, id.stream, request);
-    let conn = &mut with.connections[id.at];
+    want_body(with.timers.date(), &mut with.connections, id, request);
+    let conn = &mut with.connections[id];
     with.service.note(with.timers.now(), conn, id.stream, to.site, request, head.map_or(0, |head| head.minor_version));
     let mut request = KeptRequest::new(request, conn.held.account());
     request.upload = conn.is_multiplexed().then(|| Box::new(Upload::new(now, limits)));
@@ -50,14 +51,15 @@ pub(super) fn take_data<N: Net>(with: &mut Responder<N>, at: usize, bytes: &[u8]
     };
     receiving.bytes += bytes.len() as u64;
     if is_last {
-        reply_received(with, at.into());
+        let id = with.connections[at].exchange_id(0);
+        reply_received(with, id);
     }
 }
 
 /// Takes more of a request's body on a stream.
 pub(super) fn take_stream_data<N: Net>(with: &mut Responder<N>, id: ExchangeId) {
     let now = with.timers.client_now();
-    let Some(exchange) = with.connections[id.at].protocol.exchange(id.stream) else { return };
+    let Some(exchange) = with.connections.find(id) else { return };
     if !matches!(exchange.task, Task::Receiving(_)) {
         return with.pass_on_stream(id);
     }
@@ -65,7 +67,7 @@ pub(super) fn take_stream_data<N: Net>(with: &mut Responder<N>, id: ExchangeId) 
     // The stream's flow-control window bounds what is here.
     let read = loop {
         part.clear();
-        let connection = &mut with.connections[id.at];
+        let connection = &mut with.connections[id];
         let read = connection.engine().read_body(id.stream, &mut part, PART_BYTES);
         let exchange = connection.exchange(id.stream);
         exchange.upload().into_iter().for_each(|upload| upload.on_bytes(now, part.len()));
@@ -76,7 +78,7 @@ pub(super) fn take_stream_data<N: Net>(with: &mut Responder<N>, id: ExchangeId) 
             break read;
         }
     };
-    with.connections.say(id.at);
+    with.connections.say(id.slot());
     // A body that is cut off is reported by the end of its stream.
     if read == BodyRead::End {
         reply_received(with, id);
@@ -85,7 +87,7 @@ pub(super) fn take_stream_data<N: Net>(with: &mut Responder<N>, id: ExchangeId) 
 
 /// Handler once the body is complete.
 fn reply_received<N: Net>(with: &mut Responder<N>, id: ExchangeId) {
-    let conn = &mut with.connections[id.at];
+    let conn = &mut with.connections[id];
     let Task::Receiving(receiving) = std::mem::take(&mut conn.exchange(id.stream).task) else { return };
     let request = receiving.request.view();
     // The sites in force may have changed since the request began.
@@ -101,13 +103,13 @@ pub(super) fn end_slow_bodies<N: Net>(with: &mut Responder<N>, at: usize) {
     while let Some(conn) = with.connections.get_mut(at) {
         let late = conn.protocol.exchanges_mut().find_map(|exchange| {
             let is_late = exchange.upload().is_some_and(|upload| now >= upload.deadline());
-            is_late.then_some(exchange.number)
+            is_late.then_some(exchange.id)
         });
-        let Some(stream) = late else { return };
-        with.leave_upstream(ExchangeId { at, stream });
-        let exchange = with.connections[at].exchange(stream);
+        let Some(id) = late else { return };
+        with.leave_upstream(id);
+        let exchange = with.connections.exchange(id);
         (exchange.task, exchange.class) = (Task::None, with.service.handler.default_class());
-        with.connections.with_engine(at, |engine| engine.leave_body(stream));
-        with.send(ExchangeId { at, stream }, answer::reject(TOO_SLOW));
+        with.connections.with_engine(at, |engine| engine.leave_body(id.stream));
+        with.send(id, answer::reject(TOO_SLOW));
     }
 }

@@ -73,10 +73,10 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Opens a connection of this client, here and in the transmitter, with this vacant slot and name.
+    /// Opens a connection of this client, here and in the transmitter, with this token.
     pub fn open(
         &mut self,
-        (at, owner): (usize, u64),
+        token: u64,
         (socket, kind): (Transport<N>, ChannelKind),
         client: u32,
         peer: SocketAddr,
@@ -84,15 +84,13 @@ impl<N: Net> Responder<N> {
         session: Option<Box<Session>>,
     ) -> usize {
         let (now, account) = (self.timers.client_now(), self.connections.account().part());
-        let opening = Opening { owner, socket, kind, client, peer, framing, session, account };
-        let inserted = self.connections.insert(Connection::new(now, opening, &self.limits));
-        debug_assert_eq!(inserted, at, "the slot was vacant");
-        at
+        let opening = Opening { token, socket, kind, client, peer, framing, session, account };
+        self.connections.insert(Connection::new(now, opening, &self.limits))
     }
 
     /// Handles an event of a connection.
-    pub fn on_connection(&mut self, owner: u64, flags: EventFlags) {
-        let Some(at) = self.connections.slot(owner) else { return };
+    pub fn on_connection(&mut self, token: u64, flags: EventFlags) {
+        let Some(at) = self.connections.slot(token) else { return };
         let conn = &mut self.connections[at];
         let is_broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         // Many responses may end with a multiplexed connection: that is work for its turn.
@@ -137,7 +135,7 @@ impl<N: Net> Responder<N> {
             return false;
         }
         let conn = &self.connections[at];
-        conn.input.has_ended && !conn.is_multiplexed() && self.proxy.needs_client(conn.owner)
+        conn.input.has_ended && !conn.is_multiplexed() && self.proxy.needs_client(conn.exchange_id(0))
     }
 
     /// Ends the connection of a client that has left: its request leaves the queue of its upstream, or is cancelled
@@ -155,9 +153,9 @@ impl<N: Net> Responder<N> {
             return self.abandon(at);
         }
         self.transmitter.end_output(self.timers.now(), &mut self.connections, at, self.service.handler.default_class());
-        let owner = self.connections[at].owner;
-        self.leave_upstream(at.into());
-        self.proxy.forget_client(&self.net, owner);
+        let id = self.connections[at].exchange_id(0);
+        self.leave_upstream(id);
+        self.proxy.forget_client(&self.net, id.token());
         self.service.leave(&self.net, &self.timers, &mut self.connections[at], 0, &self.transmitter.link);
         let untold_bytes = self.transmitter.close(&mut self.connections, self.timers.now(), at);
         let conn = &self.connections[at];

@@ -97,7 +97,7 @@ impl Service {
         request: &Request,
     ) -> Result<(), Missing> {
         let (client, step) = (conn.client_of(stream), awaited.step());
-        let key = self.handler.begin_lookup(awaited, conn.exchange(stream).owner, client, now)?;
+        let key = self.handler.begin_lookup(awaited, conn.exchange(stream).id, client, now)?;
         let request = Box::new(KeptRequest::new(request, conn.held.account()));
         conn.exchange(stream).wait_for(key, request, Search::Own(step));
         Ok(())
@@ -118,8 +118,8 @@ impl Service {
         // The sites in force may have changed since the lookup began.
         let to = self.handler.to(conn, &request);
         conn.exchange(stream).class = self.handler.class_of(conn, stream, to.site, &request);
-        let (owner, client) = (conn.exchange(stream).owner, conn.client_of(stream));
-        let may_wait = self.handler.may_wait(owner);
+        let (id, client) = (conn.exchange(stream).id, conn.client_of(stream));
+        let may_wait = self.handler.may_wait(id);
         let awaited = match &pending.search {
             Search::Own(step) => match self.handler.reply_or_wait(to, &request, (found, *step), may_wait, now) {
                 Ok(reply) => return Some(reply),
@@ -128,7 +128,7 @@ impl Service {
             Search::Named(said) => return Some(self.handler.reply_named(to, &request, found, said)),
         };
         let step = awaited.step();
-        match self.handler.begin_lookup(awaited, owner, client, now) {
+        match self.handler.begin_lookup(awaited, id, client, now) {
             Ok(key) => {
                 conn.exchange(stream).wait_for(key, pending.request, Search::Own(step));
                 None
@@ -166,9 +166,9 @@ impl Service {
         link: &Link,
     ) {
         let exchange = conn.exchange(stream);
-        let (owner, has_line) = (exchange.owner, exchange.line.is_some());
+        let (id, has_line) = (exchange.id, exchange.line.is_some());
         if let Task::LookingUp(pending) = std::mem::take(&mut exchange.task) {
-            self.handler.leave_lookup(&pending.key, owner);
+            self.handler.leave_lookup(&pending.key, id);
         }
         if !has_line
             && !conn.is_multiplexed()
@@ -281,7 +281,7 @@ impl Service {
         for exchange in conn.protocol.exchanges() {
             let Task::Sending(job) = exchange.task else { continue };
             let untold_bytes = sendings.untold_bytes(job);
-            match conn.client_of(exchange.number) {
+            match conn.client_of(exchange.id.stream) {
                 client if client == conn.client => bytes += untold_bytes,
                 client => self.admission.book(now, client, untold_bytes),
             }

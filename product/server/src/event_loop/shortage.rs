@@ -38,7 +38,7 @@ pub(super) struct Shortage {
 pub(super) struct Stalled {
     pub client: u32,
     pub bytes: u64,
-    pub owner: u64,
+    pub token: u64,
 }
 
 /// The minimum size of an incomplete head that is a reason to end its connection; nearly all clients stay below it.
@@ -51,15 +51,15 @@ impl Shortage {
         // If memory is full, requests of existing clients must not be refused because others have only just stopped
         // reading.
         let looks = if is_full(memory) { 0 } else { STALLED_LOOKS };
-        let is_stalled = |at| {
+        let is_stalled = |at: usize| {
             let is_slow = connections[at].is_slow(looks, link.scheduler());
             is_slow || connections.get(at).is_some_and(|conn| conn.part_bytes() >= PART_BYTES_MIN)
         };
         let stalled =
             || connections.iter().filter(|(at, _)| is_stalled(*at)).map(|(_, conn)| Stalled::from(conn)).collect();
-        while let Some(owner) = self.next_found(now, excess_bytes(memory), stalled) {
+        while let Some(token) = self.next_found(now, excess_bytes(memory), stalled) {
             // It may have read since.
-            if let Some(at) = connections.slot(owner).filter(|at| is_stalled(*at)) {
+            if let Some(at) = connections.slot(token).filter(|at| is_stalled(*at)) {
                 return Some(at);
             }
         }
@@ -117,7 +117,7 @@ fn costliest(stalled: Vec<Stalled>, excess_bytes: u64) -> Vec<u64> {
         && let Some((bytes, mut all)) = clients.pop()
     {
         let Some(one) = all.pop() else { continue };
-        found.push(one.owner);
+        found.push(one.token);
         found_bytes += one.bytes;
         clients.push((bytes - one.bytes, all));
     }
@@ -126,7 +126,7 @@ fn costliest(stalled: Vec<Stalled>, excess_bytes: u64) -> Vec<u64> {
 
 impl<S> From<&Connection<S>> for Stalled {
     fn from(conn: &Connection<S>) -> Stalled {
-        Stalled { client: conn.client, bytes: conn.held.bytes(), owner: conn.owner }
+        Stalled { client: conn.client, bytes: conn.held.bytes(), token: conn.token }
     }
 }
 
@@ -136,8 +136,8 @@ mod tests {
 
     use super::*;
 
-    fn stalled(client: u32, bytes: u64, owner: u64) -> Stalled {
-        Stalled { client, bytes, owner }
+    fn stalled(client: u32, bytes: u64, token: u64) -> Stalled {
+        Stalled { client, bytes, token }
     }
 
     #[test]

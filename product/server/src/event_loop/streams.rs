@@ -10,7 +10,8 @@ use mux::{Event, PREFACE};
 use super::receiving;
 use super::responder::Responder;
 use crate::body::Failure;
-use crate::connection::{Connections, ExchangeId, Task};
+use crate::connection::{Connections, Task};
+use crate::exchange_id::ExchangeId;
 use crate::journal::Kind;
 use crate::net::{Net, Transport};
 use crate::send::{EndContext, Ending, Transmitter};
@@ -77,17 +78,18 @@ impl<N: Net> Responder<N> {
                     }
                 }
                 Some(Event::Body { stream }) => {
-                    receiving::take_stream_data(self, ExchangeId { at, stream });
+                    let id = self.connections[at].exchange_id(stream);
+                    receiving::take_stream_data(self, id);
                 }
                 Some(Event::Priority { stream }) => self.transmitter.prefer(&mut self.connections[at], stream),
-                Some(Event::Closed { stream }) => self.leave_stream(ExchangeId { at, stream }),
+                Some(Event::Closed { stream }) => self.leave_stream(self.connections[at].exchange_id(stream)),
             }
         }
     }
 
     /// Handles a closed stream: its response is all made, or its client does not want it any more.
     fn leave_stream(&mut self, id: ExchangeId) {
-        let Some(exchange) = self.connections[id.at].protocol.exchange(id.stream) else { return };
+        let Some(exchange) = self.connections.find(id) else { return };
         match exchange.task {
             Task::Sending(job) => {
                 self.transmitter.abort(&mut self.connections, self.timers.now(), job, Failure::Disconnected)
@@ -97,7 +99,7 @@ impl<N: Net> Responder<N> {
                 self.service.leave(
                     &self.net,
                     &self.timers,
-                    &mut self.connections[id.at],
+                    &mut self.connections[id],
                     id.stream,
                     &self.transmitter.link,
                 );
@@ -108,15 +110,15 @@ impl<N: Net> Responder<N> {
 
     pub(super) fn end_stream(&mut self, id: ExchangeId) {
         // A client that sends no more has no more requests.
-        let has_ended = self.connections[id.at].has_peer_ended();
-        self.service.forget_origin(self.timers.now(), &mut self.connections[id.at], id.stream);
+        let has_ended = self.connections[id].has_peer_ended();
+        self.service.forget_origin(self.timers.now(), &mut self.connections[id], id.stream);
         let (now, limits) = (self.timers.client_now(), &self.limits);
-        if let Some(streams) = self.connections[id.at].protocol.streams_mut() {
+        if let Some(streams) = self.connections[id].protocol.streams_mut() {
             streams.end(id.stream, now, limits);
             if (streams.is_leaving || has_ended) && streams.is_idle() {
-                self.end(id.at, Transmitter::end_streams);
+                self.end(id.slot(), Transmitter::end_streams);
             }
-            self.connections.count(id.at);
+            self.connections.count(id.slot());
         }
     }
 
@@ -136,7 +138,7 @@ impl<N: Net> Responder<N> {
                 self.connections.queue(at);
             }
             Ending::Refused { reject, shown } => {
-                self.refuse(at.into(), reject, &shown, false);
+                self.refuse(self.connections[at].exchange_id(0), reject, &shown, false);
                 self.flush(at);
             }
             Ending::Closes { is_late } => {
@@ -169,10 +171,10 @@ impl<N: Net> Responder<N> {
         // What else it sent is not used.
         (conn.input.is_readable, conn.input.is_cut) = (false, false);
         let unanswered = conn.protocol.exchanges().filter(|exchange| !exchange.is_sending());
-        let unanswered: Vec<u32> = unanswered.map(|exchange| exchange.number).collect();
+        let unanswered: Vec<ExchangeId> = unanswered.map(|exchange| exchange.id).collect();
         let is_empty = conn.protocol.exchanges().next().is_none();
         self.transmitter.end_all(&mut self.connections, self.timers.now(), at, || Failure::Disconnected);
-        unanswered.into_iter().for_each(|stream| self.leave_stream(ExchangeId { at, stream }));
+        unanswered.into_iter().for_each(|id| self.leave_stream(id));
         if is_empty {
             self.close(at);
         }

@@ -8,7 +8,8 @@ use mux::BodyRead;
 
 use super::responder::Responder;
 use crate::answer::{Reply, To};
-use crate::connection::{ExchangeId, KeptRequest, Task};
+use crate::connection::{KeptRequest, Task};
+use crate::exchange_id::ExchangeId;
 use crate::journal::Kind;
 use crate::net::Net;
 use crate::send::{Producer, want_body};
@@ -45,15 +46,15 @@ impl<N: Net> Responder<N> {
             self.note_fault(&upstream, &fault);
             return Some(Box::new(self.service.handler.unanswered(to, request, fault.status())));
         }
-        want_body(self.timers.date(), &mut self.connections, id.at, id.stream, request);
-        let conn = &mut self.connections[id.at];
+        want_body(self.timers.date(), &mut self.connections, id, request);
+        let conn = &mut self.connections[id];
         let mut kept = KeptRequest::new(request, conn.held.account());
         kept.upload = upload;
         conn.exchange(id.stream).task = Task::PassedOn(Box::new(kept));
         let minor_version = head.map_or(0, |head| head.minor_version);
         self.service.note(self.timers.now(), conn, id.stream, to.site, request, minor_version);
-        if self.has_left(id.at) {
-            self.abort(id.at);
+        if self.has_left(id.slot()) {
+            self.abort(id.slot());
         } else {
             self.run_proxy();
         }
@@ -62,10 +63,10 @@ impl<N: Net> Responder<N> {
 
     /// Passes on more of a request's body over HTTP/1.1. What an upstream does not take in time waits with the client.
     pub(super) fn pass_on(&mut self, at: usize, bytes: &[u8], is_last: bool) {
-        let owner = self.connections[at].owner;
-        self.proxy.push_request(owner, bytes, is_last);
+        let id = self.connections[at].exchange_id(0);
+        self.proxy.push_request(id, bytes, is_last);
         self.run_proxy();
-        let (now, is_full) = (self.timers.client_now(), self.proxy.request_room(owner) == Some(0));
+        let (now, is_full) = (self.timers.client_now(), self.proxy.request_room(id) == Some(0));
         if let Some(conn) = self.connections.get_mut(at).filter(|_| is_full) {
             conn.http1().passing().into_iter().for_each(|passing| passing.hold(now));
         }
@@ -73,22 +74,22 @@ impl<N: Net> Responder<N> {
 
     /// Passes on more of the body on a stream, whose engine holds its client back.
     pub(super) fn pass_on_stream(&mut self, id: ExchangeId) {
-        let Some(owner) = self.take_from_stream(id) else { return };
-        self.proxy.refill(owner);
-        self.run_proxy();
+        if self.take_from_stream(id).is_some() {
+            self.proxy.refill(id);
+            self.run_proxy();
+        }
     }
 
-    /// Takes as much of a request's body from its stream as there is room for. Returns the name of the exchange if its
-    /// request is being passed on.
-    fn take_from_stream(&mut self, id: ExchangeId) -> Option<u64> {
-        let owner = self.connections[id.at].protocol.exchange(id.stream)?.owner;
-        let mut room = self.proxy.request_room(owner)?;
+    /// Takes as much of a request's body from its stream as there is room for. Returns `None` if the request is not being
+    /// passed on any more.
+    fn take_from_stream(&mut self, id: ExchangeId) -> Option<()> {
+        let mut room = self.proxy.request_room(id)?;
         let (now, mut bytes) = (self.timers.client_now(), Vec::new());
         while room > 0 {
             bytes.clear();
-            let read = self.connections[id.at].engine().read_body(id.stream, &mut bytes, REQUEST_PART_BYTES);
+            let read = self.connections[id].engine().read_body(id.stream, &mut bytes, REQUEST_PART_BYTES);
             if !bytes.is_empty() || read == BodyRead::End {
-                self.proxy.push_request(owner, &bytes, read == BodyRead::End);
+                self.proxy.push_request(id, &bytes, read == BodyRead::End);
             }
             let upload = self.connections.exchange(id).upload();
             upload.into_iter().for_each(|upload| upload.on_bytes(now, bytes.len()));
@@ -96,31 +97,30 @@ impl<N: Net> Responder<N> {
             if read != BodyRead::More {
                 break;
             }
-            room = self.proxy.request_room(owner)?;
+            room = self.proxy.request_room(id)?;
         }
-        self.connections.say(id.at);
-        Some(owner)
+        self.connections.say(id.slot());
+        Some(())
     }
 
     /// Resumes reading a request's body from a client that had to wait.
-    pub(super) fn go_on_reading(&mut self, owner: u64) {
-        let Some(id) = self.connections.exchange_id(owner) else { return };
-        if self.connections[id.at].is_multiplexed() {
+    pub(super) fn go_on_reading(&mut self, id: ExchangeId) {
+        if !self.connections.is_open(id) {
+            return;
+        }
+        if self.connections[id].is_multiplexed() {
             self.take_from_stream(id);
             return;
         }
         let now = self.timers.client_now();
-        if self.connections[id.at].http1().passing().is_some_and(|passing| passing.go_on(now)) {
-            self.connections.wake(id.at);
+        if self.connections[id].http1().passing().is_some_and(|passing| passing.go_on(now)) {
+            self.connections.wake(id.slot());
         }
     }
 
     /// Ends the transfer of an exchange that needs no upstream any more, if it has one.
     pub(super) fn leave_upstream(&mut self, id: ExchangeId) {
-        let Some(owner) = self.connections[id.at].protocol.exchange(id.stream).map(|exchange| exchange.owner) else {
-            return;
-        };
-        self.proxy.leave(&self.net, self.timers.now(), owner);
+        self.proxy.leave(&self.net, self.timers.now(), id);
         self.run_proxy();
     }
 
@@ -131,11 +131,8 @@ impl<N: Net> Responder<N> {
         }
         // A response that continues into a file has room at once, and no more until that is written.
         while let Some(job) = self.transmitter.reads.next_refill() {
-            let reader = Producer::of(&mut self.transmitter, &mut self.connections, job).reader();
-            let Some((connection, stream)) = reader else { continue };
-            let Some(at) = self.connections.slot(connection) else { continue };
-            if let Some(exchange) = self.connections[at].protocol.exchange(stream) {
-                self.proxy.refill(exchange.owner);
+            if let Some(id) = Producer::of(&mut self.transmitter, &mut self.connections, job).exchange() {
+                self.proxy.refill(id);
                 self.run_proxy();
             }
         }
@@ -163,5 +160,5 @@ pub(super) fn must_wait_for_leave<N: Net>(with: &mut Responder<N>, id: ExchangeI
         return false;
     };
     with.transmitter.gathered.push(CONTINUE);
-    with.must_postpone(id.at, head)
+    with.must_postpone(id.slot(), head)
 }

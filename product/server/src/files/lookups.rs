@@ -13,15 +13,16 @@ use units::Nanos;
 
 use super::lookup::FinishedLookup;
 use super::{Cache, CacheAnswer, Found, Key, Lookup, Missing};
+use crate::exchange_id::ExchangeId;
 use crate::storage::{Done, Lane, Pool};
 
 /// The result for an asker.
-pub type LookupResult = (u64, Result<Found, Missing>);
+pub type LookupResult = (ExchangeId, Result<Found, Missing>);
 
 /// The time a lookup waits for a disk after which the disk is logged as slow.
 pub const SLOW_AFTER: Nanos = Nanos::from_secs(10);
 
-/// A worker's lookups. Askers are numbers; each asks for one path at a time.
+/// A worker's lookups. Askers are exchanges; each asks for one path at a time.
 pub struct Lookups {
     pool: Arc<Pool>,
     done: Arc<Done<Ended>>,
@@ -37,10 +38,10 @@ struct Askers {
     device: u64,
     waiting: Arc<Mutex<Waiting>>,
     /// Askers that came before the lookup began.
-    first: BTreeSet<u64>,
+    first: BTreeSet<ExchangeId>,
     /// The clients in whose queues it is.
     clients: BTreeSet<u32>,
-    late: BTreeSet<u64>,
+    late: BTreeSet<ExchangeId>,
     late_clients: BTreeSet<u32>,
 }
 
@@ -66,7 +67,7 @@ impl Lookups {
 
     /// Starts or joins the lookup of a file for this asker, a request of this client. Returns [`Missing::Exhausted`] if
     /// too many lookups wait already.
-    pub fn ask(&mut self, lookup: Box<Lookup>, asker: u64, client: u32) -> Result<(), Missing> {
+    pub fn ask(&mut self, lookup: Box<Lookup>, asker: ExchangeId, client: u32) -> Result<(), Missing> {
         if let Some(askers) = self.under_way.get_mut(lookup.key()) {
             let mut waiting = lock(&askers.waiting);
             if waiting.lookup.is_none() {
@@ -87,7 +88,7 @@ impl Lookups {
     }
 
     /// Records that the asker no longer wants an answer.
-    pub fn leave(&mut self, key: &Key, asker: u64) {
+    pub fn leave(&mut self, key: &Key, asker: ExchangeId) {
         if let Some(askers) = self.under_way.get_mut(key) {
             askers.first.remove(&asker);
             askers.late.remove(&asker);
@@ -98,7 +99,7 @@ impl Lookups {
     }
 
     /// The askers that wait for a lookup, and when that began.
-    pub fn askers(&self) -> impl Iterator<Item = (u64, Nanos)> {
+    pub fn askers(&self) -> impl Iterator<Item = (ExchangeId, Nanos)> {
         self.under_way
             .values()
             .flat_map(|askers| askers.first.iter().chain(&askers.late).map(|asker| (*asker, askers.began_at)))
@@ -155,7 +156,7 @@ impl Lookups {
         cache: &mut Cache,
         key: &Key,
         clients: BTreeSet<u32>,
-        askers: BTreeSet<u64>,
+        askers: BTreeSet<ExchangeId>,
         now: Nanos,
         into: &mut impl Extend<LookupResult>,
     ) {
@@ -172,7 +173,7 @@ impl Lookups {
         &mut self,
         lookup: Box<Lookup>,
         clients: BTreeSet<u32>,
-        askers: BTreeSet<u64>,
+        askers: BTreeSet<ExchangeId>,
         into: &mut impl Extend<LookupResult>,
     ) {
         if let Err(askers) = self.begin(lookup, clients, askers) {
@@ -185,8 +186,8 @@ impl Lookups {
         &mut self,
         lookup: Box<Lookup>,
         mut clients: BTreeSet<u32>,
-        first: BTreeSet<u64>,
-    ) -> Result<(), BTreeSet<u64>> {
+        first: BTreeSet<ExchangeId>,
+    ) -> Result<(), BTreeSet<ExchangeId>> {
         let (key, began_at, device) = (lookup.key().clone(), lookup.began_at(), lookup.device());
         let waiting = Arc::new(Mutex::new(Waiting { lookup: Some(lookup), is_wanted: true }));
         clients.retain(|&client| run_for(&self.pool, &self.done, client, device, &waiting).is_ok());
@@ -224,6 +225,6 @@ fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
     waiting.lock().expect("no thread panics while it holds a lookup")
 }
 
-fn tell(found: &Result<Found, Missing>, askers: BTreeSet<u64>, into: &mut impl Extend<LookupResult>) {
+fn tell(found: &Result<Found, Missing>, askers: BTreeSet<ExchangeId>, into: &mut impl Extend<LookupResult>) {
     into.extend(askers.into_iter().map(|asker| (asker, found.clone())));
 }

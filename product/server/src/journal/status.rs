@@ -9,6 +9,7 @@ use units::Nanos;
 use super::Journal;
 use crate::answer::Handler;
 use crate::connection::{Connections, Exchange, Line, Task};
+use crate::exchange_id::ExchangeId;
 use crate::net::Socket;
 use crate::objectives::{self, Place, RESPONSES_MAX, ResponseStatus, ResponsesStatus, place};
 use crate::send::{self, Link, Transmitter, UnderWay, WaitsFor};
@@ -20,8 +21,7 @@ const LOOKS_MAX: usize = 1 << 14;
 #[derive(Debug, PartialEq, Eq)]
 struct Candidate {
     place: Place,
-    /// The name of the exchange, or of the connection if it is a job.
-    owner: u64,
+    exchange: ExchangeId,
     job: Option<UnderWay>,
     waits_for: WaitsFor,
     silent_for: Nanos,
@@ -29,7 +29,7 @@ struct Candidate {
 
 impl Ord for Candidate {
     fn cmp(&self, other: &Candidate) -> std::cmp::Ordering {
-        (self.place, self.owner).cmp(&(other.place, other.owner))
+        (self.place, self.exchange).cmp(&(other.place, other.exchange))
     }
 }
 
@@ -44,8 +44,8 @@ impl PartialOrd for Candidate {
 struct First(BinaryHeap<Candidate>);
 
 impl First {
-    fn offer(&mut self, owner: u64, waits_for: WaitsFor, silent_for: Nanos, job: Option<UnderWay>) {
-        self.0.push(Candidate { place: place(waits_for, silent_for), owner, job, waits_for, silent_for });
+    fn offer(&mut self, exchange: ExchangeId, waits_for: WaitsFor, silent_for: Nanos, job: Option<UnderWay>) {
+        self.0.push(Candidate { place: place(waits_for, silent_for), exchange, job, waits_for, silent_for });
         if self.0.len() > RESPONSES_MAX {
             self.0.pop();
         }
@@ -63,18 +63,18 @@ pub struct Sources<'l, S> {
 impl<S: Socket> Sources<'_, S> {
     /// The responses under way of this event loop; `unanswered` are the exchanges that wait for upstreams, and since
     /// when.
-    pub fn responses(&self, now: Nanos, unanswered: impl Iterator<Item = (u64, Nanos)>) -> ResponsesStatus {
+    pub fn responses(&self, now: Nanos, unanswered: impl Iterator<Item = (ExchangeId, Nanos)>) -> ResponsesStatus {
         let (mut status, mut first) = (ResponsesStatus::default(), First::default());
-        for job in send::under_way(self.transmitter, self.connections, now, LOOKS_MAX) {
+        for job in send::under_way(self.transmitter, now, LOOKS_MAX) {
             status.count(job.waits_for, job.client);
-            first.offer(job.owner, job.waits_for, job.silent_for, Some(job));
+            first.offer(job.exchange, job.waits_for, job.silent_for, Some(job));
         }
         let of_files = self.handler.askers().take(LOOKS_MAX).map(|asker| (asker, WaitsFor::File));
         let of_upstreams = unanswered.take(LOOKS_MAX).map(|asker| (asker, WaitsFor::Upstream));
-        for ((owner, since), waits_for) in of_files.chain(of_upstreams) {
-            if let Some(id) = self.connections.exchange_id(owner) {
-                status.count(waits_for, self.connections[id.at].client_of(id.stream));
-                first.offer(owner, waits_for, now - since, None);
+        for ((id, since), waits_for) in of_files.chain(of_upstreams) {
+            if self.connections.is_open(id) {
+                status.count(waits_for, self.connections[id].client_of(id.stream));
+                first.offer(id, waits_for, now - since, None);
             }
         }
         status.first = first.0.into_sorted_vec().into_iter().filter_map(|one| self.told(&one)).collect();
@@ -83,12 +83,7 @@ impl<S: Socket> Sources<'_, S> {
 
     /// Returns the status of a candidate; `None` if its connection is gone.
     fn told(&self, candidate: &Candidate) -> Option<ResponseStatus> {
-        let (at, stream) = match &candidate.job {
-            Some(job) => (self.connections.slot(job.owner)?, job.stream),
-            None => self.connections.exchange_id(candidate.owner).map(|id| (id.at, id.stream))?,
-        };
-        let conn = &self.connections[at];
-        let exchange = conn.protocol.exchanges().find(|exchange| exchange.number == stream)?;
+        let (conn, exchange) = self.connections.resolve(candidate.exchange)?;
         let line = exchange.line.as_deref();
         let size = candidate.job.and_then(|job| match job.size {
             Size::Known(bytes) => Some(bytes),
@@ -98,7 +93,7 @@ impl<S: Socket> Sources<'_, S> {
             site: line.map_or("", |line| self.journal.site_name(line)).into(),
             class: self.handler.class_name(exchange.class).unwrap_or_default().into(),
             protocol: line.map_or(conn.version(1), Line::protocol),
-            client: conn.address_of(stream),
+            client: conn.address_of(exchange.id.stream),
             requested: requested(exchange),
             size,
             sent_bytes: candidate.job.map_or(0, |job| job.sent_bytes),

@@ -18,7 +18,7 @@ pub trait Socket {
     type Quic: DatagramSink;
     fn tcp(&self) -> Option<&Self::Tcp>;
     fn quic(&mut self) -> Option<&mut Self::Quic>;
-    /// The socket that it shares with others, if any, and its number among all owners.
+    /// The socket that it shares with others, if any, and its number, above the tokens of connections.
     fn shared(&self) -> Option<(u64, Shared)> {
         None
     }

@@ -6,33 +6,34 @@ use http::http1::upstream::UpstreamHead;
 use units::Nanos;
 
 use crate::body::Pipe;
+use crate::exchange_id::ExchangeId;
 use crate::files::SiteNumber;
 use crate::storage::Room;
 use crate::upstream::{Attempt, Fault, Step};
 
-/// The next thing for the event loop to do. `owner` is the name of an exchange, which may have ended meanwhile.
+/// The next thing for the event loop to do. `id` is the name of an exchange, which may have ended meanwhile.
 #[derive(Debug)]
 pub enum Effect {
     /// Sends an interim response.
-    Interim { owner: u64, head: Box<UpstreamHead> },
+    Interim { id: ExchangeId, head: Box<UpstreamHead> },
     /// Begins to send a response; [`super::Proxy::on_sent`] must follow.
     Respond(Box<Begun>),
     /// Sends a file, which the response names in place of its body.
     Named(Box<Named>),
     /// Sends the site's page for an error in place of the response with this head.
-    Intercepted { owner: u64, head: Box<UpstreamHead> },
+    Intercepted { id: ExchangeId, head: Box<UpstreamHead> },
     /// Gives the sink of a response to [`super::Proxy::read_body`].
-    Body { owner: u64 },
+    Body { id: ExchangeId },
     /// Reads more of a request's body; [`super::Proxy::push_request`] takes it.
-    ReadRequest { owner: u64 },
+    ReadRequest { id: ExchangeId },
     /// Counts the time of an upload on a stream while its client is awaited, and not while its upstream is.
-    Upload { owner: u64, is_awaited: bool },
+    Upload { id: ExchangeId, is_awaited: bool },
     /// Continues a response in a file; if that has begun, [`super::Proxy::on_spooled`] must follow.
-    Spool { owner: u64, room: Arc<Room> },
+    Spool { id: ExchangeId, room: Arc<Room> },
     /// Completes the log data of an exchange.
-    Ended { owner: u64, tried: Option<Tried>, measured: Option<Measured> },
+    Ended { id: ExchangeId, tried: Option<Tried>, measured: Option<Measured> },
     /// Logs the fault, and cuts the response that is being sent or replies with an error.
-    Failed { owner: u64, fault: Fault, upstream: Arc<str>, is_sending: bool },
+    Failed { id: ExchangeId, fault: Fault, upstream: Arc<str>, is_sending: bool },
     /// Writes a line to the error log.
     Note(String),
 }
@@ -40,7 +41,7 @@ pub enum Effect {
 /// A response whose head has arrived, with the part of its body that came with the head.
 #[derive(Debug)]
 pub struct Begun {
-    pub owner: u64,
+    pub id: ExchangeId,
     pub head: UpstreamHead,
     /// `None` for a response without a body.
     pub pipe: Option<Pipe>,
@@ -52,7 +53,7 @@ pub struct Begun {
 /// A response that names the file with this path in this folder.
 #[derive(Debug)]
 pub struct Named {
-    pub owner: u64,
+    pub id: ExchangeId,
     pub head: UpstreamHead,
     pub folder: SiteNumber,
     pub path: Vec<u8>,

@@ -24,6 +24,7 @@ use units::Nanos;
 pub use effect::{Begun, Effect, Measured, Named, Tried};
 
 use crate::clock::ClientClock;
+use crate::exchange_id::ExchangeId;
 use crate::files::SiteNumber;
 use crate::net::Net;
 use crate::upstream::{BodySink, Fault, LoopPlaces, Prediction, Step, Transfer, Upstreams, pipe_of};
@@ -89,7 +90,7 @@ impl<N: Net> Proxy<N> {
                 continue;
             } else if let Some(at) = self.readers.pop() {
                 if let Some(transfer) = self.upstreams.transfer(at).filter(|transfer| transfer.is_wanting()) {
-                    return Some(Effect::ReadRequest { owner: transfer.owner });
+                    return Some(Effect::ReadRequest { id: transfer.exchange });
                 }
             } else if !self.feed_next() {
                 return self.responses.pop_front();
@@ -113,13 +114,13 @@ impl<N: Net> Proxy<N> {
     }
 
     /// The room for more of a request's body; `None` for an exchange without a transfer.
-    pub fn request_room(&self, owner: u64) -> Option<usize> {
-        self.transfer(owner).map(Transfer::room)
+    pub fn request_room(&self, id: ExchangeId) -> Option<usize> {
+        self.transfer(id).map(Transfer::room)
     }
 
     /// Appends more of a request's body; `is_last` ends it.
-    pub fn push_request(&mut self, owner: u64, bytes: &[u8], is_last: bool) {
-        let Some(at) = self.upstreams.of(owner) else { return };
+    pub fn push_request(&mut self, id: ExchangeId, bytes: &[u8], is_last: bool) {
+        let Some(at) = self.upstreams.of(id) else { return };
         if let Some(transfer) = self.upstreams.get(at) {
             transfer.push_request(bytes, is_last);
         }
@@ -127,8 +128,8 @@ impl<N: Net> Proxy<N> {
     }
 
     /// Continues the transfer of an exchange: its response has room again, or some of its request has arrived.
-    pub fn refill(&mut self, owner: u64) {
-        if let Some(at) = self.upstreams.of(owner) {
+    pub fn refill(&mut self, id: ExchangeId) {
+        if let Some(at) = self.upstreams.of(id) {
             self.go_on(at);
         }
     }
@@ -140,10 +141,10 @@ impl<N: Net> Proxy<N> {
 
     /// Ends the transfer of an exchange that needs no upstream any more: its client has left, its request is refused
     /// after all, or its response has departed.
-    pub fn leave(&mut self, net: &N, now: Nanos, owner: u64) {
-        let Some(at) = self.upstreams.of(owner) else { return };
+    pub fn leave(&mut self, net: &N, now: Nanos, id: ExchangeId) {
+        let Some(at) = self.upstreams.of(id) else { return };
         let tried = self.tried(at);
-        self.effects.push_back(Effect::Ended { owner, tried, measured: None });
+        self.effects.push_back(Effect::Ended { id, tried, measured: None });
         self.upstreams.end(net, now, at, false);
         self.release();
     }
@@ -155,15 +156,15 @@ impl<N: Net> Proxy<N> {
 
     /// Assigns a response to the route of its request, and returns the prediction for its size.
     pub fn enter_route(&mut self, begun: &Begun, request: &Request) -> Prediction {
-        let Some(at) = self.upstreams.of(begun.owner) else { return Prediction::default() };
+        let Some(at) = self.upstreams.of(begun.id) else { return Prediction::default() };
         self.upstreams.on_head(at, request, &begun.head);
         self.upstreams.prediction(at, begun.is_whole())
     }
 
     /// Continues a transfer whose response is being sent, or was sent completely or not at all; `rest` is the progress
     /// of its body at the beginning. Returns the distribution of sizes of similar responses.
-    pub fn on_sent(&mut self, net: &N, now: Nanos, owner: u64, rest: Step, is_sending: bool) -> Option<Arc<Curve>> {
-        let at = self.upstreams.of(owner)?;
+    pub fn on_sent(&mut self, net: &N, now: Nanos, id: ExchangeId, rest: Step, is_sending: bool) -> Option<Arc<Curve>> {
+        let at = self.upstreams.of(id)?;
         self.upstreams.get(at)?.is_sending = is_sending;
         let curve = if is_sending { self.upstreams.curve(at) } else { None };
         let is_left = !is_sending && !matches!(rest, Step::Done);
@@ -173,8 +174,8 @@ impl<N: Net> Proxy<N> {
     }
 
     /// Passes more of a response's body on, as far as the sink takes it.
-    pub fn read_body(&mut self, net: &N, now: Nanos, owner: u64, sink: &mut impl BodySink) {
-        if let Some(at) = self.upstreams.of(owner) {
+    pub fn read_body(&mut self, net: &N, now: Nanos, id: ExchangeId, sink: &mut impl BodySink) {
+        if let Some(at) = self.upstreams.of(id) {
             let step = self.upstreams.read_body(now, at, sink);
             self.on_step(net, now, at, step);
         }
@@ -192,18 +193,18 @@ impl<N: Net> Proxy<N> {
 
     /// Returns true if an upstream works for this exchange, or will, and must stop if its client has left. A tunnel
     /// handles the end of either side itself.
-    pub fn needs_client(&self, owner: u64) -> bool {
-        let transfer = self.transfer(owner);
+    pub fn needs_client(&self, id: ExchangeId) -> bool {
+        let transfer = self.transfer(id);
         transfer.is_some_and(|transfer| !transfer.group.ignores_client_abort && !transfer.is_tunnel())
     }
 
     /// Returns true if this exchange is a tunnel.
-    pub fn has_tunnel(&self, owner: u64) -> bool {
-        self.transfer(owner).is_some_and(Transfer::is_tunnel)
+    pub fn has_tunnel(&self, id: ExchangeId) -> bool {
+        self.transfer(id).is_some_and(Transfer::is_tunnel)
     }
 
-    fn transfer(&self, owner: u64) -> Option<&Transfer> {
-        self.upstreams.of(owner).and_then(|at| self.upstreams.transfer(at))
+    fn transfer(&self, id: ExchangeId) -> Option<&Transfer> {
+        self.upstreams.of(id).and_then(|at| self.upstreams.transfer(at))
     }
 
     fn go_on(&mut self, at: usize) {
@@ -216,11 +217,13 @@ impl<N: Net> Proxy<N> {
     fn step(&mut self, net: &N, now: Nanos, at: usize) -> Option<Effect> {
         let step = self.upstreams.step(net, now, at);
         self.follow_upload(at);
-        let (owner, is_sending, is_probe) =
-            self.upstreams.transfer(at).map(|transfer| (transfer.owner, transfer.is_sending, transfer.is_probe()))?;
+        let (id, is_sending, is_probe) = self
+            .upstreams
+            .transfer(at)
+            .map(|transfer| (transfer.exchange, transfer.is_sending, transfer.is_probe()))?;
         if let Step::Interim(head) = step {
             self.ready.push_front(at);
-            return Some(Effect::Interim { owner, head: head.into() });
+            return Some(Effect::Interim { id, head: head.into() });
         }
         self.release();
         if is_probe {
@@ -232,7 +235,7 @@ impl<N: Net> Proxy<N> {
         }
         match step {
             Step::Head(head) => self.begin_response(net, now, at, head),
-            Step::Wait if is_sending => return Some(Effect::Body { owner }),
+            Step::Wait if is_sending => return Some(Effect::Body { id }),
             step => self.on_step(net, now, at, step),
         }
         None
@@ -241,8 +244,8 @@ impl<N: Net> Proxy<N> {
     /// Reports which side of an upload on a stream is awaited.
     fn follow_upload(&mut self, at: usize) {
         if let Some(transfer) = self.upstreams.transfer(at).filter(|transfer| transfer.is_on_stream()) {
-            let (owner, is_awaited) = (transfer.owner, transfer.waits_for_client());
-            self.effects.push_back(Effect::Upload { owner, is_awaited });
+            let (id, is_awaited) = (transfer.exchange, transfer.waits_for_client());
+            self.effects.push_back(Effect::Upload { id, is_awaited });
         }
     }
 
@@ -250,22 +253,22 @@ impl<N: Net> Proxy<N> {
     /// size is known if the body is complete.
     fn begin_response(&mut self, net: &N, now: Nanos, at: usize, head: UpstreamHead) {
         let Some(transfer) = self.upstreams.transfer(at) else { return };
-        let (owner, is_intercepted) = (transfer.owner, transfer.group.intercepts(head.status));
+        let (id, is_intercepted) = (transfer.exchange, transfer.group.intercepts(head.status));
         let mut pipe = pipe_of(head.framing, &transfer.client.responses);
         let file = self.upstreams.named_file(at, &head);
         let rest = pipe.as_mut().map_or(Step::Done, |pipe| self.upstreams.read_body(now, at, pipe));
         if let Some(file) = file {
-            return self.begin_named(net, now, (at, owner), head, file, matches!(rest, Step::Done));
+            return self.begin_named(net, now, (at, id), head, file, matches!(rest, Step::Done));
         }
         if is_intercepted {
-            self.responses.push_back(Effect::Intercepted { owner, head: Box::new(head) });
+            self.responses.push_back(Effect::Intercepted { id, head: Box::new(head) });
             return self.end(net, now, at, matches!(rest, Step::Done));
         }
         if matches!(rest, Step::Failed(_)) && pipe.as_ref().is_some_and(|pipe| pipe.queued().is_empty()) {
             return self.on_step(net, now, at, rest);
         }
         let tried = self.tried(at);
-        self.responses.push_back(Effect::Respond(Box::new(Begun { owner, head, pipe, rest, tried })));
+        self.responses.push_back(Effect::Respond(Box::new(Begun { id, head, pipe, rest, tried })));
         self.on_step(net, now, at, Step::Wait);
     }
 
@@ -275,12 +278,12 @@ impl<N: Net> Proxy<N> {
         &mut self,
         net: &N,
         now: Nanos,
-        (at, owner): (usize, u64),
+        (at, id): (usize, ExchangeId),
         head: UpstreamHead,
         (folder, path): (SiteNumber, Vec<u8>),
         is_whole: bool,
     ) {
-        self.responses.push_back(Effect::Named(Box::new(Named { owner, head, folder, path })));
+        self.responses.push_back(Effect::Named(Box::new(Named { id, head, folder, path })));
         self.end(net, now, at, is_whole);
     }
 
@@ -301,7 +304,7 @@ impl<N: Net> Proxy<N> {
         let Some(transfer) = self.upstreams.transfer(at) else { return };
         let quantile = self.upstreams.prediction(at, is_whole).quantile;
         let measured = Some(Measured { quantile, body_bytes: transfer.body_bytes() });
-        let ended = Effect::Ended { owner: transfer.owner, tried: self.tried(at), measured };
+        let ended = Effect::Ended { id: transfer.exchange, tried: self.tried(at), measured };
         self.effects.push_back(ended);
         self.upstreams.end(net, now, at, is_whole);
     }
@@ -310,13 +313,13 @@ impl<N: Net> Proxy<N> {
     /// response is cut.
     fn fail(&mut self, net: &N, now: Nanos, at: usize, fault: Fault) {
         let Some(transfer) = self.upstreams.transfer(at) else { return };
-        let (owner, is_sending) = (transfer.owner, transfer.is_sending);
+        let (id, is_sending) = (transfer.exchange, transfer.is_sending);
         if transfer.is_probe() {
             return self.end_check(net, now, at, Step::Failed(fault));
         }
         let upstream = self.upstreams.name(at);
         self.end(net, now, at, false);
-        let failed = Effect::Failed { owner, fault, upstream, is_sending };
+        let failed = Effect::Failed { id, fault, upstream, is_sending };
         let queue = if is_sending { &mut self.effects } else { &mut self.responses };
         queue.push_back(failed);
     }

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use super::{Effect, Proxy};
+use crate::exchange_id::ExchangeId;
 use crate::net::Net;
 
 /// The upstreams that are crowded with responses that wait for their clients.
@@ -37,8 +38,8 @@ impl<N: Net> Proxy<N> {
             while let Some(at) = self.relief.held.pop() {
                 if !self.upstreams.is_crowded(self.relief.of) {
                     self.relief.held.clear();
-                } else if let Some((owner, room)) = self.upstreams.spooling(at) {
-                    return Some(Effect::Spool { owner, room });
+                } else if let Some((id, room)) = self.upstreams.spooling(at) {
+                    return Some(Effect::Spool { id, room });
                 }
             }
             self.relief.of = self.relief.crowded.pop_front()?;
@@ -48,8 +49,8 @@ impl<N: Net> Proxy<N> {
     }
 
     /// Records that a response continues in a file, and does not wait for its client any more.
-    pub fn on_spooled(&mut self, owner: u64) {
-        if let Some(at) = self.upstreams.of(owner) {
+    pub fn on_spooled(&mut self, id: ExchangeId) {
+        if let Some(at) = self.upstreams.of(id) {
             self.upstreams.let_go(at);
         }
     }

@@ -2,13 +2,14 @@
 //! when memory was given back; clients take turns.
 
 use super::Proxy;
+use crate::exchange_id::ExchangeId;
 use crate::net::Net;
 use crate::turns::Turns;
 
 /// The waiting transfers, by the names of their exchanges; each occurs once, so the places of upstreams bound them.
 #[derive(Default)]
 pub struct Starved {
-    waiting: Turns<u64>,
+    waiting: Turns<ExchangeId>,
     /// The released bytes of the event loop's account at the last look.
     released_bytes: u64,
     /// The number of them that may continue now.
@@ -20,7 +21,7 @@ impl<N: Net> Proxy<N> {
     pub(super) fn note_starved(&mut self, at: usize) {
         if let Some(waiting) = self.upstreams.get(at).filter(|transfer| transfer.begins_to_starve()) {
             waiting.starve();
-            self.starved.waiting.push(waiting.queued.turn.client, waiting.owner);
+            self.starved.waiting.push(waiting.queued.turn.client, waiting.exchange);
         }
     }
 
@@ -40,12 +41,12 @@ impl<N: Net> Proxy<N> {
     pub(super) fn feed_next(&mut self) -> bool {
         while self.starved.to_feed > 0 {
             self.starved.to_feed -= 1;
-            let Some((client, owner)) = self.starved.waiting.pop_unless(|_| false) else { break };
+            let Some((client, id)) = self.starved.waiting.pop_unless(|_| false) else { break };
             // Its client may have left.
-            let Some(at) = self.upstreams.of(owner) else { continue };
+            let Some(at) = self.upstreams.of(id) else { continue };
             let Some(transfer) = self.upstreams.get(at) else { continue };
             if transfer.client.responses.room() == 0 {
-                self.starved.waiting.push(client, owner);
+                self.starved.waiting.push(client, id);
                 continue;
             }
             transfer.feed();

@@ -68,6 +68,11 @@ struct Bench {
     has_streams: bool,
 }
 
+/// The exchange of this number, each on a connection of its own.
+fn id(number: u64) -> ExchangeId {
+    ExchangeId::new(number, 0)
+}
+
 const NONE: BodyLength = BodyLength::None;
 const FIVE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
 
@@ -94,10 +99,10 @@ impl Bench {
         }
     }
 
-    fn begin(&mut self, owner: u64, method: Method, body: BodyLength) {
-        let (group, client) = (Arc::clone(&self.group), ClientConnection::new(owner, &self.account));
+    fn begin(&mut self, number: u64, method: Method, body: BodyLength) {
+        let (group, client) = (Arc::clone(&self.group), ClientConnection::new(&self.account));
         let head = b"HEAD\r\n\r\n".to_vec();
-        let transfer = Transfer::new(owner, group, method, head, body, &self.account, client).unbuffered();
+        let transfer = Transfer::new(id(number), group, method, head, body, &self.account, client).unbuffered();
         let transfer = if self.has_streams { transfer.on_stream() } else { transfer };
         self.proxy.begin(&self.net, self.now, transfer).expect("there is room");
         self.run();
@@ -127,28 +132,30 @@ impl Bench {
 
     fn apply(&mut self, effect: Effect) {
         let done = match effect {
-            Effect::Interim { owner, head } => format!("{owner} interim {}", head.status.0),
+            Effect::Interim { id, head } => format!("{} interim {}", id.token(), head.status.0),
             Effect::Respond(begun) => return self.respond(*begun),
-            Effect::Named(named) => format!("{} named {}", named.owner, String::from_utf8_lossy(&named.path)),
-            Effect::Intercepted { owner, head } => format!("{owner} gives a page for {}", head.status.0),
-            Effect::Body { owner } => {
-                let sink = self.sinks.get_mut(&owner).expect("it is being sent");
-                self.proxy.read_body(&self.net, self.now, owner, sink);
-                format!("{owner} has {} bytes", sink.queued().len())
+            Effect::Named(named) => format!("{} named {}", named.id.token(), String::from_utf8_lossy(&named.path)),
+            Effect::Intercepted { id, head } => format!("{} gives a page for {}", id.token(), head.status.0),
+            Effect::Body { id } => {
+                let sink = self.sinks.get_mut(&id.token()).expect("it is being sent");
+                self.proxy.read_body(&self.net, self.now, id, sink);
+                format!("{} has {} bytes", id.token(), sink.queued().len())
             }
-            Effect::ReadRequest { owner } => format!("{owner} may send"),
-            Effect::Upload { owner, is_awaited: true } => format!("{owner} is awaited"),
-            Effect::Upload { owner, is_awaited: false } => format!("{owner} waits"),
-            Effect::Spool { owner, .. } => {
+            Effect::ReadRequest { id } => format!("{} may send", id.token()),
+            Effect::Upload { id, is_awaited: true } => format!("{} is awaited", id.token()),
+            Effect::Upload { id, is_awaited: false } => format!("{} waits", id.token()),
+            Effect::Spool { id, .. } => {
                 if self.has_disk {
-                    self.proxy.on_spooled(owner);
+                    self.proxy.on_spooled(id);
                 }
-                format!("{owner} spools")
+                format!("{} spools", id.token())
             }
-            Effect::Ended { owner, measured: Some(measured), .. } => format!("{owner} ends of {}", measured.body_bytes),
-            Effect::Ended { owner, measured: None, .. } => format!("{owner} leaves"),
-            Effect::Failed { owner, fault, is_sending, .. } => {
-                format!("{owner} {} with {}", if is_sending { "is cut" } else { "fails" }, fault.status().0)
+            Effect::Ended { id, measured: Some(measured), .. } => {
+                format!("{} ends of {}", id.token(), measured.body_bytes)
+            }
+            Effect::Ended { id, measured: None, .. } => format!("{} leaves", id.token()),
+            Effect::Failed { id, fault, is_sending, .. } => {
+                format!("{} {} with {}", id.token(), if is_sending { "is cut" } else { "fails" }, fault.status().0)
             }
             Effect::Note(line) => line,
         };
@@ -157,22 +164,23 @@ impl Bench {
 
     /// Sends a whole body at once, as for a small response, and begins another one.
     fn respond(&mut self, begun: Begun) {
-        let Begun { owner, head, pipe, rest, tried } = begun;
+        let Begun { id: exchange, head, pipe, rest, tried } = begun;
+        let (number, upstream) = (exchange.token(), tried.unwrap().upstream);
         let bytes = pipe.as_ref().map_or(0, |pipe| pipe.queued().len());
-        self.done.push(format!("{owner} responds {} with {bytes} of {}", head.status.0, tried.unwrap().upstream));
-        if let Some((_, leaver)) = self.leaver.take_if(|(responding, _)| *responding == owner) {
-            self.proxy.leave(&self.net, self.now, leaver);
+        self.done.push(format!("{number} responds {} with {bytes} of {upstream}", head.status.0));
+        if let Some((_, leaver)) = self.leaver.take_if(|(responding, _)| *responding == number) {
+            self.proxy.leave(&self.net, self.now, id(leaver));
             self.run();
         }
         let pipe = pipe.filter(Pipe::is_awaited);
-        let curve = self.proxy.on_sent(&self.net, self.now, owner, rest, pipe.is_some());
+        let curve = self.proxy.on_sent(&self.net, self.now, exchange, rest, pipe.is_some());
         assert!(curve.is_none(), "nothing is known of its route");
-        self.sinks.extend(pipe.map(|pipe| (owner, pipe)));
+        self.sinks.extend(pipe.map(|pipe| (number, pipe)));
     }
 
     /// The client takes all that waits for it.
-    fn take_body(&mut self, owner: u64) -> Vec<u8> {
-        let pipe = self.sinks.get_mut(&owner).expect("it is being sent");
+    fn take_body(&mut self, number: u64) -> Vec<u8> {
+        let pipe = self.sinks.get_mut(&number).expect("it is being sent");
         let taken = pipe.queued().to_vec();
         pipe.advance(taken.len());
         taken
@@ -230,13 +238,13 @@ fn what_an_upstream_sends_to_a_client_that_has_left_is_not_read() {
     let mut bench = Bench::new(8);
     bench.begin(1, Method::Get, NONE);
     bench.hear(0, &format!("{FIVE}hel"));
-    assert!(bench.proxy.needs_client(1) && !bench.proxy.has_tunnel(1));
-    bench.proxy.leave(&bench.net, bench.now, 1);
+    assert!(bench.proxy.needs_client(id(1)) && !bench.proxy.has_tunnel(id(1)));
+    bench.proxy.leave(&bench.net, bench.now, id(1));
     bench.run();
     assert_eq!(bench.take_done(), ["1 leaves"]);
     assert_eq!((bench.net.closed.get(), bench.proxy.upstreams().transfers()), (1, 0));
-    assert!(bench.hear(0, "lo").is_empty() && !bench.proxy.needs_client(1));
-    bench.proxy.leave(&bench.net, bench.now, 1);
+    assert!(bench.hear(0, "lo").is_empty() && !bench.proxy.needs_client(id(1)));
+    bench.proxy.leave(&bench.net, bench.now, id(1));
     assert!(bench.proxy.poll(&bench.net, bench.now).is_none(), "once");
 }
 
@@ -276,7 +284,7 @@ fn a_full_sink_stops_the_body_until_there_is_room() {
     assert_eq!(bench.hear(0, ""), [format!("1 has {PIPE_BYTES_MAX} bytes")], "no more than there is room for");
     while came.len() < body.len() {
         came.extend(bench.take_body(1));
-        bench.proxy.refill(1);
+        bench.proxy.refill(id(1));
         bench.run();
     }
     assert!(came == body.as_bytes() && bench.take_done().ends_with(&[format!("1 ends of {}", body.len())]));
@@ -290,18 +298,18 @@ fn a_full_upstream_stops_the_client_until_there_is_room() {
     bench.far(0).takes.set(8);
     assert_eq!(bench.take_done(), ["1 may send"]);
     assert_eq!(bench.hear(0, ""), ["1 may send"]);
-    let room = bench.proxy.request_room(1).unwrap();
-    bench.proxy.push_request(1, &vec![b'x'; room], false);
+    let room = bench.proxy.request_room(id(1)).unwrap();
+    bench.proxy.push_request(id(1), &vec![b'x'; room], false);
     bench.run();
     assert!(bench.take_done().is_empty(), "it must wait");
-    assert_eq!(bench.proxy.request_room(1), Some(0));
+    assert_eq!(bench.proxy.request_room(id(1)), Some(0));
     bench.far(0).takes.set(usize::MAX);
     assert_eq!(bench.hear(0, ""), ["1 may send"]);
-    bench.proxy.push_request(1, &vec![b'x'; 100_000 - room], true);
+    bench.proxy.push_request(id(1), &vec![b'x'; 100_000 - room], true);
     bench.run();
     assert!(bench.take_done().is_empty(), "there is no more");
     assert_eq!(bench.far(0).sent.borrow().len(), 100_000 + b"HEAD\r\n\r\n".len());
-    assert_eq!(bench.proxy.request_room(2), None);
+    assert_eq!(bench.proxy.request_room(id(2)), None);
 }
 
 #[test]
@@ -311,7 +319,7 @@ fn of_an_upload_on_a_stream_the_side_that_is_awaited_is_reported() {
     assert_eq!(bench.take_done(), ["1 waits", "1 may send"], "it is connecting");
     assert_eq!(bench.hear(0, ""), ["1 is awaited", "1 may send"]);
     bench.far(0).takes.set(b"HEAD\r\n\r\n".len());
-    bench.proxy.push_request(1, &[b'x'; 10], true);
+    bench.proxy.push_request(id(1), &[b'x'; 10], true);
     bench.run();
     assert_eq!(bench.take_done(), ["1 waits"]);
 }
@@ -333,12 +341,12 @@ fn the_largest_waiting_response_continues_in_a_file_while_half_of_the_places_are
     for has_disk in [true, false] {
         let mut bench = Bench { has_disk, ..Bench::new(4) };
         for (connection, pipes) in [(0, 2), (1, 3)] {
-            let owner = connection as u64;
-            bench.begin(owner, Method::Get, NONE);
+            let number = connection as u64;
+            bench.begin(number, Method::Get, NONE);
             let length = pipes * PIPE_BYTES_MAX;
             bench.hear(connection, &format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n"));
             let done = bench.hear(connection, &"x".repeat(length));
-            let has_come = format!("{owner} has {PIPE_BYTES_MAX} bytes");
+            let has_come = format!("{number} has {PIPE_BYTES_MAX} bytes");
             match connection {
                 0 => assert_eq!(done, [has_come], "a quarter of the places"),
                 _ if has_disk => assert_eq!(done, [has_come.as_str(), "1 spools"]),

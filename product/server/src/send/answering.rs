@@ -9,6 +9,7 @@ use super::flight::{self, FLIGHT_BYTES_MAX};
 use super::{Dispatch, Order, Transmitter};
 use crate::clock::ClientTime;
 use crate::connection::{CLOSING_PERIOD, Connection, Connections, Outgoing, Task};
+use crate::exchange_id::ExchangeId;
 use crate::limits::Limits;
 use crate::metrics::size_class;
 use crate::net::Socket;
@@ -44,18 +45,17 @@ impl Transmitter {
         &mut self,
         now: Nanos,
         connections: &mut Connections<impl Socket>,
-        at: usize,
-        stream: u32,
+        id: ExchangeId,
         outgoing: Outgoing,
     ) {
-        let connection = &mut connections[at];
+        let (connection, stream) = (&mut connections[id], id.stream);
         let (client, class) = (Some(connection.client_of(stream)), connection.exchange(stream).class);
         let precedence = connection.precedence(stream);
-        let dispatch = Dispatch { outgoing, class, client, stream, precedence };
-        let job = self.dispatch(connections, now, at, dispatch);
+        let dispatch = Dispatch { exchange: id, outgoing, class, client, precedence };
+        let job = self.dispatch(connections, now, dispatch);
         let job = job.expect("a client has no more requests than its connection may have jobs");
         let client_now = connections.client_time(now);
-        let connection = &mut connections[at];
+        let connection = &mut connections[id];
         connection.hold(stream, job, client_now);
         // A response of an upstream may still have any size.
         if let Some(line) = connection.exchange(stream).line.as_mut().filter(|line| line.passed_on.is_none()) {
@@ -71,26 +71,24 @@ impl Transmitter {
         now: Nanos,
         date: &HttpDate,
         connections: &mut Connections<impl Socket>,
-        at: usize,
-        stream: u32,
+        id: ExchangeId,
         response: Response<()>,
     ) -> u64 {
-        let connection = &mut connections[at];
+        let connection = &mut connections[id];
         if connection.is_multiplexed() {
             let (head, ()) = response.into_head(date);
-            connections.with_engine(at, |engine| engine.interim(stream, &head));
+            connections.with_engine(id.slot(), |engine| engine.interim(id.stream, &head));
             return 0;
         }
         let Some(bytes) = connection.http1().answering.interim(&response, date) else { return 0 };
-        if let Some(before) = self.put_off.get_mut(&connection.owner) {
+        if let Some(before) = self.put_off.get_mut(&id) {
             before.edit().extend(bytes);
             return 0;
         }
-        let sent = self.send_aside(connections, now, at, &bytes);
+        let sent = self.send_aside(connections, now, id.slot(), &bytes);
         if sent < bytes.len() {
-            let connection = &connections[at];
-            let rest = Counted::of(connection.held.account(), bytes[sent..].to_vec());
-            self.put_off.insert(connection.owner, rest);
+            let rest = Counted::of(connections[id].held.account(), bytes[sent..].to_vec());
+            self.put_off.insert(id, rest);
         }
         sent as u64
     }
@@ -116,8 +114,8 @@ impl Transmitter {
         let flight = session.take_unsent(FLIGHT_BYTES_MAX);
         let bytes = flight.len();
         connection.channel.is_in_flight = true;
-        let dispatch = Dispatch::single(Outgoing::of_records(flight), class);
-        let job = self.dispatch(connections, now, at, dispatch);
+        let dispatch = Dispatch::single(connection.exchange_id(0), Outgoing::of_records(flight), class);
+        let job = self.dispatch(connections, now, dispatch);
         debug_assert!(job.is_some(), "nothing else is being sent on it");
         bytes
     }
@@ -226,7 +224,7 @@ impl Transmitter {
     /// (RFC 8446 section 6.1).
     pub fn end_output(&mut self, now: Nanos, connections: &mut Connections<impl Socket>, at: usize, class: u16) {
         let connection = &mut connections[at];
-        self.put_off.remove(&connection.owner);
+        self.put_off.remove(&connection.exchange_id(0));
         if let Some(streams) = connection.protocol.streams() {
             debug_assert!(streams.is_idle(), "its responses have departed");
             self.end_framed(connections, now, at);
@@ -240,21 +238,15 @@ impl Transmitter {
 }
 
 /// Has the client of a request on a stream send the body, which it may hold back until it is allowed to (RFC 9110 section 10.1.1).
-pub fn want_body(
-    date: &HttpDate,
-    connections: &mut Connections<impl Socket>,
-    at: usize,
-    stream: u32,
-    request: &Request,
-) {
-    if !connections[at].is_multiplexed() || request.body == BodyLength::None {
+pub fn want_body(date: &HttpDate, connections: &mut Connections<impl Socket>, id: ExchangeId, request: &Request) {
+    if !connections[id].is_multiplexed() || request.body == BodyLength::None {
         return;
     }
-    connections.with_engine(at, |engine| {
-        engine.want_body(stream);
+    connections.with_engine(id.slot(), |engine| {
+        engine.want_body(id.stream);
         if request.values("expect").any(|value| value.eq_ignore_ascii_case(b"100-continue")) {
             let (head, ()) = Response::new(Status::CONTINUE, ()).into_head(date);
-            engine.interim(stream, &head);
+            engine.interim(id.stream, &head);
         }
     });
 }

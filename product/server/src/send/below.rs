@@ -31,7 +31,7 @@ pub(super) struct Below {
 
 /// A socket that may have packets below.
 struct Known {
-    /// The owner's number, or that of a socket shared by many.
+    /// The token of the connection, or the number of a socket shared by many.
     number: u64,
     /// The connection that wrote to it last.
     at: usize,
@@ -45,7 +45,7 @@ impl Known {
         if let Some(shared) = &self.shared {
             return uplink::queued_below_bytes(shared).ok().map(u64::from);
         }
-        connections.get(self.at).filter(|connection| connection.owner == self.number)?.socket.queued_below_bytes()
+        connections.get(self.at).filter(|connection| connection.token == self.number)?.socket.queued_below_bytes()
     }
 }
 

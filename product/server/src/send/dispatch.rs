@@ -10,25 +10,26 @@ use crate::body::Failure;
 use crate::clock::ClientTime;
 use crate::connection::{Connections, Engine};
 use crate::connection::{Outgoing, Room};
+use crate::exchange_id::ExchangeId;
 use crate::net::Socket;
 
 /// A response to be sent.
 pub struct Dispatch {
+    /// The exchange that it answers.
+    pub exchange: ExchangeId,
     pub outgoing: Outgoing,
     /// The index of its client's account; `None` means the connection's client.
     pub client: Option<u32>,
     /// The class of the customer or folder, for policies with classes.
     pub class: u16,
-    /// The number of its stream on the connection, 0 if that has one response at a time.
-    pub stream: u32,
     /// The client's priority within the connection.
     pub precedence: Precedence,
 }
 
 impl Dispatch {
     /// A response on a connection that has one at a time.
-    pub fn single(outgoing: Outgoing, class: u16) -> Dispatch {
-        Dispatch { outgoing, class, client: None, stream: 0, precedence: Precedence::default() }
+    pub fn single(exchange: ExchangeId, outgoing: Outgoing, class: u16) -> Dispatch {
+        Dispatch { exchange, outgoing, class, client: None, precedence: Precedence::default() }
     }
 
     /// Assigns the response to this client.
@@ -99,10 +100,10 @@ impl Transmitter {
         &mut self,
         connections: &mut Connections<impl Socket>,
         now: Nanos,
-        at: usize,
         dispatch: Dispatch,
     ) -> Option<JobId> {
-        let id = self.admit(connections, now, at, dispatch, 0)?;
+        let at = dispatch.exchange.slot();
+        let id = self.admit(connections, now, dispatch, 0)?;
         if !connections[at].delivery.is_known() && connections[at].protocol.group().is_none() {
             // Settles the handshake. Retransmissions between two responses are settled after the next one.
             self.link.settle_if_it_may(now, &mut connections[at], true);
@@ -114,13 +115,12 @@ impl Transmitter {
         &mut self,
         connections: &mut Connections<impl Socket>,
         now: Nanos,
-        at: usize,
         dispatch: Dispatch,
         sent_bytes: u64,
     ) -> Option<JobId> {
-        let Dispatch { outgoing, class, client, stream, precedence } = dispatch;
+        let Dispatch { exchange, outgoing, class, client, precedence } = dispatch;
         let client_now = connections.client_time(now);
-        let connection = &mut connections[at];
+        let connection = &mut connections[exchange];
         let path =
             if self.link.scheduler.order().needs_path() { connection.socket.status().path } else { Path::default() };
         let size = outgoing.size(sent_bytes);
@@ -137,8 +137,7 @@ impl Transmitter {
             None => return None,
         };
         connection.protocol.begin_job(id);
-        let sending = Sending::new(id, at, connections[at].held.account(), outgoing, sent_bytes);
-        self.sendings.put(sending.on_stream(stream));
+        self.sendings.put(Sending::new(id, exchange, connection.held.account(), outgoing, sent_bytes));
         Some(id)
     }
 
@@ -148,10 +147,10 @@ impl Transmitter {
         &mut self,
         connections: &mut Connections<impl Socket>,
         now: Nanos,
-        at: usize,
         dispatch: Dispatch,
         bytes_max: u64,
     ) -> (u64, Direct) {
+        let at = dispatch.exchange.slot();
         let Dispatch { mut outgoing, .. } = dispatch;
         let connection = &mut connections[at];
         let (sent, _) = connection.write(0, &mut outgoing, self.reads.storage(), Room::unpaced(bytes_max));
@@ -160,7 +159,7 @@ impl Transmitter {
         let direct = match sent.failure {
             None | Some(Failure::Blocked | Failure::Absent | Failure::Pending) if is_left => {
                 let rest = Dispatch { outgoing, ..dispatch };
-                let id = self.admit(connections, now, at, rest, sent.bytes).expect("nothing else is being sent on it");
+                let id = self.admit(connections, now, rest, sent.bytes).expect("nothing else is being sent on it");
                 let progress = sent.charge(now, id, &mut self.link.scheduler);
                 debug_assert!(!progress.is_departed(), "something is left of a job");
                 Direct::Begun(id)

@@ -63,7 +63,7 @@ impl Transmitter {
         (response, is_last): (Response<Body>, bool),
         date: &HttpDate,
     ) -> (Body, bool) {
-        self.put_off.remove(&connection.owner).into_iter().for_each(|bytes| self.gathered.push(&bytes));
+        self.put_off.remove(&connection.exchange_id(0)).into_iter().for_each(|bytes| self.gathered.push(&bytes));
         encode(connection, (response, is_last), date, self.reads.storage(), &mut self.gathered.out)
     }
 
@@ -90,7 +90,8 @@ impl Transmitter {
             // A copy, so that a response allocates only what it has, and waits with no more.
             let outgoing = Outgoing::new(self.gathered.out.clone(), body, connection.end());
             self.gathered.out.clear();
-            self.respond(now, connections, at, 0, outgoing);
+            let id = connection.exchange_id(0);
+            self.respond(now, connections, id, outgoing);
             return None;
         }
         let gathers = body.is_empty() && !is_last && connection.exchange(0).line.is_none();
@@ -120,8 +121,9 @@ impl Transmitter {
     ) -> SentNow {
         let connection = &mut connections[at];
         let outgoing = Outgoing::new(std::mem::take(&mut self.gathered.out), body, connection.end());
-        let dispatch = Dispatch::single(outgoing, connection.exchange(0).class).of(connection.client_of(0));
-        let (bytes, outcome) = self.send_now(connections, now, at, dispatch, BYTES_PER_TURN_MAX);
+        let (id, class) = (connection.exchange_id(0), connection.exchange(0).class);
+        let dispatch = Dispatch::single(id, outgoing, class).of(connection.client_of(0));
+        let (bytes, outcome) = self.send_now(connections, now, dispatch, BYTES_PER_TURN_MAX);
         match outcome {
             Direct::Sent(buffer) => {
                 self.gathered.reuse(buffer);

@@ -56,6 +56,7 @@ use units::memory::Counted;
 
 use crate::body::{Body, Failure, Pipe};
 use crate::connection::{Connection, Connections, Departure};
+use crate::exchange_id::ExchangeId;
 use crate::limits::Patience;
 use crate::net::Socket;
 
@@ -92,8 +93,9 @@ pub struct Transmitter {
     /// While nothing is paced or marked, a response that is ready alone need not become a job.
     pub is_direct: bool,
     pub gathered: Gathered,
-    /// Bytes of interim responses that the socket of an HTTP/1.1 connection has not taken, by owner. They leave with the next response.
-    pub put_off: HashMap<u64, Counted>,
+    /// Bytes of interim responses that the socket of an HTTP/1.1 connection has not taken, by exchange. They leave with the next
+    /// response.
+    pub put_off: HashMap<ExchangeId, Counted>,
 }
 
 impl Transmitter {
@@ -178,7 +180,7 @@ impl Transmitter {
         if failure.is_some() {
             cut(connection, sending.outgoing.body());
         }
-        let departure = sending.into_departure(connection.owner, now, failure);
+        let departure = sending.into_departure(now, failure);
         self.departures.extend(connection.protocol.end_job(departure));
     }
 }

@@ -12,6 +12,7 @@ use units::Nanos;
 use super::Transmitter;
 use crate::body::{Failure, Pipe};
 use crate::connection::Connections;
+use crate::exchange_id::ExchangeId;
 use crate::net::Socket;
 
 /// The producer's end of a response's body. All methods do nothing for a response that has departed.
@@ -59,10 +60,9 @@ impl<'a, S: Socket> Producer<'a, S> {
         self.transmitter.link.scheduler.on_curve(self.job, curve);
     }
 
-    /// The owner of the response's connection, and the number of its stream; `None` for a response that has departed.
-    pub fn reader(&self) -> Option<(u64, u32)> {
-        let sending = self.transmitter.sendings.get(self.job)?;
-        Some((self.connections[sending.connection()].owner, sending.stream))
+    /// The exchange that the response answers; `None` for a response that has departed.
+    pub fn exchange(&self) -> Option<ExchangeId> {
+        self.transmitter.sendings.get(self.job).map(|sending| sending.exchange)
     }
 
     /// Ends the body, with these trailers.

@@ -7,20 +7,19 @@ use crate::body::Failure;
 use crate::connection::Connection;
 use crate::connection::Sent;
 use crate::connection::{Departure, Outgoing};
+use crate::exchange_id::ExchangeId;
 use crate::net::Socket;
 use crate::storage::ReadDone;
 
 /// A path is queried when a response begins, when its socket takes bytes again, and after this many bytes: a few
 /// windows of TCP, and one system call for fifty sends of a segment.
-const PATH_BYTES: u32 = 64 << 10;
+const PATH_KIB: u16 = 64;
 
 /// A response that is being sent.
 pub struct Sending {
     pub id: JobId,
-    /// The slot of its connection.
-    connection: u32,
-    /// The number of its stream, if its connection has several.
-    pub stream: u32,
+    /// The exchange that it answers: the tag of the job. A handshake's flight has that of its connection without a stream.
+    pub exchange: ExchangeId,
     pub outgoing: Outgoing,
     pub sent_bytes: u64,
     /// The bytes its connection carried for it, including records.
@@ -31,8 +30,8 @@ pub struct Sending {
     first_byte_at: Nanos,
     /// When bytes were last handed down; [`Nanos::MAX`] before.
     last_byte_at: Nanos,
-    /// The bytes sent when the path was last queried, modulo 4 GiB.
-    asked_at_bytes: u32,
+    /// The KiB sent when the path was last queried, modulo 64 MiB.
+    asked_at_kib: u16,
     /// The number of times its mark was set.
     marks: u8,
     /// The memory that was made for this response alone, except what its body counts itself.
@@ -40,30 +39,28 @@ pub struct Sending {
 }
 
 impl Sending {
-    pub fn new(id: JobId, connection: usize, account: &Account, mut outgoing: Outgoing, sent_bytes: u64) -> Sending {
+    pub fn new(id: JobId, exchange: ExchangeId, account: &Account, mut outgoing: Outgoing, sent_bytes: u64) -> Sending {
         outgoing.shrink();
         outgoing.count_in(account);
         let [carried_bytes, told_bytes] = [sent_bytes; 2];
-        let asked_at_bytes = sent_bytes as u32;
         Sending {
             id,
             _charge: Charge::new(account, outgoing.made_bytes()),
-            connection: u32::try_from(connection).expect("no more connections than jobs may be"),
-            stream: 0,
+            exchange,
             outgoing,
             sent_bytes,
             carried_bytes,
             told_bytes,
             first_byte_at: Nanos::MAX,
             last_byte_at: Nanos::MAX,
-            asked_at_bytes,
+            asked_at_kib: kib(sent_bytes),
             marks: 0,
         }
     }
 
     /// The slot of its connection.
     pub fn connection(&self) -> usize {
-        self.connection as usize
+        self.exchange.slot()
     }
 
     /// Sets the mark of what is sent next. A band that changes with the path is followed at most as often as there are
@@ -102,11 +99,6 @@ impl Sending {
         Some(self.last_byte_at).filter(|at| *at != Nanos::MAX)
     }
 
-    /// Puts the response on a stream.
-    pub fn on_stream(self, number: u32) -> Sending {
-        Sending { stream: number, ..self }
-    }
-
     /// The bytes sent since the last call.
     pub fn tell(&mut self) -> u64 {
         self.sent_bytes - std::mem::replace(&mut self.told_bytes, self.sent_bytes)
@@ -131,19 +123,23 @@ impl Sending {
 
     /// Reports the current path to a policy that uses it.
     pub fn tell_path(&mut self, connection: &Connection<impl Socket>, scheduler: &mut Scheduler) {
-        self.asked_at_bytes = self.sent_bytes as u32;
+        self.asked_at_kib = kib(self.sent_bytes);
         scheduler.on_path(self.id, connection.socket.status().path);
     }
 
     /// Returns whether enough was sent since the last query that the path may have changed.
     pub fn is_path_old(&self) -> bool {
-        (self.sent_bytes as u32).wrapping_sub(self.asked_at_bytes) >= PATH_BYTES
+        kib(self.sent_bytes).wrapping_sub(self.asked_at_kib) >= PATH_KIB
     }
 
-    pub fn into_departure(mut self, owner: u64, ended_at: Nanos, failure: Option<Failure>) -> Departure {
+    pub fn into_departure(mut self, ended_at: Nanos, failure: Option<Failure>) -> Departure {
         let untold_bytes = self.tell();
-        let Sending { id, stream, sent_bytes, .. } = self;
+        let Sending { id, exchange, sent_bytes, .. } = self;
         let first_byte_at = Some(self.first_byte_at).filter(|at| *at != Nanos::MAX);
-        Departure { owner, job: id, stream, sent_bytes, untold_bytes, failure, first_byte_at, ended_at }
+        Departure { exchange, job: id, sent_bytes, untold_bytes, failure, first_byte_at, ended_at }
     }
+}
+
+fn kib(bytes: u64) -> u16 {
+    (bytes >> 10) as u16
 }

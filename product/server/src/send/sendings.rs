@@ -35,7 +35,7 @@ impl Sendings {
 
     /// The number of the stream of a response that has not departed.
     pub(super) fn stream(&self, id: JobId) -> Option<u32> {
-        self.get(id).map(|sending| sending.stream)
+        self.get(id).map(|sending| sending.exchange.stream)
     }
 
     pub(super) fn take(&mut self, id: JobId) -> Sending {

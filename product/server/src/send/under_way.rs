@@ -5,8 +5,7 @@ use sched::{JobId, Size, Waits, Why};
 use units::Nanos;
 
 use super::Transmitter;
-use crate::connection::Connections;
-use crate::net::Socket;
+use crate::exchange_id::ExchangeId;
 
 /// The reason why a response is not being sent on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,9 +28,7 @@ pub enum WaitsFor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnderWay {
     pub job: JobId,
-    /// The owner of its connection.
-    pub owner: u64,
-    pub stream: u32,
+    pub exchange: ExchangeId,
     /// The index of its client's account.
     pub client: u32,
     pub size: Size,
@@ -63,18 +60,12 @@ impl WaitsFor {
 }
 
 /// Lists the responses among the first `jobs_max` jobs, leaving out the flights of handshakes.
-pub fn under_way<S: Socket>(
-    transmitter: &Transmitter,
-    connections: &Connections<S>,
-    now: Nanos,
-    jobs_max: usize,
-) -> impl Iterator<Item = UnderWay> {
+pub fn under_way(transmitter: &Transmitter, now: Nanos, jobs_max: usize) -> impl Iterator<Item = UnderWay> {
     transmitter.link.scheduler.jobs().iter().take(jobs_max).filter_map(move |(id, job, waits)| {
         let sending = transmitter.sendings.get(id).filter(|sending| !sending.outgoing.is_sealed)?;
         Some(UnderWay {
             job: id,
-            owner: connections.get(sending.connection())?.owner,
-            stream: sending.stream,
+            exchange: sending.exchange,
             client: job.client,
             size: sending.outgoing.size(sending.sent_bytes),
             sent_bytes: sending.sent_bytes,

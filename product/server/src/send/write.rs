@@ -63,7 +63,7 @@ impl Transmitter {
         room: Room,
     ) -> Option<u64> {
         let sending = &mut self.sendings[id];
-        let (stream, mut outgoing) = (sending.stream, std::mem::take(&mut sending.outgoing));
+        let (stream, mut outgoing) = (sending.exchange.stream, std::mem::take(&mut sending.outgoing));
         let connection = &mut connections[at];
         let (sent, frames_bytes) = connection.write(stream, &mut outgoing, self.reads.storage(), room);
         self.limit.spend(self.link.client_of(id), sent.carried_bytes, now);

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::Upstreams;
+use crate::exchange_id::ExchangeId;
 use crate::net::Net;
 use crate::storage::Room;
 
@@ -21,14 +22,14 @@ impl<N: Net> Upstreams<N> {
         let Some(peer) = self.transfers.get(at).map(|transfer| transfer.peer) else { return Vec::new() };
         let is_beside = |at: &usize| self.transfers[*at].is_held() && self.transfers[*at].peer == peer;
         let mut held: Vec<usize> = self.transfers.iter().map(|(at, _)| at).filter(is_beside).collect();
-        held.sort_by_key(|at| (Reverse(self.transfers[*at].size_bytes()), self.transfers[*at].owner));
+        held.sort_by_key(|at| (Reverse(self.transfers[*at].size_bytes()), self.transfers[*at].exchange));
         held
     }
 
     /// The exchange of a response that is being sent, and the disk space that it may use.
-    pub fn spooling(&self, at: usize) -> Option<(u64, Arc<Room>)> {
+    pub fn spooling(&self, at: usize) -> Option<(ExchangeId, Arc<Room>)> {
         let transfer = self.transfers.get(at).filter(|transfer| transfer.is_sending)?;
-        Some((transfer.owner, transfer.group.spool.clone()?))
+        Some((transfer.exchange, transfer.group.spool.clone()?))
     }
 
     /// Records that the transfer does not wait for its client any more.

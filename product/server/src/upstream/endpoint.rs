@@ -1,4 +1,4 @@
-//! The addresses of upstreams, their health checks, and the numbers by which their events and probes are known.
+//! The addresses of upstreams, their health checks, and the tokens by which their events are known.
 
 use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
@@ -10,8 +10,6 @@ use units::Nanos;
 
 /// The first token of connections to upstreams: above those of clients, and below the worker's own.
 pub const TOKENS: u64 = (u32::MAX as u64) << 32;
-/// The first name of transfers that belong to no exchange: the names of exchanges lie below.
-pub const PROBES: u64 = TOKENS;
 
 /// An address at which an upstream listens, and what it speaks there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

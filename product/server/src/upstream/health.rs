@@ -14,8 +14,8 @@ use http::{BodyLength, Method, Status};
 use units::Nanos;
 use units::memory::Account;
 
-use super::endpoint::PROBES;
 use super::{Announced, ClientConnection, Endpoint, EndpointAddress, Fault, Group, Head, HealthCheck, Transfer};
+use crate::exchange_id::ExchangeId;
 
 /// The number of successive equal results that change the state of an upstream.
 const RESULTS: u8 = 2;
@@ -27,8 +27,8 @@ const SHARE_PERMILLE_MIN: u64 = 100;
 #[derive(Debug, Default)]
 pub struct Checks {
     by_endpoint: HashMap<Endpoint, Checked>,
-    /// The name of the next check.
-    owner: u64,
+    /// The number of the last check.
+    count: u32,
     /// The number of the next upstream to be added.
     number: u64,
 }
@@ -82,8 +82,8 @@ impl Checks {
         let mut requests = Vec::with_capacity(due.len());
         for checked in due {
             checked.health.is_asked = true;
-            self.owner = (self.owner + 1) % u64::from(u32::MAX);
-            requests.push(checked.request(PROBES + self.owner));
+            self.count = self.count.wrapping_add(1);
+            requests.push(checked.request(ExchangeId::of_check(self.count)));
         }
         requests
     }
@@ -127,7 +127,7 @@ impl Checked {
         Checked { number, check, group, health: Health::default(), is_wanted: true }
     }
 
-    fn request(&self, owner: u64) -> Transfer {
+    fn request(&self, exchange: ExchangeId) -> Transfer {
         let group = &self.group;
         let endpoint = &group.endpoints()[0];
         let host = match (&group.host, &endpoint.address) {
@@ -142,11 +142,11 @@ impl Checked {
             false => format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: weir\r\n\r\n").into_bytes().into(),
         };
         let account = Account::default();
-        let mut client = ClientConnection::new(owner, &account);
+        let mut client = ClientConnection::new(&account);
         if group.tells_client {
             client.announced = Announced::Ourselves;
         }
-        Transfer::new(owner, Arc::clone(group), Method::Get, head, BodyLength::None, &account, client)
+        Transfer::new(exchange, Arc::clone(group), Method::Get, head, BodyLength::None, &account, client)
     }
 }
 
@@ -217,8 +217,8 @@ mod tests {
         let (two, one) = (group(&[":1", ":2"], "/up"), group(&[":2"], "/other"));
         checks.watch([&two, &one].into_iter());
         let due = checks.due(S(0));
-        let owners: Vec<u64> = due.iter().map(|transfer| transfer.owner).collect();
-        assert!(due.len() == 2 && owners[0] != owners[1] && due.iter().all(Transfer::is_probe), "{owners:?}");
+        let names: Vec<ExchangeId> = due.iter().map(|transfer| transfer.exchange).collect();
+        assert!(due.len() == 2 && names[0] != names[1] && due.iter().all(Transfer::is_probe), "{names:?}");
         assert!(checks.due(S(100)).is_empty(), "they are under way");
         let first = two.endpoints()[0].clone();
         let probe = |checks: &mut Checks, at: u64, status| {

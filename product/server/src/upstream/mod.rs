@@ -66,6 +66,7 @@ pub use upstream_connection::connection_of;
 use upstream_connection::{Told, UpstreamConnections};
 
 use crate::clock::ClientClock;
+use crate::exchange_id::ExchangeId;
 use crate::net::Net;
 
 pub struct Upstreams<N: Net> {
@@ -73,13 +74,13 @@ pub struct Upstreams<N: Net> {
     /// The clock of their deadlines.
     clock: ClientClock,
     /// The transfers by the exchange they are for.
-    by_owner: HashMap<u64, usize>,
+    by_exchange: HashMap<ExchangeId, usize>,
     connections: UpstreamConnections<N>,
     peers: Peers,
     pub learned: Learned,
     pub checks: Checks,
-    /// Owners of transfers that may continue, because something has happened to a connection that they share.
-    stirred: Vec<u64>,
+    /// Exchanges of transfers that may continue, because something has happened to a connection that they share.
+    stirred: Vec<ExchangeId>,
 }
 
 impl<N: Net> Upstreams<N> {
@@ -88,7 +89,7 @@ impl<N: Net> Upstreams<N> {
         Upstreams {
             transfers: Slab::new(),
             clock,
-            by_owner: HashMap::new(),
+            by_exchange: HashMap::new(),
             connections: UpstreamConnections::default(),
             peers: Peers::new(places),
             learned: Learned::default(),
@@ -106,14 +107,14 @@ impl<N: Net> Upstreams<N> {
     pub fn begin(&mut self, net: &N, now: Nanos, mut transfer: Transfer) -> Result<usize, (Fault, Arc<str>)> {
         transfer.queued.turn.since = now;
         transfer.deadline.keep_by(&self.clock);
-        let (owner, is_gathering) = (transfer.owner, transfer.is_gathering());
+        let (exchange, is_gathering) = (transfer.exchange, transfer.is_gathering());
         let at = self.transfers.insert(transfer);
-        self.by_owner.insert(owner, at);
+        self.by_exchange.insert(exchange, at);
         let begun = if is_gathering { Ok(()) } else { self.begin_somewhere(net, now, at) };
         begun.map(|()| at).map_err(|fault| {
             let name = self.name(at);
             self.transfers.remove(at);
-            self.by_owner.remove(&owner);
+            self.by_exchange.remove(&exchange);
             (fault, name)
         })
     }
@@ -125,7 +126,7 @@ impl<N: Net> Upstreams<N> {
         let endpoints = group.endpoints();
         let mut begun = Err(Fault::NoAddress);
         for _ in 0..endpoints.len() {
-            let own = self.peers.of_client(&endpoints, self.transfers[at].client.name, &self.connections);
+            let own = self.peers.of_client(&endpoints, self.transfers[at].exchange.token(), &self.connections);
             let chosen = own.or_else(|| self.peers.choose((&group, &endpoints), now, &self.checks));
             self.transfers[at].peer = chosen.unwrap_or_else(|| self.peers.at(&endpoints[0]));
             begun = if chosen.is_some() { self.begin_at(net, now, at) } else { Err(Fault::Down) };
@@ -143,7 +144,7 @@ impl<N: Net> Upstreams<N> {
             let Queued { turn, route, .. } = transfer.queued;
             let service = route.map_or(Nanos::ZERO, |route| self.learned.services.expected(route));
             let turn = Turn { service, ..turn };
-            match self.peers.begin(transfer.peer, transfer.group.bounds, turn, transfer.owner) {
+            match self.peers.begin(transfer.peer, transfer.group.bounds, turn, transfer.exchange) {
                 Begun::Taken => transfer.queued.hold = Hold::Place,
                 Begun::Waits(ticket) => {
                     transfer.wait_for_place(ticket, now);
@@ -174,7 +175,7 @@ impl<N: Net> Upstreams<N> {
         let transfer = &mut self.transfers[at];
         transfer.connect(connection, is_idle, now);
         if transfer.client.logs_in {
-            self.connections.bind(connection, transfer.client.name);
+            self.connections.bind(connection, transfer.exchange.token());
         }
         Ok(())
     }
@@ -206,13 +207,13 @@ impl<N: Net> Upstreams<N> {
     fn stir(&mut self, connection: usize) {
         let transfers = &self.transfers;
         let stirred = self.connections.stirred(connection, |at| transfers[at].outbound.has_unsent());
-        self.stirred.extend(stirred.into_iter().map(|at| transfers[at].owner));
+        self.stirred.extend(stirred.into_iter().map(|at| transfers[at].exchange));
     }
 
     /// Returns the transfer for an exchange, while one exists.
-    pub fn of(&self, owner: u64) -> Option<usize> {
+    pub fn of(&self, exchange: ExchangeId) -> Option<usize> {
         // Most servers have none.
-        if self.by_owner.is_empty() { None } else { self.by_owner.get(&owner).copied() }
+        if self.by_exchange.is_empty() { None } else { self.by_exchange.get(&exchange).copied() }
     }
 
     pub fn get(&mut self, at: usize) -> Option<&mut Transfer> {
@@ -238,7 +239,10 @@ impl<N: Net> Upstreams<N> {
                 self.peers[transfer.peer].on_reached();
                 let of_stream = self.peers[transfer.peer].endpoint.is_http2();
                 if !of_stream && is_connection_login(head.values("www-authenticate")) {
-                    transfer.connection.into_iter().for_each(|own| self.connections.bind(own, transfer.client.name));
+                    transfer
+                        .connection
+                        .into_iter()
+                        .for_each(|own| self.connections.bind(own, transfer.exchange.token()));
                 }
                 let is_tunnel = head.framing == Framing::Upgraded;
                 let has_place = !is_tunnel || self.begin_tunnel(at);
@@ -342,7 +346,7 @@ impl<N: Net> Upstreams<N> {
     /// response and no stream bounds that.
     pub fn end(&mut self, net: &N, now: Nanos, at: usize, is_whole: bool) {
         let Some(transfer) = self.transfers.get(at) else { return };
-        self.by_owner.remove(&transfer.owner);
+        self.by_exchange.remove(&transfer.exchange);
         if transfer.is_held() {
             self.peers[transfer.peer].places.on_held(true, false);
         }
@@ -368,14 +372,14 @@ impl<N: Net> Upstreams<N> {
 
     /// Begins transfers that waited; returns one that began, failed to begin, or may continue.
     pub fn release(&mut self, net: &N, now: Nanos) -> Option<(usize, Result<(), Fault>)> {
-        while let Some(owner) = self.stirred.pop() {
-            if let Some(at) = self.of(owner).filter(|at| self.transfers[*at].connection.is_some()) {
+        while let Some(exchange) = self.stirred.pop() {
+            if let Some(at) = self.of(exchange).filter(|at| self.transfers[*at].connection.is_some()) {
                 return Some((at, Ok(())));
             }
         }
         while let Some(handed) = self.peers.next_handed() {
             let is_of = |at: &usize| self.transfers[*at].queued.hold == Hold::Waits(handed.ticket);
-            match self.of(handed.owner).filter(is_of) {
+            match self.of(handed.exchange).filter(is_of) {
                 Some(at) => {
                     self.transfers[at].queued.hold = Hold::Place;
                     return Some((at, self.begin_at(net, now, at)));
@@ -444,16 +448,16 @@ pub fn status<'g, N: Net>(
 }
 
 /// The exchanges whose response has not begun, and since when they have been waiting for it.
-pub fn unanswered<N: Net>(upstreams: &Upstreams<N>) -> impl Iterator<Item = (u64, Nanos)> {
+pub fn unanswered<N: Net>(upstreams: &Upstreams<N>) -> impl Iterator<Item = (ExchangeId, Nanos)> {
     let waiting = upstreams.transfers.iter().filter(|(_, transfer)| !transfer.is_sending && !transfer.is_probe());
-    waiting.map(|(_, transfer)| (transfer.owner, transfer.queued.turn.since))
+    waiting.map(|(_, transfer)| (transfer.exchange, transfer.queued.turn.since))
 }
 
 #[cfg(test)]
 impl<N: Net> Upstreams<N> {
     /// The bytes of memory of the transfer for an exchange.
-    pub fn alive_bytes(&self, owner: u64) -> usize {
-        self.of(owner).map_or(0, |at| {
+    pub fn alive_bytes(&self, exchange: ExchangeId) -> usize {
+        self.of(exchange).map_or(0, |at| {
             let transfer = &self.transfers[at];
             transfer.alive_bytes() + self.connections.alive_bytes(transfer, at)
         })
@@ -461,7 +465,7 @@ impl<N: Net> Upstreams<N> {
 
     /// The number of transfers under way or waiting, without health checks, which belong to no exchange.
     pub fn transfers(&self) -> usize {
-        debug_assert_eq!(self.transfers.len(), self.by_owner.len(), "each is one exchange's");
+        debug_assert_eq!(self.transfers.len(), self.by_exchange.len(), "each is one exchange's");
         self.transfers.len() - self.probes()
     }
 

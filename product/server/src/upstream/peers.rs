@@ -11,6 +11,7 @@ use super::peer::Peer;
 use super::places::{Begun, Handed, LoopPlaces};
 use super::upstream_connection::UpstreamConnections;
 use super::{Announced, Checks, Endpoint, Fault, Group, Transfer};
+use crate::exchange_id::ExchangeId;
 use crate::net::Net;
 #[cfg(test)]
 use crate::simulation::planted;
@@ -48,12 +49,12 @@ impl Peers {
         self.all.get(at)
     }
 
-    /// Takes a place at an upstream, or queues the owner for one.
-    pub fn begin(&mut self, peer: usize, bounds: Bounds, turn: Turn, owner: u64) -> Begun {
+    /// Takes a place at an upstream, or queues the exchange for one.
+    pub fn begin(&mut self, peer: usize, bounds: Bounds, turn: Turn, exchange: ExchangeId) -> Begun {
         #[cfg(test)]
         let bounds =
             if planted::strikes(planted::Fault::GreedyClient) { bounds.of_client(bounds.requests) } else { bounds };
-        self.places.begin(&self.all[peer].places, bounds, turn, owner)
+        self.places.begin(&self.all[peer].places, bounds, turn, exchange)
     }
 
     /// Gives back a client's place at an upstream.
@@ -106,8 +107,8 @@ impl Peers {
     /// Takes an idle connection to the transfer's upstream: one bound to its client connection before others.
     pub fn take_idle<N: Net>(&mut self, transfer: &Transfer, connections: &UpstreamConnections<N>) -> Option<usize> {
         let peer = &mut self.all[transfer.peer];
-        let has_own = connections.bound_to(transfer.client.name).next().is_some();
-        let own = Some(transfer.client.name).filter(|_| has_own);
+        let has_own = connections.bound_to(transfer.exchange.token()).next().is_some();
+        let own = Some(transfer.exchange.token()).filter(|_| has_own);
         let own = own.and_then(|_| peer.take_idle(|idle| connections.may_serve(idle, transfer, own)));
         own.or_else(|| peer.take_idle(|idle| connections.may_serve(idle, transfer, None)))
     }
@@ -159,8 +160,8 @@ impl Peers {
     ) -> Result<usize, Fault> {
         let peer = transfer.peer;
         let is_own = |at: usize| connections.get(at).is_some_and(|own| own.peer == peer);
-        let has_own = transfer.client.logs_in || connections.bound_to(transfer.client.name).any(is_own);
-        let bound_to = Some(transfer.client.name).filter(|_| has_own);
+        let has_own = transfer.client.logs_in || connections.bound_to(transfer.exchange.token()).any(is_own);
+        let bound_to = Some(transfer.exchange.token()).filter(|_| has_own);
         let mut has_room = |at: usize| {
             let is_alike = connections.may_serve(at, transfer, bound_to);
             is_alike && connections.multiplexed(at).is_some_and(|several| several.has_room())

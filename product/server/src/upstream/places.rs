@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use sched::waiting::{self, Bounds, Places, Turn};
 
 use super::Endpoint;
+use crate::exchange_id::ExchangeId;
 use crate::wake::Wake;
 
 /// The places of all upstreams, for all event loops.
@@ -56,7 +57,7 @@ struct State {
 struct Waiter {
     ticket: u64,
     event_loop: usize,
-    owner: u64,
+    exchange: ExchangeId,
     client: u32,
 }
 
@@ -70,10 +71,10 @@ pub enum Begun {
     Full,
 }
 
-/// A place for a waiting request of this owner. If the request does not wait any more, the place must be given back.
+/// A place for a waiting request of this exchange. If the request does not wait any more, the place must be given back.
 #[derive(Debug, Clone)]
 pub struct Handed {
-    pub owner: u64,
+    pub exchange: ExchangeId,
     pub ticket: u64,
     pub client: u32,
     pub places: Arc<EndpointPlaces>,
@@ -116,10 +117,10 @@ impl LoopPlaces {
         places
     }
 
-    /// Takes a place within these bounds, or queues the owner for one.
-    pub fn begin(&self, places: &EndpointPlaces, bounds: Bounds, turn: Turn, owner: u64) -> Begun {
+    /// Takes a place within these bounds, or queues the exchange for one.
+    pub fn begin(&self, places: &EndpointPlaces, bounds: Bounds, turn: Turn, exchange: ExchangeId) -> Begun {
         let mut state = lock(&places.state);
-        let waiter = Waiter { ticket: state.tickets, event_loop: self.number, owner, client: turn.client };
+        let waiter = Waiter { ticket: state.tickets, event_loop: self.number, exchange, client: turn.client };
         let begun = match state.requests.begin(turn, bounds, waiter) {
             waiting::Begun::Taken => Begun::Taken,
             waiting::Begun::Waits => Begun::Waits(waiter.ticket),
@@ -136,8 +137,8 @@ impl LoopPlaces {
         let mut state = lock(&places.state);
         state.requests.end(client);
         // More than one if a reload has changed `max_concurrent_requests`, or the client had its full share.
-        while let Some(Waiter { ticket, event_loop, owner, client }) = state.requests.begin_next() {
-            let handed = Handed { owner, ticket, client, places: Arc::clone(places) };
+        while let Some(Waiter { ticket, event_loop, exchange, client }) = state.requests.begin_next() {
+            let handed = Handed { exchange, ticket, client, places: Arc::clone(places) };
             if event_loop == self.number {
                 own.push(handed);
             } else {

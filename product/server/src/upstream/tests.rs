@@ -100,8 +100,8 @@ fn group() -> Arc<Group> {
 
 fn transfer(method: Method, body: BodyLength) -> Transfer {
     let (account, head) = (Account::default(), b"HEAD\r\n\r\n".to_vec());
-    let client = ClientConnection::new(7, &account);
-    let mut transfer = Transfer::new(7, group(), method, head, body, &account, client);
+    let client = ClientConnection::new(&account);
+    let mut transfer = Transfer::new(ExchangeId::new(7, 0), group(), method, head, body, &account, client);
     transfer.connect(0, false, Nanos::ZERO);
     transfer
 }

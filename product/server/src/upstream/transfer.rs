@@ -12,17 +12,18 @@ use units::memory::{Account, Counted};
 
 use super::attempt::Attempt;
 use super::deadline::Deadline;
-use super::endpoint::PROBES;
 use super::inbound::{Inbound, Interim, Memory, Tunnel};
 use super::outbound::{Head, Outbound, SCARCE_BODY_BYTES_MAX, STREAM_BODY_BYTES_MAX};
 use super::{Announced, BodySink, Fault, Group, Step};
+use crate::exchange_id::ExchangeId;
+
 /// The maximum time that a tunnel may be silent in both directions; HAProxy's `timeout tunnel` is often the same.
 const TUNNEL_IDLE_FOR: Nanos = Nanos::from_secs(3600);
 
 #[derive(Debug)]
 pub struct Transfer {
-    /// The name of the exchange that it is for.
-    pub owner: u64,
+    /// The exchange that it is for.
+    pub exchange: ExchangeId,
     /// Its response is being sent to the client.
     pub is_sending: bool,
     pub group: Arc<Group>,
@@ -45,7 +46,6 @@ pub struct Transfer {
 /// The client connection on which a request arrived, and the demands that it makes on connections to upstreams.
 #[derive(Debug)]
 pub struct ClientConnection {
-    pub name: u64,
     /// The account of response bytes that its client has not taken.
     pub responses: Account,
     /// The request logs in with a scheme that authenticates a connection.
@@ -100,9 +100,8 @@ pub enum Hold {
 
 impl ClientConnection {
     /// Creates a connection that demands nothing of those to upstreams.
-    pub fn new(name: u64, responses: &Account) -> ClientConnection {
+    pub fn new(responses: &Account) -> ClientConnection {
         ClientConnection {
-            name,
             responses: responses.clone(),
             logs_in: false,
             announced: Announced::Nobody,
@@ -115,7 +114,7 @@ impl Transfer {
     /// Creates the transfer of a request whose head is encoded; its memory is counted in `account`, that of the
     /// response in the client connection's own.
     pub fn new(
-        owner: u64,
+        exchange: ExchangeId,
         group: Arc<Group>,
         method: Method,
         head: impl Into<Head>,
@@ -124,7 +123,7 @@ impl Transfer {
         client: ClientConnection,
     ) -> Transfer {
         Transfer {
-            owner,
+            exchange,
             is_sending: false,
             group,
             peer: usize::MAX,
@@ -201,7 +200,7 @@ impl Transfer {
 
     /// Returns true if it is a health check.
     pub fn is_probe(&self) -> bool {
-        self.owner >= PROBES
+        self.exchange.is_check()
     }
 
     /// Sets whether the request asks for another protocol. `accept` is the only valid answer to the key, if the client

@@ -137,12 +137,12 @@ fn a_client_that_leaves_takes_nothing_with_it() {
 fn an_answer_to_nobody_is_dropped() {
     let (mut bench, disk) = bench("nobody", "srpt");
     let client = begin(&mut bench, &disk, COLD);
-    let owner = bench.worker.responder.connections.iter().next().unwrap().1.owner;
+    let exchange = bench.worker.responder.connections.iter().next().unwrap().1.exchange_id(0);
     reset(client);
     while !bench.worker.responder.connections.is_empty() {
         bench.turn();
     }
-    bench.worker.responder.service.handler.add_found((owner, Err(crate::files::Missing::NotFound)));
+    bench.worker.responder.service.handler.add_found((exchange, Err(crate::files::Missing::NotFound)));
     bench.turn();
     disk.set_hanging(false);
     let mut other = bench.connect();

@@ -102,9 +102,10 @@ fn interim_responses_that_wait_are_counted() {
     client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
     bench.turn_until(&mut client, 1);
     let Responder { connections, transmitter, .. } = &mut bench.worker.responder;
-    let (at, owner, before) = connections.iter().map(|(at, conn)| (at, conn.owner, conn.held.bytes())).next().unwrap();
+    let (at, exchange, before) =
+        connections.iter().map(|(at, conn)| (at, conn.exchange_id(0), conn.held.bytes())).next().unwrap();
     let account = connections[at].held.account().clone();
-    transmitter.put_off.insert(owner, Counted::of(&account, Vec::with_capacity(10_000)));
+    transmitter.put_off.insert(exchange, Counted::of(&account, Vec::with_capacity(10_000)));
     let waits = account.bytes() - before;
     assert!((10_000..11_000).contains(&waits), "{waits} bytes");
 }

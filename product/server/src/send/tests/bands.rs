@@ -163,12 +163,12 @@ impl Bench {
         let at = kernel.flows.len();
         kernel.flows.push(Flow { unsent_max: self.burst, ..Flow::default() });
         drop(kernel);
-        let (owner, socket) = (at as u64, KernelSocket { kernel: Rc::clone(&self.kernel), at });
+        let (token, socket) = (at as u64, KernelSocket { kernel: Rc::clone(&self.kernel), at });
         let opening = Opening {
-            owner,
+            token,
             socket,
             kind: ChannelKind::Tcp,
-            client: owner as u32,
+            client: at as u32,
             peer: ([198, 18, 0, 1], 80).into(),
             framing: Framing::ETHERNET,
             session: None,
@@ -181,7 +181,8 @@ impl Bench {
 
     fn dispatch_on(&mut self, at: usize, bytes: u64) {
         let outgoing = Outgoing::new(vec![0; bytes as usize], Body::default(), End::Open);
-        self.transmitter.dispatch(NOW, at, Dispatch::single(outgoing, 0)).unwrap();
+        let exchange = self.transmitter.connections[at].exchange_id(0);
+        self.transmitter.dispatch(NOW, Dispatch::single(exchange, outgoing, 0)).unwrap();
     }
 
     fn run(&mut self) {
@@ -302,7 +303,10 @@ fn a_starved_reader_is_not_given_up() {
     for second in 100..=111 {
         bench.transmitter.end_all_stalled(Nanos::from_secs(second));
     }
-    assert_eq!(bench.transmitter.departures().map(|departure| departure.owner).collect::<Vec<_>>(), [starved as u64]);
+    assert_eq!(
+        bench.transmitter.departures().map(|departure| departure.exchange.slot()).collect::<Vec<_>>(),
+        [starved]
+    );
 }
 
 proptest! {

@@ -39,7 +39,7 @@ impl Bench {
                 next = self.now.get();
             }
             for departure in ended {
-                if departure.owner == GREEDY as u64 {
+                if name_of(&departure) == GREEDY {
                     self.dispatch_range(departure.sent_bytes);
                 } else {
                     others.push(departure);
@@ -113,9 +113,9 @@ fn a_client_beyond_its_rate_waits_and_others_go_on() {
             bench.dispatch(socket, bytes);
         }
         bench.drive();
-        let ended: Vec<(u64, Nanos)> =
-            bench.transmitter.departures().map(|departure| (departure.owner, departure.ended_at - began)).collect();
-        let at = |owner: char| ended.iter().filter(move |one| one.0 == owner as u64).map(|one| one.1);
+        let ended: Vec<(char, Nanos)> =
+            bench.transmitter.departures().map(|departure| (name_of(&departure), departure.ended_at - began)).collect();
+        let at = |name: char| ended.iter().filter(move |one| one.0 == name).map(|one| one.1);
         assert!(at('B').next().is_some_and(|at| at < Nanos::from_millis(40)), "{rate:?}: {ended:?}");
         // 250 KB at a megabyte per second, without what may leave at once and the last grant, which is not taken back.
         let least = Nanos::from_millis(if rate.is_some() { 200 } else { 40 });
@@ -137,5 +137,5 @@ fn a_response_that_waits_for_its_rate_can_be_aborted() {
     let other = bench.socket('B', u64::MAX);
     bench.dispatch(&other, 5_000);
     bench.drive();
-    assert_eq!(bench.transmitter.departures().map(|departure| departure.owner as u8 as char).collect::<String>(), "GB");
+    assert_eq!(bench.transmitter.departures().map(|departure| name_of(&departure)).collect::<String>(), "GB");
 }

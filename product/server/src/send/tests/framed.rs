@@ -42,9 +42,8 @@ impl Bench {
     fn respond(&mut self, id: usize, number: u32, body_bytes: u64, urgency: u8) -> JobId {
         let body = Body::from(vec![number as u8; body_bytes as usize]);
         let precedence = Precedence { urgency, ..Precedence::default() };
-        let outgoing = Outgoing::on_stream(head(), body);
-        let dispatch = Dispatch { outgoing, class: 0, client: None, stream: number, precedence };
-        self.transmitter.dispatch(self.now.get(), id, dispatch).unwrap()
+        let dispatch = Dispatch { precedence, ..self.on_stream(id, number, Outgoing::on_stream(head(), body)) };
+        self.transmitter.dispatch(self.now.get(), dispatch).unwrap()
     }
 
     pub(super) fn ended(&mut self) -> Vec<(JobId, u64, bool)> {
@@ -233,10 +232,8 @@ fn a_file_that_fails_costs_its_stream_alone() {
     let entry = folder.entry("file");
     folder.put("file", vec![7; 1_000]);
     let body = Body::from(Piece::File { entry, range: 0..200_000 });
-    let precedence = Precedence::default();
-    let outgoing = Outgoing::on_stream(head(), body);
-    let dispatch = Dispatch { outgoing, class: 0, client: None, stream: 1, precedence };
-    let cut = bench.transmitter.dispatch(bench.now.get(), id, dispatch).unwrap();
+    let dispatch = bench.on_stream(id, 1, Outgoing::on_stream(head(), body));
+    let cut = bench.transmitter.dispatch(bench.now.get(), dispatch).unwrap();
     let whole_one = bench.respond(id, 3, 10_000, 3);
     bench.drive();
     let ended = bench.ended();

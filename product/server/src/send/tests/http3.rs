@@ -6,7 +6,6 @@ use std::sync::Arc;
 use mux::Event;
 use quic::testing::{Client, Windows};
 use quic::{Arrival, Datagrams, Endpoint, Key, Settings};
-use sched::Precedence;
 use tls::{Acceptor, Identity, Tickets};
 
 use super::*;
@@ -86,10 +85,8 @@ impl Net {
     fn respond(&mut self, at: usize, number: u32, body_bytes: u64) -> JobId {
         let connection = self.peers[at].connection.unwrap();
         let body = Body::from(vec![number as u8; body_bytes as usize]);
-        let precedence = Precedence::default();
-        let outgoing = Outgoing::on_stream(head(), body);
-        let dispatch = Dispatch { outgoing, class: 0, client: None, stream: number, precedence };
-        self.bench.transmitter.dispatch(self.bench.now.get(), connection, dispatch).unwrap()
+        let dispatch = self.bench.on_stream(connection, number, Outgoing::on_stream(head(), body));
+        self.bench.transmitter.dispatch(self.bench.now.get(), dispatch).unwrap()
     }
 
     /// Sends a request, and answers when it has arrived.
@@ -284,7 +281,7 @@ fn a_full_socket_blocks_and_room_in_it_lets_go() {
         net.peers[at].socket.room.set(2 * DATAGRAM + 100);
         let (stream, _) = net.ask(at, 30_000);
         net.run();
-        assert!(net.bench.transmitter.connections.is_full_at('A' as u64) && net.ended().is_empty());
+        assert!(net.is_full(at) && net.ended().is_empty());
         let transmitter = &net.bench.transmitter;
         let protocol = &transmitter.connections[net.peers[at].connection.unwrap()].protocol;
         assert!(protocol.wants_room(transmitter.link.scheduler()));
@@ -298,11 +295,7 @@ fn a_full_socket_blocks_and_room_in_it_lets_go() {
         net.peers[at].socket.room.set(u64::MAX);
         net.bench.transmitter.on_datagram_room(net.bench.now.get());
         net.run();
-        assert!(
-            net.is_whole(at, stream, 30_000)
-                && net.ended()[0].2
-                && !net.bench.transmitter.connections.is_full_at('A' as u64)
-        );
+        assert!(net.is_whole(at, stream, 30_000) && net.ended()[0].2 && !net.is_full(at));
     }
 }
 
@@ -316,7 +309,7 @@ fn a_full_socket_is_told_from_others() {
     net.ask(full, 30_000);
     net.run();
     assert!(net.is_whole(other, stream, 30_000));
-    assert_eq!(['F', 'O'].map(|name| net.bench.transmitter.connections.is_full_at(name as u64)), [true, false]);
+    assert_eq!([full, other].map(|at| net.is_full(at)), [true, false]);
 }
 
 /// A client that is gone delays no other, and its response ends when patience does.
@@ -464,14 +457,19 @@ fn what_is_acknowledged_is_told_once() {
 }
 
 impl Net {
+    /// Returns whether datagrams of this client's connection wait for room.
+    fn is_full(&self, at: usize) -> bool {
+        let connections = &self.bench.transmitter.connections;
+        connections.is_full_at(connections[self.peers[at].connection.unwrap()].token)
+    }
+
     /// A response whose body comes later.
     fn produce(&mut self, at: usize) -> (u32, JobId) {
         let number = self.request(at);
         self.run_until(|net| net.peers[at].requests.contains(&number));
         let outgoing = Outgoing::on_stream(head(), Pipe::new(http::Length::Unknown, &Default::default()).into());
-        let dispatch = Dispatch { outgoing, class: 0, client: None, stream: number, precedence: Precedence::default() };
-        let connection = self.peers[at].connection.unwrap();
-        (number, self.bench.transmitter.dispatch(self.bench.now.get(), connection, dispatch).unwrap())
+        let dispatch = self.bench.on_stream(self.peers[at].connection.unwrap(), number, outgoing);
+        (number, self.bench.transmitter.dispatch(self.bench.now.get(), dispatch).unwrap())
     }
 
     fn push(&mut self, job: JobId, bytes: &[u8]) -> Option<usize> {

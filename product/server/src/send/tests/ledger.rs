@@ -292,7 +292,7 @@ proptest! {
             Client { at: bench.open(&socket), socket, job: None }
         }).collect();
         let reap = |bench: &mut Bench, clients: &mut Vec<Client>| for departure in bench.transmitter.departures() {
-            let client = &mut clients[(departure.owner as u8 - b'A') as usize];
+            let client = &mut clients[(name_of(&departure) as u8 - b'A') as usize];
             client.job = None;
         };
         for (at, step) in steps {

@@ -32,6 +32,7 @@ use super::*;
 use crate::body::{Available, Body, Piece};
 use crate::clock::ClientTime;
 use crate::connection::{ChannelKind, End, Engine, Opening, Outgoing, Room};
+use crate::exchange_id::slot_of;
 use crate::net::{DatagramSink, Seen, Sink, Status};
 
 /// A transmitter and its connections, as an event loop has both.
@@ -71,12 +72,12 @@ impl<S: Socket> Transmitter<S> {
         self.own.poll_timeout(&self.connections)
     }
 
-    fn dispatch(&mut self, now: Nanos, at: usize, dispatch: Dispatch) -> Option<JobId> {
-        self.own.dispatch(&mut self.connections, now, at, dispatch)
+    fn dispatch(&mut self, now: Nanos, dispatch: Dispatch) -> Option<JobId> {
+        self.own.dispatch(&mut self.connections, now, dispatch)
     }
 
-    fn send_now(&mut self, now: Nanos, at: usize, dispatch: Dispatch, bytes_max: u64) -> (u64, Direct) {
-        self.own.send_now(&mut self.connections, now, at, dispatch, bytes_max)
+    fn send_now(&mut self, now: Nanos, dispatch: Dispatch, bytes_max: u64) -> (u64, Direct) {
+        self.own.send_now(&mut self.connections, now, dispatch, bytes_max)
     }
 
     fn send_sealed(&mut self, now: Nanos, at: usize) -> usize {
@@ -322,9 +323,9 @@ impl<S: Socket> Transmitter<S> {
 
 impl FakeSocket {
     /// A connection of the first client on it, without TLS.
-    fn opening(&self, owner: u64) -> Opening<FakeSocket> {
+    fn opening(&self, token: u64) -> Opening<FakeSocket> {
         Opening {
-            owner,
+            token,
             socket: self.clone(),
             kind: ChannelKind::Tcp,
             client: 0,
@@ -356,6 +357,16 @@ impl<S: Socket> Transmitter<S> {
     fn end_all_stalled(&mut self, now: Nanos) {
         self.connections.numbers().into_iter().for_each(|at| self.end_stalled(now, at));
     }
+}
+
+/// The token of the connection of this name, which has the place of the generation.
+fn token(name: char, at: usize) -> u64 {
+    (name as u64) << 32 | at as u64
+}
+
+/// The name of the connection of a response.
+fn name_of(departure: &Departure) -> char {
+    (departure.exchange.token() >> 32) as u8 as char
 }
 
 struct Bench {
@@ -421,8 +432,7 @@ impl Bench {
     fn begin_now(&mut self, socket: &FakeSocket, bytes: u64) -> JobId {
         let at = self.open(socket);
         let outgoing = Outgoing::new(vec![0; bytes as usize], Body::default(), End::Finish);
-        let (sent_bytes, direct) =
-            self.transmitter.send_now(self.now.get(), at, Dispatch::single(outgoing, 0), u64::MAX);
+        let (sent_bytes, direct) = self.transmitter.send_now(self.now.get(), self.single(at, outgoing), u64::MAX);
         assert_eq!(sent_bytes, socket.received.borrow().len() as u64);
         let Direct::Begun(job) = direct else { panic!("{direct:?}") };
         job
@@ -430,7 +440,18 @@ impl Bench {
 
     /// Dispatches a response on a connection that has none.
     fn dispatch_on(&mut self, at: usize, outgoing: Outgoing) -> JobId {
-        self.transmitter.dispatch(self.now.get(), at, Dispatch::single(outgoing, 0)).expect("nothing is sent on it")
+        let dispatch = self.single(at, outgoing);
+        self.transmitter.dispatch(self.now.get(), dispatch).expect("nothing is sent on it")
+    }
+
+    /// A response on the connection in this slot, which has one at a time.
+    fn single(&self, at: usize, outgoing: Outgoing) -> Dispatch {
+        Dispatch::single(self.transmitter.connections[at].exchange_id(0), outgoing, 0)
+    }
+
+    /// A response on this stream of the connection in this slot.
+    fn on_stream(&self, at: usize, stream: u32, outgoing: Outgoing) -> Dispatch {
+        Dispatch::single(self.transmitter.connections[at].exchange_id(stream), outgoing, 0)
     }
 
     /// Opens a connection over this socket.
@@ -439,18 +460,13 @@ impl Bench {
     }
 
     fn open_secure(&mut self, socket: &FakeSocket, session: Option<Box<tls::Session>>) -> usize {
-        let owner = socket.name as u64;
-        self.open_as(owner, socket, session)
-    }
-
-    fn open_as(&mut self, owner: u64, socket: &FakeSocket, session: Option<Box<tls::Session>>) -> usize {
-        let at = self.transmitter.connections.vacant().0;
-        let (framing, socket) = (socket.framing, socket.clone());
+        let at = slot_of(self.transmitter.connections.next_token());
+        let (framing, name, socket) = (socket.framing, socket.name, socket.clone());
         let opening = Opening {
-            owner,
+            token: token(name, at),
             socket,
             kind: ChannelKind::Tcp,
-            client: owner as u32,
+            client: name as u32,
             peer: ([198, 18, 0, 1], 80).into(),
             framing,
             session,
@@ -509,7 +525,7 @@ fn shorter_responses_overtake_and_all_depart() {
     bench.dispatch(&small, 3_000);
     bench.drive();
     assert_eq!(bench.order(), "LSL");
-    let ended: Vec<_> = bench.transmitter.departures().map(|d| (d.owner as u8 as char, d.sent_bytes)).collect();
+    let ended: Vec<_> = bench.transmitter.departures().map(|d| (name_of(&d), d.sent_bytes)).collect();
     assert_eq!(ended, [('S', 3_000), ('L', 20_000)]);
     assert!(small.is_finished.get() && large.is_finished.get());
 }
@@ -526,7 +542,7 @@ fn a_response_that_was_begun_keeps_its_size() {
         bench.dispatch(&new, 1_400);
         bench.drive();
         assert_eq!(bench.order(), order, "{policy}");
-        let ended: Vec<_> = bench.transmitter.departures().map(|d| (d.owner as u8 as char, d.sent_bytes)).collect();
+        let ended: Vec<_> = bench.transmitter.departures().map(|d| (name_of(&d), d.sent_bytes)).collect();
         assert!(ended.contains(&('B', 5_000)) && ended.contains(&('N', 1_400)), "{ended:?}");
     }
 }

@@ -22,8 +22,8 @@ impl Bench {
     fn answer(&mut self, at: usize, nth: u32, bytes: u64, urgency: u8) -> JobId {
         let outgoing = Outgoing::on_stream(super::framed::head(), vec![urgency; bytes as usize].into());
         let precedence = Precedence { urgency, ..Precedence::default() };
-        let dispatch = Dispatch { outgoing, class: 0, client: None, stream: number(nth), precedence };
-        self.transmitter.dispatch(self.now.get(), at, dispatch).unwrap()
+        let dispatch = Dispatch { precedence, ..self.on_stream(at, number(nth), outgoing) };
+        self.transmitter.dispatch(self.now.get(), dispatch).unwrap()
     }
 
     fn departed(&mut self) -> Vec<(JobId, Option<Failure>)> {
@@ -141,7 +141,7 @@ fn the_number_of_a_closed_connection_is_anothers() {
         assert!(departed.iter().all(|(job, failure)| cut.contains(job) && failure.is_some()) && departed.len() == 2);
         let (framing, sent) = (next.framing, gone.received.borrow().len());
         let opening = Opening {
-            owner: 'N' as u64,
+            token: token('N', at),
             socket: next.clone(),
             kind: ChannelKind::Tcp,
             client: 1,

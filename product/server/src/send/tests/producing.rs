@@ -84,10 +84,8 @@ impl Produced {
         let (at, job) = if way.is_framed() {
             let at = bench.framed(&socket, session, &[STREAM], true);
             bench.drive();
-            let outgoing = Outgoing::on_stream(super::framed::head(), way.body());
-            let dispatch =
-                Dispatch { outgoing, class: 0, client: None, stream: STREAM, precedence: Default::default() };
-            (at, bench.transmitter.dispatch(bench.now.get(), at, dispatch).unwrap())
+            let dispatch = bench.on_stream(at, STREAM, Outgoing::on_stream(super::framed::head(), way.body()));
+            (at, bench.transmitter.dispatch(bench.now.get(), dispatch).unwrap())
         } else {
             let at = bench.open_secure(&socket, session);
             let end = if way.ends_by_close() { End::Finish } else { End::Open };
@@ -548,9 +546,8 @@ fn a_shut_window_counts_beside_a_stream_that_waits_for_its_producer() {
     let at = bench.framed(&socket, None, &[1, 3], false);
     let body = Body::from(vec![7; 70_000]);
     for (stream, body) in [(1, body), (3, pipe(Length::Unknown).into())] {
-        let outgoing = Outgoing::on_stream(super::framed::head(), body);
-        let dispatch = Dispatch { outgoing, class: 0, client: None, stream, precedence: Default::default() };
-        bench.transmitter.dispatch(bench.now.get(), at, dispatch).unwrap();
+        let dispatch = bench.on_stream(at, stream, Outgoing::on_stream(super::framed::head(), body));
+        bench.transmitter.dispatch(bench.now.get(), dispatch).unwrap();
     }
     bench.drive();
     assert!(
@@ -589,7 +586,7 @@ fn what_is_sent_at_once_goes_on_as_a_job() {
     assert_eq!(pipe.push(b"early"), Some(5));
     let body = Body::from(pipe).delimited(Delimiter::LastChunk);
     let outgoing = Outgoing::new(HEAD.to_vec(), body, End::Open);
-    let (bytes, direct) = bench.transmitter.send_now(bench.now.get(), at, Dispatch::single(outgoing, 0), u64::MAX);
+    let (bytes, direct) = bench.transmitter.send_now(bench.now.get(), bench.single(at, outgoing), u64::MAX);
     assert_eq!(*socket.received.borrow(), b"head5\r\nearly\r\n");
     assert_eq!(socket.writes.take(), [Write::Sent(2, false)], "nothing follows at once");
     let Direct::Begun(job) = direct else { panic!("{direct:?} after {bytes}") };
@@ -647,8 +644,8 @@ fn a_body_that_was_there_from_the_start_is_counted_until_it_is_gone() {
             true => Outgoing::on_stream(super::framed::head(), pipe.into()),
             false => Outgoing::new(HEAD.to_vec(), pipe.into(), End::Open),
         };
-        let dispatch = Dispatch { stream: is_framed.into(), ..Dispatch::single(outgoing, 0) };
-        bench.transmitter.dispatch(bench.now.get(), at, dispatch).unwrap();
+        let dispatch = bench.on_stream(at, is_framed.into(), outgoing);
+        bench.transmitter.dispatch(bench.now.get(), dispatch).unwrap();
         bench.drive();
         assert!(account.bytes() >= before + 60_000, "{} bytes", account.bytes());
         bench.transmitter.close(bench.now.get(), at);
@@ -671,7 +668,7 @@ fn a_staged_body_that_fails_at_once_has_no_orderly_end() {
         let socket = bench.socket('A', u64::MAX);
         let at = bench.open(&socket);
         let outgoing = Outgoing::new(HEAD.to_vec(), body, End::Finish);
-        let (bytes, direct) = bench.transmitter.send_now(bench.now.get(), at, Dispatch::single(outgoing, 0), u64::MAX);
+        let (bytes, direct) = bench.transmitter.send_now(bench.now.get(), bench.single(at, outgoing), u64::MAX);
         assert!(matches!(direct, Direct::Failed(Failure::Truncated { .. })), "{direct:?}");
         assert!((40_000..60_000).contains(&bytes) && !socket.is_finished.get());
         assert_eq!(socket.is_reset.get(), is_reset);
@@ -687,7 +684,7 @@ fn a_staged_body_is_not_made_all_at_once() {
     let at = bench.open(&socket);
     let body = Body::from(Piece::Zeros(1 << 20)).through(Box::new(Upper), Length::Known(1 << 20));
     let outgoing = Outgoing::new(HEAD.to_vec(), body, End::Open);
-    let (bytes, direct) = bench.transmitter.send_now(bench.now.get(), at, Dispatch::single(outgoing, 0), u64::MAX);
+    let (bytes, direct) = bench.transmitter.send_now(bench.now.get(), bench.single(at, outgoing), u64::MAX);
     assert!(matches!(direct, Direct::Begun(_)) && bytes <= 64 << 10, "{direct:?} after {bytes}");
     bench.drive();
     let departures: Vec<_> =

@@ -58,7 +58,7 @@ fn a_path_is_asked_for_now_and_then() {
     assert_eq!(asked("srrt") - asked("srpt"), 1 + 300_000 / (64 << 10));
 }
 
-/// Connections whose owners are their numbers, and their sockets.
+/// Connections whose tokens are their numbers, and their sockets.
 fn connections<const COUNT: usize>() -> (Connections<FakeSocket>, [FakeSocket; COUNT]) {
     let (mut connections, bench) = (Connections::default(), Bench::new("srpt", None));
     let sockets = std::array::from_fn(|_| bench.socket('A', 0));
@@ -76,7 +76,7 @@ fn a_connection_that_has_ended_has_nothing_below() {
     below.on_written(0, &connections);
     [&gone, &other].into_iter().for_each(|socket| socket.queued_below.set(1_600));
     connections.remove(0);
-    connections.open(Nanos::ZERO, 0, other.opening(7));
+    connections.open(Nanos::ZERO, 0, other.opening(1 << 32));
     assert_eq!(below.bytes(&connections), 0);
 }
 

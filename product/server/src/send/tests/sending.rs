@@ -13,7 +13,8 @@ fn a_departure_says_when_it_began_and_ended() {
     let began = bench.now.get();
     bench.drive();
     let departure = bench.transmitter.departures().nth(1).unwrap();
-    assert_eq!((departure.owner, departure.sent_bytes, departure.ended_at), ('A' as u64, 3 * SEGMENT, bench.now.get()));
+    let (name, sent_bytes) = (name_of(&departure), departure.sent_bytes);
+    assert_eq!((name, sent_bytes, departure.ended_at), ('A', 3 * SEGMENT, bench.now.get()));
     assert!(departure.first_byte_at.is_some_and(|at| at > began && at < departure.ended_at), "{departure:?}");
 }
 

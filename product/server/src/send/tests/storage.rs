@@ -122,8 +122,7 @@ fn a_cold_file_is_passed_over() {
         cold.bench.drive();
         assert_eq!(cold.bench.order(), "CW");
         assert_eq!(*slow.received.borrow(), b"head");
-        let departed: Vec<u64> = cold.bench.transmitter.departures().map(|departure| departure.owner).collect();
-        assert_eq!(departed, [u64::from(b'W')]);
+        assert_eq!(cold.bench.transmitter.departures().map(|departure| name_of(&departure)).collect::<String>(), "W");
         assert!(!cold.bench.transmitter.is_idle(cold.bench.now.get()));
         cold.disk.answer(4_000);
         cold.bench.drive();
@@ -207,9 +206,8 @@ fn what_was_read_is_counted_and_its_connection_is_named() {
         let at = if is_framed {
             let at = cold.bench.framed(&socket, None, &[1], true);
             let body = Body::from(Piece::File { entry: cold.entry.clone(), range: 0..LARGE });
-            let outgoing = Outgoing::on_stream(framed::head(), body);
-            let dispatch = Dispatch { outgoing, class: 0, client: None, stream: 1, precedence: Default::default() };
-            cold.bench.transmitter.dispatch(cold.bench.now.get(), at, dispatch).unwrap();
+            let dispatch = cold.bench.on_stream(at, 1, Outgoing::on_stream(framed::head(), body));
+            cold.bench.transmitter.dispatch(cold.bench.now.get(), dispatch).unwrap();
             at
         } else {
             let job = cold.dispatch(&socket, 0..LARGE);

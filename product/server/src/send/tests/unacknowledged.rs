@@ -57,7 +57,7 @@ fn dispatch(bench: &mut Bench, at: usize, bytes: u64) {
 /// Sends without a job.
 fn send_now(bench: &mut Bench, at: usize, bytes: u64) {
     let outgoing = Outgoing::new(vec![0; bytes as usize], Body::default(), End::Open);
-    let (sent, direct) = bench.transmitter.send_now(bench.now.get(), at, Dispatch::single(outgoing, 0), u64::MAX);
+    let (sent, direct) = bench.transmitter.send_now(bench.now.get(), bench.single(at, outgoing), u64::MAX);
     assert!(sent == bytes && matches!(direct, Direct::Sent(_)), "{direct:?}");
 }
 

@@ -10,6 +10,11 @@ use super::*;
 use crate::poll::Poll;
 use crate::upstream::EndpointAddress;
 
+/// The exchange of this number, each on a connection of its own.
+fn id(number: u64) -> ExchangeId {
+    ExchangeId::new(number, 0)
+}
+
 fn endpoint(name: &str) -> Endpoint {
     Endpoint { version: UpstreamVersion::Http1, address: EndpointAddress::Unix(name.into()) }
 }
@@ -38,7 +43,7 @@ fn one_count_is_for_all_loops_and_places_go_to_those_that_came_first() {
     let (wakes, loops) = loops(2);
     let places = loops[0].of(&endpoint("/a"));
     assert!(Arc::ptr_eq(&places, &loops[1].of(&endpoint("/a"))));
-    let begin = |number: usize, since, owner| loops[number].begin(&places, all(2), at(since), owner);
+    let begin = |number: usize, since, exchange| loops[number].begin(&places, all(2), at(since), id(exchange));
     assert_eq!([begin(0, 0, 7), begin(1, 0, 7)], [Begun::Taken; 2]);
     assert_eq!([begin(1, 1, 8), begin(0, 2, 9)], [Begun::Waits(0), Begun::Waits(1)]);
     assert_eq!(places.load(), 4);
@@ -47,11 +52,11 @@ fn one_count_is_for_all_loops_and_places_go_to_those_that_came_first() {
     assert!(own.is_empty() && is_woken(&wakes[1]) && !is_woken(&wakes[0]));
     let mut handed = Vec::new();
     loops[1].take_handed(&mut handed);
-    let names: Vec<_> = handed.iter().map(|handed| (handed.owner, handed.ticket, handed.client)).collect();
+    let names: Vec<_> = handed.iter().map(|handed| (handed.exchange.token(), handed.ticket, handed.client)).collect();
     assert_eq!(names, [(8, 0, 0)]);
     assert_eq!(begin(0, 3, 10), Begun::Waits(2), "a place that was handed is taken");
     loops[0].end(&places, 0, &mut own);
-    assert_eq!((own[0].owner, own.len(), is_woken(&wakes[0])), (9, 1, false));
+    assert_eq!((own[0].exchange.token(), own.len(), is_woken(&wakes[0])), (9, 1, false));
     places.leave(0, 2);
     (0..2).for_each(|_| loops[1].end(&places, 0, &mut own));
     assert_eq!((places.load(), own.len()), (0, 1));
@@ -65,14 +70,14 @@ fn one_count_is_for_all_loops_and_places_go_to_those_that_came_first() {
 fn those_with_more_places_or_fewer_after_a_reload_are_not_forgotten() {
     let (_, loops) = loops(1);
     let (places, mut own) = (loops[0].of(&endpoint("/a")), Vec::new());
-    let begin = |max| loops[0].begin(&places, all(max), Turn::default(), 0);
+    let begin = |max| loops[0].begin(&places, all(max), Turn::default(), id(0));
     assert_eq!([begin(2), begin(2), begin(1), begin(9)], [Begun::Taken, Begun::Taken, Begun::Waits(0), Begun::Taken]);
     loops[0].end(&places, 0, &mut own);
     loops[0].end(&places, 0, &mut own);
     assert!(own.is_empty(), "one is under way, and no more are wanted");
     loops[0].end(&places, 0, &mut own);
     assert_eq!(own.len(), 1);
-    let begin = |max| loops[0].begin(&places, all(max), Turn::default(), 0);
+    let begin = |max| loops[0].begin(&places, all(max), Turn::default(), id(0));
     assert_eq!([begin(1), begin(3), begin(3)], [Begun::Waits(1), Begun::Taken, Begun::Taken]);
     assert_eq!([begin(3), begin(3), begin(2)], [Begun::Waits(2), Begun::Waits(3), Begun::Waits(4)]);
     loops[0].end(&places, 0, &mut own);
@@ -83,8 +88,8 @@ fn those_with_more_places_or_fewer_after_a_reload_are_not_forgotten() {
 fn no_more_wait_than_may_in_all_loops_together() {
     let (_, loops) = loops(2);
     let places = loops[0].of(&endpoint("/a"));
-    assert_eq!(loops[0].begin(&places, all(1), at(0), 0), Begun::Taken);
-    let begin = |number: usize| loops[number % 2].begin(&places, all(1), at(0), 0);
+    assert_eq!(loops[0].begin(&places, all(1), at(0), id(0)), Begun::Taken);
+    let begin = |number: usize| loops[number % 2].begin(&places, all(1), at(0), id(0));
     assert!((0..WAITING_MAX).all(|number| matches!(begin(number), Begun::Waits(_))));
     assert_eq!([begin(0), begin(1)], [Begun::Full; 2]);
 }
@@ -109,13 +114,13 @@ fn tunnels_have_places_of_their_own_and_a_client_half_of_them() {
     let bounds = Bounds::halves(1);
     let turn = |client| Turn { client, ..Turn::default() };
     for _ in 0..2 {
-        assert_eq!(loops[0].begin(&places, bounds, turn(1), 0), Begun::Taken);
+        assert_eq!(loops[0].begin(&places, bounds, turn(1), id(0)), Begun::Taken);
         assert!(places.begin_tunnel(1, 4));
         loops[0].end(&places, 1, &mut own);
     }
     assert_eq!((places.begin_tunnel(1, 4), places.load()), (false, 2));
     assert!(places.begin_tunnel(2, 4) && places.begin_tunnel(2, 4) && !places.begin_tunnel(3, 4));
-    assert_eq!(loops[1].begin(&places, bounds, turn(3), 0), Begun::Taken);
+    assert_eq!(loops[1].begin(&places, bounds, turn(3), id(0)), Begun::Taken);
     places.end_tunnel(1);
     assert!(places.begin_tunnel(3, 4) && own.is_empty() && places.load() == 5);
 }
@@ -125,16 +130,21 @@ fn tunnels_have_places_of_their_own_and_a_client_half_of_them() {
 fn no_loop_starves() {
     let (_, loops) = loops(2);
     let (places, mut own) = (loops[0].of(&endpoint("/a")), Vec::new());
-    loops[0].begin(&places, all(1), at(0), 0);
+    loops[0].begin(&places, all(1), at(0), id(0));
     let before = 5;
     for since in 0..before {
-        loops[0].begin(&places, all(1), at(since), 0);
+        loops[0].begin(&places, all(1), at(since), id(0));
     }
-    loops[1].begin(&places, all(1), Turn { priority: 15, service: Nanos(1 << 40), since: Nanos(before), client: 0 }, 1);
+    loops[1].begin(
+        &places,
+        all(1),
+        Turn { priority: 15, service: Nanos(1 << 40), since: Nanos(before), client: 0 },
+        id(1),
+    );
     let (mut releases, mut handed) = (0, Vec::new());
     while handed.is_empty() {
         for _ in 0..2 {
-            loops[0].begin(&places, all(1), at(100 + releases), 0);
+            loops[0].begin(&places, all(1), at(100 + releases), id(0));
         }
         loops[0].end(&places, 0, &mut own);
         releases += 1;
@@ -166,8 +176,8 @@ struct Seen {
     of_client: [AtomicU32; CLIENTS as usize],
 }
 
-fn client_of(owner: u64) -> u32 {
-    (owner % CLIENTS) as u32
+fn client_of(number: u64) -> u32 {
+    (number % CLIENTS) as u32
 }
 
 impl Loop {
@@ -176,27 +186,27 @@ impl Loop {
         (self.random >> 33) % below
     }
 
-    fn ask(&mut self, owner: u64, seen: &Seen) {
-        let (service, since) = (Nanos(self.random(5)), Nanos(owner));
-        let turn = Turn { service, since, client: client_of(owner), ..Turn::default() };
-        match self.places.begin(&self.of, BOUNDS, turn, owner) {
-            Begun::Taken => self.take(owner, seen),
-            Begun::Waits(ticket) => drop(self.waiting.insert(owner, ticket)),
+    fn ask(&mut self, number: u64, seen: &Seen) {
+        let (service, since) = (Nanos(self.random(5)), Nanos(number));
+        let turn = Turn { service, since, client: client_of(number), ..Turn::default() };
+        match self.places.begin(&self.of, BOUNDS, turn, id(number)) {
+            Begun::Taken => self.take(number, seen),
+            Begun::Waits(ticket) => drop(self.waiting.insert(number, ticket)),
             Begun::Full => panic!("fewer wait"),
         }
     }
 
-    fn take(&mut self, owner: u64, seen: &Seen) {
+    fn take(&mut self, number: u64, seen: &Seen) {
         assert!(seen.all.fetch_add(1, SeqCst) < REQUESTS_MAX, "more are under way than may");
-        let of_client = seen.of_client[client_of(owner) as usize].fetch_add(1, SeqCst);
+        let of_client = seen.of_client[client_of(number) as usize].fetch_add(1, SeqCst);
         assert!(of_client < BOUNDS.of_client, "a client has more than its share");
-        self.under_way.push(owner);
+        self.under_way.push(number);
         self.begun += 1;
     }
 
     fn end_one(&mut self, seen: &Seen) {
-        let Some(owner) = self.under_way.pop() else { return };
-        let client = client_of(owner);
+        let Some(number) = self.under_way.pop() else { return };
+        let client = client_of(number);
         seen.of_client[client as usize].fetch_sub(1, SeqCst);
         seen.all.fetch_sub(1, SeqCst);
         self.places.end(&self.of, client, &mut self.own);
@@ -204,9 +214,9 @@ impl Loop {
 
     fn take_own(&mut self, seen: &Seen) {
         while let Some(handed) = self.own.pop() {
-            if self.waiting.get(&handed.owner) == Some(&handed.ticket) {
-                self.waiting.remove(&handed.owner);
-                self.take(handed.owner, seen);
+            if self.waiting.get(&handed.exchange.token()) == Some(&handed.ticket) {
+                self.waiting.remove(&handed.exchange.token());
+                self.take(handed.exchange.token(), seen);
             } else {
                 self.places.end(&handed.places, handed.client, &mut self.own);
             }
@@ -214,9 +224,9 @@ impl Loop {
     }
 
     fn leave_one(&mut self) -> u64 {
-        let Some(owner) = self.waiting.keys().next().copied() else { return 0 };
-        let ticket = self.waiting.remove(&owner).unwrap();
-        self.of.leave(client_of(owner), ticket);
+        let Some(number) = self.waiting.keys().next().copied() else { return 0 };
+        let ticket = self.waiting.remove(&number).unwrap();
+        self.of.leave(client_of(number), ticket);
         1
     }
 

@@ -155,7 +155,7 @@ struct Bench {
     upstreams: Upstreams<Connecting<Near>>,
     group: Arc<Group>,
     now: Nanos,
-    /// The parts of responses that have arrived, by owner.
+    /// The parts of responses that have arrived, by the numbers of the requests.
     came: HashMap<u64, Came>,
     /// The account of all transfers.
     account: Account,
@@ -198,7 +198,7 @@ impl Bench {
     }
 
     /// Sends a request, and runs everything that happens at once.
-    fn ask(&mut self, owner: u64, method: &str, body: BodyLength) {
+    fn ask(&mut self, number: u64, method: &str, body: BodyLength) {
         let bytes = format!("{method} /a HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n");
         let parsed = parse_request(bytes.as_bytes(), &http::Limits::default()).unwrap().expect("a whole head");
         assert!(takes_trailers(&parsed.request));
@@ -215,16 +215,17 @@ impl Bench {
         };
         let fields = Head::Fields(RequestHead::new(&parsed.request, &gateway, body, "http"));
         let (group, method, account) = (Arc::clone(&self.group), parsed.request.method, &self.account);
-        let client = ClientConnection::new(owner, account);
-        let transfer = Transfer::new(owner, group, method, fields, body, account, client).unbuffered();
-        self.came.insert(owner, Came::default());
+        let client = ClientConnection::new(account);
+        let transfer =
+            Transfer::new(ExchangeId::new(number, 0), group, method, fields, body, account, client).unbuffered();
+        self.came.insert(number, Came::default());
         let at = self.upstreams.begin(&self.net, self.now, transfer).expect("there is room");
         self.step(at);
         self.turn();
     }
 
-    fn push(&mut self, owner: u64, bytes: &[u8], is_last: bool) {
-        let at = self.upstreams.of(owner).expect("it is under way");
+    fn push(&mut self, number: u64, bytes: &[u8], is_last: bool) {
+        let at = self.upstreams.of(ExchangeId::new(number, 0)).expect("it is under way");
         self.upstreams.get(at).unwrap().push_request(bytes, is_last);
         self.step(at);
         self.turn();
@@ -232,9 +233,9 @@ impl Bench {
 
     /// Continues a transfer, as a worker does.
     fn step(&mut self, at: usize) {
-        let Some(owner) = self.upstreams.get(at).map(|transfer| transfer.owner) else { return };
+        let Some(number) = self.upstreams.get(at).map(|transfer| transfer.exchange.token()) else { return };
         let mut step = self.upstreams.step(&self.net, self.now, at);
-        let came = self.came.get_mut(&owner).expect("it was asked for");
+        let came = self.came.get_mut(&number).expect("it was asked for");
         if let Step::Head(head) = step {
             came.pipe = pipe_of(head.framing, &Account::default());
             step = if came.pipe.is_none() { Step::Done } else { Step::Wait };
@@ -255,7 +256,7 @@ impl Bench {
             Step::Wait => {}
             step => {
                 self.upstreams.end(&self.net, self.now, at, matches!(step, Step::Done));
-                self.came.get_mut(&owner).unwrap().end = Some(step);
+                self.came.get_mut(&number).unwrap().end = Some(step);
             }
         }
     }
@@ -276,21 +277,25 @@ impl Bench {
         }
     }
 
-    fn end(&self, owner: u64) -> &Step {
-        self.came[&owner].end.as_ref().expect("it has ended")
+    fn alive_bytes(&self, number: u64) -> usize {
+        self.upstreams.alive_bytes(ExchangeId::new(number, 0))
     }
 
-    fn is_under_way(&self, owner: u64) -> bool {
-        self.came[&owner].end.is_none()
+    fn end(&self, number: u64) -> &Step {
+        self.came[&number].end.as_ref().expect("it has ended")
     }
 
-    fn assert_whole(&self, owner: u64, body: &[u8]) {
-        assert!(matches!(self.end(owner), Step::Done), "{:?}", self.end(owner));
-        assert!(self.came[&owner].body == body, "{} bytes", self.came[&owner].body.len());
+    fn is_under_way(&self, number: u64) -> bool {
+        self.came[&number].end.is_none()
     }
 
-    fn status_of_failure(&self, owner: u64) -> u16 {
-        let Step::Failed(fault) = self.end(owner) else { panic!("{:?}", self.end(owner)) };
+    fn assert_whole(&self, number: u64, body: &[u8]) {
+        assert!(matches!(self.end(number), Step::Done), "{:?}", self.end(number));
+        assert!(self.came[&number].body == body, "{} bytes", self.came[&number].body.len());
+    }
+
+    fn status_of_failure(&self, number: u64) -> u16 {
+        let Step::Failed(fault) = self.end(number) else { panic!("{:?}", self.end(number)) };
         fault.status().0
     }
 }
@@ -307,7 +312,7 @@ const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
 #[test]
 fn requests_share_a_connection_as_far_as_their_upstream_lets_them() {
     let mut bench = Bench::new(3);
-    (0..7).for_each(|owner| bench.ask(owner, "GET", NONE));
+    (0..7).for_each(|number| bench.ask(number, "GET", NONE));
     assert_eq!(bench.connections(), 3);
     let asked: Vec<usize> = (0..3).map(|nth| bench.far(nth).asked.borrow().len()).collect();
     assert_eq!(asked, [3, 3, 1]);
@@ -325,7 +330,7 @@ fn requests_share_a_connection_as_far_as_their_upstream_lets_them() {
             bench.turn();
         }
     }
-    (0..7).for_each(|owner| bench.assert_whole(owner, &body));
+    (0..7).for_each(|number| bench.assert_whole(number, &body));
     assert_eq!((bench.upstreams.transfers(), bench.upstreams.idle_connections()), (0, 3));
     // The first is reused, and the others end after a while.
     bench.now += Nanos::from_secs(20);
@@ -340,7 +345,7 @@ fn requests_share_a_connection_as_far_as_their_upstream_lets_them() {
 #[test]
 fn more_requests_than_may_be_under_way_wait() {
     let mut bench = Bench::new(100);
-    (0..u64::from(REQUESTS_MAX) + 1).for_each(|owner| bench.ask(owner, "GET", NONE));
+    (0..u64::from(REQUESTS_MAX) + 1).for_each(|number| bench.ask(number, "GET", NONE));
     assert_eq!((bench.connections(), bench.far(0).asked.borrow().len()), (1, REQUESTS_MAX as usize));
     bench.far(0).answer(1, HttpStatus::OK, &mut content(10));
     bench.turn();
@@ -364,7 +369,7 @@ fn one_whose_client_has_left_is_cancelled_and_others_go_on() {
     let mut bench = Bench::new(100);
     bench.ask(1, "GET", NONE);
     bench.ask(2, "GET", NONE);
-    let at = bench.upstreams.of(1).unwrap();
+    let at = bench.upstreams.of(ExchangeId::new(1, 0)).unwrap();
     bench.upstreams.end(&bench.net, bench.now, at, false);
     bench.turn();
     assert_eq!(*bench.far(0).closed.borrow(), [1]);
@@ -423,8 +428,8 @@ fn an_upstream_that_leaves_ends_what_it_has_begun_and_others_are_asked_elsewhere
 #[test]
 fn a_connection_that_ends_is_a_cut_for_all_that_is_not_whole() {
     let mut bench = Bench::new(100);
-    for (owner, method) in [(1, "GET"), (2, "GET"), (3, "POST"), (4, "GET")] {
-        bench.ask(owner, method, NONE);
+    for (number, method) in [(1, "GET"), (2, "GET"), (3, "POST"), (4, "GET")] {
+        bench.ask(number, method, NONE);
     }
     let mut long = content(100_000);
     bench.far(0).answer(1, HttpStatus::OK, &mut long);
@@ -433,7 +438,7 @@ fn a_connection_that_ends_is_a_cut_for_all_that_is_not_whole() {
     bench.assert_whole(4, &content(10).0);
     bench.far(0).has_ended.set(true);
     bench.turn();
-    assert_eq!([1, 3].map(|owner| bench.status_of_failure(owner)), [502, 502]);
+    assert_eq!([1, 3].map(|number| bench.status_of_failure(number)), [502, 502]);
     // A repeatable request that the connection was not made for is sent over another.
     assert!(bench.is_under_way(2));
     bench.far(1).answer(1, HttpStatus::OK, &mut content(10));
@@ -470,10 +475,10 @@ fn a_malformed_response_harms_no_other() {
 fn one_that_cannot_be_connected_to_is_told_of_to_all() {
     let mut bench = Bench::new(100);
     bench.is_refusing.set(true);
-    let owners = [1, 2, 3];
-    owners.into_iter().for_each(|owner| bench.ask(owner, "POST", NONE));
+    let numbers = [1, 2, 3];
+    numbers.into_iter().for_each(|number| bench.ask(number, "POST", NONE));
     bench.turn();
-    assert_eq!(owners.map(|owner| bench.status_of_failure(owner)), [502; 3]);
+    assert_eq!(numbers.map(|number| bench.status_of_failure(number)), [502; 3]);
     assert_eq!(bench.upstreams.connections.iter().count(), 0);
 }
 
@@ -506,8 +511,8 @@ fn a_client_that_takes_nothing_holds_its_stream_alone() {
     bench.turn();
     bench.far(0).go_on(1, &mut long);
     bench.turn();
-    let at = bench.upstreams.of(1).unwrap();
-    assert!(bench.upstreams.get(at).unwrap().is_held() && bench.upstreams.alive_bytes(1) <= 2 * PIPE_BYTES_MAX);
+    let at = bench.upstreams.of(ExchangeId::new(1, 0)).unwrap();
+    assert!(bench.upstreams.get(at).unwrap().is_held() && bench.alive_bytes(1) <= 2 * PIPE_BYTES_MAX);
     assert!(long.0.len() >= (1 << 20) - 3 * PIPE_BYTES_MAX, "{} bytes are left", long.0.len());
     bench.now += bench.group.read_timeout + bench.group.read_timeout;
     assert!(
@@ -554,7 +559,7 @@ fn a_request_is_held_by_its_upstream() {
     bench.ask(1, "POST", BodyLength::Unknown);
     bench.far(0).is_silent.set(true);
     let body = content(500_000).0;
-    let (mut pushed, at) = (0, bench.upstreams.of(1).unwrap());
+    let (mut pushed, at) = (0, bench.upstreams.of(ExchangeId::new(1, 0)).unwrap());
     let push_all = |bench: &mut Bench, pushed: &mut usize| loop {
         let room = bench.upstreams.get(at).unwrap().room().min(9000).min(body.len() - *pushed);
         if room == 0 {
@@ -566,5 +571,5 @@ fn a_request_is_held_by_its_upstream() {
     };
     push_all(&mut bench, &mut pushed);
     assert!(pushed < 250_000, "{pushed} bytes");
-    assert!(bench.upstreams.alive_bytes(1) <= 4 * PIPE_BYTES_MAX, "{}", bench.upstreams.alive_bytes(1));
+    assert!(bench.alive_bytes(1) <= 4 * PIPE_BYTES_MAX, "{}", bench.alive_bytes(1));
 }
