@@ -48,6 +48,7 @@ test,dist      systemd-nspawn systemd-container the check of the service
 test,dist      rpmbuild rpm              the package for Red Hat's systems
 test,dist      /etc/ssl/certs/ca-certificates.crt ca-certificates the image for containers
 test           chromium chromium         looking at the page of weirlab report
+test           go       golang-go        certificates by ACME against Pebble
 virtual        flex     flex             building the kernel of virtual time
 virtual        bison    bison            building the kernel of virtual time
 virtual        bc       bc               building the kernel of virtual time
@@ -171,6 +172,7 @@ check_toolchain
 finish() {
     if [ "$purpose" = virtual ]; then exec scripts/virtual-kernel.sh; fi
     if [ "$purpose" = conformance ]; then exec scripts/conformance-tools.sh; fi
+    if [ "$purpose" = test ]; then exec scripts/pebble.sh; fi
     exit 0
 }
 absent=$(missing)

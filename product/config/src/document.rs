@@ -6,6 +6,7 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
+use crate::acme;
 use crate::form::FilePattern;
 use crate::keys::{Key, Kind};
 use crate::place::{FileNames, Lines, Place, Remark, quoted};
@@ -78,7 +79,8 @@ fn read_all(sources: &Sources) -> Result<Configuration, Vec<Remark>> {
     let sites = site::read(&file, settings.as_ref().map(|settings| &settings.process));
     let (classes, rules) = class::read(&file, &sites);
     if let Some(settings) = &settings {
-        site::check_https(&book, &sites, &settings.listeners);
+        site::check_https(&book, &sites, &settings.listeners, settings.acme.is_some());
+        acme::check(&book, settings.acme.as_ref(), &sites, &settings.listeners);
         class::check(&book, &classes, &rules, &sites, &settings.uplink);
     }
     drop(file);

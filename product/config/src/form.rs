@@ -64,6 +64,11 @@ texts! {
         let segments = |below: &str| below.split('/').all(|segment| !["", ".", ".."].contains(&segment));
         is_path(text) && text.strip_prefix('/').is_some_and(segments)
     };
+    HttpsUrl: Form::HttpsUrl, is_https_url;
+    Mail: Form::Mail, |text| {
+        let is_part = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'@');
+        text.len() <= FIELD_BYTES_MAX && text.split_once('@').is_some_and(|(name, host)| is_part(name) && is_part(host))
+    };
     FieldName: Form::FieldName, is_field_name;
     MethodName: Form::Method, |text| is_field_name(text) && !text.bytes().any(|byte| byte.is_ascii_lowercase());
     FieldValue: Form::FieldValue, is_field_value;
@@ -191,6 +196,12 @@ impl FromText for SocketAddr {
     fn from_text(text: &str) -> Result<SocketAddr, Wrong> {
         listen_address(text).ok_or_else(|| Wrong::Expected(listen_expected(text)))
     }
+}
+
+/// Returns true for an address with https:// and a host, in visible ASCII.
+pub fn is_https_url(text: &str) -> bool {
+    let rest = text.strip_prefix("https://").filter(|rest| !rest.is_empty() && !rest.starts_with('/'));
+    text.len() <= FIELD_BYTES_MAX && rest.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_graphic()))
 }
 
 /// The form expected instead of the path of a Unix socket.
@@ -395,6 +406,8 @@ fn check_of_request(form: Form, text: &str) -> Result<(), Wrong> {
         Form::Target => read_as::<crate::site::Target>(text),
         Form::Template => read_as::<crate::site::Template>(text),
         Form::Prefix => read_as::<Prefix>(text),
+        Form::HttpsUrl => read_as::<HttpsUrl>(text),
+        Form::Mail => read_as::<Mail>(text),
         Form::Upstream => read_as::<crate::site::UpstreamAddress>(text),
         Form::FieldName => read_as::<FieldName>(text),
         Form::Method => read_as::<MethodName>(text),

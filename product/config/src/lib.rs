@@ -10,6 +10,7 @@
 //! assert_eq!(mistakes[0].line("weir.toml"), "weir.toml:3:1: unknown key `site.autoindx`: did you mean `site.autoindex`?");
 //! ```
 
+mod acme;
 mod changes;
 mod class;
 mod document;
@@ -31,11 +32,12 @@ mod sources;
 mod suggest;
 mod uplink_rate;
 
+pub use acme::{Acme, Challenge};
 pub use changes::{Change, changes};
 pub use class::{Asked, Assignment, Class, Field, FieldLines, OTHERS, Objective, Rule, Token, Why};
 pub use document::{FILE_BYTES_MAX, FileError, open, read, read_file};
 pub use explain::{AskError, Explanation, Question, explain};
-pub use form::{ConcurrencySharing, LogFormat, Shaping, Statuses, listen_address, listen_expected};
+pub use form::{ConcurrencySharing, LogFormat, Shaping, Statuses, is_https_url, listen_address, listen_expected};
 pub use gone::{RENAMED, Renamed, elsewhere, gone};
 pub use host::{Host, HostName};
 pub use network::Network;

@@ -75,6 +75,8 @@ fn text(form: Form) -> Value {
         Form::PathBelow => "^/.",
         Form::Origin => "^([*]$|[a-z][a-z0-9+.-]*://)",
         Form::Target => "^(/|https?://)",
+        Form::HttpsUrl => "^https://[^/]",
+        Form::Mail => "^[^@ ]+@[^@ ]+$",
         Form::Upstream => "^((h2c:)?unix:/.*|https://.*|h2://.*|((http|h2c)://)?.*[0-9]/?)$",
         Form::Name => "^[A-Za-z0-9._-]{1,64}$",
         Form::Network => "/[0-9]+$",

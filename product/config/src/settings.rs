@@ -8,6 +8,7 @@ use std::time::Duration;
 use sched::policy::{ClientShareSpec, PolicySpec};
 use units::{Rate, Share};
 
+use crate::acme::{self, Acme};
 use crate::form::{ConcurrencySharing, LogFormat, Name, Percent, Shaping, Size};
 use crate::network::Network;
 use crate::place::{Place, Placed};
@@ -31,6 +32,8 @@ pub struct Settings {
     pub uplink: Uplink,
     pub limits: Limits,
     pub timeouts: Timeouts,
+    /// The table `[acme]`, if it is given.
+    pub acme: Option<Acme>,
     pub held: Vec<Held>,
 }
 
@@ -120,11 +123,13 @@ impl Settings {
         let (listeners, has_default_listener) = (listeners(file), !file.is_given("listener"));
         let read = (process(&server), Uplink::read(&uplink), Limits::read(&limits), Timeouts::read(&timeouts));
         let (process, uplink_read, limits_read, timeouts_read) = read;
-        let held = [server, uplink, limits, timeouts].into_iter().flat_map(Section::held).collect();
+        let acme_table = file.table("acme");
+        let acme = acme::read(file, &acme_table);
+        let held = [server, uplink, limits, timeouts, acme_table].into_iter().flat_map(Section::held).collect();
         let (process, uplink) = (process?, uplink_read?);
         check_proxies(file.book, &listeners, &process);
         let (limits, timeouts) = (limits_read?, timeouts_read?);
-        Some(Settings { listeners, has_default_listener, process, uplink, limits, timeouts, held })
+        Some(Settings { listeners, has_default_listener, process, uplink, limits, timeouts, acme, held })
     }
 }
 

@@ -383,7 +383,7 @@ fn tls_of_listeners_and_sites() {
             .is_empty()
     );
     for (text, said) in [
-        (secure.to_string(), "f:2:11: listener.tls without a certificate: expected cert and key in a site"),
+        (secure.to_string(), "f:2:11: listener.tls without a certificate: expected cert and key in a site, or [acme]"),
         (format!("{plain}cert = \"c\""), "f:3:8: site.cert without site.key: expected both"),
         (format!("{plain}key = \"c\""), "f:3:7: site.key without site.cert: expected both"),
         (

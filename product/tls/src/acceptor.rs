@@ -11,6 +11,7 @@ use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 
 use crate::Identity;
+use crate::automatic::{ACME_TLS, Automatic};
 
 /// The protocols in order of preference: the first that the client offers too is chosen.
 const PROTOCOLS: [&[u8]; 2] = [HTTP_2, b"http/1.1"];
@@ -28,12 +29,22 @@ pub struct Tickets(Arc<dyn ProducesTickets>);
 #[derive(Clone)]
 pub struct Acceptor(Arc<ServerConfig>);
 
-/// Returns the number of the identity for the host that a client names.
-type Pick = dyn Fn(Option<&str>) -> usize + Send + Sync;
+/// The certificate for the host that a client names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pick {
+    /// The identity with this index.
+    Fixed(usize),
+    /// The automatic one for this name. Without one the handshake is refused.
+    Automatic(Box<str>),
+}
+
+/// Returns the certificate for a host.
+type PickFor = dyn Fn(Option<&str>) -> Option<Pick> + Send + Sync;
 
 struct ByHost {
     keys: Vec<Arc<CertifiedKey>>,
-    pick: Box<Pick>,
+    automatic: Option<Arc<Automatic>>,
+    pick: Box<PickFor>,
 }
 
 impl Tickets {
@@ -50,11 +61,33 @@ impl Acceptor {
         tickets: &Tickets,
         pick: impl Fn(Option<&str>) -> usize + Send + Sync + 'static,
     ) -> Acceptor {
+        Acceptor::choosing(identities, None, tickets, move |host| Some(Pick::Fixed(pick(host))))
+    }
+
+    /// The same with certificates that change while it is in use. `pick` returns `None` for a host without a
+    /// certificate, whose handshake is refused.
+    pub fn with_automatic(
+        identities: &[Arc<Identity>],
+        automatic: &Arc<Automatic>,
+        tickets: &Tickets,
+        pick: impl Fn(Option<&str>) -> Option<Pick> + Send + Sync + 'static,
+    ) -> Acceptor {
+        Acceptor::choosing(identities, Some(Arc::clone(automatic)), tickets, pick)
+    }
+
+    fn choosing(
+        identities: &[Arc<Identity>],
+        automatic: Option<Arc<Automatic>>,
+        tickets: &Tickets,
+        pick: impl Fn(Option<&str>) -> Option<Pick> + Send + Sync + 'static,
+    ) -> Acceptor {
         let keys = identities.iter().map(|identity| Arc::clone(identity.key())).collect();
         let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13, &TLS12]);
         let builder = builder.expect("the provider has suites of both").with_no_client_auth();
-        let mut config = builder.with_cert_resolver(Arc::new(ByHost { keys, pick: Box::new(pick) }));
-        config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+        let mut protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+        protocols.extend(automatic.iter().map(|_| ACME_TLS.to_vec()));
+        let mut config = builder.with_cert_resolver(Arc::new(ByHost { keys, automatic, pick: Box::new(pick) }));
+        config.alpn_protocols = protocols;
         config.ticketer = Arc::clone(&tickets.0);
         config.send_tls13_tickets = TICKETS_PER_HANDSHAKE;
         // Tickets hold the whole session state: nothing is stored for a client that may not return.
@@ -88,8 +121,23 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
 
 impl ResolvesServerCert for ByHost {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.keys.get((self.pick)(hello.server_name())).cloned()
+        let host = hello.server_name();
+        if let Some(automatic) = &self.automatic
+            && is_challenge(&hello)
+        {
+            return automatic.challenge_key(host?);
+        }
+        match (self.pick)(host)? {
+            Pick::Fixed(at) => self.keys.get(at).cloned(),
+            Pick::Automatic(name) => Some(Arc::clone(self.automatic.as_ref()?.identity(&name)?.key())),
+        }
     }
+}
+
+/// Returns true if the client is an authority that verifies a host by TLS (RFC 8737 section 3): it offers this protocol
+/// alone.
+fn is_challenge(hello: &ClientHello<'_>) -> bool {
+    hello.alpn().is_some_and(|mut offered| offered.next() == Some(ACME_TLS) && offered.next().is_none())
 }
 
 impl fmt::Debug for ByHost {

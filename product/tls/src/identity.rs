@@ -98,7 +98,7 @@ impl Identity {
         Identity::new(vec![made.cert.der().clone()], key.into(), file, file)
     }
 
-    fn new(
+    pub(crate) fn new(
         chain: Vec<CertificateDer<'static>>,
         der: PrivateKeyDer<'static>,
         cert: &Path,
@@ -127,6 +127,16 @@ impl Identity {
     /// The names in the certificate; `*.` before a name stands for the names below it.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
+    }
+
+    /// The server's own certificate, as DER.
+    pub fn leaf(&self) -> &[u8] {
+        &self.key.cert[0]
+    }
+
+    /// The beginning of the certificate's validity.
+    pub fn not_before(&self) -> SystemTime {
+        self.not_before
     }
 
     /// The end of the certificate's validity.

@@ -7,6 +7,7 @@
 //! the order that the scheduler gives.
 
 mod acceptor;
+mod automatic;
 mod client;
 mod first_bytes;
 mod identity;
@@ -17,7 +18,8 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use acceptor::{Acceptor, Tickets};
+pub use acceptor::{Acceptor, Pick, Tickets};
+pub use automatic::{Automatic, Request};
 pub use client::{ClientSession, Connector, Roots, RootsError};
 pub use first_bytes::{REFUSAL, is_plain_http, is_tls};
 pub use identity::{FILE_BYTES_MAX, Identity, IdentityError, ReadFile, Validity, read_file, read_within};

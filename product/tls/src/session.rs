@@ -20,6 +20,9 @@ const OVERHEAD_1_3: usize = 5 + 1 + 16;
 /// Bytes of header, explicit nonce and tag in TLS 1.2 with AES; ChaCha20 needs 8 fewer.
 const OVERHEAD_1_2: usize = 5 + 8 + 16;
 
+/// What rustls says if the resolver has no certificate.
+const NO_CERTIFICATE: &str = "no server certificate chain resolved";
+
 /// The reason why a connection cannot go on; the alert for the client is already sealed.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
@@ -29,7 +32,13 @@ impl Broken {
     /// The reason why a client's TLS cannot go on, for a log.
     pub fn of_client(&self) -> String {
         use rustls::PeerIncompatible as Lacks;
-        let rustls::Error::PeerIncompatible(lacks) = &self.0 else { return self.0.to_string() };
+        let lacks = match &self.0 {
+            rustls::Error::PeerIncompatible(lacks) => lacks,
+            rustls::Error::General(said) if said == NO_CERTIFICATE => {
+                return "there is no certificate yet for the host that it names".into();
+            }
+            other => return other.to_string(),
+        };
         match lacks {
             // TLS 1.2 was the first to have this extension (RFC 5246 section 7.4.1.4.1).
             Lacks::SignatureAlgorithmsExtensionRequired

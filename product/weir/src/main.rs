@@ -80,8 +80,8 @@ enum Command {
 }
 
 fn main() -> std::process::ExitCode {
-    if std::env::args_os().next().is_some_and(|name| name == server::service::KEYS_NAME) {
-        return keys::main();
+    if let Some(main) = std::env::args_os().next().and_then(|name| keys::of_name(&name)) {
+        return keys::run(main);
     }
     let outcome = match cli::parse::<Cli>("weir", |word| config::gone(word).or_else(|| config::elsewhere(word))).command
     {

@@ -1,5 +1,6 @@
 //! `weir serve`: starts a server as the flags say, and stops it at a signal.
 
+mod acme;
 mod admin;
 mod again;
 pub mod control;
@@ -8,6 +9,7 @@ mod first_line;
 mod given;
 pub mod handover;
 mod limits;
+mod privileges;
 pub mod proxy;
 pub mod run;
 mod shaping;
@@ -16,7 +18,6 @@ mod status;
 mod under_way;
 mod worth;
 
-use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use cli::Failure;
 use config::{Answers, Network, UplinkRate};
-use server::service::{Account, Keys, Notifier, PassedSocket, Privileges, unpassed};
+use server::service::{Account, Notifier, PassedSocket, unpassed};
 use server::{
     Certificate, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, Config, FileOptions, Https, Keeper,
     Listen, LogConfig, PolicySpec, Reporting, Server, SiteConfig, StartError, WORKERS_MAX,
@@ -41,8 +42,6 @@ const DEVELOPMENT: &str =
     "--tls-self-signed: the certificate is self-signed and new at each start; for development only";
 const AS_ROOT: &str = "WARNING: running as root: a fault of weir would have the rights of root, and files of any mode are served; \
                        use --user USER (server.user)";
-const NO_KEYS: &str = "cannot start the process that reads certificates and keys as root";
-const NO_KEYS_CURE: &str = "mount /proc, or start weir as the user and let that user read them";
 const ORDER: &str = "Order and rate";
 const LIMITS: &str = "Limits";
 const TIMEOUTS: &str = "Timeouts";
@@ -52,7 +51,8 @@ Every option has a default; --help-all lists the others: timeouts, shaping, work
 
 Examples:
   weir serve /srv/www
-  weir serve /srv/www --listen [::]:443 --cert fullchain.pem --key privkey.pem";
+  weir serve /srv/www --listen [::]:443 --cert fullchain.pem --key privkey.pem
+  weir serve /srv/www --domain example.org";
 
 fn after_long_help() -> String {
     format!(
@@ -62,6 +62,7 @@ Examples:
   weir serve /srv/www --uplink 2mbit..20mbit
   weir serve /srv/www --listen [::]:80 --access-log /var/log/weir.log
   weir serve /srv/www --listen [::]:443 --cert fullchain.pem --key privkey.pem
+  weir serve /srv/www --domain example.org --domain www.example.org
 
 Policies:
   {}
@@ -111,6 +112,8 @@ pub struct Flags {
     /// made at the start; browsers warn of it
     #[arg(long, conflicts_with = "cert", help_heading = HTTPS, verbatim_doc_comment)]
     tls_self_signed: bool,
+    #[command(flatten)]
+    acme: acme::AcmeFlags,
     /// Disable HTTP/3, which HTTPS otherwise has over UDP at the same addresses
     #[arg(long, help_heading = HTTPS)]
     no_http3: bool,
@@ -292,20 +295,27 @@ pub fn main(args: Args) -> Result<(), Failure> {
 }
 
 /// Serves this site alone with these flags.
-fn serve_site(site: SiteConfig, flags: Flags) -> Result<(), Failure> {
-    let https = Https { certificate: certificate(&flags), ..Https::default() };
+fn serve_site(site: SiteConfig, mut flags: Flags) -> Result<(), Failure> {
+    let domains = flags.acme.domains.clone();
+    flags.user = acme::default_user(&flags).or(flags.user);
+    let certificate = if domains.is_empty() { certificate(&flags) } else { Some(Certificate::Automatic) };
+    let port = flags.listen.first().map_or(acme::HTTPS_PORT, |address| address.port());
+    let https = Https { certificate, redirects_to: (!domains.is_empty()).then_some(port), hsts: None };
     let is_secure = https.certificate.is_some();
     if flags.no_http3 && !is_secure {
         return Err(Failure::Usage(
-            "--no-http3: no effect without HTTPS; expected --cert and --key, or --tls-self-signed".into(),
+            "--no-http3: no effect without HTTPS; expected --domain, --cert and --key, or --tls-self-signed".into(),
         ));
     }
     let has_http3 = is_secure && !flags.no_http3;
     let listen = |address| Listen { address, is_secure, has_http3, has_proxy_header: false };
-    let listen = flags.listen.iter().copied().map(listen).collect();
+    let listen = match domains.is_empty() {
+        true => flags.listen.iter().copied().map(listen).collect(),
+        false => acme::listeners(&flags),
+    };
     let answers = Answers { responsiveness: flags.responsiveness, ..site.answers };
     let codings = if flags.no_compression { http::Codings::NONE } else { site.files.codings };
-    let site = SiteConfig { https, answers, files: FileOptions { codings, ..site.files }, ..site };
+    let site = SiteConfig { hosts: domains, https, answers, files: FileOptions { codings, ..site.files }, ..site };
     let source = OfFlags { site: site.clone(), flags: flags.clone() };
     serve(flags, Hosted { sites: vec![site], classes: None }, Addresses { listen, is_secure, has_http3 }, &source)
 }
@@ -348,7 +358,10 @@ fn serve(flags: Flags, hosted: Hosted, listen: Addresses, source: &dyn Source) -
     let warnings = [flags.tls_self_signed.then_some(DEVELOPMENT), is_root.then_some(AS_ROOT)];
     let asked_loops = flags.workers.unwrap_or(1);
     let (keeper, unkept) = shaping::keeper(&flags);
-    let config = Config { watchdog: notifier.watchdog(), ..config(flags, hosted, listen, passed, keeper)? };
+    let dns_hook = flags.acme.dns_hook.clone();
+    let mut config = Config { watchdog: notifier.watchdog(), ..config(flags, hosted, listen, passed, keeper)? };
+    acme::start_hook(dns_hook.as_deref(), &mut config)?;
+    acme::make_folder(&config);
     let first_line = first_line::Line::of(&config, served, asked_loops);
     let closer = events.closer();
     let account = config.privileges.account.clone();
@@ -440,9 +453,10 @@ fn config(
         passed.iter().map(|socket| socket.address).chain(listen.iter().map(|listen| listen.address)).collect();
     let Hosted { sites, classes: assigned } = hosted;
     let shaping = shaping::found(&flags, assigned.as_ref(), &addresses, keeper.as_ref())?;
-    let privileges = privileges(&flags, &sites)?;
+    let privileges = privileges::of(&flags, &sites)?;
     let limits = limits(&flags);
     Ok(Config {
+        acme: acme::config(&flags, acme::security(&passed, &listen))?,
         assigned,
         shaping,
         keeper,
@@ -464,27 +478,6 @@ fn config(
 fn workers(flags: &Flags) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get().min(WORKERS_MAX));
     if flags.max_accepted_connections.is_some() { 1 } else { flags.workers.map_or_else(cores, usize::from) }
-}
-
-/// The privileges that are dropped, and those that are kept for as long as the server runs.
-fn privileges(flags: &Flags, sites: &[SiteConfig]) -> Result<Privileges, Failure> {
-    let account = flags.user.as_deref().map(|user| Account::find(user, flags.group.as_deref())).transpose()?;
-    let is_root = rustix::process::geteuid().is_root();
-    let keys = if account.is_some() && is_root { Keys::kept(certificate_files(sites)) } else { Ok(Keys::default()) };
-    let keys = keys.map_err(|error| Failure::Failed(format!("{NO_KEYS}: {error}; {NO_KEYS_CURE}")))?;
-    let configuration = flags.configuration.clone();
-    Ok(Privileges { account, keys, is_sandboxed: !flags.no_sandbox, configuration })
-}
-
-/// The files of certificates, keys and certificate authorities, each once.
-fn certificate_files(sites: &[SiteConfig]) -> Vec<PathBuf> {
-    let certificates = sites.iter().filter_map(|site| site.https.certificate.as_ref());
-    let files = certificates.flat_map(|certificate| match certificate {
-        Certificate::Files { cert, key } => vec![cert.clone(), key.clone()],
-        Certificate::Development(_) => Vec::new(),
-    });
-    let authorities = sites.iter().flat_map(|site| &site.answers.proxies).filter_map(|proxy| proxy.tls_ca.clone());
-    files.chain(authorities).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 fn access_log(path: PathBuf, format: LogFormat) -> LogConfig {

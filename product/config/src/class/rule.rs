@@ -39,6 +39,13 @@ pub struct Field {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
+impl Token {
+    /// The text itself, which must not be shown.
+    pub fn secret(&self) -> &str {
+        &self.0
+    }
+}
+
 /// The parts of a request that rules examine.
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {

@@ -1,6 +1,7 @@
 //! The keys of `weir.toml` as data. The reference, the schema for editors and the check for unknown keys are made from this table.
 
 mod access;
+mod acme;
 mod classes;
 mod files;
 mod proxy;
@@ -9,6 +10,7 @@ mod rewrite;
 mod table;
 
 use access::ACCESS;
+use acme::ACME;
 use classes::CLASSES;
 use files::{FILES, TOP};
 use proxy::PROXY;
@@ -18,7 +20,7 @@ use table::SERVER_AND_SITES;
 
 /// All keys, in the order of the reference.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
-    [TOP, SERVER_AND_SITES, FILES, REWRITE, ACCESS, PROXY, REQUEST_HEADER, CLASSES].into_iter().flatten()
+    [TOP, SERVER_AND_SITES, FILES, REWRITE, ACCESS, PROXY, REQUEST_HEADER, CLASSES, ACME].into_iter().flatten()
 }
 
 /// A key of the file.
@@ -74,6 +76,8 @@ pub enum Form {
     Target,
     /// A path with a query or without, and with at most one `*`.
     Template,
+    HttpsUrl,
+    Mail,
     Upstream,
     FieldName,
     Method,
@@ -191,6 +195,8 @@ static EXPECTED: &[(Form, &str)] = &[
     (Form::Path, "a path"),
     (Form::FilePattern, "a path of files, for example sites/*.toml"),
     (Form::Statuses, "a status from 400 to 599, `4xx`, `5xx`, or `*` for both"),
+    (Form::HttpsUrl, "an address with https://, for example https://ca.internal/acme/directory"),
+    (Form::Mail, "a mail address, for example admin@example.org"),
     (Form::FileName, "a file name without a slash, for example index.html"),
     (Form::PathBelow, "a path beneath the root that begins with a slash, for example /404.html"),
     (Form::RequestPath, "a path of a request in ASCII, for example /healthz"),

@@ -373,6 +373,13 @@ pub static SERVER_AND_SITES: &[Key] = &[
     ),
     key("site.key", text(Form::Path), Absent("none"), "Private key of `cert`.", r#""/etc/weir/privkey.pem""#),
     key(
+        "site.acme",
+        Kind::Flag,
+        Is("true"),
+        "Order certificates for the hosts, if there is an `[acme]` table and no `cert`; until one is there, requests without TLS are served rather than redirected.",
+        "false",
+    ),
+    key(
         "site.https_redirect",
         Kind::Flag,
         Is("false"),

@@ -12,6 +12,8 @@ use crate::settings::Listener;
 pub struct Https {
     /// The files of the certificate and of its key.
     pub certificate: Option<Placed<(PathBuf, PathBuf)>>,
+    /// Certificates may be ordered.
+    pub acme: bool,
     /// Requests without TLS are redirected to a listener with TLS.
     pub redirects: bool,
     /// The value of Strict-Transport-Security.
@@ -31,7 +33,8 @@ pub(super) fn read(table: &Section<'_, '_>) -> Https {
         let said = format!("site.hsts `{}`: expected max-age=SECONDS first, for example max-age=31536000", hsts.value);
         table.book.mistake(hsts.at, said);
     }
-    Https { certificate, redirects: table.flag("https_redirect"), hsts }
+    let acme = table.flag("acme");
+    Https { certificate, acme, redirects: table.flag("https_redirect"), hsts }
 }
 
 fn begins_with_age(hsts: &str) -> bool {
@@ -40,11 +43,11 @@ fn begins_with_age(hsts: &str) -> bool {
 }
 
 /// Checks that redirects to https:// have a listener with TLS, and that such a listener has a certificate.
-pub(crate) fn check(book: &Book<'_>, sites: &[Site], listeners: &[Placed<Listener>]) {
+pub(crate) fn check(book: &Book<'_>, sites: &[Site], listeners: &[Placed<Listener>], has_acme: bool) {
     let secure = listeners.iter().find(|listener| listener.value.is_secure);
     if let Some(listener) = secure {
-        if sites.iter().all(|site| site.https.certificate.is_none()) {
-            book.mistake(listener.at, "listener.tls without a certificate: expected cert and key in a site");
+        if sites.iter().all(|site| site.https.certificate.is_none()) && !has_acme {
+            book.mistake(listener.at, "listener.tls without a certificate: expected cert and key in a site, or [acme]");
         }
         return;
     }

@@ -69,6 +69,13 @@ pub struct Site {
     pub answers_held: Vec<Held>,
 }
 
+impl Site {
+    /// Certificates are ordered for its hosts, if the file has an `[acme]` table.
+    pub fn is_ordered(&self) -> bool {
+        self.https.acme && self.https.certificate.is_none() && !self.hosts.is_empty()
+    }
+}
+
 /// Returns the site of this host and its host that matches best; the default site if none matches.
 pub fn of_host<'s>(sites: &'s [Site], host: &HostName) -> Option<(usize, Option<&'s Placed<Host>>)> {
     let hosts = sites.iter().enumerate().flat_map(|(index, site)| site.hosts.iter().map(move |own| (index, own)));

@@ -229,10 +229,15 @@ impl Handler {
         }
     }
 
-    /// The reply that a rule of the site gives: to a preflight, for which browsers follow no redirect, or a redirect.
+    /// The reply that needs no file: to an authority's challenge, to a preflight, for which browsers follow no redirect,
+    /// or a redirect by a rule, or to TLS once there is a certificate for the host.
     fn ruled(&self, site: SiteNumber, to: To, request: &Request) -> Option<Reply> {
+        if let Some(answer) = self.served.challenge_answer(request.path) {
+            return Some(challenge(answer));
+        }
+        let stays = to.is_secure || self.served.is_certificate_pending(site, request);
         let preflight = self.sites().preflight(site, request).map(Reply::from);
-        let redirected = || self.sites().redirect(site, request, to.is_secure);
+        let redirected = || self.sites().redirect(site, request, stays);
         preflight.or_else(|| redirected().map(|(status, target)| redirect(status, &target)))
     }
 
@@ -399,6 +404,13 @@ fn unserved(request: &Request, allow: &'static [u8]) -> Reply {
 
 fn redirect(status: Status, to: &str) -> Reply {
     text(status, to).with("Location", to.as_bytes()).into()
+}
+
+/// The answer to an authority's challenge (RFC 8555 section 8.3).
+fn challenge(answer: String) -> Reply {
+    let length = answer.len() as u64;
+    let response = Response::new(Status::OK, answer.into_bytes().into());
+    response.with("Content-Type", b"application/octet-stream").with_length(length).into()
 }
 
 /// The reply if no site has this host (RFC 9110 section 15.5.20).

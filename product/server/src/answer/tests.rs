@@ -47,7 +47,13 @@ impl Rig {
         let (folder, plain) = (Folder::new(), text(20_000));
         folder.put("a.html", &plain);
         let sites = [SiteConfig::alone(folder.path("."), options)];
-        let wanted = Wanted { sites: &sites, classes: None, access_log: None, open_log: &|_| unreachable!("no log") };
+        let wanted = Wanted {
+            sites: &sites,
+            classes: None,
+            access_log: None,
+            open_log: &|_| unreachable!("no log"),
+            acme: None,
+        };
         let current = Arc::new(Current::open(&wanted, false, Default::default(), 0).unwrap());
         let cache = Cache::new(current.served().roots.clone(), CacheLimits::per_worker(1));
         let coder = Arc::new(Coder::new(256 << 20));

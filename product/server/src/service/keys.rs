@@ -107,13 +107,13 @@ pub fn keep() -> io::Result<()> {
     }
 }
 
-fn send(mut socket: &UnixStream, bytes: &[u8]) -> io::Result<()> {
+pub(super) fn send(mut socket: &UnixStream, bytes: &[u8]) -> io::Result<()> {
     let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
     socket.write_all(&length.to_le_bytes())?;
     socket.write_all(bytes)
 }
 
-fn receive(socket: &mut UnixStream, bytes_max: u32) -> io::Result<Vec<u8>> {
+pub(super) fn receive(socket: &mut UnixStream, bytes_max: u32) -> io::Result<Vec<u8>> {
     let length = u32::from_le_bytes(number(socket)?);
     if length > bytes_max {
         return Err(io::ErrorKind::InvalidData.into());

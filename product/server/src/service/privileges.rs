@@ -102,11 +102,11 @@ impl Account {
         Ok(Account { name: listed.map_or(user.into(), |listed| listed.name), uid, gid, is_listed })
     }
 
-    pub(crate) fn uid(&self) -> u32 {
+    pub fn uid(&self) -> u32 {
         self.uid
     }
 
-    pub(crate) fn gid(&self) -> u32 {
+    pub fn gid(&self) -> u32 {
         self.gid
     }
 

@@ -1,11 +1,12 @@
 //! The certificates of a set of sites: all of them must be usable, or the set is rejected.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use thiserror::Error;
-use tls::{Acceptor, Identity, IdentityError, Tickets, Validity};
+use tls::{Acceptor, Automatic, Identity, IdentityError, Pick, RootsError, Tickets, Validity};
 
 use super::{Certificate, SiteConfig, Sites};
 use crate::service::Keys;
@@ -17,8 +18,10 @@ const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 pub enum SecureError {
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    #[error("a listener speaks TLS and no site has a certificate; expected cert and key in a site")]
+    #[error("a listener speaks TLS and no site has a certificate; expected cert and key in a site, or an [acme] table")]
     NoCertificate,
+    #[error("the authority's directory (acme.directory) cannot be verified: {0}; or acme.ca")]
+    Authorities(#[source] RootsError),
 }
 
 /// The self-signed certificate, once it is made. It is kept so that a browser that trusts it still does after a reload.
@@ -28,47 +31,137 @@ pub type Development = OnceLock<Arc<Identity>>;
 pub struct Secured {
     pub acceptor: Acceptor,
     pub remarks: Vec<String>,
-    /// The expiry of each site's certificate, by its index; `None` for a site that uses the default's.
+    /// The expiry of each site's certificate, by its index; `None` for a site that uses the default's or automatic ones.
     pub not_after: Vec<Option<SystemTime>>,
+    pub ordered: Arc<Ordered>,
 }
 
-/// Returns `None` if no site has a certificate.
+/// The certificate of a site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Own {
+    /// The identity with this index.
+    Fixed(usize),
+    /// One for each of its hosts, by ACME.
+    Automatic,
+}
+
+/// The names that certificates are ordered for by ACME, and the sites that use them.
+#[derive(Debug, Default)]
+pub struct Ordered {
+    names: HashSet<Box<str>>,
+    of_sites: Vec<bool>,
+}
+
+impl Ordered {
+    /// The name of the certificate for a host: its own, or the wildcard of the name above it.
+    fn name_for(&self, host: &str) -> Option<&str> {
+        let host = host.to_ascii_lowercase();
+        let above = || self.names.get(&*format!("*.{}", host.split_once('.')?.1));
+        self.names.get(&*host).or_else(above).map(|name| &**name)
+    }
+
+    /// Returns true if the site with this index has automatic certificates and there is none yet for this host.
+    pub fn is_pending(&self, site: usize, host: Option<&str>, automatic: &Automatic) -> bool {
+        let is_there = || host.and_then(|host| self.name_for(host)).is_some_and(|name| automatic.has(name));
+        self.of_sites.get(site).is_some_and(|is_automatic| *is_automatic) && !is_there()
+    }
+}
+
+/// The hosts that certificates are ordered for by ACME, each once: names, since addresses are not ordered.
+pub fn ordered_names(configs: &[SiteConfig]) -> Vec<String> {
+    let sites = configs.iter().filter(|config| config.https.certificate == Some(Certificate::Automatic));
+    let hosts: HashSet<&String> = sites.flat_map(|config| &config.hosts).filter(|host| is_name(host)).collect();
+    let mut names: Vec<String> = hosts.into_iter().cloned().collect();
+    names.sort_unstable();
+    names
+}
+
+fn is_name(host: &str) -> bool {
+    host.trim_matches(['[', ']']).parse::<IpAddr>().is_err()
+}
+
+/// The certificates of all sites, as they are read.
+#[derive(Default)]
+struct Found {
+    identities: Vec<Arc<Identity>>,
+    of_sites: Vec<Option<Own>>,
+    remarks: Vec<String>,
+}
+
+impl Found {
+    /// Reads each certificate once.
+    fn read(configs: &[SiteConfig], keys: &Keys, development: &Development) -> Result<Found, SecureError> {
+        let (mut found, mut read) = (Found::default(), HashMap::<&Certificate, usize>::new());
+        for config in configs {
+            let own = match &config.https.certificate {
+                None => None,
+                Some(Certificate::Automatic) => config.hosts.iter().any(|host| is_name(host)).then_some(Own::Automatic),
+                Some(certificate) => {
+                    let at = match read.get(certificate) {
+                        Some(&at) => at,
+                        None => {
+                            let identity = identity(certificate, keys, development)?;
+                            found.remarks.extend(validity(certificate, &identity));
+                            read.insert(certificate, found.identities.len());
+                            found.identities.push(identity);
+                            found.identities.len() - 1
+                        }
+                    };
+                    found.remarks.extend(uncovered(config, certificate, &found.identities[at]));
+                    Some(Own::Fixed(at))
+                }
+            };
+            found.of_sites.push(own);
+        }
+        Ok(found)
+    }
+}
+
+/// Returns `None` if no site has a certificate, nor will have one.
 pub fn secure(
     configs: &[SiteConfig],
     sites: &Arc<Sites>,
     tickets: &Tickets,
-    keys: &Keys,
-    development: &Development,
+    (keys, development): (&Keys, &Development),
+    automatic: Option<&Arc<Automatic>>,
 ) -> Result<Option<Secured>, SecureError> {
-    let mut read: HashMap<&Certificate, usize> = HashMap::new();
-    let (mut identities, mut of_sites, mut remarks) = (Vec::new(), Vec::new(), Vec::new());
-    for config in configs {
-        let Some(certificate) = &config.https.certificate else {
-            of_sites.push(None);
-            continue;
-        };
-        let at = match read.get(certificate) {
-            Some(&at) => at,
-            None => {
-                let identity = identity(certificate, keys, development)?;
-                remarks.extend(validity(certificate, &identity));
-                read.insert(certificate, identities.len());
-                identities.push(identity);
-                identities.len() - 1
-            }
-        };
-        remarks.extend(uncovered(config, certificate, &identities[at]));
-        of_sites.push(Some(at));
-    }
+    let Found { identities, mut of_sites, mut remarks } = Found::read(configs, keys, development)?;
     let Some(default) = default(configs, &of_sites) else { return Ok(None) };
-    remarks.extend(borrow(configs, &identities, default, &mut of_sites));
-    let not_after = of_sites.iter().map(|at| at.map(|at| identities[at].not_after())).collect();
-    let sites = Arc::clone(sites);
-    let pick = move |host: Option<&str>| {
-        let site = sites.of(host.map(str::as_bytes)).map(|site| sites.place(site));
-        site.and_then(|site| of_sites[site]).unwrap_or(default)
+    let names: HashSet<Box<str>> = ordered_names(configs).into_iter().map(Into::into).collect();
+    remarks.extend(borrow(configs, &identities, (&default, &names), &mut of_sites));
+    let not_after = of_sites.iter().map(|own| match own {
+        Some(Own::Fixed(at)) => Some(identities[*at].not_after()),
+        Some(Own::Automatic) | None => None,
+    });
+    let not_after = not_after.collect();
+    let are_automatic = of_sites.iter().map(|own| *own == Some(Own::Automatic)).collect();
+    let ordered = Arc::new(Ordered { names, of_sites: are_automatic });
+    let pick = picker(Arc::clone(sites), of_sites, Arc::clone(&ordered), default);
+    let acceptor = match automatic.filter(|_| !ordered.names.is_empty()) {
+        Some(automatic) => Acceptor::with_automatic(&identities, automatic, tickets, pick),
+        None => Acceptor::new(&identities, tickets, move |host| match pick(host) {
+            Some(Pick::Fixed(at)) => at,
+            Some(Pick::Automatic(_)) | None => usize::MAX,
+        }),
     };
-    Ok(Some(Secured { acceptor: Acceptor::new(&identities, tickets, pick), remarks, not_after }))
+    Ok(Some(Secured { acceptor, remarks, not_after, ordered }))
+}
+
+/// Returns a function that selects the certificate for a host.
+fn picker(
+    sites: Arc<Sites>,
+    of_sites: Vec<Option<Own>>,
+    ordered: Arc<Ordered>,
+    default: Pick,
+) -> impl Fn(Option<&str>) -> Option<Pick> {
+    move |host| {
+        let site = sites.of(host.map(str::as_bytes)).map(|site| sites.place(site));
+        match (site.and_then(|site| of_sites[site]), host.and_then(|host| ordered.name_for(host))) {
+            (Some(Own::Fixed(at)), _) => Some(Pick::Fixed(at)),
+            (Some(Own::Automatic), Some(name)) => Some(Pick::Automatic(name.into())),
+            _ => Some(default.clone()),
+        }
+    }
 }
 
 /// Assigns to sites without a certificate one that covers their hosts, if another site has it. The others keep none and
@@ -76,18 +169,24 @@ pub fn secure(
 fn borrow(
     configs: &[SiteConfig],
     identities: &[Arc<Identity>],
-    default: usize,
-    of_sites: &mut [Option<usize>],
+    (default, ordered): (&Pick, &HashSet<Box<str>>),
+    of_sites: &mut [Option<Own>],
 ) -> Option<String> {
-    let mut by_name: HashMap<&str, usize> = HashMap::new();
-    for at in std::iter::once(default).chain(0..identities.len()) {
-        identities[at].names().for_each(|name| _ = by_name.entry(name).or_insert(at));
+    let mut by_name: HashMap<&str, Own> = HashMap::new();
+    let default = if let Pick::Fixed(at) = default { Some(*at) } else { None };
+    for at in default.into_iter().chain(0..identities.len()) {
+        identities[at].names().for_each(|name| _ = by_name.entry(name).or_insert(Own::Fixed(at)));
     }
+    ordered.iter().for_each(|name| _ = by_name.entry(name).or_insert(Own::Automatic));
     let mut refused = Vec::new();
     for (config, own) in configs.iter().zip(of_sites).filter(|(_, own)| own.is_none()) {
         *own = config.hosts.iter().find_map(|host| covering(&by_name, host));
-        let identity = &identities[own.unwrap_or(default)];
-        refused.extend(config.hosts.iter().find(|host| !identity.covers(host)));
+        let is_covered = |host: &&String| match own.or(default.map(Own::Fixed)) {
+            Some(Own::Fixed(at)) => identities[at].covers(host),
+            Some(Own::Automatic) => covering(&by_name, host) == Some(Own::Automatic),
+            None => false,
+        };
+        refused.extend(config.hosts.iter().find(|host| !is_covered(host)));
     }
     let (first, others) = refused.split_first()?;
     let others = match others.len() {
@@ -100,16 +199,22 @@ fn borrow(
     ))
 }
 
-/// The identity that covers a host, by the rules of [`Identity::covers`].
-fn covering(by_name: &HashMap<&str, usize>, host: &str) -> Option<usize> {
+/// The certificate that covers a host, by the rules of [`Identity::covers`].
+fn covering(by_name: &HashMap<&str, Own>, host: &str) -> Option<Own> {
     let of_parent = || by_name.get(&*format!("*.{}", host.split_once('.')?.1));
     by_name.get(host).or_else(of_parent).copied()
 }
 
 /// The certificate of the default site, otherwise the first.
-fn default(configs: &[SiteConfig], of_sites: &[Option<usize>]) -> Option<usize> {
-    let of_default = configs.iter().position(|config| config.is_default).and_then(|site| of_sites[site]);
-    of_default.or_else(|| of_sites.iter().flatten().next().copied())
+fn default(configs: &[SiteConfig], of_sites: &[Option<Own>]) -> Option<Pick> {
+    let of_default = configs.iter().position(|config| config.is_default).filter(|site| of_sites[*site].is_some());
+    let site = of_default.or_else(|| of_sites.iter().position(Option::is_some))?;
+    match of_sites[site]? {
+        Own::Fixed(at) => Some(Pick::Fixed(at)),
+        Own::Automatic => {
+            configs[site].hosts.iter().find(|host| is_name(host)).map(|host| Pick::Automatic((&**host).into()))
+        }
+    }
 }
 
 fn identity(certificate: &Certificate, keys: &Keys, made: &Development) -> Result<Arc<Identity>, IdentityError> {
@@ -119,6 +224,7 @@ fn identity(certificate: &Certificate, keys: &Keys, made: &Development) -> Resul
             Some(made) => Ok(Arc::clone(made)),
             None => Identity::for_development(names).map(|new| Arc::clone(made.get_or_init(|| Arc::new(new)))),
         },
+        Certificate::Automatic => unreachable!("it is read by the renewer"),
     }
 }
 
@@ -155,6 +261,7 @@ impl Certificate {
         match self {
             Certificate::Files { cert, .. } => format!("`{}`", cert.display()),
             Certificate::Development(_) => "of --tls-self-signed".to_string(),
+            Certificate::Automatic => "by ACME".to_string(),
         }
     }
 }
@@ -178,12 +285,54 @@ mod tests {
         let identities = [&["a.test"][..], &["*.b.test", "c.test"]].map(identity_for);
         let hosts: [&[&str]; 6] = [&["a.test"], &["x.b.test"], &["*.b.test"], &["c.test", "d.test"], &["e.test"], &[]];
         let configs = hosts.map(site);
-        let mut of_sites = [Some(0), None, None, None, None, None];
-        let said = borrow(&configs, &identities, 0, &mut of_sites);
-        assert_eq!(of_sites, [Some(0), Some(1), Some(1), Some(1), None, None]);
+        let [zero, one] = [0, 1].map(|at| Some(Own::Fixed(at)));
+        let mut of_sites = [zero, None, None, None, None, None];
+        let (default, ordered) = (Pick::Fixed(0), HashSet::new());
+        let said = borrow(&configs, &identities, (&default, &ordered), &mut of_sites);
+        assert_eq!(of_sites, [zero, one, one, one, None, None]);
         let expected = "no certificate is for d.test or for another site's host: ";
         assert!(said.as_ref().is_some_and(|said| said.starts_with(expected)), "{said:?}");
-        assert_eq!(borrow(&configs[..3], &identities, 0, &mut of_sites[..3]), None);
+        assert_eq!(borrow(&configs[..3], &identities, (&default, &ordered), &mut of_sites[..3]), None);
+    }
+
+    fn ordered_for(hosts: &[&str]) -> SiteConfig {
+        let https = super::super::Https { certificate: Some(Certificate::Automatic), ..Default::default() };
+        SiteConfig { https, is_default: false, ..site(hosts) }
+    }
+
+    #[test]
+    fn a_host_has_its_own_certificate_by_acme_or_that_of_its_wildcard() {
+        let hosts: [&[&str]; 3] = [&["a.test", "192.0.2.1", "[2001:db8::1]"], &["*.b.test"], &["c.b.test"]];
+        let configs =
+            [ordered_for(hosts[0]), ordered_for(hosts[1]), SiteConfig { is_default: false, ..site(hosts[2]) }];
+        assert_eq!(ordered_names(&configs), ["*.b.test", "a.test"]);
+        let (automatic, tickets) = (Arc::<Automatic>::default(), Tickets::new().unwrap());
+        let sites = Arc::new(Sites::open(&configs, 0).unwrap());
+        let development = Development::new();
+        let secured =
+            secure(&configs, &sites, &tickets, (&Keys::default(), &development), Some(&automatic)).unwrap().unwrap();
+        assert_eq!((secured.remarks, secured.not_after), (vec![], vec![None; 3]));
+        let default = default(&configs, &[Some(Own::Automatic), None, None]).unwrap();
+        let own = vec![Some(Own::Automatic); 3];
+        let pick = picker(sites, own, Arc::clone(&secured.ordered), default);
+        for (host, name) in [
+            (Some("A.test"), "a.test"),
+            (Some("x.b.test"), "*.b.test"),
+            (Some("c.b.test"), "*.b.test"),
+            (Some("x.y.b.test"), "a.test"),
+            (Some("d.test"), "a.test"),
+            (None, "a.test"),
+        ] {
+            assert_eq!(pick(host), Some(Pick::Automatic(name.into())), "{host:?}");
+        }
+        assert!(secured.ordered.is_pending(0, Some("a.test"), &automatic));
+        automatic.put("a.test", identity_for(&["a.test"]));
+        assert!(!secured.ordered.is_pending(0, Some("a.test"), &automatic));
+        assert!(
+            secured.ordered.is_pending(0, Some("192.0.2.1"), &automatic)
+                && secured.ordered.is_pending(0, None, &automatic)
+        );
+        assert!(secured.ordered.is_pending(2, Some("c.b.test"), &automatic));
     }
 
     #[test]

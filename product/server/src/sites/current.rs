@@ -8,11 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use acme::{Folder, Renewer};
 use http::{Codings, Request};
 use tls::{Acceptor, Connector, Roots as Authorities, RootsError, Tickets};
 
 use super::pages::listing_page;
-use super::{Development, SecureError, Secured, SiteConfig, Sites, SitesError, secure};
+use super::{
+    AcmeConfig, Development, Ordered, SecureError, Secured, SiteConfig, Sites, SitesError, name_of, ordered_names,
+    secure,
+};
 use crate::classes::{Assigned, ClassesChange, ClassesConfig};
 use crate::files::{Options, Root, Roots, SiteNumber};
 use crate::logging::{Log, LogConfig};
@@ -40,6 +44,9 @@ pub struct Served {
     pub remarks: Vec<String>,
     /// The expiry of each site's certificate, by its index; empty if no site has one.
     not_after: Vec<Option<SystemTime>>,
+    /// The names with certificates by ACME.
+    ordered: Arc<Ordered>,
+    renewer: Option<Renewer>,
 }
 
 /// Opens a log, or returns the one that is open.
@@ -53,6 +60,7 @@ pub struct Wanted<'w> {
     /// The log of the sites without their own.
     pub access_log: Option<&'w LogConfig>,
     pub open_log: &'w OpenLog<'w>,
+    pub acme: Option<&'w AcmeConfig>,
 }
 
 /// The state that is carried over from the previous sites.
@@ -64,12 +72,13 @@ struct Before<'b> {
     keys: &'b Keys,
     spool: &'b Arc<Room>,
     names: &'b Arc<Names>,
+    renewer: Option<&'b Renewer>,
 }
 
 impl Served {
     /// Opens everything; logs last.
     fn open(wanted: &Wanted<'_>, assigned: Option<Assigned>, before: Before<'_>) -> Result<Served, SitesError> {
-        let (configs, Before { first, tickets, development, keys, spool, names }) = (wanted.sites, before);
+        let (configs, Before { first, tickets, development, keys, spool, names, renewer }) = (wanted.sites, before);
         let mut folders = configs.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let sites = Arc::new(Sites::open(configs, first)?);
         let connectors = RefCell::default();
@@ -79,10 +88,11 @@ impl Served {
         let groups = configs.iter().map(|site| groups(site, (spool, names), &trust, &mut open_files));
         let groups = groups.collect::<Result<Vec<_>, _>>()?;
         let has_checks = groups.iter().flatten().any(|group| group.health.is_some());
-        let secured = secure(configs, &sites, tickets, keys, development)?;
-        let (acceptor, mut remarks, not_after) = match secured {
-            Some(Secured { acceptor, remarks, not_after }) => (Some(acceptor), remarks, not_after),
-            None => (None, Vec::new(), Vec::new()),
+        let automatic = renewer.map(Renewer::automatic);
+        let secured = secure(configs, &sites, tickets, (keys, development), automatic)?;
+        let (acceptor, mut remarks, not_after, ordered) = match secured {
+            Some(Secured { acceptor, remarks, not_after, ordered }) => (Some(acceptor), remarks, not_after, ordered),
+            None => (None, Vec::new(), Vec::new(), Arc::default()),
         };
         remarks.extend(groups.iter().flatten().flat_map(|group| group.addresses.remarks(names)));
         let own = |own: &LogConfig| (wanted.open_log)(own).map(Some);
@@ -101,7 +111,21 @@ impl Served {
             acceptor,
             remarks,
             not_after,
+            ordered,
+            renewer: renewer.cloned(),
         })
+    }
+
+    /// The answer to a challenge of an authority at this path, if one is under way.
+    pub fn challenge_answer(&self, path: &[u8]) -> Option<String> {
+        self.renewer.as_ref()?.tokens().answer(path)
+    }
+
+    /// Returns true if clients of this request's host cannot use TLS yet: its certificate is still to be issued.
+    pub fn is_certificate_pending(&self, site: SiteNumber, request: &Request) -> bool {
+        let Some(renewer) = &self.renewer else { return false };
+        let host = request.fields.host.and_then(name_of);
+        self.ordered.is_pending(self.sites.place(site), host.as_deref(), renewer.automatic())
     }
 
     /// The upstreams that answer a request for this site, if it is passed on.
@@ -233,6 +257,8 @@ pub struct Current {
     names: Arc<Names>,
     /// A thread resolves them periodically.
     is_followed: AtomicBool,
+    /// Has certificates issued; `None` if the server was started without ACME.
+    renewer: Option<Renewer>,
 }
 
 impl Current {
@@ -242,6 +268,7 @@ impl Current {
         let spool = Room::new(spool_bytes_max);
         let development = Development::new();
         let names = Arc::<Names>::default();
+        let renewer = wanted.acme.map(|acme| Renewer::new(Folder::new(acme.folder.clone()), acme.hook.clone()));
         let before = Before {
             first: 0,
             tickets: &tickets,
@@ -249,9 +276,10 @@ impl Current {
             keys: &keys,
             spool: &spool,
             names: &names,
+            renewer: renewer.as_ref(),
         };
         let served = Served::open(wanted, wanted.classes.map(Assigned::new), before)?;
-        let served = checked(served, is_secure)?;
+        let served = Arc::new(ordering(checked(served, is_secure)?, wanted, &keys)?);
         Ok(Current {
             served: Mutex::new(served),
             turn: AtomicU64::new(0),
@@ -262,6 +290,7 @@ impl Current {
             spool,
             names,
             is_followed: AtomicBool::new(false),
+            renewer,
         })
     }
 
@@ -284,9 +313,11 @@ impl Current {
             _ => return Err(ClassesChange::Presence.into()),
         };
         let first = before.roots.end();
-        let Current { tickets, development, keys, spool, names, .. } = self;
-        let before = Before { first, tickets, development, keys, spool, names };
+        let Current { tickets, development, keys, spool, names, renewer, .. } = self;
+        let renewer = renewer.as_ref();
+        let before = Before { first, tickets, development, keys, spool, names, renewer };
         let served = checked(Served::open(wanted, assigned, before)?, self.is_secure)?;
+        let served = Arc::new(ordering(served, wanted, keys)?);
         *self.served.lock().unwrap_or_else(PoisonError::into_inner) = served;
         self.turn.fetch_add(1, Ordering::Release);
         Ok(())
@@ -295,6 +326,11 @@ impl Current {
     /// Sets the disk space for spooled responses.
     pub fn set_spool(&self, bytes_max: u64) {
         self.spool.set_bytes_max(bytes_max);
+    }
+
+    /// Has certificates issued and renewed, if the server was started with ACME.
+    pub fn renewer(&self) -> Option<&Renewer> {
+        self.renewer.as_ref()
     }
 
     pub fn served(&self) -> Arc<Served> {
@@ -309,11 +345,20 @@ impl Current {
 }
 
 /// Fails if a certificate is needed and none is there.
-fn checked(served: Served, is_secure: bool) -> Result<Arc<Served>, SitesError> {
+fn checked(served: Served, is_secure: bool) -> Result<Served, SitesError> {
     if is_secure && served.acceptor.is_none() {
         return Err(SecureError::NoCertificate.into());
     }
-    Ok(Arc::new(served))
+    Ok(served)
+}
+
+/// Has the certificates of these sites ordered from now on: the last step, after which nothing can fail.
+fn ordering(mut served: Served, wanted: &Wanted<'_>, keys: &Keys) -> Result<Served, SitesError> {
+    if let Some(renewer) = &served.renewer {
+        let settings = wanted.acme.map(|acme| acme.settings(keys)).transpose()?;
+        served.remarks.extend(renewer.want(settings, &ordered_names(wanted.sites)));
+    }
+    Ok(served)
 }
 
 #[cfg(test)]
@@ -321,7 +366,8 @@ mod tests {
     use super::*;
 
     fn wanted(sites: &[SiteConfig]) -> Wanted<'_> {
-        Wanted { sites, classes: None, access_log: None, open_log: &|_| unreachable!("no site has a log") }
+        let open_log = &|_: &LogConfig| unreachable!("no site has a log");
+        Wanted { sites, classes: None, access_log: None, open_log, acme: None }
     }
 
     #[test]

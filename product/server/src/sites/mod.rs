@@ -1,6 +1,7 @@
 //! Sites: selects the site of a request by the host it names (RFC 9110 section 7.2), and defines what each answers in
 //! addition to its files.
 
+mod automatic;
 mod certificates;
 mod cors;
 mod current;
@@ -20,8 +21,9 @@ use http::Codings;
 
 use crate::files::{self, SiteNumber};
 use crate::logging::LogConfig;
+pub use automatic::AcmeConfig;
 pub use certificates::SecureError;
-use certificates::{Development, Secured, secure};
+use certificates::{Development, Ordered, Secured, ordered_names, secure};
 pub use current::{Current, Served, Wanted};
 pub use error::SitesError;
 pub use follow::follow_names;
@@ -74,6 +76,8 @@ pub enum Certificate {
     },
     /// Self-signed, for these names.
     Development(Vec<String>),
+    /// One for each host, by ACME.
+    Automatic,
 }
 
 impl SiteConfig {

@@ -33,9 +33,17 @@ impl Server {
         self.places.taken()
     }
 
-    /// The sites that have a certificate, and when it expires.
+    /// The sites that have a certificate, and when it expires; those by ACME go by their hosts.
     pub fn certificates(&self) -> Vec<(String, SystemTime)> {
-        self.current.served().certificates().map(|(site, end)| (site.to_string(), end)).collect()
+        let served = self.current.served();
+        let own = served.certificates().map(|(site, end)| (site.to_string(), end));
+        let ordered = self.current.renewer().map(|renewer| renewer.expiries()).unwrap_or_default();
+        own.chain(ordered.into_iter().filter_map(|(name, end)| Some((name, end?)))).collect()
+    }
+
+    /// Returns true if the server was started with certificates by ACME.
+    pub fn orders_certificates(&self) -> bool {
+        self.current.renewer().is_some()
     }
 
     /// The upstreams of all sites; one is healthy unless an event loop found otherwise. `None` if an event loop does

@@ -115,9 +115,9 @@ impl Checked {
     /// Opens all sites together, as at a start. If that fails, it opens each part of each site alone, so that every
     /// fault is found at once.
     fn open_sites(&mut self, config: &mut Config, open_log: &dyn Fn(&LogConfig) -> Result<Arc<Log>, SitesError>) {
-        let keys = std::mem::take(&mut config.privileges.keys);
+        let (keys, acme) = (std::mem::take(&mut config.privileges.keys), config.acme.take());
         let open = |sites: &[SiteConfig], is_secure, keys: &Keys| {
-            let wanted = Wanted { sites, classes: None, access_log: None, open_log };
+            let wanted = Wanted { sites, classes: None, access_log: None, open_log, acme: acme.as_ref() };
             Current::open(&wanted, is_secure, keys.clone(), config.limits.spool.bytes_max)
         };
         let together = match open(&config.sites, config.is_secure(), &keys) {

@@ -8,7 +8,7 @@ use crate::limits::Limits;
 use crate::logging::LogConfig;
 use crate::service::{Listen, PassedSocket, Privileges, Watchdog};
 use crate::shaping::ShapingChoice;
-use crate::sites::SiteConfig;
+use crate::sites::{AcmeConfig, SiteConfig};
 
 /// The maximum number of event loops.
 pub const WORKERS_MAX: usize = 256;
@@ -37,6 +37,8 @@ pub struct Config {
     pub assigned: Option<ClassesConfig>,
     pub limits: Limits,
     pub reporting: Reporting,
+    /// The authority that issues certificates, if sites have them by ACME.
+    pub acme: Option<AcmeConfig>,
 }
 
 /// Records kept about responses.

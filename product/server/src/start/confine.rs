@@ -31,7 +31,7 @@ pub fn confine(config: &Config) -> Confined {
     if !config.privileges.is_sandboxed {
         return Confined::default();
     }
-    let connects = config.sites.iter().any(|site| !site.answers.proxies.is_empty());
+    let connects = config.acme.is_some() || config.sites.iter().any(|site| !site.answers.proxies.is_empty());
     let files = restrict_files(&reach(config), connects).and_then(|is_enforced| {
         is_enforced.then_some(()).ok_or_else(|| "this kernel has none, or a container forbids it".into())
     });
@@ -57,7 +57,11 @@ fn reach(config: &Config) -> Reach {
     let authorities = proxies.filter_map(|proxy| proxy.tls_ca.as_deref().or(tls::Roots::system_file()));
     reach.reads.extend(authorities.flat_map(folders_of));
     let mut upstreams = config.sites.iter().flat_map(|site| &site.answers.proxies).flat_map(|proxy| &proxy.to);
-    if upstreams.any(UpstreamAddress::is_named) {
+    if let Some(acme) = &config.acme {
+        reach.reads.extend(acme.authorities().into_iter().flat_map(folders_of));
+        reach.writes.push(acme.folder.clone());
+    }
+    if config.acme.is_some() || upstreams.any(UpstreamAddress::is_named) {
         reach.reads.extend(RESOLVER_FILES.iter().flat_map(|file| resolver_paths(Path::new(file))));
     }
     reach.reads.extend(config.privileges.configuration.iter().flat_map(|file| folders_of(file)));

@@ -172,6 +172,7 @@ impl Server {
         }
         server.follow_names()?;
         server.start_coder()?;
+        server.start_renewer()?;
         hide(&config, &server.threads)?;
         remarks.iter().chain(&server.current.served().remarks).for_each(|remark| server.tell(remark));
         Ok(server)
@@ -188,6 +189,17 @@ impl Server {
             Ok(())
         };
         self.threads.spawn("weir-names", follow).map(drop).map_err(StartError::Unstarted)
+    }
+
+    /// Starts the thread that has certificates issued and renewed, if there are any and it is not running.
+    fn start_renewer(&self) -> Result<(), StartError> {
+        let Some(task) = self.current.renewer().and_then(acme::Renewer::task) else { return Ok(()) };
+        let log = self.logs.handle();
+        let renew = move || {
+            task.run(|line| log.error(line));
+            Ok(())
+        };
+        self.threads.spawn("weir-acme", renew).map(drop).map_err(StartError::Unstarted)
     }
 
     /// Starts the threads that make coded forms of files.
@@ -279,6 +291,7 @@ impl Server {
     /// Finishes what is being sent, then ends all threads.
     pub fn stop(self) -> Result<(), ThreadError> {
         self.threads.expect_ends();
+        self.current.renewer().inspect(|renewer| renewer.stop());
         self.loops.stop();
         for &thread in &self.loops.threads {
             self.threads.join(thread)?;
@@ -403,7 +416,7 @@ fn open_sites(config: &mut Config, logs: &Logs) -> Result<Current, SitesError> {
     let open = |config: &LogConfig| open_log(logs, config);
     let keys = std::mem::take(&mut config.privileges.keys);
     let (classes, access_log) = (config.assigned.as_ref(), config.reporting.access_log.as_ref());
-    let wanted = Wanted { sites: &config.sites, classes, access_log, open_log: &open };
+    let wanted = Wanted { sites: &config.sites, classes, access_log, open_log: &open, acme: config.acme.as_ref() };
     Current::open(&wanted, config.is_secure(), keys, config.limits.spool.bytes_max)
         .inspect(|_| logs.keep_made())
         .inspect_err(|_| logs.remove_made())

@@ -21,7 +21,7 @@ use crate::memory::MemoryLimit;
 use crate::send::{LineSettings, LinkSettings};
 use crate::service::NamedSocket;
 use crate::shaping::ShapingChoice;
-use crate::sites::{SiteConfig, Wanted};
+use crate::sites::{AcmeConfig, SiteConfig, Wanted};
 use crate::storage::BUFFERED_BYTES_MAX;
 
 /// The new settings of a running server.
@@ -30,6 +30,8 @@ pub struct Reload<'r> {
     pub classes: Option<&'r ClassesConfig>,
     /// The access log of the sites without their own, and of requests for no site.
     pub access_log: Option<LogConfig>,
+    /// Counts only if the server was started with ACME.
+    pub acme: Option<AcmeConfig>,
     pub limits: Limits,
     /// `None` if the uplink's settings are unchanged.
     pub shaping: Option<ShapingChoice>,
@@ -120,6 +122,9 @@ impl Server {
         if let Err(error) = self.follow_names() {
             self.tell(&format!("names of upstreams are not looked up again: {error}"));
         }
+        if let Err(error) = self.start_renewer() {
+            self.tell(&format!("certificates are not ordered: {error}"));
+        }
         self.set_shared_limits(&reload.limits, in_force.connections_allowed);
         for (changes, wake) in self.loops.changes.iter().zip(&self.loops.wakes) {
             let client_rate = reload.limits.client_rate_max.map(|_| Arc::clone(&self.clients) as Arc<dyn ClientRate>);
@@ -144,7 +149,8 @@ impl Server {
         let open = |config: &LogConfig| open_log(&self.logs, config);
         let reached = if self.is_confined { confine::out_of_reach(reload.sites) } else { Ok(()) };
         let Reload { sites, classes, .. } = *reload;
-        let wanted = Wanted { sites, classes, access_log: reload.access_log.as_ref(), open_log: &open };
+        let (access_log, acme) = (reload.access_log.as_ref(), reload.acme.as_ref());
+        let wanted = Wanted { sites, classes, access_log, open_log: &open, acme };
         let replaced = reached.and_then(|()| Ok(self.current.replace(&wanted)?));
         match &replaced {
             Ok(()) => self.logs.keep_made(),

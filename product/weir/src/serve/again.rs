@@ -5,7 +5,7 @@ use std::path::Path;
 use cli::Failure;
 use server::{Reload, Server, SiteConfig, SitesError, StartError};
 
-use super::{Flags, Hosted, access_log, limits, shaping};
+use super::{Flags, Hosted, access_log, acme, limits, shaping};
 
 /// The source of a server's configuration.
 pub trait Source {
@@ -130,11 +130,16 @@ pub fn reload(server: &Server, source: &dyn Source) -> Outcome {
 fn replaced(server: &Server, source: &dyn Source) -> Result<(Vec<String>, usize), Refused> {
     let Next { hosted: Hosted { sites, classes }, flags, uplink, changes } = source.next()?;
     let addresses: Vec<_> = server.addresses().iter().map(|listen| listen.address).collect();
+    let acme = acme::config(&flags, server.addresses().iter().map(|listen| listen.is_secure))?;
+    if acme.is_some() && !server.orders_certificates() {
+        return Err(Refused::fixed(format!("the table [acme] is new\n{}", super::run::TAKES_A_PROCESS)));
+    }
     let found = || shaping::found(&flags, classes.as_ref(), &addresses, None);
     let reload = Reload {
         sites: &sites,
         classes: classes.as_ref(),
         access_log: flags.access_log.as_ref().map(|path| access_log(path.clone(), flags.log_format)),
+        acme,
         limits: limits(&flags),
         shaping: (uplink != UplinkChange::None).then(found).transpose()?,
         is_line_new: uplink == UplinkChange::Line,

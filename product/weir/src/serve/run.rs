@@ -88,7 +88,8 @@ impl Source for OfFile {
 pub const TAKES_A_PROCESS: &str = "only a new process takes this change: run `weir upgrade`";
 
 /// The keys that a process cannot change while it runs.
-const FIXED: [&str; 10] = [
+const FIXED: [&str; 11] = [
+    "acme.dns_hook",
     "server.workers",
     "server.max_accepted_connections",
     "server.backlog",
@@ -140,7 +141,14 @@ pub fn check(configuration: Configuration, file: &Path) -> Result<Checked, Failu
 /// The sites and classes of a file.
 fn hosted(configuration: &Configuration, file: &Path) -> Hosted {
     let (port, above) = (secure_port(&configuration.settings), configuration.settings.process.access_log.as_ref());
-    let sites = configuration.sites.iter().map(|site| site_config(site, above, folder_of(file), port)).collect();
+    let has_acme = configuration.settings.acme.is_some();
+    let sites = configuration.sites.iter().map(|site| {
+        let config = site_config(site, above, folder_of(file), port);
+        let is_ordered = has_acme && site.is_ordered();
+        let certificate = if is_ordered { Some(Certificate::Automatic) } else { config.https.certificate };
+        SiteConfig { https: Https { certificate, ..config.https }, ..config }
+    });
+    let sites = sites.collect();
     let classes = configuration.class_table();
     let (assignment, objectives) = (configuration.assignment(), configuration.objectives());
     let classes = classes.map(|table| ClassesConfig { table, assignment, objectives });
@@ -215,7 +223,12 @@ fn answers(answers: &config::Answers, folder: &Path) -> config::Answers {
 fn flags(settings: config::Settings, folder: &Path) -> super::Flags {
     let (process, uplink) = (settings.process, settings.uplink);
     let defaults = Defaults::parse_from(["weir"]).flags;
+    let acme = match &settings.acme {
+        Some(table) => defaults.acme.clone().of_file(table, folder),
+        None => defaults.acme.clone(),
+    };
     super::Flags {
+        acme,
         uplink: uplink.rate,
         policy: uplink.policy,
         shaping: shaping(uplink.shaping),

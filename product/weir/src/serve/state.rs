@@ -1,20 +1,25 @@
 //! The folder for data that is kept over a restart.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use server::Keeper;
 use server::service::Account;
 
 /// Opens the folder, or returns the reason why it cannot.
-pub fn keeper(account: Option<&Account>) -> Result<Option<Keeper>, String> {
-    let is_root = rustix::process::geteuid().is_root();
-    let Some(folder) = folder(|name| std::env::var_os(name), is_root) else { return Ok(None) };
+pub fn keeper(asked: Option<&Path>, account: Option<&Account>) -> Result<Option<Keeper>, String> {
+    let Some(folder) = folder(asked) else { return Ok(None) };
     Keeper::open(&folder, account).map(Some).map_err(|error| server::unkept(&folder, &error))
 }
 
+/// The folder that the operator asks for, otherwise that of this process.
+pub fn folder(asked: Option<&Path>) -> Option<PathBuf> {
+    let is_root = rustix::process::geteuid().is_root();
+    asked.map(Path::to_path_buf).or_else(|| found(|name| std::env::var_os(name), is_root))
+}
+
 /// The folder of the service manager, else that of the system for root, else that of the user. Returns `None` for a user without a home.
-fn folder(variable: impl Fn(&str) -> Option<OsString>, is_root: bool) -> Option<PathBuf> {
+fn found(variable: impl Fn(&str) -> Option<OsString>, is_root: bool) -> Option<PathBuf> {
     let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     // A service may have several, separated by colons.
     let of_manager = variable("STATE_DIRECTORY").and_then(|folders| std::env::split_paths(&folders).next());
@@ -37,7 +42,7 @@ mod tests {
         let of = |variables: &[(&str, &str)], is_root| {
             let find =
                 |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into());
-            folder(find, is_root).map(|folder| folder.display().to_string())
+            found(find, is_root).map(|folder| folder.display().to_string())
         };
         let (state, xdg, home) = (("STATE_DIRECTORY", "/s/weir:/s/b"), ("XDG_STATE_HOME", "/x"), ("HOME", "/h"));
         let said = |folder: &str| Some(folder.to_string());

@@ -6,6 +6,7 @@
 
 mod access;
 mod access_log;
+mod acme;
 mod admin;
 mod bad_input;
 mod bands;

@@ -5,6 +5,7 @@ mod client;
 mod hosted;
 #[path = "../../../../server/src/logging/testing.rs"]
 mod lines;
+pub mod pebble;
 mod server;
 mod site;
 pub mod tls;

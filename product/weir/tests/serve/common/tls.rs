@@ -60,9 +60,19 @@ impl Made {
 
 impl Trust {
     pub fn of(made: &[&Made], versions: &[&'static rustls::SupportedProtocolVersion]) -> Trust {
+        let pems: Vec<&str> = made.iter().map(|made| &*made.pem).collect();
+        Trust::of_roots(&pems, versions)
+    }
+
+    /// Trusts these certificates of authorities.
+    pub fn of_pem(pems: &[&str]) -> Trust {
+        Trust::of_roots(pems, &[&TLS13, &TLS12])
+    }
+
+    fn of_roots(pems: &[&str], versions: &[&'static rustls::SupportedProtocolVersion]) -> Trust {
         let mut roots = RootCertStore::empty();
-        for made in made {
-            roots.add(CertificateDer::from_pem_slice(made.pem.as_bytes()).unwrap()).unwrap();
+        for pem in pems {
+            roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
         }
         let provider = Arc::new(aws_lc_rs::default_provider());
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
@@ -84,6 +94,12 @@ impl Trust {
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.set_nodelay(true).unwrap();
         TlsClient { stream: StreamOwned::new(connection, socket) }
+    }
+
+    /// Returns true if the host's certificate is trusted there, now.
+    pub fn accepts(&self, address: SocketAddr, host: &str) -> bool {
+        let mut client = self.connect(address, host);
+        client.stream.conn.complete_io(&mut client.stream.sock).is_ok() && !client.stream.conn.is_handshaking()
     }
 
     /// The first bytes that it would send.

@@ -1,0 +1,503 @@
+//! What is due when, as a state machine: time and chance are arguments, so that a year of renewals is a test of
+//! milliseconds.
+//!
+//! A certificate is renewed in the window that its authority suggests (ARI, RFC 9773), otherwise when two thirds of its
+//! lifetime are over. A failure waits twice as long as the one before. A failure to reach the authority holds up all
+//! orders, since the next one would fail alike; a refusal holds up those of its name alone. All instants are those of
+//! the wall clock, since certificates expire by it; one that lies further ahead than any wait may was set by a clock
+//! that has been set back since, and counts as past.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// The remaining time below which a certificate is urgent.
+const URGENT: Duration = Duration::from_secs(3 * 24 * 3600);
+/// The first wait after the authority could not be reached, which costs it nothing.
+const UNREACHED_FIRST: Duration = Duration::from_secs(5);
+/// The first wait after a refusal. Let's Encrypt allows five failed validations of a name in an hour: with this wait
+/// the sixth is an hour after the first.
+const REFUSED_FIRST: Duration = Duration::from_secs(2 * 60);
+const WAIT_MAX: Duration = Duration::from_secs(6 * 3600);
+/// The same if a certificate is urgent, or none is there.
+const URGENT_WAIT_MAX: Duration = HOUR;
+/// The maximum wait that an authority may ask for.
+const ASKED_WAIT_MAX: Duration = DAY;
+/// The bounds of the time between two requests for a window (RFC 9773 section 4.3.2).
+const ASK_EVERY: [Duration; 2] = [MINUTE, DAY];
+/// The time between two requests for a window if one failed.
+const ASK_AGAIN: Duration = Duration::from_secs(6 * 3600);
+/// The first requests for windows after a start are spread over this time for each certificate.
+const ASK_FIRST_EACH: Duration = Duration::from_secs(2);
+/// The share of a lifetime by which renewals without a window are spread.
+const SPREAD: u32 = 20;
+
+/// The lifetime of a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lifetime {
+    pub not_before: SystemTime,
+    pub not_after: SystemTime,
+}
+
+/// The scope of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// The authority was not reached, or the state folder cannot be written: nothing else would succeed either.
+    All,
+    /// The authority, or our answer to its challenge, refused this name.
+    Name,
+}
+
+/// Why an order failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    pub scope: Scope,
+    pub text: String,
+    /// The wait that the authority asks for.
+    pub after: Option<Duration>,
+}
+
+impl Failure {
+    pub fn of_all(text: impl ToString) -> Failure {
+        Failure { scope: Scope::All, text: text.to_string(), after: None }
+    }
+
+    pub fn of_name(text: impl ToString) -> Failure {
+        Failure { scope: Scope::Name, text: text.to_string(), after: None }
+    }
+}
+
+/// The next thing to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Order a certificate for this name.
+    Order(String),
+    /// Ask the authority for the window in which the certificate for this name should be renewed.
+    AskWindow(String),
+    /// Nothing until then.
+    Wait(SystemTime),
+}
+
+/// The wait after failures.
+#[derive(Debug, Clone, Copy, Default)]
+struct Retry {
+    failures: u32,
+    at: Option<SystemTime>,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    lifetime: Option<Lifetime>,
+    /// When the certificate is renewed; `None` is now.
+    renew_at: Option<SystemTime>,
+    /// When its window is asked for; `None` is never, without a certificate.
+    ask_at: Option<SystemTime>,
+    retry: Retry,
+    failure: Option<String>,
+}
+
+/// The certificates that are wanted, by their names.
+#[derive(Debug, Default)]
+pub struct Renewals {
+    entries: BTreeMap<String, Entry>,
+    /// The wait after failures that hold up everything.
+    all: Retry,
+    all_failure: Option<String>,
+    said_at: Option<SystemTime>,
+}
+
+impl Retry {
+    fn fail(&mut self, first: Duration, after: Option<Duration>, is_urgent: bool, now: SystemTime, chance: f64) {
+        let max = if is_urgent { URGENT_WAIT_MAX } else { WAIT_MAX };
+        let wait = first.saturating_mul(1 << self.failures.min(16)).min(max);
+        // Up to a fifth earlier, so that the servers that an outage has left waiting do not come back together.
+        let wait = wait - wait.mul_f64(chance.clamp(0.0, 1.0) / 5.0);
+        self.failures = self.failures.saturating_add(1);
+        self.at = Some(now + wait.max(after.unwrap_or_default().min(ASKED_WAIT_MAX)));
+    }
+}
+
+/// The instant unless it is past, or so far ahead that a clock that was set back since must have set it.
+fn to_come(at: Option<SystemTime>, now: SystemTime, ahead_max: Duration) -> Option<SystemTime> {
+    at.filter(|at| at.duration_since(now).is_ok_and(|wait| !wait.is_zero() && wait <= ahead_max))
+}
+
+impl Entry {
+    fn is_urgent(&self, now: SystemTime) -> bool {
+        self.lifetime.is_none_or(|lifetime| lifetime.not_after < now + URGENT)
+    }
+
+    /// When the order for it is due; `None` is now.
+    fn due_at(&self, now: SystemTime) -> Option<SystemTime> {
+        let renewal = self.lifetime.and(self.renew_at).filter(|at| *at > now);
+        renewal.max(to_come(self.retry.at, now, ASKED_WAIT_MAX))
+    }
+}
+
+impl Renewals {
+    /// Replaces the names. What is known of those that stay is kept.
+    pub fn want(&mut self, names: impl IntoIterator<Item = String>) {
+        let mut before = std::mem::take(&mut self.entries);
+        let entry = |name: String| before.remove_entry(&name).unwrap_or((name, Entry::default()));
+        self.entries = names.into_iter().map(entry).collect();
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.keys().map(String::as_str)
+    }
+
+    /// Forgets all waits, since the operator has changed something.
+    pub fn try_again(&mut self) {
+        (self.all, self.all_failure) = Default::default();
+        self.entries.values_mut().for_each(|entry| entry.retry = Retry::default());
+    }
+
+    /// The number of failed orders for this name since the last certificate.
+    pub fn failures(&self, name: &str) -> u32 {
+        self.entries.get(name).map_or(0, |entry| entry.retry.failures)
+    }
+
+    /// Notes that a certificate is in force. A lifetime that is known already changes nothing.
+    pub fn on_certificate(&mut self, name: &str, lifetime: Lifetime, now: SystemTime, chance: f64) {
+        let count = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
+        let Some(entry) = self.entries.get_mut(name) else { return };
+        if entry.lifetime == Some(lifetime) {
+            return;
+        }
+        let whole = lifetime.not_after.duration_since(lifetime.not_before).unwrap_or_default();
+        let renew_at = lifetime.not_before + whole * 2 / 3 - (whole / SPREAD).mul_f64(chance.clamp(0.0, 1.0));
+        let ask_at = now + ASK_FIRST_EACH.saturating_mul(count).min(HOUR).mul_f64(chance.clamp(0.0, 1.0));
+        // By a clock that is wrong a new certificate may be due at once: the wait stays, or orders would follow each other.
+        let retry = if renew_at <= now { entry.retry } else { Retry::default() };
+        let (lifetime, renew_at, ask_at) = (Some(lifetime), Some(renew_at), Some(ask_at));
+        *entry = Entry { lifetime, renew_at, ask_at, retry, failure: None };
+    }
+
+    /// Notes that the certificate in force is to be replaced now: another authority is wanted.
+    pub fn on_stale(&mut self, name: &str) {
+        if let Some(entry) = self.entries.get_mut(name) {
+            (entry.renew_at, entry.ask_at) = (None, None);
+        }
+    }
+
+    /// Returns true if nothing holds up all orders.
+    pub fn is_free(&self, now: SystemTime) -> bool {
+        to_come(self.all.at, now, ASKED_WAIT_MAX).is_none()
+    }
+
+    /// Notes that the authority was reached.
+    pub fn on_reached(&mut self) {
+        (self.all, self.all_failure) = Default::default();
+    }
+
+    /// Notes the window that the authority suggests, and when it wants to be asked again. A renewal that was chosen
+    /// within the window stays.
+    pub fn on_window(
+        &mut self,
+        name: &str,
+        window: Option<(SystemTime, SystemTime)>,
+        again: Option<Duration>,
+        now: SystemTime,
+        chance: f64,
+    ) {
+        let Some(entry) = self.entries.get_mut(name) else { return };
+        let [least, most] = ASK_EVERY;
+        entry.ask_at = Some(now + again.map_or(ASK_AGAIN, |again| again.clamp(least, most)));
+        let Some((start, end)) = window.filter(|(start, end)| start < end) else { return };
+        let is_chosen = entry.renew_at.is_some_and(|at| start <= at && at <= end);
+        if !is_chosen {
+            let span = end.duration_since(start).unwrap_or_default();
+            entry.renew_at = Some(start + span.mul_f64(chance.clamp(0.0, 1.0)));
+        }
+    }
+
+    pub fn on_failure(&mut self, name: &str, failure: Failure, now: SystemTime, chance: f64) {
+        let is_urgent = self.is_urgent(now);
+        let Failure { scope, text, after } = failure;
+        match scope {
+            Scope::All => {
+                self.all.fail(UNREACHED_FIRST, after, is_urgent, now, chance);
+                self.all_failure = Some(text);
+            }
+            Scope::Name => {
+                self.on_reached();
+                let Some(entry) = self.entries.get_mut(name) else { return };
+                let is_urgent = entry.is_urgent(now);
+                entry.retry.fail(REFUSED_FIRST, after, is_urgent, now, chance);
+                entry.failure = Some(text);
+            }
+        }
+    }
+
+    /// Returns true if a certificate that is due is urgent.
+    fn is_urgent(&self, now: SystemTime) -> bool {
+        self.entries.values().any(|entry| entry.is_urgent(now))
+    }
+
+    /// The next step. Names without a certificate come first, then those whose certificate expires first.
+    pub fn next(&self, now: SystemTime) -> Step {
+        let held_up = to_come(self.all.at, now, ASKED_WAIT_MAX);
+        let expiry = |entry: &Entry| entry.lifetime.map(|lifetime| lifetime.not_after);
+        if held_up.is_none() {
+            let due = self.entries.iter().filter(|(_, entry)| entry.due_at(now).is_none());
+            if let Some((name, _)) = due.min_by_key(|(_, entry)| expiry(entry)) {
+                return Step::Order(name.clone());
+            }
+            let asks = |entry: &Entry| entry.ask_at.is_some() && to_come(entry.ask_at, now, DAY).is_none();
+            if let Some((name, _)) = self.entries.iter().find(|(_, entry)| asks(entry)) {
+                return Step::AskWindow(name.clone());
+            }
+        }
+        let asks_at = |entry: &Entry| entry.ask_at.map(|_| to_come(entry.ask_at, now, DAY).unwrap_or(now));
+        let instants = self.entries.values().flat_map(|entry| [Some(entry.due_at(now).unwrap_or(now)), asks_at(entry)]);
+        Step::Wait(instants.flatten().min().unwrap_or(now + DAY).max(held_up.unwrap_or(now)))
+    }
+
+    /// Returns the line for the operator about what fails, if it is due: at first at once, then once a day, or once an
+    /// hour if a certificate is urgent.
+    pub fn line(&mut self, now: SystemTime) -> Option<String> {
+        let is_failing =
+            |entry: &Entry| entry.due_at_without_retry(now) && (entry.failure.is_some() || self.all_failure.is_some());
+        let mut failing: Vec<(&String, &Entry)> = self.entries.iter().filter(|(_, entry)| is_failing(entry)).collect();
+        failing.sort_by_key(|(_, entry)| entry.lifetime.map(|lifetime| lifetime.not_after));
+        let Some((name, worst)) = failing.first() else {
+            self.said_at = None;
+            return None;
+        };
+        let every = if worst.is_urgent(now) { HOUR } else { DAY };
+        if to_come(self.said_at.map(|at| at + every), now, every).is_some() {
+            return None;
+        }
+        let why = self.all_failure.as_ref().or(worst.failure.as_ref())?;
+        let what = match worst.lifetime {
+            None => format!("no certificate for {name} yet"),
+            Some(lifetime) => match lifetime.not_after.duration_since(now) {
+                Ok(left) => format!("the certificate for {name} is not renewed, it expires in {}", span(left)),
+                Err(_) => format!("the certificate for {name} is not renewed, it HAS EXPIRED and clients refuse it"),
+            },
+        };
+        let others = match failing.len() - 1 {
+            0 => String::new(),
+            1 => " (and 1 other)".into(),
+            others => format!(" (and {others} others)"),
+        };
+        let again = [to_come(self.all.at, now, ASKED_WAIT_MAX), worst.due_at(now)].into_iter().flatten().max();
+        let again = again.and_then(|at| at.duration_since(now).ok()).unwrap_or_default();
+        let line = format!("{what}{others}: {why}; next attempt in {}", span(again));
+        self.said_at = Some(now);
+        Some(line)
+    }
+}
+
+impl Entry {
+    /// Returns true if it would be due without failures.
+    fn due_at_without_retry(&self, now: SystemTime) -> bool {
+        self.lifetime.and(self.renew_at).is_none_or(|at| at <= now)
+    }
+}
+
+/// A span in its largest unit.
+pub fn span(span: Duration) -> String {
+    let seconds = span.as_secs();
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    const START: SystemTime = UNIX_EPOCH;
+
+    fn at(days: f64) -> SystemTime {
+        START + DAY.mul_f64(1_000.0 + days)
+    }
+
+    fn lifetime(from_days: f64, days: f64) -> Lifetime {
+        Lifetime { not_before: at(from_days), not_after: at(from_days + days) }
+    }
+
+    fn renewals(names: &[&str]) -> Renewals {
+        let mut renewals = Renewals::default();
+        renewals.want(names.iter().map(ToString::to_string));
+        renewals
+    }
+
+    /// Runs what is due from `from` until `to` against an authority; returns when there was an order, and all lines.
+    fn run(
+        renewals: &mut Renewals,
+        from: SystemTime,
+        to: SystemTime,
+        mut order: impl FnMut(&mut Renewals, &str, SystemTime),
+    ) -> (Vec<SystemTime>, Vec<(SystemTime, String)>) {
+        let (mut now, mut orders, mut lines) = (from, Vec::new(), Vec::new());
+        while now < to {
+            match renewals.next(now) {
+                Step::Order(name) => {
+                    orders.push(now);
+                    order(renewals, &name, now);
+                    now += Duration::from_secs(1);
+                }
+                Step::AskWindow(name) => renewals.on_window(&name, None, None, now, 0.5),
+                Step::Wait(until) => {
+                    assert!(until > now, "a wait makes progress");
+                    // As the thread does: it looks again after a minute at the latest.
+                    now = until.min(now + MINUTE);
+                }
+            }
+            lines.extend(renewals.line(now).map(|line| (now, line)));
+        }
+        (orders, lines)
+    }
+
+    #[test]
+    fn the_first_order_is_due_at_once_and_the_next_after_two_thirds() {
+        let mut renewals = renewals(&["a.test"]);
+        let issue = |renewals: &mut Renewals, name: &str, now: SystemTime| {
+            let lifetime = Lifetime { not_before: now, not_after: now + 90 * DAY };
+            renewals.on_certificate(name, lifetime, now, 0.5);
+        };
+        let (orders, lines) = run(&mut renewals, at(0.0), at(200.0), issue);
+        let days: Vec<f64> =
+            orders.iter().map(|order| order.duration_since(at(0.0)).unwrap().as_secs_f64() / 86_400.0).collect();
+        assert_eq!(days.len(), 4, "{days:?}");
+        // Half of the twentieth before two thirds of 90 days.
+        for (day, expected) in days.iter().zip([0.0, 57.75, 115.5, 173.25]) {
+            assert!((day - expected).abs() < 0.01, "{days:?}");
+        }
+        assert_eq!(lines, [], "nothing fails");
+    }
+
+    /// The authority is away for a week while the certificate still lasts.
+    #[test]
+    fn an_authority_that_is_away_is_told_of_once_a_day_then_once_an_hour() {
+        let mut renewals = renewals(&["a.test"]);
+        renewals.on_certificate("a.test", lifetime(-20.0, 30.0), at(-20.0), 0.0);
+        let fail = |renewals: &mut Renewals, name: &str, now: SystemTime| {
+            renewals.on_failure(name, Failure::of_all("cannot connect"), now, 0.0);
+        };
+        // Ten days are left: seven until it is urgent.
+        let (orders, lines) = run(&mut renewals, at(0.0), at(6.9), fail);
+        assert_eq!(lines.len(), 7, "{lines:#?}");
+        assert!(lines[0].1.contains("a.test is not renewed, it expires in 9 days: cannot connect"), "{}", lines[0].1);
+        // Twelve doublings from 5 s to 6 h, then four a day.
+        assert!((36..=42).contains(&orders.len()), "{}", orders.len());
+        let (orders, lines) = run(&mut renewals, at(7.0), at(8.0), fail);
+        assert!(
+            (23..=25).contains(&lines.len()) && (18..=25).contains(&orders.len()),
+            "{} {}",
+            lines.len(),
+            orders.len()
+        );
+        let (_, lines) = run(&mut renewals, at(10.5), at(10.6), fail);
+        assert!(lines[0].1.contains("HAS EXPIRED"), "{lines:?}");
+        // It is back.
+        renewals.on_certificate("a.test", lifetime(11.0, 30.0), at(11.0), 0.0);
+        renewals.on_reached();
+        let (orders, lines) = run(&mut renewals, at(11.0), at(20.0), fail);
+        assert!(orders.is_empty() && lines.is_empty());
+    }
+
+    #[test]
+    fn a_name_that_is_refused_holds_up_no_other() {
+        let mut renewals = renewals(&["a.test", "b.test"]);
+        let order = |renewals: &mut Renewals, name: &str, now: SystemTime| match name {
+            "a.test" => renewals.on_failure(name, Failure::of_name("no such host"), now, 0.0),
+            name => renewals.on_certificate(name, Lifetime { not_before: now, not_after: now + 90 * DAY }, now, 0.0),
+        };
+        let hour = at(0.0) + HOUR - MINUTE;
+        let (orders, lines) = run(&mut renewals, at(0.0), hour, order);
+        assert_eq!(orders.len(), 1 + 5, "five failures in the first hour at most: {orders:?}");
+        assert_eq!(lines.len(), 1);
+        assert!(
+            lines[0].1.starts_with("no certificate for a.test yet: no such host; next attempt in 119 s"),
+            "{lines:?}"
+        );
+        assert_eq!(renewals.failures("a.test"), 5);
+        renewals.try_again();
+        assert_eq!(renewals.next(hour), Step::Order("a.test".into()));
+    }
+
+    #[test]
+    fn an_authority_s_wait_is_kept_within_a_day() {
+        for (asked, kept) in [(2 * HOUR, 2 * HOUR), (30 * DAY, DAY), (Duration::ZERO, REFUSED_FIRST)] {
+            let mut renewals = renewals(&["a.test"]);
+            let failure = Failure { after: Some(asked), ..Failure::of_name("too many") };
+            renewals.on_failure("a.test", failure, at(0.0), 0.0);
+            assert_eq!(renewals.next(at(0.0)), Step::Wait(at(0.0) + kept), "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn a_window_decides_and_one_in_the_past_means_now() {
+        let mut renewals = renewals(&["a.test"]);
+        renewals.on_certificate("a.test", lifetime(0.0, 90.0), at(0.0), 0.0);
+        assert_eq!(renewals.next(at(1.0)), Step::AskWindow("a.test".into()));
+        renewals.on_window("a.test", Some((at(70.0), at(72.0))), Some(HOUR), at(1.0), 0.25);
+        assert_eq!(renewals.next(at(1.0)), Step::Wait(at(1.0) + HOUR));
+        assert_eq!(renewals.entries["a.test"].renew_at, Some(at(70.5)));
+        renewals.on_window("a.test", Some((at(70.0), at(72.0))), Some(HOUR), at(2.0), 0.75);
+        assert_eq!(renewals.entries["a.test"].renew_at, Some(at(70.5)), "what was chosen stays");
+        renewals.on_window("a.test", Some((at(3.0), at(3.1))), Some(Duration::ZERO), at(4.0), 0.75);
+        assert_eq!(renewals.next(at(4.0)), Step::Order("a.test".into()), "revoked, or about to be");
+        // A window that ends before it begins says nothing.
+        renewals.on_window("a.test", Some((at(9.0), at(8.0))), None, at(4.0), 0.75);
+        assert_eq!(renewals.next(at(4.0)), Step::Order("a.test".into()));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_delays_nothing() {
+        let mut renewals = renewals(&["a.test", "b.test"]);
+        renewals.on_failure("b.test", Failure::of_name("refused"), at(100.0), 0.0);
+        renewals.on_failure("a.test", Failure::of_all("away"), at(100.0), 0.0);
+        assert_eq!(renewals.next(at(100.0)), Step::Wait(at(100.0) + UNREACHED_FIRST));
+        assert_eq!(renewals.next(at(0.0)), Step::Order("a.test".into()), "set back by years");
+        assert_eq!(renewals.next(at(1_000.0)), Step::Order("a.test".into()), "set forward");
+        renewals.on_certificate("a.test", lifetime(0.0, 90.0), at(0.0), 0.0);
+        renewals.on_certificate("b.test", lifetime(0.0, 90.0), at(0.0), 0.0);
+        assert!(matches!(renewals.next(at(-300.0)), Step::AskWindow(_) | Step::Wait(_)), "not valid yet is not due");
+        assert_eq!(renewals.next(at(61.0)), Step::Order("a.test".into()));
+    }
+
+    #[test]
+    fn names_that_leave_are_forgotten_and_those_that_stay_are_known() {
+        let mut renewals = renewals(&["a.test", "b.test"]);
+        renewals.on_certificate("b.test", lifetime(0.0, 90.0), at(0.0), 1.0);
+        renewals.want(["b.test".into(), "c.test".into()]);
+        assert_eq!(renewals.names().collect::<Vec<_>>(), ["b.test", "c.test"]);
+        assert_eq!(renewals.next(at(0.0)), Step::Order("c.test".into()));
+        renewals.on_stale("b.test");
+        renewals.want(["b.test".into()]);
+        assert_eq!(renewals.next(at(0.0)), Step::Order("b.test".into()), "another authority is wanted");
+    }
+
+    proptest::proptest! {
+        /// Whatever fails, and however the clock is set, attempts are rare and waits end.
+        #[test]
+        fn attempts_are_bounded(fails in proptest::collection::vec((0..3u8, 0.0..1.0f64), 1..80), days in 0.0..40.0f64) {
+            let mut renewals = renewals(&["a.test", "b.test"]);
+            renewals.on_certificate("a.test", lifetime(0.0, 30.0), at(0.0), 0.3);
+            let mut at_failure = fails.iter().cycle();
+            let (orders, lines) = run(&mut renewals, at(days), at(days + 2.0), |renewals, name, now| {
+                let (kind, chance) = at_failure.next().unwrap();
+                let failure = match kind {
+                    0 => Failure::of_all("away"),
+                    1 => Failure::of_name("refused"),
+                    _ => Failure { after: Some(10 * DAY), ..Failure::of_name("too many") },
+                };
+                renewals.on_failure(name, failure, now, *chance);
+            });
+            proptest::prop_assert!(orders.len() <= 400, "{} orders", orders.len());
+            proptest::prop_assert!(lines.len() <= 2 * 25 + 1, "{} lines", lines.len());
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! A session with an authority: its account, orders, and requests for windows of renewal.
+
+use std::future::Future;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use instant_acme::{
+    Account, AuthorizationHandle, AuthorizationStatus, CertificateIdentifier, ChallengeHandle, ChallengeType, Error,
+    ExternalAccountKey, Identifier, NewAccount, NewOrder, Order, OrderStatus, Problem,
+};
+use tls::{Automatic, Connector, Identity};
+
+use crate::due::{Failure, Scope};
+use crate::folder::Folder;
+use crate::http_client::{Client, LastRetryAfter, ready, unreached};
+use crate::settings::{ChallengeKind, Hook, Settings};
+use crate::tokens::Tokens;
+
+/// The time for an authority to verify a name, and that to sign a certificate.
+const POLL_TIMEOUT: Duration = Duration::from_secs(120);
+const POLL_FIRST: Duration = Duration::from_millis(250);
+const POLL_MAX: Duration = Duration::from_secs(5);
+
+/// What answers an authority's challenges.
+#[derive(Clone, Copy)]
+pub struct Answers<'a> {
+    pub tokens: &'a Tokens,
+    pub automatic: &'a Automatic,
+    pub hook: Option<&'a dyn Hook>,
+}
+
+/// A certificate as it was issued: its key and its chain, both as PEM.
+pub struct Issued {
+    pub key: String,
+    pub chain: String,
+}
+
+/// The window that an authority suggests for a renewal, and when to ask again.
+pub type Window = (Option<(SystemTime, SystemTime)>, Option<Duration>);
+
+/// A session with the authority of the settings.
+pub struct Session {
+    account: Account,
+    settings: Settings,
+    retry_after: LastRetryAfter,
+}
+
+/// Waits, and returns false if the thread should end.
+pub type Pause<'p> = dyn Fn(Duration) -> bool + 'p;
+
+/// The answer to a challenge, which is taken back when this is dropped.
+struct Answered<'a> {
+    answers: Answers<'a>,
+    kind: ChallengeKind,
+    /// The name, or the token of HTTP-01.
+    of: String,
+    /// The value of the DNS record.
+    value: String,
+}
+
+impl Session {
+    /// Finds the authority, and the account in the folder; makes one if there is none.
+    pub fn open(settings: &Settings, folder: &Folder) -> Result<Session, Failure> {
+        let retry_after = LastRetryAfter::default();
+        let client = || Box::new(Client::new(Connector::new(settings.roots.clone()), Arc::clone(&retry_after)));
+        let failed = |error| failure(&error, &retry_after, Scope::All);
+        let kept = folder.account(&settings.directory).map_err(Failure::of_all)?;
+        let builder = Account::builder_with_http(client());
+        let account = match kept.as_deref().map(serde_json::from_slice) {
+            Some(Ok(credentials)) => done(builder.from_credentials(credentials)).map_err(failed)?,
+            // A file that cannot be read is replaced: the account is worth nothing but its limits.
+            Some(Err(_)) | None => {
+                let contact = settings.email.as_ref().map(|email| format!("mailto:{email}"));
+                let contact: Vec<&str> = contact.iter().map(String::as_str).collect();
+                let new = NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
+                let external = settings.external_account.as_ref();
+                let external = external.map(|of| ExternalAccountKey::new(of.id.clone(), &of.key));
+                let made = done(builder.create(&new, settings.directory.clone(), external.as_ref()));
+                let (account, credentials) = made.map_err(failed)?;
+                let text = serde_json::to_vec(&credentials).map_err(Failure::of_all)?;
+                folder.keep_account(&settings.directory, &text).map_err(Failure::of_all)?;
+                account
+            }
+        };
+        Ok(Session { account, settings: settings.clone(), retry_after })
+    }
+
+    /// The window in which the authority wants this certificate renewed; none if it has no opinion.
+    pub fn window(&self, identity: &Identity) -> Result<Window, Failure> {
+        let Some(id) = certificate_id(identity) else { return Ok((None, None)) };
+        match done(self.account.renewal_info(&id)) {
+            Ok((info, again)) => {
+                let window = info.suggested_window;
+                Ok((Some((window.start.into(), window.end.into())), Some(again)))
+            }
+            Err(error) if unreached(&error).is_some() => Err(self.failure(&error)),
+            // It has none for this certificate, or none at all.
+            Err(_) => Ok((None, None)),
+        }
+    }
+
+    /// Orders a certificate for a name. `attempt` chooses among the challenges.
+    pub fn order(
+        &self,
+        name: &str,
+        replaced: Option<&Identity>,
+        attempt: usize,
+        answers: Answers<'_>,
+        pause: &Pause<'_>,
+    ) -> Result<Issued, Failure> {
+        let mut order = self.begin(name, replaced)?;
+        let answered = self.answer_all(&mut order, attempt, answers)?;
+        let status = self.poll(&mut order, pause, |status| status == OrderStatus::Pending)?;
+        let reason = (status == OrderStatus::Invalid).then(|| self.refusal(&mut order));
+        drop(answered);
+        if let Some(reason) = reason {
+            return Err(reason);
+        }
+        let names = [name.to_string()];
+        let request = tls::Request::new(&names).map_err(Failure::of_name)?;
+        if status == OrderStatus::Ready {
+            self.done(order.finalize_csr(&request.der))?;
+        }
+        self.poll(&mut order, pause, |status| matches!(status, OrderStatus::Processing | OrderStatus::Ready))?;
+        let chain = self.done(order.certificate())?;
+        let chain = chain.ok_or_else(|| Failure::of_name("the authority has not signed it yet"))?;
+        Ok(Issued { key: request.key, chain })
+    }
+
+    /// Opens an order, if possible as the successor of a certificate, which some authorities count less.
+    fn begin(&self, name: &str, replaced: Option<&Identity>) -> Result<Order, Failure> {
+        let identifiers = [Identifier::Dns(name.to_string())];
+        if let Some(id) = replaced.and_then(certificate_id) {
+            let order = NewOrder::new(&identifiers).replaces(id);
+            match done(self.account.new_order(&order)) {
+                Ok(order) => return Ok(order),
+                Err(error) if unreached(&error).is_some() => return Err(self.failure(&error)),
+                // It was replaced already, or the authority knows no successors.
+                Err(_) => {}
+            }
+        }
+        self.done(self.account.new_order(&NewOrder::new(&identifiers)))
+    }
+
+    /// Answers the challenges of the order's names that are not verified yet.
+    fn answer_all<'a>(
+        &self,
+        order: &mut Order,
+        attempt: usize,
+        answers: Answers<'a>,
+    ) -> Result<Vec<Answered<'a>>, Failure> {
+        let mut answered = Vec::new();
+        let mut authorizations = order.authorizations();
+        while let Some(authorization) = ready(authorizations.next()).flatten() {
+            let mut authorization = authorization.map_err(|error| self.failure(&error))?;
+            if authorization.status == AuthorizationStatus::Valid {
+                continue;
+            }
+            let kind = self.choose(&authorization, attempt)?;
+            let Some(mut challenge) = authorization.challenge(of_kind(kind)) else { continue };
+            answered.push(Answered::begin(&challenge, kind, answers)?);
+            self.done(challenge.set_ready())?;
+        }
+        Ok(answered)
+    }
+
+    /// The challenge for this attempt: of those that the authority offers and this server answers, each in its turn.
+    fn choose(&self, authorization: &AuthorizationHandle<'_>, attempt: usize) -> Result<ChallengeKind, Failure> {
+        let is_offered = |kind: &&ChallengeKind| {
+            authorization.challenges.iter().any(|challenge| challenge.r#type == of_kind(**kind))
+        };
+        let usable: Vec<_> = self.settings.challenges.iter().filter(is_offered).collect();
+        if let Some(kind) = usable.get(attempt % usable.len().max(1)) {
+            return Ok(**kind);
+        }
+        let own: Vec<&str> = self.settings.challenges.iter().map(|kind| kind.name()).collect();
+        let hint = if authorization.wildcard { "; a wildcard needs dns-01 and a hook (acme.dns_hook)" } else { "" };
+        Err(Failure::of_name(format!("the authority offers none of the challenges {}{hint}", own.join(", "))))
+    }
+
+    /// Waits until the order's state is not `pending` in the sense of the predicate.
+    fn poll(
+        &self,
+        order: &mut Order,
+        pause: &Pause<'_>,
+        is_pending: impl Fn(OrderStatus) -> bool,
+    ) -> Result<OrderStatus, Failure> {
+        let (deadline, mut wait) = (Instant::now() + POLL_TIMEOUT, POLL_FIRST);
+        loop {
+            let status = self.done(order.refresh())?.status;
+            if !is_pending(status) {
+                return Ok(status);
+            }
+            if Instant::now() > deadline {
+                return Err(Failure::of_name(format!(
+                    "the authority has not decided within {} s",
+                    POLL_TIMEOUT.as_secs()
+                )));
+            }
+            if !pause(wait) {
+                return Err(Failure::of_all("weir stops"));
+            }
+            wait = (wait * 2).min(POLL_MAX);
+        }
+    }
+
+    /// The authority's reason to refuse an order.
+    fn refusal(&self, order: &mut Order) -> Failure {
+        let mut authorizations = order.authorizations();
+        while let Some(Ok(authorization)) = ready(authorizations.next()).flatten() {
+            let refused =
+                authorization.challenges.iter().find_map(|challenge| Some((challenge, challenge.error.as_ref()?)));
+            if let Some((challenge, problem)) = refused {
+                let kind = ChallengeKind::ALL.into_iter().find(|kind| of_kind(*kind) == challenge.r#type);
+                let kind = kind.map_or("a challenge", ChallengeKind::name);
+                return Failure::of_name(format!("{kind} failed: {}", told(problem)));
+            }
+        }
+        let problem = order.state().error.as_ref().map(told);
+        Failure::of_name(problem.unwrap_or_else(|| "the authority refuses the order and says not why".into()))
+    }
+
+    fn done<T>(&self, future: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+        done(future).map_err(|error| self.failure(&error))
+    }
+
+    fn failure(&self, error: &Error) -> Failure {
+        failure(error, &self.retry_after, Scope::Name)
+    }
+}
+
+impl<'a> Answered<'a> {
+    fn begin(
+        challenge: &ChallengeHandle<'_>,
+        kind: ChallengeKind,
+        answers: Answers<'a>,
+    ) -> Result<Answered<'a>, Failure> {
+        let authorization = challenge.key_authorization();
+        let name = challenge.identifier().to_string();
+        let name = name.strip_prefix("*.").unwrap_or(&name).to_string();
+        let of = match kind {
+            ChallengeKind::Http01 => challenge.token.clone(),
+            ChallengeKind::TlsAlpn01 => name,
+            ChallengeKind::Dns01 => format!("_acme-challenge.{name}."),
+        };
+        let answered = Answered { answers, kind, of, value: authorization.dns_value() };
+        match kind {
+            ChallengeKind::Http01 if answers.tokens.begin(&answered.of, authorization.as_str()) => {}
+            ChallengeKind::Http01 => return Err(Failure::of_name("too many challenges at a time")),
+            ChallengeKind::TlsAlpn01 => {
+                let begun = answers.automatic.begin_challenge(&answered.of, authorization.digest().as_ref());
+                begun.map_err(Failure::of_name)?;
+            }
+            ChallengeKind::Dns01 => {
+                let hook = answers.hook.ok_or_else(|| Failure::of_name("dns-01 without a hook"))?;
+                hook.run("present", &answered.of, &answered.value)
+                    .map_err(|why| Failure::of_name(format!("the DNS hook failed: {why}")))?;
+            }
+        }
+        Ok(answered)
+    }
+}
+
+impl Drop for Answered<'_> {
+    fn drop(&mut self) {
+        match self.kind {
+            ChallengeKind::Http01 => self.answers.tokens.end(&self.of),
+            ChallengeKind::TlsAlpn01 => self.answers.automatic.end_challenge(&self.of),
+            ChallengeKind::Dns01 => {
+                // A record that stays does no harm; the next order sets another.
+                let _ = self.answers.hook.map(|hook| hook.run("cleanup", &self.of, &self.value));
+            }
+        }
+    }
+}
+
+fn of_kind(kind: ChallengeKind) -> ChallengeType {
+    match kind {
+        ChallengeKind::Http01 => ChallengeType::Http01,
+        ChallengeKind::TlsAlpn01 => ChallengeType::TlsAlpn01,
+        ChallengeKind::Dns01 => ChallengeType::Dns01,
+    }
+}
+
+/// The identifier of a certificate for its authority (RFC 9773 section 4.1).
+fn certificate_id(identity: &Identity) -> Option<CertificateIdentifier<'static>> {
+    let leaf = rustls_pki_types::CertificateDer::from(identity.leaf());
+    Some(CertificateIdentifier::try_from(&leaf).ok()?.into_owned())
+}
+
+fn done<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    ready(future).unwrap_or(Err(Error::Str("instant-acme waits for something that is not there")))
+}
+
+/// The failure with its scope: what is not about the authority's own answer is about all names.
+fn failure(error: &Error, retry_after: &LastRetryAfter, scope: Scope) -> Failure {
+    let after = *retry_after.lock().unwrap_or_else(PoisonError::into_inner);
+    match error {
+        Error::Api(problem) => {
+            let is_limit = problem.r#type.as_deref().is_some_and(|name| name.ends_with(":rateLimited"));
+            Failure { scope, text: told(problem), after: after.filter(|_| is_limit) }
+        }
+        error => match unreached(error) {
+            Some(unreached) => Failure { scope: Scope::All, text: unreached.to_string(), after },
+            None => Failure { scope, text: error.to_string(), after: None },
+        },
+    }
+}
+
+/// A problem in the authority's own words.
+fn told(problem: &Problem) -> String {
+    let name = problem.r#type.as_deref().and_then(|name| name.rsplit(':').next());
+    match (problem.detail.as_deref(), name) {
+        (Some(detail), Some(name)) => format!("{detail} ({name})"),
+        (Some(text), None) | (None, Some(text)) => text.to_string(),
+        (None, None) => "the authority says not why".into(),
+    }
+}

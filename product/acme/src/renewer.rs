@@ -1,0 +1,361 @@
+//! The thread that has certificates issued and renewed, and what other threads see of it.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use tls::{Automatic, Identity, Validity};
+
+use crate::due::{Failure, Lifetime, Renewals, Step, span};
+use crate::folder::{Folder, Lock};
+use crate::order::{Answers, Issued, Session};
+use crate::settings::{Hook, Settings};
+use crate::tokens::Tokens;
+
+/// The maximum wait, so that a clock that is set is noticed.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// The time between two attempts to take the lock from another process.
+const LOCK_EVERY: Duration = Duration::from_secs(5);
+/// The time after which the operator is told that another process has the lock; one that this one replaces gives it up.
+const LOCK_PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is wanted, and the end of the thread.
+#[derive(Default)]
+struct Wish {
+    /// `None` if no certificate is wanted.
+    settings: Option<Settings>,
+    names: Vec<String>,
+    /// The names whose certificate is from another authority.
+    stale: HashSet<String>,
+    /// The number of wishes so far.
+    turn: u64,
+    is_stopping: bool,
+}
+
+struct Shared {
+    folder: Folder,
+    automatic: Arc<Automatic>,
+    tokens: Arc<Tokens>,
+    hook: Option<Arc<dyn Hook>>,
+    wish: Mutex<Wish>,
+    changed: Condvar,
+    is_started: AtomicBool,
+}
+
+/// The certificates by ACME of a server. Clones are of the same.
+#[derive(Clone)]
+pub struct Renewer(Arc<Shared>);
+
+/// The thread's part.
+pub struct Task(Renewer);
+
+impl Renewer {
+    /// Creates a renewer that wants nothing yet. `hook` sets DNS records.
+    pub fn new(folder: Folder, hook: Option<Arc<dyn Hook>>) -> Renewer {
+        let (automatic, tokens) = (Arc::default(), Arc::default());
+        let (wish, changed, is_started) = (Mutex::default(), Condvar::new(), AtomicBool::new(false));
+        Renewer(Arc::new(Shared { folder, automatic, tokens, hook, wish, changed, is_started }))
+    }
+
+    /// The certificates in force.
+    pub fn automatic(&self) -> &Arc<Automatic> {
+        &self.0.automatic
+    }
+
+    /// The answers to challenges over HTTP.
+    pub fn tokens(&self) -> &Arc<Tokens> {
+        &self.0.tokens
+    }
+
+    /// Has certificates for these names kept in force from now on, and puts those of the folder into force at once.
+    /// Returns remarks for the operator.
+    pub fn want(&self, settings: Option<Settings>, names: &[String]) -> Vec<String> {
+        let names: Vec<String> = if settings.is_some() { names.to_vec() } else { Vec::new() };
+        let directory = settings.as_ref().map_or("", |settings| &settings.directory);
+        let (stale, remarks) = self.0.load(&names, directory);
+        let wanted: HashSet<&str> = names.iter().map(String::as_str).collect();
+        self.0.automatic.keep_only(|name| wanted.contains(name));
+        let mut wish = self.0.wish();
+        *wish = Wish { settings, names, stale, turn: wish.turn + 1, is_stopping: wish.is_stopping };
+        self.0.changed.notify_all();
+        remarks
+    }
+
+    /// The thread's part, once, if something is wanted.
+    pub fn task(&self) -> Option<Task> {
+        let is_wanted = self.0.wish().settings.is_some();
+        (is_wanted && !self.0.is_started.swap(true, Ordering::Relaxed)).then(|| Task(self.clone()))
+    }
+
+    /// The names that certificates are wanted for, and when the one in force expires, if one is there.
+    pub fn expiries(&self) -> Vec<(String, Option<SystemTime>)> {
+        let names = self.0.wish().names.clone();
+        let of = |name: &str| self.0.automatic.identity(name).map(|identity| identity.not_after());
+        names.into_iter().map(|name| (name.clone(), of(&name))).collect()
+    }
+
+    /// Ends the thread: at once, or after the request under way.
+    pub fn stop(&self) {
+        self.0.wish().is_stopping = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Shared {
+    fn wish(&self) -> MutexGuard<'_, Wish> {
+        self.wish.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts the folder's certificates for these names into force. Returns the names of those from another authority, and
+    /// remarks.
+    fn load(&self, names: &[String], directory: &str) -> (HashSet<String>, Vec<String>) {
+        let (mut stale, mut remarks) = (HashSet::new(), Vec::new());
+        for name in names {
+            match self.folder.certificate(name) {
+                Ok(Some(kept)) if kept.identity.covers(name) => {
+                    if !kept.directory.is_empty() && kept.directory != directory {
+                        stale.insert(name.clone());
+                    }
+                    let is_known = self.automatic.identity(name);
+                    if is_known.is_none_or(|known| known.leaf() != kept.identity.leaf()) {
+                        self.automatic.put(name, Arc::new(kept.identity));
+                    }
+                }
+                Ok(_) => {}
+                Err(error) => remarks.push(format!("the kept certificate for {name} is of no use: {error}")),
+            }
+        }
+        (stale, remarks)
+    }
+
+    /// Waits until something is wanted anew, at most this long. Returns false if the thread should end.
+    fn wait(&self, turn: u64, time: Duration) -> bool {
+        let wish = self.wish();
+        let is_same = |wish: &mut Wish| wish.turn == turn && !wish.is_stopping;
+        let waited = self.changed.wait_timeout_while(wish, time, is_same);
+        let (wish, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !wish.is_stopping
+    }
+
+    /// Waits this long. Returns false if the thread should end.
+    fn pause(&self, time: Duration) -> bool {
+        let wish = self.wish();
+        let waited = self.changed.wait_timeout_while(wish, time, |wish| !wish.is_stopping);
+        let (wish, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !wish.is_stopping
+    }
+}
+
+impl Task {
+    /// Orders and renews certificates until [`Renewer::stop`]. `log` takes lines for the operator.
+    pub fn run(self, log: impl Fn(&str)) {
+        let shared = &*self.0.0;
+        let mut run = Run {
+            shared,
+            log: &log,
+            renewals: Renewals::default(),
+            settings: None,
+            turn: 0,
+            session: None,
+            lock: None,
+            without_lock: None,
+        };
+        while run.step() {}
+    }
+}
+
+/// The state of the thread.
+struct Run<'r> {
+    shared: &'r Shared,
+    log: &'r dyn Fn(&str),
+    renewals: Renewals,
+    settings: Option<Settings>,
+    turn: u64,
+    /// The session with the authority, as long as there is something to do.
+    session: Option<Session>,
+    lock: Option<Lock>,
+    /// Since when another process has the lock, and whether the operator knows.
+    without_lock: Option<(Instant, bool)>,
+}
+
+impl Run<'_> {
+    /// Does what is due, or waits. Returns false at the end.
+    fn step(&mut self) -> bool {
+        self.take_wish();
+        let now = SystemTime::now();
+        if !self.has_lock() {
+            let line = self.renewals.line(now);
+            line.inspect(|line| (self.log)(line));
+            return self.shared.wait(self.turn, LOCK_EVERY);
+        }
+        let step = match self.settings {
+            Some(_) => self.renewals.next(now),
+            None => Step::Wait(now + LOOK_EVERY),
+        };
+        match step {
+            Step::Order(name) => self.order(&name),
+            Step::AskWindow(name) => self.ask_window(&name),
+            Step::Wait(until) => {
+                self.session = None;
+                let time = until.duration_since(now).unwrap_or_default().clamp(Duration::from_millis(10), LOOK_EVERY);
+                return self.shared.wait(self.turn, time);
+            }
+        }
+        let line = self.renewals.line(SystemTime::now());
+        line.inspect(|line| (self.log)(line));
+        self.shared.pause(Duration::ZERO)
+    }
+
+    fn take_wish(&mut self) {
+        let wish = self.shared.wish();
+        if wish.turn == self.turn {
+            return;
+        }
+        (self.turn, self.settings, self.session) = (wish.turn, wish.settings.clone(), None);
+        self.renewals.want(wish.names.iter().cloned());
+        let stale = wish.stale.clone();
+        drop(wish);
+        self.renewals.try_again();
+        self.note_certificates();
+        stale.iter().for_each(|name| self.renewals.on_stale(name));
+    }
+
+    /// Tells the renewals of the certificates in force.
+    fn note_certificates(&mut self) {
+        let names: Vec<String> = self.renewals.names().map(String::from).collect();
+        for name in names {
+            if let Some(identity) = self.shared.automatic.identity(&name) {
+                self.renewals.on_certificate(&name, lifetime(&identity), SystemTime::now(), chance());
+            }
+        }
+    }
+
+    /// Returns true if this process may write to the folder. Otherwise takes over what another process has written.
+    fn has_lock(&mut self) -> bool {
+        if self.lock.is_some() {
+            return true;
+        }
+        match self.shared.folder.lock() {
+            Ok(lock) => self.lock = lock,
+            Err(error) => {
+                let first = self.renewals.names().next().map(String::from);
+                let now = SystemTime::now();
+                if let Some(name) = first.filter(|_| self.renewals.is_free(now)) {
+                    self.renewals.on_failure(&name, Failure::of_all(error), now, chance());
+                }
+                return false;
+            }
+        }
+        if self.without_lock.is_some() || self.lock.is_none() {
+            self.read_again();
+        }
+        self.tell_of_lock();
+        self.lock.is_some()
+    }
+
+    /// Takes over the certificates of the folder, which another process may have renewed.
+    fn read_again(&mut self) {
+        let Some(settings) = &self.settings else { return };
+        let names: Vec<String> = self.renewals.names().map(String::from).collect();
+        let (_, remarks) = self.shared.load(&names, &settings.directory);
+        if self.without_lock.is_none() {
+            remarks.iter().for_each(|remark| (self.log)(remark));
+        }
+        self.note_certificates();
+    }
+
+    fn tell_of_lock(&mut self) {
+        if self.lock.is_some() {
+            self.without_lock = None;
+            return;
+        }
+        let (since, is_told) = self.without_lock.get_or_insert((Instant::now(), false));
+        if since.elapsed() >= LOCK_PATIENCE && !std::mem::replace(is_told, true) {
+            let folder = self.shared.folder.path().display();
+            (self.log)(&format!(
+                "another process renews the certificates in `{folder}`; this one reads them there, and takes over when that one ends"
+            ));
+        }
+    }
+
+    fn session(&mut self) -> Result<&Session, Failure> {
+        if self.session.is_none() {
+            let settings = self.settings.as_ref().ok_or_else(|| Failure::of_all("nothing is wanted"))?;
+            self.session = Some(Session::open(settings, &self.shared.folder)?);
+        }
+        self.session.as_ref().ok_or_else(|| Failure::of_all("no session"))
+    }
+
+    fn order(&mut self, name: &str) {
+        let issued = self.issue(name);
+        let now = SystemTime::now();
+        match issued.and_then(|issued| self.put_into_force(name, &issued, now)) {
+            Ok(()) => self.renewals.on_reached(),
+            Err(failure) => {
+                self.session = None;
+                self.renewals.on_failure(name, failure, now, chance());
+            }
+        }
+    }
+
+    fn issue(&mut self, name: &str) -> Result<Issued, Failure> {
+        // A certificate that cannot be kept would be ordered anew at each start.
+        self.shared.folder.try_out().map_err(Failure::of_all)?;
+        let attempt = self.renewals.failures(name) as usize;
+        let shared = self.shared;
+        let replaced = shared.automatic.identity(name);
+        let answers = Answers { tokens: &shared.tokens, automatic: &shared.automatic, hook: shared.hook.as_deref() };
+        let session = self.session()?;
+        session.order(name, replaced.as_deref(), attempt, answers, &|time| shared.pause(time))
+    }
+
+    fn put_into_force(&mut self, name: &str, issued: &Issued, now: SystemTime) -> Result<(), Failure> {
+        let Issued { key, chain } = issued;
+        let text = format!("{key}\n{chain}");
+        let file = std::path::Path::new("certificate from the authority");
+        let identity = Identity::read_by(file, file, &|_| Ok(text.clone().into())).map_err(Failure::of_name)?;
+        if !identity.covers(name) {
+            return Err(Failure::of_name("the authority has issued a certificate for another name"));
+        }
+        let directory = self.settings.as_ref().map_or("", |settings| &settings.directory);
+        if let Err(error) = self.shared.folder.keep(name, directory, key, chain) {
+            (self.log)(&format!("the new certificate for {name} is in force, but a restart loses it: {error}"));
+        }
+        let (lifetime, validity) = (lifetime(&identity), identity.validity(now));
+        self.shared.automatic.put(name, Arc::new(identity));
+        self.renewals.on_certificate(name, lifetime, now, chance());
+        match validity {
+            Validity::Good => {
+                let left = lifetime.not_after.duration_since(now).unwrap_or_default();
+                (self.log)(&format!("a certificate for {name} is in force, for {}", span(left)));
+                Ok(())
+            }
+            _ => Err(Failure::of_name("by this machine's clock the new certificate is not valid; set the clock")),
+        }
+    }
+
+    fn ask_window(&mut self, name: &str) {
+        let asked = match self.shared.automatic.identity(name) {
+            Some(identity) => self.session().and_then(|session| session.window(&identity)),
+            None => Ok((None, None)),
+        };
+        let now = SystemTime::now();
+        // Without an answer the lifetime decides; what fails is told when an order fails.
+        let (window, again) = asked.unwrap_or_else(|_| {
+            self.session = None;
+            (None, None)
+        });
+        self.renewals.on_window(name, window, again, now, chance());
+    }
+}
+
+fn lifetime(identity: &Identity) -> Lifetime {
+    Lifetime { not_before: identity.not_before(), not_after: identity.not_after() }
+}
+
+/// A random number from 0 to 1.
+fn chance() -> f64 {
+    let [a, b, c, d, ..] = tls::nonce();
+    f64::from(u32::from_le_bytes([a, b, c, d])) / f64::from(u32::MAX)
+}

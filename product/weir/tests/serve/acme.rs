@@ -1,0 +1,96 @@
+//! Certificates by ACME, from Pebble with its faults on: it refuses every seventh nonce.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::common::pebble::{Pebble, Settings};
+use crate::common::{Client, PATIENCE, Server, Site, weir_under};
+
+/// Starts `weir serve` for these domains, with this state folder.
+fn serve(site: &Site, pebble: &Pebble, state: &Path, domains: &[&str], flags: &[&str]) -> Server {
+    let mut command = weir_under(&[]);
+    command.arg("serve").arg(site.served()).args(pebble.flags()).arg("--state").arg(state).args(flags);
+    domains.iter().for_each(|domain| _ = command.args(["--domain", domain]));
+    Server::spawn(command)
+}
+
+fn state(site: &Site) -> PathBuf {
+    site.outside("state")
+}
+
+fn site() -> Site {
+    Site::with(&[("a.txt", b"files of the site")])
+}
+
+fn said(server: &Server, part: &str) {
+    let is_said = || server.stderr().iter().any(|line| line.contains(part));
+    let since = std::time::Instant::now();
+    while !is_said() {
+        assert!(since.elapsed() < PATIENCE, "not said: {part}: {:#?}", server.stderr());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+fn asking(host: &str) -> String {
+    format!("GET /a.txt HTTP/1.1\r\nHost: {host}\r\n\r\n")
+}
+
+#[test]
+fn one_command_has_a_certificate_and_redirects_to_https() {
+    let site = site();
+    let Some(pebble) = Pebble::start(&site, &Settings { sleeps: true, ..Settings::default() }) else { return };
+    let server = serve(&site, &pebble, &state(&site), &["localhost"], &[]);
+    said(&server, "a certificate for localhost is in force, for 89 days");
+    let mut client = pebble.trust().connect(pebble.tls, "localhost");
+    assert_eq!(client.get("/a.txt").1, b"files of the site");
+    let mut plain = Client::connect(pebble.http);
+    plain.send(asking("localhost"));
+    let response = plain.response();
+    let to = format!("https://localhost:{}/a.txt", pebble.tls.port());
+    assert_eq!((response.status, response.field("location")), (308, Some(&*to)));
+    // Of another host there is no certificate: over HTTP it is served.
+    let mut plain = Client::connect(pebble.http);
+    plain.send(asking("other.test"));
+    assert_eq!(plain.response().status, 200);
+    let folder = state(&site).join("acme");
+    for entry in std::fs::read_dir(&folder).unwrap().flatten() {
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", entry.path());
+    }
+    assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    server.assert_alive();
+}
+
+/// The authority is away: what was issued is in force at once.
+#[test]
+fn a_restart_asks_nobody() {
+    let site = site();
+    let Some(mut pebble) = Pebble::start(&site, &Settings::default()) else { return };
+    let trust = pebble.trust();
+    let server = serve(&site, &pebble, &state(&site), &["a.test", "b.test"], &[]);
+    ["a.test", "b.test"].iter().for_each(|host| said(&server, &format!("a certificate for {host} is in force")));
+    drop(server);
+    pebble.stop();
+    let server = serve(&site, &pebble, &state(&site), &["a.test", "b.test"], &[]);
+    for host in ["a.test", "b.test"] {
+        assert_eq!(trust.connect(pebble.tls, host).get("/a.txt").1, b"files of the site");
+    }
+    assert_eq!(server.stderr(), Vec::<String>::new(), "nothing is due");
+}
+
+#[test]
+fn until_there_is_a_certificate_http_is_served() {
+    let site = site();
+    let Some(mut pebble) = Pebble::start(&site, &Settings::default()) else { return };
+    let trust = pebble.trust();
+    pebble.stop();
+    let server = serve(&site, &pebble, &state(&site), &["a.test"], &[]);
+    said(&server, "no certificate for a.test yet: ");
+    let mut plain = Client::connect(pebble.http);
+    plain.send(asking("a.test"));
+    assert_eq!(plain.response().status, 200);
+    assert!(!trust.accepts(pebble.tls, "a.test"));
+    said(&server, "there is no certificate yet for the host that it names");
+    pebble.start_again();
+    said(&server, "a certificate for a.test is in force");
+    assert!(pebble.trust().accepts(pebble.tls, "a.test"));
+}

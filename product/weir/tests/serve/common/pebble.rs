@@ -1,0 +1,178 @@
+//! An authority for the tests: Pebble, whose names all lead to this machine. `scripts/pebble.sh` builds it.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use super::tls::{Made, Trust};
+use super::{Site, get, wait_until};
+
+/// A running authority, ended when dropped.
+pub struct Pebble {
+    pebble: Child,
+    dns: Child,
+    made: Made,
+    /// The ports at which it verifies names.
+    pub http: SocketAddr,
+    pub tls: SocketAddr,
+    pub address: SocketAddr,
+    management: SocketAddr,
+    /// The address at which the DNS server takes records.
+    pub dns_management: SocketAddr,
+    settings: Settings,
+    files: [PathBuf; 2],
+    ports: [SocketAddr; 4],
+}
+
+/// What differs between tests.
+#[derive(Clone)]
+pub struct Settings {
+    /// How long a certificate lasts.
+    pub validity_s: u64,
+    /// The percentage of good nonces that are refused.
+    pub refused_nonces: u32,
+    /// Verification waits a few seconds.
+    pub sleeps: bool,
+    /// Pebble's environment.
+    pub environment: Vec<(&'static str, &'static str)>,
+    pub external_account: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let validity_s = 90 * 24 * 3600;
+        Settings { validity_s, refused_nonces: 15, sleeps: false, environment: Vec::new(), external_account: false }
+    }
+}
+
+/// A free address of this machine. Another program could take it, in the moment until it is used.
+fn free() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+fn tool(name: &str) -> Option<PathBuf> {
+    let tool = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?.join("tools").join(name);
+    tool.exists().then_some(tool)
+}
+
+impl Pebble {
+    /// Starts an authority; without the program, prints SKIPPED and returns `None`.
+    pub fn start(site: &Site, settings: &Settings) -> Option<Pebble> {
+        let (Some(pebble), Some(dns)) = (tool("pebble"), tool("pebble-challtestsrv")) else {
+            println!("SKIPPED: there is no Pebble below target/tools (scripts/pebble.sh)");
+            return None;
+        };
+        let ports @ [address, management, resolver, dns_management] = [(); 4].map(|()| free());
+        let [http, tls] = [(); 2].map(|()| free());
+        let made = Made::new(site, "pebble", &["127.0.0.1", "localhost"]);
+        let files = [pebble, site.outside("pebble.json")];
+        let dns = Command::new(dns)
+            .args(["-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", "", "-defaultIPv6", ""])
+            .args(["-dnsserver", &resolver.to_string(), "-management", &dns_management.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let settings = settings.clone();
+        let started = start(&files, (&ports, [http, tls]), &made, &settings);
+        let pebble = Pebble {
+            pebble: started,
+            dns,
+            made,
+            http,
+            tls,
+            address,
+            management,
+            dns_management,
+            settings,
+            files,
+            ports,
+        };
+        pebble.wait();
+        Some(pebble)
+    }
+
+    /// Ends the authority; its account and certificates are forgotten.
+    pub fn stop(&mut self) {
+        let _ = self.pebble.kill();
+        let _ = self.pebble.wait();
+    }
+
+    /// Starts it again at the same addresses.
+    pub fn start_again(&mut self) {
+        self.pebble = start(&self.files, (&self.ports, [self.http, self.tls]), &self.made, &self.settings);
+        self.wait();
+    }
+
+    fn wait(&self) {
+        for address in [self.address, self.management, self.dns_management] {
+            wait_until("the authority to listen", || TcpStream::connect(address).is_ok());
+        }
+    }
+
+    pub fn directory(&self) -> String {
+        format!("https://{}/dir", self.address)
+    }
+
+    pub fn ca(&self) -> &str {
+        self.made.cert.to_str().unwrap()
+    }
+
+    /// Flags for a server whose hosts this authority verifies.
+    pub fn flags(&self) -> Vec<String> {
+        let [http, tls] = [self.http, self.tls].map(|address| address.to_string());
+        let words = ["--listen", &tls, "--listen-http", &http, "--acme-ca", self.ca()];
+        let mut flags: Vec<String> = words.map(String::from).to_vec();
+        flags.extend(["--acme-directory".into(), self.directory()]);
+        flags
+    }
+
+    /// A client that trusts the authority's certificates alone.
+    pub fn trust(&self) -> Trust {
+        let mut client = self.made.trust().connect(self.management, "127.0.0.1");
+        client.send(&get("/roots/0"));
+        let head = client.head();
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).expect("a length");
+        let mut root = vec![0; length.parse().unwrap()];
+        std::io::Read::read_exact(&mut client.stream, &mut root).unwrap();
+        Trust::of_pem(&[&String::from_utf8(root).unwrap()])
+    }
+}
+
+fn start(
+    [pebble, config]: &[PathBuf; 2],
+    ([address, management, resolver, _], [http, tls]): (&[SocketAddr; 4], [SocketAddr; 2]),
+    made: &Made,
+    settings: &Settings,
+) -> Child {
+    let text = serde_json::json!({ "pebble": {
+        "listenAddress": address.to_string(),
+        "managementListenAddress": management.to_string(),
+        "certificate": made.cert, "privateKey": made.key,
+        "httpPort": http.port(), "tlsPort": tls.port(),
+        "ocspResponderURL": "",
+        "externalAccountBindingRequired": settings.external_account,
+        "externalAccountMACKeys": { "kid-1": "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W" },
+        "domainBlocklist": ["refused.test"],
+        "keyAlgorithm": "ecdsa",
+        "profiles": { "default": { "description": "default", "validityPeriod": settings.validity_s } },
+    }});
+    std::fs::write(config, text.to_string()).unwrap();
+    let mut command = Command::new(pebble);
+    command.arg("-config").arg(config).args(["-dnsserver", &resolver.to_string()]);
+    command.env("PEBBLE_WFE_NONCEREJECT", settings.refused_nonces.to_string());
+    if !settings.sleeps {
+        command.env("PEBBLE_VA_NOSLEEP", "1");
+    }
+    command.envs(settings.environment.iter().copied());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+impl Drop for Pebble {
+    fn drop(&mut self) {
+        self.stop();
+        let _ = self.dns.kill();
+        let _ = self.dns.wait();
+    }
+}
