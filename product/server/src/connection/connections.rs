@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
+use http::{HttpDate, Response};
 use slab::Slab;
 use units::Nanos;
 use units::memory::Account;
@@ -275,9 +276,29 @@ impl<S: Socket> Connections<S> {
 
     /// Has the client send no more requests, if its connection carries several streams.
     pub fn go_away(&mut self, at: usize) {
-        if self[at].is_multiplexed() {
+        if self[at].takes_frames() {
             self.with_engine(at, Engine::go_away);
         }
+    }
+
+    /// Queues the own output of a connection of frames, as [`Connections::say`] does. Returns false for any other.
+    pub fn say_frames(&mut self, at: usize) -> bool {
+        let has_frames = self[at].takes_frames();
+        if has_frames {
+            self.say(at);
+        }
+        has_frames
+    }
+
+    /// Makes an interim response: frames, which leave in this turn, or the bytes that are returned, which the caller
+    /// sends.
+    pub fn interim(&mut self, id: ExchangeId, response: Response<()>, date: &HttpDate) -> Option<Vec<u8>> {
+        if let Some(http1) = self[id].protocol.http1() {
+            return http1.answering.interim(&response, date);
+        }
+        let (head, ()) = response.into_head(date);
+        self.with_engine(id.slot(), |engine| engine.interim(id.stream, &head));
+        None
     }
 
     /// Queues a connection's own output to leave in this turn.
@@ -358,6 +379,11 @@ impl<S> Connections<S> {
 
     pub fn spare_bytes(&self) -> usize {
         self.spare.capacity()
+    }
+
+    /// The bytes of memory for frames that the socket of a connection has not taken.
+    pub fn frames_bytes(&mut self, at: usize) -> usize {
+        self[at].framed().out.capacity()
     }
 }
 

@@ -96,7 +96,7 @@ impl<S> Connection<S> {
 
     /// The bytes of its own part.
     pub fn own_bytes(&self) -> usize {
-        let protocol = match (self.is_multiplexed(), self.channel.is_tls()) {
+        let protocol = match (self.takes_frames(), self.channel.is_tls()) {
             _ if self.channel.is_quic() => Protocol::Http3,
             (false, false) => Protocol::Http1,
             (false, true) => Protocol::Http1OverTls,

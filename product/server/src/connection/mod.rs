@@ -1,5 +1,6 @@
 //! Client connections: what comes on them, what leaves, and how far that has got. A connection uses no scheduler's order and no pace.
 
+mod by_protocol;
 mod channel;
 mod connections;
 mod datagrams;
@@ -211,7 +212,7 @@ impl<S> Connection<S> {
     pub fn version(&self, minor_version: u8) -> (u8, u8) {
         match self {
             connection if connection.channel.is_quic() => (HTTP_3, 0),
-            connection if connection.is_multiplexed() => (HTTP_2, 0),
+            connection if connection.takes_frames() => (HTTP_2, 0),
             _ => (HTTP_1, minor_version),
         }
     }
@@ -242,11 +243,6 @@ impl<S> Connection<S> {
     /// Returns what follows the response now being built: the end of the connection or nothing.
     pub fn end(&self) -> End {
         if self.protocol.http1().is_some_and(|http1| http1.answering.closes()) { End::Finish } else { End::Open }
-    }
-
-    /// Returns true if the client speaks HTTP/2 or HTTP/3.
-    pub fn is_multiplexed(&self) -> bool {
-        self.protocol.framed().is_some()
     }
 
     /// Returns true if it is not read until its response or handshake flight was sent.

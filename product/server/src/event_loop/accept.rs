@@ -13,8 +13,7 @@ use super::admission::NoPlace;
 use super::give_up_idle::give_up_idle;
 use super::responder::Responder;
 use crate::connection::{ChannelKind, HANDSHAKE_TIMEOUT, SEGMENT_BYTES_MIN};
-use crate::net::{Net, Source, Transport};
-use crate::net::{Socket, Stream};
+use crate::net::{Net, Stream, Transport};
 use crate::send::Order;
 
 /// The maximum number of connections accepted in one turn, so that a flood of them cannot starve the connections
@@ -46,10 +45,8 @@ impl<N: Net> Acceptor<N> {
             } else {
                 with.read(at);
             }
-            let socket = with.connections.get(at).and_then(|_| with.connections[at].socket.tcp());
-            if socket
-                .is_some_and(|socket| with.net.add(Source::Tcp(socket), with.connections[at].token, flags).is_err())
-            {
+            let conn = with.connections.get(at);
+            if conn.is_some_and(|conn| conn.socket.watch(&with.net, conn.token, flags).is_err()) {
                 // Out of memory, or over the user's limit of epoll watches. Without events the connection is useless.
                 with.abandon(at);
             }
@@ -122,7 +119,7 @@ impl<N: Net> Acceptor<N> {
         let (session, http3_port) = (with.service.handler.session(listener.is_secure), listener.http3_port);
         let kind = if session.is_some() { ChannelKind::Tls } else { ChannelKind::Tcp };
         let token = with.connections.next_token();
-        let at = with.open(token, (Transport::Tcp(socket), kind), client, peer, framing, session);
+        let at = with.open(token, (Transport::on_tcp(socket), kind), client, peer, framing, session);
         let conn = &mut with.connections[at];
         (conn.input.is_readable, conn.peer.http3_port) = (true, http3_port);
         if let Some(origins) = conn.peer.origins.as_mut().filter(|_| has_proxy_header) {

@@ -107,11 +107,7 @@ impl<N: Net> Responder<N> {
     }
 
     fn trailing(&self, id: ExchangeId, request: &Request) -> Trailing {
-        match self.connections[id].is_multiplexed() {
-            true => Trailing::InFrames,
-            false if takes_trailers(request) => Trailing::InChunks,
-            false => Trailing::Never,
-        }
+        self.connections[id].trailing(takes_trailers(request))
     }
 
     /// Sends the file that an upstream names, or begins its lookup.
@@ -207,7 +203,7 @@ impl<N: Net> Responder<N> {
         }
         let Some(request) = self.take_passed(id) else { return };
         let status = fault.status();
-        if fault.is_of_client() && self.connections[id].is_multiplexed() {
+        if fault.is_of_client() && self.connections[id].keeps_bodies() {
             self.connections.with_engine(id.slot(), |engine| engine.leave_body(id.stream));
         }
         self.reply_passed(id, request, |handler, to, request| handler.unanswered(to, request, status));

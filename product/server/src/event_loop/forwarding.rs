@@ -20,7 +20,7 @@ impl<N: Net> Responder<N> {
     pub(super) fn upload_of(&self, id: ExchangeId, group: &Group, request: &Request) -> Option<Box<Upload>> {
         // What follows a CONNECT is not a body.
         let has_body = request.method != Method::Connect && request.body != BodyLength::None;
-        let is_on_stream = has_body && self.connections[id].is_multiplexed();
+        let is_on_stream = has_body && self.connections[id].keeps_bodies();
         let limits = upload_limits(&self.limits, group, request);
         is_on_stream.then(|| Box::new(Upload::new(self.timers.client_now(), limits)))
     }

@@ -16,7 +16,7 @@ use super::responder::Responder;
 use super::timers::TURN_FOR;
 use super::udp_endpoints::{Sockets, UdpEndpoint, UdpEndpoints, framing};
 use crate::connection::{ChannelKind, HANDSHAKE_TIMEOUT};
-use crate::net::{Flow, Net, Transport};
+use crate::net::{Net, Transport};
 use crate::udp::{Came, DatagramSocket};
 
 /// The maximum number of system calls that read from one socket in a turn, each up to eight pieces.
@@ -79,7 +79,7 @@ impl<N: Net> UdpEndpoint<N> {
         match self.quic.receive(with.timers.now(), came.from, came.to, came.ecn, came.bytes, answers) {
             Arrival::New(attempt) => self.welcome(attempt, answers, acceptor, with),
             Arrival::For(key, incoming) => {
-                if let Some(at) = with.connections.slot(key.0).filter(|at| with.connections[*at].is_multiplexed()) {
+                if let Some(at) = with.connections.slot(key.0).filter(|at| with.connections[*at].takes_frames()) {
                     with.transmitter.receive_datagram(&mut with.connections, with.timers.now(), at, incoming);
                     with.connections.wake(at);
                 }
@@ -116,7 +116,7 @@ impl<N: Net> UdpEndpoint<N> {
         let Some(session) = self.quic.accept(now, attempt, Key(token), answers) else {
             return with.service.admission.leave(now, client);
         };
-        let (peer, socket) = (session.peer(), Transport::Quic(Box::new(Flow::new(Arc::clone(&self.udp)))));
+        let (peer, socket) = (session.peer(), Transport::on_udp(Arc::clone(&self.udp)));
         let at = with.open(token, (socket, ChannelKind::Quic), client, peer, framing(peer), None);
         let (now, connections) = (with.timers.now(), &mut with.connections);
         let deadline = with.timers.client_now() + HANDSHAKE_TIMEOUT;

@@ -5,7 +5,7 @@ use units::Nanos;
 use super::responder::Responder;
 use crate::answer::Reply;
 use crate::body::{Body, Failure};
-use crate::connection::{Departure, Outgoing, Task};
+use crate::connection::{Departure, Outgoing};
 use crate::exchange_id::ExchangeId;
 use crate::journal::{Kind, ResponseEnd};
 use crate::net::Net;
@@ -22,7 +22,7 @@ impl<N: Net> Responder<N> {
             // The fault is the server's. A client may trigger it as often as it likes, so it is counted by kind.
             self.service.journal.fail(self.timers.now(), Kind::Unreadable, error);
         }
-        if !self.connections[id].is_multiplexed() {
+        if self.connections[id].only_exchange().is_some() {
             let response = (reply.response, reply.is_last);
             let (body, is_last) = self.transmitter.encode(&mut self.connections[id], response, self.timers.date());
             return self.send_encoded(id.slot(), body, is_last);
@@ -99,7 +99,7 @@ impl<N: Net> Responder<N> {
         let id = departure.exchange;
         let at = self.connections.slot(id.token()).expect("a connection outlives its response");
         self.service.admission.spend(self.connections[at].client_of(id.stream), departure.untold_bytes);
-        let (is_multiplexed, failure) = (self.connections[at].is_multiplexed(), &departure.failure);
+        let failure = &departure.failure;
         if self.connections[at].channel.is_in_flight {
             // No response has ended, so there is nothing for the log and the objectives.
             if let Some(Failure::Stalled) = failure {
@@ -109,11 +109,8 @@ impl<N: Net> Responder<N> {
             return self.connections.go_on(at);
         }
         self.leave_upstream(id);
-        let exchange = self.connections.exchange(id);
-        debug_assert!(exchange.is_sending(), "a response departs once");
-        if !is_multiplexed {
-            exchange.task = Task::None;
-        }
+        debug_assert!(self.connections.exchange(id).is_sending(), "a response departs once");
+        self.connections[id].end_task();
         self.on_end(id, ResponseEnd::of(&departure), departure.sent_bytes, departure.failure);
         self.connections.go_on(at);
     }
@@ -130,28 +127,28 @@ impl<N: Net> Responder<N> {
             }
         };
         self.service.log(&self.net, now, conn, id.stream, ending, &self.transmitter.link);
-        if conn.is_multiplexed() {
-            if failure.is_some() {
-                self.connections.with_engine(id.slot(), |engine| engine.cancel(id.stream));
-            }
-            if let Some(Failure::Stalled) = failure {
-                self.abandon(id.slot());
-            }
-            if let Some(conn) = self.connections.get_mut(id.slot()) {
-                conn.has_answered = true;
-                self.end_stream(id);
-            }
-            return;
+        if conn.only_exchange().is_none() {
+            return self.end_response_on_stream(id, failure.as_ref());
         }
         if failure.is_some() {
             return self.close(id.slot());
         }
         self.service.forget_origin(now, conn, 0);
         conn.has_answered = true;
-        conn.http1().on_sent(self.timers.client_now(), &self.limits);
-        if !conn.http1().answering.closes() && conn.channel.is_corked {
-            conn.cork(false);
-        }
+        conn.on_sent(self.timers.client_now(), &self.limits);
         self.connections.count(id.slot());
+    }
+
+    fn end_response_on_stream(&mut self, id: ExchangeId, failure: Option<&Failure>) {
+        if failure.is_some() {
+            self.connections.with_engine(id.slot(), |engine| engine.cancel(id.stream));
+        }
+        if let Some(Failure::Stalled) = failure {
+            self.abandon(id.slot());
+        }
+        if let Some(conn) = self.connections.get_mut(id.slot()) {
+            conn.has_answered = true;
+            self.end_stream(id);
+        }
     }
 }

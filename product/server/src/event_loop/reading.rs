@@ -89,7 +89,7 @@ impl<N: Net> Responder<N> {
     /// `docker exec -i` receives its answer then.
     fn end_input(&mut self, at: usize) {
         let conn = &mut self.connections[at];
-        if conn.is_multiplexed() || !self.proxy.has_tunnel(conn.exchange_id(0)) {
+        if conn.only_exchange().is_none_or(|id| !self.proxy.has_tunnel(id)) {
             return self.close(at);
         }
         conn.input.is_readable = false;
@@ -98,7 +98,7 @@ impl<N: Net> Responder<N> {
 
     /// Answers the requests in the kept and the fresh bytes; keeps the rest.
     pub(super) fn take(&mut self, at: usize, fresh: &[u8]) {
-        if self.connections[at].is_multiplexed() {
+        if self.connections[at].takes_frames() {
             return self.take_frames(at, fresh);
         }
         let connection = &mut self.connections[at];
@@ -224,17 +224,12 @@ impl<N: Net> Responder<N> {
         }
         self.connections.exchange(id).class = self.service.handler.default_class();
         let conn = &mut self.connections[id];
-        if !conn.is_multiplexed() {
-            // What it still sends is read and discarded.
-            conn.input.is_readable = true;
-            if is_tls && !conn.channel.is_tls() {
-                // An alert is all that the client understands.
-                self.service.fail(self.timers.now(), conn, Kind::Tls, SPEAKS_TLS);
-                conn.http1().answering.refuse_aside();
-                conn.exchange(0).note_encoded(reject.status, REFUSAL.len(), &Body::default());
-                self.transmitter.gathered.push(&REFUSAL);
-                return self.send_encoded(id.slot(), Body::default(), true);
-            }
+        if conn.on_refused(is_tls) {
+            self.service.fail(self.timers.now(), conn, Kind::Tls, SPEAKS_TLS);
+            conn.http1().answering.refuse_aside();
+            conn.exchange(0).note_encoded(reject.status, REFUSAL.len(), &Body::default());
+            self.transmitter.gathered.push(&REFUSAL);
+            return self.send_encoded(id.slot(), Body::default(), true);
         }
         self.send(id, answer::reject(reject));
     }

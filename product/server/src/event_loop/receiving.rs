@@ -39,7 +39,7 @@ pub(super) fn receive_body<N: Net>(
     let conn = &mut with.connections[id];
     with.service.note(with.timers.now(), conn, id.stream, to.site, request, head.map_or(0, |head| head.minor_version));
     let mut request = KeptRequest::new(request, conn.held.account());
-    request.upload = conn.is_multiplexed().then(|| Box::new(Upload::new(now, limits)));
+    request.upload = conn.keeps_bodies().then(|| Box::new(Upload::new(now, limits)));
     conn.exchange(id.stream).task = Task::Receiving(Box::new(Receiving { request, bytes: 0 }));
     None
 }

@@ -94,21 +94,20 @@ impl<N: Net> Responder<N> {
         let conn = &mut self.connections[at];
         let is_broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         // Many responses may end with a multiplexed connection: that is work for its turn.
-        if is_broken && !conn.is_multiplexed() {
+        if is_broken && conn.may_end_at_once() {
             return self.abandon(at);
         }
         let is_readable = is_broken || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
         conn.input.is_readable |= is_readable;
         conn.input.has_ended |= flags.contains(EventFlags::RDHUP);
-        let is_multiplexed = conn.is_multiplexed();
-        let (is_answering, is_reading) = (conn.is_answering(), conn.is_reading());
+        let (is_free_for_tls, is_reading) = (conn.is_free_for_tls(), conn.is_reading());
         if self.has_left(at) {
             return self.abort(at);
         }
         let _conn = &mut self.connections[at];
         if flags.contains(EventFlags::OUT) {
             self.transmitter.on_writable(&mut self.connections, self.timers.now(), at);
-            if !is_multiplexed && !is_answering {
+            if is_free_for_tls {
                 self.transmitter.send_tls(
                     self.timers.now(),
                     &mut self.connections,
@@ -135,7 +134,7 @@ impl<N: Net> Responder<N> {
             return false;
         }
         let conn = &self.connections[at];
-        conn.input.has_ended && !conn.is_multiplexed() && self.proxy.needs_client(conn.exchange_id(0))
+        conn.input.has_ended && conn.only_exchange().is_some_and(|id| self.proxy.needs_client(id))
     }
 
     /// Ends the connection of a client that has left: its request leaves the queue of its upstream, or is cancelled

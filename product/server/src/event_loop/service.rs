@@ -170,10 +170,7 @@ impl Service {
         if let Task::LookingUp(pending) = std::mem::take(&mut exchange.task) {
             self.handler.leave_lookup(&pending.key, id);
         }
-        if !has_line
-            && !conn.is_multiplexed()
-            && let Some(kept) = conn.http1().take_unanswered()
-        {
+        if !has_line && let Some(kept) = conn.take_unanswered() {
             let head = kept.view();
             let to = self.handler.to(conn, &head.request);
             self.note(timers.now(), conn, stream, to.site, &head.request, head.minor_version);

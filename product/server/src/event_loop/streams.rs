@@ -36,10 +36,9 @@ impl<N: Net> Responder<N> {
             && self.connections.contains(at)
         {
             let conn = &self.connections[at];
-            let kind = if conn.channel.is_quic() { Kind::Http3 } else { Kind::Http2 };
-            self.service.fail(self.timers.now(), conn, kind, broken);
+            self.service.fail(self.timers.now(), conn, Kind::of_frames(conn.version(0)), broken);
         }
-        let Some(conn) = self.connections.get_mut(at).filter(|conn| conn.is_multiplexed()) else { return };
+        let Some(conn) = self.connections.get_mut(at).filter(|conn| conn.takes_frames()) else { return };
         if taken.is_err() {
             self.end(at, Transmitter::end_broken);
         } else if conn.is_over() {
@@ -49,7 +48,7 @@ impl<N: Net> Responder<N> {
 
     /// Takes a turn's share of events: a connection that has more waits for the next turn.
     fn take_events(&mut self, at: usize) {
-        while let Some(conn) = self.connections.get_mut(at).filter(|conn| conn.is_multiplexed()) {
+        while let Some(conn) = self.connections.get_mut(at).filter(|conn| conn.takes_frames()) {
             if self.budget.is_spent() {
                 conn.input.is_cut = true;
                 return;

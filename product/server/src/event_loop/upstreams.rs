@@ -68,7 +68,7 @@ impl<N: Net> Responder<N> {
         self.run_proxy();
         let (now, is_full) = (self.timers.client_now(), self.proxy.request_room(id) == Some(0));
         if let Some(conn) = self.connections.get_mut(at).filter(|_| is_full) {
-            conn.http1().passing().into_iter().for_each(|passing| passing.hold(now));
+            conn.hold_body(now);
         }
     }
 
@@ -108,12 +108,12 @@ impl<N: Net> Responder<N> {
         if !self.connections.is_open(id) {
             return;
         }
-        if self.connections[id].is_multiplexed() {
+        if self.connections[id].keeps_bodies() {
             self.take_from_stream(id);
             return;
         }
         let now = self.timers.client_now();
-        if self.connections[id].http1().passing().is_some_and(|passing| passing.go_on(now)) {
+        if self.connections[id].let_send(now) {
             self.connections.wake(id.slot());
         }
     }

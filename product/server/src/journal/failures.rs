@@ -32,6 +32,13 @@ pub enum Kind {
     Internal,
 }
 
+impl Kind {
+    /// The kind for frames of this version of HTTP.
+    pub fn of_frames((major, _): (u8, u8)) -> Kind {
+        if major == 3 { Kind::Http3 } else { Kind::Http2 }
+    }
+}
+
 /// The beginnings of the lines by kind, in the order in which they are logged.
 const BEGINNINGS: [(Kind, &str); 12] = [
     (Kind::Tls, "TLS failed with"),

@@ -3,21 +3,42 @@
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::event::epoll::EventFlags;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 use sched::{Path, TcpSent};
 use socket2::SockRef;
 use units::Nanos;
 use uplink::TcpInfo;
 
-use super::{Flow, Net, Os};
+use super::{Flow, Net, Os, Source};
 use crate::net::{Shared, Sink, Socket, Status, Stream, has_room};
 
 #[derive(Debug)]
 pub enum Transport<N: Net = Os> {
     Tcp(N::Tcp),
     Quic(Box<Flow<N::Udp>>),
+}
+
+impl<N: Net> Transport<N> {
+    pub fn on_tcp(socket: N::Tcp) -> Transport<N> {
+        Transport::Tcp(socket)
+    }
+
+    /// Creates a QUIC connection on a socket that it shares with others.
+    pub fn on_udp(socket: Arc<N::Udp>) -> Transport<N> {
+        Transport::Quic(Box::new(Flow::new(socket)))
+    }
+
+    /// Announces its readiness under this token. That of QUIC is the shared socket's, which is announced already.
+    pub fn watch(&self, net: &N, token: u64, flags: EventFlags) -> io::Result<()> {
+        match self {
+            Transport::Tcp(socket) => net.add(Source::Tcp(socket), token, flags),
+            Transport::Quic(_) => Ok(()),
+        }
+    }
 }
 
 /// A connected TCP socket.

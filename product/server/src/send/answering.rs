@@ -74,13 +74,7 @@ impl Transmitter {
         id: ExchangeId,
         response: Response<()>,
     ) -> u64 {
-        let connection = &mut connections[id];
-        if connection.is_multiplexed() {
-            let (head, ()) = response.into_head(date);
-            connections.with_engine(id.slot(), |engine| engine.interim(id.stream, &head));
-            return 0;
-        }
-        let Some(bytes) = connection.http1().answering.interim(&response, date) else { return 0 };
+        let Some(bytes) = connections.interim(id, response, date) else { return 0 };
         if let Some(before) = self.put_off.get_mut(&id) {
             before.edit().extend(bytes);
             return 0;
@@ -95,12 +89,11 @@ impl Transmitter {
 
     /// Hands down the answer to the client's TLS, unless a response takes it along. Returns the number of bytes that left, or will as a job.
     pub fn send_tls(&mut self, now: Nanos, connections: &mut Connections<impl Socket>, at: usize, class: u16) -> usize {
-        let connection = &mut connections[at];
-        if connection.is_multiplexed() {
-            // It leaves at the end of the turn.
-            connections.say(at);
+        // Among frames it leaves at the end of the turn.
+        if connections.say_frames(at) {
             return 0;
         }
+        let connection = &mut connections[at];
         if connection.is_sending() || connection.channel.is_in_flight {
             return 0;
         }
@@ -239,7 +232,7 @@ impl Transmitter {
 
 /// Has the client of a request on a stream send the body, which it may hold back until it is allowed to (RFC 9110 section 10.1.1).
 pub fn want_body(date: &HttpDate, connections: &mut Connections<impl Socket>, id: ExchangeId, request: &Request) {
-    if !connections[id].is_multiplexed() || request.body == BodyLength::None {
+    if !connections[id].keeps_bodies() || request.body == BodyLength::None {
         return;
     }
     connections.with_engine(id.slot(), |engine| {

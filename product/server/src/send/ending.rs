@@ -83,7 +83,7 @@ impl Transmitter {
     /// Handles a connection that is past its deadline.
     pub fn end_late(&mut self, connections: &mut Connections<impl Socket>, at: usize, with: &EndContext) -> Ending {
         let connection = &mut connections[at];
-        if connection.is_multiplexed() {
+        if connection.takes_frames() {
             return self.leave(connections, at, with);
         }
         if self.waits_for_its_turn(with.client_now, connection) {

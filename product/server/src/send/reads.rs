@@ -136,11 +136,6 @@ impl Transmitter {
 
 #[cfg(test)]
 impl Transmitter {
-    /// The bytes of memory for frames that its socket has not taken.
-    pub fn frames_bytes(&mut self, connections: &mut Connections<impl Socket>, at: usize) -> usize {
-        connections[at].framed().out.capacity()
-    }
-
     /// The bytes of memory in use for a connection and its responses.
     pub fn alive_bytes(&mut self, connections: &mut Connections<impl Socket>, at: usize) -> usize {
         let connection = &mut connections[at];

@@ -122,12 +122,14 @@ impl<N: Net> UpstreamConnection<N> {
         self.ready.has_ended |= is_broken || flags.contains(EventFlags::RDHUP);
         let (mut wire, load) = self.parts();
         match load {
-            Load::Single(Some(transfer)) => Told::GoesOn(*transfer),
-            Load::Single(None) if !has_come => Told::Nothing,
-            // TLS tickets for later connections.
-            Load::Single(None) if wire.receive(&mut [0]).is_ok_and(|come| come == Received::Nothing) => Told::Nothing,
-            // It ended, or sent something unrequested.
-            Load::Single(None) => Told::Over,
+            Load::Single(transfer) => match transfer {
+                Some(transfer) => Told::GoesOn(*transfer),
+                None if !has_come => Told::Nothing,
+                // TLS tickets for later connections.
+                None if wire.receive(&mut [0]).is_ok_and(|come| come == Received::Nothing) => Told::Nothing,
+                // It ended, or sent something unrequested.
+                None => Told::Over,
+            },
             Load::Several(several) => {
                 several.on_ready(&mut wire, scratch, now);
                 if several.is_idle() && several.is_used_up() { Told::Over } else { Told::Several }
@@ -315,10 +317,7 @@ impl<N: Net> UpstreamConnections<N> {
 
     /// Returns an HTTP/2 connection.
     pub fn multiplexed(&mut self, at: usize) -> Option<&mut Multiplexed> {
-        match &mut self.all.get_mut(at)?.load {
-            Load::Single(_) => None,
-            Load::Several(several) => Some(several),
-        }
+        if let Load::Several(several) = &mut self.all.get_mut(at)?.load { Some(several) } else { None }
     }
 
     /// The bytes of memory of what has arrived for a transfer on a stream.

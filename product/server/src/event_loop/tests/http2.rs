@@ -200,8 +200,7 @@ fn a_connection_ends_when_its_client_has_taken_the_last_frames() {
     client.send(&request(1, "/huge", &[]));
     let is_full = |bench: &mut Bench| {
         let at = bench.worker.responder.connections.slots(|_| true)[0];
-        let Responder { transmitter, connections, .. } = &mut bench.worker.responder;
-        transmitter.frames_bytes(connections, at) > 0
+        bench.worker.responder.connections.frames_bytes(at) > 0
     };
     let mut has_filled = (0..100_000).map(|_| {
         bench.turn();

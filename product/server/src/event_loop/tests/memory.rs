@@ -38,7 +38,7 @@ impl Bench {
         connect(self);
         let held: isize = (0..CONNECTIONS).map(|_| connect(self)).sum();
         let connections =
-            self.worker.responder.connections.iter().map(|(_, conn)| conn).filter(|conn| conn.is_multiplexed());
+            self.worker.responder.connections.iter().map(|(_, conn)| conn).filter(|conn| conn.takes_frames());
         let streams: Vec<usize> = connections
             .map(|conn| conn.protocol.exchanges().filter(|exchange| exchange.is_sending()).count())
             .collect();

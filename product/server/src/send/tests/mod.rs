@@ -132,7 +132,7 @@ impl<S: Socket> Transmitter<S> {
     }
 
     fn frames_bytes(&mut self, at: usize) -> usize {
-        self.own.frames_bytes(&mut self.connections, at)
+        self.connections.frames_bytes(at)
     }
 
     fn alive_bytes(&mut self, at: usize) -> usize {
