@@ -31,6 +31,8 @@ pub(super) struct Script {
     pub change: Option<Change>,
     /// All looks so far, with the bytes charged before each.
     pub looks: Vec<(u64, Look)>,
+    /// How often it was reported that no response waits.
+    pub idle: u32,
 }
 
 impl Observer {
@@ -55,6 +57,10 @@ impl Observer {
 
     /// Records that no response waits.
     pub fn on_idle(&mut self) {
+        #[cfg(test)]
+        if let Some(script) = &mut self.script {
+            script.idle += 1;
+        }
         self.estimator.on_idle();
     }
 

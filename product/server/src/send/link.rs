@@ -184,8 +184,12 @@ impl Link {
     pub(super) fn follow(&mut self, now: Nanos, connections: &mut Connections<impl Socket>) {
         let Some(observer) = self.observer.as_ref().filter(|_| self.is_blind()) else { return };
         let is_due = observer.is_due(now);
-        if !is_due && self.unacknowledged.look_at().is_none_or(|at| at > now) {
+        let timer = self.unacknowledged.look_at().filter(|at| *at <= now);
+        if !is_due && timer.is_none() {
             return;
+        }
+        if let Some(due) = timer {
+            self.scheduler.pacer_mut().on_timer(now, due);
         }
         self.look_around(now, connections);
         self.unacknowledged.rearm(now);
@@ -232,14 +236,18 @@ impl Link {
                 || self.unacknowledged.is_over(now, connection.delivery.listed)
             {
                 self.unlist(at, connections);
+            } else if connections[at].delivery.was_full {
+                self.unacknowledged.note_full();
             }
         }
     }
 
-    /// Reports to the estimator that no response waits: an interval without a backlog reveals nothing of the line's
-    /// rate.
+    /// Reports to the estimator that no response waits for the line: an interval without a backlog reveals nothing of
+    /// the line's rate. A silent WebSocket, a slow program and a client that has stopped reading leave the line empty;
+    /// bytes in a full socket wait for it.
     pub(super) fn note_idle(&mut self) {
-        if self.scheduler.jobs().is_empty()
+        let is_backlogged = self.scheduler.poll_timeout().is_some() || self.unacknowledged.has_full();
+        if (self.scheduler.jobs().is_empty() || !is_backlogged)
             && let Some(observer) = &mut self.observer
         {
             observer.on_idle();
@@ -254,6 +262,9 @@ impl Link {
                 let connection = &mut connections[at];
                 let is_idle = connection.protocol.is_quiet();
                 self.unacknowledged.list(now, at, &mut connection.delivery.listed, is_idle);
+                if connection.delivery.was_full {
+                    self.unacknowledged.note_full();
+                }
             }
             return;
         }

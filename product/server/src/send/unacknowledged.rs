@@ -32,16 +32,29 @@ pub(super) struct Unacknowledged {
     /// See [`SEARCH_LOOKS_MAX`].
     looks_left: usize,
     look_at: Option<Nanos>,
+    /// A listed connection's socket was full, at the last round or since.
+    has_full: bool,
 }
 
 impl Unacknowledged {
     pub fn new() -> Unacknowledged {
-        Unacknowledged { listed: Vec::new(), next: 0, looks_left: SEARCH_LOOKS_MAX, look_at: None }
+        Unacknowledged { listed: Vec::new(), next: 0, looks_left: SEARCH_LOOKS_MAX, look_at: None, has_full: false }
     }
 
     /// When the next looks are due; `None` while the list is empty.
     pub fn look_at(&self) -> Option<Nanos> {
         self.look_at
+    }
+
+    /// Records that a socket took less than it was given. With nothing listed it waits for its client, not for the
+    /// line.
+    pub fn note_full(&mut self) {
+        self.has_full = !self.listed.is_empty();
+    }
+
+    /// Returns whether the socket of a listed connection was full, at the last round of looks or since.
+    pub fn has_full(&self) -> bool {
+        self.has_full
     }
 
     /// Schedules the next looks after some were taken.
@@ -92,6 +105,7 @@ impl Unacknowledged {
     pub fn unlist(&mut self, listed: &mut Listed) -> Option<(usize, Listed)> {
         let place = std::mem::take(listed);
         self.listed.swap_remove(place.at()?);
+        self.has_full &= !self.listed.is_empty();
         self.listed.get(place.at()?).map(|(at, _)| (*at as usize, place))
     }
 
@@ -104,6 +118,7 @@ impl Unacknowledged {
     pub fn begin_round(&mut self) -> Vec<usize> {
         self.looks_left = SEARCH_LOOKS_MAX;
         let count = self.listed.len().min(LOOKS_MAX);
+        self.has_full &= count < self.listed.len();
         let begin = if self.next < self.listed.len() { self.next } else { 0 };
         self.next = begin + count;
         self.listed.iter().cycle().skip(begin).take(count).map(|(at, _)| *at as usize).collect()

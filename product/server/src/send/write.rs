@@ -113,7 +113,10 @@ impl Transmitter {
             _ if progress.is_departed() && connection.protocol.group().is_some() => {
                 self.depart(connections, now, id, None);
             }
-            Some(Failure::Blocked) => connection.on_full(&mut self.link.scheduler),
+            Some(Failure::Blocked) => {
+                connection.on_full(&mut self.link.scheduler);
+                self.link.unacknowledged.note_full();
+            }
             Some(Failure::Absent) => {
                 let client = self.link.client_of(id);
                 let begun = self.reads.begin(&self.sendings[id], client, &mut self.link.scheduler);

@@ -291,6 +291,44 @@ fn many_under_way_are_each_known_once() {
     assert_eq!((delivered(&mut bench), listed(&bench)), (sent, 0));
 }
 
+/// Whether a turn later no response waits for the line, as the estimator is told.
+fn is_idle(bench: &mut Bench) -> bool {
+    script(bench).idle = 0;
+    pass(bench, INTERVAL);
+    script(bench).idle > 0
+}
+
+/// A silent WebSocket used to count as a backlog. Then each interval proved the line's rate, and loopback was found to
+/// carry 1 Mbit/s, which was what one client asked for.
+#[test]
+fn a_program_that_is_silent_is_no_backlog() {
+    let mut bench = bench(None);
+    let socket = acking(&bench, 'A');
+    let at = bench.open(&socket);
+    let pipe = Body::from(Pipe::new(http::Length::Unknown, &units::memory::Account::default()));
+    let body = pipe.delimited(http::http1::Delimiter::Close);
+    bench.dispatch_on(at, Outgoing::new(vec![0; 100], body, End::Open));
+    bench.drive();
+    assert_eq!((socket.sent.get().0, bench.transmitter.link.scheduler().jobs().len()), (100, 1), "it is under way");
+    assert!(is_idle(&mut bench));
+}
+
+#[test]
+fn a_full_socket_is_a_backlog_until_all_of_it_is_acknowledged() {
+    let mut bench = bench(None);
+    let socket = acking(&bench, 'A');
+    socket.room.set(10 * SEGMENT);
+    let at = bench.open(&socket);
+    dispatch(&mut bench, at, 100 * SEGMENT);
+    bench.drive();
+    assert_eq!((listed(&bench), is_idle(&mut bench)), (1, false));
+    assert!(!is_idle(&mut bench), "nothing was acknowledged");
+    // A client that takes no more has acknowledged what was sent.
+    ack_all(&socket);
+    pass(&mut bench, INTERVAL);
+    assert_eq!((listed(&bench), is_idle(&mut bench)), (0, true));
+}
+
 #[test]
 fn a_rate_that_is_found_is_paced_at_and_said() {
     let mut bench = bench(None);
@@ -322,7 +360,7 @@ fn a_line_faster_than_a_core_is_not_paced_unless_it_was_told() {
         let mut bench = bench(None);
         bench.transmitter.link.observer = Some(Observer::new(Bounds { most, ..Bounds::default() }));
         let notice = pace.map(|rate| Notice::Found { rate });
-        *script(&mut bench) = Script { is_due: true, change: Some(Change { pace, notice }), looks: vec![] };
+        *script(&mut bench) = Script { is_due: true, change: Some(Change { pace, notice }), ..Script::default() };
         let socket = acking(&bench, 'A');
         let at = bench.open(&socket);
         dispatch(&mut bench, at, SEGMENT);
