@@ -52,6 +52,11 @@ impl Site {
     fn log(&self) -> PathBuf {
         self.folder.join("access.log")
     }
+
+    /// Where Weir keeps the rate that it finds.
+    fn state(&self) -> PathBuf {
+        self.folder.join("state")
+    }
 }
 
 impl Drop for Site {
@@ -91,6 +96,9 @@ impl Server {
         let failed = |e: std::io::Error| format!("{}: {e}", site.folder.display());
         fs::write(&config, configuration(site, kind, ports, behind)).map_err(failed)?;
         fs::write(&log, "").map_err(failed)?;
+        // A rate that Weir found under the flood before would slow it under this one.
+        let _ = fs::remove_dir_all(site.state());
+        fs::create_dir(site.state()).map_err(failed)?;
         let running = Running::start(&mut command(site, kind, weir, &config), &said)?;
         let (has_http3, places) = (matches!(kind, Kind::Weir | Kind::Caddy), behind.places.unwrap_or(0));
         let mut server = Server { running, ports, log, said, has_http3, weirlab: weirlab.to_owned(), places };
@@ -203,7 +211,7 @@ fn command(site: &Site, kind: Kind, weir: &Path, config: &Path) -> Command {
     match kind {
         Kind::Weir => {
             let mut command = Command::new(weir);
-            command.arg("run").arg(config);
+            command.arg("run").arg(config).env("STATE_DIRECTORY", site.state());
             command
         }
         Kind::Nginx => {
