@@ -27,6 +27,8 @@ pub struct Codings(u8);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AcceptedCodings {
     weights: [u16; Coding::ALL.len()],
+    /// The weights of the codings with a dictionary.
+    with_dictionary: [u16; Coding::ALL.len()],
     /// The weight of no coding, if the request has one for it.
     identity: Option<u16>,
 }
@@ -49,6 +51,15 @@ impl Coding {
         }
     }
 
+    /// The name of this coding with a dictionary (RFC 9842 section 6); `None` if it has none.
+    pub fn token_with_dictionary(self) -> Option<&'static str> {
+        match self {
+            Coding::Brotli => Some("dcb"),
+            Coding::Zstd => Some("dcz"),
+            Coding::Gzip => None,
+        }
+    }
+
     /// The extension of files in this coding, without its dot.
     pub fn extension(self) -> &'static str {
         match self {
@@ -64,6 +75,12 @@ impl Coding {
             return Some(Coding::Gzip);
         }
         Coding::ALL.into_iter().find(|coding| name.eq_ignore_ascii_case(coding.token().as_bytes()))
+    }
+
+    /// The coding of a name in a field that says it with a dictionary.
+    fn named_with_dictionary(name: &[u8]) -> Option<Coding> {
+        let is = |token: &str| name.eq_ignore_ascii_case(token.as_bytes());
+        Coding::ALL.into_iter().find(|coding| coding.token_with_dictionary().is_some_and(is))
     }
 }
 
@@ -96,19 +113,23 @@ impl AcceptedCodings {
     /// that leave the field out decode none. Of two members with one name, the first counts.
     pub fn of(request: &Request) -> AcceptedCodings {
         let (mut weights, mut identity, mut any) = ([None; Coding::ALL.len()], None, None);
+        let mut with_dictionary = [None; Coding::ALL.len()];
         for member in request.values("accept-encoding").flat_map(members).take(MEMBERS_MAX) {
             let (name, weight) = weighed(member);
-            let said: &mut Option<u16> = match Coding::named(name) {
-                Some(coding) => &mut weights[coding as usize],
-                None if name.eq_ignore_ascii_case(b"identity") => &mut identity,
-                None if name == b"*" => &mut any,
-                None => continue,
+            let said: &mut Option<u16> = match (Coding::named(name), Coding::named_with_dictionary(name)) {
+                (Some(coding), _) => &mut weights[coding as usize],
+                (None, Some(coding)) => &mut with_dictionary[coding as usize],
+                _ if name.eq_ignore_ascii_case(b"identity") => &mut identity,
+                _ if name == b"*" => &mut any,
+                _ => continue,
             };
             said.get_or_insert(weight);
         }
         let weights = weights.map(|weight: Option<u16>| weight.or(any).unwrap_or(0));
+        // A client that sends `*` need not know of dictionaries.
+        let with_dictionary = with_dictionary.map(Option::unwrap_or_default);
         // `*` with another weight does not give one to identity, which is acceptable and least wanted then.
-        AcceptedCodings { weights, identity: identity.or(any.filter(|weight| *weight == 0)) }
+        AcceptedCodings { weights, with_dictionary, identity: identity.or(any.filter(|weight| *weight == 0)) }
     }
 
     pub fn takes(&self, coding: Coding) -> bool {
@@ -129,6 +150,16 @@ impl AcceptedCodings {
         wanted.sort_by_key(|coding| std::cmp::Reverse(coding.as_ref().map(weight)));
         let is_wanted = move |coding: &Coding| offered.has(*coding) && weight(coding) >= floor;
         wanted.into_iter().flatten().filter(is_wanted)
+    }
+
+    /// The codings among these that the client wants with a dictionary at least as much as any other and none, the most
+    /// wanted first.
+    pub fn wanted_with_dictionary(&self, offered: Codings) -> impl Iterator<Item = Coding> {
+        let weight = |coding: &Coding| self.with_dictionary[*coding as usize];
+        let floor = self.weights.into_iter().chain(self.identity).max().unwrap_or(0).max(1);
+        let mut wanted = Coding::ALL;
+        wanted.sort_by_key(|coding| std::cmp::Reverse(weight(coding)));
+        wanted.into_iter().filter(move |coding| offered.has(*coding) && weight(coding) >= floor)
     }
 
     /// The most wanted coding among these; `None` if the client wants none of them, or no coding more.
@@ -274,6 +305,31 @@ mod tests {
         assert_eq!(accepted("gzip, br, zstd;q=0.5").wanted(offered).collect::<Vec<_>>(), [Gzip, Zstd]);
         assert_eq!(accepted("gzip").best(Codings::NONE), None);
         assert!(Codings::NONE.is_empty() && !offered.has(Brotli) && Codings::ALL.iter().eq(Coding::ALL));
+    }
+
+    #[test]
+    fn dictionaries_are_taken_in_words_alone() {
+        let wanted = |value: &str| accepted(value).wanted_with_dictionary(Codings::ALL).collect::<Vec<_>>();
+        for (value, expected) in [
+            ("gzip, deflate, br, zstd, dcb, dcz", &[Brotli, Zstd][..]),
+            ("DCZ", &[Zstd]),
+            ("dcz, dcb;q=0.9", &[Zstd, Brotli]),
+            ("br, zstd", &[]),
+            ("*", &[]),
+            ("*, dcb", &[Brotli]),
+            ("dcb;q=0, dcz", &[Zstd]),
+            ("dcb;q=0.5, br", &[]),
+            ("dcb;q=0.5, identity", &[]),
+            ("dcb;q=0.5, br;q=0.5", &[Brotli]),
+            ("dcb;q=x", &[]),
+            ("dcbx, xdcz, dc b", &[]),
+        ] {
+            assert_eq!(wanted(value), expected, "{value}");
+        }
+        assert_eq!(wanted(&format!("{}dcb", "x,".repeat(5_000))), []);
+        assert!(accepted("dcb, dcz").best(Codings::ALL).is_none(), "they are no other codings");
+        let brotli = Codings::from_iter([Brotli]);
+        assert_eq!(accepted("dcb, dcz").wanted_with_dictionary(brotli).collect::<Vec<_>>(), [Brotli]);
     }
 
     #[test]

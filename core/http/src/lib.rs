@@ -26,6 +26,7 @@
 mod codings;
 mod conditions;
 mod date;
+mod dictionaries;
 mod entity_fields;
 pub mod fastcgi;
 mod fields;
@@ -48,6 +49,7 @@ pub mod websocket;
 pub use codings::{AcceptedCodings, Coding, Codings, tag_asked_with, weakened};
 pub use conditions::{Entity, Verdict, evaluate, listed_tags};
 pub use date::HttpDate;
+pub use dictionaries::{Digest, available_dictionary, is_of_same_origin, pattern, use_as_dictionary};
 pub use entity_fields::{Described, EntityFields, Shared};
 pub use path::{decode_path, is_servable_name};
 pub use peer_length::PeerLength;
