@@ -62,7 +62,7 @@ pub use objectives::{
 pub use send::{Line, WaitsFor, in_words, mbit};
 pub use service::Listen;
 pub use shaping::{ShapingChoice, ShapingError, ShapingKind, ShapingOptions};
-pub use sites::{AcmeConfig, Certificate, Https, SecureError, SiteConfig, SitesError};
+pub use sites::{AcmeConfig, Certificate, Https, Saving, SecureError, SiteConfig, SitesError};
 pub use start::{
     Checked, Config, Fault, IN_USE, Part, Reload, Reporting, STATUS_WAIT_MAX, Server, StartError, WORKERS_MAX, check,
 };

@@ -18,6 +18,8 @@ const HEAD_BYTES_MAX: u64 = 64 << 10;
 /// Maximum time for an answer; a disk may be slow.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 const HTTPS: &str = "https://";
+/// The address that the question comes from.
+const ASKER: &str = "127.0.0.1";
 /// The codings that browsers accept.
 const CODINGS: &str = "br, zstd, gzip";
 
@@ -55,18 +57,18 @@ pub fn answer(configuration: &Configuration, file: &Path, explanation: &Explanat
     for field in head.filter(|field| !field.is_empty() && !field.starts_with("Connection:")) {
         let _ = writeln!(lines, "field: {field}");
     }
-    if let Some(coding) = coding(configuration, file, asked).filter(|_| status.starts_with("200")) {
-        let _ = writeln!(lines, "coding: {coding}");
+    if let Some(coded) = coded(configuration, file, asked).filter(|_| status.starts_with("200")) {
+        lines += &coded;
     }
-    if let Some(site) = site.filter(|_| is_secure) {
-        fields_over_tls(configuration, site, asked.url).iter().for_each(|field| lines += &format!("field: {field}\n"));
+    if let Some(field) = site.filter(|_| is_secure).and_then(|_| alternative(configuration, asked.url)) {
+        let _ = writeln!(lines, "field: {field}");
     }
     lines
 }
 
-/// The coding and the length of the answer to a browser; `None` if it has none, or the question says what its client
-/// accepts.
-fn coding(configuration: &Configuration, file: &Path, asked: &Asked) -> Option<String> {
+/// The coding and the length of the answer to a browser, and what it is a dictionary for; `None` if the question says what
+/// its client accepts.
+fn coded(configuration: &Configuration, file: &Path, asked: &Asked) -> Option<String> {
     let says = |header: &String| header.to_ascii_lowercase().starts_with("accept-encoding:");
     if asked.headers.iter().any(says) {
         return None;
@@ -77,20 +79,22 @@ fn coding(configuration: &Configuration, file: &Path, asked: &Asked) -> Option<S
         let fields = head.lines().filter_map(|line| line.split_once(": "));
         fields.filter(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
     };
-    let (coding, bytes) = (value("content-encoding")?, value("content-length")?);
-    Some(format!("{coding}, {bytes} bytes, for a client that accepts {CODINGS}"))
+    let coding = value("content-encoding").zip(value("content-length"));
+    let coding =
+        coding.map(|(coding, bytes)| format!("coding: {coding}, {bytes} bytes, for a client that accepts {CODINGS}\n"));
+    let dictionary = value("use-as-dictionary").map(|offer| format!("dictionary: offered with {offer}\n"));
+    Some(coding.unwrap_or_default() + &dictionary.unwrap_or_default())
 }
 
-/// The fields that only responses over TLS have; the server of the answer has no TLS.
-fn fields_over_tls(configuration: &Configuration, site: &Site, url: &str) -> Vec<String> {
-    let hsts = site.https.hsts.as_ref().map(|hsts| format!("Strict-Transport-Security: {}", hsts.value));
+/// The field about HTTP/3, which the server of the answer has not.
+fn alternative(configuration: &Configuration, url: &str) -> Option<String> {
     let listeners = configuration.settings.listeners.iter().map(|listener| &listener.value);
     let secure: Vec<_> = listeners.filter(|listener| listener.is_secure).collect();
     let asked = port_of(url);
     let listener = secure.iter().find(|listener| listener.address.port() == asked).or(secure.first());
     let alternative = listener.filter(|listener| listener.has_http3 && orders_http3(configuration));
     let alternative = alternative.map(|listener| server::alternative(listener.address.port()));
-    hsts.into_iter().chain(alternative.map(|value| format!("Alt-Svc: {value}"))).collect()
+    alternative.map(|value| format!("Alt-Svc: {value}"))
 }
 
 /// Returns false with bands, in which the kernel cannot order datagrams.
@@ -153,13 +157,13 @@ fn file_of(site: &Site, file: &Path, path: &[u8]) -> Option<(PathBuf, Option<&'s
 
 /// The head of the answer, from a server of its own.
 fn head(configuration: &Configuration, file: &Path, asked: &Asked) -> Result<String, Failure> {
-    let alone = alone(configuration, asked.url.starts_with(HTTPS));
+    let alone = alone(configuration);
     let server = run::start(alone, file, (Ipv4Addr::LOCALHOST, 0).into())?;
     Ok(ask(server.address(), asked)?)
 }
 
 /// The configuration of that server: without TLS and logs, and with the user if this process may switch to it.
-fn alone(configuration: &Configuration, is_secure: bool) -> Configuration {
+fn alone(configuration: &Configuration) -> Configuration {
     let mut alone = configuration.clone();
     alone.settings.uplink.shaping = config::Shaping::Off;
     let process = &mut alone.settings.process;
@@ -167,12 +171,12 @@ fn alone(configuration: &Configuration, is_secure: bool) -> Configuration {
     let is_root = rustix::process::geteuid().is_root();
     process.user = process.user.take().filter(|user| is_root && Account::find(user, process.group.as_deref()).is_ok());
     process.group = process.group.take().filter(|_| process.user.is_some());
+    // Says by which scheme the question came.
+    process.trusted_proxies = ASKER.parse().into_iter().collect();
     (alone.classes, alone.rules) = (Vec::new(), Vec::new());
     for site in &mut alone.sites {
         site.answers.access.iter_mut().for_each(let_in);
         (site.access_log, site.class, site.https.certificate) = (None, None, None);
-        // Connections to this server have no TLS.
-        site.https.redirects &= !is_secure;
     }
     alone
 }
@@ -206,7 +210,10 @@ fn request(asked: &Asked) -> String {
     // A server that has just begun would otherwise send the file as it is while it makes the coded form.
     let coded =
         if fields.to_ascii_lowercase().contains("accept-encoding:") { "Accept-Encoding: identity;q=0\r\n" } else { "" };
-    format!("GET {slash}{target} HTTP/1.1\r\nHost: {host}\r\n{fields}{coded}Connection: close\r\n\r\n")
+    let scheme = asked.url.split_once("://").map_or("", |(scheme, _)| scheme);
+    format!(
+        "GET {slash}{target} HTTP/1.1\r\nHost: {host}\r\n{fields}{coded}X-Forwarded-Proto: {scheme}\r\nConnection: close\r\n\r\n"
+    )
 }
 
 /// A byte as a client would send it in a target.
@@ -227,7 +234,9 @@ mod tests {
         ] {
             let headers = ["X-A: b\r\nX-C: d".to_string()];
             let request = request(&Asked { url, headers: &headers });
-            assert_eq!(request, format!("{line}X-A: b  X-C: d\r\nConnection: close\r\n\r\n"));
+            let scheme = url.split(':').next().unwrap();
+            let rest = format!("X-A: b  X-C: d\r\nX-Forwarded-Proto: {scheme}\r\nConnection: close\r\n\r\n");
+            assert_eq!(request, format!("{line}{rest}"));
         }
     }
 }

@@ -3,6 +3,7 @@
 mod access;
 mod acme;
 mod classes;
+mod compression;
 mod files;
 mod proxy;
 mod request_header;
@@ -12,6 +13,7 @@ mod table;
 use access::ACCESS;
 use acme::ACME;
 use classes::CLASSES;
+use compression::COMPRESSION;
 use files::{FILES, TOP};
 use proxy::PROXY;
 use request_header::REQUEST_HEADER;
@@ -20,7 +22,9 @@ use table::SERVER_AND_SITES;
 
 /// All keys, in the order of the reference.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
-    [TOP, SERVER_AND_SITES, FILES, REWRITE, ACCESS, PROXY, REQUEST_HEADER, CLASSES, ACME].into_iter().flatten()
+    [TOP, SERVER_AND_SITES, COMPRESSION, FILES, REWRITE, ACCESS, PROXY, REQUEST_HEADER, CLASSES, ACME]
+        .into_iter()
+        .flatten()
 }
 
 /// A key of the file.

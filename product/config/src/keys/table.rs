@@ -394,27 +394,6 @@ pub static SERVER_AND_SITES: &[Key] = &[
         r#""max-age=31536000""#,
     ),
     key(
-        "site.compression",
-        Kind::Flag,
-        Is("true"),
-        "Enable [compression](compression.md) of text for clients that accept it.",
-        "false",
-    ),
-    key(
-        "site.codings",
-        Kind::Texts(Form::OneOf(&["br", "zstd", "gzip"])),
-        Absent("br, zstd and gzip"),
-        "Codings of compression. If a client accepts several alike, br comes before zstd and gzip.",
-        r#"["br", "gzip"]"#,
-    ),
-    key(
-        "site.compress_private",
-        Kind::Flag,
-        Is("false"),
-        "Enable compression of upstreams' responses to requests with Cookie or Authorization, [whose length may then give secrets away](compression.md#secrets).",
-        "true",
-    ),
-    key(
         "site.responsiveness",
         Kind::Flag,
         Is("false"),

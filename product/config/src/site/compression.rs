@@ -1,6 +1,6 @@
 //! The compression of a site's responses.
 
-use http::Codings;
+use http::{Coding, Codings};
 
 use crate::form::CodingName;
 use crate::section::Section;
@@ -11,11 +11,16 @@ pub struct Compression {
     pub codings: Codings,
     /// True if upstreams' responses to requests with a cookie or a login are compressed too.
     pub is_of_private: bool,
+    /// True if files are offered and used as dictionaries.
+    pub has_dictionaries: bool,
+    /// True if files whose names have a hash are marked as immutable.
+    pub has_immutable: bool,
 }
 
 pub(super) fn read(table: &Section<'_, '_>) -> Compression {
     let (is_on, is_of_private) = (table.flag("compression"), table.flag("compress_private"));
-    for key in ["codings", "compress_private"].iter().filter(|key| !is_on && table.is_given(key)) {
+    let (dictionaries, has_immutable) = (table.flag("dictionaries"), table.flag("immutable"));
+    for key in ["codings", "compress_private", "dictionaries"].iter().filter(|key| !is_on && table.is_given(key)) {
         table.book.note(table.place_of(key), format!("site.{key}: no effect without compression = true"));
     }
     let given = table.texts::<CodingName>("codings");
@@ -24,5 +29,10 @@ pub(super) fn read(table: &Section<'_, '_>) -> Compression {
         true if table.is_given("codings") => given.into_iter().map(|name| name.value.into()).collect(),
         true => Codings::ALL,
     };
-    Compression { codings, is_of_private }
+    let has_dictionaries = dictionaries && is_on;
+    if table.is_given("dictionaries") && has_dictionaries && !codings.has(Coding::Brotli) && !codings.has(Coding::Zstd)
+    {
+        table.book.note(table.place_of("dictionaries"), "site.dictionaries: no effect without br or zstd in codings");
+    }
+    Compression { codings, is_of_private, has_dictionaries, has_immutable }
 }

@@ -7,15 +7,20 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use http::{
-    AcceptedCodings, Codings, Entity, EntityFields, Method, Request, Response, Status, Verdict, listed_tags, multipart,
+    AcceptedCodings, Codings, Entity, EntityFields, Method, Request, Response, Status, Verdict, available_dictionary,
+    listed_tags, multipart,
 };
 
+use super::dictionaries::WithDictionary;
 use super::{Handler, To, bare, text};
 use crate::body::{Body, Piece};
-use crate::codec::Level;
+use crate::codec::{Level, WITH_DICTIONARY};
 use crate::coded::{FormId, Known};
-use crate::files::Entry;
+use crate::files::{Entry, Way};
 use crate::stages::{has_stages, staged_head};
+
+/// The hexadecimal digits of a dictionary in a tag.
+const DIGITS: usize = 16;
 
 /// The form in which a file is sent.
 enum Form {
@@ -40,15 +45,33 @@ impl Handler {
         entry: &Arc<Entry>,
         may_wait: bool,
     ) -> Result<Response<Body>, FormId> {
+        // A file that only some clients get stays where it is, and says nothing of others.
+        let is_open = to.site.is_some_and(|site| self.sites().access(site, request).is_none());
+        let to = To { dictionaries: to.dictionaries.filter(|_| is_open), ..to };
+        let response = self.in_some_form(to, request, entry, may_wait)?;
+        Ok(self.with_offer(to, request, entry, response))
+    }
+
+    fn in_some_form(
+        &mut self,
+        to: To,
+        request: &Request,
+        entry: &Arc<Entry>,
+        may_wait: bool,
+    ) -> Result<Response<Body>, FormId> {
         if !entry.forms.are_any() || self.asks_for_part(request, entry) {
             return Ok(self.plain(request, entry));
         }
         let accepted = AcceptedCodings::of(request);
-        if let Some(tag) = held_tag(request, entry, &accepted) {
+        if let Some(tag) = held_tag(to, request, entry, &accepted) {
             let response = bare(Status::NOT_MODIFIED).of(entry.fields.validators()).unshared();
             return Ok(response.without("ETag").with("ETag", tag));
         }
-        match self.form(to, entry, &accepted, may_wait) {
+        let form = match self.with_dictionary(to, request, entry, &accepted) {
+            Some(with) => self.form_with(to, entry, &accepted, may_wait, with),
+            None => self.form(to, entry, &accepted, may_wait),
+        };
+        match form {
             Form::Plain => Ok(self.plain(request, entry)),
             Form::Coded(form) => Ok(self.coded(request, entry, &form)),
             Form::Awaited(id) => Err(id),
@@ -85,6 +108,32 @@ impl Handler {
             }
         }
         awaited.filter(|_| may_wait).map_or(Form::Plain, Form::Awaited)
+    }
+
+    /// Chooses between the form with a dictionary and others. The shortest among those that are there is sent; the one with
+    /// a dictionary is waited for if it is much shorter than them.
+    fn form_with(
+        &mut self,
+        to: To,
+        entry: &Arc<Entry>,
+        accepted: &AcceptedCodings,
+        may_wait: bool,
+        with: WithDictionary,
+    ) -> Form {
+        let Some(coder) = self.forms.as_ref().map(|forms| &forms.coder) else { return Form::Plain };
+        let sidecar = |coding| entry.forms.sidecar(coding).cloned();
+        let other = || accepted.wanted(Codings::ALL).find_map(|coding| sidecar(coding).or(coder.ready(entry, coding)));
+        match coder.find_with(entry, with.id, with.dictionary_bytes, to.client) {
+            Known::Ready(form) => Form::Coded(other().filter(|other| other.len < form.len).unwrap_or(form)),
+            Known::Pending(ready_in) => {
+                let is_much = with.is_next || other().is_none();
+                match is_much && may_wait && self.line.is_soon(entry.len, ready_in) {
+                    true => Form::Awaited(with.id),
+                    false => self.form(to, entry, accepted, may_wait),
+                }
+            }
+            Known::None => self.form(to, entry, accepted, may_wait),
+        }
     }
 
     /// The response with a coded form of a file.
@@ -155,9 +204,28 @@ fn entity(entry: &Entry) -> Entity<'_> {
 
 /// The tag of a form of this file that the client has and takes, if its request is whether that has changed. Forms that
 /// are not there any more count too: their bytes stand for the same file.
-fn held_tag<'r>(request: &Request<'r>, entry: &Entry, accepted: &AcceptedCodings) -> Option<&'r [u8]> {
+fn held_tag<'r>(to: To, request: &Request<'r>, entry: &Entry, accepted: &AcceptedCodings) -> Option<&'r [u8]> {
     let is_only_question = request.fields.if_match.is_none() && request.fields.if_unmodified_since.is_none();
-    listed_tags(request).filter(|_| is_only_question).find(|tag| is_of(entry, tag, accepted))
+    let is_held = |tag: &&[u8]| is_of(entry, tag, accepted) || is_with_dictionary(to, request, entry, tag, accepted);
+    listed_tags(request).filter(|_| is_only_question).find(is_held)
+}
+
+/// Returns true for the tag of a form of this file with a dictionary, if the client can have no other bytes for it: a
+/// cache that many clients share keeps the bytes as they came, which only those with the dictionary decode.
+fn is_with_dictionary(to: To, request: &Request, entry: &Entry, tag: &[u8], accepted: &AcceptedCodings) -> bool {
+    let Some(suffix) = entry.suffix_of(tag).filter(|_| to.dictionaries.is_some()) else { return false };
+    let dictionary = available_dictionary(request).filter(|_| !to.is_direct);
+    let has_form = |coding, level: Level| {
+        let way = Way { coding, level: level.number(coding), dictionary: Some(dictionary.unwrap_or_default()) };
+        let own = way.suffix();
+        // A client of its own has decoded the bytes when it stored them.
+        let common = if to.is_direct { own.len() - DIGITS } else { own.len() };
+        suffix.len() == own.len() && suffix.starts_with(&own.as_bytes()[..common])
+    };
+    let offered = accepted.wanted_with_dictionary(Codings::ALL).collect::<Codings>();
+    let may_decode = |coding| to.is_direct || dictionary.is_some() && offered.has(coding);
+    let mut codings = WITH_DICTIONARY.into_iter().filter(|coding| may_decode(*coding));
+    codings.any(|coding| [Level::Fast, Level::Best].into_iter().any(|level| has_form(coding, level)))
 }
 
 /// Returns true for the tag of a form of this file that the client takes.
@@ -168,7 +236,8 @@ fn is_of(entry: &Entry, tag: &[u8], accepted: &AcceptedCodings) -> bool {
     let mut sidecars = entry.forms.sidecars.iter().filter(|(coding, _)| accepted.takes(*coding));
     let mut codings = entry.forms.codings.iter().filter(|coding| accepted.takes(*coding));
     let is_level = |coding| {
-        [Level::Fast, Level::Best].iter().any(|level| entry.tag_of(coding, level.number(coding)).as_bytes() == tag)
+        let way = |level: Level| Way { coding, level: level.number(coding), dictionary: None };
+        [Level::Fast, Level::Best].into_iter().any(|level| entry.tag_of(&way(level)).as_bytes() == tag)
     };
     sidecars.any(|(_, sidecar)| sidecar.etag.as_bytes() == tag) || codings.any(is_level)
 }

@@ -12,6 +12,8 @@ use crate::storage::Done;
 
 /// The maximum time that a request waits for a form: a thread that codes a file may wait for its disk.
 const WAIT_MAX: Nanos = Nanos::from_secs(2);
+/// A wait that no visitor notices: about the way to a client that is near.
+const SHORT_WAIT: Nanos = Nanos::from_millis(20);
 /// Text has at most one byte in this many after coding; a better guess would make few other choices.
 const CODED_PART: u64 = 3;
 
@@ -51,6 +53,11 @@ struct Waiting {
 }
 
 impl LineView {
+    /// Like [`LineView::is_sooner`] for a form that is much shorter; while the rate is not known, a short wait is worth it.
+    pub fn is_soon(&self, bytes: u64, ready_in: Nanos) -> bool {
+        if self.rate.is_none() { ready_in < SHORT_WAIT } else { self.is_sooner(bytes, ready_in) }
+    }
+
     /// Returns true if a file of this length has left sooner if its response waits for a form than if it begins now.
     pub fn is_sooner(&self, bytes: u64, ready_in: Nanos) -> bool {
         let Some(rate) = self.rate.filter(|_| ready_in < WAIT_MAX) else { return false };

@@ -59,13 +59,15 @@ impl Handler {
         Some(Box::new(Session::new(acceptor)))
     }
 
-    /// Resolves what a request on this connection is for.
-    pub fn to(&self, conn: &Connection<impl Socket>, request: &Request) -> To {
+    /// Resolves what the request on this stream is for.
+    pub fn to(&self, conn: &Connection<impl Socket>, stream: u32, request: &Request) -> To {
         let site = self.site(request);
         // The clients of a proxy cannot reach this server's ports.
-        let http3_port = conn.peer.http3_port.filter(|_| !conn.is_trusted());
-        let (client, room_bytes) = (conn.client, conn.held.responses().room());
-        To { site, is_secure: conn.is_secure(request), http3_port, client, room_bytes }
+        let (is_secure, is_direct) = (conn.is_secure(request), !conn.is_trusted());
+        let http3_port = conn.peer.http3_port.filter(|_| is_direct);
+        let (client, room_bytes) = (conn.client_of(stream), conn.held.responses().room());
+        let dictionaries = site.filter(|_| is_secure).and_then(|site| self.sites().compression(site).dictionaries);
+        To { site, is_secure, http3_port, client, dictionaries, is_direct, room_bytes }
     }
 
     /// Returns a predicate: whether the body of a request is counted as it arrives, and the reply is made from the

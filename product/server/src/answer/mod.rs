@@ -1,6 +1,7 @@
 //! Builds the response to a request: its status, fields and body. Whatever is specific to HTTP/1.1 is the connection's
 //! concern.
 
+mod dictionaries;
 mod file;
 mod forms;
 mod lookups;
@@ -19,9 +20,10 @@ use http::{Method, Reject, Request, Response, Status};
 use units::Nanos;
 
 use crate::body::{Body, Piece};
+use crate::coded::SiteKey;
 use crate::files::{Cache, CacheAnswer, Found, Lookup, LookupResult, Lookups, Missing, SiteNumber, Step};
 use crate::logging::Log;
-use crate::sites::{self, Current, Object, Served, Sites};
+use crate::sites::{self, Compressed, Current, Object, Served, Sites};
 use crate::stages::{Streaming, forbids, staged};
 use crate::upstream::Group;
 pub use forms::{FormWait, FormWaits, LineView};
@@ -91,6 +93,10 @@ pub struct To {
     /// The UDP port at which the site is served over HTTP/3, if the client does not use it yet.
     pub http3_port: Option<NonZeroU16>,
     pub client: u32,
+    /// The site whose dictionaries the response may use; `None` without TLS, or if it has none.
+    pub dictionaries: Option<SiteKey>,
+    /// No proxy stands between the client and this server, so that its cache is its own.
+    pub is_direct: bool,
     /// The memory that the stages of its response may take.
     pub room_bytes: usize,
 }
@@ -278,7 +284,8 @@ impl Handler {
 
     /// The settings of the stages of a response.
     fn streaming(&self, to: To) -> Streaming {
-        let (codings, codes_private) = to.site.map(|site| self.sites().codings(site)).unwrap_or_default();
+        let compression = to.site.map(|site| self.sites().compression(site)).unwrap_or_default();
+        let Compressed { codings, codes_private, .. } = compression;
         Streaming { codings, codes_private, room_bytes: to.room_bytes }
     }
 
@@ -303,6 +310,8 @@ impl Handler {
         let reply = match found {
             Ok(Found::File(entry)) => {
                 let is_kept = forbids(said);
+                // Whom the program shows this file to is its own affair.
+                let to = To { dictionaries: None, ..to };
                 let file = if is_kept { self.plain(request, &entry) } else { self.file(to, request, &entry) };
                 let response = self::named(file, said);
                 return self.passed_on(to, request, response);

@@ -7,9 +7,9 @@ use http::{Coding, Limits};
 use units::Rate;
 
 use super::*;
-use crate::codec::testing::{decoded, text};
-use crate::codec::{Level, encoded};
-use crate::coded::Coder;
+use crate::codec::testing::{decoded, decoded_with, text};
+use crate::codec::{Level, digest_of, encoded};
+use crate::coded::{Coder, DictionaryId, SiteKey};
 use crate::exchange_id::ExchangeId;
 use crate::files::temporary::Folder;
 use crate::files::{CacheLimits, Options};
@@ -33,6 +33,8 @@ struct Rig {
     now: Nanos,
     /// Requests that waited for a form.
     waited: usize,
+    is_secure: bool,
+    is_direct: bool,
 }
 
 #[derive(Debug, PartialEq)]
@@ -59,13 +61,25 @@ impl Rig {
         let coder = Arc::new(Coder::new(256 << 20));
         let handler = Handler::new(cache, Lookups::new(Pool::new(), || ()), current);
         let handler = handler.coding_by(FormWaits::new(Arc::clone(&coder), || ()));
-        Rig { folder, handler, coder, plain, now: Nanos::from_secs(100), waited: 0 }
+        Rig { folder, handler, coder, plain, now: Nanos::from_secs(100), waited: 0, is_secure: false, is_direct: true }
     }
 
     /// Sets the rate of the line.
     fn at(mut self, mbit: u64) -> Rig {
         self.handler.see_line(LineView { rate: Rate::from_bits_per_s(mbit * 1_000_000), below_bytes: 0 });
         self
+    }
+
+    fn to(&self, request: &Request) -> To {
+        To {
+            site: self.handler.site(request),
+            is_secure: self.is_secure,
+            http3_port: None,
+            client: 1,
+            dictionaries: self.handler.sites().compression(0).dictionaries.filter(|_| self.is_secure),
+            is_direct: self.is_direct,
+            room_bytes: usize::MAX,
+        }
     }
 
     fn run(&self, level: Level) -> usize {
@@ -80,13 +94,7 @@ impl Rig {
         let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
         let bytes = format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
         let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request;
-        let to = To {
-            site: self.handler.site(&request),
-            is_secure: false,
-            http3_port: None,
-            client: 1,
-            room_bytes: usize::MAX,
-        };
+        let to = self.to(&request);
         let mut answer = self.handler.answer(to, &request, CLIENT, self.now);
         loop {
             let (found, may_wait) = match answer {
@@ -265,6 +273,197 @@ fn a_sidecar_is_sent_in_the_place_of_its_file() {
     assert!(own.body == br && own.coding().is_none() && own.field("vary").is_empty());
 }
 
+/// What a browser with a dictionary of these bytes sends.
+fn with_dictionary(bytes: &[u8]) -> [String; 3] {
+    use base64::Engine;
+    let digest = base64::engine::general_purpose::STANDARD.encode(digest_of(bytes));
+    [format!("{BROWSER}, dcb, dcz"), format!("Available-Dictionary: :{digest}:"), "Sec-Fetch-Site: same-origin".into()]
+}
+
+/// The fields of a request with that dictionary, but for the one that another takes the place of.
+fn with_dictionary_but(bytes: &[u8], other: &str) -> [String; 3] {
+    let name = |line: &str| line.split(':').next().unwrap_or_default().to_string();
+    with_dictionary(bytes).map(|line| if name(&line) == name(other) { other.into() } else { line })
+}
+
+impl Rig {
+    /// A rig over TLS whose pages have much in common, and the first of which was sent.
+    fn with_pages() -> Rig {
+        let mut rig = Rig { is_secure: true, ..Rig::new(Options::default()) };
+        let page = [&b"<title>Another page</title>"[..], &rig.plain].concat();
+        ["b.html", "docs/c.html", "docs/d.html"].iter().for_each(|name| {
+            rig.folder.put(name, [name.as_bytes(), &page].concat());
+        });
+        let first = rig.get(&[BROWSER, "Sec-Fetch-Site: none"]);
+        assert_eq!(first.field("use-as-dictionary"), "match=\"/*\", match-dest=(\"document\")");
+        assert_eq!(rig.coder.dictionaries.run(), 1);
+        rig
+    }
+
+    fn page(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.folder.path(name)).unwrap()
+    }
+
+    fn ask_with(&mut self, path: &str, lines: &[String]) -> Got {
+        self.ask("GET", path, &lines.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+}
+
+impl Got {
+    fn vary(&self) -> Vec<&str> {
+        self.fields.iter().filter(|(name, _)| name == "vary").map(|(_, value)| value.as_str()).collect()
+    }
+}
+
+#[test]
+fn a_page_is_coded_with_the_one_before() {
+    let mut rig = Rig::with_pages();
+    let dictionary = rig.plain.clone();
+    let lines = with_dictionary(&dictionary);
+    let got = rig.ask_with("/b.html", &lines);
+    assert_eq!((got.status, got.field("content-encoding"), rig.waited), (200, "dcb", 1));
+    assert!(got.body.len() < 300 && got.field("content-length") == got.body.len().to_string());
+    assert!(decoded_with(Coding::Brotli, &got.body, &dictionary).unwrap() == rig.page("b.html"));
+    assert_eq!(got.vary(), ["Accept-Encoding", "Available-Dictionary, Sec-Fetch-Site"]);
+    assert_eq!(got.field("use-as-dictionary"), "match=\"/{b.html}\", match-dest=(\"document\")");
+    let zstd = with_dictionary_but(&dictionary, "Accept-Encoding: dcz");
+    let got = rig.ask_with("/b.html", &zstd);
+    assert_eq!(got.field("content-encoding"), "dcz");
+    assert!(decoded_with(Coding::Zstd, &got.body, &dictionary).unwrap() == rig.page("b.html"));
+    // The first page of another folder is for that folder, the next one for itself.
+    let other = rig.ask_with("/docs/c.html", &lines);
+    assert_eq!(other.field("use-as-dictionary"), "match=\"/docs/*\", match-dest=(\"document\")");
+    rig.coder.dictionaries.run();
+    let last = rig.ask_with("/docs/d.html", &with_dictionary(&rig.page("docs/c.html")));
+    assert_eq!(last.field("use-as-dictionary"), "match=\"/docs/{d.html}\", match-dest=(\"document\")");
+    // A better form is made once a second client asks.
+    rig.ask_with("/docs/d.html", &with_dictionary(&rig.page("docs/c.html")));
+    assert!(rig.run(Level::Best) > 0);
+}
+
+/// A site is built again between two visits.
+#[test]
+fn the_next_version_of_a_page_is_a_few_bytes() {
+    let mut rig = Rig::with_pages();
+    let before = rig.plain.clone();
+    let mut after = before.clone();
+    after[9_000..9_010].copy_from_slice(b"2026-11-27");
+    rig.folder.put("a.html", &after);
+    rig.now += Nanos::from_secs(10);
+    let got = rig.ask_with("/a.html", &with_dictionary(&before));
+    assert!(got.field("content-encoding") == "dcb" && got.body.len() < 100, "{}", got.body.len());
+    assert!(decoded_with(Coding::Brotli, &got.body, &before).unwrap() == after);
+    assert_eq!(got.field("use-as-dictionary"), "match=\"/{a.html}\", match-dest=(\"document\")");
+}
+
+#[test]
+fn a_script_is_offered_for_the_version_with_another_hash() {
+    let mut rig = Rig { is_secure: true, ..Rig::new(Options::default()) };
+    rig.folder.put("js/app.3f9a8b7c.js", text(9_000));
+    rig.folder.put("js/app.0b1c2d3e.js", text(9_100));
+    rig.folder.put("js/lib.css", text(9_000));
+    rig.folder.put("3f9a8b7c.js", text(9_300));
+    let offer = |rig: &mut Rig, path: &str| {
+        let got = rig.ask("GET", path, &[BROWSER]);
+        rig.coder.dictionaries.run();
+        (got.field("use-as-dictionary").to_string(), got.field("cache-control").to_string())
+    };
+    let (js, immutable) = offer(&mut rig, "/js/app.3f9a8b7c.js");
+    assert_eq!(js, "match=\"/js/app.*.js\", match-dest=(\"script\")");
+    assert_eq!(immutable, "max-age=31536000, immutable");
+    assert_eq!(offer(&mut rig, "/js/lib.css"), ("match=\"/js/lib.css\", match-dest=(\"style\")".into(), "".into()));
+    assert_eq!(offer(&mut rig, "/3f9a8b7c.js").0, "match=\"/3f9a8b7c.js\", match-dest=(\"script\")");
+    let got = rig.ask_with("/js/app.0b1c2d3e.js", &with_dictionary(&text(9_000)));
+    assert!(got.field("content-encoding") == "dcb" && got.body.len() < 150);
+    assert_eq!(rig.ask("GET", "/js/app.0b1c2d3f.js", &[BROWSER]).field("cache-control"), "", "there is no such file");
+}
+
+/// Whoever lacks something that is needed has the page in another coding, and the same page.
+#[test]
+fn a_dictionary_is_used_for_its_own_clients_alone() {
+    let mut rig = Rig::with_pages();
+    let dictionary = rig.plain.clone();
+    let long = "A".repeat(10_000);
+    let elsewhere = {
+        let other = DictionaryId { site: SiteKey(1), digest: digest_of(&dictionary) };
+        rig.coder.dictionaries.find(&other)
+    };
+    assert_eq!(elsewhere, None, "another site's");
+    for other in [
+        "Sec-Fetch-Site: cross-site",
+        "Sec-Fetch-Site: same-site",
+        "X: ",
+        "Accept-Encoding: *",
+        "Accept-Encoding: br, dcb;q=0.5",
+        "Accept-Encoding: br, dcb;q=0, dcz;q=0",
+        &format!("Accept-Encoding: {}dcb", "x,".repeat(5_000)),
+        "Available-Dictionary: :AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:",
+        "Available-Dictionary: ::",
+        &format!("Available-Dictionary: :{long}:"),
+        &format!("Available-Dictionary: {long}"),
+    ] {
+        let mut lines = with_dictionary_but(&dictionary, other).to_vec();
+        if other == "X: " {
+            lines.truncate(2);
+        }
+        let got = rig.ask_with("/b.html", &lines);
+        assert!(!got.field("content-encoding").starts_with("dc"), "{other}");
+        assert!(got.status == 200 && got.content() == rig.page("b.html"), "{other}");
+        assert!(got.vary().iter().any(|value| value.starts_with("Available-Dictionary")), "{other}");
+    }
+    rig.is_secure = false;
+    let got = rig.ask_with("/b.html", &with_dictionary(&dictionary));
+    assert_eq!((got.field("use-as-dictionary"), got.vary()), ("", vec!["Accept-Encoding"]));
+    rig.is_secure = true;
+    rig.coder.dictionaries.set_bytes_max(0);
+    let got = rig.ask_with("/b.html", &with_dictionary(&dictionary));
+    assert!(!got.field("content-encoding").starts_with("dc") && got.content() == rig.page("b.html"), "it is gone");
+}
+
+/// The dictionary goes between the answer and the job that needs it.
+#[test]
+fn a_dictionary_that_goes_meanwhile_leaves_the_page() {
+    let mut rig = Rig::with_pages();
+    let dictionary = rig.plain.clone();
+    let lines = with_dictionary(&dictionary).join("\r\n");
+    let bytes = format!("GET /b.html HTTP/1.1\r\nHost: a\r\n{lines}\r\n\r\n");
+    let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request;
+    rig.ask("GET", "/b.html", &[]);
+    let to = rig.to(&request);
+    let Answer::Lookup(wait) = rig.handler.answer(to, &request, CLIENT, rig.now) else { panic!("no wait") };
+    rig.handler.begin_lookup(wait, exchange(), 1, rig.now).unwrap();
+    rig.coder.dictionaries.set_bytes_max(0);
+    rig.run(Level::Fast);
+    rig.handler.take_found(rig.now);
+    let (_, found) = rig.handler.next_found().expect("the wait is over");
+    let reply =
+        rig.handler.reply_or_wait(to, &request, (found, Step::Exact), false, rig.now).expect("it waits no more");
+    let got = Got::of(reply);
+    assert!(!got.field("content-encoding").starts_with("dc") && got.content() == rig.page("b.html"));
+}
+
+/// A browser keeps what it has decoded; a cache that others share keeps the bytes.
+#[test]
+fn a_client_that_has_a_form_with_a_dictionary_gets_no_other() {
+    let mut rig = Rig::with_pages();
+    let lines = with_dictionary(&rig.plain.clone());
+    let tag = rig.ask_with("/b.html", &lines).field("etag").to_string();
+    let asked = [&lines[..], &[format!("If-None-Match: {tag}")]].concat();
+    let got = rig.ask_with("/b.html", &asked);
+    assert_eq!((got.status, got.field("etag"), got.body.len()), (304, tag.as_str(), 0));
+    assert_eq!(got.vary(), ["Accept-Encoding", "Available-Dictionary, Sec-Fetch-Site"]);
+    let without = [BROWSER.to_string(), format!("If-None-Match: {tag}")];
+    assert_eq!(rig.ask_with("/b.html", &without).status, 304);
+    for wrong in [tag.replace("dcb", "dcx"), tag.replace("dcb5", "dcb6"), tag.replace('-', "")] {
+        assert_eq!(rig.ask_with("/b.html", &[BROWSER.into(), format!("If-None-Match: {wrong}")]).status, 200);
+    }
+    rig.is_direct = false;
+    assert_eq!(rig.ask_with("/b.html", &asked).status, 304);
+    assert_eq!(rig.ask_with("/b.html", &without).status, 200);
+    let other = [&with_dictionary(b"another")[..], &[format!("If-None-Match: {tag}")]].concat();
+    assert_eq!(rig.ask_with("/b.html", &other).status, 200);
+}
+
 /// Short files, pictures and sites without compression depend on nothing.
 #[test]
 fn what_is_never_coded_says_nothing_of_codings() {
@@ -288,7 +487,15 @@ fn a_wait_ends_in_any_case() {
     rig.get(&[]);
     let bytes = format!("GET /a.html HTTP/1.1\r\nHost: a\r\n{BROWSER}\r\n\r\n");
     let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request;
-    let to = To { site: Some(0), is_secure: false, http3_port: None, client: 1, room_bytes: 0 };
+    let to = To {
+        site: Some(0),
+        is_secure: false,
+        http3_port: None,
+        client: 1,
+        dictionaries: None,
+        is_direct: true,
+        room_bytes: 0,
+    };
     let Answer::Lookup(wait) = rig.handler.answer(to, &request, CLIENT, rig.now) else { panic!("no wait") };
     let key = rig.handler.begin_lookup(wait, exchange(), 1, rig.now).unwrap();
     assert!(rig.handler.are_files_due() && rig.handler.askers().eq([(exchange(), rig.now)]));

@@ -3,12 +3,14 @@
 //! Everything here takes time in proportion to its bytes, from a few milliseconds for a page to seconds for the best
 //! level of a large script, and memory beyond them: its caller decides on which thread, and counts it.
 
+mod dictionary;
 mod stream;
 
 use std::io::{self, BufRead, Read, Write};
 use std::ops::RangeInclusive;
 
 use brotli::enc::BrotliEncoderParams;
+pub use dictionary::{DICTIONARY_BYTES, WITH_DICTIONARY, digest_of, encoded_with, encoder_bytes_with, with_dictionary};
 use flate2::bufread::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use http::Coding;
@@ -163,6 +165,7 @@ fn counted(mut decoder: impl Read, bytes_max: u64) -> io::Result<u64> {
 
 #[cfg(test)]
 pub mod testing {
+    pub use super::dictionary::testing::decoded_with;
     use super::*;
 
     /// The bytes that coded ones decode to.

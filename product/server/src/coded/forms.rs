@@ -10,6 +10,9 @@ use super::{FORMS_MAX, FormId, Job, Waiter};
 use crate::codec::Level;
 use crate::files::Entry;
 
+/// The number of requests that find a form with a dictionary ready before a better one is made: the first waited for it,
+/// and many are wanted by no other client.
+const USES_MIN: u32 = 2;
 /// The number of requests for any form after which one is tried again that found no room.
 const RETRY_AFTER: u64 = 1_000;
 
@@ -26,6 +29,8 @@ pub(super) struct Forms {
 struct Form {
     stage: Stage,
     used_at: u64,
+    /// The number of requests that found it ready.
+    uses: u32,
 }
 
 enum Stage {
@@ -72,6 +77,7 @@ impl Forms {
         Some(match &form.stage {
             Stage::Ready { form: ready, .. } => {
                 form.used_at = self.turn;
+                form.uses = form.uses.saturating_add(1);
                 Made::Ready(Arc::clone(ready))
             }
             Stage::Pending { .. } => Made::Pending,
@@ -93,8 +99,9 @@ impl Forms {
 
     /// Returns true if a form is ready at the fast level only, and no job makes it better.
     pub fn wants_best(&self, id: FormId) -> bool {
-        let form = self.forms.get(&id).map(|form| &form.stage);
-        matches!(form, Some(Stage::Ready { level: Level::Fast, better: None, .. }))
+        let Some(form) = self.forms.get(&id) else { return false };
+        let is_wanted = id.dictionary.is_none() || form.uses >= USES_MIN;
+        is_wanted && matches!(form.stage, Stage::Ready { level: Level::Fast, better: None, .. })
     }
 
     /// Records that a form waits for the fast level.
@@ -103,7 +110,7 @@ impl Forms {
             self.forget_oldest();
         }
         let stage = Stage::Pending { entry: Arc::clone(entry), waiters: Vec::new() };
-        self.forms.insert(id, Form { stage, used_at: self.turn });
+        self.forms.insert(id, Form { stage, used_at: self.turn, uses: 0 });
     }
 
     /// Records that a ready form waits for the best level.
@@ -137,8 +144,8 @@ impl Forms {
         }
     }
 
-    /// Takes the result of a job; returns those who wait for it.
-    pub fn end(&mut self, job: &Job, made: io::Result<Vec<u8>>) -> Vec<Waiter> {
+    /// Takes the result of a job, which has this level; returns those who wait for it.
+    pub fn end(&mut self, job: &Job, level: Level, made: io::Result<Vec<u8>>) -> Vec<Waiter> {
         let before = self.replace(job.id, Stage::Not);
         // A form is forgotten while a better one is made; no one has asked for that.
         let Some(before) = before else { return Vec::new() };
@@ -146,10 +153,10 @@ impl Forms {
             // The form was forgotten while a better one was made, and asked for again.
             Stage::Pending { .. } if job.level == Level::Best => (before, Vec::new()),
             Stage::Pending { waiters, .. } => {
-                (self.made(job, made, job.entry.len).unwrap_or_else(|stage| stage), waiters)
+                (self.made(job, level, made, job.entry.len).unwrap_or_else(|stage| stage), waiters)
             }
             Stage::Ready { form, .. } => {
-                let better = self.made(job, made, form.len);
+                let better = self.made(job, level, made, form.len);
                 // A form that does not get better stays, and is not tried again.
                 (better.unwrap_or(Stage::Ready { form, level: Level::Best, better: None }), Vec::new())
             }
@@ -160,7 +167,7 @@ impl Forms {
     }
 
     /// The stage of a form that these bytes are, if they are fewer than `bytes_max` and have room.
-    fn made(&mut self, job: &Job, made: io::Result<Vec<u8>>, bytes_max: u64) -> Result<Stage, Stage> {
+    fn made(&mut self, job: &Job, level: Level, made: io::Result<Vec<u8>>, bytes_max: u64) -> Result<Stage, Stage> {
         let bytes = made.map_err(|_| Stage::Not)?;
         if bytes.len() as u64 >= bytes_max {
             return Err(Stage::Not);
@@ -169,8 +176,8 @@ impl Forms {
             return Err(Stage::NoRoom);
         }
         let charge = Charge::new(&self.account, bytes.len());
-        let form = job.entry.coded(job.id.coding, job.level.number(job.id.coding), bytes, charge);
-        Ok(Stage::Ready { form: Arc::new(form), level: job.level, better: None })
+        let form = job.entry.coded(&job.way(level), bytes, charge);
+        Ok(Stage::Ready { form: Arc::new(form), level, better: None })
     }
 
     /// Returns true if these bytes would have room without the ready forms: responses do not hold too much of what was

@@ -3,9 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
-use super::FormId;
-use crate::codec::{Level, encoded};
-use crate::files::Entry;
+use http::Digest;
+
+use super::{Dictionaries, FormId};
+use crate::codec::{Level, digest_of, encoded, encoded_with};
+use crate::files::{Entry, Way};
 
 /// A form of a file, at a level.
 #[derive(Debug, Clone)]
@@ -16,8 +18,26 @@ pub struct Job {
 }
 
 impl Job {
-    /// Reads and codes the file; waits for its disk. Fails if the file is not the one of the entry any more.
-    pub fn run(&self) -> io::Result<Vec<u8>> {
-        encoded(self.id.coding, self.level, &self.entry.whole()?)
+    /// Reads and codes the file; waits for its disk. Fails if the file is not the one of the entry any more, or the
+    /// dictionary is gone.
+    pub fn run(&self, dictionaries: &Dictionaries) -> io::Result<Vec<u8>> {
+        let FormId { coding, dictionary, .. } = self.id;
+        let Some(id) = dictionary else { return encoded(coding, self.level, &self.entry.whole()?) };
+        let dictionary = dictionaries.bytes(&id)?;
+        encoded_with(coding, self.level, &self.entry.whole()?, &dictionary, &id.digest)
+    }
+
+    /// The way in which a form of this level is made.
+    pub fn way(&self, level: Level) -> Way {
+        let FormId { coding, dictionary, .. } = self.id;
+        Way { coding, level: level.number(coding), dictionary: dictionary.map(|id| id.digest) }
+    }
+
+    /// The name of the best form in a folder that outlives the process; `None` for one with a dictionary, which few ask
+    /// for.
+    pub fn kept_name(&self) -> Option<Digest> {
+        let suffix = self.way(Level::Best).suffix();
+        let name = || digest_of(&[self.id.file.to_bytes().as_slice(), suffix.as_bytes()].concat());
+        self.id.dictionary.is_none().then(name)
     }
 }

@@ -6,27 +6,32 @@
 //!
 //! A form belongs to one state of a file: a changed file has no form. Nothing here can be made to grow by requests: jobs
 //! beyond [`JOBS_WAITING_MAX`] are refused, forms beyond the memory give way to others, the least recently used first,
-//! and while responses under way still hold forms that gave way, no others are made.
+//! and while responses under way still hold forms that gave way, no others are made. Forms with a dictionary are as many
+//! as pages and dictionaries together, so they have a share of their own and take no room from the others.
 
+mod dictionaries;
 mod forms;
 mod job;
+mod shelf;
 #[cfg(test)]
 mod tests;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 
 use http::{Coding, Codings};
 use units::Nanos;
 use units::memory::Account;
 
-use crate::codec::{Level, encoder_bytes};
+use crate::codec::{Level, encoder_bytes, encoder_bytes_with};
 use crate::exchange_id::ExchangeId;
 use crate::files::{Entry, State};
 use crate::storage::Done;
 use crate::turns::Turns;
+pub use dictionaries::{Dictionaries, DictionaryId, Had, SiteKey};
 use forms::{Forms, Made};
 pub use job::Job;
+pub use shelf::Shelf;
 
 /// The maximum number of forms that wait to be made, at each level. More files than these are asked for at once only on
 /// a cold start, or by somebody who wants the server busy; they are sent as they are.
@@ -35,8 +40,11 @@ pub const JOBS_WAITING_MAX: usize = 64;
 pub const FORMS_MAX: usize = 4096;
 /// The maximum memory of all forms, whatever the budget is.
 pub const FORMS_BYTES_MAX: u64 = 64 << 20;
-/// The parts of the memory for coding that forms have, and the encoder of each thread.
-const FORMS_PART: u64 = 2;
+/// The parts of the memory for coding that forms have, those with a dictionary, dictionaries, and the encoder of each
+/// thread.
+const FORMS_PART: u64 = 4;
+const FORMS_WITH_DICTIONARY_PART: u64 = 8;
+const DICTIONARIES_PART: u64 = 8;
 const ENCODER_PART: u64 = 4;
 /// The nice values of the threads: clients wait for the one; the other has what nobody else wants.
 pub const FAST_NICE: i32 = 5;
@@ -47,6 +55,7 @@ pub const BEST_NICE: i32 = 19;
 pub struct FormId {
     pub file: State,
     pub coding: Coding,
+    pub dictionary: Option<DictionaryId>,
 }
 
 /// The exchange that waits for a form, and the queue of its event loop.
@@ -68,8 +77,11 @@ pub enum Known {
 
 /// The forms of all event loops, and the jobs that make them.
 pub struct Coder {
+    pub dictionaries: Dictionaries,
     state: Mutex<Shared>,
     changed: Condvar,
+    /// The folder where the best forms outlive the process, if there is one.
+    shelf: OnceLock<Arc<Shelf>>,
     /// The maximum memory of the encoder of one thread.
     encoder_bytes_max: AtomicU64,
     is_stopping: AtomicBool,
@@ -77,6 +89,7 @@ pub struct Coder {
 
 struct Shared {
     forms: Forms,
+    forms_with_dictionary: Forms,
     /// The forms that clients ask for; each client has its turn.
     fast: Turns<FormId>,
     best: Turns<FormId>,
@@ -95,10 +108,12 @@ impl Coder {
     /// Creates a coder that may hold `bytes_max` in all.
     pub fn new(bytes_max: u64) -> Coder {
         let (fast, best, speeds) = (Turns::default(), Turns::default(), SPEEDS);
-        let forms = Forms::new(Account::of_at_most(0));
+        let [forms, forms_with_dictionary] = [(); 2].map(|()| Forms::new(Account::of_at_most(0)));
         let coder = Coder {
-            state: Mutex::new(Shared { forms, fast, best, waiting_bytes: 0, speeds }),
+            dictionaries: Dictionaries::new(0),
+            state: Mutex::new(Shared { forms, forms_with_dictionary, fast, best, waiting_bytes: 0, speeds }),
             changed: Condvar::new(),
+            shelf: OnceLock::new(),
             encoder_bytes_max: AtomicU64::new(0),
             is_stopping: AtomicBool::new(false),
         };
@@ -108,14 +123,24 @@ impl Coder {
 
     /// Sets the memory. Forms above it give way as others are made.
     pub fn set_bytes_max(&self, bytes_max: u64) {
-        self.state().forms.account().set_bytes_max((bytes_max / FORMS_PART).min(FORMS_BYTES_MAX));
+        let part = |part: u64| (bytes_max / part).min(FORMS_BYTES_MAX);
+        let state = self.state();
+        state.forms.account().set_bytes_max(part(FORMS_PART));
+        state.forms_with_dictionary.account().set_bytes_max(part(FORMS_WITH_DICTIONARY_PART));
+        drop(state);
+        self.dictionaries.set_bytes_max(part(DICTIONARIES_PART));
         self.encoder_bytes_max.store(bytes_max / ENCODER_PART, Relaxed);
+    }
+
+    /// Keeps the best forms on this shelf too. Does nothing if there is one.
+    pub fn keep_on(&self, shelf: Arc<Shelf>) {
+        let _ = self.shelf.set(shelf);
     }
 
     /// The codings that this file can be made into.
     pub fn offers(&self, entry: &Entry) -> Codings {
         let possible = entry.forms.codings.iter();
-        possible.filter(|coding| self.may_make(*coding, Level::Fast, entry.len)).collect()
+        possible.filter(|coding| self.fits(encoder_bytes(*coding, Level::Fast, entry.len as usize), entry)).collect()
     }
 
     /// Returns a form if it is there, without asking for it.
@@ -126,33 +151,43 @@ impl Coder {
 
     /// Returns a form, or has it made for this client.
     pub fn find(&self, entry: &Arc<Entry>, coding: Coding, client: u32) -> Known {
-        let id = FormId::of(entry, coding);
+        let fits = |level| self.fits(encoder_bytes(coding, level, entry.len as usize), entry);
+        self.find_or_make(FormId::of(entry, coding), entry, client, fits)
+    }
+
+    /// Returns a form with a dictionary of this length, or has it made for this client.
+    pub fn find_with(&self, entry: &Arc<Entry>, id: FormId, dictionary_bytes: u64, client: u32) -> Known {
+        let needed = |level| encoder_bytes_with(id.coding, level, entry.len as usize, dictionary_bytes as usize);
+        self.find_or_make(id, entry, client, |level| self.fits(needed(level), entry))
+    }
+
+    fn find_or_make(&self, id: FormId, entry: &Arc<Entry>, client: u32, fits: impl Fn(Level) -> bool) -> Known {
         let mut state = self.state();
         let state = &mut *state;
-        match state.forms.find(id) {
+        match state.forms_of(id).find(id) {
             // Two names of one file may have other types; the first has the form.
             Some(Made::Ready(form)) if form.mime != entry.mime => Known::None,
             Some(Made::Ready(form)) => {
-                let may_be_better = state.forms.wants_best(id) && self.may_make(coding, Level::Best, entry.len);
+                let may_be_better = state.forms_of(id).wants_best(id) && fits(Level::Best);
                 if may_be_better && state.best.len() < JOBS_WAITING_MAX {
-                    state.forms.begin_best(id, entry);
+                    state.forms_of(id).begin_best(id, entry);
                     state.best.push(client, id);
                     self.changed.notify_all();
                 }
                 Known::Ready(form)
             }
             Some(Made::Not) => Known::None,
-            Some(Made::Pending) => Known::Pending(state.expected(coding)),
+            Some(Made::Pending) => Known::Pending(state.expected(id.coding)),
             None => {
-                let has_room = state.fast.len() < JOBS_WAITING_MAX && state.forms.may_have_room(entry.len / 4);
-                if !has_room || !self.may_make(coding, Level::Fast, entry.len) {
+                let has_room = state.fast.len() < JOBS_WAITING_MAX && state.forms_of(id).may_have_room(entry.len / 4);
+                if !has_room || !fits(Level::Fast) {
                     return Known::None;
                 }
-                state.forms.begin(id, entry);
+                state.forms_of(id).begin(id, entry);
                 state.fast.push(client, id);
                 state.waiting_bytes += entry.len;
                 self.changed.notify_all();
-                Known::Pending(state.expected(coding))
+                Known::Pending(state.expected(id.coding))
             }
         }
     }
@@ -160,21 +195,30 @@ impl Coder {
     /// Posts the exchange to its queue when a form that is being made is ready, or will not be. Returns false if that is
     /// known already.
     pub fn wait(&self, id: FormId, waiter: Waiter) -> bool {
-        self.state().forms.wait(id, waiter)
+        self.state().forms_of(id).wait(id, waiter)
     }
 
     /// Removes an exchange that does not wait any more.
     pub fn leave(&self, id: FormId, waiter: &Waiter) {
-        self.state().forms.leave(id, waiter);
+        self.state().forms_of(id).leave(id, waiter);
     }
 
     /// Makes forms of one level, until the coder stops.
     pub fn work(&self, level: Level) {
         while let Some(job) = self.wait_for_job(level) {
             let began = crate::clock::now();
-            let made = job.run();
-            let took = crate::clock::now() - began;
-            self.end(job, made, Some(took));
+            let kept = self.kept(&job);
+            let took = || crate::clock::now() - began;
+            match kept {
+                Some(bytes) => self.end(job, Level::Best, Ok(bytes), None),
+                None => {
+                    let made = job.run(&self.dictionaries);
+                    let took = took();
+                    self.keep(&job, &made);
+                    let level = job.level;
+                    self.end(job, level, made, Some(took));
+                }
+            }
         }
     }
 
@@ -183,12 +227,24 @@ impl Coder {
         let _state = self.state();
         self.is_stopping.store(true, Relaxed);
         self.changed.notify_all();
+        self.dictionaries.stop();
     }
 
-    /// Returns true if the file and an encoder for it fit the memory of a thread.
-    fn may_make(&self, coding: Coding, level: Level, bytes: u64) -> bool {
-        let needed = bytes.saturating_add(encoder_bytes(coding, level, bytes as usize) as u64);
-        needed <= self.encoder_bytes_max.load(Relaxed)
+    /// Returns true if the file and an encoder of so many bytes fit the memory of a thread.
+    fn fits(&self, encoder_bytes: usize, entry: &Entry) -> bool {
+        entry.len.saturating_add(encoder_bytes as u64) <= self.encoder_bytes_max.load(Relaxed)
+    }
+
+    /// The form that an earlier process has made, at the best level.
+    fn kept(&self, job: &Job) -> Option<Vec<u8>> {
+        self.shelf.get()?.get(&job.kept_name()?)
+    }
+
+    /// Keeps a form for the next process. One that is made in a moment is not worth a write.
+    fn keep(&self, job: &Job, made: &std::io::Result<Vec<u8>>) {
+        let (Some(shelf), Ok(bytes)) = (self.shelf.get(), made) else { return };
+        let name = job.kept_name().filter(|_| job.level == Level::Best && (bytes.len() as u64) < job.entry.len);
+        name.into_iter().for_each(|name| shelf.put(&name, &[bytes]));
     }
 
     fn wait_for_job(&self, level: Level) -> Option<Job> {
@@ -204,8 +260,8 @@ impl Coder {
         }
     }
 
-    /// Takes the result of a job, and ends the waits for it.
-    fn end(&self, job: Job, made: std::io::Result<Vec<u8>>, took: Option<Nanos>) {
+    /// Takes the result of a job, which has this level, and ends the waits for it.
+    fn end(&self, job: Job, level: Level, made: std::io::Result<Vec<u8>>, took: Option<Nanos>) {
         let mut state = self.state();
         if job.level == Level::Fast {
             state.waiting_bytes -= job.entry.len;
@@ -215,7 +271,7 @@ impl Coder {
                 *speed = (*speed / 4 * 3 + measured / 4).max(1);
             }
         }
-        let waiters = state.forms.end(&job, made);
+        let waiters = state.forms_of(job.id).end(&job, level, made);
         drop(state);
         waiters.into_iter().for_each(|waiter| waiter.done.post(waiter.exchange));
     }
@@ -229,8 +285,9 @@ impl Coder {
     /// Runs a job that was taken; the speeds stay as they are.
     #[cfg(test)]
     pub fn run(&self, job: Job) {
-        let made = job.run();
-        self.end(job, made, None);
+        let made = job.run(&self.dictionaries);
+        let level = job.level;
+        self.end(job, level, made, None);
     }
 
     /// The bytes of all forms that are alive, and the number of forms of which something is known.
@@ -247,11 +304,20 @@ impl Coder {
 
 impl FormId {
     pub fn of(entry: &Entry, coding: Coding) -> FormId {
-        FormId { file: entry.identity(), coding }
+        FormId { file: entry.identity(), coding, dictionary: None }
+    }
+
+    pub fn with(self, dictionary: DictionaryId) -> FormId {
+        FormId { dictionary: Some(dictionary), ..self }
     }
 }
 
 impl Shared {
+    /// The forms of which this is one.
+    fn forms_of(&mut self, id: FormId) -> &mut Forms {
+        if id.dictionary.is_some() { &mut self.forms_with_dictionary } else { &mut self.forms }
+    }
+
     /// The time in which all jobs of the fast level end, as far as speeds are known.
     fn expected(&self, coding: Coding) -> Nanos {
         let nanos = u128::from(self.waiting_bytes) * 1_000_000_000 / u128::from(self.speeds[coding as usize]);
@@ -259,12 +325,12 @@ impl Shared {
     }
 
     fn next_job(&mut self, level: Level) -> Option<Job> {
-        let queue = if level == Level::Fast { &mut self.fast } else { &mut self.best };
-        while let Some(id) = queue.pop() {
-            if let Some(job) = self.forms.job(id, level) {
+        loop {
+            let queue = if level == Level::Fast { &mut self.fast } else { &mut self.best };
+            let id = queue.pop()?;
+            if let Some(job) = self.forms_of(id).job(id, level) {
                 return Some(job);
             }
         }
-        None
     }
 }

@@ -2,8 +2,8 @@ use std::sync::mpsc::{Receiver, channel};
 
 use super::*;
 use crate::codec::testing::{decoded, text};
-use crate::files::Content;
 use crate::files::temporary::Folder;
+use crate::files::{Content, Way};
 use http::Coding::{Brotli, Gzip, Zstd};
 
 const MANY: u64 = 256 << 20;
@@ -74,7 +74,7 @@ fn a_form_is_made_once_for_all_who_ask() {
         assert_eq!((posted(&first), posted(&second)), (vec![7], vec![]));
         let form = ready(&coder, &entry, coding).unwrap();
         assert!(decoded(coding, body(&form)) == body(&entry) && form.len < entry.len / 2);
-        assert_eq!(form.etag, entry.tag_of(coding, Level::Fast.number(coding)));
+        assert_eq!(form.etag, entry.tag_of(&Way { coding, level: Level::Fast.number(coding), dictionary: None }));
         assert!(!coder.wait(FormId::of(&entry, coding), first), "there is nothing to wait for");
     }
 }
@@ -233,7 +233,9 @@ fn threads_make_forms_and_end() {
     if coder.wait(FormId::of(&entry, Zstd), waiter) {
         wakes.recv_timeout(std::time::Duration::from_secs(60)).expect("the form is made");
     }
-    while ready(&coder, &entry, Zstd).is_none_or(|form| form.etag != entry.tag_of(Zstd, 19)) {
+    while ready(&coder, &entry, Zstd)
+        .is_none_or(|form| form.etag != entry.tag_of(&Way { coding: Zstd, level: 19, dictionary: None }))
+    {
         std::thread::yield_now();
     }
     coder.stop();

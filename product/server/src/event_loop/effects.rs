@@ -231,7 +231,7 @@ impl<N: Net> Responder<N> {
         let (handler, conn) = (&mut self.service.handler, &self.connections[id]);
         let (reply, class) = {
             let request = request.view();
-            let to = handler.to(conn, &request);
+            let to = handler.to(conn, id.stream, &request);
             (make(handler, to, &request), handler.class_of(conn, id.stream, to.site, &request))
         };
         drop(request);

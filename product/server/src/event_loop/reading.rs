@@ -157,7 +157,7 @@ impl<N: Net> Responder<N> {
         let scheduler = self.transmitter.link.scheduler_mut();
         self.service.identify(self.timers.now(), &mut self.connections[id], id.stream, request, scheduler);
         let (now, conn) = (self.timers.now(), &self.connections[id]);
-        let to = self.service.handler.to(conn, request);
+        let to = self.service.handler.to(conn, id.stream, request);
         let rewritten = self.service.handler.rewrite(to, request);
         let (rewritten, refusal) = rewritten.map_or_else(|reply| (None, Some(reply)), |rewritten| (rewritten, None));
         let path = rewritten.as_ref().map(|rewritten| (&rewritten.path[..], rewritten.query.as_deref()));

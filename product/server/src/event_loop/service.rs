@@ -116,7 +116,7 @@ impl Service {
         let Task::LookingUp(pending) = task else { unreachable!("a connection leaves its lookup answered or closed") };
         let request = pending.request.view();
         // The sites in force may have changed since the lookup began.
-        let to = self.handler.to(conn, &request);
+        let to = self.handler.to(conn, stream, &request);
         conn.exchange(stream).class = self.handler.class_of(conn, stream, to.site, &request);
         let (id, client) = (conn.exchange(stream).id, conn.client_of(stream));
         let may_wait = self.handler.may_wait(id);
@@ -172,7 +172,7 @@ impl Service {
         }
         if !has_line && let Some(kept) = conn.take_unanswered() {
             let head = kept.view();
-            let to = self.handler.to(conn, &head.request);
+            let to = self.handler.to(conn, stream, &head.request);
             self.note(timers.now(), conn, stream, to.site, &head.request, head.minor_version);
         }
         if let Some(mut line) = conn.exchange(stream).line.take() {

@@ -13,7 +13,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use http::{Coding, Codings, Described, EntityFields};
+use http::{Coding, Codings, Described, Digest, EntityFields};
 use units::memory::Charge;
 
 use super::media;
@@ -165,28 +165,34 @@ impl Entry {
     /// The form of this file in a coding that another file has.
     pub(super) fn sidecar(&self, coding: Coding, other: Entry) -> Entry {
         let etag = self::coded_tag(&other.etag, coding.token());
-        self.form(coding, Entry { etag, ..other })
+        self.form(coding.token(), Entry { etag, ..other })
     }
 
-    /// The form of this file in a coding, at a level of this number, of these bytes that were made from it.
-    pub fn coded(&self, coding: Coding, level: u8, bytes: Vec<u8>, charge: Charge) -> Entry {
-        let etag = self.tag_of(coding, level);
+    /// The form of this file that was made in this way and has these bytes.
+    pub fn coded(&self, way: &Way, bytes: Vec<u8>, charge: Charge) -> Entry {
+        let etag = self.tag_of(way);
         let (len, content) = (bytes.len() as u64, Content::Held(bytes.into()));
         let (device, state) = (self.device, self.state);
-        self.form(coding, Entry { content, len, etag, device, state, _charge: Some(charge), ..Entry::empty() })
+        self.form(way.token(), Entry { content, len, etag, device, state, _charge: Some(charge), ..Entry::empty() })
     }
 
-    /// The entity tag of the form of this file in a coding, at a level of this number.
-    pub fn tag_of(&self, coding: Coding, level: u8) -> String {
-        self::coded_tag(&self.etag, &format!("{}{level}", coding.token()))
+    /// The entity tag of the form of this file that is made in this way.
+    pub fn tag_of(&self, way: &Way) -> String {
+        self::coded_tag(&self.etag, &way.suffix())
+    }
+
+    /// The suffix of a tag of some form of this file.
+    pub fn suffix_of<'t>(&self, tag: &'t [u8]) -> Option<&'t [u8]> {
+        let own = self.etag.strip_suffix('"')?;
+        tag.strip_prefix(own.as_bytes())?.strip_prefix(b"-")?.strip_suffix(b"\"")
     }
 
     /// Makes an entry, which has content, length and tag, a form of this file. Its ranges are not served: they would be
     /// parts of other bytes than those of the file (RFC 9110 section 14.2).
-    fn form(&self, coding: Coding, entry: Entry) -> Entry {
+    fn form(&self, token: &str, entry: Entry) -> Entry {
         let (mime, path) = (self.mime.clone(), self.path.clone());
         let mut form = Entry { last_modified: self.last_modified, mime, path, ..entry };
-        form.describe(Some(coding.token()), false);
+        form.describe(Some(token), false);
         form
     }
 
@@ -241,6 +247,29 @@ impl Entry {
     pub(super) fn files_open(&self) -> usize {
         let own = usize::from(matches!(self.content, Content::Open(_)));
         own + self.forms.sidecars.iter().map(|(_, sidecar)| sidecar.files_open()).sum::<usize>()
+    }
+}
+
+/// The way in which this server makes a form of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Way {
+    pub coding: Coding,
+    /// The number of the coding's level.
+    pub level: u8,
+    pub dictionary: Option<Digest>,
+}
+
+impl Way {
+    fn token(&self) -> &'static str {
+        let with_dictionary = self.coding.token_with_dictionary().filter(|_| self.dictionary.is_some());
+        with_dictionary.unwrap_or(self.coding.token())
+    }
+
+    /// The end of the form's entity tag: coding, level, and the beginning of the dictionary's digest.
+    pub fn suffix(&self) -> String {
+        let digest = self.dictionary.as_ref().and_then(|digest| digest.first_chunk());
+        let digest = digest.map_or(String::new(), |first| format!("-{:016x}", u64::from_be_bytes(*first)));
+        format!("{}{}{digest}", self.token(), self.level)
     }
 }
 
@@ -320,6 +349,13 @@ impl State {
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
+    }
+
+    /// The bytes that distinguish it from other states, also after a restart.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let State { device, inode, size_bytes, modified, changed } = self;
+        let times = [modified.0, modified.1, changed.0, changed.1].map(i64::cast_unsigned);
+        [device, inode, size_bytes].into_iter().chain(times).flat_map(u64::to_le_bytes).collect()
     }
 
     /// Returns true if it is the same file, in this state or another.

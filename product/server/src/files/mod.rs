@@ -15,6 +15,7 @@ mod entry;
 #[cfg(test)]
 pub(crate) mod fake_disk;
 mod followed;
+mod hashed;
 mod key;
 mod limits;
 mod links;
@@ -44,7 +45,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 pub use cache::{Cache, CacheAnswer};
-pub use entry::{Content, Entry, OpenFile, State};
+pub use entry::{Content, Entry, OpenFile, State, Way};
+pub use hashed::hash_in;
 pub use key::{Key, SiteNumber};
 pub use limits::{CacheLimits, REVALIDATE_AFTER};
 #[cfg(test)]

@@ -9,8 +9,10 @@ use http::{Readings, Reject, Request, Response, Status};
 use super::pages::Page;
 use super::{Sites, cors, help, name_of};
 use crate::body::{Body, Piece};
-use crate::files::SiteNumber;
+use crate::files::{SiteNumber, hash_in};
 
+/// A year, the maximum that caches agree on.
+const IMMUTABLE: &[u8] = b"max-age=31536000, immutable";
 const HTTPS_PORT: u16 = 443;
 
 impl Sites {
@@ -119,7 +121,7 @@ impl Sites {
         }
         let answers = &self.answers[self.place(site)];
         if answers.is_empty() {
-            return response;
+            return self.with_immutable(site, request, response);
         }
         let Ok(readings) = Readings::of(request.path) else { return response };
         let path = readings.plain();
@@ -135,9 +137,22 @@ impl Sites {
         let is_settled = !is_of_file || response.has("Cache-Control");
         let response = match answers.cache(path).filter(|_| !is_settled) {
             Some(rule) => response.with("Cache-Control", rule.control.as_bytes()),
-            None => response,
+            None => self.with_immutable(site, request, response),
         };
         if answers.access(path).is_some_and(Access::is_private) { private(response) } else { response }
+    }
+
+    /// Adds that a file whose name has a hash of its content does not change (RFC 8246), if nothing is said about that.
+    fn with_immutable(&self, site: SiteNumber, request: &Request, response: Response<Body>) -> Response<Body> {
+        let is_of_file = matches!(response.status.0, 200 | 206) && !response.is_forwarded() && response.has("ETag");
+        // The page of an application that answers for a name that is gone is not that file.
+        let is_page = || response.fields().any(|(_, value)| value.starts_with(b"text/html"));
+        let is_said = || ["Cache-Control", "Expires"].iter().any(|name| response.has(name));
+        let is_on = self.compression[self.place(site)].has_immutable && is_of_file;
+        if !is_on || is_said() || hash_in(request.path).is_none() || is_page() {
+            return response;
+        }
+        response.with("Cache-Control", IMMUTABLE)
     }
 
     /// The clients that may have what this request is for; `None`: all.

@@ -19,6 +19,8 @@ use std::path::PathBuf;
 use config::{Answers, Tries};
 use http::Codings;
 
+use crate::codec::{digest_of, with_dictionary};
+use crate::coded::SiteKey;
 use crate::files::{self, SiteNumber};
 use crate::logging::LogConfig;
 pub use automatic::AcmeConfig;
@@ -52,8 +54,46 @@ pub struct SiteConfig {
     /// The log of the site, if it has its own.
     pub log: Option<LogConfig>,
     pub https: Https,
+    pub saving: Saving,
+}
+
+/// The ways in which a site saves bytes, in addition to the codings of its files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Saving {
     /// Responses of programs to requests with a cookie or a login are compressed too.
     pub compresses_private: bool,
+    /// Files are offered and used as dictionaries.
+    pub has_dictionaries: bool,
+    /// Browsers need not ask again for files whose names have a hash of their content.
+    pub has_immutable: bool,
+}
+
+impl Default for Saving {
+    fn default() -> Saving {
+        Saving { compresses_private: false, has_dictionaries: true, has_immutable: true }
+    }
+}
+
+/// The compression of a site's responses.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Compressed {
+    pub codings: Codings,
+    /// Responses of programs to requests with a cookie or a login are compressed too.
+    pub codes_private: bool,
+    /// The key of the site among those that have dictionaries.
+    pub dictionaries: Option<SiteKey>,
+    has_immutable: bool,
+}
+
+impl Compressed {
+    fn of(config: &SiteConfig) -> Compressed {
+        let Saving { compresses_private: codes_private, has_dictionaries, has_immutable } = config.saving;
+        let codings = config.files.codings;
+        let key = || digest_of(config.name.as_bytes()).first_chunk().map(|first| SiteKey(u64::from_be_bytes(*first)));
+        let has_dictionaries = has_dictionaries && !with_dictionary(codings).is_empty();
+        let dictionaries = if has_dictionaries { key() } else { None };
+        Compressed { codings, codes_private, dictionaries, has_immutable }
+    }
 }
 
 /// The TLS settings of a site.
@@ -93,7 +133,7 @@ impl SiteConfig {
             answers: Answers::default(),
             log: None,
             https: Https::default(),
-            compresses_private: false,
+            saving: Saving::default(),
         }
     }
 }
@@ -110,8 +150,8 @@ pub struct Sites {
     names: Vec<String>,
     answers: Vec<Answers>,
     https: Vec<Https>,
-    /// The codings of each site's responses, and whether private ones have them.
-    codings: Vec<(Codings, bool)>,
+    /// The compression of each site's responses.
+    compression: Vec<Compressed>,
     pages: Pages,
 }
 
@@ -121,9 +161,9 @@ impl Sites {
         let answers = configs.iter().map(|config| config.answers.clone()).collect();
         let https = configs.iter().map(|config| config.https.clone()).collect();
         let names = configs.iter().map(|config| config.name.clone()).collect();
-        let codings = configs.iter().map(|config| (config.files.codings, config.compresses_private)).collect();
+        let compression = configs.iter().map(Compressed::of).collect();
         let pages = Pages::read(configs)?;
-        let mut sites = Sites { first, names, answers, https, codings, pages, ..Sites::default() };
+        let mut sites = Sites { first, names, answers, https, compression, pages, ..Sites::default() };
         for (at, config) in (0..).zip(configs) {
             let number = first.wrapping_add(at);
             if config.is_default && sites.default.is_none() {
@@ -158,10 +198,9 @@ impl Sites {
         self.names.iter().map(String::as_str)
     }
 
-    /// The codings of a site's responses, and whether programs' responses to requests with a cookie or a login have
-    /// them.
-    pub fn codings(&self, site: SiteNumber) -> (Codings, bool) {
-        self.codings[self.place(site)]
+    /// The compression of a site's responses.
+    pub fn compression(&self, site: SiteNumber) -> Compressed {
+        self.compression[self.place(site)]
     }
 
     /// The other names under which a site's files are found.

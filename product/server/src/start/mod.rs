@@ -11,6 +11,7 @@ mod reload;
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use sched::WaitBound;
 use crate::answer::{FormWaits, Handler};
 use crate::clients::Clients;
 use crate::codec::Level;
-use crate::coded::{BEST_NICE, Coder, FAST_NICE};
+use crate::coded::{BEST_NICE, Coder, FAST_NICE, Shelf};
 use crate::event_loop::{Admission, Changes, Listener, MemoryShare, Parts, Setup, Stop, Worker};
 use crate::files::{Cache, Lookups};
 use crate::journal::Journal;
@@ -50,6 +51,9 @@ const DESCRIPTORS_KEPT: u64 = 1024;
 /// Descriptors of an event loop in addition to its wake-up: epoll, and the file watch. With TLS there is one more, for
 /// the thread's current system call.
 const LOOP_DESCRIPTORS: u64 = 2;
+
+/// The folders in the state folder, with the maximum of their bytes: coded forms, dictionaries.
+const SHELVES: [(&str, u64); 2] = [("forms", 64 << 20), ("dictionaries", 64 << 20)];
 
 /// The maximum wait for the status of an event loop; a loop that does not turn for ten seconds ends the process.
 pub const STATUS_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -144,6 +148,7 @@ impl Server {
         }
         let (Listening { of_workers, mut remarks }, addresses) = listen(&config)?;
         let sockets = named_sockets(&config, &of_workers).map_err(|e| StartError::System("keep the sockets", e))?;
+        let state_folder = config.keeper.as_ref().map(|keeper| keeper.path().to_path_buf());
         let is_confined = settle(&config, &mut remarks);
         let threads = Threads::start(config.watchdog.take(), on_failure)
             .map_err(|e| StartError::Thread("weir-watch".into(), e))?;
@@ -171,7 +176,7 @@ impl Server {
             server.start_worker(number, listeners, &mut config)?;
         }
         server.follow_names()?;
-        server.start_coder()?;
+        server.start_coder(state_folder.as_deref())?;
         server.start_renewer()?;
         hide(&config, &server.threads)?;
         remarks.iter().chain(&server.current.served().remarks).for_each(|remark| server.tell(remark));
@@ -202,8 +207,23 @@ impl Server {
         self.threads.spawn("weir-acme", renew).map(drop).map_err(StartError::Unstarted)
     }
 
-    /// Starts the threads that make coded forms of files.
-    fn start_coder(&self) -> Result<(), StartError> {
+    /// Starts the threads that make coded forms of files and store dictionaries. They are kept in the state folder.
+    fn start_coder(&self, state_folder: Option<&Path>) -> Result<(), StartError> {
+        let open = |(name, bytes_max): (&str, u64)| {
+            let log = self.logs.handle();
+            let shelf = Shelf::open(state_folder?, name, bytes_max, move |line| log.error(line));
+            shelf.map(Arc::new).inspect_err(|line| self.tell(line)).ok()
+        };
+        let [forms, dictionaries] = SHELVES.map(open);
+        forms.into_iter().for_each(|shelf| self.loops.coder.keep_on(shelf));
+        dictionaries.into_iter().for_each(|shelf| self.loops.coder.dictionaries.keep_on(shelf));
+        let coder = Arc::clone(&self.loops.coder);
+        let store = move || {
+            let _ = sys::set_thread_nice(FAST_NICE);
+            coder.dictionaries.work();
+            Ok(())
+        };
+        self.threads.spawn("weir-dictionary", store).map_err(StartError::Unstarted)?;
         for (name, level, nice) in [("weir-code", Level::Fast, FAST_NICE), ("weir-code-best", Level::Best, BEST_NICE)] {
             let coder = Arc::clone(&self.loops.coder);
             let work = move || {
@@ -406,6 +426,8 @@ fn transmitter(server: &Server, config: &mut Config, wake: &Arc<Wake>) -> Transm
 
 /// Applies the sandbox. Returns true if files are confined; remarks give the reason if they are not.
 fn settle(config: &Config, remarks: &mut Vec<String>) -> bool {
+    let state_folder = config.keeper.iter().map(|keeper| keeper.path());
+    state_folder.for_each(|folder| SHELVES.iter().for_each(|(name, _)| Shelf::prepare(folder, name)));
     let confined = confine::confine(config);
     remarks.extend(confined.remarks);
     remarks.extend(config.unspooled());

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use cli::Failure;
 use config::{AccessLog, Change, Configuration};
-use server::{Certificate, Checked, ClassesConfig, FileOptions, Https, Listen, Server, SiteConfig};
+use server::{Certificate, Checked, ClassesConfig, FileOptions, Https, Listen, Saving, Server, SiteConfig};
 
 use super::again::{Next, Refused, Source, UplinkChange};
 use super::{Hosted, LogFormat, Shaping};
@@ -207,7 +207,11 @@ fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path, po
             redirects_to: site.https.redirects.then_some(port),
             hsts: site.https.hsts.as_ref().map(|hsts| hsts.value.clone()),
         },
-        compresses_private: site.compression.is_of_private,
+        saving: Saving {
+            compresses_private: site.compression.is_of_private,
+            has_dictionaries: site.compression.has_dictionaries,
+            has_immutable: site.compression.has_immutable,
+        },
     }
 }
 
@@ -340,7 +344,7 @@ trusted_proxies = ['::1', '10.0.0.0/8']
 
     #[test]
     fn every_key_of_a_site_is_taken() {
-        let text = "[[site]]\nroot = 'w'\nhosts = ['A.org', '*.a.org']\nindex = ['i', 'j']\nautoindex = true\nserve_dotfiles = true\nfollow_symlinks_into = ['/m', 'n']\ncodings = ['gzip']\ncompress_private = true\n[[site]]\nroot = '/x'\ndefault = true";
+        let text = "[[site]]\nroot = 'w'\nhosts = ['A.org', '*.a.org']\nindex = ['i', 'j']\nautoindex = true\nserve_dotfiles = true\nfollow_symlinks_into = ['/m', 'n']\ncodings = ['gzip']\ncompress_private = true\ndictionaries = false\nimmutable = false\n[[site]]\nroot = '/x'\ndefault = true";
         let sites = parsed(text).sites;
         let [one, other] = [0, 1].map(|at| site_config(&sites[at], None, Path::new("/etc"), 443));
         let files = FileOptions {
@@ -358,7 +362,7 @@ trusted_proxies = ['::1', '10.0.0.0/8']
                 name: one.name.clone(),
                 hosts,
                 is_default: false,
-                compresses_private: true,
+                saving: Saving { compresses_private: true, has_dictionaries: false, has_immutable: false },
                 ..SiteConfig::alone("/etc/w".into(), files)
             }
         );

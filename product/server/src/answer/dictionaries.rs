@@ -1,0 +1,148 @@
+//! Dictionaries of files (RFC 9842): the one that a client has, and the ones that it is offered.
+//!
+//! A client uses one dictionary for a request, the one with the longest pattern, and of equal ones the last. So the first
+//! page of a folder is offered for all pages of that folder, and the next ones each for their own next version: a
+//! visitor has something for a page that is new to it, and nearly all of a page that was there before. A script or style
+//! is offered for its next version, whose name has another hash.
+
+use std::sync::Arc;
+
+use http::{AcceptedCodings, Request, Response, Status, available_dictionary, is_of_same_origin, pattern};
+
+use super::{Handler, To};
+use crate::body::Body;
+use crate::codec::with_dictionary;
+use crate::coded::{DictionaryId, FormId, Had};
+use crate::files::{Entry, hash_in};
+
+/// A form of a file with the dictionary that its client has.
+pub(super) struct WithDictionary {
+    pub id: FormId,
+    pub dictionary_bytes: u64,
+    /// The dictionary is an earlier state of the file, so that nearly nothing is left to send.
+    pub is_next: bool,
+}
+
+impl Handler {
+    /// The form of a file with the dictionary that the client has, if it wants one and may have it.
+    pub(super) fn with_dictionary(
+        &self,
+        to: To,
+        request: &Request,
+        entry: &Entry,
+        accepted: &AcceptedCodings,
+    ) -> Option<WithDictionary> {
+        let coding = accepted.wanted_with_dictionary(with_dictionary(entry.forms.codings)).next()?;
+        let (dictionary, had) = self.had(to, request).filter(|_| is_of_same_origin(request))?;
+        let is_next = had.path.is_none_or(|path| is_version(&path, request.path));
+        let id = FormId::of(entry, coding).with(dictionary);
+        Some(WithDictionary { id, dictionary_bytes: had.bytes, is_next })
+    }
+
+    /// The dictionary of this site that the client has.
+    fn had(&self, to: To, request: &Request) -> Option<(DictionaryId, Had)> {
+        let dictionary = DictionaryId { site: to.dictionaries?, digest: available_dictionary(request)? };
+        let had = self.forms.as_ref()?.coder.dictionaries.find(&dictionary)?;
+        Some((dictionary, had))
+    }
+
+    /// Adds to a response with a file that dictionaries decide about its bytes, and offers the file as one.
+    pub(super) fn with_offer(
+        &self,
+        to: To,
+        request: &Request,
+        entry: &Arc<Entry>,
+        response: Response<Body>,
+    ) -> Response<Body> {
+        if to.dictionaries.is_none() || with_dictionary(entry.forms.codings).is_empty() {
+            return response;
+        }
+        let is_asked = request.values("available-dictionary").next().is_some();
+        let vary = if is_asked { "Available-Dictionary, Sec-Fetch-Site" } else { "Available-Dictionary" };
+        let is_whole = response.status == Status::OK;
+        let response = response.with("Vary", vary.as_bytes());
+        match self.offer(to, request, entry).filter(|_| is_whole) {
+            Some(offer) => response.with("Use-As-Dictionary", offer.as_bytes()),
+            None => response,
+        }
+    }
+
+    /// The offer of a file as a dictionary, if it is kept as one.
+    fn offer(&self, to: To, request: &Request, entry: &Arc<Entry>) -> Option<String> {
+        let (coder, path) = (&self.forms.as_ref()?.coder, request.path);
+        let destination = destination_of(&entry.mime)?;
+        let pattern = match destination {
+            "document" => {
+                let had = self.had(to, request).map(|(_, had)| had);
+                let has_folder = had.is_some_and(|had| had.path.is_none_or(|had| folder_of(&had) == folder_of(path)));
+                if has_folder { pattern_of_page(path)? } else { format!("{}*", pattern(folder_of(path), None)?) }
+            }
+            _ => pattern(path, hash_in(path).filter(|_| has_name(path)))?,
+        };
+        let is_kept = coder.dictionaries.offer(to.dictionaries?, entry, path, to.client);
+        is_kept.then(|| http::use_as_dictionary(&pattern, destination))
+    }
+}
+
+/// The kind of request that a file of this type answers; `None` for files that are not offered.
+fn destination_of(mime: &str) -> Option<&'static str> {
+    match mime.split(';').next()?.trim_ascii() {
+        "text/html" => Some("document"),
+        "text/css" => Some("style"),
+        "text/javascript" | "application/javascript" => Some("script"),
+        _ => None,
+    }
+}
+
+/// The pattern of a page alone. It has to be longer than that of its folder, which has the same beginning.
+fn pattern_of_page(path: &[u8]) -> Option<String> {
+    let path = pattern(path, None)?;
+    let (before, last) = path.split_at(path.trim_end_matches('/').rfind('/').map_or(0, |slash| slash + 1));
+    match last.strip_suffix('/') {
+        Some(name) => Some(format!("{before}{name}{{/}}")),
+        None => Some(format!("{before}{{{last}}}")),
+    }
+}
+
+/// The folder of a page, with its slash.
+fn folder_of(path: &[u8]) -> &[u8] {
+    &path[..path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1)]
+}
+
+/// Returns true if the name of a file has more than its hash and its extension.
+fn has_name(path: &[u8]) -> bool {
+    hash_in(path).is_some_and(|hash| hash.start > folder_of(path).len())
+}
+
+/// Returns true if these are paths of two versions of a file: they differ by their hashes alone.
+fn is_version(path: &[u8], other: &[u8]) -> bool {
+    let without_hash = |path: &[u8]| match hash_in(path).filter(|_| has_name(path)) {
+        Some(hash) => [&path[..hash.start], &path[hash.end..]].concat(),
+        None => path.to_vec(),
+    };
+    path == other || without_hash(path) == without_hash(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_a_longer_pattern_than_its_folder() {
+        for (path, expected) in
+            [("/docs/a.html", "/docs/{a.html}"), ("/a", "/{a}"), ("/docs/", "/docs{/}"), ("/a/b/", "/a/b{/}")]
+        {
+            let own = pattern_of_page(path.as_bytes()).unwrap();
+            assert_eq!(own, expected);
+            assert!(own.len() > folder_of(path.as_bytes()).len() + 1, "{path}");
+        }
+    }
+
+    #[test]
+    fn versions_differ_by_their_hash_alone() {
+        let is = |one: &str, other: &str| is_version(one.as_bytes(), other.as_bytes());
+        assert!(is("/a.html", "/a.html") && is("/js/app.3f9a8b7c.js", "/js/app.0b1c2d3e.js"));
+        assert!(!is("/a.html", "/b.html") && !is("/js/app.3f9a8b7c.js", "/js/lib.3f9a8b7c.js"));
+        assert!(!is("/3f9a8b7c.js", "/0b1c2d3e.js"), "nothing says of what they are versions");
+    }
+}

@@ -1,0 +1,409 @@
+//! The dictionaries that clients were offered (RFC 9842): bytes of pages, scripts and styles, by site and digest.
+//!
+//! A client names a dictionary by its digest alone, so the bytes are kept as they were offered: the file has changed when
+//! they are wanted. The event loops offer ([`Dictionaries::offer`]) and ask what is known; a thread of its own reads,
+//! digests and stores. A dictionary of one site is none of another, whose pages the client could otherwise compare with
+//! it.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+
+use hashbrown::HashMap;
+use http::Digest;
+
+use super::shelf::Shelf;
+use crate::codec::{DICTIONARY_BYTES, digest_of};
+use crate::files::{Entry, State};
+use crate::turns::Turns;
+
+/// The maximum number of files that wait to be stored; more are not offered.
+const WAITING_MAX: usize = 64;
+/// The maximum number of dictionaries that are known, and of files whose digest is.
+const KNOWN_MAX: usize = 4096;
+
+/// A dictionary of a site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DictionaryId {
+    pub site: SiteKey,
+    pub digest: Digest,
+}
+
+/// A number of a site that stays the same over a restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SiteKey(pub u64);
+
+/// A file that was offered, with the path that it was asked for by.
+struct Offer {
+    site: SiteKey,
+    entry: Arc<Entry>,
+    path: Arc<[u8]>,
+}
+
+/// The dictionaries of all sites.
+pub struct Dictionaries {
+    state: Mutex<Shared>,
+    changed: Condvar,
+    /// The folder where they outlive the process, if there is one.
+    shelf: OnceLock<Arc<Shelf>>,
+    is_stopping: AtomicBool,
+}
+
+#[derive(Default)]
+struct Shared {
+    known: HashMap<DictionaryId, Dictionary>,
+    /// The files that were offered; `None` while one waits, or if it could not be read.
+    offered: HashMap<(SiteKey, State), Option<Digest>>,
+    waiting: Turns<Offer>,
+    /// The bytes in memory, and their maximum.
+    bytes: u64,
+    bytes_max: u64,
+    /// Counts uses: the time by which dictionaries are compared.
+    turn: u64,
+}
+
+struct Dictionary {
+    /// `None` if they are on the shelf alone.
+    bytes: Option<Arc<[u8]>>,
+    len: u64,
+    path: Arc<[u8]>,
+    used_at: u64,
+}
+
+/// The answer to an event loop that asks for a dictionary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Had {
+    /// The path of the file that it was offered with; `None` while it is on the shelf alone.
+    pub path: Option<Arc<[u8]>>,
+    /// Its length, or a little more.
+    pub bytes: u64,
+}
+
+impl Dictionaries {
+    /// Creates a store that may hold `bytes_max` in memory.
+    pub fn new(bytes_max: u64) -> Dictionaries {
+        let (state, changed) = (Mutex::new(Shared { bytes_max, ..Shared::default() }), Condvar::new());
+        Dictionaries { state, changed, shelf: OnceLock::new(), is_stopping: AtomicBool::new(false) }
+    }
+
+    /// Keeps dictionaries on this shelf too. Does nothing if there is one.
+    pub fn keep_on(&self, shelf: Arc<Shelf>) {
+        let _ = self.shelf.set(shelf);
+    }
+
+    pub fn set_bytes_max(&self, bytes_max: u64) {
+        let mut state = self.state();
+        state.bytes_max = bytes_max;
+        state.shrink(self.shelf.get().is_some());
+    }
+
+    /// Has a file stored as a dictionary for this client. Returns false if it is not going to be one.
+    pub fn offer(&self, site: SiteKey, entry: &Arc<Entry>, path: &[u8], client: u32) -> bool {
+        if !DICTIONARY_BYTES.contains(&entry.len) {
+            return false;
+        }
+        let mut state = self.state();
+        let state = &mut *state;
+        let file = (site, entry.identity());
+        match state.offered.get(&file) {
+            Some(Some(digest)) => {
+                let id = DictionaryId { site, digest: *digest };
+                if state.touch(&id) || self.is_on_shelf(&id) {
+                    return true;
+                }
+            }
+            Some(None) => return true,
+            None => {}
+        }
+        if state.waiting.len() >= WAITING_MAX {
+            return false;
+        }
+        if state.offered.len() >= KNOWN_MAX {
+            state.offered.retain(|_, digest| digest.is_none());
+        }
+        state.offered.insert(file, None);
+        state.waiting.push(client, Offer { site, entry: Arc::clone(entry), path: path.into() });
+        self.changed.notify_one();
+        true
+    }
+
+    /// Returns what is known of a dictionary; `None` if it is gone, or was never offered by this site.
+    pub fn find(&self, id: &DictionaryId) -> Option<Had> {
+        let mut state = self.state();
+        if state.touch(id) {
+            return state.known.get(id).map(|known| Had { path: Some(Arc::clone(&known.path)), bytes: known.len });
+        }
+        drop(state);
+        let bytes = self.shelf.get()?.bytes_of(&self::name_of(id))?;
+        Some(Had { path: None, bytes })
+    }
+
+    /// The bytes of a dictionary. Waits for the disk.
+    pub fn bytes(&self, id: &DictionaryId) -> io::Result<Arc<[u8]>> {
+        let held = self.state().known.get(id).and_then(|known| known.bytes.clone());
+        if let Some(bytes) = held {
+            return Ok(bytes);
+        }
+        let (shelf, name) = (self.shelf.get(), self::name_of(id));
+        let kept = shelf.and_then(|shelf| shelf.get(&name));
+        let Some((path, bytes)) = kept.as_deref().and_then(split).filter(|(_, bytes)| digest_of(bytes) == id.digest)
+        else {
+            shelf.into_iter().for_each(|shelf| shelf.remove(&name));
+            self.state().forget(id);
+            return Err(io::Error::other("the dictionary is gone"));
+        };
+        let bytes: Arc<[u8]> = bytes.into();
+        self.state().insert(*id, path.into(), &bytes, true);
+        Ok(bytes)
+    }
+
+    /// Stores what is offered, until the store stops.
+    pub fn work(&self) {
+        while let Some(offer) = self.wait_for_offer() {
+            self.store(offer);
+        }
+    }
+
+    /// Ends the thread, after what it is storing.
+    pub fn stop(&self) {
+        let _state = self.state();
+        self.is_stopping.store(true, Relaxed);
+        self.changed.notify_all();
+    }
+
+    /// Stores all that waits, for a test that has no thread; returns how many files.
+    #[cfg(test)]
+    pub fn run(&self) -> usize {
+        let next = || self.state().waiting.pop();
+        std::iter::from_fn(next).map(|offer| self.store(offer)).count()
+    }
+
+    fn wait_for_offer(&self) -> Option<Offer> {
+        let mut state = self.state();
+        loop {
+            if self.is_stopping.load(Relaxed) {
+                return None;
+            }
+            if let Some(offer) = state.waiting.pop() {
+                return Some(offer);
+            }
+            state = self.changed.wait(state).expect("no thread panics while it holds the dictionaries");
+        }
+    }
+
+    /// Reads and stores a file. One that has changed since was offered in another state, and is not stored.
+    fn store(&self, Offer { site, entry, path }: Offer) {
+        let file = (site, entry.identity());
+        let Ok(bytes) = entry.whole() else {
+            self.state().offered.remove(&file);
+            return;
+        };
+        let id = DictionaryId { site, digest: digest_of(&bytes) };
+        if let Some(shelf) = self.shelf.get() {
+            shelf.put(&self::name_of(&id), &[&(path.len() as u16).to_le_bytes(), &path, &bytes]);
+        }
+        let is_kept = self.is_on_shelf(&id);
+        let mut state = self.state();
+        state.offered.insert(file, Some(id.digest));
+        state.insert(id, path, &bytes[..].into(), is_kept);
+    }
+
+    fn is_on_shelf(&self, id: &DictionaryId) -> bool {
+        self.shelf.get().is_some_and(|shelf| shelf.has(&self::name_of(id)))
+    }
+
+    fn state(&self) -> MutexGuard<'_, Shared> {
+        self.state.lock().expect("no thread panics while it holds the dictionaries")
+    }
+}
+
+impl Shared {
+    /// Marks a dictionary as used. Returns false if it is not known.
+    fn touch(&mut self, id: &DictionaryId) -> bool {
+        self.turn += 1;
+        let turn = self.turn;
+        self.known.get_mut(id).map(|known| known.used_at = turn).is_some()
+    }
+
+    /// Adds a dictionary; the first path that its bytes were offered with stays.
+    fn insert(&mut self, id: DictionaryId, path: Arc<[u8]>, bytes: &Arc<[u8]>, is_kept: bool) {
+        self.turn += 1;
+        let before = self.forget(&id);
+        let path = before.map_or(path, |before| before.path);
+        let len = bytes.len() as u64;
+        self.bytes += len;
+        self.known.insert(id, Dictionary { bytes: Some(Arc::clone(bytes)), len, path, used_at: self.turn });
+        self.shrink(is_kept);
+    }
+
+    fn forget(&mut self, id: &DictionaryId) -> Option<Dictionary> {
+        let known = self.known.remove(id)?;
+        self.bytes -= known.held_bytes();
+        Some(known)
+    }
+
+    /// Frees memory within the bounds, the least recently used dictionary first. Those on a shelf stay known.
+    fn shrink(&mut self, has_shelf: bool) {
+        while self.bytes > self.bytes_max || self.known.len() > KNOWN_MAX {
+            let is_full = self.known.len() > KNOWN_MAX;
+            let others = self.known.iter_mut().filter(|(_, known)| is_full || known.bytes.is_some());
+            let Some((id, oldest)) = others.min_by_key(|(_, known)| known.used_at) else { return };
+            if has_shelf && !is_full {
+                self.bytes -= oldest.held_bytes();
+                oldest.bytes = None;
+            } else {
+                let id = *id;
+                self.forget(&id);
+            }
+        }
+    }
+}
+
+impl Dictionary {
+    fn held_bytes(&self) -> u64 {
+        if self.bytes.is_some() { self.len } else { 0 }
+    }
+}
+
+/// The name of a dictionary on the shelf.
+fn name_of(id: &DictionaryId) -> Digest {
+    digest_of(&[&id.site.0.to_le_bytes()[..], &id.digest].concat())
+}
+
+/// The path and the bytes of a dictionary on the shelf.
+fn split(kept: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = kept.split_first_chunk()?;
+    rest.split_at_checked(u16::from_le_bytes(*len).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::testing::text;
+    use crate::files::temporary::Folder;
+
+    const SITE: SiteKey = SiteKey(1);
+
+    fn id_of(bytes: &[u8]) -> DictionaryId {
+        DictionaryId { site: SITE, digest: digest_of(bytes) }
+    }
+
+    /// A dictionary of 5,000 bytes with this path.
+    fn had(path: &[u8]) -> Option<Had> {
+        Some(Had { path: Some(path.into()), bytes: 5_000 })
+    }
+
+    fn page(folder: &Folder, name: &str, bytes: usize) -> (Arc<Entry>, Vec<u8>) {
+        let mut content = text(bytes);
+        content[..name.len()].copy_from_slice(name.as_bytes());
+        folder.put(name, &content);
+        (folder.entry(name), content)
+    }
+
+    fn shelf(folder: &Folder) -> Arc<Shelf> {
+        Arc::new(Shelf::open(&folder.path("state"), "dictionaries", 1 << 20, |line| panic!("{line}")).unwrap())
+    }
+
+    #[test]
+    fn what_was_offered_is_there_when_the_file_has_changed() {
+        let (folder, dictionaries) = (Folder::new(), Dictionaries::new(1 << 20));
+        let (entry, content) = page(&folder, "a.html", 5_000);
+        assert!(dictionaries.offer(SITE, &entry, b"/a.html", 1));
+        assert!(dictionaries.offer(SITE, &entry, b"/a.html", 2), "it is on its way");
+        assert_eq!(dictionaries.find(&id_of(&content)), None);
+        assert_eq!(dictionaries.run(), 1, "one for two clients");
+        assert!(dictionaries.offer(SITE, &entry, b"/a.html", 1) && dictionaries.run() == 0);
+        folder.put("a.html", "other");
+        assert_eq!(dictionaries.find(&id_of(&content)), had(b"/a.html"));
+        assert!(dictionaries.bytes(&id_of(&content)).unwrap()[..] == content);
+        let elsewhere = DictionaryId { site: SiteKey(2), ..id_of(&content) };
+        assert!(dictionaries.find(&elsewhere).is_none() && dictionaries.bytes(&elsewhere).is_err());
+    }
+
+    /// A file that is open and changes before it is read has another digest than the client computes.
+    #[test]
+    fn a_file_that_changes_meanwhile_is_not_stored() {
+        let (folder, dictionaries) = (Folder::new(), Dictionaries::new(1 << 20));
+        let (entry, content) = page(&folder, "a.html", 100_000);
+        assert!(dictionaries.offer(SITE, &entry, b"/a.html", 1));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        folder.put("a.html", text(100_000));
+        dictionaries.run();
+        assert!(dictionaries.find(&id_of(&content)).is_none() && dictionaries.find(&id_of(&text(100_000))).is_none());
+    }
+
+    #[test]
+    fn short_and_long_files_are_no_dictionaries() {
+        let (folder, dictionaries) = (Folder::new(), Dictionaries::new(1 << 20));
+        let (short, _) = page(&folder, "a.html", 255);
+        folder.put("b.html", vec![b'b'; 4 << 20 | 1]);
+        assert!(!dictionaries.offer(SITE, &short, b"/a.html", 1));
+        assert!(!dictionaries.offer(SITE, &folder.entry("b.html"), b"/b.html", 1));
+    }
+
+    #[test]
+    fn memory_and_queue_are_bounded() {
+        let (folder, dictionaries) = (Folder::new(), Dictionaries::new(12_000));
+        let pages: Vec<_> = (0..WAITING_MAX + 3).map(|at| page(&folder, &format!("{at}.html"), 5_000)).collect();
+        let offered = pages.iter().filter(|(entry, _)| dictionaries.offer(SITE, entry, b"/", 1)).count();
+        assert_eq!(offered, WAITING_MAX);
+        dictionaries.run();
+        let known = |at: usize| dictionaries.find(&id_of(&pages[at].1)).is_some();
+        assert!(known(WAITING_MAX - 1) && known(WAITING_MAX - 2) && !known(WAITING_MAX - 3) && !known(0));
+        assert!(dictionaries.state().bytes <= 12_000);
+        assert!(dictionaries.offer(SITE, &pages[0].0, b"/", 1) && dictionaries.run() == 1, "it is stored again");
+        dictionaries.set_bytes_max(0);
+        assert!(!known(0) && dictionaries.state().bytes == 0);
+    }
+
+    #[test]
+    fn dictionaries_outlive_the_process_and_memory() {
+        let folder = Folder::new();
+        let pages: Vec<_> = (0..3).map(|at| page(&folder, &format!("{at}.html"), 5_000)).collect();
+        let before = Dictionaries::new(6_000);
+        before.keep_on(shelf(&folder));
+        pages.iter().for_each(|(entry, _)| assert!(before.offer(SITE, entry, b"/a/", 1)));
+        before.run();
+        for (_, content) in &pages {
+            assert_eq!(before.find(&id_of(content)), had(b"/a/"));
+            assert!(before.bytes(&id_of(content)).unwrap()[..] == *content && before.state().bytes <= 6_000);
+        }
+        let after = Dictionaries::new(1 << 20);
+        after.keep_on(shelf(&folder));
+        let id = id_of(&pages[0].1);
+        assert!(after.find(&id).is_some_and(|had| had.path.is_none() && (5_000..5_100).contains(&had.bytes)));
+        assert!(after.bytes(&id).unwrap()[..] == pages[0].1);
+        assert_eq!(after.find(&id), had(b"/a/"));
+        assert!(after.find(&DictionaryId { site: SiteKey(2), ..id }).is_none());
+    }
+
+    /// Somebody has put a file in the place of another.
+    #[test]
+    fn a_kept_dictionary_has_to_be_the_one_of_its_name() {
+        let folder = Folder::new();
+        let (dictionaries, shelf) = (Dictionaries::new(1 << 20), shelf(&folder));
+        dictionaries.keep_on(Arc::clone(&shelf));
+        let id = id_of(b"what the client has");
+        shelf.put(&name_of(&id), &[&1_u16.to_le_bytes(), b"/", b"something else"]);
+        assert!(dictionaries.find(&id).is_some());
+        assert!(dictionaries.bytes(&id).is_err() && dictionaries.find(&id).is_none());
+        shelf.put(&name_of(&id_of(b"x")), &[&9_u16.to_le_bytes(), b"/"]);
+        assert!(dictionaries.bytes(&id_of(b"x")).is_err());
+    }
+
+    #[test]
+    fn a_thread_stores_and_ends() {
+        let (folder, dictionaries) = (Folder::new(), Arc::new(Dictionaries::new(1 << 20)));
+        let (entry, content) = page(&folder, "a.html", 5_000);
+        let thread = std::thread::spawn({
+            let dictionaries = Arc::clone(&dictionaries);
+            move || dictionaries.work()
+        });
+        dictionaries.offer(SITE, &entry, b"/a.html", 1);
+        while dictionaries.find(&id_of(&content)).is_none() {
+            std::thread::yield_now();
+        }
+        dictionaries.stop();
+        thread.join().unwrap();
+    }
+}
