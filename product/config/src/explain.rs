@@ -72,9 +72,9 @@ fn field(header: &str) -> Result<(String, String), AskError> {
 #[derive(Debug, Default)]
 pub struct Explanation {
     /// The site, the class and the answer, each with its reason.
-    decisions: Vec<Line>,
+    decisions: Vec<Row>,
     /// The settings that apply to it.
-    settings: Vec<Line>,
+    settings: Vec<Row>,
     /// The index of its site.
     pub site: Option<usize>,
     /// The path by which its site answers, decoded once; it begins with a slash.
@@ -86,7 +86,7 @@ pub struct Explanation {
 }
 
 #[derive(Debug)]
-struct Line {
+struct Row {
     said: String,
     reason: Reason,
 }
@@ -110,18 +110,18 @@ impl Explanation {
     }
 
     fn say(&mut self, said: impl Into<String>, reason: Reason) {
-        self.decisions.push(Line { said: said.into(), reason });
+        self.decisions.push(Row { said: said.into(), reason });
     }
 
     fn hold(&mut self, held: &[Held]) {
         for held in held {
             let reason = held.at.map_or(Reason::Default, Reason::At);
-            self.settings.push(Line { said: format!("{} = {}", held.key, held.value), reason });
+            self.settings.push(Row { said: format!("{} = {}", held.key, held.value), reason });
         }
     }
 }
 
-fn shown<'e>(lines: &'e [Line], files: &'e (impl Named + ?Sized)) -> impl fmt::Display + 'e {
+fn shown<'e>(lines: &'e [Row], files: &'e (impl Named + ?Sized)) -> impl fmt::Display + 'e {
     fmt::from_fn(move |f| {
         for line in lines {
             match line.reason {

@@ -69,7 +69,7 @@ impl Device {
 
 /// An interface of this namespace, and the interfaces it relates to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Link {
+pub struct RelatedInterface {
     pub interface: Interface,
     /// The kind, such as `bridge` or `vlan`; empty for hardware.
     pub kind: String,
@@ -84,7 +84,7 @@ const ON_A_LOWER: [&str; 3] = ["vlan", "macvlan", "ipvlan"];
 /// Maximum number of interfaces above one device; those beyond are left unchanged.
 const UPPERS_MAX: usize = 256;
 
-pub fn links() -> io::Result<Vec<Link>> {
+pub fn links() -> io::Result<Vec<RelatedInterface>> {
     let mut found = Vec::new();
     Socket::open()?.dump(RTM_GETLINK, &[0; LINK_BYTES], |reply| {
         let Some(fields) = reply.get(LINK_BYTES..) else { return };
@@ -93,7 +93,7 @@ pub fn links() -> io::Result<Vec<Link>> {
         let Some((index, name)) = u32_at(reply, 4).zip(attribute(fields, IFLA_IFNAME)) else { return };
         let kind = attribute(fields, IFLA_LINKINFO).and_then(|info| attribute(info, IFLA_INFO_KIND));
         let is_elsewhere = attribute(fields, IFLA_LINK_NETNSID).is_some();
-        found.push(Link {
+        found.push(RelatedInterface {
             interface: Interface { index, name: text(name) },
             kind: kind.map_or(String::new(), text),
             master: number(IFLA_MASTER),
@@ -105,13 +105,13 @@ pub fn links() -> io::Result<Vec<Link>> {
 
 /// Returns the interfaces whose packets leave through this one: its bridge or bond, VLANs and macvlans on it, and the
 /// interfaces above these.
-pub fn uppers(links: &[Link], interface: &Interface) -> Vec<Interface> {
+pub fn uppers(links: &[RelatedInterface], interface: &Interface) -> Vec<Interface> {
     let mut found = vec![interface.clone()];
     let mut at = 0;
     while at < found.len() && found.len() < UPPERS_MAX {
         let index = found[at].index;
         let own = links.iter().find(|link| link.interface.index == index);
-        let is_upper = |link: &&Link| {
+        let is_upper = |link: &&RelatedInterface| {
             own.is_some_and(|own| own.master == Some(link.interface.index))
                 || (link.lower == Some(index) && ON_A_LOWER.contains(&link.kind.as_str()))
         };

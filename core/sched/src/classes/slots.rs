@@ -44,7 +44,7 @@ pub struct LevelSpec {
 }
 
 /// A level's place among others: its priority, a job's number, the level.
-type Place = (u32, u64, u32);
+type SlotKey = (u32, u64, u32);
 
 #[derive(Debug, Default)]
 struct Level {
@@ -54,9 +54,9 @@ struct Level {
     running: BTreeSet<u64>,
     asleep: BTreeSet<u64>,
     /// The place in `waiting` and `entitled`, and in `borrowing`.
-    waits: Option<Place>,
+    waits: Option<SlotKey>,
     is_entitled: bool,
-    borrows: Option<Place>,
+    borrows: Option<SlotKey>,
 }
 
 impl Level {
@@ -79,11 +79,11 @@ pub struct Slots {
     running: u64,
     slots: u64,
     /// Levels with a sleeping job, by their oldest.
-    waiting: BTreeSet<Place>,
+    waiting: BTreeSet<SlotKey>,
     /// The levels among them with a free slot of their own.
-    entitled: BTreeSet<Place>,
+    entitled: BTreeSet<SlotKey>,
     /// Levels that have more slots than their own, by their youngest running job.
-    borrowing: BTreeSet<Place>,
+    borrowing: BTreeSet<SlotKey>,
 }
 
 impl Slots {
@@ -250,7 +250,7 @@ impl Slots {
     }
 }
 
-fn change(set: &mut BTreeSet<Place>, before: Option<Place>, now: Option<Place>) {
+fn change(set: &mut BTreeSet<SlotKey>, before: Option<SlotKey>, now: Option<SlotKey>) {
     if before != now {
         before.iter().for_each(|place| {
             set.remove(place);

@@ -147,20 +147,20 @@ const NONE: u32 = u32::MAX;
 const NEW: Account = Account { tag: 0, weight: 1, is_beyond: false, waiting: NONE };
 
 /// A ready job's place among its client's, smallest first: the policy's key, arrival number, slot.
-type Place = (u64, u64, u32);
+type ClientKey = (u64, u64, u32);
 
 /// A client with ready jobs.
 #[derive(Debug, Default)]
 struct Waiting {
     /// The best job, unless that was just taken out.
-    best: Option<Place>,
-    others: BTreeSet<Place>,
+    best: Option<ClientKey>,
+    others: BTreeSet<ClientKey>,
     /// The slot that stands for it in the inner policy's order.
     offered: Option<u32>,
 }
 
 impl Waiting {
-    fn insert(&mut self, place: Place) {
+    fn insert(&mut self, place: ClientKey) {
         match self.best {
             Some(best) if best < place => {
                 self.others.insert(place);
@@ -172,7 +172,7 @@ impl Waiting {
         }
     }
 
-    fn remove(&mut self, place: Place) {
+    fn remove(&mut self, place: ClientKey) {
         if self.best == Some(place) {
             self.best = self.others.pop_first();
         } else {
@@ -192,7 +192,7 @@ struct Held {
 }
 
 impl Held {
-    fn place(&self) -> Place {
+    fn place(&self) -> ClientKey {
         (self.key, self.job.number, self.slot)
     }
 }
@@ -254,7 +254,7 @@ impl ByClient {
     }
 
     /// Stores a ready job; returns the place it had before, if any.
-    fn hold(&mut self, held: Held) -> Option<Place> {
+    fn hold(&mut self, held: Held) -> Option<ClientKey> {
         match self.held_at[held.slot as usize] {
             NONE => {
                 self.held_at[held.slot as usize] = self.held.len() as u32;

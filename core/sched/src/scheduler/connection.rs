@@ -98,7 +98,7 @@ pub struct ConnectionId {
 
 /// A ready job's place within its connection, smallest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct ReadyKey {
     urgency: u8,
     key: u64,
     /// 0 for a job that is not incremental, which goes before incremental jobs of the same power of two; otherwise
@@ -123,16 +123,16 @@ struct Member {
 }
 
 impl Member {
-    fn place(&self) -> Place {
+    fn place(&self) -> ReadyKey {
         let (key, turn) = match self.precedence.is_incremental {
             true => (power_of_two(self.key), 1 + self.had_turn),
             false => (self.key, 0),
         };
-        Place { urgency: self.precedence.urgency, key, turn, number: self.number }
+        ReadyKey { urgency: self.precedence.urgency, key, turn, number: self.number }
     }
 
     /// The place of the member, if it is ready.
-    fn ready_place(&self) -> Option<Place> {
+    fn ready_place(&self) -> Option<ReadyKey> {
         self.is_ready.then(|| self.place())
     }
 
@@ -167,7 +167,7 @@ pub struct Connection {
     has_wishes: bool,
     members: Vec<Member>,
     /// The ready jobs with their slots; the first of the order is last.
-    ready: Vec<(Place, u32)>,
+    ready: Vec<(ReadyKey, u32)>,
 }
 
 impl Connection {
@@ -250,7 +250,7 @@ impl Connection {
             return;
         }
         // The smallest place is last.
-        let find = |ready: &[(Place, u32)], place: Place| ready.partition_point(|(other, _)| *other > place);
+        let find = |ready: &[(ReadyKey, u32)], place: ReadyKey| ready.partition_point(|(other, _)| *other > place);
         if let Some(place) = before {
             self.ready.remove(find(&self.ready, place));
         }

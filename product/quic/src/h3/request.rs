@@ -28,7 +28,7 @@ pub struct Shared {
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Part {
     #[default]
     Head,
     Content,
@@ -40,7 +40,7 @@ enum Place {
 #[derive(Debug, Default)]
 pub struct Incoming {
     frames: Frames,
-    place: Place,
+    place: Part,
     /// The rest of the content that is still to come, if its length was declared.
     left: Option<PeerLength>,
     /// Bytes received after the head and not yet read.
@@ -89,7 +89,7 @@ impl Incoming {
         while let Some(step) = self.frames.next(bytes, content.as_deref_mut()) {
             match step {
                 Step::Begin { kind, length } => self.begin(now, kind, length, shared, budget)?,
-                Step::Kept { payload, .. } if self.place == Place::End => shared.check_trailers(&payload)?,
+                Step::Kept { payload, .. } if self.place == Part::End => shared.check_trailers(&payload)?,
                 Step::Kept { payload, .. } => {
                     let decoded = shared.decode(&payload)?;
                     self.left = decoded.content_length;
@@ -102,14 +102,14 @@ impl Incoming {
 
     fn begin(&mut self, now: Nanos, kind: u64, length: u64, shared: &Shared, budget: &mut Budget) -> Result<(), Fault> {
         match (kind, self.place) {
-            (HEADERS, Place::Head | Place::Content) if length > shared.section_bytes_max => {
+            (HEADERS, Part::Head | Part::Content) if length > shared.section_bytes_max => {
                 return Err(Fault::Stream(EXCESSIVE_LOAD));
             }
-            (HEADERS, Place::Head | Place::Content) => {
+            (HEADERS, Part::Head | Part::Content) => {
                 self.frames.keep();
-                self.place = if self.place == Place::Head { Place::Content } else { Place::End };
+                self.place = if self.place == Part::Head { Part::Content } else { Part::End };
             }
-            (DATA, Place::Content) => {
+            (DATA, Part::Content) => {
                 budget.on_data(now, length)?;
                 if let Some(left) = &mut self.left {
                     *left = left.less(length).ok_or(Fault::Stream(MESSAGE_ERROR))?;
@@ -134,7 +134,7 @@ impl Incoming {
             return Err(Fault::Connection(FRAME_ERROR, "a stream that ended inside a frame"));
         }
         match (self.place, self.left) {
-            (Place::Head, _) => Err(Fault::Stream(REQUEST_INCOMPLETE)),
+            (Part::Head, _) => Err(Fault::Stream(REQUEST_INCOMPLETE)),
             (_, Some(left)) if left > PeerLength::ZERO => Err(Fault::Stream(MESSAGE_ERROR)),
             _ => Ok(()),
         }

@@ -67,16 +67,16 @@ fn entry(index: u64) -> Result<(&'static str, &'static str), Undecodable> {
 }
 
 /// The position of a text: in the section itself, counted from its end, or decoded in the scratch memory.
-enum Place {
+enum TextAt {
     InSection { from_end: usize, bytes: usize },
     Decoded { begin: usize, end: usize },
 }
 
-impl Place {
+impl TextAt {
     fn of<'a>(&self, section: &'a [u8], scratch: &'a [u8]) -> &'a [u8] {
         match *self {
-            Place::InSection { from_end, bytes } => &section[section.len() - from_end..][..bytes],
-            Place::Decoded { begin, end } => &scratch[begin..end],
+            TextAt::InSection { from_end, bytes } => &section[section.len() - from_end..][..bytes],
+            TextAt::Decoded { begin, end } => &scratch[begin..end],
         }
     }
 }
@@ -97,19 +97,19 @@ impl Input<'_> {
 
     /// Reads a text whose length starts with `prefix_bits` of the first byte; the bit before them is set for Huffman
     /// code.
-    fn text(&mut self, prefix_bits: u32, scratch: &mut Vec<u8>) -> Result<Place, Undecodable> {
+    fn text(&mut self, prefix_bits: u32, scratch: &mut Vec<u8>) -> Result<TextAt, Undecodable> {
         let is_coded = self.first()? & (1 << prefix_bits) != 0;
         let bytes = usize::try_from(self.integer(prefix_bits)?).map_err(|_| Undecodable)?;
         let from_end = self.0.len();
         let (text, rest) = self.0.split_at_checked(bytes).ok_or(Undecodable)?;
         self.0 = rest;
         if !is_coded {
-            return Ok(Place::InSection { from_end, bytes });
+            return Ok(TextAt::InSection { from_end, bytes });
         }
         let begin = scratch.len();
         if !huffman::decode(text, scratch) {
             return Err(Undecodable);
         }
-        Ok(Place::Decoded { begin, end: scratch.len() })
+        Ok(TextAt::Decoded { begin, end: scratch.len() })
     }
 }

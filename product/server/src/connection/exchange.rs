@@ -7,7 +7,7 @@ use sched::grow::reserve_one;
 use units::Nanos;
 use units::memory::{Account, Charge};
 
-use super::Line;
+use super::LogEntry;
 use crate::body::Body;
 use crate::clock::ClientTime;
 use crate::exchange_id::ExchangeId;
@@ -29,7 +29,7 @@ pub struct Exchange {
     /// False on a stream for HEAD: no body follows the head.
     pub has_body: bool,
     /// The data for the access log and the objectives, while a response is found and sent.
-    pub line: Option<Box<Line>>,
+    pub line: Option<Box<LogEntry>>,
 }
 
 /// The task that a response waits for.

@@ -13,14 +13,14 @@ mod frames;
 mod held;
 pub mod http1;
 mod input;
-mod line;
+mod log_entry;
 mod origin;
 mod outgoing;
-mod passed_on;
 mod protocol;
 mod quic;
 mod reader;
 mod room;
+mod upstream_entry;
 mod write;
 
 use std::io::IoSlice;
@@ -49,13 +49,13 @@ pub use frames::HandedDown;
 pub use held::Held;
 use http1::Http1;
 pub use input::{Input, SEGMENT_BYTES_MIN};
-pub use line::Line;
+pub use log_entry::LogEntry;
 pub use origin::{Origin, Peer};
 pub use outgoing::{End, Outgoing, Sent};
-pub use passed_on::PassedOnLine;
 pub use protocol::{Protocol, Single};
 pub use reader::Reader;
 pub use room::{ROOM_BYTES_MIN, Room};
+pub use upstream_entry::UpstreamEntry;
 
 /// Major versions of HTTP.
 const HTTP_1: u8 = 1;

@@ -12,7 +12,7 @@ use super::messages::{responding, size_from};
 use super::responder::Responder;
 use crate::answer::{Handler, Reply, To};
 use crate::body::Trailing;
-use crate::connection::{Exchange, KeptRequest, Line, PassedOnLine, Search, Task};
+use crate::connection::{Exchange, KeptRequest, LogEntry, Search, Task, UpstreamEntry};
 use crate::exchange_id::ExchangeId;
 use crate::files::CacheAnswer;
 use crate::journal::Kind;
@@ -180,13 +180,13 @@ impl<N: Net> Responder<N> {
         &mut self,
         id: ExchangeId,
         tried: Option<Tried>,
-        complete: impl FnOnce(PassedOnLine) -> PassedOnLine,
+        complete: impl FnOnce(UpstreamEntry) -> UpstreamEntry,
     ) {
         let Some(Tried { upstream, queued_at, attempt }) = tried else { return };
         let Some(line) = self.line_of(id).filter(|line| line.log.is_some() && line.passed_on.is_none()) else {
             return;
         };
-        line.passed_on = Some(Box::new(complete(PassedOnLine::new(upstream, queued_at, attempt))));
+        line.passed_on = Some(Box::new(complete(UpstreamEntry::new(upstream, queued_at, attempt))));
     }
 
     /// Logs that an upstream does not answer.
@@ -247,7 +247,7 @@ impl<N: Net> Responder<N> {
     }
 
     /// The log data of an exchange.
-    fn line_of(&mut self, id: ExchangeId) -> Option<&mut Line> {
+    fn line_of(&mut self, id: ExchangeId) -> Option<&mut LogEntry> {
         self.connections.find(id)?.line.as_deref_mut()
     }
 

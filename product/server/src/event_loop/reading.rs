@@ -13,7 +13,7 @@ use super::streams::is_preface;
 use crate::answer::{self, Answer, To};
 use crate::body::Body;
 use crate::connection::http1::{Event, Received};
-use crate::connection::{Line, Task};
+use crate::connection::{LogEntry, Task};
 use crate::exchange_id::ExchangeId;
 use crate::journal::Kind;
 use crate::net::Net;
@@ -218,7 +218,7 @@ impl<N: Net> Responder<N> {
         }
         if let Some(log) = self.service.handler.log(None) {
             let version = self.connections[id].version(shown.minor_version);
-            let mut line = Line::refused(shown, version, reject.reason, log.clone(), self.timers.now());
+            let mut line = LogEntry::refused(shown, version, reject.reason, log.clone(), self.timers.now());
             line.count_in(self.connections[id].held.account());
             self.connections.exchange(id).line = Some(Box::new(line));
         }

@@ -17,7 +17,7 @@ use super::timers::Timers;
 use crate::answer::{Answer, Awaited, Handler, Reply, To};
 use crate::body::Failure;
 use crate::connection::Connection;
-use crate::connection::Line;
+use crate::connection::LogEntry;
 use crate::connection::{KeptRequest, Search, Task};
 use crate::files::{Found, Missing, SiteNumber};
 use crate::journal::{Context, Journal, Kind, ResponseEnd, UNANSWERED_STATUS, outcome_of};
@@ -203,7 +203,7 @@ impl Service {
         net: &impl Net,
         conn: &mut Connection<impl Socket>,
         stream: u32,
-        line: &Line,
+        line: &LogEntry,
         ending: ResponseEnd,
         link: &Link,
     ) {

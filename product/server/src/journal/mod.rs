@@ -16,11 +16,11 @@ use sched::line::Status as LineStatus;
 use units::Nanos;
 
 use crate::classes::Assigned;
-use crate::connection::Line;
+use crate::connection::LogEntry;
 use crate::logging::{AccessLog, Entry, Log, Outcome};
 use crate::metrics::{self, Labels, Metrics, size_class};
 use crate::objectives::{Book, Ended, Found, ResponsesStatus, Status, StatusChannel, UnderWay};
-use crate::send::{Line as Uplink, Link};
+use crate::send::{Line, Link};
 use crate::upstream::{RoutesStatus, UpstreamStatus};
 use failures::Failures;
 pub use failures::Kind;
@@ -87,11 +87,11 @@ impl Journal {
         log: Option<&Arc<Log>>,
         (request, version): (&Request, (u8, u8)),
         site: Option<usize>,
-    ) -> Option<Box<Line>> {
+    ) -> Option<Box<LogEntry>> {
         let (is_measured, metrics) = (self.objectives.is_some(), self.metrics.as_ref());
         let mut line = match log {
-            Some(log) => Line::new(request, version, log.clone(), now),
-            None if is_measured || metrics.is_some() => Line::bare(version, now),
+            Some(log) => LogEntry::new(request, version, log.clone(), now),
+            None if is_measured || metrics.is_some() => LogEntry::bare(version, now),
             None => return None,
         };
         line.is_measured = is_measured;
@@ -107,7 +107,7 @@ impl Journal {
     }
 
     /// Counts the bytes of a response under way that are not counted yet; `sent_bytes` is the total sent so far.
-    pub fn count_sent(&mut self, class: u16, line: &mut Line, sent_bytes: u64) {
+    pub fn count_sent(&mut self, class: u16, line: &mut LogEntry, sent_bytes: u64) {
         let more_bytes = sent_bytes.saturating_sub(line.counted_bytes);
         if more_bytes == 0 {
             return;
@@ -122,7 +122,7 @@ impl Journal {
     }
 
     /// Counts a response that has ended, also for the objectives. `clock` is read if it ended just now.
-    pub fn count(&mut self, now: Nanos, class: u16, line: &Line, ending: &ResponseEnd, clock: impl Fn() -> Nanos) {
+    pub fn count(&mut self, now: Nanos, class: u16, line: &LogEntry, ending: &ResponseEnd, clock: impl Fn() -> Nanos) {
         let (ended_at, cut) = ending.measured();
         let took = ended_at.unwrap_or_else(clock) - line.arrived_at;
         let (sent_bytes, is_whole) = (cut.unwrap_or(line.bytes()), cut.is_none());
@@ -139,7 +139,7 @@ impl Journal {
 
     /// Writes the access log line of a response that has ended, if it has a log. `clock` is the current time, also as
     /// the time since 1970.
-    pub fn write(&mut self, clock: (Nanos, Duration), line: &Line, ending: ResponseEnd, context: &Context<'_>) {
+    pub fn write(&mut self, clock: (Nanos, Duration), line: &LogEntry, ending: ResponseEnd, context: &Context<'_>) {
         let Some(log) = &line.log else { return };
         let sizes = ending.sizes(line);
         // Most responses depart in the turn in which their request arrived, and a turn's clock stands still.
@@ -186,7 +186,7 @@ impl Journal {
 
     /// Hands the rate found for the line to the thread that keeps it across restarts.
     pub fn leave_found_rate(&self, now: Nanos, link: &Link) {
-        if let Some(Uplink::Found(LineStatus { rate: Some(rate), age, .. })) = link.line(now) {
+        if let Some(Line::Found(LineStatus { rate: Some(rate), age, .. })) = link.line(now) {
             self.leave_rate(Found { rate, at: now - age });
         }
     }
@@ -211,7 +211,7 @@ impl Journal {
     }
 
     /// The site of a response; empty without metrics, or if it has no site.
-    pub fn site_name(&self, line: &Line) -> &str {
+    pub fn site_name(&self, line: &LogEntry) -> &str {
         self.metrics.as_ref().map_or("", |metrics| metrics.site_name(line.site))
     }
 
@@ -239,7 +239,7 @@ impl Journal {
 
 /// The labels under which a response is counted. While its final size is unknown, the size label is the one of the
 /// bytes known so far.
-fn labels(class: u16, line: &Line) -> Labels {
+fn labels(class: u16, line: &LogEntry) -> Labels {
     let size = size_class(line.bytes().max(line.counted_bytes));
     Labels { site: line.site, class, protocol: line.protocol(), size, status: (line.status / 100) as u8 }
 }
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn an_end_counts_for_its_class_and_is_asked_for_by_another_thread() {
         let (mut journal, status_channel, _threads) = journal(Some(&assigned()));
-        let mut line = Line::bare((1, 1), Nanos::ZERO);
+        let mut line = LogEntry::bare((1, 1), Nanos::ZERO);
         line.is_measured = true;
         (line.status, line.head_bytes, line.body_bytes) = (200, 100, 1000);
         let clock = || Nanos::from_millis(201);

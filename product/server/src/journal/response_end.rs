@@ -7,7 +7,7 @@ use units::Nanos;
 
 use crate::body::Failure;
 use crate::connection::Departure;
-use crate::connection::Line;
+use crate::connection::LogEntry;
 use crate::logging::{AccessLog, Outcome, Sizes, Times};
 
 /// The minimum status of a response that is an error (RFC 9110 sections 15.5 and 15.6).
@@ -51,14 +51,20 @@ impl ResponseEnd {
         (self.at, self.cut.map(|(sent_bytes, _)| sent_bytes))
     }
 
-    pub fn sizes(&self, line: &Line) -> Sizes {
+    pub fn sizes(&self, line: &LogEntry) -> Sizes {
         let sent_bytes = self.cut.map_or(line.bytes(), |(sent_bytes, _)| sent_bytes);
         let head = sent_bytes.min(line.head_bytes.into());
         Sizes { size: line.body_bytes, head, body: sent_bytes - head }
     }
 
     /// Returns the times for the log; `logged` is the time since 1970.
-    pub fn times(&self, line: &Line, has_sent: bool, (now, logged): (Nanos, Duration), log: &mut AccessLog) -> Times {
+    pub fn times(
+        &self,
+        line: &LogEntry,
+        has_sent: bool,
+        (now, logged): (Nanos, Duration),
+        log: &mut AccessLog,
+    ) -> Times {
         // A turn's clock stands still, and a departure may be of the instant before it.
         let ended_at = self.at.unwrap_or(now).max(line.arrived_at);
         let first_byte_at = line.first_byte_at.or(self.first_byte_at).unwrap_or(ended_at);

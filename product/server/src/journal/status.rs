@@ -8,10 +8,10 @@ use units::Nanos;
 
 use super::Journal;
 use crate::answer::Handler;
-use crate::connection::{Connections, Exchange, Line, Task};
+use crate::connection::{Connections, Exchange, LogEntry, Task};
 use crate::exchange_id::ExchangeId;
 use crate::net::Socket;
-use crate::objectives::{self, Place, RESPONSES_MAX, ResponseStatus, ResponsesStatus, place};
+use crate::objectives::{self, RESPONSES_MAX, ResponseStatus, ResponsesStatus, SortKey, sort_key};
 use crate::send::{self, Link, Transmitter, UnderWay, WaitsFor};
 
 /// The maximum number of responses of each kind examined in one turn: some 3 ms. Others are not reported.
@@ -20,7 +20,7 @@ const LOOKS_MAX: usize = 1 << 14;
 /// A response that may be reported: its rank, and what is known of it.
 #[derive(Debug, PartialEq, Eq)]
 struct Candidate {
-    place: Place,
+    key: SortKey,
     exchange: ExchangeId,
     job: Option<UnderWay>,
     waits_for: WaitsFor,
@@ -29,7 +29,7 @@ struct Candidate {
 
 impl Ord for Candidate {
     fn cmp(&self, other: &Candidate) -> std::cmp::Ordering {
-        (self.place, self.exchange).cmp(&(other.place, other.exchange))
+        (self.key, self.exchange).cmp(&(other.key, other.exchange))
     }
 }
 
@@ -45,7 +45,7 @@ struct First(BinaryHeap<Candidate>);
 
 impl First {
     fn offer(&mut self, exchange: ExchangeId, waits_for: WaitsFor, silent_for: Nanos, job: Option<UnderWay>) {
-        self.0.push(Candidate { place: place(waits_for, silent_for), exchange, job, waits_for, silent_for });
+        self.0.push(Candidate { key: sort_key(waits_for, silent_for), exchange, job, waits_for, silent_for });
         if self.0.len() > RESPONSES_MAX {
             self.0.pop();
         }
@@ -92,7 +92,7 @@ impl<S: Socket> Sources<'_, S> {
         Some(ResponseStatus {
             site: line.map_or("", |line| self.journal.site_name(line)).into(),
             class: self.handler.class_name(exchange.class).unwrap_or_default().into(),
-            protocol: line.map_or(conn.version(1), Line::protocol),
+            protocol: line.map_or(conn.version(1), LogEntry::protocol),
             client: conn.address_of(exchange.id.stream),
             requested: requested(exchange),
             size,

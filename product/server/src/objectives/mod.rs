@@ -15,7 +15,7 @@ use units::Nanos;
 use crate::classes::Assigned;
 pub use meter::{Counts, Ended};
 use meter::{Meter, allowed_permille, minute_from};
-pub use responses::{ClientStatus, Place, RESPONSES_MAX, ResponseStatus, ResponsesStatus, place};
+pub use responses::{ClientStatus, RESPONSES_MAX, ResponseStatus, ResponsesStatus, SortKey, sort_key};
 pub use status_channel::{ClassStatus, Found, ObjectiveStatus, Question, Status, StatusChannel};
 
 /// The counts of the classes of a file, by their numbers.

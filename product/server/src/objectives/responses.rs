@@ -58,9 +58,9 @@ pub struct ClientStatus {
 }
 
 /// The sort key of the list: the lowest comes first.
-pub type Place = (bool, Reverse<Nanos>);
+pub type SortKey = (bool, Reverse<Nanos>);
 
-pub fn place(waits_for: WaitsFor, silent_for: Nanos) -> Place {
+pub fn sort_key(waits_for: WaitsFor, silent_for: Nanos) -> SortKey {
     (waits_for == WaitsFor::Upstream, Reverse(silent_for))
 }
 
@@ -74,7 +74,7 @@ impl ResponsesStatus {
     /// Adds the responses of another event loop.
     pub fn add(&mut self, other: ResponsesStatus) {
         self.first.extend(other.first);
-        self.first.sort_by_key(|one| place(one.waits_for, one.silent_for));
+        self.first.sort_by_key(|one| sort_key(one.waits_for, one.silent_for));
         self.first.truncate(RESPONSES_MAX);
         self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
         for (client, more) in other.by_client {

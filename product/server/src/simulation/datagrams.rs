@@ -9,7 +9,7 @@ use units::Nanos;
 
 use super::client::Http3;
 use super::random::Random;
-use super::wire::{Link, Stop};
+use super::wire::{Stop, WireSettings};
 use super::world::{Event, World};
 use crate::poll::Ready;
 
@@ -74,8 +74,8 @@ impl Way {
         }
     }
 
-    fn along(link: Link) -> Way {
-        let Link { delay, rate_bytes_per_s, .. } = link;
+    fn along(link: WireSettings) -> Way {
+        let WireSettings { delay, rate_bytes_per_s, .. } = link;
         Way { delay, rate_bytes_per_s, down_until: Nanos::ZERO, up_until: Nanos::ZERO }
     }
 

@@ -5,7 +5,7 @@ use units::Nanos;
 
 use super::outages::HealthPlan;
 use super::random::Random;
-use super::wire::Link;
+use super::wire::WireSettings;
 
 /// The orders of responses, with their pace in bytes per second.
 const ORDERS: [(&str, Option<u64>); 6] = [
@@ -58,7 +58,7 @@ pub struct Plan {
     /// Clients ask for text, and accept codings.
     pub is_coded: bool,
     /// The link of every connection, if it is not random.
-    pub link: Option<Link>,
+    pub link: Option<WireSettings>,
 }
 
 /// HTTP/3 clients, and the faults of datagrams.

@@ -15,7 +15,7 @@ use super::plan::{Http3Plan, Plan, UpstreamPlan};
 use super::planted::{self, plant};
 use super::random::Random;
 use super::server::Server;
-use super::wire::Link;
+use super::wire::WireSettings;
 use super::world::World;
 use crate::stages::testing::Staging;
 
@@ -66,7 +66,7 @@ const FILES: [usize; 2] = [4, 5];
 const POLLED_FILE: usize = 3;
 
 /// A link that only delays.
-const LINK: Link = Link {
+const LINK: WireSettings = WireSettings {
     delay: DELAY,
     rate_bytes_per_s: 100_000_000,
     piece_bytes: 65_536,

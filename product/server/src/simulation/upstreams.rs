@@ -10,7 +10,7 @@ use super::application::{Application, Seen};
 use super::client::Client;
 use super::datagrams::Datagrams;
 use super::outages::OutageKind;
-use super::wire::{Far, Link, Wire};
+use super::wire::{Far, Wire, WireSettings};
 use super::world::{Event, World};
 use crate::upstream::{Endpoint, EndpointAddress};
 
@@ -43,7 +43,7 @@ impl World {
             return Err(Errno::CONNREFUSED.into());
         }
         let number = self.peers.applications.len();
-        let link = self.plan.link.unwrap_or_else(|| Link::to_upstream(&mut self.random));
+        let link = self.plan.link.unwrap_or_else(|| WireSettings::to_upstream(&mut self.random));
         let at = self.wires.len();
         self.wires.push(Wire::new(link, *address, Far::Application(number)));
         self.wires[at].server.is_connecting = true;

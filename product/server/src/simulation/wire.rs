@@ -20,7 +20,7 @@ const NOTICED_WITHIN: Nanos = Nanos::from_secs(1);
 
 /// The capacity of a link, and the buffers of its ends.
 #[derive(Debug, Clone, Copy)]
-pub struct Link {
+pub struct WireSettings {
     pub delay: Nanos,
     pub rate_bytes_per_s: u64,
     /// The number of bytes that arrive together.
@@ -32,10 +32,10 @@ pub struct Link {
     pub inbox_bytes_max: usize,
 }
 
-impl Link {
-    pub fn of(random: &mut Random) -> Link {
+impl WireSettings {
+    pub fn of(random: &mut Random) -> WireSettings {
         let rate_bytes_per_s = random.one_of(&[20_000, 200_000, 2_000_000, 100_000_000]);
-        Link {
+        WireSettings {
             delay: random.micros(20, 100_000),
             rate_bytes_per_s,
             piece_bytes: random.one_of(&[1448, 1448, 14_480, 65_536]),
@@ -48,11 +48,11 @@ impl Link {
     }
 
     /// A link to an upstream, often a local one.
-    pub fn to_upstream(random: &mut Random) -> Link {
-        let link = Link { unsent_bytes_max: usize::MAX, ..Link::of(random) };
+    pub fn to_upstream(random: &mut Random) -> WireSettings {
+        let link = WireSettings { unsent_bytes_max: usize::MAX, ..WireSettings::of(random) };
         match random.once_in(3) {
             true => link,
-            false => Link { delay: random.micros(10, 2_000), rate_bytes_per_s: 100_000_000, ..link },
+            false => WireSettings { delay: random.micros(10, 2_000), rate_bytes_per_s: 100_000_000, ..link },
         }
     }
 
@@ -71,7 +71,7 @@ pub enum Far {
 /// A TCP connection. What the server and the client do at their ends are methods; what travels is an event of the world.
 #[derive(Debug)]
 pub struct Wire {
-    pub link: Link,
+    pub link: WireSettings,
     pub peer: SocketAddr,
     pub far: Far,
     pub server: ServerEnd,
@@ -155,7 +155,7 @@ pub struct Up {
 }
 
 impl Wire {
-    pub fn new(link: Link, peer: SocketAddr, far: Far) -> Wire {
+    pub fn new(link: WireSettings, peer: SocketAddr, far: Far) -> Wire {
         Wire { link, peer, far, server: ServerEnd::default(), down: Down::default(), up: Up::default(), stop: Stop::No }
     }
 

@@ -19,7 +19,7 @@ use super::random::Random;
 use super::readiness::Readiness;
 use super::schedule::Schedule;
 use super::upstreams::Peers;
-use super::wire::{Far, Link, SEGMENT_BYTES, Stop, Wire};
+use super::wire::{Far, SEGMENT_BYTES, Stop, Wire, WireSettings};
 use crate::poll::Ready;
 use crate::wake::Wake;
 
@@ -239,8 +239,8 @@ impl World {
     }
 
     fn connect(&mut self, client: usize) {
-        let link = self.plan.link.unwrap_or_else(|| Link::of(&mut self.random));
-        let link = Link { unsent_bytes_max: self.plan.unsent_bytes_max, ..link };
+        let link = self.plan.link.unwrap_or_else(|| WireSettings::of(&mut self.random));
+        let link = WireSettings { unsent_bytes_max: self.plan.unsent_bytes_max, ..link };
         let Some(asking) = &mut self.peers.clients[client] else { return };
         asking.wire = self.wires.len();
         let listener = usize::from(asking.is_secure());

@@ -12,7 +12,7 @@ use super::filter::{self, Filters};
 use super::program::Program;
 use super::record::{self, Made};
 use super::settings::{Settings, Share};
-use super::{Classify, Place};
+use super::{Classify, Hook};
 use crate::constants::BANDS_MAX;
 use crate::device::Device;
 use crate::tree::{self, Kind, Plan, Tree};
@@ -26,7 +26,7 @@ pub struct Preview {
     pub tree: Plan,
     /// True if a classifier of ours is attached already.
     pub is_again: bool,
-    pub place: Place,
+    pub place: Hook,
 }
 
 /// Attaches the classifier to the interface, replacing an earlier one, and makes the tree or sets its rate.
@@ -109,7 +109,7 @@ fn bands_behind(bands: u8) -> u8 {
 /// The state of an interface before an attach.
 struct Site<'a> {
     interface: &'a Interface,
-    place: Place,
+    place: Hook,
     filters: Filters,
     earlier: Option<(Program, Settings)>,
     /// The parts that an earlier attach made, if it was interrupted or has lost its program.
@@ -129,13 +129,13 @@ impl<'a> Site<'a> {
             return Err(Error::new(format!("{name} is down: run `ip link set {name} up` first")));
         }
         let filters = filter::look(interface)?;
-        let place = Place::of_new(interface)?;
-        if filters.has_ingress && place == Place::Clsact {
+        let place = Hook::of_new(interface)?;
+        if filters.has_ingress && place == Hook::Clsact {
             return Err(Error::new(format!(
                 "{name} has an ingress qdisc, which has no place for what leaves: run `tc qdisc del dev {name} ingress && tc qdisc add dev {name} clsact`, and add its filters again, which a clsact takes as they are"
             )));
         }
-        if filters.is_taken && place == Place::Clsact {
+        if filters.is_taken && place == Hook::Clsact {
             let (priority, handle) = (filter::PRIORITY, filter::HANDLE);
             return Err(Error::new(format!(
                 "a filter of another program has the place of weir's on {name} (handle {handle}): run `tc filter del dev {name} egress pref {priority}` to remove it"
@@ -205,7 +205,7 @@ impl<'a> Site<'a> {
         ports.dedup();
         Ok(Settings {
             policy: wanted.policy,
-            made_clsact: self.place == Place::Clsact
+            made_clsact: self.place == Hook::Clsact
                 && (self.has_made_clsact() || (self.earlier.is_none() && !self.filters.has_clsact)),
             made_tree: self.has_made_tree() || !matches!(self.tree, Ok(Some(_))),
             share: share.and_then(|clients| Share::of(clients, plan.rate, cuts.len(), bands)),
@@ -237,7 +237,7 @@ impl<'a> Site<'a> {
     /// Removes the clsact that an earlier attach made if TCX now replaces it, unless other filters use it.
     fn remove_clsact(&self) -> Result<(), Error> {
         let is_unused = self.filters.has_clsact && !self.filters.has_others;
-        match self.place == Place::Tcx && self.has_made_clsact() && is_unused {
+        match self.place == Hook::Tcx && self.has_made_clsact() && is_unused {
             true => filter::remove_clsact(self.interface),
             false => Ok(()),
         }

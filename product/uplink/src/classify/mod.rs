@@ -23,7 +23,7 @@ mod warnings;
 use sched::policy::ClientShareSpec;
 use units::Rate;
 
-use crate::device::{Link, links};
+use crate::device::{RelatedInterface, links};
 use crate::netlink::Socket;
 use crate::{Error, Interface};
 use program::Program;
@@ -66,7 +66,7 @@ pub struct Clients {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attached {
     pub interface: Interface,
-    pub place: Place,
+    pub place: Hook,
     /// `None` if another version of weir attached it.
     pub settings: Option<Settings>,
     pub facts: Facts,
@@ -82,26 +82,26 @@ impl Attached {
 
 /// The place where a classifier is attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Hook {
     /// The first program at TCX.
     Tcx,
     Clsact,
 }
 
-impl Place {
+impl Hook {
     pub fn name(self) -> &'static str {
         match self {
-            Place::Tcx => "tcx",
-            Place::Clsact => "clsact",
+            Hook::Tcx => "tcx",
+            Hook::Clsact => "clsact",
         }
     }
 
     /// Returns the place where a new classifier would be attached to this interface.
-    pub fn of_new(interface: &Interface) -> Result<Place, Error> {
+    pub fn of_new(interface: &Interface) -> Result<Hook, Error> {
         let programs = tcx::programs(interface.index);
         let programs =
             programs.map_err(|error| Error::kernel(&format!("looking for TCX at {}", interface.name), error))?;
-        Ok(if programs.is_some() { Place::Tcx } else { Place::Clsact })
+        Ok(if programs.is_some() { Hook::Tcx } else { Hook::Clsact })
     }
 }
 
@@ -112,7 +112,7 @@ pub fn list() -> Result<Vec<Attached>, Error> {
     let candidates = || {
         let beside_root = filter::beside_root(&mut Socket::open()?)?;
         let mut found = Vec::new();
-        for Link { interface, .. } in links()? {
+        for RelatedInterface { interface, .. } in links()? {
             if beside_root.iter().any(|(index, _)| *index == interface.index) || has_programs(interface.index)? {
                 found.push(interface);
             }
@@ -138,7 +138,7 @@ pub fn find(interface: &Interface) -> Result<Option<Attached>, Error> {
     let settings = program.settings()?.and_then(|bytes| Settings::from_bytes(&bytes));
     Ok(Some(Attached {
         interface: interface.clone(),
-        place: if there.at_tcx.is_empty() { Place::Clsact } else { Place::Tcx },
+        place: if there.at_tcx.is_empty() { Hook::Clsact } else { Hook::Tcx },
         settings,
         facts: program.facts,
         counters: Counters::read(&program)?,

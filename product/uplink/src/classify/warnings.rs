@@ -47,6 +47,7 @@ pub fn warnings(interface: &Interface) -> Vec<String> {
 fn container_bridge(interface: &Interface) -> Option<String> {
     let forwards = fs::read_to_string("/proc/sys/net/ipv4/ip_forward").is_ok_and(|text| text.trim() == "1");
     let links = links().ok().filter(|_| forwards)?;
-    let is_bridge = |link: &crate::device::Link| link.kind == "bridge" && link.interface.index != interface.index;
+    let is_bridge =
+        |link: &crate::device::RelatedInterface| link.kind == "bridge" && link.interface.index != interface.index;
     links.into_iter().find(is_bridge).map(|link| link.interface.name)
 }

@@ -13,7 +13,7 @@ use units::{Nanos, Rate};
 
 use super::leftovers::{self, path};
 use crate::Interface;
-use crate::device::{Device, Link, links, uppers};
+use crate::device::{Device, RelatedInterface, links, uppers};
 use crate::netlink::{Body, Socket};
 
 /// The prefix of the file names.
@@ -59,7 +59,7 @@ pub fn release(netlink: &mut Socket, interface: &Interface) -> io::Result<bool> 
     let links = links()?;
     // Includes interfaces that have been taken off this one since, but not those above another tree.
     for upper in leftovers::interfaces(UPPER)? {
-        let is_below = |link: &&Link| {
+        let is_below = |link: &&RelatedInterface| {
             link.interface.index != interface.index
                 && is_kept(KIND, &link.interface)
                 && uppers(&links, &link.interface).contains(&upper)

@@ -2,7 +2,7 @@
 
 mod show;
 
-use ::uplink::classify::{self, Classify, Clients, Cuts, Place, Policy, Settings};
+use ::uplink::classify::{self, Classify, Clients, Cuts, Hook, Policy, Settings};
 use ::uplink::tree;
 use ::uplink::{Error, Interface};
 use clap::ValueEnum;
@@ -103,7 +103,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
         crate::uplink::warn_of_prio(tree);
     }
     let watch = || if args.no_watch { Ok(None) } else { classify::watch(&interface).map(Some) };
-    show::attached(&interface, Place::of_new(&interface)?, &attached, tree.as_ref(), args.json, watch)
+    show::attached(&interface, Hook::of_new(&interface)?, &attached, tree.as_ref(), args.json, watch)
 }
 
 fn detach(interface: &Interface, json: bool) -> Result<(), Failure> {

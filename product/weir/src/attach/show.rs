@@ -1,6 +1,6 @@
 //! Attached classifiers, for people and for programs.
 
-use ::uplink::classify::{self, Attached, BandCounters, Lost, Place, Policy, Preview, Settings, Share, Verdict};
+use ::uplink::classify::{self, Attached, BandCounters, Lost, Hook, Policy, Preview, Settings, Share, Verdict};
 use ::uplink::tree::{self, Plan, Tree};
 use ::uplink::{Error, Interface};
 use cli::Failure;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 /// Prints what was attached, and the result of watching it: as text in two steps, as JSON at the end.
 pub fn attached(
     interface: &Interface,
-    place: Place,
+    place: Hook,
     settings: &Settings,
     tree: Option<&Tree>,
     json: bool,
@@ -147,15 +147,15 @@ fn what(settings: &Settings, band: usize) -> Option<String> {
     }
 }
 
-fn said(place: Place, settings: &Settings) -> String {
+fn said(place: Hook, settings: &Settings) -> String {
     let ports: Vec<String> = settings.ports.iter().map(u16::to_string).collect();
     let policy = settings.policy.name();
     let share = settings.share.map_or("each response for itself".to_string(), |share| {
         format!("a client {:.1} MB ahead of its share stands behind the others", share.allowance_bytes as f64 / 1e6)
     });
     let place = match place {
-        Place::Tcx => "at TCX",
-        Place::Clsact => "at clsact",
+        Hook::Tcx => "at TCX",
+        Hook::Clsact => "at clsact",
     };
     format!("{policy} into bands for port {}, {place}; {share}", ports.join(","))
 }
@@ -169,7 +169,7 @@ fn described_tree(plan: &Plan) -> Value {
     json!({ "kind": plan.kind.name(), "rate_bits_per_s": plan.rate.bits_per_s(), "band_count": plan.bands })
 }
 
-fn described(interface: &Interface, place: Place, settings: &Settings) -> Map<String, Value> {
+fn described(interface: &Interface, place: Hook, settings: &Settings) -> Map<String, Value> {
     let Value::Object(object) = json!({
         "interface": interface.name,
         "place": place.name(),

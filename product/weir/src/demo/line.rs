@@ -33,7 +33,7 @@ struct Packet {
     queued_at: Instant,
 }
 
-struct Line {
+struct Relay {
     rate: Rate,
     queue: Mutex<VecDeque<Packet>>,
     changed: Condvar,
@@ -45,7 +45,7 @@ pub fn start(rate: Rate, server: SocketAddr) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
     let line =
-        Arc::new(Line { rate, queue: Mutex::default(), changed: Condvar::new(), connections: AtomicUsize::new(0) });
+        Arc::new(Relay { rate, queue: Mutex::default(), changed: Condvar::new(), connections: AtomicUsize::new(0) });
     let sender = Arc::clone(&line);
     thread::Builder::new().name("demo-line".into()).spawn(move || sender.send())?;
     thread::Builder::new().name("demo-accept".into()).spawn(move || {
@@ -57,12 +57,12 @@ pub fn start(rate: Rate, server: SocketAddr) -> io::Result<SocketAddr> {
     Ok(address)
 }
 
-impl Line {
+impl Relay {
     fn queue(&self) -> MutexGuard<'_, VecDeque<Packet>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn connect(self: &Arc<Line>, client: TcpStream, server: SocketAddr) -> io::Result<()> {
+    fn connect(self: &Arc<Relay>, client: TcpStream, server: SocketAddr) -> io::Result<()> {
         if self.connections.load(Ordering::Relaxed) >= CONNECTIONS_MAX {
             return Ok(());
         }

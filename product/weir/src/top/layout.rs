@@ -17,7 +17,7 @@ pub enum Style {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct ScreenRow {
     pub text: String,
     pub style: Style,
 }
@@ -37,11 +37,11 @@ pub struct Table {
 }
 
 impl Block {
-    fn lines(&self, columns: usize) -> Vec<Line> {
+    fn lines(&self, columns: usize) -> Vec<ScreenRow> {
         match self {
-            Block::Gap => vec![Line { text: String::new(), style: Style::Plain }],
+            Block::Gap => vec![ScreenRow { text: String::new(), style: Style::Plain }],
             Block::Text(text, style) => {
-                wrapped(&plain(text), columns).into_iter().map(|text| Line { text, style: *style }).collect()
+                wrapped(&plain(text), columns).into_iter().map(|text| ScreenRow { text, style: *style }).collect()
             }
             Block::Table(table) => table.lines(columns),
         }
@@ -49,7 +49,7 @@ impl Block {
 }
 
 impl Table {
-    fn lines(&self, columns: usize) -> Vec<Line> {
+    fn lines(&self, columns: usize) -> Vec<ScreenRow> {
         let cell = |text: &String| cut(&plain(text), CELL_CHARS_MAX);
         let rows: Vec<Vec<String>> = self.rows.iter().map(|row| row.iter().map(cell).collect()).collect();
         let is_empty = |column: &usize| rows[1..].iter().all(|row| row[*column].is_empty());
@@ -65,27 +65,27 @@ impl Table {
             kept.retain(|column| column != spare);
         }
         let style = |nth| if nth == 0 { Style::Head } else { Style::Plain };
-        of(&kept).into_iter().enumerate().map(|(nth, text)| Line { text, style: style(nth) }).collect()
+        of(&kept).into_iter().enumerate().map(|(nth, text)| ScreenRow { text, style: style(nth) }).collect()
     }
 }
 
 /// All lines, for a screen of this width.
-pub fn lines(blocks: &[Block], columns: usize) -> Vec<Line> {
+pub fn lines(blocks: &[Block], columns: usize) -> Vec<ScreenRow> {
     blocks.iter().flat_map(|block| block.lines(columns)).collect()
 }
 
 /// The lines that fit on the screen. The last line says how to leave and how many lines there was no room for.
-pub fn fitted(lines: Vec<Line>, columns: usize, rows: usize) -> Vec<Line> {
+pub fn fitted(lines: Vec<ScreenRow>, columns: usize, rows: usize) -> Vec<ScreenRow> {
     let shown = lines.len().min(rows.saturating_sub(1));
     let left = lines.len() - shown;
     let end = if left == 0 { "ctrl-c ends this".into() } else { format!("{left} more lines; ctrl-c ends this") };
-    let end = Line { text: end, style: Style::Plain };
-    let cut = |line: Line| Line { text: cut(&line.text, columns), ..line };
+    let end = ScreenRow { text: end, style: Style::Plain };
+    let cut = |line: ScreenRow| ScreenRow { text: cut(&line.text, columns), ..line };
     lines.into_iter().take(shown).chain([end]).map(cut).collect()
 }
 
 /// A line with the control sequences of a terminal.
-pub fn painted(line: &Line, has_colours: bool) -> String {
+pub fn painted(line: &ScreenRow, has_colours: bool) -> String {
     let code = match line.style {
         Style::Plain => return line.text.clone(),
         Style::Head => "1",
@@ -130,7 +130,7 @@ fn wrapped(text: &str, columns: usize) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn texts(lines: &[Line]) -> Vec<&str> {
+    fn texts(lines: &[ScreenRow]) -> Vec<&str> {
         lines.iter().map(|line| line.text.as_str()).collect()
     }
 
@@ -141,8 +141,8 @@ mod tests {
 
     #[test]
     fn a_screen_that_is_too_small_says_so() {
-        let all: Vec<Line> =
-            (0..5).map(|at| Line { text: format!("line {at} of five"), style: Style::Plain }).collect();
+        let all: Vec<ScreenRow> =
+            (0..5).map(|at| ScreenRow { text: format!("line {at} of five"), style: Style::Plain }).collect();
         let small = fitted(all.clone(), 9, 4);
         assert_eq!(texts(&small), ["line 0 o…", "line 1 o…", "line 2 o…", "2 more l…"]);
         assert_eq!(texts(&fitted(all, 80, 24)).last(), Some(&"ctrl-c ends this"));
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn colours_are_only_where_they_are_wanted() {
-        let head = Line { text: "site".into(), style: Style::Head };
+        let head = ScreenRow { text: "site".into(), style: Style::Head };
         assert_eq!((painted(&head, true), painted(&head, false)), ("\x1b[1msite\x1b[0m".into(), "site".into()));
     }
 }

@@ -191,7 +191,7 @@ fn sites(told: &Value, lately: Option<(Duration, &Value)>) -> Block {
 mod tests {
     use serde_json::json;
 
-    use super::super::layout::{Line, lines};
+    use super::super::layout::{ScreenRow, lines};
     use super::*;
 
     fn told(responses: u64, wire_bytes: u64) -> Value {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     fn shown(told: &Value, lately: Option<(Duration, &Value)>, columns: usize) -> Vec<String> {
-        lines(&page(7, told, lately, None), columns).into_iter().map(|line: Line| line.text).collect()
+        lines(&page(7, told, lately, None), columns).into_iter().map(|line: ScreenRow| line.text).collect()
     }
 
     #[test]

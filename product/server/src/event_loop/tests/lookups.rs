@@ -1,7 +1,7 @@
 //! Requests for files that are not in memory, on a disk that hangs.
 
 use super::*;
-use crate::connection::Line;
+use crate::connection::LogEntry;
 use crate::files::fake_disk::FakeDisk;
 use crate::logging::{Format, LogConfig};
 use crate::storage::{Jam, Lane, THREADS_PER_DEVICE_MAX};
@@ -198,7 +198,7 @@ fn who_leaves_before_the_answer_is_logged() {
     let client = begin(&mut bench, &disk, COLD);
     let (at, _) = bench.worker.responder.connections.iter().next().unwrap();
     let line =
-        Line::refused(&http::http1::shown(COLD.as_bytes()), (1, 1), "", log, bench.worker.responder.timers.now());
+        LogEntry::refused(&http::http1::shown(COLD.as_bytes()), (1, 1), "", log, bench.worker.responder.timers.now());
     bench.worker.responder.connections[at].exchange(0).line = Some(Box::new(line));
     // A client that only shut its sending side still reads.
     rustix::net::sockopt::set_socket_linger(&client.stream, Some(std::time::Duration::ZERO)).unwrap();

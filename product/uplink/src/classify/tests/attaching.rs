@@ -5,11 +5,11 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use super::*;
 
 /// Runs a test at TCX, if this kernel has it, and as if it had not.
-fn at_each_place(test: fn(Place)) {
-    for place in [Place::Tcx, Place::Clsact] {
+fn at_each_place(test: fn(Hook)) {
+    for place in [Hook::Tcx, Hook::Clsact] {
         in_own_network(move || {
-            tcx::IS_OFF.set(place == Place::Clsact);
-            match Place::of_new(&lo()).unwrap() == place {
+            tcx::IS_OFF.set(place == Hook::Clsact);
+            match Hook::of_new(&lo()).unwrap() == place {
                 true => test(place),
                 false => println!("SKIPPED: this kernel has no TCX"),
             }
@@ -19,9 +19,9 @@ fn at_each_place(test: fn(Place)) {
 
 /// Runs a test only with TCX.
 fn at_tcx(test: fn(Interface)) {
-    in_own_network(move || match Place::of_new(&lo()).unwrap() {
-        Place::Tcx => test(lo()),
-        Place::Clsact => println!("SKIPPED: this kernel has no TCX"),
+    in_own_network(move || match Hook::of_new(&lo()).unwrap() {
+        Hook::Tcx => test(lo()),
+        Hook::Clsact => println!("SKIPPED: this kernel has no TCX"),
     });
 }
 
@@ -138,7 +138,7 @@ fn a_classifier_in_the_clsact_moves_to_tcx() {
         // Detached from the clsact.
         attach_to_clsact(&interface);
         let all = list().unwrap();
-        assert_eq!((all.len(), all[0].place), (1, Place::Clsact));
+        assert_eq!((all.len(), all[0].place), (1, Hook::Clsact));
         assert!(detach(&interface).unwrap() && is_clean());
         // Attached again, it moves to TCX, and what was made for the clsact is removed.
         attach_to_clsact(&interface);
@@ -235,9 +235,9 @@ fn attaching_again_replaces_and_detaching_leaves_nothing() {
     at_each_place(|place| {
         let interface = lo();
         let first = attach(&interface, &wanted(Policy::Las)).unwrap();
-        assert_eq!((first.made_tree, first.made_clsact), (true, place == Place::Clsact));
+        assert_eq!((first.made_tree, first.made_clsact), (true, place == Hook::Clsact));
         let again = attach(&interface, &Classify { ports: vec![443, 80], ..wanted(Policy::Psjf) }).unwrap();
-        assert_eq!((again.made_tree, again.made_clsact), (true, place == Place::Clsact));
+        assert_eq!((again.made_tree, again.made_clsact), (true, place == Hook::Clsact));
         let all = list().unwrap();
         assert_eq!((all.len(), all[0].place), (1, place));
         assert_eq!(all[0].settings.as_ref().unwrap().ports, [80, 443]);
@@ -273,10 +273,10 @@ fn the_filters_and_trees_of_others_stay() {
         // Another program's filter in our place is not replaced.
         cross_filter("egress", filter::PRIORITY);
         match attach(&interface, &wanted(Policy::Las)) {
-            Err(error) if place == Place::Clsact => {
+            Err(error) if place == Hook::Clsact => {
                 assert!(error.to_string().contains("the place of weir's"), "{error}")
             }
-            attached => assert!(attached.is_ok() && place == Place::Tcx),
+            attached => assert!(attached.is_ok() && place == Hook::Tcx),
         }
     });
 }
@@ -426,7 +426,7 @@ fn other_filters_are_named() {
         attach(&interface, &wanted(Policy::Las)).unwrap();
         let warned = || warnings(&interface);
         assert_eq!(warned(), Vec::<String>::new());
-        if place == Place::Tcx {
+        if place == Hook::Tcx {
             run("tc qdisc add dev lo clsact");
         }
         cross_filter("ingress", 7);
@@ -435,13 +435,13 @@ fn other_filters_are_named() {
         cross_filter("egress", 0xc000);
         let said = warned();
         match place {
-            Place::Clsact => {
+            Hook::Clsact => {
                 assert!(
                     said.len() == 2 && said[0].contains("bpf (pref 7) before") && said[1].contains("after"),
                     "{said:?}"
                 );
             }
-            Place::Tcx => assert!(said.len() == 1 && said[0].contains("(pref 7), bpf (pref 49152) after"), "{said:?}"),
+            Hook::Tcx => assert!(said.len() == 1 && said[0].contains("(pref 7), bpf (pref 49152) after"), "{said:?}"),
         }
     });
 }

@@ -4,16 +4,16 @@ use http::{Request, Shown};
 use units::Nanos;
 use units::memory::{Account, Charge};
 
-use super::PassedOnLine;
+use super::UpstreamEntry;
 use crate::logging::{Log, Requested};
 
 /// The data for the access log and the objectives of a response that is still being sent.
-pub struct Line {
+pub struct LogEntry {
     /// The log that gets its line, if any, even if the sites change meanwhile.
     pub log: Option<Arc<Log>>,
     request: RequestText,
     /// Set if an upstream answers the request.
-    pub passed_on: Option<Box<PassedOnLine>>,
+    pub passed_on: Option<Box<UpstreamEntry>>,
     /// The body passes through a stage: its size is known when it has been sent.
     pub is_staged: bool,
     /// The response counts for the objectives of its class.
@@ -52,22 +52,28 @@ struct RequestText {
     version: (u8, u8),
 }
 
-impl Line {
-    pub fn new(request: &Request, version: (u8, u8), log: Arc<Log>, arrived_at: Nanos) -> Line {
+impl LogEntry {
+    pub fn new(request: &Request, version: (u8, u8), log: Arc<Log>, arrived_at: Nanos) -> LogEntry {
         let fields = [request.fields.referer, request.fields.user_agent, request.fields.host];
         let begin = [request.method.token(), request.target];
-        Line::of(Some(log), begin, fields, version, arrived_at)
+        LogEntry::of(Some(log), begin, fields, version, arrived_at)
     }
 
     /// Creates the line of a request that is not logged.
-    pub fn bare(version: (u8, u8), arrived_at: Nanos) -> Line {
-        Line::of(None, [b""; 2], [None; 3], version, arrived_at)
+    pub fn bare(version: (u8, u8), arrived_at: Nanos) -> LogEntry {
+        LogEntry::of(None, [b""; 2], [None; 3], version, arrived_at)
     }
 
     /// Creates the line of a refused request.
-    pub fn refused(shown: &Shown, version: (u8, u8), reason: &'static str, log: Arc<Log>, arrived_at: Nanos) -> Line {
-        let line = Line::of(Some(log), [&shown.method, &shown.target], [None; 3], version, arrived_at);
-        Line { reason: Some(reason), ..line }
+    pub fn refused(
+        shown: &Shown,
+        version: (u8, u8),
+        reason: &'static str,
+        log: Arc<Log>,
+        arrived_at: Nanos,
+    ) -> LogEntry {
+        let line = LogEntry::of(Some(log), [&shown.method, &shown.target], [None; 3], version, arrived_at);
+        LogEntry { reason: Some(reason), ..line }
     }
 
     fn of(
@@ -76,8 +82,8 @@ impl Line {
         fields: [Option<&[u8]>; 3],
         version: (u8, u8),
         arrived_at: Nanos,
-    ) -> Line {
-        Line {
+    ) -> LogEntry {
+        LogEntry {
             log,
             request: RequestText::new(begin, fields, version),
             passed_on: None,
@@ -175,6 +181,6 @@ mod tests {
     /// Each response under way has a line: with the allocator's own 8 bytes it takes 160 bytes of memory.
     #[test]
     fn a_line_is_small() {
-        assert!(size_of::<Line>() <= 152, "{}", size_of::<Line>());
+        assert!(size_of::<LogEntry>() <= 152, "{}", size_of::<LogEntry>());
     }
 }

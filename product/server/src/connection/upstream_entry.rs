@@ -9,7 +9,7 @@ use crate::upstream::{Attempt, Prediction};
 
 /// Kept with the line of a response.
 #[derive(Debug)]
-pub struct PassedOnLine {
+pub struct UpstreamEntry {
     pub upstream: Arc<str>,
     /// When enough of the request had arrived for it to be queued.
     queued_at: Nanos,
@@ -22,16 +22,16 @@ pub struct PassedOnLine {
     pub spooled_bytes: u64,
 }
 
-impl PassedOnLine {
+impl UpstreamEntry {
     /// Creates the record of a request sent to this upstream, or waiting for it since `queued_at`.
-    pub fn new(upstream: Arc<str>, queued_at: Nanos, attempt: Attempt) -> PassedOnLine {
+    pub fn new(upstream: Arc<str>, queued_at: Nanos, attempt: Attempt) -> UpstreamEntry {
         let (answered_at, size_from, prediction) = (None, None, Prediction::default());
-        PassedOnLine { upstream, queued_at, attempt, answered_at, size_from, prediction, spooled_bytes: 0 }
+        UpstreamEntry { upstream, queued_at, attempt, answered_at, size_from, prediction, spooled_bytes: 0 }
     }
 
     /// Records that its response, or enough of it, has arrived to begin sending.
-    pub fn answered(self, now: Nanos, size_from: Option<SizeFrom>, prediction: Prediction) -> PassedOnLine {
-        PassedOnLine { answered_at: Some(now), size_from, prediction, ..self }
+    pub fn answered(self, now: Nanos, size_from: Option<SizeFrom>, prediction: Prediction) -> UpstreamEntry {
+        UpstreamEntry { answered_at: Some(now), size_from, prediction, ..self }
     }
 
     /// Records the quantile of the final size in the predicted distribution.
