@@ -1,8 +1,8 @@
 //! Chooses the shaping that this machine allows, once at the start.
 
 mod bands;
-mod error;
 mod queue;
+mod shaping_error;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,7 +17,7 @@ use units::{Nanos, Rate};
 use uplink::tree;
 use uplink::{Interface, Shaper};
 
-pub use error::{Misfit, ShapingError};
+pub use shaping_error::{Misfit, ShapingError};
 
 use queue::ShaperQueue;
 

@@ -3,8 +3,8 @@
 
 mod dictionaries;
 mod file;
+mod file_waits;
 mod forms;
-mod lookups;
 mod rules;
 mod search;
 #[cfg(test)]

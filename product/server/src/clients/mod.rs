@@ -8,8 +8,8 @@
 
 mod bucket;
 mod busiest;
+mod client_limits;
 mod idle;
-mod limits;
 mod prefix;
 mod refusals;
 mod table;
@@ -24,7 +24,7 @@ use units::{Nanos, Rate};
 
 use bucket::Bucket;
 pub use busiest::{Busy, Column};
-use limits::InForce;
+use client_limits::InForce;
 pub use prefix::{ClientPrefix, ClientPrefixError};
 use refusals::{Kind, Refusals};
 use table::Table;

@@ -1,4 +1,4 @@
-mod framed;
+mod in_frames;
 mod sealed;
 
 use std::io::IoSlice;

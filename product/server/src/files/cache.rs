@@ -31,10 +31,10 @@ use std::sync::Arc;
 use units::Nanos;
 
 use super::absent::{Absent, Folder};
+use super::cache_limits::{CacheLimits, REVALIDATE_AFTER};
 use super::entries::{Entries, Slot};
 use super::entry::{Closer, State};
 use super::followed::Followed;
-use super::limits::{CacheLimits, REVALIDATE_AFTER};
 use super::listings::Listings;
 use super::loader::{Known, Loaded, LoadedFile, LoadedPage, Loader, Outcome};
 use super::lookup::{FinishedLookup, Lookup, Request};

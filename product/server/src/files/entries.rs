@@ -9,9 +9,9 @@ use std::sync::Arc;
 use slab::Slab;
 use units::Nanos;
 
+use super::cache_limits::{CacheLimits, REVALIDATE_AFTER};
 use super::entry::{Entry, State};
 use super::key::{Key, SiteNumber};
-use super::limits::{CacheLimits, REVALIDATE_AFTER};
 use super::watch::WatchId;
 
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use units::Nanos;
 
+use super::cache_limits::REVALIDATE_AFTER;
 use super::entry::State;
-use super::limits::REVALIDATE_AFTER;
 use super::watch::WatchId;
 
 /// Slots of the watch from here on are listings.

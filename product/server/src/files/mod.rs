@@ -10,6 +10,7 @@
 
 mod absent;
 mod cache;
+mod cache_limits;
 mod entries;
 mod entry;
 #[cfg(test)]
@@ -17,7 +18,6 @@ pub(crate) mod fake_disk;
 mod followed;
 mod hashed;
 mod key;
-mod limits;
 mod links;
 mod listing;
 mod listing_page;
@@ -45,10 +45,10 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 pub use cache::{Cache, CacheAnswer};
+pub use cache_limits::{CacheLimits, REVALIDATE_AFTER};
 pub use entry::{Content, Entry, OpenFile, State, Way};
 pub use hashed::hash_in;
 pub use key::{Key, SiteNumber};
-pub use limits::{CacheLimits, REVALIDATE_AFTER};
 #[cfg(test)]
 use listing::NAMES_MAX as LISTING_NAMES_MAX;
 pub use listing_page::{ListingPage, PAGE_BYTES_MAX as LISTING_PAGE_BYTES_MAX, PageFault};

@@ -6,9 +6,7 @@
 //! them. It is generic over the socket and takes the time as an argument: tests run it under simulated time.
 
 mod adopt;
-mod answering;
 mod below;
-mod datagrams;
 mod dispatch;
 mod ending;
 mod flight;
@@ -21,7 +19,9 @@ mod link;
 mod mark;
 mod notice;
 mod producing;
+mod quic_events;
 mod reads;
+mod responding;
 mod sending;
 mod sendings;
 mod spooling;
@@ -32,7 +32,6 @@ mod under_way;
 mod write;
 
 pub use adopt::{LineSettings, LinkSettings, ReaderSettings};
-pub use answering::{Http2Begin, want_body};
 pub use dispatch::{Direct, Dispatch};
 pub use ending::{EndContext, Ending};
 pub use gathered::{BYTES_PER_TURN_MAX, Gathered, SentNow};
@@ -44,6 +43,7 @@ pub use mark::{Bands, Marker};
 pub use notice::{Notice, in_words, mbit};
 pub use producing::Producer;
 pub use reads::Reads;
+pub use responding::{Http2Begin, want_body};
 pub use sendings::Sendings;
 
 pub use under_way::{UnderWay, WaitsFor, under_way};

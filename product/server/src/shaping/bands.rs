@@ -10,7 +10,7 @@ use socket2::SockRef;
 use uplink::Interface;
 use uplink::tree::{self, CONTROL_BAND, Tree};
 
-use super::error::Misfit;
+use super::shaping_error::Misfit;
 use super::{BURST_FOR, ShapingChoice, ShapingError, ShapingOptions, UNSENT_BYTES};
 use crate::send::{Bands, Marker};
 

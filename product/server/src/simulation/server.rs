@@ -31,7 +31,7 @@ use crate::limits::{Limits, Patience};
 use crate::logging::testing::read_log;
 use crate::logging::{Format, Log, LogConfig, Logs, Unthreaded};
 use crate::places::Places;
-use crate::send::{Notice, Order, Reads, Transmitter, Link};
+use crate::send::{Link, Notice, Order, Reads, Transmitter};
 use crate::sites::{Certificate, Current, Https, SiteConfig, Wanted};
 use crate::upstream::UpstreamPlaces;
 use crate::wake::Wake;

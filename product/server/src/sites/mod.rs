@@ -5,12 +5,12 @@ mod automatic;
 mod certificates;
 mod cors;
 mod current;
-mod error;
 mod follow;
 mod headers;
 mod help;
 mod pages;
 mod responsiveness;
+mod sites_error;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -27,13 +27,13 @@ pub use automatic::AcmeConfig;
 pub use certificates::SecureError;
 use certificates::{Development, Ordered, Secured, ordered_names, secure};
 pub use current::{Current, Served, Wanted};
-pub use error::SitesError;
 pub use follow::follow_names;
 pub use headers::{merged, with_query};
 pub use help::{is_for_browser, names_json};
 use pages::Pages;
 pub use pages::{ListingPageError, PageError};
 pub use responsiveness::{Object, received};
+pub use sites_error::SitesError;
 
 /// A site as the operator configured it.
 #[derive(Debug, Clone, PartialEq, Eq)]

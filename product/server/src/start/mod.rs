@@ -5,9 +5,9 @@ mod asked;
 mod check;
 mod config;
 mod confine;
-mod error;
 mod listen;
 mod reload;
+mod start_error;
 
 use std::io;
 use std::net::SocketAddr;
@@ -41,10 +41,10 @@ use crate::upstream::UpstreamPlaces;
 use crate::wake::Wake;
 pub use check::{Checked, Fault, IN_USE, Part, check};
 pub use config::{Config, Reporting, WORKERS_MAX};
-pub use error::StartError;
 use listen::{Listening, listen_all, local_addresses, named_sockets};
 use reload::InForce;
 pub use reload::Reload;
+pub use start_error::StartError;
 
 /// Descriptors reserved for files being sent and files in the caches.
 const DESCRIPTORS_KEPT: u64 = 1024;

@@ -8,6 +8,7 @@
 mod addresses;
 mod announced;
 mod attempt;
+mod body_sink;
 mod crowded;
 mod deadline;
 mod endpoint;
@@ -24,13 +25,12 @@ mod on_stream;
 mod outbound;
 mod peer;
 mod peers;
-mod places;
-mod sink;
 mod step;
 #[cfg(test)]
 mod tests;
 mod transfer;
 mod upstream_connection;
+mod upstream_places;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -48,6 +48,7 @@ use units::Nanos;
 
 pub use announced::Announced;
 pub use attempt::Attempt;
+pub use body_sink::{BodySink, pipe_of};
 pub use endpoint::{Endpoint, EndpointAddress, HealthCheck, TlsEndpoint};
 pub use fault::Fault;
 pub use group::{Group, GroupError, Trust};
@@ -56,14 +57,13 @@ pub use learned::{Learned, Prediction, RouteStatus, RoutesStatus};
 pub use named::NamedFiles;
 pub use outbound::Head;
 use peers::Peers;
-use places::Begun;
-pub use places::{LoopPlaces, UpstreamPlaces};
-pub use sink::{BodySink, pipe_of};
 pub use step::Step;
 pub use transfer::{BodyAllowance, ClientConnection, Transfer};
 use transfer::{Hold, Queued};
 pub use upstream_connection::connection_of;
 use upstream_connection::{Told, UpstreamConnections};
+use upstream_places::Begun;
+pub use upstream_places::{LoopPlaces, UpstreamPlaces};
 
 use crate::clock::ClientClock;
 use crate::exchange_id::ExchangeId;

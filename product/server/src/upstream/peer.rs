@@ -5,7 +5,7 @@ use std::sync::Arc;
 use units::Nanos;
 
 use super::Endpoint;
-use super::places::EndpointPlaces;
+use super::upstream_places::EndpointPlaces;
 
 /// The maximum number of idle connections kept to one upstream: the default maximum of concurrent requests. With fewer,
 /// each request of more clients costs a connection.

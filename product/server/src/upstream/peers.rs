@@ -8,8 +8,8 @@ use slab::Slab;
 use units::Nanos;
 
 use super::peer::Peer;
-use super::places::{Begun, Handed, LoopPlaces};
 use super::upstream_connection::UpstreamConnections;
+use super::upstream_places::{Begun, Handed, LoopPlaces};
 use super::{Announced, Checks, Endpoint, Fault, Group, Transfer};
 use crate::exchange_id::ExchangeId;
 use crate::net::Net;

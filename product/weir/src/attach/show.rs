@@ -1,6 +1,6 @@
 //! Attached classifiers, for people and for programs.
 
-use ::uplink::classify::{self, Attached, BandCounters, Lost, Hook, Policy, Preview, Settings, Share, Verdict};
+use ::uplink::classify::{self, Attached, BandCounters, Hook, Lost, Policy, Preview, Settings, Share, Verdict};
 use ::uplink::tree::{self, Plan, Tree};
 use ::uplink::{Error, Interface};
 use cli::Failure;

@@ -24,8 +24,8 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use units::Nanos;
 
+use super::cache_limits::{BODY_BYTES_MAX, ENTRIES_MAX, FILES_OPEN_MAX, LISTING_BYTES_MAX};
 use super::entry::BODY_BYTES_HELD_MAX;
-use super::limits::{BODY_BYTES_MAX, ENTRIES_MAX, FILES_OPEN_MAX, LISTING_BYTES_MAX};
 use super::temporary::Folder;
 use super::*;
 
