@@ -81,6 +81,7 @@ fn read_all(sources: &Sources) -> Result<Configuration, Vec<Remark>> {
     if let Some(settings) = &settings {
         site::check_https(&book, &sites, &settings.listeners, settings.acme.is_some());
         acme::check(&book, settings.acme.as_ref(), &sites, &settings.listeners);
+        site::check_logins(&book, &sites, &settings.listeners);
         class::check(&book, &classes, &rules, &sites, &settings.uplink);
     }
     drop(file);

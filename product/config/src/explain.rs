@@ -6,11 +6,12 @@ use std::net::IpAddr;
 use http::Readings;
 
 use crate::class::{Asked, OTHERS, Why};
+use crate::form::Satisfy;
 use crate::host::HostName;
 use crate::network::Network;
 use crate::place::{Named, Place, quoted};
 use crate::section::Held;
-use crate::site::{self, Proxy, Rewritten, Site, Unclear, split_host};
+use crate::site::{self, ByNetwork, Proxy, Rewritten, Site, Unclear, split_host};
 use crate::{Configuration, form};
 
 /// A request to explain.
@@ -219,6 +220,14 @@ fn explain_merged(explanation: &mut Explanation, site: &Site, question: &Questio
 /// Explains which clients are let in. Returns false if that of the question is not.
 fn explain_access(explanation: &mut Explanation, site: &Site, question: &Question, path: &[u8]) -> bool {
     let Some(access) = site.answers.access(path) else { return true };
+    if let Some(users) = &access.users {
+        let any = if access.satisfy == Satisfy::Any { ", or by network" } else { "" };
+        let said = format!("access: by password, users of {}{any}", users.file.display());
+        explanation.say(said, Reason::At(access.at));
+    }
+    if let Some(auth) = &access.auth {
+        explanation.say(format!("access: as {} answers", auth.url), Reason::At(access.at));
+    }
     let (networks, at) = (&access.networks, Reason::At(access.at));
     if networks.is_empty() {
         explanation.say("access: clients of all networks", at);
@@ -234,14 +243,17 @@ fn explain_access(explanation: &mut Explanation, site: &Site, question: &Questio
     };
     let (is_let_in, network) = networks.admits(client);
     let by = network.map_or("of no network of the table".into(), |network| format!("of {network}"));
-    match is_let_in {
-        true => explanation.say(format!("access: client {client} is let in, {by}"), at),
-        false => {
+    match access.by_network(client) {
+        ByNetwork::Refused => {
             explanation.say(format!("access: 403 for client {client}, {by}"), at);
             explanation.is_refused = true;
         }
+        ByNetwork::NeedsLogin if !is_let_in => {
+            explanation.say(format!("access: a login for client {client}, {by}"), at)
+        }
+        _ => explanation.say(format!("access: client {client} is let in, {by}"), at),
     }
-    is_let_in
+    !explanation.is_refused
 }
 
 fn explain_answer(explanation: &mut Explanation, site: &Site, question: &Question, readings: &Readings) {

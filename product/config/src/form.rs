@@ -72,6 +72,7 @@ texts! {
     FieldName: Form::FieldName, is_field_name;
     MethodName: Form::Method, |text| is_field_name(text) && !text.bytes().any(|byte| byte.is_ascii_lowercase());
     FieldValue: Form::FieldValue, is_field_value;
+    Realm: Form::Realm, |text| is_field_value(text) && !text.contains(['"', '\\']);
     CacheControl: Form::CacheControl, |text| is_field_value(text) && text.split(',').all(|part| is_directive(part.trim()));
 }
 
@@ -312,6 +313,8 @@ names! {
     SymlinkTargets { Inside = "inside", Anywhere = "anywhere", }
     /// The responses that may use the `max_concurrent_requests` of a class.
     ConcurrencySharing { Own = "own", Any = "any", Preempt = "preempt", }
+    /// The conditions of access that a client has to meet.
+    Satisfy { All = "all", Any = "any", }
     /// A coding of compression.
     CodingName { Brotli = "br", Zstd = "zstd", Gzip = "gzip", }
 }
@@ -376,6 +379,7 @@ pub(crate) fn check(form: Form, text: &str) -> Result<(), Wrong> {
         Form::FilePattern => read_as::<FilePattern>(text),
         Form::FileName => read_as::<FileName>(text),
         Form::Statuses => read_as::<Statuses>(text),
+        Form::Realm => read_as::<Realm>(text),
         Form::Rate => read_as::<Rate>(text),
         Form::Uplink => read_as::<crate::uplink_rate::UplinkRate>(text),
         Form::Size => read_as::<Size>(text),
@@ -409,6 +413,7 @@ fn check_of_request(form: Form, text: &str) -> Result<(), Wrong> {
         Form::HttpsUrl => read_as::<HttpsUrl>(text),
         Form::Mail => read_as::<Mail>(text),
         Form::Upstream => read_as::<crate::site::UpstreamAddress>(text),
+        Form::AuthUrl => read_as::<crate::site::AuthUrl>(text),
         Form::FieldName => read_as::<FieldName>(text),
         Form::Method => read_as::<MethodName>(text),
         Form::Origin => read_as::<crate::site::Origin>(text),

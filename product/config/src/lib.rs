@@ -37,7 +37,9 @@ pub use changes::{Change, changes};
 pub use class::{Asked, Assignment, Class, Field, FieldLines, OTHERS, Objective, Rule, Token, Why};
 pub use document::{FILE_BYTES_MAX, FileError, open, read, read_file};
 pub use explain::{AskError, Explanation, Question, explain};
-pub use form::{ConcurrencySharing, LogFormat, Shaping, Statuses, is_https_url, listen_address, listen_expected};
+pub use form::{
+    ConcurrencySharing, LogFormat, Satisfy, Shaping, Statuses, is_https_url, listen_address, listen_expected,
+};
 pub use gone::{RENAMED, Renamed, elsewhere, gone};
 pub use host::{Host, HostName};
 pub use network::Network;
@@ -48,9 +50,10 @@ pub use schema::schema;
 pub use section::Held;
 pub use settings::{AccessLog, HEAD_BYTES, Limits, Listener, Process, Settings, Timeouts, Uplink};
 pub use site::{
-    Access, Answers, CacheRule, Compression, CorsRule, ErrorPage, FieldTemplate, HeaderRule, Health, Https,
-    MEASURED_PATHS, Networks, Origin, Proxy, ProxyRequest, Redirect, RequestHeader, Rewrite, Rewritten, Site, Target,
-    Template, Tries, Unclear, UpstreamAddress, UpstreamSocket, UpstreamVersion, Variable, split_host,
+    Access, Answers, AuthUrl, ByNetwork, CacheRule, Compression, CorsRule, ErrorPage, FieldTemplate, ForwardAuth,
+    HeaderRule, Health, Https, MEASURED_PATHS, Networks, Origin, Proxy, ProxyRequest, Redirect, RequestHeader, Rewrite,
+    Rewritten, Site, Target, Template, Tries, Unclear, UpstreamAddress, UpstreamSocket, UpstreamVersion, UsersFile,
+    Variable, split_host,
 };
 pub use uplink_rate::UplinkRate;
 

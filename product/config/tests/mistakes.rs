@@ -215,7 +215,7 @@ fn fields_of_requests() {
         ("name='Transfer-Encoding'", "f:5:6: site.request_header.name `Transfer-Encoding`: expected a field that does"),
         (
             "name='X-Real-IP'\nvalue='{remote_addr}'",
-            "f:6:7: site.request_header.value `{remote_addr}`: expected {client}, {host} or {scheme} for `{remote_addr}`",
+            "f:6:7: site.request_header.value `{remote_addr}`: expected {client}, {host}, {scheme} or {user} for `{remote_addr}`",
         ),
         ("name='X-A'\nvalue=''", "f:6:7: site.request_header.value ``: expected the value of a header field"),
         (
@@ -244,6 +244,24 @@ fn networks_of_access() {
             "allow=['10.0.0.0/8']\ndeny=['10.0.0.0/8']",
             "f:5:7: site.access.deny `10.0.0.0/8`: expected once, site.access.allow of line 4 has it",
         ),
+        ("realm='a'", "f:4:7: site.access.realm without site.access.users: expected a file of users"),
+        ("users='u'\nrealm='a\"b'", "f:5:7: site.access.realm `a\"b`: expected a text of visible characters without"),
+        (
+            "users='u'\nsatisfy='any'",
+            "f:5:9: site.access.satisfy `any` without both kinds of conditions: expected networks, and users",
+        ),
+        ("auth_url='127.0.0.1:1/x'", "f:4:10: site.access.auth_url `127.0.0.1:1/x`: expected an address with http://"),
+        ("auth_url='http://a:1'", "f:4:10: site.access.auth_url `http://a:1`: expected an address with http://"),
+        ("copy_headers=['A']", "f:4:14: site.access.copy_headers without site.access.auth_url: expected the server"),
+        (
+            "auth_url='http://a:1/x'\ncopy_headers=['Host']",
+            "f:5:15: site.access.copy_headers `Host`: expected site.proxy.host for it",
+        ),
+        (
+            "users='u'\nauth_url='http://a:1/x'",
+            "f:5:10: site.access.auth_url beside site.access.users: expected one of the two",
+        ),
+        ("allow=['::1']\nsatisfy='any'", "f:5:9: site.access.satisfy `any` without both kinds of conditions"),
         (
             "allow=['::1']\n[[site.access]]\npath='/a/*'",
             "f:5:1: site.access is never reached: expected before that of line 3, which matches all of it",

@@ -4,6 +4,7 @@
 //! file and builds head and body, `send` sends them as the scheduler grants, in the worker's own turn. With paced shaping there is one
 //! worker, so that one order holds for all connections.
 
+mod access;
 mod answer;
 mod body;
 mod classes;
@@ -47,6 +48,7 @@ mod upload;
 mod upstream;
 mod wake;
 
+pub use access::{HashError, PASSWORD_BYTES_MAX, hash_password};
 pub use answer::alternative;
 pub use classes::ClassesConfig;
 pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightError, ClientWeights, TrustedProxies};

@@ -184,6 +184,7 @@ fn alone(configuration: &Configuration) -> Configuration {
 /// Lets this process in, which asks in the place of the client. What only some clients get stays private.
 fn let_in(access: &mut Access) {
     let loopback = if access.is_private() { "127.0.0.0/8".parse().ok() } else { None };
+    (access.users, access.auth) = (None, None);
     access.networks = Networks { allow: loopback.into_iter().collect(), deny: Vec::new() };
 }
 

@@ -11,6 +11,7 @@ mod demo;
 mod examples;
 mod explain;
 mod generate;
+mod hash_password;
 mod init;
 mod keys;
 mod process;
@@ -63,6 +64,8 @@ enum Command {
     Top(top::Args),
     /// Check a configuration and explain what it does with a request
     Check(check::Args),
+    /// Print the hash of a password, for a file of users
+    HashPassword(hash_password::Args),
     /// Compare the load times of a page during downloads, with the order and without
     Demo(demo::Args),
     /// Create, remove and watch priority bands on an interface
@@ -94,6 +97,7 @@ fn main() -> std::process::ExitCode {
         Command::Status(args) => status::main(args),
         Command::Top(args) => top::main(&args),
         Command::Check(args) => check::main(args),
+        Command::HashPassword(args) => hash_password::main(args),
         Command::Demo(args) => demo::main(args),
         Command::Uplink(args) => uplink::main(args),
         Command::Attach(args) => attach::main(args),

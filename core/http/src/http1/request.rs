@@ -47,6 +47,11 @@ impl OwnedHead {
         let OwnedHead { ref request, minor_version, keep_alive, expect_continue, bytes } = *self;
         Head { request: request.view(), minor_version, keep_alive, expect_continue, bytes }
     }
+
+    /// Bytes of memory that the fields take.
+    pub fn memory_bytes(&self) -> usize {
+        self.request.memory_bytes()
+    }
 }
 
 impl From<&Head<'_>> for OwnedHead {

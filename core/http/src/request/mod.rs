@@ -138,6 +138,14 @@ impl<'a> Request<'a> {
         Request { path, query, ..*self }
     }
 
+    /// A GET without a body that has the fields of this request.
+    pub fn as_get<'b>(&self, path: &'b [u8], query: Option<&'b [u8]>) -> Request<'b>
+    where
+        'a: 'b,
+    {
+        Request { method: Method::Get, body: BodyLength::None, ..self.with_path(path, query) }
+    }
+
     /// The values of every field of this name, in order. Scans all fields: use it for fields that are not in [`Fields`]
     /// or may be repeated.
     pub fn values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {

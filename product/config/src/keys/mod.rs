@@ -83,6 +83,8 @@ pub enum Form {
     HttpsUrl,
     Mail,
     Upstream,
+    /// The address of a server that authenticates, with a path.
+    AuthUrl,
     FieldName,
     Method,
     /// An origin of CORS.
@@ -91,6 +93,8 @@ pub enum Form {
     /// A field value with variables of the request.
     FieldTemplate,
     CacheControl,
+    /// A text within quotes in a header field.
+    Realm,
     Rate,
     /// The rate of the uplink: `auto`, `off`, one rate or two.
     Uplink,
@@ -210,7 +214,10 @@ static EXPECTED: &[(Form, &str)] = &[
         Form::Template,
         "a path from a slash, without empty segments, `.`, `..`, `;` and encoded slashes, with one `*` at most",
     ),
-    (Form::FieldTemplate, "the value of a header field, in which {client}, {host} and {scheme} are the request's"),
+    (
+        Form::FieldTemplate,
+        "the value of a header field, in which {client}, {host}, {scheme} and {user} are the request's",
+    ),
     (Form::Target, "a path from a slash or an address with http:// or https://, with one `*` at most"),
     (Form::Upstream, "an upstream, for example 127.0.0.1:3000, https://app.internal or unix:/run/app.sock"),
     (Form::FieldName, "the name of a header field, for example X-Frame-Options"),
@@ -221,6 +228,8 @@ static EXPECTED: &[(Form, &str)] = &[
     ),
     (Form::FieldValue, "the value of a header field, on one line of visible characters"),
     (Form::CacheControl, "directives of Cache-Control, for example max-age=3600, public"),
+    (Form::AuthUrl, "an address with http:// or https:// and a path, for example http://127.0.0.1:9091/auth"),
+    (Form::Realm, "a text of visible characters without quotes and backslashes"),
     (Form::Uplink, "auto, off, a rate or two rates, for example 10mbit or 2mbit..20mbit"),
     (Form::Rate, "a rate in bit, kbit, mbit or gbit per second, for example 10mbit"),
     (Form::Size, "bytes, or with a unit of KB, MB, GB, KiB, MiB, GiB, for example 64KiB"),

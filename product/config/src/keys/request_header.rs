@@ -22,7 +22,7 @@ pub static REQUEST_HEADER: &[Key] = &[
         "site.request_header.value",
         text(Form::FieldTemplate),
         Absent("the field is removed"),
-        "Value of the field in place of the client's, with the client's address, its host and scheme for `{client}`, `{host}` and `{scheme}`.",
+        "Value of the field in place of the client's, with its address, host and scheme for `{client}`, `{host}` and `{scheme}`, and for `{user}` who has logged in.",
         r#""{client}""#,
     ),
 ];

@@ -1,18 +1,34 @@
 //! Access: the clients that may have some paths of a site.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
+use crate::form::{Realm, Satisfy};
 use crate::network::Network;
 use crate::pattern::Pattern;
 use crate::place::{Place, Placed};
 use crate::reach::Rule;
 use crate::section::Section;
 
+use super::ForwardAuth;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
     pub at: Place,
     pub path: Pattern,
     pub networks: Networks,
+    /// The users who may log in, if a login is asked for.
+    pub users: Option<UsersFile>,
+    /// The server that is asked, if one is.
+    pub auth: Option<ForwardAuth>,
+    pub satisfy: Satisfy,
+}
+
+/// The users who log in by basic authentication.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsersFile {
+    pub file: PathBuf,
+    pub realm: String,
 }
 
 /// The networks whose clients are let in or not. The longest that a client is of decides, so their order does not matter.
@@ -27,12 +43,58 @@ impl Access {
     pub(crate) fn read(table: &Section<'_, '_>) -> Option<Access> {
         let path = table.text::<Pattern>("path");
         let networks = Networks::read(table);
-        Some(Access { at: table.at, path: path?.value, networks })
+        let (users, satisfy) = (UsersFile::read(table), table.text::<Satisfy>("satisfy"));
+        let auth = ForwardAuth::read(table);
+        if users.is_some() && auth.is_some() {
+            let said = "site.access.auth_url beside site.access.users: expected one of the two";
+            table.book.mistake(table.place_of("auth_url"), said);
+        }
+        let access = Access { at: table.at, path: path?.value, networks, users, auth, satisfy: satisfy?.value };
+        if access.satisfy == Satisfy::Any && (access.networks.is_empty() || !access.has_login()) {
+            let said =
+                "site.access.satisfy `any` without both kinds of conditions: expected networks, and users or auth_url";
+            table.book.mistake(table.place_of("satisfy"), said);
+        }
+        Some(access)
     }
 
     /// Returns true if only some clients are let in, so that what they get must not be stored for others.
     pub fn is_private(&self) -> bool {
-        !self.networks.allow.is_empty()
+        !self.networks.allow.is_empty() || self.has_login()
+    }
+
+    /// Returns true if clients have to log in, some of them at least.
+    pub fn has_login(&self) -> bool {
+        self.users.is_some() || self.auth.is_some()
+    }
+
+    /// Returns what the network of a client decides.
+    pub fn by_network(&self, client: IpAddr) -> ByNetwork {
+        match (self.networks.admits(client).0, self.satisfy) {
+            (true, Satisfy::All) if self.has_login() => ByNetwork::NeedsLogin,
+            (true, _) => ByNetwork::LetIn,
+            (false, Satisfy::All) => ByNetwork::Refused,
+            (false, Satisfy::Any) => ByNetwork::NeedsLogin,
+        }
+    }
+}
+
+/// What the network of a client decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ByNetwork {
+    LetIn,
+    NeedsLogin,
+    Refused,
+}
+
+impl UsersFile {
+    fn read(table: &Section<'_, '_>) -> Option<UsersFile> {
+        let (file, realm) = (table.text::<PathBuf>("users"), table.text::<Realm>("realm"));
+        if table.is_given("realm") && !table.is_given("users") {
+            let said = "site.access.realm without site.access.users: expected a file of users";
+            table.book.mistake(table.place_of("realm"), said);
+        }
+        Some(UsersFile { file: file?.value, realm: realm?.value.0 })
     }
 }
 

@@ -9,6 +9,7 @@ use crate::pattern::Pattern;
 
 use super::{
     Access, CacheRule, CorsRule, ErrorPage, HeaderRule, Proxy, Redirect, RequestHeader, Rewrite, Rewritten, Tries,
+    UpstreamAddress,
 };
 
 /// The paths for measurements of responsiveness under load: the list of the others, a small and a large object, and one that takes uploads.
@@ -131,9 +132,25 @@ impl Answers {
         self.redirects.iter().find_map(|redirect| Some((redirect, redirect.leads(host, path)?)))
     }
 
+    /// The files of the users who may log in.
+    pub fn users_files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.access.iter().filter_map(|access| Some(&access.users.as_ref()?.file))
+    }
+
+    /// The addresses of all upstreams, and of the servers that decide about clients.
+    pub fn upstreams(&self) -> impl Iterator<Item = &UpstreamAddress> {
+        let asked = self.access.iter().filter_map(|access| Some(&access.auth.as_ref()?.url.to));
+        self.proxies.iter().flat_map(|proxy| &proxy.to).chain(asked)
+    }
+
     /// The clients that may have this decoded path; `None`: all.
     pub fn access(&self, path: &[u8]) -> Option<&Access> {
-        self.access.iter().find(|access| access.path.matches(path))
+        self.access_at(path).map(|at| &self.access[at])
+    }
+
+    /// Their index in [`Answers::access`].
+    pub fn access_at(&self, path: &[u8]) -> Option<usize> {
+        self.access.iter().position(|access| access.path.matches(path))
     }
 
     /// The index in [`Answers::proxies`] of the proxy for this decoded path.

@@ -42,6 +42,21 @@ fn begins_with_age(hsts: &str) -> bool {
     age.is_some_and(|age| !age.is_empty() && age.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
+/// Notes passwords that anybody on the way can read.
+pub(crate) fn check_logins(book: &Book<'_>, sites: &[Site], listeners: &[Placed<Listener>]) {
+    let is_open = |listener: &Listener| !listener.is_secure && !listener.address.ip().is_loopback();
+    let Some(open) = listeners.iter().find(|listener| is_open(&listener.value)) else { return };
+    for site in sites.iter().filter(|site| !site.https.redirects) {
+        for access in site.answers.access.iter().filter(|access| access.users.is_some()) {
+            let said = format!(
+                "site.access.users at a listener without TLS ({}): passwords can be read on the way; tls = true there and https_redirect = true in the site keep them secret",
+                open.value.address
+            );
+            book.note(access.at, said);
+        }
+    }
+}
+
 /// Checks that redirects to https:// have a listener with TLS, and that such a listener has a certificate.
 pub(crate) fn check(book: &Book<'_>, sites: &[Site], listeners: &[Placed<Listener>], has_acme: bool) {
     let secure = listeners.iter().find(|listener| listener.value.is_secure);

@@ -31,10 +31,16 @@ pub enum Variable {
     Host,
     /// The scheme of the client's connection.
     Scheme,
+    /// The user who has logged in by a password; empty without one.
+    User,
 }
 
-const VARIABLES: [(&str, Variable); 3] =
-    [("{client}", Variable::Client), ("{host}", Variable::Host), ("{scheme}", Variable::Scheme)];
+const VARIABLES: [(&str, Variable); 4] = [
+    ("{client}", Variable::Client),
+    ("{host}", Variable::Host),
+    ("{scheme}", Variable::Scheme),
+    ("{user}", Variable::User),
+];
 
 /// Fields that describe a connection or a message's framing, and the form that a person may look for instead.
 const NOT_SET: &[(&str, &str)] = &[
@@ -135,7 +141,9 @@ impl FromText for FieldTemplate {
             .filter(is_word)
             .filter(|word| !VARIABLES.iter().any(|(name, _)| name.trim_matches(['{', '}']) == *word));
         match unknown.next() {
-            Some(word) => Err(Wrong::Expected(format!("{{client}}, {{host}} or {{scheme}} for `{{{word}}}`"))),
+            Some(word) => {
+                Err(Wrong::Expected(format!("{{client}}, {{host}}, {{scheme}} or {{user}} for `{{{word}}}`")))
+            }
             None => Ok(FieldTemplate(text.into())),
         }
     }
@@ -157,6 +165,7 @@ mod tests {
             Variable::Client => b"192.0.2.1".to_vec(),
             Variable::Host => b"{client}".to_vec(),
             Variable::Scheme => b"https".to_vec(),
+            Variable::User => Vec::new(),
         };
         for (text, value) in [
             ("plain", "plain"),

@@ -5,6 +5,7 @@ mod dictionaries;
 mod file;
 mod file_waits;
 mod forms;
+mod logins;
 mod rules;
 mod search;
 #[cfg(test)]
@@ -19,14 +20,17 @@ use std::sync::Arc;
 use http::{Method, Reject, Request, Response, Status};
 use units::Nanos;
 
+use crate::access::{Question, Verdict};
 use crate::body::{Body, Piece};
 use crate::coded::SiteKey;
 use crate::files::{Cache, CacheAnswer, Found, Lookup, LookupResult, Lookups, Missing, SiteNumber, Step};
 use crate::logging::Log;
-use crate::sites::{self, Compressed, Current, Object, Served, Sites};
+use crate::sites::{self, AskedServer, Compressed, Current, Object, Served, Sites};
 use crate::stages::{Streaming, forbids, staged};
 use crate::upstream::Group;
 pub use forms::{FormWait, FormWaits, LineView};
+use logins::Logins;
+pub use rules::PassOn;
 use search::view_of;
 
 /// A response, with additional facts for the connection and the log.
@@ -47,8 +51,12 @@ pub enum Answer {
     Reply(Reply),
     /// The file may have to be waited for.
     Lookup(Awaited),
+    /// The password of the request has to be verified first.
+    Verify(Box<Question>),
+    /// A server has to decide first whether the client is let in.
+    Ask(Arc<AskedServer>),
     /// An upstream makes the response.
-    Upstream(Arc<Group>),
+    Upstream(PassOn),
     /// The reply reports the length of the request body, which must arrive first: see [`crate::sites::received`].
     Upload,
 }
@@ -116,6 +124,7 @@ pub struct Handler {
     /// The requests that wait for coded forms; `None` if none are made.
     forms: Option<FormWaits>,
     line: LineView,
+    logins: Logins,
 }
 
 /// The lifetime of an Alt-Svc entry for HTTP/3, in seconds (RFC 7838 section 3.1).
@@ -134,8 +143,8 @@ impl Handler {
     /// Creates a handler that serves the sites of `current`, whose folders `cache` has.
     pub fn new(cache: Cache, lookups: Lookups, current: Arc<Current>) -> Handler {
         let served = current.served();
-        let (found, forms, line) = (VecDeque::new(), None, LineView::default());
-        Handler { cache, served, boundaries: 0, lookups, found, current, sites_turn: 0, forms, line }
+        let (found, forms, line, logins) = (VecDeque::new(), None, LineView::default(), Logins::default());
+        Handler { cache, served, boundaries: 0, lookups, found, current, sites_turn: 0, forms, line, logins }
     }
 
     /// Has files sent in the forms that this coder makes.
@@ -193,33 +202,39 @@ impl Handler {
         self.served.log(site)
     }
 
+    #[cfg(test)]
+    pub fn answer(&mut self, to: To, request: &Request, client: IpAddr, now: Nanos) -> Answer {
+        self.answer_to(to, request, client, now, None)
+    }
+
     /// Returns the reply to a request. A lookup that may have to wait for a disk is returned as [`Answer::Lookup`], to
     /// be completed by [`Handler::reply_with`]. For a request that is passed on, the upstreams are returned;
-    /// [`Handler::passed_on`] completes their response.
-    pub fn answer(&mut self, to: To, request: &Request, client: IpAddr, now: Nanos) -> Answer {
+    /// [`Handler::passed_on`] completes their response. `verdict` was decided about the client since the request came.
+    pub fn answer_to(
+        &mut self,
+        to: To,
+        request: &Request,
+        client: IpAddr,
+        now: Nanos,
+        verdict: Option<Verdict>,
+    ) -> Answer {
         let Some(number) = to.site else { return misdirected().into() };
         #[cfg(test)]
         if request.path == b"/pipe" {
             return tests::piped(request).into();
         }
-        if let Some(reply) = self.unclear(number, request, client) {
+        if let Some(reply) = self.unclear(number, request, client).or_else(|| self.ruled(number, to, request)) {
             return self.with_headers(to, request, reply).into();
         }
-        if let Some(reply) = self.ruled(number, to, request) {
-            return self.with_headers(to, request, reply).into();
+        if let Some(before) = self.let_in(to, number, request, client, (now, verdict.as_ref())) {
+            return before;
         }
-        if let Some(reply) = self.refused(number, request, client) {
-            return self.with_headers(to, request, reply).into();
-        }
-        if let Some(object) = self.sites().measured(number, request) {
-            if object.takes(request.method) {
-                return Answer::Upload;
-            }
-            return self.with_headers(to, request, reply_measured(object, request, to.is_secure)).into();
+        if let Some(answer) = self.measured(number, to, request) {
+            return answer;
         }
         // What TRACE reveals must not be open to everybody (RFC 9110 section 9.3.8).
         if let Some(group) = self.served.group(number, request).filter(|_| request.method != Method::Trace) {
-            return Answer::Upstream(group);
+            return Answer::Upstream(self.pass_on(to, number, request, client, (group, verdict)));
         }
         if !matches!(request.method, Method::Get | Method::Head) {
             return self.with_headers(to, request, unserved(request, ALLOW)).into();
@@ -247,14 +262,6 @@ impl Handler {
         preflight.or_else(|| redirected().map(|(status, target)| redirect(status, &target)))
     }
 
-    /// Returns the reply to a request for an application if the rules do not treat all readings of its path alike.
-    fn unclear(&self, site: SiteNumber, request: &Request, client: IpAddr) -> Option<Reply> {
-        let place = self.sites().place(site);
-        let class = self.served.assigned.as_ref().and_then(|assigned| assigned.by_path(place, request, client));
-        let target = self.sites().unclear(site, request, class)?;
-        Some(target.map_or_else(reject, |target| redirect(Status::PERMANENT_REDIRECT, &target)))
-    }
-
     /// Returns true if some site passes requests to upstreams.
     pub fn has_proxies(&self) -> bool {
         self.served.has_proxies()
@@ -279,14 +286,16 @@ impl Handler {
     pub fn passed_on(&self, to: To, request: &Request, response: Response<Body>) -> Reply {
         let Some(site) = to.site else { return response.into() };
         let response = self.with_alternative(to, self.sites().add_fields(site, request, to.is_secure, response));
-        staged(request, response, &self.streaming(to)).into()
+        staged(request, response, &self.streaming(to, request)).into()
     }
 
     /// The settings of the stages of a response.
-    fn streaming(&self, to: To) -> Streaming {
+    fn streaming(&self, to: To, request: &Request) -> Streaming {
         let compression = to.site.map(|site| self.sites().compression(site)).unwrap_or_default();
         let Compressed { codings, codes_private, .. } = compression;
-        Streaming { codings, codes_private, room_bytes: to.room_bytes }
+        let access = to.site.and_then(|site| self.sites().access(site, request));
+        let is_private = access.is_some_and(|(_, access)| access.has_login());
+        Streaming { codings, codes_private, is_private, room_bytes: to.room_bytes }
     }
 
     /// Looks up a file that an upstream has named, in the folder with this number.
@@ -360,7 +369,7 @@ impl Handler {
     fn with_headers(&self, to: To, request: &Request, reply: Reply) -> Reply {
         let Some(site) = to.site else { return reply };
         let response = self.sites().add_headers(site, request, to.is_secure, reply.response);
-        let response = staged(request, self.with_alternative(to, response), &self.streaming(to));
+        let response = staged(request, self.with_alternative(to, response), &self.streaming(to, request));
         Reply { response, ..reply }
     }
 

@@ -1,13 +1,27 @@
 //! The rules of a site that come before its answers.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use config::{Rewritten, Variable};
+use config::{Access, ByNetwork, Rewritten, Variable};
 use http::gateway::FieldChange;
 use http::{Request, Status};
+use units::Nanos;
 
-use super::{Handler, Reply, To, redirect, reject, text};
+use super::logins::unauthorized;
+use super::{Answer, Handler, Reply, To, redirect, reject, reply_measured, text};
+use crate::access::{Credentials, Question, Verdict};
 use crate::files::SiteNumber;
+use crate::sites::AskedServer;
+use crate::upstream::Group;
+
+/// A request for upstreams.
+#[derive(Debug)]
+pub struct PassOn {
+    pub group: Arc<Group>,
+    /// The fields that it has in place of the client's, or without.
+    pub changes: Vec<FieldChange>,
+}
 
 impl Handler {
     /// Returns the path and query by which a request is answered, if its site rewrites them. `Err` holds the reply to a
@@ -20,21 +34,121 @@ impl Handler {
         })
     }
 
-    /// Returns the reply to a client that may not have what it requests.
-    pub(super) fn refused(&self, site: SiteNumber, request: &Request, client: IpAddr) -> Option<Reply> {
-        let access = self.sites().access(site, request)?;
-        let (is_let_in, _) = access.networks.admits(client);
-        (!is_let_in).then(|| text(Status::FORBIDDEN, "clients of your network are not let in").into())
+    /// Returns the reply to a request for an application if the rules do not treat all readings of its path alike.
+    pub(super) fn unclear(&self, site: SiteNumber, request: &Request, client: IpAddr) -> Option<Reply> {
+        let place = self.sites().place(site);
+        let class = self.served.assigned.as_ref().and_then(|assigned| assigned.by_path(place, request, client));
+        let target = self.sites().unclear(site, request, class)?;
+        Some(target.map_or_else(reject, |target| redirect(Status::PERMANENT_REDIRECT, &target)))
     }
 
-    /// The fields that a request to upstreams of this site has in place of its own, or without. `of` returns the values
-    /// of variables.
-    pub fn field_changes(
+    /// Returns what comes before the answer for a client that is not let in yet: a reply, or a password to verify.
+    pub(super) fn let_in(
         &self,
+        to: To,
         site: SiteNumber,
         request: &Request,
-        of: impl Fn(Variable) -> Vec<u8>,
-    ) -> Vec<FieldChange> {
-        self.sites().field_changes(site, request, of)
+        client: IpAddr,
+        (now, verdict): (Nanos, Option<&Verdict>),
+    ) -> Option<Answer> {
+        let (at, access) = self.sites().access(site, request)?;
+        let reply = match access.by_network(client) {
+            ByNetwork::LetIn => return None,
+            ByNetwork::Refused => text(Status::FORBIDDEN, "clients of your network are not let in"),
+            ByNetwork::NeedsLogin => match self.log_in((site, at), access, request, now, verdict) {
+                Login::Right => return None,
+                Login::Unknown(question) => return Some(Answer::Verify(Box::new(question))),
+                Login::Asked(server) => return Some(Answer::Ask(server)),
+                Login::Wrong { realm } => unauthorized(realm),
+            },
+        };
+        Some(self.with_headers(to, request, reply.into()).into())
     }
+
+    fn log_in<'a>(
+        &self,
+        (site, at): (SiteNumber, usize),
+        access: &'a Access,
+        request: &Request,
+        now: Nanos,
+        verdict: Option<&Verdict>,
+    ) -> Login<'a> {
+        let realm = access.users.as_ref().map_or("", |users| &users.realm);
+        let Some(gate) = self.served.gate(site, at) else { return Login::Wrong { realm } };
+        if let Some(server) = &gate.asked {
+            let is_let_in = matches!(verdict, Some(Verdict::LetIn(_)));
+            return if is_let_in { Login::Right } else { Login::Asked(Arc::clone(server)) };
+        }
+        let Some(users) = &gate.users else { return Login::Wrong { realm } };
+        let Some(credentials) = Credentials::of(request) else { return Login::Wrong { realm } };
+        let decided = match verdict {
+            Some(Verdict::Password { users: of, is_right }) if *of == users.number => Some(*is_right),
+            _ => None,
+        };
+        match decided.or_else(|| self.logins.known(now, users, &credentials)) {
+            Some(true) => Login::Right,
+            Some(false) => Login::Wrong { realm },
+            None => Login::Unknown(Question { users: Arc::clone(users), credentials }),
+        }
+    }
+
+    /// The answer of an object that clients measure with.
+    pub(super) fn measured(&self, site: SiteNumber, to: To, request: &Request) -> Option<Answer> {
+        let object = self.sites().measured(site, request)?;
+        if object.takes(request.method) {
+            return Some(Answer::Upload);
+        }
+        Some(self.with_headers(to, request, reply_measured(object, request, to.is_secure)).into())
+    }
+
+    /// Returns a request for upstreams with the fields of its site.
+    pub(super) fn pass_on(
+        &self,
+        to: To,
+        site: SiteNumber,
+        request: &Request,
+        client: IpAddr,
+        (group, verdict): (Arc<Group>, Option<Verdict>),
+    ) -> PassOn {
+        let mut changes = self.sites().field_changes(site, request, |variable| match variable {
+            Variable::Client => client.to_canonical().to_string().into_bytes(),
+            Variable::Host => request.fields.host.unwrap_or_default().to_vec(),
+            Variable::Scheme => if to.is_secure { "https" } else { "http" }.into(),
+            Variable::User => self.user(site, request, client).unwrap_or_default(),
+        });
+        // Those that an operator sets count more. A client can never set those that a server says of it.
+        let said = if let Some(Verdict::LetIn(said)) = verdict { said } else { Vec::new() };
+        let copied = self.copied(site, request).into_iter().map(|name| FieldChange { name, value: None });
+        for change in said.into_iter().chain(copied) {
+            if !changes.iter().any(|own| own.name.eq_ignore_ascii_case(&change.name)) {
+                changes.push(change);
+            }
+        }
+        PassOn { group, changes }
+    }
+
+    /// The names of the fields that the server says of clients that it lets in for this request.
+    fn copied(&self, site: SiteNumber, request: &Request) -> Vec<String> {
+        let gate = self.sites().access(site, request).and_then(|(at, _)| self.served.gate(site, at));
+        gate.and_then(|gate| gate.asked.as_ref()).map(|asked| asked.copied.clone()).unwrap_or_default()
+    }
+
+    /// The name of the user who has logged in for this request.
+    fn user(&self, site: SiteNumber, request: &Request, client: IpAddr) -> Option<Vec<u8>> {
+        let (_, access) = self.sites().access(site, request)?;
+        let has_logged_in = access.users.is_some() && access.by_network(client) == ByNetwork::NeedsLogin;
+        has_logged_in.then(|| Credentials::of(request))?.map(|credentials| credentials.user)
+    }
+}
+
+/// The outcome of a login.
+enum Login<'a> {
+    Right,
+    Wrong {
+        realm: &'a str,
+    },
+    /// The password has to be verified.
+    Unknown(Question),
+    /// A server has to be asked.
+    Asked(Arc<AskedServer>),
 }

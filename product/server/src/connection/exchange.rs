@@ -1,6 +1,7 @@
 //! A request and its response, whatever their state. An HTTP/1.1 connection has one at a time; an HTTP/2 or HTTP/3
 //! connection has one on each stream.
 
+use http::http1::{Head, OwnedHead};
 use http::{OwnedRequest, Request, Response};
 use sched::JobId;
 use sched::grow::reserve_one;
@@ -37,6 +38,8 @@ pub struct Exchange {
 pub enum Task {
     #[default]
     None,
+    /// The client has to be let in first.
+    Deciding(Box<Deciding>),
     /// A thread that may wait for the disk is looking up the file.
     LookingUp(Box<PendingLookup>),
     /// An upstream is producing it.
@@ -70,6 +73,56 @@ impl KeptRequest {
     #[cfg(test)]
     pub fn memory_bytes(&self) -> usize {
         self.request.memory_bytes()
+    }
+}
+
+/// A request, as it came, that waits until it is decided whether its client is let in.
+pub struct Deciding {
+    came: Came,
+    /// The fields that a server says of the client, if one is asked.
+    pub copied: Vec<String>,
+    _charge: Charge,
+}
+
+/// A request as it came, over HTTP/1.1 with what only that has.
+enum Came {
+    Lines(OwnedHead),
+    OnStream(OwnedRequest),
+}
+
+impl Deciding {
+    /// Copies a request and counts its memory in `account`; `head` is the HTTP/1.1 head.
+    pub fn new(request: &Request, head: Option<&Head>, account: &Account) -> Deciding {
+        let came = match head {
+            Some(head) => Came::Lines(head.into()),
+            None => Came::OnStream(request.into()),
+        };
+        let bytes = match &came {
+            Came::Lines(head) => head.memory_bytes(),
+            Came::OnStream(request) => request.memory_bytes(),
+        };
+        Deciding { came, copied: Vec::new(), _charge: Charge::new(account, bytes) }
+    }
+
+    pub fn request(&self) -> Request<'_> {
+        match &self.came {
+            Came::Lines(head) => head.view().request,
+            Came::OnStream(request) => request.view(),
+        }
+    }
+
+    /// The HTTP/1.1 head.
+    pub fn head(&self) -> Option<Head<'_>> {
+        match &self.came {
+            Came::Lines(head) => Some(head.view()),
+            Came::OnStream(_) => None,
+        }
+    }
+
+    /// The bytes of memory of its fields.
+    #[cfg(test)]
+    pub fn memory_bytes(&self) -> usize {
+        self._charge.bytes()
     }
 }
 
@@ -128,7 +181,7 @@ impl Exchange {
         match &mut self.task {
             Task::PassedOn(request) => request.upload.as_deref_mut(),
             Task::Receiving(receiving) => receiving.request.upload.as_deref_mut(),
-            Task::None | Task::LookingUp(_) | Task::Sending(_) => None,
+            Task::None | Task::Deciding(_) | Task::LookingUp(_) | Task::Sending(_) => None,
         }
     }
 

@@ -54,14 +54,18 @@ impl<N: Net> Responder<N> {
 
     fn apply(&mut self, effect: Effect) {
         match effect {
+            Effect::Interim { id, .. } if self.is_deciding(id) => {}
             Effect::Interim { id, head } => self.send_interim(id, *head),
-            Effect::Respond(begun) => self.begin_passed(*begun),
+            Effect::Respond(begun) => {
+                self.pass_or_answer(*begun).into_iter().for_each(|begun| self.begin_passed(begun))
+            }
             Effect::Named(named) => self.reply_named(*named),
             Effect::Intercepted { id, head } => self.reply_intercepted(id, *head),
             Effect::Body { id } => self.pass_body(id),
             Effect::ReadRequest { id } => self.go_on_reading(id),
             Effect::Upload { id, is_awaited } => self.follow_upload(id, is_awaited),
             Effect::Spool { id, room } => self.spool(id, &room),
+            Effect::Ended { id, .. } if self.is_deciding(id) => {}
             Effect::Ended { id, tried, measured } => self.note_ended(id, tried, measured),
             Effect::Failed { id, fault, upstream, is_sending } => {
                 self.note_fault(&upstream, &fault);
@@ -214,6 +218,7 @@ impl<N: Net> Responder<N> {
         let task = &mut self.connections.find(id)?.task;
         match std::mem::take(task) {
             Task::PassedOn(request) => Some(request),
+            Task::Deciding(deciding) => Some(self.undecided(id, &deciding)),
             other => {
                 *task = other;
                 None

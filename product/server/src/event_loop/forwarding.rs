@@ -1,7 +1,5 @@
 //! Converts a client's request into the one that an upstream receives.
 
-use std::sync::Arc;
-
 use http::gateway::{Gateway, is_connection_login};
 use http::http1::Head;
 use http::{BodyLength, Method, Request, websocket};
@@ -9,6 +7,7 @@ use sched::routes::ServiceRoute;
 
 use super::messages::{encode, gateway, is_grpc, upload_limits};
 use super::responder::Responder;
+use crate::answer::PassOn;
 use crate::exchange_id::ExchangeId;
 use crate::files::SiteNumber;
 use crate::net::Net;
@@ -30,12 +29,12 @@ impl<N: Net> Responder<N> {
     pub(super) fn transfer_of(
         &mut self,
         id: ExchangeId,
-        group: Arc<Group>,
+        pass_on: PassOn,
         (request, head): (&Request, Option<&Head>),
         site: Option<SiteNumber>,
         is_on_stream: bool,
     ) -> Transfer {
-        let changes = self.service.field_changes(&self.connections[id], id.stream, site, request);
+        let PassOn { group, changes } = pass_on;
         let conn = &mut self.connections[id];
         let key = (request.method == Method::Connect).then(|| websocket::key(tls::nonce()));
         let gateway = gateway(conn, &group, request, (head, key.as_ref().map(|key| &key[..])));

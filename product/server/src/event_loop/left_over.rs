@@ -106,6 +106,7 @@ impl Transmitter {
         let put_off_bytes = self.put_off.get(&conn.exchange_id(0)).map_or(0, |bytes| bytes.capacity());
         let of_exchanges = conn.protocol.exchanges().map(|exchange| {
             let request_bytes = match &exchange.task {
+                Task::Deciding(deciding) => deciding.memory_bytes(),
                 Task::LookingUp(pending) => pending.request.memory_bytes(),
                 Task::PassedOn(request) => request.memory_bytes(),
                 Task::Receiving(receiving) => receiving.request.memory_bytes(),

@@ -16,6 +16,7 @@ mod budget;
 mod change;
 mod client;
 mod deadlines;
+mod deciding;
 mod effects;
 mod forwarded;
 mod forwarding;
@@ -188,6 +189,7 @@ impl<N: Net> Worker<N> {
         let with = &mut self.responder;
         with.budget.to_come = usize::from(has_newcomers);
         self.answer_found();
+        self.responder.answer_decided();
         self.read_queued();
         // Existing connections come first.
         if has_newcomers {
@@ -306,6 +308,7 @@ impl<N: Net> Worker<N> {
             journal.replace_sites(handler.site_names());
         }
         with.service.handler.take_found(now);
+        with.service.handler.take_decided();
         if with.setup.number == 0 {
             with.service.log_busiest(now, link.scheduler());
             with.service.journal.answer_routes(|| with.proxy.upstreams().learned.status());
@@ -327,6 +330,7 @@ impl<N: Net> Worker<N> {
         let with = &self.responder;
         if with.connections.queued() > 0
             || with.service.handler.found() > 0
+            || with.service.handler.decided() > 0
             || with.net.left() > 0
             || with.timers.is_sweeping()
             || with.proxy.may_be_fed(with.connections.account().released_bytes())

@@ -9,7 +9,9 @@ use tls::REFUSAL;
 use super::proxy_header::Refused;
 use super::receiving;
 use super::responder::Responder;
+use super::service::Before;
 use super::streams::is_preface;
+use crate::access::Verdict;
 use crate::answer::{self, Answer, To};
 use crate::body::Body;
 use crate::connection::http1::{Event, Received};
@@ -156,23 +158,45 @@ impl<N: Net> Responder<N> {
         self.budget.on_request();
         let scheduler = self.transmitter.link.scheduler_mut();
         self.service.identify(self.timers.now(), &mut self.connections[id], id.stream, request, scheduler);
+        self.answer_with(id, request, head, None);
+    }
+
+    /// Answers a request as it came, with what was decided about it since, if it has waited.
+    pub(super) fn answer_with(
+        &mut self,
+        id: ExchangeId,
+        came: &Request,
+        head: Option<&Head>,
+        verdict: Option<Verdict>,
+    ) {
         let (now, conn) = (self.timers.now(), &self.connections[id]);
-        let to = self.service.handler.to(conn, id.stream, request);
-        let rewritten = self.service.handler.rewrite(to, request);
+        let to = self.service.handler.to(conn, id.stream, came);
+        let rewritten = self.service.handler.rewrite(to, came);
         let (rewritten, refusal) = rewritten.map_or_else(|reply| (None, Some(reply)), |rewritten| (rewritten, None));
         let path = rewritten.as_ref().map(|rewritten| (&rewritten.path[..], rewritten.query.as_deref()));
-        let request = &path.map_or(*request, |(path, query)| request.with_path(path, query));
-        let answer = self.service.answer(now, conn, id.stream, to, request, refusal);
-        self.follow(id, to, (request, head), answer);
+        let request = &path.map_or(*came, |(path, query)| came.with_path(path, query));
+        let answer = self.service.answer(now, conn, id.stream, to, request, Before { refusal, verdict });
+        match answer {
+            Answer::Verify(question) => self.verify(id, to, (came, request), head, *question),
+            Answer::Ask(server) => self.ask(id, to, (came, request), head, &server),
+            answer => self.follow(id, to, (request, head), answer),
+        }
     }
 
     /// Replies to a request, or begins what must happen first.
-    fn follow(&mut self, id: ExchangeId, to: To, (request, head): (&Request, Option<&Head>), answer: Answer) {
+    pub(super) fn follow(
+        &mut self,
+        id: ExchangeId,
+        to: To,
+        (request, head): (&Request, Option<&Head>),
+        answer: Answer,
+    ) {
         let minor_version = head.map_or(0, |head| head.minor_version);
         let reply = match answer {
             Answer::Reply(reply) => reply,
+            Answer::Verify(_) | Answer::Ask(_) => unreachable!("its client is let in before"),
             _ if head.is_some_and(|head| self.must_postpone(id.slot(), head)) => return,
-            Answer::Upstream(group) => match self.pass_request(id, (group, to), request, head) {
+            Answer::Upstream(pass_on) => match self.pass_request(id, (pass_on, to), request, head) {
                 Some(reply) => *reply,
                 None => return,
             },

@@ -60,8 +60,11 @@ pub(super) fn take_data<N: Net>(with: &mut Responder<N>, at: usize, bytes: &[u8]
 pub(super) fn take_stream_data<N: Net>(with: &mut Responder<N>, id: ExchangeId) {
     let now = with.timers.client_now();
     let Some(exchange) = with.connections.find(id) else { return };
-    if !matches!(exchange.task, Task::Receiving(_)) {
-        return with.pass_on_stream(id);
+    match exchange.task {
+        Task::Receiving(_) => {}
+        // Its client has to be let in first.
+        Task::Deciding(_) => return,
+        _ => return with.pass_on_stream(id),
     }
     let mut part = Vec::with_capacity(PART_BYTES);
     // The stream's flow-control window bounds what is here.

@@ -5,15 +5,14 @@ use std::fmt::Display;
 use std::net::IpAddr;
 use std::time::UNIX_EPOCH;
 
-use config::Variable;
 use http::Request;
-use http::gateway::FieldChange;
 use sched::Scheduler;
 use units::Nanos;
 
 use super::Admission;
 use super::admission::Admitted;
 use super::timers::Timers;
+use crate::access::Verdict;
 use crate::answer::{Answer, Awaited, Handler, Reply, To};
 use crate::body::Failure;
 use crate::connection::Connection;
@@ -33,6 +32,13 @@ pub(super) struct Service {
     pub journal: Journal,
 }
 
+/// What comes before the answer of a site.
+pub(super) struct Before {
+    pub refusal: Option<Box<Reply>>,
+    /// What was decided while the request waited.
+    pub verdict: Option<Verdict>,
+}
+
 impl Service {
     /// Lets in a newcomer. Returns its client, or `None` if that has reached its limit of connections.
     pub fn let_in(&mut self, now: Nanos, address: IpAddr, scheduler: &mut Scheduler) -> Option<u32> {
@@ -50,7 +56,7 @@ impl Service {
         self.admission.on_full(now).inspect(|line| self.journal.error(line));
     }
 
-    /// Returns the answer to a request: an error if its client has sent too many, `refusal` if there is one, otherwise
+    /// Returns the answer to a request: an error if its client has sent too many, a refusal if there is one, otherwise
     /// that of its site.
     pub fn answer(
         &mut self,
@@ -59,32 +65,19 @@ impl Service {
         stream: u32,
         to: To,
         request: &Request,
-        refusal: Option<Box<Reply>>,
+        before: Before,
     ) -> Answer {
-        if let Err(refusal) = self.admission.on_request(now, conn.client_of(stream)) {
+        // One that has waited for a verdict was counted when it came.
+        if before.verdict.is_none()
+            && let Err(refusal) = self.admission.on_request(now, conn.client_of(stream))
+        {
             refusal.notice.inspect(|notice| self.journal.error(notice));
             return self.handler.too_many(to, request, refusal.retry_after_s).into();
         }
-        match refusal {
+        match before.refusal {
             Some(refusal) => (*refusal).into(),
-            None => self.handler.answer(to, request, conn.address_of(stream), now),
+            None => self.handler.answer_to(to, request, conn.address_of(stream), now, before.verdict),
         }
-    }
-
-    /// The fields that a request to upstreams has in place of its own, or without.
-    pub fn field_changes(
-        &self,
-        conn: &Connection<impl Socket>,
-        stream: u32,
-        site: Option<SiteNumber>,
-        request: &Request,
-    ) -> Vec<FieldChange> {
-        let of = |variable| match variable {
-            Variable::Client => conn.address_of(stream).to_canonical().to_string().into_bytes(),
-            Variable::Host => request.fields.host.unwrap_or_default().to_vec(),
-            Variable::Scheme => if conn.is_secure(request) { "https" } else { "http" }.into(),
-        };
-        site.map(|site| self.handler.field_changes(site, request, of)).unwrap_or_default()
     }
 
     /// Begins the wait of a request for its file.
@@ -147,6 +140,10 @@ impl Service {
         request: &Request,
         minor: u8,
     ) {
+        if conn.exchange(stream).line.is_some() {
+            // It has waited to be let in.
+            return;
+        }
         let (handler, version) = (&self.handler, conn.version(minor));
         let (log, place) = (handler.log(site), site.map(|site| handler.place(site)));
         if let Some(mut line) = self.journal.begin(now, log, (request, version), place) {

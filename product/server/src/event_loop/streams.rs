@@ -93,7 +93,7 @@ impl<N: Net> Responder<N> {
             Task::Sending(job) => {
                 self.transmitter.abort(&mut self.connections, self.timers.now(), job, Failure::Disconnected)
             }
-            Task::LookingUp(_) | Task::PassedOn(_) | Task::Receiving(_) | Task::None => {
+            Task::Deciding(_) | Task::LookingUp(_) | Task::PassedOn(_) | Task::Receiving(_) | Task::None => {
                 self.leave_upstream(id);
                 self.service.leave(
                     &self.net,

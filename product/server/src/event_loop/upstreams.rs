@@ -7,13 +7,12 @@ use http::{BodyLength, Method, Request, Status};
 use mux::BodyRead;
 
 use super::responder::Responder;
-use crate::answer::{Reply, To};
+use crate::answer::{PassOn, Reply, To};
 use crate::connection::{KeptRequest, Task};
 use crate::exchange_id::ExchangeId;
 use crate::journal::Kind;
 use crate::net::Net;
 use crate::send::{Producer, want_body};
-use crate::upstream::Group;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -26,10 +25,11 @@ impl<N: Net> Responder<N> {
     pub(super) fn pass_request(
         &mut self,
         id: ExchangeId,
-        (group, to): (Arc<Group>, To),
+        (pass_on, to): (PassOn, To),
         request: &Request,
         head: Option<&Head>,
     ) -> Option<Box<Reply>> {
+        let group = Arc::clone(&pass_on.group);
         if group.refuses_body(request.body) {
             return Some(Box::new(self.service.handler.unanswered(to, request, Status::CONTENT_TOO_LARGE)));
         }
@@ -41,7 +41,7 @@ impl<N: Net> Responder<N> {
             return Some(Box::new(self.service.handler.unanswered(to, request, Status::NOT_IMPLEMENTED)));
         }
         let upload = self.upload_of(id, &group, request);
-        let transfer = self.transfer_of(id, group, (request, head), to.site, upload.is_some());
+        let transfer = self.transfer_of(id, pass_on, (request, head), to.site, upload.is_some());
         if let Err((fault, upstream)) = self.proxy.begin(&self.net, self.timers.now(), transfer) {
             self.note_fault(&upstream, &fault);
             return Some(Box::new(self.service.handler.unanswered(to, request, fault.status())));

@@ -12,6 +12,7 @@ use acme::{Folder, Renewer};
 use http::{Codings, Request};
 use tls::{Acceptor, Connector, Roots as Authorities, RootsError, Tickets};
 
+use super::gates::{Gate, open_gates};
 use super::pages::listing_page;
 use super::{
     AcmeConfig, Development, Ordered, SecureError, Secured, SiteConfig, Sites, SitesError, name_of, ordered_names,
@@ -31,9 +32,8 @@ pub struct Served {
     pub roots: Roots,
     /// The classes by the rules of a file.
     pub assigned: Option<Arc<Assigned>>,
-    /// The upstream groups of each site, by its index, in the order of its configuration.
-    groups: Vec<Vec<Arc<Group>>>,
-    /// Some of them have health checks.
+    behind: Behind,
+    /// Some upstreams have health checks.
     pub has_checks: bool,
     /// The log of each site, by its index; its own, or the server's.
     logs: Vec<Option<Arc<Log>>>,
@@ -63,6 +63,21 @@ pub struct Wanted<'w> {
     pub acme: Option<&'w AcmeConfig>,
 }
 
+/// The servers behind each site, by its index, in the order of its configuration.
+struct Behind {
+    groups: Vec<Vec<Arc<Group>>>,
+    /// What each access asks.
+    gates: Vec<Vec<Gate>>,
+}
+
+impl Behind {
+    /// All upstreams, and the servers that decide about clients.
+    fn groups(&self) -> impl Iterator<Item = &Arc<Group>> {
+        let asked = self.gates.iter().flatten().filter_map(|gate| Some(&gate.asked.as_ref()?.group));
+        self.groups.iter().flatten().chain(asked)
+    }
+}
+
 /// The state that is carried over from the previous sites.
 struct Before<'b> {
     /// The number of the first site.
@@ -87,14 +102,15 @@ impl Served {
         names.introduce(&names_of(configs));
         let groups = configs.iter().map(|site| groups(site, (spool, names), &trust, &mut open_files));
         let groups = groups.collect::<Result<Vec<_>, _>>()?;
-        let has_checks = groups.iter().flatten().any(|group| group.health.is_some());
+        let behind = Behind { groups, gates: gates_of(configs, keys, (spool, names), &trust)? };
+        let has_checks = behind.groups().any(|group| group.health.is_some());
         let automatic = renewer.map(Renewer::automatic);
         let secured = secure(configs, &sites, tickets, (keys, development), automatic)?;
         let (acceptor, mut remarks, not_after, ordered) = match secured {
             Some(Secured { acceptor, remarks, not_after, ordered }) => (Some(acceptor), remarks, not_after, ordered),
             None => (None, Vec::new(), Vec::new(), Arc::default()),
         };
-        remarks.extend(groups.iter().flatten().flat_map(|group| group.addresses.remarks(names)));
+        remarks.extend(behind.groups().flat_map(|group| group.addresses.remarks(names)));
         let own = |own: &LogConfig| (wanted.open_log)(own).map(Some);
         let server_log = wanted.access_log.map_or(Ok(None), own)?;
         let log = |site: &SiteConfig| site.log.as_ref().map_or(Ok(server_log.clone()), own);
@@ -104,7 +120,7 @@ impl Served {
             sites,
             roots,
             assigned: assigned.map(Arc::new),
-            groups,
+            behind,
             has_checks,
             logs,
             server_log,
@@ -131,7 +147,17 @@ impl Served {
     /// The upstreams that answer a request for this site, if it is passed on.
     pub fn group(&self, site: SiteNumber, request: &Request) -> Option<Arc<Group>> {
         let proxy = self.sites.proxy(site, request)?;
-        Some(Arc::clone(&self.groups[self.sites.place(site)][proxy]))
+        Some(Arc::clone(&self.behind.groups[self.sites.place(site)][proxy]))
+    }
+
+    /// What the access of this index of a site asks.
+    pub fn gate(&self, site: SiteNumber, at: usize) -> Option<&Gate> {
+        self.behind.gates.get(self.sites.place(site))?.get(at)
+    }
+
+    /// Returns true if passwords have to be verified.
+    pub fn has_users(&self) -> bool {
+        self.behind.gates.iter().flatten().any(|gate| gate.users.is_some())
     }
 
     /// The names of sites with a certificate, and when it expires.
@@ -139,9 +165,9 @@ impl Served {
         self.sites.names().zip(&self.not_after).filter_map(|(site, end)| Some((site, (*end)?)))
     }
 
-    /// The upstreams of all sites.
+    /// The upstreams of all sites, and the servers that decide about clients.
     pub fn groups(&self) -> impl Iterator<Item = &Arc<Group>> {
-        self.groups.iter().flatten()
+        self.behind.groups()
     }
 
     /// The names of upstreams that must be resolved, each once.
@@ -177,11 +203,32 @@ fn open(site: &SiteConfig) -> Result<Option<Arc<Root>>, SitesError> {
     Ok(Some(Arc::new(root)))
 }
 
+/// What the access of each site asks.
+fn gates_of(
+    configs: &[SiteConfig],
+    keys: &Keys,
+    (spool, names): (&Arc<Room>, &Arc<Names>),
+    trust: &Trust,
+) -> Result<Vec<Vec<Gate>>, SitesError> {
+    let gates = configs.iter().map(|site| {
+        let make = |proxy: &config::Proxy| -> Result<Arc<Group>, SitesError> {
+            Ok(Arc::new(Group::new(first_host(site), proxy, spool, trust, names)?))
+        };
+        open_gates(site, keys, &make)
+    });
+    gates.collect()
+}
+
 /// The names of all upstreams.
 fn names_of(configs: &[SiteConfig]) -> Vec<Name> {
-    let upstreams = configs.iter().flat_map(|site| &site.answers.proxies).flat_map(|proxy| &proxy.to);
+    let upstreams = configs.iter().flat_map(|site| site.answers.upstreams());
     let names: BTreeSet<Name> = upstreams.filter_map(Name::of_upstream).collect();
     names.into_iter().collect()
+}
+
+/// The first host of a site, under which the sizes of its upstreams' responses are learned.
+fn first_host(config: &SiteConfig) -> &str {
+    config.hosts.first().map_or("default", String::as_str)
 }
 
 /// The upstreams of a site, each with its addresses.
@@ -191,7 +238,7 @@ fn groups(
     trust: &Trust,
     open_files: &mut dyn FnMut(&Path, Codings) -> Result<SiteNumber, SitesError>,
 ) -> Result<Vec<Arc<Group>>, SitesError> {
-    let name = config.hosts.first().map_or("default", String::as_str);
+    let name = first_host(config);
     let group = |proxy: &config::Proxy| {
         let group = Group::new(name, proxy, spool, trust, names)?;
         let files = match &proxy.accel_root {

@@ -155,14 +155,15 @@ impl Sites {
         response.with("Cache-Control", IMMUTABLE)
     }
 
-    /// The clients that may have what this request is for; `None`: all.
-    pub fn access(&self, site: SiteNumber, request: &Request) -> Option<&Access> {
+    /// The clients that may have what this request is for, with their index among the site's; `None`: all.
+    pub fn access(&self, site: SiteNumber, request: &Request) -> Option<(usize, &Access)> {
         let answers = &self.answers[self.place(site)];
         if answers.access.is_empty() {
             return None;
         }
         // A path without a valid reading is refused when its file is looked up.
-        answers.access(Readings::of(request.path).ok()?.plain())
+        let at = answers.access_at(Readings::of(request.path).ok()?.plain())?;
+        Some((at, &answers.access[at]))
     }
 }
 

@@ -60,7 +60,8 @@ mod tests {
     use crate::storage::InMemory;
 
     const GZIP: &str = "Accept-Encoding: gzip";
-    const STREAMING: Streaming = Streaming { codings: Codings::ALL, codes_private: false, room_bytes: usize::MAX };
+    const STREAMING: Streaming =
+        Streaming { codings: Codings::ALL, codes_private: false, is_private: false, room_bytes: usize::MAX };
 
     fn with<T>(method: &str, lines: &[&str], of: impl FnOnce(&Request) -> T) -> T {
         let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();

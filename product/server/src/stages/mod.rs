@@ -28,6 +28,8 @@ pub struct Streaming {
     pub codings: Codings,
     /// Responses of programs to requests with a cookie or a login are coded too.
     pub codes_private: bool,
+    /// Its clients have to log in, however that shows in their requests.
+    pub is_private: bool,
     pub room_bytes: usize,
 }
 
@@ -39,7 +41,8 @@ fn wanted_coding(request: &Request, streaming: &Streaming) -> Option<Coding> {
 
 /// Returns true if the response would be coded for some client. Files have forms of their own.
 fn may_be_coded(request: &Request, response: &Response<Body>, streaming: &Streaming) -> bool {
-    let is_private = || ["cookie", "authorization"].iter().any(|name| request.values(name).next().is_some());
+    let is_private =
+        || streaming.is_private || ["cookie", "authorization"].iter().any(|name| request.values(name).next().is_some());
     let is_made = || response.is_forwarded() || response.status == Status::OK;
     let is_file = || response.body.pieces().any(Piece::is_file);
     let has_coding = || response.has("Content-Encoding") || response.has("Content-Range");

@@ -26,13 +26,14 @@ pub struct Fault {
     pub error: StartError,
 }
 
-/// A part of a site that is opened. Error pages and proxies have their index.
+/// A part of a site that is opened. Error pages, proxies and accesses have their index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     Folder,
     ListingPage,
     ErrorPage(usize),
     Proxy(usize),
+    Access(usize),
     Certificate,
     Log,
 }
@@ -178,6 +179,10 @@ fn parts(site: &SiteConfig) -> Vec<(Part, SiteConfig)> {
     for (at, proxy) in site.answers.proxies.iter().enumerate() {
         let answers = Answers { proxies: vec![proxy.clone()], ..Answers::default() };
         parts.push((Part::Proxy(at), SiteConfig { answers, ..bare.clone() }));
+    }
+    for (at, access) in site.answers.access.iter().enumerate() {
+        let answers = Answers { access: vec![access.clone()], ..Answers::default() };
+        parts.push((Part::Access(at), SiteConfig { answers, ..bare.clone() }));
     }
     parts
 }

@@ -31,7 +31,7 @@ pub fn confine(config: &Config) -> Confined {
     if !config.privileges.is_sandboxed {
         return Confined::default();
     }
-    let connects = config.acme.is_some() || config.sites.iter().any(|site| !site.answers.proxies.is_empty());
+    let connects = config.acme.is_some() || config.sites.iter().any(|site| site.answers.upstreams().next().is_some());
     let files = restrict_files(&reach(config), connects).and_then(|is_enforced| {
         is_enforced.then_some(()).ok_or_else(|| "this kernel has none, or a container forbids it".into())
     });
@@ -49,6 +49,7 @@ fn reach(config: &Config) -> Reach {
         let files = site.answers.proxies.iter().filter_map(|proxy| proxy.accel_root.as_ref());
         let dirs = site.dir.iter().chain(files).chain(&site.files.links_into).chain(&site.answers.error_root);
         reach.reads.extend(dirs.flat_map(|dir| [Some(dir.clone()), turned(dir), above(dir)]).flatten());
+        reach.reads.extend(site.answers.users_files().flat_map(|file| folders_of(file)));
         if let Some(Certificate::Files { cert, key }) = &site.https.certificate {
             reach.reads.extend([cert, key].into_iter().flat_map(|file| folders_of(file)));
         }
@@ -56,7 +57,10 @@ fn reach(config: &Config) -> Reach {
     let proxies = config.sites.iter().flat_map(|site| &site.answers.proxies).filter(|proxy| proxy.speaks_tls());
     let authorities = proxies.filter_map(|proxy| proxy.tls_ca.as_deref().or(tls::Roots::system_file()));
     reach.reads.extend(authorities.flat_map(folders_of));
-    let mut upstreams = config.sites.iter().flat_map(|site| &site.answers.proxies).flat_map(|proxy| &proxy.to);
+    if asks_over_tls(config) {
+        reach.reads.extend(tls::Roots::system_file().into_iter().flat_map(folders_of));
+    }
+    let mut upstreams = config.sites.iter().flat_map(|site| site.answers.upstreams());
     if let Some(acme) = &config.acme {
         reach.reads.extend(acme.authorities().into_iter().flat_map(folders_of));
         reach.writes.push(acme.folder.clone());
@@ -71,6 +75,12 @@ fn reach(config: &Config) -> Reach {
     reach.writes.extend(config.keeper.iter().map(|keeper| keeper.path().to_path_buf()));
     reach.writes.extend(config.is_spooling().then(|| config.limits.spool.folder.clone()));
     reach
+}
+
+/// Returns true if a server that decides about clients is asked over TLS.
+fn asks_over_tls(config: &Config) -> bool {
+    let access = config.sites.iter().flat_map(|site| &site.answers.access);
+    access.filter_map(|access| access.auth.as_ref()).any(|auth| auth.url.to.speaks_tls())
 }
 
 /// The paths to allow for a resolver file: the file itself and, if it is a symlink out of its folder, the folder of its

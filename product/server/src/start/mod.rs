@@ -18,6 +18,7 @@ use std::time::Duration;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, setrlimit};
 use sched::WaitBound;
 
+use crate::access::{Verifications, Verifier};
 use crate::answer::{FormWaits, Handler};
 use crate::clients::Clients;
 use crate::codec::Level;
@@ -26,6 +27,7 @@ use crate::event_loop::{Admission, Changes, Listener, MemoryShare, Parts, Setup,
 use crate::files::{Cache, Lookups};
 use crate::journal::Journal;
 use crate::kept::Keeping;
+use crate::limits::Limits;
 use crate::logging::{Log, LogConfig, Logs};
 use crate::net::Os;
 use crate::objectives::StatusChannel;
@@ -108,18 +110,27 @@ struct Loops {
     changes: Vec<Arc<Changes>>,
     /// The coded forms of files, which all of them send.
     coder: Arc<Coder>,
+    /// Verifies the passwords that all of them get.
+    verifier: Arc<Verifier>,
     /// The threads that have started.
     threads: Vec<ThreadId>,
 }
 
 impl Loops {
-    fn new(count: usize, coded_bytes_max: u64) -> Result<Loops, StartError> {
+    fn new(count: usize, limits: &Limits) -> Result<Loops, StartError> {
         let wakes = (0..count).map(|_| Wake::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
         let wakes = wakes.map_err(|e| StartError::System("create the wake-ups of the threads", e))?;
         let upstream_places = Arc::new(UpstreamPlaces::new(&wakes));
         let changes = (0..count).map(|_| Arc::default()).collect();
-        let coder = Arc::new(Coder::new(coded_bytes_max));
-        Ok(Loops { stop: Arc::default(), wakes, upstream_places, changes, coder, threads: Vec::new() })
+        let coder = Arc::new(Coder::new(limits.memory.coded_bytes()));
+        let verifier = Arc::new(Verifier::new(limits.client_prefix));
+        Ok(Loops { stop: Arc::default(), wakes, upstream_places, changes, coder, verifier, threads: Vec::new() })
+    }
+
+    /// The passwords of the event loop with this wake-up.
+    fn verifications(&self, wake: &Arc<Wake>) -> Verifications {
+        let woken = Arc::clone(wake);
+        Verifications::new(Arc::clone(&self.verifier), move || woken.set())
     }
 
     fn wake_all(&self) {
@@ -155,7 +166,7 @@ impl Server {
         let logs = Logs::start(&threads).map_err(|e| StartError::Thread("weir-log".into(), e))?;
         logs.bound(usize::try_from(config.limits.memory.logs_bytes()).unwrap_or(usize::MAX));
         let current = Arc::new(open_sites(&mut config, &logs)?);
-        let loops = Loops::new(config.workers, config.limits.memory.coded_bytes())?;
+        let loops = Loops::new(config.workers, &config.limits)?;
         let connections_allowed = descriptors(&config);
         let connections_max = config.limits.connections_max.min(connections_allowed).max(1);
         let mut server = Server {
@@ -175,12 +186,18 @@ impl Server {
         for (number, listeners) in of_workers.into_iter().enumerate() {
             server.start_worker(number, listeners, &mut config)?;
         }
-        server.follow_names()?;
-        server.start_coder(state_folder.as_deref())?;
-        server.start_renewer()?;
+        server.start_helpers(state_folder.as_deref())?;
         hide(&config, &server.threads)?;
         remarks.iter().chain(&server.current.served().remarks).for_each(|remark| server.tell(remark));
         Ok(server)
+    }
+
+    /// Starts the threads that work for the event loops.
+    fn start_helpers(&self, state_folder: Option<&Path>) -> Result<(), StartError> {
+        self.follow_names()?;
+        self.start_coder(state_folder)?;
+        self.start_renewer()?;
+        self.start_verifier()
     }
 
     /// Starts the thread that resolves the names of upstreams periodically, if there are any and it is not running.
@@ -235,6 +252,21 @@ impl Server {
             self.threads.spawn(name, work).map_err(StartError::Unstarted)?;
         }
         Ok(())
+    }
+
+    /// Starts the thread that verifies passwords, if some site has users and it is not running.
+    fn start_verifier(&self) -> Result<(), StartError> {
+        if !self.current.served().has_users() || !self.loops.verifier.needs_thread() {
+            return Ok(());
+        }
+        let verifier = Arc::clone(&self.loops.verifier);
+        let work = move || {
+            // A kernel that refuses verifies at the usual priority.
+            let _ = sys::set_thread_nice(FAST_NICE);
+            verifier.work();
+            Ok(())
+        };
+        self.threads.spawn("weir-login", work).map(drop).map_err(StartError::Unstarted)
     }
 
     /// The first listening address, with the port that the kernel chose if it was left open.
@@ -318,6 +350,7 @@ impl Server {
         }
         self.pool.stop();
         self.loops.coder.stop();
+        self.loops.verifier.stop();
         Ok(())
     }
 
@@ -337,11 +370,14 @@ impl Server {
         let lookups = Lookups::new(Arc::clone(&self.pool), move || woken.set());
         let woken = Arc::clone(wake);
         let forms = FormWaits::new(Arc::clone(&self.loops.coder), move || woken.set());
+        let verifications = self.loops.verifications(wake);
         let (places, clients) = (Arc::clone(&self.places), Arc::clone(&self.clients));
         let parts = Parts {
             listeners,
             admission: Admission::new(number, places, clients, memory.connections_bytes, &config.limits),
-            handler: Handler::new(cache, lookups, Arc::clone(&self.current)).coding_by(forms),
+            handler: Handler::new(cache, lookups, Arc::clone(&self.current))
+                .coding_by(forms)
+                .verifying_by(verifications),
             journal: self.journal(number, &served, config.reporting.has_metrics),
             transmitter: transmitter(self, config, wake),
             limits: config.limits.clone(),

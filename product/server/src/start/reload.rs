@@ -125,6 +125,9 @@ impl Server {
         if let Err(error) = self.start_renewer() {
             self.tell(&format!("certificates are not ordered: {error}"));
         }
+        if let Err(error) = self.start_verifier() {
+            self.tell(&format!("passwords are not verified: {error}; run `weir upgrade`"));
+        }
         self.set_shared_limits(&reload.limits, in_force.connections_allowed);
         for (changes, wake) in self.loops.changes.iter().zip(&self.loops.wakes) {
             let client_rate = reload.limits.client_rate_max.map(|_| Arc::clone(&self.clients) as Arc<dyn ClientRate>);

@@ -16,19 +16,20 @@ const NO_KEYS_CURE: &str = "mount /proc, or start weir as the user and let that 
 pub fn of(flags: &Flags, sites: &[SiteConfig]) -> Result<Privileges, Failure> {
     let account = flags.user.as_deref().map(|user| Account::find(user, flags.group.as_deref())).transpose()?;
     let is_root = rustix::process::geteuid().is_root();
-    let keys = if account.is_some() && is_root { Keys::kept(certificate_files(sites)) } else { Ok(Keys::default()) };
+    let keys = if account.is_some() && is_root { Keys::kept(secret_files(sites)) } else { Ok(Keys::default()) };
     let keys = keys.map_err(|error| Failure::Failed(format!("{NO_KEYS}: {error}; {NO_KEYS_CURE}")))?;
     let configuration = flags.configuration.clone();
     Ok(Privileges { account, keys, is_sandboxed: !flags.no_sandbox, configuration })
 }
 
-/// The files of certificates, keys and certificate authorities, each once.
-fn certificate_files(sites: &[SiteConfig]) -> Vec<PathBuf> {
+/// The files of certificates, keys, certificate authorities and users, each once.
+fn secret_files(sites: &[SiteConfig]) -> Vec<PathBuf> {
     let certificates = sites.iter().filter_map(|site| site.https.certificate.as_ref());
     let files = certificates.flat_map(|certificate| match certificate {
         Certificate::Files { cert, key } => vec![cert.clone(), key.clone()],
         Certificate::Development(_) | Certificate::Automatic => Vec::new(),
     });
     let authorities = sites.iter().flat_map(|site| &site.answers.proxies).filter_map(|proxy| proxy.tls_ca.clone());
-    files.chain(authorities).collect::<BTreeSet<_>>().into_iter().collect()
+    let users = sites.iter().flat_map(|site| site.answers.users_files()).cloned();
+    files.chain(authorities).chain(users).collect::<BTreeSet<_>>().into_iter().collect()
 }

@@ -220,6 +220,8 @@ fn answers(answers: &config::Answers, folder: &Path) -> config::Answers {
     let mut answers = answers.clone();
     let paths = answers.proxies.iter_mut().flat_map(|proxy| [&mut proxy.accel_root, &mut proxy.tls_ca]);
     paths.flatten().chain(&mut answers.error_root).for_each(|path| *path = folder.join(&path));
+    let users = answers.access.iter_mut().filter_map(|access| access.users.as_mut());
+    users.for_each(|users| users.file = folder.join(&users.file));
     answers
 }
 

@@ -54,11 +54,17 @@ impl Guarded {
 
     /// The proxy of all paths has these keys.
     pub fn with_proxy(rule: &str, keys: &str) -> Guarded {
+        Guarded::with_files(rule, keys, &[])
+    }
+
+    /// The configuration has files beside it.
+    pub fn with_files(rule: &str, keys: &str, files: &[(&str, &str)]) -> Guarded {
         let upstream = Upstream::start(|asked, socket| {
             asked.body(socket);
             answer(socket, &[b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nprogram"])
         });
         let site = Site::new();
+        files.iter().for_each(|(name, text)| site.write(name, text.as_bytes()));
         let made = Made::new(&site, "own", &["localhost"]);
         let text = format!(
             "[[listener]]\naddress = \"127.0.0.1:0\"\ntls = true\n[[site]]\ncert = \"{}\"\nkey = \"{}\"\n{rule}\n\

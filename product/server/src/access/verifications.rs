@@ -1,0 +1,57 @@
+//! The passwords that an event loop has verified, and the exchanges that wait for the verdicts.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::gateway::FieldChange;
+use units::Nanos;
+
+use super::{Credentials, Refused, Users, Verifier};
+use crate::exchange_id::ExchangeId;
+use crate::storage::Done;
+
+/// A password to be verified.
+#[derive(Debug)]
+pub struct Question {
+    pub users: Arc<Users>,
+    pub credentials: Credentials,
+}
+
+/// What was decided about a client while its request waited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// On a password, of the users with this number.
+    Password { users: u64, is_right: bool },
+    /// A server that was asked lets the client in. It says these things of it.
+    LetIn(Vec<FieldChange>),
+}
+
+/// One event loop's part.
+pub struct Verifications {
+    verifier: Arc<Verifier>,
+    done: Arc<Done<(ExchangeId, Verdict)>>,
+}
+
+impl Verifications {
+    /// `wake` is called by another thread when [`Verifications::take`] has something to return.
+    pub fn new(verifier: Arc<Verifier>, wake: impl Fn() + Send + Sync + 'static) -> Verifications {
+        Verifications { verifier, done: Arc::new(Done::new(wake)) }
+    }
+
+    /// Returns the verdict on a password, if it was verified lately.
+    pub fn known(&self, now: Nanos, users: &Users, credentials: &Credentials) -> Option<bool> {
+        self.verifier.known(now, users, credentials)
+    }
+
+    /// Begins the wait of the exchange `id` of this client.
+    pub fn ask(&self, now: Nanos, client: (u32, IpAddr), question: Question, id: ExchangeId) -> Result<(), Refused> {
+        let (done, users) = (Arc::clone(&self.done), question.users.number);
+        let tell = Box::new(move |is_right| done.post((id, Verdict::Password { users, is_right })));
+        self.verifier.ask(now, client, question.users, question.credentials, tell)
+    }
+
+    /// Appends the exchanges whose wait has ended, with the verdicts. Some may have ended too.
+    pub fn take(&self, into: &mut Vec<(ExchangeId, Verdict)>) {
+        self.done.take(into);
+    }
+}

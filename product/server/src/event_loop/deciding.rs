@@ -1,0 +1,216 @@
+//! Requests whose clients have to be let in first, by a password or by a server that is asked. A request waits as it came; when the verdict is here, it is answered
+//! as if it came then. Its body waits with the client, and nothing of it is read.
+
+use std::sync::Arc;
+
+use http::gateway::{FieldChange, Gateway, is_connection_login};
+use http::http1::Head;
+use http::{BodyLength, Method, Request};
+use sched::routes::ServiceRoute;
+
+use super::messages::{encode, gateway};
+use super::receiving;
+use super::responder::Responder;
+use crate::access::{Question, Verdict};
+use crate::answer::To;
+use crate::connection::{Connection, Deciding, KeptRequest, Task};
+use crate::exchange_id::ExchangeId;
+use crate::net::{Net, Socket};
+use crate::proxy::Begun;
+use crate::sites::AskedServer;
+use crate::upstream::{ClientConnection, Transfer};
+
+/// Fields that are about the representation that the client asks for, and not about the client.
+const NOT_ASKED: [&str; 8] = [
+    "Content-Encoding",
+    "Content-Type",
+    "If-Match",
+    "If-Modified-Since",
+    "If-None-Match",
+    "If-Range",
+    "If-Unmodified-Since",
+    "Range",
+];
+
+impl<N: Net> Responder<N> {
+    /// Has the password of a request verified. `came` is the request as it came, `request` the same as it is answered.
+    pub(super) fn verify(
+        &mut self,
+        id: ExchangeId,
+        to: To,
+        (came, request): (&Request, &Request),
+        head: Option<&Head>,
+        question: Question,
+    ) {
+        if head.is_some_and(|head| self.must_postpone(id.slot(), head)) {
+            return;
+        }
+        let (now, conn) = (self.timers.now(), &mut self.connections[id]);
+        let client = (conn.client_of(id.stream), conn.address_of(id.stream));
+        if let Err(refused) = self.service.handler.begin_verification(now, client, question, id) {
+            let reply = self.service.handler.unverified(to, request, refused);
+            return self.follow(id, to, (request, head), reply.into());
+        }
+        self.wait_for_verdict(id, to, came, head);
+    }
+
+    /// Asks a server whether the client of a request is let in.
+    pub(super) fn ask(
+        &mut self,
+        id: ExchangeId,
+        to: To,
+        (came, request): (&Request, &Request),
+        head: Option<&Head>,
+        server: &AskedServer,
+    ) {
+        if head.is_some_and(|head| self.must_postpone(id.slot(), head)) {
+            return;
+        }
+        let class = self.service.handler.class_of(&self.connections[id], id.stream, to.site, request);
+        let priority = self.service.handler.priority(class);
+        let transfer = question(&self.connections[id], id, server, (came, head), priority);
+        if let Err((fault, upstream)) = self.proxy.begin(&self.net, self.timers.now(), transfer) {
+            self.note_fault(&upstream, &fault);
+            let reply = self.service.handler.unanswered(to, request, fault.status());
+            return self.follow(id, to, (request, head), reply.into());
+        }
+        self.wait_for_verdict(id, to, came, head);
+        let deciding = &mut self.connections.exchange(id).task;
+        if let Task::Deciding(deciding) = deciding {
+            deciding.copied = server.copied.clone();
+        }
+        if self.has_left(id.slot()) { self.abort(id.slot()) } else { self.run_proxy() }
+    }
+
+    /// Lets a request pass, if the head of this answer says so. Otherwise returns the answer, which is the client's.
+    pub(super) fn pass_or_answer(&mut self, begun: Begun) -> Option<Begun> {
+        let id = begun.id;
+        let copied = match self.connections.find(id).map(|exchange| &exchange.task) {
+            Some(Task::Deciding(deciding)) => deciding.copied.clone(),
+            _ => return Some(begun),
+        };
+        if !(200..300).contains(&begun.head.status.0) {
+            return Some(begun);
+        }
+        let said = |name: &String| {
+            let values: Vec<&[u8]> = begun.head.values(name).collect();
+            let value = (!values.is_empty()).then(|| values.join(&b", "[..]));
+            FieldChange { name: name.clone(), value }
+        };
+        let verdict = Verdict::LetIn(copied.iter().map(said).collect());
+        // The rest of the answer is not wanted, and its end is not logged as that of the response.
+        self.proxy.on_sent(&self.net, self.timers.now(), id, begun.rest, false);
+        self.run_proxy();
+        self.decide(id, verdict);
+        None
+    }
+
+    /// Returns true if an exchange waits until its client is let in.
+    pub(super) fn is_deciding(&self, id: ExchangeId) -> bool {
+        self.connections.resolve(id).is_some_and(|(_, exchange)| matches!(exchange.task, Task::Deciding(_)))
+    }
+
+    /// Gives up the wait of a request that gets a response from elsewhere.
+    pub(super) fn undecided(&mut self, id: ExchangeId, deciding: &Deciding) -> Box<KeptRequest> {
+        let came = deciding.request();
+        if self.connections[id].keeps_bodies() && came.body != BodyLength::None {
+            self.connections.with_engine(id.slot(), |engine| engine.leave_body(id.stream));
+        }
+        let conn = &self.connections[id];
+        let to = self.service.handler.to(conn, id.stream, &came);
+        let rewritten = self.service.handler.rewrite(to, &came).ok().flatten();
+        let path = rewritten.as_ref().map(|rewritten| (&rewritten.path[..], rewritten.query.as_deref()));
+        let request = path.map_or(came, |(path, query)| came.with_path(path, query));
+        Box::new(KeptRequest::new(&request, conn.held.account()))
+    }
+
+    /// Keeps a request until its verdict is here.
+    fn wait_for_verdict(&mut self, id: ExchangeId, to: To, came: &Request, head: Option<&Head>) {
+        let (now, conn) = (self.timers.now(), &mut self.connections[id]);
+        self.service.note(now, conn, id.stream, to.site, came, head.map_or(0, |head| head.minor_version));
+        let deciding = Deciding::new(came, head, conn.held.account());
+        conn.exchange(id.stream).task = Task::Deciding(Box::new(deciding));
+        if came.body == BodyLength::None {
+            return;
+        }
+        conn.hold_body(self.timers.client_now());
+        if conn.keeps_bodies() {
+            // Its engine would discard what nobody wants.
+            self.connections.with_engine(id.slot(), |engine| engine.want_body(id.stream));
+        }
+    }
+
+    /// Answers the requests whose passwords were verified, until the turn is over.
+    pub(super) fn answer_decided(&mut self) {
+        while let Some((id, verdict)) = self.service.handler.next_decided() {
+            self.decide(id, verdict);
+            if self.timers.is_turn_over(self.net.now()) {
+                return;
+            }
+        }
+    }
+
+    fn decide(&mut self, id: ExchangeId, verdict: Verdict) {
+        // There is no exchange if the client has left meanwhile.
+        let Some(exchange) = self.connections.find(id) else { return };
+        let deciding = match std::mem::take(&mut exchange.task) {
+            Task::Deciding(deciding) => deciding,
+            other => return exchange.task = other,
+        };
+        let (conn, now) = (&mut self.connections[id], self.timers.client_now());
+        let is_held = conn.let_send(now);
+        let has_body = conn.keeps_bodies() && deciding.request().body != BodyLength::None;
+        let head = deciding.head();
+        self.answer_with(id, &deciding.request(), head.as_ref(), Some(verdict));
+        if has_body {
+            self.take_or_leave_body(id);
+        }
+        // What was gathered may be the last of a connection.
+        let Some(at) = self.connections.slot(id.token()) else { return };
+        self.flush(at);
+        self.connections.count(at);
+        self.connections.go_on(at);
+        if is_held && self.connections.slot(id.token()).is_some() {
+            self.connections.wake(at);
+        }
+    }
+
+    /// Begins to read the body that waits on a stream, or discards it.
+    fn take_or_leave_body(&mut self, id: ExchangeId) {
+        let Some(exchange) = self.connections.find(id) else { return };
+        match exchange.task {
+            Task::PassedOn(_) | Task::Receiving(_) => receiving::take_stream_data(self, id),
+            Task::Deciding(_) => {}
+            Task::None | Task::LookingUp(_) | Task::Sending(_) => {
+                self.connections.with_engine(id.slot(), |engine| engine.leave_body(id.stream));
+            }
+        }
+    }
+}
+
+/// The request that a server gets: a GET with the fields of the request that came, and what that was.
+fn question(
+    conn: &Connection<impl Socket>,
+    id: ExchangeId,
+    server: &AskedServer,
+    (came, head): (&Request, Option<&Head>),
+    priority: u8,
+) -> Transfer {
+    let (path, query) = server.path.split_once('?').map_or((&*server.path, None), |(path, query)| (path, Some(query)));
+    let get = came.as_get(path.as_bytes(), query.map(str::as_bytes));
+    let uri = came.query.map_or(came.path.to_vec(), |query| [came.path, b"?", query].concat());
+    let set = [("X-Forwarded-Method", came.method.token().to_vec()), ("X-Forwarded-Uri", uri)];
+    let set = set.map(|(name, value)| FieldChange { name: name.into(), value: Some(value) });
+    let removed = NOT_ASKED.map(|name| FieldChange { name: name.into(), value: None });
+    let changes: Vec<FieldChange> = set.into_iter().chain(removed).collect();
+    let group = &server.group;
+    let gateway = Gateway { changes: &changes, upgrade: None, ..gateway(conn, group, came, (head, None)) };
+    let encoded = encode(group, &get, &gateway, BodyLength::None);
+    let client = conn.client_of(id.stream);
+    let mut from = ClientConnection::new(conn.held.responses());
+    from.logs_in = is_connection_login(came.values("authorization"));
+    let route = ServiceRoute::of(&group.route(&get));
+    let account = conn.held.account();
+    Transfer::new(id, Arc::clone(group), Method::Get, encoded, BodyLength::None, account, from)
+        .queued(client, priority, route)
+}
