@@ -65,12 +65,8 @@ fn may_be_coded(request: &Request, response: &Response<Body>, streaming: &Stream
 ///
 /// It is called for each response that may have stages, and with the response for the whole file if the request is
 /// conditional or asks for a range.
-fn stages_of(request: &Request, response: &Response<Body>, coding: Option<Coding>) -> Vec<Box<dyn Stage>> {
-    let stages: Vec<Box<dyn Stage>> = coding.into_iter().map(|coding| Box::new(Coded::new(coding)) as _).collect();
-    #[cfg(test)]
-    let stages = testing::with_stages(stages, request, response);
-    let _ = (request, response);
-    stages
+fn stages_of(coding: Option<Coding>) -> Vec<Box<dyn Stage>> {
+    coding.into_iter().map(|coding| Box::new(Coded::new(coding)) as _).collect()
 }
 
 /// Makes the body of a response to this request pass through its stages, if it has any.
@@ -131,8 +127,12 @@ pub fn staged_head(response: Response<Body>) -> Response<Body> {
 
 /// Returns the stages of a response, none if its body is not a whole representation that may be transformed.
 fn chosen(request: &Request, response: &Response<Body>, coding: Option<Coding>) -> Vec<Box<dyn Stage>> {
-    let may = may_have_stages(request, response);
-    let stages = if may { stages_of(request, response, coding) } else { Vec::new() };
+    if !may_have_stages(request, response) {
+        return Vec::new();
+    }
+    let stages = stages_of(coding);
+    #[cfg(test)]
+    let stages = testing::with_stages(stages, request, response);
     if stages.is_empty() || forbids(response) { Vec::new() } else { stages }
 }
 
