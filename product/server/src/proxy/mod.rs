@@ -241,11 +241,13 @@ impl<N: Net> Proxy<N> {
         None
     }
 
-    /// Reports which side of an upload on a stream is awaited.
+    /// Reports which side of an upload on a stream is awaited, if that has changed.
     fn follow_upload(&mut self, at: usize) {
-        if let Some(transfer) = self.upstreams.transfer(at).filter(|transfer| transfer.is_on_stream()) {
+        if let Some(transfer) = self.upstreams.get(at).filter(|transfer| transfer.is_on_stream()) {
             let (id, is_awaited) = (transfer.exchange, transfer.waits_for_client());
-            self.effects.push_back(Effect::Upload { id, is_awaited });
+            if std::mem::replace(&mut transfer.client.is_awaited, is_awaited) != is_awaited {
+                self.effects.push_back(Effect::Upload { id, is_awaited });
+            }
         }
     }
 

@@ -52,6 +52,8 @@ pub struct ClientConnection {
     pub logs_in: bool,
     pub announced: Announced,
     pub body: BodyAllowance,
+    /// More of the body on its stream is awaited, as it is at first.
+    pub is_awaited: bool,
 }
 
 /// The number of bytes that the body of a request may still have.
@@ -106,6 +108,7 @@ impl ClientConnection {
             logs_in: false,
             announced: Announced::Nobody,
             body: BodyAllowance::new(None),
+            is_awaited: true,
         }
     }
 }
