@@ -13,8 +13,10 @@ pub enum Failure {
     Absent,
     /// The next byte has not arrived from its producer.
     Pending,
-    /// The producer failed, or gave other than it announced.
+    /// The producer failed, and has reported why.
     Source,
+    /// The producer, or a stage, gave more or fewer bytes than it announced.
+    Length,
     /// The file became shorter than the length already sent in the head.
     Truncated { path: Box<str> },
     /// The file could not be read.

@@ -123,7 +123,7 @@ impl Staged {
     fn give(&mut self, given: &mut Vec<u8>) -> Result<(), Failure> {
         let is_right = self.out.give(given) && (!self.has_ended || self.out.finish(self.source.trailers.take()));
         given.clear();
-        if is_right { Ok(()) } else { Err(Failure::Source) }
+        if is_right { Ok(()) } else { Err(Failure::Length) }
     }
 
     /// Returns, once, the trailers that are sent in frames.

@@ -247,7 +247,8 @@ impl Service {
                 let why = format_args!("{overrun}; its connection is ended. Please report this: it is a fault of weir");
                 self.fail(now, conn, Kind::Internal, why);
             }
-            // The source of the body logs this failure; the client did nothing wrong.
+            Failure::Length => self.fail(now, conn, Kind::Length, format_args!("after {sent_bytes} bytes")),
+            // The producer has logged it.
             Failure::Source => {}
             Failure::Blocked | Failure::Absent | Failure::Pending | Failure::Shut => {}
             Failure::Disconnected | Failure::Aborted => {}

@@ -20,6 +20,8 @@ pub enum Kind {
     Stalled,
     /// Files that cannot be read, or that became shorter.
     Unreadable,
+    /// Bodies that had another length than was announced.
+    Length,
     /// Requests that upstreams do not answer.
     Upstream,
     /// Forwarding fields of trusted proxies that hold no address.
@@ -40,7 +42,7 @@ impl Kind {
 }
 
 /// The beginnings of the lines by kind, in the order in which they are logged.
-const BEGINNINGS: [(Kind, &str); 12] = [
+const BEGINNINGS: [(Kind, &str); 13] = [
     (Kind::Tls, "TLS failed with"),
     (Kind::Http2, "HTTP/2 ended with"),
     (Kind::Http3, "HTTP/3 ended with"),
@@ -48,6 +50,7 @@ const BEGINNINGS: [(Kind, &str); 12] = [
     (Kind::Memory, "memory is short, ended"),
     (Kind::Stalled, "response cut:"),
     (Kind::Unreadable, "cannot read"),
+    (Kind::Length, "response cut, its body had another length than announced, to"),
     (Kind::Upstream, "no response from upstream"),
     (Kind::Forwarded, "X-Forwarded-For or Forwarded of"),
     (Kind::Spool, "cannot spool a response, its upstream waits for the client:"),

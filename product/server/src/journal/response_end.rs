@@ -80,9 +80,11 @@ impl ResponseEnd {
 /// Classifies the end of a failed response. A response cut because the server stops is incomplete, not reset.
 pub fn outcome_of(failure: &Failure, is_time_up: bool) -> Outcome {
     match failure {
-        Failure::Truncated { .. } | Failure::Unreadable { .. } | Failure::Source | Failure::Overrun(_) => {
-            Outcome::Wrong
-        }
+        Failure::Truncated { .. }
+        | Failure::Unreadable { .. }
+        | Failure::Source
+        | Failure::Length
+        | Failure::Overrun(_) => Outcome::Wrong,
         _ if is_time_up => Outcome::Incomplete,
         Failure::Aborted => Outcome::Aborted,
         Failure::Blocked

@@ -34,7 +34,7 @@ impl<'a, S: Socket> Producer<'a, S> {
         let taken = self.pipe()?.push(bytes);
         match taken {
             Some(_) => self.on_produced(now),
-            None => self.transmitter.abort(self.connections, now, self.job, Failure::Source),
+            None => self.transmitter.abort(self.connections, now, self.job, Failure::Length),
         }
         taken
     }
@@ -72,11 +72,11 @@ impl<'a, S: Socket> Producer<'a, S> {
             self.transmitter.sendings[self.job].outgoing.body().on_finished();
             self.on_produced(now);
         } else {
-            self.transmitter.abort(self.connections, now, self.job, Failure::Source);
+            self.transmitter.abort(self.connections, now, self.job, Failure::Length);
         }
     }
 
-    /// Fails the body: what waits is dropped, so that no client takes it for complete.
+    /// Fails the body, whose producer reports why: what waits is dropped, so that no client takes it for complete.
     pub fn fail(&mut self, now: Nanos) {
         self.transmitter.abort(self.connections, now, self.job, Failure::Source);
     }

@@ -7,6 +7,7 @@ use mux::testing::{DATA, HEADERS, RST_STREAM, block, frame, request};
 
 use super::*;
 use crate::body::Stage;
+use crate::logging::Unthreaded;
 use crate::stages::testing::{FOLDED_BYTES, Folding, Staging, applied};
 
 /// Sizes of files: empty, in memory, and open.
@@ -254,4 +255,39 @@ fn the_log_has_the_bytes_that_were_sent() {
     logged.bench.turn_until_came(&mut framed, |client| client.body(1).is_some());
     let rows = logged.turn_until(1);
     assert_eq!((rows[0].body_bytes, rows[0].content_length), (sent(300_000).len() as u64, sent(300_000).len() as u64));
+}
+
+/// A stage that gives fewer bytes than it announces.
+#[derive(Debug)]
+struct Short;
+
+impl Stage for Short {
+    fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(&bytes[1..]);
+    }
+
+    fn flush(&mut self, _out: &mut Vec<u8>) {}
+
+    fn finish(&mut self, _out: &mut Vec<u8>) {}
+
+    fn length(&self, of: Length) -> Length {
+        of
+    }
+}
+
+/// The error log had nothing of it.
+#[test]
+fn a_body_of_another_length_than_was_announced_is_logged() {
+    let mut bench = Bench::new("stages-length", "srpt");
+    std::fs::write(bench.folder.join("f"), content(60_000)).unwrap();
+    let _staging = Staging::new(|_, _| vec![Box::new(Short)]);
+    let (logs, mut written) = Unthreaded::new();
+    bench.worker.responder.service.journal = Journal::new(logs.handle(), Arc::default(), None);
+    let mut client = bench.connect();
+    client.send("GET /f HTTP/1.1\r\nHost: a\r\n\r\n");
+    bench.turn_until_end(&mut client);
+    written.drain();
+    let said = written.said();
+    let line = "weir: response cut, its body had another length than announced, to 127.0.0.1:";
+    assert!(said.len() == 1 && said[0].starts_with(line), "{said:?}");
 }

@@ -446,7 +446,7 @@ fn a_producer_is_held_to_the_length_it_announced() {
     produced.push(1_999);
     produced.finish();
     produced.drive();
-    assert!(matches!(produced.departures[0].failure, Some(Failure::Source)));
+    assert!(matches!(produced.departures[0].failure, Some(Failure::Length)));
     produced.check();
     // More.
     for first in [0, 1_000] {
@@ -455,7 +455,7 @@ fn a_producer_is_held_to_the_length_it_announced() {
         produced.drive();
         assert_eq!(produced.push(2_001 - first), None);
         produced.drive();
-        assert!(matches!(produced.departures[0].failure, Some(Failure::Source)));
+        assert!(matches!(produced.departures[0].failure, Some(Failure::Length)));
         produced.check();
     }
     // As many: it is complete without an explicit end.
