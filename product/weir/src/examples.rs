@@ -115,7 +115,7 @@ fn every_command_line_parses() {
 /// The words of a line that runs `weir`, alone, as root or in a container.
 fn command(line: &str) -> Option<Vec<&str>> {
     // Without a comment, or another program that reads the output.
-    let line = line.split(" # ").next()?.split(" | ").next()?.split(" > ").next()?.trim();
+    let line = line.split(" # ").next()?.split(" | ").next()?.split(" >").next()?.trim();
     let words: Vec<&str> = line.strip_prefix("sudo ").unwrap_or(line).split_whitespace().collect();
     match words.first()? {
         &"weir" => Some(words),

@@ -130,7 +130,7 @@ mod tests {
             assert!(!examples.is_empty(), "{path}: {help}");
             for example in examples.iter().filter(|example| !example.contains("COMMAND")) {
                 // Redirections of the shell are cut off.
-                let words = example.split("  ").next().and_then(|words| words.split(" > ").next()).unwrap_or_default();
+                let words = example.split("  ").next().and_then(|words| words.split(" >").next()).unwrap_or_default();
                 let parsed = Cli::try_parse_from(words.split(' '));
                 assert!(parsed.is_ok(), "{example}: {:?}", parsed.err());
             }

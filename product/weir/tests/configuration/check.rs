@@ -310,3 +310,74 @@ fn folders_are_opened_as_the_user() {
     allow(0o711);
     assert_eq!(weir(&folder.0, &["check"]).status.code(), Some(0));
 }
+
+/// Users whose passwords are guessed fast, or in no file, keep the server from starting, and `weir check` says so.
+#[test]
+fn a_file_of_users_is_read_as_at_a_start() {
+    let folder = Folder::new("check-users");
+    std::fs::create_dir(folder.0.join("www")).unwrap();
+    let text = "[[listener]]\naddress = '127.0.0.1:0'\n[[site]]\nroot = 'www'\n[[site.access]]\nusers = 'users'\n";
+    folder.write("weir.toml", text);
+    let checked = || said(&weir(&folder.0, &["check"]));
+    let (status, out, _) = checked();
+    assert!(status == Some(1) && out.starts_with("weir.toml:5:1: cannot read users `users`: No such file"), "{out}");
+    folder.write("users", "# all\nada:$apr1$aaaaaaaa$bbbbbbbbbbbbbbbbbbbbbb\n");
+    let (status, out, _) = checked();
+    let expected = "weir.toml:5:1: users `users`: line 2: user `ada` has an MD5 hash (apr1): expected bcrypt or Argon2";
+    assert!(status == Some(1) && out.starts_with(expected) && !out.contains("bbbbb"), "{out}");
+    folder.write("users", &format!("ada:{}\n", bcrypt::hash("right", 4).unwrap()));
+    assert_eq!(checked().0, Some(0), "{}", checked().1);
+    folder.write("weir.toml", &text.replace("127.0.0.1:0", "[::]:0"));
+    let (status, out, _) = checked();
+    assert!(status == Some(0) && out.contains("site.access.users at a listener without TLS ([::]:0)"), "{out}");
+}
+
+/// Each rule that decides, with its line, and the answer of the path that is left.
+#[test]
+fn rewrites_and_access_are_explained() {
+    let folder = Folder::new("check-access");
+    std::fs::create_dir(folder.0.join("www")).unwrap();
+    folder.write("www/page.txt", "hello");
+    folder.write(
+        "weir.toml",
+        "[[site]]\nroot = 'www'\n[[site.rewrite]]\nfrom = '/*.html'\nto = '/*.txt'\n\
+        [[site.access]]\npath = '/app/*'\nauth_url = 'http://127.0.0.1:1/auth'\n\
+        [[site.access]]\nallow = ['192.0.2.0/24']\ndeny = ['192.0.2.7']\n\
+        [[site.proxy]]\npath = '/app/*'\nstrip_prefix = '/app'\nmax_body = '1KB'\nto = ['127.0.0.1:1']\n\
+        [[site.request_header]]\nname = 'X-Real-IP'\nvalue = '{client}'\n",
+    );
+    let explained = |url: &str, more: &[&str]| said(&weir(&folder.0, &[&["check", "--explain", url], more].concat())).1;
+    for (url, client, lines) in [
+        (
+            "http://a/page.html",
+            "192.0.2.1",
+            &[
+                "rewrite: to /page.txt (weir.toml:3)",
+                "access: client 192.0.2.1 is let in, of 192.0.2.0/24 (weir.toml:9)",
+                "answer: 200 OK",
+                "file: www/page.txt",
+                "field: Cache-Control: private",
+            ][..],
+        ),
+        ("http://a/page.txt", "192.0.2.7", &["access: 403 for client 192.0.2.7, of 192.0.2.7/32 (weir.toml:9)"]),
+        ("http://a/page.txt", "::1", &["access: 403 for client ::1, of no network of the table (weir.toml:9)"]),
+        (
+            "http://a/app/x",
+            "::1",
+            &[
+                "access: as http://127.0.0.1:1/auth answers (weir.toml:6)",
+                "proxy: without /app at the beginning of the path (weir.toml:12)",
+                "proxy: 413 for a body over 1000 bytes (weir.toml:12)",
+                "request header: X-Real-IP: {client} (weir.toml:17)",
+            ],
+        ),
+        ("http://a//page.html", "192.0.2.1", &["redirect: 308 to /page.html, without empty segments (weir.toml:1)"]),
+    ] {
+        let out = explained(url, &["--client", client]);
+        for line in lines {
+            assert!(out.lines().any(|of| of == *line), "{line}: {out}");
+        }
+    }
+    let refused = explained("http://a/page.txt", &["--client", "192.0.2.7"]);
+    assert!(!refused.contains("answer:"), "{refused}");
+}
