@@ -332,20 +332,19 @@ fn a_file_of_users_is_read_as_at_a_start() {
     assert!(status == Some(0) && out.contains("site.access.users at a listener without TLS ([::]:0)"), "{out}");
 }
 
+const RULES: &str = "[[site]]\nroot = 'www'\n[[site.rewrite]]\nfrom = '/*.html'\nto = '/*.txt'\n\
+        [[site.access]]\npath = '/app/*'\nauth_url = 'http://127.0.0.1:1/auth'\n\
+        [[site.access]]\nallow = ['192.0.2.0/24']\ndeny = ['192.0.2.7']\n\
+        [[site.proxy]]\npath = '/app/*'\nstrip_prefix = '/app'\nmax_body = '1KB'\nto = ['127.0.0.1:1']\n\
+        [[site.request_header]]\nname = 'X-Real-IP'\nvalue = '{client}'\n";
+
 /// Each rule that decides, with its line, and the answer of the path that is left.
 #[test]
 fn rewrites_and_access_are_explained() {
     let folder = Folder::new("check-access");
     std::fs::create_dir(folder.0.join("www")).unwrap();
     folder.write("www/page.txt", "hello");
-    folder.write(
-        "weir.toml",
-        "[[site]]\nroot = 'www'\n[[site.rewrite]]\nfrom = '/*.html'\nto = '/*.txt'\n\
-        [[site.access]]\npath = '/app/*'\nauth_url = 'http://127.0.0.1:1/auth'\n\
-        [[site.access]]\nallow = ['192.0.2.0/24']\ndeny = ['192.0.2.7']\n\
-        [[site.proxy]]\npath = '/app/*'\nstrip_prefix = '/app'\nmax_body = '1KB'\nto = ['127.0.0.1:1']\n\
-        [[site.request_header]]\nname = 'X-Real-IP'\nvalue = '{client}'\n",
-    );
+    folder.write("weir.toml", RULES);
     let explained = |url: &str, more: &[&str]| said(&weir(&folder.0, &[&["check", "--explain", url], more].concat())).1;
     for (url, client, lines) in [
         (
