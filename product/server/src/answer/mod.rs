@@ -4,7 +4,7 @@
 mod dictionaries;
 mod file;
 mod file_waits;
-mod forms;
+mod form_waits;
 mod logins;
 mod rules;
 mod search;
@@ -28,7 +28,7 @@ use crate::logging::Log;
 use crate::sites::{self, AskedServer, Compressed, Current, Object, Served, Sites};
 use crate::stages::{Streaming, forbids, staged};
 use crate::upstream::Group;
-pub use forms::{FormWait, FormWaits, LineView};
+pub use form_waits::{FormWait, FormWaits, LineView};
 use logins::Logins;
 pub use rules::PassOn;
 use search::view_of;
