@@ -134,25 +134,27 @@ fn bits(bytes: usize) -> u32 {
     usize::BITS - bytes.leading_zeros()
 }
 
-/// Returns the number of bytes that coded ones decode to; fails if they are malformed, cut, of another coding, or decode
-/// to more than `bytes_max`: a few may stand for very many.
-pub fn decoded_bytes(coding: Coding, coded: impl BufRead, bytes_max: u64) -> io::Result<u64> {
-    match coding {
-        Coding::Gzip => counted(MultiGzDecoder::new(coded), bytes_max),
+/// Returns the number of bytes that coded ones decode to; fails if they are malformed, cut, of another coding, followed
+/// by something else, or decode to more than `bytes_max`: a few may stand for very many.
+pub fn decoded_bytes(coding: Coding, mut coded: impl BufRead, bytes_max: u64) -> io::Result<u64> {
+    let count = match coding {
+        Coding::Gzip => counted(MultiGzDecoder::new(&mut coded), bytes_max)?,
         Coding::Zstd => {
-            let mut decoder = zstd::stream::read::Decoder::with_buffer(coded)?;
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(&mut coded)?;
             decoder.window_log_max(ZSTD_WINDOW_BITS_MAX)?;
-            counted(decoder, bytes_max)
+            counted(decoder, bytes_max)?
         }
-        Coding::Brotli => counted(brotli::Decompressor::new(coded, 4 << 10), bytes_max),
-    }
+        Coding::Brotli => counted(brotli::Decompressor::new(&mut coded, 4 << 10), bytes_max)?,
+    };
+    if coded.fill_buf()?.is_empty() { Ok(count) } else { Err(io::Error::other("there are bytes behind its end")) }
 }
 
 fn counted(mut decoder: impl Read, bytes_max: u64) -> io::Result<u64> {
     let (mut buffer, mut count) = ([0; 16 << 10], 0);
     loop {
         match decoder.read(&mut buffer) {
-            Ok(0) => return Ok(count),
+            // That of Brotli says only when asked again that it has bytes behind the end.
+            Ok(0) => return decoder.read(&mut buffer).map(|_| count),
             Ok(bytes) => count += bytes as u64,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -217,6 +219,9 @@ mod tests {
             assert!(of(&coded[..coded.len() - 1]).is_err(), "{coding:?}: cut");
             assert!(of(&coded[..coded.len() / 2]).is_err(), "{coding:?}: cut in the middle");
             assert!(of(&plain).is_err(), "{coding:?}: not coded");
+            for more in [1, 100, 10_000] {
+                assert!(of(&[&coded[..], &vec![b'x'; more]].concat()).is_err(), "{coding:?}: {more} bytes behind it");
+            }
             assert!(decoded_bytes(coding, &coded[..], 4_999).is_err(), "{coding:?}: more than allowed");
             for other in Coding::ALL.into_iter().filter(|other| *other != coding) {
                 let other = encoded(other, Level::Fast, &plain).unwrap();

@@ -306,7 +306,8 @@ impl Cache {
         is_undisturbed: bool,
         now: Nanos,
     ) -> Result<Found, Missing> {
-        let Outcome { loaded, added, .. } = outcome;
+        let Outcome { loaded, added, lines, .. } = outcome;
+        self.followed.add_lines(lines);
         if !matches!(loaded, Ok(Loaded::Known))
             && let Some(at) = self.entries.at(key)
         {

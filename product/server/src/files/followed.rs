@@ -55,6 +55,12 @@ impl Followed {
         true
     }
 
+    /// Adds lines for the log, as many as there is room for.
+    pub fn add_lines(&mut self, lines: Vec<String>) {
+        let room = LINES_MAX.saturating_sub(self.lines.len());
+        self.lines.extend(lines.into_iter().take(room));
+    }
+
     pub fn has_lines(&self) -> bool {
         !self.lines.is_empty()
     }

@@ -65,6 +65,8 @@ pub(super) struct Outcome {
     pub loaded: Result<Loaded, Stop>,
     /// The watches that were added.
     pub added: Vec<WatchId>,
+    /// Lines for the log about sidecars.
+    pub lines: Vec<String>,
     /// The folder at the root, if the lookup was able to wait to see it.
     pub root: Option<Identity>,
 }
@@ -84,14 +86,15 @@ impl Loader {
         let root = match (entered, known) {
             // Without a descriptor for the lookup, the known result is the best available.
             (Err(Stop::Missing(Missing::Exhausted)), Known::File(..)) => {
-                return Outcome { loaded: Ok(Loaded::Known), added: Vec::new(), root: None };
+                return Outcome { loaded: Ok(Loaded::Known), added: Vec::new(), lines: Vec::new(), root: None };
             }
-            (Err(stop), _) => return Outcome { loaded: Err(stop), added: Vec::new(), root: seen },
+            (Err(stop), _) => return Outcome { loaded: Err(stop), added: Vec::new(), lines: Vec::new(), root: seen },
             (Ok(root), _) => root,
         };
-        let mut search = Search { loader: self, root, view, known, wait, added: Vec::new(), leaving: Vec::new() };
+        let (added, lines, leaving) = (Vec::new(), Vec::new(), Vec::new());
+        let mut search = Search { loader: self, root, view, known, wait, added, lines, leaving };
         let loaded = search.find(path).map_err(|stop| search.explained(stop));
-        Outcome { loaded, added: search.added, root: seen }
+        Outcome { loaded, added: search.added, lines: search.lines, root: seen }
     }
 
     /// The device that a lookup of this decoded path accesses.
@@ -108,6 +111,7 @@ struct Search<'a> {
     known: &'a Known,
     wait: Wait,
     added: Vec<WatchId>,
+    lines: Vec<String>,
     /// The path that leads out of the root: that of the request, or of an index file.
     leaving: Vec<u8>,
 }
@@ -218,7 +222,7 @@ impl Search<'_> {
         Ok(Some(Loaded::File(Box::new(LoadedFile { entry, state, watch, settled }))))
     }
 
-    fn read(&self, path: &[u8], kind: Kind) -> Result<(Entry, State), Stop> {
+    fn read(&mut self, path: &[u8], kind: Kind) -> Result<(Entry, State), Stop> {
         let file = self.root.read(path, self.wait)?;
         let metadata = file.metadata()?;
         // The look found a regular file, but that was before the open.
@@ -229,7 +233,8 @@ impl Search<'_> {
         if kind == Kind::Remote {
             entry.close_by(self.loader.closer.clone());
         }
-        if let Some(forms) = self.sidecars().forms(path, &entry)? {
+        if let Some((forms, lines)) = self.sidecars().forms(path, &entry)? {
+            self.lines.extend(lines);
             entry.offer(forms);
         }
         Ok((entry, state))

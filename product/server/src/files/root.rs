@@ -26,10 +26,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use hashbrown::HashMap;
 use http::Codings;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, open, openat, openat2};
 use rustix::io::Errno;
 
+use super::entry::State;
 use super::links::Links;
 use super::listing_page::ListingPage;
 use super::mounts::{self, Kind, Mounts};
@@ -45,6 +47,8 @@ const FOLDERS_TRIED_MAX: usize = 16;
 
 /// The number of names at the top of a root that are tried for symlinks that leave it.
 const NAMES_TRIED_MAX: usize = 10_000;
+/// The maximum number of wrong sidecars of a root that the log names.
+const WRONG_TOLD_MAX: usize = 64;
 
 /// The settings for what is served from the folder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -83,6 +87,8 @@ pub struct Root {
     /// The folder last reported to the log.
     told: Mutex<Option<Identity>>,
     mounts: Mounts,
+    /// The sidecars that were reported to the log as wrong, and their states.
+    wrong: Mutex<HashMap<Vec<u8>, State>>,
     /// A disk that is slow when a test lets it.
     #[cfg(test)]
     disk: Option<super::fake_disk::FakeDisk>,
@@ -144,6 +150,7 @@ impl Root {
             device: mounts::device(&folder).unwrap_or_default().into(),
             told: Mutex::default(),
             mounts,
+            wrong: Mutex::default(),
             #[cfg(test)]
             disk: None,
         })
@@ -274,6 +281,20 @@ impl Entered<'_> {
 
     pub fn options(&self) -> &Options {
         &self.root.options
+    }
+
+    /// Returns the log line about a wrong sidecar; `None` if it was reported in this state, or enough others were.
+    pub fn tell_wrong(&self, path: &[u8], state: State, why: &str) -> Option<String> {
+        let mut wrong = self.root.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+        if wrong.len() >= WRONG_TOLD_MAX && !wrong.contains_key(path) || wrong.insert(path.into(), state) == Some(state)
+        {
+            return None;
+        }
+        let path = String::from_utf8_lossy(path);
+        let file = path.rsplit_once('.').map_or(&*path, |(file, _)| file);
+        Some(format!(
+            "`{path}` is not sent for `{file}`: {why}; expected a copy of it in this coding, made anew, or none"
+        ))
     }
 
     /// Returns true if a path may have this segment.

@@ -42,34 +42,53 @@ impl Sidecars<'_> {
         Ok(true)
     }
 
-    /// The other forms of a file that was just loaded; `None` if no coding may change it. Checking a sidecar takes time,
-    /// so that only a thread that may wait does.
-    pub fn forms(&self, path: &[u8], entry: &Entry) -> Result<Option<Forms>, Stop> {
+    /// The other forms of a file that was just loaded, with lines for the log about those that are wrong; `None` if no
+    /// coding may change it. Checking a sidecar takes time, so that only a thread that may wait does.
+    pub fn forms(&self, path: &[u8], entry: &Entry) -> Result<Option<(Forms, Vec<String>)>, Stop> {
         let codings = self.root.options().codings;
         if codings.is_empty() || !entry.may_be_coded() {
             return Ok(None);
         }
         let may_be_made = CODED_BYTES.contains(&entry.len);
         let mut forms = Forms { codings: if may_be_made { codings } else { Codings::NONE }, ..Forms::default() };
-        let mut sidecars = Vec::new();
+        let (mut sidecars, mut lines) = (Vec::new(), Vec::new());
         for coding in codings.iter() {
             let path = path_of(path, coding);
             let Some(looked) = self.look(&path)? else { continue };
             let state = State::of(&looked.metadata);
             forms.seen[coding as usize] = Some(state);
-            if !looked.metadata.is_file() || !state.is_not_older(&entry.identity()) {
+            if !looked.metadata.is_file() {
                 continue;
             }
-            if self.wait == Wait::Never {
-                return Err(Stop::WouldWait);
-            }
-            let sidecar = self.load(&path, &looked)?.filter(|sidecar| sidecar.identity() == state);
-            if let Some(sidecar) = sidecar.filter(|sidecar| is_sound(coding, sidecar, entry.len)) {
-                sidecars.push((coding, Arc::new(entry.sidecar(coding, sidecar))));
+            match self.checked(&path, &looked, coding, entry)? {
+                Ok(Some(sidecar)) => sidecars.push((coding, Arc::new(entry.sidecar(coding, sidecar)))),
+                Ok(None) => {}
+                Err(wrong) => lines.extend(self.root.tell_wrong(&path, state, wrong)),
             }
         }
         forms.sidecars = sidecars.into();
-        Ok(Some(forms))
+        Ok(Some((forms, lines)))
+    }
+
+    /// Loads a sidecar; `None` if it cannot be read or was replaced meanwhile. The error says what is wrong with it.
+    fn checked(
+        &self,
+        path: &[u8],
+        looked: &Looked,
+        coding: Coding,
+        entry: &Entry,
+    ) -> Result<Result<Option<Entry>, &'static str>, Stop> {
+        let state = State::of(&looked.metadata);
+        if !state.is_not_older(&entry.identity()) {
+            return Ok(Err("it is older than its file"));
+        }
+        if self.wait == Wait::Never {
+            return Err(Stop::WouldWait);
+        }
+        let Some(sidecar) = self.load(path, looked)?.filter(|sidecar| sidecar.identity() == state) else {
+            return Ok(Ok(None));
+        };
+        Ok(fault(coding, &sidecar, entry.len).map_or(Ok(Some(sidecar)), Err))
     }
 
     /// Looks at what lies at this path; what cannot be looked at counts as absent.
@@ -99,18 +118,19 @@ fn path_of(path: &[u8], coding: Coding) -> Vec<u8> {
     [path, b".", coding.extension().as_bytes()].concat()
 }
 
-/// Returns true if these are fewer bytes that decode to a file of this length.
-fn is_sound(coding: Coding, sidecar: &Entry, bytes: u64) -> bool {
+/// Returns what is wrong with a sidecar; `None` if it has fewer bytes, which decode to a file of this length.
+fn fault(coding: Coding, sidecar: &Entry, bytes: u64) -> Option<&'static str> {
     if sidecar.len >= bytes {
-        return false;
+        return Some("it is not shorter than its file");
     }
-    match &sidecar.content {
+    let is_sound = match &sidecar.content {
         Content::Held(body) => is_coded(coding, &body[..], bytes),
         Content::Open(file) => {
             let mut file: &File = file;
             file.rewind().is_ok() && is_coded(coding, BufReader::new(file), bytes)
         }
-    }
+    };
+    (!is_sound).then_some("it does not decode to its file")
 }
 
 fn is_coded(coding: Coding, mut coded: impl BufRead, bytes: u64) -> bool {

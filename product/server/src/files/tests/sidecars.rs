@@ -62,7 +62,8 @@ fn wrong_sidecars_are_not_sent() {
     let (site, plain) = page(5_000);
     let good = coded(Coding::Brotli, &plain);
     let other = coded(Coding::Gzip, &plain);
-    let cases: [(&str, Vec<u8>); 7] = [
+    let cases: [(&str, Vec<u8>); 8] = [
+        ("followed by other bytes", [&good[..], b"x"].concat()),
         ("cut", good[..good.len() - 1].to_vec()),
         ("empty", Vec::new()),
         ("of another coding", other),
@@ -76,6 +77,14 @@ fn wrong_sidecars_are_not_sent() {
         site.folder.put("a.html", &plain);
         site.folder.put("a.html.br", bytes);
         assert_eq!(sidecars(&site.entry("/a.html")), [], "{why}");
+        let lines = site.cache.take_lines();
+        assert!(
+            lines.len() == 1 && lines[0].starts_with("`a.html.br` is not sent for `a.html`: it "),
+            "{why}: {lines:?}"
+        );
+        site.cache.clear();
+        assert_eq!(sidecars(&site.entry("/a.html")), []);
+        assert!(site.cache.take_lines().is_empty(), "{why}: it was said");
     }
     let mut site = site;
     fs::create_dir(site.folder.path("a.html.br")).unwrap();
