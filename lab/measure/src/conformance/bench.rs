@@ -79,6 +79,14 @@ impl Bench {
         Server::start(&mut command, self.log(&format!("{name}-server")))
     }
 
+    /// A server of its own with this configuration and this folder for what it keeps.
+    pub fn running(&self, configuration: &Path, state: &Path, name: &str) -> Result<Server, String> {
+        fs::create_dir_all(state).map_err(|error| format!("{}: {error}", state.display()))?;
+        let mut command = Command::new(&self.weir);
+        command.arg("run").arg(configuration).env("STATE_DIRECTORY", state);
+        Server::start(&mut command, self.log(&format!("{name}-server")))
+    }
+
     /// The program that is judged.
     pub fn weir(&self) -> &Path {
         &self.weir

@@ -17,21 +17,20 @@ const HTTP2: [&str; 2] = ["h2", "HTTP/2.0"];
 const HTTP3: [&str; 2] = ["h3", "HTTP/3.0"];
 
 pub fn chromium(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
-    load(bench, "chromium", HTTP2, &mut chromium_at(bench, found, "chromium")?)
+    load(bench, "chromium", HTTP2, &mut chromium_at(bench, found, &bench.folder.join("chromium"))?)
 }
 
 /// From its first packet. Its QUIC takes no authority but the known ones, though a key by its digest, and for localhost ::1 alone.
 pub fn chromium_http3(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
-    let mut command = chromium_at(bench, found, "chromium-h3")?;
+    let mut command = chromium_at(bench, found, &bench.folder.join("chromium-h3"))?;
     command.arg("--enable-quic").arg(format!("--origin-to-force-quic-on=127.0.0.1:{}", bench.port));
     command.arg(format!("--ignore-certificate-errors-spki-list={}", bench.certificates.key_digest));
     load_at("127.0.0.1", bench, "chromium-h3", HTTP3, &mut command)
 }
 
-fn chromium_at(bench: &Bench, found: &[PathBuf], home: &str) -> Result<Command, String> {
-    let home = bench.folder.join(home);
+pub(super) fn chromium_at(bench: &Bench, found: &[PathBuf], home: &Path) -> Result<Command, String> {
     trust(bench, &found[1], &home.join(".pki/nssdb"))?;
-    Ok(chromium_with(&found[0], &home))
+    Ok(chromium_with(&found[0], home))
 }
 
 pub(super) fn chromium_with(program: &Path, home: &Path) -> Command {

@@ -8,6 +8,7 @@ mod bench;
 mod browsers;
 pub mod certificates;
 mod clients;
+mod dictionaries;
 mod h2spec;
 mod http3;
 mod pages;
@@ -109,6 +110,7 @@ const CHECKS: &[Check] = &[
     check("h2load, HTTP/1.1", &[&H2LOAD], |bench, found| clients::h2load(bench, found, &["--h1"], "http/1.1")),
     check("Chromium", &[&CHROMIUM, &CERTUTIL], browsers::chromium),
     check("Firefox", &[&FIREFOX, &CERTUTIL], browsers::firefox),
+    check("dictionaries in Chromium", &[&CHROMIUM, &CERTUTIL], dictionaries::chromium),
     check("pages in Chromium", &[&CHROMIUM], pages::chromium),
     check("pages in Firefox", &[&FIREFOX], pages::firefox),
     check("curl, HTTP/2", &[&CURL], |bench, found| clients::curl(bench, found, &["--http2"], "2")),
