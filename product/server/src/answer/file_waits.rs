@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use http::Request;
+use http::{Request, Response};
 use tls::Session;
 use units::Nanos;
 
@@ -131,6 +131,11 @@ impl Handler {
         if let Some(forms) = &mut self.forms {
             forms.leave(exchange);
         }
+    }
+
+    /// The early hints for a request whose response has to be waited for.
+    pub fn hints(&self, to: To, request: &Request) -> Option<Response<()>> {
+        self.sites().hints(to.site?, request)
     }
 
     /// Exchanges that wait for a file, and since when.

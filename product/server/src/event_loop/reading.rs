@@ -198,7 +198,7 @@ impl<N: Net> Responder<N> {
             _ if head.is_some_and(|head| self.must_postpone(id.slot(), head)) => return,
             Answer::Upstream(pass_on) => match self.pass_request(id, (pass_on, to), request, head) {
                 Some(reply) => *reply,
-                None => return,
+                None => return self.hint(id, to, (request, head)),
             },
             Answer::Upload => match receiving::receive_body(self, id, to, request, head) {
                 Some(reply) => reply,
@@ -207,7 +207,10 @@ impl<N: Net> Responder<N> {
             Answer::Lookup(awaited) => {
                 let (now, conn) = (self.timers.now(), &mut self.connections[id]);
                 match self.service.look_up(now, conn, id.stream, awaited, request) {
-                    Ok(()) => return self.service.note(now, conn, id.stream, to.site, request, minor_version),
+                    Ok(()) => {
+                        self.service.note(now, conn, id.stream, to.site, request, minor_version);
+                        return self.hint(id, to, (request, head));
+                    }
                     Err(missing) => self.service.handler.reply_with(to, request, Err(missing)),
                 }
             }
@@ -216,6 +219,18 @@ impl<N: Net> Responder<N> {
         self.service.note(now, conn, id.stream, to.site, request, minor_version);
         conn.exchange(id.stream).class = self.service.handler.class_of(conn, id.stream, to.site, request);
         self.send(id, reply);
+    }
+
+    /// Sends the early hints for a request that waits for its response, if its site has some. Over HTTP/1.1 browsers make
+    /// nothing of them.
+    fn hint(&mut self, id: ExchangeId, to: To, (request, head): (&Request, Option<&Head>)) {
+        if head.is_some() || !self.connections.is_open(id) {
+            return;
+        }
+        let Some(hints) = self.service.handler.hints(to, request) else { return };
+        let (now, date) = (self.timers.now(), self.timers.date());
+        let sent_bytes = self.transmitter.send_interim(now, date, &mut self.connections, id, hints);
+        self.service.admission.spend(self.connections[id].client_of(id.stream), sent_bytes);
     }
 
     /// Returns true if a request that waits for a disk must be postponed. What was gathered before it is sent first; if

@@ -142,6 +142,19 @@ impl Sites {
         if answers.access(path).is_some_and(Access::is_private) { private(response) } else { response }
     }
 
+    /// The early hints for a navigation of this site (RFC 8297): what its page will say that a browser should load.
+    pub fn hints(&self, site: SiteNumber, request: &Request) -> Option<Response<()>> {
+        let answers = &self.answers[self.place(site)];
+        let mut modes = request.values("sec-fetch-mode");
+        if answers.headers.is_empty() || modes.next() != Some(b"navigate") {
+            return None;
+        }
+        let readings = Readings::of(request.path).ok()?;
+        let mut links = answers.headers(readings.plain()).filter(|rule| rule.name.eq_ignore_ascii_case("link"));
+        let link = links.find(|rule| is_hint(&rule.value))?;
+        Some(Response::new(Status(103), ()).with("Link", link.value.as_bytes()))
+    }
+
     /// Adds that a file whose name has a hash of its content does not change (RFC 8246), if nothing is said about that.
     fn with_immutable(&self, site: SiteNumber, request: &Request, response: Response<Body>) -> Response<Body> {
         let is_of_file = matches!(response.status.0, 200 | 206) && !response.is_forwarded() && response.has("ETag");
@@ -189,6 +202,15 @@ fn private(response: Response<Body>) -> Response<Body> {
     }
     let control = kept.join(&b", "[..]);
     response.without("Cache-Control").with("Cache-Control", &control)
+}
+
+/// Returns true if a value of Link says what a browser should load, or connect to, before it has the page.
+fn is_hint(value: &str) -> bool {
+    let value = value.to_ascii_lowercase();
+    let parameters = value.split(';').skip(1).map(|parameter| parameter.split(',').next().unwrap_or_default().trim());
+    let mut relations =
+        parameters.filter_map(|parameter| parameter.strip_prefix("rel=")).map(|rel| rel.trim_matches('"'));
+    relations.any(|rel| rel.split(' ').any(|word| matches!(word, "preload" | "modulepreload" | "preconnect")))
 }
 
 /// The second line of an error's text, which this server wrote itself.

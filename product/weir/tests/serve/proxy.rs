@@ -10,6 +10,7 @@ use crate::common::{
     Asked, Client, Server, Site, Upstream, WRITE_PATHS, answer, answer_last, content, get, wait_until, weir_under,
 };
 use crate::http3::Asking;
+use crate::spellings::Guarded;
 
 fn proxy(upstream: &Upstream, args: &[&str]) -> Server {
     let mut command = weir_under(&[]);
@@ -147,6 +148,35 @@ fn hints_are_passed_on_to_those_who_know_them() {
             .map(|line| &line[line.find(' ').unwrap() + 1..][..3])
             .collect();
         assert!(statuses == ["103", "102", "200"] && said.ends_with("hi"), "{how}: {said}");
+    }
+}
+
+/// A program takes its time; the browser loads meanwhile what the site says that its pages need.
+#[test]
+fn a_site_says_early_what_its_pages_need() {
+    let link = |value: &str| format!("[[site.header]]\npath = '/p*'\nname = 'Link'\nvalue = '{value}'\n");
+    let guarded = Guarded::new(&link("</s.css>; rel=preload; as=style"));
+    let other = Guarded::new(&link("</next>; rel=next, </preload>; rel=\"prev\""));
+    let statuses = |guarded: &Guarded, version: &str, path: &str, mode: &str| {
+        let url = format!("https://localhost:{}{path}", guarded.server.address.port());
+        let curl =
+            Command::new("curl").args(["-skSi", "--max-time", "60", version, "-H", mode, &url]).output().unwrap();
+        let said = String::from_utf8_lossy(&curl.stdout).into_owned();
+        let lines = said.lines().filter(|line| line.starts_with("HTTP/"));
+        let statuses: Vec<String> = lines.map(|line| line.split(' ').nth(1).unwrap().into()).collect();
+        let links = said.lines().filter(|line| line.to_ascii_lowercase().starts_with("link: </s.css>")).count();
+        (statuses.join(" "), links)
+    };
+    let navigation = "Sec-Fetch-Mode: navigate";
+    for (guarded, version, path, mode, expected) in [
+        (&guarded, "--http2", "/page", navigation, ("103 200", 2)),
+        (&guarded, "--http1.1", "/page", navigation, ("200", 1)),
+        (&guarded, "--http2", "/page", "Sec-Fetch-Mode: no-cors", ("200", 1)),
+        (&guarded, "--http2", "/other", navigation, ("200", 0)),
+        (&other, "--http2", "/page", navigation, ("200", 0)),
+    ] {
+        let (statuses, links) = statuses(guarded, version, path, mode);
+        assert_eq!((&*statuses, links), expected, "{version} {path} {mode}");
     }
 }
 
