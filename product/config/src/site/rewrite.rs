@@ -149,6 +149,8 @@ impl fmt::Display for Template {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn rewrite(from: &str, to: &str) -> Rewrite {
@@ -224,6 +226,23 @@ mod tests {
                 query: query.map(Into::into),
             });
             assert_eq!(rewritten, expected, "{path} by {from} {to}");
+        }
+    }
+
+    proptest! {
+        /// Whatever a client sends becomes a path that a request may have, or nothing; a query has no part of it that
+        /// means a parameter.
+        #[test]
+        fn a_result_is_a_path(raw in "/old/([ab./;\\\\&=%]|%2[eEfF0]|%5c|%00|%252f){0,8}", to in 0usize..4) {
+            let to = ["/new/*", "/new/.*", "/new/*.html", "/i?p=*"][to];
+            let rewrite = rewrite("/old/*", to);
+            if let Ok(readings) = Readings::of(raw.as_bytes())
+                && let Some(rewritten) = rewrite.apply(&readings, None)
+            {
+                prop_assert!(Readings::of(&rewritten.path).is_ok() && http::merge_slashes(&rewritten.path).is_none());
+                let query = rewritten.query.unwrap_or_default();
+                prop_assert!(!query.contains(&b'&') && query.iter().filter(|byte| **byte == b'=').count() <= 1);
+            }
         }
     }
 }
