@@ -49,6 +49,7 @@ test,dist      rpmbuild rpm              the package for Red Hat's systems
 test,dist      /etc/ssl/certs/ca-certificates.crt ca-certificates the image for containers
 test           chromium chromium         looking at the page of weirlab report
 test           go       golang-go        certificates by ACME against Pebble
+test           faketime faketime         certificates with the clock moved
 virtual        flex     flex             building the kernel of virtual time
 virtual        bison    bison            building the kernel of virtual time
 virtual        bc       bc               building the kernel of virtual time

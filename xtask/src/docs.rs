@@ -13,7 +13,7 @@ const MDBOOK: &str = "0.5.4";
 const OUT: &str = "target/docs";
 
 /// The first pages, in the order of a reader; the others follow by their folders.
-const FIRST: [&str; 14] = [
+const FIRST: [&str; 15] = [
     "README.md",
     "docs/install.md",
     "docs/recipes.md",
@@ -21,6 +21,7 @@ const FIRST: [&str; 14] = [
     "docs/configuration.md",
     "docs/service.md",
     "docs/proxy.md",
+    "docs/certificates.md",
     "docs/protocols.md",
     "docs/line.md",
     "docs/policies.md",

@@ -42,6 +42,17 @@ pub struct Lifetime {
     pub not_after: SystemTime,
 }
 
+impl Lifetime {
+    fn span(self) -> Duration {
+        self.not_after.duration_since(self.not_before).unwrap_or_default()
+    }
+
+    /// The latest instant of a renewal.
+    fn last(self) -> SystemTime {
+        self.not_before + self.span() * 9 / 10
+    }
+}
+
 /// The scope of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
@@ -149,10 +160,20 @@ impl Renewals {
         self.entries.keys().map(String::as_str)
     }
 
-    /// Forgets all waits, since the operator has changed something.
-    pub fn try_again(&mut self) {
+    /// Forgets all waits, since the operator has changed something, and asks for all windows again soon.
+    pub fn try_again(&mut self, now: SystemTime, mut chance: impl FnMut() -> f64) {
         (self.all, self.all_failure) = Default::default();
-        self.entries.values_mut().for_each(|entry| entry.retry = Retry::default());
+        let spread = self.ask_first_within();
+        for entry in self.entries.values_mut() {
+            entry.retry = Retry::default();
+            entry.ask_at = entry.ask_at.map(|_| now + spread.mul_f64(chance().clamp(0.0, 1.0)));
+        }
+    }
+
+    /// The time in which all windows are asked for first.
+    fn ask_first_within(&self) -> Duration {
+        let count = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
+        ASK_FIRST_EACH.saturating_mul(count).min(HOUR)
     }
 
     /// The number of failed orders for this name since the last certificate.
@@ -162,14 +183,14 @@ impl Renewals {
 
     /// Notes that a certificate is in force. A lifetime that is known already changes nothing.
     pub fn on_certificate(&mut self, name: &str, lifetime: Lifetime, now: SystemTime, chance: f64) {
-        let count = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
+        let spread = self.ask_first_within();
         let Some(entry) = self.entries.get_mut(name) else { return };
         if entry.lifetime == Some(lifetime) {
             return;
         }
-        let whole = lifetime.not_after.duration_since(lifetime.not_before).unwrap_or_default();
+        let whole = lifetime.span();
         let renew_at = lifetime.not_before + whole * 2 / 3 - (whole / SPREAD).mul_f64(chance.clamp(0.0, 1.0));
-        let ask_at = now + ASK_FIRST_EACH.saturating_mul(count).min(HOUR).mul_f64(chance.clamp(0.0, 1.0));
+        let ask_at = now + spread.mul_f64(chance.clamp(0.0, 1.0));
         // By a clock that is wrong a new certificate may be due at once: the wait stays, or orders would follow each other.
         let retry = if renew_at <= now { entry.retry } else { Retry::default() };
         let (lifetime, renew_at, ask_at) = (Some(lifetime), Some(renew_at), Some(ask_at));
@@ -180,6 +201,24 @@ impl Renewals {
     pub fn on_stale(&mut self, name: &str) {
         if let Some(entry) = self.entries.get_mut(name) {
             (entry.renew_at, entry.ask_at) = (None, None);
+        }
+    }
+
+    /// Returns true if the certificate in force for this name is to be replaced now.
+    pub fn is_stale(&self, name: &str, now: SystemTime) -> bool {
+        self.entries.get(name).is_some_and(|entry| entry.is_to_be_replaced(now))
+    }
+
+    /// Notes that a certificate was issued just now: its window is asked for later, so that an authority whose windows
+    /// are always past is asked for one certificate in an hour.
+    pub fn on_issued(&mut self, name: &str, lifetime: Lifetime, now: SystemTime, chance: f64) {
+        // Two that were issued in the same second have the same lifetime.
+        if let Some(entry) = self.entries.get_mut(name) {
+            entry.lifetime = None;
+        }
+        self.on_certificate(name, lifetime, now, chance);
+        if let Some(entry) = self.entries.get_mut(name) {
+            entry.ask_at = Some(now + HOUR);
         }
     }
 
@@ -194,7 +233,7 @@ impl Renewals {
     }
 
     /// Notes the window that the authority suggests, and when it wants to be asked again. A renewal that was chosen
-    /// within the window stays.
+    /// within the window stays. None is later than a tenth of the lifetime before its end, whatever is suggested.
     pub fn on_window(
         &mut self,
         name: &str,
@@ -212,6 +251,8 @@ impl Renewals {
             let span = end.duration_since(start).unwrap_or_default();
             entry.renew_at = Some(start + span.mul_f64(chance.clamp(0.0, 1.0)));
         }
+        let last = entry.lifetime.map(Lifetime::last);
+        entry.renew_at = entry.renew_at.map(|at| last.map_or(at, |last| at.min(last)));
     }
 
     pub fn on_failure(&mut self, name: &str, failure: Failure, now: SystemTime, chance: f64) {
@@ -260,7 +301,7 @@ impl Renewals {
     /// hour if a certificate is urgent.
     pub fn line(&mut self, now: SystemTime) -> Option<String> {
         let is_failing =
-            |entry: &Entry| entry.due_at_without_retry(now) && (entry.failure.is_some() || self.all_failure.is_some());
+            |entry: &Entry| entry.is_to_be_replaced(now) && (entry.failure.is_some() || self.all_failure.is_some());
         let mut failing: Vec<(&String, &Entry)> = self.entries.iter().filter(|(_, entry)| is_failing(entry)).collect();
         failing.sort_by_key(|(_, entry)| entry.lifetime.map(|lifetime| lifetime.not_after));
         let Some((name, worst)) = failing.first() else {
@@ -294,7 +335,7 @@ impl Renewals {
 
 impl Entry {
     /// Returns true if it would be due without failures.
-    fn due_at_without_retry(&self, now: SystemTime) -> bool {
+    fn is_to_be_replaced(&self, now: SystemTime) -> bool {
         self.lifetime.and(self.renew_at).is_none_or(|at| at <= now)
     }
 }
@@ -423,7 +464,7 @@ mod tests {
             "{lines:?}"
         );
         assert_eq!(renewals.failures("a.test"), 5);
-        renewals.try_again();
+        renewals.try_again(hour, || 0.5);
         assert_eq!(renewals.next(hour), Step::Order("a.test".into()));
     }
 
@@ -449,9 +490,26 @@ mod tests {
         assert_eq!(renewals.entries["a.test"].renew_at, Some(at(70.5)), "what was chosen stays");
         renewals.on_window("a.test", Some((at(3.0), at(3.1))), Some(Duration::ZERO), at(4.0), 0.75);
         assert_eq!(renewals.next(at(4.0)), Step::Order("a.test".into()), "revoked, or about to be");
+        renewals.on_window("a.test", Some((at(80.0), at(95.0))), None, at(4.0), 0.9);
+        assert_eq!(renewals.entries["a.test"].renew_at, Some(at(81.0)), "not when it has expired");
+        renewals.try_again(at(4.0), || 0.5);
+        assert_eq!(renewals.next(at(4.0)), Step::Wait(at(4.0) + ASK_FIRST_EACH / 2), "a reload asks again");
+        renewals.on_window("a.test", Some((at(3.0), at(3.1))), Some(Duration::ZERO), at(4.0), 0.75);
         // A window that ends before it begins says nothing.
         renewals.on_window("a.test", Some((at(9.0), at(8.0))), None, at(4.0), 0.75);
         assert_eq!(renewals.next(at(4.0)), Step::Order("a.test".into()));
+    }
+
+    #[test]
+    fn a_certificate_of_the_same_second_is_another() {
+        let mut renewals = renewals(&["a.test"]);
+        renewals.on_issued("a.test", lifetime(0.0, 90.0), at(0.0), 0.0);
+        renewals.on_window("a.test", Some((at(-1.0), at(-0.5))), None, at(0.0), 0.5);
+        assert!(renewals.is_stale("a.test", at(0.0)));
+        renewals.on_issued("a.test", lifetime(0.0, 90.0), at(0.0), 0.0);
+        assert!(!renewals.is_stale("a.test", at(0.0)));
+        // An authority whose windows are always past is asked once an hour.
+        assert_eq!(renewals.next(at(0.0)), Step::Wait(at(0.0) + HOUR));
     }
 
     #[test]

@@ -121,6 +121,11 @@ impl Folder {
         self.replace(&self.account_file(directory), text)
     }
 
+    /// Removes the credentials of an account that the authority does not know.
+    pub fn forget_account(&self, directory: &str) {
+        let _ = std::fs::remove_file(self.account_file(directory));
+    }
+
     fn replace(&self, path: &Path, text: &[u8]) -> Result<(), FolderError> {
         let mut new = path.as_os_str().to_owned();
         new.push(".new");
@@ -171,4 +176,84 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(bytes)?;
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// A new folder, and a certificate with its key.
+    fn folder() -> (Folder, [String; 2]) {
+        let number = u64::from_le_bytes(tls::nonce()[..8].try_into().unwrap());
+        let path = std::env::temp_dir().join(format!("weir-acme-{number:x}/state"));
+        assert!(Folder::create(&path).unwrap() && !Folder::create(&path).unwrap());
+        let made = rcgen::generate_simple_self_signed(["a.test".to_string(), "*.b.test".to_string()]).unwrap();
+        (Folder::new(path), [made.signing_key.serialize_pem(), made.cert.pem()])
+    }
+
+    fn remove(folder: &Folder) {
+        std::fs::remove_dir_all(folder.path().parent().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn what_is_kept_is_there_and_only_for_its_user() {
+        let (folder, [key, chain]) = folder();
+        assert!(folder.certificate("a.test").unwrap().is_none());
+        for name in ["a.test", "*.b.test"] {
+            folder.keep(name, "https://ca.test/dir", &key, &chain).unwrap();
+            let kept = folder.certificate(name).unwrap().unwrap();
+            assert!(kept.identity.covers("a.test") && kept.directory == "https://ca.test/dir");
+        }
+        folder.keep_account("https://ca.test/dir", b"{}").unwrap();
+        assert_eq!(folder.account("https://ca.test/dir").unwrap().as_deref(), Some(&b"{}"[..]));
+        assert_eq!(folder.account("https://ca.test/other").unwrap(), None);
+        folder.try_out().unwrap();
+        let mut names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().collect();
+        names.sort_by_key(|entry| entry.file_name());
+        for entry in &names {
+            assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{entry:?}");
+        }
+        let names: Vec<_> = names.iter().map(|entry| entry.file_name().into_string().unwrap()).collect();
+        assert_eq!(names, ["a.test.pem", "account-ca.test-dir.json", "wildcard_.b.test.pem"]);
+        folder.forget_account("https://ca.test/dir");
+        assert_eq!(folder.account("https://ca.test/dir").unwrap(), None);
+        remove(&folder);
+    }
+
+    #[test]
+    fn one_process_writes() {
+        let (folder, _) = folder();
+        let lock = folder.lock().unwrap();
+        assert!(lock.is_some() && folder.lock().unwrap().is_none());
+        drop(lock);
+        assert!(folder.lock().unwrap().is_some());
+        remove(&folder);
+        let said = folder.lock().unwrap_err().to_string();
+        assert!(said.contains("No such file") && said.contains("make the folder"), "{said}");
+    }
+
+    #[test]
+    fn a_half_written_file_is_named() {
+        let (folder, [key, chain]) = folder();
+        folder.keep("a.test", "", &key, &chain).unwrap();
+        let path = folder.path().join("a.test.pem");
+        let text = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &text[..text.len() - 40]).unwrap();
+        let said = folder.certificate("a.test").unwrap_err().to_string();
+        assert!(said.contains("a.test.pem` ends within its PEM"), "{said}");
+        // What a killed process has left is replaced.
+        std::fs::write(folder.path().join("a.test.pem.new"), "half").unwrap();
+        folder.keep("a.test", "", &key, &chain).unwrap();
+        assert!(folder.certificate("a.test").unwrap().is_some());
+        remove(&folder);
+    }
+
+    #[test]
+    fn no_name_leads_out_of_the_folder() {
+        for (text, name) in [("a.test", "a.test"), ("../x", "-..-x"), ("a/b", "a-b"), (".", "-."), ("ä", "-")] {
+            assert_eq!(file_name(text), name);
+        }
+    }
 }

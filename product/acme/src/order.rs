@@ -42,6 +42,7 @@ pub type Window = (Option<(SystemTime, SystemTime)>, Option<Duration>);
 pub struct Session {
     account: Account,
     settings: Settings,
+    folder: Folder,
     retry_after: LastRetryAfter,
 }
 
@@ -82,7 +83,7 @@ impl Session {
                 account
             }
         };
-        Ok(Session { account, settings: settings.clone(), retry_after })
+        Ok(Session { account, settings: settings.clone(), folder: folder.clone(), retry_after })
     }
 
     /// The window in which the authority wants this certificate renewed; none if it has no opinion.
@@ -139,7 +140,12 @@ impl Session {
                 Err(_) => {}
             }
         }
-        self.done(self.account.new_order(&NewOrder::new(&identifiers)))
+        done(self.account.new_order(&NewOrder::new(&identifiers))).map_err(|error| {
+            if matches!(&error, Error::Api(problem) if name_of(problem) == Some(NO_ACCOUNT)) {
+                self.folder.forget_account(&self.settings.directory);
+            }
+            self.failure(&error)
+        })
     }
 
     /// Answers the challenges of the order's names that are not verified yet.
@@ -296,10 +302,12 @@ fn done<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
 fn failure(error: &Error, retry_after: &LastRetryAfter, scope: Scope) -> Failure {
     let after = *retry_after.lock().unwrap_or_else(PoisonError::into_inner);
     match error {
-        Error::Api(problem) => {
-            let is_limit = problem.r#type.as_deref().is_some_and(|name| name.ends_with(":rateLimited"));
-            Failure { scope, text: told(problem), after: after.filter(|_| is_limit) }
-        }
+        Error::Api(problem) => match name_of(problem) {
+            Some("rateLimited") => Failure { scope, text: told(problem), after },
+            // Neither is about the name: the next attempt has a new nonce, and a new account where it must.
+            Some("badNonce" | NO_ACCOUNT | "serverInternal") => Failure::of_all(told(problem)),
+            _ => Failure { scope, text: told(problem), after: None },
+        },
         error => match unreached(error) {
             Some(unreached) => Failure { scope: Scope::All, text: unreached.to_string(), after },
             None => Failure { scope, text: error.to_string(), after: None },
@@ -307,10 +315,17 @@ fn failure(error: &Error, retry_after: &LastRetryAfter, scope: Scope) -> Failure
     }
 }
 
+/// The error of an account that the authority does not know (RFC 8555 section 6.7).
+const NO_ACCOUNT: &str = "accountDoesNotExist";
+
+/// The name of a problem's type (RFC 8555 section 6.7).
+fn name_of(problem: &Problem) -> Option<&str> {
+    problem.r#type.as_deref().and_then(|name| name.rsplit(':').next())
+}
+
 /// A problem in the authority's own words.
 fn told(problem: &Problem) -> String {
-    let name = problem.r#type.as_deref().and_then(|name| name.rsplit(':').next());
-    match (problem.detail.as_deref(), name) {
+    match (problem.detail.as_deref(), name_of(problem)) {
         (Some(detail), Some(name)) => format!("{detail} ({name})"),
         (Some(text), None) | (None, Some(text)) => text.to_string(),
         (None, None) => "the authority says not why".into(),

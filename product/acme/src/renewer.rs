@@ -14,7 +14,7 @@ use crate::settings::{Hook, Settings};
 use crate::tokens::Tokens;
 
 /// The maximum wait, so that a clock that is set is noticed.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// The time between two attempts to take the lock from another process.
 const LOCK_EVERY: Duration = Duration::from_secs(5);
 /// The time after which the operator is told that another process has the lock; one that this one replaces gives it up.
@@ -216,7 +216,7 @@ impl Run<'_> {
         self.renewals.want(wish.names.iter().cloned());
         let stale = wish.stale.clone();
         drop(wish);
-        self.renewals.try_again();
+        self.renewals.try_again(SystemTime::now(), chance);
         self.note_certificates();
         stale.iter().for_each(|name| self.renewals.on_stale(name));
     }
@@ -324,8 +324,12 @@ impl Run<'_> {
         }
         let (lifetime, validity) = (lifetime(&identity), identity.validity(now));
         self.shared.automatic.put(name, Arc::new(identity));
-        self.renewals.on_certificate(name, lifetime, now, chance());
+        self.renewals.on_issued(name, lifetime, now, chance());
         match validity {
+            // Or orders would follow each other.
+            Validity::Good if self.renewals.is_stale(name, now) => {
+                Err(Failure::of_name("by this machine's clock the new certificate is due already; set the clock"))
+            }
             Validity::Good => {
                 let left = lifetime.not_after.duration_since(now).unwrap_or_default();
                 (self.log)(&format!("a certificate for {name} is in force, for {}", span(left)));

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use ::config::Answers;
@@ -106,9 +107,11 @@ impl Checked {
         if let Err(error) = server_log {
             self.fault(None, error.into());
         }
+        let unkept = config.acme.as_ref().and_then(|acme| unkept_certificates(&acme.folder, config));
         self.open_sites(config, &open);
         logs.remove_made();
         threads.expect_ends();
+        self.remarks.extend(unkept);
         self.remarks.extend(config.unspooled());
         Ok(())
     }
@@ -152,6 +155,24 @@ impl Checked {
             self.fault(None, together.into());
         }
     }
+}
+
+/// Explains why certificates cannot be kept in this folder, if so: then none is ordered. A start makes it, as root
+/// where it is root's.
+fn unkept_certificates(folder: &Path, config: &Config) -> Option<String> {
+    if folder.exists() {
+        let tried = acme::Folder::new(folder.into()).try_out();
+        return tried.err().map(|error| format!("no certificate is ordered: {error}"));
+    }
+    let above = folder.ancestors().find(|above| above.exists()).filter(|_| config.privileges.account.is_none())?;
+    let access = match above.is_dir() {
+        true => rustix::fs::access(above, rustix::fs::Access::WRITE_OK).err()?,
+        false => rustix::io::Errno::NOTDIR,
+    };
+    let (folder, above) = (folder.display(), above.display());
+    Some(format!(
+        "no certificate is ordered: `{folder}` cannot be made in `{above}`: {access}; expected a folder of weir's user (--state)"
+    ))
 }
 
 /// Splits a site into sites of one part each. The parts that need the folder come after it.

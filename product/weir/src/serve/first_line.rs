@@ -25,8 +25,10 @@ impl Line {
             String::new()
         };
         let account = config.privileges.account.as_ref().map_or(String::new(), |account| account_of(account, config));
+        let certificates = certificates(config);
+        let remarks = [memory(config.limits.memory), loops, account, certificates];
         let remarks =
-            [memory(config.limits.memory), loops, account, http3_off(config), no_index(config), reach(config)].concat();
+            [&remarks.concat(), &http3_off(config), &no_index(config), &reach(config)].map(String::as_str).concat();
         // Sockets of the process before this one are not those of a service manager.
         let passed = config.passed.iter().filter(|socket| !socket.is_own());
         let passed = passed.map(|socket| (socket.address, socket.label())).collect();
@@ -138,6 +140,13 @@ fn alone(site: &SiteConfig) -> String {
 fn account_of(account: &Account, config: &Config) -> String {
     let kept = if config.shaping.capabilities().is_empty() { "" } else { " with CAP_NET_ADMIN, to mark packets" };
     format!("; as user {account}{kept}")
+}
+
+/// A remark about certificates by ACME: where they are from, and where they are kept.
+fn certificates(config: &Config) -> String {
+    config.acme.as_ref().map_or(String::new(), |acme| {
+        format!("; certificates from {}, kept in {}", acme.directory, acme.folder.display())
+    })
 }
 
 fn http3_off(config: &Config) -> String {

@@ -1,5 +1,9 @@
 //! Certificates by ACME, from Pebble with its faults on: it refuses every seventh nonce.
 
+mod challenges;
+mod folder;
+mod renewal;
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -8,10 +12,36 @@ use crate::common::{Client, PATIENCE, Server, Site, weir_under};
 
 /// Starts `weir serve` for these domains, with this state folder.
 fn serve(site: &Site, pebble: &Pebble, state: &Path, domains: &[&str], flags: &[&str]) -> Server {
-    let mut command = weir_under(&[]);
+    serve_under(&[], site, pebble, (state, domains), flags)
+}
+
+/// The same, started by another program.
+fn serve_under(
+    under: &[&str],
+    site: &Site,
+    pebble: &Pebble,
+    (state, domains): (&Path, &[&str]),
+    flags: &[&str],
+) -> Server {
+    let mut command = weir_under(under);
     command.arg("serve").arg(site.served()).args(pebble.flags()).arg("--state").arg(state).args(flags);
     domains.iter().for_each(|domain| _ = command.args(["--domain", domain]));
     Server::spawn(command)
+}
+
+/// Starts `weir run` of this text behind listeners at the authority's ports and its `[acme]` table.
+fn run(site: &Site, pebble: &Pebble, acme: &str, sites: &str) -> Server {
+    write(site, pebble, acme, sites);
+    let mut command = weir_under(&[]);
+    command.env("STATE_DIRECTORY", state(site)).arg("run").arg(site.outside("weir.toml"));
+    Server::spawn(command)
+}
+
+fn write(site: &Site, pebble: &Pebble, acme: &str, sites: &str) {
+    let Pebble { http, tls, .. } = pebble;
+    let listeners = format!("[[listener]]\naddress = '{tls}'\ntls = true\n[[listener]]\naddress = '{http}'\n");
+    let table = format!("[acme]\ndirectory = '{}'\nca = '{}'\n{acme}\n", pebble.directory(), pebble.ca());
+    std::fs::write(site.outside("weir.toml"), format!("{listeners}{table}{sites}")).unwrap();
 }
 
 fn state(site: &Site) -> PathBuf {

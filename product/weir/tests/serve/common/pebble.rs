@@ -1,8 +1,9 @@
 //! An authority for the tests: Pebble, whose names all lead to this machine. `scripts/pebble.sh` builds it.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::tls::{Made, Trust};
 use super::{Site, get, wait_until};
@@ -45,9 +46,17 @@ impl Default for Settings {
     }
 }
 
-/// A free address of this machine. Another program could take it, in the moment until it is used.
+/// A free address of this machine, below the ports that the kernel gives to connections. Another program could take it
+/// all the same, in the moment until it is used.
 fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id().wrapping_mul(97).wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed));
+        let address = SocketAddr::from(([127, 0, 0, 1], 10_000 + (number % 20_000) as u16));
+        if TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok() {
+            return address;
+        }
+    }
 }
 
 fn tool(name: &str) -> Option<PathBuf> {
@@ -102,6 +111,26 @@ impl Pebble {
     pub fn start_again(&mut self) {
         self.pebble = start(&self.files, (&self.ports, [self.http, self.tls]), &self.made, &self.settings);
         self.wait();
+    }
+
+    /// Has other settings from the next start on.
+    pub fn change(&mut self, settings: Settings) {
+        self.settings = settings;
+    }
+
+    /// Has the authority say that the certificate in this file should be renewed now (RFC 9773).
+    pub fn wants_renewed(&self, file: &Path) {
+        let text = std::fs::read_to_string(file).unwrap();
+        let leaf = text.split_once("-----BEGIN CERTIFICATE-----").unwrap().1;
+        let leaf = leaf.split_once("-----END CERTIFICATE-----").unwrap().0;
+        let leaf = format!("-----BEGIN CERTIFICATE-----{leaf}-----END CERTIFICATE-----\n");
+        let window = r#"{"suggestedWindow":{"start":"2020-01-01T00:00:00Z","end":"2020-01-02T00:00:00Z"}}"#;
+        let body = serde_json::json!({ "certificate": leaf, "ariResponse": window }).to_string();
+        let mut client = self.made.trust().connect(self.management, "127.0.0.1");
+        let length = body.len();
+        client.send(&format!("POST /set-renewal-info/ HTTP/1.1\r\nHost: a\r\nUser-Agent: weir-test\r\nContent-Length: {length}\r\n\r\n{body}"));
+        let (head, said) = client.response();
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}{}", String::from_utf8_lossy(&said));
     }
 
     fn wait(&self) {
