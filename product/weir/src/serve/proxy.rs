@@ -13,6 +13,7 @@ Examples:
   weir proxy :3000
   weir proxy :3000 --uplink 10mbit --listen [::]:80
   weir proxy h2c://:50051
+  weir proxy :3000 --domain app.example.org
   weir proxy unix:/run/app.sock --listen [::]:443 --cert fullchain.pem --key privkey.pem";
 
 #[derive(Debug, clap::Args)]
