@@ -51,6 +51,7 @@ macro_rules! targets {
 targets! {
     http1 "http1"
     upstream "upstream"
+    fastcgi "fastcgi"
     connection "connection"
     mux "mux"
     mux_client "mux-client"

@@ -32,6 +32,7 @@ macro_rules! with_statuses {
             REQUEST_TIMEOUT 408 "Request Timeout"
             CONFLICT 409 "Conflict"
             GONE 410 "Gone"
+            LENGTH_REQUIRED 411 "Length Required"
             PRECONDITION_FAILED 412 "Precondition Failed"
             CONTENT_TOO_LARGE 413 "Content Too Large"
             URI_TOO_LONG 414 "URI Too Long"

@@ -4,6 +4,7 @@ mod bodies;
 mod config;
 mod connection;
 mod datagrams;
+mod fastcgi;
 mod h3;
 mod http1;
 mod mux;
@@ -17,6 +18,7 @@ use crate::Target;
 pub const TARGETS: &[Target] = &[
     http1::TARGET,
     upstream::TARGET,
+    fastcgi::TARGET,
     connection::TARGET,
     mux::TARGET,
     mux_client::TARGET,

@@ -25,6 +25,8 @@ use crate::{LabError, Program, find_program};
 const PREFIX: &str = "cold-";
 /// The only file there is, of zeros: at 128 KiB a read and one read per second it lasts for 11 days.
 const FILE: &str = "file.bin";
+/// The same by another name, for servers that run scripts.
+const SCRIPT: &str = "file.php";
 const FILE_BYTES: u64 = 128 << 30;
 const FILE_NUMBER: INodeNo = INodeNo(2);
 /// The same, but already to look for it takes as long as a read.
@@ -135,7 +137,7 @@ impl Disk {
 impl Filesystem for Disk {
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match name.to_str().filter(|_| parent == INodeNo::ROOT) {
-            Some(FILE) => reply.entry(&TOLD_FOR, &attributes(FILE_NUMBER), Generation(0)),
+            Some(FILE | SCRIPT) => reply.entry(&TOLD_FOR, &attributes(FILE_NUMBER), Generation(0)),
             Some(SLOW_TO_OPEN) => reply.entry(&TOLD_FOR, &attributes(SLOW_TO_OPEN_NUMBER), Generation(0)),
             Some(SLOW_TO_LOOK_AT) => self.pass_on(Asked::Look(reply)),
             _ => reply.error(Errno::ENOENT),

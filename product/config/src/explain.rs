@@ -12,7 +12,7 @@ use crate::network::Network;
 use crate::place::{Named, Place, quoted};
 use crate::section::Held;
 use crate::site::{self, ByNetwork, Proxy, Rewritten, Site, Unclear, split_host};
-use crate::{Configuration, form};
+use crate::{Configuration, UpstreamVersion, form};
 
 /// A request to explain.
 #[derive(Debug)]
@@ -290,7 +290,9 @@ fn explain_answer(explanation: &mut Explanation, site: &Site, question: &Questio
 /// Explains what upstreams get.
 fn explain_proxy(explanation: &mut Explanation, site: &Site, proxy: &Proxy, path: &[u8]) {
     let to: Vec<String> = proxy.to.iter().map(ToString::to_string).collect();
-    explanation.say(format!("proxy: to {}", to.join(", ")), Reason::At(proxy.at));
+    let is_scripts = proxy.version() == UpstreamVersion::FastCgi;
+    let noun = if is_scripts { "scripts (files in .php)" } else { "proxy" };
+    explanation.say(format!("{noun}: to {}", to.join(", ")), Reason::At(proxy.at));
     let host = proxy.host.as_ref();
     host.inspect(|host| explanation.say(format!("proxy: host {host}"), Reason::At(proxy.at)));
     if let Some(prefix) = &proxy.request.strip_prefix {

@@ -414,6 +414,7 @@ fn check_of_request(form: Form, text: &str) -> Result<(), Wrong> {
         Form::Mail => read_as::<Mail>(text),
         Form::Upstream => read_as::<crate::site::UpstreamAddress>(text),
         Form::AuthUrl => read_as::<crate::site::AuthUrl>(text),
+        Form::Responder => read_as::<crate::site::Responder>(text),
         Form::FieldName => read_as::<FieldName>(text),
         Form::Method => read_as::<MethodName>(text),
         Form::Origin => read_as::<crate::site::Origin>(text),

@@ -28,7 +28,7 @@ root = \"/srv/www\"
 
 Paths are matched decoded, byte by byte and without their query; `*` in a pattern is any bytes, slashes included, and those that are not UTF-8.
 Of several matching tables the first of the file decides; one that is never reached is a mistake. A relative path of a file or folder begins at the
-folder of this file.
+folder of the file that has it.
 
 A page around listings (`site.listing_page`) is HTML such as
 
@@ -47,12 +47,10 @@ A page whose name begins with a dot is not served itself.
 /// The page `docs/configuration.md`.
 pub fn reference() -> String {
     let mut page = String::from(HEAD);
-    for table in keys().filter(|key| matches!(key.kind, Kind::Table | Kind::Tables)) {
-        let _ = write!(page, "\n## `{}`\n\n{}\n\n", title(table), sentence(table));
+    for Part { title, sentence, keys } in parts() {
+        let _ = write!(page, "\n## {title}\n\n{sentence}\n\n");
         page.push_str("| key | type | unit or form | default | effect | example |\n|---|---|---|---|---|---|\n");
-        for key in Key::of_table(table.path).filter(|key| !matches!(key.kind, Kind::Table | Kind::Tables)) {
-            page.push_str(&row(key));
-        }
+        keys.for_each(|key| page.push_str(&row(key)));
     }
     page
 }
@@ -83,10 +81,10 @@ pub fn manual() -> String {
             page.text([roman(line.replace('`', ""))]);
         }
     }
-    for table in keys().filter(|key| matches!(key.kind, Kind::Table | Kind::Tables)) {
-        heading(&mut page, &title(table));
-        page.text([roman(sentence(table))]);
-        for key in Key::of_table(table.path).filter(|key| !matches!(key.kind, Kind::Table | Kind::Tables)) {
+    for Part { title, sentence, keys } in parts() {
+        heading(&mut page, &title.replace('`', ""));
+        page.text([roman(sentence)]);
+        for key in keys {
             page.control("TP", []).text([bold(key.parts().1), roman(format!(" = {}", key.example))]);
             let (unit, default) = (key.kind.unit(), default(key).replace('`', ""));
             let form =
@@ -97,6 +95,26 @@ pub fn manual() -> String {
     heading(&mut page, "SEE ALSO");
     page.text([roman("weir(1), weir-run(1), weir-check(1)")]);
     page.to_roff()
+}
+
+/// A part of the page: a table and its keys.
+struct Part<K> {
+    title: String,
+    sentence: String,
+    keys: K,
+}
+
+/// The keys above all tables, then each table.
+fn parts() -> impl Iterator<Item = Part<impl Iterator<Item = &'static Key>>> {
+    let is_table = |key: &&Key| matches!(key.kind, Kind::Table | Kind::Tables);
+    let keys_of = move |table: &'static str| Key::of_table(table).filter(move |key| !is_table(key));
+    let top =
+        Part { title: "Above all tables".into(), sentence: "Keys at the top of the file.".into(), keys: keys_of("") };
+    let tables = keys().filter(is_table).map(move |table| {
+        let title = format!("`{}`", title(table));
+        Part { title, sentence: sentence(table), keys: keys_of(table.path) }
+    });
+    std::iter::once(top).chain(tables)
 }
 
 /// A table as it is written.

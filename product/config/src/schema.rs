@@ -77,7 +77,7 @@ fn text(form: Form) -> Value {
         Form::Target => "^(/|https?://)",
         Form::HttpsUrl => "^https://[^/]",
         Form::Mail => "^[^@ ]+@[^@ ]+$",
-        Form::Upstream => "^((h2c:)?unix:/.*|https://.*|h2://.*|((http|h2c)://)?.*[0-9]/?)$",
+        Form::Upstream => "^(((h2c|fastcgi):)?unix:/.*|https://.*|h2://.*|((http|h2c|fastcgi)://)?.*[0-9]/?)$",
         Form::Name => "^[A-Za-z0-9._-]{1,64}$",
         Form::Network => "/[0-9]+$",
         Form::Objective => "^p[0-9.]+\\s+of\\s+responses\\s",

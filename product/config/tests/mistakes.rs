@@ -157,7 +157,7 @@ fn proxies_of_a_site() {
         ),
         (
             "to=['h2c://a:1', 'a:2']",
-            "f:3:18: site.proxy.to has `a:2` together with `h2c://a:1`: expected upstreams of one version, all with h2c://",
+            "f:3:18: site.proxy.to has `a:2` together with `h2c://a:1`: expected upstreams of one protocol, all with h2c://",
         ),
         ("to=['https://app:1/x']", "f:3:5: site.proxy.to `https://app:1/x`: expected an upstream, for example"),
         (
@@ -647,6 +647,20 @@ fn memory_below_the_least_or_without_a_size() {
     let said = one("[limits]\nmemory = 'much'");
     assert!(said.starts_with("f:2:10: limits.memory `much`: expected "), "{said}");
     assert_eq!(mistakes("[limits]\nmemory = '32MiB'\n[[site]]\nroot = 'r'"), [""; 0]);
+}
+
+#[test]
+fn rules_for_html_are_noted_where_urls_are_clean() {
+    let rule =
+        "[[site.cache]]\npath='*.html'\ncontrol='no-cache'\n[[site.access]]\npath='/a.html'\nallow=['10.0.0.0/8']\n";
+    let site = |keys: &str| notes(&format!("[[site]]\nroot='r'\n{keys}{rule}"));
+    assert_eq!(site("").len(), 0);
+    let said = site("clean_urls=true\n");
+    assert!(
+        said.len() == 2 && said[0].starts_with("f:4:1: site.cache for `*.html`: no page has this path"),
+        "{said:?}"
+    );
+    assert!(said[1].starts_with("f:7:1: site.access for `/a.html`"), "{said:?}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cli::Failure;
-use config::{Access, Configuration, Explanation, Named, Networks, Site};
+use config::{Access, Configuration, Explanation, Named, Networks, Site, UpstreamVersion};
 use server::service::Account;
 
 use crate::serve::run;
@@ -36,8 +36,12 @@ pub fn answer(configuration: &Configuration, file: &Path, explanation: &Explanat
     if is_secure && !configuration.settings.listeners.iter().any(|listener| listener.value.is_secure) {
         lines += "note: no listener speaks TLS: expected tls = true in one for https://\n";
     }
-    if explanation.is_passed_on || explanation.is_refused {
+    if explanation.is_refused {
         return lines;
+    }
+    if explanation.is_passed_on {
+        let site = explanation.site.map(|site| &configuration.sites[site]);
+        return lines + &site.map(|site| script_line(configuration, site, file, &explanation.path)).unwrap_or_default();
     }
     let head = match head(configuration, file, asked) {
         Ok(head) => head,
@@ -108,14 +112,44 @@ fn port_of(url: &str) -> u16 {
     config::split_host(authority).and_then(|(_, port)| port).unwrap_or(443)
 }
 
+/// A line for the script that a responder runs for the request, or the file that is sent; empty for other upstreams.
+fn script_line(configuration: &Configuration, site: &Site, file: &Path, path: &[u8]) -> String {
+    let proxy = site.answers.proxy(path).map(|at| &site.answers.proxies[at]);
+    let is_script = |file: &Path| file.extension().is_some_and(|extension| extension == "php");
+    if proxy.is_none_or(|proxy| proxy.version() != UpstreamVersion::FastCgi) {
+        return String::new();
+    }
+    let root = site.root.as_deref().map(|root| file.parent().unwrap_or(Path::new("")).join(root));
+    let Some(root) = root else { return String::new() };
+    let behind = path.windows(5).position(|part| part == b".php/").map(|at| below(&root, &path[..at + 4]));
+    let (found, key) = match file_of(site, file, path) {
+        Some((found, key)) if key != Some(FALLBACK) && found.exists() => (found, key),
+        _ if behind.as_ref().is_some_and(|script| script.is_file()) => (behind.unwrap_or_default(), None),
+        Some((found, key @ Some(FALLBACK))) if is_script(&found) => (found, key),
+        _ => return "file: none, so the answer is 404\n".into(),
+    };
+    let noun = if is_script(&found) { "script" } else { "file" };
+    let why = if key == Some(FALLBACK) { ", for what leads nowhere" } else { "" };
+    let place = key.map(|key| place_of(configuration, site, key)).unwrap_or_default();
+    format!("{noun}: {}{why}{place}\n", found.display())
+}
+
+/// The place of a key of a site, in brackets.
+fn place_of(configuration: &Configuration, site: &Site, key: &str) -> String {
+    let at = site.held.iter().find(|held| held.key == key).and_then(|held| held.at);
+    at.map(|at| format!(" ({}:{})", configuration.files.name_of(at), at.line)).unwrap_or_default()
+}
+
+/// What is at a decoded path of a request.
+fn below(root: &Path, path: &[u8]) -> PathBuf {
+    root.join(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)))
+}
+
 /// A line for the file of the answer, or the folder that is listed, and the reason where it has another name.
 fn file_line(configuration: &Configuration, site: &Site, file: &Path, path: &[u8], status: &str) -> String {
     let tries = &site.answers.tries;
     let found = if status.starts_with("200") { file_of(site, file, path) } else { None };
-    let reason = |key: &str| {
-        let at = site.held.iter().find(|held| held.key == key).and_then(|held| held.at);
-        at.map(|at| format!(" ({}:{})", configuration.files.name_of(at), at.line)).unwrap_or_default()
-    };
+    let reason = |key: &str| place_of(configuration, site, key);
     match found {
         Some((path, None)) => format!("file: {}\n", path.display()),
         Some((path, Some(key))) => {
@@ -138,7 +172,7 @@ const CLEAN: &str = "site.clean_urls";
 /// The file of the answer or the folder that is listed, and the key by which it has another name than its own.
 fn file_of(site: &Site, file: &Path, path: &[u8]) -> Option<(PathBuf, Option<&'static str>)> {
     let root = file.parent().unwrap_or(Path::new("")).join(site.root.as_ref()?);
-    let below = |path: &[u8]| root.join(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)));
+    let below = |path: &[u8]| below(&root, path);
     let own = below(path);
     if let Some(index) = site.index.iter().map(|index| own.join(index)).find(|index| index.is_file()) {
         return Some((index, None));

@@ -9,6 +9,8 @@ use std::process::{Child, Command, Output, Stdio};
 mod check;
 #[path = "configuration/logs.rs"]
 mod logs;
+#[path = "configuration/names.rs"]
+mod names;
 
 /// A folder of its own, removed at the end.
 struct Folder(PathBuf);

@@ -61,6 +61,11 @@ impl Decoder {
         self.stage == Stage::Done && matches!(self.record, Record::Header(_, 0))
     }
 
+    /// Bytes of memory of what is kept.
+    pub fn memory_bytes(&self) -> usize {
+        self.kept.capacity() + self.said.capacity()
+    }
+
     /// Takes the beginning of what the responder has written to its error stream.
     pub fn take_said(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.said)

@@ -4,6 +4,7 @@ use core::net::IpAddr;
 
 use super::{CONTENT_BYTES_MAX, kind, push_header};
 use crate::gateway::hop::{Hop, is_any};
+use crate::gateway::{FieldChange, forwarded};
 use crate::{BodyLength, Request};
 
 /// The role of a program that answers requests.
@@ -22,12 +23,16 @@ pub struct Script<'a> {
     pub client: IpAddr,
     /// The client's port, if the client itself is connected.
     pub client_port: Option<u16>,
+    /// The peer is a proxy of ours: its Forwarded and X-Forwarded-* are kept, and those of others are not.
+    pub is_trusted: bool,
     /// The client uses TLS.
     pub is_secure: bool,
     /// The HTTP version of the request, major and minor.
     pub version: (u8, u8),
     /// The connection is used again.
     pub keeps_connection: bool,
+    /// Fields that are set or removed, whoever would send them.
+    pub changes: &'a [FieldChange],
 }
 
 /// Appends the records of a request up to its body; those of an empty body too.
@@ -78,13 +83,8 @@ fn variables(request: &Request, script: &Script, body: BodyLength) -> Vec<u8> {
     if !script.path_info.is_empty() {
         set("PATH_TRANSLATED", &[script.root, script.path_info]);
     }
-    set("REMOTE_ADDR", &[script.client.to_string().as_bytes()]);
-    if let Some(port) = script.client_port {
-        set("REMOTE_PORT", &[port.to_string().as_bytes()]);
-    }
-    if script.is_secure {
-        set("HTTPS", &[b"on"]);
-    }
+    client(&mut out, script);
+    let mut set = |name: &str, parts: &[&[u8]]| variable(&mut out, name.as_bytes(), parts);
     // PHP built with force-cgi-redirect refuses to run without it.
     set("REDIRECT_STATUS", &[b"200"]);
     set("CONTENT_TYPE", &[request.values("content-type").next().unwrap_or_default()]);
@@ -93,19 +93,40 @@ fn variables(request: &Request, script: &Script, body: BodyLength) -> Vec<u8> {
         BodyLength::None | BodyLength::Unknown => String::new(),
     };
     set("CONTENT_LENGTH", &[length.as_bytes()]);
-    fields(&mut out, request);
+    fields(&mut out, request, script);
+    for change in script.changes {
+        change.value.iter().for_each(|value| field(&mut out, change.name.as_bytes(), value));
+    }
     out
+}
+
+/// Appends what is known of the client.
+fn client(out: &mut Vec<u8>, script: &Script) {
+    let mut set = |name: &str, parts: &[&[u8]]| variable(out, name.as_bytes(), parts);
+    set("REMOTE_ADDR", &[script.client.to_string().as_bytes()]);
+    if let Some(port) = script.client_port {
+        set("REMOTE_PORT", &[port.to_string().as_bytes()]);
+    }
+    if script.is_secure {
+        set("HTTPS", &[b"on"]);
+    }
 }
 
 /// Fields that are variables of their own, or that no program must see.
 const NO_FIELDS: [&str; 4] = ["content-type", "content-length", "expect", "proxy"];
 
 /// Appends the fields of the request that are for programs, each name once (RFC 3875 section 4.1.18).
-fn fields(out: &mut Vec<u8>, request: &Request) {
+fn fields(out: &mut Vec<u8>, request: &Request, script: &Script) {
     let hop = Hop::of(|| request.all());
     // Another character could make two names one variable.
     let is_plain = |name: &[u8]| name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
-    let is_passed = |name: &[u8]| hop.is_passed(name) && is_plain(name) && !is_any(name, &NO_FIELDS);
+    let is_passed = |name: &[u8]| {
+        hop.is_passed(name)
+            && is_plain(name)
+            && !is_any(name, &NO_FIELDS)
+            && (script.is_trusted || !forwarded::is_ours(name, false))
+            && !script.changes.iter().any(|change| change.name.as_bytes().eq_ignore_ascii_case(name))
+    };
     for (at, (name, _)) in request.all().enumerate().filter(|(_, (name, _))| is_passed(name)) {
         let is_same = |other: &[u8]| other.eq_ignore_ascii_case(name);
         if request.all().take(at).any(|(other, _)| is_same(other)) {
@@ -114,10 +135,15 @@ fn fields(out: &mut Vec<u8>, request: &Request) {
         let between: &[u8] = if is_same(b"cookie") { b"; " } else { b", " };
         let values = request.all().filter(|(other, _)| is_same(other)).map(|(_, value)| value);
         let value = values.collect::<Vec<_>>().join(between);
-        let variable_name: Vec<u8> =
-            name.iter().map(|byte| if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() }).collect();
-        variable(out, &[b"HTTP_", &variable_name[..]].concat(), &[&value]);
+        field(out, name, &value);
     }
+}
+
+/// Appends a field as a variable.
+fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    let name = name.iter().map(|byte| if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() });
+    let name: Vec<u8> = b"HTTP_".iter().copied().chain(name).collect();
+    variable(out, &name, &[value]);
 }
 
 /// Appends a variable, whose value is the parts together.
@@ -166,9 +192,11 @@ mod tests {
             path_info: b"/i",
             client: IpAddr::from([192, 0, 2, 7]),
             client_port: Some(5000),
+            is_trusted: false,
             is_secure: true,
             version: (1, 1),
             keeps_connection: false,
+            changes: &[],
         }
     }
 
@@ -222,20 +250,22 @@ mod tests {
         variables_of(&stream(&records(&out), kind::PARAMS))
     }
 
+    /// The only value of a variable.
+    fn only<'v>(all: &'v [(String, String)], name: &str) -> Option<&'v str> {
+        let values: Vec<&str> = all.iter().filter(|(own, _)| own == name).map(|(_, value)| value.as_str()).collect();
+        assert!(values.len() < 2, "{name} twice");
+        values.first().copied()
+    }
+
     #[test]
     fn a_program_is_told_everything_once() {
         let long = "x".repeat(70_000 / 2);
         let lines = format!(
             "Content-Type: a/b\r\nContent-Length: 5\r\nX-A: 1\r\nx-a: 2\r\nCookie: a=1\r\nCookie: b=2\r\nProxy: evil\r\nX_A: 3\r\n\
-             Connection: x-hop\r\nX-Hop: 1\r\nExpect: 100-continue\r\nX-Long: {long}\r\n"
+             Connection: x-hop\r\nX-Hop: 1\r\nX-Forwarded-For: 1.2.3.4\r\nExpect: 100-continue\r\nX-Long: {long}\r\n"
         );
         let all = asked(&lines, &script());
-        let of = |name: &str| {
-            let values: Vec<&str> =
-                all.iter().filter(|(own, _)| own == name).map(|(_, value)| value.as_str()).collect();
-            assert!(values.len() < 2, "{name} twice");
-            values.first().copied()
-        };
+        let of = |name: &str| only(&all, name);
         for (name, value) in [
             ("SCRIPT_FILENAME", "/srv/www/a/x.php"),
             ("SCRIPT_NAME", "/a/x.php"),
@@ -256,9 +286,26 @@ mod tests {
         ] {
             assert_eq!(of(name), Some(value), "{name}");
         }
-        for name in ["HTTP_PROXY", "HTTP_X_HOP", "HTTP_CONNECTION", "HTTP_CONTENT_LENGTH", "HTTP_EXPECT"] {
+        for name in [
+            "HTTP_PROXY",
+            "HTTP_X_HOP",
+            "HTTP_CONNECTION",
+            "HTTP_CONTENT_LENGTH",
+            "HTTP_EXPECT",
+            "HTTP_X_FORWARDED_FOR",
+        ] {
             assert_eq!(of(name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn changed_fields_are_those_of_the_operator() {
+        let change = |name: &str, value: Option<&str>| FieldChange { name: name.into(), value: value.map(Into::into) };
+        let changes = [change("X-A", Some("ours")), change("x-b", None), change("X-C", Some("new"))];
+        let all = asked("X-a: theirs\r\nX-B: theirs\r\nX-D: kept\r\n", &Script { changes: &changes, ..script() });
+        let of = |name: &str| only(&all, name);
+        let expected = [Some("ours"), None, Some("new"), Some("kept")];
+        assert_eq!(["HTTP_X_A", "HTTP_X_B", "HTTP_X_C", "HTTP_X_D"].map(of), expected);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::writer::Writer;
 use crate::Request;
 
 /// Returns true if this module writes the field, or if it describes the client and does not come from a trusted proxy.
-pub(super) fn is_ours(name: &[u8], is_trusted: bool) -> bool {
+pub(crate) fn is_ours(name: &[u8], is_trusted: bool) -> bool {
     let is_written = is_any(name, &["forwarded", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"]);
     let is_claim = || {
         let start = name.get(.."x-forwarded-".len()).unwrap_or_default();

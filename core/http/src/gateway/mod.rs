@@ -7,7 +7,7 @@
 mod change;
 mod claimed;
 mod connection_login;
-mod forwarded;
+pub(crate) mod forwarded;
 pub(crate) mod hop;
 mod request_head;
 mod response_builder;

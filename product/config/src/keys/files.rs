@@ -42,6 +42,20 @@ pub static FILES: &[Key] = &[
         "Folder of the files of [error pages](files.md#error-pages), for a site without a root or to keep them apart.",
         r#""/srv/errors""#,
     ),
+    key(
+        "site.fastcgi",
+        text(Form::Responder),
+        Absent("scripts are files like others"),
+        "FastCGI responder, such as php-fpm, for [files that end in `.php`](php.md); `[[site.proxy]]` with `fastcgi:` has more settings.",
+        r#""unix:/run/php/php-fpm.sock""#,
+    ),
+    key(
+        "site.fastcgi_except",
+        Kind::Texts(Form::Pattern),
+        Absent("none"),
+        "Paths below the root whose scripts do not run and are not sent: 403. For folders that programs write into.",
+        r#"["/wp-content/uploads/*"]"#,
+    ),
     //
     tables(
         "site.cors",

@@ -85,6 +85,8 @@ pub enum Form {
     Upstream,
     /// The address of a server that authenticates, with a path.
     AuthUrl,
+    /// A FastCGI responder.
+    Responder,
     FieldName,
     Method,
     /// An origin of CORS.
@@ -219,6 +221,7 @@ static EXPECTED: &[(Form, &str)] = &[
         "the value of a header field, in which {client}, {host}, {scheme} and {user} are the request's",
     ),
     (Form::Target, "a path from a slash or an address with http:// or https://, with one `*` at most"),
+    (Form::Responder, "a FastCGI responder, for example unix:/run/php/php-fpm.sock or 127.0.0.1:9000"),
     (Form::Upstream, "an upstream, for example 127.0.0.1:3000, https://app.internal or unix:/run/app.sock"),
     (Form::FieldName, "the name of a header field, for example X-Frame-Options"),
     (Form::Method, "the name of a method in capitals, for example PUT"),

@@ -15,7 +15,7 @@ pub static PROXY: &[Key] = &[
         "site.proxy.to",
         Kind::Texts(Form::Upstream),
         Required,
-        "Upstreams; each request goes to the one with the fewest requests in flight. h2c:// and h2:// are HTTP/2, gRPC too.",
+        "Upstreams; each request goes to the one with the fewest requests in flight. h2c:// and h2:// are HTTP/2, gRPC too; `fastcgi:` is [PHP](php.md).",
         r#"["127.0.0.1:3000", "unix:/run/app.sock", "https://app.internal:8443"]"#,
     ),
     key(
@@ -136,6 +136,13 @@ pub static PROXY: &[Key] = &[
         Kind::Flag,
         Is("false"),
         "Enable error pages of the site in place of an upstream's own errors. Errors of reaching an upstream (502, 503, 504) have them in any case.",
+        "true",
+    ),
+    key(
+        "site.proxy.fastcgi_keep_conn",
+        Kind::Flag,
+        Is("false"),
+        "Enable several requests on one FastCGI connection; each idle one keeps a worker of php-fpm to itself.",
         "true",
     ),
     key(

@@ -24,6 +24,7 @@ pub use cors::{CorsRule, Origin};
 pub use forward_auth::{AuthUrl, ForwardAuth};
 pub use https::Https;
 pub(crate) use https::{check as check_https, check_logins};
+pub(crate) use proxy::Responder;
 pub use proxy::{Health, Proxy, UpstreamAddress, UpstreamSocket, UpstreamVersion};
 pub use proxy_request::ProxyRequest;
 pub use redirect::split_host;
@@ -35,6 +36,7 @@ pub use tries::Tries;
 
 use crate::form::{FileName, FromText, LogFormat, Name, PathBelow, SiteName, SymlinkTargets};
 use crate::host::{Host, HostName};
+use crate::pattern::Pattern;
 use crate::place::{Place, Placed, quoted};
 use crate::reach;
 use crate::section::{Book, Held, Section};
@@ -196,12 +198,24 @@ fn read_answers(table: &Section<'_, '_>) -> (Answers, Vec<Held>) {
         error_pages: error_pages.iter().filter_map(ErrorPage::read).collect(),
         error_root: table.text::<PathBuf>("error_root").map(|folder| folder.value),
         redirects: redirects.iter().filter_map(Redirect::read).collect(),
-        proxies: proxies.iter().filter_map(Proxy::read).collect(),
+        proxies: fastcgi(table, proxies.iter().filter_map(Proxy::read)),
         cors: cors.iter().filter_map(CorsRule::read).collect(),
         responsiveness: table.flag("responsiveness"),
         tries: Tries::default(),
     };
     (answers, kinds.into_iter().flatten().flat_map(Section::held).collect())
+}
+
+/// The proxies with that of all scripts, if the site's own key names a responder; it comes after the others.
+fn fastcgi(table: &Section<'_, '_>, proxies: impl Iterator<Item = Proxy>) -> Vec<Proxy> {
+    let except = table.texts::<Pattern>("fastcgi_except").into_iter().map(|path| path.value);
+    let except: Vec<Pattern> = except.collect();
+    let own = table.text::<Responder>("fastcgi");
+    let own = own.map(|own| Proxy { at: own.at, ..Proxy::of_all(vec![own.value.0]) });
+    let mut proxies: Vec<Proxy> = proxies.chain(own).collect();
+    let scripts = proxies.iter_mut().filter(|proxy| proxy.version() == UpstreamVersion::FastCgi);
+    scripts.for_each(|proxy| proxy.fastcgi_except.clone_from(&except));
+    proxies
 }
 
 fn check_answers(answers: &Answers, table: &Section<'_, '_>, hosts: &[Placed<Host>], is_default: bool) {
@@ -223,9 +237,11 @@ fn check_answers(answers: &Answers, table: &Section<'_, '_>, hosts: &[Placed<Hos
         }
     }
     check_errors(answers, table);
-    if let Some(rule) = answers.request_headers.first().filter(|_| !table.is_given("proxy")) {
+    check_clean(answers, table);
+    if let Some(rule) = answers.request_headers.first().filter(|_| answers.proxies.is_empty()) {
         book.mistake(rule.at, "site.request_header without site.proxy: expected a proxy whose upstreams get the field");
     }
+    check_scripts(answers, table);
     let all_redirected = answers.redirects.iter().any(|redirect| redirect.host.is_none() && redirect.from.is_any());
     let all_proxied = answers.proxies.iter().any(|proxy| proxy.path.is_any());
     let has_mistakes = (table.is_given("redirect") && answers.redirects.is_empty())
@@ -234,6 +250,38 @@ fn check_answers(answers: &Answers, table: &Section<'_, '_>, hosts: &[Placed<Hos
         return;
     }
     book.mistake(table.at, "site.root missing: expected a folder, or a redirect or a proxy of every path");
+}
+
+/// Scripts need a folder, and what is for scripts a responder.
+fn check_scripts(answers: &Answers, table: &Section<'_, '_>) {
+    let book = table.book;
+    let scripts = answers.proxies.iter().find(|proxy| proxy.version() == UpstreamVersion::FastCgi);
+    if scripts.is_none() && table.is_given("fastcgi_except") {
+        let said = "site.fastcgi_except without FastCGI: expected site.fastcgi, or fastcgi: in a proxy";
+        book.mistake(table.place_of("fastcgi_except"), said);
+    }
+    if let Some(proxy) = scripts.filter(|_| !table.is_given("root")) {
+        book.mistake(proxy.at, "site.fastcgi without site.root: expected the folder of its scripts");
+    }
+}
+
+/// Notes rules for paths in `.html`, which no page has where its URL is clean.
+fn check_clean(answers: &Answers, table: &Section<'_, '_>) {
+    if !answers.tries.has_clean_urls {
+        return;
+    }
+    let headers = answers.headers.iter().map(|rule| ("header", rule.at, &rule.path));
+    let caches = answers.cache.iter().map(|rule| ("cache", rule.at, &rule.path));
+    let access = answers.access.iter().map(|rule| ("access", rule.at, &rule.path));
+    let cors = answers.cors.iter().map(|rule| ("cors", rule.at, &rule.path));
+    for (noun, at, path) in headers.chain(caches).chain(access).chain(cors) {
+        if path.to_string().ends_with(".html") {
+            let said = format!(
+                "site.{noun} for `{path}`: no page has this path with clean_urls = true; expected it without .html"
+            );
+            table.book.note(at, said);
+        }
+    }
 }
 
 /// Error pages need a folder, and what is for error pages needs one of them.

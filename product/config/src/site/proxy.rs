@@ -53,6 +53,10 @@ pub struct Proxy {
     pub proxy_protocol: bool,
     /// Error pages of the site take the place of upstreams' errors.
     pub intercept_errors: bool,
+    /// Connections of FastCGI carry several requests, one after the other.
+    pub fastcgi_keep_conn: bool,
+    /// Paths of scripts that do not run.
+    pub fastcgi_except: Vec<Pattern>,
 }
 
 /// The health checks of each upstream.
@@ -64,7 +68,7 @@ pub struct Health {
     pub slow_start: Duration,
 }
 
-/// An upstream: its address and its version of HTTP.
+/// An upstream: its address and its protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct UpstreamAddress {
     pub version: UpstreamVersion,
@@ -77,6 +81,8 @@ pub enum UpstreamVersion {
     Http1,
     /// HTTP/2 with prior knowledge (RFC 9113 section 3.3) or over TLS.
     Http2,
+    /// FastCGI 1.0, as php-fpm speaks it.
+    FastCgi,
 }
 
 /// The address of an upstream.
@@ -117,6 +123,8 @@ impl Proxy {
             health: None,
             proxy_protocol: false,
             intercept_errors: false,
+            fastcgi_keep_conn: false,
+            fastcgi_except: Vec::new(),
         }
     }
 
@@ -132,25 +140,23 @@ impl Proxy {
 
     pub(crate) fn read(table: &Section<'_, '_>) -> Option<Proxy> {
         let (path, to) = (table.text::<Pattern>("path"), table.texts::<UpstreamAddress>("to"));
-        let host = table.text::<HostOnly>("host");
+        let (host, health) = (table.text::<HostOnly>("host"), read_health(table));
         let (tls_ca, tls_server_name) = (table.text::<PathBuf>("tls_ca"), table.text::<HostName>("tls_server_name"));
-        let mixed = to.iter().find(|other| other.value.version != to[0].value.version);
-        mixed.into_iter().for_each(|other| table.book.mistake(other.at, not_alike(&other.value, &to[0].value)));
-        check_tls(table, &to);
+        check_alike(table, &to);
         let numbers = ["max_concurrent_requests", "max_concurrent_requests_per_client", "tunnels"];
         let [requests, of_client, tunnels] = numbers.map(|name| table.whole_number(name));
-        let flags = ["request_buffering", "ignore_client_abort", "intercept_errors"].map(|name| table.flag(name));
-        let [request_buffering, ignore_client_abort, intercept_errors] = flags;
+        let flags = ["request_buffering", "ignore_client_abort", "intercept_errors", "proxy_protocol"]
+            .map(|name| table.flag(name));
+        let [request_buffering, ignore_client_abort, intercept_errors, proxy_protocol] = flags;
         let [connect, read] = ["connect_timeout", "read_timeout"].map(|name| table.text::<Duration>(name));
         let (temp_files, accel_root) = (table.text::<Size>("max_temp_file_size"), table.text::<PathBuf>("accel_root"));
-        let (health, proxy_protocol) = (read_health(table), table.flag("proxy_protocol"));
         if to.is_empty() {
             return None;
         }
         let path = path?.value;
         Some(Proxy {
             at: table.at,
-            to: to.into_iter().map(|address| address.value).collect(),
+            to: to.iter().map(|address| address.value.clone()).collect(),
             request: ProxyRequest::read(table, &path),
             host: host.map(|host| host.value.0),
             path,
@@ -168,24 +174,55 @@ impl Proxy {
             health,
             proxy_protocol,
             intercept_errors,
+            fastcgi_keep_conn: read_keep_conn(table, &to),
+            fastcgi_except: Vec::new(),
         })
     }
 }
 
-/// Keys of TLS without an upstream over TLS are mistakes.
-fn check_tls(table: &Section<'_, '_>, to: &[Placed<UpstreamAddress>]) {
-    if to.is_empty() || to.iter().any(|address| address.value.speaks_tls()) {
-        return;
+/// Checks that upstreams are of one protocol, and that TLS has its settings only where it is used.
+fn check_alike(table: &Section<'_, '_>, to: &[Placed<UpstreamAddress>]) {
+    let mixed = to.iter().find(|other| other.value.version != to[0].value.version);
+    mixed.into_iter().for_each(|other| table.book.mistake(other.at, not_alike(&other.value, &to[0].value)));
+    if !to.iter().any(|address| address.value.speaks_tls()) {
+        for name in ["tls_ca", "tls_server_name"].iter().filter(|name| table.is_given(name) && !to.is_empty()) {
+            let said = format!("site.proxy.{name} without an upstream over TLS: expected https:// or h2:// before one");
+            table.book.mistake(table.place_of(name), said);
+        }
     }
-    for name in ["tls_ca", "tls_server_name"].iter().filter(|name| table.is_given(name)) {
-        let said = format!("site.proxy.{name} without an upstream over TLS: expected https:// or h2:// before one");
-        table.book.mistake(table.place_of(name), said);
+}
+
+/// Reads whether connections of FastCGI are kept, and checks that the other settings fit the protocol.
+fn read_keep_conn(table: &Section<'_, '_>, to: &[Placed<UpstreamAddress>]) -> bool {
+    let is_fastcgi = to.iter().any(|address| address.value.version == UpstreamVersion::FastCgi);
+    let useless = if is_fastcgi {
+        &["host", "health_uri", "strip_prefix", "tunnels", "proxy_protocol"][..]
+    } else {
+        &["fastcgi_keep_conn"]
+    };
+    for name in useless.iter().filter(|name| table.is_given(name)) {
+        let which = if is_fastcgi { "with" } else { "without" };
+        table.book.mistake(table.place_of(name), format!("site.proxy.{name} {which} FastCGI: expected no such key"));
+    }
+    table.flag("fastcgi_keep_conn")
+}
+
+/// A FastCGI responder, as [`UpstreamAddress`] has it without its scheme.
+#[derive(Debug)]
+pub(crate) struct Responder(pub UpstreamAddress);
+
+impl FromText for Responder {
+    const FORM: Form = Form::Responder;
+
+    fn from_text(text: &str) -> Result<Responder, Wrong> {
+        let slashes = if text.starts_with("unix:") { "" } else { "//" };
+        UpstreamAddress::new(&format!("fastcgi:{slashes}{text}")).map(Responder).ok_or(Wrong::Form)
     }
 }
 
 fn not_alike(other: &UpstreamAddress, first: &UpstreamAddress) -> String {
     format!(
-        "site.proxy.to has `{other}` together with `{first}`: expected upstreams of one version, all with h2c:// or h2:// or none"
+        "site.proxy.to has `{other}` together with `{first}`: expected upstreams of one protocol, all with h2c:// or h2://, all with fastcgi, or none"
     )
 }
 
@@ -266,12 +303,14 @@ impl UpstreamAddress {
     }
 
     /// Reads a port, a host and a port, or `unix:` and the path of a socket. A prefix may be `http://`, `https://` for TLS, `h2c://` for HTTP/2
-    /// (`h2c:unix:` at a socket), or `h2://` for both.
+    /// (`h2c:unix:` at a socket), `h2://` for both, or `fastcgi://` (`fastcgi:unix:`).
     pub fn new(text: &str) -> Option<UpstreamAddress> {
         let (version, socket) = match text.split_once(':') {
             Some(("h2", rest)) => (UpstreamVersion::Http2, over_tls(rest.strip_prefix("//")?)?),
             Some(("h2c", rest)) if rest.starts_with("unix:") => (UpstreamVersion::Http2, socket(rest)?),
             Some(("h2c", rest)) => (UpstreamVersion::Http2, socket(rest.strip_prefix("//")?)?),
+            Some(("fastcgi", rest)) if rest.starts_with("unix:") => (UpstreamVersion::FastCgi, socket(rest)?),
+            Some(("fastcgi", rest)) => (UpstreamVersion::FastCgi, socket(rest.strip_prefix("//")?)?),
             Some(("https", rest)) if rest.starts_with("//") => (UpstreamVersion::Http1, over_tls(&rest[2..])?),
             _ => (UpstreamVersion::Http1, socket(text.strip_prefix("http://").unwrap_or(text))?),
         };
@@ -329,13 +368,15 @@ impl FromText for UpstreamAddress {
 
 impl fmt::Display for UpstreamAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_http2 = self.version == UpstreamVersion::Http2;
+        let (scheme, of_socket, over_tls) = match self.version {
+            UpstreamVersion::Http1 => ("", "", "https://"),
+            UpstreamVersion::Http2 => ("h2c://", "h2c:", "h2://"),
+            UpstreamVersion::FastCgi => ("fastcgi://", "fastcgi:", ""),
+        };
         let (scheme, host, port) = match &self.socket {
-            UpstreamSocket::Tcp(host, port) => (if is_http2 { "h2c://" } else { "" }, host, port),
-            UpstreamSocket::Tls(host, port) => (if is_http2 { "h2://" } else { "https://" }, host, port),
-            UpstreamSocket::Unix(path) => {
-                return write!(f, "{}unix:{}", if is_http2 { "h2c:" } else { "" }, path.display());
-            }
+            UpstreamSocket::Tcp(host, port) => (scheme, host, port),
+            UpstreamSocket::Tls(host, port) => (over_tls, host, port),
+            UpstreamSocket::Unix(path) => return write!(f, "{of_socket}unix:{}", path.display()),
         };
         match host.contains(':') {
             true => write!(f, "{scheme}[{host}]:{port}"),
@@ -367,6 +408,8 @@ mod tests {
             ("h2c:unix:/run/app.sock", "h2c:unix:/run/app.sock"),
             ("h2://app.internal", "h2://app.internal:443"),
             ("h2://app.internal:8443", "h2://app.internal:8443"),
+            ("fastcgi://:9000", "fastcgi://127.0.0.1:9000"),
+            ("fastcgi:unix:/run/php/php-fpm.sock", "fastcgi:unix:/run/php/php-fpm.sock"),
         ] {
             assert_eq!(UpstreamAddress::new(text).map(|to| to.to_string()).as_deref(), Some(shown), "{text}");
         }
@@ -401,6 +444,9 @@ mod tests {
             "h2:app:1",
             "h2://unix:/run/app.sock",
             "grpc://app:1",
+            "fastcgi:app:1",
+            "fastcgi://app",
+            "fastcgi:unix:app",
         ] {
             assert_eq!(UpstreamAddress::new(wrong), None, "{wrong}");
         }

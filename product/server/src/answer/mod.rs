@@ -7,6 +7,7 @@ mod file_waits;
 mod form_waits;
 mod logins;
 mod rules;
+mod scripts;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -25,12 +26,11 @@ use crate::body::{Body, Piece};
 use crate::coded::SiteKey;
 use crate::files::{Cache, CacheAnswer, Found, Lookup, LookupResult, Lookups, Missing, SiteNumber, Step};
 use crate::logging::Log;
-use crate::sites::{self, AskedServer, Compressed, Current, Object, Served, Sites};
+use crate::sites::{AskedServer, Compressed, Current, Object, Served, Sites};
 use crate::stages::{Streaming, forbids, staged};
-use crate::upstream::Group;
+use crate::upstream::{Group, PassOn};
 pub use form_waits::{FormWait, FormWaits, LineView};
 use logins::Logins;
-pub use rules::PassOn;
 use search::view_of;
 
 /// A response, with additional facts for the connection and the log.
@@ -49,8 +49,8 @@ pub struct Reply {
 pub enum Answer {
     /// The reply is ready.
     Reply(Reply),
-    /// The file may have to be waited for.
-    Lookup(Awaited),
+    /// The file may have to be waited for; a script that is found is run by these upstreams.
+    Lookup(Awaited, Option<Box<PassOn>>),
     /// The password of the request has to be verified first.
     Verify(Box<Question>),
     /// A server has to decide first whether the client is let in.
@@ -233,20 +233,12 @@ impl Handler {
             return answer;
         }
         // What TRACE reveals must not be open to everybody (RFC 9110 section 9.3.8).
-        if let Some(group) = self.served.group(number, request).filter(|_| request.method != Method::Trace) {
-            return Answer::Upstream(self.pass_on(to, number, request, client, (group, verdict)));
-        }
-        if !matches!(request.method, Method::Get | Method::Head) {
-            return self.with_headers(to, request, unserved(request, ALLOW)).into();
-        }
-        // `//a` and `/a` name one file: caches, logs and the links of a page should have a single address for it.
-        if let Some(target) = sites::merged(request) {
-            return self.with_headers(to, request, redirect(Status::PERMANENT_REDIRECT, &target)).into();
-        }
-        let searched = self.search(number, request, now);
-        match searched.and_then(|searched| self.reply_searched(to, request, searched, true)) {
-            Ok(reply) => reply.into(),
-            Err(wait) => Answer::Lookup(wait),
+        let is_passed = !matches!(request.method, Method::Trace);
+        let group = self.served.group(number, request).filter(|_| is_passed);
+        let pass_on = group.map(|group| self.pass_on(to, number, request, client, (group, verdict)));
+        match pass_on {
+            Some(pass_on) if pass_on.group.scripts.is_none() => Answer::Upstream(pass_on),
+            scripts => self.answer_with_file(to, number, request, scripts, now),
         }
     }
 
@@ -335,23 +327,13 @@ impl Handler {
         self.with_headers(to, request, reply)
     }
 
-    /// The reply with the site's page for an error of an upstream, whose fields stay unless they describe its body.
-    pub fn intercepted(&self, to: To, request: &Request, said: &Response<()>) -> Reply {
-        let is_of_body = |name: &[u8]| {
-            let mut own = OF_THE_BODY.iter().chain(&["content-type", "content-language", "content-disposition"]);
-            own.any(|own| name.eq_ignore_ascii_case(own.as_bytes()))
-        };
-        let kept = said.fields().filter(|(name, _)| !is_of_body(name));
-        let error = text(said.status, said.status.reason());
-        self.with_headers(to, request, kept.fold(error, |response, (name, value)| response.with(name, value)).into())
-    }
-
     /// The reply if no upstream answers.
     pub fn unanswered(&self, to: To, request: &Request, status: Status) -> Reply {
         let why = match status {
             Status::GATEWAY_TIMEOUT => "the server behind this one took too long",
             Status::SERVICE_UNAVAILABLE => "too busy, please try again",
             Status::CONTENT_TOO_LARGE => "the body of this request is too large",
+            Status::LENGTH_REQUIRED => "expected a body whose length comes first (Content-Length)",
             _ => "the server behind this one does not answer",
         };
         let refused = text(status, why);
@@ -409,6 +391,11 @@ pub fn reject(reject: Reject) -> Reply {
 /// The reply of an object used for measurements by clients.
 fn reply_measured(object: Object, request: &Request, is_secure: bool) -> Reply {
     object.response(request, is_secure).map_or_else(|| unserved(request, object.allow()), Reply::from)
+}
+
+/// Returns true for a method that reads a file.
+fn is_of_files(method: Method) -> bool {
+    matches!(method, Method::Get | Method::Head)
 }
 
 /// The reply to a method that reads no file, if these methods are allowed.

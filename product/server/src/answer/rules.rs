@@ -5,25 +5,28 @@ use std::sync::Arc;
 
 use config::{Access, ByNetwork, Rewritten, Variable};
 use http::gateway::FieldChange;
-use http::{Request, Status};
+use http::{Request, Response, Status};
 use units::Nanos;
 
 use super::logins::unauthorized;
-use super::{Answer, Handler, Reply, To, redirect, reject, reply_measured, text};
+use super::{Answer, Handler, OF_THE_BODY, Reply, To, redirect, reject, reply_measured, text};
 use crate::access::{Credentials, Question, Verdict};
 use crate::files::SiteNumber;
 use crate::sites::AskedServer;
-use crate::upstream::Group;
-
-/// A request for upstreams.
-#[derive(Debug)]
-pub struct PassOn {
-    pub group: Arc<Group>,
-    /// The fields that it has in place of the client's, or without.
-    pub changes: Vec<FieldChange>,
-}
+use crate::upstream::{Group, PassOn};
 
 impl Handler {
+    /// The reply with the site's page for an error of an upstream, whose fields stay unless they describe its body.
+    pub fn intercepted(&self, to: To, request: &Request, said: &Response<()>) -> Reply {
+        let is_of_body = |name: &[u8]| {
+            let mut own = OF_THE_BODY.iter().chain(&["content-type", "content-language", "content-disposition"]);
+            own.any(|own| name.eq_ignore_ascii_case(own.as_bytes()))
+        };
+        let kept = said.fields().filter(|(name, _)| !is_of_body(name));
+        let error = text(said.status, said.status.reason());
+        self.with_headers(to, request, kept.fold(error, |response, (name, value)| response.with(name, value)).into())
+    }
+
     /// Returns the path and query by which a request is answered, if its site rewrites them. `Err` holds the reply to a
     /// request whose rewrite depends on how a program reads its path.
     pub fn rewrite(&self, to: To, request: &Request) -> Result<Option<Rewritten>, Box<Reply>> {
@@ -124,7 +127,7 @@ impl Handler {
                 changes.push(change);
             }
         }
-        PassOn { group, changes }
+        PassOn { group, changes, run: None }
     }
 
     /// The names of the fields that the server says of clients that it lets in for this request.

@@ -6,12 +6,14 @@
 use std::sync::Arc;
 
 use config::Tries;
-use http::{Request, Status};
+use http::{Method, Request, Status};
 use units::Nanos;
 
-use super::{Awaited, FormWait, Handler, Reply, To, redirect};
+use super::scripts::script_part;
+use super::{ALLOW, Answer, Awaited, FormWait, Handler, Reply, To, is_of_files, redirect, unserved};
 use crate::files::{CacheAnswer, Found, Key, ListingView, Missing, SiteNumber, Step};
 use crate::sites;
+use crate::upstream::PassOn;
 
 /// The fields of a request that decide whether it is a navigation.
 const NAVIGATION: &[u8] = b"Sec-Fetch-Mode, Sec-Fetch-Dest, Accept";
@@ -23,50 +25,90 @@ const INDEX: &[u8] = b"index.html";
 pub type Searched = (Result<Found, Missing>, Step);
 
 impl Handler {
-    /// Looks for the file of a request.
-    pub(super) fn search(&mut self, site: SiteNumber, request: &Request, now: Nanos) -> Result<Searched, Awaited> {
+    /// The answer of a file, or of a script that these upstreams run.
+    pub(super) fn answer_with_file(
+        &mut self,
+        to: To,
+        site: SiteNumber,
+        request: &Request,
+        scripts: Option<PassOn>,
+        now: Nanos,
+    ) -> Answer {
+        let scripts = scripts.filter(|_| request.method != Method::Connect);
+        if scripts.is_none() && !is_of_files(request.method) {
+            return self.with_headers(to, request, unserved(request, ALLOW)).into();
+        }
+        // `//a` and `/a` name one file: caches, logs and the links of a page should have a single address for it.
+        if let Some(target) = sites::merged(request) {
+            return self.with_headers(to, request, redirect(Status::PERMANENT_REDIRECT, &target)).into();
+        }
         let answer = self.look(site, request, Step::Exact, now);
-        self.search_on(site, request, answer, Step::Exact, now)
+        self.search_on(to, site, request, (answer, Step::Exact), (scripts.map(Box::new), true, now))
+    }
+
+    /// Returns the answer to a request for whose file this was found, which may be to wait for something else.
+    pub fn answer_found(
+        &mut self,
+        to: To,
+        request: &Request,
+        (found, step): Searched,
+        scripts: Option<Box<PassOn>>,
+        (may_wait, now): (bool, Nanos),
+    ) -> Answer {
+        let Some(site) = to.site else { return self.reply_with(to, request, found).into() };
+        self.search_on(to, site, request, (CacheAnswer::Ready(found), step), (scripts, may_wait, now))
     }
 
     /// Continues a search with what a step has found, or still looks for.
-    pub(super) fn search_on(
+    fn search_on(
         &mut self,
+        to: To,
         site: SiteNumber,
         request: &Request,
-        mut answer: CacheAnswer,
-        mut step: Step,
-        now: Nanos,
-    ) -> Result<Searched, Awaited> {
+        (mut answer, mut step): (CacheAnswer, Step),
+        (scripts, may_wait, now): (Option<Box<PassOn>>, bool, Nanos),
+    ) -> Answer {
         loop {
             let found = match answer {
                 CacheAnswer::Ready(found) => found,
-                CacheAnswer::Offload(lookup) => return Err(Awaited::File(lookup, step)),
+                CacheAnswer::Offload(lookup) => return Answer::Lookup(Awaited::File(lookup, step), scripts),
             };
-            match next(self.sites().tries(site), step, &found, request) {
+            match next(self.sites().tries(site), step, &found, request, scripts.is_some()) {
                 Some(other) => step = other,
-                None => return Ok((found, step)),
+                None => return self.answer_searched(to, request, (found, step), scripts, may_wait),
             }
             answer = self.look(site, request, step, now);
         }
     }
 
-    /// Returns the reply to a request for whose file this was found, or what it should wait for next.
-    pub fn reply_or_wait(
+    /// Returns the answer after the search for a file: its script, its reply, or the form that the request should wait
+    /// for, if it may.
+    fn answer_searched(
         &mut self,
         to: To,
         request: &Request,
-        (found, step): Searched,
+        searched: Searched,
+        scripts: Option<Box<PassOn>>,
         may_wait: bool,
-        now: Nanos,
-    ) -> Result<Reply, Awaited> {
-        let Some(site) = to.site else { return Ok(self.reply_with(to, request, found)) };
-        let searched = self.search_on(site, request, CacheAnswer::Ready(found), step, now)?;
-        self.reply_searched(to, request, searched, may_wait)
+    ) -> Answer {
+        let scripts = match &searched {
+            (Ok(found), step) => match self.script(to, request, (found, *step), scripts) {
+                Ok(answer) => return answer,
+                Err(scripts) => scripts,
+            },
+            _ => scripts,
+        };
+        if !is_of_files(request.method) {
+            return self.with_headers(to, request, unserved(request, ALLOW)).into();
+        }
+        match self.reply_searched(to, request, searched, may_wait) {
+            Ok(reply) => reply.into(),
+            Err(wait) => Answer::Lookup(wait, scripts),
+        }
     }
 
-    /// Returns the reply to a request after the search for its file, or the form that it should wait for, if it may.
-    pub(super) fn reply_searched(
+    /// Returns the reply with a file, or the form of it that the request should wait for, if it may.
+    fn reply_searched(
         &mut self,
         to: To,
         request: &Request,
@@ -120,6 +162,7 @@ impl Handler {
                 suffix => [request.path, suffix.as_bytes()].concat(),
             },
             Step::Page => [without_slash(request.path), HTML].concat(),
+            Step::Script => script_part(request.path).unwrap_or(request.path).into(),
             Step::Fallback => self.sites().tries(site).fallback_path().unwrap_or_default().into(),
         };
         self.cache.lookup(site, &path, now)
@@ -135,17 +178,28 @@ impl Handler {
 }
 
 /// The step after this one, if what it found is not the answer.
-fn next(tries: &Tries, step: Step, found: &Result<Found, Missing>, request: &Request) -> Option<Step> {
+fn next(
+    tries: &Tries,
+    step: Step,
+    found: &Result<Found, Missing>,
+    request: &Request,
+    has_scripts: bool,
+) -> Option<Step> {
     let is_nothing = matches!(found, Err(Missing::NotFound | Missing::NoIndex));
     let is_folder = matches!(found, Ok(Found::Redirect(_)));
     let is_unanswered = is_nothing || is_folder;
     let may_be_page = tries.has_clean_urls && !request.path.ends_with(HTML) && !without_slash(request.path).is_empty();
-    let has_fallback = is_nothing && tries.fallback.is_some() && is_navigation(request);
+    let may_be_script = has_scripts && is_nothing && script_part(request.path).is_some();
+    // A program decides by itself what leads nowhere.
+    let is_program = |file: &str| has_scripts && file.ends_with(".php");
+    let answers = |file: &str| is_program(file) || is_navigation(request);
+    let has_fallback = is_nothing && tries.fallback.as_ref().is_some_and(|file| answers(&file.value));
     match step {
         Step::Exact if may_be_page && is_unanswered => Some(Step::Page),
         Step::Page if is_unanswered => Some(Step::Settled),
-        Step::Exact | Step::Settled if has_fallback => Some(Step::Fallback),
-        Step::Exact | Step::Page | Step::Settled | Step::Fallback => None,
+        Step::Exact | Step::Settled if may_be_script => Some(Step::Script),
+        Step::Exact | Step::Settled | Step::Script if has_fallback => Some(Step::Fallback),
+        Step::Exact | Step::Page | Step::Settled | Step::Script | Step::Fallback => None,
     }
 }
 
@@ -162,7 +216,7 @@ fn clean<'p>(tries: &Tries, step: Step, path: &'p [u8]) -> Option<&'p [u8]> {
             let page = without_slash(path);
             folder(b"index").or((page != path).then_some(page))
         }
-        Step::Exact | Step::Settled | Step::Fallback => None,
+        Step::Exact | Step::Settled | Step::Script | Step::Fallback => None,
     }
 }
 

@@ -99,14 +99,14 @@ impl Rig {
         loop {
             let (found, may_wait) = match answer {
                 Answer::Reply(reply) => return Got::of(reply),
-                Answer::Lookup(Awaited::File(lookup, step)) => match self.handler.cache.finish(lookup.run()) {
+                Answer::Lookup(Awaited::File(lookup, step), _) => match self.handler.cache.finish(lookup.run()) {
                     CacheAnswer::Ready(found) => ((found, step), true),
                     CacheAnswer::Offload(lookup) => {
-                        answer = Answer::Lookup(Awaited::File(lookup, step));
+                        answer = Answer::Lookup(Awaited::File(lookup, step), None);
                         continue;
                     }
                 },
-                Answer::Lookup(wait) => {
+                Answer::Lookup(wait, _) => {
                     let step = wait.step();
                     self.waited += 1;
                     self.handler.begin_lookup(wait, exchange(), 1, self.now).unwrap();
@@ -117,10 +117,7 @@ impl Rig {
                 }
                 other => panic!("{other:?}"),
             };
-            answer = match self.handler.reply_or_wait(to, &request, found, may_wait, self.now) {
-                Ok(reply) => reply.into(),
-                Err(wait) => Answer::Lookup(wait),
-            };
+            answer = self.handler.answer_found(to, &request, found, None, (may_wait, self.now));
         }
     }
 }
@@ -430,14 +427,14 @@ fn a_dictionary_that_goes_meanwhile_leaves_the_page() {
     let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request;
     rig.ask("GET", "/b.html", &[]);
     let to = rig.to(&request);
-    let Answer::Lookup(wait) = rig.handler.answer(to, &request, CLIENT, rig.now) else { panic!("no wait") };
+    let Answer::Lookup(wait, _) = rig.handler.answer(to, &request, CLIENT, rig.now) else { panic!("no wait") };
     rig.handler.begin_lookup(wait, exchange(), 1, rig.now).unwrap();
     rig.coder.dictionaries.set_bytes_max(0);
     rig.run(Level::Fast);
     rig.handler.take_found(rig.now);
     let (_, found) = rig.handler.next_found().expect("the wait is over");
-    let reply =
-        rig.handler.reply_or_wait(to, &request, (found, Step::Exact), false, rig.now).expect("it waits no more");
+    let answer = rig.handler.answer_found(to, &request, (found, Step::Exact), None, (false, rig.now));
+    let Answer::Reply(reply) = answer else { panic!("it waits no more") };
     let got = Got::of(reply);
     assert!(!got.field("content-encoding").starts_with("dc") && got.content() == rig.page("b.html"));
 }
@@ -496,7 +493,7 @@ fn a_wait_ends_in_any_case() {
         is_direct: true,
         room_bytes: 0,
     };
-    let Answer::Lookup(wait) = rig.handler.answer(to, &request, CLIENT, rig.now) else { panic!("no wait") };
+    let Answer::Lookup(wait, _) = rig.handler.answer(to, &request, CLIENT, rig.now) else { panic!("no wait") };
     let key = rig.handler.begin_lookup(wait, exchange(), 1, rig.now).unwrap();
     assert!(rig.handler.are_files_due() && rig.handler.askers().eq([(exchange(), rig.now)]));
     rig.handler.look_after_files(rig.now + Nanos::from_millis(1_999));
@@ -504,11 +501,11 @@ fn a_wait_ends_in_any_case() {
     rig.handler.look_after_files(rig.now + Nanos::from_secs(2));
     let (id, found) = rig.handler.next_found().expect("the wait is over");
     assert!(id == exchange() && !rig.handler.may_wait(exchange()));
-    let reply =
-        rig.handler.reply_or_wait(to, &request, (found, Step::Exact), false, rig.now).expect("it waits no more");
+    let answer = rig.handler.answer_found(to, &request, (found, Step::Exact), None, (false, rig.now));
+    let Answer::Reply(reply) = answer else { panic!("it waits no more") };
     assert_eq!(Got::of(reply).coding(), None);
     // An exchange that has left gets nothing.
-    let Answer::Lookup(wait) = rig.handler.answer(to, &request, CLIENT, rig.now) else { panic!("no wait") };
+    let Answer::Lookup(wait, _) = rig.handler.answer(to, &request, CLIENT, rig.now) else { panic!("no wait") };
     rig.handler.begin_lookup(wait, exchange(), 1, rig.now).unwrap();
     rig.handler.leave_lookup(&key, exchange());
     rig.run(Level::Fast);

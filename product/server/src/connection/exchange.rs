@@ -15,6 +15,7 @@ use crate::exchange_id::ExchangeId;
 use crate::files::{Key, Step};
 use crate::limits::Limits;
 use crate::upload::Upload;
+use crate::upstream::PassOn;
 
 /// The time for which a closing connection waits for a silent client; a lost acknowledgement is retransmitted within this time.
 pub const CLOSING_PERIOD: Nanos = Nanos::from_secs(2);
@@ -142,8 +143,9 @@ pub struct PendingLookup {
 
 /// The reason why a file is looked up.
 pub enum Search {
-    /// It is that of the request itself, in this step.
-    Own(Step),
+    /// It is that of the request itself, in this step. The request came in this minor version of HTTP/1; a script that
+    /// is found is run by these upstreams.
+    Own(Step, u8, Option<Box<PassOn>>),
     /// The response of an upstream names it.
     Named(Response<()>),
 }

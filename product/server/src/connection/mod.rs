@@ -43,7 +43,7 @@ pub use connections::Connections;
 pub use delivery::{Acknowledged, Delivery, Listed};
 pub use departure::Departure;
 pub use engine::Engine;
-pub use exchange::{CLOSING_PERIOD, Deciding, Exchange, KeptRequest, Receiving, Search, Streams, Task};
+pub use exchange::{CLOSING_PERIOD, Deciding, Exchange, KeptRequest, PendingLookup, Receiving, Search, Streams, Task};
 pub use framed::Framed;
 pub use hand_down::HandedDown;
 pub use held::Held;

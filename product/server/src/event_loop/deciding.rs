@@ -181,6 +181,7 @@ impl<N: Net> Responder<N> {
         match exchange.task {
             Task::PassedOn(_) | Task::Receiving(_) => receiving::take_stream_data(self, id),
             Task::Deciding(_) => {}
+            Task::LookingUp(ref pending) if self.service.handler.may_run(&pending.request.view()) => {}
             Task::None | Task::LookingUp(_) | Task::Sending(_) => {
                 self.connections.with_engine(id.slot(), |engine| engine.leave_body(id.stream));
             }
@@ -204,8 +205,12 @@ fn question(
     let removed = NOT_ASKED.map(|name| FieldChange { name: name.into(), value: None });
     let changes: Vec<FieldChange> = set.into_iter().chain(removed).collect();
     let group = &server.group;
-    let gateway = Gateway { changes: &changes, upgrade: None, ..gateway(conn, group, came, (head, None)) };
-    let encoded = encode(group, &get, &gateway, BodyLength::None);
+    let gateway = Gateway {
+        changes: &changes,
+        upgrade: None,
+        ..gateway(conn, group, came, (head.map_or(0, |head| head.minor_version), None))
+    };
+    let encoded = encode((group, None), &get, &gateway, (gateway.client, gateway.is_secure), BodyLength::None);
     let client = conn.client_of(id.stream);
     let mut from = ClientConnection::new(conn.held.responses());
     from.logs_in = is_connection_login(came.values("authorization"));

@@ -71,6 +71,9 @@ impl<N: Net> Responder<N> {
                 self.note_fault(&upstream, &fault);
                 self.fail_passed(id, &fault, is_sending);
             }
+            Effect::Said { upstream, said } => {
+                self.service.journal.fail(self.timers.now(), Kind::Program, format_args!("{upstream} says: {said}"));
+            }
             Effect::Note(line) => self.service.journal.error(line),
         }
     }

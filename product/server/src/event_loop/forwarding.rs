@@ -1,18 +1,16 @@
 //! Converts a client's request into the one that an upstream receives.
 
 use http::gateway::{Gateway, is_connection_login};
-use http::http1::Head;
 use http::{BodyLength, Method, Request, websocket};
 use sched::routes::ServiceRoute;
 
 use super::messages::{encode, gateway, is_grpc, upload_limits};
 use super::responder::Responder;
-use crate::answer::PassOn;
+use crate::answer::To;
 use crate::exchange_id::ExchangeId;
-use crate::files::SiteNumber;
 use crate::net::Net;
 use crate::upload::Upload;
-use crate::upstream::{Announced, BodyAllowance, ClientConnection, Group, Transfer};
+use crate::upstream::{Announced, BodyAllowance, ClientConnection, Group, PassOn, Transfer};
 
 impl<N: Net> Responder<N> {
     /// Begins the upload of the request's body, if its client sends one on a stream.
@@ -24,27 +22,28 @@ impl<N: Net> Responder<N> {
         is_on_stream.then(|| Box::new(Upload::new(self.timers.client_now(), limits)))
     }
 
-    /// Creates the transfer of a request for this site; `head` is the HTTP/1.1 head. CONNECT becomes the upgrade that
+    /// Creates the transfer of a request. CONNECT becomes the upgrade that
     /// it stands for (RFC 8441).
     pub(super) fn transfer_of(
         &mut self,
         id: ExchangeId,
         pass_on: PassOn,
-        (request, head): (&Request, Option<&Head>),
-        site: Option<SiteNumber>,
+        (request, minor_version): (&Request, u8),
+        to: To,
         is_on_stream: bool,
     ) -> Transfer {
-        let PassOn { group, changes } = pass_on;
+        let PassOn { group, changes, run } = pass_on;
         let conn = &mut self.connections[id];
         let key = (request.method == Method::Connect).then(|| websocket::key(tls::nonce()));
-        let gateway = gateway(conn, &group, request, (head, key.as_ref().map(|key| &key[..])));
+        let gateway = gateway(conn, &group, request, (minor_version, key.as_ref().map(|key| &key[..])));
         let gateway = Gateway { changes: &changes, ..gateway };
         let is_upgrading = gateway.upgrade.is_some();
         // What follows a CONNECT is not a body.
         let (method, body) =
             if key.is_some() { (Method::Get, BodyLength::None) } else { (request.method, request.body) };
-        let encoded = encode(&group, request, &gateway, body);
-        let class = self.service.handler.class_of(conn, id.stream, site, request);
+        let client_of = (conn.address_of(id.stream), to.is_secure);
+        let encoded = encode((&group, run.as_deref()), request, &gateway, client_of, body);
+        let class = self.service.handler.class_of(conn, id.stream, to.site, request);
         let priority = self.service.handler.priority(class);
         let route = ServiceRoute::of(&group.route(request));
         let accept = key.map(|key| websocket::accept(&key));

@@ -1,7 +1,9 @@
 //! Conversion of a request for its upstream, and of the response for the client.
 
+use std::net::IpAddr;
+
+use http::fastcgi::{self, Script};
 use http::gateway::{Gateway, RequestHead, encode_request, upgrade_of};
-use http::http1::Head;
 use http::http1::upstream::{Framing, UpstreamHead};
 use http::{BodyLength, Length, Request, Response};
 
@@ -11,25 +13,26 @@ use crate::limits::Limits;
 use crate::logging::SizeFrom;
 use crate::net::Socket;
 use crate::upload::UploadLimits;
-use crate::upstream::{self, Group};
+use crate::upstream::{self, Group, Run, Scripts};
 
-/// Returns what the gateway adds for this client's request; `head` is the HTTP/1.1 head, `websocket_key` is the key of
-/// a CONNECT.
+/// Returns what the gateway adds for this client's request, of this minor version of HTTP/1; `websocket_key` is the key
+/// of a CONNECT.
 pub(super) fn gateway<'r>(
     conn: &Connection<impl Socket>,
     group: &'r Group,
     request: &'r Request,
-    (head, websocket_key): (Option<&Head>, Option<&'r [u8]>),
+    (minor_version, websocket_key): (u8, Option<&'r [u8]>),
 ) -> Gateway<'r> {
-    let is_upgradable = websocket_key.is_some() || head.is_some_and(|head| head.minor_version > 0);
+    let may_upgrade = websocket_key.is_some() || minor_version > 0;
+    let is_upgradable = may_upgrade && !group.is_http2() && group.scripts.is_none();
     Gateway {
         client: conn.peer.address,
         client_port: Some(conn.peer.port),
         is_secure: conn.channel.is_secure(),
         is_trusted: conn.is_trusted(),
         host: group.host.as_deref().map(str::as_bytes),
-        version: conn.version(head.map_or(0, |head| head.minor_version)),
-        upgrade: upgrade_of(request).filter(|_| is_upgradable && !group.is_http2()),
+        version: conn.version(minor_version),
+        upgrade: upgrade_of(request).filter(|_| is_upgradable),
         websocket_key,
         changes: &[],
     }
@@ -47,8 +50,18 @@ pub(super) fn is_grpc(group: &Group, request: &Request) -> bool {
     group.is_http2() && request.values("content-type").any(|value| value.starts_with(b"application/grpc"))
 }
 
-/// Encodes the head of a request with this body length for its upstream.
-pub(super) fn encode(group: &Group, request: &Request, gateway: &Gateway, body: BodyLength) -> upstream::Head {
+/// Encodes the head of a request with this body length for its upstreams, which may run a script for it. `client` is the
+/// client's address, and whether it uses TLS.
+pub(super) fn encode(
+    (group, run): (&Group, Option<&Run>),
+    request: &Request,
+    gateway: &Gateway,
+    client: (IpAddr, bool),
+    body: BodyLength,
+) -> upstream::Head {
+    if let Some((run, scripts)) = run.zip(group.scripts.as_ref()) {
+        return encode_script((scripts, run), request, gateway, client, body);
+    }
     let request = &request.with_path(group.path_for(request.path), request.query);
     if group.is_http2() {
         return upstream::Head::Fields(RequestHead::new(request, gateway, body, group.scheme));
@@ -56,6 +69,31 @@ pub(super) fn encode(group: &Group, request: &Request, gateway: &Gateway, body: 
     let mut lines = Vec::new();
     encode_request(&mut lines, request, gateway, body);
     lines.into()
+}
+
+/// Encodes a request for the responder that runs this script.
+fn encode_script(
+    (scripts, run): (&Scripts, &Run),
+    request: &Request,
+    gateway: &Gateway,
+    (client, is_secure): (IpAddr, bool),
+    body: BodyLength,
+) -> upstream::Head {
+    let script = Script {
+        root: &scripts.root,
+        name: &run.name,
+        path_info: &run.path_info,
+        client,
+        client_port: gateway.client_port.filter(|_| client == gateway.client),
+        is_trusted: gateway.is_trusted,
+        is_secure,
+        version: gateway.version,
+        keeps_connection: scripts.keeps_connections,
+        changes: gateway.changes,
+    };
+    let mut records = Vec::new();
+    fastcgi::encode_request(&mut records, request, &script, body);
+    upstream::Head::Records(records)
 }
 
 /// Returns how the size of a response is known, from its framing and from whether all of it has arrived; `None` if it

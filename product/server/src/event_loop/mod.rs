@@ -258,8 +258,11 @@ impl<N: Net> Worker<N> {
             // There is no exchange if the client has left meanwhile.
             if with.connections.is_open(id) {
                 let (now, conn) = (with.timers.now(), &mut with.connections[id]);
-                if let Some(reply) = with.service.reply_found(now, conn, id.stream, found) {
-                    with.send(id, reply);
+                if let Some(answered) = with.service.answer_found(now, conn, id.stream, found) {
+                    with.send_answered(id, answered);
+                }
+                if !with.connections.contains(id.slot()) {
+                    continue;
                 }
                 with.flush(id.slot());
                 with.connections.count(id.slot());

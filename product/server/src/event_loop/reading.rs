@@ -196,7 +196,7 @@ impl<N: Net> Responder<N> {
             Answer::Reply(reply) => reply,
             Answer::Verify(_) | Answer::Ask(_) => unreachable!("its client is let in before"),
             _ if head.is_some_and(|head| self.must_postpone(id.slot(), head)) => return,
-            Answer::Upstream(pass_on) => match self.pass_request(id, (pass_on, to), request, head) {
+            Answer::Upstream(pass_on) => match self.pass_request(id, (pass_on, to), request, (head, minor_version)) {
                 Some(reply) => *reply,
                 None => return self.hint(id, to, (request, head)),
             },
@@ -204,9 +204,10 @@ impl<N: Net> Responder<N> {
                 Some(reply) => reply,
                 None => return,
             },
-            Answer::Lookup(awaited) => {
+            Answer::Lookup(..) if self.hold_body(id, request, head) => return,
+            Answer::Lookup(awaited, scripts) => {
                 let (now, conn) = (self.timers.now(), &mut self.connections[id]);
-                match self.service.look_up(now, conn, id.stream, awaited, request) {
+                match self.service.look_up(now, conn, id.stream, (awaited, scripts), (request, minor_version)) {
                     Ok(()) => {
                         self.service.note(now, conn, id.stream, to.site, request, minor_version);
                         return self.hint(id, to, (request, head));

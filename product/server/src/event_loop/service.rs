@@ -17,13 +17,14 @@ use crate::answer::{Answer, Awaited, Handler, Reply, To};
 use crate::body::Failure;
 use crate::connection::Connection;
 use crate::connection::LogEntry;
-use crate::connection::{KeptRequest, Search, Task};
+use crate::connection::{KeptRequest, PendingLookup, Search, Task};
 use crate::files::{Found, Missing, SiteNumber};
 use crate::journal::{Context, Journal, Kind, ResponseEnd, UNANSWERED_STATUS, outcome_of};
 use crate::logging::Outcome;
 use crate::net::Net;
 use crate::net::Socket;
 use crate::send::{Link, Sendings};
+use crate::upstream::PassOn;
 
 /// Sends nothing, and accesses connections only as arguments.
 pub(super) struct Service {
@@ -37,6 +38,14 @@ pub(super) struct Before {
     pub refusal: Option<Box<Reply>>,
     /// What was decided while the request waited.
     pub verdict: Option<Verdict>,
+}
+
+/// The answer to a request that has waited.
+pub(super) struct Answered {
+    pub answer: Answer,
+    pub to: To,
+    pub request: Box<KeptRequest>,
+    pub minor_version: u8,
 }
 
 impl Service {
@@ -86,47 +95,54 @@ impl Service {
         now: Nanos,
         conn: &mut Connection<impl Socket>,
         stream: u32,
-        awaited: Awaited,
-        request: &Request,
+        (awaited, scripts): (Awaited, Option<Box<PassOn>>),
+        (request, minor_version): (&Request, u8),
     ) -> Result<(), Missing> {
         let (client, step) = (conn.client_of(stream), awaited.step());
         let key = self.handler.begin_lookup(awaited, conn.exchange(stream).id, client, now)?;
         let request = Box::new(KeptRequest::new(request, conn.held.account()));
-        conn.exchange(stream).wait_for(key, request, Search::Own(step));
+        conn.exchange(stream).wait_for(key, request, Search::Own(step, minor_version, scripts));
         Ok(())
     }
 
-    /// Returns the reply to a request whose wait has ended; `None` if it waits for another lookup or for a form
-    /// of its file now.
-    pub fn reply_found(
+    /// Returns the answer to a request whose wait has ended; `None` if it waits for another lookup or for a form of its
+    /// file now.
+    pub fn answer_found(
         &mut self,
         now: Nanos,
         conn: &mut Connection<impl Socket>,
         stream: u32,
         found: Result<Found, Missing>,
-    ) -> Option<Reply> {
+    ) -> Option<Answered> {
         let task = std::mem::take(&mut conn.exchange(stream).task);
         let Task::LookingUp(pending) = task else { unreachable!("a connection leaves its lookup answered or closed") };
-        let request = pending.request.view();
+        let PendingLookup { request, search, .. } = *pending;
+        let view = request.view();
         // The sites in force may have changed since the lookup began.
-        let to = self.handler.to(conn, stream, &request);
-        conn.exchange(stream).class = self.handler.class_of(conn, stream, to.site, &request);
+        let to = self.handler.to(conn, stream, &view);
+        conn.exchange(stream).class = self.handler.class_of(conn, stream, to.site, &view);
         let (id, client) = (conn.exchange(stream).id, conn.client_of(stream));
         let may_wait = self.handler.may_wait(id);
-        let awaited = match &pending.search {
-            Search::Own(step) => match self.handler.reply_or_wait(to, &request, (found, *step), may_wait, now) {
-                Ok(reply) => return Some(reply),
-                Err(awaited) => awaited,
-            },
-            Search::Named(said) => return Some(self.handler.reply_named(to, &request, found, said)),
+        let (answer, minor_version) = match search {
+            Search::Own(step, minor_version, scripts) => {
+                (self.handler.answer_found(to, &view, (found, step), scripts, (may_wait, now)), minor_version)
+            }
+            Search::Named(said) => (self.handler.reply_named(to, &view, found, &said).into(), 0),
+        };
+        let (awaited, scripts) = match answer {
+            Answer::Lookup(awaited, scripts) => (awaited, scripts),
+            answer => return Some(Answered { answer, to, request, minor_version }),
         };
         let step = awaited.step();
         match self.handler.begin_lookup(awaited, id, client, now) {
             Ok(key) => {
-                conn.exchange(stream).wait_for(key, pending.request, Search::Own(step));
+                conn.exchange(stream).wait_for(key, request, Search::Own(step, minor_version, scripts));
                 None
             }
-            Err(missing) => Some(self.handler.reply_with(to, &request, Err(missing))),
+            Err(missing) => {
+                let answer = self.handler.reply_with(to, &view, Err(missing)).into();
+                Some(Answered { answer, to, request, minor_version })
+            }
         }
     }
 

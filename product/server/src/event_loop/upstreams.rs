@@ -7,12 +7,14 @@ use http::{BodyLength, Method, Request, Status};
 use mux::BodyRead;
 
 use super::responder::Responder;
-use crate::answer::{PassOn, Reply, To};
+use super::service::Answered;
+use crate::answer::{Answer, Reply, To};
 use crate::connection::{KeptRequest, Task};
 use crate::exchange_id::ExchangeId;
 use crate::journal::Kind;
 use crate::net::Net;
 use crate::send::{Producer, want_body};
+use crate::upstream::{Group, PassOn, Run};
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -27,11 +29,11 @@ impl<N: Net> Responder<N> {
         id: ExchangeId,
         (pass_on, to): (PassOn, To),
         request: &Request,
-        head: Option<&Head>,
+        (head, minor_version): (Option<&Head>, u8),
     ) -> Option<Box<Reply>> {
         let group = Arc::clone(&pass_on.group);
-        if group.refuses_body(request.body) {
-            return Some(Box::new(self.service.handler.unanswered(to, request, Status::CONTENT_TOO_LARGE)));
+        if let Some(status) = refusal_of(&group, pass_on.run.as_deref(), request.body) {
+            return Some(Box::new(self.service.handler.unanswered(to, request, status)));
         }
         if must_wait_for_leave(self, id, head) {
             return None;
@@ -41,7 +43,7 @@ impl<N: Net> Responder<N> {
             return Some(Box::new(self.service.handler.unanswered(to, request, Status::NOT_IMPLEMENTED)));
         }
         let upload = self.upload_of(id, &group, request);
-        let transfer = self.transfer_of(id, pass_on, (request, head), to.site, upload.is_some());
+        let transfer = self.transfer_of(id, pass_on, (request, minor_version), to, upload.is_some());
         if let Err((fault, upstream)) = self.proxy.begin(&self.net, self.timers.now(), transfer) {
             self.note_fault(&upstream, &fault);
             return Some(Box::new(self.service.handler.unanswered(to, request, fault.status())));
@@ -51,14 +53,59 @@ impl<N: Net> Responder<N> {
         let mut kept = KeptRequest::new(request, conn.held.account());
         kept.upload = upload;
         conn.exchange(id.stream).task = Task::PassedOn(Box::new(kept));
-        let minor_version = head.map_or(0, |head| head.minor_version);
-        self.service.note(self.timers.now(), conn, id.stream, to.site, request, minor_version);
+        self.note_passed(id, to, request, minor_version);
         if self.has_left(id.slot()) {
             self.abort(id.slot());
         } else {
             self.run_proxy();
         }
         None
+    }
+
+    /// Keeps what logs need of a request, unless it was noted when it began to wait for its file.
+    fn note_passed(&mut self, id: ExchangeId, to: To, request: &Request, minor_version: u8) {
+        let conn = &mut self.connections[id];
+        if conn.exchange(id.stream).line.is_none() {
+            self.service.note(self.timers.now(), conn, id.stream, to.site, request, minor_version);
+        }
+    }
+
+    /// Sends the answer to a request that has waited for its file.
+    pub(super) fn send_answered(&mut self, id: ExchangeId, answered: Answered) {
+        let Answered { answer, to, request, minor_version } = answered;
+        let reply = match answer {
+            Answer::Reply(reply) => reply,
+            Answer::Upstream(pass_on) => {
+                match self.pass_request(id, (pass_on, to), &request.view(), (None, minor_version)) {
+                    Some(reply) => *reply,
+                    None => return,
+                }
+            }
+            _ => unreachable!("nothing else follows a lookup"),
+        };
+        if request.view().body != BodyLength::None && self.connections[id].keeps_bodies() {
+            self.connections.with_engine(id.slot(), |engine| engine.leave_body(id.stream));
+        }
+        self.send(id, reply);
+    }
+
+    /// Has a body that a script may want wait with its client while the file of its request is looked up. Returns true
+    /// if the request was postponed.
+    pub(super) fn hold_body(&mut self, id: ExchangeId, request: &Request, head: Option<&Head>) -> bool {
+        if request.body == BodyLength::None || !self.service.handler.may_run(request) {
+            return false;
+        }
+        if must_wait_for_leave(self, id, head) {
+            return true;
+        }
+        let now = self.timers.client_now();
+        let Some(conn) = self.connections.get_mut(id.slot()) else { return true };
+        conn.hold_body(now);
+        if conn.keeps_bodies() {
+            // Its engine would discard what nobody wants.
+            self.connections.with_engine(id.slot(), |engine| engine.want_body(id.stream));
+        }
+        false
     }
 
     /// Passes on more of a request's body over HTTP/1.1. What an upstream does not take in time waits with the client.
@@ -150,6 +197,16 @@ impl<N: Net> Responder<N> {
         self.proxy.relieve_all();
         self.run_proxy();
         self.refill();
+    }
+}
+
+/// The status for a body that no upstream may get.
+fn refusal_of(group: &Group, run: Option<&Run>, body: BodyLength) -> Option<Status> {
+    match body {
+        // Programs behind FastCGI read as many bytes as they are told of beforehand.
+        BodyLength::Unknown if run.is_some() => Some(Status::LENGTH_REQUIRED),
+        body if group.refuses_body(body) => Some(Status::CONTENT_TOO_LARGE),
+        _ => None,
     }
 }
 

@@ -8,6 +8,8 @@ pub enum Step {
     Page,
     /// The path as it is, after there was no page.
     Settled,
+    /// The part of the path that names a script.
+    Script,
     /// The file for navigations that lead nowhere.
     Fallback,
 }

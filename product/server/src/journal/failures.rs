@@ -24,6 +24,8 @@ pub enum Kind {
     Length,
     /// Requests that upstreams do not answer.
     Upstream,
+    /// What programs have written to their error streams.
+    Program,
     /// Forwarding fields of trusted proxies that hold no address.
     Forwarded,
     /// Responses that could not be written to a spool file.
@@ -42,7 +44,7 @@ impl Kind {
 }
 
 /// The beginnings of the lines by kind, in the order in which they are logged.
-const BEGINNINGS: [(Kind, &str); 13] = [
+const BEGINNINGS: [(Kind, &str); 14] = [
     (Kind::Tls, "TLS failed with"),
     (Kind::Http2, "HTTP/2 ended with"),
     (Kind::Http3, "HTTP/3 ended with"),
@@ -52,6 +54,7 @@ const BEGINNINGS: [(Kind, &str); 13] = [
     (Kind::Unreadable, "cannot read"),
     (Kind::Length, "response cut, its body had another length than announced, to"),
     (Kind::Upstream, "no response from upstream"),
+    (Kind::Program, "a program of upstream"),
     (Kind::Forwarded, "X-Forwarded-For or Forwarded of"),
     (Kind::Spool, "cannot spool a response, its upstream waits for the client:"),
     (Kind::ProxyHeader, "PROXY protocol: refused"),

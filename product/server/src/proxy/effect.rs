@@ -34,6 +34,8 @@ pub enum Effect {
     Ended { id: ExchangeId, tried: Option<Tried>, measured: Option<Measured> },
     /// Logs the fault, and cuts the response that is being sent or replies with an error.
     Failed { id: ExchangeId, fault: Fault, upstream: Arc<str>, is_sending: bool },
+    /// Logs what a program has said aside.
+    Said { upstream: Arc<str>, said: String },
     /// Writes a line to the error log.
     Note(String),
 }

@@ -77,7 +77,7 @@ impl<N: Net> Proxy<N> {
     /// Returns the next thing to do, or `None` if only an input or an event can change anything.
     pub fn poll(&mut self, net: &N, now: Nanos) -> Option<Effect> {
         loop {
-            let effect = self.effects.pop_front().or_else(|| self.relieve_next());
+            let effect = self.effects.pop_front().or_else(|| self.said()).or_else(|| self.relieve_next());
             if effect.is_some() {
                 return effect;
             }
@@ -96,6 +96,11 @@ impl<N: Net> Proxy<N> {
                 return self.responses.pop_front();
             }
         }
+    }
+
+    /// What a program has said aside, if one has.
+    fn said(&mut self) -> Option<Effect> {
+        self.upstreams.take_said().map(|(upstream, said)| Effect::Said { upstream, said })
     }
 
     /// Begins a transfer. Returns the fault and the name of the upstream if none can answer.

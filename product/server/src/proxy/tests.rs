@@ -157,6 +157,7 @@ impl Bench {
             Effect::Failed { id, fault, is_sending, .. } => {
                 format!("{} {} with {}", id.token(), if is_sending { "is cut" } else { "fails" }, fault.status().0)
             }
+            Effect::Said { said, .. } => format!("said {said}"),
             Effect::Note(line) => line,
         };
         self.done.push(done);

@@ -3,12 +3,14 @@
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use acme::{Folder, Renewer};
+use config::UpstreamVersion;
 use http::{Codings, Request};
 use tls::{Acceptor, Connector, Roots as Authorities, RootsError, Tickets};
 
@@ -24,7 +26,7 @@ use crate::logging::{Log, LogConfig};
 use crate::service::Keys;
 use crate::storage::Room;
 use crate::upstream::names::{Name, Names};
-use crate::upstream::{Group, NamedFiles, Trust};
+use crate::upstream::{Group, NamedFiles, Scripts, Trust};
 
 /// A set of sites with their folders and logs, which all existed when the set was opened.
 pub struct Served {
@@ -111,6 +113,7 @@ impl Served {
             None => (None, Vec::new(), Vec::new(), Arc::default()),
         };
         remarks.extend(behind.groups().flat_map(|group| group.addresses.remarks(names)));
+        remarks.extend(configs.iter().filter_map(lacks_fallback));
         let own = |own: &LogConfig| (wanted.open_log)(own).map(Some);
         let server_log = wanted.access_log.map_or(Ok(None), own)?;
         let log = |site: &SiteConfig| site.log.as_ref().map_or(Ok(server_log.clone()), own);
@@ -158,6 +161,11 @@ impl Served {
     /// Returns true if passwords have to be verified.
     pub fn has_users(&self) -> bool {
         self.behind.gates.iter().flatten().any(|gate| gate.users.is_some())
+    }
+
+    /// Returns true if upstreams run scripts of this site, whose source must not be sent.
+    pub fn runs_scripts(&self, site: SiteNumber) -> bool {
+        self.behind.groups[self.sites.place(site)].iter().any(|group| group.scripts.is_some())
     }
 
     /// The names of sites with a certificate, and when it expires.
@@ -219,6 +227,14 @@ fn gates_of(
     gates.collect()
 }
 
+/// A remark on a site whose fallback is not there.
+fn lacks_fallback(site: &SiteConfig) -> Option<String> {
+    let (fallback, dir) = (&site.answers.tries.fallback.as_ref()?.value, site.dir.as_ref()?);
+    let file = dir.join(fallback.trim_start_matches('/'));
+    let said = "expected a file; until it is there, what leads nowhere is 404";
+    (!file.is_file()).then(|| format!("site.fallback `{}` of {}: {said}", file.display(), site.name))
+}
+
 /// The names of all upstreams.
 fn names_of(configs: &[SiteConfig]) -> Vec<Name> {
     let upstreams = configs.iter().flat_map(|site| site.answers.upstreams());
@@ -247,9 +263,18 @@ fn groups(
         };
         let pages = config.answers.error_pages.iter().filter(|_| proxy.intercept_errors);
         let intercepted = pages.map(|page| page.statuses).collect();
-        Ok(Arc::new(Group { files, intercepted, ..group }))
+        Ok(Arc::new(Group { files, intercepted, scripts: scripts(config, proxy), ..group }))
     };
     config.answers.proxies.iter().map(group).collect()
+}
+
+/// The scripts that a proxy of a site runs, if its upstreams speak FastCGI.
+fn scripts(config: &SiteConfig, proxy: &config::Proxy) -> Option<Scripts> {
+    let dir = config.dir.as_ref().filter(|_| proxy.version() == UpstreamVersion::FastCgi)?;
+    let root = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
+    let root = root.components().as_path().as_os_str().as_bytes().to_vec();
+    let except = proxy.fastcgi_except.clone();
+    Some(Scripts { root, except, keeps_connections: proxy.fastcgi_keep_conn })
 }
 
 /// Opens a folder whose files upstreams name: it is numbered after those of sites.

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use config::{Proxy, ProxyRequest, Statuses, UpstreamAddress, UpstreamVersion};
+use http::gateway::FieldChange;
 use http::{BodyLength, Request};
 use sched::routes::Route;
 use sched::waiting::Bounds;
@@ -15,7 +16,7 @@ use units::Nanos;
 
 use super::addresses::Addresses;
 use super::names::Names;
-use super::{Endpoint, EndpointAddress, HealthCheck, NamedFiles, TlsEndpoint};
+use super::{Endpoint, EndpointAddress, HealthCheck, NamedFiles, Run, Scripts, TlsEndpoint};
 use crate::storage::Room;
 
 /// Upstreams that answer the same requests.
@@ -53,6 +54,18 @@ pub struct Group {
     pub tells_client: bool,
     /// Their errors for which the site has a page, which takes the place of theirs.
     pub intercepted: Vec<Statuses>,
+    /// The scripts that they run, if they speak FastCGI.
+    pub scripts: Option<Scripts>,
+}
+
+/// A request for upstreams.
+#[derive(Debug)]
+pub struct PassOn {
+    pub group: Arc<Group>,
+    /// The fields that it has in place of the client's, or without.
+    pub changes: Vec<FieldChange>,
+    /// The script that they run for it, if they speak FastCGI.
+    pub run: Option<Box<Run>>,
 }
 
 /// Returns the connector that trusts the authorities in this file, or those of the system.
@@ -132,6 +145,7 @@ impl Group {
             }),
             tells_client: proxy.proxy_protocol,
             intercepted: Vec::new(),
+            scripts: None,
         })
     }
 
@@ -156,6 +170,7 @@ impl Group {
             health: None,
             tells_client: self.tells_client,
             intercepted: Vec::new(),
+            scripts: None,
         }
     }
 }
@@ -174,7 +189,7 @@ impl Endpoint {
     pub fn session(&self) -> io::Result<Option<Box<ClientSession>>> {
         let EndpointAddress::Tls(TlsEndpoint { name, connector, .. }) = &self.address else { return Ok(None) };
         let session = match self.version {
-            UpstreamVersion::Http1 => ClientSession::new(connector, name),
+            UpstreamVersion::Http1 | UpstreamVersion::FastCgi => ClientSession::new(connector, name),
             UpstreamVersion::Http2 => ClientSession::over_http2(connector, name),
         };
         session.map(|session| Some(Box::new(session))).ok_or_else(|| io::Error::other("no name for its certificate"))
@@ -183,13 +198,14 @@ impl Endpoint {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_http2 = self.is_http2();
-        let tls = if is_http2 { "h2" } else { "https" };
+        let (tcp, unix, tls) = match self.version {
+            UpstreamVersion::Http1 => ("", "", "https"),
+            UpstreamVersion::Http2 => ("h2c://", "h2c:", "h2"),
+            UpstreamVersion::FastCgi => ("fastcgi://", "fastcgi:", ""),
+        };
         match &self.address {
-            EndpointAddress::Tcp(address) => write!(f, "{}{address}", if is_http2 { "h2c://" } else { "" }),
-            EndpointAddress::Unix(path) => {
-                write!(f, "{}unix:{}", if is_http2 { "h2c:" } else { "" }, path.display())
-            }
+            EndpointAddress::Tcp(address) => write!(f, "{tcp}{address}"),
+            EndpointAddress::Unix(path) => write!(f, "{unix}unix:{}", path.display()),
             EndpointAddress::Tls(to) if to.name == to.address.ip().to_string() => write!(f, "{tls}://{}", to.address),
             EndpointAddress::Tls(to) => {
                 write!(f, "{tls}://{}:{} ({})", to.name, to.address.port(), to.address.ip())

@@ -12,6 +12,7 @@ mod body_sink;
 mod crowded;
 mod deadline;
 mod endpoint;
+mod fastcgi;
 mod fault;
 mod group;
 mod health;
@@ -50,8 +51,9 @@ pub use announced::Announced;
 pub use attempt::Attempt;
 pub use body_sink::{BodySink, pipe_of};
 pub use endpoint::{Endpoint, EndpointAddress, HealthCheck, TlsEndpoint};
+pub use fastcgi::{Run, Scripts};
 pub use fault::Fault;
-pub use group::{Group, GroupError, Trust};
+pub use group::{Group, GroupError, PassOn, Trust};
 pub use health::Checks;
 pub use learned::{Learned, Prediction, RouteStatus, RoutesStatus};
 pub use named::NamedFiles;
@@ -81,6 +83,8 @@ pub struct Upstreams<N: Net> {
     pub checks: Checks,
     /// Exchanges of transfers that may continue, because something has happened to a connection that they share.
     stirred: Vec<ExchangeId>,
+    /// What programs have said aside, with their upstreams.
+    said: Vec<(Arc<str>, String)>,
 }
 
 impl<N: Net> Upstreams<N> {
@@ -95,6 +99,7 @@ impl<N: Net> Upstreams<N> {
             learned: Learned::default(),
             checks: Checks::default(),
             stirred: Vec::new(),
+            said: Vec::new(),
         }
     }
 
@@ -171,8 +176,12 @@ impl<N: Net> Upstreams<N> {
             Some(connection) => (connection, true),
             None => (self.peers.open(net, now, peer, announced, &mut self.connections)?, false),
         };
-        self.connections.get_mut(connection).expect("it is kept, or was opened").take(at, is_idle);
+        let own = self.connections.get_mut(connection).expect("it is kept, or was opened");
+        own.take(at, is_idle);
         let transfer = &mut self.transfers[at];
+        if let Some(scripts) = &transfer.group.scripts {
+            own.decode(scripts.keeps_connections, transfer.account());
+        }
         transfer.connect(connection, is_idle, now);
         if transfer.client.logs_in {
             self.connections.bind(connection, transfer.exchange.token());
@@ -351,11 +360,19 @@ impl<N: Net> Upstreams<N> {
             self.peers[transfer.peer].places.on_held(true, false);
         }
         self.learned.note(transfer, now, is_whole);
-        if transfer.connection.is_some() {
+        if let Some(said) = transfer.connection.and_then(|own| self.connections.take_said(own)) {
+            self.said.push((self.name(at), said));
+        }
+        if self.transfers[at].connection.is_some() {
             self.disconnect(net, now, at, is_whole);
         }
         self.give_place_back(at);
         self.transfers.remove(at);
+    }
+
+    /// Returns what a program has said aside, with the name of its upstream.
+    pub fn take_said(&mut self) -> Option<(Arc<str>, String)> {
+        self.said.pop()
     }
 
     /// Gives back the place of a transfer at its upstream.

@@ -1,5 +1,6 @@
 //! A request on its way to an upstream.
 
+use http::fastcgi::append_stdin;
 use http::gateway::RequestHead;
 use http::http1::{LAST_CHUNK, begin_chunk};
 use http::{BodyLength, Method};
@@ -21,6 +22,8 @@ pub enum Head {
     Lines(Vec<u8>),
     /// Fields for HTTP/2.
     Fields(RequestHead),
+    /// Records of FastCGI.
+    Records(Vec<u8>),
 }
 
 impl From<Vec<u8>> for Head {
@@ -44,6 +47,16 @@ pub struct OfStream {
     _charge: Charge,
 }
 
+/// How parts of the body are framed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Framing {
+    /// Not at all: a length delimits it, or a stream.
+    Plain,
+    Chunks,
+    /// Records of FastCGI.
+    Records,
+}
+
 /// The request.
 #[derive(Debug)]
 pub struct Outbound {
@@ -54,7 +67,7 @@ pub struct Outbound {
     pub at: usize,
     /// The method may be repeated (RFC 9110 section 9.2.2), and there is no body.
     pub is_repeatable: bool,
-    is_chunked: bool,
+    framing: Framing,
     pub is_whole: bool,
     /// Set over HTTP/2.
     pub of_stream: Option<Box<OfStream>>,
@@ -77,8 +90,13 @@ impl Outbound {
     pub fn new(head: Head, method: Method, body: BodyLength, account: &Account) -> Outbound {
         let has_body = body != BodyLength::None;
         let is_idempotent = is_idempotent(method);
+        let framing = match head {
+            Head::Lines(_) if body == BodyLength::Unknown => Framing::Chunks,
+            Head::Records(_) => Framing::Records,
+            Head::Lines(_) | Head::Fields(_) => Framing::Plain,
+        };
         let (bytes, of_stream) = match head {
-            Head::Lines(lines) => (lines, None),
+            Head::Lines(bytes) | Head::Records(bytes) => (bytes, None),
             Head::Fields(head) => {
                 let (is_ended, _charge) = (!has_body, Charge::new(account, head.bytes()));
                 let of_stream = OfStream { head, has_body, is_begun: false, is_ended, is_refusable: true, _charge };
@@ -89,7 +107,7 @@ impl Outbound {
             bytes: Counted::of(account, bytes),
             at: 0,
             is_repeatable: is_idempotent && !has_body,
-            is_chunked: body == BodyLength::Unknown && of_stream.is_none(),
+            framing,
             is_whole: !has_body,
             of_stream,
             has_sent: false,
@@ -109,14 +127,10 @@ impl Outbound {
         }
         if !self.is_refused {
             let mut into = self.bytes.edit();
-            if self.is_chunked && !bytes.is_empty() {
-                begin_chunk(&mut into, bytes.len());
-            }
-            into.extend_from_slice(bytes);
-            if self.is_chunked {
-                let end = if bytes.is_empty() { &b""[..] } else { b"\r\n" };
-                into.extend_from_slice(end);
-                into.extend_from_slice(if is_last { LAST_CHUNK } else { b"" });
+            match self.framing {
+                Framing::Plain => into.extend_from_slice(bytes),
+                Framing::Chunks => append_chunk(&mut into, bytes, is_last),
+                Framing::Records => append_stdin(&mut into, bytes, is_last),
             }
         }
         self.is_whole |= is_last;
@@ -150,7 +164,7 @@ impl Outbound {
     /// Begins a tunnel: what follows is of another protocol, without framing (RFC 9110 section 7.8), and both sides may
     /// go on sending.
     pub fn begin_tunnel(&mut self) {
-        (self.is_whole, self.is_chunked) = (false, false);
+        (self.is_whole, self.framing) = (false, Framing::Plain);
     }
 
     /// Records that the response has begun: the request is not repeated at another upstream.
@@ -193,6 +207,16 @@ impl Source for Outbound {
     fn advance(&mut self, bytes: usize) {
         self.at += bytes;
     }
+}
+
+/// Appends a part of a body in chunks.
+fn append_chunk(into: &mut Vec<u8>, bytes: &[u8], is_last: bool) {
+    if !bytes.is_empty() {
+        begin_chunk(into, bytes.len());
+        into.extend_from_slice(bytes);
+        into.extend_from_slice(b"\r\n");
+    }
+    into.extend_from_slice(if is_last { LAST_CHUNK } else { b"" });
 }
 
 /// Returns true if repeating the method has the same effect as sending it once (RFC 9110 section 9.2.2); false also for

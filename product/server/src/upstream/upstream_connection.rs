@@ -8,9 +8,11 @@ use rustix::event::epoll::EventFlags;
 use slab::Slab;
 use tls::ClientSession;
 use units::Nanos;
+use units::memory::Account;
 
 use super::Step;
 use super::endpoint::TOKENS;
+use super::fastcgi::Inflow;
 use super::multiplexed::Multiplexed;
 use super::on_connection::OnConnection;
 use super::peer::IDLE_FOR;
@@ -44,6 +46,8 @@ pub struct UpstreamConnection<N: Net> {
     ready: Readiness,
     limits: ResponseLimits,
     load: Load,
+    /// What has arrived, if the upstream speaks FastCGI.
+    inflow: Option<Box<Inflow>>,
 }
 
 /// The transfers on a connection.
@@ -88,7 +92,7 @@ struct Buffers {
 impl<N: Net> UpstreamConnection<N> {
     fn parts(&mut self) -> (Wire<'_, N::Tcp>, &mut Load) {
         let wire = Wire::new(&self.socket, &mut self.ready, self.tls.as_deref_mut());
-        (wire.behind(&mut self.preface), &mut self.load)
+        (wire.behind(&mut self.preface).decoding(self.inflow.as_deref_mut()), &mut self.load)
     }
 
     fn wire(&mut self) -> Wire<'_, N::Tcp> {
@@ -111,6 +115,12 @@ impl<N: Net> UpstreamConnection<N> {
     pub fn take(&mut self, transfer: usize, is_idle: bool) {
         self.load = Load::Single(Some(transfer));
         self.ready.is_writable |= is_idle;
+    }
+
+    /// Decodes the next answer as FastCGI; its memory is counted in `account`.
+    pub fn decode(&mut self, keeps_connection: bool, account: &Account) {
+        let head_bytes_max = self.limits.head.head_bytes_max;
+        self.inflow = Some(Box::new(Inflow::new(head_bytes_max, keeps_connection, account)));
     }
 
     /// Handles an event of the connection.
@@ -225,6 +235,7 @@ impl<N: Net> UpstreamConnections<N> {
             ready,
             limits,
             load,
+            inflow: None,
         });
         Ok(at)
     }
@@ -301,11 +312,12 @@ impl<N: Net> UpstreamConnections<N> {
         let Some(own) = transfer.connection.and_then(|own| self.all.get_mut(own)) else { return true };
         own.idle_since = now;
         let has_ended = own.ready.has_ended || own.tls.as_ref().is_some_and(|tls| tls.has_plain());
+        let is_answered = own.inflow.as_ref().is_none_or(|inflow| inflow.is_done());
         let (mut wire, load) = own.parts();
         match load {
             Load::Single(on_it) => {
                 *on_it = None;
-                is_whole && !has_ended && transfer.keeps_connection()
+                is_whole && !has_ended && is_answered && transfer.keeps_connection()
             }
             Load::Several(several) => {
                 let patience = if is_whole { Nanos::MAX } else { transfer.group.read_timeout };
@@ -313,6 +325,11 @@ impl<N: Net> UpstreamConnections<N> {
                 !several.is_idle() || !several.is_used_up()
             }
         }
+    }
+
+    /// Takes what the program at the other end has said aside.
+    pub fn take_said(&mut self, at: usize) -> Option<String> {
+        self.all.get_mut(at)?.inflow.as_mut()?.take_said()
     }
 
     /// Returns an HTTP/2 connection.

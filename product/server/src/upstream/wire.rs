@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use tls::ClientSession;
 
 use super::Fault;
+use super::fastcgi::Inflow;
 use crate::net::{Down, Stream};
 
 /// The number of bytes of records read from a socket at once.
@@ -38,16 +39,23 @@ pub struct Wire<'c, S> {
     tls: Option<&'c mut ClientSession>,
     /// Sent before everything else, also before TLS.
     preface: Option<&'c mut Vec<u8>>,
+    /// What has arrived, if the upstream speaks FastCGI.
+    inflow: Option<&'c mut Inflow>,
 }
 
 impl<'c, S: Stream> Wire<'c, S> {
     pub fn new(socket: &'c S, ready: &'c mut Readiness, tls: Option<&'c mut ClientSession>) -> Wire<'c, S> {
-        Wire { socket, ready, tls, preface: None }
+        Wire { socket, ready, tls, preface: None, inflow: None }
     }
 
     /// Sets the bytes that are sent first, as far as they have not been sent.
     pub fn behind(self, preface: &'c mut Vec<u8>) -> Wire<'c, S> {
         Wire { preface: Some(preface), ..self }
+    }
+
+    /// Decodes what is received as FastCGI, if there is a state for that.
+    pub fn decoding(self, inflow: Option<&'c mut Inflow>) -> Wire<'c, S> {
+        Wire { inflow, ..self }
     }
 
     /// Sends the preface; returns whether it has left.
@@ -131,6 +139,9 @@ impl<'c, S: Stream> Wire<'c, S> {
 
     /// Receives without waiting. An end that TLS does not announce is a fault.
     pub fn receive(&mut self, into: &mut [u8]) -> Result<Received, Fault> {
+        if let Some(inflow) = self.inflow.as_deref_mut() {
+            return receive_decoded(self.socket, self.ready, inflow, into);
+        }
         let mut has_taken = false;
         loop {
             let Some(tls) = &mut self.tls else { return receive(self.socket, self.ready, into) };
@@ -194,6 +205,26 @@ fn hand_down(socket: &impl Stream, ready: &mut Readiness, tls: &mut ClientSessio
         }
     }
     Ok(())
+}
+
+/// Receives records of FastCGI until some of them are bytes of the response.
+fn receive_decoded(
+    socket: &impl Stream,
+    ready: &mut Readiness,
+    inflow: &mut Inflow,
+    into: &mut [u8],
+) -> Result<Received, Fault> {
+    let (mut records, bytes_max) = ([0; RECORDS_BYTES], into.len().clamp(1, RECORDS_BYTES));
+    loop {
+        match inflow.take(into)? {
+            0 => {}
+            bytes => return Ok(Received::Bytes(bytes)),
+        }
+        match receive(socket, ready, &mut records[..bytes_max])? {
+            Received::Bytes(bytes) => inflow.push(&records[..bytes]),
+            ended => return Ok(ended),
+        }
+    }
 }
 
 fn receive(socket: &impl Stream, ready: &mut Readiness, into: &mut [u8]) -> Result<Received, Fault> {

@@ -19,6 +19,7 @@ mod common;
 mod compression;
 mod conditions;
 mod connections;
+mod fastcgi;
 mod forward_auth;
 mod handovers;
 mod http2;
