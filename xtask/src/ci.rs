@@ -13,6 +13,10 @@ const FMT: &[&str] = &["fmt", "--all", "--check"];
 const CLIPPY: &[&str] =
     &["clippy", "--locked", "--workspace", "--all-targets", "--features", "fuzz/libfuzzer", "--", "-D", "warnings"];
 const TEST: &[&str] = &["test", "--locked", "--workspace"];
+/// The tests of a program at once, for each processor: most wait for a timeout or another process. cargo's own default
+/// is one.
+const TESTS_PER_PROCESSOR: usize = 4;
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
 /// The house whose tests take the longest, and of which the product needs nothing.
 const LABORATORY: &str = "lab";
 
@@ -51,6 +55,10 @@ fn cargo(root: &Path, arguments: &[&str]) -> Result<(), String> {
     command.args(arguments).current_dir(root);
     if is_ci_here() {
         command.env(REQUIRE_PRIVILEGED, "1");
+    }
+    if std::env::var_os(TEST_THREADS).is_none() {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        command.env(TEST_THREADS, (TESTS_PER_PROCESSOR * processors).to_string());
     }
     let status = command.status().map_err(|e| format!("cannot run `{shown}`: {e}"))?;
     if status.success() { Ok(()) } else { Err(format!("`{shown}` failed ({status})")) }

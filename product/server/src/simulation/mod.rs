@@ -124,22 +124,23 @@ fn seeds_that_found_faults_keep_the_laws() {
 /// The number of seeds within which each fault must be found; far fewer suffice.
 const SEEDS_FOR_A_FAULT: u64 = 1_000;
 
+/// Each fault with the seed that the search begins at: the first that found it when this was written.
 #[test]
 fn planted_faults_are_found() {
     let site = Rc::new(Site::new());
-    for fault in [
-        Fault::LostWakeUp,
-        Fault::DoubleAnswer,
-        Fault::LeakedAccount,
-        Fault::StarvedStream,
-        Fault::CutBodyEnded,
-        Fault::SpooledBeside,
-        Fault::UnfinishedStream,
-        Fault::ForgottenTimer,
-        Fault::DownAsked,
-        Fault::GreedyClient,
-        Fault::GoneUnnoticed,
-        Fault::HeldTail,
+    for (fault, first) in [
+        (Fault::LostWakeUp, 2),
+        (Fault::DoubleAnswer, 5),
+        (Fault::LeakedAccount, 1),
+        (Fault::StarvedStream, 6),
+        (Fault::CutBodyEnded, 14),
+        (Fault::SpooledBeside, 6),
+        (Fault::UnfinishedStream, 3),
+        (Fault::ForgottenTimer, 149),
+        (Fault::DownAsked, 50),
+        (Fault::GreedyClient, 74),
+        (Fault::GoneUnnoticed, 300),
+        (Fault::HeldTail, 10),
     ] {
         let finds = |seed: &u64| {
             plant(Some(fault));
@@ -147,7 +148,7 @@ fn planted_faults_are_found() {
             plant(None);
             found.is_err() && run(*seed, &site).is_ok()
         };
-        let seed = (1..=SEEDS_FOR_A_FAULT).find(finds);
+        let seed = (first..first + SEEDS_FOR_A_FAULT).find(finds);
         println!("{fault:?} is found by seed {seed:?}");
         assert!(seed.is_some(), "{fault:?} is not found");
     }
