@@ -5,10 +5,6 @@
 //! eight loops half. So the caller's lateness is measured at each grant that it had to wait for, and as much of the
 //! link as a high percentile of it is handed down ahead. A caller that is punctual hands nothing down ahead: bytes
 //! below the decision are out of order.
-//!
-//! Grants rarely wait under light traffic, and never while the line's rate is unknown. So the caller's timers are
-//! measured too ([`Lateness::on_timer`]): acknowledgements pass the same processor, and their delay there looks like a
-//! queue of the line.
 
 use units::Nanos;
 
@@ -93,15 +89,6 @@ impl Lateness {
             self.lost = Nanos(self.lost.0.saturating_add(lost.0));
             self.lost_at = now;
         }
-        self.add(now, late);
-    }
-
-    /// Records that a timer of the caller for the instant `due` is served now. The link loses no time by that.
-    pub(crate) fn on_timer(&mut self, now: Nanos, due: Nanos) {
-        self.add(now, now - due);
-    }
-
-    fn add(&mut self, now: Nanos, late: Nanos) {
         self.forget_half(now);
         let bucket = (late.0 / BUCKET.0).min(BUCKETS as u64 - 1) as usize;
         self.counts[bucket] = self.counts[bucket].saturating_add(1);
@@ -193,17 +180,6 @@ mod tests {
         let lost = lateness.lost();
         after(&mut lateness, now, 50, |_| MS(6));
         assert_eq!(lateness.lost(), lost);
-    }
-
-    #[test]
-    fn late_timers_count_and_lose_the_link_no_time() {
-        let mut lateness = Lateness::default();
-        (0..100).for_each(|number| lateness.on_timer(MS(50 * number + number % 10), MS(50 * number)));
-        assert_eq!((lateness.ahead(), lateness.lost()), (MS(9) + BUCKET, Nanos::ZERO));
-        // A timer served before its time is punctual.
-        let mut lateness = Lateness::default();
-        (0..100).for_each(|number| lateness.on_timer(MS(number), MS(number + 1)));
-        assert_eq!(lateness.ahead(), Nanos::ZERO);
     }
 
     #[test]

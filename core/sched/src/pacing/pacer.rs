@@ -75,11 +75,6 @@ impl Pacer {
         self.lateness.on_grant(now, free_at, self.pace.behind);
     }
 
-    /// Records that a timer of the caller for the instant `due` is served now.
-    pub fn on_timer(&mut self, now: Nanos, due: Nanos) {
-        self.lateness.on_timer(now, due);
-    }
-
     /// Records that a job of `bytes` is first in the order, and yet waits for what was last granted.
     pub(crate) fn on_overtaking(&mut self, bytes: u64) {
         self.overtaking.on_waits(bytes);

@@ -184,12 +184,8 @@ impl Link {
     pub(super) fn follow(&mut self, now: Nanos, connections: &mut Connections<impl Socket>) {
         let Some(observer) = self.observer.as_ref().filter(|_| self.is_blind()) else { return };
         let is_due = observer.is_due(now);
-        let timer = self.unacknowledged.look_at().filter(|at| *at <= now);
-        if !is_due && timer.is_none() {
+        if !is_due && self.unacknowledged.look_at().is_none_or(|at| at > now) {
             return;
-        }
-        if let Some(due) = timer {
-            self.scheduler.pacer_mut().on_timer(now, due);
         }
         self.look_around(now, connections);
         self.unacknowledged.rearm(now);
