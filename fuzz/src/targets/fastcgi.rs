@@ -38,7 +38,9 @@ fn answer(bytes: &[u8], piece_bytes: usize, head_bytes_max: usize, reached: &mut
     };
     let (mut decoder, out, fault) = decode(piece_bytes);
     let (_, at_once, same) = decode(bytes.len());
-    assert_eq!((&out, fault), (&at_once, same), "it depends on how the bytes are cut");
+    assert_eq!(fault, same, "it depends on how the bytes are cut");
+    // Of a part at fault, nothing is kept.
+    assert!(if fault.is_some() { out.starts_with(&at_once) } else { out == at_once }, "it depends on the cuts");
     assert!(out.len() <= 2 * bytes.len() + 200, "{} bytes of {}", out.len(), bytes.len());
     let said = decoder.take_said();
     assert!(said.len() <= bytes.len().min(1024));

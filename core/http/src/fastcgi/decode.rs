@@ -124,6 +124,9 @@ impl Decoder {
         if is_ours && kind == kind::END_REQUEST && left != END_BYTES {
             return Err(UpstreamFault("an end of the answer of another length than eight bytes"));
         }
+        if is_ours && kind == kind::END_REQUEST && !self.kept.is_empty() {
+            return Err(UpstreamFault("ended within its head"));
+        }
         if is_ours && ![kind::STDOUT, kind::STDERR, kind::END_REQUEST].contains(&kind) {
             return Err(UpstreamFault("a record of a type that no answer has"));
         }
@@ -152,10 +155,11 @@ impl Decoder {
             Stage::Head => {
                 let before = self.kept.len();
                 self.kept.extend_from_slice(part);
-                let Some(end) = head_end(&self.kept, before) else {
-                    let is_over = self.kept.len() > self.head_bytes_max;
-                    return if is_over { Err(UpstreamFault("a response head over the limit")) } else { Ok(()) };
-                };
+                let end = head_end(&self.kept, before);
+                if end.unwrap_or(self.kept.len()) > self.head_bytes_max {
+                    return Err(UpstreamFault("a response head over the limit"));
+                }
+                let Some(end) = end else { return Ok(()) };
                 let kept = std::mem::take(&mut self.kept);
                 let (head, rest) = kept.split_at(end);
                 self.stage = rewrite(head, self.keeps_connection, out)?;
@@ -184,9 +188,6 @@ impl Decoder {
     }
 
     fn take_end(&mut self, part: &[u8], left: usize, out: &mut Vec<u8>) -> Result<(), UpstreamFault> {
-        if self.stage == Stage::Head && !self.kept.is_empty() {
-            return Err(UpstreamFault("ended within its head"));
-        }
         self.kept.extend_from_slice(part);
         if left > 0 {
             return Ok(());
@@ -329,6 +330,7 @@ mod tests {
             ("Content-Length: -1\n\nhi", "a content-length that is no decimal number below 2^63"),
             ("Content-Length: 2\nContent-Length: 2\n\nhi", "a content-length that is no decimal number below 2^63"),
             (&"x".repeat(4097), "a response head over the limit"),
+            (&format!("A: {}\n\n", "x".repeat(4092)), "a response head over the limit"),
         ] {
             assert_eq!(answer(output), Err(fault), "{output}");
         }
