@@ -160,7 +160,12 @@ fn a_thread_that_is_killed_ends_the_process() {
     let flags = libc::MSG_NOSIGNAL as u64;
     let is_response = SeccompCondition::new(FLAGS, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, flags).unwrap();
     let to_client = vec![SeccompRule::new(vec![is_response]).unwrap()];
-    let cases = [(0, libc::SYS_accept4, vec![]), (2, libc::SYS_sendto, to_client)];
+    // Of a worker: `weir status` of another test has the main thread accept without `SOCK_NONBLOCK`, and that thread
+    // ends the process.
+    let flags = (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as u64;
+    let is_worker = SeccompCondition::new(FLAGS, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, flags).unwrap();
+    let of_worker = vec![SeccompRule::new(vec![is_worker]).unwrap()];
+    let cases = [(0, libc::SYS_accept4, of_worker), (2, libc::SYS_sendto, to_client)];
     std::thread::scope(|scope| {
         for (path, call, rules) in cases {
             let site = &site;
