@@ -1,4 +1,4 @@
-//! What is due when, as a state machine: time and chance are arguments, so that a year of renewals is a test of
+//! The schedule of orders and renewals, as a state machine: time and chance are arguments, so that a year of renewals is a test of
 //! milliseconds.
 //!
 //! A certificate is renewed in the window that its authority suggests (ARI, RFC 9773), otherwise when two thirds of its
@@ -149,7 +149,7 @@ impl Entry {
 }
 
 impl Renewals {
-    /// Replaces the names. What is known of those that stay is kept.
+    /// Replaces the names. Names that stay keep what is known about them.
     pub fn want(&mut self, names: impl IntoIterator<Item = String>) {
         let mut before = std::mem::take(&mut self.entries);
         let entry = |name: String| before.remove_entry(&name).unwrap_or((name, Entry::default()));

@@ -16,7 +16,7 @@ use tls::{Identity, IdentityError};
 /// The line before a certificate that names the directory of its authority.
 const DIRECTORY: &str = "# The authority: ";
 const HEAD: &str = "# Weir made this file; it is replaced when the certificate is renewed.\n";
-/// What is written before an order, so that a full disk is noticed before the authority is asked: more than a chain of
+/// The bytes written before an order, so that a full disk is noticed before the authority is asked: more than a chain of
 /// four certificates with a key.
 const TRIAL_BYTES: usize = 16 << 10;
 

@@ -21,7 +21,7 @@ const POLL_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL_FIRST: Duration = Duration::from_millis(250);
 const POLL_MAX: Duration = Duration::from_secs(5);
 
-/// What answers an authority's challenges.
+/// The answers to an authority's challenges.
 #[derive(Clone, Copy)]
 pub struct Answers<'a> {
     pub tokens: &'a Tokens,
@@ -170,7 +170,7 @@ impl Session {
         Ok(answered)
     }
 
-    /// The challenge for this attempt: of those that the authority offers and this server answers, each in its turn.
+    /// The challenge for this attempt: each challenge that the authority offers and this server answers, in its turn.
     fn choose(&self, authorization: &AuthorizationHandle<'_>, attempt: usize) -> Result<ChallengeKind, Failure> {
         let is_offered = |kind: &&ChallengeKind| {
             authorization.challenges.iter().any(|challenge| challenge.r#type == of_kind(**kind))

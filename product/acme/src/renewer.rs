@@ -20,7 +20,7 @@ const LOCK_EVERY: Duration = Duration::from_secs(5);
 /// The time after which the operator is told that another process has the lock; one that this one replaces gives it up.
 const LOCK_PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is wanted, and the end of the thread.
+/// The certificates that are wanted, and the end of the thread.
 #[derive(Default)]
 struct Wish {
     /// `None` if no certificate is wanted.
@@ -107,7 +107,7 @@ impl Shared {
         self.wish.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts the folder's certificates for these names into force. Returns the names of those from another authority, and
+    /// Puts the folder's certificates for these names into force. Returns the names whose certificates are from another authority, and
     /// remarks.
     fn load(&self, names: &[String], directory: &str) -> (HashSet<String>, Vec<String>) {
         let (mut stale, mut remarks) = (HashSet::new(), Vec::new());

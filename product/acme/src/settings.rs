@@ -1,4 +1,4 @@
-//! What an operator chooses.
+//! The settings that an operator chooses.
 
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use tls::Roots;

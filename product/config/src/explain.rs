@@ -305,7 +305,7 @@ fn explain_proxy(explanation: &mut Explanation, site: &Site, proxy: &Proxy, path
         let value = rule.value.as_ref().map_or("removed".into(), ToString::to_string);
         explanation.say(format!("request header: {}: {value}", rule.name), Reason::At(rule.at));
     }
-    let size = "proxy: a size that no Content-Length tells is learned by the running server, which alone knows it";
+    let size = "proxy: the running server learns a size that has no Content-Length, and it alone knows it";
     explanation.say(size, Reason::At(proxy.at));
     explanation.is_passed_on = true;
 }

@@ -76,7 +76,7 @@ fn a_program_and_its_files_are_told_apart_by_their_paths() {
         let said = explained(&proxy, &format!("http://example.org/{path}"), None, &[]);
         let found = said.lines().find(|said| said.starts_with("proxy:"));
         assert_eq!(found, line, "{path}");
-        assert_eq!(said.contains("is learned by the running server"), line.is_some(), "{path}");
+        assert_eq!(said.contains("the running server learns a size"), line.is_some(), "{path}");
     }
 }
 

@@ -181,7 +181,7 @@ fn place_in(site: &Site, part: Part, said: &str) -> Place {
         Part::ListingPage => "site.listing_page",
         Part::ErrorPage(at) => return site.answers.error_pages.get(at).map_or(site.at, |page| page.at),
         Part::Proxy(at) => return site.answers.proxies.get(at).map_or(site.at, |proxy| proxy.at),
-        Part::Access(at) => return site.answers.access.get(at).map_or(site.at, |access| access.at),
+        Part::Access(at) => return site.answers.access.get(at).map_or(site.at, |access| access.login_at),
         Part::Certificate if is_of_key() => "site.key",
         Part::Certificate => "site.cert",
         Part::Log => "site.access_log",

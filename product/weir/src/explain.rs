@@ -140,7 +140,7 @@ fn place_of(configuration: &Configuration, site: &Site, key: &str) -> String {
     at.map(|at| format!(" ({}:{})", configuration.files.name_of(at), at.line)).unwrap_or_default()
 }
 
-/// What is at a decoded path of a request.
+/// The place in a root of a decoded path of a request.
 fn below(root: &Path, path: &[u8]) -> PathBuf {
     root.join(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)))
 }

@@ -220,7 +220,7 @@ pub struct Flags {
     /// Group of --user [default: the user's own]
     #[arg(hide_short_help = true, long, value_name = "GROUP", requires = "user")]
     group: Option<String>,
-    /// The file that a reload reads again, and the folders of those that it includes
+    /// The file that a reload reads again, and the folders of the files that it includes
     #[arg(skip)]
     configuration: Vec<PathBuf>,
     /// Disable the sandbox: weir may open and call everything that its user may

@@ -31,7 +31,7 @@ pub struct Script<'a> {
     pub version: (u8, u8),
     /// The connection is used again.
     pub keeps_connection: bool,
-    /// Fields that are set or removed, whoever would send them.
+    /// Fields that are set or removed, from the client or from Weir.
     pub changes: &'a [FieldChange],
 }
 

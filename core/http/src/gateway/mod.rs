@@ -46,7 +46,7 @@ pub struct Gateway<'a> {
     pub upgrade: Option<&'a [u8]>,
     /// The Sec-WebSocket-Key of a CONNECT, which replaces the client's ([`crate::websocket::key`]).
     pub websocket_key: Option<&'a [u8]>,
-    /// Fields that are set or removed, whoever would send them.
+    /// Fields that are set or removed, from the client or from Weir.
     pub changes: &'a [FieldChange],
 }
 

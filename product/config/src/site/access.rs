@@ -22,6 +22,8 @@ pub struct Access {
     /// The server that is asked, if one is.
     pub auth: Option<ForwardAuth>,
     pub satisfy: Satisfy,
+    /// The key of the users, or of the server that is asked; the table if it has neither.
+    pub login_at: Place,
 }
 
 /// The users who log in by basic authentication.
@@ -46,10 +48,12 @@ impl Access {
         let (users, satisfy) = (UsersFile::read(table), table.text::<Satisfy>("satisfy"));
         let auth = ForwardAuth::read(table);
         if users.is_some() && auth.is_some() {
-            let said = "site.access.auth_url beside site.access.users: expected one of the two";
+            let said = "site.access.auth_url and site.access.users: expected one of the two";
             table.book.mistake(table.place_of("auth_url"), said);
         }
-        let access = Access { at: table.at, path: path?.value, networks, users, auth, satisfy: satisfy?.value };
+        let login_at = table.place_of(if users.is_some() { "users" } else { "auth_url" });
+        let (path, satisfy) = (path?.value, satisfy?.value);
+        let access = Access { at: table.at, path, networks, users, auth, satisfy, login_at };
         if access.satisfy == Satisfy::Any && (access.networks.is_empty() || !access.has_login()) {
             let said =
                 "site.access.satisfy `any` without both kinds of conditions: expected networks, and users or auth_url";
@@ -79,7 +83,7 @@ impl Access {
     }
 }
 
-/// What the network of a client decides.
+/// The decision by the network of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByNetwork {
     LetIn,
@@ -147,7 +151,8 @@ impl Rule for Access {
     }
 
     fn competes(&self, other: &Access) -> bool {
-        self.path.meets(&other.path) && Access { at: other.at, path: other.path.clone(), ..self.clone() } != *other
+        let Access { at, login_at, .. } = *other;
+        self.path.meets(&other.path) && Access { at, login_at, path: other.path.clone(), ..self.clone() } != *other
     }
 }
 

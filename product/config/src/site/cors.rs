@@ -25,7 +25,7 @@ pub struct CorsRule {
     pub exposed: String,
     /// Their requests may have cookies and logins.
     pub allows_credentials: bool,
-    /// How long a browser may keep the answer to a preflight.
+    /// The time for which a browser may keep the answer to a preflight.
     pub max_age: Option<Duration>,
 }
 

@@ -6,7 +6,7 @@ use crate::section::Section;
 
 use super::redirect::encoded;
 
-/// What is tried for a path that leads to no file.
+/// The other files that are tried for a path that leads to none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tries {
     /// `/about` is the file `about.html`.

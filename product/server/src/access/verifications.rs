@@ -17,7 +17,7 @@ pub struct Question {
     pub credentials: Credentials,
 }
 
-/// What was decided about a client while its request waited.
+/// The decision about a client that was made while its request waited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// On a password, of the users with this number.
@@ -26,7 +26,7 @@ pub enum Verdict {
     LetIn(Vec<FieldChange>),
 }
 
-/// One event loop's part.
+/// The part of one event loop.
 pub struct Verifications {
     verifier: Arc<Verifier>,
     done: Arc<Done<(ExchangeId, Verdict)>>,

@@ -21,7 +21,7 @@ const HTML: &[u8] = b".html";
 /// The file whose clean URL is that of its folder.
 const INDEX: &[u8] = b"index.html";
 
-/// What a search ended with, and its last step.
+/// The outcome of a search, and its last step.
 pub type Searched = (Result<Found, Missing>, Step);
 
 impl Handler {

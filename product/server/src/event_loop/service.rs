@@ -33,10 +33,10 @@ pub(super) struct Service {
     pub journal: Journal,
 }
 
-/// What comes before the answer of a site.
+/// The decisions that come before the answer of a site.
 pub(super) struct Before {
     pub refusal: Option<Box<Reply>>,
-    /// What was decided while the request waited.
+    /// The decision that was made while the request waited.
     pub verdict: Option<Verdict>,
 }
 

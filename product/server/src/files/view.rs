@@ -1,4 +1,4 @@
-//! How a request wants a folder listed: which page of it, by which column, as HTML or as JSON. The query has the names
+//! The view of a folder that a request asks for: the page, the column that sorts it, HTML or JSON. The query has the names
 //! that Caddy has.
 
 use std::fmt::{self, Display};
@@ -70,7 +70,7 @@ impl ListingView {
         view
     }
 
-    /// What follows the path in the key of a listing; empty for the first page by name in HTML.
+    /// The part of a listing's key that follows the path; empty for the first page by name in HTML.
     pub fn suffix(self) -> String {
         if self == ListingView::default() { String::new() } else { format!("?{self}") }
     }

@@ -24,7 +24,7 @@ pub enum Kind {
     Length,
     /// Requests that upstreams do not answer.
     Upstream,
-    /// What programs have written to their error streams.
+    /// Lines that programs have written to their error streams.
     Program,
     /// Forwarding fields of trusted proxies that hold no address.
     Forwarded,

@@ -98,7 +98,7 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// What a program has said aside, if one has.
+    /// The next line of a program's error stream, if there is one.
     fn said(&mut self) -> Option<Effect> {
         self.upstreams.take_said().map(|(upstream, said)| Effect::Said { upstream, said })
     }

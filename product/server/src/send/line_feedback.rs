@@ -31,7 +31,7 @@ pub(super) struct Script {
     pub change: Option<Change>,
     /// All looks so far, with the bytes charged before each.
     pub looks: Vec<(u64, Look)>,
-    /// How often it was reported that no response waits.
+    /// The number of reports that no response waits.
     pub idle: u32,
 }
 

@@ -27,7 +27,7 @@ pub struct Privileges {
     pub keys: Keys,
     /// The sandbox is on: the server can open and call what it needs, and nothing else.
     pub is_sandboxed: bool,
-    /// The configuration file, which a reload reads again, and the folders of those that it includes.
+    /// The configuration file, which a reload reads again, and the folders of the files that it includes.
     pub configuration: Vec<PathBuf>,
 }
 

@@ -41,7 +41,7 @@ pub struct Secured {
 enum Own {
     /// The identity with this index.
     Fixed(usize),
-    /// One for each of its hosts, by ACME.
+    /// A certificate for each of its hosts, by ACME.
     Automatic,
 }
 

@@ -31,7 +31,7 @@ impl Sites {
     }
 }
 
-/// What only these fields say, whatever a program has set.
+/// The fields that are replaced, whatever a program has set.
 const FIELDS: [&str; 3] =
     ["Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Expose-Headers"];
 

@@ -68,7 +68,7 @@ pub struct Wanted<'w> {
 /// The servers behind each site, by its index, in the order of its configuration.
 struct Behind {
     groups: Vec<Vec<Arc<Group>>>,
-    /// What each access asks.
+    /// The gate of each access, by site.
     gates: Vec<Vec<Gate>>,
 }
 
@@ -153,7 +153,7 @@ impl Served {
         Some(Arc::clone(&self.behind.groups[self.sites.place(site)][proxy]))
     }
 
-    /// What the access of this index of a site asks.
+    /// The gate of the access with this index in a site.
     pub fn gate(&self, site: SiteNumber, at: usize) -> Option<&Gate> {
         self.behind.gates.get(self.sites.place(site))?.get(at)
     }
@@ -211,7 +211,7 @@ fn open(site: &SiteConfig) -> Result<Option<Arc<Root>>, SitesError> {
     Ok(Some(Arc::new(root)))
 }
 
-/// What the access of each site asks.
+/// The gates of each site's accesses.
 fn gates_of(
     configs: &[SiteConfig],
     keys: &Keys,

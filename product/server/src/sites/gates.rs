@@ -1,4 +1,4 @@
-//! What clients have to show before they are let in.
+//! The proofs that clients must give before they are let in.
 
 use std::io;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::access::{USERS_FILE_BYTES_MAX, Users};
 use crate::service::Keys;
 use crate::upstream::Group;
 
-/// What an access asks in addition to networks.
+/// The demands of an access in addition to networks.
 #[derive(Debug, Default)]
 pub struct Gate {
     pub users: Option<Arc<Users>>,

@@ -57,7 +57,7 @@ impl Sites {
         }
     }
 
-    /// Returns the path and query that the rules see instead of those of a request, if its site rewrites them. Otherwise
+    /// Returns the path and query that the rules see instead of the request's, if its site rewrites them. Otherwise
     /// as [`Sites::unclear`].
     pub fn rewrite(&self, site: SiteNumber, request: &Request) -> Result<Option<Rewritten>, Result<String, Reject>> {
         let answers = &self.answers[self.place(site)];

@@ -118,7 +118,7 @@ pub enum Certificate {
     },
     /// Self-signed, for these names.
     Development(Vec<String>),
-    /// One for each host, by ACME.
+    /// A certificate for each host, by ACME.
     Automatic,
 }
 

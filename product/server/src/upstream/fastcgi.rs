@@ -30,11 +30,11 @@ impl Scripts {
 pub struct Run {
     /// Its path below the root, with a leading slash.
     pub name: Vec<u8>,
-    /// What follows it in the path of the request, decoded.
+    /// The rest of the request's path after the script, decoded.
     pub path_info: Vec<u8>,
 }
 
-/// What has arrived from a responder, decoded. It holds no more than one read of its socket, and a head.
+/// The bytes that have arrived from a responder, decoded. It holds no more than one read of its socket, and a head.
 #[derive(Debug)]
 pub struct Inflow {
     decoder: Decoder,

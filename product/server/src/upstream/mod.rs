@@ -83,7 +83,7 @@ pub struct Upstreams<N: Net> {
     pub checks: Checks,
     /// Exchanges of transfers that may continue, because something has happened to a connection that they share.
     stirred: Vec<ExchangeId>,
-    /// What programs have said aside, with their upstreams.
+    /// Lines of programs' error streams, with their upstreams.
     said: Vec<(Arc<str>, String)>,
 }
 

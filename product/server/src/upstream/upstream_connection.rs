@@ -46,7 +46,7 @@ pub struct UpstreamConnection<N: Net> {
     ready: Readiness,
     limits: ResponseLimits,
     load: Load,
-    /// What has arrived, if the upstream speaks FastCGI.
+    /// The bytes that have arrived, if the upstream speaks FastCGI.
     inflow: Option<Box<Inflow>>,
 }
 

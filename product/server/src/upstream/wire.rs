@@ -39,7 +39,7 @@ pub struct Wire<'c, S> {
     tls: Option<&'c mut ClientSession>,
     /// Sent before everything else, also before TLS.
     preface: Option<&'c mut Vec<u8>>,
-    /// What has arrived, if the upstream speaks FastCGI.
+    /// The bytes that have arrived, if the upstream speaks FastCGI.
     inflow: Option<&'c mut Inflow>,
 }
 

@@ -28,7 +28,7 @@ pub struct AcmeFlags {
     #[arg(long = "domain", value_name = "HOST", value_parser = domain, conflicts_with_all = ["cert", "tls_self_signed"],
           help_heading = HTTPS, verbatim_doc_comment)]
     pub domains: Vec<String>,
-    /// Address without TLS beside --listen, with --domain: for redirects and HTTP-01; repeatable
+    /// Address without TLS in addition to --listen, with --domain: for redirects and HTTP-01; repeatable
     /// [default: port 80; none with --listen]
     #[arg(hide_short_help = true, long, value_name = "ADDR", value_parser = super::address, requires = "domains",
           help_heading = HTTPS, verbatim_doc_comment)]
@@ -147,12 +147,12 @@ pub fn listeners(flags: &Flags) -> Vec<Listen> {
     secure.chain(plain).collect()
 }
 
-/// Whether each listener has TLS.
+/// Returns for each listener whether it has TLS.
 pub fn security(passed: &[PassedSocket], listen: &[Listen]) -> impl Iterator<Item = bool> {
     passed.iter().map(|socket| socket.is_secure).chain(listen.iter().map(|listen| listen.is_secure))
 }
 
-/// What the flags say about certificates by ACME, for listeners with and without TLS; `None` if none are ordered.
+/// The configuration of certificates by ACME that the flags give, for listeners with and without TLS; `None` if none are ordered.
 pub fn config(flags: &Flags, security: impl Iterator<Item = bool>) -> Result<Option<AcmeConfig>, Failure> {
     let acme = &flags.acme;
     if !acme.are_wanted() {

@@ -320,10 +320,10 @@ fn a_file_of_users_is_read_as_at_a_start() {
     folder.write("weir.toml", text);
     let checked = || said(&weir(&folder.0, &["check"]));
     let (status, out, _) = checked();
-    assert!(status == Some(1) && out.starts_with("weir.toml:5:1: cannot read users `users`: No such file"), "{out}");
+    assert!(status == Some(1) && out.starts_with("weir.toml:6:9: cannot read users `users`: No such file"), "{out}");
     folder.write("users", "# all\nada:$apr1$aaaaaaaa$bbbbbbbbbbbbbbbbbbbbbb\n");
     let (status, out, _) = checked();
-    let expected = "weir.toml:5:1: users `users`: line 2: user `ada` has an MD5 hash (apr1): expected bcrypt or Argon2";
+    let expected = "weir.toml:6:9: users `users`: line 2: user `ada` has an MD5 hash (apr1): expected bcrypt or Argon2";
     assert!(status == Some(1) && out.starts_with(expected) && !out.contains("bbbbb"), "{out}");
     folder.write("users", &format!("ada:{}\n", bcrypt::hash("right", 4).unwrap()));
     assert_eq!(checked().0, Some(0), "{}", checked().1);

@@ -53,7 +53,7 @@ fn a_response_to_all_origins_is_one() {
     let site = Site::with(&[("api/a", b"a"), ("open/a", b"open"), ("a", b"own")]);
     let server = serve(&site, &format!("root = '{}'\n{CORS}", site.served().display()));
     let mut client = server.connect();
-    assert!(client.get("/api/a").head.contains("\r\nVary: Origin"), "a cache must know, whoever asked first");
+    assert!(client.get("/api/a").head.contains("\r\nVary: Origin"), "a cache must know, whichever client asked first");
     let open = ask(&mut client, "GET /open/a", "Origin: https://c.org\r\n");
     assert_eq!((open.field("Access-Control-Allow-Origin"), open.field("Vary")), (Some("*"), None));
     assert_eq!(ask(&mut client, "GET /a", "Origin: https://a.org\r\n").field("Access-Control-Allow-Origin"), None);

@@ -57,7 +57,7 @@ impl Guarded {
         Guarded::with_files(rule, keys, &[])
     }
 
-    /// The configuration has files beside it.
+    /// The configuration has files in its folder.
     pub fn with_files(rule: &str, keys: &str, files: &[(&str, &str)]) -> Guarded {
         let upstream = Upstream::start(|asked, socket| {
             asked.body(socket);

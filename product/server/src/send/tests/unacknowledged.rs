@@ -291,7 +291,7 @@ fn many_under_way_are_each_known_once() {
     assert_eq!((delivered(&mut bench), listed(&bench)), (sent, 0));
 }
 
-/// Whether a turn later no response waits for the line, as the estimator is told.
+/// Returns true if the next turn reports to the estimator that no response waits.
 fn is_idle(bench: &mut Bench) -> bool {
     script(bench).idle = 0;
     pass(bench, INTERVAL);
