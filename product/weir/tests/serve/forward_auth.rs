@@ -1,10 +1,10 @@
 //! A server that is asked whether clients are let in, as single sign-on has one.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::common::{Asked, Upstream, answer, answer_last, content};
 use crate::http3::Asking;
-use crate::spellings::{Guarded, SPELLINGS};
+use crate::spellings::{Guarded, SPELLINGS, post_by_curl};
 
 const LET_IN: &[u8] =
     b"HTTP/1.1 200 OK\r\nRemote-User: ada\r\nRemote-Groups: a\r\nRemote-Groups: b\r\nX-Other: x\r\nContent-Length: 2\r\n\r\nok";
@@ -167,22 +167,8 @@ fn a_body_is_for_the_program_alone() {
         for version in ["--http1.1", "--http2"] {
             for length in [vec!["--data-binary", "@-"], vec!["-T", "-"]] {
                 let before = asked.guarded.upstream.asked().len();
-                let mut curl = Command::new("curl")
-                    .args(["-skS", "--max-time", "60", version, "-X", "POST", "-b", cookie, "-o", "/dev/null"])
-                    .args(["-w", "%{http_code}"])
-                    .args(&length)
-                    .arg(asked.url("/old/x"))
-                    .stdin(Stdio::piped())
-                    .stdout(Stdio::piped())
-                    .spawn()
-                    .unwrap();
-                let mut input = curl.stdin.take().unwrap();
-                let writing = std::thread::spawn(move || {
-                    let _ = std::io::Write::write_all(&mut input, &vec![b'x'; 400_000]);
-                });
-                let said = curl.wait_with_output().unwrap();
-                writing.join().unwrap();
-                assert_eq!(String::from_utf8_lossy(&said.stdout), status, "{version} {length:?} {cookie}");
+                let words = [&[version, "-b", cookie][..], &length].concat();
+                assert_eq!(post_by_curl(&words, &asked.url("/old/x")), status, "{words:?}");
                 assert_eq!(asked.guarded.upstream.asked().len() - before, count, "{version} {length:?} {cookie}");
                 let shown = asked.auth.asked().pop().unwrap();
                 assert!(shown.head.starts_with("GET ") && shown.field("X-Forwarded-Method") == Some("POST"));

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::common::{Client, Server, Site, WEIR, wait_until};
 use crate::http3::Asking;
-use crate::spellings::{Guarded, SPELLINGS};
+use crate::spellings::{Guarded, SPELLINGS, post_by_curl};
 
 /// `ada:right` and others in Base64.
 const RIGHT: &str = "Basic YWRhOnJpZ2h0";
@@ -129,22 +129,8 @@ fn bodies_wait_for_the_verdict() {
         for version in ["--http1.1", "--http2"] {
             for length in [vec!["--data-binary", "@-"], vec!["-T", "-"]] {
                 let before = guarded.upstream.asked().len();
-                let mut curl = Command::new("curl")
-                    .args(["-skS", "--max-time", "60", version, "-X", "POST", "-u", login, "-o", "/dev/null"])
-                    .args(["-w", "%{http_code}"])
-                    .args(&length)
-                    .arg(&url)
-                    .stdin(Stdio::piped())
-                    .stdout(Stdio::piped())
-                    .spawn()
-                    .unwrap();
-                let mut input = curl.stdin.take().unwrap();
-                let writing = std::thread::spawn(move || {
-                    let _ = std::io::Write::write_all(&mut input, &vec![b'x'; 400_000]);
-                });
-                let said = curl.wait_with_output().unwrap();
-                writing.join().unwrap();
-                assert_eq!(String::from_utf8_lossy(&said.stdout), status, "{version} {length:?} {login}");
+                let words = [&[version, "-u", login][..], &length].concat();
+                assert_eq!(post_by_curl(&words, &url), status, "{words:?}");
                 assert_eq!(guarded.upstream.asked().len() - before, count, "{version} {length:?} {login}");
             }
         }

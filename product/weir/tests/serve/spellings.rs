@@ -1,7 +1,7 @@
 //! Rules before a program hold however a client writes a path: the program merges slashes, decodes more than once, or takes a backslash for a
 //! slash, and no such spelling is a way around a rule.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::common::tls::Made;
 use crate::common::{Server, Site, Upstream, answer};
@@ -45,6 +45,26 @@ pub struct Guarded {
     pub upstream: Upstream,
     pub server: Server,
     _site: Site,
+}
+
+/// Sends a body of 400 KB by curl, with these words and perhaps before it is let in. Returns the status.
+pub fn post_by_curl(words: &[&str], url: &str) -> String {
+    let mut curl = Command::new("curl")
+        .args(["-skS", "--max-time", "60", "-X", "POST", "-o", "/dev/null", "-w", "%{http_code}"])
+        .args(words)
+        .arg(url)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = curl.stdin.take().unwrap();
+    // A server that refuses may read none of it.
+    let writing = std::thread::spawn(move || {
+        let _ = std::io::Write::write_all(&mut input, &vec![b'x'; 400_000]);
+    });
+    let said = curl.wait_with_output().unwrap();
+    writing.join().unwrap();
+    String::from_utf8(said.stdout).unwrap()
 }
 
 impl Guarded {
