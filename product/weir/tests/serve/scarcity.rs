@@ -175,7 +175,9 @@ fn exhausted_descriptors() {
             let response = server.connect().get("/size-100000");
             assert!(response.body == content(100_000), "it has not recovered: {}", response.head);
             server.assert_alive();
-            let said = server.stderr();
+            let mut said = server.stderr();
+            // On a busy host a rate may be found.
+            said.retain(|line| !line.starts_with("weir: uplink "));
             assert!(said.len() == 1 && said[0].contains("connections are in use: "), "{said:?}");
             let said = server.stdout()[0].clone();
             assert!(said.contains("; at most ") && !said.contains(" 100000 connections"), "{said}");

@@ -76,7 +76,9 @@ fn logs_are_the_users_own_and_rotate() {
     std::fs::create_dir(&folder).unwrap();
     let name = log.display().to_string();
     let dir = site.served().display().to_string();
-    let args = ["--user", "nobody", "--access-log", &name];
+    // The folder of a clone may be closed to other users.
+    let state = site.outside("state").display().to_string();
+    let args = ["--user", "nobody", "--access-log", &name, "--state", &state];
     let output = run_to_end(&[&["serve", &dir, "--listen", "127.0.0.1:0"], &args[..]].concat());
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.starts_with("weir: as user nobody: cannot open access log") && said.contains("Permission"), "{said}");
