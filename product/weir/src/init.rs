@@ -1,4 +1,9 @@
-//! `weir init`: asks a few questions and writes a configuration that `weir check` accepts.
+//! `weir init`: asks four questions and writes a configuration that `weir check` accepts.
+//!
+//! What is asked depends on the answers before, so the questions are a table of conditions, usual answers and checks. A
+//! flag answers its question beforehand, by the same check.
+
+mod recipe;
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};
@@ -7,14 +12,17 @@ use std::path::{Path, PathBuf};
 use cli::Failure;
 
 use crate::check;
+use recipe::{ANY, AUTO, Answers, KINDS, USUAL_CERT, USUAL_KEY};
 
 const AFTER_HELP: &str = "\
 An empty answer takes what stands in brackets; without a terminal, answers are read from
-standard input, one on each line.
+standard input, one on each line. A flag answers its question beforehand.
 
 Examples:
   weir init
-  weir init /etc/weir/weir.toml";
+  weir init /etc/weir/weir.toml
+  weir init --serve app --folder dist --domain example.org --defaults
+  weir init --serve program --program :3000 --certificate none --defaults";
 
 /// Maximum number of tries for a question at a terminal.
 const TRIES_MAX: usize = 5;
@@ -25,69 +33,95 @@ pub struct Args {
     /// Configuration to write; an existing file is left as it is
     #[arg(default_value = "weir.toml")]
     file: PathBuf,
-}
-
-/// The port of HTTPS, whose clients need a certificate.
-const HTTPS_PORT: u16 = 443;
-
-/// The answers, as they were typed.
-#[derive(Debug, Clone)]
-struct Answers {
-    /// A folder, or an upstream.
-    source: String,
-    hosts: String,
-    listen: String,
-    /// The file of the certificate; without effect unless [`Answers::is_secure`].
-    cert: String,
-    /// The file of its private key.
-    key: String,
-    rate: String,
+    /// Ask nothing: take the usual answer where no flag gives one
+    #[arg(long)]
+    defaults: bool,
+    #[command(flatten)]
+    answers: Answers,
 }
 
 struct Question {
+    flag: &'static str,
     text: &'static str,
-    field: fn(&mut Answers) -> &mut String,
+    field: fn(&mut Answers) -> &mut Option<String>,
     is_asked: fn(&Answers) -> bool,
-    /// True if the answer is the name of a file that must exist.
-    is_file: bool,
+    usual: fn(&Answers) -> String,
+    /// Returns an error for a wrong answer, as a sentence with the right form; the path is the file to write.
+    check: fn(&Answers, &Path) -> Result<(), String>,
 }
 
-const QUESTIONS: [Question; 6] = [
+const QUESTIONS: [Question; 9] = [
     Question {
-        text: "Folder to serve, or address of an application, for example :3000",
-        field: |a| &mut a.source,
+        flag: "--serve",
+        text: "1. What is served: folder, program, php, or app (a single-page app)",
+        field: |a| &mut a.kind,
         is_asked: |_| true,
-        is_file: false,
+        usual: |_| KINDS[0].into(),
+        check: |a, _| a.check_kind(),
     },
     Question {
-        text: "Host names, with spaces between them, or any",
+        flag: "--folder",
+        text: "   Its folder",
+        field: |a| &mut a.folder,
+        is_asked: Answers::has_folder,
+        usual: Answers::usual_folder,
+        check: Answers::check_folder,
+    },
+    Question {
+        flag: "--program",
+        text: "   Its address",
+        field: |a| &mut a.program,
+        is_asked: Answers::is_program,
+        usual: |_| ":3000".into(),
+        check: |a, _| a.check_text(),
+    },
+    Question {
+        flag: "--php-fpm",
+        text: "   Address of php-fpm",
+        field: |a| &mut a.php_fpm,
+        is_asked: Answers::is_php,
+        usual: Answers::usual_php_fpm,
+        check: |a, _| a.check_text(),
+    },
+    Question {
+        flag: "--domain",
+        text: "2. Host names, with spaces between them, or any",
         field: |a| &mut a.hosts,
         is_asked: |_| true,
-        is_file: false,
+        usual: |_| ANY.into(),
+        check: |a, _| a.check_text(),
     },
     Question {
-        text: "Address to listen on, for example :8080 for port 8080 of all addresses",
-        field: |a| &mut a.listen,
+        flag: "--certificate",
+        text: "3. Certificate for HTTPS: acme (Weir gets and renews it), own (files) or none",
+        field: |a| &mut a.certificate,
         is_asked: |_| true,
-        is_file: false,
+        usual: Answers::usual_certificate,
+        check: |a, _| a.check_certificate(),
     },
     Question {
-        text: "Certificate for HTTPS, a PEM file with its chain",
+        flag: "--cert",
+        text: "   The certificate, a PEM file with its chain",
         field: |a| &mut a.cert,
-        is_asked: Answers::is_secure,
-        is_file: true,
+        is_asked: Answers::is_own,
+        usual: |_| USUAL_CERT.into(),
+        check: |a, _| recipe::there(a.cert.as_deref().unwrap_or_default()),
     },
     Question {
-        text: "Private key of the certificate, a PEM file",
+        flag: "--key",
+        text: "   Its private key, a PEM file",
         field: |a| &mut a.key,
-        is_asked: Answers::is_secure,
-        is_file: true,
+        is_asked: Answers::is_own,
+        usual: |_| USUAL_KEY.into(),
+        check: |a, _| recipe::there(a.key.as_deref().unwrap_or_default()),
     },
     Question {
-        text: "Rate of your uplink, for example 10mbit, or auto: Weir finds the rate",
-        field: |a| &mut a.rate,
+        flag: "--uplink",
+        text: "4. Rate of your uplink, for example 10mbit, or auto: Weir finds it",
+        field: |a| &mut a.uplink,
         is_asked: |_| true,
-        is_file: false,
+        usual: |_| AUTO.into(),
+        check: |a, _| a.check_text(),
     },
 ];
 
@@ -99,9 +133,11 @@ pub fn main(args: Args) -> Result<(), Failure> {
         return Err(exists());
     }
     let stdin = io::stdin();
-    let tries = if stdin.is_terminal() { TRIES_MAX } else { 1 };
-    let mut to: Box<dyn Write> = if stdin.is_terminal() { Box::new(io::stdout()) } else { Box::new(io::sink()) };
-    let answers = ask(&mut stdin.lock(), &mut to, tries, file)?;
+    let is_terminal = stdin.is_terminal() && !args.defaults;
+    let tries = if is_terminal { TRIES_MAX } else { 1 };
+    let to: &mut dyn Write = if is_terminal { &mut io::stdout() } else { &mut io::sink() };
+    let from = if args.defaults { None } else { Some(&mut stdin.lock() as &mut dyn BufRead) };
+    let answers = Asking { from, to, tries, file }.all(args.answers)?;
     let made = OpenOptions::new().write(true).create_new(true).open(file);
     let made = made.and_then(|mut made| made.write_all(answers.text().as_bytes()));
     made.map_err(|error| match error.kind() {
@@ -109,135 +145,81 @@ pub fn main(args: Args) -> Result<(), Failure> {
         _ => Failure::Failed(format!("cannot write {name}: {error}; expected a folder that you may write")),
     })?;
     println!("Written: {name}");
+    answers.remark().inspect(|remark| println!("{remark}"));
     check::report(file)?;
     println!("Serve it: weir run {name}");
     Ok(())
 }
 
-/// Asks all questions that the answers before them call for, each until its answer is right, at most `tries` times.
-fn ask(from: &mut dyn BufRead, to: &mut dyn Write, tries: usize, file: &Path) -> Result<Answers, Failure> {
-    let mut answers = Answers::default();
-    for Question { text, field, is_asked, is_file } in QUESTIONS {
-        if !is_asked(&answers) {
-            continue;
-        }
-        let default = field(&mut answers).clone();
-        for attempt in 1.. {
-            write!(to, "{text} [{default}]: ")?;
-            to.flush()?;
-            let mut line = String::new();
-            if from.read_line(&mut line)? == 0 {
-                return Err(Failure::Failed(format!(
-                    "standard input ended before an answer to `{text}`; expected a line for each question"
-                )));
+/// The place that answers come from.
+struct Asking<'a> {
+    /// `None` takes the usual answers.
+    from: Option<&'a mut dyn BufRead>,
+    to: &'a mut dyn Write,
+    /// Maximum number of tries for a question.
+    tries: usize,
+    file: &'a Path,
+}
+
+impl Asking<'_> {
+    /// Asks all questions that the answers before them call for and that no flag has answered.
+    fn all(&mut self, mut given: Answers) -> Result<Answers, Failure> {
+        let mut answers = Answers::default();
+        for question in &QUESTIONS {
+            let is_asked = (question.is_asked)(&answers);
+            match (question.field)(&mut given).take() {
+                Some(_) if !is_asked => return Err(Failure::Usage(without_effect(question.flag, &answers))),
+                Some(answer) => {
+                    *(question.field)(&mut answers) = Some(answer);
+                    let checked = (question.check)(&answers, self.file);
+                    checked.map_err(|wrong| Failure::Usage(format!("{}: {wrong}", question.flag)))?;
+                }
+                None if is_asked => self.ask(question, &mut answers)?,
+                None => {}
             }
-            let answer = line.trim();
-            *field(&mut answers) = if answer.is_empty() { default.clone() } else { answer.into() };
-            let checked = if is_file { there(field(&mut answers)) } else { Ok(()) };
-            let Err(wrong) = checked.and(answers.check(file)) else { break };
-            if attempt >= tries {
+        }
+        answers.listen = given.listen;
+        answers.check_text().map_err(|wrong| Failure::Usage(format!("--listen: {wrong}")))?;
+        Ok(answers)
+    }
+
+    /// Asks a question until its answer is right, at most [`Asking::tries`] times.
+    fn ask(&mut self, question: &Question, answers: &mut Answers) -> Result<(), Failure> {
+        let usual = (question.usual)(answers);
+        for attempt in 1.. {
+            write!(self.to, "{} [{usual}]: ", question.text)?;
+            self.to.flush()?;
+            let answer = self.answer(question)?;
+            *(question.field)(answers) = Some(if answer.is_empty() { usual.clone() } else { answer });
+            let Err(wrong) = (question.check)(answers, self.file) else { break };
+            if attempt >= self.tries {
                 return Err(Failure::Failed(wrong));
             }
-            writeln!(to, "{wrong}")?;
+            writeln!(self.to, "{wrong}")?;
         }
+        Ok(())
     }
-    Ok(answers)
-}
 
-impl Default for Answers {
-    fn default() -> Answers {
-        let (source, hosts, rate) = ("www".into(), "any".into(), "auto".into());
-        let port = if rustix::process::geteuid().is_root() { 80 } else { 8080 };
-        let (cert, key) = ("fullchain.pem".into(), "privkey.pem".into());
-        Answers { source, hosts, listen: format!(":{port}"), cert, key, rate }
-    }
-}
-
-impl Answers {
-    /// Checks the answers; the error is one sentence.
-    fn check(&self, file: &Path) -> Result<(), String> {
-        config::read(self.text().as_bytes()).map_err(|mistakes| mistakes[0].said.clone())?;
-        let root = self.root();
-        if !self.is_upstream() && !root.is_dir() {
-            return Err(format!("`{}`: expected a folder that exists, or an application as :3000", root.display()));
+    fn answer(&mut self, question: &Question) -> Result<String, Failure> {
+        let Some(from) = &mut self.from else { return Ok(String::new()) };
+        let mut line = String::new();
+        if from.read_line(&mut line)? > 0 {
+            return Ok(line.trim().to_string());
         }
-        self.keep_out(file)
-    }
-
-    /// Returns true if the address has the port of HTTPS.
-    fn is_secure(&self) -> bool {
-        config::listen_address(&self.listen).is_some_and(|address| address.port() == HTTPS_PORT)
-    }
-
-    /// Refuses a folder that would serve the configuration itself.
-    fn keep_out(&self, file: &Path) -> Result<(), String> {
-        let absolute = std::path::absolute(file).unwrap_or(file.into());
-        if self.is_upstream() || !absolute.starts_with(self.root()) {
-            return Ok(());
-        }
-        let (name, root) = (file.display(), self.root());
-        Err(format!(
-            "{name} would be served: it is below {}; expected another folder, or a file elsewhere: weir init ../weir.toml",
-            root.display()
-        ))
-    }
-
-    /// The absolute path of the folder, which does not depend on the place of the file.
-    fn root(&self) -> PathBuf {
-        std::fs::canonicalize(&self.source).or(std::path::absolute(&self.source)).unwrap_or((&self.source).into())
-    }
-
-    fn is_upstream(&self) -> bool {
-        !self.source.contains('/') && self.source.contains(':')
-            || self.source.contains("://")
-            || self.source.starts_with("unix:")
-    }
-
-    fn text(&self) -> String {
-        let hosts: Vec<&str> = if self.hosts == "any" { Vec::new() } else { self.hosts.split([' ', ',']).collect() };
-        let hosts: Vec<String> = hosts.into_iter().filter(|host| !host.is_empty()).map(quoted).collect();
-        let hosts =
-            if hosts.is_empty() { String::new() } else { format!("hosts = [{}]\ndefault = true\n", hosts.join(", ")) };
-        let source = match self.is_upstream() {
-            true => format!("[[site.proxy]]\nto = [{}]\n", quoted(&self.source)),
-            false => format!("root = {}\n", quoted(&self.root().to_string_lossy())),
-        };
-        let (rate, listen) = (quoted(&self.rate), quoted(&self.listen));
-        let (tls, certificate) = match self.is_secure() {
-            true => {
-                let [cert, key] = [&self.cert, &self.key].map(|file| quoted(&file_of(file).to_string_lossy()));
-                ("tls = true\n", format!("cert = {cert}\nkey = {key}\n"))
-            }
-            false => ("", String::new()),
-        };
-        // Tables of a site follow its own keys.
-        format!(
-            "{HEAD}[uplink]\nrate = {rate}\n\n[[listener]]\naddress = {listen}\n{tls}\n[[site]]\n{hosts}{certificate}{source}"
-        )
+        let (text, flag) = (question.text.trim_start(), question.flag);
+        let cure = format!("expected a line for each question, {flag}, or --defaults");
+        Err(Failure::Failed(format!("standard input ended before an answer to `{text}`; {cure}")))
     }
 }
 
-/// Returns an error for a file that does not exist. A file that only root may read is left to `weir check`.
-fn there(name: &str) -> Result<(), String> {
-    match file_of(name).metadata() {
-        Err(error) if error.kind() == ErrorKind::NotFound => Err(format!("`{name}`: expected a PEM file that exists")),
-        _ => Ok(()),
-    }
-}
-
-/// The file as a configuration elsewhere names it.
-fn file_of(name: &str) -> PathBuf {
-    std::path::absolute(name).unwrap_or(name.into())
-}
-
-const HEAD: &str = "\
-# Configuration of Weir. After a change: weir check FILE, then weir reload. weir.toml(5) lists all keys.
-
-";
-
-/// Writes text as a TOML string, in the form of JSON.
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+/// The mistake of a flag whose question the other answers leave out.
+fn without_effect(flag: &str, answers: &Answers) -> String {
+    let (other, word) = match flag {
+        "--cert" | "--key" => ("--certificate", &answers.certificate),
+        _ => ("--serve", &answers.kind),
+    };
+    let word = word.as_deref().unwrap_or_default();
+    format!("{flag} has no effect with {other} {word}; expected one of them alone")
 }
 
 #[cfg(test)]
@@ -245,9 +227,10 @@ mod tests {
     use super::*;
 
     /// The answers to these lines, and what was asked.
-    fn asked(lines: &str, tries: usize) -> (Result<Answers, Failure>, String) {
-        let mut said = Vec::new();
-        let answers = ask(&mut lines.as_bytes(), &mut said, tries, Path::new("/none/weir.toml"));
+    fn asked(given: Answers, lines: &str, tries: usize) -> (Result<Answers, Failure>, String) {
+        let (mut said, mut from) = (Vec::new(), lines.as_bytes());
+        let file = Path::new("/none/weir.toml");
+        let answers = Asking { from: Some(&mut from), to: &mut said, tries, file }.all(given);
         (answers, String::from_utf8(said).unwrap())
     }
 
@@ -255,21 +238,30 @@ mod tests {
     fn every_answer_gives_a_correct_file() {
         let here = std::env::current_dir().unwrap().display().to_string();
         for (lines, expected) in [
-            (".\n\n\n\n", "[[site]]\nroot = \"HERE\"\n"),
+            ("\n.\n\n\n\n", "[[site]]\nroot = \"HERE\"\n"),
             (
-                "src\na.org *.a.org\n:8443\n10 mbit\n",
-                "hosts = [\"a.org\", \"*.a.org\"]\ndefault = true\nroot = \"HERE/src\"\n",
+                "folder\nsrc\na.org *.a.org\nnone\n10 mbit\n",
+                "[[site]]\nhosts = [\"a.org\", \"*.a.org\"]\ndefault = true    # requests for other names too\nroot = \"HERE/src\"\n",
             ),
             (
-                ".\na.org\n[::]:443\nCargo.toml\nsrc/main.rs\n\n",
-                "address = \"[::]:443\"\ntls = true\n\n[[site]]\nhosts = [\"a.org\"]\ndefault = true\n\
-                 cert = \"HERE/Cargo.toml\"\nkey = \"HERE/src/main.rs\"\nroot = \"HERE\"\n",
+                "folder\n.\na.org\nown\nCargo.toml\nsrc/main.rs\n\n",
+                "[[site]]\nhosts = [\"a.org\"]\ndefault = true    # requests for other names too\n\
+                 cert = \"HERE/Cargo.toml\"\nkey = \"HERE/src/main.rs\"\nhttps_redirect = true\nroot = \"HERE\"\n",
             ),
-            (":3000\n\n\n2mbit..20mbit\n", "[[site.proxy]]\nto = [\":3000\"]\n"),
-            ("https://b.org\n\n\n\n", "to = [\"https://b.org\"]\n"),
-            ("unix:/run/app.sock\n\n\n\n", "to = [\"unix:/run/app.sock\"]\n"),
+            (
+                "folder\n.\na.org\n\n\n",
+                "[acme]    # by Let's Encrypt, to whose terms you agree\n\n[[site]]\nhosts = [\"a.org\"]\n\
+                 default = true    # requests for other names too\nhttps_redirect = true\nroot = \"HERE\"\n",
+            ),
+            ("program\n\n\n\n2mbit..20mbit\n", "[[site]]\n\n[[site.proxy]]\nto = [\":3000\"]\n"),
+            ("program\nhttps://b.org\n\n\n\n", "to = [\"https://b.org\"]\n"),
+            ("program\nunix:/run/app.sock\n\n\n\n", "to = [\"unix:/run/app.sock\"]\n"),
+            (
+                "php\n.\n127.0.0.1:9000\n\n\n\n",
+                "root = \"HERE\"\nindex = [\"index.php\", \"index.html\"]\nfastcgi = \"127.0.0.1:9000\"\n",
+            ),
         ] {
-            let (answers, said) = asked(lines, 1);
+            let (answers, said) = asked(Answers::default(), lines, 1);
             let Ok(answers) = answers else { panic!("{lines:?}: {said}") };
             let text = answers.text().replace(&here, "HERE");
             assert!(text.ends_with(expected) && config::read(text.as_bytes()).is_ok(), "{text}");
@@ -278,27 +270,65 @@ mod tests {
 
     #[test]
     fn a_wrong_answer_is_asked_again_at_a_terminal_alone() {
-        let lines = "no\"where\n.\na b..c\na.org\nport\n80\n:443\nnone.pem\nCargo.toml\nsrc/main.rs\nfast\n10mbit\n";
-        let (answers, said) = asked(lines, TRIES_MAX);
+        let lines =
+            "files\nfolder\nno\"where\n.\na b..c\na.org\nyes\nown\nnone.pem\nCargo.toml\nsrc/main.rs\nfast\n10mbit\n";
+        let (answers, said) = asked(Answers::default(), lines, TRIES_MAX);
         assert!(answers.is_ok_and(|answers| answers.text().contains("rate = \"10mbit\"")), "{said}");
-        for wrong in ["no\"where", "`b..c`", "`port`", "`80`", "`none.pem`", "`fast`"] {
+        for wrong in ["`files`", "no\"where", "`b..c`", "`yes`", "`none.pem`", "`fast`"] {
             assert_eq!(said.matches(wrong).count(), 1, "{wrong}: {said}");
         }
-        for lines in [lines, "nowhere"] {
-            let (answers, said) = asked(lines, 1);
+        for (lines, expected) in [
+            (lines, "`files`: expected folder, program, php or app"),
+            ("folder\nnowhere\n", "expected a folder that exists; for a program answer program"),
+            ("app\nsrc\n", "npm run build"),
+            ("folder\n.\nany\nacme\n", "`acme`: a certificate is for host names"),
+            ("folder\n.\n*.a.org\nacme\n", "expected acme.dns_hook, or cert and key"),
+            ("program\nno where\n", "expected an upstream, for example 127.0.0.1:3000"),
+        ] {
+            let (answers, said) = asked(Answers::default(), lines, 1);
             let Err(Failure::Failed(wrong)) = answers else { panic!("{said}") };
-            assert!(wrong.contains("expected a folder"), "{wrong}");
+            assert!(wrong.contains(expected), "{wrong}");
         }
-        assert!(asked(&"nowhere\n".repeat(9), TRIES_MAX).0.is_err());
-        let Err(Failure::Failed(ended)) = asked(".\n", TRIES_MAX).0 else { panic!("two answers are missing") };
-        assert!(ended.starts_with("standard input ended before an answer to `Host names"), "{ended}");
+        assert!(asked(Answers::default(), &"nowhere\n".repeat(9), TRIES_MAX).0.is_err());
+        let Err(Failure::Failed(ended)) = asked(Answers::default(), "\n.\n", TRIES_MAX).0 else { panic!("no answer") };
+        assert!(ended.starts_with("standard input ended before an answer to `2. Host names"), "{ended}");
+    }
+
+    #[test]
+    fn a_flag_answers_its_question() {
+        let given = |kind: &str, cert: Option<&str>| Answers {
+            kind: Some(kind.into()),
+            program: Some(":80".into()),
+            cert: cert.map(String::from),
+            listen: Some("127.0.0.1:0".into()),
+            ..Answers::default()
+        };
+        let (answers, said) = asked(given("program", None), "any\nnone\nauto\n", 1);
+        assert!(!said.contains("What is served") && said.contains("2. Host names"), "{said}");
+        let text = answers.map(|answers| answers.text()).unwrap_or_default();
+        assert!(text.contains("address = \"127.0.0.1:0\"\n") && text.contains("to = [\":80\"]"), "{text}");
+        let wrong = |given: Answers| match asked(given, ".\nany\nnone\nauto\n", 1).0 {
+            Err(Failure::Usage(wrong)) => wrong,
+            _ => panic!("it is right"),
+        };
+        assert_eq!(
+            wrong(given("folder", None)),
+            "--program has no effect with --serve folder; expected one of them alone"
+        );
+        assert!(wrong(given("all", None)).starts_with("--serve: `all`: expected folder, "));
+        assert!(
+            wrong(Answers { listen: Some("80".into()), program: None, ..given("folder", None) })
+                .starts_with("--listen: ")
+        );
+        let wrong = wrong(Answers { program: None, ..given("folder", Some("c.pem")) });
+        assert!(wrong.starts_with("--cert has no effect with --certificate none"), "{wrong}");
     }
 
     #[test]
     fn the_file_is_not_below_its_root() {
-        let answers = Answers { source: "src".into(), ..Answers::default() };
-        assert!(answers.keep_out(Path::new("weir.toml")).is_ok());
-        let Err(said) = answers.keep_out(Path::new("src/a/weir.toml")) else { panic!("it is served") };
+        let answers = Answers { folder: Some("src".into()), ..Answers::default() };
+        assert!(answers.check_folder(Path::new("weir.toml")).is_ok());
+        let Err(said) = answers.check_folder(Path::new("src/a/weir.toml")) else { panic!("it is served") };
         assert!(said.starts_with("src/a/weir.toml would be served: it is below /"), "{said}");
     }
 }

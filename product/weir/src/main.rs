@@ -50,7 +50,7 @@ enum Command {
     Serve(Box<serve::Args>),
     /// Pass requests on to a server, and send its responses in order
     Proxy(Box<serve::proxy::Args>),
-    /// Ask a few questions and write a configuration
+    /// Ask four questions and write a configuration
     Init(init::Args),
     /// Serve as a configuration says
     Run(serve::run::Args),
