@@ -170,7 +170,7 @@ impl AcceptedCodings {
 
 /// Splits a member into its name and its weight in thousandths: 1,000 without one, 0 for one that is malformed, so that
 /// what a client may not have meant is not sent.
-fn weighed(member: &[u8]) -> (&[u8], u16) {
+pub(crate) fn weighed(member: &[u8]) -> (&[u8], u16) {
     let mut parts = member.split(|b| *b == b';').map(<[u8]>::trim_ascii);
     let name = parts.next().unwrap_or_default();
     let value = parts.find_map(|part| part.strip_prefix(b"q=").or_else(|| part.strip_prefix(b"Q=")));

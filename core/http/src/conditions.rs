@@ -60,6 +60,13 @@ pub fn listed_tags<'a>(request: &Request<'a>) -> impl Iterator<Item = &'a [u8]> 
     values.flat_map(tags).map(|(_, tag)| tag)
 }
 
+/// The strong tags that If-Match lists, each in its quotes.
+pub fn required_tags<'a>(request: &Request<'a>) -> impl Iterator<Item = &'a [u8]> {
+    let is_given = request.fields.if_match.is_some();
+    let values = is_given.then(|| request.values("if-match")).into_iter().flatten();
+    values.flat_map(tags).filter(|(weak, _)| !weak).map(|(_, tag)| tag)
+}
+
 /// Returns true if no conditional field or Range applies, as for nearly every request.
 fn is_plain(request: &Request) -> bool {
     let fields = &request.fields;
