@@ -29,8 +29,8 @@ pub struct Described<'a> {
     pub bytes: u64,
     /// Ranges of the file are served.
     pub has_ranges: bool,
-    /// Accept-Encoding decides whether these bytes are sent or others.
-    pub is_negotiated: bool,
+    /// The field of the request that decides whether these bytes are sent or others.
+    pub vary: Option<&'a str>,
 }
 
 /// Fields shared between responses, with their HTTP/1.1 text, which only that codec uses.
@@ -44,8 +44,8 @@ pub struct Shared {
 impl EntityFields {
     /// The fields of a file without a coding, which alone is served at its address.
     pub fn new(mime: &str, etag: &str, last_modified: SystemTime, bytes: u64) -> EntityFields {
-        let (coding, has_ranges, is_negotiated) = (None, true, false);
-        EntityFields::of(&Described { mime, coding, etag, last_modified, bytes, has_ranges, is_negotiated })
+        let (coding, has_ranges, vary) = (None, true, None);
+        EntityFields::of(&Described { mime, coding, etag, last_modified, bytes, has_ranges, vary })
     }
 
     pub fn of(file: &Described) -> EntityFields {
@@ -53,7 +53,7 @@ impl EntityFields {
         let coding = file.coding.unwrap_or_default().as_bytes();
         let of_type = [("Content-Type", file.mime.as_bytes()), ("Content-Encoding", coding)];
         let ranges = file.has_ranges.then_some(("Accept-Ranges", &b"bytes"[..]));
-        let vary = file.is_negotiated.then_some(("Vary", &b"Accept-Encoding"[..]));
+        let vary = file.vary.map(|field| ("Vary", field.as_bytes()));
         let tag_and_date = [("ETag", file.etag.as_bytes()), ("Last-Modified", &date.as_bytes()[..])];
         let validators: Vec<_> = tag_and_date.into_iter().chain(ranges).chain(vary).collect();
         let groups: [&[(&str, &[u8])]; 3] = [
@@ -130,12 +130,12 @@ mod tests {
             last_modified: SystemTime::UNIX_EPOCH,
             bytes: 5,
             has_ranges: true,
-            is_negotiated: false,
+            vary: None,
         };
         let coded = EntityFields::of(&described);
         assert_eq!(names(coded.part()), [&["Content-Type", "Content-Encoding"], &validators[..]].concat());
         // A cache that updates what it has by a 304 must know what decides (RFC 9110 section 15.4.5).
-        let chosen = EntityFields::of(&Described { has_ranges: false, is_negotiated: true, ..described });
+        let chosen = EntityFields::of(&Described { has_ranges: false, vary: Some("Accept-Encoding"), ..described });
         assert_eq!(names(chosen.validators()), ["ETag", "Last-Modified", "Vary"]);
     }
 

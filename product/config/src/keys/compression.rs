@@ -40,4 +40,11 @@ pub static COMPRESSION: &[Key] = &[
         "Enable `Cache-Control: max-age=31536000, immutable` for scripts, styles and fonts [with a hash in their name](compression.md#names-with-a-hash).",
         "false",
     ),
+    key(
+        "site.image_sidecars",
+        Kind::Flag,
+        Is("true"),
+        "Enable sending of `photo.jpg.avif` and `photo.jpg.webp` [in place of `photo.jpg`](compression.md#pictures) to clients that name these types in Accept.",
+        "false",
+    ),
 ];

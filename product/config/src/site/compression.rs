@@ -15,6 +15,8 @@ pub struct Compression {
     pub has_dictionaries: bool,
     /// True if files whose names have a hash are marked as immutable.
     pub has_immutable: bool,
+    /// True if pictures are sent in the types of their sidecars.
+    pub has_image_sidecars: bool,
 }
 
 pub(super) fn read(table: &Section<'_, '_>) -> Compression {
@@ -34,5 +36,6 @@ pub(super) fn read(table: &Section<'_, '_>) -> Compression {
     {
         table.book.note(table.place_of("dictionaries"), "site.dictionaries: no effect without br or zstd in codings");
     }
-    Compression { codings, is_of_private, has_dictionaries, has_immutable }
+    let has_image_sidecars = table.flag("image_sidecars");
+    Compression { codings, is_of_private, has_dictionaries, has_immutable, has_image_sidecars }
 }

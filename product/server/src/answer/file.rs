@@ -12,6 +12,7 @@ use http::{
 };
 
 use super::dictionaries::WithDictionary;
+use super::pictures::chosen_picture;
 use super::{Handler, To, bare, text};
 use crate::body::{Body, Piece};
 use crate::codec::{Level, WITH_DICTIONARY};
@@ -59,6 +60,9 @@ impl Handler {
         entry: &Arc<Entry>,
         may_wait: bool,
     ) -> Result<Response<Body>, FormId> {
+        if let Some(picture) = chosen_picture(request, entry) {
+            return Ok(self.plain(request, picture));
+        }
         if !entry.forms.are_any() || self.asks_for_part(request, entry) {
             return Ok(self.plain(request, entry));
         }
@@ -88,7 +92,7 @@ impl Handler {
     fn form(&mut self, to: To, entry: &Arc<Entry>, accepted: &AcceptedCodings, may_wait: bool) -> Form {
         let coder = self.forms.as_ref().map(|forms| &forms.coder);
         let made = coder.map_or(Codings::NONE, |coder| coder.offers(entry));
-        let offered = made.iter().chain(entry.forms.sidecars.iter().map(|(coding, _)| *coding)).collect();
+        let offered = made.iter().chain(entry.forms.coded().map(|(coding, _)| coding)).collect();
         let (mut awaited, mut is_first) = (None, true);
         for coding in accepted.wanted(offered) {
             if let Some(sidecar) = entry.forms.sidecar(coding) {
@@ -233,7 +237,7 @@ fn is_of(entry: &Entry, tag: &[u8], accepted: &AcceptedCodings) -> bool {
     if tag == entry.etag.as_bytes() {
         return !accepted.refuses_identity();
     }
-    let mut sidecars = entry.forms.sidecars.iter().filter(|(coding, _)| accepted.takes(*coding));
+    let mut sidecars = entry.forms.coded().filter(|(coding, _)| accepted.takes(*coding));
     let mut codings = entry.forms.codings.iter().filter(|coding| accepted.takes(*coding));
     let is_level = |coding| {
         let way = |level: Level| Way { coding, level: level.number(coding), dictionary: None };

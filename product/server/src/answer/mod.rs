@@ -6,6 +6,7 @@ mod file;
 mod file_waits;
 mod form_waits;
 mod logins;
+mod pictures;
 mod rules;
 mod scripts;
 mod search;
@@ -310,7 +311,8 @@ impl Handler {
     ) -> Reply {
         let reply = match found {
             Ok(Found::File(entry)) => {
-                let is_kept = forbids(said);
+                // A picture has the type that the program says, if it says one.
+                let is_kept = forbids(said) || entry.forms.images().next().is_some();
                 // Whom the program shows this file to is its own affair.
                 let to = To { dictionaries: None, ..to };
                 let file = if is_kept { self.plain(request, &entry) } else { self.file(to, request, &entry) };

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use http::http1::parse_request;
-use http::{Coding, Limits};
+use http::{Coding, ImageType, Limits};
 use units::Rate;
 
 use super::*;
@@ -11,8 +11,9 @@ use crate::codec::testing::{decoded, decoded_with, text};
 use crate::codec::{Level, digest_of, encoded};
 use crate::coded::{Coder, DictionaryId, SiteKey};
 use crate::exchange_id::ExchangeId;
+use crate::files::picture::testing::picture;
 use crate::files::temporary::Folder;
-use crate::files::{CacheLimits, Options};
+use crate::files::{CacheLimits, Options, REVALIDATE_AFTER};
 use crate::sites::{SiteConfig, Wanted};
 use crate::storage::{InMemory, Pool};
 
@@ -268,6 +269,108 @@ fn a_sidecar_is_sent_in_the_place_of_its_file() {
     assert_eq!(rig.get(&[BROWSER, "Range: bytes=0-9"]).body, rig.plain[..10]);
     let own = rig.ask("GET", "/a.html.br", &[BROWSER]);
     assert!(own.body == br && own.coding().is_none() && own.field("vary").is_empty());
+}
+
+/// The fields of Accept for pictures, of Chromium and of `curl`.
+const OF_PICTURES: &str = "Accept: image/avif,image/webp,image/apng,image/svg+xml,image/*,*/*;q=0.8";
+const OF_ANYTHING: &str = "Accept: */*";
+
+/// A site with a photo and, unless it has none, the same in two types; the last is the smaller.
+fn rig_with_pictures() -> (Rig, [Vec<u8>; 3]) {
+    let rig = Rig::new(Options::default());
+    let bytes = [vec![7; 9_000], picture(ImageType::Avif, 6_000, 1), picture(ImageType::Webp, 5_000, 2)];
+    ["a.jpg", "a.jpg.avif", "a.jpg.webp"]
+        .iter()
+        .zip(&bytes)
+        .for_each(|(name, bytes)| drop(rig.folder.put(name, bytes)));
+    (rig, bytes)
+}
+
+#[test]
+fn a_picture_is_sent_in_a_type_that_its_client_names() {
+    let (mut rig, [jpeg, avif, webp]) = rig_with_pictures();
+    for (lines, mime, bytes) in [
+        (&[OF_PICTURES][..], "image/webp", &webp),
+        (&["Accept: image/avif, image/webp;q=0.9"], "image/avif", &avif),
+        (&["Accept: image/avif"], "image/avif", &avif),
+        (&["Accept: image/webp;q=0"], "image/jpeg", &jpeg),
+        (&["Accept: image/*"], "image/jpeg", &jpeg),
+        (&[OF_ANYTHING], "image/jpeg", &jpeg),
+        (&[], "image/jpeg", &jpeg),
+        (&[OF_PICTURES, "Range: bytes=0-99", "If-Range: \"x\""], "image/webp", &webp),
+    ] {
+        let got = rig.ask("GET", "/a.jpg", lines);
+        assert_eq!((got.status, got.field("content-type"), got.field("vary")), (200, mime, "Accept"), "{lines:?}");
+        assert_eq!((got.field("accept-ranges"), got.field("content-encoding")), ("bytes", ""));
+        assert!(got.body == *bytes && got.field("content-length") == bytes.len().to_string(), "{lines:?}");
+        assert_eq!(rig.ask("HEAD", "/a.jpg", lines).fields, got.fields, "{lines:?}");
+    }
+    rig.folder.put("b.jpg", &jpeg);
+    let alone = rig.ask("GET", "/b.jpg", &[OF_PICTURES]);
+    assert_eq!((alone.status, alone.field("vary")), (200, ""));
+    assert!(alone.body == jpeg);
+}
+
+/// A client that continues a picture gets parts of what it has, whatever it names in Accept; one that asks for parts of
+/// none gets those of what it would get whole.
+#[test]
+fn parts_of_a_picture_are_those_of_what_its_client_has() {
+    let (mut rig, bytes) = rig_with_pictures();
+    let accepts = [OF_ANYTHING, "Accept: image/avif", "Accept: image/webp"];
+    let mut tags = accepts.map(|accept| rig.ask("GET", "/a.jpg", &[accept]).field("etag").to_string());
+    for accept in accepts.into_iter().chain([OF_PICTURES]) {
+        for (tag, bytes) in tags.iter().zip(&bytes) {
+            for name in ["If-Range", "If-Match"] {
+                let field = format!("{name}: {tag}");
+                let part = rig.ask("GET", "/a.jpg", &[accept, "Range: bytes=4000-4099", &field]);
+                assert_eq!((part.status, part.field("etag"), part.field("vary")), (206, tag.as_str(), "Accept"));
+                assert!(part.body == bytes[4000..4100], "{accept} {field}");
+                assert_eq!(part.field("content-range"), format!("bytes 4000-4099/{}", bytes.len()));
+            }
+        }
+    }
+    for (accept, (tag, bytes)) in accepts.into_iter().zip(tags.iter().zip(&bytes)) {
+        let part = rig.ask("GET", "/a.jpg", &[accept, "Range: bytes=-10"]);
+        assert_eq!((part.status, part.field("etag")), (206, tag.as_str()));
+        assert!(part.body == bytes[bytes.len() - 10..]);
+        let several = rig.ask("GET", "/a.jpg", &[accept, "Range: bytes=0-1, 10-11"]);
+        assert_eq!((several.status, several.field("etag")), (206, tag.as_str()));
+        let behind = rig.ask("GET", "/a.jpg", &[accept, &format!("Range: bytes={}-", bytes.len())]);
+        assert_eq!((behind.status, behind.field("content-range")), (416, format!("bytes */{}", bytes.len()).as_str()));
+    }
+    let any = rig.ask("GET", "/a.jpg", &[OF_ANYTHING, "If-Match: *"]);
+    assert_eq!((any.status, any.field("etag")), (200, tags[0].as_str()));
+    assert_eq!(rig.ask("GET", "/a.jpg", &[OF_PICTURES, "If-Match: \"x\""]).status, 412);
+    tags.sort_unstable();
+    assert!(tags[0] != tags[1] && tags[1] != tags[2]);
+}
+
+#[test]
+fn a_client_that_has_a_picture_in_some_type_gets_no_other() {
+    let (mut rig, _) = rig_with_pictures();
+    let accepts = [OF_ANYTHING, "Accept: image/avif", "Accept: image/webp"];
+    let [jpeg, avif, webp] = accepts.map(|accept| rig.ask("GET", "/a.jpg", &[accept]).field("etag").to_string());
+    for (accept, listed, status, tag) in [
+        (OF_PICTURES, &[&jpeg][..], 304, &jpeg),
+        (OF_PICTURES, &[&avif], 304, &avif),
+        (OF_PICTURES, &[&jpeg, &avif, &webp], 304, &webp),
+        (OF_PICTURES, &[], 200, &webp),
+        (OF_ANYTHING, &[&avif, &webp], 200, &jpeg),
+        (OF_ANYTHING, &[&avif, &jpeg], 304, &jpeg),
+        ("Accept: image/avif", &[&webp], 200, &avif),
+    ] {
+        let listed = listed.iter().map(|tag| format!("W/{tag}")).chain(["\"x\"".into()]).collect::<Vec<_>>().join(", ");
+        let got = rig.ask("GET", "/a.jpg", &[accept, &format!("If-None-Match: {listed}")]);
+        assert_eq!(
+            (got.status, got.field("etag"), got.field("vary")),
+            (status, tag.as_str(), "Accept"),
+            "{accept} {listed}"
+        );
+    }
+    rig.now += REVALIDATE_AFTER;
+    std::fs::remove_file(rig.folder.path("a.jpg.webp")).unwrap();
+    let got = rig.ask("GET", "/a.jpg", &[OF_PICTURES, &format!("If-None-Match: {webp}")]);
+    assert_eq!((got.status, got.field("etag")), (200, avif.as_str()));
 }
 
 /// What a browser with a dictionary of these bytes sends.

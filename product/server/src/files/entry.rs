@@ -13,11 +13,12 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use http::{Coding, Codings, Described, Digest, EntityFields};
+use http::{Coding, Codings, Described, Digest, EntityFields, ImageType};
 use units::memory::Charge;
 
 use super::media;
 use super::mounts::{self, Kind};
+use super::sidecar_kind::SidecarKind;
 use super::{Stop, Wait};
 use crate::codec::{CODED_BYTES, is_compressible};
 use crate::storage::{Lane, Pool, Probed, Reserved, read_now};
@@ -25,6 +26,10 @@ use crate::storage::{Lane, Pool, Probed, Reserved, read_now};
 /// The maximum length of files held in memory. At 64 KiB, a copy to the socket costs about as much as `sendfile`, and a
 /// thousand such files fit the cache.
 pub const BODY_BYTES_HELD_MAX: u64 = 64 * 1024;
+
+/// The fields of a request that decide between forms: in codings, and of pictures.
+const OF_CODINGS: &str = "Accept-Encoding";
+const OF_IMAGES: &str = "Accept";
 
 /// A state of a file, shared by all responses that send it.
 #[derive(Debug)]
@@ -54,10 +59,10 @@ pub struct Entry {
 pub struct Forms {
     /// The codings in which this server may make its bytes fewer.
     pub codings: Codings,
-    /// Files with its name and the extension of a coding, each checked to be the same in that coding.
-    pub sidecars: Box<[(Coding, Arc<Entry>)]>,
-    /// The state of whatever lies at the path of each coding's sidecar; it need not be one.
-    pub(super) seen: [Option<State>; Coding::ALL.len()],
+    /// Files with its name and the extension of a kind, each checked to be of that kind.
+    pub sidecars: Box<[(SidecarKind, Arc<Entry>)]>,
+    /// The state of whatever lies at the path of each kind's sidecar; it need not be one.
+    pub(super) seen: [Option<State>; SidecarKind::COUNT],
 }
 
 /// The location of a file's bytes.
@@ -114,7 +119,7 @@ impl Entry {
             state,
             ..Entry::empty()
         };
-        entry.describe(media::coding_of(path), true);
+        entry.describe(media::coding_of(path), true, None);
         Ok((entry, state))
     }
 
@@ -136,8 +141,8 @@ impl Entry {
         }
     }
 
-    /// Makes the fields of a file whose bytes are in this coding.
-    fn describe(&mut self, coding: Option<&str>, has_ranges: bool) {
+    /// Makes the fields of a file whose bytes are in this coding, and were chosen by this field of a request.
+    fn describe(&mut self, coding: Option<&str>, has_ranges: bool, vary: Option<&str>) {
         self.fields = EntityFields::of(&Described {
             mime: &self.mime,
             coding,
@@ -145,15 +150,15 @@ impl Entry {
             last_modified: self.last_modified,
             bytes: self.len,
             has_ranges,
-            is_negotiated: self.forms.are_any() || !has_ranges,
+            vary,
         });
     }
 
     /// Adds the other forms of the file.
     pub(super) fn offer(&mut self, forms: Forms) {
         self.forms = forms;
-        if self.forms.are_any() {
-            self.describe(None, true);
+        if let Some(vary) = self.forms.vary() {
+            self.describe(None, true, Some(vary));
         }
     }
 
@@ -162,10 +167,22 @@ impl Entry {
         self.len >= *CODED_BYTES.start() && is_compressible(&self.mime) && media::coding_of(&self.path).is_none()
     }
 
-    /// The form of this file in a coding that another file has.
-    pub(super) fn sidecar(&self, coding: Coding, other: Entry) -> Entry {
-        let etag = self::coded_tag(&other.etag, coding.token());
-        self.form(coding.token(), Entry { etag, ..other })
+    /// Returns true if it is a picture that may be there in another type.
+    pub(super) fn is_picture(&self) -> bool {
+        matches!(&*self.mime, "image/jpeg" | "image/png" | "image/gif")
+    }
+
+    /// The form of this file that another file has.
+    pub(super) fn sidecar(&self, kind: SidecarKind, other: Entry) -> Entry {
+        let etag = self::coded_tag(&other.etag, kind.suffix());
+        match kind {
+            SidecarKind::Coded(coding) => self.form(coding.token(), Entry { etag, ..other }),
+            SidecarKind::Image(image) => {
+                let mut picture = Entry { etag, mime: image.mime().into(), ..other };
+                picture.describe(None, true, Some(OF_IMAGES));
+                picture
+            }
+        }
     }
 
     /// The form of this file that was made in this way and has these bytes.
@@ -192,7 +209,7 @@ impl Entry {
     fn form(&self, token: &str, entry: Entry) -> Entry {
         let (mime, path) = (self.mime.clone(), self.path.clone());
         let mut form = Entry { last_modified: self.last_modified, mime, path, ..entry };
-        form.describe(Some(token), false);
+        form.describe(Some(token), false, Some(OF_CODINGS));
         form
     }
 
@@ -279,9 +296,31 @@ impl Forms {
         !self.codings.is_empty() || !self.sidecars.is_empty()
     }
 
+    /// The field of a request that decides between them; `None` if there are none.
+    fn vary(&self) -> Option<&'static str> {
+        let field = if self.images().next().is_some() { OF_IMAGES } else { OF_CODINGS };
+        self.are_any().then_some(field)
+    }
+
+    /// The sidecars in a coding.
+    pub fn coded(&self) -> impl Iterator<Item = (Coding, &Arc<Entry>)> {
+        self.sidecars.iter().filter_map(|(kind, sidecar)| match kind {
+            SidecarKind::Coded(coding) => Some((*coding, sidecar)),
+            SidecarKind::Image(_) => None,
+        })
+    }
+
+    /// The sidecars with the same picture in another type.
+    pub fn images(&self) -> impl Iterator<Item = (ImageType, &Arc<Entry>)> {
+        self.sidecars.iter().filter_map(|(kind, sidecar)| match kind {
+            SidecarKind::Coded(_) => None,
+            SidecarKind::Image(image) => Some((*image, sidecar)),
+        })
+    }
+
     /// The sidecar in a coding.
     pub fn sidecar(&self, coding: Coding) -> Option<&Arc<Entry>> {
-        self.sidecars.iter().find(|(own, _)| *own == coding).map(|(_, sidecar)| sidecar)
+        self.coded().find(|(own, _)| *own == coding).map(|(_, sidecar)| sidecar)
     }
 }
 

@@ -28,8 +28,10 @@ mod lookups;
 mod media;
 mod mounts;
 mod natural;
+pub(crate) mod picture;
 mod root;
 mod roots;
+mod sidecar_kind;
 mod sidecars;
 mod step;
 #[cfg(test)]

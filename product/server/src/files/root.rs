@@ -65,12 +65,14 @@ pub struct Options {
     pub links_into: Vec<PathBuf>,
     /// The codings in which files may be sent instead of as they are.
     pub codings: Codings,
+    /// Send pictures in the types of their sidecars.
+    pub image_sidecars: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
         let (index, links_into, codings) = (vec!["index.html".into()], Vec::new(), Codings::ALL);
-        Options { hidden: false, listing: false, index, page: None, links_into, codings }
+        Options { hidden: false, listing: false, index, page: None, links_into, codings, image_sidecars: true }
     }
 }
 
@@ -292,9 +294,7 @@ impl Entered<'_> {
         }
         let path = String::from_utf8_lossy(path);
         let file = path.rsplit_once('.').map_or(&*path, |(file, _)| file);
-        Some(format!(
-            "`{path}` is not sent for `{file}`: {why}; expected a copy of it in this coding, made anew, or none"
-        ))
+        Some(format!("`{path}` is not sent for `{file}`: {why}; expected it to be made anew from that, or none"))
     }
 
     /// Returns true if a path may have this segment.

@@ -1,18 +1,22 @@
 //! Sidecars: files that an operator has made from another, with its name and the extension of a coding
-//! (`page.html.br`). They are sent in its place, so a wrong one would break a page for everybody: one that is older than
-//! the file, is not in its coding, is cut or decodes to another length counts as none.
+//! (`page.html.br`) or of another type of picture (`photo.jpg.avif`). They are sent in its place, so a wrong one would
+//! break a page for everybody: one that is older than the file, is not shorter, is cut or is not what its name says counts
+//! as none.
 //!
 //! A change of a sidecar alone is noticed when the file is compared again, within a second.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use http::{Coding, Codings};
+use http::{Coding, Codings, ImageType};
 
 use super::entry::{Closer, Content, Entry, Forms, State};
 use super::mounts::Kind;
+use super::picture;
 use super::root::{Entered, Looked};
+use super::sidecar_kind::SidecarKind;
 use super::{Stop, Wait};
 use crate::codec::{CODED_BYTES, decoded_bytes};
 
@@ -30,38 +34,44 @@ pub(super) struct Sidecars<'a> {
 impl Sidecars<'_> {
     /// Returns true if the sidecars of a known file are the same as when that was loaded.
     pub fn are_same(&self, path: &[u8], entry: &Entry) -> Result<bool, Stop> {
-        if !entry.may_be_coded() {
-            return Ok(true);
-        }
-        for coding in self.root.options().codings.iter() {
-            let looked = self.look(&path_of(path, coding))?;
-            if looked.map(|looked| State::of(&looked.metadata)) != entry.forms.seen[coding as usize] {
+        for kind in self.kinds_of(entry) {
+            let looked = self.look(&path_of(path, kind))?;
+            if looked.map(|looked| State::of(&looked.metadata)) != entry.forms.seen[kind.index()] {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// The other forms of a file that was just loaded, with lines for the log about those that are wrong; `None` if no
-    /// coding may change it. Checking a sidecar takes time, so that only a thread that may wait does.
+    /// The kinds of sidecars that this file may have.
+    fn kinds_of(&self, entry: &Entry) -> impl Iterator<Item = SidecarKind> + use<> {
+        let options = self.root.options();
+        let codings = if entry.may_be_coded() { options.codings } else { Codings::NONE };
+        let has_images = options.image_sidecars && entry.is_picture();
+        let images = ImageType::ALL.into_iter().filter(move |_| has_images).map(SidecarKind::Image);
+        codings.iter().map(SidecarKind::Coded).chain(images)
+    }
+
+    /// The other forms of a file that was just loaded, with lines for the log about those that are wrong; `None` if it can
+    /// have none. Checking a sidecar takes time, so that only a thread that may wait does.
     pub fn forms(&self, path: &[u8], entry: &Entry) -> Result<Option<(Forms, Vec<String>)>, Stop> {
-        let codings = self.root.options().codings;
-        if codings.is_empty() || !entry.may_be_coded() {
+        if self.kinds_of(entry).next().is_none() {
             return Ok(None);
         }
-        let may_be_made = CODED_BYTES.contains(&entry.len);
-        let mut forms = Forms { codings: if may_be_made { codings } else { Codings::NONE }, ..Forms::default() };
+        let may_be_made = entry.may_be_coded() && CODED_BYTES.contains(&entry.len);
+        let codings = if may_be_made { self.root.options().codings } else { Codings::NONE };
+        let mut forms = Forms { codings, ..Forms::default() };
         let (mut sidecars, mut lines) = (Vec::new(), Vec::new());
-        for coding in codings.iter() {
-            let path = path_of(path, coding);
+        for kind in self.kinds_of(entry) {
+            let path = path_of(path, kind);
             let Some(looked) = self.look(&path)? else { continue };
             let state = State::of(&looked.metadata);
-            forms.seen[coding as usize] = Some(state);
+            forms.seen[kind.index()] = Some(state);
             if !looked.metadata.is_file() {
                 continue;
             }
-            match self.checked(&path, &looked, coding, entry)? {
-                Ok(Some(sidecar)) => sidecars.push((coding, Arc::new(entry.sidecar(coding, sidecar)))),
+            match self.checked(&path, &looked, kind, entry)? {
+                Ok(Some(sidecar)) => sidecars.push((kind, Arc::new(entry.sidecar(kind, sidecar)))),
                 Ok(None) => {}
                 Err(wrong) => lines.extend(self.root.tell_wrong(&path, state, wrong)),
             }
@@ -75,7 +85,7 @@ impl Sidecars<'_> {
         &self,
         path: &[u8],
         looked: &Looked,
-        coding: Coding,
+        kind: SidecarKind,
         entry: &Entry,
     ) -> Result<Result<Option<Entry>, &'static str>, Stop> {
         let state = State::of(&looked.metadata);
@@ -88,7 +98,7 @@ impl Sidecars<'_> {
         let Some(sidecar) = self.load(path, looked)?.filter(|sidecar| sidecar.identity() == state) else {
             return Ok(Ok(None));
         };
-        Ok(fault(coding, &sidecar, entry.len).map_or(Ok(Some(sidecar)), Err))
+        Ok(fault(kind, &sidecar, entry.len).map_or(Ok(Some(sidecar)), Err))
     }
 
     /// Looks at what lies at this path; what cannot be looked at counts as absent.
@@ -114,23 +124,39 @@ impl Sidecars<'_> {
 }
 
 /// The path of a file's sidecar.
-fn path_of(path: &[u8], coding: Coding) -> Vec<u8> {
-    [path, b".", coding.extension().as_bytes()].concat()
+fn path_of(path: &[u8], kind: SidecarKind) -> Vec<u8> {
+    [path, b".", kind.extension().as_bytes()].concat()
 }
 
-/// Returns what is wrong with a sidecar; `None` if it has fewer bytes, which decode to a file of this length.
-fn fault(coding: Coding, sidecar: &Entry, bytes: u64) -> Option<&'static str> {
+/// Returns what is wrong with a sidecar of a file of this length; `None` if it has fewer bytes, and is what its name says.
+fn fault(kind: SidecarKind, sidecar: &Entry, bytes: u64) -> Option<&'static str> {
     if sidecar.len >= bytes {
         return Some("it is not shorter than its file");
     }
-    let is_sound = match &sidecar.content {
+    match kind {
+        SidecarKind::Coded(coding) => (!decodes(coding, sidecar, bytes)).then_some("it does not decode to its file"),
+        SidecarKind::Image(image) => (!is_picture(image, sidecar)).then_some("it is not a whole picture of this type"),
+    }
+}
+
+fn decodes(coding: Coding, sidecar: &Entry, bytes: u64) -> bool {
+    match &sidecar.content {
         Content::Held(body) => is_coded(coding, &body[..], bytes),
         Content::Open(file) => {
             let mut file: &File = file;
             file.rewind().is_ok() && is_coded(coding, BufReader::new(file), bytes)
         }
-    };
-    (!is_sound).then_some("it does not decode to its file")
+    }
+}
+
+fn is_picture(image: ImageType, sidecar: &Entry) -> bool {
+    picture::is_whole(image, sidecar.len, |at, into| match &sidecar.content {
+        Content::Held(body) => {
+            let rest = usize::try_from(at).ok().and_then(|at| body.get(at..));
+            rest.and_then(|rest| rest.get(..into.len())).map(|part| into.copy_from_slice(part)).is_some()
+        }
+        Content::Open(file) => file.read_exact_at(into, at).is_ok(),
+    })
 }
 
 fn is_coded(coding: Coding, mut coded: impl BufRead, bytes: u64) -> bool {

@@ -187,7 +187,8 @@ fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path, po
     let index = site.index.clone();
     let links_into = site.links_into.iter().map(|into| folder.join(into)).collect();
     let (listing, codings) = (site.autoindex, site.compression.codings);
-    let files = FileOptions { hidden: site.serve_dotfiles, listing, index, page: None, links_into, codings };
+    let (hidden, image_sidecars) = (site.serve_dotfiles, site.compression.has_image_sidecars);
+    let files = FileOptions { hidden, listing, index, page: None, links_into, codings, image_sidecars };
     let dir = site.root.as_ref().map(|root| folder.join(root));
     let below = |page: &String| dir.as_ref().map(|dir| dir.join(page.trim_start_matches('/')));
     SiteConfig {
@@ -346,7 +347,7 @@ trusted_proxies = ['::1', '10.0.0.0/8']
 
     #[test]
     fn every_key_of_a_site_is_taken() {
-        let text = "[[site]]\nroot = 'w'\nhosts = ['A.org', '*.a.org']\nindex = ['i', 'j']\nautoindex = true\nserve_dotfiles = true\nfollow_symlinks_into = ['/m', 'n']\ncodings = ['gzip']\ncompress_private = true\ndictionaries = false\nimmutable = false\n[[site]]\nroot = '/x'\ndefault = true";
+        let text = "[[site]]\nroot = 'w'\nhosts = ['A.org', '*.a.org']\nindex = ['i', 'j']\nautoindex = true\nserve_dotfiles = true\nfollow_symlinks_into = ['/m', 'n']\ncodings = ['gzip']\ncompress_private = true\ndictionaries = false\nimmutable = false\nimage_sidecars = false\n[[site]]\nroot = '/x'\ndefault = true";
         let sites = parsed(text).sites;
         let [one, other] = [0, 1].map(|at| site_config(&sites[at], None, Path::new("/etc"), 443));
         let files = FileOptions {
@@ -356,6 +357,7 @@ trusted_proxies = ['::1', '10.0.0.0/8']
             page: None,
             links_into: vec!["/m".into(), "/etc/n".into()],
             codings: [http::Coding::Gzip].into_iter().collect(),
+            image_sidecars: false,
         };
         let hosts = vec!["a.org".into(), "*.a.org".into()];
         assert_eq!(

@@ -79,3 +79,33 @@ fn responses_of_programs_are_compressed_unless_they_are_private() {
     let asked = upstream.asked();
     assert_eq!(asked.last().and_then(|asked| asked.field("If-None-Match")), Some("\"v\""));
 }
+
+/// A picture in WebP (RFC 9649 section 2.3) by its outermost structure.
+fn webp(bytes: usize) -> Vec<u8> {
+    let mut picture = [&b"RIFF"[..], &(bytes as u32 - 8).to_le_bytes(), b"WEBPVP8 "].concat();
+    picture.resize(bytes, 1);
+    picture
+}
+
+#[test]
+fn a_picture_is_sent_in_a_type_that_its_client_names() {
+    let (jpeg, other) = (vec![7; 300_000], webp(100_000));
+    let site = Site::with(&[("a.jpg", &jpeg), ("a.jpg.webp", &other), ("b.jpg", &jpeg), ("b.jpg.avif", &other)]);
+    let server = Server::start(&site, &[]);
+    let mut client = server.connect();
+    let named = ask(&mut client, "/a.jpg", "Accept: image/avif,image/webp,*/*;q=0.8\r\n");
+    assert_eq!((named.field("Content-Type"), named.field("Vary")), (Some("image/webp"), Some("Accept")));
+    assert!(named.body == other);
+    let long = format!("Accept: {}image/webp\r\n", "a/b, ".repeat(2_000));
+    for lines in ["Accept: */*\r\n", "", &long] {
+        let plain = ask(&mut client, "/a.jpg", lines);
+        assert_eq!((plain.status, plain.field("Content-Type")), (200, Some("image/jpeg")));
+        assert!(plain.body == jpeg && plain.field("Vary") == Some("Accept"));
+    }
+    let tag = named.field("ETag").unwrap();
+    let part = ask(&mut client, "/a.jpg", &format!("Range: bytes=10-19\r\nIf-Range: {tag}\r\n"));
+    assert_eq!((part.status, part.field("Content-Range")), (206, Some("bytes 10-19/100000")));
+    assert!(part.body == other[10..20] && part.field("Content-Type") == Some("image/webp"));
+    let wrong = ask(&mut client, "/b.jpg", "Accept: image/avif\r\n");
+    assert!(wrong.body == jpeg && wrong.field("Vary").is_none(), "it is in WebP");
+}

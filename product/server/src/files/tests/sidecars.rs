@@ -1,7 +1,8 @@
-//! Files that are others in a coding.
+//! Files that are others in a coding, or in another type of picture.
 
-use http::{Coding, Codings};
+use http::{Coding, Codings, ImageType};
 
+use super::picture::testing::picture;
 use super::*;
 use crate::codec::testing::{decoded, text};
 use crate::codec::{Level, encoded};
@@ -19,7 +20,7 @@ fn page(bytes: usize) -> (Site, Vec<u8>) {
 }
 
 fn sidecars(entry: &Entry) -> Vec<Coding> {
-    entry.forms.sidecars.iter().map(|(coding, _)| *coding).collect()
+    entry.forms.coded().map(|(coding, _)| coding).collect()
 }
 
 fn bytes(entry: &Entry) -> Vec<u8> {
@@ -36,8 +37,8 @@ fn sidecars_are_forms_of_their_file() {
         let entry = site.entry("/a.html");
         assert_eq!(sidecars(&entry), Coding::ALL);
         let mut tags: Vec<&str> = vec![&entry.etag];
-        for (coding, sidecar) in &entry.forms.sidecars {
-            assert!(decoded(*coding, &bytes(sidecar)) == plain, "{coding:?}");
+        for (coding, sidecar) in entry.forms.coded() {
+            assert!(decoded(coding, &bytes(sidecar)) == plain, "{coding:?}");
             assert_eq!((&sidecar.mime, sidecar.last_modified), (&entry.mime, entry.last_modified));
             tags.push(&sidecar.etag);
         }
@@ -141,4 +142,83 @@ fn only_codings_of_the_site_are_looked_for() {
     let mut off = Site::new(Options { codings: Codings::NONE, ..Options::default() }).large();
     off.folder.put("a.html", &plain);
     assert!(!off.entry("/a.html").forms.are_any());
+}
+
+fn images(entry: &Entry) -> Vec<ImageType> {
+    entry.forms.images().map(|(image, _)| image).collect()
+}
+
+#[test]
+fn pictures_in_other_types_are_forms_of_their_file() {
+    for (name, length) in [("a.jpg", 5_000), ("b.JPEG", 5_000), ("c.png", 200_000), ("d.gif", 300_000)] {
+        let mut site = Site::new(nothing_hidden()).large();
+        site.folder.put(name, vec![7; length]);
+        for image in ImageType::ALL {
+            site.folder.put(format!("{name}.{}", image.extension()), picture(image, length / 2, 1));
+        }
+        let entry = site.entry(&format!("/{name}"));
+        assert_eq!(images(&entry), ImageType::ALL, "{name}");
+        assert!(entry.forms.codings.is_empty() && sidecars(&entry).is_empty());
+        let mut tags: Vec<&str> = vec![&entry.etag];
+        for (image, other) in entry.forms.images() {
+            assert_eq!((other.mime.as_str(), bytes(other)), (image.mime(), picture(image, length / 2, 1)));
+            tags.push(&other.etag);
+        }
+        tags.sort_unstable();
+        tags.dedup();
+        assert_eq!(tags.len(), 3, "each has its own tag");
+        let own = site.entry(&format!("/{name}.avif"));
+        assert!(!own.forms.are_any() && own.mime == "image/avif", "under its own name it is what it is");
+    }
+}
+
+#[test]
+fn wrong_pictures_are_not_sent() {
+    let good = picture(ImageType::Avif, 4_000, 1);
+    let cases = [
+        ("cut", good[..3_999].to_vec()),
+        ("empty", Vec::new()),
+        ("of another type", picture(ImageType::Webp, 4_000, 1)),
+        ("text", text(4_000)),
+        ("longer than its file", picture(ImageType::Avif, 5_000, 1)),
+        ("cut, and not held in memory", picture(ImageType::Avif, 150_000, 1)[..149_999].to_vec()),
+    ];
+    for (why, bytes) in cases {
+        let mut site = Site::new(nothing_hidden()).large();
+        site.folder.put("a.jpg", vec![7; if bytes.len() > 100_000 { 200_000 } else { 5_000 }]);
+        site.folder.put("a.jpg.avif", bytes);
+        assert_eq!(images(&site.entry("/a.jpg")), [], "{why}");
+        let lines = site.cache.take_lines();
+        assert!(lines.len() == 1 && lines[0].starts_with("`a.jpg.avif` is not sent for `a.jpg`: it is "), "{lines:?}");
+    }
+    let mut site = Site::new(nothing_hidden()).large();
+    site.folder.put("a.jpg", vec![7; 5_000]);
+    let older = site.folder.put("a.jpg.avif", &good);
+    let modified = fs::metadata(site.folder.path("a.jpg")).unwrap().modified().unwrap();
+    let set = |at| File::options().write(true).open(&older).unwrap().set_modified(at).unwrap();
+    set(modified - Duration::from_secs(1));
+    assert_eq!(images(&site.entry("/a.jpg")), []);
+    set(modified);
+    site.now += REVALIDATE_AFTER;
+    assert_eq!(images(&site.entry("/a.jpg")), [ImageType::Avif], "noticed within a second");
+    site.folder.put("a.webp", picture(ImageType::Webp, 100, 1));
+    fs::remove_file(older).unwrap();
+    site.now += REVALIDATE_AFTER;
+    assert_eq!(images(&site.entry("/a.jpg")), [], "the picture of another file may have that name");
+}
+
+#[test]
+fn other_files_and_sites_have_no_pictures() {
+    let mut site = Site::new(nothing_hidden()).large();
+    let mut off = Site::new(Options { image_sidecars: false, ..nothing_hidden() }).large();
+    for site in [&mut site, &mut off] {
+        for name in ["a.jpg", "a.svg", "a.avif", "a.html"] {
+            site.folder.put(name, vec![7; 5_000]);
+            site.folder.put(format!("{name}.webp"), picture(ImageType::Webp, 100, 1));
+        }
+    }
+    for path in ["/a.svg", "/a.avif", "/a.html"] {
+        assert_eq!(images(&site.entry(path)), [], "{path}");
+    }
+    assert_eq!((images(&site.entry("/a.jpg")), images(&off.entry("/a.jpg"))), (vec![ImageType::Webp], vec![]));
 }

@@ -1,0 +1,38 @@
+//! The kinds of files that may be sent in the place of another.
+
+use http::{Coding, ImageType};
+
+/// The kind of a sidecar: the same bytes in a coding, or the same picture in another type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SidecarKind {
+    Coded(Coding),
+    Image(ImageType),
+}
+
+impl SidecarKind {
+    pub const COUNT: usize = Coding::ALL.len() + ImageType::ALL.len();
+
+    /// Its place among all kinds.
+    pub fn index(self) -> usize {
+        match self {
+            SidecarKind::Coded(coding) => coding as usize,
+            SidecarKind::Image(image) => Coding::ALL.len() + image as usize,
+        }
+    }
+
+    /// The extension that the name of a file gets, without its dot.
+    pub fn extension(self) -> &'static str {
+        match self {
+            SidecarKind::Coded(coding) => coding.extension(),
+            SidecarKind::Image(image) => image.extension(),
+        }
+    }
+
+    /// The end of its entity tag.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            SidecarKind::Coded(coding) => coding.token(),
+            SidecarKind::Image(image) => image.extension(),
+        }
+    }
+}
