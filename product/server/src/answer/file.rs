@@ -23,6 +23,17 @@ use crate::stages::{has_stages, staged_head};
 /// The hexadecimal digits of a dictionary in a tag.
 const DIGITS: usize = 16;
 
+/// The length of the wait for a form that is a request's due.
+#[derive(Clone, Copy, PartialEq)]
+enum Patience {
+    /// What is there is sent.
+    None,
+    /// The form is waited for if it would have left sooner.
+    IfSooner,
+    /// The client wants few bytes more than an early response, or takes no others.
+    Always,
+}
+
 /// The form in which a file is sent.
 enum Form {
     /// The bytes of the file itself.
@@ -71,9 +82,14 @@ impl Handler {
             let response = bare(Status::NOT_MODIFIED).of(entry.fields.validators()).unshared();
             return Ok(response.without("ETag").with("ETag", tag));
         }
+        let patience = match may_wait {
+            true if accepted.refuses_identity() || saves_data(request) => Patience::Always,
+            true => Patience::IfSooner,
+            false => Patience::None,
+        };
         let form = match self.with_dictionary(to, request, entry, &accepted) {
-            Some(with) => self.form_with(to, entry, &accepted, may_wait, with),
-            None => self.form(to, entry, &accepted, may_wait),
+            Some(with) => self.form_with(to, entry, &accepted, patience, with),
+            None => self.form(to, entry, &accepted, patience),
         };
         match form {
             Form::Plain => Ok(self.plain(request, entry)),
@@ -89,7 +105,7 @@ impl Handler {
     }
 
     /// Chooses the form of a file. The most wanted one is made if it is not there; until then, a less wanted one serves.
-    fn form(&mut self, to: To, entry: &Arc<Entry>, accepted: &AcceptedCodings, may_wait: bool) -> Form {
+    fn form(&mut self, to: To, entry: &Arc<Entry>, accepted: &AcceptedCodings, patience: Patience) -> Form {
         let coder = self.forms.as_ref().map(|forms| &forms.coder);
         let made = coder.map_or(Codings::NONE, |coder| coder.offers(entry));
         let offered = made.iter().chain(entry.forms.coded().map(|(coding, _)| coding)).collect();
@@ -105,13 +121,15 @@ impl Handler {
             };
             match found {
                 Known::Ready(form) => return Form::Coded(form),
-                Known::Pending(ready_in) if self.line.is_sooner(entry.len, ready_in) || accepted.refuses_identity() => {
+                Known::Pending(ready_in)
+                    if patience == Patience::Always || self.line.is_sooner(entry.len, ready_in) =>
+                {
                     awaited = Some(FormId::of(entry, coding));
                 }
                 Known::Pending(_) | Known::None => {}
             }
         }
-        awaited.filter(|_| may_wait).map_or(Form::Plain, Form::Awaited)
+        awaited.filter(|_| patience != Patience::None).map_or(Form::Plain, Form::Awaited)
     }
 
     /// Chooses between the form with a dictionary and others. The shortest among those that are there is sent; the one with
@@ -121,7 +139,7 @@ impl Handler {
         to: To,
         entry: &Arc<Entry>,
         accepted: &AcceptedCodings,
-        may_wait: bool,
+        patience: Patience,
         with: WithDictionary,
     ) -> Form {
         let Some(coder) = self.forms.as_ref().map(|forms| &forms.coder) else { return Form::Plain };
@@ -131,12 +149,17 @@ impl Handler {
             Known::Ready(form) => Form::Coded(other().filter(|other| other.len < form.len).unwrap_or(form)),
             Known::Pending(ready_in) => {
                 let is_much = with.is_next || other().is_none();
-                match is_much && may_wait && self.line.is_soon(entry.len, ready_in) {
+                let is_due = match patience {
+                    Patience::None => false,
+                    Patience::IfSooner => self.line.is_soon(entry.len, ready_in),
+                    Patience::Always => true,
+                };
+                match is_much && is_due {
                     true => Form::Awaited(with.id),
-                    false => self.form(to, entry, accepted, may_wait),
+                    false => self.form(to, entry, accepted, patience),
                 }
             }
-            Known::None => self.form(to, entry, accepted, may_wait),
+            Known::None => self.form(to, entry, accepted, patience),
         }
     }
 
@@ -200,6 +223,11 @@ impl Handler {
         let tag: String = entry.etag.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
         format!("weir{tag}x{:x}", self.boundaries)
     }
+}
+
+/// Returns true if the client says that it wants few bytes.
+fn saves_data(request: &Request) -> bool {
+    request.values("save-data").any(|value| value.trim_ascii().eq_ignore_ascii_case(b"on"))
 }
 
 fn entity(entry: &Entry) -> Entity<'_> {

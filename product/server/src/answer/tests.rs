@@ -194,6 +194,17 @@ fn a_form_that_is_not_there_is_made_for_the_next_client() {
     }
 }
 
+/// A client that saves data waits where others get the file as it is.
+#[test]
+fn a_client_that_saves_data_waits_for_the_form() {
+    for (value, waits) in [("on", true), ("On", true), ("off", false), ("on, off", false), ("", false)] {
+        let mut rig = Rig::new(Options::default());
+        let got = rig.get(&[BROWSER, &format!("Save-Data: {value}")]);
+        assert_eq!((got.coding().is_some(), rig.waited), (waits, usize::from(waits)), "{value}");
+        assert_eq!(rig.get(&["Save-Data: on"]).coding(), None, "it takes no coding");
+    }
+}
+
 /// A client may have any form that it accepts, also one that is not there any more.
 #[test]
 fn a_client_that_has_a_form_gets_no_other() {
