@@ -107,7 +107,24 @@ struct Entry {
     /// When its window is asked for; `None` is never, without a certificate.
     ask_at: Option<SystemTime>,
     retry: Retry,
-    failure: Option<String>,
+    /// The last failure since the certificate in force was issued.
+    failure: Option<Failed>,
+}
+
+/// A failure and its instant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failed {
+    pub at: SystemTime,
+    pub text: String,
+}
+
+/// The plan for a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outlook {
+    /// When the next order is due.
+    pub next_order: SystemTime,
+    /// Why no certificate was issued, if the last attempt failed.
+    pub failed: Option<Failed>,
 }
 
 /// The certificates that are wanted, by their names.
@@ -116,7 +133,7 @@ pub struct Renewals {
     entries: BTreeMap<String, Entry>,
     /// The wait after failures that hold up everything.
     all: Retry,
-    all_failure: Option<String>,
+    all_failure: Option<Failed>,
     said_at: Option<SystemTime>,
 }
 
@@ -261,14 +278,14 @@ impl Renewals {
         match scope {
             Scope::All => {
                 self.all.fail(UNREACHED_FIRST, after, is_urgent, now, chance);
-                self.all_failure = Some(text);
+                self.all_failure = Some(Failed { at: now, text });
             }
             Scope::Name => {
                 self.on_reached();
                 let Some(entry) = self.entries.get_mut(name) else { return };
                 let is_urgent = entry.is_urgent(now);
                 entry.retry.fail(REFUSED_FIRST, after, is_urgent, now, chance);
-                entry.failure = Some(text);
+                entry.failure = Some(Failed { at: now, text });
             }
         }
     }
@@ -297,6 +314,17 @@ impl Renewals {
         Step::Wait(instants.flatten().min().unwrap_or(now + DAY).max(held_up.unwrap_or(now)))
     }
 
+    /// The plan for a name; `None` if it is not wanted.
+    pub fn outlook(&self, name: &str, now: SystemTime) -> Option<Outlook> {
+        let entry = self.entries.get(name)?;
+        let of_all = self.all_failure.as_ref().filter(|_| entry.is_to_be_replaced(now));
+        Some(Outlook { next_order: self.next_order(entry, now), failed: of_all.or(entry.failure.as_ref()).cloned() })
+    }
+
+    fn next_order(&self, entry: &Entry, now: SystemTime) -> SystemTime {
+        to_come(self.all.at, now, ASKED_WAIT_MAX).max(entry.due_at(now)).unwrap_or(now)
+    }
+
     /// Returns the line for the operator about what fails, if it is due: at first at once, then once a day, or once an
     /// hour if a certificate is urgent.
     pub fn line(&mut self, now: SystemTime) -> Option<String> {
@@ -312,7 +340,7 @@ impl Renewals {
         if to_come(self.said_at.map(|at| at + every), now, every).is_some() {
             return None;
         }
-        let why = self.all_failure.as_ref().or(worst.failure.as_ref())?;
+        let why = &self.all_failure.as_ref().or(worst.failure.as_ref())?.text;
         let what = match worst.lifetime {
             None => format!("no certificate for {name} yet"),
             Some(lifetime) => match lifetime.not_after.duration_since(now) {
@@ -325,8 +353,7 @@ impl Renewals {
             1 => " (and 1 other)".into(),
             others => format!(" (and {others} others)"),
         };
-        let again = [to_come(self.all.at, now, ASKED_WAIT_MAX), worst.due_at(now)].into_iter().flatten().max();
-        let again = again.and_then(|at| at.duration_since(now).ok()).unwrap_or_default();
+        let again = self.next_order(worst, now).duration_since(now).unwrap_or_default();
         let line = format!("{what}{others}: {why}; next attempt in {}", span(again));
         self.said_at = Some(now);
         Some(line)
@@ -524,6 +551,26 @@ mod tests {
         renewals.on_certificate("b.test", lifetime(0.0, 90.0), at(0.0), 0.0);
         assert!(matches!(renewals.next(at(-300.0)), Step::AskWindow(_) | Step::Wait(_)), "not valid yet is not due");
         assert_eq!(renewals.next(at(61.0)), Step::Order("a.test".into()));
+    }
+
+    #[test]
+    fn the_outlook_has_the_last_failure_until_a_certificate_is_there() {
+        let mut renewals = renewals(&["a.test", "b.test"]);
+        let failed = |at, text: &str| Some(Failed { at, text: text.into() });
+        assert_eq!(renewals.outlook("a.test", at(0.0)), Some(Outlook { next_order: at(0.0), failed: None }));
+        renewals.on_failure("a.test", Failure::of_name("refused"), at(0.0), 0.0);
+        let outlook = renewals.outlook("a.test", at(0.0)).unwrap();
+        assert_eq!(outlook, Outlook { next_order: at(0.0) + REFUSED_FIRST, failed: failed(at(0.0), "refused") });
+        assert_eq!(renewals.outlook("b.test", at(0.0)).unwrap().failed, None, "a name alone was refused");
+        renewals.on_failure("b.test", Failure::of_all("away"), at(1.0), 0.0);
+        for name in ["a.test", "b.test"] {
+            let outlook = renewals.outlook(name, at(1.0)).unwrap();
+            assert_eq!(outlook, Outlook { next_order: at(1.0) + UNREACHED_FIRST, failed: failed(at(1.0), "away") });
+        }
+        renewals.on_reached();
+        renewals.on_issued("b.test", lifetime(1.0, 90.0), at(1.0), 0.0);
+        assert_eq!(renewals.outlook("b.test", at(1.0)), Some(Outlook { next_order: at(61.0), failed: None }));
+        assert_eq!(renewals.outlook("c.test", at(1.0)), None);
     }
 
     #[test]

@@ -14,7 +14,8 @@ mod renewer;
 mod settings;
 mod tokens;
 
+pub use due::{Failed, Outlook, span};
 pub use folder::{Folder, FolderError};
-pub use renewer::{Renewer, Task};
+pub use renewer::{HostStatus, Renewer, Task};
 pub use settings::{ChallengeKind, ExternalAccount, Hook, LETS_ENCRYPT, Settings};
 pub use tokens::Tokens;

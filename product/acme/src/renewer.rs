@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tls::{Automatic, Identity, Validity};
 
-use crate::due::{Failure, Lifetime, Renewals, Step, span};
+use crate::due::{Failure, Lifetime, Outlook, Renewals, Step, span};
 use crate::folder::{Folder, Lock};
 use crate::order::{Answers, Issued, Session};
 use crate::settings::{Hook, Settings};
@@ -40,7 +40,21 @@ struct Shared {
     hook: Option<Arc<dyn Hook>>,
     wish: Mutex<Wish>,
     changed: Condvar,
+    /// The thread alone changes it, and holds the lock while it asks nobody.
+    renewals: Mutex<Renewals>,
     is_started: AtomicBool,
+    /// This process orders: it has the lock of the folder.
+    is_ordering: AtomicBool,
+}
+
+/// The state of a host's certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostStatus {
+    pub name: String,
+    /// When the certificate in force expires, if one is there.
+    pub not_after: Option<SystemTime>,
+    /// The plan of this process; `None` while another process orders.
+    pub outlook: Option<Outlook>,
 }
 
 /// The certificates by ACME of a server. Clones are of the same.
@@ -54,8 +68,9 @@ impl Renewer {
     /// Creates a renewer that wants nothing yet. `hook` sets DNS records.
     pub fn new(folder: Folder, hook: Option<Arc<dyn Hook>>) -> Renewer {
         let (automatic, tokens) = (Arc::default(), Arc::default());
-        let (wish, changed, is_started) = (Mutex::default(), Condvar::new(), AtomicBool::new(false));
-        Renewer(Arc::new(Shared { folder, automatic, tokens, hook, wish, changed, is_started }))
+        let (wish, changed, renewals) = (Mutex::default(), Condvar::new(), Mutex::default());
+        let [is_started, is_ordering] = [false; 2].map(AtomicBool::new);
+        Renewer(Arc::new(Shared { folder, automatic, tokens, hook, wish, changed, renewals, is_started, is_ordering }))
     }
 
     /// The certificates in force.
@@ -95,6 +110,16 @@ impl Renewer {
         names.into_iter().map(|name| (name.clone(), of(&name))).collect()
     }
 
+    /// The state of the certificates that are wanted.
+    pub fn status(&self) -> Vec<HostStatus> {
+        let now = SystemTime::now();
+        let expiries = self.expiries();
+        let renewals = self.0.renewals();
+        let is_ordering = self.0.is_ordering.load(Ordering::Relaxed);
+        let outlook = |name: &str| renewals.outlook(name, now).filter(|_| is_ordering);
+        expiries.into_iter().map(|(name, not_after)| HostStatus { outlook: outlook(&name), name, not_after }).collect()
+    }
+
     /// Ends the thread: at once, or after the request under way.
     pub fn stop(&self) {
         self.0.wish().is_stopping = true;
@@ -105,6 +130,10 @@ impl Renewer {
 impl Shared {
     fn wish(&self) -> MutexGuard<'_, Wish> {
         self.wish.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn renewals(&self) -> MutexGuard<'_, Renewals> {
+        self.renewals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts the folder's certificates for these names into force. Returns the names whose certificates are from another authority, and
@@ -151,16 +180,7 @@ impl Task {
     /// Orders and renews certificates until [`Renewer::stop`]. `log` takes lines for the operator.
     pub fn run(self, log: impl Fn(&str)) {
         let shared = &*self.0.0;
-        let mut run = Run {
-            shared,
-            log: &log,
-            renewals: Renewals::default(),
-            settings: None,
-            turn: 0,
-            session: None,
-            lock: None,
-            without_lock: None,
-        };
+        let mut run = Run { shared, log: &log, settings: None, turn: 0, session: None, lock: None, without_lock: None };
         while run.step() {}
     }
 }
@@ -169,7 +189,6 @@ impl Task {
 struct Run<'r> {
     shared: &'r Shared,
     log: &'r dyn Fn(&str),
-    renewals: Renewals,
     settings: Option<Settings>,
     turn: u64,
     /// The session with the authority, as long as there is something to do.
@@ -185,12 +204,11 @@ impl Run<'_> {
         self.take_wish();
         let now = SystemTime::now();
         if !self.has_lock() {
-            let line = self.renewals.line(now);
-            line.inspect(|line| (self.log)(line));
+            self.say(now);
             return self.shared.wait(self.turn, LOCK_EVERY);
         }
         let step = match self.settings {
-            Some(_) => self.renewals.next(now),
+            Some(_) => self.shared.renewals().next(now),
             None => Step::Wait(now + LOOK_EVERY),
         };
         match step {
@@ -202,9 +220,18 @@ impl Run<'_> {
                 return self.shared.wait(self.turn, time);
             }
         }
-        let line = self.renewals.line(SystemTime::now());
-        line.inspect(|line| (self.log)(line));
+        self.say(SystemTime::now());
         self.shared.pause(Duration::ZERO)
+    }
+
+    /// Logs what fails, if it is time to.
+    fn say(&self, now: SystemTime) {
+        let line = self.shared.renewals().line(now);
+        line.inspect(|line| (self.log)(line));
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.shared.renewals().names().map(String::from).collect()
     }
 
     fn take_wish(&mut self) {
@@ -213,20 +240,21 @@ impl Run<'_> {
             return;
         }
         (self.turn, self.settings, self.session) = (wish.turn, wish.settings.clone(), None);
-        self.renewals.want(wish.names.iter().cloned());
-        let stale = wish.stale.clone();
+        let (names, stale) = (wish.names.clone(), wish.stale.clone());
         drop(wish);
-        self.renewals.try_again(SystemTime::now(), chance);
-        self.note_certificates();
-        stale.iter().for_each(|name| self.renewals.on_stale(name));
+        let mut renewals = self.shared.renewals();
+        renewals.want(names);
+        renewals.try_again(SystemTime::now(), chance);
+        self.note_certificates(&mut renewals);
+        stale.iter().for_each(|name| renewals.on_stale(name));
     }
 
     /// Tells the renewals of the certificates in force.
-    fn note_certificates(&mut self) {
-        let names: Vec<String> = self.renewals.names().map(String::from).collect();
+    fn note_certificates(&self, renewals: &mut Renewals) {
+        let names: Vec<String> = renewals.names().map(String::from).collect();
         for name in names {
             if let Some(identity) = self.shared.automatic.identity(&name) {
-                self.renewals.on_certificate(&name, lifetime(&identity), SystemTime::now(), chance());
+                renewals.on_certificate(&name, lifetime(&identity), SystemTime::now(), chance());
             }
         }
     }
@@ -239,14 +267,11 @@ impl Run<'_> {
         match self.shared.folder.lock() {
             Ok(lock) => self.lock = lock,
             Err(error) => {
-                let first = self.renewals.names().next().map(String::from);
-                let now = SystemTime::now();
-                if let Some(name) = first.filter(|_| self.renewals.is_free(now)) {
-                    self.renewals.on_failure(&name, Failure::of_all(error), now, chance());
-                }
+                self.without_folder(&Failure::of_all(error));
                 return false;
             }
         }
+        self.shared.is_ordering.store(self.lock.is_some(), Ordering::Relaxed);
         if self.without_lock.is_some() || self.lock.is_none() {
             self.read_again();
         }
@@ -254,15 +279,25 @@ impl Run<'_> {
         self.lock.is_some()
     }
 
+    /// Notes that the folder cannot be locked, unless that waits already.
+    fn without_folder(&self, failure: &Failure) {
+        // It is this process that fails to order.
+        self.shared.is_ordering.store(true, Ordering::Relaxed);
+        let (now, mut renewals) = (SystemTime::now(), self.shared.renewals());
+        let first = renewals.names().next().map(String::from);
+        if let Some(name) = first.filter(|_| renewals.is_free(now)) {
+            renewals.on_failure(&name, failure.clone(), now, chance());
+        }
+    }
+
     /// Takes over the certificates of the folder, which another process may have renewed.
     fn read_again(&mut self) {
         let Some(settings) = &self.settings else { return };
-        let names: Vec<String> = self.renewals.names().map(String::from).collect();
-        let (_, remarks) = self.shared.load(&names, &settings.directory);
+        let (_, remarks) = self.shared.load(&self.names(), &settings.directory);
         if self.without_lock.is_none() {
             remarks.iter().for_each(|remark| (self.log)(remark));
         }
-        self.note_certificates();
+        self.note_certificates(&mut self.shared.renewals());
     }
 
     fn tell_of_lock(&mut self) {
@@ -291,10 +326,10 @@ impl Run<'_> {
         let issued = self.issue(name);
         let now = SystemTime::now();
         match issued.and_then(|issued| self.put_into_force(name, &issued, now)) {
-            Ok(()) => self.renewals.on_reached(),
+            Ok(()) => self.shared.renewals().on_reached(),
             Err(failure) => {
                 self.session = None;
-                self.renewals.on_failure(name, failure, now, chance());
+                self.shared.renewals().on_failure(name, failure, now, chance());
             }
         }
     }
@@ -302,7 +337,7 @@ impl Run<'_> {
     fn issue(&mut self, name: &str) -> Result<Issued, Failure> {
         // A certificate that cannot be kept would be ordered anew at each start.
         self.shared.folder.try_out().map_err(Failure::of_all)?;
-        let attempt = self.renewals.failures(name) as usize;
+        let attempt = self.shared.renewals().failures(name) as usize;
         let shared = self.shared;
         let replaced = shared.automatic.identity(name);
         let answers = Answers { tokens: &shared.tokens, automatic: &shared.automatic, hook: shared.hook.as_deref() };
@@ -324,10 +359,10 @@ impl Run<'_> {
         }
         let (lifetime, validity) = (lifetime(&identity), identity.validity(now));
         self.shared.automatic.put(name, Arc::new(identity));
-        self.renewals.on_issued(name, lifetime, now, chance());
+        self.shared.renewals().on_issued(name, lifetime, now, chance());
         match validity {
             // Or orders would follow each other.
-            Validity::Good if self.renewals.is_stale(name, now) => {
+            Validity::Good if self.shared.renewals().is_stale(name, now) => {
                 Err(Failure::of_name("by this machine's clock the new certificate is due already; set the clock"))
             }
             Validity::Good => {
@@ -350,7 +385,7 @@ impl Run<'_> {
             self.session = None;
             (None, None)
         });
-        self.renewals.on_window(name, window, again, now, chance());
+        self.shared.renewals().on_window(name, window, again, now, chance());
     }
 }
 

@@ -58,7 +58,7 @@ enum Command {
     Reload(reload::Args),
     /// Replace a running server by a new process, without refusing a client
     Upgrade(upgrade::Args),
-    /// Show the uplink of a running server, the times of its responses, and each class
+    /// Show the uplink of a running server, times of responses, classes and certificates
     Status(status::Args),
     /// Show what a running server does, once a second
     Top(top::Args),

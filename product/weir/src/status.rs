@@ -1,8 +1,9 @@
-//! `weir status`: prints the uplink of a running server, the times of its responses, and the counts and the objective of each class; or the sizes that
+//! `weir status`: prints the uplink of a running server, the times of its responses, the counts and the objective of each class, and its certificates by ACME; or the sizes that
 //! it has learned of the responses of upstreams.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use acme::span;
 use cli::Failure;
 use serde_json::Value;
 use server::{in_words, mbit};
@@ -102,7 +103,54 @@ fn said(told: &Value) -> Vec<String> {
     if !classes.is_empty() {
         lines.extend(aligned(&[vec![HEADER.map(String::from)], classes.iter().map(row).collect()].concat()));
     }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    lines.extend(certificates(&told["certificates"], now));
     lines
+}
+
+const CERTIFICATE_HEADER: [&str; 4] = ["certificate", "expires", "next order", "last failure"];
+
+/// The rows of the certificates by ACME, if there are any; `now` is in seconds since 1970.
+fn certificates(told: &Value, now: u64) -> Vec<String> {
+    let hosts = told["hosts"].as_array().map_or(&[][..], Vec::as_slice);
+    if hosts.is_empty() {
+        return Vec::new();
+    }
+    let row = |host: &Value| {
+        let from_now = |name: &str| host[name].as_u64().map(|at| from_now(at, now));
+        let failed = host["failed_at"].as_u64().map(|at| {
+            format!("{} ago: {}", span(Duration::from_secs(now.saturating_sub(at))), said_of(&host["failure"]))
+        });
+        [
+            host["host"].as_str().unwrap_or_default().to_string(),
+            from_now("not_after").unwrap_or("none yet".into()),
+            from_now("next_order").unwrap_or("by another process".into()),
+            failed.unwrap_or("-".into()),
+        ]
+    };
+    let rows = [vec![CERTIFICATE_HEADER.map(String::from)], hosts.iter().map(row).collect()].concat();
+    let mut lines = aligned(&rows);
+    let known = told["known"].as_u64().unwrap_or(0);
+    if known > hosts.len() as u64 {
+        lines.push(format!("{} of {known} certificates, those that expire first", hosts.len()));
+    }
+    lines
+}
+
+/// A failure on one line of the terminal.
+fn said_of(failure: &Value) -> String {
+    let lines: Vec<&str> = failure.as_str().unwrap_or("see the error log").lines().collect();
+    units::plain(&lines.join(" ")).into_owned()
+}
+
+/// An instant as an operator says it: `in 59 days`.
+fn from_now(at: u64, now: u64) -> String {
+    let words = |seconds| span(Duration::from_secs(seconds));
+    match at.checked_sub(now) {
+        None => format!("{} ago", words(now - at)),
+        Some(0) => "now".into(),
+        Some(left) => format!("in {}", words(left)),
+    }
 }
 
 /// Minimum difference of mean times; smaller ones do not come from the order.
@@ -309,6 +357,32 @@ mod tests {
         assert!(
             routes_said(1, &serde_json::json!({ "known": 0, "routes": [] }))[0].contains("has passed no requests on")
         );
+    }
+
+    #[test]
+    fn a_certificate_is_a_row() {
+        let now = 1_800_000_000;
+        let told = serde_json::json!({ "known": 102, "hosts": [
+            { "host": "new.test", "not_after": null, "next_order": now + 90, "failed_at": now - 30, "failure": "no such\nhost" },
+            { "host": "old.test", "not_after": now - 2 * 86_400, "next_order": now, "failed_at": now - 7200, "failure": null },
+            { "host": "a.test", "not_after": now + 89 * 86_400, "next_order": null, "failed_at": null, "failure": null },
+        ]});
+        let lines = certificates(&told, now);
+        let words =
+            |line: &str| line.split("  ").filter(|word| !word.is_empty()).map(str::trim).collect::<Vec<_>>().join("|");
+        let rows: Vec<String> = lines.iter().map(|line| words(line)).collect();
+        assert_eq!(
+            rows,
+            [
+                "certificate|expires|next order|last failure",
+                "new.test|none yet|in 90 s|30 s ago: no such host",
+                "old.test|2 days ago|now|2 h ago: see the error log",
+                "a.test|in 89 days|by another process|-",
+                "3 of 102 certificates, those that expire first",
+            ]
+        );
+        assert!(certificates(&serde_json::json!({ "known": 0, "hosts": [] }), now).is_empty());
+        assert!(certificates(&Value::Null, now).is_empty(), "of an older server");
     }
 
     #[test]

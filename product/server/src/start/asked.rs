@@ -41,6 +41,11 @@ impl Server {
         own.chain(ordered.into_iter().filter_map(|(name, end)| Some((name, end?)))).collect()
     }
 
+    /// The state of the certificates by ACME.
+    pub fn ordered_certificates(&self) -> Vec<acme::HostStatus> {
+        self.current.renewer().map(acme::Renewer::status).unwrap_or_default()
+    }
+
     /// Returns true if the server was started with certificates by ACME.
     pub fn orders_certificates(&self) -> bool {
         self.current.renewer().is_some()

@@ -1,5 +1,8 @@
 //! The answers to `weir status` and `weir status --routes`, each a JSON object.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use acme::HostStatus;
 use serde_json::{Value, json};
 use server::metrics::{Count, Labels, Metrics, SIZES, Times, protocol_name};
 use server::{ClassStatus, Counts, Limit, Line, LineStatus, ObjectiveStatus, RouteStatus, STATUS_WAIT_MAX, Server};
@@ -31,6 +34,7 @@ pub fn answer(server: &Server, asker: Asker) -> String {
                 Asker::Anyone => Value::Null,
             },
             "responses": status.metrics.as_ref().map_or(vec![], |metrics| counted(metrics, &status.classes)),
+            "certificates": certificates(server.ordered_certificates(), asker),
         }),
         None => json!({ "error": no_answer() }),
     };
@@ -110,6 +114,26 @@ fn counted(metrics: &Metrics, classes: &[ClassStatus]) -> Vec<Value> {
         })
     };
     metrics.responses().map(row).collect()
+}
+
+/// The hosts of an answer; those whose certificate ends first are in it.
+const HOSTS_MAX: usize = 100;
+
+/// The certificates by ACME, with instants in seconds since 1970. What failed may have words of a program of the operator.
+fn certificates(mut hosts: Vec<HostStatus>, asker: Asker) -> Value {
+    let seconds = |at: SystemTime| at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    hosts.sort_by(|a, b| (a.not_after, &a.name).cmp(&(b.not_after, &b.name)));
+    let host = |host: &HostStatus| {
+        let failed = host.outlook.as_ref().and_then(|outlook| outlook.failed.as_ref());
+        json!({
+            "host": host.name,
+            "not_after": host.not_after.map(seconds),
+            "next_order": host.outlook.as_ref().map(|outlook| seconds(outlook.next_order)),
+            "failed_at": failed.map(|failed| seconds(failed.at)),
+            "failure": failed.filter(|_| asker == Asker::Operator).map(|failed| &failed.text),
+        })
+    };
+    json!({ "known": hosts.len(), "hosts": hosts.iter().take(HOSTS_MAX).map(host).collect::<Vec<_>>() })
 }
 
 fn no_answer() -> String {

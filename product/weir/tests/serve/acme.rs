@@ -8,7 +8,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::common::pebble::{Pebble, Settings};
-use crate::common::{Client, PATIENCE, Server, Site, weir_under};
+use serde_json::Value;
+
+use crate::common::{Client, PATIENCE, Server, Site, run_to_end, weir_under};
 
 /// Starts `weir serve` for these domains, with this state folder.
 fn serve(site: &Site, pebble: &Pebble, state: &Path, domains: &[&str], flags: &[&str]) -> Server {
@@ -63,6 +65,39 @@ fn said(server: &Server, part: &str) {
 
 fn asking(host: &str) -> String {
     format!("GET /a.txt HTTP/1.1\r\nHost: {host}\r\n\r\n")
+}
+
+/// The certificates that `weir status` shows, in JSON and in words.
+fn shown(server: &Server) -> (Value, String) {
+    let pid = server.pid().to_string();
+    let json = run_to_end(&["status", "--pid", &pid, "--json"]);
+    let told: Value = serde_json::from_slice(&json.stdout).unwrap_or_else(|error| panic!("{error}: {json:?}"));
+    let text = run_to_end(&["status", "--pid", &pid]).stdout;
+    (told["certificates"].clone(), String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn the_status_has_each_certificate_and_what_failed() {
+    let site = site();
+    let Some(mut pebble) = Pebble::start(&site, &Settings::default()) else { return };
+    let server = serve(&site, &pebble, &state(&site), &["a.test"], &[]);
+    said(&server, "a certificate for a.test is in force");
+    let (told, text) = shown(&server);
+    let host = &told["hosts"][0];
+    let (end, next) = (host["not_after"].as_u64().unwrap(), host["next_order"].as_u64().unwrap());
+    assert!(told["known"] == 1 && host["host"] == "a.test" && host["failure"].is_null(), "{told}");
+    assert!(next < end && end - next < 60 * 86_400, "{told}");
+    assert!(text.contains("\ncertificate  expires") && text.contains("\na.test       in 89 days  in "), "{text}");
+    drop(server);
+    pebble.stop();
+    let server = serve(&site, &pebble, &state(&site), &["a.test", "b.test"], &[]);
+    said(&server, "no certificate for b.test yet");
+    let (told, text) = shown(&server);
+    let [new, old] = [0, 1].map(|at| &told["hosts"][at]);
+    assert!(new["host"] == "b.test" && new["not_after"].is_null() && old["not_after"] == end, "{told}");
+    assert!(new["failure"].as_str().is_some_and(|why| why.contains("127.0.0.1")) && old["failure"].is_null(), "{told}");
+    assert!(text.contains("\nb.test       none yet") && text.contains(" s ago: "), "{text}");
+    server.assert_alive();
 }
 
 #[test]
