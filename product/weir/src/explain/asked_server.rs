@@ -1,0 +1,106 @@
+//! A server in this process that is asked for one answer.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use cli::Failure;
+use config::{Access, Configuration, Networks};
+use server::service::Account;
+
+use super::Asked;
+use crate::serve::run;
+
+const HEAD_BYTES_MAX: u64 = 64 << 10;
+/// Maximum time for an answer; a disk may be slow.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+/// The address that the question comes from.
+const ASKER: &str = "127.0.0.1";
+
+/// The head of the answer, from a server of its own.
+pub fn head(configuration: &Configuration, file: &Path, asked: &Asked) -> Result<String, Failure> {
+    let alone = alone(configuration);
+    let server = run::start(alone, file, (Ipv4Addr::LOCALHOST, 0).into())?;
+    Ok(ask(server.address(), asked)?)
+}
+
+/// The configuration of that server: without TLS and logs, and with the user if this process may switch to it.
+fn alone(configuration: &Configuration) -> Configuration {
+    let mut alone = configuration.clone();
+    alone.settings.uplink.shaping = config::Shaping::Off;
+    let process = &mut alone.settings.process;
+    (process.access_log, process.admin, process.sandbox) = (None, None, false);
+    let is_root = rustix::process::geteuid().is_root();
+    process.user = process.user.take().filter(|user| is_root && Account::find(user, process.group.as_deref()).is_ok());
+    process.group = process.group.take().filter(|_| process.user.is_some());
+    // Says by which scheme the question came.
+    process.trusted_proxies = ASKER.parse().into_iter().collect();
+    (alone.classes, alone.rules) = (Vec::new(), Vec::new());
+    for site in &mut alone.sites {
+        site.answers.access.iter_mut().for_each(let_in);
+        (site.access_log, site.class, site.https.certificate) = (None, None, None);
+    }
+    alone
+}
+
+/// Lets this process in, which asks in the place of the client. What only some clients get stays private.
+fn let_in(access: &mut Access) {
+    let loopback = if access.is_private() { "127.0.0.0/8".parse().ok() } else { None };
+    (access.users, access.auth) = (None, None);
+    access.networks = Networks { allow: loopback.into_iter().collect(), deny: Vec::new() };
+}
+
+fn ask(server: SocketAddr, asked: &Asked) -> io::Result<String> {
+    let mut stream = TcpStream::connect(server)?;
+    stream.set_read_timeout(Some(WAIT_MAX))?;
+    stream.write_all(request(asked).as_bytes())?;
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    let mut bytes = io::BufReader::new(stream.take(HEAD_BYTES_MAX));
+    while !head.ends_with(b"\r\n\r\n") && bytes.read(&mut byte)? == 1 {
+        head.push(byte[0]);
+    }
+    Ok(String::from_utf8_lossy(&head).into_owned())
+}
+
+fn request(asked: &Asked) -> String {
+    let rest = asked.url.split_once("://").map_or("", |(_, rest)| rest);
+    let rest = rest.split('#').next().unwrap_or_default();
+    let (host, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let slash = if target.starts_with('/') { "" } else { "/" };
+    let target: String = target.bytes().map(in_target).collect();
+    let fields: String =
+        asked.headers.iter().map(|field| format!("{}\r\n", field.replace(['\r', '\n'], " "))).collect();
+    // A server that has just begun would otherwise send the file as it is while it makes the coded form.
+    let coded =
+        if fields.to_ascii_lowercase().contains("accept-encoding:") { "Accept-Encoding: identity;q=0\r\n" } else { "" };
+    let scheme = asked.url.split_once("://").map_or("", |(scheme, _)| scheme);
+    format!(
+        "GET {slash}{target} HTTP/1.1\r\nHost: {host}\r\n{fields}{coded}X-Forwarded-Proto: {scheme}\r\nConnection: close\r\n\r\n"
+    )
+}
+
+/// A byte as a client would send it in a target.
+fn in_target(byte: u8) -> String {
+    if byte.is_ascii_graphic() { char::from(byte).to_string() } else { format!("%{byte:02X}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_becomes_a_request() {
+        for (url, line) in [
+            ("http://a.org", "GET / HTTP/1.1\r\nHost: a.org\r\n"),
+            ("http://a.org:8080?q#f", "GET /?q HTTP/1.1\r\nHost: a.org:8080\r\n"),
+            ("https://a.org/b c/ü", "GET /b%20c/%C3%BC HTTP/1.1\r\nHost: a.org\r\n"),
+        ] {
+            let headers = ["X-A: b\r\nX-C: d".to_string()];
+            let request = request(&Asked { url, headers: &headers });
+            let scheme = url.split(':').next().unwrap();
+            let rest = format!("X-A: b  X-C: d\r\nX-Forwarded-Proto: {scheme}\r\nConnection: close\r\n\r\n");
+            assert_eq!(request, format!("{line}{rest}"));
+        }
+    }
+}
