@@ -27,6 +27,13 @@ pub fn available_dictionary(request: &Request) -> Option<Digest> {
     is_whole.then_some(digest)
 }
 
+/// The value of Available-Dictionary for this digest.
+pub fn available_dictionary_value(digest: &Digest) -> String {
+    let mut text = [0; DIGEST_CHARACTERS];
+    let written = STANDARD.encode_slice(digest, &mut text).expect("a digest has this many characters");
+    format!(":{}:", String::from_utf8_lossy(&text[..written]))
+}
+
 /// Returns true if the page that makes the request may see the response in any case: the address bar, or a page of the
 /// same origin. For other pages the length of a response could give away what a dictionary has in common with it (RFC
 /// 9842 section 9.3).
@@ -76,7 +83,9 @@ mod tests {
     fn a_digest_is_read_and_nothing_else() {
         let zeros = "A".repeat(43) + "=";
         assert_eq!(announced(&[&format!(":{zeros}:")]), Some([0; 32]));
-        assert_eq!(announced(&[":pZGm1Av0IEBKARczz7exkNYsZb8LzaMrV7J32a2fFG4=:"]).unwrap()[..3], [0xa5, 0x91, 0xa6]);
+        let value = ":pZGm1Av0IEBKARczz7exkNYsZb8LzaMrV7J32a2fFG4=:";
+        let digest = announced(&[value]).unwrap();
+        assert_eq!((&digest[..3], &*available_dictionary_value(&digest)), (&[0xa5, 0x91, 0xa6][..], value));
         let twice = format!(":{zeros}:");
         assert_eq!(announced(&[&twice, &twice]), None, "which one?");
         for wrong in [

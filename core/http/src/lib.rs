@@ -50,7 +50,9 @@ pub mod websocket;
 pub use codings::{AcceptedCodings, Coding, Codings, tag_asked_with, weakened};
 pub use conditions::{Entity, Verdict, evaluate, listed_tags, required_tags};
 pub use date::HttpDate;
-pub use dictionaries::{Digest, available_dictionary, is_of_same_origin, pattern, use_as_dictionary};
+pub use dictionaries::{
+    Digest, available_dictionary, available_dictionary_value, is_of_same_origin, pattern, use_as_dictionary,
+};
 pub use entity_fields::{Described, EntityFields, Shared};
 pub use images::{AcceptedImages, ImageType};
 pub use path::{decode_path, is_servable_name};

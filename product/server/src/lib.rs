@@ -52,6 +52,7 @@ pub use access::{HashError, PASSWORD_BYTES_MAX, hash_password};
 pub use answer::alternative;
 pub use classes::ClassesConfig;
 pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightError, ClientWeights, TrustedProxies};
+pub use codec::digest_of;
 pub use files::Options as FileOptions;
 pub use kept::{Keeper, KeptLine, unkept};
 pub use limits::{Limits, Patience};

@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 use cli::Failure;
 use config::{Configuration, Explanation, Named, Site, UpstreamVersion};
 
-use asked_server::head;
-use forms::coded;
+use asked_server::AskedServer;
 
 const HTTPS: &str = "https://";
 
@@ -36,26 +35,24 @@ pub fn answer(configuration: &Configuration, file: &Path, explanation: &Explanat
         let site = explanation.site.map(|site| &configuration.sites[site]);
         return lines + &site.map(|site| script_line(configuration, site, file, &explanation.path)).unwrap_or_default();
     }
-    let head = match head(configuration, file, asked) {
-        Ok(head) => head,
+    let started = AskedServer::start(configuration, file);
+    let asking = started.and_then(|server| Ok((server.head(asked.url, asked.headers)?, server)));
+    let (answer, server) = match asking {
+        Ok(answered) => answered,
         Err(Failure::Failed(reason) | Failure::Usage(reason)) => {
             let _ = writeln!(lines, "answer: none: {}", units::plain(&reason));
             return lines;
         }
     };
-    let mut head = head.lines();
-    let status = head.next().and_then(|line| line.split_once(' ')).map_or("", |(_, status)| status);
-    let _ = writeln!(lines, "answer: {status}");
+    let _ = writeln!(lines, "answer: {}", answer.status);
     let site = explanation.site.map(|site| &configuration.sites[site]);
     let site = site.filter(|site| !site.answers.is_measured(&explanation.path));
     if let Some(site) = site {
-        lines += &file_line(configuration, site, file, &explanation.path, status);
+        lines += &file_line(configuration, site, file, &explanation.path, &answer.status);
     }
-    for field in head.filter(|field| !field.is_empty() && !field.starts_with("Connection:")) {
-        let _ = writeln!(lines, "field: {field}");
-    }
-    if let Some(coded) = coded(configuration, file, asked).filter(|_| status.starts_with("200")) {
-        lines += &coded;
+    answer.fields.iter().for_each(|field| lines += &format!("field: {field}\n"));
+    if answer.is_ok() {
+        lines += &forms::lines(&server, asked, &answer);
     }
     if let Some(field) = site.filter(|_| is_secure).and_then(|_| alternative(configuration, asked.url)) {
         let _ = writeln!(lines, "field: {field}");

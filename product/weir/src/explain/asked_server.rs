@@ -7,22 +7,57 @@ use std::time::Duration;
 
 use cli::Failure;
 use config::{Access, Configuration, Networks};
+use server::Server;
 use server::service::Account;
 
-use super::Asked;
 use crate::serve::run;
 
 const HEAD_BYTES_MAX: u64 = 64 << 10;
+/// Maximum length of a body that is read: the longest dictionary.
+const BODY_BYTES_MAX: u64 = 4 << 20;
 /// Maximum time for an answer; a disk may be slow.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 /// The address that the question comes from.
 const ASKER: &str = "127.0.0.1";
 
-/// The head of the answer, from a server of its own.
-pub fn head(configuration: &Configuration, file: &Path, asked: &Asked) -> Result<String, Failure> {
-    let alone = alone(configuration);
-    let server = run::start(alone, file, (Ipv4Addr::LOCALHOST, 0).into())?;
-    Ok(ask(server.address(), asked)?)
+/// The server, until it is dropped.
+pub struct AskedServer(Server);
+
+/// The answer to one request.
+pub struct Answered {
+    /// The status without the version, for example `200 OK`.
+    pub status: String,
+    /// The lines of the fields.
+    pub fields: Vec<String>,
+    pub body: Vec<u8>,
+}
+
+impl AskedServer {
+    pub fn start(configuration: &Configuration, file: &Path) -> Result<AskedServer, Failure> {
+        Ok(AskedServer(run::start(alone(configuration), file, (Ipv4Addr::LOCALHOST, 0).into())?))
+    }
+
+    /// The answer to a request for a URL with these fields; without its body, which is not waited for.
+    pub fn head(&self, url: &str, headers: &[String]) -> io::Result<Answered> {
+        ask(self.0.address(), &request(url, headers), 0)
+    }
+
+    /// Like [`AskedServer::head`], with the body. Fails for one that is too long.
+    pub fn whole(&self, url: &str, headers: &[String]) -> io::Result<Answered> {
+        ask(self.0.address(), &request(url, headers), BODY_BYTES_MAX)
+    }
+}
+
+impl Answered {
+    /// The first value of a field.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        let mut fields = self.fields.iter().filter_map(|line| line.split_once(": "));
+        fields.find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    pub fn is_ok(&self) -> bool {
+        self.status.starts_with("200")
+    }
 }
 
 /// The configuration of that server: without TLS and logs, and with the user if this process may switch to it.
@@ -51,30 +86,40 @@ fn let_in(access: &mut Access) {
     access.networks = Networks { allow: loopback.into_iter().collect(), deny: Vec::new() };
 }
 
-fn ask(server: SocketAddr, asked: &Asked) -> io::Result<String> {
+fn ask(server: SocketAddr, request: &str, body_bytes_max: u64) -> io::Result<Answered> {
     let mut stream = TcpStream::connect(server)?;
     stream.set_read_timeout(Some(WAIT_MAX))?;
-    stream.write_all(request(asked).as_bytes())?;
+    stream.write_all(request.as_bytes())?;
     let (mut head, mut byte) = (Vec::new(), [0]);
-    let mut bytes = io::BufReader::new(stream.take(HEAD_BYTES_MAX));
+    let mut bytes = io::BufReader::new(stream.take(HEAD_BYTES_MAX + body_bytes_max + 1));
     while !head.ends_with(b"\r\n\r\n") && bytes.read(&mut byte)? == 1 {
         head.push(byte[0]);
     }
-    Ok(String::from_utf8_lossy(&head).into_owned())
+    let head = String::from_utf8_lossy(&head);
+    let mut lines = head.lines().filter(|line| !line.is_empty());
+    let status = lines.next().and_then(|line| line.split_once(' ')).map_or("", |(_, status)| status).into();
+    let fields = lines.filter(|line| !line.starts_with("Connection:")).map(str::to_string).collect();
+    let mut body = Vec::new();
+    if body_bytes_max > 0 {
+        bytes.read_to_end(&mut body)?;
+    }
+    match body.len() as u64 > body_bytes_max {
+        true => Err(io::Error::other("a longer body than any dictionary")),
+        false => Ok(Answered { status, fields, body }),
+    }
 }
 
-fn request(asked: &Asked) -> String {
-    let rest = asked.url.split_once("://").map_or("", |(_, rest)| rest);
+fn request(url: &str, headers: &[String]) -> String {
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
     let rest = rest.split('#').next().unwrap_or_default();
     let (host, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let slash = if target.starts_with('/') { "" } else { "/" };
     let target: String = target.bytes().map(in_target).collect();
-    let fields: String =
-        asked.headers.iter().map(|field| format!("{}\r\n", field.replace(['\r', '\n'], " "))).collect();
+    let fields: String = headers.iter().map(|field| format!("{}\r\n", field.replace(['\r', '\n'], " "))).collect();
     // A server that has just begun would otherwise send the file as it is while it makes the coded form.
     let coded =
         if fields.to_ascii_lowercase().contains("accept-encoding:") { "Accept-Encoding: identity;q=0\r\n" } else { "" };
-    let scheme = asked.url.split_once("://").map_or("", |(scheme, _)| scheme);
+    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
     format!(
         "GET {slash}{target} HTTP/1.1\r\nHost: {host}\r\n{fields}{coded}X-Forwarded-Proto: {scheme}\r\nConnection: close\r\n\r\n"
     )
@@ -97,7 +142,7 @@ mod tests {
             ("https://a.org/b c/ü", "GET /b%20c/%C3%BC HTTP/1.1\r\nHost: a.org\r\n"),
         ] {
             let headers = ["X-A: b\r\nX-C: d".to_string()];
-            let request = request(&Asked { url, headers: &headers });
+            let request = request(url, &headers);
             let scheme = url.split(':').next().unwrap();
             let rest = format!("X-A: b  X-C: d\r\nX-Forwarded-Proto: {scheme}\r\nConnection: close\r\n\r\n");
             assert_eq!(request, format!("{line}{rest}"));

@@ -1,31 +1,119 @@
-//! The forms of the answer that a browser would get.
+//! The forms of the answer that a browser would get: the coding, the type of a picture, and the size with a dictionary.
 
-use std::path::Path;
-
-use config::Configuration;
+use std::fmt::Write as _;
+use std::time::Duration;
 
 use super::Asked;
-use super::asked_server::head;
+use super::asked_server::{Answered, AskedServer};
 
 /// The codings that browsers accept.
 const CODINGS: &str = "br, zstd, gzip";
+/// The types of pictures that browsers name.
+const PICTURES: &str = "image/avif, image/webp";
+/// The questions until a form with a dictionary is there, which other threads store and make, and the time between them.
+const ATTEMPTS_MAX: u32 = 200;
+const BETWEEN: Duration = Duration::from_millis(10);
 
-/// The coding and the length of the answer to a browser, and what it is a dictionary for; `None` if the question says what
-/// its client accepts.
-pub fn coded(configuration: &Configuration, file: &Path, asked: &Asked) -> Option<String> {
-    let says = |header: &String| header.to_ascii_lowercase().starts_with("accept-encoding:");
-    if asked.headers.iter().any(says) {
-        return None;
+/// Lines about the answer in other forms than this one. A form is left out if the question says what its client accepts.
+pub fn lines(server: &AskedServer, asked: &Asked, answer: &Answered) -> String {
+    let mut lines = String::new();
+    if !says(asked, "accept-encoding") {
+        lines += &coded(server, asked).unwrap_or_default();
     }
-    let headers = [asked.headers, &[format!("Accept-Encoding: {CODINGS}")]].concat();
-    let head = head(configuration, file, &Asked { headers: &headers, ..*asked }).ok()?;
-    let value = |name: &str| {
-        let fields = head.lines().filter_map(|line| line.split_once(": "));
-        fields.filter(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
-    };
-    let coding = value("content-encoding").zip(value("content-length"));
-    let coding =
-        coding.map(|(coding, bytes)| format!("coding: {coding}, {bytes} bytes, for a client that accepts {CODINGS}\n"));
-    let dictionary = value("use-as-dictionary").map(|offer| format!("dictionary: offered with {offer}\n"));
-    Some(coding.unwrap_or_default() + &dictionary.unwrap_or_default())
+    let varies = answer.value("vary").is_some_and(|vary| vary.split(',').any(|name| name.trim() == "Accept"));
+    if varies && !says(asked, "accept") {
+        lines += &picture(server, asked).unwrap_or_default();
+    }
+    lines
+}
+
+fn says(asked: &Asked, name: &str) -> bool {
+    asked.headers.iter().any(|header| header.split(':').next().is_some_and(|own| own.eq_ignore_ascii_case(name)))
+}
+
+/// The fields of the question, and these.
+fn with(asked: &Asked, more: &[&str]) -> Vec<String> {
+    asked.headers.iter().cloned().chain(more.iter().map(|field| field.to_string())).collect()
+}
+
+/// The coding and the length of the answer to a browser, and what it is a dictionary for.
+fn coded(server: &AskedServer, asked: &Asked) -> Option<String> {
+    let answer = server.head(asked.url, &with(asked, &[&format!("Accept-Encoding: {CODINGS}")])).ok()?;
+    let mut lines = String::new();
+    if let Some((coding, bytes)) = answer.value("content-encoding").zip(answer.value("content-length")) {
+        let _ = writeln!(lines, "coding: {coding}, {bytes} bytes, for a client that accepts {CODINGS}");
+    }
+    if let Some(offer) = answer.value("use-as-dictionary") {
+        let _ = writeln!(lines, "dictionary: offered with {offer}");
+        lines += &sizes_with_dictionaries(server, asked, offer);
+    }
+    Some(lines)
+}
+
+/// The sizes of the answer to a browser that has the page of the folder, and to one that has this file.
+fn sizes_with_dictionaries(server: &AskedServer, asked: &Asked, offer: &str) -> String {
+    let mut lines = String::new();
+    let folder = folder_of(asked.url).filter(|_| offer.contains("\"document\""));
+    if let Some((url, path)) = folder {
+        let known =
+            size_with(server, asked, url).map(|size| format!("dictionary: {size}, for a browser that has {path}\n"));
+        lines += &known.unwrap_or_default();
+    }
+    let own = size_with(server, asked, asked.url);
+    let own =
+        own.map(|size| format!("dictionary: {size}, for a browser that has this file; more for its next version\n"));
+    lines + &own.unwrap_or_default()
+}
+
+/// The coding and the length of the answer to a browser that has what is at this URL; `None` if that is no dictionary, or
+/// makes no shorter form.
+fn size_with(server: &AskedServer, asked: &Asked, url: &str) -> Option<String> {
+    let dictionary = server.whole(url, asked.headers).ok().filter(Answered::is_ok)?;
+    dictionary.value("use-as-dictionary")?;
+    let digest = http::available_dictionary_value(&server::digest_of(&dictionary.body));
+    let fields = with(
+        asked,
+        &["Accept-Encoding: dcb, dcz", "Sec-Fetch-Site: same-origin", &format!("Available-Dictionary: {digest}")],
+    );
+    for _ in 0..ATTEMPTS_MAX {
+        let answer = server.head(asked.url, &fields).ok()?;
+        if let Some((coding, bytes)) = answer.value("content-encoding").zip(answer.value("content-length")) {
+            return Some(format!("{coding}, {bytes} bytes"));
+        }
+        std::thread::sleep(BETWEEN);
+    }
+    None
+}
+
+/// The URL and the path of the folder of a page; `None` for the page of a folder.
+fn folder_of(url: &str) -> Option<(&str, &str)> {
+    let url = url.split(['?', '#']).next()?;
+    let begin = url.find("://")? + 3;
+    let begin = begin + url[begin..].find('/')?;
+    let end = url.rfind('/')? + 1;
+    (end < url.len()).then(|| (&url[..end], &url[begin..end]))
+}
+
+/// The type and the length of a picture that a browser would get.
+fn picture(server: &AskedServer, asked: &Asked) -> Option<String> {
+    let answer = server.head(asked.url, &with(asked, &[&format!("Accept: {PICTURES}")])).ok()?;
+    let (mime, bytes) = answer.value("content-type").zip(answer.value("content-length"))?;
+    Some(format!("picture: {mime}, {bytes} bytes, for a client that names {PICTURES}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_a_folder() {
+        for (url, folder) in [
+            ("https://a/docs/b.html?c=/d#e/", Some(("https://a/docs/", "/docs/"))),
+            ("https://a/b", Some(("https://a/", "/"))),
+            ("https://a/docs/", None),
+            ("https://a", None),
+        ] {
+            assert_eq!(folder_of(url), folder, "{url}");
+        }
+    }
 }

@@ -245,6 +245,48 @@ fn an_explanation_has_the_coding_and_the_size() {
     assert!(out.contains("\nfield: Content-Encoding: zstd\n") && !out.contains("coding: br"), "{out}");
 }
 
+/// A page of a folder, for a browser that has the folder's own, and for one that has the page.
+#[test]
+fn an_explanation_has_the_size_with_a_dictionary() {
+    let folder = Folder::new("check-dictionary");
+    std::fs::create_dir_all(folder.0.join("www/docs")).unwrap();
+    let common: String = (0..400_u32).map(|at| format!("<li>{}</li>\n", at.wrapping_mul(2_654_435_761))).collect();
+    let own: String = (0..40_u32).map(|at| format!("<p>{}</p>\n", at.wrapping_mul(40_503_001) ^ 0xabcd)).collect();
+    folder.write("www/docs/index.html", &common);
+    folder.write("www/docs/a.html", &format!("{common}{own}"));
+    folder.write("www/docs/a.js", &common);
+    folder.write("www/docs/a.jpg", &"jpeg".repeat(100));
+    folder.write("www/docs/a.jpg.webp", &format!("RIFF\u{5c}\0\0\0WEBPVP8 {}", "1".repeat(84)));
+    folder
+        .write("weir.toml", "[[listener]]\naddress = ':443'\ntls = true\n[[site]]\nhosts = ['a.test']\nroot = 'www'\ncert = 'c'\nkey = 'k'\n");
+    let explained = |url: &str, args: &[&str]| said(&weir(&folder.0, &[&["check", "--explain", url], args].concat())).1;
+    let bytes_of = |out: &str, end: &str| -> Option<u64> {
+        let line = out.lines().find(|line| line.starts_with("dictionary: dcb, ") && line.contains(end))?;
+        line.split(' ').nth(2)?.parse().ok()
+    };
+    let out = explained("https://a.test/docs/a.html?q", &[]);
+    let with_folder = bytes_of(&out, "for a browser that has /docs/").unwrap_or_else(|| panic!("{out}"));
+    let with_own = bytes_of(&out, "for a browser that has this file").unwrap_or_else(|| panic!("{out}"));
+    assert!(with_own < 150 && with_own < with_folder && with_folder < 600, "{out}");
+    let out = explained("https://a.test/docs/", &[]);
+    assert!(bytes_of(&out, "this file").is_some() && bytes_of(&out, "/docs/").is_none(), "{out}");
+    let out = explained("https://a.test/docs/a.js", &[]);
+    assert!(bytes_of(&out, "this file").is_some() && bytes_of(&out, "/docs/").is_none(), "a page is for pages: {out}");
+    for (url, args) in [
+        ("http://a.test/docs/a.html", &[][..]),
+        ("https://a.test/docs/a.html", &["--header", "Accept-Encoding: gzip"]),
+        ("https://a.test/docs/absent.html", &[]),
+    ] {
+        let out = explained(url, args);
+        assert!(!out.contains("dictionary: "), "{url}: {out}");
+    }
+    let out = explained("http://a.test/docs/a.jpg", &[]);
+    assert!(
+        out.contains("\npicture: image/webp, 100 bytes, for a client that names image/avif, image/webp\n"),
+        "{out}"
+    );
+}
+
 /// They are of a server that speaks TLS, which the one that is asked does not.
 #[test]
 fn an_explanation_has_the_fields_of_a_response_over_tls() {
