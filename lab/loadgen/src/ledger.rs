@@ -1,11 +1,13 @@
 //! The books of a run: every job that was submitted is in them once, is tried so often, and is closed once.
 
 use hdrhistogram::Histogram;
+use http_fields::{HeaderMap, Request};
 use record::{AttemptRecord, JobRecord, Outcome};
 use units::Nanos;
 use workload::{Ask, PageTimes, Source};
 
 use crate::Plan;
+use crate::browser::Browsers;
 use crate::deal::{Deal, Dealt};
 
 /// Lateness above this is counted as this: a generator an hour late has other troubles.
@@ -21,6 +23,8 @@ pub(crate) struct Ledger<'a> {
     /// Those that have ended; kept only where users can give up, else they are the jobs.
     attempts: Vec<AttemptRecord>,
     ended: usize,
+    /// Where the files of a site are asked for.
+    browsers: Option<Browsers>,
 }
 
 #[derive(Debug)]
@@ -48,7 +52,8 @@ pub(crate) struct Books {
 impl<'a> Ledger<'a> {
     pub(crate) fn new(plan: &'a Plan, source: &'a mut dyn Source) -> Ledger<'a> {
         let entries = Vec::with_capacity(source.count().unwrap_or(0));
-        Ledger { plan, source, deal: Deal::new(plan), entries, attempts: vec![], ended: 0 }
+        let browsers = plan.documents.clone().map(Browsers::new);
+        Ledger { plan, source, deal: Deal::new(plan), entries, attempts: vec![], ended: 0, browsers }
     }
 
     /// The next job's instant; `None` while none is due before an answer comes, and when all have been submitted.
@@ -84,7 +89,7 @@ impl<'a> Ledger<'a> {
             outcome: Outcome::Incomplete,
             attempts: 1,
             group: dealt.group,
-            client: ask.part.and(ask.user),
+            client: ask.part.map(|part| part.page),
             ahead_bytes: None,
         };
         self.entries.push(Entry { record, ask, dealt, tried_at: now, started: false, ended: false, left: false });
@@ -112,6 +117,16 @@ impl<'a> Ledger<'a> {
     /// What was asked for.
     pub(crate) fn ask(&self, job: usize) -> Ask {
         self.entries[job].ask
+    }
+
+    /// The request for it, as HTTP/2 and HTTP/3 have it.
+    pub(crate) fn request(&mut self, job: usize) -> Request<()> {
+        let ask = self.ask(job);
+        let mut request = self.plan.request(ask);
+        if let Some(browsers) = &mut self.browsers {
+            browsers.ask(job, &ask, request.headers_mut());
+        }
+        request
     }
 
     /// Whether the user who asked for it has ended his session with it.
@@ -148,10 +163,32 @@ impl<'a> Ledger<'a> {
         self.open(job).body_bytes += bytes;
     }
 
+    /// Fields of the response, before its body.
+    pub(crate) fn on_fields(&mut self, job: usize, fields: &HeaderMap) {
+        if let Some(browsers) = &mut self.browsers {
+            browsers.on_fields(job, fields);
+        }
+    }
+
+    /// As [`Ledger::on_body`], with the bytes themselves.
+    pub(crate) fn on_data(&mut self, job: usize, bytes: &[u8]) {
+        self.on_body(job, bytes.len() as u64);
+        let ask = self.ask(job);
+        if let Some(browsers) = &mut self.browsers {
+            browsers.on_body(job, &ask, bytes);
+        }
+    }
+
     /// The response is whole: complete if it is the one that was asked for.
     pub(crate) fn on_whole(&mut self, job: usize, now: Nanos) {
+        let ask = self.ask(job);
+        let decoded = self.browsers.as_mut().map(|browsers| browsers.on_whole(job, &ask));
         let record = self.open(job);
-        let right = record.status == 200 && record.size_bytes == record.body_bytes;
+        if decoded == Some(true) {
+            // Of a coded response the size is that of its form.
+            record.size_bytes = record.body_bytes;
+        }
+        let right = record.status == 200 && decoded.unwrap_or(record.size_bytes == record.body_bytes);
         self.end(job, if right { Outcome::Complete } else { Outcome::Wrong }, now);
     }
 

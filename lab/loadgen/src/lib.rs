@@ -23,6 +23,7 @@
 //!     prefix: "/files/".into(),
 //!     sites: vec![],
 //!     routes: None,
+//!     documents: None,
 //!     per_connection: 1,
 //!     grace: Nanos::from_secs(10),
 //!     patience: None,
@@ -38,6 +39,7 @@
 //! ```
 
 mod alarms;
+mod browser;
 mod clock;
 mod connection;
 mod deal;

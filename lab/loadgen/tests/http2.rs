@@ -31,6 +31,7 @@ fn plan(target: SocketAddr, streams: u32) -> Plan {
         prefix: "/".into(),
         sites: vec![],
         routes: None,
+        documents: None,
         per_connection: u64::MAX,
         grace: PATIENT,
         patience: None,

@@ -83,6 +83,7 @@ impl Network {
             prefix: format!("/{}/", "a".repeat(REQUEST_BYTES)),
             sites: vec![],
             routes: None,
+            documents: None,
             per_connection: 1,
             grace,
             patience: None,

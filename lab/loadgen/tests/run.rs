@@ -19,6 +19,7 @@ fn plan(target: SocketAddr) -> Plan {
         prefix: "/".into(),
         sites: vec![],
         routes: None,
+        documents: None,
         per_connection: 1,
         grace: Nanos::from_millis(100),
         patience: None,

@@ -18,7 +18,7 @@ pub struct PageRecord {
     /// When its HTML was due; both times count from here.
     pub arrival_ns: u64,
     pub requests: u64,
-    /// Bytes of all bodies.
+    /// Bytes of all bodies that came whole, in the codings in which they came.
     pub bytes: u64,
     /// When HTML, style sheets and the scripts that block had ended, or the end of the run if that came first.
     pub first_view_ns: u64,

@@ -109,7 +109,12 @@ pub fn conduct(order: &Order<'_>, interrupt: &Interrupt) -> Result<Vec<Conducted
         if !tasks.is_empty() {
             let sizes = order.plans.iter().flat_map(|plan| plan.sizes).copied().collect();
             let folders = order.plans.iter().flat_map(|plan| plan.experiment.load.folders()).collect();
-            let site = Site::create(order.site, &sizes)?.with_folders(&folders, &sizes)?;
+            let mut site = Site::create(order.site, &sizes)?.with_folders(&folders, &sizes)?;
+            let sites: BTreeSet<&Path> =
+                order.plans.iter().filter_map(|plan| plan.experiment.load.site.as_deref()).collect();
+            for copied in sites {
+                site = site.with_copy(copied)?;
+            }
             let _awake = Awake::start(tasks[0].plan.programs, &site)?;
             let ended = all_rounds(order, tasks, &site, &mut experience, &mut conducted, interrupt);
             // What ended it is told first: a full disk, say, that has no room for this either.
@@ -281,7 +286,8 @@ fn one_round(
             // It was void; what it measured then is of no use.
             std::fs::remove_dir_all(&folder).map_err(|e| LabError::path(&folder, e))?;
         }
-        let run = one_run(task.plan, task.spec, site.folder(), &mut company, interrupt)?;
+        let root = site.root(task.plan.experiment.load.site.as_deref());
+        let run = one_run(task.plan, task.spec, &root, &mut company, interrupt)?;
         let void = (order.judge)(&run);
         Ok((run.manifest, void))
     };
@@ -360,7 +366,7 @@ fn rehearse(plan: &Plan<'_>, spec: &RunSpec, rehearsed: &mut Rehearsed) -> Resul
         Network::Namespaces | Network::Router => Ok(congestion::check(&plan.experiment.congestion_control)?),
     };
     let has_cake = || spec.autorate.map_or(Ok(()), autorate::check_kernel);
-    let needs = check_installed(spec.server, weir).and_then(|()| has_congestion_control()).and_then(|()| has_cake());
+    let needs = check_installed(spec, weir).and_then(|()| has_congestion_control()).and_then(|()| has_cake());
     let outcome = match (needs, known) {
         (Err(missing), _) => Err(missing.to_string()),
         (Ok(()), _) if is_everywhere => Ok(()),

@@ -30,6 +30,10 @@ pub struct RunSpec {
     /// Text of a weir.toml: the run is `weir run` of it. `{address}`, `{site}`, `{link}`, `{policy}`, `{shaping}`, `{access_log}` (a file in the
     /// run's folder), `{upstream}` (its address) and the names of `fill` are replaced in it.
     pub config: Option<String>,
+    /// Codings in which the server sends text, as operators set it: of nginx br and gzip, each perhaps with its level (`br:11`), of Caddy zstd
+    /// and gzip, in the order in which it prefers them. Weir has its own, and dictionaries; any here leave them on.
+    #[serde(default)]
+    pub codings: Vec<String>,
     /// The server has no files, but passes requests on to an application server at its host, which has them, and tells their lengths or not.
     pub upstream: Option<Framing>,
     /// More flags for `weirlab upstream`: its workers, and how long requests take it.
@@ -214,6 +218,27 @@ impl RunSpec {
         }
     }
 
+    fn check_codings(&self) -> Result<(), String> {
+        let known: &[&str] = match self.server {
+            Server::Weir => &["br", "zstd", "gzip"],
+            Server::Nginx => &["br", "gzip"],
+            Server::Caddy => &["zstd", "gzip"],
+            Server::Apache | Server::H2o => &[],
+        };
+        let is_level = |level: &str| self.server == Server::Nginx && level.parse().is_ok_and(|level: u8| level <= 11);
+        let is_known = |coding: &&String| match coding.split_once(':') {
+            Some((coding, level)) => known.contains(&coding) && is_level(level),
+            None => known.contains(&coding.as_str()),
+        };
+        match (self.codings.iter().find(|coding| !is_known(coding)), self.server.name()) {
+            (None, _) => Ok(()),
+            (Some(_), name) if known.is_empty() => Err(format!("the lab gives {name} no codings: leave codings out")),
+            (Some(unknown), name) => {
+                Err(format!("codings: the lab does not give {name} `{unknown}`, but {}", known.join(", ")))
+            }
+        }
+    }
+
     fn check_told(&self) -> Result<(), String> {
         if self.told.is_none() {
             return Ok(());
@@ -256,7 +281,7 @@ impl RunSpec {
             let server = self.server.name();
             return wrong(format!("{server} knows no policy or shaping of ours: leave them out"));
         }
-        self.check_told().and_then(|()| upstream::check(self)).or_else(wrong)?;
+        self.check_told().and_then(|()| upstream::check(self)).and_then(|()| self.check_codings()).or_else(wrong)?;
         if self.config.is_some() && (self.server != Server::Weir || !self.flags.is_empty()) {
             return wrong(
                 "config is of `weir run`: write server = \"weir\", and settings in it instead of flags".into(),
@@ -391,6 +416,9 @@ mod tests {
             ("", "server = \"nginx\"\nattach_flags = [\"-x\"]", "run `a`: attach_flags without attach"),
             ("", "server = \"nginx\"\nqdisc_flags = [\"-x\"]", "run `a`: qdisc_flags are for `bands`"),
             ("", "server = \"nginx\"\nconfig = \"\"", "run `a`: config is of `weir run`"),
+            ("", "server = \"caddy\"\ncodings = [\"br\"]", "the lab does not give caddy `br`, but zstd, gzip"),
+            ("", "server = \"nginx\"\ncodings = [\"br:12\"]", "the lab does not give nginx `br:12`, but br, gzip"),
+            ("", "server = \"h2o\"\ncodings = [\"gzip\"]", "the lab gives h2o no codings"),
             ("", "server = \"nginx\"\ncold_reads_per_s = 0", "expected a nonzero u32"),
             ("", "server = \"nginx\"\nqdisc = \"codel\"", "unknown variant `codel`, expected one of `fifo`"),
             ("", "server = \"nginx\"\nbaseline = \"b\"", "run `a`: there is no run `b` to compare it with"),

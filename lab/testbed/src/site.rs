@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use crate::LabError;
 use crate::namespace::{is_dead, owner};
 use crate::proc_stat::started;
-use crate::slow_disk;
+use crate::{slow_disk, tool};
 
 /// The folder the servers serve, `www-PID-START` after the process that owns it: one sparse file `SIZE.bin` for every size
-/// asked for, and the same in the folders of customers. Removed when dropped; what a killed process left is removed by the next.
+/// asked for, and the same in the folders of customers; and copies of sites that are read. Removed when dropped; what a killed process left is removed by the next.
 #[derive(Debug)]
 pub struct Site {
     folder: PathBuf,
+    /// Sites that are read.
+    copies: Vec<PathBuf>,
 }
 
 impl Site {
@@ -20,7 +22,7 @@ impl Site {
         remove_leftovers(parent)?;
         let folder = parent.join(format!("www-{}", owner()));
         fs::create_dir(&folder).map_err(|e| LabError::path(&folder, e))?;
-        let site = Site { folder };
+        let site = Site { folder, copies: vec![] };
         for size in sizes {
             let file = site.folder.join(format!("{size}.bin"));
             File::create(&file).and_then(|f| f.set_len(*size)).map_err(|e| LabError::path(&file, e))?;
@@ -40,8 +42,23 @@ impl Site {
         Ok(self)
     }
 
+    /// A copy of the site in this folder, with what its links lead to and the times of its files. Not every server follows links.
+    pub fn with_copy(mut self, of: &Path) -> Result<Site, LabError> {
+        let from = of.canonicalize().map_err(|e| LabError::path(of, e))?.display().to_string();
+        let to = copy_of(&self.folder, self.copies.len()).display().to_string();
+        tool::run_words(&["cp", "-rL", "--preserve=timestamps", &from, &to])?;
+        self.copies.push(of.into());
+        Ok(self)
+    }
+
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// What is served: the copy of this site, or the files of sizes.
+    pub fn root(&self, site: Option<&Path>) -> PathBuf {
+        let copy = self.copies.iter().position(|copied| Some(copied.as_path()) == site);
+        copy.map_or_else(|| self.folder.clone(), |copy| copy_of(&self.folder, copy))
     }
 }
 
@@ -51,6 +68,10 @@ impl Drop for Site {
             eprintln!("weirlab: cannot remove {}: {error}", self.folder.display());
         }
     }
+}
+
+fn copy_of(folder: &Path, number: usize) -> PathBuf {
+    folder.join(format!("site-{number}"))
 }
 
 fn remove_leftovers(parent: &Path) -> Result<(), LabError> {
@@ -88,6 +109,23 @@ mod tests {
         drop(site);
         assert_eq!(fs::read_dir(&parent).unwrap().count(), 0);
         fs::remove_dir(&parent).unwrap();
+    }
+
+    #[test]
+    fn a_site_is_copied_with_what_its_links_lead_to() {
+        let parent = parent("copies");
+        let from = parent.join("from");
+        fs::create_dir_all(from.join("a")).unwrap();
+        fs::write(from.join("a/x.js"), "1").unwrap();
+        std::os::unix::fs::symlink("a/x.js", from.join("y.js")).unwrap();
+        let site = Site::create(&parent, &BTreeSet::new()).unwrap().with_copy(&from).unwrap();
+        let root = site.root(Some(&from));
+        assert!(fs::symlink_metadata(root.join("y.js")).unwrap().is_file() && root.starts_with(site.folder()));
+        let modified = |file: &Path| fs::metadata(file).unwrap().modified().unwrap();
+        assert_eq!(modified(&root.join("a/x.js")), modified(&from.join("a/x.js")));
+        assert_eq!(site.root(None), site.folder());
+        drop(site);
+        fs::remove_dir_all(&parent).unwrap();
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub(crate) mod machine;
 mod outcome;
 mod probe;
 mod room;
+mod site;
 mod url;
 mod users;
 
@@ -142,7 +143,7 @@ impl Args {
             Protocol::Http1 => u64::from(PAGE_CONNECTIONS),
             Protocol::Http2 { .. } | Protocol::Http3 { .. } => 1,
         };
-        self.client_connections.or(self.load.pages.then_some(of_page))
+        self.client_connections.or(self.load.loads_pages().then_some(of_page))
     }
 
     /// What is spoken, where it is not HTTP/1.1 without TLS.
@@ -309,7 +310,8 @@ fn plan(wanted: &Wanted, target: SocketAddr, args: &Args) -> Plan {
         prefix: wanted.url.prefix.clone(),
         sites: args.load.class.iter().map(|customer| site(customer, &wanted.url)).collect(),
         routes: args.load.routes,
-        per_connection: if args.load.session.is_some() || args.load.pages {
+        documents: wanted.users.as_ref().and_then(|users| users.documents.clone()),
+        per_connection: if args.load.session.is_some() || args.load.loads_pages() {
             u64::MAX
         } else {
             args.load.per_connection

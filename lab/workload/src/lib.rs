@@ -48,8 +48,8 @@ pub use distribution::{Distribution, DistributionError, Empirical, Sampler};
 pub use format::{Format, UnknownFormat};
 pub use log::{Arrival, Filter, Log, Request, Trace};
 pub use pages::{
-    ObjectKind, PAGE_OBJECTS_MAX, PAGE_OBJECTS_MEDIAN, PAGES_MAX, PageLoads, PageObject, PageTimes, PagesError, Visit,
-    page,
+    DOCUMENTS_BYTES_MAX, DOCUMENTS_MAX, Document, Documents, DocumentsError, ObjectKind, PAGE_OBJECTS_MAX,
+    PAGE_OBJECTS_MEDIAN, PAGES_MAX, PageLoads, PageObject, PageTimes, PagesError, READER_PAGES, Readers, Visit, page,
 };
 pub use pair::{PairError, pair};
 pub use population::{EndlessSizes, Population, SessionModel, USERS_MAX, endless};

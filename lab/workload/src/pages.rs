@@ -10,14 +10,18 @@
 //! sends them as urgency 0, 1, 2 and 3, and `ShouldLoadIncremental` marks all as incremental but style sheets, scripts and fonts, which are of no use in
 //! parts. What a page waits for is simplified: nothing is asked for before the HTML is there whole, and no script asks for more.
 
+mod documents;
 mod load;
+mod readers;
 mod visit;
 
 use rand_chacha::ChaCha8Rng;
 
 use crate::synthetic::unit;
 
+pub use documents::{DOCUMENTS_BYTES_MAX, DOCUMENTS_MAX, Document, Documents, DocumentsError};
 pub use load::{PAGES_MAX, PageLoads, PageTimes, PagesError};
+pub use readers::{READER_PAGES, Readers};
 pub use visit::Visit;
 
 /// Objects of a page at most.

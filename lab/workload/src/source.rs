@@ -15,7 +15,7 @@ pub struct Ask {
     /// When it is due. Response time counts from here.
     pub at: Nanos,
     pub size_bytes: u64,
-    /// Whose it is, who has no other under way, or the page of which it is a part; `None` in an open load, where nobody waits.
+    /// Whose it is, who has no other under way, or the page or reader of which it is a part; `None` in an open load, where nobody waits.
     pub user: Option<u32>,
     /// The group of clients it comes from; `None`: it is dealt to one.
     pub group: Option<u32>,
@@ -28,6 +28,10 @@ pub struct Ask {
 /// An object of a page, with what its browser says of it (RFC 9218).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
+    /// The number of its page.
+    pub page: u32,
+    /// The file of a site that it is ([`crate::Documents`]); `None` stands for any of its size.
+    pub file: Option<u32>,
     /// Its place among the objects of its page.
     pub object: u16,
     pub urgency: u8,

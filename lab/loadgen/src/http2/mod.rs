@@ -99,7 +99,7 @@ impl Streams {
         self.asked += 1;
         self.is_last |= self.asked == plan.per_connection;
         let (ask, mut weight) = (ledger.ask(job), None);
-        match self.sender.send_request(plan.request(ask), true) {
+        match self.sender.send_request(ledger.request(job), true) {
             Ok((answer, _)) => {
                 let urgency = weights::urgency(ask.part);
                 let stream = Stream::new(job, answer, urgency, self.asked, self.received_bytes, self.answered > 0);

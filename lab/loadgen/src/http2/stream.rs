@@ -75,11 +75,12 @@ impl Stream {
                 Answer::Head(head) => {
                     let response = ready!(Pin::new(head).poll(context))?;
                     ledger.on_head(self.job, response.status().as_u16(), self.head_bytes);
+                    ledger.on_fields(self.job, response.headers());
                     self.answer = Answer::Body(response.into_body());
                 }
                 Answer::Body(body) => {
                     let Some(data) = ready!(body.poll_data(context)).transpose()? else { return Poll::Ready(Ok(())) };
-                    ledger.on_body(self.job, data.len() as u64);
+                    ledger.on_data(self.job, &data);
                     // The window is opened again by what was taken; of a stream that was reset meanwhile there is none.
                     let _ = body.flow_control().release_capacity(data.len());
                 }

@@ -74,6 +74,11 @@ pub struct Load {
     #[arg(long, conflicts_with_all = ["profile", "trace", "surge", "users", "webstone", "session", "repeat", "per_connection", "abort"])]
     #[serde(default, skip_serializing_if = "is_not")]
     pub pages: bool,
+    /// Readers arrive instead of requests: each loads ten pages of the site in this folder, one after the other, with a browser's cache
+    /// and codings, over HTTP/2
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["pages", "profile", "trace", "surge", "users", "webstone", "session", "repeat", "per_connection", "abort", "shuffle", "routes"])]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<PathBuf>,
     /// Stretch the trace in time until it loads the uplink to this
     #[arg(long, allow_negative_numbers = true)]
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "rho")]
@@ -150,11 +155,11 @@ impl Load {
         if (self.surge.is_some() || self.users.is_some()) && self.trace.is_some() {
             return Err("surge and users make their own requests: leave trace out".into());
         }
-        let draws = self.surge.is_some() || self.users.is_some() || self.webstone.is_some() || self.pages;
+        let draws = self.surge.is_some() || self.users.is_some() || self.webstone.is_some() || self.loads_pages();
         if self.shuffle && draws {
             return Err("shuffle is of a trace: surge, users, webstone and pages draw their requests anyhow".into());
         }
-        if self.routes.is_some() && (self.webstone.is_some() || self.pages) {
+        if self.routes.is_some() && (self.webstone.is_some() || self.loads_pages()) {
             return Err("webstone and pages have routes of their own: leave routes out".into());
         }
         if self.session.is_some() && self.per_connection != 1 {
@@ -184,13 +189,15 @@ impl Load {
     }
 
     fn check_pages(&self) -> Result<(), String> {
-        if !self.pages {
+        if !self.loads_pages() {
             return Ok(());
         }
+        let name = if self.pages { "pages" } else { "site" };
         if self.rho.is_none() {
-            return Err("pages without rho: write the load of the link, rho = 0.8".into());
+            return Err(format!("{name} without rho: write the load of the link, rho = 0.8"));
         }
         let own = [
+            ("site", self.pages && self.site.is_some()),
             ("trace", self.trace.is_some()),
             ("surge", self.surge.is_some()),
             ("session", self.session.is_some()),
@@ -199,14 +206,19 @@ impl Load {
             ("abort", self.abort.is_some()),
         ];
         match own.into_iter().find(|(_, is_given)| *is_given) {
-            Some((key, _)) => Err(format!("pages have requests and connections of their own: leave {key} out")),
+            Some((key, _)) => Err(format!("{name} has requests and connections of its own: leave {key} out")),
             None => Ok(()),
         }
     }
 
     /// Whether the load says itself how many requests a connection has.
     pub(crate) fn has_own_connections(&self) -> bool {
-        self.pages || self.session.is_some()
+        self.loads_pages() || self.session.is_some()
+    }
+
+    /// Whether visitors load pages, generated ones or those of a site.
+    pub fn loads_pages(&self) -> bool {
+        self.pages || self.site.is_some()
     }
 
     /// Where customers' files are, beside those of everybody.

@@ -47,21 +47,21 @@ pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &l
 
 /// Each page with the times at which it was there, or the end of the run where it was not.
 pub(crate) fn pages(outcome: &loadgen::Outcome) -> Vec<PageRecord> {
-    let mut complete = vec![0; outcome.pages.len()];
+    let mut came = vec![(0, 0); outcome.pages.len()];
     for record in outcome.records.iter().filter(|record| record.is_complete()) {
-        if let Some(count) = record.client.and_then(|page| complete.get_mut(page as usize)) {
-            *count += 1;
+        if let Some((count, bytes)) = record.client.and_then(|page| came.get_mut(page as usize)) {
+            (*count, *bytes) = (*count + 1, *bytes + record.body_bytes);
         }
     }
-    let record = |(page, complete): (&PageTimes, usize)| PageRecord {
+    let record = |(page, (complete, bytes)): (&PageTimes, (usize, u64))| PageRecord {
         arrival_ns: page.arrival.0,
         requests: page.requests as u64,
-        bytes: page.bytes,
+        bytes,
         first_view_ns: page.first_view_at.unwrap_or(outcome.elapsed).0,
         full_ns: page.full_at.unwrap_or(outcome.elapsed).0,
         failed: (page.requests - complete) as u64,
     };
-    outcome.pages.iter().zip(complete).map(record).collect()
+    outcome.pages.iter().zip(came).map(record).collect()
 }
 
 /// Groups of clients, or classes of them.
@@ -96,6 +96,7 @@ fn environment(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> BTre
         (None, Some(of), _) => format!("WebStone {} of 004", of.name()),
         (None, None, true) => format!("SURGE of {}", jobs::server_model(load).name),
         (None, None, false) if load.pages => "pages of the Web Almanac 2024".into(),
+        (None, None, false) if load.site.is_some() => "pages of a site".into(),
         (None, None, false) => "shipped synthetic".into(),
     };
     let mut environment = BTreeMap::from([
@@ -109,6 +110,8 @@ fn environment(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> BTre
     ]);
     let connections = args.client_connections.map(|most| most.to_string());
     environment.extend(connections.map(|most| ("client_connections".into(), most)));
+    let site = load.site.as_ref().map(|site| ("site".into(), site.display().to_string()));
+    environment.extend(site);
     environment.extend(load.routes.map(|routes| ("routes".into(), routes.to_string())));
     environment.extend(args.speech().map(|speech| ("protocol".into(), speech)));
     let asked = [("rate_per_s", args.rate.map(|rate| rate.to_string())), ("profile", load.profile.clone())];

@@ -105,6 +105,7 @@ mod tests {
             prefix: "/".into(),
             sites: vec![],
             routes: None,
+            documents: None,
             per_connection: 1,
             grace: Nanos::ZERO,
             patience,

@@ -1,16 +1,19 @@
 //! Load that waits: SURGE's users, WebStone's clients, and sessions that come by themselves.
 
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
 
 use testbed::{Load, Session, check_customers};
 use units::{Nanos, Rate};
 use workload::surge::{Files, Sequence, UserModel};
 use workload::{
-    EndlessSizes, LoadProfile, PAGE_OBJECTS_MEDIAN, PageLoads, Population, SessionModel, Source, USERS_MAX, WebStone,
-    WebStoneClients,
+    Documents, EndlessSizes, LoadProfile, PAGE_OBJECTS_MEDIAN, PageLoads, Population, READER_PAGES, Readers,
+    SessionModel, Source, USERS_MAX, WebStone, WebStoneClients,
 };
 
 use super::jobs::{self, Demand};
+use super::site;
 use cli::Failure;
 
 /// Users, and what is known of them before the run.
@@ -24,12 +27,17 @@ pub(crate) struct Users {
     pub(crate) until: Nanos,
     /// Mean number of requests of a session, rounded.
     pub(crate) session_requests: Option<u64>,
+    /// The site whose files they ask for.
+    pub(crate) documents: Option<Arc<Documents>>,
 }
 
 /// The users or sessions asked for; `None` where the load is open.
 pub(crate) fn of(load: &Load, rate_per_s: Option<f64>, link: Rate, at_once: u32) -> Result<Option<Users>, Failure> {
     if load.pages {
         return pages(load, rate_per_s, link, at_once).map(Some);
+    }
+    if let Some(folder) = &load.site {
+        return readers(load, folder, rate_per_s, link, at_once).map(Some);
     }
     match (load.users, load.session, load.webstone) {
         (Some(users), ..) => equivalents(load, users).map(Some),
@@ -48,7 +56,7 @@ fn equivalents(load: &Load, users: u32) -> Result<Users, Failure> {
     let sizes = files.sizes().iter().copied().collect();
     let sequence = Box::new(Sequence::new(files, load.seed));
     let source = Box::new(Population::users(users, UserModel::PUBLISHED, until, sequence, load.seed));
-    Ok(Users { source, who: format!("{users} users"), sizes, until, session_requests: None })
+    Ok(Users { source, who: format!("{users} users"), sizes, until, session_requests: None, documents: None })
 }
 
 fn webstone(load: &Load, of: WebStone) -> Result<Users, Failure> {
@@ -59,7 +67,7 @@ fn webstone(load: &Load, of: WebStone) -> Result<Users, Failure> {
     let who = format!("WebStone {}: {}", of.name(), classes.join(", "));
     let source = Box::new(WebStoneClients::new(of, &clients, Nanos::ZERO, until, load.seed));
     let sizes = of.files().sizes().iter().copied().collect();
-    Ok(Users { source, who, sizes, until, session_requests: None })
+    Ok(Users { source, who, sizes, until, session_requests: None, documents: None })
 }
 
 fn pages(load: &Load, rate_per_s: Option<f64>, link: Rate, at_once: u32) -> Result<Users, Failure> {
@@ -71,7 +79,21 @@ fn pages(load: &Load, rate_per_s: Option<f64>, link: Rate, at_once: u32) -> Resu
         .map_err(|reason| Failure::Usage(format!("--pages: {reason}")))?;
     // The same of every seed, so that runs of several are of one load.
     let session_requests = Some(PAGE_OBJECTS_MEDIAN);
-    Ok(Users { who: "page loads".into(), sizes: pages.sizes(), until, session_requests, source: Box::new(pages) })
+    let (who, sizes, source) = ("page loads".into(), pages.sizes(), Box::new(pages));
+    Ok(Users { who, sizes, until, session_requests, documents: None, source })
+}
+
+fn readers(load: &Load, folder: &Path, rate_per_s: Option<f64>, link: Rate, at_once: u32) -> Result<Users, Failure> {
+    let (Some(rho), None) = (load.rho, rate_per_s) else {
+        return Err(Failure::Usage("--site: how many read is missing: write the load of the link, --rho 0.8".into()));
+    };
+    let until = until(load, "--site")?;
+    let documents = Arc::new(site::read(folder)?);
+    let readers = Readers::new(rho, (link, until.as_secs_f64()), documents.clone(), at_once, load.seed)
+        .map_err(|reason| Failure::Usage(format!("--site: {reason}")))?;
+    let session_requests = Some(READER_PAGES as u64);
+    let (who, sizes, documents) = ("readers of a site".into(), readers.sizes(), Some(documents));
+    Ok(Users { who, sizes, until, session_requests, documents, source: Box::new(readers) })
 }
 
 fn sessions(wanted: &Load, session: Session, rate_per_s: Option<f64>, link: Rate) -> Result<Users, Failure> {
@@ -101,7 +123,7 @@ fn sessions(wanted: &Load, session: Session, rate_per_s: Option<f64>, link: Rate
     };
     let source = Box::new(Population::sessions(model, sizes, wanted.seed));
     let session_requests = Some(requests.round() as u64);
-    Ok(Users { source, who, sizes: sizes_known, until, session_requests })
+    Ok(Users { source, who, sizes: sizes_known, until, session_requests, documents: None })
 }
 
 /// Requests that tell the mean size of a sequence.

@@ -55,19 +55,22 @@ pub enum PagesError {
     TooMany,
 }
 
+impl PagesError {
+    pub(super) fn check(rho: f64, seconds: f64, under_way_max: u32) -> Result<(), PagesError> {
+        match () {
+            () if !(rho > 0.0 && rho.is_finite()) => Err(PagesError::Rho(rho)),
+            () if !(1e-9..=1e9).contains(&seconds) => Err(PagesError::Seconds(seconds)),
+            () if under_way_max == 0 => Err(PagesError::NoneUnderWay),
+            () => Ok(()),
+        }
+    }
+}
+
 impl PageLoads {
     /// As many pages as load the link so for so long, at the times of a Poisson process of that number; each asks for so many
     /// objects at once.
     pub fn new(rho: f64, link: Rate, seconds: f64, under_way_max: u32, seed: u64) -> Result<PageLoads, PagesError> {
-        if !(rho > 0.0 && rho.is_finite()) {
-            return Err(PagesError::Rho(rho));
-        }
-        if !(1e-9..=1e9).contains(&seconds) {
-            return Err(PagesError::Seconds(seconds));
-        }
-        if under_way_max == 0 {
-            return Err(PagesError::NoneUnderWay);
-        }
+        PagesError::check(rho, seconds, under_way_max)?;
         let wanted_bytes = rho * link.bits_per_s() as f64 / 8.0 * seconds;
         let drawn = drawn(wanted_bytes, seed)?;
         let mut random = stream(seed, TIMES);
@@ -103,7 +106,8 @@ impl Source for PageLoads {
     fn take(&mut self) -> Option<Ask> {
         let Reverse((at, page, object)) = self.due.pop()?;
         let PageObject { kind, size_bytes } = self.pages[page as usize].visit.objects()[usize::from(object)];
-        let part = Part { object, urgency: kind.urgency(), is_incremental: kind.is_incremental() };
+        let (urgency, is_incremental) = (kind.urgency(), kind.is_incremental());
+        let part = Part { page, file: None, object, urgency, is_incremental };
         Some(Ask { at, size_bytes, user: Some(page), group: None, client: None, part: Some(part) })
     }
 
@@ -142,10 +146,10 @@ impl Source for PageLoads {
 }
 
 /// Streams of the seed: those of the simulator, so that its pages are these.
-const TIMES: u64 = 0;
-const PAGES: u64 = 1;
+pub(super) const TIMES: u64 = 0;
+pub(super) const PAGES: u64 = 1;
 
-fn stream(seed: u64, stream: u64) -> ChaCha8Rng {
+pub(super) fn stream(seed: u64, stream: u64) -> ChaCha8Rng {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(stream);
     random
