@@ -14,7 +14,7 @@ OUT ?= runs/vm-$(basename $(notdir $(EXPERIMENT)))
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help dist docs install run test test-all test-vm conformance attack fuzz demo bench virtual vm-run reproduce setup
+.PHONY: help dist docs install run test test-all test-vm conformance recipes attack fuzz demo bench virtual vm-run reproduce setup
 
 help:
 	@echo "make run     serve examples/site at http://127.0.0.1:$(PORT)/, shortest response first (PORT=, UPLINK=, TLS=1; PROXY=1: a program behind it)"
@@ -24,6 +24,7 @@ help:
 	@echo "make test-all  make test, with the laboratory's tests, then test-vm and conformance"
 	@echo "make test-vm the kernel side's tests on a stock kernel in a virtual machine, as root"
 	@echo "make conformance  the verdicts of sslyze, curl, browsers, h2spec, aioquic and quic-go on weir serve"
+	@echo "make recipes  the recipes of docs/recipes.md with the programs that they are for, as root (ARGS='wordpress acme')"
 	@echo "make dist    packages for Debian's and Red Hat's systems, an archive and an image for containers"
 	@echo "make install the program, its manual pages and completions below PREFIX (/usr/local; DESTDIR= for packages)"
 	@echo "make attack  a short form of the floods of cargo xtask attack, judged"
@@ -68,6 +69,11 @@ test-vm:
 conformance:
 	@scripts/setup.sh conformance
 	cargo xtask conformance $(ARGS)
+
+recipes:
+	@scripts/setup.sh recipes
+	cargo build -p weir
+	@scripts/recipes.sh $(ARGS)
 
 # Status 75 is VOID: the machine was too busy to tell, which is no failure.
 attack:

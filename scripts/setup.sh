@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks the Rust toolchain and installs the Debian packages that one kind of work needs: run, test, dist, bench, virtual or conformance.
+# Checks the Rust toolchain and installs the Debian packages that one kind of work needs: run, test, dist, bench, virtual,
+# conformance or recipes.
 # `virtual` also builds the kernel of `weirlab run --virtual`, or finds it built; `conformance` what Debian has no package of.
 #
 # A missing toolchain or linker ends the script: nothing can be built. A missing program only costs the checks or
@@ -16,9 +17,9 @@ if [ "${1:-}" = --missing ]; then
 fi
 purpose=${1:-}
 case "$purpose" in
-run | test | dist | bench | virtual | conformance) ;;
+run | test | dist | bench | virtual | conformance | recipes) ;;
 *)
-    echo "usage: scripts/setup.sh [--missing] run|test|dist|bench|virtual|conformance" >&2
+    echo "usage: scripts/setup.sh [--missing] run|test|dist|bench|virtual|conformance|recipes" >&2
     exit 2
     ;;
 esac
@@ -26,7 +27,7 @@ exec </dev/null
 
 # One line each: the purposes that need it, the program or file, the Debian package, what is lost without it.
 needs="
-run,test,dist,bench,virtual,conformance cc build-essential -
+run,test,dist,bench,virtual,conformance,recipes cc build-essential -
 test           c++      build-essential  -
 run,test,dist,bench clang clang           the BPF programs of weir attach
 run,test,dist,bench /usr/include/libelf.h libelf-dev the BPF programs of weir attach
@@ -72,6 +73,17 @@ conformance    firefox-esr firefox-esr   the page in Firefox
 conformance    certutil libnss3-tools    the page in Chromium and in Firefox
 conformance    venv     python3-venv     sslyze's verdict on TLS, aioquic's checks of HTTP/3
 conformance    go       golang-go        h2spec's verdict on HTTP/2, quic-go's checks of HTTP/3
+recipes        curl     curl             every recipe
+recipes        wget     wget             the recipes of documentation and of a mirror
+recipes        openssl  openssl          the recipes over HTTPS
+recipes        chromium chromium         the recipes in Chromium
+recipes        venv     python3-venv     the recipes of documentation and of programs
+recipes        git      git              the recipe of programs
+recipes        npm      npm              the recipe of an app of one page
+recipes        php-fpm  php-fpm          the recipe of WordPress
+recipes        php-mysql php-mysql  the recipe of WordPress
+recipes        mariadbd mariadb-server   the recipe of WordPress
+recipes        go       golang-go        certificates by ACME against Pebble
 "
 
 check_toolchain() {
@@ -117,6 +129,8 @@ clang_package() {
 is_there() {
     case "$1" in
     clang) has_clang ;;
+    php-fpm) compgen -c php-fpm >/dev/null ;;
+    php-mysql) php -m 2>/dev/null | grep -qx mysqli ;;
     venv) python3 -c 'import ensurepip' 2>/dev/null ;;
     /*) [ -e "$1" ] ;;
     *) command -v "$1" >/dev/null ;;
@@ -160,7 +174,7 @@ install_packages() {
         trap - EXIT
     fi
     if [ -d /run/systemd/system ]; then
-        for unit in nginx caddy lighttpd h2o; do
+        for unit in nginx caddy lighttpd h2o mariadb; do
             if [[ " $* " == *" $unit "* ]]; then as_root systemctl disable --quiet --now "$unit" || true; fi
         done
     fi
@@ -177,7 +191,7 @@ check_toolchain
 finish() {
     if [ "$purpose" = virtual ]; then exec scripts/virtual-kernel.sh; fi
     if [ "$purpose" = conformance ]; then exec scripts/conformance-tools.sh; fi
-    if [ "$purpose" = test ]; then exec scripts/pebble.sh; fi
+    if [ "$purpose" = test ] || [ "$purpose" = recipes ]; then exec scripts/pebble.sh; fi
     exit 0
 }
 absent=$(missing)

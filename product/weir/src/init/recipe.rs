@@ -223,6 +223,8 @@ impl Answers {
                 format!("\n[[site.proxy]]\nto = [{}]\n", quoted(self.program.as_deref().unwrap_or_default()))
             }
             Some(PHP) => root + &self.scripts(),
+            // Vite's folder of files with hashes in their names.
+            Some(APP) if self.root().join("assets").is_dir() => root + APP_KEYS + ASSETS,
             Some(APP) => root + APP_KEYS,
             _ => root,
         }
@@ -278,6 +280,12 @@ control = \"no-cache\"
 [[site.cache]]
 path = \"/index.html\"
 control = \"no-cache\"
+";
+
+const ASSETS: &str = "
+[[site.cache]]    # names have a hash of their content
+path = \"/assets/*\"
+control = \"max-age=31536000, immutable\"
 ";
 
 /// Writes text as a TOML string, in the form of JSON.

@@ -332,7 +332,7 @@ fn init_writes_a_file_that_is_correct_and_no_second_one() {
 #[test]
 fn init_asks_nothing_that_flags_answer() {
     let folder = Folder::new("init-flags");
-    for name in ["www", "dist", "wordpress/wp-content"] {
+    for name in ["www", "dist/assets", "wordpress/wp-content"] {
         std::fs::create_dir_all(folder.0.join(name)).unwrap();
     }
     folder.write("dist/index.html", "app");
@@ -347,7 +347,11 @@ fn init_asks_nothing_that_flags_answer() {
             &["--serve", "program", "--program", ":3000", "--domain", "a.test b.test", "--certificate", "none"],
             &["hosts = [\"a.test\", \"b.test\"]", "to = [\":3000\"]"],
         ),
-        ("app", &["--serve", "app", "--uplink", "10mbit"], &["fallback = \"/index.html\"", "rate = \"10mbit\""]),
+        (
+            "app",
+            &["--serve", "app", "--uplink", "10mbit"],
+            &["fallback = \"/index.html\"", "path = \"/assets/*\"", "rate = \"10mbit\""],
+        ),
         (
             "php",
             &["--serve", "php", "--folder", "wordpress", "--php-fpm", &socket],
