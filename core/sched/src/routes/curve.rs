@@ -40,6 +40,18 @@ impl Curve {
         (knot.rank + knot.slope * (attained - knot.from_bytes) as f64).round() as u64
     }
 
+    /// The curve of sizes that are all this part of the ones here, above 0: of any, what is left of them is that part too.
+    pub fn scaled(&self, part: f64) -> Curve {
+        let mut knots: Vec<Knot> = Vec::with_capacity(self.0.len());
+        for knot in &self.0 {
+            // The conversion of a float saturates. Of pieces that begin at one byte the last remains.
+            let from_bytes = (knot.from_bytes as f64 * part) as u64;
+            knots.pop_if(|last| last.from_bytes >= from_bytes);
+            knots.push(Knot { from_bytes, rank: knot.rank * part, slope: knot.slope });
+        }
+        Curve::new(knots)
+    }
+
     /// The pieces.
     pub fn knots(&self) -> &[Knot] {
         &self.0
@@ -61,6 +73,20 @@ mod tests {
         assert_eq!([1, 2, 3, u64::MAX].map(|sent| falling.rank(sent)), [1, 0, 0, 0]);
         let rising = Curve::new(vec![Knot { from_bytes: 0, rank: 0.0, slope: 2.0 }]);
         assert_eq!(rising.rank(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn a_scaled_curve_is_of_scaled_sizes() {
+        let curve = Curve::new(vec![
+            Knot { from_bytes: 0, rank: 100.0, slope: -1.0 },
+            Knot { from_bytes: 1, rank: 99.0, slope: -0.5 },
+            Knot { from_bytes: 100, rank: 100.0, slope: 1.0 },
+        ]);
+        let scaled = curve.scaled(0.25);
+        assert_eq!([0, 25, 30].map(|sent| scaled.rank(sent)), [25, 25, 30]);
+        assert_eq!(scaled.knots().len(), 2);
+        assert_eq!(curve.scaled(1.0), curve);
+        assert_eq!(curve.scaled(1e-300).rank(7), 7);
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod curve;
 mod gittins;
 mod histogram;
 mod pattern;
+mod ratio;
 mod route;
 mod service;
 
@@ -34,12 +35,14 @@ use std::sync::Arc;
 pub use curve::{Curve, KNOTS_MAX, Knot};
 pub use gittins::{LARGER, curve as gittins};
 pub use histogram::{BUCKETS, Histogram, SAMPLES_MAX, Survival, low_end, width};
+pub use ratio::RATIOS_MIN;
 pub use route::{Route, RouteKey, WORDS_BYTES_MAX};
 pub use service::{SERVICES_MAX, ServiceRoute, ServiceTimes};
 
 use histogram::share_below;
+use ratio::Ratio;
 
-/// The maximum number of routes remembered; each takes less than 1.5 KB with its words and its curve.
+/// The maximum number of routes remembered; each takes less than 2.5 KB with its words and its curves.
 pub const ROUTES_MAX: usize = 4096;
 /// The path of the route that stands for all paths: its own pattern.
 const ALL_PATHS: &[u8] = b"/**";
@@ -106,10 +109,20 @@ struct Entry {
     histogram: Histogram,
     /// Samples since the curve was computed.
     since_curve: u32,
-    curve: Option<Arc<Curve>>,
+    curves: Option<Curves>,
+    /// The part of them that is sent of coded ones.
+    ratio: Ratio,
     finished: u64,
     censored: u64,
     calibration: Calibration,
+}
+
+/// The ranks of a route's jobs.
+#[derive(Debug, Clone)]
+struct Curves {
+    plain: Arc<Curve>,
+    /// Of coded responses, made when the first one needs it.
+    coded: Option<Arc<Curve>>,
 }
 
 /// A summary of a route, for an operator.
@@ -219,6 +232,35 @@ impl Routes {
         own.or_else(|| self.at(broad)?.curve(index))
     }
 
+    /// Counts a response that was coded on its way: a body of so many bytes became this many. A no-op for a route that is
+    /// no longer remembered. Its size is counted apart, as that of any ([`Routes::note`]).
+    pub fn note_coded(&mut self, key: RouteKey, plain_bytes: u64, coded_bytes: u64) {
+        let Some(entry) = self.at(key) else { return };
+        entry.ratio.note(plain_bytes, coded_bytes);
+        let broad = entry.broad;
+        if let Some(broad) = self.at(broad).filter(|_| broad != key) {
+            broad.ratio.note(plain_bytes, coded_bytes);
+        }
+    }
+
+    /// Like [`Routes::curve`], for a response that is coded on its way, whose length before that may be known. While too
+    /// little is known of what coding leaves of such responses, it is that of their sizes before.
+    pub fn coded_curve(&mut self, key: RouteKey, plain_bytes: Option<u64>) -> Option<Arc<Curve>> {
+        let entry = self.at(key)?;
+        let (own, broad) = (entry.ratio, entry.broad);
+        let of_all = || self.places.get(&broad.0).map(|place| self.entries[*place as usize].ratio);
+        let ratio = own.known().map(|_| own).or_else(of_all).filter(|ratio| ratio.known().is_some());
+        match (ratio, plain_bytes) {
+            (Some(ratio), Some(plain_bytes)) => Some(Arc::new(ratio.curve(plain_bytes))),
+            (Some(ratio), None) => {
+                let (index, part) = (self.index, ratio.known()?);
+                let own = self.at(key)?.coded_curve(index, part);
+                own.or_else(|| self.at(broad)?.coded_curve(index, part))
+            }
+            (None, _) => self.curve(key),
+        }
+    }
+
     /// The size that this share of the route's responses does not exceed, from 0 to 1; `None` while too little is
     /// known.
     pub fn quantile(&self, key: RouteKey, share: f64) -> Option<u64> {
@@ -278,7 +320,8 @@ impl Entry {
             uses: 0,
             histogram: Histogram::default(),
             since_curve: 0,
-            curve: None,
+            curves: None,
+            ratio: Ratio::default(),
             finished: 0,
             censored: 0,
             calibration: Calibration::default(),
@@ -305,15 +348,25 @@ impl Entry {
     }
 
     fn curve(&mut self, index: fn(&Histogram) -> Curve) -> Option<Arc<Curve>> {
+        Some(Arc::clone(&self.curves(index)?.plain))
+    }
+
+    /// The curve of responses of which coding leaves this part.
+    fn coded_curve(&mut self, index: fn(&Histogram) -> Curve, part: f64) -> Option<Arc<Curve>> {
+        let curves = self.curves(index)?;
+        Some(Arc::clone(curves.coded.get_or_insert_with(|| Arc::new(curves.plain.scaled(part)))))
+    }
+
+    fn curves(&mut self, index: fn(&Histogram) -> Curve) -> Option<&mut Curves> {
         let finished = self.histogram.finished();
         if finished < SAMPLES_MIN {
             return None;
         }
-        if self.curve.is_none() || self.since_curve >= STALE_AFTER.max(finished / STALE_SHARE) {
-            self.curve = Some(Arc::new(index(&self.histogram)));
+        if self.curves.is_none() || self.since_curve >= STALE_AFTER.max(finished / STALE_SHARE) {
+            self.curves = Some(Curves { plain: Arc::new(index(&self.histogram)), coded: None });
             self.since_curve = 0;
         }
-        self.curve.clone()
+        self.curves.as_mut()
     }
 
     fn samples(&self) -> u64 {

@@ -174,3 +174,32 @@ fn predictions_of_independent_sizes_are_calibrated() {
     let percent = 100.0 * counts.below_p99 as f64 / counts.predicted() as f64;
     assert!((98.5..99.5).contains(&percent), "{percent} % below the 99th percentile");
 }
+
+/// A page of 100 KB that becomes 20 is before one of 50 that stays.
+#[test]
+fn a_coded_response_ranks_by_what_is_sent_of_it() {
+    let mut routes = Routes::new();
+    let key = routes.enter(&route("/pages/1"));
+    finish(&mut routes, key, 40, 100_000);
+    let plain = routes.curve(key).unwrap();
+    let before = routes.coded_curve(key, Some(100_000)).unwrap();
+    assert!(Arc::ptr_eq(&plain, &before), "nothing is known of what coding leaves");
+    (0..RATIOS_MIN).for_each(|_| routes.note_coded(key, 100_000, 20_000));
+    let announced = routes.coded_curve(key, Some(100_000)).unwrap();
+    assert!(announced.rank(0).abs_diff(20_000) <= 1 && announced.rank(0) < 50_000, "{}", announced.rank(0));
+    assert!(announced.rank(10_000).abs_diff(10_000) <= 1);
+    // Without an announced length it is learned, and is that after coding.
+    let learned = routes.coded_curve(key, None).unwrap();
+    assert!(learned.rank(0).abs_diff(plain.rank(0) / 5) < 200, "{} of {}", learned.rank(0), plain.rank(0));
+    assert!(Arc::ptr_eq(&learned, &routes.coded_curve(key, None).unwrap()), "jobs share it");
+    assert_eq!(routes.curve(key), Some(plain), "responses that are not coded rank as before");
+    // Another path ranks by what is known of all; another type by nothing.
+    let other = routes.enter(&route("/other"));
+    assert_eq!(routes.coded_curve(other, Some(1_000)).unwrap().rank(0), 200);
+    assert!(routes.coded_curve(other, None).unwrap().rank(0) < 40_000);
+    let style = routes.enter(&Route { content_type: b"text/css", ..route("/pages/1") });
+    assert_eq!((routes.coded_curve(style, Some(1_000)), routes.coded_curve(style, None)), (None, None));
+    let gone = route("/gone").key();
+    routes.note_coded(gone, 1, 1);
+    assert_eq!(routes.coded_curve(gone, Some(1)), None);
+}

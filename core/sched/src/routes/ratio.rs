@@ -1,0 +1,129 @@
+//! The part of its bytes that a response has left after it was coded on its way.
+//!
+//! A program announces a length, and the server sends fewer bytes: how many is known when all are coded. Pages of one
+//! route are alike, and so are their ratios. A rank by length times ratio alone would fail as any estimate does: a response
+//! that is longer has nothing left by it, and holds the link until it ends. So the size is taken as uniform around the
+//! estimate, as wide as the ratios of the route differ, and what is larger ranks by what it was sent.
+
+use super::curve::{Curve, Knot};
+
+/// The number of coded responses after which their ratio is used.
+pub const RATIOS_MIN: u32 = 8;
+/// The weight of a new ratio in the mean: the past fades, as that of sizes does.
+const GAIN: f64 = 1.0 / 16.0;
+/// The minimum half width of what a size is taken for, as a part of the estimate.
+const WIDTH_MIN: f64 = 1.0 / 16.0;
+/// The maximum ratio that is learned: a coding makes few bytes more of any.
+const RATIO_MAX: f64 = 2.0;
+
+/// The ratios of a route.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Ratio {
+    mean: f64,
+    /// The mean distance from the mean.
+    deviation: f64,
+    count: u32,
+}
+
+impl Ratio {
+    /// Counts a response of so many bytes that became this many.
+    pub fn note(&mut self, plain_bytes: u64, coded_bytes: u64) {
+        if plain_bytes == 0 {
+            return;
+        }
+        let ratio = (coded_bytes as f64 / plain_bytes as f64).min(RATIO_MAX);
+        // The first ones count alike.
+        let gain = GAIN.max(1.0 / f64::from(self.count + 1));
+        if self.count > 0 {
+            self.deviation += gain * ((ratio - self.mean).abs() - self.deviation);
+        }
+        self.mean += gain * (ratio - self.mean);
+        self.count = self.count.saturating_add(1);
+    }
+
+    /// The mean; `None` while too little is known.
+    pub fn known(&self) -> Option<f64> {
+        (self.count >= RATIOS_MIN).then_some(self.mean)
+    }
+
+    /// The rank of a response of this length before it is coded: the Gittins index of a size that is uniform around the
+    /// estimate. Beyond it the rank is what was sent.
+    pub fn curve(&self, plain_bytes: u64) -> Curve {
+        let plain = plain_bytes as f64;
+        let expected = (plain * self.mean).max(1.0);
+        // A uniform distribution is on average half its half width from its middle.
+        let half_width = (2.0 * plain * self.deviation).clamp(expected * WIDTH_MIN, expected);
+        let (begin, end) = ((expected - half_width) as u64, (expected + half_width).ceil() as u64);
+        let mut knots = vec![Knot { from_bytes: 0, rank: expected, slope: -1.0 }];
+        if begin == 0 {
+            knots.clear();
+        }
+        let left = (end - begin) as f64 / 2.0;
+        knots.push(Knot { from_bytes: begin, rank: left, slope: -0.5 });
+        if end > begin {
+            knots.push(Knot { from_bytes: end, rank: end as f64, slope: 1.0 });
+        }
+        Curve::new(knots)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(ratios: impl IntoIterator<Item = (u64, u64)>) -> Ratio {
+        let mut ratio = Ratio::default();
+        ratios.into_iter().for_each(|(plain, coded)| ratio.note(plain, coded));
+        ratio
+    }
+
+    #[test]
+    fn a_ratio_is_known_after_a_few() {
+        assert_eq!(of((1..RATIOS_MIN).map(|_| (1000, 200))).known(), None);
+        let known = of((0..RATIOS_MIN).map(|_| (1000, 200))).known().unwrap();
+        assert!((known - 0.2).abs() < 1e-9, "{known}");
+        assert_eq!(of([(0, 20); 100]).known(), None, "nothing is no part of nothing");
+        let changed = of((0..100).map(|_| (1000, 200)).chain((0..100).map(|_| (1000, 400)))).known().unwrap();
+        assert!((0.39..0.4).contains(&changed), "the past fades: {changed}");
+    }
+
+    /// As if its size were known, until it nears what was expected.
+    #[test]
+    fn a_response_ranks_by_its_expected_length() {
+        let curve = of((0..100).map(|_| (10_000, 2_000))).curve(100_000);
+        assert_eq!([0, 5_000, 18_000].map(|sent| curve.rank(sent)), [20_000, 15_000, 2_000]);
+        let near = curve.rank(20_000);
+        assert!((500..800).contains(&near), "it may still be longer: {near}");
+        // One that is longer than any is not held for nearly done.
+        assert_eq!([22_000, 50_000].map(|sent| curve.rank(sent)), [22_000, 50_000]);
+    }
+
+    #[test]
+    fn ratios_that_differ_make_the_end_less_certain() {
+        let alike = of((0..100).map(|_| (1_000, 300)));
+        let mixed = of((0..100).map(|at| (1_000, if at % 2 == 0 { 200 } else { 400 })));
+        let [alike, mixed] = [alike, mixed].map(|ratio| ratio.curve(100_000));
+        assert!(alike.rank(35_000) >= 35_000 && mixed.rank(35_000) < 10_000);
+        assert!(mixed.rank(0).abs_diff(30_000) < 1_500, "{}", mixed.rank(0));
+        assert_eq!(mixed.rank(60_000), 60_000);
+    }
+
+    proptest! {
+        /// Whatever a program and a coding make of each other.
+        #[test]
+        fn any_ratio_makes_a_curve(
+            ratios in prop::collection::vec((any::<u64>(), any::<u64>()), 0..40),
+            plain: u64,
+            sent: u64,
+        ) {
+            let ratio = of(ratios);
+            let curve = ratio.curve(plain);
+            prop_assert!(curve.knots().iter().all(|knot| knot.rank.is_finite() && knot.slope.is_finite()));
+            let beyond = curve.knots().last().unwrap().from_bytes;
+            prop_assert!(sent <= beyond || curve.rank(sent) >= beyond / 2);
+            prop_assert!(ratio.known().is_none_or(|known| (0.0..=RATIO_MAX).contains(&known)));
+        }
+    }
+}
