@@ -18,7 +18,7 @@ use crate::files::{Content, Entry};
 use crate::storage::{Buffer, Look, Storage};
 pub use failure::Failure;
 pub use pipe::{PIPE_BYTES_MAX, Pipe, Trailing};
-pub use stage::{Stage, Staged};
+pub use stage::{Stage, Staged, Tally};
 
 /// The zeros that a body of zeros sends at a time.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -180,6 +180,14 @@ impl Body {
     /// Returns true if it passes through a stage.
     pub fn is_staged(&self) -> bool {
         matches!(self.front, Some(Piece::Staged(_)))
+    }
+
+    /// The bytes that its last stage took and gave; `None` if it has none.
+    pub fn tally(&self) -> Option<Arc<Tally>> {
+        match &self.front {
+            Some(Piece::Staged(staged)) => Some(Arc::clone(staged.tally())),
+            _ => None,
+        }
     }
 
     /// The start of the chain, before all stages: the body itself if there are none. Files and producers are there.

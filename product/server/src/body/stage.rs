@@ -3,6 +3,8 @@
 //! a [`Pipe`] that the connection empties. A source can be staged itself, so stages form a chain.
 
 use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use http::{Length, Trailers};
 use units::memory::{Account, Charge};
@@ -50,6 +52,26 @@ pub trait Stage: Debug + Send {
     }
 }
 
+/// The bytes that a stage took and gave, for those who learn from that after the body is gone.
+#[derive(Debug, Default)]
+pub struct Tally {
+    taken_bytes: AtomicU64,
+    given_bytes: AtomicU64,
+    has_ended: AtomicBool,
+}
+
+impl Tally {
+    /// The bytes taken and given; `None` before the end.
+    pub fn whole(&self) -> Option<(u64, u64)> {
+        self.has_ended.load(Relaxed).then(|| (self.taken_bytes.load(Relaxed), self.given_bytes.load(Relaxed)))
+    }
+
+    #[cfg(test)]
+    pub fn of(taken_bytes: u64, given_bytes: u64) -> Tally {
+        Tally { taken_bytes: taken_bytes.into(), given_bytes: given_bytes.into(), has_ended: true.into() }
+    }
+}
+
 /// A body that passes through a stage.
 #[derive(Debug)]
 pub struct Staged {
@@ -60,6 +82,7 @@ pub struct Staged {
     /// The stage has taken bytes since it was last flushed.
     is_unflushed: bool,
     has_ended: bool,
+    tally: Arc<Tally>,
     /// Counts the stage and this struct.
     charge: Charge,
 }
@@ -72,7 +95,8 @@ impl Staged {
             out = out.trailing(pipe.pass_trailers());
             source.trailers = pipe.take_trailers().or(source.trailers);
         }
-        Staged { source, stage, out, is_unflushed: false, has_ended: false, charge: Charge::default() }
+        let (tally, charge) = (Arc::default(), Charge::default());
+        Staged { source, stage, out, is_unflushed: false, has_ended: false, tally, charge }
     }
 
     /// Runs the stage until it has given something or its source has ended, unless bytes that it gave before are left.
@@ -106,6 +130,7 @@ impl Staged {
             bytes.clear();
             left -= self.source.read(storage, &mut bytes, left.min(part_bytes as u64))?;
             if !bytes.is_empty() {
+                self.tally.taken_bytes.fetch_add(bytes.len() as u64, Relaxed);
                 self.stage.push(&bytes, given);
                 self.is_unflushed = true;
             }
@@ -121,9 +146,16 @@ impl Staged {
 
     /// Passes on what the stage gave, and the end with the trailers of the source.
     fn give(&mut self, given: &mut Vec<u8>) -> Result<(), Failure> {
+        self.tally.given_bytes.fetch_add(given.len() as u64, Relaxed);
+        self.tally.has_ended.store(self.has_ended, Relaxed);
         let is_right = self.out.give(given) && (!self.has_ended || self.out.finish(self.source.trailers.take()));
         given.clear();
         if is_right { Ok(()) } else { Err(Failure::Length) }
+    }
+
+    /// The bytes that its stage took and gave.
+    pub(super) fn tally(&self) -> &Arc<Tally> {
+        &self.tally
     }
 
     /// Returns, once, the trailers that are sent in frames.
@@ -139,7 +171,7 @@ impl Staged {
     }
 
     fn memory_bytes(&self) -> usize {
-        size_of::<Staged>() + self.stage.memory_bytes()
+        size_of::<Staged>() + size_of::<Tally>() + self.stage.memory_bytes()
     }
 
     /// The bytes of memory that are counted for it.

@@ -44,6 +44,11 @@ impl UpstreamEntry {
         self.size_from.get_or_insert(if is_learned { SizeFrom::Learned } else { SizeFrom::Nothing });
     }
 
+    /// Forgets the size that its head gave: it is coded on its way.
+    pub fn lose_size(&mut self) {
+        self.size_from = None;
+    }
+
     /// Returns the log's view, for a request that arrived at `arrived_at` and whose response left `first_byte` later.
     pub fn view(&self, arrived_at: Nanos, first_byte: Option<Nanos>) -> PassedOn<'_> {
         let Attempt { begun_at, connected_at, first_byte_at, .. } = self.attempt;

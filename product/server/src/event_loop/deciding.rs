@@ -99,7 +99,7 @@ impl<N: Net> Responder<N> {
         };
         let verdict = Verdict::LetIn(copied.iter().map(said).collect());
         // The rest of the answer is not wanted, and its end is not logged as that of the response.
-        self.proxy.on_sent(&self.net, self.timers.now(), id, begun.rest, false);
+        self.proxy.on_sent(&self.net, self.timers.now(), (id, begun.rest, None), false);
         self.run_proxy();
         self.decide(id, verdict);
         None

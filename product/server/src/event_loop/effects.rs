@@ -8,7 +8,7 @@ use http::{Request, Trailers};
 use sched::JobId;
 use units::Nanos;
 
-use super::messages::{responding, size_from};
+use super::messages::{announced, responding, size_from};
 use super::responder::Responder;
 use crate::answer::{Handler, Reply, To};
 use crate::body::Trailing;
@@ -20,7 +20,7 @@ use crate::net::{Net, Socket, Transport};
 use crate::proxy::{Begun, Effect, Measured, Named, Tried};
 use crate::send::Producer;
 use crate::storage::Room;
-use crate::upstream::{BodySink, Fault};
+use crate::upstream::{BodySink, CodedBody, Fault};
 
 impl<S: Socket> BodySink for (Producer<'_, S>, Nanos) {
     fn room(&mut self) -> Option<usize> {
@@ -90,24 +90,32 @@ impl<N: Net> Responder<N> {
     /// Sends the response of an upstream, whose body may still be arriving.
     fn begin_passed(&mut self, begun: Begun) {
         let (now, id) = (self.timers.now(), begun.id);
-        let rest = match self.take_passed(id) {
+        let (rest, coded) = match self.take_passed(id) {
             Some(request) => {
                 let prediction = self.proxy.enter_route(&begun, &request.view());
                 let (is_whole, trailing) = (begun.is_whole(), self.trailing(id, &request.view()));
                 let Begun { head, pipe, rest, tried, .. } = begun;
                 let size_from = size_from(head.framing, is_whole);
                 self.note_tried(id, tried, |line| line.answered(now, size_from, prediction));
-                let response = responding(head, pipe, trailing, is_whole);
-                self.reply_passed(id, request, |handler, to, request| handler.passed_on(to, request, response));
-                rest
+                let length = announced(head.framing);
+                let (response, mut tally) = (responding(head, pipe, trailing, is_whole), None);
+                self.reply_passed(id, request, |handler, to, request| {
+                    let reply = handler.passed_on(to, request, response);
+                    tally = reply.response.body.tally();
+                    reply
+                });
+                (rest, tally.map(|tally| CodedBody { length, tally }))
             }
             // Its client has left while others were sent.
-            None => begun.rest,
+            None => (begun.rest, None),
         };
-        let job = self.job_of(id);
-        let curve = self.proxy.on_sent(&self.net, now, id, rest, job.is_some());
+        let (job, is_coded) = (self.job_of(id), coded.as_ref().is_some_and(|coded| coded.tally.whole().is_none()));
+        let curve = self.proxy.on_sent(&self.net, now, (id, rest, coded), job.is_some());
         let Some(job) = job else { return };
         if let Some(line) = self.line_of(id).and_then(|line| line.passed_on.as_mut()) {
+            if is_coded {
+                line.lose_size();
+            }
             line.guess_size(curve.is_some());
         }
         self.producer(job).expect(curve);

@@ -106,6 +106,11 @@ pub(super) fn size_from(framing: Framing, is_whole: bool) -> Option<SizeFrom> {
     }
 }
 
+/// The length of the body that this framing announces.
+pub(super) fn announced(framing: Framing) -> Option<u64> {
+    if let Framing::Length(bytes) = framing { Some(bytes.bytes()) } else { None }
+}
+
 /// Builds the response, with a body that is complete or still arriving. A complete body has a length even if its head
 /// gave none, unless it is chunked for the sake of its trailers.
 pub(super) fn responding(head: UpstreamHead, pipe: Option<Pipe>, trailing: Trailing, is_whole: bool) -> Response<Body> {

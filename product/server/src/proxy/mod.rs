@@ -27,7 +27,7 @@ use crate::clock::ClientClock;
 use crate::exchange_id::ExchangeId;
 use crate::files::SiteNumber;
 use crate::net::Net;
-use crate::upstream::{BodySink, Fault, LoopPlaces, Prediction, Step, Transfer, Upstreams, pipe_of};
+use crate::upstream::{BodySink, CodedBody, Fault, LoopPlaces, Prediction, Step, Transfer, Upstreams, pipe_of};
 use relief::Relief;
 use starved::Starved;
 
@@ -167,11 +167,19 @@ impl<N: Net> Proxy<N> {
     }
 
     /// Continues a transfer whose response is being sent, or was sent completely or not at all; `rest` is the progress
-    /// of its body at the beginning. Returns the distribution of sizes of similar responses.
-    pub fn on_sent(&mut self, net: &N, now: Nanos, id: ExchangeId, rest: Step, is_sending: bool) -> Option<Arc<Curve>> {
+    /// of its body at the beginning, and `coded` says that its bytes change on their way. Returns the distribution of
+    /// sizes of similar responses.
+    pub fn on_sent(
+        &mut self,
+        net: &N,
+        now: Nanos,
+        (id, rest, coded): (ExchangeId, Step, Option<CodedBody>),
+        is_sending: bool,
+    ) -> Option<Arc<Curve>> {
         let at = self.upstreams.of(id)?;
         self.upstreams.get(at)?.is_sending = is_sending;
-        let curve = if is_sending { self.upstreams.curve(at) } else { None };
+        let curve = if is_sending { self.upstreams.curve(at, coded.as_ref()) } else { None };
+        coded.into_iter().for_each(|coded| self.upstreams.learn_from(at, coded));
         let is_left = !is_sending && !matches!(rest, Step::Done);
         self.on_step(net, now, at, if is_left { Step::Unwanted } else { rest });
         self.release();
@@ -186,8 +194,9 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// Once a second: ends transfers whose upstream is too slow, and closes idle connections.
+    /// Once a second: ends transfers whose upstream is too slow, closes idle connections, and learns from coded responses.
     pub fn end_late(&mut self, net: &N, now: Nanos) {
+        self.upstreams.learned.learn_ratios();
         for at in self.upstreams.late(net, now) {
             if let Some(fault) = self.upstreams.transfer(at).map(Transfer::timed_out) {
                 self.fail(net, now, at, fault);

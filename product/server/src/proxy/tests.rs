@@ -174,7 +174,7 @@ impl Bench {
             self.run();
         }
         let pipe = pipe.filter(Pipe::is_awaited);
-        let curve = self.proxy.on_sent(&self.net, self.now, exchange, rest, pipe.is_some());
+        let curve = self.proxy.on_sent(&self.net, self.now, (exchange, rest, None), pipe.is_some());
         assert!(curve.is_none(), "nothing is known of its route");
         self.sinks.extend(pipe.map(|pipe| (number, pipe)));
     }

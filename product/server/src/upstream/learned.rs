@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use sched::routes::{Curve, Routes, Row, ServiceTimes};
+use sched::routes::{Curve, RouteKey, Routes, Row, ServiceTimes};
 use units::Nanos;
 
 use super::{Transfer, Upstreams};
+use crate::body::Tally;
 use crate::net::Net;
 
 /// The knowledge about the responses of upstreams.
@@ -28,6 +29,9 @@ pub struct RouteStatus {
 /// The maximum number of routes in one status, which then stays below 128 KB as JSON.
 pub const ROUTES_TOLD_MAX: usize = 256;
 
+/// The maximum number of coded responses under way from which is learned; more at once are of few routes.
+const CODED_MAX: usize = 1024;
+
 /// The prediction of a route for the size of a response, if enough is known.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub struct Prediction {
@@ -36,10 +40,28 @@ pub struct Prediction {
     pub quantile: Option<f64>,
 }
 
+/// A response that is coded on its way.
+#[derive(Debug)]
+pub struct CodedBody {
+    /// The length that its upstream announced.
+    pub length: Option<u64>,
+    pub tally: Arc<Tally>,
+}
+
 impl<N: Net> Upstreams<N> {
     /// The distribution of sizes of similar responses, for one whose size is not known.
-    pub fn curve(&mut self, at: usize) -> Option<Arc<Curve>> {
-        self.learned.routes.curve(self.transfers.get(at)?.route?)
+    pub fn curve(&mut self, at: usize, coded: Option<&CodedBody>) -> Option<Arc<Curve>> {
+        let route = self.transfers.get(at)?.route?;
+        match coded {
+            Some(coded) => self.learned.routes.coded_curve(route, coded.length),
+            None => self.learned.routes.curve(route),
+        }
+    }
+
+    /// Learns from a response that is coded on its way, when it has ended.
+    pub fn learn_from(&mut self, at: usize, coded: CodedBody) {
+        let route = self.transfers.get(at).and_then(|transfer| transfer.route);
+        route.into_iter().for_each(|route| self.learned.begin_coded(route, coded.tally.clone()));
     }
 
     /// The prediction for the response to a transfer, for a complete one with the quantile of its size.
@@ -54,6 +76,8 @@ impl<N: Net> Upstreams<N> {
 pub struct Learned {
     pub routes: Routes,
     pub services: ServiceTimes,
+    /// Responses that are being coded, with their routes.
+    coded: Vec<(RouteKey, Arc<Tally>)>,
 }
 
 impl Learned {
@@ -69,6 +93,25 @@ impl Learned {
         }
     }
 
+    /// Learns the ratio of a coded response at its end, unless too many are under way.
+    fn begin_coded(&mut self, route: RouteKey, tally: Arc<Tally>) {
+        if self.coded.len() < CODED_MAX {
+            self.coded.push((route, tally));
+        }
+    }
+
+    /// Learns from the coded responses that have ended since. Those of others are gone with their bodies.
+    pub fn learn_ratios(&mut self) {
+        let routes = &mut self.routes;
+        self.coded.retain(|(route, tally)| match tally.whole() {
+            Some((taken_bytes, given_bytes)) => {
+                routes.note_coded(*route, taken_bytes, given_bytes);
+                false
+            }
+            None => Arc::strong_count(tally) > 1,
+        });
+    }
+
     /// The prediction for a response: the median, and the quantile of its size.
     fn prediction(&self, transfer: &Transfer, bytes: Option<u64>) -> Prediction {
         let Some(route) = transfer.route else { return Prediction::default() };
@@ -81,5 +124,34 @@ impl Learned {
         let rows = self.routes.top_rows(ROUTES_TOLD_MAX);
         let top = rows.into_iter().map(|row| RouteStatus { service: self.services.known(row.service), sizes: row });
         RoutesStatus { top: top.collect(), count: self.routes.len() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sched::routes::{RATIOS_MIN, Route};
+
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_learned_at_the_end_and_bodies_that_are_gone_are_forgotten() {
+        let mut learned = Learned::default();
+        let route = learned.routes.enter(&Route { site: b"a", method: b"GET", path: b"/x", ..Route::default() });
+        for _ in 0..RATIOS_MIN {
+            learned.begin_coded(route, Arc::new(Tally::of(1_000, 250)));
+        }
+        let [under_way, gone] = [Arc::<Tally>::default(), Arc::default()];
+        learned.begin_coded(route, Arc::clone(&under_way));
+        learned.begin_coded(route, gone);
+        assert_eq!(learned.routes.coded_curve(route, Some(4_000)), None);
+        learned.learn_ratios();
+        assert_eq!(learned.routes.coded_curve(route, Some(4_000)).unwrap().rank(0), 1_000);
+        assert_eq!(learned.coded.len(), 1, "the one that is under way");
+        (0..2 * CODED_MAX).for_each(|_| learned.begin_coded(route, Arc::clone(&under_way)));
+        assert_eq!(learned.coded.len(), CODED_MAX);
+        drop(under_way);
+        learned.coded.truncate(1);
+        learned.learn_ratios();
+        assert!(learned.coded.is_empty());
     }
 }

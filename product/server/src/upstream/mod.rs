@@ -55,7 +55,7 @@ pub use fastcgi::{Run, Scripts};
 pub use fault::Fault;
 pub use group::{Group, GroupError, PassOn, Trust};
 pub use health::Checks;
-pub use learned::{Learned, Prediction, RouteStatus, RoutesStatus};
+pub use learned::{CodedBody, Learned, Prediction, RouteStatus, RoutesStatus};
 pub use named::NamedFiles;
 pub use outbound::Head;
 use peers::Peers;

@@ -77,3 +77,28 @@ fn a_line_tells_the_upstream_that_failed() {
     assert_eq!(line["upstream"], address.to_string());
     assert!(line["upstream_first_byte_ms"].is_null() && line["size_from"].is_null(), "{line}");
 }
+
+/// A length that a program announces is that before coding: what is left of it is learned from others.
+#[test]
+fn the_size_of_a_coded_response_is_learned() {
+    let upstream = Upstream::start(|_, socket| {
+        let body = content(1_000_000);
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n", body.len());
+        answer(socket, &[head.as_bytes(), &body])
+    });
+    let server = proxy(&upstream.address.to_string());
+    let next = |fields: &str| {
+        let before = lines(&server).len();
+        let mut client = server.connect();
+        client.send(get("/a").replace("\r\n\r\n", &format!("\r\nConnection: close\r\n{fields}\r\n")));
+        let (_, head) = client.head();
+        assert_eq!(head.contains("Content-Encoding: gzip"), !fields.is_empty(), "{head}");
+        client.rest();
+        wait_until("a line", || lines(&server).len() > before);
+        lines(&server).pop().unwrap()["size_from"].as_str().unwrap().to_string()
+    };
+    assert_eq!(next(""), "length");
+    assert_eq!(next("Accept-Encoding: gzip\r\n"), "none", "nothing is known of what coding leaves");
+    wait_until("a learned size", || next("Accept-Encoding: gzip\r\n") == "learned");
+    assert_eq!(next(""), "length");
+}
