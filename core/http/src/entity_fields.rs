@@ -101,6 +101,12 @@ impl Shared {
         FieldIter(&self.bytes[self.list.start as usize..self.list.end as usize])
     }
 
+    /// Bytes of the names and values of all fields.
+    pub(crate) fn field_bytes(&self) -> usize {
+        // For each field the list has 8 bytes more than these, and its line 4.
+        2 * self.text.len() - self.list.len()
+    }
+
     pub(crate) fn text(&self) -> &[u8] {
         &self.bytes[self.text.start as usize..self.text.end as usize]
     }
@@ -146,6 +152,8 @@ mod tests {
             let mut lines = Vec::new();
             shared.iter().for_each(|(name, value)| lines::line(&mut lines, name, value));
             assert_eq!(shared.text(), lines);
+            let bytes: usize = shared.iter().map(|(name, value)| name.len() + value.len()).sum();
+            assert_eq!(shared.field_bytes(), bytes);
         }
     }
 }

@@ -143,18 +143,27 @@ impl ResponseHead {
     /// Name and value of every field, Server and Date first unless another server made the response. An engine
     /// lower-cases the names (RFC 9113 section 8.2).
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.first_fields().chain(self.response.fields())
+    }
+
+    /// The Server and Date that are not among the response's own fields.
+    fn first_fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let first: [(&[u8], &[u8]); 2] = [(b"server", SERVER.as_bytes()), (b"date", self.date.as_bytes())];
         let skipped = match self.response.is_forwarded {
             false => 0,
             true => 1 + usize::from(self.response.has_date()),
         };
-        first.into_iter().skip(skipped).chain(self.response.fields())
+        first.into_iter().skip(skipped)
     }
 
     /// Bytes of the names and values of all fields and of the three status digits. The size of the frames is
     /// proportional to this, but is known only once they are made.
     pub fn bytes(&self) -> u64 {
-        let fields = self.fields().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+        let sum = |fields: &mut dyn Iterator<Item = (&[u8], &[u8])>| -> usize {
+            fields.map(|(name, value)| name.len() + value.len()).sum()
+        };
+        let fields =
+            sum(&mut self.first_fields()) + self.response.shared.field_bytes() + sum(&mut self.response.own.iter());
         (self.status().digits().len() + fields) as u64
     }
 
