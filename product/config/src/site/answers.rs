@@ -127,6 +127,11 @@ impl Answers {
         *self == Answers::default()
     }
 
+    /// Returns true if some rule may add fields to a response.
+    pub fn may_add_fields(&self) -> bool {
+        !(self.headers.is_empty() && self.cors.is_empty() && self.cache.is_empty() && self.access.is_empty())
+    }
+
     /// The redirect for this host and this decoded path without empty segments, and its target.
     pub fn redirect(&self, host: Option<&HostName>, path: &[u8]) -> Option<(&Redirect, String)> {
         self.redirects.iter().find_map(|redirect| Some((redirect, redirect.leads(host, path)?)))

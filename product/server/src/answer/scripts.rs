@@ -24,7 +24,7 @@ impl Handler {
         scripts: Option<Box<PassOn>>,
     ) -> Result<Answer, Option<Box<PassOn>>> {
         let (Found::File(entry), Some(site)) = (found, to.site) else { return Err(scripts) };
-        if !is_source(&entry.path) || !self.served.runs_scripts(site) {
+        if !self.served.runs_scripts(site) || !is_source(&entry.path) {
             return Err(scripts);
         }
         let admitted = |run: &Run, pass_on: &PassOn| pass_on.group.scripts.as_ref().is_some_and(|own| own.admits(run));

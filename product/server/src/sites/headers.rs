@@ -49,9 +49,13 @@ impl Sites {
         request: &Request,
         class: Option<impl Fn(&[u8]) -> C>,
     ) -> Option<Result<String, Reject>> {
+        let answers = &self.answers[self.place(site)];
+        if answers.proxies.is_empty() {
+            return None;
+        }
         // A path without a valid reading is refused when its file is looked up.
         let readings = Readings::of(request.path).ok().filter(Readings::are_several)?;
-        match self.answers[self.place(site)].check(host_of(request).as_ref(), &readings, class) {
+        match answers.check(host_of(request).as_ref(), &readings, class) {
             Ok(()) => None,
             Err(unclear) => Some(told(unclear, request)),
         }
@@ -120,7 +124,7 @@ impl Sites {
             response = response.with("Strict-Transport-Security", hsts.as_bytes());
         }
         let answers = &self.answers[self.place(site)];
-        if answers.is_empty() {
+        if !answers.may_add_fields() {
             return self.with_immutable(site, request, response);
         }
         let Ok(readings) = Readings::of(request.path) else { return response };
@@ -157,12 +161,16 @@ impl Sites {
 
     /// Adds that a file whose name has a hash of its content does not change (RFC 8246), if nothing is said about that.
     fn with_immutable(&self, site: SiteNumber, request: &Request, response: Response<Body>) -> Response<Body> {
+        let is_on = self.compression[self.place(site)].has_immutable;
+        // Most names have no hash, so that nothing else is looked at.
+        if !is_on || hash_in(request.path).is_none() {
+            return response;
+        }
         let is_of_file = matches!(response.status.0, 200 | 206) && !response.is_forwarded() && response.has("ETag");
         // The page of an application that answers for a name that is gone is not that file.
         let is_page = || response.fields().any(|(_, value)| value.starts_with(b"text/html"));
         let is_said = || ["Cache-Control", "Expires"].iter().any(|name| response.has(name));
-        let is_on = self.compression[self.place(site)].has_immutable && is_of_file;
-        if !is_on || is_said() || hash_in(request.path).is_none() || is_page() {
+        if !is_of_file || is_said() || is_page() {
             return response;
         }
         response.with("Cache-Control", IMMUTABLE)

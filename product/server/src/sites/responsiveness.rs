@@ -62,8 +62,10 @@ impl Object {
 impl Sites {
     /// The measurement object that a request of this site names, if measuring is enabled.
     pub fn measured(&self, site: SiteNumber, request: &Request) -> Option<Object> {
-        let is_measured = self.answers[self.place(site)].responsiveness;
-        Object::at(Readings::of(request.path).ok().filter(|_| is_measured)?.plain())
+        if !self.answers[self.place(site)].responsiveness {
+            return None;
+        }
+        Object::at(Readings::of(request.path).ok()?.plain())
     }
 }
 
