@@ -33,11 +33,12 @@ impl Job {
         Way { coding, level: level.number(coding), dictionary: dictionary.map(|id| id.digest) }
     }
 
-    /// The name of the best form in a folder that outlives the process; `None` for one with a dictionary, which few ask
-    /// for.
-    pub fn kept_name(&self) -> Option<Digest> {
-        let suffix = self.way(Level::Best).suffix();
-        let name = || digest_of(&[self.id.file.to_bytes().as_slice(), suffix.as_bytes()].concat());
-        self.id.dictionary.is_none().then(name)
+    /// The name of the best form in a folder that outlives the process.
+    pub fn kept_name(&self) -> Digest {
+        let (state, suffix) = (self.id.file.to_bytes(), self.way(Level::Best).suffix());
+        // The suffix has the beginning of the digest alone.
+        let digest = self.id.dictionary.map(|id| id.digest.to_vec()).unwrap_or_default();
+        let parts = [&state[..], suffix.as_bytes(), &digest];
+        digest_of(&parts.concat())
     }
 }

@@ -46,6 +46,10 @@ const FORMS_PART: u64 = 4;
 const FORMS_WITH_DICTIONARY_PART: u64 = 8;
 const DICTIONARIES_PART: u64 = 8;
 const ENCODER_PART: u64 = 4;
+/// The folders of the shelves in the state folder, with the maximum of their bytes: forms, those with a dictionary, and
+/// dictionaries.
+pub const SHELVES: [(&str, u64); 3] =
+    [("forms", 64 << 20), ("forms-with-dictionaries", 32 << 20), ("dictionaries", 64 << 20)];
 /// The nice values of the threads: clients wait for the one; the other has what nobody else wants.
 pub const FAST_NICE: i32 = 5;
 pub const BEST_NICE: i32 = 19;
@@ -80,8 +84,8 @@ pub struct Coder {
     pub dictionaries: Dictionaries,
     state: Mutex<Shared>,
     changed: Condvar,
-    /// The folder where the best forms outlive the process, if there is one.
-    shelf: OnceLock<Arc<Shelf>>,
+    /// The folders where the best forms outlive the process, if there are any: those without a dictionary, and with one.
+    shelves: [OnceLock<Arc<Shelf>>; 2],
     /// The maximum memory of the encoder of one thread.
     encoder_bytes_max: AtomicU64,
     is_stopping: AtomicBool,
@@ -113,7 +117,7 @@ impl Coder {
             dictionaries: Dictionaries::new(0),
             state: Mutex::new(Shared { forms, forms_with_dictionary, fast, best, waiting_bytes: 0, speeds }),
             changed: Condvar::new(),
-            shelf: OnceLock::new(),
+            shelves: Default::default(),
             encoder_bytes_max: AtomicU64::new(0),
             is_stopping: AtomicBool::new(false),
         };
@@ -132,9 +136,11 @@ impl Coder {
         self.encoder_bytes_max.store(bytes_max / ENCODER_PART, Relaxed);
     }
 
-    /// Keeps the best forms on this shelf too. Does nothing if there is one.
-    pub fn keep_on(&self, shelf: Arc<Shelf>) {
-        let _ = self.shelf.set(shelf);
+    /// Keeps the best forms and the dictionaries on the shelves of [`SHELVES`] too, those that are there.
+    pub fn keep_on(&self, [forms, forms_with_dictionary, dictionaries]: [Option<Arc<Shelf>>; 3]) {
+        let own = self.shelves.iter().zip([forms, forms_with_dictionary]);
+        own.for_each(|(own, shelf)| shelf.into_iter().for_each(|shelf| drop(own.set(shelf))));
+        dictionaries.into_iter().for_each(|shelf| self.dictionaries.keep_on(shelf));
     }
 
     /// The codings that this file can be made into.
@@ -206,20 +212,21 @@ impl Coder {
     /// Makes forms of one level, until the coder stops.
     pub fn work(&self, level: Level) {
         while let Some(job) = self.wait_for_job(level) {
-            let began = crate::clock::now();
-            let kept = self.kept(&job);
-            let took = || crate::clock::now() - began;
-            match kept {
-                Some(bytes) => self.end(job, Level::Best, Ok(bytes), None),
-                None => {
-                    let made = job.run(&self.dictionaries);
-                    let took = took();
-                    self.keep(&job, &made);
-                    let level = job.level;
-                    self.end(job, level, made, Some(took));
-                }
-            }
+            self.carry_out(job);
         }
+    }
+
+    /// Makes a form, or takes it from its shelf.
+    fn carry_out(&self, job: Job) {
+        let began = crate::clock::now();
+        if let Some(bytes) = self.kept(&job) {
+            return self.end(job, Level::Best, Ok(bytes), None);
+        }
+        let made = job.run(&self.dictionaries);
+        let took = crate::clock::now() - began;
+        self.keep(&job, &made);
+        let level = job.level;
+        self.end(job, level, made, Some(took));
     }
 
     /// Ends the threads, each after its job.
@@ -237,14 +244,19 @@ impl Coder {
 
     /// The form that an earlier process has made, at the best level.
     fn kept(&self, job: &Job) -> Option<Vec<u8>> {
-        self.shelf.get()?.get(&job.kept_name()?)
+        self.shelf_of(job)?.get(&job.kept_name())
     }
 
     /// Keeps a form for the next process. One that is made in a moment is not worth a write.
     fn keep(&self, job: &Job, made: &std::io::Result<Vec<u8>>) {
-        let (Some(shelf), Ok(bytes)) = (self.shelf.get(), made) else { return };
-        let name = job.kept_name().filter(|_| job.level == Level::Best && (bytes.len() as u64) < job.entry.len);
-        name.into_iter().for_each(|name| shelf.put(&name, &[bytes]));
+        let (Some(shelf), Ok(bytes)) = (self.shelf_of(job), made) else { return };
+        if job.level == Level::Best && (bytes.len() as u64) < job.entry.len {
+            shelf.put(&job.kept_name(), &[bytes]);
+        }
+    }
+
+    fn shelf_of(&self, job: &Job) -> Option<&Arc<Shelf>> {
+        self.shelves[usize::from(job.id.dictionary.is_some())].get()
     }
 
     fn wait_for_job(&self, level: Level) -> Option<Job> {

@@ -1,7 +1,8 @@
 use std::sync::mpsc::{Receiver, channel};
 
 use super::*;
-use crate::codec::testing::{decoded, text};
+use crate::codec::digest_of;
+use crate::codec::testing::{decoded, decoded_with, text};
 use crate::files::temporary::Folder;
 use crate::files::{Content, Way};
 use http::Coding::{Brotli, Gzip, Zstd};
@@ -240,4 +241,94 @@ fn threads_make_forms_and_end() {
     }
     coder.stop();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+/// Three pages, of which the first two are dictionaries of the third; each coder is of a process that has just started.
+struct Kept {
+    folder: Folder,
+    pages: [Arc<Entry>; 3],
+}
+
+impl Kept {
+    fn new() -> Kept {
+        let folder = Folder::new();
+        let pages = [1, 2, 3].map(|number| page(&folder, number, 20_000));
+        Kept { folder, pages }
+    }
+
+    fn start(&self) -> Coder {
+        let coder = Coder::new(MANY);
+        let open = |(name, bytes_max): (&str, u64)| {
+            Shelf::open(&self.folder.path("state"), name, bytes_max, |line| panic!("{line}")).ok().map(Arc::new)
+        };
+        coder.keep_on(SHELVES.map(open));
+        coder
+    }
+
+    fn bytes(&self, page: usize) -> Vec<u8> {
+        self.pages[page].whole().unwrap().into_owned()
+    }
+
+    fn dictionary(&self, page: usize) -> DictionaryId {
+        DictionaryId { site: SiteKey(1), digest: digest_of(&self.bytes(page)) }
+    }
+
+    fn ask(&self, coder: &Coder, page: usize) -> Option<Arc<Entry>> {
+        let id = FormId::of(&self.pages[2], Brotli).with(self.dictionary(page));
+        match coder.find_with(&self.pages[2], id, 20_000, 1) {
+            Known::Ready(form) => Some(form),
+            Known::Pending(_) | Known::None => None,
+        }
+    }
+
+    /// The form of the last page with this one, asked for by a first client and made.
+    fn made(&self, coder: &Coder, page: usize) -> Option<Arc<Entry>> {
+        assert!(self.ask(coder, page).is_none());
+        coder.carry_out(coder.begin(Level::Fast).expect("a form is wanted"));
+        self.ask(coder, page)
+    }
+
+    /// Has dictionaries stored, and the best form with the first one made.
+    fn make_best(&self) {
+        let coder = self.start();
+        self.pages[..2].iter().for_each(|page| assert!(coder.dictionaries.offer(SiteKey(1), page, b"/", 1)));
+        coder.dictionaries.run();
+        assert!(self.made(&coder, 0).is_some() && self.made(&coder, 1).is_some());
+        assert!(self.names().is_empty(), "what is made in a moment is not worth a write");
+        (0..3).for_each(|_| drop(self.ask(&coder, 0)));
+        coder.carry_out(coder.begin(Level::Best).expect("a better one is wanted"));
+    }
+
+    fn names(&self) -> Vec<std::path::PathBuf> {
+        let folder = std::fs::read_dir(self.folder.path("state").join(SHELVES[1].0)).unwrap();
+        folder.map(|entry| entry.unwrap().path()).collect()
+    }
+}
+
+/// What was made once is there after a restart, in its own folder.
+#[test]
+fn forms_with_a_dictionary_outlive_the_process() {
+    let kept = Kept::new();
+    kept.make_best();
+    assert_eq!((kept.names().len(), kept.folder.path("state/forms").read_dir().unwrap().count()), (1, 0));
+    std::fs::remove_dir_all(kept.folder.path("state/dictionaries")).unwrap();
+    let after = kept.start();
+    let form = kept.made(&after, 0).unwrap();
+    let way = Way { coding: Brotli, level: Level::Best.number(Brotli), dictionary: Some(kept.dictionary(0).digest) };
+    assert_eq!(form.etag, kept.pages[2].tag_of(&way), "the best, without its dictionary");
+    assert!(decoded_with(Brotli, body(&form), &kept.bytes(0)).unwrap() == kept.bytes(2));
+    assert!(kept.made(&after, 1).is_none(), "another dictionary makes another form, and it is gone");
+}
+
+#[test]
+fn a_kept_form_that_is_not_as_it_was_written_is_made_anew() {
+    let kept = Kept::new();
+    kept.make_best();
+    let path = kept.names().pop().unwrap();
+    let mut turned = std::fs::read(&path).unwrap();
+    turned[60] ^= 1;
+    std::fs::write(&path, turned).unwrap();
+    let form = kept.made(&kept.start(), 0).unwrap();
+    assert!(decoded_with(Brotli, body(&form), &kept.bytes(0)).unwrap() == kept.bytes(2));
+    assert!(kept.names().is_empty());
 }

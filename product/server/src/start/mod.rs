@@ -22,7 +22,7 @@ use crate::access::{Verifications, Verifier};
 use crate::answer::{FormWaits, Handler};
 use crate::clients::Clients;
 use crate::codec::Level;
-use crate::coded::{BEST_NICE, Coder, FAST_NICE, Shelf};
+use crate::coded::{BEST_NICE, Coder, FAST_NICE, SHELVES, Shelf};
 use crate::event_loop::{Admission, Changes, Listener, MemoryShare, Parts, Setup, Stop, Worker};
 use crate::files::{Cache, Lookups};
 use crate::journal::Journal;
@@ -53,9 +53,6 @@ const DESCRIPTORS_KEPT: u64 = 1024;
 /// Descriptors of an event loop in addition to its wake-up: epoll, and the file watch. With TLS there is one more, for
 /// the thread's current system call.
 const LOOP_DESCRIPTORS: u64 = 2;
-
-/// The folders in the state folder, with the maximum of their bytes: coded forms, dictionaries.
-const SHELVES: [(&str, u64); 2] = [("forms", 64 << 20), ("dictionaries", 64 << 20)];
 
 /// The maximum wait for the status of an event loop; a loop that does not turn for ten seconds ends the process.
 pub const STATUS_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -231,10 +228,8 @@ impl Server {
             let shelf = Shelf::open(state_folder?, name, bytes_max, move |line| log.error(line));
             shelf.map(Arc::new).inspect_err(|line| self.tell(line)).ok()
         };
-        let [forms, dictionaries] = SHELVES.map(open);
-        forms.into_iter().for_each(|shelf| self.loops.coder.keep_on(shelf));
-        dictionaries.into_iter().for_each(|shelf| self.loops.coder.dictionaries.keep_on(shelf));
         let coder = Arc::clone(&self.loops.coder);
+        coder.keep_on(SHELVES.map(open));
         let store = move || {
             let _ = sys::set_thread_nice(FAST_NICE);
             coder.dictionaries.work();
