@@ -41,15 +41,16 @@ impl PagesSummary {
         })
     }
 
-    /// All times, in the order of [`MEASURES`].
-    pub(crate) fn times(&self) -> [f64; 6] {
+    /// All times in ms, and its bodies in KB, in the order of [`MEASURES`].
+    pub(crate) fn figures(&self) -> [f64; 7] {
         let [view, full] = [self.first_view_ms, self.full_ms];
-        [view.mean, view.p50, view.p95, full.mean, full.p50, full.p95]
+        [view.mean, view.p50, view.p95, full.mean, full.p50, full.p95, self.bytes_mean / 1e3]
     }
 }
 
-/// Names of the times of a page.
-pub(crate) const MEASURES: [&str; 6] = ["view mean", "view p50", "view p95", "whole mean", "whole p50", "whole p95"];
+/// Names of the figures of a page.
+pub(crate) const MEASURES: [&str; 7] =
+    ["view mean", "view p50", "view p95", "whole mean", "whole p50", "whole p95", "KB mean"];
 
 impl PageTimesMs {
     fn of(pages: &[PageRecord], until_ns: fn(&PageRecord) -> u64) -> Option<PageTimesMs> {
@@ -79,6 +80,6 @@ mod tests {
         assert_eq!(PagesSummary::of(&[]), None);
         let found = PagesSummary::of(&[page(7, 1, 2, 0), page(5, 3, 10, 2), page(9, 2, 6, 0)]).unwrap();
         assert_eq!((found.count, found.not_whole, found.requests_mean, found.bytes_mean), (3, 1, 60.0, 1000.0));
-        assert_eq!(found.times(), [2.0, 2.0, 3.0, 6.0, 6.0, 10.0]);
+        assert_eq!(found.figures(), [2.0, 2.0, 3.0, 6.0, 6.0, 10.0, 1.0]);
     }
 }

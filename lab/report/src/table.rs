@@ -119,7 +119,7 @@ fn pages(summary: &Summary) -> Vec<Row> {
     let of_run = |run: &RunSummary| {
         let pages = run.pages?;
         let counts = [label(run), pages.count.to_string(), pages.not_whole.to_string()];
-        Some(counts.into_iter().chain(pages.times().map(figure)).collect())
+        Some(counts.into_iter().chain(pages.figures().map(figure)).collect())
     };
     std::iter::once(heading).chain(summary.runs.iter().filter_map(of_run)).collect()
 }
@@ -129,8 +129,8 @@ fn page_ratios(summary: &Summary) -> Vec<Row> {
     let heading = row("pages sooner than 1st", &MEASURES);
     let of_run = |run: &RunSummary| {
         let base = first.pages.filter(|_| run.not_comparable.is_none());
-        let ratios = run.pages?.times().into_iter().enumerate();
-        let cells = ratios.map(|(at, mine)| ratio(base.map(|base| base.times()[at]), Some(mine)));
+        let ratios = run.pages?.figures().into_iter().enumerate();
+        let cells = ratios.map(|(at, mine)| ratio(base.map(|base| base.figures()[at]), Some(mine)));
         Some(std::iter::once(label(run)).chain(cells).collect())
     };
     std::iter::once(heading).chain(summary.runs.iter().filter_map(of_run)).collect()

@@ -34,7 +34,7 @@ impl Factors {
         rows.iter_mut().for_each(|row| row[0] = cut(&row[0], room));
         text.push_str(&aligned(&rows));
         for (heading, rows) in self.pages() {
-            let heading = heading.map(String::from).to_vec();
+            let heading = heading.iter().map(|name| (*name).to_owned()).collect();
             let _ = write!(text, "\n{}", aligned(&std::iter::once(heading).chain(rows).collect::<Vec<_>>()));
         }
         let remarks = self.remarks();
@@ -66,17 +66,19 @@ impl Factors {
         text
     }
 
-    /// Where pages were loaded: a table of first views and one of whole pages, each time with its factor.
-    fn pages(&self) -> Vec<([&'static str; 5], Vec<Row>)> {
-        let rows = |from: usize| {
+    /// Where pages were loaded: tables of first views, of whole pages and of their bodies, each figure with its factor.
+    fn pages(&self) -> Vec<(Vec<&'static str>, Vec<Row>)> {
+        let rows = |from: usize, count: usize| {
             let of_row = |row: &FactorRow| {
-                let cells = row.pages.get(from..from + 3)?.iter().map(PageFactor::cell);
+                let cells = row.pages.get(from..from + count)?.iter().map(PageFactor::cell);
                 Some([row.group.clone(), cut(&row.run, RUN_CHARS_MAX)].into_iter().chain(cells).collect())
             };
             self.rows.iter().filter_map(of_row).collect::<Vec<Row>>()
         };
-        let tables = [("first view, ms (factor)", 0), ("whole page, ms (factor)", 3)];
-        let tables = tables.map(|(name, from)| (["group", name, "mean", "p50", "p95"], rows(from)));
+        let tables =
+            [("first view, ms (factor)", 0, 3), ("whole page, ms (factor)", 3, 3), ("bodies, KB (factor)", 6, 1)];
+        let heading = |name, count| ["group", name].into_iter().chain(["mean", "p50", "p95"].into_iter().take(count));
+        let tables = tables.map(|(name, from, count)| (heading(name, count).collect::<Vec<_>>(), rows(from, count)));
         tables.into_iter().filter(|(_, rows)| !rows.is_empty()).collect()
     }
 
@@ -151,9 +153,9 @@ impl FactorRow {
 
 impl PageFactor {
     fn cell(&self) -> String {
-        let ms = self.ms.map_or("-".into(), |ms| figure(ms.value));
+        let value = self.value.map_or("-".into(), |value| figure(value.value));
         let factor = self.factor.map_or_else(String::new, |factor| format!(" ({})", factor.with_ends()));
-        ms + &factor
+        value + &factor
     }
 }
 
