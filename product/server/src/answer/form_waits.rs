@@ -17,6 +17,10 @@ const SHORT_WAIT: Nanos = Nanos::from_millis(20);
 /// Text has at most one byte in this many after coding; a better guess would make few other choices.
 const CODED_PART: u64 = 3;
 
+/// The rate, in bits per second, that decides while none is known: a wait gains much on the lines that are slower, and costs one
+/// client some milliseconds on those that are faster.
+const RATE_UNTIL_KNOWN: u64 = 100_000_000;
+
 /// The line as an event loop knows it when it answers requests.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LineView {
@@ -60,7 +64,8 @@ impl LineView {
 
     /// Returns true if a file of this length has left sooner if its response waits for a form than if it begins now.
     pub fn is_sooner(&self, bytes: u64, ready_in: Nanos) -> bool {
-        let Some(rate) = self.rate.filter(|_| ready_in < WAIT_MAX) else { return false };
+        let rate = self.rate.or(Rate::from_bits_per_s(RATE_UNTIL_KNOWN)).filter(|_| ready_in < WAIT_MAX);
+        let Some(rate) = rate else { return false };
         let queue = rate.time_for(self.below_bytes);
         queue.max(ready_in) + rate.time_for(bytes / CODED_PART) < queue + rate.time_for(bytes)
     }
@@ -153,7 +158,8 @@ mod tests {
             line(100, 125_000).is_sooner(300_000, millis(25)) && !line(100, 125_000).is_sooner(300_000, millis(27))
         );
         assert!(!line(1, 0).is_sooner(80_000_000, WAIT_MAX), "a wait that may never end");
-        assert!(!LineView::default().is_sooner(300_000, Nanos::ZERO), "a rate that is not known");
+        let unknown = LineView::default();
+        assert!(unknown.is_sooner(300_000, millis(15)) && !unknown.is_sooner(300_000, millis(17)), "as on 100 Mbit/s");
         assert!(!line(100, 0).is_sooner(0, Nanos::ZERO));
     }
 }
