@@ -489,6 +489,8 @@ fn a_script_is_offered_for_the_version_with_another_hash() {
     let (js, immutable) = offer(&mut rig, "/js/app.3f9a8b7c.js");
     assert_eq!(js, "match=\"/js/app.*.js\", match-dest=(\"script\")");
     assert_eq!(immutable, "max-age=31536000, immutable");
+    let again = rig.ask("GET", "/js/app.3f9a8b7c.js", &[BROWSER, "If-None-Match: *"]);
+    assert_eq!((again.status, again.field("cache-control")), (304, "max-age=31536000, immutable"));
     assert_eq!(offer(&mut rig, "/js/lib.css"), ("match=\"/js/lib.css\", match-dest=(\"style\")".into(), "".into()));
     assert_eq!(offer(&mut rig, "/3f9a8b7c.js").0, "match=\"/3f9a8b7c.js\", match-dest=(\"script\")");
     let got = rig.ask_with("/js/app.0b1c2d3e.js", &with_dictionary(&text(9_000)));

@@ -166,7 +166,9 @@ impl Sites {
         if !is_on || hash_in(request.path).is_none() {
             return response;
         }
-        let is_of_file = matches!(response.status.0, 200 | 206) && !response.is_forwarded() && response.has("ETag");
+        // A 304 has the fields that the file would have (RFC 9110 section 15.4.5).
+        let is_of_file =
+            matches!(response.status.0, 200 | 206 | 304) && !response.is_forwarded() && response.has("ETag");
         // The page of an application that answers for a name that is gone is not that file.
         let is_page = || response.fields().any(|(_, value)| value.starts_with(b"text/html"));
         let is_said = || ["Cache-Control", "Expires"].iter().any(|name| response.has(name));
