@@ -23,7 +23,7 @@ help:
 	@echo "make test    every check, and the tests of the product; as root also those in network namespaces"
 	@echo "make test-all  make test, with the laboratory's tests, then test-vm and conformance"
 	@echo "make test-vm the kernel side's tests on a stock kernel in a virtual machine, as root"
-	@echo "make conformance  the verdicts of sslyze, curl, browsers, h2spec, aioquic and quic-go on weir serve"
+	@echo "make conformance  the verdicts of sslyze, redbot, curl, browsers, h2spec, aioquic and quic-go on weir serve"
 	@echo "make recipes  the recipes of docs/recipes.md with the programs that they are for, as root (ARGS='wordpress acme')"
 	@echo "make dist    packages for Debian's and Red Hat's systems, an archive and an image for containers"
 	@echo "make install the program, its manual pages and completions below PREFIX (/usr/local; DESTDIR= for packages)"

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Installs below target/tools what `cargo xtask conformance` needs and Debian does not package: sslyze and aioquic, each in a Python
+# Installs below target/tools what `cargo xtask conformance` needs and Debian does not package: sslyze, redbot and aioquic, each in a Python
 # environment of its own, and h2spec and quic-go, built from scripts/. Each once. `scripts/setup.sh conformance` calls it. One that cannot be
 # installed is named, with what is lost; the others are installed all the same.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=$PWD/target/tools
 sslyze_version=6.3.1
+redbot_version=2.7.1
 aioquic_version=1.7.2
 mkdir -p "$tools"
 
@@ -34,3 +35,4 @@ python_tool aioquic "$aioquic_version" >&2 || lost aioquic "aioquic's checks of 
 go_tool quic-go >&2 || lost quic-go "quic-go's checks of HTTP/3 (it needs Go 1.24)"
 go_tool h2spec >&2 || lost h2spec "h2spec's verdict on HTTP/2"
 python_tool sslyze "$sslyze_version" >&2 || lost sslyze "sslyze's verdict on TLS"
+python_tool redbot "$redbot_version" >&2 || lost redbot "redbot's verdict on caching, validators and ranges"

@@ -71,7 +71,7 @@ bench,conformance h2load nghttp2-client  h2load's checks, the benchmark over HTT
 conformance    chromium chromium         the page in Chromium
 conformance    firefox-esr firefox-esr   the page in Firefox
 conformance    certutil libnss3-tools    the page in Chromium and in Firefox
-conformance    venv     python3-venv     sslyze's verdict on TLS, aioquic's checks of HTTP/3
+conformance    venv     python3-venv     the verdicts of sslyze on TLS and of redbot on caching, aioquic's checks of HTTP/3
 conformance    go       golang-go        h2spec's verdict on HTTP/2, quic-go's checks of HTTP/3
 recipes        curl     curl             every recipe
 recipes        wget     wget             the recipes of documentation and of a mirror

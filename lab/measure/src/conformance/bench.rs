@@ -119,9 +119,9 @@ fn serve(weir: &Path, site: &Path, certificates: &Certificates, has_http3: bool)
     command
 }
 
-/// In the line that the server says first.
+/// In the line that the server says first, with TLS or without.
 fn port_of(said: &str) -> Option<u16> {
-    let rest = said.split_once("https://127.0.0.1:")?.1;
+    let rest = said.split_once("://127.0.0.1:")?.1;
     rest.split_once('/')?.0.parse().ok()
 }
 
@@ -132,6 +132,7 @@ mod tests {
     #[test]
     fn the_port_is_in_the_first_line() {
         assert_eq!(port_of("weir: serving www at https://127.0.0.1:18443/ (shaping off)\n"), Some(18443));
+        assert_eq!(port_of("weir: serving www at http://127.0.0.1:18080/ (shaping off)\n"), Some(18080));
         assert_eq!(port_of("weir: serving www at https://127.0.0.1:184"), None);
     }
 }

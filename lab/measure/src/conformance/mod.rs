@@ -12,6 +12,7 @@ mod dictionaries;
 mod h2spec;
 mod http3;
 mod pages;
+mod redbot;
 pub mod run;
 mod site;
 mod sslyze;
@@ -67,6 +68,7 @@ const CURL_HTTP3: Need = Need { names: &["curl"], feature: Some("HTTP3"), packag
 const CURL_ALT_SVC: Need = Need { names: &["curl"], feature: Some("alt-svc"), package: "curl" };
 const OPENSSL: Need = need(&["openssl"], "openssl");
 const SSLYZE: Need = need(&["sslyze/bin/sslyze", "sslyze"], "python3-venv");
+const REDBOT: Need = need(&["redbot/bin/python"], "python3-venv");
 const CERTUTIL: Need = need(&["certutil"], "libnss3-tools");
 const CHROMIUM: Need = need(&["chromium", "chromium-browser", "google-chrome"], "chromium");
 const FIREFOX: Need = need(&["firefox-esr", "firefox"], "firefox-esr");
@@ -118,6 +120,7 @@ const CHECKS: &[Check] = &[
         clients::h2load(bench, found, &["--max-concurrent-streams", "100"], "h2")
     }),
     check("h2spec", &[&H2SPEC], h2spec::run),
+    check("redbot", &[&REDBOT], redbot::run),
     check("sslyze", &[&SSLYZE], sslyze::run),
 ];
 
