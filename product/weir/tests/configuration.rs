@@ -7,6 +7,8 @@ use std::process::{Child, Command, Output, Stdio};
 
 #[path = "configuration/check.rs"]
 mod check;
+#[path = "configuration/init.rs"]
+mod init;
 #[path = "configuration/logs.rs"]
 mod logs;
 #[path = "configuration/names.rs"]
