@@ -136,8 +136,8 @@ impl Handler {
         gate.and_then(|gate| gate.asked.as_ref()).map(|asked| asked.copied.clone()).unwrap_or_default()
     }
 
-    /// The name of the user who has logged in for this request.
-    fn user(&self, site: SiteNumber, request: &Request, client: IpAddr) -> Option<Vec<u8>> {
+    /// The name that a request logs in with where its site asks for one; its password may be wrong.
+    pub fn user(&self, site: SiteNumber, request: &Request, client: IpAddr) -> Option<Vec<u8>> {
         let (_, access) = self.sites().access(site, request)?;
         let has_logged_in = access.users.is_some() && access.by_network(client) == ByNetwork::NeedsLogin;
         has_logged_in.then(|| Credentials::of(request))?.map(|credentials| credentials.user)

@@ -39,29 +39,37 @@ pub struct LogEntry {
 
 /// A request as the access log shows it.
 struct RequestText {
-    /// Method, target, referer, user agent and host, concatenated. Compact, because a client decides how long this is
+    /// Method, target, referer, user agent, host and user, concatenated. Compact, because a client decides how long this is
     /// kept, and for up to a hundred requests.
     text: Box<[u8]>,
     /// The end of each of them. The method is empty if the target is not a target but what was received instead of a
     /// request line.
-    ends: [u32; 5],
+    ends: [u32; 6],
     has_referer: bool,
     has_user_agent: bool,
     has_host: bool,
+    has_user: bool,
     /// Major and minor.
     version: (u8, u8),
 }
 
 impl LogEntry {
-    pub fn new(request: &Request, version: (u8, u8), log: Arc<Log>, arrived_at: Nanos) -> LogEntry {
-        let fields = [request.fields.referer, request.fields.user_agent, request.fields.host];
+    /// Creates the line of a request, of this user if it logs in.
+    pub fn new(
+        request: &Request,
+        version: (u8, u8),
+        user: Option<&[u8]>,
+        log: Arc<Log>,
+        arrived_at: Nanos,
+    ) -> LogEntry {
+        let fields = [request.fields.referer, request.fields.user_agent, request.fields.host, user];
         let begin = [request.method.token(), request.target];
         LogEntry::of(Some(log), begin, fields, version, arrived_at)
     }
 
     /// Creates the line of a request that is not logged.
     pub fn bare(version: (u8, u8), arrived_at: Nanos) -> LogEntry {
-        LogEntry::of(None, [b""; 2], [None; 3], version, arrived_at)
+        LogEntry::of(None, [b""; 2], [None; 4], version, arrived_at)
     }
 
     /// Creates the line of a refused request.
@@ -72,14 +80,14 @@ impl LogEntry {
         log: Arc<Log>,
         arrived_at: Nanos,
     ) -> LogEntry {
-        let line = LogEntry::of(Some(log), [&shown.method, &shown.target], [None; 3], version, arrived_at);
+        let line = LogEntry::of(Some(log), [&shown.method, &shown.target], [None; 4], version, arrived_at);
         LogEntry { reason: Some(reason), ..line }
     }
 
     fn of(
         log: Option<Arc<Log>>,
         begin: [&[u8]; 2],
-        fields: [Option<&[u8]>; 3],
+        fields: [Option<&[u8]>; 4],
         version: (u8, u8),
         arrived_at: Nanos,
     ) -> LogEntry {
@@ -138,11 +146,11 @@ impl LogEntry {
 }
 
 impl RequestText {
-    /// Joins method and target, then referer, user agent and host. A head is far below 4 GiB.
-    fn new([method, target]: [&[u8]; 2], fields: [Option<&[u8]>; 3], version: (u8, u8)) -> RequestText {
-        let [referer, user_agent, host] = fields;
-        let texts =
-            [method, target, referer.unwrap_or_default(), user_agent.unwrap_or_default(), host.unwrap_or_default()];
+    /// Joins method and target, then referer, user agent, host and user. A head is far below 4 GiB.
+    fn new([method, target]: [&[u8]; 2], fields: [Option<&[u8]>; 4], version: (u8, u8)) -> RequestText {
+        let [referer, user_agent, host, user] = fields;
+        let [third, fourth, fifth, sixth] = fields.map(Option::unwrap_or_default);
+        let texts = [method, target, third, fourth, fifth, sixth];
         let mut end = 0;
         RequestText {
             text: texts.concat().into(),
@@ -153,6 +161,7 @@ impl RequestText {
             has_referer: referer.is_some(),
             has_user_agent: user_agent.is_some(),
             has_host: host.is_some(),
+            has_user: user.is_some(),
             version,
         }
     }
@@ -170,6 +179,7 @@ impl RequestText {
             referer: self.has_referer.then(|| self.part(2)),
             user_agent: self.has_user_agent.then(|| self.part(3)),
             host: self.has_host.then(|| self.part(4)),
+            user: self.has_user.then(|| self.part(5)),
         }
     }
 }

@@ -127,7 +127,11 @@ impl<N: Net> Responder<N> {
     /// Keeps a request until its verdict is here.
     fn wait_for_verdict(&mut self, id: ExchangeId, to: To, came: &Request, head: Option<&Head>) {
         let (now, conn) = (self.timers.now(), &mut self.connections[id]);
-        self.service.note(now, conn, id.stream, to.site, came, head.map_or(0, |head| head.minor_version));
+        // Rules about who logs in go by the path after a rewrite.
+        let rewritten = self.service.handler.rewrite(to, came).ok().flatten();
+        let path = rewritten.as_ref().map(|rewritten| (&rewritten.path[..], rewritten.query.as_deref()));
+        let request = path.map_or(*came, |(path, query)| came.with_path(path, query));
+        self.service.note(now, conn, id.stream, to.site, &request, head.map_or(0, |head| head.minor_version));
         let deciding = Deciding::new(came, head, conn.held.account());
         conn.exchange(id.stream).task = Task::Deciding(Box::new(deciding));
         if came.body == BodyLength::None {

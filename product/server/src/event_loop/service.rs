@@ -162,7 +162,8 @@ impl Service {
         }
         let (handler, version) = (&self.handler, conn.version(minor));
         let (log, place) = (handler.log(site), site.map(|site| handler.place(site)));
-        if let Some(mut line) = self.journal.begin(now, log, (request, version), place) {
+        let user = log.zip(site).and_then(|(_, site)| handler.user(site, request, conn.address_of(stream)));
+        if let Some(mut line) = self.journal.begin(now, log, (request, version, user.as_deref()), place) {
             line.count_in(conn.held.account());
             conn.exchange(stream).line = Some(line);
         }

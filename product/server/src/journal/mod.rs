@@ -85,12 +85,12 @@ impl Journal {
         &self,
         now: Nanos,
         log: Option<&Arc<Log>>,
-        (request, version): (&Request, (u8, u8)),
+        (request, version, user): (&Request, (u8, u8), Option<&[u8]>),
         site: Option<usize>,
     ) -> Option<Box<LogEntry>> {
         let (is_measured, metrics) = (self.objectives.is_some(), self.metrics.as_ref());
         let mut line = match log {
-            Some(log) => LogEntry::new(request, version, log.clone(), now),
+            Some(log) => LogEntry::new(request, version, user, log.clone(), now),
             None if is_measured || metrics.is_some() => LogEntry::bare(version, now),
             None => return None,
         };
@@ -290,13 +290,13 @@ mod tests {
         let head = http::http1::parse_request(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n", &http::Limits::default());
         let request = head.unwrap().unwrap().request;
         let (unlogged, ..) = journal(None);
-        assert!(unlogged.begin(Nanos::ZERO, None, (&request, (1, 1)), None).is_none());
+        assert!(unlogged.begin(Nanos::ZERO, None, (&request, (1, 1), None), None).is_none());
         let (counted, ..) = journal(None);
         let counted = counted.with_metrics(["a"].into_iter());
-        let line = counted.begin(Nanos::ZERO, None, (&request, (1, 1)), Some(0)).unwrap();
+        let line = counted.begin(Nanos::ZERO, None, (&request, (1, 1), None), Some(0)).unwrap();
         assert!(!line.is_measured && line.log.is_none() && line.site == 0 && line.requested().target.is_empty());
         let (measured, ..) = journal(Some(&assigned()));
-        let line = measured.begin(Nanos::ZERO, None, (&request, (1, 1)), None).unwrap();
+        let line = measured.begin(Nanos::ZERO, None, (&request, (1, 1), None), None).unwrap();
         assert!(line.is_measured && line.log.is_none());
     }
 

@@ -13,7 +13,7 @@ use units::Nanos;
 /// The format of a line. docs/weirlab.md lists the fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// `remote - - [time] "request" status bytes "referer" "user agent"`, times in UTC.
+    /// `remote - user [time] "request" status bytes "referer" "user agent"`, times in UTC.
     Combined,
     /// An object a line: the time in UTC with nanoseconds, durations in milliseconds.
     Json,
@@ -54,6 +54,8 @@ pub struct Requested<'a> {
     pub user_agent: Option<&'a [u8]>,
     /// The requested authority, with its port if it has one; JSON only.
     pub host: Option<&'a [u8]>,
+    /// The name that the request logs in with, right or, with status 401, wrong.
+    pub user: Option<&'a [u8]>,
 }
 
 /// A request that an upstream answered.
@@ -184,7 +186,9 @@ impl Formatter {
 
 fn combined(out: &mut Vec<u8>, entry: &Entry<'_>, time: &str) {
     address(out, entry.remote);
-    out.extend_from_slice(b" - - [");
+    out.extend_from_slice(b" - ");
+    user_combined(out, entry.request.user);
+    out.extend_from_slice(b" [");
     out.extend_from_slice(time.as_bytes());
     out.extend_from_slice(b"] \"");
     let request = &entry.request;
@@ -209,6 +213,17 @@ fn combined(out: &mut Vec<u8>, entry: &Entry<'_>, time: &str) {
     out.push(b'\n');
 }
 
+/// Writes a name, which is not in quotes: a space would end it.
+fn user_combined(out: &mut Vec<u8>, user: Option<&[u8]>) {
+    let Some(user) = user.filter(|user| !user.is_empty()) else { return out.push(b'-') };
+    for (nth, part) in user.split(|byte| *byte == b' ').enumerate() {
+        if nth > 0 {
+            out.extend_from_slice(b"\\x20");
+        }
+        escape_combined(out, part);
+    }
+}
+
 /// Writes `HTTP/1.1`, the name that metrics use too ([`crate::metrics::protocol_name`]).
 fn protocol(out: &mut Vec<u8>, (major, minor): (u8, u8)) {
     out.extend_from_slice(b"HTTP/");
@@ -225,6 +240,9 @@ fn json(out: &mut Vec<u8>, entry: &Entry<'_>, time: &str) {
     out.extend_from_slice(b"Z\",\"remote_addr\":\"");
     address(out, entry.remote);
     out.push(b'"');
+    if let Some(user) = entry.request.user {
+        json_text(out, "remote_user", user);
+    }
     json_request(out, &entry.request);
     json_sent(out, entry);
     out.extend_from_slice(b",\"connection_reused\":");
@@ -458,6 +476,7 @@ mod tests {
         referer: None,
         user_agent: Some(b"curl/8.5"),
         host: Some(b"a.test:80"),
+        user: None,
     };
 
     fn line(format: Format, entry: &Entry<'_>) -> String {
@@ -516,6 +535,29 @@ mod tests {
         assert!(json.contains(r#""method":"G\"T","uri":"/\\\u000d\u000a\u001b[31m\u007f"#), "{json}");
         assert!(json.contains("\\u007f\u{fffd}\u{e9}\""), "{json}");
         assert!(json.contains(r#""referer":"\" 200 0 \"-\"\u000a","user_agent":"\u0000\u0085"}"#), "{json}");
+    }
+
+    /// A name in the common logs' third field has no quotes around it.
+    #[test]
+    fn names_of_users() {
+        for (user, combined, json) in [
+            (&b"ada"[..], "ada", "ada"),
+            (b"", "-", ""),
+            (b"ada lovelace ", "ada\\x20lovelace\\x20", "ada lovelace "),
+            (b"a\" - [x\\", "a\\x22\\x20-\\x20[x\\x5C", "a\\\" - [x\\\\"),
+            (b"\n\x1b[2J\0", "\\x0A\\x1B[2J\\x00", "\\u000a\\u001b[2J\\u0000"),
+            ("\u{e9}\u{202e}".as_bytes(), "\\xC3\\xA9\\xE2\\x80\\xAE", "\u{e9}\\u202e"),
+            (b"\xff", "\\xFF", "\u{fffd}"),
+        ] {
+            let entry = Entry { request: Requested { user: Some(user), ..REQUEST }, ..entry() };
+            let found = line(Format::Combined, &entry);
+            assert!(found.starts_with(&format!("198.18.0.7 - {combined} [21/Nov/2026:")), "{found}");
+            let found = line(Format::Json, &entry);
+            assert!(
+                found.contains(&format!("\"remote_addr\":\"198.18.0.7\",\"remote_user\":\"{json}\",\"method\"")),
+                "{found}"
+            );
+        }
     }
 
     #[test]

@@ -15,7 +15,15 @@ use crate::threads::Threads;
 fn entry(target: &[u8]) -> Entry<'_> {
     Entry {
         remote: "198.18.0.7".parse().unwrap(),
-        request: Requested { method: b"GET", target, version: (1, 1), referer: None, user_agent: None, host: None },
+        request: Requested {
+            method: b"GET",
+            target,
+            version: (1, 1),
+            referer: None,
+            user_agent: None,
+            host: None,
+            user: None,
+        },
         status: 200,
         sizes: Sizes { size: 0, head: 0, body: 0 },
         times: Times { logged: Duration::ZERO, arrival: Duration::ZERO, first_byte: None, response: Nanos::ZERO },

@@ -229,3 +229,42 @@ fn a_hash_is_made_of_what_is_typed() {
         assert_eq!(client.response().status, status);
     }
 }
+
+/// The name that a request logs in with is in its line, as it was sent; with 401 its password was wrong.
+#[test]
+fn a_line_has_the_name_of_its_user() {
+    let (site, log) = (Site::with(&[("a", b"a"), ("in/b", b"b")]), "log");
+    let nasty = STANDARD.encode("eve \"[x] \u{202e}:x");
+    std::fs::write(site.outside("users"), users()).unwrap();
+    let rewrite = "[[site.rewrite]]\nfrom = \"/r/*\"\nto = \"/in/*\"\n";
+    for (format, right, wrong) in [
+        ("combined", "127.0.0.1 - ada [", "127.0.0.1 - eve\\x20\\x22[x]\\x20\\xE2\\x80\\xAE ["),
+        ("json", "\"remote_user\":\"ada\",\"method\"", "\"remote_user\":\"eve \\\"[x] \\u202e\",\"method\""),
+    ] {
+        let _ = std::fs::remove_file(site.outside(log));
+        let text = format!(
+            "[server]\naccess_log = \"{log}\"\nlog_format = \"{format}\"\n[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\nroot = \"{}\"\n{INSIDE}{rewrite}",
+            site.served().display()
+        );
+        std::fs::write(site.outside("weir.toml"), text).unwrap();
+        let server = Server::run(&site.outside("weir.toml"));
+        let mut client = server.connect();
+        let asked = [
+            get("/in/b", RIGHT),
+            get("/r/b", RIGHT),
+            get("/in/b", &format!("Basic {nasty}")),
+            get("/a", RIGHT),
+            get("/in/b", ""),
+        ];
+        client.send(asked.concat());
+        let statuses = [(); 5].map(|()| client.response().status);
+        assert_eq!(statuses, [200, 200, 401, 200, 401]);
+        let lines = || std::fs::read_to_string(site.outside(log)).unwrap_or_default();
+        wait_until("five lines", || lines().lines().count() == 5);
+        let lines = lines();
+        let lines: Vec<&str> = lines.lines().collect();
+        assert!(lines[..2].iter().all(|line| line.contains(right)) && lines[2].contains(wrong), "{lines:?}");
+        let has_none = |line: &&str| line.contains("127.0.0.1 - - [") || line.contains("\"127.0.0.1\",\"method\"");
+        assert!(lines[3..].iter().all(has_none), "nobody logs in there: {lines:?}");
+    }
+}
