@@ -78,6 +78,12 @@ serve() {
     "$weir" check "$work/weir.toml" >"$work/check.out" 2>&1 || wrong "weir check: $(cat "$work/check.out")"
     start run "$work/weir.toml"
 }
+# FLAG ...: serves what `weir init` makes of these answers.
+serve_init() {
+    rm -f "$work/init.toml"
+    "$weir" init --defaults "$work/init.toml" "$@" >"$work/init.out" 2>&1 || wrong "weir init: $(cat "$work/init.out")"
+    start run "$work/init.toml"
+}
 start() {
     (cd "$work" && exec "$weir" "$@" >"$work/weir.out" 2>"$work/weir.err") &
     server=$!
@@ -124,6 +130,10 @@ try_app() {
     same "the program" "$(get http://localhost/api/state)" '{"ok":true}'
     soon is_coded "http://localhost$script" || wrong "the script is not compressed"
     if command -v chromium >/dev/null; then has "the app in Chromium" "$(browser http://localhost/settings/profile)" 'id="counter"'; fi
+    stop
+    serve_init --serve app --folder /srv/app/dist
+    same "a path of the app by weir init" "$(status -H 'Accept: text/html' http://localhost/settings/profile)" 200
+    has "the script's caching by weir init" "$(field cache-control "http://localhost$script")" immutable
     stop
     kill $program
     echo "app: Vite $(sed -n 's/^ *"version": "\(.*\)".*/\1/p' "$tools/app/node_modules/vite/package.json"): navigations, scripts by hash, an API, in Chromium"
@@ -312,6 +322,11 @@ PHP
     same "a script among uploads" "$(status http://localhost/wp-content/uploads/x.php)" 403
     soon is_coded http://localhost/wp-includes/css/dashicons.min.css || wrong "a style is not compressed"
     if command -v chromium >/dev/null; then has "the page in Chromium" "$(browser http://localhost/hello-world/)" 'Hello world!'; fi
+    stop
+    serve_init --serve php --folder /srv/wordpress
+    has "a permalink by weir init" "$(get http://localhost/hello-world/)" 'Hello world!'
+    same "a script among uploads by weir init" "$(status http://localhost/wp-content/uploads/x.php)" 403
+    same "the user by weir init" "$(stat -c %U /proc/$server)" www-data
     stop
     echo "wordpress: $(sed -n "s/^\$wp_version = '\(.*\)';/WordPress \1/p" /srv/wordpress/wp-includes/version.php), $($php -v | sed -n 's/^\(PHP [0-9.]*\).*/\1/p'), MariaDB: installation, login, permalinks, REST, an upload"
 }
