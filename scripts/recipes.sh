@@ -84,8 +84,9 @@ serve_init() {
     "$weir" init --defaults "$work/init.toml" "$@" >"$work/init.out" 2>&1 || wrong "weir init: $(cat "$work/init.out")"
     start run "$work/init.toml"
 }
+under=()    # what starts weir, if not the shell
 start() {
-    (cd "$work" && exec "$weir" "$@" >"$work/weir.out" 2>"$work/weir.err") &
+    (cd "$work" && exec "${under[@]}" "$weir" "$@" >"$work/weir.out" 2>"$work/weir.err") &
     server=$!
     soon grep -q serving "$work/weir.out" || wrong "weir does not start"
 }
@@ -266,12 +267,26 @@ JSON
     done
     same "after the renewal" "$(get --cacert "$acme/root.pem" https://example.org/)" home
     stop
+    # As the unit of a package starts it: as the user, with one capability. `weir check` as this user knows the state folder.
+    local unit=(env STATE_DIRECTORY=/var/lib/weir/unit setpriv --reuid weir --regid weir --clear-groups --no-new-privs --inh-caps=-all,+net_bind_service --ambient-caps=-all,+net_bind_service)
+    install -d -o weir -g weir -m 750 /var/lib/weir/unit
+    (recipe "A site at home" | sed '/^cert = /d; /^key = /d'; printf '\n[acme]\ndirectory = "https://127.0.0.1:14000/dir"\nca = "/srv/ca.pem"\n') >/srv/weir.toml
+    cp "$acme/ca.pem" /srv/ca.pem && chmod 644 /srv/ca.pem
+    under=("${unit[@]}")
+    start run /srv/weir.toml
+    soon get --cacert "$acme/root.pem" https://www.example.org/ || wrong "no certificate as the unit"
+    same "the page as the unit" "$(get --cacert "$acme/root.pem" https://example.org/)" home
+    same "what the unit may" "$(sed -n 's/^CapEff:\t//p' /proc/$server/status)" 0000000000000400
+    "${unit[@]}" "$weir" check /srv/weir.toml >"$work/check.out" 2>&1 || wrong "weir check as the unit: $(cat "$work/check.out")"
+    "$weir" reload --pid $server >"$work/reload.out" 2>&1 || wrong "weir reload: $(cat "$work/reload.out")"
+    stop
+    under=()
     # A restart has the certificate without the authority.
     kill $authority $dns
     start serve /srv/www --domain example.org --acme-directory https://127.0.0.1:14000/dir --acme-ca "$acme/ca.pem"
     same "after a restart" "$(get --cacert "$acme/root.pem" https://example.org/)" home
     stop
-    echo "acme: Pebble at ports 80 and 443, the user weir, a renewal, a restart without the authority"
+    echo "acme: Pebble at ports 80 and 443, the user weir, a renewal, a restart without the authority; as the unit of a package starts it"
 }
 
 try_wordpress() {
