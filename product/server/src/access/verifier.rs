@@ -146,9 +146,11 @@ impl Verifier {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::sync::mpsc::channel;
 
     use super::super::attempts::BURST;
     use super::*;
+    use crate::threads::Threads;
 
     const NOW: Nanos = Nanos::from_secs(1);
 
@@ -244,5 +246,24 @@ mod tests {
         }
         bench.verifier.stop();
         thread.join().unwrap();
+    }
+
+    /// Otherwise all who log in would wait for ever.
+    #[test]
+    fn a_panic_of_the_thread_is_a_failure_of_the_server() {
+        let (bench, (tell, told)) = (Arc::new(Bench::new()), channel());
+        let threads = Threads::start(None, move || tell.send(()).unwrap()).unwrap();
+        let (address, users) = (IpAddr::from([127, 0, 0, 1]), Arc::clone(&bench.users));
+        let credentials = Credentials { user: "ada".into(), password: "right".into() };
+        let tell = Box::new(|_| panic!("planted"));
+        bench.verifier.ask(NOW, (1, address), users, credentials, tell).unwrap();
+        let working = Arc::clone(&bench);
+        let work = move || {
+            working.verifier.work();
+            Ok(())
+        };
+        threads.spawn("weir-login", work).unwrap();
+        told.recv().unwrap();
+        assert_eq!(threads.failure().unwrap().to_string(), "thread weir-login ended: panic: planted");
     }
 }

@@ -46,6 +46,33 @@ fn a_panic_is_a_failure_with_its_message() {
     assert!(threads.join(number).is_err());
 }
 
+/// Of the thread that orders certificates, when it first says why it cannot; what it holds then is still to be read.
+#[test]
+fn a_panic_of_a_renewal_is_a_failure() {
+    let Ok(roots) = tls::Roots::of_system(&|file| std::fs::read(file)) else {
+        return println!("SKIPPED: the system has no authorities (package ca-certificates)");
+    };
+    let settings = acme::Settings {
+        directory: "https://127.0.0.1:1/".into(),
+        roots,
+        email: None,
+        challenges: vec![acme::ChallengeKind::Http01],
+        external_account: None,
+    };
+    let renewer = acme::Renewer::new(acme::Folder::new("/proc/no-such-folder".into()), None);
+    renewer.want(Some(settings), &["a.test".into()]);
+    let (threads, told) = threads();
+    let task = renewer.task().unwrap();
+    let renew = move || {
+        task.run(|line| panic!("planted: {line}"));
+        Ok(())
+    };
+    threads.spawn("weir-acme", renew).unwrap();
+    let said = failure(&threads, &told);
+    assert!(said.starts_with("thread weir-acme ended: panic: planted: no certificate for a.test yet: "), "{said}");
+    assert!(renewer.status()[0].outlook.as_ref().is_some_and(|outlook| outlook.failed.is_some()));
+}
+
 #[test]
 fn a_return_is_a_failure_unless_it_was_asked_for() {
     let (first, told) = threads();
