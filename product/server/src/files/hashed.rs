@@ -12,6 +12,8 @@ const EXTENSIONS: [&str; 9] = ["css", "js", "map", "mjs", "otf", "ttf", "wasm", 
 /// The minimum digits of a hexadecimal hash, and the characters of one in base 64.
 const HEX_MIN: usize = 8;
 const BASE64: usize = 8;
+/// The minimum words in those: with three or four there are names of people, such as `getURLId`.
+const WORDS_MIN: usize = 5;
 
 /// The place of the hash in the last name of a path; `None` if it has none.
 pub fn hash_in(path: &[u8]) -> Option<Range<usize>> {
@@ -45,13 +47,39 @@ fn hex_in(stem: &[u8]) -> Option<Range<usize>> {
     None
 }
 
-/// Returns true for characters of base 64 as no word has them: a digit before a letter, a small letter right before a
-/// capital, and two capitals in all.
+/// Returns true for characters of base 64 as no word has them: two capitals and a small letter, and either five words of
+/// a name in camel case, or a digit before a letter and a small letter right before a capital.
 fn is_random(text: &[u8]) -> bool {
-    let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let count = |is: fn(&u8) -> bool| text.iter().filter(|byte| is(byte)).count();
+    let (capitals, small) = (count(u8::is_ascii_uppercase), count(u8::is_ascii_lowercase));
+    let (others, signs) = (count(|byte| !byte.is_ascii_alphanumeric()), count(|byte| matches!(byte, b'-' | b'_')));
+    if others != signs || capitals < 2 || small == 0 {
+        return false;
+    }
     let has_step = text.windows(2).any(|two| two[0].is_ascii_lowercase() && two[1].is_ascii_uppercase());
-    let capitals = text.iter().filter(|byte| byte.is_ascii_uppercase()).count();
-    text.iter().all(is_base64) && has_step && capitals >= 2 && has_digit_before_letter(text)
+    (signs <= 1 && words(text) >= WORDS_MIN) || (has_step && has_digit_before_letter(text))
+}
+
+/// The number of words in camel case, numbers and signs: `getURLId2` has four.
+fn words(text: &[u8]) -> usize {
+    let kind = |byte: u8| match byte {
+        b'A'..=b'Z' => 0,
+        b'a'..=b'z' => 1,
+        b'0'..=b'9' => 2,
+        _ => 3,
+    };
+    let begins = |at: usize| {
+        let (before, here) = (kind(text[at - 1]), kind(text[at]));
+        let is_next_small = text.get(at + 1).is_some_and(u8::is_ascii_lowercase);
+        match (before, here) {
+            // The last of several capitals begins the word behind it.
+            (0, 0) => is_next_small,
+            (0, 1) => false,
+            (3, 3) => true,
+            _ => before != here,
+        }
+    };
+    (1..text.len()).filter(|at| begins(*at)).count() + usize::from(!text.is_empty())
 }
 
 /// Words and dates that end in digits have none.
@@ -72,12 +100,22 @@ mod tests {
             ("/_next/static/chunks/4bd1b696-f785427dddbba9fb.js", "f785427dddbba9fb"),
             ("/assets/index-B3xK9faZ.js", "B3xK9faZ"),
             ("/assets/index-aQ_3-9Zq.mjs", "aQ_3-9Zq"),
+            ("/assets/index-CAoPt-vL.js", "CAoPt-vL"),
+            ("/dist-BHJd_fmG.mjs", "BHJd_fmG"),
             ("/f785427dddbba9fb.JS", "f785427dddbba9fb"),
             ("/font-3f9a8b7c.woff2", "3f9a8b7c"),
             ("/app.3f9a8b7c.js.map", "3f9a8b7c"),
         ] {
             let found = hash_in(path.as_bytes()).map(|range| &path[range]);
             assert_eq!(found, Some(hash), "{path}");
+        }
+    }
+
+    #[test]
+    fn words_are_those_of_camel_case() {
+        for (text, count) in [("", 0), ("useState", 2), ("getURLId2", 4), ("CAoPt-vL", 6), ("a--b", 4), ("ES6Utils", 3)]
+        {
+            assert_eq!(words(text.as_bytes()), count, "{text}");
         }
     }
 
@@ -93,6 +131,11 @@ mod tests {
             "/lib-Chapter1.js",
             "/lib-ES6Utils.js",
             "/a-useState2.js",
+            "/a-getURLId.js",
+            "/a-OAuth2Ui.js",
+            "/a-AToZList.js",
+            "/a-V4-5-RC1.js",
+            "/a-20-01-24.js",
             "/avatar-507f1f77bcf86cd799439011.png",
             "/index-B3xK9faZ.html",
             "/3f9a8b7c/app.js",
