@@ -362,7 +362,7 @@ fn serve(flags: Flags, hosted: Hosted, listen: Addresses, source: &dyn Source) -
     let mut config = Config { watchdog: notifier.watchdog(), ..config(flags, hosted, listen, passed, keeper)? };
     acme::start_hook(dns_hook.as_deref(), &mut config)?;
     acme::make_folder(&config);
-    let first_line = first_line::Line::of(&config, served, asked_loops);
+    let first_line = first_line::FirstLine::of(&config, served, asked_loops);
     let closer = events.closer();
     let account = config.privileges.account.clone();
     let server = Server::start(config, move || closer.close()).map_err(|error| unstarted(error, account))?;

@@ -7,7 +7,7 @@ use units::{Nanos, Rate};
 
 use crate::coded::{Coder, FormId, Waiter};
 use crate::exchange_id::ExchangeId;
-use crate::files::{Entry, Found, Key, LookupResult, Step};
+use crate::files::{Entry, Found, Key, LookupResult, SearchStep};
 use crate::storage::Done;
 
 /// The maximum time that a request waits for a form: a thread that codes a file may wait for its disk.
@@ -37,7 +37,7 @@ pub struct FormWait {
     pub id: FormId,
     pub entry: Arc<Entry>,
     /// The step in which the file was found.
-    pub step: Step,
+    pub step: SearchStep,
 }
 
 /// The requests of an event loop that wait for forms, by the names of their exchanges.

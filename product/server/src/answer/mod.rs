@@ -25,7 +25,7 @@ use units::Nanos;
 use crate::access::{Question, Verdict};
 use crate::body::{Body, Piece};
 use crate::coded::SiteKey;
-use crate::files::{Cache, CacheAnswer, Found, Lookup, LookupResult, Lookups, Missing, SiteNumber, Step};
+use crate::files::{Cache, CacheAnswer, Found, Lookup, LookupResult, Lookups, Missing, SearchStep, SiteNumber};
 use crate::logging::Log;
 use crate::sites::{AskedServer, Compressed, Current, Object, Served, Sites};
 use crate::stages::{Streaming, forbids, staged};
@@ -66,20 +66,20 @@ pub enum Answer {
 #[derive(Debug)]
 pub enum Awaited {
     /// The file is looked up, in this step of the search for it.
-    File(Box<Lookup>, Step),
+    File(Box<Lookup>, SearchStep),
     /// A form of the file is being made.
     Form(Box<FormWait>),
 }
 
 impl From<Box<Lookup>> for Awaited {
     fn from(lookup: Box<Lookup>) -> Awaited {
-        Awaited::File(lookup, Step::Exact)
+        Awaited::File(lookup, SearchStep::Exact)
     }
 }
 
 impl Awaited {
     /// The step of the search in which it waits.
-    pub fn step(&self) -> Step {
+    pub fn step(&self) -> SearchStep {
         match self {
             Awaited::File(_, step) => *step,
             Awaited::Form(wait) => wait.step,

@@ -7,7 +7,7 @@
 use http::{Request, Status};
 
 use super::{Answer, Handler, Reply, To, text};
-use crate::files::{Entry, Found, Step};
+use crate::files::{Entry, Found, SearchStep};
 use crate::upstream::{PassOn, Run};
 
 const SCRIPT: &str = ".php";
@@ -20,7 +20,7 @@ impl Handler {
         &self,
         to: To,
         request: &Request,
-        (found, step): (&Found, Step),
+        (found, step): (&Found, SearchStep),
         scripts: Option<Box<PassOn>>,
     ) -> Result<Answer, Option<Box<PassOn>>> {
         let (Found::File(entry), Some(site)) = (found, to.site) else { return Err(scripts) };
@@ -47,13 +47,13 @@ impl Handler {
 }
 
 /// The script in a file, if it is one.
-fn run(entry: &Entry, request: &Request, step: Step) -> Option<Run> {
+fn run(entry: &Entry, request: &Request, step: SearchStep) -> Option<Run> {
     // A name that is not UTF-8 would reach the responder as another.
     if !entry.path.ends_with(SCRIPT) || entry.path.contains('\u{fffd}') {
         return None;
     }
     let mut path_info = Vec::new();
-    if step == Step::Script {
+    if step == SearchStep::Script {
         let rest = &request.path[script_part(request.path)?.len()..];
         http::decode_path(rest, &mut path_info).ok()?;
         // As the responder has it, with the slash that the decoded path is without.

@@ -11,7 +11,7 @@ use units::Nanos;
 
 use super::scripts::script_part;
 use super::{ALLOW, Answer, Awaited, FormWait, Handler, Reply, To, is_of_files, redirect, unserved};
-use crate::files::{CacheAnswer, Found, Key, ListingView, Missing, SiteNumber, Step};
+use crate::files::{CacheAnswer, Found, Key, ListingView, Missing, SearchStep, SiteNumber};
 use crate::sites;
 use crate::upstream::PassOn;
 
@@ -22,7 +22,7 @@ const HTML: &[u8] = b".html";
 const INDEX: &[u8] = b"index.html";
 
 /// The outcome of a search, and its last step.
-pub type Searched = (Result<Found, Missing>, Step);
+pub type Searched = (Result<Found, Missing>, SearchStep);
 
 impl Handler {
     /// The answer of a file, or of a script that these upstreams run.
@@ -42,8 +42,8 @@ impl Handler {
         if let Some(target) = sites::merged(request) {
             return self.with_headers(to, request, redirect(Status::PERMANENT_REDIRECT, &target)).into();
         }
-        let answer = self.look(site, request, Step::Exact, now);
-        self.search_on(to, site, request, (answer, Step::Exact), (scripts.map(Box::new), true, now))
+        let answer = self.look(site, request, SearchStep::Exact, now);
+        self.search_on(to, site, request, (answer, SearchStep::Exact), (scripts.map(Box::new), true, now))
     }
 
     /// Returns the answer to a request for whose file this was found, which may be to wait for something else.
@@ -65,7 +65,7 @@ impl Handler {
         to: To,
         site: SiteNumber,
         request: &Request,
-        (mut answer, mut step): (CacheAnswer, Step),
+        (mut answer, mut step): (CacheAnswer, SearchStep),
         (scripts, may_wait, now): (Option<Box<PassOn>>, bool, Nanos),
     ) -> Answer {
         loop {
@@ -120,8 +120,11 @@ impl Handler {
         }
         let (found, step) = searched;
         // What is no file is no fallback.
-        let found =
-            if step == Step::Fallback && !matches!(found, Ok(Found::File(_))) { Err(Missing::NotFound) } else { found };
+        let found = if step == SearchStep::Fallback && !matches!(found, Ok(Found::File(_))) {
+            Err(Missing::NotFound)
+        } else {
+            found
+        };
         let (Ok(Found::File(entry)), Some(site)) = (&found, to.site) else {
             return Ok(self.reply_with(to, request, found));
         };
@@ -132,7 +135,7 @@ impl Handler {
                 return Err(Awaited::Form(Box::new(FormWait { key, id, entry, step })));
             }
         };
-        let Some(path) = self.sites().tries(site).fallback_path().filter(|_| step == Step::Fallback) else {
+        let Some(path) = self.sites().tries(site).fallback_path().filter(|_| step == SearchStep::Fallback) else {
             return Ok(self.with_headers(to, request, response.into()));
         };
         // The rules for what leads nowhere, perhaps a year in caches, are not for this file.
@@ -152,18 +155,18 @@ impl Handler {
     }
 
     /// Looks up the path of one step. A query distinguishes listings, and no files.
-    fn look(&mut self, site: SiteNumber, request: &Request, step: Step, now: Nanos) -> CacheAnswer {
+    fn look(&mut self, site: SiteNumber, request: &Request, step: SearchStep, now: Nanos) -> CacheAnswer {
         let path = match step {
-            Step::Exact | Step::Settled if !request.path.ends_with(b"/") => {
+            SearchStep::Exact | SearchStep::Settled if !request.path.ends_with(b"/") => {
                 return self.cache.lookup(site, request.path, now);
             }
-            Step::Exact | Step::Settled => match view_of(request).suffix() {
+            SearchStep::Exact | SearchStep::Settled => match view_of(request).suffix() {
                 suffix if suffix.is_empty() => return self.cache.lookup(site, request.path, now),
                 suffix => [request.path, suffix.as_bytes()].concat(),
             },
-            Step::Page => [without_slash(request.path), HTML].concat(),
-            Step::Script => script_part(request.path).unwrap_or(request.path).into(),
-            Step::Fallback => self.sites().tries(site).fallback_path().unwrap_or_default().into(),
+            SearchStep::Page => [without_slash(request.path), HTML].concat(),
+            SearchStep::Script => script_part(request.path).unwrap_or(request.path).into(),
+            SearchStep::Fallback => self.sites().tries(site).fallback_path().unwrap_or_default().into(),
         };
         self.cache.lookup(site, &path, now)
     }
@@ -180,11 +183,11 @@ impl Handler {
 /// The step after this one, if what it found is not the answer.
 fn next(
     tries: &Tries,
-    step: Step,
+    step: SearchStep,
     found: &Result<Found, Missing>,
     request: &Request,
     has_scripts: bool,
-) -> Option<Step> {
+) -> Option<SearchStep> {
     let is_nothing = matches!(found, Err(Missing::NotFound | Missing::NoIndex));
     let is_folder = matches!(found, Ok(Found::Redirect(_)));
     let is_unanswered = is_nothing || is_folder;
@@ -195,28 +198,28 @@ fn next(
     let answers = |file: &str| is_program(file) || is_navigation(request);
     let has_fallback = is_nothing && tries.fallback.as_ref().is_some_and(|file| answers(&file.value));
     match step {
-        Step::Exact if may_be_page && is_unanswered => Some(Step::Page),
-        Step::Page if is_unanswered => Some(Step::Settled),
-        Step::Exact | Step::Settled if may_be_script => Some(Step::Script),
-        Step::Exact | Step::Settled | Step::Script if has_fallback => Some(Step::Fallback),
-        Step::Exact | Step::Page | Step::Settled | Step::Script | Step::Fallback => None,
+        SearchStep::Exact if may_be_page && is_unanswered => Some(SearchStep::Page),
+        SearchStep::Page if is_unanswered => Some(SearchStep::Settled),
+        SearchStep::Exact | SearchStep::Settled if may_be_script => Some(SearchStep::Script),
+        SearchStep::Exact | SearchStep::Settled | SearchStep::Script if has_fallback => Some(SearchStep::Fallback),
+        SearchStep::Exact | SearchStep::Page | SearchStep::Settled | SearchStep::Script | SearchStep::Fallback => None,
     }
 }
 
 /// The clean path of a file that this path led to in a step; `None` if it has one already.
-fn clean<'p>(tries: &Tries, step: Step, path: &'p [u8]) -> Option<&'p [u8]> {
+fn clean<'p>(tries: &Tries, step: SearchStep, path: &'p [u8]) -> Option<&'p [u8]> {
     let folder =
         |index: &[u8]| path.strip_suffix(index).filter(|folder| tries.has_index_page && folder.ends_with(b"/"));
     match step {
-        Step::Exact if tries.has_clean_urls => {
+        SearchStep::Exact if tries.has_clean_urls => {
             let page = || path.strip_suffix(HTML).filter(|page| !page.ends_with(b"/"));
             folder(INDEX).or_else(page)
         }
-        Step::Page => {
+        SearchStep::Page => {
             let page = without_slash(path);
             folder(b"index").or((page != path).then_some(page))
         }
-        Step::Exact | Step::Settled | Step::Script | Step::Fallback => None,
+        SearchStep::Exact | SearchStep::Settled | SearchStep::Script | SearchStep::Fallback => None,
     }
 }
 
@@ -252,24 +255,24 @@ mod tests {
     #[test]
     fn a_page_has_one_clean_path() {
         for (step, path, expected) in [
-            (Step::Exact, "/about.html", Some("/about")),
-            (Step::Exact, "/a/index.html", Some("/a/")),
-            (Step::Exact, "/index.html", Some("/")),
-            (Step::Exact, "/a.index.html", Some("/a.index")),
-            (Step::Exact, "/about", None),
-            (Step::Exact, "/a/.html", None),
-            (Step::Exact, "/a.css", None),
-            (Step::Page, "/about", None),
-            (Step::Page, "/about/", Some("/about")),
-            (Step::Page, "/a/index", Some("/a/")),
-            (Step::Settled, "/about/", None),
-            (Step::Fallback, "/about/", None),
+            (SearchStep::Exact, "/about.html", Some("/about")),
+            (SearchStep::Exact, "/a/index.html", Some("/a/")),
+            (SearchStep::Exact, "/index.html", Some("/")),
+            (SearchStep::Exact, "/a.index.html", Some("/a.index")),
+            (SearchStep::Exact, "/about", None),
+            (SearchStep::Exact, "/a/.html", None),
+            (SearchStep::Exact, "/a.css", None),
+            (SearchStep::Page, "/about", None),
+            (SearchStep::Page, "/about/", Some("/about")),
+            (SearchStep::Page, "/a/index", Some("/a/")),
+            (SearchStep::Settled, "/about/", None),
+            (SearchStep::Fallback, "/about/", None),
         ] {
             let found = clean(&tries(true), step, path.as_bytes());
             assert_eq!(found, expected.map(str::as_bytes), "{step:?} {path}");
         }
-        assert_eq!(clean(&tries(false), Step::Exact, b"/a/index.html"), Some(&b"/a/index"[..]));
-        assert_eq!(clean(&tries(false), Step::Page, b"/a/index"), None);
-        assert_eq!(clean(&Tries::default(), Step::Exact, b"/about.html"), None);
+        assert_eq!(clean(&tries(false), SearchStep::Exact, b"/a/index.html"), Some(&b"/a/index"[..]));
+        assert_eq!(clean(&tries(false), SearchStep::Page, b"/a/index"), None);
+        assert_eq!(clean(&Tries::default(), SearchStep::Exact, b"/about.html"), None);
     }
 }

@@ -556,7 +556,7 @@ fn a_dictionary_that_goes_meanwhile_leaves_the_page() {
     rig.run(Level::Fast);
     rig.handler.take_found(rig.now);
     let (_, found) = rig.handler.next_found().expect("the wait is over");
-    let answer = rig.handler.answer_found(to, &request, (found, Step::Exact), None, (false, rig.now));
+    let answer = rig.handler.answer_found(to, &request, (found, SearchStep::Exact), None, (false, rig.now));
     let Answer::Reply(reply) = answer else { panic!("it waits no more") };
     let got = Got::of(reply);
     assert!(!got.field("content-encoding").starts_with("dc") && got.content() == rig.page("b.html"));
@@ -624,7 +624,7 @@ fn a_wait_ends_in_any_case() {
     rig.handler.look_after_files(rig.now + Nanos::from_secs(2));
     let (id, found) = rig.handler.next_found().expect("the wait is over");
     assert!(id == exchange() && !rig.handler.may_wait(exchange()));
-    let answer = rig.handler.answer_found(to, &request, (found, Step::Exact), None, (false, rig.now));
+    let answer = rig.handler.answer_found(to, &request, (found, SearchStep::Exact), None, (false, rig.now));
     let Answer::Reply(reply) = answer else { panic!("it waits no more") };
     assert_eq!(Got::of(reply).coding(), None);
     // An exchange that has left gets nothing.

@@ -12,7 +12,7 @@ use super::LogEntry;
 use crate::body::Body;
 use crate::clock::ClientTime;
 use crate::exchange_id::ExchangeId;
-use crate::files::{Key, Step};
+use crate::files::{Key, SearchStep};
 use crate::limits::Limits;
 use crate::upload::Upload;
 use crate::upstream::PassOn;
@@ -145,7 +145,7 @@ pub struct PendingLookup {
 pub enum Search {
     /// It is that of the request itself, in this step. The request came in this minor version of HTTP/1; a script that
     /// is found is run by these upstreams.
-    Own(Step, u8, Option<Box<PassOn>>),
+    Own(SearchStep, u8, Option<Box<PassOn>>),
     /// The response of an upstream names it.
     Named(Response<()>),
 }

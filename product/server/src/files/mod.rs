@@ -31,9 +31,9 @@ mod natural;
 pub(crate) mod picture;
 mod root;
 mod roots;
+mod search_step;
 mod sidecar_kind;
 mod sidecars;
-mod step;
 #[cfg(test)]
 pub(crate) mod temporary;
 #[cfg(test)]
@@ -59,7 +59,7 @@ pub use lookups::{LookupResult, Lookups, SLOW_AFTER};
 pub use media::mime_of;
 pub use root::{Options, Root};
 pub use roots::Roots;
-pub use step::Step;
+pub use search_step::SearchStep;
 pub use view::ListingView;
 
 /// Removes the slashes at both ends of a decoded path. Paths are bytes, as names are to the kernel: they need not be

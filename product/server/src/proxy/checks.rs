@@ -7,7 +7,7 @@ use units::Nanos;
 
 use super::{Effect, Proxy};
 use crate::net::Net;
-use crate::upstream::{Fault, Group, Step, Transfer};
+use crate::upstream::{Fault, Group, Transfer, TransferStep};
 
 impl<N: Net> Proxy<N> {
     /// Returns the health checks of these groups that are due, for [`Proxy::begin_check`].
@@ -24,12 +24,12 @@ impl<N: Net> Proxy<N> {
     }
 
     /// Handles a step of a health check; what follows the response head is not used.
-    pub(super) fn end_check(&mut self, net: &N, now: Nanos, at: usize, step: Step) {
+    pub(super) fn end_check(&mut self, net: &N, now: Nanos, at: usize, step: TransferStep) {
         let result = match step {
-            Step::Wait | Step::Interim(_) => return,
-            Step::Head(head) => Ok(head.status),
-            Step::Done | Step::Unwanted => Err(Fault::Closed),
-            Step::Failed(fault) => Err(fault),
+            TransferStep::Wait | TransferStep::Interim(_) => return,
+            TransferStep::Head(head) => Ok(head.status),
+            TransferStep::Done | TransferStep::Unwanted => Err(Fault::Closed),
+            TransferStep::Failed(fault) => Err(fault),
         };
         let group = self.upstreams.transfer(at).map(|transfer| Arc::clone(&transfer.group));
         self.upstreams.end(net, now, at, false);

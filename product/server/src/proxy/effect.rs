@@ -9,7 +9,7 @@ use crate::body::Pipe;
 use crate::exchange_id::ExchangeId;
 use crate::files::SiteNumber;
 use crate::storage::Room;
-use crate::upstream::{Attempt, Fault, Step};
+use crate::upstream::{Attempt, Fault, TransferStep};
 
 /// The next thing for the event loop to do. `id` is the name of an exchange, which may have ended meanwhile.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub struct Begun {
     /// `None` for a response without a body.
     pub pipe: Option<Pipe>,
     /// The progress of the body.
-    pub rest: Step,
+    pub rest: TransferStep,
     pub tried: Option<Tried>,
 }
 

@@ -27,7 +27,7 @@ use crate::clock::ClientClock;
 use crate::exchange_id::ExchangeId;
 use crate::files::SiteNumber;
 use crate::net::Net;
-use crate::upstream::{BodySink, CodedBody, Fault, LoopPlaces, Prediction, Step, Transfer, Upstreams, pipe_of};
+use crate::upstream::{BodySink, CodedBody, Fault, LoopPlaces, Prediction, Transfer, TransferStep, Upstreams, pipe_of};
 use relief::Relief;
 use starved::Starved;
 
@@ -173,15 +173,15 @@ impl<N: Net> Proxy<N> {
         &mut self,
         net: &N,
         now: Nanos,
-        (id, rest, coded): (ExchangeId, Step, Option<CodedBody>),
+        (id, rest, coded): (ExchangeId, TransferStep, Option<CodedBody>),
         is_sending: bool,
     ) -> Option<Arc<Curve>> {
         let at = self.upstreams.of(id)?;
         self.upstreams.get(at)?.is_sending = is_sending;
         let curve = if is_sending { self.upstreams.curve(at, coded.as_ref()) } else { None };
         coded.into_iter().for_each(|coded| self.upstreams.learn_from(at, coded));
-        let is_left = !is_sending && !matches!(rest, Step::Done);
-        self.on_step(net, now, at, if is_left { Step::Unwanted } else { rest });
+        let is_left = !is_sending && !matches!(rest, TransferStep::Done);
+        self.on_step(net, now, at, if is_left { TransferStep::Unwanted } else { rest });
         self.release();
         curve
     }
@@ -235,7 +235,7 @@ impl<N: Net> Proxy<N> {
             .upstreams
             .transfer(at)
             .map(|transfer| (transfer.exchange, transfer.is_sending, transfer.is_probe()))?;
-        if let Step::Interim(head) = step {
+        if let TransferStep::Interim(head) = step {
             self.ready.push_front(at);
             return Some(Effect::Interim { id, head: head.into() });
         }
@@ -248,8 +248,8 @@ impl<N: Net> Proxy<N> {
             self.readers.push(at);
         }
         match step {
-            Step::Head(head) => self.begin_response(net, now, at, head),
-            Step::Wait if is_sending => return Some(Effect::Body { id }),
+            TransferStep::Head(head) => self.begin_response(net, now, at, head),
+            TransferStep::Wait if is_sending => return Some(Effect::Body { id }),
             step => self.on_step(net, now, at, step),
         }
         None
@@ -272,20 +272,20 @@ impl<N: Net> Proxy<N> {
         let (id, is_intercepted) = (transfer.exchange, transfer.group.intercepts(head.status));
         let mut pipe = pipe_of(head.framing, &transfer.client.responses);
         let file = self.upstreams.named_file(at, &head);
-        let rest = pipe.as_mut().map_or(Step::Done, |pipe| self.upstreams.read_body(now, at, pipe));
+        let rest = pipe.as_mut().map_or(TransferStep::Done, |pipe| self.upstreams.read_body(now, at, pipe));
         if let Some(file) = file {
-            return self.begin_named(net, now, (at, id), head, file, matches!(rest, Step::Done));
+            return self.begin_named(net, now, (at, id), head, file, matches!(rest, TransferStep::Done));
         }
         if is_intercepted {
             self.responses.push_back(Effect::Intercepted { id, head: Box::new(head) });
-            return self.end(net, now, at, matches!(rest, Step::Done));
+            return self.end(net, now, at, matches!(rest, TransferStep::Done));
         }
-        if matches!(rest, Step::Failed(_)) && pipe.as_ref().is_some_and(|pipe| pipe.queued().is_empty()) {
+        if matches!(rest, TransferStep::Failed(_)) && pipe.as_ref().is_some_and(|pipe| pipe.queued().is_empty()) {
             return self.on_step(net, now, at, rest);
         }
         let tried = self.tried(at);
         self.responses.push_back(Effect::Respond(Box::new(Begun { id, head, pipe, rest, tried })));
-        self.on_step(net, now, at, Step::Wait);
+        self.on_step(net, now, at, TransferStep::Wait);
     }
 
     /// Sends a file in place of the body (X-Accel-Redirect or X-Sendfile): its upstream is free, and what is left of
@@ -303,16 +303,16 @@ impl<N: Net> Proxy<N> {
         self.end(net, now, at, is_whole);
     }
 
-    fn on_step(&mut self, net: &N, now: Nanos, at: usize, step: Step) {
+    fn on_step(&mut self, net: &N, now: Nanos, at: usize, step: TransferStep) {
         match step {
-            Step::Wait => {
+            TransferStep::Wait => {
                 self.note_starved(at);
                 self.relieve(at);
             }
-            Step::Head(_) | Step::Interim(_) => {}
-            Step::Done => self.end(net, now, at, true),
-            Step::Unwanted => self.end(net, now, at, false),
-            Step::Failed(fault) => self.fail(net, now, at, fault),
+            TransferStep::Head(_) | TransferStep::Interim(_) => {}
+            TransferStep::Done => self.end(net, now, at, true),
+            TransferStep::Unwanted => self.end(net, now, at, false),
+            TransferStep::Failed(fault) => self.fail(net, now, at, fault),
         }
     }
 
@@ -331,7 +331,7 @@ impl<N: Net> Proxy<N> {
         let Some(transfer) = self.upstreams.transfer(at) else { return };
         let (id, is_sending) = (transfer.exchange, transfer.is_sending);
         if transfer.is_probe() {
-            return self.end_check(net, now, at, Step::Failed(fault));
+            return self.end_check(net, now, at, TransferStep::Failed(fault));
         }
         let upstream = self.upstreams.name(at);
         self.end(net, now, at, false);
@@ -367,6 +367,6 @@ impl<N: Net> Proxy<N> {
 impl Begun {
     /// Returns true if all of the body has arrived.
     pub fn is_whole(&self) -> bool {
-        matches!(self.rest, Step::Done)
+        matches!(self.rest, TransferStep::Done)
     }
 }

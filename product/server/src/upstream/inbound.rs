@@ -6,7 +6,7 @@ use http::{Method, Status};
 use units::Nanos;
 use units::memory::Counted;
 
-use super::{BodySink, Fault, Step};
+use super::{BodySink, Fault, TransferStep};
 #[cfg(test)]
 use crate::simulation::planted;
 
@@ -96,34 +96,34 @@ impl Inbound {
     }
 
     /// Handles the end of the connection; the body ends with it if nothing else delimits it.
-    pub fn end_body(&mut self, sink: &mut impl BodySink) -> Step {
+    pub fn end_body(&mut self, sink: &mut impl BodySink) -> TransferStep {
         let is_whole = self.body.as_mut().expect("the head has come").end().is_ok();
         #[cfg(test)]
         let is_whole = is_whole || planted::strikes(planted::Fault::CutBodyEnded);
         if !is_whole {
-            return Step::Failed(Fault::Closed);
+            return TransferStep::Failed(Fault::Closed);
         }
         sink.finish(None);
-        Step::Done
+        TransferStep::Done
     }
 
     /// Gives the sink what was kept; returns a step if the body has ended, or has to wait.
-    pub fn take_kept(&mut self, sink: &mut impl BodySink) -> Result<Option<Step>, Fault> {
+    pub fn take_kept(&mut self, sink: &mut impl BodySink) -> Result<Option<TransferStep>, Fault> {
         let Inbound { kept, body, body_bytes, .. } = self;
         let body = body.as_mut().expect("the head has come");
         let mut at = 0;
         let step = loop {
-            let Some(room) = sink.room() else { break Some(Step::Unwanted) };
+            let Some(room) = sink.room() else { break Some(TransferStep::Unwanted) };
             let rest = &kept[at..kept.len().min(at + room)];
             let taken = body.take(rest).map_err(Fault::Wrong)?;
             at += taken.consumed;
             *body_bytes += taken.data.len() as u64;
             if !taken.data.is_empty() && !sink.push(taken.data) {
-                break Some(Step::Unwanted);
+                break Some(TransferStep::Unwanted);
             }
             if taken.is_done {
                 sink.finish(body.trailers().map_err(Fault::Wrong)?);
-                break Some(Step::Done);
+                break Some(TransferStep::Done);
             }
             if at == kept.len() || room == 0 {
                 break None;

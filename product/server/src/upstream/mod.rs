@@ -26,10 +26,10 @@ mod on_stream;
 mod outbound;
 mod peer;
 mod peers;
-mod step;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod transfer_step;
 mod upstream_connection;
 mod upstream_places;
 mod wire;
@@ -59,9 +59,9 @@ pub use learned::{CodedBody, Learned, Prediction, RouteStatus, RoutesStatus};
 pub use named::NamedFiles;
 pub use outbound::Head;
 use peers::Peers;
-pub use step::Step;
 pub use transfer::{BodyAllowance, ClientConnection, Transfer};
 use transfer::{Hold, Queued};
+pub use transfer_step::TransferStep;
 pub use upstream_connection::connection_of;
 use upstream_connection::{Told, UpstreamConnections};
 use upstream_places::Begun;
@@ -234,16 +234,16 @@ impl<N: Net> Upstreams<N> {
     }
 
     /// Continues a transfer until a head has arrived, or it has to wait.
-    pub fn step(&mut self, net: &N, now: Nanos, at: usize) -> Step {
+    pub fn step(&mut self, net: &N, now: Nanos, at: usize) -> TransferStep {
         if self.transfers.get(at).is_some_and(Transfer::is_too_large) {
-            return Step::Failed(Fault::TooLarge);
+            return TransferStep::Failed(Fault::TooLarge);
         }
         if let Some(fault) = self.begin_gathered(net, now, at) {
-            return Step::Failed(fault);
+            return TransferStep::Failed(fault);
         }
-        let Some(transfer) = self.transfers.get_mut(at) else { return Step::Wait };
+        let Some(transfer) = self.transfers.get_mut(at) else { return TransferStep::Wait };
         let fault = match self.connections.step(transfer, at, now) {
-            Ok(Some(head)) if head.is_interim() => return Step::Interim(head),
+            Ok(Some(head)) if head.is_interim() => return TransferStep::Interim(head),
             Ok(Some(head)) => {
                 self.peers[transfer.peer].on_reached();
                 let of_stream = self.peers[transfer.peer].endpoint.is_http2();
@@ -255,14 +255,14 @@ impl<N: Net> Upstreams<N> {
                 }
                 let is_tunnel = head.framing == Framing::Upgraded;
                 let has_place = !is_tunnel || self.begin_tunnel(at);
-                return if has_place { Step::Head(head) } else { Step::Failed(Fault::Tunnels) };
+                return if has_place { TransferStep::Head(head) } else { TransferStep::Failed(Fault::Tunnels) };
             }
-            Ok(None) => return Step::Wait,
+            Ok(None) => return TransferStep::Wait,
             Err(fault) => fault,
         };
         match self.repeat(net, now, at, fault) {
             Ok(()) => self.step(net, now, at),
-            Err(fault) => Step::Failed(fault),
+            Err(fault) => TransferStep::Failed(fault),
         }
     }
 
@@ -332,9 +332,9 @@ impl<N: Net> Upstreams<N> {
     }
 
     /// Continues with a response's body.
-    pub fn read_body(&mut self, now: Nanos, at: usize, sink: &mut impl BodySink) -> Step {
+    pub fn read_body(&mut self, now: Nanos, at: usize, sink: &mut impl BodySink) -> TransferStep {
         let Some(transfer) = self.transfers.get_mut(at).filter(|transfer| transfer.is_answered()) else {
-            return Step::Wait;
+            return TransferStep::Wait;
         };
         let was_held = transfer.is_held();
         let step = self.connections.read_body(transfer, at, now, sink);

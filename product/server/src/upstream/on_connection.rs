@@ -5,7 +5,7 @@ use std::io;
 use http::http1::upstream::{ResponseLimits, UpstreamFault, UpstreamHead, parse_response};
 use units::Nanos;
 
-use super::Step;
+use super::TransferStep;
 use super::transfer::Transfer;
 use super::wire::{Received, Wire};
 use super::{BodySink, Fault};
@@ -89,15 +89,15 @@ impl<S: Stream> OnConnection<'_, S> {
     }
 
     /// Continues with the body, as far as the sink takes it.
-    pub fn read_body(&mut self, transfer: &mut Transfer, sink: &mut impl BodySink, now: Nanos) -> Step {
+    pub fn read_body(&mut self, transfer: &mut Transfer, sink: &mut impl BodySink, now: Nanos) -> TransferStep {
         transfer.inbound.is_held = false;
         loop {
             match transfer.inbound.take_kept(sink) {
                 Ok(None) => {}
                 Ok(Some(step)) => return step,
-                Err(fault) => return Step::Failed(fault),
+                Err(fault) => return TransferStep::Failed(fault),
             }
-            let Some(room) = sink.room() else { return Step::Unwanted };
+            let Some(room) = sink.room() else { return TransferStep::Unwanted };
             if room == 0 {
                 return transfer.wait_for_client(sink, now);
             }
@@ -105,9 +105,9 @@ impl<S: Stream> OnConnection<'_, S> {
             transfer.deadline.set(now, transfer.patience());
             match self.wire.receive(&mut self.scratch[..bytes_max]) {
                 Ok(Received::Bytes(bytes)) => transfer.inbound.kept.edit().extend_from_slice(&self.scratch[..bytes]),
-                Ok(Received::Nothing) => return Step::Wait,
+                Ok(Received::Nothing) => return TransferStep::Wait,
                 Ok(Received::End) => return transfer.inbound.end_body(sink),
-                Err(fault) => return Step::Failed(fault),
+                Err(fault) => return TransferStep::Failed(fault),
             }
         }
     }

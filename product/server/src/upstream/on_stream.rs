@@ -4,7 +4,7 @@ use http::http1::upstream::{UpstreamFault, UpstreamHead};
 use mux::{BodyRead, ClientSession, Closed, FRAME_HEADER_BYTES, Stop};
 use units::Nanos;
 
-use super::Step;
+use super::TransferStep;
 use super::transfer::Transfer;
 use super::{BodySink, Fault};
 
@@ -82,17 +82,17 @@ impl OnStream<'_> {
         sink: &mut impl BodySink,
         scratch: &mut Vec<u8>,
         now: Nanos,
-    ) -> Step {
+    ) -> TransferStep {
         transfer.inbound.is_held = false;
         loop {
-            let Some(room) = sink.room() else { return Step::Unwanted };
+            let Some(room) = sink.room() else { return TransferStep::Unwanted };
             scratch.clear();
             let read = self.session.read_body(self.stream, scratch, room.min(READ_BYTES_MAX));
             if !scratch.is_empty() {
                 transfer.deadline.set(now, transfer.patience());
                 transfer.inbound.body_bytes += scratch.len() as u64;
                 if !sink.push(scratch) {
-                    return Step::Unwanted;
+                    return TransferStep::Unwanted;
                 }
             }
             match read {
@@ -102,13 +102,13 @@ impl OnStream<'_> {
                     if !transfer.deadline.is_set() {
                         transfer.deadline.set(now, transfer.patience());
                     }
-                    return Step::Wait;
+                    return TransferStep::Wait;
                 }
                 BodyRead::End => {
                     sink.finish(self.session.take_trailers(self.stream));
-                    return Step::Done;
+                    return TransferStep::Done;
                 }
-                BodyRead::Cut => return Step::Failed(self.cut()),
+                BodyRead::Cut => return TransferStep::Failed(self.cut()),
             }
         }
     }

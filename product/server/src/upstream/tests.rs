@@ -109,24 +109,24 @@ fn transfer(method: Method, body: BodyLength) -> Transfer {
 const READY: Readiness = Readiness { is_readable: true, is_writable: true, has_ended: true };
 
 /// Returns a complete response as a client takes it that reads `portion` bytes at a time, and the last step.
-fn play(wire: &Wire, method: Method, portion: usize) -> (Vec<u8>, Step, bool) {
+fn play(wire: &Wire, method: Method, portion: usize) -> (Vec<u8>, TransferStep, bool) {
     let (mut transfer, mut ready, mut scratch) = (transfer(method, BodyLength::None), READY, vec![0; 64 << 10]);
     over(wire, &mut ready).send(&mut transfer, Nanos::ZERO).expect("it takes all");
     let head = loop {
         match on(wire, &mut ready, &mut scratch).read_head(&mut transfer, Nanos::ZERO) {
             Ok(Some(head)) => break head,
             Ok(None) => ready = READY,
-            Err(fault) => return (Vec::new(), Step::Failed(fault), false),
+            Err(fault) => return (Vec::new(), TransferStep::Failed(fault), false),
         }
     };
     let Some(pipe) = pipe_of(head.framing, &Account::default()) else {
-        return (Vec::new(), Step::Done, transfer.keeps_connection());
+        return (Vec::new(), TransferStep::Done, transfer.keeps_connection());
     };
     let mut client = Client { pipe, body: Vec::new(), portion };
     loop {
         let step = on(wire, &mut ready, &mut scratch).read_body(&mut transfer, &mut client.pipe, Nanos::ZERO);
         client.take();
-        if !matches!(step, Step::Wait) {
+        if !matches!(step, TransferStep::Wait) {
             while !client.pipe.queued().is_empty() {
                 client.take();
             }
@@ -161,7 +161,7 @@ proptest! {
     ) {
         let body: Vec<u8> = (0..bytes).map(|at| (at * 31 % 251) as u8).collect();
         let (came, step, is_kept) = play(&Wire::of(&response(framing, &body), &cuts), Method::Get, portion);
-        prop_assert!(came == body && matches!(step, Step::Done), "{} of {bytes} bytes: {step:?}", came.len());
+        prop_assert!(came == body && matches!(step, TransferStep::Done), "{} of {bytes} bytes: {step:?}", came.len());
         prop_assert_eq!(is_kept, framing != 2);
     }
 
@@ -170,7 +170,7 @@ proptest! {
         let whole = response(framing, &[7; 1000]);
         let wire = Wire::of(&whole[..cut.min(whole.len() - 1)], &cuts);
         let (_, step, _) = play(&wire, Method::Get, 1 << 20);
-        prop_assert!(matches!(step, Step::Failed(Fault::Closed)), "{step:?}");
+        prop_assert!(matches!(step, TransferStep::Failed(Fault::Closed)), "{step:?}");
     }
 }
 
@@ -178,7 +178,7 @@ proptest! {
 fn bytes_behind_the_response_end_the_connection() {
     let wire = Wire::of(&[&response(0, b"hello")[..], b"HTTP/1.1 200 OK\r\n"].concat(), &[]);
     let (body, step, is_kept) = play(&wire, Method::Get, 1 << 20);
-    assert!(body == b"hello" && matches!(step, Step::Done) && !is_kept);
+    assert!(body == b"hello" && matches!(step, TransferStep::Done) && !is_kept);
     let head = Wire { has_ended: false, ..Wire::of(&response(0, b"hello")[..38], &[]) };
     assert!(play(&head, Method::Head, 1).2, "the response to HEAD has no body");
 }

@@ -14,7 +14,7 @@ use super::attempt::Attempt;
 use super::deadline::Deadline;
 use super::inbound::{Inbound, Interim, Memory, Tunnel};
 use super::outbound::{Head, Outbound, SCARCE_BODY_BYTES_MAX, STREAM_BODY_BYTES_MAX};
-use super::{Announced, BodySink, Fault, Group, Step};
+use super::{Announced, BodySink, Fault, Group, TransferStep};
 use crate::exchange_id::ExchangeId;
 
 /// The maximum time that a tunnel may be silent in both directions; HAProxy's `timeout tunnel` is often the same.
@@ -313,14 +313,14 @@ impl Transfer {
         self.inbound.body.is_some()
     }
 
-    pub(super) fn wait_for_client(&mut self, sink: &mut impl BodySink, now: Nanos) -> Step {
+    pub(super) fn wait_for_client(&mut self, sink: &mut impl BodySink, now: Nanos) -> TransferStep {
         self.inbound.held_at.get_or_insert(now);
         self.deadline.clear();
         if sink.waits_for_memory() {
             self.need_memory();
         }
         self.inbound.is_held = !self.inbound.tunnel.is_open && !sink.waits_for_disk();
-        Step::Wait
+        TransferStep::Wait
     }
 
     /// Returns true if both sides speak another protocol.

@@ -10,7 +10,7 @@ use tls::ClientSession;
 use units::Nanos;
 use units::memory::Account;
 
-use super::Step;
+use super::TransferStep;
 use super::endpoint::TOKENS;
 use super::fastcgi::Inflow;
 use super::multiplexed::Multiplexed;
@@ -176,17 +176,17 @@ impl<N: Net> UpstreamConnection<N> {
         buffers: &mut Buffers,
         now: Nanos,
         sink: &mut impl BodySink,
-    ) -> Step {
+    ) -> TransferStep {
         let limits = self.limits;
         let (mut wire, load) = self.parts();
         let Load::Several(several) = load else {
             return OnConnection { wire, scratch: &mut buffers.received, limits }.read_body(transfer, sink, now);
         };
-        let Some(mut on_stream) = several.stream_of(number) else { return Step::Failed(Fault::Closed) };
+        let Some(mut on_stream) = several.stream_of(number) else { return TransferStep::Failed(Fault::Closed) };
         let step = on_stream.read_body(transfer, sink, &mut buffers.read, now);
         several.open_windows(&mut wire);
         match (step, several.fault()) {
-            (Step::Wait, Some(fault)) if !transfer.is_held() => Step::Failed(fault),
+            (TransferStep::Wait, Some(fault)) if !transfer.is_held() => TransferStep::Failed(fault),
             (step, _) => step,
         }
     }
@@ -298,10 +298,16 @@ impl<N: Net> UpstreamConnections<N> {
 
     /// Continues with the body of a response, and acknowledges it to an upstream that may hold back the rest until
     /// then.
-    pub fn read_body(&mut self, transfer: &mut Transfer, number: usize, now: Nanos, sink: &mut impl BodySink) -> Step {
-        let Some(own) = transfer.connection.and_then(|own| self.all.get_mut(own)) else { return Step::Wait };
+    pub fn read_body(
+        &mut self,
+        transfer: &mut Transfer,
+        number: usize,
+        now: Nanos,
+        sink: &mut impl BodySink,
+    ) -> TransferStep {
+        let Some(own) = transfer.connection.and_then(|own| self.all.get_mut(own)) else { return TransferStep::Wait };
         let step = own.read_body(transfer, number, &mut self.buffers, now, sink);
-        if matches!(step, Step::Wait) && transfer.body_bytes() < HELD_BACK_BYTES_MAX {
+        if matches!(step, TransferStep::Wait) && transfer.body_bytes() < HELD_BACK_BYTES_MAX {
             own.wire().acknowledge();
         }
         step

@@ -7,7 +7,7 @@ use server::service::Account;
 use server::{Config, Listen, MemoryLimit, MemoryOrigin, Server, SiteConfig, WaitBound};
 
 /// The parts of the message that come from the configuration, kept before the server takes it.
-pub struct Line {
+pub struct FirstLine {
     served: String,
     /// The sockets of the service manager, each with its label.
     passed: Vec<(SocketAddr, String)>,
@@ -16,8 +16,8 @@ pub struct Line {
     is_stdout_a_log: bool,
 }
 
-impl Line {
-    pub fn of(config: &Config, served: String, asked_loops: u16) -> Line {
+impl FirstLine {
+    pub fn of(config: &Config, served: String, asked_loops: u16) -> FirstLine {
         let loops = if config.has_one_loop() && asked_loops > 1 {
             let reason = if config.shaping.is_paced() { "paced shaping has" } else { "classes have" };
             format!("; one event loop for {asked_loops}: {reason} one order")
@@ -34,7 +34,7 @@ impl Line {
         let passed = passed.map(|socket| (socket.address, socket.label())).collect();
         let logs = config.sites.iter().filter_map(|site| site.log.as_ref()).chain(&config.reporting.access_log);
         let is_stdout_a_log = logs.into_iter().any(|log| log.path.is_none());
-        Line { served, passed, remarks, is_stdout_a_log }
+        FirstLine { served, passed, remarks, is_stdout_a_log }
     }
 
     /// Prints the message. Returns the part for the service manager, which knows the rest.
@@ -44,7 +44,7 @@ impl Line {
         let sockets = self.sockets(server.addresses());
         let at: Vec<String> = server.addresses().iter().map(url).collect();
         let http3 = http3(server.addresses());
-        let Line { served, remarks, .. } = self;
+        let FirstLine { served, remarks, .. } = self;
         let said = Said {
             status: format!("serving {served} at {}", at.join(", ")),
             order: order(server.why()),

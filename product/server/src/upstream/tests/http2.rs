@@ -168,7 +168,7 @@ struct Came {
     body: Vec<u8>,
     /// The bytes that the client takes at a time; `None` means all.
     portion: Option<usize>,
-    end: Option<Step>,
+    end: Option<TransferStep>,
 }
 
 const REQUESTS_MAX: u32 = 50;
@@ -236,26 +236,26 @@ impl Bench {
         let Some(number) = self.upstreams.get(at).map(|transfer| transfer.exchange.token()) else { return };
         let mut step = self.upstreams.step(&self.net, self.now, at);
         let came = self.came.get_mut(&number).expect("it was asked for");
-        if let Step::Head(head) = step {
+        if let TransferStep::Head(head) = step {
             came.pipe = pipe_of(head.framing, &Account::default());
-            step = if came.pipe.is_none() { Step::Done } else { Step::Wait };
+            step = if came.pipe.is_none() { TransferStep::Done } else { TransferStep::Wait };
             came.head = Some(head);
         }
-        if matches!(step, Step::Wait)
+        if matches!(step, TransferStep::Wait)
             && let Some(pipe) = &mut came.pipe
         {
             step = self.upstreams.read_body(self.now, at, pipe);
             let taken = came.portion.unwrap_or(usize::MAX).min(pipe.queued().len());
             came.body.extend_from_slice(&pipe.queued()[..taken]);
             pipe.advance(taken);
-            if matches!(step, Step::Wait) && taken > 0 {
+            if matches!(step, TransferStep::Wait) && taken > 0 {
                 return self.step(at);
             }
         }
         match step {
-            Step::Wait => {}
+            TransferStep::Wait => {}
             step => {
-                self.upstreams.end(&self.net, self.now, at, matches!(step, Step::Done));
+                self.upstreams.end(&self.net, self.now, at, matches!(step, TransferStep::Done));
                 self.came.get_mut(&number).unwrap().end = Some(step);
             }
         }
@@ -281,7 +281,7 @@ impl Bench {
         self.upstreams.alive_bytes(ExchangeId::new(number, 0))
     }
 
-    fn end(&self, number: u64) -> &Step {
+    fn end(&self, number: u64) -> &TransferStep {
         self.came[&number].end.as_ref().expect("it has ended")
     }
 
@@ -290,12 +290,12 @@ impl Bench {
     }
 
     fn assert_whole(&self, number: u64, body: &[u8]) {
-        assert!(matches!(self.end(number), Step::Done), "{:?}", self.end(number));
+        assert!(matches!(self.end(number), TransferStep::Done), "{:?}", self.end(number));
         assert!(self.came[&number].body == body, "{} bytes", self.came[&number].body.len());
     }
 
     fn status_of_failure(&self, number: u64) -> u16 {
-        let Step::Failed(fault) = self.end(number) else { panic!("{:?}", self.end(number)) };
+        let TransferStep::Failed(fault) = self.end(number) else { panic!("{:?}", self.end(number)) };
         fault.status().0
     }
 }
@@ -466,7 +466,7 @@ fn a_malformed_response_harms_no_other() {
     bench.far(0).said.borrow_mut().extend(mux::testing::frame(0, 1, 1, b"four"));
     bench.far(0).answer(3, HttpStatus::OK, &mut content(10));
     bench.turn();
-    let Step::Failed(fault) = bench.end(1) else { panic!("{:?}", bench.end(1)) };
+    let TransferStep::Failed(fault) = bench.end(1) else { panic!("{:?}", bench.end(1)) };
     assert_eq!(fault.to_string(), "fewer bytes than the length that was said");
     bench.assert_whole(2, &content(10).0);
 }

@@ -1,6 +1,6 @@
 /// A step of the search for the file of a request: each is a lookup of another path, or of the same one again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Step {
+pub enum SearchStep {
     /// The path as it is; what is there need not be the answer.
     #[default]
     Exact,

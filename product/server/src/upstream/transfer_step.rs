@@ -4,7 +4,7 @@ use super::Fault;
 
 /// The result of a step of a transfer.
 #[derive(Debug)]
-pub enum Step {
+pub enum TransferStep {
     /// Waiting until the upstream or the client goes on.
     Wait,
     /// The head of the response; [`super::Transfer::read_body`] reads its body.
