@@ -13,6 +13,7 @@
 mod acme;
 mod changes;
 mod class;
+pub mod defaults;
 mod document;
 mod explain;
 mod form;

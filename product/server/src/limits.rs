@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use config::defaults;
 use units::{Nanos, Rate};
 
 use crate::clients::{ClientLimits, ClientPrefix, ClientWeights, TrustedProxies};
@@ -91,11 +92,9 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// The timeouts are those administrators know from nginx (60 s head, 75 s idle). A head is one packet, but must not
-    /// have less time: lost three times, it arrives after 21 s if the initial timeout is 3 s (RFC 1122), and over a
-    /// path that loses 10 %, a limit of 20 s cut off 7 of 17,859 requests. The slowest reader and the slowest body
-    /// allowed are at 4 kbit/s, as in Apache's mod_reqtimeout.
+    /// The slowest reader and the slowest body allowed are at 4 kbit/s, as in Apache's mod_reqtimeout.
     fn default() -> Limits {
+        let time = |text: &str| units::parse_duration(text).expect("a default is a time");
         Limits {
             connections_max: 100_000,
             memory: MemoryLimit::new(None),
@@ -108,12 +107,12 @@ impl Default for Limits {
             client_rate_max: None,
             request: http::Limits::default(),
             body_bytes_max: 1 << 20,
-            head_timeout: Nanos::from_secs(60),
-            body_timeout: Nanos::from_secs(20),
+            head_timeout: time(defaults::HEADER_TIMEOUT).into(),
+            body_timeout: time(defaults::BODY_TIMEOUT).into(),
             body_rate_bytes_per_s_min: 500,
-            idle_timeout: Nanos::from_secs(75),
+            idle_timeout: time(defaults::IDLE_TIMEOUT).into(),
             patience: Patience { rate_bytes_per_s_min: 500, window: Nanos::from_secs(30) },
-            stop_timeout: Duration::from_secs(30),
+            stop_timeout: time(defaults::SHUTDOWN_TIMEOUT),
             spool: SpoolConfig { folder: "/var/tmp".into(), bytes_max: 1_000_000_000 },
         }
     }

@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use cli::Failure;
-use config::{Answers, Network, UplinkRate};
-use server::service::{Account, Notifier, PassedSocket, unpassed};
+use config::{Answers, Network, UplinkRate, defaults};
+use server::service_manager::{Account, Notifier, PassedSocket, unpassed};
 use server::{
     Certificate, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, Config, FileOptions, Https, Keeper,
     Listen, LogConfig, PolicySpec, Reporting, Server, SiteConfig, StartError, WORKERS_MAX,
@@ -233,14 +233,14 @@ pub struct Flags {
     #[arg(hide_short_help = true, long, value_enum, value_name = "FORMAT", default_value = "combined")]
     log_format: LogFormat,
     /// Maximum time of a connection without a request
-    #[arg(hide_short_help = true, long, value_name = "TIME", default_value = "75s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
+    #[arg(hide_short_help = true, long, value_name = "TIME", default_value = defaults::IDLE_TIMEOUT, value_parser = units::parse_duration, help_heading = TIMEOUTS)]
     idle_timeout: Duration,
     /// Maximum time for the head of a request to arrive
     // One that is lost three times takes 21 s.
-    #[arg(hide_short_help = true, long, value_name = "TIME", default_value = "60s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
+    #[arg(hide_short_help = true, long, value_name = "TIME", default_value = defaults::HEADER_TIMEOUT, value_parser = units::parse_duration, help_heading = TIMEOUTS)]
     header_timeout: Duration,
     /// Maximum time between two bytes of a request body
-    #[arg(hide_short_help = true, long, value_name = "TIME", default_value = "20s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
+    #[arg(hide_short_help = true, long, value_name = "TIME", default_value = defaults::BODY_TIMEOUT, value_parser = units::parse_duration, help_heading = TIMEOUTS)]
     body_timeout: Duration,
     /// Minimum average rate of a request body, in bytes per second; 0 disables the check
     #[arg(hide_short_help = true, long, value_name = "SIZE", default_value = "500", value_parser = units::parse_size, help_heading = TIMEOUTS)]
@@ -252,7 +252,7 @@ pub struct Flags {
     #[arg(hide_short_help = true, long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
     min_send_rate_window: Duration,
     /// Maximum time to finish responses after SIGTERM
-    #[arg(hide_short_help = true, long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
+    #[arg(hide_short_help = true, long, value_name = "TIME", default_value = defaults::SHUTDOWN_TIMEOUT, value_parser = units::parse_duration, help_heading = TIMEOUTS)]
     shutdown_timeout: Duration,
     /// Print the most used options
     #[arg(short, long, action = clap::ArgAction::HelpShort)]

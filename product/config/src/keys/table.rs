@@ -1,6 +1,7 @@
 //! The keys, in the order of the reference.
 
 use super::{Form, Key, Kind, Unset};
+use crate::defaults;
 use Unset::{Absent, Is, Required};
 
 /// A number of connections: each has at least one response, and the scheduler takes this many.
@@ -272,16 +273,34 @@ pub static SERVER_AND_SITES: &[Key] = &[
     ),
     //
     table("timeouts", "the defaults", "Timeouts."),
-    key("timeouts.idle", text(Form::Time), Is("75s"), "Maximum time of a connection without a request.", r#""30s""#),
+    key(
+        "timeouts.idle",
+        text(Form::Time),
+        Is(defaults::IDLE_TIMEOUT),
+        "Maximum time of a connection without a request.",
+        r#""30s""#,
+    ),
     key(
         "timeouts.header",
         text(Form::Time),
-        Is("60s"),
+        Is(defaults::HEADER_TIMEOUT),
         "Maximum time for the head of a request to arrive; one that is lost three times takes 21 s.",
         r#""25s""#,
     ),
-    key("timeouts.body", text(Form::Time), Is("20s"), "Maximum time between two bytes of a request body.", r#""10s""#),
-    key("timeouts.shutdown", text(Form::Time), Is("30s"), "Maximum time to finish responses after SIGTERM.", r#""5m""#),
+    key(
+        "timeouts.body",
+        text(Form::Time),
+        Is(defaults::BODY_TIMEOUT),
+        "Maximum time between two bytes of a request body.",
+        r#""10s""#,
+    ),
+    key(
+        "timeouts.shutdown",
+        text(Form::Time),
+        Is(defaults::SHUTDOWN_TIMEOUT),
+        "Maximum time to finish responses after SIGTERM.",
+        r#""5m""#,
+    ),
     //
     Key { default: Required, ..tables("site", "", "A site: its hosts, files and answers. At least one.") },
     key(
