@@ -23,6 +23,7 @@ pub mod budget;
 mod client;
 mod ffi;
 mod framer;
+mod limits;
 pub mod priority;
 mod responses;
 mod session;
@@ -37,10 +38,8 @@ mod window;
 pub use bodies::{BODIES_BYTES_MAX, BODY_BYTES_MAX, BodyRead};
 pub use budget::Flood;
 pub use client::{ClientSession, ClientSettings, Closed};
+pub use limits::STREAMS_MAX;
 pub use session::{Broken, Event, PREFACE, Priority, Session, Settings, Source, Stop, Supply, Written};
-
-/// Streams that a client may have open at once (RFC 9113 section 6.5.2 recommends no fewer than 100).
-pub const STREAMS_MAX: u32 = 100;
 
 /// Bytes of a frame before its payload (RFC 9113 section 4.1).
 pub const FRAME_HEADER_BYTES: usize = 9;

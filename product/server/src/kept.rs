@@ -12,7 +12,7 @@ use units::Rate;
 
 use crate::clock;
 use crate::objectives::Found;
-use crate::service::Account;
+use crate::service_manager::Account;
 
 const FILE: &str = "uplink";
 const NEW_FILE: &str = "uplink.new";

@@ -29,7 +29,7 @@ mod poll;
 mod proxy;
 mod sandbox;
 mod send;
-pub mod service;
+pub mod service_manager;
 mod shaping;
 #[cfg(test)]
 mod simulation;
@@ -63,7 +63,7 @@ pub use objectives::{
     Status, StatusChannel, UnderWay,
 };
 pub use send::{Line, WaitsFor, in_words, mbit};
-pub use service::Listen;
+pub use service_manager::Listen;
 pub use shaping::{ShapingChoice, ShapingError, ShapingKind, ShapingOptions};
 pub use sites::{AcmeConfig, Certificate, Https, Saving, SecureError, SiteConfig, SitesError};
 pub use start::{

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use cli::Failure;
 use config::{Configuration, FileError, FileNames, Held, Listener, Place, Placed, Question, Remark, Site};
-use server::service::Account;
+use server::service_manager::Account;
 use server::{Checked, Fault, Part, SitesError, StartError};
 
 use crate::explain::{self, Asked};

@@ -9,8 +9,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 /// The main function of the process with this name, if the server has started one.
 pub fn of_name(name: &std::ffi::OsStr) -> Option<fn() -> std::io::Result<()>> {
     match name.to_str()? {
-        server::service::KEYS_NAME => Some(server::service::keep_keys),
-        server::service::HOOK_NAME => Some(server::service::serve_hook),
+        server::service_manager::KEYS_NAME => Some(server::service_manager::keep_keys),
+        server::service_manager::HOOK_NAME => Some(server::service_manager::serve_hook),
         _ => None,
     }
 }

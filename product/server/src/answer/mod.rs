@@ -1,6 +1,7 @@
 //! Builds the response to a request: its status, fields and body. Whatever is specific to HTTP/1.1 is the connection's
 //! concern.
 
+mod alt_svc;
 mod dictionaries;
 mod file;
 mod file_waits;
@@ -30,6 +31,7 @@ use crate::logging::Log;
 use crate::sites::{AskedServer, Compressed, Current, Object, Served, Sites};
 use crate::stages::{Streaming, forbids, staged};
 use crate::upstream::{Group, PassOn};
+pub use alt_svc::alternative;
 pub use form_waits::{FormWait, FormWaits, LineView};
 use logins::Logins;
 use search::view_of;
@@ -127,9 +129,6 @@ pub struct Handler {
     line: LineView,
     logins: Logins,
 }
-
-/// The lifetime of an Alt-Svc entry for HTTP/3, in seconds (RFC 7838 section 3.1).
-const ALT_SVC_AGE_S: u32 = 24 * 3600;
 
 const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 const TEXT: &[u8] = b"text/plain; charset=utf-8";
@@ -357,12 +356,6 @@ impl Handler {
         Reply { response, ..reply }
     }
 
-    /// Adds the Alt-Svc field if the site is served over HTTP/3.
-    fn with_alternative(&self, to: To, response: Response<Body>) -> Response<Body> {
-        let Some(port) = to.http3_port else { return response };
-        response.with("Alt-Svc", alternative(port.get()).as_bytes())
-    }
-
     fn of_found(&mut self, to: To, request: &Request, found: Result<Found, Missing>) -> Reply {
         match found {
             Ok(Found::File(entry)) => self.file(to, request, &entry).into(),
@@ -377,11 +370,6 @@ impl Handler {
             Err(missing) => self.missing(to, missing, request),
         }
     }
-}
-
-/// The value of Alt-Svc if HTTP/3 is served at this port (RFC 7838).
-pub fn alternative(port: u16) -> String {
-    format!("h3=\":{port}\"; ma={ALT_SVC_AGE_S}")
 }
 
 /// The reply to bytes that are not a valid request. It belongs to no site: the host they name is unknown or cannot be

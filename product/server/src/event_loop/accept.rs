@@ -8,9 +8,9 @@ use rustix::io::Errno;
 use units::Nanos;
 use units::wire::Framing;
 
-use super::acceptor::Acceptor;
 use super::admission::NoPlace;
 use super::give_up_idle::give_up_idle;
+use super::listeners::Listeners;
 use super::responder::Responder;
 use crate::connection::{ChannelKind, HANDSHAKE_TIMEOUT, SEGMENT_BYTES_MIN};
 use crate::net::{Net, Stream, Transport};
@@ -24,7 +24,7 @@ const ACCEPTS_PER_TURN_MAX: usize = 64;
 /// grant is at least one segment, and the bottleneck is elsewhere.
 const SEGMENT_BYTES_MAX: u32 = 1460;
 
-impl<N: Net> Acceptor<N> {
+impl<N: Net> Listeners<N> {
     /// Accepts waiting clients and reads what they have sent.
     pub fn accept(&mut self, with: &mut Responder<N>) {
         let mut newcomers = std::mem::take(&mut self.newcomers);

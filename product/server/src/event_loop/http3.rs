@@ -10,8 +10,8 @@ use quic::{Arrival, Attempt, Datagrams, Key, Settings, Steering};
 use rustix::event::epoll::EventFlags;
 use units::Nanos;
 
-use super::acceptor::Acceptor;
 use super::listener::Listener;
+use super::listeners::Listeners;
 use super::responder::Responder;
 use super::timers::TURN_FOR;
 use super::udp_endpoints::{Sockets, UdpEndpoint, UdpEndpoints, framing};
@@ -44,7 +44,7 @@ impl<N: Net> UdpEndpoints<N> {
     }
 
     /// Receives the datagrams that have arrived, for their part of the turn.
-    pub fn on_datagrams(&mut self, flags: EventFlags, acceptor: &mut Acceptor<N>, with: &mut Responder<N>) {
+    pub fn on_datagrams(&mut self, flags: EventFlags, acceptor: &mut Listeners<N>, with: &mut Responder<N>) {
         if flags.contains(EventFlags::OUT) {
             with.transmitter.on_datagram_room(&mut with.connections, with.timers.now());
         }
@@ -75,7 +75,7 @@ impl<N: Net> UdpEndpoints<N> {
 }
 
 impl<N: Net> UdpEndpoint<N> {
-    fn take(&self, came: &Came<'_>, answers: &mut Datagrams, acceptor: &mut Acceptor<N>, with: &mut Responder<N>) {
+    fn take(&self, came: &Came<'_>, answers: &mut Datagrams, acceptor: &mut Listeners<N>, with: &mut Responder<N>) {
         match self.quic.receive(with.timers.now(), came.from, came.to, came.ecn, came.bytes, answers) {
             Arrival::New(attempt) => self.welcome(attempt, answers, acceptor, with),
             Arrival::For(key, incoming) => {
@@ -88,7 +88,7 @@ impl<N: Net> UdpEndpoint<N> {
         }
     }
 
-    fn welcome(&self, attempt: Attempt, answers: &mut Datagrams, acceptor: &mut Acceptor<N>, with: &mut Responder<N>) {
+    fn welcome(&self, attempt: Attempt, answers: &mut Datagrams, acceptor: &mut Listeners<N>, with: &mut Responder<N>) {
         if with.timers.is_stopping() && self.is_passed {
             // The client retries and reaches the next process that has the socket.
             return self.quic.ignore(attempt);

@@ -10,22 +10,21 @@
 //! (edge-triggered), so connections with unread data are kept in a queue and take turns.
 
 mod accept;
-mod acceptor;
 mod admission;
 mod budget;
 mod change;
 mod client;
+mod client_behind_proxy;
 mod deadlines;
 mod deciding;
 mod effects;
-mod forwarded;
-mod forwarding;
 mod give_up_idle;
 mod handshakes;
 mod http3;
 #[cfg(test)]
 mod left_over;
 mod listener;
+mod listeners;
 mod longest_idle;
 mod memory;
 mod messages;
@@ -42,6 +41,7 @@ mod streams;
 mod tests;
 mod timers;
 mod udp_endpoints;
+mod upstream_request;
 mod upstreams;
 
 use std::io;
@@ -61,11 +61,11 @@ use crate::sys;
 use crate::threads::Beat;
 use crate::upstream::{self, LoopPlaces, connection_of};
 use crate::wake::Wake;
-use acceptor::Acceptor;
 pub use admission::Admission;
 pub use change::{Change, Changes, LinkChange, MemoryShare, NewSettings};
 use give_up_idle::give_up_idle;
 pub use listener::Listener;
+use listeners::Listeners;
 use responder::Responder;
 use service::Service;
 use shortage::IDLE_FOR;
@@ -111,7 +111,7 @@ pub struct Parts<N: Net = Os> {
 
 /// The event loop, over components that do not depend on each other.
 pub struct Worker<N: Net = Os> {
-    acceptor: Acceptor<N>,
+    acceptor: Listeners<N>,
     udp: UdpEndpoints<N>,
     responder: Responder<N>,
 }
@@ -153,7 +153,7 @@ impl<N: Net> Worker<N> {
         let Parts { setup, limits, listeners, admission, handler, journal, transmitter } = parts;
         watch(&net, &setup, &handler)?;
         let responder = Responder::new(net, setup, limits, Service { admission, handler, journal }, transmitter);
-        let mut worker = Worker { acceptor: Acceptor::new(listeners), udp: UdpEndpoints::default(), responder };
+        let mut worker = Worker { acceptor: Listeners::new(listeners), udp: UdpEndpoints::default(), responder };
         worker.acceptor.accept_again(&mut worker.responder)?;
         worker.udp.open_all(worker.acceptor.listeners(), &worker.responder)?;
         Ok(worker)

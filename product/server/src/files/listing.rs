@@ -13,7 +13,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rustix::fs::{Dir, FileType};
 
 use super::links::inside;
-use super::listing_page::{Escaped, ListingPage};
+use super::listing_template::{Escaped, ListingPage};
 use super::natural::Natural;
 use super::root::Entered;
 use super::view::{Column, ListingView, PAGES_MAX};

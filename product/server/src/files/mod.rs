@@ -20,7 +20,7 @@ mod hashed;
 mod key;
 mod links;
 mod listing;
-mod listing_page;
+mod listing_template;
 mod listings;
 mod loader;
 mod lookup;
@@ -53,7 +53,7 @@ pub use hashed::hash_in;
 pub use key::{Key, SiteNumber};
 #[cfg(test)]
 use listing::NAMES_MAX as LISTING_NAMES_MAX;
-pub use listing_page::{ListingPage, PAGE_BYTES_MAX as LISTING_PAGE_BYTES_MAX, PageFault};
+pub use listing_template::{ListingPage, PAGE_BYTES_MAX as LISTING_PAGE_BYTES_MAX, PageFault};
 pub use lookup::Lookup;
 pub use lookups::{LookupResult, Lookups, SLOW_AFTER};
 pub use media::mime_of;

@@ -33,7 +33,7 @@ use rustix::io::Errno;
 
 use super::entry::State;
 use super::links::Links;
-use super::listing_page::ListingPage;
+use super::listing_template::ListingPage;
 use super::mounts::{self, Kind, Mounts};
 use super::{Missing, Stop, Wait};
 

@@ -1,7 +1,7 @@
 //! Everything an event loop records: the end of each response, in the access log and for the objectives of its class, and
 //! lines of the error log.
 
-mod failures;
+mod error_lines;
 mod response_end;
 mod status;
 
@@ -22,8 +22,8 @@ use crate::metrics::{self, Labels, Metrics, size_class};
 use crate::objectives::{Book, Ended, Found, ResponsesStatus, Status, StatusChannel, UnderWay};
 use crate::send::{Line, Link};
 use crate::upstream::{RoutesStatus, UpstreamStatus};
-use failures::Failures;
-pub use failures::Kind;
+use error_lines::Failures;
+pub use error_lines::Kind;
 use response_end::ERROR_STATUS_MIN;
 pub use response_end::{ResponseEnd, UNANSWERED_STATUS, outcome_of};
 pub use status::{Sources, sending};

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 #[cfg(test)]
-use super::said::Said;
+use super::capture::Said;
 use super::sink::{Complaints, Output};
 use super::writer::{Queue, Writer};
 use super::{AccessLog, Log, LogConfig, STOP_WAIT_MAX};

@@ -8,10 +8,10 @@
 //! Waking that thread costs about as much as answering a small request, so a worker sends its lines together: when they
 //! reach [`FLUSH_BYTES`], or [`FLUSH_AFTER`] since it last sent some. A lone request is logged at once.
 
+#[cfg(test)]
+mod capture;
 mod format;
 mod logs;
-#[cfg(test)]
-mod said;
 mod sink;
 #[cfg(test)]
 pub mod testing;

@@ -4,8 +4,8 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::mpsc::SyncSender;
 
+use super::capture::Said;
 use super::logs::Logs;
-use super::said::Said;
 use super::sink::Complaints;
 use super::writer::{OPEN_MAX, QUEUED_BYTES_MAX, Writer};
 use super::*;

@@ -7,7 +7,7 @@ use acme::{ChallengeKind, ExternalAccount, Hook};
 use tls::Roots;
 
 use super::SecureError;
-use crate::service::Keys;
+use crate::service_manager::Keys;
 
 /// Everything about the authority and the account.
 #[derive(Clone)]

@@ -9,7 +9,7 @@ use thiserror::Error;
 use tls::{Acceptor, Automatic, Identity, IdentityError, Pick, RootsError, Tickets, Validity};
 
 use super::{Certificate, SiteConfig, Sites};
-use crate::service::Keys;
+use crate::service_manager::Keys;
 
 /// The remaining validity below which the operator is warned. Automatic renewal happens a month before expiry.
 const SOON: Duration = Duration::from_secs(7 * 24 * 3600);

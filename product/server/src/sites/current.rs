@@ -23,9 +23,9 @@ use super::{
 use crate::classes::{Assigned, ClassesChange, ClassesConfig};
 use crate::files::{Options, Root, Roots, SiteNumber};
 use crate::logging::{Log, LogConfig};
-use crate::service::Keys;
+use crate::service_manager::Keys;
 use crate::storage::Room;
-use crate::upstream::names::{Name, Names};
+use crate::upstream::resolver::{Name, Names};
 use crate::upstream::{Group, NamedFiles, Scripts, Trust};
 
 /// A set of sites with their folders and logs, which all existed when the set was opened.

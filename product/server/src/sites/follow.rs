@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use super::{Current, Served};
-use crate::upstream::names::{Found, Name, Names};
+use crate::upstream::resolver::{Found, Name, Names};
 
 /// Updates upstreams to the current addresses of their names, until the sites are gone; reports each change as a line
 /// for the error log.

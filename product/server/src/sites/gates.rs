@@ -8,7 +8,7 @@ use config::{ForwardAuth, Proxy};
 
 use super::{SiteConfig, SitesError};
 use crate::access::{USERS_FILE_BYTES_MAX, Users};
-use crate::service::Keys;
+use crate::service_manager::Keys;
 use crate::upstream::Group;
 
 /// The demands of an access in addition to networks.

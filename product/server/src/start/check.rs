@@ -12,7 +12,7 @@ use tls::Identity;
 
 use super::{Config, StartError, open_log};
 use crate::logging::{Log, LogConfig, Logs};
-use crate::service::{Keys, Listen, PrivilegeError};
+use crate::service_manager::{Keys, Listen, PrivilegeError};
 use crate::sites::{Certificate, Current, Https, SecureError, SiteConfig, SitesError, Wanted};
 use crate::threads::Threads;
 

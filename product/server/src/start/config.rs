@@ -6,7 +6,7 @@ use crate::classes::ClassesConfig;
 use crate::kept::Keeper;
 use crate::limits::Limits;
 use crate::logging::LogConfig;
-use crate::service::{Listen, PassedSocket, Privileges, Watchdog};
+use crate::service_manager::{Listen, PassedSocket, Privileges, Watchdog};
 use crate::shaping::ShapingChoice;
 use crate::sites::{AcmeConfig, SiteConfig};
 

@@ -12,7 +12,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::{Config, StartError};
 use crate::event_loop::Listener;
-use crate::service::{Listen, NamedSocket, PassedSocket};
+use crate::service_manager::{Listen, NamedSocket, PassedSocket};
 use crate::udp::{Group, Udp};
 
 /// The time for which a connection without a request stays in the kernel, in seconds. After it, the server's own

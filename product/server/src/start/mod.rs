@@ -33,7 +33,7 @@ use crate::net::Os;
 use crate::objectives::StatusChannel;
 use crate::places::Places;
 use crate::send::{Limit, Link, Order, Reads, Transmitter};
-use crate::service::Listen;
+use crate::service_manager::Listen;
 use crate::shaping::ShapingChoice;
 use crate::sites::{Current, Served, SitesError, Wanted, follow_names};
 use crate::storage::{BUFFERED_BYTES_MAX, Disk, Pool};

@@ -19,7 +19,7 @@ use crate::limits::Limits;
 use crate::logging::LogConfig;
 use crate::memory::MemoryLimit;
 use crate::send::{LineSettings, LinkSettings};
-use crate::service::NamedSocket;
+use crate::service_manager::NamedSocket;
 use crate::shaping::ShapingChoice;
 use crate::sites::{AcmeConfig, SiteConfig, Wanted};
 use crate::storage::BUFFERED_BYTES_MAX;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use thiserror::Error;
 
-use crate::service::PrivilegeError;
+use crate::service_manager::PrivilegeError;
 use crate::sites::SitesError;
 use crate::threads::ThreadError;
 

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use rustix::thread::Pid;
 use thiserror::Error;
 
-use crate::service::Watchdog;
+use crate::service_manager::Watchdog;
 
 /// The time between two looks at the threads. Raised, a hang is noticed later; lowered, an idle server wakes up more
 /// often.

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use config::{UpstreamAddress, UpstreamSocket};
 use tls::Connector;
 
-use super::names::{Found, Name, Names};
+use super::resolver::{Found, Name, Names};
 use super::{Endpoint, EndpointAddress, TlsEndpoint};
 
 /// All upstreams of a group, in the order of the configuration.

@@ -15,7 +15,7 @@ use tls::{ClientSession, Connector, RootsError};
 use units::Nanos;
 
 use super::addresses::Addresses;
-use super::names::Names;
+use super::resolver::Names;
 use super::{Endpoint, EndpointAddress, HealthCheck, NamedFiles, Run, Scripts, TlsEndpoint};
 use crate::storage::Room;
 

@@ -5,6 +5,7 @@
 //! or a new one, or a stream over HTTP/2. The worker provides the clock, the sockets' readiness and the response's body
 //! ([`BodySink`]).
 
+mod accel_redirect;
 mod addresses;
 mod announced;
 mod attempt;
@@ -19,13 +20,12 @@ mod health;
 mod inbound;
 mod learned;
 mod multiplexed;
-mod named;
-pub mod names;
 mod on_connection;
 mod on_stream;
 mod outbound;
 mod peer;
 mod peers;
+pub mod resolver;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -47,6 +47,7 @@ use sched::waiting::Turn;
 use slab::Slab;
 use units::Nanos;
 
+pub use accel_redirect::NamedFiles;
 pub use announced::Announced;
 pub use attempt::Attempt;
 pub use body_sink::{BodySink, pipe_of};
@@ -56,7 +57,6 @@ pub use fault::Fault;
 pub use group::{Group, GroupError, PassOn, Trust};
 pub use health::Checks;
 pub use learned::{CodedBody, Learned, Prediction, RouteStatus, RoutesStatus};
-pub use named::NamedFiles;
 pub use outbound::Head;
 use peers::Peers;
 pub use transfer::{BodyAllowance, ClientConnection, Transfer};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cli::Failure;
 use config::{Access, Configuration, Networks};
 use server::Server;
-use server::service::Account;
+use server::service_manager::Account;
 
 use crate::serve::run;
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use server::service::Account;
+use server::service_manager::Account;
 
 pub const KINDS: [&str; 4] = [FOLDER, PROGRAM, PHP, APP];
 const FOLDER: &str = "folder";

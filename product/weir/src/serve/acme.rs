@@ -8,7 +8,7 @@ use std::sync::Arc;
 use acme::{ChallengeKind, ExternalAccount, Folder, LETS_ENCRYPT};
 use clap::ValueEnum;
 use cli::Failure;
-use server::service::{Account, HookProgram, PassedSocket};
+use server::service_manager::{Account, HookProgram, PassedSocket};
 use server::{AcmeConfig, Config, Listen};
 
 use super::{Flags, HTTPS, state};

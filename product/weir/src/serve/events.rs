@@ -9,7 +9,7 @@ use cli::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use server::Server;
-use server::service::{NamedSocket, Notifier};
+use server::service_manager::{NamedSocket, Notifier};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Handle;
 use signal_hook::iterator::backend::SignalDelivery;

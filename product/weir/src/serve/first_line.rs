@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 
-use server::service::Account;
+use server::service_manager::Account;
 use server::{Config, Listen, MemoryLimit, MemoryOrigin, Server, SiteConfig, WaitBound};
 
 /// The parts of the message that come from the configuration, kept before the server takes it.

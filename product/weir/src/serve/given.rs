@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use cli::Failure;
-use server::service::{PassedSocket, gather, passed_sockets};
+use server::service_manager::{PassedSocket, gather, passed_sockets};
 
 use super::handover::{ADMIN, Predecessor, VARIABLE};
 

@@ -24,7 +24,7 @@ use rustix::net::{
     SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, recvmsg, sendmsg,
     shutdown, socket_with,
 };
-use server::service::NamedSocket;
+use server::service_manager::NamedSocket;
 
 use crate::process::Process;
 

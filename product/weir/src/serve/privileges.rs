@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use cli::Failure;
-use server::service::{Account, Keys, Privileges};
+use server::service_manager::{Account, Keys, Privileges};
 use server::{Certificate, SiteConfig};
 
 use super::Flags;

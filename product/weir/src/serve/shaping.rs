@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use clap::ValueEnum;
 use cli::Failure;
 use config::UplinkRate;
-use server::service::Account;
+use server::service_manager::Account;
 use server::{ClassesConfig, Keeper, ShapingChoice, ShapingKind, ShapingOptions};
 
 use super::{Flags, Shaping, state};

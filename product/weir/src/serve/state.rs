@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use server::Keeper;
-use server::service::Account;
+use server::service_manager::Account;
 
 /// Opens the folder, or returns the reason why it cannot.
 pub fn keeper(asked: Option<&Path>, account: Option<&Account>) -> Result<Option<Keeper>, String> {

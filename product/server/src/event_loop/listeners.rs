@@ -9,7 +9,7 @@ use super::LISTENER;
 use super::listener::Listener;
 use crate::net::{Net, Source};
 
-pub(super) struct Acceptor<N: Net> {
+pub(super) struct Listeners<N: Net> {
     /// At least one listener, until another process has taken them over.
     listeners: Vec<Listener<N>>,
     is_accepting: bool,
@@ -25,10 +25,10 @@ pub(super) struct Acceptor<N: Net> {
     pub(super) newcomers: Vec<usize>,
 }
 
-impl<N: Net> Acceptor<N> {
-    pub fn new(listeners: Vec<Listener<N>>) -> Acceptor<N> {
+impl<N: Net> Listeners<N> {
+    pub fn new(listeners: Vec<Listener<N>>) -> Listeners<N> {
         let (failed, newcomers) = (Vec::new(), Vec::new());
-        Acceptor { listeners, is_accepting: false, last: 0, is_short: false, failed, is_failing: false, newcomers }
+        Listeners { listeners, is_accepting: false, last: 0, is_short: false, failed, is_failing: false, newcomers }
     }
 
     pub fn listeners(&self) -> &[Listener<N>] {
@@ -111,7 +111,7 @@ impl<N: Net> Acceptor<N> {
         !std::mem::replace(&mut self.is_short, true)
     }
 
-    /// Leaves the listener of the last failure alone until [`Acceptor::retry`]. Returns true if the failure is new.
+    /// Leaves the listener of the last failure alone until [`Listeners::retry`]. Returns true if the failure is new.
     pub fn on_failure(&mut self, net: &N) -> bool {
         let _ = net.remove(Source::Listener(&self.last().socket));
         self.failed.push(self.last);
@@ -135,7 +135,7 @@ impl<N: Net> Acceptor<N> {
 }
 
 #[cfg(test)]
-impl<N: Net> Acceptor<N> {
+impl<N: Net> Listeners<N> {
     pub fn first_mut(&mut self) -> &mut Listener<N> {
         &mut self.listeners[0]
     }
@@ -151,14 +151,14 @@ mod tests {
     use super::*;
     use crate::net::Os;
 
-    fn two() -> (Acceptor<Os>, [SocketAddr; 2], Os) {
+    fn two() -> (Listeners<Os>, [SocketAddr; 2], Os) {
         let sockets = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let addresses = [0, 1].map(|at: usize| sockets[at].local_addr().unwrap());
         let listeners = sockets.map(|socket| {
             socket.set_nonblocking(true).unwrap();
             Listener::from(OwnedFd::from(socket))
         });
-        (Acceptor::new(listeners.into()), addresses, Os::new().unwrap())
+        (Listeners::new(listeners.into()), addresses, Os::new().unwrap())
     }
 
     #[test]
