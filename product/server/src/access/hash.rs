@@ -20,8 +20,8 @@ const ARGON2_LANES_MAX: u32 = 16;
 #[derive(Clone)]
 pub(super) enum Hash {
     Bcrypt(String),
-    /// In the PHC string format.
-    Argon2(String),
+    /// In the PHC string format, with the memory that it takes.
+    Argon2(String, u64),
 }
 
 /// Hashes belong into no log.
@@ -62,11 +62,16 @@ impl Hash {
         Err(format!("{}: {CURE}", known.unwrap_or("no hash that is known")))
     }
 
+    /// The memory that a verification takes while it runs.
+    pub fn memory_bytes(&self) -> u64 {
+        if let Hash::Argon2(_, memory_bytes) = self { *memory_bytes } else { 0 }
+    }
+
     /// Takes its time.
     pub fn is_of(&self, password: &[u8]) -> bool {
         match self {
             Hash::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
-            Hash::Argon2(hash) => {
+            Hash::Argon2(hash, _) => {
                 PasswordHash::new(hash).is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok())
             }
         }
@@ -91,7 +96,7 @@ fn argon2(text: &str) -> Result<Hash, String> {
         && params.t_cost() <= ARGON2_PASSES_MAX
         && params.p_cost() <= ARGON2_LANES_MAX;
     match is_bounded {
-        true => Ok(Hash::Argon2(text.into())),
+        true => Ok(Hash::Argon2(text.into(), u64::from(params.m_cost()) << 10)),
         false => Err(format!(
             "an Argon2 hash of m={},t={},p={}: expected m={ARGON2_KIB_MAX},t={ARGON2_PASSES_MAX},p={ARGON2_LANES_MAX} at most",
             params.m_cost(),
@@ -172,6 +177,7 @@ mod tests {
         for text in bcrypt.iter().chain([&made]) {
             let hash = Hash::read(text).unwrap();
             assert!(hash.is_of(b"secret"), "{text}");
+            assert_eq!(hash.memory_bytes(), if text == &made { 19 << 20 } else { 0 }, "{text}");
             for wrong in [&b""[..], b"secre", b"secrets", b"Secret", b"secret\0"] {
                 assert!(!hash.is_of(wrong), "{text} {wrong:?}");
             }

@@ -53,6 +53,11 @@ impl Users {
         Ok(Users { number: NEXT.fetch_add(1, Relaxed), by_name, first: first.ok_or_else(none)? })
     }
 
+    /// The memory that the verification of a password takes, at most.
+    pub fn memory_bytes(&self) -> u64 {
+        self.by_name.values().map(Hash::memory_bytes).max().unwrap_or(0)
+    }
+
     /// Returns whether the password is that of the user. Takes a good part of a second of a core.
     pub fn verify(&self, credentials: &Credentials) -> bool {
         let known = self.by_name.get(&credentials.user[..]);

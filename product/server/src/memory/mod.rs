@@ -25,6 +25,9 @@ const LOGS_PART: u64 = 16;
 /// The fraction of the connections' memory for bytes that were read and are not sent yet.
 const READS_PART: u64 = 4;
 
+/// The fraction of the connections' memory that a verification of a password leaves them.
+const LEFT_BY_LOGINS_PART: u64 = 4;
+
 /// The maximum memory of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryLimit {
@@ -78,13 +81,30 @@ impl MemoryLimit {
     /// The maximum for bytes of files that were read for connections and are not sent yet; a part of the connections'
     /// memory.
     pub fn reads_bytes(&self) -> u64 {
-        self.connections_bytes(1) / READS_PART
+        self.connections_bytes(0, 1) / READS_PART
     }
 
-    /// The maximum for the connections of each worker.
-    pub fn connections_bytes(&self, workers: usize) -> u64 {
+    /// The maximum for the connections of each worker, beside a verification of a password that takes so many bytes. That
+    /// leaves them their minimum, since nobody is let in otherwise.
+    pub fn connections_bytes(&self, logins_bytes: u64, workers: usize) -> u64 {
         let others = PROGRAM_BYTES + self.caches_bytes(1) + self.coded_bytes() + self.logs_bytes();
-        (self.bytes - others) / workers.max(1) as u64
+        let left = self.bytes - others;
+        left.saturating_sub(logins_bytes).max(left / LEFT_BY_LOGINS_PART) / workers.max(1) as u64
+    }
+
+    /// The line for the log if a verification of a password takes more than the connections leave it.
+    pub fn short_for_logins(&self, logins_bytes: u64) -> Option<String> {
+        let left = self.connections_bytes(0, 1);
+        let taken = left - left / LEFT_BY_LOGINS_PART;
+        let in_mib = |bytes: u64| bytes.div_ceil(1 << 20);
+        let missing = logins_bytes.checked_sub(taken).filter(|missing| *missing > 0)?;
+        Some(format!(
+            "limits.memory of {} MiB is exceeded by up to {} MiB while a password is verified: expected {} MiB, or users with \
+             bcrypt or smaller Argon2 hashes",
+            in_mib(self.bytes),
+            in_mib(missing),
+            in_mib(self.bytes + 2 * missing)
+        ))
     }
 }
 
@@ -92,17 +112,31 @@ impl MemoryLimit {
 mod tests {
     use super::*;
 
+    /// A hash of 19 MiB fits a budget of 64, and one of 64 does not.
+    #[test]
+    fn a_verification_takes_its_memory_from_connections() {
+        let limit = MemoryLimit::new(Some(64 << 20));
+        let (without, with) = (limit.connections_bytes(0, 2), limit.connections_bytes(19 << 20, 2));
+        assert_eq!((without - with, limit.short_for_logins(19 << 20)), ((19 << 20) / 2, None));
+        assert_eq!(limit.connections_bytes(64 << 20, 2), without / 4);
+        let line = limit.short_for_logins(64 << 20).unwrap();
+        assert!(line.starts_with("limits.memory of 64 MiB is exceeded by up to 3"), "{line}");
+        let asked: u64 = line.split_once("expected ").unwrap().1.split(' ').next().unwrap().parse().unwrap();
+        assert_eq!(MemoryLimit::new(Some(asked << 20)).short_for_logins(64 << 20), None, "{line}");
+        assert_eq!(limit.short_for_logins(0), None);
+    }
+
     #[test]
     fn the_parts_fit_into_the_whole() {
         for bytes in [0, MEMORY_BYTES_MIN, 64 << 20, 1 << 30, 1 << 40] {
             let limit = MemoryLimit::new(Some(bytes));
             for workers in [1, 2, 256] {
-                let connections = limit.connections_bytes(workers) * workers as u64;
+                let connections = limit.connections_bytes(0, workers) * workers as u64;
                 let others = limit.caches_bytes(1) + limit.coded_bytes() + limit.logs_bytes() + PROGRAM_BYTES;
                 let parts = connections + others;
                 assert!(parts <= limit.bytes && limit.bytes - parts < workers as u64, "{bytes} {workers}");
             }
-            assert!(limit.connections_bytes(1) >= limit.bytes / 4);
+            assert!(limit.connections_bytes(0, 1) >= limit.bytes / 4);
         }
     }
 

@@ -163,6 +163,12 @@ impl Served {
         self.behind.gates.iter().flatten().any(|gate| gate.users.is_some())
     }
 
+    /// The memory that the verification of a password takes, at most: one is verified at a time.
+    pub fn logins_bytes(&self) -> u64 {
+        let users = self.behind.gates.iter().flatten().filter_map(|gate| gate.users.as_ref());
+        users.map(|users| users.memory_bytes()).max().unwrap_or(0)
+    }
+
     /// Returns true if upstreams run scripts of this site, whose source must not be sent.
     pub fn runs_scripts(&self, site: SiteNumber) -> bool {
         self.behind.groups[self.sites.place(site)].iter().any(|group| group.scripts.is_some())

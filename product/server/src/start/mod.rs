@@ -184,6 +184,7 @@ impl Server {
             server.start_worker(number, listeners, &mut config)?;
         }
         server.start_helpers(state_folder.as_deref())?;
+        server.tell_memory(&config.limits.memory);
         hide(&config, &server.threads)?;
         remarks.iter().chain(&server.current.served().remarks).for_each(|remark| server.tell(remark));
         Ok(server)
@@ -357,7 +358,7 @@ impl Server {
 
     fn start_worker(&mut self, number: usize, listeners: Vec<Listener>, config: &mut Config) -> Result<(), StartError> {
         let served = self.current.served();
-        let memory = MemoryShare::of(&config.limits.memory, config.workers);
+        let memory = MemoryShare::of(&config.limits.memory, served.logins_bytes(), config.workers);
         let cache = Cache::new(served.roots.clone(), memory.cache);
         let cache = cache.closing_by(Arc::clone(&self.pool));
         let wake = &self.loops.wakes[number];

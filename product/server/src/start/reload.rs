@@ -97,10 +97,10 @@ impl InForce {
 }
 
 impl MemoryShare {
-    pub(super) fn of(memory: &MemoryLimit, workers: usize) -> MemoryShare {
+    pub(super) fn of(memory: &MemoryLimit, logins_bytes: u64, workers: usize) -> MemoryShare {
         let cache_bytes = usize::try_from(memory.caches_bytes(workers)).unwrap_or(usize::MAX);
         MemoryShare {
-            connections_bytes: memory.connections_bytes(workers),
+            connections_bytes: memory.connections_bytes(logins_bytes, workers),
             cache: CacheLimits::per_worker(workers).within(cache_bytes),
         }
     }
@@ -129,11 +129,13 @@ impl Server {
             self.tell(&format!("passwords are not verified: {error}; run `weir upgrade`"));
         }
         self.set_shared_limits(&reload.limits, in_force.connections_allowed);
+        let (logins_bytes, memory) = (self.current.served().logins_bytes(), reload.limits.memory);
+        self.tell_memory(&memory);
         for (changes, wake) in self.loops.changes.iter().zip(&self.loops.wakes) {
             let client_rate = reload.limits.client_rate_max.map(|_| Arc::clone(&self.clients) as Arc<dyn ClientRate>);
             let settings = NewSettings {
                 limits: reload.limits.clone(),
-                memory: MemoryShare::of(&reload.limits.memory, in_force.workers),
+                memory: MemoryShare::of(&memory, logins_bytes, in_force.workers),
                 client_rate,
                 link: reload.shaping.as_mut().map(|shaping| in_force.link(shaping, reload.is_line_new)),
             };
@@ -145,6 +147,11 @@ impl Server {
         }
         in_force.stop_timeout = reload.limits.stop_timeout;
         Ok(())
+    }
+
+    /// Logs that the verification of passwords takes more memory than there is.
+    pub(super) fn tell_memory(&self, memory: &MemoryLimit) {
+        memory.short_for_logins(self.current.served().logins_bytes()).inspect(|line| self.tell(line));
     }
 
     /// Replaces the sites. The event loops take them over with the next change that is handed to them.
