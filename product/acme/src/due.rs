@@ -47,6 +47,11 @@ impl Lifetime {
         self.not_after.duration_since(self.not_before).unwrap_or_default()
     }
 
+    /// Returns true if the renewal has failed: its latest instant is past.
+    pub fn is_overdue(self, now: SystemTime) -> bool {
+        self.last() <= now
+    }
+
     /// The latest instant of a renewal.
     fn last(self) -> SystemTime {
         self.not_before + self.span() * 9 / 10
@@ -571,6 +576,14 @@ mod tests {
         renewals.on_issued("b.test", lifetime(1.0, 90.0), at(1.0), 0.0);
         assert_eq!(renewals.outlook("b.test", at(1.0)), Some(Outlook { next_order: at(61.0), failed: None }));
         assert_eq!(renewals.outlook("c.test", at(1.0)), None);
+    }
+
+    #[test]
+    fn a_tenth_of_the_lifetime_is_overdue() {
+        let whole = lifetime(0.0, 90.0);
+        for (days, is_overdue) in [(0.0, false), (80.9, false), (81.0, true), (90.0, true), (400.0, true)] {
+            assert_eq!(whole.is_overdue(at(days)), is_overdue, "{days}");
+        }
     }
 
     #[test]

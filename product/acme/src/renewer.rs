@@ -88,7 +88,8 @@ impl Renewer {
     pub fn want(&self, settings: Option<Settings>, names: &[String]) -> Vec<String> {
         let names: Vec<String> = if settings.is_some() { names.to_vec() } else { Vec::new() };
         let directory = settings.as_ref().map_or("", |settings| &settings.directory);
-        let (stale, remarks) = self.0.load(&names, directory);
+        let (stale, mut remarks) = self.0.load(&names, directory);
+        remarks.extend(self.0.overdue(&names, SystemTime::now()));
         let wanted: HashSet<&str> = names.iter().map(String::as_str).collect();
         self.0.automatic.keep_only(|name| wanted.contains(name));
         let mut wish = self.0.wish();
@@ -156,6 +157,26 @@ impl Shared {
             }
         }
         (stale, remarks)
+    }
+
+    /// Returns a remark about certificates in force that should have been renewed before.
+    fn overdue(&self, names: &[String], now: SystemTime) -> Option<String> {
+        let lifetime_of = |name: &str| self.automatic.identity(name).map(|identity| lifetime(&identity));
+        let known = names.iter().filter_map(|name| Some((lifetime_of(name)?, name)));
+        let overdue = known.filter(|(lifetime, _)| lifetime.is_overdue(now));
+        let overdue: Vec<_> = overdue.map(|(lifetime, name)| (lifetime.not_after, name)).collect();
+        let (not_after, name) = overdue.iter().min()?;
+        let others = match overdue.len() - 1 {
+            0 => String::new(),
+            count => format!(" (and {count} more)"),
+        };
+        let when = match not_after.duration_since(now) {
+            Ok(left) => format!("expires in {}", span(left)),
+            Err(_) => "HAS EXPIRED".into(),
+        };
+        Some(format!(
+            "the kept certificate for {name}{others} {when} and was not renewed: `weir status` says what failed last"
+        ))
     }
 
     /// Waits until something is wanted anew, at most this long. Returns false if the thread should end.
@@ -397,4 +418,57 @@ fn lifetime(identity: &Identity) -> Lifetime {
 fn chance() -> f64 {
     let [a, b, c, d, ..] = tls::nonce();
     f64::from(u32::from_le_bytes([a, b, c, d])) / f64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{ChallengeKind, LETS_ENCRYPT};
+
+    /// A folder with a certificate of this many days before and after now.
+    fn renewer(days: [i64; 2]) -> Renewer {
+        let number = u64::from_le_bytes(tls::nonce()[..8].try_into().unwrap());
+        let path = std::env::temp_dir().join(format!("weir-renewer-{number:x}"));
+        Folder::create(&path).unwrap();
+        let folder = Folder::new(path);
+        let mut made = rcgen::CertificateParams::new(["a.test".to_string(), "b.test".to_string()]).unwrap();
+        let at = |days: i64| std::time::Duration::from_secs(days.unsigned_abs() * 86_400);
+        made.not_before = (SystemTime::now() - at(days[0])).into();
+        made.not_after =
+            if days[1] < 0 { SystemTime::now() - at(days[1]) } else { SystemTime::now() + at(days[1]) }.into();
+        let key = rcgen::KeyPair::generate().unwrap();
+        let chain = made.self_signed(&key).unwrap().pem();
+        for name in ["a.test", "b.test"] {
+            folder.keep(name, LETS_ENCRYPT, &key.serialize_pem(), &chain).unwrap();
+        }
+        Renewer::new(folder, None)
+    }
+
+    #[test]
+    fn a_certificate_that_was_not_renewed_is_named() {
+        let Ok(roots) = tls::Roots::of_system(&|file| std::fs::read(file)) else {
+            return println!("SKIPPED: the system has no authorities (package ca-certificates)");
+        };
+        for (days, expected) in [
+            ([10, 80], None),
+            ([85, 5], Some("the kept certificate for a.test (and 1 more) expires in 4 days and was not renewed: ")),
+            ([91, -1], Some("the kept certificate for a.test (and 1 more) HAS EXPIRED and was not renewed: ")),
+        ] {
+            let (renewer, roots) = (renewer(days), roots.clone());
+            let settings = Settings {
+                directory: LETS_ENCRYPT.into(),
+                roots,
+                email: None,
+                challenges: vec![ChallengeKind::Http01],
+                external_account: None,
+            };
+            let remarks = renewer.want(Some(settings), &["a.test".into(), "b.test".into()]);
+            assert_eq!(remarks.len(), usize::from(expected.is_some()), "{remarks:?}");
+            assert!(
+                remarks.iter().all(|remark| expected.is_some_and(|start| remark.starts_with(start))),
+                "{remarks:?}"
+            );
+            std::fs::remove_dir_all(renewer.0.folder.path()).unwrap();
+        }
+    }
 }
