@@ -200,6 +200,25 @@ fn a_form_is_waited_for_while_the_rate_is_not_known() {
     assert_eq!((rig.get(&[BROWSER]).coding(), rig.waited), (Some(Coding::Brotli), 1));
 }
 
+/// Files that are gone show that nobody looks at them: a change is noticed by their watch, which this rig does not read,
+/// or after a second.
+#[test]
+fn a_client_that_has_a_file_costs_no_lookup() {
+    let (mut rig, _) = rig_with_pictures();
+    rig = rig.at(1);
+    let asked = [("/a.html", BROWSER), ("/a.html", "X: y"), ("/a.jpg", OF_PICTURES), ("/a.jpg", OF_ANYTHING)];
+    let held = asked.map(|(path, field)| format!("If-None-Match: {}", rig.ask("GET", path, &[field]).field("etag")));
+    let names = ["a.html", "a.jpg", "a.jpg.avif", "a.jpg.webp"];
+    names.iter().for_each(|name| std::fs::remove_file(rig.folder.path(name)).unwrap());
+    for ((path, field), held) in asked.iter().zip(&held) {
+        assert_eq!(rig.ask("GET", path, &[field, held]).status, 304, "{path} {field}");
+    }
+    rig.now += REVALIDATE_AFTER;
+    for ((path, field), held) in asked.iter().zip(&held) {
+        assert_eq!(rig.ask("GET", path, &[field, held]).status, 404, "{path} {field}");
+    }
+}
+
 /// A client that saves data waits where others get the file as it is.
 #[test]
 fn a_client_that_saves_data_waits_for_the_form() {
