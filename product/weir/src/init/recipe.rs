@@ -109,7 +109,9 @@ impl Answers {
     }
 
     pub fn check_kind(&self) -> Result<(), String> {
-        one_of(&self.kind, &KINDS)
+        let is_place = self.kind.as_deref().is_some_and(|kind| kind.contains(['/', ':']));
+        let next = if is_place { "; where it is, is asked next" } else { "" };
+        one_of(&self.kind, &KINDS).map_err(|wrong| wrong + next)
     }
 
     pub fn check_certificate(&self) -> Result<(), String> {
