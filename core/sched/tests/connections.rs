@@ -120,7 +120,7 @@ impl Jobs {
     }
 }
 
-const SPECS: [&str; 12] = [
+const SPECS: [&str; 13] = [
     "fair",
     "fcfs",
     "srpt",
@@ -129,6 +129,7 @@ const SPECS: [&str; 12] = [
     "srrt",
     "fcf",
     "fsp",
+    "capped",
     "quick-fix",
     "srpt-bands:3,900",
     "srpt-bands:4",
