@@ -108,15 +108,21 @@ impl Engine<'_> {
 
     /// The same where pages are loaded: requests follow from answers.
     pub fn run_pages(&mut self, mut station: impl Station, pages: &mut Pages, on_streams: bool) -> Result<(), Error> {
+        self.open(&mut station)?;
         while self.tally.jobs() < self.extent.counted {
             let due = pages.due();
             if let Some((flight, at)) = station.depart_by(due.unwrap_or(Nanos::MAX)) {
+                if flight.is_closed {
+                    self.ask_again(&mut station, flight, at);
+                    continue;
+                }
                 self.on_departure(&station, &flight, at);
                 pages.on_end(flight.number, at);
             } else if let Some(PageAsk { at, number, size_bytes, stream }) = pages.take() {
                 let service = self.serviceable(&station, at, size_bytes)?;
                 let (class, path) = self.clients.draw(None);
-                let (client, is_closed, user, stream) = (0, false, None, Some(stream).filter(|_| on_streams));
+                let client = pages.client_of(stream.connection, || self.numbering.next(None));
+                let (is_closed, user, stream) = (false, None, Some(stream).filter(|_| on_streams));
                 let flight =
                     Flight { number, arrival: at, service, size_bytes, class, client, is_closed, user, stream };
                 self.enter(&mut station, flight, path);
@@ -192,10 +198,7 @@ impl Engine<'_> {
     fn serve(&mut self, station: &mut impl Station, until: Nanos) {
         while let Some((flight, at)) = station.depart_by(until) {
             if flight.is_closed {
-                self.pass(at, station.len() + 1);
-                self.closed.on_complete(flight.client, flight.service);
-                let (_, path) = self.clients.draw(None);
-                station.arrive(Flight { arrival: at, ..flight }, path);
+                self.ask_again(station, flight, at);
                 continue;
             }
             self.on_departure(station, &flight, at);
@@ -203,6 +206,14 @@ impl Engine<'_> {
                 return;
             }
         }
+    }
+
+    /// A closed client's response is there: it asks for the next at once.
+    fn ask_again(&mut self, station: &mut impl Station, flight: Flight, at: Nanos) {
+        self.pass(at, station.len() + 1);
+        self.closed.on_complete(flight.client, flight.service);
+        let (_, path) = self.clients.draw(None);
+        station.arrive(Flight { arrival: at, ..flight }, path);
     }
 
     fn on_departure(&mut self, station: &impl Station, flight: &Flight, at: Nanos) {

@@ -105,7 +105,8 @@ fn check_closed(config: &Config, closed: &[Closed], line: &Line) -> Result<(), E
     if closed.len() > CLOSED_MAX {
         return Err(Error::field("closed", format_args!("{} closed clients: write up to {CLOSED_MAX}", closed.len())));
     }
-    if !closed.is_empty() && !matches!(config.horizon, Horizon::Until(_)) {
+    let is_paged = matches!(config.arrivals, Arrivals::Pages(_));
+    if !closed.is_empty() && !is_paged && !matches!(config.horizon, Horizon::Until(_)) {
         return Err(Error::field("closed", "closed clients ask without end: write seconds too"));
     }
     for Closed { connections, size_bytes } in closed {

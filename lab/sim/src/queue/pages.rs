@@ -15,6 +15,7 @@ use units::Nanos;
 use workload::{PageObject, Visit, page};
 
 use super::line::{Line, Wire};
+use super::owners::Owners;
 use super::source::stream;
 use super::station::Stream;
 use super::{Config, Error};
@@ -87,6 +88,8 @@ struct Loading {
     from: Nanos,
     /// Of its HTML.
     number: u64,
+    /// The visitor, once it was dealt to one.
+    client: Option<u32>,
     visit: Visit,
 }
 
@@ -123,7 +126,7 @@ impl Pages {
             let uniform = ((times.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
             at += Nanos((-uniform.ln() * gap_ns) as u64);
             let count = objects.len() as u64;
-            visits.push(Loading { from: at, number, visit: Visit::new(objects) });
+            visits.push(Loading { from: at, number, client: None, visit: Visit::new(objects) });
             number += count;
         }
         let under_way_max = if load.connections == 1 { STREAMS_MAX } else { load.connections };
@@ -150,6 +153,11 @@ impl Pages {
         let precedence = Precedence { urgency: kind.urgency(), is_incremental: kind.is_incremental() };
         let stream = Stream { connection: page, precedence };
         Some(PageAsk { at, number: number + u64::from(object), size_bytes, stream })
+    }
+
+    /// The client that visits this page, whom `deal` names at its first request.
+    pub fn client_of(&mut self, page: u32, deal: impl FnOnce() -> u32) -> u32 {
+        *self.visits[page as usize].client.get_or_insert_with(deal)
     }
 
     /// The request of this number was answered.
@@ -207,7 +215,7 @@ pub(super) fn check(config: &Config, load: &PageLoad) -> Result<(), Error> {
     let beside = [
         ("wire", config.wire == Wire::Tcp, "its handshake for each request is not that of pages: write plain"),
         ("connections", config.connections.is_some(), "pages have connections of their own: leave it out"),
-        ("clients", config.clients.is_any(), "not beside pages"),
+        ("clients", config.clients.owners == Some(Owners::Trace), "pages have no trace: write a number, such as 4"),
         ("slots", config.slots.is_some(), "not beside pages"),
         ("class_table", config.class_table.is_some(), "not beside pages"),
         ("classes", !config.class_shares.is_empty(), "not beside pages"),

@@ -115,7 +115,7 @@ mod tests {
             ),
             ("--policy srpt --rho 0.8 --pages 10 --carriers best", "--carriers: `best`: write stage or none"),
             ("--policy srpt --rho 0.8 --pages 10 --wire tcp", "--wire: its handshake"),
-            ("--policy srpt --rho 0.8 --pages 10 --clients 5", "--clients: not beside pages"),
+            ("--policy srpt --rho 0.8 --pages 10 --clients trace", "--clients: pages have no trace"),
             ("--policy srpt --rho 0.8 --pages 10 --connections 5", "--connections: pages have"),
             ("--policy ps --rho 0.8 --pages 10", "--policy: ps has no carriers"),
             ("--policy srpt --rho 0.8 --pages 10 --model packet", "--pages: only --model queue knows it"),

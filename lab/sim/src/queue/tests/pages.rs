@@ -57,3 +57,19 @@ fn few_connections_wait_for_each_other() {
     let [two, many] = [2, 32].map(|connections| pages(&load("fcfs", 20, 1e-6, connections, false)));
     assert!(two.full_ms.mean > many.full_ms.mean + 500.0, "{two:?} {many:?}");
 }
+
+/// A visit is one client's, and a crawler beside the pages takes what they leave, whatever the order.
+#[test]
+fn pages_have_clients_and_a_crawler_beside_them() {
+    for policy in ["srpt", "capped"] {
+        let closed = vec![Closed { connections: 6, size_bytes: 20_000 }];
+        let share = Some(ClientShareSpec::On);
+        let clients = ClientSpec { owners: Some(Owners::Dealt(4)), share, closed };
+        let config = Config { clients, ..load(policy, 20, 0.5, 1, true) };
+        let outcome = run(&config, Hooks::none()).unwrap();
+        let pages = outcome.pages.unwrap();
+        assert_eq!((pages.count, outcome.clients), (20, Some(4)), "{policy}");
+        let (of_crawler, of_pages) = (outcome.closed[0].bits_per_s, outcome.rho_offered * 1e7);
+        assert!((0.9e7..1.01e7).contains(&(of_crawler + of_pages)), "{policy}: {of_crawler} and {of_pages} bit/s");
+    }
+}
