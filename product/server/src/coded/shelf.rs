@@ -158,8 +158,7 @@ fn create(folder: &Path) -> io::Result<()> {
     let own = rustix::process::geteuid().as_raw();
     let (owner, mode) = (found.uid(), found.mode() & 0o777);
     if !found.is_dir() || owner != own || mode & 0o022 != 0 {
-        let said =
-            format!("expected a folder of user {own} that nobody else may write, found user {owner}, mode {mode:o}");
+        let said = format!("it is of user {owner} with mode {mode:o}, and weir is user {own}");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, said));
     }
     Ok(())
@@ -312,7 +311,7 @@ mod tests {
         assert!(kept.get(&name(1)).is_none());
         std::os::unix::fs::chown(folder.path("state/forms"), Some(4242), None).unwrap();
         let said = Shelf::open(&folder.path("state"), "forms", 1_000, |_| ()).err().unwrap();
-        assert!(said.contains("found user 4242") && said.contains("STATE_DIRECTORY"), "{said}");
+        assert!(said.contains("it is of user 4242") && said.contains("STATE_DIRECTORY"), "{said}");
     }
 
     #[test]
