@@ -10,8 +10,10 @@ use http::{
     AcceptedCodings, Codings, Entity, EntityFields, Method, Request, Response, Status, Verdict, available_dictionary,
     listed_tags, multipart,
 };
+use units::Nanos;
 
 use super::dictionaries::WithDictionary;
+use super::form_waits::{WAIT_MAX, Wished};
 use super::pictures::chosen_picture;
 use super::{Handler, To, bare, text};
 use crate::body::{Body, Piece};
@@ -34,13 +36,20 @@ enum Patience {
     Always,
 }
 
+impl Patience {
+    /// The maximum time that a request waits where a wait of this length is worth it.
+    fn at_most(self, worth: Nanos) -> Nanos {
+        if self == Patience::Always { WAIT_MAX } else { worth }
+    }
+}
+
 /// The form in which a file is sent.
 enum Form {
     /// The bytes of the file itself.
     Plain,
     Coded(Arc<Entry>),
     /// A form that is being made and would have left sooner.
-    Awaited(FormId),
+    Awaited(Wished),
 }
 
 impl Handler {
@@ -56,7 +65,7 @@ impl Handler {
         request: &Request,
         entry: &Arc<Entry>,
         may_wait: bool,
-    ) -> Result<Response<Body>, FormId> {
+    ) -> Result<Response<Body>, Wished> {
         // A file that only some clients get stays where it is, and says nothing of others.
         let is_open = to.site.is_some_and(|site| self.sites().access(site, request).is_none());
         let to = To { dictionaries: to.dictionaries.filter(|_| is_open), ..to };
@@ -70,7 +79,7 @@ impl Handler {
         request: &Request,
         entry: &Arc<Entry>,
         may_wait: bool,
-    ) -> Result<Response<Body>, FormId> {
+    ) -> Result<Response<Body>, Wished> {
         if let Some(picture) = chosen_picture(request, entry) {
             return Ok(self.plain(request, picture));
         }
@@ -94,7 +103,7 @@ impl Handler {
         match form {
             Form::Plain => Ok(self.plain(request, entry)),
             Form::Coded(form) => Ok(self.coded(request, entry, &form)),
-            Form::Awaited(id) => Err(id),
+            Form::Awaited(wished) => Err(wished),
         }
     }
 
@@ -124,7 +133,8 @@ impl Handler {
                 Known::Pending(ready_in)
                     if patience == Patience::Always || self.line.is_sooner(entry.len, ready_in) =>
                 {
-                    awaited = Some(FormId::of(entry, coding));
+                    let at_most = patience.at_most(self.line.worth(entry.len));
+                    awaited = Some(Wished { id: FormId::of(entry, coding), at_most });
                 }
                 Known::Pending(_) | Known::None => {}
             }
@@ -155,7 +165,10 @@ impl Handler {
                     Patience::Always => true,
                 };
                 match is_much && is_due {
-                    true => Form::Awaited(with.id),
+                    true => {
+                        let at_most = patience.at_most(self.line.worth_of_short(entry.len));
+                        Form::Awaited(Wished { id: with.id, at_most })
+                    }
                     false => self.form(to, entry, accepted, patience),
                 }
             }

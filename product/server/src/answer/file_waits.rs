@@ -160,16 +160,25 @@ impl Handler {
 
     /// Returns true if [`Handler::look_after_files`] has something to do.
     pub fn are_files_due(&self) -> bool {
-        self.cache.is_due() || self.forms.as_ref().is_some_and(|forms| !forms.is_empty())
+        self.cache.is_due()
     }
 
-    /// Once a second: closes files that are not requested any more, and ends waits that take too long. Returns lines about site roots that are other
-    /// folders now.
-    pub fn look_after_files(&mut self, now: Nanos) -> Vec<String> {
-        self.cache.close_idle(now);
+    /// When the next wait for a form ends in any case.
+    pub fn forms_due(&self) -> Option<Nanos> {
+        self.forms.as_ref().and_then(FormWaits::due)
+    }
+
+    /// Ends the waits for forms that take too long.
+    pub fn give_up_forms(&mut self, now: Nanos) {
         if let Some(forms) = &mut self.forms {
             forms.give_up(now, &mut self.found);
         }
+    }
+
+    /// Once a second: closes files that are not requested any more. Returns lines about site roots that are other
+    /// folders now.
+    pub fn look_after_files(&mut self, now: Nanos) -> Vec<String> {
+        self.cache.close_idle(now);
         self.cache.take_lines()
     }
 

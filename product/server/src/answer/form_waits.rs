@@ -11,7 +11,7 @@ use crate::files::{Entry, Found, Key, LookupResult, SearchStep};
 use crate::storage::Done;
 
 /// The maximum time that a request waits for a form: a thread that codes a file may wait for its disk.
-const WAIT_MAX: Nanos = Nanos::from_secs(2);
+pub(super) const WAIT_MAX: Nanos = Nanos::from_secs(2);
 /// A wait that no visitor notices: about the way to a client that is near.
 const SHORT_WAIT: Nanos = Nanos::from_millis(20);
 /// Text has at most one byte in this many after coding; a better guess would make few other choices.
@@ -30,11 +30,18 @@ pub struct LineView {
     pub below_bytes: u64,
 }
 
+/// A form that a request should wait for, and the maximum time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wished {
+    pub id: FormId,
+    pub at_most: Nanos,
+}
+
 /// A request that waits for a form, before it has an exchange.
 #[derive(Debug)]
 pub struct FormWait {
     pub key: Key,
-    pub id: FormId,
+    pub wished: Wished,
     pub entry: Arc<Entry>,
     /// The step in which the file was found.
     pub step: SearchStep,
@@ -45,6 +52,8 @@ pub struct FormWaits {
     pub coder: Arc<Coder>,
     done: Arc<Done<ExchangeId>>,
     waiting: HashMap<ExchangeId, Waiting>,
+    /// When the waits end in any case, the first first.
+    due: BTreeSet<(Nanos, ExchangeId)>,
     /// Exchanges that have waited, and are answered with what is there.
     settled: BTreeSet<ExchangeId>,
     ended: Vec<ExchangeId>,
@@ -54,6 +63,7 @@ struct Waiting {
     id: FormId,
     entry: Arc<Entry>,
     since: Nanos,
+    until: Nanos,
 }
 
 impl LineView {
@@ -64,24 +74,38 @@ impl LineView {
 
     /// Returns true if a file of this length has left sooner if its response waits for a form than if it begins now.
     pub fn is_sooner(&self, bytes: u64, ready_in: Nanos) -> bool {
-        let rate = self.rate.or(Rate::from_bits_per_s(RATE_UNTIL_KNOWN)).filter(|_| ready_in < WAIT_MAX);
-        let Some(rate) = rate else { return false };
-        let queue = rate.time_for(self.below_bytes);
-        queue.max(ready_in) + rate.time_for(bytes / CODED_PART) < queue + rate.time_for(bytes)
+        ready_in < self.worth(bytes)
+    }
+
+    /// The time after which a response with a form of a file of this length has left no sooner than the file that had begun at
+    /// once. A thread that codes may be late: longer waits would make a guess that was wrong dear.
+    pub fn worth(&self, bytes: u64) -> Nanos {
+        let Some(rate) = self.rate.or(Rate::from_bits_per_s(RATE_UNTIL_KNOWN)) else { return Nanos::ZERO };
+        let saved = rate.time_for(bytes) - rate.time_for(bytes / CODED_PART);
+        let queue = if saved == Nanos::ZERO { Nanos::ZERO } else { rate.time_for(self.below_bytes) };
+        (queue + saved).min(WAIT_MAX)
+    }
+
+    /// Like [`LineView::worth`], for a form as in [`LineView::is_soon`].
+    pub fn worth_of_short(&self, bytes: u64) -> Nanos {
+        if self.rate.is_none() { SHORT_WAIT } else { self.worth(bytes) }
     }
 }
 
 impl FormWaits {
     /// `wake` is called by another thread when [`FormWaits::take`] has something to return.
     pub fn new(coder: Arc<Coder>, wake: impl Fn() + Send + Sync + 'static) -> FormWaits {
-        let (done, waiting, settled) = (Arc::new(Done::new(wake)), HashMap::new(), BTreeSet::new());
-        FormWaits { coder, done, waiting, settled, ended: Vec::new() }
+        let (done, waiting) = (Arc::new(Done::new(wake)), HashMap::new());
+        let (due, settled) = (BTreeSet::new(), BTreeSet::new());
+        FormWaits { coder, done, waiting, due, settled, ended: Vec::new() }
     }
 
     /// Has an exchange wait for a form. If that has been decided meanwhile, the exchange ends its wait at once.
     pub fn begin(&mut self, wait: FormWait, exchange: ExchangeId, now: Nanos, into: &mut impl Extend<LookupResult>) {
-        let FormWait { id, entry, .. } = wait;
-        self.waiting.insert(exchange, Waiting { id, entry, since: now });
+        let FormWait { wished: Wished { id, at_most }, entry, .. } = wait;
+        let until = now + at_most;
+        self.waiting.insert(exchange, Waiting { id, entry, since: now, until });
+        self.due.insert((until, exchange));
         if !self.coder.wait(id, self.waiter(exchange)) {
             self.end(exchange, into);
         }
@@ -90,7 +114,8 @@ impl FormWaits {
     /// Removes an exchange whose client has left.
     pub fn leave(&mut self, exchange: ExchangeId) {
         self.settled.remove(&exchange);
-        if let Some(Waiting { id, .. }) = self.waiting.remove(&exchange) {
+        if let Some(Waiting { id, until, .. }) = self.waiting.remove(&exchange) {
+            self.due.remove(&(until, exchange));
             self.coder.leave(id, &self.waiter(exchange));
         }
     }
@@ -110,9 +135,7 @@ impl FormWaits {
 
     /// Ends the waits that take too long.
     pub fn give_up(&mut self, now: Nanos, into: &mut impl Extend<LookupResult>) {
-        let late = self.waiting.iter().filter(|(_, waiting)| now - waiting.since >= WAIT_MAX);
-        let late: Vec<ExchangeId> = late.map(|(exchange, _)| *exchange).collect();
-        for exchange in late {
+        while let Some((_, exchange)) = self.due.first().copied().filter(|(until, _)| *until <= now) {
             if let Some(waiting) = self.waiting.get(&exchange) {
                 self.coder.leave(waiting.id, &self.waiter(exchange));
             }
@@ -120,8 +143,9 @@ impl FormWaits {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+    /// When the next wait ends in any case.
+    pub fn due(&self) -> Option<Nanos> {
+        self.due.first().map(|(until, _)| *until)
     }
 
     /// The exchanges that wait, and since when.
@@ -135,7 +159,8 @@ impl FormWaits {
 
     /// Does nothing for an exchange that has left.
     fn end(&mut self, exchange: ExchangeId, into: &mut impl Extend<LookupResult>) {
-        if let Some(Waiting { entry, .. }) = self.waiting.remove(&exchange) {
+        if let Some(Waiting { entry, until, .. }) = self.waiting.remove(&exchange) {
+            self.due.remove(&(until, exchange));
             self.settled.insert(exchange);
             into.extend([(exchange, Ok(Found::File(entry)))]);
         }
@@ -160,6 +185,7 @@ mod tests {
         assert!(!line(1, 0).is_sooner(80_000_000, WAIT_MAX), "a wait that may never end");
         let unknown = LineView::default();
         assert!(unknown.is_sooner(300_000, millis(15)) && !unknown.is_sooner(300_000, millis(17)), "as on 100 Mbit/s");
-        assert!(!line(100, 0).is_sooner(0, Nanos::ZERO));
+        assert!(!line(100, 0).is_sooner(0, Nanos::ZERO) && !line(100, 125_000).is_sooner(0, Nanos::ZERO));
+        assert_eq!((line(100, 0).worth(300_000), unknown.worth_of_short(300_000)), (millis(16), SHORT_WAIT));
     }
 }

@@ -130,9 +130,9 @@ impl Handler {
         };
         let response = match self.file_or_wait(to, request, entry, may_wait) {
             Ok(response) => response,
-            Err(id) => {
+            Err(wished) => {
                 let (key, entry) = (Key::new(site, request.path), Arc::clone(entry));
-                return Err(Awaited::Form(Box::new(FormWait { key, id, entry, step })));
+                return Err(Awaited::Form(Box::new(FormWait { key, wished, entry, step })));
             }
         };
         let Some(path) = self.sites().tries(site).fallback_path().filter(|_| step == SearchStep::Fallback) else {

@@ -253,6 +253,7 @@ impl<N: Net> Worker<N> {
     fn answer_found(&mut self) {
         let with = &mut self.responder;
         let others = with.budget.to_come;
+        with.service.handler.give_up_forms(with.timers.now());
         while let Some((id, found)) = with.service.handler.next_found() {
             with.budget.to_come = others + with.service.handler.found();
             // There is no exchange if the client has left meanwhile.
@@ -350,7 +351,8 @@ impl<N: Net> Worker<N> {
             || with.transmitter.has_memory_to_give(&with.connections);
         let memory_at = with.service.admission.shortage.look_at(with.connections.account());
         let sweep_at = is_waiting.then_some(with.timers.sweep_due());
-        let times = [sweep_at, with.service.journal.wake_at(), grant_at, with.service.admission.room_at(), memory_at];
+        let (room_at, forms_at) = (with.service.admission.room_at(), with.service.handler.forms_due());
+        let times = [sweep_at, with.service.journal.wake_at(), grant_at, room_at, memory_at, forms_at];
         let wake_at = times.into_iter().flatten().min();
         wake_at.map(|at| at - if with.transmitter.is_paced() { with.net.now() } else { with.timers.now() })
     }
