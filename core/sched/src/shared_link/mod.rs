@@ -294,10 +294,12 @@ impl SharedLink {
             let Some(first) = self.siblings.first(active) else { return };
             let (weight, end) = (self.siblings.sums(active).weight, self.siblings.end(first));
             let needed = (end - time) * weight;
-            if bytes < needed {
+            // A rest that is rounding ends with those that end at the same time.
+            let rest = (needed - bytes) / weight * self.nodes[first as usize].weight;
+            if rest > LEAST_BYTES {
                 return self.set_group(at, |group| group.time = time + bytes / weight);
             }
-            bytes -= needed.max(0.0);
+            bytes = (bytes - needed.max(0.0)).max(0.0);
             self.set_group(at, |group| group.time = time.max(end));
             self.end(first);
         }

@@ -82,6 +82,16 @@ impl Model {
         }
     }
 
+    /// The weight of the owners just below the root that have more than this to carry.
+    fn weight(&self, least_bytes: f64) -> f64 {
+        let active = |flow: &&Flow| flow.left() > least_bytes;
+        let (below, direct): (Vec<&Flow>, Vec<&Flow>) =
+            self.flows.iter().filter(active).partition(|flow| !flow.groups.is_empty());
+        let groups: std::collections::BTreeSet<(u32, u32)> = below.iter().map(|flow| flow.groups[0]).collect();
+        let weights = groups.iter().map(|(_, weight)| *weight).chain(direct.iter().map(|flow| flow.weight));
+        weights.map(f64::from).sum()
+    }
+
     /// When the flow has all it asked for, if nobody asks for more.
     pub fn due(&self, at: usize) -> f64 {
         let mut later = self.clone();
@@ -171,6 +181,8 @@ impl Pair {
 
     fn check(&mut self) -> Result<(), TestCaseError> {
         near(self.link.time(), self.model.time, "time")?;
+        let (weight, least, most) = (self.link.weight(), self.model.weight(0.05), self.model.weight(0.0));
+        prop_assert!((least..=most).contains(&weight), "weight {}, in the model {} to {}", weight, least, most);
         for at in 0..self.leaves.len() {
             let Some(leaf) = self.leaves[at] else { continue };
             near(self.link.due(leaf), self.model.due(at), "due")?;

@@ -14,6 +14,8 @@ const CLIENTS: u32 = 4;
 /// So few jobs that each is ranked anew with each grant.
 const JOBS_MAX: usize = REFRESHED;
 const NOW: Nanos = Nanos::ZERO;
+/// Bytes that are nothing but the rounding of a flow that has ended.
+const ENDED: f64 = 1e-6;
 
 fn scheduler(allowance_bytes: Option<u64>) -> Scheduler {
     let share = allowance_bytes.map(|allowance_bytes| ClientShare { allowance_bytes, idle_bytes_per_s: 1 });
@@ -69,7 +71,7 @@ impl Reference {
 
     fn on_sent(&mut self, at: usize, bytes: u64) {
         let mut clients: Vec<&(u32, u32)> =
-            self.model.flows.iter().filter(|flow| flow.left() > 0.0).flat_map(|flow| &flow.groups).collect();
+            self.model.flows.iter().filter(|flow| flow.left() > ENDED).flat_map(|flow| &flow.groups).collect();
         clients.sort_unstable();
         clients.dedup();
         self.clock += bytes as f64 / (clients.len() as f64 + 1.0);
