@@ -266,7 +266,7 @@ impl Scheduler {
         self.order.earn(&self.jobs, self.pacer.pace(), ungranted_bytes);
         let slot = self.order.next(&self.jobs, self.pacer.pace(), now)?;
         self.pacer.on_grant(now);
-        Some(self.jobs.next_grant(slot, self.pacer.pace(), self.order.is_helped()))
+        Some(self.jobs.grant(slot, self.pacer.pace()))
     }
 
     /// When to ask again for a grant: an instant, possibly past, or `None` while no job is ready.

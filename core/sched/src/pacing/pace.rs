@@ -10,13 +10,6 @@ pub const BLIND_PERMILLE: u32 = 980;
 /// The maximum lag that may be caught up: about one full segment at 10 Mbit/s, which every shaper's burst allows.
 const BEHIND: Nanos = Nanos::from_millis(1);
 
-/// A response of which this much is left is long: half a record more costs it nothing.
-const LONG_BYTES: u64 = 16 * 1024;
-/// The segments of a grant to a long response.
-const LONG_SEGMENTS: u64 = 4;
-/// The maximum time by which such a grant is longer than a segment: less than anybody sees.
-const LONG_FOR: Nanos = Nanos::from_millis(4);
-
 /// The rate at which bytes are handed down, and the size of the pieces.
 ///
 /// A grant is the largest number of bytes that cannot be taken back, so it is how long a new response may have to wait
@@ -84,16 +77,6 @@ impl Pace {
         let segments = rate.bytes_in(self.grant_for) / framing.packet_bytes();
         segments.max(1) * framing.segment_bytes
     }
-
-    /// The same for a response of which this much is left, on a connection whose bytes are cut into frames and records:
-    /// several segments for a long one, so that fewer frames and records are sent (31 bytes of each packet under
-    /// HTTP/2). A new response waits up to [`LONG_FOR`] longer behind it.
-    pub fn framed_grant_bytes(&self, framing: Framing, left_bytes: u64) -> u64 {
-        let grant_bytes = self.grant_bytes(framing);
-        let Some(rate) = self.rate.filter(|_| left_bytes >= LONG_BYTES) else { return grant_bytes };
-        let segments = (rate.bytes_in(LONG_FOR) / framing.packet_bytes()).min(LONG_SEGMENTS - 1) + 1;
-        grant_bytes.max(segments * framing.segment_bytes)
-    }
 }
 
 impl Default for Pace {
@@ -115,18 +98,6 @@ mod tests {
         assert_eq!(at("100mbit"), 8 * 1448);
         assert_eq!(at("1gbit"), 82 * 1448);
     }
-    /// A long response has up to four segments, as far as they take 4 ms more than one.
-    #[test]
-    fn long_responses_have_long_records() {
-        let segments = |rate: &str, left| {
-            let pace = Pace { rate: rate.parse().ok(), ..Pace::UNLIMITED };
-            pace.framed_grant_bytes(Framing::ETHERNET, left) as f64 / 1448.0
-        };
-        assert_eq!(["1mbit", "5mbit", "10mbit", "100mbit"].map(|rate| segments(rate, 1 << 20)), [1.0, 2.0, 4.0, 8.0]);
-        assert_eq!([LONG_BYTES - 1, LONG_BYTES].map(|left| segments("10mbit", left)), [1.0, 4.0]);
-        assert_eq!(Pace::UNLIMITED.framed_grant_bytes(Framing::ETHERNET, 1 << 20), 2 << 20);
-    }
-
     #[test]
     fn without_a_rate_a_grant_is_two_mebibytes_or_the_whole_response() {
         let grants = [Pace::UNLIMITED, Pace::WHOLE].map(|pace| pace.grant_bytes(Framing::ETHERNET));

@@ -132,7 +132,7 @@ mod tests {
                 assert!(scheduler.compare(job, MS(0), 3));
                 let (mut now, mut departed) = (MS(0), vec![]);
                 while departed.is_empty() {
-                    // A grant or two, and then nothing for 50 ms.
+                    // Two segments, and then nothing for 50 ms.
                     departed = run(&mut scheduler, now, now + MS(2));
                     match (is_on_stream, why) {
                         (true, Why::Connection) => scheduler.on_wait(connection, why),
@@ -145,7 +145,7 @@ mod tests {
                 let TurnsEnded { responses, total } = ended(&mut scheduler, now + MS(1000), 3);
                 let took = departed[0].1;
                 assert_eq!(responses, 1);
-                assert!(took > MS(1000) && took == total, "{why:?}: {took:?}, in turns {total:?}");
+                assert!(took > MS(2000) && took == total, "{why:?}: {took:?}, in turns {total:?}");
             }
         }
     }

@@ -209,32 +209,15 @@ impl Jobs {
 
     /// The grant that a ready job gets at this pace. It ends where a segment of its connection does.
     pub(crate) fn grant(&self, slot: u32, pace: &Pace) -> Grant {
-        self.grant_of(slot, |job| pace.grant_bytes(job.framing()))
-    }
-
-    /// The same, of several segments to a long response on a connection of many ([`Pace::framed_grant_bytes`]), unless
-    /// it is served against the policy: the guard's promise counts short grants.
-    pub(crate) fn next_grant(&self, slot: u32, pace: &Pace, is_helped: bool) -> Grant {
-        if is_helped {
-            return self.grant(slot, pace);
-        }
-        self.grant_of(slot, |job| match job.connection {
-            NO_CONNECTION => pace.grant_bytes(job.framing()),
-            _ => pace.framed_grant_bytes(job.framing(), job.remaining()),
-        })
-    }
-
-    fn grant_of(&self, slot: u32, grant_bytes: impl Fn(&Job) -> u64) -> Grant {
         let job = self.at(slot);
-        let grant_bytes = grant_bytes(job);
         let (bytes_max, room_bytes) = match job.connection {
             NO_CONNECTION => {
-                let bytes = lone_grant_bytes(job, grant_bytes);
+                let bytes = lone_grant_bytes(job, pace.grant_bytes(job.framing()));
                 (bytes, bytes)
             }
             at => {
                 let over_bytes = self.connection_at(at).carried_bytes % job.framing().segment_bytes;
-                let room_bytes = grant_bytes - over_bytes;
+                let room_bytes = pace.grant_bytes(job.framing()) - over_bytes;
                 (room_bytes.min(left_at_most(job)), room_bytes)
             }
         };

@@ -87,11 +87,6 @@ impl Order {
         Some(self.helped.unwrap_or(first))
     }
 
-    /// Returns whether the next job is served against the policy.
-    pub(crate) fn is_helped(&self) -> bool {
-        self.helped.is_some()
-    }
-
     fn overdue(&self, jobs: &Jobs, pace: &Pace, now: Nanos) -> Option<u32> {
         let slot = self.waiting.first()?;
         let since = jobs.waits_since(jobs.at(slot));
