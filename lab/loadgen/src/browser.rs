@@ -19,7 +19,7 @@ const USE_AS_DICTIONARY: HeaderName = HeaderName::from_static("use-as-dictionary
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Of Chromium, without and with a dictionary.
+/// The fields of Chromium, without and with a dictionary.
 const ACCEPTED: &str = "gzip, deflate, br, zstd";
 const ACCEPTED_WITH_DICTIONARY: &str = "gzip, deflate, br, zstd, dcb, dcz";
 
@@ -28,20 +28,20 @@ const DCB_MAGIC: &[u8] = &[0xff, b'D', b'C', b'B'];
 const DCZ_MAGIC: &[u8] = &[0x5e, 0x2a, 0x4d, 0x18, 0x20, 0, 0, 0];
 /// The window that a client of Zstandard has to have, as a base-2 logarithm (RFC 9842 section 5).
 const ZSTD_WINDOW_BITS: u32 = 23;
-/// A coded body may be so much longer than its file: no coding adds more.
+/// The maximum by which a coded body is longer than its file: no coding adds more.
 const LONGER_BYTES_MAX: usize = 64 << 10;
 
 /// The browsers of all readers.
 pub(crate) struct Browsers {
     documents: Arc<Documents>,
-    /// Of each reader, in the order in which they came.
+    /// The caches of the readers, in the order in which they came.
     dictionaries: HashMap<u32, Vec<Dictionary>>,
-    /// Of each job under way.
+    /// The responses of the jobs under way.
     responses: HashMap<usize, Response>,
     digests: HashMap<u32, [u8; 32]>,
 }
 
-/// A file that a reader has, and what it may be a dictionary of.
+/// A file that a reader has, and the requests for which it may be the dictionary.
 struct Dictionary {
     file: u32,
     digest: [u8; 32],
@@ -219,7 +219,7 @@ mod tests {
         Ask { at: Nanos(0), size_bytes, user: Some(3), group: None, client: None, part: Some(part) }
     }
 
-    /// What is asked for a file, and whether what comes is right.
+    /// The request for a file is right, and so is the check of its answer.
     fn one(browsers: &mut Browsers, file: u32, fields: &[(HeaderName, &str)], body: &[u8]) -> (HeaderMap, bool) {
         let (ask, mut asked) = (ask(&browsers.documents, file), HeaderMap::new());
         browsers.ask(1, &ask, &mut asked);

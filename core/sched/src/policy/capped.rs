@@ -1,20 +1,21 @@
 //! Shortest first, and nobody much later than under fair sharing: rank = beyond + min(due, left).
 //!
-//! Beside the real link a virtual one is shared fairly by clients, and by the connections of each ([`SharedLink`]).
+//! A virtual link runs along with the real one. Clients share it fairly, and so do the connections of each
+//! ([`SharedLink`]).
 //!
-//! - `left` is what is left of the response. A browser that says what it shows first (RFC 9218) has its connection
+//! - `left` is the number of bytes left of the response. A browser that says what it shows first (RFC 9218) has its connection
 //!   ranked by all of urgency 0 and 1 while the first is one of them, and then by `due` alone, a rank of whole pages.
 //! - `due` is how many bytes an owner will have been carried on the virtual link until all that the connection was asked
 //!   for is there. A response that would be there by now goes before all that would not (the fair sojourn protocol:
 //!   Friedman & Henderson, "Fairness and efficiency in web server protocols", 2003). A response that stands by its own
 //!   size is due a slack later, 0.4 s of the link: without it the mean of responses of like sizes is a third higher.
-//! - `beyond` is what the client has had beyond its share and the allowance, by an account like that of
-//!   [`super::ByClient`]: who has had that much before waits so much longer. So small responses of a client that asks
-//!   for many do not go before the pages of others, and among its own the order is the same.
+//! - `beyond` is the number of bytes that the client has had beyond its share and the allowance, by an account like that
+//!   of [`super::ByClient`]. A client that is ahead by that many bytes waits for as many. So small responses of a client
+//!   that asks for many do not go before the pages of others, and the order among its own stays.
 //!
 //! A connection that does not take its bytes does not age ([`SharedLink::pause`]). A size that is not known is taken for
-//! a lower bound that doubles whenever it is reached. Good for pages beside downloads, crawlers and clients that split;
-//! bad in the mean of responses of like sizes, and dearer than a plain rank: each grant changes what all are due, which
+//! a lower bound that doubles whenever it is reached. The rule is good for pages of clients that share the link with
+//! downloads, crawlers and clients that split. It is bad for the mean of responses of like sizes, and dearer than a plain rank: each grant changes what all are due, which
 //! is looked at for a few connections at a time (docs/notebook/carriers.md). Small responses without end hold a large
 //! one up until it is due; it is later than under fair sharing by the time that it takes alone.
 //!
@@ -36,7 +37,7 @@ const REFRESHED: usize = 8;
 
 /// The part of the allowance that is the slack: 0.4 s of the link where the allowance is 2.4 s.
 const SLACK_PART: u64 = 6;
-/// The maximum that a client is ahead, in allowances. At 2 a crawler beside pages delays them by half, at 5 not at all;
+/// The maximum that a client is ahead, in allowances. At 2 a crawler delays the pages of others by half, at 5 not at all;
 /// at 5 the first views of visitors who share an address come a tenth later than at 2.
 const AHEAD_MAX: f64 = 5.0;
 
@@ -83,9 +84,9 @@ struct Member {
 
 pub struct Capped {
     link: SharedLink,
-    /// How clients share the link; if they do not, connections do.
+    /// The share between clients; without one, connections share the link.
     share: Option<ClientShare>,
-    /// What a client that always waits has been sent, at a share among one client more than wait.
+    /// The bytes that a client which always waits has been sent, if it shared with one client more than wait.
     clock: f64,
     clients: Vec<Client>,
     turns: Vec<Turn>,
@@ -161,7 +162,7 @@ impl Capped {
         self.members.get(slot as usize).copied().flatten()
     }
 
-    /// Makes what the job has asked for so many bytes, of which `attained` were sent; all that is left is ready then.
+    /// Sets the bytes that the job has asked for, of which `attained` were sent; all that is left is ready then.
     fn book(&mut self, slot: u32, bytes: u64) {
         self.resume(slot);
         let Some(member) = self.members[slot as usize].as_mut() else { return };
@@ -181,7 +182,7 @@ impl Capped {
         }
     }
 
-    /// What the client has been sent beyond its share.
+    /// The bytes that the client has been sent beyond its share.
     fn ahead(&self, client: u32) -> f64 {
         self.clients.get(client as usize).map_or(0.0, |client| (client.tag - self.clock).max(0.0))
     }
@@ -210,7 +211,7 @@ impl Capped {
     fn refresh(&mut self, slot: u32) {
         let Some(Member { leaf, client, left, is_stage, number, due_at, .. }) = self.member(slot) else { return };
         let (due, time, beyond) = (self.link.due(leaf), self.link.time(), self.beyond(client));
-        // Of those that are late, the one that was due first goes first.
+        // Among late ones, the one that was due first goes first.
         let due_at = if due > 0.0 { time + due } else { due_at.min(time) };
         let slack = if is_stage { 0.0 } else { self.slack() };
         self.members[slot as usize].iter_mut().for_each(|member| member.due_at = due_at);

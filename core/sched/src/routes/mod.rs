@@ -121,7 +121,7 @@ struct Entry {
 #[derive(Debug, Clone)]
 struct Curves {
     plain: Arc<Curve>,
-    /// Of coded responses, made when the first one needs it.
+    /// The ratios of coded responses, made when the first one needs them.
     coded: Option<Arc<Curve>>,
 }
 
@@ -232,7 +232,7 @@ impl Routes {
         own.or_else(|| self.at(broad)?.curve(index))
     }
 
-    /// Counts a response that was coded on its way: a body of so many bytes became this many. A no-op for a route that is
+    /// Counts a response that was coded on its way: a body of one length became another. A no-op for a route that is
     /// no longer remembered. Its size is counted apart, as that of any ([`Routes::note`]).
     pub fn note_coded(&mut self, key: RouteKey, plain_bytes: u64, coded_bytes: u64) {
         let Some(entry) = self.at(key) else { return };

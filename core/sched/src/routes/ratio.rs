@@ -26,7 +26,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Counts a response of so many bytes that became this many.
+    /// Counts a response of one length that became another by coding.
     pub fn note(&mut self, plain_bytes: u64, coded_bytes: u64) {
         if plain_bytes == 0 {
             return;
@@ -111,7 +111,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a program and a coding make of each other.
+        /// Any lengths before and after coding.
         #[test]
         fn any_ratio_makes_a_curve(
             ratios in prop::collection::vec((any::<u64>(), any::<u64>()), 0..40),

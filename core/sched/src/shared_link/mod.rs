@@ -1,4 +1,4 @@
-//! A link shared fairly, kept beside the real one: weighted fair sharing in virtual time over a tree of owners.
+//! A virtual link that is shared fairly: weighted fair sharing in virtual time over a tree of owners.
 //!
 //! Owners share what their parent has by their weights, while they have something to carry: networks share the link,
 //! the clients of a network its part, the connections of a client the client's. What was asked for over a connection,
@@ -151,7 +151,7 @@ impl SharedLink {
         at
     }
 
-    /// Records that the connection was asked for so many bytes more; all are ready.
+    /// Records that the connection was asked for this many more bytes; all are ready.
     pub fn ask(&mut self, leaf: Owner, bytes: u64) {
         self.change(leaf, |rest, _| *rest += counted(bytes));
     }
@@ -161,12 +161,12 @@ impl SharedLink {
         self.change(leaf, |rest, _| *rest = (*rest - counted(bytes)).max(0.0));
     }
 
-    /// Records that so many bytes of the connection, which were not paused, wait for something from now on.
+    /// Records that this many bytes of the connection, which were not paused, wait for something from now on.
     pub fn pause(&mut self, leaf: Owner, bytes: u64) {
         self.change(leaf, |_, floor| *floor += counted(bytes));
     }
 
-    /// Records that so many bytes that were paused are ready again.
+    /// Records that this many bytes that were paused are ready again.
     pub fn resume(&mut self, leaf: Owner, bytes: u64) {
         self.change(leaf, |_, floor| *floor = (*floor - counted(bytes)).max(0.0));
     }
@@ -195,7 +195,7 @@ impl SharedLink {
         self.forget(leaf.at);
     }
 
-    /// Carries so many bytes, of whoever has something to carry.
+    /// Carries this many bytes of the owners that have something to carry.
     pub fn carry(&mut self, bytes: u64) {
         self.serve(0, counted(bytes));
     }
@@ -218,7 +218,7 @@ impl SharedLink {
                 return (end - time).max(0.0);
             }
             let active = self.group(parent).active;
-            // What the parent is carried until then: of those who end before, all.
+            // The bytes that the parent is carried until then: all bytes of the children that end before.
             let (all, before) = (self.siblings.sums(active), self.siblings.sums_before(active, end));
             let bytes = before.weighted_end - before.weight * time + (all.weight - before.weight) * (end - time);
             let above = self.time_of(self.nodes[parent as usize].parent);
@@ -232,7 +232,7 @@ impl SharedLink {
         self.siblings.sums(self.group(0).active).weight
     }
 
-    /// What is left to carry of an owner now, what is paused excluded; its ancestors must be synced.
+    /// The bytes that an owner has left to carry, except paused ones. Its ancestors must be synced.
     fn rest(&self, at: u32) -> f64 {
         let node = &self.nodes[at as usize];
         if !node.is_active {

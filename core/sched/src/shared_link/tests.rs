@@ -12,7 +12,7 @@ pub(crate) struct Flow {
     pub weight: u32,
     pub rest: f64,
     pub floor: f64,
-    /// What is neither sent nor paused.
+    /// The bytes that are neither sent nor paused.
     pub ready: f64,
 }
 
@@ -124,7 +124,7 @@ impl Pair {
         owner
     }
 
-    /// Adds a connection with so much to carry.
+    /// Adds a connection with this many bytes to carry.
     fn add(&mut self, path: &[(u32, u32)], weight: u32, bytes: u64) {
         let parent = self.group(path);
         let leaf = self.link.add_leaf(parent, weight);
@@ -208,7 +208,7 @@ type Step = (usize, u8, u64, u64);
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever owners do, times and dues are those of the fluid model.
+    /// Times, weights and dues are those of the fluid model, in any sequence of steps.
     #[test]
     fn it_is_the_fluid_model(
         flows in prop::collection::vec((groups(), 1..4u32, 1..5000u64), 1..12),
@@ -269,7 +269,7 @@ fn who_does_not_read_does_not_age() {
     assert_eq!(carried([1, 1], 10_000)[0], 900.0);
 }
 
-/// However many connections a client has, they are carried what one would be.
+/// The connections of a client are carried together as many bytes as one would be.
 #[test]
 fn a_client_gains_nothing_by_connections() {
     let mut link = SharedLink::default();

@@ -27,7 +27,7 @@ pub struct Document {
     pub path: String,
     pub bytes: Arc<[u8]>,
     pub kind: ObjectKind,
-    /// What it names that has to be there too, in the order in which it stands, each once.
+    /// The files that it names and that have to be there too, in the order of their names in it, each once.
     parts: Vec<(u32, ObjectKind)>,
     /// The page that `<link rel="next">` names.
     next: Option<u32>,
@@ -91,7 +91,7 @@ impl Documents {
         self.get(page).next
     }
 
-    /// What has to be there for this page, itself first, each file once: also what its style sheets name.
+    /// The files that this page needs, itself first, each once; those that its style sheets name are among them.
     pub fn needed(&self, page: u32) -> Vec<(u32, ObjectKind)> {
         let mut needed = vec![(page, ObjectKind::Html)];
         let mut looked = 0;
@@ -133,7 +133,7 @@ impl Document {
     }
 }
 
-/// What a tag of HTML names.
+/// The address that a tag of HTML names.
 enum Named<'a> {
     Part(ObjectKind, &'a str),
     Next(&'a str),
@@ -157,7 +157,7 @@ fn part(tag: &str) -> Option<Named<'_>> {
     }
 }
 
-/// What stands between `<` and `>`.
+/// The text between `<` and `>`.
 fn tags(html: &str) -> impl Iterator<Item = &str> {
     html.split('<').skip(1).filter_map(|rest| Some(rest.split_once('>')?.0))
 }
@@ -189,7 +189,7 @@ fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
     }
 }
 
-/// What a style sheet imports.
+/// The addresses that a style sheet imports.
 fn imports(css: &str) -> impl Iterator<Item = &str> {
     css.split("@import").skip(1).filter_map(|rest| {
         let value = rest.split_once(';')?.0.trim();

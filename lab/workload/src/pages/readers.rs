@@ -35,7 +35,7 @@ pub struct Readers {
     documents: Arc<Documents>,
     readers: Vec<Reader>,
     under_way_max: u32,
-    /// Of the pages that have begun, in that order.
+    /// The times of the pages that have begun, in that order.
     times: Vec<PageTimes>,
     /// Instant, reader, object of its page.
     due: BinaryHeap<Reverse<(Nanos, u32, u16)>>,
@@ -44,8 +44,7 @@ pub struct Readers {
 #[derive(Debug)]
 struct Reader {
     from: Nanos,
-    /// What it will ask for at each of its pages, and how long it reads that.
-    pages: Vec<(Vec<PageObject>, Vec<u32>, Nanos)>,
+    pages: Pages,
     /// Pages that have begun.
     begun: usize,
     /// The last of them, and its number among those of all.
@@ -166,10 +165,10 @@ impl Source for Readers {
     }
 }
 
-/// What a reader asks for at each page, which files these are, and how long it reads it.
+/// For each page of a reader: the objects that it asks for, their files, and the time for which it reads.
 type Pages = Vec<(Vec<PageObject>, Vec<u32>, Nanos)>;
 
-/// Readers until another would be further from so many bytes on the wire; one at least.
+/// Draws readers until another would be further from the wanted bytes on the wire; at least one.
 fn drawn(wanted_bytes: f64, documents: &Documents, seed: u64) -> Result<Vec<Pages>, PagesError> {
     let (mut random, mut reading) = (stream(seed, PAGES), stream(seed, READING));
     let (mut drawn, mut left_bytes) = (vec![], wanted_bytes);

@@ -25,21 +25,21 @@ use crate::stages::{has_stages, staged_head};
 /// The hexadecimal digits of a dictionary in a tag.
 const DIGITS: usize = 16;
 
-/// The length of the wait for a form that is a request's due.
+/// The rule by which a request waits for a form that is being made.
 #[derive(Clone, Copy, PartialEq)]
-enum Patience {
-    /// What is there is sent.
-    None,
+enum WaitRule {
+    /// A form that is there is sent.
+    Never,
     /// The form is waited for if it would have left sooner.
     IfSooner,
     /// The client wants few bytes more than an early response, or takes no others.
     Always,
 }
 
-impl Patience {
+impl WaitRule {
     /// The maximum time that a request waits where a wait of this length is worth it.
     fn at_most(self, worth: Nanos) -> Nanos {
-        if self == Patience::Always { WAIT_MAX } else { worth }
+        if self == WaitRule::Always { WAIT_MAX } else { worth }
     }
 }
 
@@ -91,14 +91,14 @@ impl Handler {
             let response = bare(Status::NOT_MODIFIED).of(entry.fields.validators()).unshared();
             return Ok(response.without("ETag").with("ETag", tag));
         }
-        let patience = match may_wait {
-            true if accepted.refuses_identity() || saves_data(request) => Patience::Always,
-            true => Patience::IfSooner,
-            false => Patience::None,
+        let rule = match may_wait {
+            true if accepted.refuses_identity() || saves_data(request) => WaitRule::Always,
+            true => WaitRule::IfSooner,
+            false => WaitRule::Never,
         };
         let form = match self.with_dictionary(to, request, entry, &accepted) {
-            Some(with) => self.form_with(to, entry, &accepted, patience, with),
-            None => self.form(to, entry, &accepted, patience),
+            Some(with) => self.form_with(to, entry, &accepted, rule, with),
+            None => self.form(to, entry, &accepted, rule),
         };
         match form {
             Form::Plain => Ok(self.plain(request, entry)),
@@ -114,7 +114,7 @@ impl Handler {
     }
 
     /// Chooses the form of a file. The most wanted one is made if it is not there; until then, a less wanted one serves.
-    fn form(&mut self, to: To, entry: &Arc<Entry>, accepted: &AcceptedCodings, patience: Patience) -> Form {
+    fn form(&mut self, to: To, entry: &Arc<Entry>, accepted: &AcceptedCodings, rule: WaitRule) -> Form {
         let coder = self.forms.as_ref().map(|forms| &forms.coder);
         let made = coder.map_or(Codings::NONE, |coder| coder.offers(entry));
         let offered = made.iter().chain(entry.forms.coded().map(|(coding, _)| coding)).collect();
@@ -130,16 +130,14 @@ impl Handler {
             };
             match found {
                 Known::Ready(form) => return Form::Coded(form),
-                Known::Pending(ready_in)
-                    if patience == Patience::Always || self.line.is_sooner(entry.len, ready_in) =>
-                {
-                    let at_most = patience.at_most(self.line.worth(entry.len));
+                Known::Pending(ready_in) if rule == WaitRule::Always || self.line.is_sooner(entry.len, ready_in) => {
+                    let at_most = rule.at_most(self.line.worth(entry.len));
                     awaited = Some(Wished { id: FormId::of(entry, coding), at_most });
                 }
                 Known::Pending(_) | Known::None => {}
             }
         }
-        awaited.filter(|_| patience != Patience::None).map_or(Form::Plain, Form::Awaited)
+        awaited.filter(|_| rule != WaitRule::Never).map_or(Form::Plain, Form::Awaited)
     }
 
     /// Chooses between the form with a dictionary and others. The shortest among those that are there is sent; the one with
@@ -149,7 +147,7 @@ impl Handler {
         to: To,
         entry: &Arc<Entry>,
         accepted: &AcceptedCodings,
-        patience: Patience,
+        rule: WaitRule,
         with: WithDictionary,
     ) -> Form {
         let Some(coder) = self.forms.as_ref().map(|forms| &forms.coder) else { return Form::Plain };
@@ -159,20 +157,20 @@ impl Handler {
             Known::Ready(form) => Form::Coded(other().filter(|other| other.len < form.len).unwrap_or(form)),
             Known::Pending(ready_in) => {
                 let is_much = with.is_next || other().is_none();
-                let is_due = match patience {
-                    Patience::None => false,
-                    Patience::IfSooner => self.line.is_soon(entry.len, ready_in),
-                    Patience::Always => true,
+                let is_due = match rule {
+                    WaitRule::Never => false,
+                    WaitRule::IfSooner => self.line.is_soon(entry.len, ready_in),
+                    WaitRule::Always => true,
                 };
                 match is_much && is_due {
                     true => {
-                        let at_most = patience.at_most(self.line.worth_of_short(entry.len));
+                        let at_most = rule.at_most(self.line.worth_of_short(entry.len));
                         Form::Awaited(Wished { id: with.id, at_most })
                     }
-                    false => self.form(to, entry, accepted, patience),
+                    false => self.form(to, entry, accepted, rule),
                 }
             }
-            Known::None => self.form(to, entry, accepted, patience),
+            Known::None => self.form(to, entry, accepted, rule),
         }
     }
 

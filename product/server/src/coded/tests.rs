@@ -305,7 +305,7 @@ impl Kept {
     }
 }
 
-/// What was made once is there after a restart, in its own folder.
+/// A form that was made once is there after a restart, in its own folder.
 #[test]
 fn forms_with_a_dictionary_outlive_the_process() {
     let kept = Kept::new();

@@ -46,7 +46,7 @@ fn a_panic_is_a_failure_with_its_message() {
     assert!(threads.join(number).is_err());
 }
 
-/// Of the thread that orders certificates, when it first says why it cannot; what it holds then is still to be read.
+/// A panic of the thread that orders certificates, when it first says why it cannot; what it holds then is still to be read.
 #[test]
 fn a_panic_of_a_renewal_is_a_failure() {
     let Ok(roots) = tls::Roots::of_system(&|file| std::fs::read(file)) else {

@@ -14,8 +14,6 @@ const CLIENTS: u32 = 4;
 /// So few jobs that each is ranked anew with each grant.
 const JOBS_MAX: usize = REFRESHED;
 const NOW: Nanos = Nanos::ZERO;
-/// Bytes that are nothing but the rounding of a flow that has ended.
-const ENDED: f64 = 1e-6;
 
 fn scheduler(allowance_bytes: Option<u64>) -> Scheduler {
     let share = allowance_bytes.map(|allowance_bytes| ClientShare { allowance_bytes, idle_bytes_per_s: 1 });
@@ -71,7 +69,7 @@ impl Reference {
 
     fn on_sent(&mut self, at: usize, bytes: u64) {
         let mut clients: Vec<&(u32, u32)> =
-            self.model.flows.iter().filter(|flow| flow.left() > ENDED).flat_map(|flow| &flow.groups).collect();
+            self.model.flows.iter().filter(|flow| flow.left() > 0.0).flat_map(|flow| &flow.groups).collect();
         clients.sort_unstable();
         clients.dedup();
         self.clock += bytes as f64 / (clients.len() as f64 + 1.0);
@@ -137,7 +135,7 @@ fn follow(steps: &[Step], allowance: u64) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    /// The one that is served has the least rank, whoever comes, waits and goes.
+    /// The one that is served has the least rank, whichever clients come, wait and go.
     #[test]
     fn the_order_is_that_of_the_definition(
         steps in prop::collection::vec((0..CLIENTS, 0..12u8, 1..400u64), 1..200),
@@ -160,7 +158,7 @@ proptest! {
         }
     }
 
-    /// Of clients that always want more, however they split it, each has half of its share and more, but for what is
+    /// Each client that always wants more has at least half of its share, in whatever way it splits that, but for what is
     /// asked for at once and what one may be ahead. A response waits for small ones until it is due, and takes its own
     /// time then: who asks for one after the other has less than its share.
     #[test]
