@@ -7,8 +7,10 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use procfs::ProcError;
 use procfs::process::{Process, all_processes};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, setpriority_process};
 
 use super::decide::Priority;
@@ -56,9 +58,7 @@ impl Hands {
     pub fn new(master: u32, means: Means) -> Result<Hands, LabError> {
         let groups = (means == Means::Groups).then(|| Groups::create(master)).transpose()?;
         let mut hands = Hands { master, groups, held: BTreeMap::new() };
-        for process in children(master)? {
-            hands.hold(process).map_err(|e| LabError::io(format!("process {process}"), e))?;
-        }
+        hands.hold_all(&children(master)?)?;
         Ok(hands)
     }
 
@@ -109,6 +109,17 @@ impl Hands {
         self.groups.as_ref().map(|groups| groups.home.as_path())
     }
 
+    /// Leaves out processes that ended after they were listed.
+    fn hold_all(&mut self, listed: &[u32]) -> Result<(), LabError> {
+        for process in listed {
+            match self.hold(*process) {
+                Err(error) if !is_gone(&error) => return Err(LabError::io(format!("process {process}"), error)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// A line names a process; it is touched only if it is one of Apache's.
     fn hold(&mut self, process: u32) -> io::Result<()> {
         if self.held.contains_key(&process) {
@@ -116,7 +127,7 @@ impl Hands {
         }
         let number = pid(process).ok_or(io::ErrorKind::InvalidInput)?;
         let opened = pidfd_open(number, PidfdFlags::NONBLOCK)?;
-        let stat = Process::new(number.as_raw_pid()).and_then(|process| process.stat()).map_err(io::Error::other)?;
+        let stat = Process::new(number.as_raw_pid()).and_then(|process| process.stat()).map_err(plain)?;
         if u32::try_from(stat.ppid) != Ok(self.master) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -161,6 +172,19 @@ fn family(master: u32) -> Vec<u32> {
     let stats = processes.filter_map(|process| process.and_then(|process| process.stat()).ok());
     let is_of = |number: i32| u32::try_from(number) == Ok(master);
     stats.filter(|stat| is_of(stat.ppid) || is_of(stat.pgrp)).map(|stat| stat.pid.cast_unsigned()).collect()
+}
+
+/// True if the process ended between the moment its number was read and the moment it was opened.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
+}
+
+fn plain(error: ProcError) -> io::Error {
+    match error {
+        ProcError::NotFound(_) => io::ErrorKind::NotFound.into(),
+        ProcError::Io(error, _) => error,
+        other => io::Error::other(other),
+    }
 }
 
 fn pid(process: u32) -> Option<Pid> {
@@ -289,5 +313,16 @@ mod tests {
         waits_for('S');
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+    #[test]
+    fn processes_that_ended_after_they_were_listed_are_left_out() {
+        let mut apache = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let mut hands = Hands::new(apache.id(), Means::Nice).unwrap();
+        hands.hold_all(&[ended.id()]).unwrap();
+        assert!(hands.held.is_empty());
+        apache.kill().unwrap();
+        apache.wait().unwrap();
     }
 }
