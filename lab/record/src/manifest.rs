@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::FileError;
 
+/// Key of [`Manifest::environment`]: the connections that the server's kernel gave up during the run (TCPAbortOnTimeout).
+pub const GIVEN_UP: &str = "given_up_by_kernel";
+
 /// A description of how a run was made: enough to make it again and to know what it may be compared with.
 ///
 /// The access log of a server shows only the load that arrived: see [`Manifest::is_of_server`] and the fields.

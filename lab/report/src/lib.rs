@@ -56,7 +56,7 @@ pub use picture::response_by_size_svg;
 pub use plot::{AxisTitle, Line, Look, Plot, Point, Unit};
 pub use plots::Resolution;
 pub use simulated::Simulated;
-pub use summary::{GroupSummary, ResponseTimeMs, RunSummary, SizeClassMs, SkippedRun, Summary, summarize};
+pub use summary::{GivenUp, GroupSummary, ResponseTimeMs, RunSummary, SizeClassMs, SkippedRun, Summary, summarize};
 pub use table::table;
 pub use text::{csv, markdown};
 pub use validity::{CPU_MAX, LATENESS_P99_MAX, void_reason};

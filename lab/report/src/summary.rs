@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use record::{JobRecord, Outcome, Run};
+use record::{GIVEN_UP, JobRecord, Manifest, Outcome, Run};
 use serde::{Serialize, Serializer};
 use stats::{SIZE_DECADES, batch_means, mean, nearest_rank, size_class_means, size_decade, weighted_mean};
 use units::Nanos;
@@ -53,6 +53,9 @@ pub struct RunSummary {
     pub completed: usize,
     /// Jobs that ended in any other way; they count in every figure with the time they waited.
     pub incomplete: usize,
+    /// Connections that the server's kernel gave up, where there were any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub given_up: Option<GivenUp>,
     /// Bytes of body received by all jobs.
     pub bytes: u64,
     pub response_time_ms: ResponseTimeMs,
@@ -102,6 +105,16 @@ pub struct RunSummary {
     /// What it has to share with a run it is compared with, in words.
     #[serde(skip)]
     pub conditions: String,
+}
+
+/// What a kernel that gives connections up does to a run. Their clients wait until the run ends, so the mean of all requests
+/// measures the wait of the laboratory.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct GivenUp {
+    /// Connections (TCPAbortOnTimeout).
+    pub connections: u64,
+    /// Mean response time of the requests that completed.
+    pub completed_mean_ms: Option<f64>,
 }
 
 /// What one group of clients saw of a run.
@@ -213,7 +226,6 @@ fn summarize_run(run: &Run, jobs: &Jobs) -> RunSummary {
     let completed = run.records.iter().filter(|record| record.is_complete()).count();
     let response_time_ms = response_time_ms(responses);
     let beaten = Beaten::of(run);
-    let clock = manifest.environment.get("clock").cloned().unwrap_or_else(|| "real".into());
     RunSummary {
         name: manifest.name.clone(),
         server: manifest.server.clone(),
@@ -221,13 +233,14 @@ fn summarize_run(run: &Run, jobs: &Jobs) -> RunSummary {
         shaping: manifest.shaping.clone(),
         completed,
         incomplete: run.records.len() - completed,
+        given_up: GivenUp::of(run),
         bytes: run.records.iter().map(|record| record.body_bytes).fold(0, u64::saturating_add),
         response_time_ms,
         slowdown_mean: mean(&slowdowns).unwrap_or_default(),
         bound_ratio: response_time_ms.mean / mean_ms(&jobs.bound),
         size_class_ms: SizeClassMs::of(&jobs.sizes, &millis),
-        server_cpu: manifest.server_cpu.filter(|cpu| cpu.is_finite() && clock != VIRTUAL),
-        clock,
+        server_cpu: manifest.server_cpu.filter(|cpu| cpu.is_finite() && clock(manifest) != VIRTUAL),
+        clock: clock(manifest),
         client_lateness_p99_ms: lateness_p99(run).map(Nanos::as_millis_f64),
         void: void_reason(run),
         baseline: manifest.baseline.clone(),
@@ -242,6 +255,20 @@ fn summarize_run(run: &Run, jobs: &Jobs) -> RunSummary {
         pages: PagesSummary::of(&run.pages),
         mean_ms_half_width: batch_means(&millis).map(|interval| interval.half_width),
         conditions: in_words(manifest),
+    }
+}
+
+fn clock(manifest: &Manifest) -> String {
+    manifest.environment.get("clock").cloned().unwrap_or_else(|| "real".into())
+}
+
+impl GivenUp {
+    /// `None` where the kernel gave nothing up, or nobody counted.
+    fn of(run: &Run) -> Option<GivenUp> {
+        let connections = run.manifest.environment.get(GIVEN_UP)?.parse().ok().filter(|count| *count > 0)?;
+        let completed = run.records.iter().filter(|record| record.is_complete());
+        let millis: Vec<f64> = completed.map(|record| record.response_time().as_millis_f64()).collect();
+        Some(GivenUp { connections, completed_mean_ms: mean(&millis) })
     }
 }
 
@@ -317,6 +344,21 @@ mod tests {
     /// At 8 Mbit/s: 1000 + 200 bytes of head take 1266 µs alone, 3000 + 200 take 3398 µs.
     fn two_jobs(name: &str, response_ms: [u64; 2]) -> Run {
         run(name, &[(0, 3000, response_ms[0]), (1, 1000, response_ms[1])])
+    }
+
+    /// The large one of two was given up, and waited for 10 s.
+    #[test]
+    fn what_the_kernel_gave_up_is_apart_from_the_mean() {
+        let mut run = two_jobs("a", [10_000, 4]);
+        run.records[0].outcome = Outcome::TimedOut;
+        let of = |run: &Run| summarize("e", std::slice::from_ref(run)).unwrap();
+        assert_eq!(of(&run).runs[0].given_up, None, "nobody counted");
+        run.manifest.environment.insert(GIVEN_UP.into(), "1".into());
+        let summary = of(&run);
+        let given_up = GivenUp { connections: 1, completed_mean_ms: Some(4.0) };
+        assert_eq!((summary.runs[0].given_up, summary.runs[0].response_time_ms.mean), (Some(given_up), 5002.0));
+        let said = "a: the server's kernel gave 1 connection up (50.0 % of the requests)";
+        assert!(crate::table(&summary).contains(said), "{}", crate::table(&summary));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use units::Rate;
 
 use crate::pages::MEASURES;
 use crate::summary::VIRTUAL;
-use crate::{GroupSummary, RunSummary, Summary};
+use crate::{GivenUp, GroupSummary, RunSummary, Summary};
 
 /// No line of the table is longer, so that it stands in a terminal, an e-mail and a README.
 pub(crate) const WIDTH_MAX: usize = 110;
@@ -215,6 +215,7 @@ fn remarks(run: &RunSummary) -> Vec<String> {
     if !ways.is_empty() {
         remarks.push(format!("{}: not complete: {}", run.name, ways.join(", ")));
     }
+    remarks.extend(run.given_up.map(|given_up| told(run, given_up)));
     remarks.extend(run.not_a_wire.iter().map(|reason| format!("{NOT_A_WIRE} NOT A WIRE {}: {reason}", run.name)));
     remarks.extend(run.not_comparable.iter().map(|reason| format!("NOT COMPARABLE {}: {reason}", run.name)));
     if run.bound_ratio < 1.0 {
@@ -225,6 +226,19 @@ fn remarks(run: &RunSummary) -> Vec<String> {
     }
     remarks.extend(run.void.iter().map(|reason| format!("VOID {}: {reason}", run.name)));
     remarks
+}
+
+/// A mean that is the laboratory's own patience is not left without the one of what completed.
+fn told(run: &RunSummary, given_up: GivenUp) -> String {
+    let (name, count) = (&run.name, given_up.connections);
+    let share = 100.0 * count as f64 / (run.completed + run.incomplete).max(1) as f64;
+    let plural = if count == 1 { "" } else { "s" };
+    let mean = given_up.completed_mean_ms.map_or("none".into(), |ms| format!("{} ms", figure(ms)));
+    format!(
+        "{name}: the server's kernel gave {count} connection{plural} up ({} % of the requests), and their clients waited until the \
+         run ended; the mean of the requests that completed is {mean}",
+        figure(share)
+    )
 }
 
 fn label(run: &RunSummary) -> String {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use record::{Manifest, Run};
+use record::{GIVEN_UP, Manifest, Run, Samples};
 
 use crate::autorate::Shaping;
 use crate::busy_host::BusyHost;
@@ -355,6 +355,7 @@ fn complete(
     watch::write(folder)?;
     said::write(folder, "", &samples.series(LOG_COLUMN))?;
     environment.extend(shares(&samples, run.manifest.seconds));
+    environment.extend(given_up(&samples));
     // A line that changes is full at another load each time.
     let calibration = if line::is_kept(folder) { None } else { Calibration::of(&run, &samples) };
     if let Some(calibration) = calibration {
@@ -372,6 +373,13 @@ fn complete(
     run.manifest.baseline.clone_from(&spec.baseline);
     Run::write_manifest(folder, &run.manifest)?;
     Ok(run)
+}
+
+/// Connections that the server's kernel gave up during the run: their clients heard nothing, so they count with the time they waited.
+fn given_up(samples: &Samples) -> Option<(String, String)> {
+    let counted = samples.series("aborts_on_timeout_total");
+    let (first, last) = counted.first().zip(counted.last())?;
+    Some((GIVEN_UP.into(), last.1.saturating_sub(first.1).to_string()))
 }
 
 /// When the run's clock was zero, as the load generator says.

@@ -17,10 +17,12 @@ const HEADER_BYTES: u64 = 40;
 const RACK_ONLY: (u64, u64) = (6, 17);
 const RACK: u64 = 1;
 /// Settings that bound an overload, told of in every manifest.
-const TOLD: [&str; 7] = [
+const TOLD: [&str; 9] = [
     "net/core/somaxconn",
     "net/ipv4/tcp_max_syn_backlog",
+    "net/ipv4/tcp_orphan_retries",
     "net/ipv4/tcp_recovery",
+    "net/ipv4/tcp_retries2",
     "net/ipv4/tcp_rmem",
     "net/ipv4/tcp_syn_linear_timeouts",
     "net/ipv4/tcp_syncookies",
@@ -76,6 +78,8 @@ fn settings(limits: &Limits) -> Vec<(&'static str, String)> {
         ("net/ipv4/tcp_syncookies", limits.syn_cookies.map(|are_sent| u8::from(are_sent).to_string())),
         ("net/ipv4/tcp_wmem", limits.tcp_wmem.map(buffer)),
         ("net/ipv4/tcp_rmem", limits.tcp_rmem.map(buffer)),
+        ("net/ipv4/tcp_orphan_retries", limits.orphan_retries.map(|retries| retries.to_string())),
+        ("net/ipv4/tcp_retries2", limits.orphan_retries.map(|retries| retries.to_string())),
         ("net/ipv4/tcp_recovery", limits.recovery.map(|bits| bits.to_string())),
         ("net/ipv4/tcp_syn_linear_timeouts", limits.initial_rto.map(|_| "0".to_owned())),
     ];
@@ -136,6 +140,7 @@ mod tests {
             syn_cookies: Some(false),
             tcp_wmem: Some([1, 2, 3]),
             initial_rto: Some(Duration::from_secs(3)),
+            orphan_retries: Some(200),
             ..Limits::default()
         };
         let set: Vec<String> = settings(&limits).into_iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -144,6 +149,8 @@ mod tests {
             "net/core/somaxconn=8",
             "net/ipv4/tcp_syncookies=0",
             "net/ipv4/tcp_wmem=1 2 3",
+            "net/ipv4/tcp_orphan_retries=200",
+            "net/ipv4/tcp_retries2=200",
             "net/ipv4/tcp_syn_linear_timeouts=0",
         ];
         assert_eq!(set, want);

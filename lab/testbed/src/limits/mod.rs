@@ -10,6 +10,9 @@
 //!   `--max-accepted-connections`. nginx gets one worker with so many connections, and closes what comes beyond them instead of letting it wait: its
 //!   clients see resets where Apache's see silence, and the manifest says so. Caddy has no such limit and is refused one.
 //! - `recovery` without bit 1 (no RACK) has no effect from Linux 6.17 on, whose TCP finds losses in no other way; it is refused.
+//! - `orphan_retries` keeps the server's kernel from giving a response up. A packet that a queue of the same host refuses is
+//!   tried again each half second, and a connection that its program has closed is dropped after about eight tries,
+//!   without a reset: its client waits for ever. Where the FIFO is at another host, TCP backs off and nothing is lost so.
 //! - `initial_rto` brings exponential retransmission of SYNs along: since Linux 6.5 the first four come at equal distances.
 
 mod kernel;
@@ -34,6 +37,8 @@ const MSS_BYTES: RangeInclusive<u64> = 88..=1460;
 const WINDOW: RangeInclusive<u64> = 1..=100;
 /// Bits of tcp_recovery: RACK, a fixed reordering window, no threshold of duplicate acknowledgements.
 const RECOVERY: RangeInclusive<u64> = 0..=7;
+/// What the kernel keeps in a byte; 0 is its own choice.
+const RETRIES: RangeInclusive<u64> = 1..=255;
 /// From a tick of a slow kernel to TCP_RTO_MAX.
 const INITIAL_RTO: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(120);
 
@@ -70,6 +75,9 @@ pub struct Limits {
     /// Bits of `tcp_recovery`: 1 is RACK.
     #[serde(default, deserialize_with = "recovery")]
     pub recovery: Option<u64>,
+    /// Tries until the kernel gives up a connection: `tcp_orphan_retries` once its program has closed it, and `tcp_retries2` before.
+    #[serde(default, deserialize_with = "retries")]
+    pub orphan_retries: Option<u64>,
 }
 
 impl Limits {
@@ -151,6 +159,10 @@ fn recovery<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D
     within(deserializer, "a value of tcp_recovery", RECOVERY)
 }
 
+fn retries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    within(deserializer, "a number of tries", RETRIES)
+}
+
 fn initial_rto<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(deserializer)?;
     let timeout = units::parse_duration(&text).map_err(D::Error::custom)?;
@@ -210,6 +222,7 @@ mod tests {
             ("initial_window = 0", "`0` is not an initial window"),
             ("tcp_wmem = \"4096 2048 65536\"", "`4096 2048 65536` is no buffer"),
             ("tcp_rmem = \"4096\"", "`4096` is no buffer"),
+            ("orphan_retries = 256", "`256` is not a number of tries: write 1 to 255"),
             ("recovery = 8", "`8` is not a value of tcp_recovery: write 0 to 7"),
             ("syn_queues = 8", "unknown field `syn_queues`"),
         ] {

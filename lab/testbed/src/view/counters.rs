@@ -20,7 +20,8 @@ pub(super) struct Protocol {
 }
 
 /// Name of the column, and the group and counter of /proc/net/netstat.
-const NETSTAT: [(&str, &str); 5] = [
+const NETSTAT: [(&str, &str); 6] = [
+    ("aborts_on_timeout_total", "TCPAbortOnTimeout"),
     ("listen_drops_total", "ListenDrops"),
     ("listen_overflows_total", "ListenOverflows"),
     ("syn_queue_full_drops_total", "TCPReqQFullDrop"),
@@ -36,8 +37,9 @@ impl Protocol {
     }
 
     pub(super) fn read(&mut self, row: &mut Vec<Cell>) {
-        let waiting = self.sockstat.read().and_then(time_wait);
-        row.push(("connections_time_wait".into(), waiting));
+        let sockstat = self.sockstat.read();
+        row.push(("connections_time_wait".into(), sockstat.and_then(|text| sockets(text, "tw"))));
+        row.push(("connections_orphaned".into(), sockstat.and_then(|text| sockets(text, "orphan"))));
         let netstat = self.netstat.read();
         for (column, name) in NETSTAT {
             row.push((column.into(), netstat.and_then(|text| counter(text, "TcpExt:", name))));
@@ -55,10 +57,10 @@ fn counter(text: &str, group: &str, name: &str) -> Option<u64> {
     values.split(' ').nth(at)?.parse().ok()
 }
 
-/// From a line such as `TCP: inuse 5 orphan 0 tw 1798 alloc 6 mem 0`.
-fn time_wait(sockstat: &str) -> Option<u64> {
+/// From a line such as `TCP: inuse 5 orphan 3 tw 1798 alloc 6 mem 0`.
+fn sockets(sockstat: &str, kind: &str) -> Option<u64> {
     let mut words = sockstat.lines().find_map(|line| line.strip_prefix("TCP: "))?.split(' ');
-    words.find(|word| *word == "tw")?;
+    words.find(|word| *word == kind)?;
     words.next()?.parse().ok()
 }
 
@@ -129,9 +131,12 @@ mod tests {
     }
 
     #[test]
-    fn finds_what_is_in_time_wait() {
-        let text = "sockets: used 7\nTCP: inuse 5 orphan 0 tw 1798 alloc 6 mem 0\nUDP: inuse 2 mem 0\n";
-        assert_eq!((time_wait(text), time_wait("UDP: tw 2\n")), (Some(1798), None));
+    fn finds_sockets_of_a_kind() {
+        let text = "sockets: used 7\nTCP: inuse 5 orphan 3 tw 1798 alloc 6 mem 0\nUDP: inuse 2 mem 0\n";
+        assert_eq!(
+            (sockets(text, "tw"), sockets(text, "orphan"), sockets("UDP: tw 2\n", "tw")),
+            (Some(1798), Some(3), None)
+        );
     }
 
     #[test]
@@ -139,7 +144,7 @@ mod tests {
         let mut row = vec![];
         Protocol::open().unwrap().read(&mut row);
         Machine::open().unwrap().read(&mut row);
-        assert_eq!(row.len(), NETSTAT.len() + 5);
+        assert_eq!(row.len(), NETSTAT.len() + 6);
         assert!(row.iter().all(|(_, value)| value.is_some()), "{row:?}");
     }
 

@@ -9,12 +9,14 @@
 //! | `at_ns` | when, since the run began |
 //! | `connections_STATE` | of the server's port, by TCP state: `established` (those in the accept queue included), `fin_wait_1`, `fin_wait_2`, `close_wait`, `last_ack`, `closing` |
 //! | `connections_time_wait` | over, and their ports not free yet |
+//! | `connections_orphaned` | closed by the program, and not by the client; of the whole machine |
 //! | `syn_queue_connections` | SYN came, handshake not over |
 //! | `accept_queue_connections` | made, and accepted by no program yet |
 //! | `accept_queue_limit_connections` | how many of those there may be, over all listening sockets; the kernel lets in one more |
 //! | `active_responses` | connections with bytes that the client has not acknowledged |
 //! | `unacknowledged_bytes` | all those bytes, sent or not |
 //! | `below_tcp_bytes` | memory of packets below TCP that have not left the machine, overhead included |
+//! | `aborts_on_timeout_total` | connections that the kernel gave up after too many tries (TCPAbortOnTimeout): their clients hear nothing |
 //! | `listen_drops_total` | SYNs and last packets of handshakes thrown away, for whatever reason (ListenDrops) |
 //! | `listen_overflows_total` | of those, because the accept queue was full (ListenOverflows) |
 //! | `syn_queue_full_drops_total` | of those, because the SYN queue was as long as the accept queue may be (TCPReqQFullDrop) |
