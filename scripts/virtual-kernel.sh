@@ -8,7 +8,8 @@
 # About 10 minutes of two processors, once: the kernel is kept as weir/virtual/linux in the user's cache folder, beside a note of
 # what it was built from, and built anew when scripts/virtual-kernel.config changes. A kernel that lies ready as
 # ../shared/tools/uml-linux.xz beside this repository is unpacked instead, unless --build is given. Nothing is installed.
-# WEIR_KERNEL_SUITE and WEIR_KERNEL_SOURCE name another suite and source package of Debian.
+# WEIR_KERNEL_SUITE and WEIR_KERNEL_SOURCE name another suite and source package of Debian. Beside it stands random.so, built of
+# virtual-random.c: with it all random numbers of a machine come of the seed of its run.
 set -euo pipefail
 cd "$(dirname "$0")"
 config=$PWD/virtual-kernel.config ready=$PWD/../../shared/tools/uml-linux.xz
@@ -29,11 +30,16 @@ fail() {
     exit 1
 }
 
+mkdir -p "$cache"
+if [ virtual-random.c -nt "$cache/random.so" ]; then
+    # Renamed into place: machines may be running with the one before.
+    cc -O2 -shared -fPIC -o "$cache/random.so.$$" virtual-random.c && mv "$cache/random.so.$$" "$cache/random.so"
+fi
+
 if [ "$is_ready" = yes ]; then of=$(sha256sum <"$ready"); else of=$(echo "$suite $package" | cat - "$config" "$PWD/virtual-kernel.sh" | sha256sum); fi
 of=${of%% *}
 if [ -x "$cache/linux" ] && [ "$(cat "$cache/linux.of" 2>/dev/null)" = "$of" ]; then exit 0; fi
 
-mkdir -p "$cache"
 work=$(mktemp -d "$cache/build.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 

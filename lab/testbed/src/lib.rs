@@ -77,5 +77,5 @@ pub use told::Told;
 pub use tool::find_program;
 pub use twin::TwinSpec;
 pub use upstream::Framing;
-pub use virtual_time::{Machines, Said, find_kernel, is_virtual, run_command};
+pub use virtual_time::{Machines, Said, find_kernel, find_random, is_virtual, run_command};
 pub use wide::Wide;

@@ -18,7 +18,7 @@ pub struct Said {
 /// Runs a command from start to end in a machine of its own, as root there, in the folder that is the current one here. It sees the
 /// host's files; what it writes is gone afterwards.
 pub fn run_command(words: &[String], interrupt: &Interrupt) -> Result<Said, LabError> {
-    let task = Task { kernel: &find_kernel()?, command: words, bounds: Bounds::from_environment()? };
+    let task = Task { kernel: &find_kernel()?, command: words, seed: None, bounds: Bounds::from_environment()? };
     let ended = task.run(interrupt)?;
     Ok(Said {
         status: ended.status,

@@ -9,7 +9,7 @@ use std::time::Instant;
 use record::{LeftOut, Manifest, Run};
 
 use super::bounds::Bounds;
-use super::kernel::find_kernel;
+use super::kernel::{find_kernel, find_random};
 use super::machine::{self, Ended, RESULTS_INSIDE};
 use crate::conduct::{due_runs, keep_left_out, kept_runs};
 use crate::folder::{Claim, Folder};
@@ -120,7 +120,12 @@ fn note(order: &Order<'_>, outcomes: Vec<Outcome>, conducted: &mut [Conducted]) 
 /// Does one run and gives the virtual seconds its machine was there.
 fn one(plan: &Plan<'_>, spec: &RunSpec, machines: &Machines, interrupt: &Interrupt) -> Result<u64, Failed> {
     let point = plan.environment.get("point").map_or("", String::as_str);
-    let task = machine::Task { kernel: &machines.kernel, command: &again(plan, spec, point), bounds: machines.bounds };
+    let task = machine::Task {
+        kernel: &machines.kernel,
+        command: &again(plan, spec, point),
+        seed: Some(plan.experiment.load.seed),
+        bounds: machines.bounds,
+    };
     let began = Instant::now();
     let ended = task.run(interrupt).map_err(Failed::Failed)?;
     let inner = Path::new(point).join(&spec.name);
@@ -130,8 +135,10 @@ fn one(plan: &Plan<'_>, spec: &RunSpec, machines: &Machines, interrupt: &Interru
     if ended.status != 0 {
         return Err(Failed::Failed(LabError::Inside { said: last_line(&ended.err) }));
     }
-    keep(&ended.results().join(&inner), &plan.out.join(&spec.name), began.elapsed().as_secs_f64())
-        .map_err(Failed::Failed)?;
+    let randomness = if find_random(&machines.kernel).is_some() { "of the seed" } else { "the host's" };
+    let more =
+        [("randomness", randomness.into()), ("machine_real_seconds", format!("{:.1}", began.elapsed().as_secs_f64()))];
+    keep(&ended.results().join(&inner), &plan.out.join(&spec.name), more).map_err(Failed::Failed)?;
     Ok(ended.virtual_seconds)
 }
 
@@ -162,7 +169,7 @@ fn last_line(err: &str) -> String {
 }
 
 /// Moves a finished run to where the host keeps it. The manifest goes last: it is what makes a run finished.
-fn keep(from: &Path, to: &Path, real_seconds: f64) -> Result<(), LabError> {
+fn keep(from: &Path, to: &Path, more: [(&str, String); 2]) -> Result<(), LabError> {
     let mut manifest: Manifest = Run::read_manifest(from)?;
     fs::create_dir_all(to).map_err(|e| LabError::path(to, e))?;
     for entry in fs::read_dir(from).map_err(|e| LabError::path(from, e))?.flatten() {
@@ -171,6 +178,6 @@ fn keep(from: &Path, to: &Path, real_seconds: f64) -> Result<(), LabError> {
             fs::copy(entry.path(), to.join(entry.file_name())).map_err(|e| LabError::path(&entry.path(), e))?;
         }
     }
-    manifest.environment.insert("machine_real_seconds".into(), format!("{real_seconds:.1}"));
+    manifest.environment.extend(more.map(|(key, value)| (key.into(), value)));
     Ok(Run::write_manifest(to, &manifest)?)
 }

@@ -4,7 +4,7 @@
 # folder at the end: to files there a change of owner would be the host's. The clock moves only while everything waits, so `beat`
 # grows by a line each virtual second.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8
-here=${0%/*}
+here=$(readlink -f "${0%/*}")
 mount -t proc proc /proc && mount -t sysfs sys /sys && mount -t tmpfs run /run && mount -t cgroup2 cgroup /sys/fs/cgroup
 mount -t bpf bpf /sys/fs/bpf
 mkdir -p /run/machine /run/layer /run/root

@@ -9,6 +9,8 @@ use crate::LabError;
 const VARIABLE: &str = "WEIR_VIRTUAL_KERNEL";
 /// Below the user's cache folder; `scripts/virtual-kernel.sh` puts it there.
 const CACHED: &str = "weir/virtual/linux";
+/// Beside the kernel; `scripts/virtual-kernel.sh` builds it.
+const RANDOM: &str = "random.so";
 /// What the kernel's command line says in a machine whose clock is virtual.
 const MARK: &str = "time-travel=inf-cpu";
 
@@ -21,6 +23,12 @@ pub fn find_kernel() -> Result<PathBuf, LabError> {
     let cache = var("XDG_CACHE_HOME").or_else(|| var("HOME").map(|home| home.join(".cache"))).unwrap_or_default();
     let cached = cache.join(CACHED);
     if cached.is_file() { Ok(cached) } else { Err(missing(&cached, "the cache")) }
+}
+
+/// The library beside this kernel that makes its random numbers come of a seed.
+pub fn find_random(kernel: &Path) -> Option<PathBuf> {
+    let library = std::path::absolute(kernel.with_file_name(RANDOM)).ok()?;
+    library.is_file().then_some(library)
 }
 
 fn missing(file: &Path, place: &str) -> LabError {

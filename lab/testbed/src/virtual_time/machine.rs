@@ -9,6 +9,7 @@ use procfs::{Current, Meminfo};
 
 use super::bounds::Bounds;
 use super::console;
+use super::kernel::find_random;
 use crate::namespace::{is_dead, owner};
 use crate::proc_stat::started;
 use crate::program::{POLL_EVERY, Program};
@@ -19,6 +20,14 @@ const INIT: &str = include_str!("init.sh");
 /// program's storage only from caches with checks (kmalloc_nolock in mm/slub.c).
 const BOOT: &str = "root=/dev/root rootfstype=hostfs hostfs=/ ro time-travel=inf-cpu seccomp=auto con=null con0=null,fd:1 \
     loglevel=7 slab_debug=F,kmalloc-*";
+/// The command line is among what the kernel's random numbers are made of, so it names no folder of this machine: those are found
+/// from the one that the machine is started in.
+const FOLDERS: [&str; 3] = ["init=/proc/self/cwd/init", "uml_dir=.", "umid=machine"];
+/// When the clock of a run with a seed begins, nanoseconds since 1970: the first of January 2030, after the host's files were
+/// written. The instant is another part of the kernel's random numbers, and of sequence numbers of TCP.
+const BEGINS_UNIX_NS: u64 = 1_893_456_000_000_000_000;
+/// What [`find_random`]'s library reads.
+const SEED: &str = "WEIRLAB_SEED";
 /// What the folders of machines are called, before `PID-START-NUMBER`.
 const PREFIX: &str = "weirlab-machine-";
 const RESULTS: &str = "results";
@@ -36,6 +45,8 @@ pub(super) struct Task<'a> {
     pub(super) kernel: &'a Path,
     /// What it keeps in [`RESULTS_INSIDE`] is kept.
     pub(super) command: &'a [String],
+    /// What its random numbers come of; unset, the host's are taken, and its clock.
+    pub(super) seed: Option<u64>,
     pub(super) bounds: Bounds,
 }
 
@@ -64,8 +75,8 @@ impl Task<'_> {
         check_memory(self.bounds.memory_mib)?;
         let folder = Folder::make()?;
         self.write_to(&folder.0)?;
-        let mut machine =
-            Program::start(Place::Here, "the machine", &self.machine_words(&folder.0), &folder.file("console"))?;
+        let words = self.machine_words(&folder.0)?;
+        let mut machine = Program::start(Place::Here, "the machine", &words, &folder.file("console"))?;
         self.watch(&mut machine, &folder, interrupt)?;
         folder.ended(self.bounds.memory_mib)
     }
@@ -84,17 +95,20 @@ impl Task<'_> {
         fs::set_permissions(folder.join("init"), executable).map_err(|e| LabError::path(folder, e))
     }
 
-    fn machine_words(&self, folder: &Path) -> Vec<String> {
-        let folder = folder.display();
-        let mut words = vec!["env".into(), format!("TMPDIR={MEMORY_FOLDER}"), self.kernel.display().to_string()];
-        words.extend([
-            format!("mem={}M", self.bounds.memory_mib),
-            format!("init={folder}/init"),
-            format!("uml_dir={folder}"),
-        ]);
-        words.push("umid=machine".into());
-        words.extend(BOOT.split_whitespace().map(String::from));
-        words
+    fn machine_words(&self, folder: &Path) -> Result<Vec<String>, LabError> {
+        let kernel = std::path::absolute(self.kernel).map_err(|e| LabError::path(self.kernel, e))?;
+        let mut words =
+            vec!["env".into(), "-C".into(), folder.display().to_string(), format!("TMPDIR={MEMORY_FOLDER}")];
+        let random = self.seed.zip(find_random(&kernel));
+        if let Some((seed, library)) = &random {
+            words.extend([format!("LD_PRELOAD={}", library.display()), format!("{SEED}={seed}")]);
+        }
+        words.extend([kernel.display().to_string(), format!("mem={}M", self.bounds.memory_mib)]);
+        words.extend(FOLDERS.into_iter().chain(BOOT.split_whitespace()).map(String::from));
+        if random.is_some() {
+            words.push(format!("time-travel-start={BEGINS_UNIX_NS}"));
+        }
+        Ok(words)
     }
 
     /// Until it ends by itself; a machine whose clock stands still while it computes is ended.

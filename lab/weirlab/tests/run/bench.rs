@@ -71,11 +71,16 @@ pub(crate) fn namespaces_of(pid: u32) -> Vec<String> {
     names.filter(|name| name.starts_with(&format!("weir-{pid}-"))).collect()
 }
 
-/// Command lines of the processes that work in `folder`.
+/// Command lines of the processes that work in `folder`: that name it, or were started there.
 pub(crate) fn processes_in(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir("/proc").unwrap().flatten();
-    let lines = entries.filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok());
-    lines.filter(|line| line.contains(&*folder.to_string_lossy())).collect()
+    let is_there = |of: &Path, line: &str| {
+        // One that has ended has no words any more.
+        let works_in = !line.is_empty() && fs::read_link(of.join("cwd")).is_ok_and(|at| at.starts_with(folder));
+        works_in || line.contains(&*folder.to_string_lossy())
+    };
+    let entries = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let lines = entries.filter_map(|of| fs::read_to_string(of.join("cmdline")).ok().map(|line| (of, line)));
+    lines.filter(|(of, line)| is_there(of, line)).map(|(_, line)| line).collect()
 }
 
 /// The processes that keep the processors awake for the experiment `pid`.

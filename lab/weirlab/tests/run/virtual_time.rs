@@ -153,6 +153,33 @@ fn the_same_seed_gives_the_same_means() {
     bench.assert_nothing_left();
 }
 
+/// A FIFO that overflows drops other packets as soon as a hash, a port or a sequence number is another.
+#[test]
+fn the_same_seed_drops_the_same_packets() {
+    let full = "question = \"\"\nlink = \"10mbit\"\nrho = 1.5\nseconds = 8\nfifo_packets = 100\n\
+                [[run]]\nname = \"nginx\"\nserver = \"nginx\"\n[[run]]\nname = \"apache\"\nserver = \"apache\"\n";
+    let Some(bench) = VirtualBench::new("drops", full) else { return };
+    if testbed::find_random(&bench.kernel).is_none() {
+        assert!(std::env::var("WEIR_REQUIRE_PRIVILEGED").as_deref() != Ok("1"), "no random.so beside the kernel");
+        println!("SKIPPED: no random.so beside the kernel: run `scripts/setup.sh virtual`");
+        return;
+    }
+    let records = || {
+        let (out, done) = (bench.bench.out(), bench.run(&["--seed", "7"]));
+        assert!(done.status.success(), "{}", stderr(&done));
+        let found = ["nginx", "apache"].map(|name| {
+            let said = record::Run::read(&out.join(name)).unwrap().manifest.environment;
+            assert_ne!(said["dropped_packets"], "0", "{name}: nothing was dropped: change the load");
+            assert_eq!((&*said["randomness"], &*said["given_up_by_kernel"]), ("of the seed", "0"), "{name}");
+            fs::read(out.join(name).join("records.parquet")).unwrap()
+        });
+        fs::remove_dir_all(out).unwrap();
+        found
+    };
+    assert!(records() == records(), "other records with the same seed");
+    bench.assert_nothing_left();
+}
+
 #[test]
 fn without_a_kernel_it_says_where_to_get_one() {
     let bench = Bench::new("no-kernel", ONE_RUN);
