@@ -36,6 +36,7 @@ mod images;
 mod lines;
 mod list;
 pub mod multipart;
+mod names;
 mod path;
 mod peer_length;
 pub mod proxy_header;

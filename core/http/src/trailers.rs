@@ -2,7 +2,7 @@
 //! fields of a head, where they could mean something else.
 
 use crate::fields::FieldList;
-use crate::gateway::hop::{Hop, is_any};
+use crate::gateway::hop::{Hop, connection, is_any};
 use crate::http1::upstream::{UpstreamFault, is_for_us};
 use crate::{lines, request::is_token_byte};
 
@@ -33,7 +33,7 @@ impl Trailers {
         fields: impl Iterator<Item = (&'f [u8], &'f [u8])> + Clone,
     ) -> Result<Option<Box<Trailers>>, UpstreamFault> {
         let (mut list, mut bytes) = (FieldList::default(), 0);
-        let hop = Hop::of(|| fields.clone());
+        let hop = Hop::of(|| connection(fields.clone()));
         let is_passed = |name: &[u8]| {
             let is_name = !name.is_empty() && name.iter().all(|&byte| is_token_byte(byte));
             is_name && hop.is_passed(name) && !is_for_us(name) && !is_any(name, &NEVER)

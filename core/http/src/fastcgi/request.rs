@@ -117,7 +117,7 @@ const NO_FIELDS: [&str; 4] = ["content-type", "content-length", "expect", "proxy
 
 /// Appends the fields of the request that are for programs, each name once (RFC 3875 section 4.1.18).
 fn fields(out: &mut Vec<u8>, request: &Request, script: &Script) {
-    let hop = Hop::of(|| request.all());
+    let hop = Hop::of(|| request.values("connection"));
     // Another character could make two names one variable.
     let is_plain = |name: &[u8]| name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
     let is_passed = |name: &[u8]| {

@@ -17,6 +17,7 @@ use core::net::IpAddr;
 
 use crate::codings::restored;
 use crate::list::members;
+use crate::names::Names;
 use crate::{BodyLength, Method, Request, lines};
 pub use change::FieldChange;
 use change::Unchanged;
@@ -60,6 +61,7 @@ pub struct Gateway<'a> {
 /// are left out. Cookies are joined into one line. Tags that [`crate::weakened`] has made become those of the program.
 pub fn encode_request(out: &mut Vec<u8>, request: &Request, gateway: &Gateway, body: BodyLength) {
     let method = if request.method == Method::Connect { Method::Get } else { request.method };
+    out.reserve(head_bytes(request));
     for part in [method.token(), b" ", request.path] {
         out.extend_from_slice(part);
     }
@@ -79,9 +81,19 @@ pub fn encode_request(out: &mut Vec<u8>, request: &Request, gateway: &Gateway, b
     out.extend_from_slice(b"\r\n");
 }
 
+/// The usual number of bytes of the head for an upstream.
+fn head_bytes(request: &Request) -> usize {
+    // The host is in three fields more.
+    let host_bytes = 3 * request.fields.host.map_or(0, <[u8]>::len);
+    request.path.len() + request.query.map_or(0, <[u8]>::len) + request.all.bytes() + host_bytes + ADDED_BYTES
+}
+
+/// Bytes of the request line without its target, and of the added fields without the host.
+const ADDED_BYTES: usize = 256;
+
 /// Appends the fields that do not depend on the upstream's HTTP version.
 fn fields(out: &mut impl Writer, request: &Request, gateway: &Gateway) {
-    let hop = Hop::of(|| request.all());
+    let hop = Hop::of(|| request.values("connection"));
     let mut kept = Unchanged { out, changes: gateway.changes };
     end_to_end(&mut kept, request, gateway, &hop);
     forwarded::encode(&mut kept, request, gateway, &hop);
@@ -92,7 +104,7 @@ fn fields(out: &mut impl Writer, request: &Request, gateway: &Gateway) {
 }
 
 /// Appends the end-to-end fields, with all cookies in one (RFC 9113 section 8.2.3).
-fn end_to_end<'a, I: Iterator<Item = (&'a [u8], &'a [u8])>>(
+fn end_to_end<'a, I: Iterator<Item = &'a [u8]>>(
     out: &mut impl Writer,
     request: &Request<'a>,
     gateway: &Gateway,
@@ -124,7 +136,8 @@ fn websocket(out: &mut Vec<u8>, request: &Request, key: &[u8]) {
 
 /// Returns true for fields that we rewrite, or answer ourselves (Expect).
 fn is_ours(name: &[u8]) -> bool {
-    is_any(name, &["host", "content-length", "expect"])
+    const OURS: Names<3> = Names::new(["host", "content-length", "expect"]);
+    OURS.has(name)
 }
 
 /// Returns true if no upstream takes the name for another: programs behind CGI and its successors see `_`, `.` and

@@ -2,6 +2,7 @@
 
 use crate::fields::FieldList;
 use crate::http1::upstream::{Framing, ResponseLimits, UpstreamFault, UpstreamHead, content_length};
+use crate::names::NameFilter;
 use crate::request::check_field;
 use crate::trailers::Trailers;
 use crate::{Method, PeerLength, Status};
@@ -15,6 +16,7 @@ pub struct ResponseBuilder {
     /// The first fault found.
     fault: Option<UpstreamFault>,
     list: FieldList,
+    names: NameFilter,
     fields: usize,
     /// Size in HTTP/1.1 format.
     bytes: usize,
@@ -29,8 +31,8 @@ const WRONG_STATUS: UpstreamFault = UpstreamFault("a status outside 100 to 999, 
 
 impl ResponseBuilder {
     pub fn new(limits: ResponseLimits) -> ResponseBuilder {
-        let (status, fault, list) = (None, None, FieldList::default());
-        ResponseBuilder { limits, status, fault, list, fields: 0, bytes: 0 }
+        let (status, fault, list, names) = (None, None, FieldList::default(), NameFilter::default());
+        ResponseBuilder { limits, status, fault, list, names, fields: 0, bytes: 0 }
     }
 
     /// Starts another head.
@@ -52,7 +54,10 @@ impl ResponseBuilder {
             b":status" if self.fields == 1 => self.status = status(value),
             [b':', ..] => self.fault = Some(WRONG_PSEUDO),
             _ => match check(name, value) {
-                None => drop(self.list.push(name, value.trim_ascii())),
+                None => {
+                    self.names = self.names.add(name);
+                    self.list.push(name, value.trim_ascii());
+                }
                 fault => self.fault = fault,
             },
         }
@@ -76,8 +81,8 @@ impl ResponseBuilder {
         };
         // An HTTP/1.1 client needs a length to see that the body is empty.
         let content_length = if is_bare || !ends_stream { said } else { Some(PeerLength::ZERO) };
-        let status = Status(status);
-        Ok(UpstreamHead { status, framing, is_kept_alive: true, content_length, minor_version: 2, list })
+        let (status, names) = (Status(status), std::mem::take(&mut self.names));
+        Ok(UpstreamHead { status, framing, is_kept_alive: true, content_length, minor_version: 2, list, names })
     }
 
     /// Returns the fields collected as trailers; `None` if none of them is forwarded.

@@ -6,11 +6,11 @@ impl<'a> Iterator for FieldLines<'a> {
     type Item = (&'a [u8], &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let end = self.0.iter().position(|&b| b == b'\n')?;
+        let end = memchr::memchr(b'\n', self.0)?;
         let (line, rest) = self.0.split_at(end + 1);
         self.0 = rest;
         // The last line is empty.
-        let colon = line.iter().position(|&b| b == b':')?;
+        let colon = memchr::memchr(b':', line)?;
         Some((&line[..colon], line[colon + 1..].trim_ascii()))
     }
 }

@@ -217,8 +217,9 @@ fn interpret<'a>(parsed: &httparse::Request<'_, 'a>, head: &'a [u8]) -> Result<H
     let body = section.body(minor_version)?;
     let all = All::Lines(FieldLines(&head[method_token.len() + target.len() + REQUEST_LINE_REST..]));
     let fields = Fields { host: section.host(minor_version, form.host)?, ..section.fields };
+    let (path, query, target, names) = (form.path, form.query, target.as_bytes(), section.names);
     Ok(Head {
-        request: Request { method, path: form.path, query: form.query, target: target.as_bytes(), fields, all, body },
+        request: Request { method, path, query, target, fields, all, names, body },
         minor_version,
         keep_alive: section.keep_alive(minor_version),
         // RFC 9110 section 10.1.1: ignored from HTTP/1.0, and pointless without a body.

@@ -345,10 +345,13 @@ impl RequestBuilder {
         }
         let body = self.section.body(1)?;
         let fields = Fields { host: self.section.host(1, None)?, ..self.section.fields };
+        let mut names = self.section.names;
         if let Some(cookie) = self.cookie.take() {
             self.list.push(b"cookie", &cookie);
+            names = names.add(b"cookie");
         }
-        Ok(OwnedRequest { list: std::mem::take(&mut self.list), method, target: span, path, query, fields, body })
+        let list = std::mem::take(&mut self.list);
+        Ok(OwnedRequest { list, method, target: span, path, query, fields, names, body })
     }
 }
 

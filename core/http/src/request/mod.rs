@@ -17,6 +17,7 @@ pub use owned::OwnedRequest;
 
 use crate::fields::FieldIter;
 use crate::http1::FieldLines;
+use crate::names::NameFilter;
 use crate::{PeerLength, Reject, Status};
 
 /// The maximum size of a head, for requests over any version and for responses of upstreams.
@@ -51,6 +52,8 @@ pub struct Request<'a> {
     pub target: &'a [u8],
     pub fields: Fields<&'a [u8]>,
     pub(crate) all: All<'a>,
+    /// The names of all fields.
+    pub(crate) names: NameFilter,
     pub body: BodyLength,
 }
 
@@ -78,6 +81,16 @@ pub(crate) enum All<'a> {
     /// The lines as received over HTTP/1.1.
     Lines(FieldLines<'a>),
     List(FieldIter<'a>),
+}
+
+impl All<'_> {
+    /// Bytes of their form.
+    pub fn bytes(&self) -> usize {
+        match self {
+            All::Lines(lines) => lines.0.len(),
+            All::List(list) => list.0.len(),
+        }
+    }
 }
 
 impl<'a> Iterator for All<'a> {
@@ -149,7 +162,9 @@ impl<'a> Request<'a> {
     /// The values of every field of this name, in order. Scans all fields: use it for fields that are not in [`Fields`]
     /// or may be repeated.
     pub fn values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
-        self.all().filter(move |(of, _)| of.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
+        let fields = self.names.may_have(name.as_bytes()).then(|| self.all());
+        let named = fields.into_iter().flatten().filter(move |(of, _)| of.eq_ignore_ascii_case(name.as_bytes()));
+        named.map(|(_, value)| value)
     }
 }
 

@@ -1,6 +1,7 @@
 use super::section::FieldSection;
 use super::{All, BodyLength, Fields, Method, Request};
 use crate::fields::{FieldList, Span};
+use crate::names::NameFilter;
 
 /// A request that owns its memory: all fields in one allocation, and the positions of the ones that matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +13,7 @@ pub struct OwnedRequest {
     pub(super) path: Span,
     pub(super) query: Option<Span>,
     pub(super) fields: Fields<Span>,
+    pub(super) names: NameFilter,
     pub(super) body: BodyLength,
 }
 
@@ -26,6 +28,7 @@ impl OwnedRequest {
             target: value(self.target),
             fields: self.fields.map(value),
             all: All::List(self.list.iter()),
+            names: self.names,
             body: self.body,
         }
     }
@@ -44,9 +47,14 @@ impl OwnedRequest {
     }
 }
 
+/// Bytes of the pseudo-fields without their values, and what the lengths of some 16 fields take.
+const REST_BYTES: usize = 128;
+
 impl From<&Request<'_>> for OwnedRequest {
     fn from(request: &Request<'_>) -> OwnedRequest {
-        let mut list = FieldList::default();
+        let host_bytes = request.fields.host.map_or(0, <[u8]>::len);
+        let bytes = request.target.len() + request.all.bytes() + host_bytes + REST_BYTES;
+        let mut list = FieldList::with_capacity(bytes);
         let target = list.push(b":path", request.target);
         let (path, query) = match is_of_target(request) {
             true => parts(request.target, target, request.path, request.query),
@@ -61,7 +69,8 @@ impl From<&Request<'_>> for OwnedRequest {
         // It may come from the target.
         let host = request.fields.host.map(|host| list.push(b":authority", host));
         let fields = Fields { host, ..section.fields };
-        OwnedRequest { list, method: request.method, target, path, query, fields, body: request.body }
+        let (method, names, body) = (request.method, request.names, request.body);
+        OwnedRequest { list, method, target, path, query, fields, names, body }
     }
 }
 

@@ -7,6 +7,7 @@
 use super::target::is_host_port;
 use super::{BodyLength, Fields, MORE_THAN_ONE_HOST};
 use crate::list::members;
+use crate::names::NameFilter;
 use crate::{PeerLength, Reject, Status};
 
 /// The fields found so far. `V` is how a value is stored: its bytes, or their position.
@@ -21,6 +22,8 @@ pub(crate) struct FieldSection<V> {
     close: bool,
     stay: bool,
     connection_options: usize,
+    /// The names of all fields.
+    pub names: NameFilter,
 }
 
 /// Maximum number of options in all Connection lines. Clients send up to three. Each is searched for among all fields
@@ -41,6 +44,7 @@ impl<V: Copy + Default> FieldSection<V> {
     pub fn note(&mut self, name: &[u8], value: &[u8], kept: V) -> Result<(), Reject> {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         let fields = &mut self.fields;
+        self.names = self.names.add(name);
         match name.len() {
             4 if is("host") => self.note_host(value, kept)?,
             5 if is("range") => once(&mut fields.range, kept),

@@ -3,10 +3,12 @@
 
 use std::mem::MaybeUninit;
 
+use super::response::OWN_BYTES;
 use super::{Framing, UpstreamFault, UpstreamHead};
 use crate::fields::FieldList;
-use crate::gateway::hop::{is_any, options};
+use crate::gateway::hop::is_any;
 use crate::list::members;
+use crate::names::NameFilter;
 use crate::request::section::CONNECTION_OPTIONS_MAX;
 use crate::{FIELDS_MAX, Limits, Method, PeerLength, Status};
 
@@ -28,7 +30,7 @@ pub fn parse_response(
     if window[..start] != START[..start] {
         return Err(OTHER_VERSION);
     }
-    let Some(end) = head_end(window)? else {
+    let Some(End { at: end, has_folds }) = head_end(window)? else {
         return if bytes.len() < limits.head_bytes_max { Ok(None) } else { Err(TOO_LARGE) };
     };
     let mut lines = [const { MaybeUninit::uninit() }; FIELDS_MAX];
@@ -37,7 +39,9 @@ pub fn parse_response(
     let mut config = httparse::ParserConfig::default();
     config.allow_spaces_after_header_name_in_responses(true).allow_obsolete_multiline_headers_in_responses(true);
     match config.parse_response_with_uninit_headers(&mut parsed, &window[..end], lines) {
-        Ok(httparse::Status::Complete(bytes)) if bytes == end => Ok(Some((interpret(&parsed, method)?, end))),
+        Ok(httparse::Status::Complete(bytes)) if bytes == end => {
+            Ok(Some((interpret(&parsed, method, has_folds)?, end)))
+        }
         Ok(_) => Err(UpstreamFault("a malformed response head")),
         Err(error) => Err(fault(error)),
     }
@@ -47,15 +51,23 @@ const OTHER_VERSION: UpstreamFault = UpstreamFault("no response of HTTP/1.0 or 1
 const TOO_LARGE: UpstreamFault = UpstreamFault("a response head over the limit");
 const WRONG_LENGTH: UpstreamFault = UpstreamFault("a content-length that is no decimal number below 2^63");
 
-/// Returns the position after the first empty line.
-fn head_end(bytes: &[u8]) -> Result<Option<usize>, UpstreamFault> {
-    let mut line = 0;
-    while let Some(at) = bytes[line..].iter().position(|&b| b == b'\n') {
+/// The end of a head.
+struct End {
+    /// The position after the first empty line.
+    at: usize,
+    /// A line begins with a space or a tab.
+    has_folds: bool,
+}
+
+fn head_end(bytes: &[u8]) -> Result<Option<End>, UpstreamFault> {
+    let (mut line, mut has_folds) = (0, false);
+    while let Some(at) = memchr::memchr(b'\n', &bytes[line..]) {
         match &bytes[line..line + at] {
-            [b'\r'] => return Ok(Some(line + at + 1)),
-            [.., b'\r'] => line += at + 1,
+            [b'\r'] => return Ok(Some(End { at: line + at + 1, has_folds })),
+            [first, .., b'\r'] => has_folds |= matches!(first, b' ' | b'\t'),
             _ => return Err(UpstreamFault("a bare line feed in a response head")),
         }
+        line += at + 1;
     }
     Ok(None)
 }
@@ -71,27 +83,18 @@ fn fault(error: httparse::Error) -> UpstreamFault {
     })
 }
 
-fn interpret(parsed: &httparse::Response, method: Method) -> Result<UpstreamHead, UpstreamFault> {
+fn interpret(parsed: &httparse::Response, method: Method, has_folds: bool) -> Result<UpstreamHead, UpstreamFault> {
     // RFC 9110 section 15: a status above 599 is treated as a 5xx; it is no fault of the message.
     let (Some(status @ 100..=999), Some(minor_version)) = (parsed.code, parsed.version) else {
         return Err(UpstreamFault("a status outside 100 to 999"));
     };
-    let mut list = FieldList::default();
-    for line in parsed.headers.iter() {
-        let is_folded = line.value.contains(&b'\n');
-        if is_folded && is_any(line.name.as_bytes(), &["content-length", "transfer-encoding"]) {
-            return Err(UpstreamFault("a folded line of a field that frames the message"));
-        }
-        match is_folded {
-            true => list.push(line.name.as_bytes(), unfolded(line.value).trim_ascii()),
-            false => list.push(line.name.as_bytes(), line.value.trim_ascii()),
-        };
-    }
-    let values =
-        |name: &'static [u8]| list.iter().filter(move |(of, _)| of.eq_ignore_ascii_case(name)).map(|(_, value)| value);
-    let content_length = content_length(values(b"content-length"))?;
-    let is_chunked = is_chunked(values(b"transfer-encoding"), minor_version)?;
-    let framing = match (status, is_chunked, content_length) {
+    let (list, names) = fields(parsed.headers, has_folds)?;
+    let (status, framing) = (Status(status), Framing::None);
+    let mut head =
+        UpstreamHead { status, framing, is_kept_alive: false, content_length: None, minor_version, list, names };
+    let content_length = content_length(head.values("content-length"))?;
+    let is_chunked = is_chunked(head.values("transfer-encoding"), minor_version)?;
+    let framing = match (status.0, is_chunked, content_length) {
         (_, true, Some(_)) => return Err(UpstreamFault("both transfer-encoding and content-length")),
         (101, ..) => Framing::Upgraded,
         (100..=199 | 204 | 304, ..) => Framing::None,
@@ -100,15 +103,37 @@ fn interpret(parsed: &httparse::Response, method: Method) -> Result<UpstreamHead
         (_, false, Some(length)) => Framing::Length(length),
         (_, false, None) => Framing::Close,
     };
-    if options(list.iter()).nth(CONNECTION_OPTIONS_MAX).is_some() {
-        return Err(UpstreamFault("more connection options than the limit"));
+    let (mut closes, mut stays) = (false, minor_version >= 1);
+    for (nth, option) in head.values("connection").flat_map(members).enumerate() {
+        if nth == CONNECTION_OPTIONS_MAX {
+            return Err(UpstreamFault("more connection options than the limit"));
+        }
+        closes |= option.eq_ignore_ascii_case(b"close");
+        stays |= option.eq_ignore_ascii_case(b"keep-alive");
     }
-    let has_option = |known: &[u8]| options(list.iter()).any(|option| option.eq_ignore_ascii_case(known));
-    let stays = !has_option(b"close") && (minor_version >= 1 || has_option(b"keep-alive"));
     // An upstream that announces a body may send it.
-    let is_doubtful = status == 204 && (is_chunked || content_length.is_some_and(|length| length > PeerLength::ZERO));
-    let is_kept_alive = stays && !is_doubtful && !matches!(framing, Framing::Close | Framing::Upgraded);
-    Ok(UpstreamHead { status: Status(status), framing, is_kept_alive, content_length, minor_version, list })
+    let is_doubtful = status.0 == 204 && (is_chunked || content_length.is_some_and(|length| length > PeerLength::ZERO));
+    let is_kept_alive = stays && !closes && !is_doubtful && !matches!(framing, Framing::Close | Framing::Upgraded);
+    (head.framing, head.is_kept_alive, head.content_length) = (framing, is_kept_alive, content_length);
+    Ok(head)
+}
+
+/// The fields of these lines, of which some may be folded, and a filter of their names.
+fn fields(lines: &[httparse::Header], has_folds: bool) -> Result<(FieldList, NameFilter), UpstreamFault> {
+    let bytes: usize = lines.iter().map(|line| FieldList::field_bytes(line.name.as_bytes(), line.value)).sum();
+    let (mut list, mut names) = (FieldList::with_capacity(bytes + OWN_BYTES), NameFilter::default());
+    for line in lines {
+        names = names.add(line.name.as_bytes());
+        let is_folded = has_folds && line.value.contains(&b'\n');
+        if is_folded && is_any(line.name.as_bytes(), &["content-length", "transfer-encoding"]) {
+            return Err(UpstreamFault("a folded line of a field that frames the message"));
+        }
+        match is_folded {
+            true => list.push(line.name.as_bytes(), unfolded(line.value).trim_ascii()),
+            false => list.push(line.name.as_bytes(), line.value.trim_ascii()),
+        };
+    }
+    Ok((list, names))
 }
 
 /// Replaces line ends in the value with spaces (RFC 9112 section 5.2).

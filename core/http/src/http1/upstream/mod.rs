@@ -12,6 +12,7 @@ mod response;
 use thiserror::Error;
 
 use crate::fields::FieldList;
+use crate::names::NameFilter;
 use crate::{Limits, PeerLength, Status};
 
 pub use body::UpstreamBody;
@@ -79,6 +80,8 @@ pub struct UpstreamHead {
     /// 0 and 1 for HTTP/1.0 and 1.1, 2 for HTTP/2.
     pub(crate) minor_version: u8,
     pub(crate) list: FieldList,
+    /// The names of all fields.
+    pub(crate) names: NameFilter,
 }
 
 impl UpstreamHead {
@@ -94,7 +97,9 @@ impl UpstreamHead {
 
     /// The values of every field of this name, in order.
     pub fn values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
-        self.fields().filter(move |(of, _)| of.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
+        let fields = self.names.may_have(name.as_bytes()).then(|| self.fields());
+        let named = fields.into_iter().flatten().filter(move |(of, _)| of.eq_ignore_ascii_case(name.as_bytes()));
+        named.map(|(_, value)| value)
     }
 
     /// The Content-Length, even in a response without a body: to HEAD, or 304.

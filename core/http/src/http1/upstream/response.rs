@@ -1,8 +1,12 @@
 //! Converts an upstream's response into one for our clients, in any HTTP version.
 
 use super::{Framing, UpstreamHead};
-use crate::gateway::hop::{Hop, is_any};
+use crate::fields::FieldList;
+use crate::gateway::hop::{Hop, connection};
 use crate::{Length, Response, Status};
+
+/// Bytes for the fields that are added to those of an upstream: Via, Content-Length, Vary, Cache-Control.
+pub(super) const OWN_BYTES: usize = 128;
 
 impl UpstreamHead {
     /// Converts the head into a response for a client, with this body. Removes the fields of the upstream's connection
@@ -12,23 +16,27 @@ impl UpstreamHead {
     /// The length is that of the framing; for HEAD and 304 it is the Content-Length. [`Response::of_length`] replaces
     /// an unknown length.
     pub fn into_response<B>(self, body: B) -> Response<B> {
-        let mut response = Response::new(self.status, body);
+        let lists_fields = Hop::of(|| self.values("connection")).lists_fields();
+        let UpstreamHead { status, framing, content_length, minor_version, list, .. } = self;
+        let mut response = Response::new(status, body);
         response.is_forwarded = true;
-        let hop = Hop::of(|| self.list.iter());
-        for (name, value) in self.fields().filter(|(name, _)| hop.is_passed(name) && !is_written(name)) {
-            response.own.push_clean(name, value);
-        }
-        let via: &[u8] = match self.minor_version {
+        let is_upgraded = framing == Framing::Upgraded;
+        let before = if is_upgraded || lists_fields { list.clone() } else { FieldList::default() };
+        let hop = Hop::of(|| connection(before.iter()));
+        // No value has control characters: the parsers of heads refuse them.
+        response.own = list;
+        response.own.retain(|name| hop.is_passed(name) && !is_written(name));
+        let via: &[u8] = match minor_version {
             0 => b"1.0 weir",
             2 => b"2 weir",
             _ => b"1.1 weir",
         };
         response = response.with("Via", via);
-        match (self.framing, self.content_length) {
-            (Framing::Upgraded, _) => self.with_upgrade(response),
+        match (framing, content_length) {
+            (Framing::Upgraded, _) => with_upgrade(&before, response),
             (Framing::Chunked | Framing::Close | Framing::Stream, _) => response.of_length(Length::Unknown),
             // RFC 9110 section 8.6: neither 1xx nor 204 has one.
-            (_, Some(length)) if !matches!(self.status.0, 100..=199 | 204) => response.with_length(length.bytes()),
+            (_, Some(length)) if !matches!(status.0, 100..=199 | 204) => response.with_length(length.bytes()),
             _ => response,
         }
     }
@@ -40,20 +48,23 @@ impl UpstreamHead {
         let response = ["connection", "upgrade", "sec-websocket-accept"].into_iter().fold(response, Response::without);
         Response { status: Status::OK, ..response.of_length(Length::Unknown) }
     }
+}
 
-    fn with_upgrade<B>(&self, response: Response<B>) -> Response<B> {
-        let response = response.with("Connection", b"upgrade");
-        self.values("upgrade").fold(response, |response, protocol| response.with("Upgrade", protocol))
-    }
+fn with_upgrade<B>(fields: &FieldList, response: Response<B>) -> Response<B> {
+    let upgrades = fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"upgrade"));
+    let response = response.with("Connection", b"upgrade");
+    upgrades.fold(response, |response, (_, protocol)| response.with("Upgrade", protocol))
 }
 
 /// Returns true for fields that we write ourselves, or that are meant for us.
 fn is_written(name: &[u8]) -> bool {
-    is_any(name, &["content-length"]) || is_for_us(name)
+    name.eq_ignore_ascii_case(b"content-length") || is_for_us(name)
 }
 
 /// Returns true for fields that are meant for us and not for a client.
 pub(crate) fn is_for_us(name: &[u8]) -> bool {
     let start = name.get(.."x-accel-".len()).unwrap_or_default();
-    is_any(name, &["x-sendfile"]) || start.eq_ignore_ascii_case(b"x-accel-")
+    let is_named = || name.eq_ignore_ascii_case(b"x-sendfile") || start.eq_ignore_ascii_case(b"x-accel-");
+    // Few names begin so.
+    matches!(name.first(), Some(b'x' | b'X')) && is_named()
 }
