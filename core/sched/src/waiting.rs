@@ -6,8 +6,7 @@
 //! the upstream the least time. The requests of one client are ordered in the same way within its turn. Every request
 //! is eventually begun.
 
-use std::collections::HashMap;
-
+use hashbrown::HashMap;
 use units::Nanos;
 
 /// The maximum number of requests that wait for one upstream, in addition to those in flight.
@@ -129,17 +128,21 @@ impl<T: Copy + Ord> Places<T> {
         } else {
             Begun::Full
         };
-        self.forget_unused(turn.client);
+        if begun == Begun::Full {
+            self.forget_unused(turn.client);
+        }
         begun
     }
 
     /// Returns the place of a request of this client. The caller must then call [`Places::begin_next`].
     pub fn end(&mut self, client: u32) {
         self.under_way -= 1;
-        if let Some(client) = self.clients.get_mut(&client) {
-            client.under_way -= 1;
+        if let Some(own) = self.clients.get_mut(&client) {
+            own.under_way -= 1;
+            if own.is_unused() {
+                self.clients.remove(&client);
+            }
         }
-        self.forget_unused(client);
     }
 
     /// The next request that waited, which has a place from here on; `None` if no waiting request may begin.
@@ -179,13 +182,17 @@ impl<T: Copy + Ord> Places<T> {
     }
 
     fn forget_unused(&mut self, client: u32) {
-        if self.clients.get(&client).is_some_and(|client| client.under_way == 0 && client.waiting.is_empty()) {
+        if self.clients.get(&client).is_some_and(Client::is_unused) {
             self.clients.remove(&client);
         }
     }
 }
 
 impl<T> Client<T> {
+    fn is_unused(&self) -> bool {
+        self.under_way == 0 && self.waiting.is_empty()
+    }
+
     fn may_begin(&self, under_way: u32, bounds: Bounds) -> bool {
         under_way < bounds.requests && self.under_way < bounds.of_client
     }

@@ -77,8 +77,7 @@ mod tests {
 
     /// G by its definition, over every b that is a whole byte, from the density that the buckets represent.
     fn by_definition(histogram: &Histogram, attained: u64) -> f64 {
-        let survival = histogram.survival(LARGER);
-        let above = |bytes: u64| 1.0 - super::super::histogram::share_below(&survival, bytes);
+        let above = |bytes: u64| 1.0 - histogram.share_below(LARGER, bytes);
         let (now, mut cost, mut best) = (above(attained), 0.0, f64::INFINITY);
         for b in attained..low_end(histogram.top()) {
             cost += (above(b) + above(b + 1)) / 2.0;

@@ -67,36 +67,47 @@ impl Histogram {
     /// The estimate of survival, with `larger` extra samples that are larger than all others.
     pub fn survival(&self, larger: f64) -> Survival {
         let mut survival = [1.0; BUCKETS + 1];
-        let mut at_risk = f64::from(self.total) + larger * f64::from(UNITS);
-        for k in 0..BUCKETS {
-            let (ended, cut) = (f64::from(self.finished[k]), f64::from(self.censored[k]));
-            let exposed = at_risk - cut / 2.0;
-            let hazard = if ended > 0.0 { (ended / exposed).min(1.0) } else { 0.0 };
-            survival[k + 1] = survival[k] * (1.0 - hazard);
-            at_risk -= ended + cut;
-        }
+        survival[1..].iter_mut().zip(self.edges(larger)).for_each(|(edge, (_, upper))| *edge = upper);
         survival
+    }
+
+    /// Iterates over the buckets, with the survival at the lower and the upper edge of each.
+    fn edges(&self, larger: f64) -> impl Iterator<Item = (f64, f64)> {
+        let (mut survival, mut at_risk) = (1.0, f64::from(self.total) + larger * f64::from(UNITS));
+        self.finished.iter().zip(&self.censored).map(move |(ended, cut)| {
+            let lower = survival;
+            if (*ended, *cut) != (0, 0) {
+                let (ended, cut) = (f64::from(*ended), f64::from(*cut));
+                let exposed = at_risk - cut / 2.0;
+                let hazard = if ended > 0.0 { (ended / exposed).min(1.0) } else { 0.0 };
+                survival *= 1.0 - hazard;
+                at_risk -= ended + cut;
+            }
+            (lower, survival)
+        })
+    }
+
+    /// The share of sizes below this one, with `larger` extra samples that are larger than all others, by linear
+    /// interpolation within its bucket.
+    pub fn share_below(&self, larger: f64, bytes: u64) -> f64 {
+        let k = bucket(bytes);
+        let (lower, upper) = self.edges(larger).nth(k).expect("it is one of the buckets");
+        let part = ((bytes - low_end(k)) as f64 / width(k)).min(1.0);
+        1.0 - (lower + part * (upper - lower))
     }
 
     /// The size that this share of responses does not exceed, from 0 to 1; the upper edge of what is known if most were
     /// cut short, and 0 if nothing is known.
     pub fn quantile(&self, share: f64) -> u64 {
-        let survival = self.survival(0.0);
         let wanted = 1.0 - share;
         let top = self.top();
-        let Some(k) = (0..top).find(|k| survival[k + 1] < survival[*k] && survival[k + 1] <= wanted) else {
+        let mut buckets = self.edges(0.0).take(top).enumerate();
+        let Some((k, (lower, upper))) = buckets.find(|(_, (lower, upper))| upper < lower && *upper <= wanted) else {
             return if top == 0 { 0 } else { low_end(top) };
         };
-        let part = (survival[k] - wanted) / (survival[k] - survival[k + 1]);
+        let part = (lower - wanted) / (lower - upper);
         (low_end(k) as f64 + part.clamp(0.0, 1.0) * width(k)) as u64
     }
-}
-
-/// The share of sizes below this one, by linear interpolation within its bucket.
-pub fn share_below(survival: &Survival, bytes: u64) -> f64 {
-    let k = bucket(bytes);
-    let part = ((bytes - low_end(k)) as f64 / width(k)).min(1.0);
-    1.0 - (survival[k] + part * (survival[k + 1] - survival[k]))
 }
 
 pub fn bucket(bytes: u64) -> usize {
@@ -159,8 +170,7 @@ mod tests {
         let histogram = of(&[4, 4, 16, 16], &[]);
         assert_eq!([0.25, 0.5, 0.75, 1.0].map(|share| histogram.quantile(share)), [6, 8, 24, 32]);
         assert_eq!(Histogram::default().quantile(0.5), 0);
-        let survival = histogram.survival(0.0);
-        assert_eq!([0, 6, 10, 24, 99].map(|bytes| share_below(&survival, bytes)), [0.0, 0.25, 0.5, 0.75, 1.0]);
+        assert_eq!([0, 6, 10, 24, 99].map(|bytes| histogram.share_below(0.0, bytes)), [0.0, 0.25, 0.5, 0.75, 1.0]);
     }
 
     #[test]

@@ -36,11 +36,11 @@ pub use curve::{Curve, KNOTS_MAX, Knot};
 pub use gittins::{LARGER, curve as gittins};
 pub use histogram::{BUCKETS, Histogram, SAMPLES_MAX, Survival, low_end, width};
 pub use ratio::RATIOS_MIN;
-pub use route::{Route, RouteKey, WORDS_BYTES_MAX};
+pub use route::{Route, WORDS_BYTES_MAX};
 pub use service::{SERVICES_MAX, ServiceRoute, ServiceTimes};
 
-use histogram::share_below;
 use ratio::Ratio;
+use route::Digest;
 
 /// The maximum number of routes remembered; each takes less than 2.5 KB with its words and its curves.
 pub const ROUTES_MAX: usize = 4096;
@@ -84,14 +84,28 @@ impl Calibration {
     }
 }
 
+/// A route that was entered in a table.
+#[derive(Debug, Clone, Copy)]
+pub struct RouteKey {
+    digest: Digest,
+    /// The index of its entry, unless the route was forgotten since.
+    place: u32,
+}
+
+impl PartialEq for RouteKey {
+    fn eq(&self, other: &RouteKey) -> bool {
+        self.digest == other.digest
+    }
+}
+
 /// The routes of a site or of all sites, at most [`ROUTES_MAX`].
 #[derive(Debug)]
 pub struct Routes {
     /// Computes the ranks of a route's jobs from its histogram.
     index: fn(&Histogram) -> Curve,
     entries: Vec<Entry>,
-    /// The index of each key in `entries`.
-    places: HashMap<u64, u32>,
+    /// The index of each route in `entries`.
+    places: HashMap<Digest, u32>,
     /// The index at which eviction continues.
     hand: usize,
     calibration: Calibration,
@@ -99,7 +113,7 @@ pub struct Routes {
 
 #[derive(Debug)]
 struct Entry {
-    key: u64,
+    digest: Digest,
     /// The route of all paths with the same site, method, status, type and coding.
     broad: RouteKey,
     /// The route's key among times of service.
@@ -159,27 +173,38 @@ impl Routes {
     /// one that was seldom used: each use of a route lets it be passed over once more, at most [`USES_MAX`] times, so
     /// routes that come once, as a crawler makes them, push out only each other. O(1) amortised over uses.
     pub fn enter(&mut self, route: &Route) -> RouteKey {
-        let broad = Route { path: ALL_PATHS, ..*route };
-        let broad_key = self.enter_one(&broad, broad.key());
-        self.enter_one(route, broad_key)
-    }
-
-    fn enter_one(&mut self, route: &Route, broad: RouteKey) -> RouteKey {
-        let key = route.key();
-        if let Some(place) = self.places.get(&key.0) {
-            let entry = &mut self.entries[*place as usize];
-            entry.uses = (entry.uses + 1).min(USES_MAX);
+        let digest = route.digest();
+        let known = self.places.get(&digest).map(|place| RouteKey { digest, place: *place });
+        if let Some(key) = known
+            && self.entry(self.entries[key.place as usize].broad).is_some()
+        {
+            let broad = self.entries[key.place as usize].broad;
+            [broad, key].into_iter().for_each(|key| self.entries[key.place as usize].use_once());
             return key;
         }
-        let entry = Entry::new(key.0, broad, route);
+        let broad = Route { path: ALL_PATHS, ..*route };
+        let broad_key = self.enter_one(&broad, broad.digest(), None);
+        self.enter_one(route, digest, Some(broad_key))
+    }
+
+    /// Enters a route; `broad` is that of all paths, unless it is that itself.
+    fn enter_one(&mut self, route: &Route, digest: Digest, broad: Option<RouteKey>) -> RouteKey {
+        if let Some(place) = self.places.get(&digest) {
+            let (key, entry) = (RouteKey { digest, place: *place }, &mut self.entries[*place as usize]);
+            entry.broad = broad.unwrap_or(key);
+            entry.use_once();
+            return key;
+        }
         let place = self.make_room();
+        let key = RouteKey { digest, place: place as u32 };
+        let entry = Entry::new(digest, broad.unwrap_or(key), route);
         if place == self.entries.len() {
             self.entries.push(entry);
         } else {
-            self.places.remove(&self.entries[place].key);
+            self.places.remove(&self.entries[place].digest);
             self.entries[place] = entry;
         }
-        self.places.insert(key.0, place as u32);
+        self.places.insert(digest, key.place);
         key
     }
 
@@ -248,7 +273,7 @@ impl Routes {
     pub fn coded_curve(&mut self, key: RouteKey, plain_bytes: Option<u64>) -> Option<Arc<Curve>> {
         let entry = self.at(key)?;
         let (own, broad) = (entry.ratio, entry.broad);
-        let of_all = || self.places.get(&broad.0).map(|place| self.entries[*place as usize].ratio);
+        let of_all = || self.entry(broad).map(|entry| entry.ratio);
         let ratio = own.known().map(|_| own).or_else(of_all).filter(|ratio| ratio.known().is_some());
         match (ratio, plain_bytes) {
             (Some(ratio), Some(plain_bytes)) => Some(Arc::new(ratio.curve(plain_bytes))),
@@ -264,14 +289,14 @@ impl Routes {
     /// The size that this share of the route's responses does not exceed, from 0 to 1; `None` while too little is
     /// known.
     pub fn quantile(&self, key: RouteKey, share: f64) -> Option<u64> {
-        let entry = &self.entries[*self.places.get(&key.0)? as usize];
+        let entry = self.entry(key)?;
         entry.is_known().then(|| entry.histogram.quantile(share))
     }
 
     /// The position of a size in the distribution predicted for a route, from 0 to 1; `None` while too little is known.
     pub fn share_below(&self, key: RouteKey, bytes: u64) -> Option<f64> {
-        let entry = &self.entries[*self.places.get(&key.0)? as usize];
-        entry.is_known().then(|| share_below(&entry.histogram.survival(LARGER), bytes))
+        let entry = self.entry(key)?;
+        entry.is_known().then(|| entry.histogram.share_below(LARGER, bytes))
     }
 
     /// The calibration over all routes since the start.
@@ -299,8 +324,20 @@ impl Routes {
         self.entries.is_empty()
     }
 
+    /// The entry of a route that is still, or again, remembered.
     fn at(&mut self, key: RouteKey) -> Option<&mut Entry> {
-        self.places.get(&key.0).map(|place| &mut self.entries[*place as usize])
+        let place = self.place_of(key)?;
+        self.entries.get_mut(place)
+    }
+
+    fn entry(&self, key: RouteKey) -> Option<&Entry> {
+        self.entries.get(self.place_of(key)?)
+    }
+
+    fn place_of(&self, key: RouteKey) -> Option<usize> {
+        let is_there = self.entries.get(key.place as usize).is_some_and(|entry| entry.digest == key.digest);
+        let place = if is_there { key.place } else { *self.places.get(&key.digest)? };
+        Some(place as usize)
     }
 }
 
@@ -311,9 +348,9 @@ impl Default for Routes {
 }
 
 impl Entry {
-    fn new(key: u64, broad: RouteKey, route: &Route) -> Entry {
+    fn new(digest: Digest, broad: RouteKey, route: &Route) -> Entry {
         Entry {
-            key,
+            digest,
             broad,
             service: ServiceRoute::of(route),
             words: route.words(),
@@ -328,12 +365,16 @@ impl Entry {
         }
     }
 
+    fn use_once(&mut self) {
+        self.uses = (self.uses + 1).min(USES_MAX);
+    }
+
     fn is_known(&self) -> bool {
         self.histogram.finished() >= SAMPLES_MIN
     }
 
     fn note(&mut self, bytes: u64) -> Option<f64> {
-        let share = self.is_known().then(|| share_below(&self.histogram.survival(LARGER), bytes));
+        let share = self.is_known().then(|| self.histogram.share_below(LARGER, bytes));
         share.into_iter().for_each(|share| self.calibration.note(share));
         self.histogram.note(bytes);
         self.finished += 1;

@@ -25,16 +25,16 @@ pub struct Route<'a> {
 
 /// A route by number. Two routes may collide by chance, once in 2^32 of a full table, and then learn together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct RouteKey(pub(super) u64);
+pub(super) struct Digest(pub u64);
 
 impl Route<'_> {
     /// The route's number: the same on each machine and in each version of the program that has the same patterns.
-    pub fn key(&self) -> RouteKey {
+    pub(super) fn digest(&self) -> Digest {
         let mut digest = FNV_OFFSET;
         self.pieces(|piece| {
             digest = piece.iter().fold(digest, |digest, byte| (digest ^ u64::from(*byte)).wrapping_mul(FNV_PRIME));
         });
-        RouteKey(digest)
+        Digest(digest)
     }
 
     /// The route as an operator reads it: `example.org GET /users/* 2xx text/html gzip`. Visible ASCII and single
@@ -106,8 +106,11 @@ mod tests {
     #[test]
     fn a_number_tells_what_words_tell() {
         let base = route("/users/17");
-        assert_eq!(base.key(), route("/users/18?q").key());
-        assert_eq!(base.key(), Route { status: 206, content_type: b" TEXT/HTML ", coding: b"GZIP", ..base }.key());
+        assert_eq!(base.digest(), route("/users/18?q").digest());
+        assert_eq!(
+            base.digest(),
+            Route { status: 206, content_type: b" TEXT/HTML ", coding: b"GZIP", ..base }.digest()
+        );
         for other in [
             Route { site: b"example.net", ..base },
             Route { method: b"HEAD", ..base },
@@ -116,9 +119,9 @@ mod tests {
             Route { content_type: b"text/css", ..base },
             Route { coding: b"", ..base },
         ] {
-            assert_ne!(base.key(), other.key(), "{}", other.words());
+            assert_ne!(base.digest(), other.digest(), "{}", other.words());
         }
         // Kept across versions: a table may be stored.
-        assert_eq!(base.key(), RouteKey(0x941b_6d78_7bad_ee6e));
+        assert_eq!(base.digest(), Digest(0x941b_6d78_7bad_ee6e));
     }
 }

@@ -9,7 +9,8 @@ use std::collections::HashMap;
 
 use units::Nanos;
 
-use super::{ALL_PATHS, Route, RouteKey};
+use super::route::Digest;
+use super::{ALL_PATHS, Route};
 
 /// Routes remembered: this many used lately, and as many from before.
 pub const SERVICES_MAX: usize = 2048;
@@ -21,15 +22,15 @@ const SAMPLES_MAX: u32 = 64;
 /// Mean times by route.
 #[derive(Debug, Default)]
 pub struct ServiceTimes {
-    lately: HashMap<RouteKey, Mean>,
-    before: HashMap<RouteKey, Mean>,
+    lately: HashMap<Digest, Mean>,
+    before: HashMap<Digest, Mean>,
 }
 
 /// A route as a request gives it, which has no status, type and coding yet, and the route of all paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceRoute {
-    own: RouteKey,
-    all: RouteKey,
+    own: Digest,
+    all: Digest,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -42,7 +43,7 @@ impl ServiceRoute {
     /// The route by site, method and path only.
     pub fn of(route: &Route) -> ServiceRoute {
         let asked = Route { status: 0, content_type: b"", coding: b"", ..*route };
-        ServiceRoute { own: asked.key(), all: Route { path: ALL_PATHS, ..asked }.key() }
+        ServiceRoute { own: asked.digest(), all: Route { path: ALL_PATHS, ..asked }.digest() }
     }
 }
 
@@ -50,9 +51,10 @@ impl ServiceTimes {
     /// Records how long a request of this route took.
     pub fn note(&mut self, route: ServiceRoute, took: Nanos) {
         for key in [route.own, route.all] {
-            let mean = self.remember(key);
-            mean.samples = (mean.samples + 1).min(SAMPLES_MAX);
-            mean.nanos += (took.0 as f64 - mean.nanos) / f64::from(mean.samples);
+            match self.lately.get_mut(&key) {
+                Some(mean) => mean.note(took),
+                None => self.remember(key).note(took),
+            }
         }
     }
 
@@ -69,16 +71,24 @@ impl ServiceTimes {
         own.map(|mean| Nanos(mean.nanos as u64))
     }
 
-    fn find(&self, key: RouteKey) -> Option<Mean> {
+    fn find(&self, key: Digest) -> Option<Mean> {
         self.lately.get(&key).or_else(|| self.before.get(&key)).copied()
     }
 
-    fn remember(&mut self, key: RouteKey) -> &mut Mean {
-        if self.lately.len() >= SERVICES_MAX && !self.lately.contains_key(&key) {
+    /// Adds a route to those used lately.
+    fn remember(&mut self, key: Digest) -> &mut Mean {
+        if self.lately.len() >= SERVICES_MAX {
             self.before = std::mem::take(&mut self.lately);
         }
         let known = self.before.remove(&key).unwrap_or_default();
         self.lately.entry(key).or_insert(known)
+    }
+}
+
+impl Mean {
+    fn note(&mut self, took: Nanos) {
+        self.samples = (self.samples + 1).min(SAMPLES_MAX);
+        self.nanos += (took.0 as f64 - self.nanos) / f64::from(self.samples);
     }
 }
 

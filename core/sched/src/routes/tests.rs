@@ -95,12 +95,12 @@ fn routes_that_come_once_push_out_each_other() {
     assert_eq!(routes.len(), ROUTES_MAX);
     assert!(used.iter().all(|key| routes.curve(*key).is_some()));
     // A route that is gone has no values.
-    let gone = route(&distinct(1000)).key();
+    let gone = RouteKey { digest: route(&distinct(1000)).digest(), place: 0 };
     assert_eq!((routes.note(gone, 1), routes.curve(gone), routes.quantile(gone, 0.5)), (None, None, None));
     routes.note_censored(gone, 1);
     assert_eq!(routes.places.len(), ROUTES_MAX);
     for (place, entry) in routes.entries.iter().enumerate() {
-        assert_eq!(routes.places[&entry.key] as usize, place);
+        assert_eq!(routes.places[&entry.digest] as usize, place);
     }
 }
 
@@ -199,7 +199,7 @@ fn a_coded_response_ranks_by_what_is_sent_of_it() {
     assert!(routes.coded_curve(other, None).unwrap().rank(0) < 40_000);
     let style = routes.enter(&Route { content_type: b"text/css", ..route("/pages/1") });
     assert_eq!((routes.coded_curve(style, Some(1_000)), routes.coded_curve(style, None)), (None, None));
-    let gone = route("/gone").key();
+    let gone = RouteKey { digest: route("/gone").digest(), place: 0 };
     routes.note_coded(gone, 1, 1);
     assert_eq!(routes.coded_curve(gone, Some(1)), None);
 }
