@@ -20,7 +20,7 @@ use crate::net::{Net, Socket, Transport};
 use crate::proxy::{Begun, Effect, Measured, Named, Tried};
 use crate::send::Producer;
 use crate::storage::Room;
-use crate::upstream::{BodySink, CodedBody, Fault};
+use crate::upstream::{BodySink, CodedBody, Fault, Prediction};
 
 impl<S: Socket> BodySink for (Producer<'_, S>, Nanos) {
     fn room(&mut self) -> Option<usize> {
@@ -92,7 +92,9 @@ impl<N: Net> Responder<N> {
         let (now, id) = (self.timers.now(), begun.id);
         let (rest, coded) = match self.take_passed(id) {
             Some(request) => {
-                let prediction = self.proxy.enter_route(&begun, &request.view());
+                self.proxy.enter_route(&begun, &request.view());
+                let is_logged = self.line_of(id).is_some_and(|line| line.log.is_some());
+                let prediction = if is_logged { self.proxy.prediction(&begun) } else { Prediction::default() };
                 let (is_whole, trailing) = (begun.is_whole(), self.trailing(id, &request.view()));
                 let Begun { head, pipe, rest, tried, .. } = begun;
                 let size_from = size_from(head.framing, is_whole);

@@ -159,11 +159,17 @@ impl<N: Net> Proxy<N> {
         self.upstreams.forget_client(net, client);
     }
 
-    /// Assigns a response to the route of its request, and returns the prediction for its size.
-    pub fn enter_route(&mut self, begun: &Begun, request: &Request) -> Prediction {
-        let Some(at) = self.upstreams.of(begun.id) else { return Prediction::default() };
-        self.upstreams.on_head(at, request, &begun.head);
-        self.upstreams.prediction(at, begun.is_whole())
+    /// Assigns a response to the route of its request.
+    pub fn enter_route(&mut self, begun: &Begun, request: &Request) {
+        if let Some(at) = self.upstreams.of(begun.id) {
+            self.upstreams.on_head(at, request, &begun.head);
+        }
+    }
+
+    /// The prediction for the size of a response on its route.
+    pub fn prediction(&self, begun: &Begun) -> Prediction {
+        let at = self.upstreams.of(begun.id);
+        at.map_or_else(Prediction::default, |at| self.upstreams.prediction(at, begun.is_whole()))
     }
 
     /// Continues a transfer whose response is being sent, or was sent completely or not at all; `rest` is the progress
@@ -318,7 +324,7 @@ impl<N: Net> Proxy<N> {
 
     fn end(&mut self, net: &N, now: Nanos, at: usize, is_whole: bool) {
         let Some(transfer) = self.upstreams.transfer(at) else { return };
-        let quantile = self.upstreams.prediction(at, is_whole).quantile;
+        let quantile = self.upstreams.quantile(at, is_whole);
         let measured = Some(Measured { quantile, body_bytes: transfer.body_bytes() });
         let ended = Effect::Ended { id: transfer.exchange, tried: self.tried(at), measured };
         self.effects.push_back(ended);

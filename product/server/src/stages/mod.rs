@@ -39,25 +39,55 @@ fn wanted_coding(request: &Request, streaming: &Streaming) -> Option<Coding> {
     if streaming.room_bytes < STREAM_BYTES { None } else { AcceptedCodings::of(request).best(offered) }
 }
 
+/// The fields of a response that decide whether it is coded, found in one pass.
+#[derive(Default)]
+struct CodingFields<'r> {
+    content_type: &'r [u8],
+    content_length: Option<&'r [u8]>,
+    /// It is coded already, or a part of a representation.
+    has_coding: bool,
+    /// It has to stay as it is.
+    forbids: bool,
+    /// It says that Accept-Encoding decides about the bytes.
+    varies: bool,
+}
+
+impl<'r> CodingFields<'r> {
+    fn of<B>(response: &'r Response<B>) -> CodingFields<'r> {
+        let (mut found, mut content_type) = (CodingFields::default(), None);
+        for (name, value) in response.fields() {
+            let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+            match name.len() {
+                4 if is("vary") => found.varies |= varies(value),
+                12 if is("content-type") => drop(content_type.get_or_insert(value)),
+                13 if is("cache-control") => found.forbids |= forbids_transform(value),
+                13 if is("content-range") => found.has_coding = true,
+                14 if is("content-length") => drop(found.content_length.get_or_insert(value)),
+                16 if is("content-encoding") => found.has_coding = true,
+                _ => {}
+            }
+        }
+        CodingFields { content_type: content_type.unwrap_or_default(), ..found }
+    }
+}
+
 /// Returns true if the response would be coded for some client. Files have forms of their own.
-fn may_be_coded(request: &Request, response: &Response<Body>, streaming: &Streaming) -> bool {
+fn may_be_coded(request: &Request, response: &Response<Body>, fields: &CodingFields, streaming: &Streaming) -> bool {
     let is_private =
         || streaming.is_private || ["cookie", "authorization"].iter().any(|name| request.values(name).next().is_some());
     let is_made = || response.is_forwarded() || response.status == Status::OK;
     let is_file = || response.body.pieces().any(Piece::is_file);
-    let has_coding = || response.has("Content-Encoding") || response.has("Content-Range");
-    let mime = || field(response, "content-type").and_then(|mime| std::str::from_utf8(mime).ok()).unwrap_or_default();
-    let is_short = || matches!(length_of(request, response), Length::Known(bytes) if bytes < *CODED_BYTES.start());
+    let mime = || std::str::from_utf8(fields.content_type).unwrap_or_default();
+    let length = || length_of(request, response, fields.content_length);
+    let is_short = || matches!(length(), Length::Known(bytes) if bytes < *CODED_BYTES.start());
     let is_refused = || response.is_forwarded() && !streaming.codes_private && is_private();
-    !streaming.codings.is_empty()
-        && may_have_stages(request, response)
-        && is_made()
+    is_made()
         && !is_file()
+        && !fields.has_coding
+        && !fields.forbids
         && is_compressible(mime())
-        && !has_coding()
         && !is_short()
         && !is_refused()
-        && !forbids(response)
 }
 
 /// Returns the stages of a response to this request; the first one is next to the source of its body. This is the only
@@ -74,11 +104,19 @@ pub fn staged(request: &Request, response: Response<Body>, streaming: &Streaming
     if response.status == Status::NOT_MODIFIED {
         return unchanged(request, response);
     }
-    let is_negotiated = may_be_coded(request, &response, streaming);
+    if !may_have_stages(request, &response) {
+        return response;
+    }
+    let (mut is_negotiated, mut must_vary) = (false, false);
+    if !streaming.codings.is_empty() {
+        let fields = CodingFields::of(&response);
+        is_negotiated = may_be_coded(request, &response, &fields, streaming);
+        must_vary = is_negotiated && !fields.varies;
+    }
     let coding = if is_negotiated { wanted_coding(request, streaming) } else { None };
     let stages = chosen(request, &response, coding);
     let response = if stages.is_empty() { response } else { through(request, response, stages) };
-    let response = if is_negotiated { negotiated(response) } else { response };
+    let response = if must_vary { varying(response) } else { response };
     match coding {
         Some(coding) => run_at_once(response.with("Content-Encoding", coding.token().as_bytes())),
         None => response,
@@ -89,20 +127,22 @@ pub fn staged(request: &Request, response: Response<Body>, streaming: &Streaming
 fn unchanged(request: &Request, response: Response<Body>) -> Response<Body> {
     let ours = field(&response, "etag").and_then(|tag| tag_asked_with(request, tag));
     match ours {
-        Some(tag) => negotiated(response.unshared().without("ETag").with("ETag", &tag)),
+        Some(tag) => {
+            let response = response.unshared().without("ETag").with("ETag", &tag);
+            if CodingFields::of(&response).varies { response } else { varying(response) }
+        }
         None => response,
     }
 }
 
 /// Adds that Accept-Encoding decides about the bytes.
-fn negotiated(response: Response<Body>) -> Response<Body> {
-    if varies(&response) { response } else { response.with("Vary", b"Accept-Encoding") }
+fn varying(response: Response<Body>) -> Response<Body> {
+    response.with("Vary", b"Accept-Encoding")
 }
 
-/// Returns true if the response says that already.
-fn varies(response: &Response<Body>) -> bool {
-    let values = response.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"vary")).map(|(_, value)| value);
-    let mut names = values.flat_map(|value| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+/// Returns true if this value of Vary says that already.
+fn varies(value: &[u8]) -> bool {
+    let mut names = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     names.any(|name| name == b"*" || name.eq_ignore_ascii_case(b"accept-encoding"))
 }
 
@@ -144,13 +184,18 @@ fn may_have_stages(request: &Request, response: &Response<Body>) -> bool {
 
 /// Returns true if the response has to stay as it is (RFC 9111 section 5.2.2.6).
 pub fn forbids<B>(response: &Response<B>) -> bool {
-    let controls = response.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"cache-control"));
-    let mut directives = controls.flat_map(|(_, value)| value.split(|byte| *byte == b','));
+    let mut controls = response.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"cache-control"));
+    controls.any(|(_, value)| forbids_transform(value))
+}
+
+/// Returns true if this value of Cache-Control has the directive `no-transform`.
+fn forbids_transform(value: &[u8]) -> bool {
+    let mut directives = value.split(|byte| *byte == b',');
     directives.any(|directive| directive.trim_ascii().eq_ignore_ascii_case(b"no-transform"))
 }
 
 fn through(request: &Request, response: Response<Body>, stages: Vec<Box<dyn Stage>>) -> Response<Body> {
-    let before = length_of(request, &response);
+    let before = length_of(request, &response, field(&response, "content-length"));
     let mut response = staged_head(response);
     let mut body = std::mem::take(&mut response.body);
     // The body that answers a HEAD may be missing already, and is not sent.
@@ -182,9 +227,9 @@ fn run_at_once(mut response: Response<Body>) -> Response<Body> {
     response
 }
 
-/// The length of a body as its head gives it.
-fn length_of(request: &Request, response: &Response<Body>) -> Length {
-    let given = field(response, "content-length").and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
+/// The length of a body as its head gives it; `content_length` is the first value of that field.
+fn length_of(request: &Request, response: &Response<Body>, content_length: Option<&[u8]>) -> Length {
+    let given = content_length.and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
     match given {
         _ if Delimiter::of(response, 1) == Delimiter::LastChunk => Length::Unknown,
         Some(bytes) => Length::Known(bytes),

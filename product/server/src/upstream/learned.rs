@@ -66,9 +66,15 @@ impl<N: Net> Upstreams<N> {
 
     /// The prediction for the response to a transfer, for a complete one with the quantile of its size.
     pub fn prediction(&self, at: usize, is_whole: bool) -> Prediction {
-        let transfer = self.transfers.get(at);
-        let bytes = transfer.filter(|_| is_whole).map(Transfer::body_bytes);
-        transfer.map_or_else(Prediction::default, |transfer| self.learned.prediction(transfer, bytes))
+        let route = self.transfers.get(at).and_then(|transfer| transfer.route);
+        let median_bytes = route.and_then(|route| self.learned.routes.quantile(route, 0.5));
+        Prediction { median_bytes, quantile: self.quantile(at, is_whole) }
+    }
+
+    /// The quantile of the size of the complete response to a transfer.
+    pub fn quantile(&self, at: usize, is_whole: bool) -> Option<f64> {
+        let transfer = self.transfers.get(at).filter(|_| is_whole)?;
+        self.learned.routes.share_below(transfer.route?, transfer.body_bytes())
     }
 }
 
@@ -110,13 +116,6 @@ impl Learned {
             }
             None => Arc::strong_count(tally) > 1,
         });
-    }
-
-    /// The prediction for a response: the median, and the quantile of its size.
-    fn prediction(&self, transfer: &Transfer, bytes: Option<u64>) -> Prediction {
-        let Some(route) = transfer.route else { return Prediction::default() };
-        let quantile = bytes.and_then(|bytes| self.routes.share_below(route, bytes));
-        Prediction { median_bytes: self.routes.quantile(route, 0.5), quantile }
     }
 
     /// The status for an operator.

@@ -1,8 +1,8 @@
 //! The upstreams that this worker uses.
 
-use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
 
+use hashbrown::HashMap;
 use sched::waiting::{Bounds, Turn};
 use slab::Slab;
 use units::Nanos;
