@@ -1,9 +1,10 @@
 //! Dictionaries of files (RFC 9842): the one that a client has, and the ones that it is offered.
 //!
 //! A client uses one dictionary for a request, the one with the longest pattern, and of equal ones the last. So the first
-//! page of a folder is offered for all pages of that folder, and the next ones each for their own next version: a
-//! visitor has something for a page that is new to it, and nearly all of a page that was there before. A script or style
-//! is offered for its next version, whose name has another hash.
+//! page is offered for all pages of the site, the first page of another folder for that folder, and the next ones each
+//! for their own next version: a visitor has something for a page that is new to it, and nearly all of a page that was
+//! there before. A short page has little of what others have: one that is much longer takes its place, and what is lost
+//! is the next version of the short one. A script or style is offered for its next version, whose name has another hash.
 
 use std::sync::Arc;
 
@@ -14,6 +15,11 @@ use crate::body::Body;
 use crate::codec::with_dictionary;
 use crate::coded::{DictionaryId, FormId, Had};
 use crate::files::{Entry, hash_in};
+
+/// The number of times that a page is as long as the dictionary of its folder, at least, if it takes its place.
+const MUCH_LONGER: u64 = 4;
+/// The maximum length of a page that takes the place of another: an encoder reads all of it for each page.
+const LONGER_BYTES_MAX: u64 = 256 << 10;
 
 /// A form of a file with the dictionary that its client has.
 pub(super) struct WithDictionary {
@@ -57,8 +63,7 @@ impl Handler {
         if to.dictionaries.is_none() || with_dictionary(entry.forms.codings).is_empty() {
             return response;
         }
-        let is_asked = request.values("available-dictionary").next().is_some();
-        let vary = if is_asked { "Available-Dictionary, Sec-Fetch-Site" } else { "Available-Dictionary" };
+        let vary = if has_some(request) { "Available-Dictionary, Sec-Fetch-Site" } else { "Available-Dictionary" };
         let is_whole = response.status == Status::OK;
         let response = response.with("Vary", vary.as_bytes());
         match self.offer(to, request, entry).filter(|_| is_whole) {
@@ -72,16 +77,30 @@ impl Handler {
         let (coder, path) = (&self.forms.as_ref()?.coder, request.path);
         let destination = destination_of(&entry.mime)?;
         let pattern = match destination {
-            "document" => {
-                let had = self.had(to, request).map(|(_, had)| had);
-                let has_folder = had.is_some_and(|had| had.path.is_none_or(|had| folder_of(&had) == folder_of(path)));
-                if has_folder { pattern_of_page(path)? } else { format!("{}*", pattern(folder_of(path), None)?) }
-            }
+            "document" => match self.had(to, request) {
+                None if !has_some(request) => "/*".into(),
+                Some((_, had)) if is_enough(&had, path, entry) => pattern_of_page(path)?,
+                // A dictionary that this server does not know is in the place of this one.
+                None | Some(_) => format!("{}*", pattern(folder_of(path), None)?),
+            },
             _ => pattern(path, hash_in(path).filter(|_| has_name(path)))?,
         };
         let is_kept = coder.dictionaries.offer(to.dictionaries?, entry, path, to.client);
         is_kept.then(|| http::use_as_dictionary(&pattern, destination))
     }
+}
+
+/// Returns true if the client says that it has a dictionary.
+fn has_some(request: &Request) -> bool {
+    request.values("available-dictionary").next().is_some()
+}
+
+/// Returns true if a client with this dictionary needs no other one for the folder of a page. Where its path is not known,
+/// it was offered before the server began, and is left as it is.
+fn is_enough(had: &Had, path: &[u8], entry: &Entry) -> bool {
+    let is_of_folder = had.path.as_ref().is_none_or(|had| folder_of(had) == folder_of(path));
+    let is_longer = entry.len <= LONGER_BYTES_MAX && entry.len / MUCH_LONGER >= had.bytes;
+    is_of_folder && !is_longer
 }
 
 /// The kind of request that a file of this type answers; `None` for files that are not offered.

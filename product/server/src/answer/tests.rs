@@ -478,6 +478,30 @@ fn a_page_is_coded_with_the_one_before() {
     assert!(rig.run(Level::Best) > 0);
 }
 
+/// Which page is a dictionary for others.
+#[test]
+fn the_first_page_is_for_the_site_until_a_folder_has_its_own() {
+    let mut rig = Rig { is_secure: true, ..Rig::new(Options::default()) };
+    for (name, bytes) in [("docs/short.html", 1_000), ("docs/long.html", 5_000), ("docs/most.html", 300_000)] {
+        rig.folder.put(name, [name.as_bytes(), &text(bytes)].concat());
+    }
+    let offer = |rig: &mut Rig, path: &str, lines: &[String]| {
+        let got = rig.ask_with(path, lines);
+        rig.coder.dictionaries.run();
+        let offer = got.field("use-as-dictionary");
+        offer.split('"').nth(1).unwrap_or_default().to_string()
+    };
+    assert_eq!(offer(&mut rig, "/docs/short.html", &[BROWSER.into()]), "/*");
+    let [short, long] = ["docs/short.html", "docs/long.html"].map(|name| rig.page(name));
+    assert_eq!(offer(&mut rig, "/docs/short.html", &with_dictionary(&short)), "/docs/{short.html}");
+    assert_eq!(offer(&mut rig, "/docs/long.html", &with_dictionary(&short)), "/docs/*", "four times as long");
+    assert_eq!(offer(&mut rig, "/docs/short.html", &with_dictionary(&long)), "/docs/{short.html}");
+    assert_eq!(offer(&mut rig, "/a.html", &with_dictionary(&long)), "/*");
+    assert_eq!(offer(&mut rig, "/docs/most.html", &with_dictionary(&long)), "/docs/{most.html}", "too long");
+    // It stays in the browser in the place of its folder, or of the page, until another takes that.
+    assert_eq!(offer(&mut rig, "/docs/short.html", &with_dictionary(b"of another server")), "/docs/*");
+}
+
 /// A site is built again between two visits.
 #[test]
 fn the_next_version_of_a_page_is_a_few_bytes() {
