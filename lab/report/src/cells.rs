@@ -87,7 +87,11 @@ fn with_interval(expect: &Expect, found: Found) -> String {
     let is_ratio = expect.over.is_some() && !expect.value.is_of_pairs();
     let unit = if is_ratio { " ×" } else { "" };
     let interval = found.half_width.map_or(String::new(), |half| format!(" ± {}", figure(half)));
-    format!("{}{interval}{unit}", figure(found.value))
+    let ends = found.over.and_then(|over| over.ends);
+    let ends = ends.map_or(String::new(), |[low, high]| format!(" ({} to {})", figure(low), figure(high)));
+    let plural = |count| if count == 1 { "" } else { "s" };
+    let traces = found.over.map_or(String::new(), |over| format!(", {} trace{}", over.traces, plural(over.traces)));
+    format!("{}{interval}{unit}{ends}{traces}", figure(found.value))
 }
 
 /// The columns of a point's table of runs; those of what nobody measured are left out.

@@ -8,7 +8,7 @@
 //! apache-fair = "fair"
 //! [[figure.expect]]
 //! text = "3-8 x at rho 0.8"; point = "rho-0.8"
-//! value = "response_time_ms.mean"; of = "apache-fair"; over = "weir-bands"; least = 3.0; most = 8.0; better = "more"
+//! value = "response_time_ms.mean"; of = "apache-fair"; over = "weir-bands"; least = 3.0; most = 8.0; larger = "more"
 //! ```
 //!
 //! A claim has two sides: eighty times is not three to eight. One side is enough only where the paper's own statement has one,
@@ -72,8 +72,9 @@ pub struct Expect {
     pub over: Option<String>,
     pub least: Option<f64>,
     pub most: Option<f64>,
-    /// Beyond which end the figure is better than the paper's; unset, beyond neither.
-    pub better: Option<Better>,
+    /// Beyond which end the effect is larger than the paper's; unset, beyond neither. Called `better` in older results.
+    #[serde(alias = "better")]
+    pub larger: Option<Larger>,
     /// The paper's statement, where it has one side: without it one side is not enough for a verdict.
     pub one_sided: Option<String>,
     /// How long the paper's run was, where what is claimed grows with it: runs of another length are not compared with it.
@@ -82,12 +83,15 @@ pub struct Expect {
     pub sizes: Option<[f64; 2]>,
     /// Only jobs of this group of clients.
     pub client: Option<String>,
+    /// Numbers of what it settles, or a part of, among the items of `docs/reproduction/items.toml`.
+    #[serde(default)]
+    pub items: Vec<u32>,
 }
 
-/// Which figures are better ones.
+/// Which figures are of a larger effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Better {
+pub enum Larger {
     More,
     Less,
 }
@@ -276,7 +280,7 @@ server = \"weir\"
             ("least = 3.0", "least = 3.0\nseconds = 0", "f.toml:10: `3-8 x at rho 0.8`: seconds is how long"),
             (
                 "least = 3.0",
-                "least = 3.0\nbetter = \"higher\"",
+                "least = 3.0\nlarger = \"higher\"",
                 "f.toml:17: unknown variant `higher`, expected `more` or",
             ),
             ("least = 3.0", "lest = 3.0", "f.toml:16: unknown field `lest`"),

@@ -220,11 +220,9 @@ impl Key {
 impl Repeat {
     fn of(run: &Run, summary: &RunSummary) -> Repeat {
         let void = summary.void.clone().map(|reason| (VOID, reason));
-        let mut load = DefaultHasher::new();
-        run.records.iter().for_each(|record| (record.arrival_ns, record.size_bytes).hash(&mut load));
         Repeat {
             manifest: run.manifest.clone(),
-            load: load.finish(),
+            load: load(run),
             mean_ms: summary.response_time_ms.mean,
             packet_bound_ratio: summary.packet_bound_ratio,
             top_ms: summary.size_class_ms.p995_100,
@@ -232,6 +230,13 @@ impl Repeat {
             fault: void.or_else(|| summary.not_a_wire.clone().map(|reason| (BEAT_WIRE_TIME, reason))),
         }
     }
+}
+
+/// What its requests are, as a number: other requests, another number.
+pub(crate) fn load(run: &Run) -> u64 {
+    let mut load = DefaultHasher::new();
+    run.records.iter().for_each(|record| (record.arrival_ns, record.size_bytes).hash(&mut load));
+    load.finish()
 }
 
 impl Group {

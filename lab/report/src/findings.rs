@@ -1,5 +1,7 @@
 //! The claims of a figure held against the runs of a point.
 
+use std::collections::BTreeSet;
+
 use record::Manifest;
 
 use crate::chapter::Point;
@@ -7,7 +9,9 @@ use crate::claim::{BOUND, Expect, Figure, IDEAL_PS};
 use crate::conditions::{apart, apart_from_paper, apart_from_simulated};
 use crate::metric::{Metric, Observed, Times};
 use crate::simulated::{self, Simulated, Sought};
-use crate::verdict::{Finding, Found, Side, Verdict, found, judge};
+use crate::verdict::{Finding, Found, Over, Side, Verdict, found, judge};
+
+const NOT_A_WIRE: &str = "not a wire: ";
 
 /// The claims, and what they are held against beside the runs.
 pub(crate) struct Findings<'a> {
@@ -36,7 +40,7 @@ impl Named<'_> {
 /// Of each claim about a point that is not among these.
 pub(crate) fn of_missing_points(figure: &Figure, points: &[&str]) -> Vec<Finding> {
     let is_missing = |expect: &&Expect| match &expect.point {
-        Some(point) => !points.contains(&point.as_str()),
+        Some(wanted) => !points.iter().any(|point| is_at(wanted, point)),
         None => points.is_empty(),
     };
     let missing = |expect: &Expect| {
@@ -46,18 +50,80 @@ pub(crate) fn of_missing_points(figure: &Figure, points: &[&str]) -> Vec<Finding
     figure.expects().filter(is_missing).map(missing).collect()
 }
 
+/// Whether a claim about `wanted` speaks of this point: of the very one, or of its repetition with some seed.
+pub fn is_at(wanted: &str, point: &str) -> bool {
+    wanted == point || wanted == without_seed(point)
+}
+
+/// The name of a point without its seed: `rho-0.8` of `rho-0.8_seed-101`.
+pub fn without_seed(point: &str) -> String {
+    let is_seed = |word: &&str| word.strip_prefix("seed-").is_some_and(|seed| seed.parse::<u64>().is_ok());
+    point.split('_').filter(|word| !is_seed(word)).collect::<Vec<_>>().join("_")
+}
+
+/// One finding of each claim over the seeds of its point. What cannot be used is left out and counted.
+pub(crate) fn over_seeds(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut groups: Vec<Vec<Finding>> = vec![];
+    for finding in findings {
+        let is_same = |group: &&mut Vec<Finding>| {
+            group[0].expect == finding.expect && without_seed(&group[0].point) == without_seed(&finding.point)
+        };
+        match groups.iter_mut().find(is_same) {
+            Some(group) => group.push(finding),
+            None => groups.push(vec![finding]),
+        }
+    }
+    groups.into_iter().filter_map(pooled).collect()
+}
+
+fn pooled(group: Vec<Finding>) -> Option<Finding> {
+    let is_used = |finding: &&Finding| finding.verdict.is_judged();
+    let used: Vec<&Finding> = group.iter().filter(is_used).collect();
+    let Some(first) = used.first().filter(|_| group.len() > 1) else { return group.into_iter().next() };
+    let expect = &first.expect;
+    let values: Vec<f64> = used.iter().filter_map(|finding| Some(finding.found?.value)).collect();
+    let is_ratio = expect.over.is_some() && !expect.value.is_of_pairs();
+    let mut found = Found::pooled(&values, is_ratio)?;
+    // A trace that comes again with another seed says nothing of other requests.
+    let loads = used.iter().map(|finding| finding.load).collect::<BTreeSet<u64>>().len();
+    found.over = found.over.map(|over| Over { traces: loads, ends: over.ends.filter(|_| loads > 1) });
+    let (verdict, remark) = judge(expect, found);
+    let left_out = group.iter().find(|finding| !is_used(finding));
+    let why = left_out.map(|finding| {
+        let count = group.len() - used.len();
+        let reason = finding.remark.as_deref().map_or(String::new(), |remark| format!(" ({remark})"));
+        format!("{count} of {} seeds {}{reason}", group.len(), finding.verdict.text())
+    });
+    let not_a_wire = used.iter().find_map(|finding| not_a_wire(finding)).map(String::from);
+    let remark: Vec<String> = [remark, why, not_a_wire].into_iter().flatten().collect();
+    Some(Finding {
+        point: without_seed(&first.point),
+        found: Some(found),
+        bound: None,
+        verdict,
+        remark: (!remark.is_empty()).then(|| remark.join("; ")),
+        ..(*first).clone()
+    })
+}
+
+/// What [`remarks`] said of the link of a finding.
+fn not_a_wire(finding: &Finding) -> Option<&str> {
+    finding.remark.as_deref()?.split("; ").find(|said| said.starts_with(NOT_A_WIRE))
+}
+
 fn not_measured(expect: &Expect, point: &str, why: String) -> Finding {
     let (expect, point) = (expect.clone(), point.to_string());
     let verdict = Verdict::NotMeasured;
     let remark = Some(why);
-    Finding { expect, point, found: None, simulated: None, simulated_apart: None, bound: None, verdict, remark }
+    let (found, simulated, simulated_apart, bound) = (None, None, None, None);
+    Finding { expect, point, found, simulated, simulated_apart, bound, verdict, remark, load: 0 }
 }
 
 impl Findings<'_> {
     /// Of each claim that speaks of this point.
     pub fn at(&self, point: &Point) -> Vec<Finding> {
         let name = &point.given.name;
-        let concerns = |expect: &&Expect| expect.point.as_ref().is_none_or(|wanted| wanted == name);
+        let concerns = |expect: &&Expect| expect.point.as_ref().is_none_or(|wanted| is_at(wanted, name));
         let of = |expect: &Expect| self.of(expect, point).unwrap_or_else(|why| not_measured(expect, name, why));
         self.figure.expects().filter(concerns).map(of).collect()
     }
@@ -86,12 +152,9 @@ impl Findings<'_> {
         let remark = remarks(remark, not_a_wire);
         let bound = self.bound(expect, &of_side, over_side.as_ref(), point, &of_jobs);
         let simulated = self.simulated(expect, point, &of, over.as_ref());
-        let simulated_apart = simulated.and_then(|_| {
-            [Some(&of), over.as_ref()]
-                .into_iter()
-                .flatten()
-                .find_map(|side| apart_from_simulated(side.manifest(point)?))
-        });
+        let mut sides = [Some(&of), over.as_ref()].into_iter().flatten();
+        let simulated_apart =
+            simulated.and_then(|_| sides.find_map(|side| apart_from_simulated(side.manifest(point)?)));
         Ok(Finding {
             expect: expect.clone(),
             point: point.given.name.clone(),
@@ -101,6 +164,7 @@ impl Findings<'_> {
             bound,
             verdict,
             remark,
+            load: point.load,
         })
     }
 
@@ -164,7 +228,7 @@ fn why_apart(expect: &Expect, point: &Point, of: &Named, over: Option<&Named>) -
 
 /// What is said of the verdict, and that the link was no wire: no verdict is quoted without it.
 fn remarks(remark: Option<String>, not_a_wire: Option<&str>) -> Option<String> {
-    let said: Vec<String> = remark.into_iter().chain(not_a_wire.map(|why| format!("not a wire: {why}"))).collect();
+    let said: Vec<String> = remark.into_iter().chain(not_a_wire.map(|why| format!("{NOT_A_WIRE}{why}"))).collect();
     (!said.is_empty()).then(|| said.join("; "))
 }
 

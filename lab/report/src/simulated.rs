@@ -95,7 +95,7 @@ fn same(one: &str, other: &str) -> bool {
 /// Reads `13.2 ± 8.5`, or `13.2`.
 fn estimate(cell: &str) -> Option<Found> {
     let mut parts = cell.split('±').map(|part| part.trim().parse().ok());
-    Some(Found { value: parts.next()??, half_width: parts.next().flatten() })
+    Some(Found::of_run(parts.next()??, parts.next().flatten()))
 }
 
 /// The ratio of two, the interval by the sum of squares of what each is unsure of.
@@ -103,7 +103,7 @@ pub(crate) fn ratio(of: Found, over: Found) -> Option<Found> {
     let value = Some(of.value / over.value).filter(|ratio| ratio.is_finite())?;
     let relative = |found: Found| found.half_width.map(|half| (half / found.value).powi(2));
     let half_width = relative(of).zip(relative(over)).map(|(of, over)| value.abs() * (of + over).sqrt());
-    Some(Found { value, half_width: half_width.filter(|half| half.is_finite()) })
+    Some(Found::of_run(value, half_width.filter(|half| half.is_finite())))
 }
 
 #[cfg(test)]
@@ -132,9 +132,9 @@ mod tests {
     fn finds_the_row_of_a_run() {
         let plain = figure("");
         let mean = "response_time_ms.mean";
-        let fair = Some(Found { value: 133.0, half_width: Some(89.0) });
+        let fair = Some(Found::of_run(133.0, Some(89.0)));
         assert_eq!(find(&plain, Some("0.80"), "apache-fair", "off", mean), fair);
-        let srpt = Some(Found { value: 9.27, half_width: Some(1.01) });
+        let srpt = Some(Found::of_run(9.27, Some(1.01)));
         assert_eq!(find(&plain, Some("0.8"), "weir-paced", "paced", mean), srpt);
         assert_eq!(find(&plain, Some("0.5"), "weir-paced", "paced", mean), Some(Found::exact(6.12)));
         let named = figure("[figure.simulated_names]\nx = \"fair\"\n[figure.simulated_at]\nrho = \"0.8\"");
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_ratio_is_as_unsure_as_both() {
-        let ratio = ratio(Found { value: 10.0, half_width: Some(3.0) }, Found { value: 2.0, half_width: Some(0.8) });
+        let ratio = ratio(Found::of_run(10.0, Some(3.0)), Found::of_run(2.0, Some(0.8)));
         assert_eq!(ratio.map(|found| (found.value, found.half_width)), Some((5.0, Some(2.5))));
     }
 }

@@ -6,7 +6,7 @@ use crate::cells::{self, CLAIM_COLUMNS};
 use crate::chapter::{Chapter, Extras, PointReport};
 use crate::plot::{Line, Plot};
 use crate::summary::RunSummary;
-use crate::verdict::Verdict;
+use crate::verdict::{Finding, Verdict};
 
 /// The tables of a report: claims with verdicts, and what every run came to.
 pub fn markdown(title: &str, chapters: &[Chapter]) -> String {
@@ -44,7 +44,7 @@ fn claims(chapter: &Chapter) -> String {
     let rows = chapter.findings.iter().map(|finding| {
         let remark = finding.remark.as_ref().map_or(String::new(), |remark| format!(": {remark}"));
         let verdict = match finding.verdict {
-            Verdict::NotReproduced | Verdict::NotComparable | Verdict::Void => {
+            Verdict::Refuted | Verdict::NotComparable | Verdict::Void => {
                 format!("**{}**{remark}", finding.verdict.text())
             }
             other => format!("{}{remark}", other.text()),
@@ -112,9 +112,17 @@ pub fn csv(chapters: &[Chapter]) -> Vec<(String, String)> {
     files
 }
 
+/// How many traces a figure is of, and the ends of its interval.
+fn over_traces(finding: &Finding) -> [String; 3] {
+    let over = finding.found.and_then(|found| found.over);
+    let traces = over.map_or(String::new(), |over| over.traces.to_string());
+    let end = |at: usize| number(over.and_then(|over| over.ends).map(|ends| ends[at]));
+    [traces, end(0), end(1)]
+}
+
 fn claims_csv(chapters: &[Chapter]) -> String {
     let mut text = String::from(
-        "experiment,paper,figure,claim,point,value,measured,measured_ci95_half,simulated,simulated_ci99_half,bound,verdict,remark\n",
+        "experiment,paper,figure,claim,point,value,measured,measured_ci95_half,traces,measured_low,measured_high,simulated,simulated_ci99_half,bound,verdict,remark\n",
     );
     for chapter in chapters {
         let (paper, figure) =
@@ -125,6 +133,7 @@ fn claims_csv(chapters: &[Chapter]) -> String {
             };
             let [measured, measured_half] = pair(finding.found);
             let [simulated, simulated_half] = pair(finding.simulated);
+            let [traces, low, high] = over_traces(finding);
             let (definition, bound) = (cells::definition(&finding.expect), number(finding.bound));
             let remark = finding.remark.as_deref().unwrap_or("");
             let row = [
@@ -136,6 +145,9 @@ fn claims_csv(chapters: &[Chapter]) -> String {
                 &definition,
                 &measured,
                 &measured_half,
+                &traces,
+                &low,
+                &high,
                 &simulated,
                 &simulated_half,
                 &bound,

@@ -8,14 +8,14 @@
 //! over = { server = "own", max_a = 15 }
 //! least = 1.01                            # of the ratio, or of the value where there is no over
 //! most = 1.58
-//! better = "more"
+//! larger = "more"
 //! ```
 //!
 //! Ratios are of runs with the same seed, so of the same clients.
 
 use std::fmt::Write as _;
 
-use report::{Better, Claimed, Found};
+use report::{Claimed, Found, Larger};
 use serde::Deserialize;
 
 use crate::grid::{Axis, Cell};
@@ -42,9 +42,12 @@ pub(crate) struct ClaimFile {
     over: Option<toml::Table>,
     least: Option<f64>,
     most: Option<f64>,
-    better: Option<Better>,
+    larger: Option<Larger>,
     /// The paper's statement, where it has one side.
     one_sided: Option<String>,
+    /// Numbers of what it settles among the items of `docs/reproduction/items.toml`: for the page of all items, which reads the file itself.
+    #[serde(default, rename = "items")]
+    _items: Vec<u32>,
 }
 
 impl ClaimFile {
@@ -61,8 +64,8 @@ impl ClaimFile {
         if !has_size {
             return Err(wrong("it has one side: write the other, or the paper's statement as one_sided".into()));
         }
-        let (least, most, better) = (self.least, self.most, self.better);
-        let claimed = Claimed { least, most, better, has_size, is_ratio: over.is_some() };
+        let (least, most, larger) = (self.least, self.most, self.larger);
+        let claimed = Claimed { least, most, larger, has_size, is_ratio: over.is_some() };
         Ok(Claim { text: self.text, value: self.value, of, over, claimed })
     }
 }
@@ -98,7 +101,7 @@ impl Claim {
             Some(over) => of.iter().zip(values(over)?).map(|(of, over)| of / over).collect(),
         };
         let Estimate { mean, half_width } = Estimate::of(&values).filter(|found| found.mean.is_finite())?;
-        Some(Found { value: mean, half_width })
+        Some(Found::of_seeds(mean, half_width, values.len()))
     }
 }
 
@@ -121,7 +124,8 @@ pub(crate) fn markdown(plan: &Plan, results: &Results) -> String {
             None => ("-".into(), "not measured".into()),
             Some(found) => {
                 let (verdict, remark) = claim.claimed.judge(found);
-                let half = found.half_width.map_or(String::new(), |half| format!(" ± {half:.3}"));
+                let half = found.over.and_then(|over| over.ends).map(|[low, high]| (high - low) / 2.0);
+                let half = half.map_or(String::new(), |half| format!(" ± {half:.3}"));
                 let remark = remark.map_or(String::new(), |remark| format!(": {remark}"));
                 (format!("{:.3}{half}", found.value), format!("{}{remark}", verdict.text()))
             }
@@ -139,7 +143,7 @@ mod tests {
     use crate::testing::Formula;
     use crate::{Model as _, Store};
 
-    const FILE: &str = "question = \"which\"\nmodel = \"queue\"\nreplications = 3\n[grid]\npolicy = [\"ps\", \"srpt\"]\nrho = [0.5, 0.8]\n\
+    const FILE: &str = "question = \"which\"\nmodel = \"queue\"\nreplications = 5\n[grid]\npolicy = [\"ps\", \"srpt\"]\nrho = [0.5, 0.8]\n\
         [[claim]]\ntext = \"srpt is twice as fast\"\nvalue = \"response_time_ms\"\nof = { policy = \"ps\", rho = 0.8 }\n\
         over = { policy = \"srpt\", rho = 0.8 }\nleast = 1.9\nmost = 2.1\n";
 

@@ -4,6 +4,7 @@ mod awake;
 mod calibrate;
 mod link;
 mod load;
+mod papers;
 mod plan;
 mod processes;
 mod report;
@@ -55,6 +56,8 @@ enum Command {
     Theory(theory::Command),
     /// Print the table of recorded runs.
     Report(report::Args),
+    /// Print the page of all items of the five papers, with what became of their claims (docs/reproduction/items.md).
+    Papers(papers::Args),
 }
 
 fn main() -> std::process::ExitCode {
@@ -73,6 +76,7 @@ fn main() -> std::process::ExitCode {
         Command::Sweep(args) => sweep::main(args),
         Command::Theory(command) => theory::main(command),
         Command::Report(args) => report::main(args),
+        Command::Papers(args) => papers::main(&args),
     };
     cli::exit_code("weirlab", outcome)
 }

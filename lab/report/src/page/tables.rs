@@ -71,7 +71,7 @@ fn claim(chapter: &Chapter, finding: &crate::Finding) -> Markup {
 /// Servers and policies of the runs that a finding speaks of, for filters.
 fn of_runs(chapter: &Chapter, finding: &crate::Finding) -> (String, String) {
     let names = [Some(&finding.expect.of), finding.expect.over.as_ref()];
-    let point = chapter.points.iter().find(|point| point.name == finding.point);
+    let point = chapter.points.iter().find(|point| crate::is_at(&finding.point, &point.name));
     let runs = point.iter().flat_map(|point| &point.summary.runs).filter(|run| names.contains(&Some(&run.name)));
     let (servers, policies): (Vec<String>, Vec<String>) =
         runs.map(|run| (slug(&run.server), slug(&run.policy))).unzip();

@@ -33,6 +33,8 @@ pub(super) struct Wanted<'a> {
     pub markdown: Option<&'a Path>,
     /// A folder.
     pub csv: Option<&'a Path>,
+    /// What results keep of the claims.
+    pub claims: Option<&'a Path>,
     /// Folder of the tables of simulated sweeps.
     pub simulated: Option<&'a Path>,
     pub title: Option<&'a str>,
@@ -57,6 +59,11 @@ pub(super) fn write(wanted: &Wanted) -> Result<(), Failure> {
     }
     if let Some(file) = wanted.markdown {
         write(file, &::report::markdown(&title, &chapters))?;
+    }
+    if let Some(file) = wanted.claims {
+        let lines: Result<Vec<String>, _> =
+            ::report::kept_claims(&chapters).iter().map(serde_json::to_string).collect();
+        write(file, &format!("[\n{}\n]\n", lines?.join(",\n")))?;
     }
     if let Some(folder) = wanted.csv {
         fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;

@@ -65,6 +65,9 @@ pub struct Args {
     /// with --csv: the table, and of every run what left the bottleneck in each second, what could, and what the server said
     #[arg(long, value_name = "RUN", conflicts_with_all = ["svg", "records", "out", "md", "simulated", "over"])]
     line: Option<String>,
+    /// Write what became of each claim into this file, as results keep it (claims.json) for the page of all items of the papers
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["over", "line"])]
+    claims: Option<PathBuf>,
     /// What the page or the Markdown is called
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
@@ -86,7 +89,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     if let Some(over) = &args.line {
         return line::write(&line::Wanted { folders: &args.folders, over, json: args.json, csv: args.csv.as_deref() });
     }
-    let is_book = args.out.is_some() || args.md.is_some() || args.csv.is_some();
+    let is_book = args.out.is_some() || args.md.is_some() || args.csv.is_some() || args.claims.is_some();
     if is_book {
         return write_book(&args);
     }
@@ -130,7 +133,7 @@ fn kept(folders: &[PathBuf]) -> Result<Option<PathBuf>, Failure> {
 
 fn print_kept(file: &Path, args: &Args) -> Result<(), Failure> {
     let needs_records =
-        [&args.svg, &args.records, &args.out, &args.md, &args.csv].iter().any(|wanted| wanted.is_some());
+        [&args.svg, &args.records, &args.out, &args.md, &args.csv, &args.claims].iter().any(|wanted| wanted.is_some());
     if needs_records || args.over.is_some() || args.line.is_some() {
         return Err(failed(
             file,
@@ -145,13 +148,16 @@ fn print_kept(file: &Path, args: &Args) -> Result<(), Failure> {
 
 fn write_book(args: &Args) -> Result<(), Failure> {
     if args.json || args.svg.is_some() || args.records.is_some() {
-        return Err(Failure::Usage("--out, --md and --csv do not go with --json, --svg and --records".into()));
+        return Err(Failure::Usage(
+            "--out, --md, --csv and --claims do not go with --json, --svg and --records".into(),
+        ));
     }
     book::write(&book::Wanted {
         folders: &args.folders,
         html: args.out.as_deref(),
         markdown: args.md.as_deref(),
         csv: args.csv.as_deref(),
+        claims: args.claims.as_deref(),
         simulated: args.simulated.as_deref(),
         title: args.title.as_deref(),
     })
@@ -161,7 +167,7 @@ fn write_book(args: &Args) -> Result<(), Failure> {
 pub(crate) fn check_figure(file: &testbed::ExperimentFile, path: &Path) -> Result<(), Failure> {
     let Some(figure) = ::report::Described::parse(&file.text, path)?.figure else { return Ok(()) };
     let points: Vec<&str> = file.points().iter().map(|point| point.name.as_str()).collect();
-    let is_unknown = |point: &&String| !points.contains(&point.as_str());
+    let is_unknown = |wanted: &&String| !points.iter().any(|point| ::report::is_at(wanted, point));
     match figure.expects().filter_map(|expect| expect.point.as_ref()).find(is_unknown) {
         Some(point) => {
             let reason = format!("a figure.expect speaks of point `{point}`; the points are {}", points.join(", "));

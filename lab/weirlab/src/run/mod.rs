@@ -243,7 +243,7 @@ mod tests {
             figures += 1;
             for expect in figure.expects() {
                 expects += 1;
-                let is_there = |name: &String| file.points().iter().any(|point| point.name == *name);
+                let is_there = |name: &String| file.points().iter().any(|point| ::report::is_at(name, &point.name));
                 assert!(expect.point.iter().all(is_there), "{}: {}", path.display(), expect.text);
             }
             let simulated = figure.simulated.iter().map(|name| folder.join(format!("{name}-sim.toml")));
