@@ -24,7 +24,6 @@ mod pacing;
 pub mod policy;
 pub mod routes;
 mod scheduler;
-pub mod shared_link;
 mod turns;
 pub mod waiting;
 

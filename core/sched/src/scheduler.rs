@@ -211,7 +211,6 @@ impl Scheduler {
             let left: Vec<JobId> = self.jobs.on(id).collect();
             left.into_iter().for_each(|job| self.depart(job.slot));
             self.jobs.close(id);
-            self.order.policy_mut().on_close(id.slot);
         }
     }
 
@@ -323,7 +322,7 @@ impl Scheduler {
             Waiter::Connection(id) => {
                 if self.jobs.connection(id).is_some() {
                     self.jobs.connection_at_mut(id.slot).waits.insert(why);
-                    self.order.on_flow(&mut self.jobs, id.slot);
+                    self.order.offer(&mut self.jobs, id.slot);
                     self.note_turns(id.into());
                 }
             }
@@ -364,7 +363,7 @@ impl Scheduler {
                 let connection = self.jobs.connection_at_mut(id.slot);
                 if connection.waits.remove(why) {
                     connection.waits_since = now;
-                    self.order.on_flow(&mut self.jobs, id.slot);
+                    self.order.offer(&mut self.jobs, id.slot);
                 }
             }
         }

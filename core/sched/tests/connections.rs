@@ -120,7 +120,7 @@ impl Jobs {
     }
 }
 
-const SPECS: [&str; 13] = [
+const SPECS: [&str; 12] = [
     "fair",
     "fcfs",
     "srpt",
@@ -129,7 +129,6 @@ const SPECS: [&str; 13] = [
     "srrt",
     "fcf",
     "fsp",
-    "capped",
     "quick-fix",
     "srpt-bands:3,900",
     "srpt-bands:4",

@@ -43,7 +43,7 @@ weight = 0
         [
             "f:1:1: unknown key `uplnk`: did you mean `uplink`?",
             "f:3:8: uplink.rate `10`: expected a string in quotes, auto, off, a rate or two rates, for example 10mbit or 2mbit..20mbit",
-            "f:4:10: uplink.policy `sprt`: expected fair, fcfs, srpt, psjf, las, srpt-bands, quick-fix, fcf, srrt, fsp or capped; did you mean `srpt`?",
+            "f:4:10: uplink.policy `sprt`: expected fair, fcfs, srpt, psjf, las, srpt-bands, quick-fix, fcf, srrt or fsp; did you mean `srpt`?",
             "f:5:20: uplink.starvation_share `10`: expected a string in quotes, a percentage from 0% to 100%, for example 0.5%",
             "f:7:11: server.workers `0`: expected a whole number from 1 to 256",
             "f:7:11: server.workers beside server.max_accepted_connections: expected one of the two",

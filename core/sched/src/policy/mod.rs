@@ -5,7 +5,6 @@
 //! bytes) are a [`Policy`] themselves.
 
 mod bands;
-mod capped;
 mod client_share;
 mod cuts;
 mod fair;
@@ -22,7 +21,6 @@ mod srpt;
 pub(crate) mod virtual_time;
 
 pub use bands::{BANDS_MAX, Bands};
-pub use capped::Capped;
 pub use client_share::{
     ByClient, CLIENT_SHARE_FORMS, CLIENT_WEIGHT_MAX, ClientShare, ClientShareError, ClientShareSpec,
 };
@@ -58,15 +56,6 @@ pub trait Policy: Send {
     /// Records that a connection of jobs was opened; its jobs have this as their turn.
     fn on_open(&mut self, _turn: u32) {}
 
-    /// Records that a connection was closed; its jobs have left.
-    fn on_close(&mut self, _turn: u32) {}
-
-    /// Returns whether a connection whose client states wishes is ranked by its first view: by all of urgency 0 and 1
-    /// while the first job is one of them, and then by no size.
-    fn ranks_by_view(&self) -> bool {
-        false
-    }
-
     /// The job's key among the jobs of its connection, smallest first: the policy's own order, as well as one number
     /// can express it.
     fn within(&self, _slot: u32, job: &Job) -> u64 {
@@ -88,7 +77,7 @@ pub trait Policy: Send {
     fn dequeue(&mut self, slot: u32, job: &Job);
 
     /// Returns whether the policy needs arrivals, sizes, bytes sent and departures, in addition to the ready jobs. The
-    /// five calls below are made only then, since most policies need none of them.
+    /// four calls below are made only then, since most policies need none of them.
     fn follows_jobs(&self) -> bool {
         true
     }
@@ -98,9 +87,6 @@ pub trait Policy: Send {
 
     /// Records that the job's size is known now, and was not before (`before`); it is enqueued next.
     fn on_size(&mut self, _slot: u32, _before: &Job, _job: &Job) {}
-
-    /// Records that the job can be sent, or that it, or its connection, waits for something.
-    fn on_ready(&mut self, _slot: u32, _job: &Job, _is_ready: bool) {}
 
     /// Records that these bytes of the job were sent, which `job.attained` already includes; it is enqueued or departs
     /// next.

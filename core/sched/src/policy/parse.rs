@@ -5,12 +5,11 @@ use std::str::FromStr;
 use super::{BANDS_MAX, BandSpec, Fcf, Order, Policy, PolicySpec, QuickFix};
 
 /// All policies by name, in the order help texts list them. Each is a spec; [`FORMS`] lists what may follow it.
-pub const NAMES: &[&str] =
-    &["fair", "fcfs", "srpt", "psjf", "las", "srpt-bands", "quick-fix", "fcf", "srrt", "fsp", "capped"];
+pub const NAMES: &[&str] = &["fair", "fcfs", "srpt", "psjf", "las", "srpt-bands", "quick-fix", "fcf", "srrt", "fsp"];
 
 /// The forms of all [`NAMES`], for help texts.
 pub const FORMS: &str = "fair, fcfs, srpt, psjf, las, srpt-bands[:BANDS|:SIZE,...], quick-fix[:SIZE], fcf[:FACTOR], \
-    srrt[:BANDS|:TIME,...], fsp, capped";
+    srrt[:BANDS|:TIME,...], fsp";
 
 /// The policy of this spec. The error states what is wrong with it and what would be right.
 pub fn parse(spec: &str) -> Result<Box<dyn Policy>, PolicyError> {
@@ -50,7 +49,6 @@ fn order(spec: &str) -> Result<Order, PolicyError> {
             Some(option) => Ok(Order::SrrtBands(bands(option, "ms", time)?)),
         },
         "fsp" => plain(Order::Fsp),
-        "capped" => plain(Order::Capped),
         _ => Err(PolicyError::Unknown(spec.into())),
     }
 }

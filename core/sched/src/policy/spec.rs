@@ -6,8 +6,8 @@
 use std::fmt;
 
 use super::{
-    BANDS_MAX, Bands, ByClient, Capped, ClientShare, Fair, Fcf, Fcfs, Fsp, Las, Policy, Psjf, QuickFix, Rank, Ranked,
-    Rule, Srpt, Srrt,
+    BANDS_MAX, Bands, ByClient, ClientShare, Fair, Fcf, Fcfs, Fsp, Las, Policy, Psjf, QuickFix, Rank, Ranked, Rule,
+    Srpt, Srrt,
 };
 
 /// A policy with all its options. [`std::str::FromStr`] parses the forms of [`super::FORMS`]; [`fmt::Display`] writes
@@ -37,7 +37,6 @@ pub enum Order {
     Srrt,
     SrrtBands(BandSpec),
     Fsp,
-    Capped,
 }
 
 /// The cut points of bands. Two spellings of the same cut points are equal.
@@ -80,7 +79,7 @@ impl PolicySpec {
 
     /// Returns whether the order changes by serving, without an arrival.
     pub fn takes_turns(&self) -> bool {
-        matches!(self.order, Order::Fair | Order::Las | Order::Capped)
+        matches!(self.order, Order::Fair | Order::Las)
     }
 
     /// The policy itself, without jobs.
@@ -95,10 +94,6 @@ impl PolicySpec {
 
     /// The policy with this share between clients.
     pub fn build_shared(&self, share: ClientShare) -> Box<dyn Policy> {
-        if self.order == Order::Capped {
-            // It shares the link between clients itself.
-            return Box::new(Capped::new(Some(share)));
-        }
         Box::new(self.order.among_clients(share))
     }
 }
@@ -151,7 +146,6 @@ impl Order {
             Order::Srrt => Box::new(Ranked::new(Srrt)),
             Order::SrrtBands(bands) => Box::new(bands.build(name, Srrt, Rule::Times, TIMES_AT_FIRST)),
             Order::Fsp => Box::<Fsp>::default(),
-            Order::Capped => Box::new(Capped::new(None)),
         }
     }
 }
@@ -170,7 +164,6 @@ impl fmt::Display for Order {
             Order::Srrt => f.write_str("srrt"),
             Order::SrrtBands(bands) => write!(f, "srrt:{}", bands.0.text),
             Order::Fsp => f.write_str("fsp"),
-            Order::Capped => f.write_str("capped"),
         }
     }
 }

@@ -17,12 +17,6 @@ use crate::grow::reserve_one;
 /// 6.5.2 asks for no fewer than 100).
 pub const JOBS_PER_CONNECTION_MAX: usize = 128;
 
-/// The last urgency of what a browser shows nothing without: documents, style sheets, scripts that block.
-const VIEW_URGENCY: u8 = 1;
-
-/// The rank of a connection whose first job is not of the view: no size.
-pub const NO_VIEW: u64 = u64::MAX - 1;
-
 /// The capacity that a connection without ready jobs keeps.
 const READY_KEPT: usize = 4;
 
@@ -282,28 +276,10 @@ impl Connection {
     /// client that has never stated a wish are taken as independent, and the connection is ranked by the first. The
     /// stage never ranks a connection ahead of its first job: wishes buy nothing from other clients. In an order that
     /// is not by size, a connection is ranked by the job that it offers.
-    ///
-    /// `by_view` is [`crate::Policy::ranks_by_view`].
-    pub fn offer(&self, by_view: bool) -> Option<(u32, Option<u64>)> {
+    pub fn offer(&self) -> Option<(u32, Option<u64>)> {
         let slot = self.best()?;
-        if by_view {
-            return Some((slot, if self.has_wishes { self.view(slot) } else { None }));
-        }
         let has_stage = self.has_wishes && self.members.len() > 1;
         Some((slot, if has_stage { self.stage(slot) } else { None }))
-    }
-
-    /// The total of the sizes of the ready jobs of the first view and of the first job's class; [`NO_VIEW`] if the first
-    /// is not of the view, and `None` if it has no size.
-    fn view(&self, first: u32) -> Option<u64> {
-        let first = self.members.iter().find(|member| member.slot == first)?;
-        if first.precedence.urgency > VIEW_URGENCY {
-            return Some(NO_VIEW);
-        }
-        first.size()?;
-        let is_of_view = |member: &&Member| member.precedence.urgency <= VIEW_URGENCY && member.class == first.class;
-        let sizes = self.members.iter().filter(|member| member.is_ready).filter(is_of_view);
-        Some(sizes.filter_map(|member| member.size()).fold(0, u64::saturating_add))
     }
 
     /// The total of the sizes of the ready jobs that are as urgent as the first and of its class; unknown sizes are
@@ -407,20 +383,20 @@ mod tests {
 
     #[test]
     fn a_stage_is_all_that_is_as_urgent() {
-        let stage = |jobs: &[(Precedence, u64)]| connection(jobs).offer(false).and_then(|offer| offer.1);
+        let stage = |jobs: &[(Precedence, u64)]| connection(jobs).offer().and_then(|offer| offer.1);
         assert_eq!(stage(&[]), None);
         assert_eq!(stage(&[(plain(3), 10), (plain(3), 20)]), None, "nobody wished anything");
         assert_eq!(stage(&[(plain(1), 10), (plain(1), 20), (plain(3), 5)]), Some(30));
         assert_eq!(stage(&[(INCREMENTAL, 10), (plain(3), 20)]), Some(30));
         let mut jobs = connection(&[(plain(3), 10), (plain(3), 20), (plain(3), 40)]);
         jobs.set_precedence(1, plain(2));
-        assert_eq!(jobs.offer(false).and_then(|offer| offer.1), Some(20));
+        assert_eq!(jobs.offer().and_then(|offer| offer.1), Some(20));
         jobs.set(1, None);
-        assert_eq!(jobs.offer(false).and_then(|offer| offer.1), Some(50), "it has wished once");
+        assert_eq!(jobs.offer().and_then(|offer| offer.1), Some(50), "it has wished once");
         jobs.set(2, Some(Standing { key: 40, size: None }));
-        assert_eq!(jobs.offer(false).and_then(|offer| offer.1), Some(10), "no size, nothing to add");
+        assert_eq!(jobs.offer().and_then(|offer| offer.1), Some(10), "no size, nothing to add");
         jobs.set(2, Some(Standing { key: 5, size: None }));
-        assert_eq!(jobs.offer(false).and_then(|offer| offer.1), None, "the first has no size");
+        assert_eq!(jobs.offer().and_then(|offer| offer.1), None, "the first has no size");
     }
 
     #[test]

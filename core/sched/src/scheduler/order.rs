@@ -13,7 +13,6 @@ pub struct Order {
     /// The policy's answers, asked once: few policies follow jobs or look at paths.
     follows_jobs: bool,
     needs_path: bool,
-    ranks_by_view: bool,
     guard: Guard,
     /// The ready jobs by how long they have waited for a byte; kept only while the guard is on.
     waiting: RunQueue,
@@ -27,7 +26,6 @@ impl Order {
         Order {
             follows_jobs: policy.follows_jobs(),
             needs_path: policy.needs_path(),
-            ranks_by_view: policy.ranks_by_view(),
             policy,
             guard: Guard::default(),
             waiting: RunQueue::default(),
@@ -128,24 +126,6 @@ impl Order {
         self.longest_wait = self.longest_wait.max(wait);
     }
 
-    /// Announces whether the job, and its connection, wait for something.
-    fn on_ready(&mut self, jobs: &Jobs, slot: u32) {
-        if self.follows_jobs {
-            let job = jobs.at(slot);
-            let is_open = job.connection == NO_CONNECTION || jobs.connection_at(job.connection).waits.is_empty();
-            self.policy.on_ready(slot, job, job.is_ready() && is_open);
-        }
-    }
-
-    /// Announces that a connection waits for something, or no longer does.
-    pub(crate) fn on_flow(&mut self, jobs: &mut Jobs, at: u32) {
-        if self.follows_jobs {
-            let slots: Vec<u32> = jobs.connection_at(at).jobs().map(|(slot, _)| slot).collect();
-            slots.into_iter().for_each(|slot| self.on_ready(jobs, slot));
-        }
-        self.offer(jobs, at);
-    }
-
     /// Announces that the size of the job is known now.
     pub(crate) fn on_size(&mut self, slot: u32, before: &Job, job: &Job) {
         if self.follows_jobs && matches!(job.size, Size::Known(_)) {
@@ -162,7 +142,6 @@ impl Order {
 
     /// Places a job that is ready, or whose rank has changed.
     pub(crate) fn enqueue(&mut self, jobs: &mut Jobs, slot: u32) {
-        self.on_ready(jobs, slot);
         let job = jobs.at(slot);
         if job.connection != NO_CONNECTION {
             return self.enqueue_on_connection(jobs, slot);
@@ -185,7 +164,6 @@ impl Order {
 
     /// Takes out a job that is no longer ready; a no-op if it is not in the order.
     pub(crate) fn dequeue(&mut self, jobs: &mut Jobs, slot: u32) {
-        self.on_ready(jobs, slot);
         let job = jobs.at(slot);
         if job.connection != NO_CONNECTION {
             let at = job.connection;
@@ -200,8 +178,7 @@ impl Order {
     /// connection before.
     pub(crate) fn offer(&mut self, jobs: &mut Jobs, at: u32) {
         let connection = jobs.connection_at_mut(at);
-        let (before, offer, waits_since) =
-            (connection.offered, connection.offer(self.ranks_by_view), connection.waits_since);
+        let (before, offer, waits_since) = (connection.offered, connection.offer(), connection.waits_since);
         connection.offered = offer.map(|(slot, _)| slot);
         if let Some((slot, rank)) = offer {
             let job = jobs.at_mut(slot);

@@ -112,7 +112,7 @@ fn parse_cuts(given: &str) -> Result<Vec<f64>, PolicyError> {
 }
 
 /// Names the scheduler has beside those above.
-const WITHOUT_FORMULA: [&str; 8] = ["quick-fix", "fcf", "srrt", "fsp", "capped", "strict", "weighted", "minimum"];
+const WITHOUT_FORMULA: [&str; 7] = ["quick-fix", "fcf", "srrt", "fsp", "strict", "weighted", "minimum"];
 
 fn without_formula(text: &str) -> PolicyError {
     let name = text.split([':', '=', '/']).next().unwrap_or_default();

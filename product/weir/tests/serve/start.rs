@@ -166,7 +166,6 @@ fn every_policy_serves() {
         "srrt:5",
         "srrt:50ms,1s",
         "fsp",
-        "capped",
     ] {
         for drain in [&["--shaping", "off"][..], &["--uplink", "100mbit"]] {
             let server = Server::start(&site, &[&["--policy", policy], drain].concat());

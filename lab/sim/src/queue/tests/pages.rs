@@ -61,7 +61,7 @@ fn few_connections_wait_for_each_other() {
 /// A visit is one client's, and a crawler beside the pages takes what they leave, whatever the order.
 #[test]
 fn pages_have_clients_and_a_crawler_beside_them() {
-    for policy in ["srpt", "capped"] {
+    for policy in ["srpt", "las"] {
         let closed = vec![Closed { connections: 6, size_bytes: 20_000 }];
         let share = Some(ClientShareSpec::On);
         let clients = ClientSpec { owners: Some(Owners::Dealt(4)), share, closed };
