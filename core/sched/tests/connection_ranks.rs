@@ -1,4 +1,5 @@
-//! The laws of how connections rank among others: by their stage, everything that is as urgent as the first.
+//! The laws of how connections rank among others: by their stage, what the first view needs (urgency 0 and 1)
+//! and then all the rest.
 
 use proptest::prelude::*;
 use sched::{Arrival, JobId, Pace, Precedence, Scheduler, Size, policy};
@@ -56,7 +57,9 @@ proptest! {
                 own.sort_unstable();
                 let first = own.first()?;
                 let has_wishes = (0..present).any(|at| streams[at].0 == connection && streams[at].2 != 3);
-                let stage = || own.iter().filter(|job| job.0 == first.0).map(|job| job.1).sum();
+                let is_view = |urgency: u8| urgency <= 1;
+                let of_stage = own.iter().filter(|job| is_view(job.0) || !is_view(first.0));
+                let stage = || of_stage.map(|job| job.1).sum();
                 Some((if has_wishes { stage() } else { first.1 }, first.2))
             };
             let Some((_, expected)) = (0..4).filter_map(stage_of).min() else { continue };
@@ -99,11 +102,12 @@ fn ends(spec: &str, jobs: &[(u64, u8)], other: u64) -> Vec<usize> {
 /// A client wants two of 4 first, another client one of 7: neither of the two is useful alone.
 #[test]
 fn a_stage_is_served_whole() {
-    let jobs = [(4, 0), (4, 0), (2, 1)];
+    let jobs = [(4, 0), (4, 1), (2, 2)];
     assert_eq!(ends("srpt", &jobs, 7), [3, 0, 1, 2]);
     assert_eq!(ends("srpt", &jobs, 9), [0, 1, 2, 3], "and once it is begun it only gets less");
     assert_eq!(ends("psjf", &jobs, 7), [3, 0, 1, 2]);
     assert_eq!(ends("srpt", &[(4, 3), (4, 3)], 7), [0, 1, 2], "where nothing is wished, each for itself");
+    assert_eq!(ends("srpt", &[(4, 2), (4, 4)], 7), [2, 0, 1], "behind the first view, all that is wished is one stage");
 }
 
 /// Between clients that share the link too, and for one client's two connections.

@@ -3,18 +3,21 @@
 //! Order by size rewards a client that cuts its download into small requests, and one that asks for small pages without
 //! end. So every client has an account of the bytes it has received, kept against a clock that runs at the pace of a
 //! fair share: with `k` clients waiting, at `1 / (k + 1)` of the link. A client is *ahead* by what it has received
-//! beyond the clock. While that is at most an allowance, its responses stand in the policy's own order, so a page, or a
-//! response that is alone, waits for nothing new. A client further ahead stands behind all that are not, the least
-//! ahead first. So clients that want more than there is share it evenly, whatever they ask for and over however many
-//! connections.
+//! beyond the clock. While that is at most an allowance `A`, its responses stand in the policy's own order, so a page,
+//! or a response that is alone, waits for nothing new. A response of a client that is `A + x` ahead is ranked as if it
+//! had `x` bytes more left, and in this comparison a response has `A` bytes left at most: a visitor who shares an
+//! address with a download waits for small responses of others and not for large ones, and between large responses the
+//! client that is least ahead goes first. So clients that want more than there is share it evenly, whatever they ask
+//! for and over however many connections. Where the policy does not rank by size, a client further ahead than `A`
+//! stands behind all that are not, the least ahead first.
 //!
 //! The account is start-time fair queueing's (Goyal, Vin & Cheng, "Start-time fair queueing", 1996) with two changes.
 //! The order follows it only beyond an allowance, since fairness as the first rule gives away what order by size gains
 //! (mean response time 2 to 12 times, docs/notebook/clients.md). And the clock counts one client more than wait: a
 //! client that has the link to itself gets ahead too, and makes room at once when another comes.
 //!
-//! With `A` the allowance, it follows that:
-//! - A client is never more than `2 A` ahead, plus a grant: the clock keeps up with the least of the waiting clients.
+//! It follows that:
+//! - A client is never more than `2 A` ahead, plus a grant: the clock keeps up with the client that is served.
 //!   What a client is held back for is therefore bounded, and forgiven at the clock's pace. No client is ever behind:
 //!   an idle client earns no credit but its allowance.
 //! - Of `k` clients that always wait, each gets at least `1 / (k + 1)` of the link, minus `k A` once, whatever the
@@ -95,6 +98,38 @@ impl Waiting {
     }
 }
 
+/// Waiting clients that are ahead beyond the allowance.
+#[derive(Debug, Default)]
+struct Beyond {
+    /// By tag plus the parts of a byte left of what they offer.
+    by_rank: RunQueue,
+    by_tag: RunQueue,
+}
+
+impl Beyond {
+    fn set(&mut self, client: u32, tag: u64, left: u64) {
+        let key = |rank| Key { rank, number: client.into() };
+        self.by_rank.set(client, key(tag.saturating_add(left)));
+        self.by_tag.set(client, key(tag));
+    }
+
+    /// Does nothing if the client is not beyond its allowance.
+    fn remove(&mut self, client: u32) {
+        self.by_rank.remove(client);
+        self.by_tag.remove(client);
+    }
+
+    /// The client that is served before the others, and its rank.
+    fn first(&self) -> Option<(u64, u32)> {
+        self.by_rank.first_entry().map(|(key, client)| (key.rank, client))
+    }
+
+    /// The client that is least ahead, and its tag.
+    fn least_ahead(&self) -> Option<(u64, u32)> {
+        self.by_tag.first_entry().map(|(key, client)| (key.rank, client))
+    }
+}
+
 /// A ready job as the inner policy sees it: its client is its connection, so that a round-robin policy goes round by
 /// client.
 #[derive(Debug, Clone)]
@@ -103,6 +138,8 @@ struct Held {
     job: Job,
     /// The policy's key among the jobs of the client.
     key: u64,
+    /// The key is a number of bytes.
+    is_size: bool,
 }
 
 impl Held {
@@ -125,8 +162,7 @@ pub struct ByClient {
     vacant: Vec<u32>,
     /// The total weight of the waiting clients.
     weight: u64,
-    /// Waiting clients that are ahead beyond the allowance, by tag.
-    beyond: RunQueue,
+    beyond: Beyond,
     /// The ready jobs, and the index of each slot's job among them, or [`NONE`]: a connection of many has one.
     held: Vec<Held>,
     held_at: Vec<u32>,
@@ -144,7 +180,7 @@ impl ByClient {
             waiting: Vec::new(),
             vacant: Vec::new(),
             weight: 0,
-            beyond: RunQueue::default(),
+            beyond: Beyond::default(),
             held: Vec::new(),
             held_at: Vec::new(),
         }
@@ -161,6 +197,21 @@ impl ByClient {
             self.accounts.push(NEW);
         }
         &mut self.accounts[client as usize]
+    }
+
+    /// The parts of a byte by which a ready job is compared with those of other clients: what is left of it, and the
+    /// allowance at most. A job without a size has the allowance.
+    fn left(&self, slot: u32) -> u64 {
+        let held = &self.held[self.held_at[slot as usize] as usize];
+        let left = if held.is_size { held.key.saturating_mul(PARTS) } else { u64::MAX };
+        left.min(self.allowance())
+    }
+
+    /// The best ready job of a client that waits.
+    fn best_of(&self, client: u32) -> u32 {
+        let waiting = &self.waiting[self.accounts[client as usize].waiting as usize];
+        let (.., slot) = waiting.best.expect("a client that waits has a ready job");
+        slot
     }
 
     fn as_inner_sees(job: &Job) -> Job {
@@ -215,17 +266,17 @@ impl ByClient {
         account.waiting = NONE;
     }
 
-    /// Puts the client's best job where it belongs: into the policy's order, or behind it.
+    /// Puts the client's best job where it belongs: into the policy's order, or among those of clients further ahead.
     fn offer(&mut self, client: u32) {
         let limit = self.clock.saturating_add(self.allowance());
+        let best = self.best_of(client);
         let account = &mut self.accounts[client as usize];
         account.is_beyond = account.tag > limit;
         let (is_beyond, tag) = (account.is_beyond, account.tag);
-        let waiting = &mut self.waiting[account.waiting as usize];
-        let (_, _, best) = waiting.best.expect("a client that waits has a ready job");
-        let before = std::mem::replace(&mut waiting.offered, (!is_beyond).then_some(best));
+        let offered = &mut self.waiting[account.waiting as usize].offered;
+        let before = std::mem::replace(offered, (!is_beyond).then_some(best));
         if is_beyond {
-            self.beyond.set(client, Key { rank: tag, number: client.into() });
+            self.beyond.set(client, tag, self.left(best));
         } else {
             self.beyond.remove(client);
             let held = &self.held[self.held_at[best as usize] as usize];
@@ -242,13 +293,11 @@ impl ByClient {
         self.inner.dequeue(slot, &held.job);
     }
 
-    /// Moves the clock up to the least of the waiting clients if all are beyond their allowance.
+    /// Moves the clock up if the client that is served is ahead by more than twice the allowance.
     fn catch_up(&mut self, served: u32) {
-        if self.inner.first().is_none()
-            && let Some((key, client)) = self.beyond.first_entry()
-            && client == served
-        {
-            self.clock = self.clock.max(key.rank.saturating_sub(self.allowance().saturating_mul(2)));
+        let Account { tag, is_beyond, .. } = self.accounts[served as usize];
+        if is_beyond {
+            self.clock = self.clock.max(tag.saturating_sub(self.allowance().saturating_mul(2)));
         }
     }
 
@@ -260,8 +309,8 @@ impl ByClient {
         self.carry = total % clients;
         let limit = self.clock.saturating_add(self.allowance());
         for _ in 0..RETURNS_MAX {
-            match self.beyond.first_entry() {
-                Some((key, client)) if key.rank <= limit => self.offer(client),
+            match self.beyond.least_ahead() {
+                Some((tag, client)) if tag <= limit => self.offer(client),
                 _ => return,
             }
         }
@@ -274,11 +323,11 @@ impl Policy for ByClient {
     }
 
     fn first(&self) -> Option<u32> {
-        self.inner.first().or_else(|| {
-            let client = self.beyond.first()?;
-            let waiting = &self.waiting[self.accounts[client as usize].waiting as usize];
-            waiting.best.map(|(.., slot)| slot)
-        })
+        let inner = self.inner.first();
+        let Some((rank, client)) = self.beyond.first() else { return inner };
+        let is_first =
+            |slot: &u32| self.clock.saturating_add(self.allowance()).saturating_add(self.left(*slot)) <= rank;
+        Some(inner.filter(is_first).unwrap_or_else(|| self.best_of(client)))
     }
 
     fn within(&self, slot: u32, job: &Job) -> u64 {
@@ -292,9 +341,9 @@ impl Policy for ByClient {
     fn enqueue(&mut self, slot: u32, job: &Job) {
         grow::grow_to(&mut self.held_at, slot as usize + 1, || NONE);
         let own = self.inner.within(slot, job);
-        let by_size = self.inner.size_rank(slot, job).is_some();
-        let key = if by_size { job.rank_or(own) } else { own };
-        let held = Held { slot, job: ByClient::as_inner_sees(job), key };
+        let is_size = self.inner.size_rank(slot, job).is_some();
+        let key = if is_size { job.rank_or(own) } else { own };
+        let held = Held { slot, job: ByClient::as_inner_sees(job), key, is_size };
         let place = held.place();
         let before = self.hold(held);
         let waiting = self.join(job.client);
@@ -442,12 +491,12 @@ mod tests {
             policy.on_sent(client, &job, 10);
             policy.enqueue(client, &job);
         }
-        assert!(policy.beyond.len() > 5 * RETURNS_MAX);
+        assert!(policy.beyond.by_tag.len() > 5 * RETURNS_MAX);
         for _ in 0..50 {
-            let before = policy.beyond.len();
+            let before = policy.beyond.by_tag.len();
             policy.advance(100_000);
-            assert!(before - policy.beyond.len() <= RETURNS_MAX);
+            assert!(before - policy.beyond.by_tag.len() <= RETURNS_MAX);
         }
-        assert_eq!(policy.beyond.len(), 0);
+        assert_eq!(policy.beyond.by_tag.len(), 0);
     }
 }

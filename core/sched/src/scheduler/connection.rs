@@ -17,6 +17,9 @@ use crate::grow::reserve_one;
 /// 6.5.2 asks for no fewer than 100).
 pub const JOBS_PER_CONNECTION_MAX: usize = 128;
 
+/// The last urgency of what a browser shows nothing without: documents, style sheets, scripts that block.
+const VIEW_URGENCY: u8 = 1;
+
 /// The capacity that a connection without ready jobs keeps.
 const READY_KEPT: usize = 4;
 
@@ -270,25 +273,26 @@ impl Connection {
 
     /// The job it offers now, and the rank of the stage that the job represents, if that is not its own rank.
     ///
-    /// A connection is ranked by its stage: the total that is left of everything its client wants as urgently as the
-    /// first job. A page is shown when all its style sheets are there, and one of ten helps no client. This is SRPT of
-    /// stages, and has the shortest times to first view and to whole page (docs/notebook/carriers.md). Responses of a
-    /// client that has never stated a wish are taken as independent, and the connection is ranked by the first. The
-    /// stage never ranks a connection ahead of its first job: wishes buy nothing from other clients. In an order that
-    /// is not by size, a connection is ranked by the job that it offers.
+    /// A connection is ranked by its stage. The first stage of a page is what its first view needs (urgency 0 and 1), the
+    /// second all the rest: a page is shown when all its style sheets are there, one of ten helps no client, and a page
+    /// with little left ends before one with much. This is SRPT of stages, and has the shortest times to first view and
+    /// to whole page (docs/notebook/carriers.md). Responses of a client that has never stated a wish are taken as
+    /// independent, and the connection is ranked by the first. The stage never ranks a connection ahead of its first
+    /// job: wishes buy nothing from other clients. In an order that is not by size, a connection is ranked by the job
+    /// that it offers.
     pub fn offer(&self) -> Option<(u32, Option<u64>)> {
         let slot = self.best()?;
         let has_stage = self.has_wishes && self.members.len() > 1;
         Some((slot, if has_stage { self.stage(slot) } else { None }))
     }
 
-    /// The total of the sizes of the ready jobs that are as urgent as the first and of its class; unknown sizes are
-    /// left out. Returns `None` if the first has no size.
+    /// The total of the sizes of the ready jobs of the first job's class: those of the first view while the first is one
+    /// of them, then all. Unknown sizes are left out. Returns `None` if the first has no size.
     fn stage(&self, first: u32) -> Option<u64> {
         let first = self.members.iter().find(|member| member.slot == first)?;
         first.size()?;
-        let is_of_stage =
-            |member: &&Member| member.precedence.urgency == first.precedence.urgency && member.class == first.class;
+        let last_urgency = if first.precedence.urgency <= VIEW_URGENCY { VIEW_URGENCY } else { u8::MAX };
+        let is_of_stage = |member: &&Member| member.precedence.urgency <= last_urgency && member.class == first.class;
         let sizes = self.members.iter().filter(|member| member.is_ready).filter(is_of_stage);
         Some(sizes.filter_map(|member| member.size()).fold(0, u64::saturating_add))
     }
@@ -382,15 +386,15 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_is_all_that_is_as_urgent() {
+    fn a_stage_is_the_first_view_and_then_all_the_rest() {
         let stage = |jobs: &[(Precedence, u64)]| connection(jobs).offer().and_then(|offer| offer.1);
         assert_eq!(stage(&[]), None);
         assert_eq!(stage(&[(plain(3), 10), (plain(3), 20)]), None, "nobody wished anything");
-        assert_eq!(stage(&[(plain(1), 10), (plain(1), 20), (plain(3), 5)]), Some(30));
+        assert_eq!(stage(&[(plain(1), 10), (plain(0), 20), (plain(2), 5)]), Some(30));
         assert_eq!(stage(&[(INCREMENTAL, 10), (plain(3), 20)]), Some(30));
         let mut jobs = connection(&[(plain(3), 10), (plain(3), 20), (plain(3), 40)]);
         jobs.set_precedence(1, plain(2));
-        assert_eq!(jobs.offer().and_then(|offer| offer.1), Some(20));
+        assert_eq!(jobs.offer().and_then(|offer| offer.1), Some(70));
         jobs.set(1, None);
         assert_eq!(jobs.offer().and_then(|offer| offer.1), Some(50), "it has wished once");
         jobs.set(2, Some(Standing { key: 40, size: None }));

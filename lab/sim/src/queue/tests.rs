@@ -390,9 +390,10 @@ mod clients {
         }
     }
 
-    /// Bytes alone count: the same eight times as many connections or as small.
+    /// Bytes alone count: the same eight times as many connections or as small. What is smaller than the allowance goes
+    /// before a download for one allowance more, 3 of the 100 MB.
     #[test]
-    fn more_or_smaller_requests_win_nothing() {
+    fn more_or_smaller_requests_win_an_allowance_at_most() {
         let share = |connections, size_bytes| {
             let mut config = beside_a_splitter(Some(ClientShareSpec::Allowance(3_000_000)));
             config.clients.closed =
@@ -403,7 +404,7 @@ mod clients {
         assert!(few > 0.25, "{few} of the link for a download");
         for (connections, size_bytes) in [(64, 100_000), (8, 10_000), (8, 10_000_000)] {
             let other = share(connections, size_bytes);
-            assert!((other / few - 1.0).abs() < 0.02, "{other} beside {connections} of {size_bytes}, {few}");
+            assert!((other - few).abs() < 0.03, "{other} beside {connections} of {size_bytes}, {few}");
         }
     }
 
