@@ -39,7 +39,7 @@ impl Level {
     /// The number of a coding's level, as its library has it.
     pub fn number(self, coding: Coding) -> u8 {
         match (coding, self) {
-            (Coding::Brotli, Level::Fast) => 5,
+            (Coding::Brotli, Level::Fast) => 6,
             (Coding::Brotli, Level::Best) => 11,
             (Coding::Zstd, Level::Fast) => 3,
             (Coding::Zstd, Level::Best) => 19,
