@@ -63,6 +63,8 @@ struct Live {
     client: usize,
     left: u64,
     is_ready: bool,
+    /// The clock when it came, was last sent bytes of, or became ready.
+    turn: u64,
 }
 
 /// The definition, by scans.
@@ -82,9 +84,15 @@ impl Reference {
     }
 
     fn first(&self) -> Option<JobId> {
+        let place = |job: &Live| match self.allowance / PARTS {
+            allowance if job.left > allowance => {
+                ((1u64 << job.left.ilog2()).max(allowance + 1), job.turn, job.id.slot())
+            }
+            _ => (job.left, job.id.number, job.id.slot()),
+        };
         let best_of = |client: usize| {
             let jobs = self.live.iter().filter(|job| job.is_ready && job.client == client);
-            jobs.min_by_key(|job| (job.left, job.id.number))
+            jobs.min_by_key(|job| place(job))
         };
         let offered = (0..self.accounts.len()).filter_map(best_of);
         let rank = |job: &Live| (job.left * PARTS).min(self.allowance) + self.beyond(job.client).unwrap_or(0);
@@ -108,6 +116,7 @@ impl Reference {
         self.clock += total / (weight + 1);
         self.carry = total % (weight + 1);
         self.live[at].left -= bytes;
+        self.live[at].turn = self.clock;
         if self.live[at].left == 0 {
             self.live.remove(at);
         }
@@ -120,7 +129,7 @@ impl Reference {
         match step {
             Step::Arrive { client, bytes } => {
                 let id = scheduler.arrive(Nanos::ZERO, job(client, bytes));
-                self.live.push(Live { id, client: client as usize, left: bytes, is_ready: true });
+                self.live.push(Live { id, client: client as usize, left: bytes, is_ready: true, turn: self.clock });
             }
             Step::Serve { bytes } => {
                 let first = scheduler.poll_grant(Nanos::ZERO).map(|grant| grant.job);
@@ -136,6 +145,7 @@ impl Reference {
                 let live = &mut self.live[at];
                 live.is_ready = !live.is_ready;
                 if live.is_ready {
+                    live.turn = self.clock;
                     scheduler.on_wait_over(Nanos::ZERO, live.id, Why::Connection);
                 } else {
                     scheduler.on_wait(live.id, Why::Connection);
@@ -293,6 +303,26 @@ fn a_newcomer_goes_first_for_three_allowances_at_most() {
         while closed.serve() == 1 {}
         assert!((bound - 100..=bound + GRANT).contains(&closed.had[1]), "after {alone_bytes}: {}", closed.had[1]);
     }
+}
+
+/// Two downloads of one client advance together, and so do those of another; a small response waits for none of them.
+#[test]
+fn long_downloads_of_a_client_take_turns() {
+    const GRANT: u64 = 10;
+    let mut scheduler = shared("srpt", 1000);
+    let arrive = |scheduler: &mut Scheduler, client, bytes| scheduler.arrive(Nanos::ZERO, job(client, bytes));
+    let downloads = [(0, 20_000), (0, 30_000), (1, 20_000), (1, 30_000)];
+    let ids = downloads.map(|(client, bytes)| arrive(&mut scheduler, client, bytes));
+    for _ in 0..4000 / GRANT {
+        let job = scheduler.poll_grant(Nanos::ZERO).unwrap().job;
+        let _ = scheduler.on_sent(Nanos::ZERO, job, GRANT);
+    }
+    for (id, (_, bytes)) in ids.into_iter().zip(downloads) {
+        let had = bytes - scheduler.jobs().get(id).unwrap().remaining();
+        assert!((500..=1500).contains(&had), "{had} of {bytes}");
+    }
+    let small = arrive(&mut scheduler, 0, 500);
+    assert_eq!(scheduler.poll_grant(Nanos::ZERO).map(|grant| grant.job), Some(small));
 }
 
 #[test]

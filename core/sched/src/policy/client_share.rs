@@ -28,7 +28,8 @@
 //! however short it is.
 //!
 //! A client offers its best ready job, by [`Policy::within`], and the inner policy orders what clients offer. A size
-//! that is not known is left to the inner policy.
+//! that is not known is left to the inner policy. Responses of one client with more than `A` left, and with the same
+//! power of two of bytes left, take turns: which of two long downloads ends first matters less than that both advance.
 
 mod spec;
 
@@ -38,6 +39,8 @@ use units::Nanos;
 
 pub use spec::{CLIENT_SHARE_FORMS, ClientShare, ClientShareError, ClientShareSpec};
 
+use crate::scheduler::connection::power_of_two;
+use crate::scheduler::job::OWN_RANK;
 use crate::scheduler::run_queue::{Key, RunQueue};
 use crate::{Job, Path, Policy, grow};
 
@@ -63,7 +66,7 @@ struct Account {
 const NONE: u32 = u32::MAX;
 const NEW: Account = Account { tag: 0, weight: 1, is_beyond: false, waiting: NONE };
 
-/// A ready job's place among its client's, smallest first: the policy's key, arrival number, slot.
+/// A ready job's place among its client's, smallest first: the policy's key, turn, slot.
 type ClientKey = (u64, u64, u32);
 
 /// A client with ready jobs.
@@ -140,11 +143,13 @@ struct Held {
     key: u64,
     /// The key is a number of bytes.
     is_size: bool,
+    /// The order of equal keys: that of arrival, or of the last turns.
+    turn: u64,
 }
 
 impl Held {
     fn place(&self) -> ClientKey {
-        (self.key, self.job.number, self.slot)
+        (self.key, self.turn, self.slot)
     }
 }
 
@@ -343,7 +348,11 @@ impl Policy for ByClient {
         let own = self.inner.within(slot, job);
         let is_size = self.inner.size_rank(slot, job).is_some();
         let key = if is_size { job.rank_or(own) } else { own };
-        let held = Held { slot, job: ByClient::as_inner_sees(job), key, is_size };
+        let allowance = self.share.allowance_bytes;
+        let takes_turns = is_size && job.carried_rank == OWN_RANK && key > allowance;
+        let (key, turn) =
+            if takes_turns { (power_of_two(key).max(allowance + 1), self.clock) } else { (key, job.number) };
+        let held = Held { slot, job: ByClient::as_inner_sees(job), key, is_size, turn };
         let place = held.place();
         let before = self.hold(held);
         let waiting = self.join(job.client);

@@ -299,7 +299,7 @@ impl Connection {
 }
 
 /// The greatest power of two that is at most `key`; 0 for 0.
-fn power_of_two(key: u64) -> u64 {
+pub(crate) fn power_of_two(key: u64) -> u64 {
     key.checked_ilog2().map_or(0, |exponent| 1 << exponent)
 }
 
