@@ -19,7 +19,12 @@ const HOP_BY_HOP: Names<11> = Names::new([
 ]);
 
 /// Connection options that name no field, or a field that is never forwarded.
-const PLAIN_OPTIONS: [&str; 4] = ["close", "keep-alive", "upgrade", "te"];
+const PLAIN_OPTIONS: Names<4> = Names::new(["close", "keep-alive", "upgrade", "te"]);
+
+/// Returns true if an option of Connection may name a field that is forwarded otherwise.
+pub(crate) fn is_listed(option: &[u8]) -> bool {
+    !PLAIN_OPTIONS.has(option)
+}
 
 /// Distinguishes the hop-by-hop fields of a message from its other fields.
 pub(crate) struct Hop<F> {
@@ -32,13 +37,8 @@ pub(crate) struct Hop<F> {
 impl<'a, I: Iterator<Item = &'a [u8]>, F: Fn() -> I> Hop<F> {
     /// Creates it for a message with the values of Connection that `connection` returns.
     pub fn of(connection: F) -> Hop<F> {
-        let lists_fields = connection().flat_map(members).any(|option| !is_any(option, &PLAIN_OPTIONS));
+        let lists_fields = connection().flat_map(members).any(is_listed);
         Hop { connection, lists_fields }
-    }
-
-    /// Returns true if Connection lists fields that are not forwarded.
-    pub fn lists_fields(&self) -> bool {
-        self.lists_fields
     }
 
     /// Returns true if a field of this name is forwarded.

@@ -82,7 +82,8 @@ impl ResponseBuilder {
         // An HTTP/1.1 client needs a length to see that the body is empty.
         let content_length = if is_bare || !ends_stream { said } else { Some(PeerLength::ZERO) };
         let (status, names) = (Status(status), std::mem::take(&mut self.names));
-        Ok(UpstreamHead { status, framing, is_kept_alive: true, content_length, minor_version: 2, list, names })
+        let (is_kept_alive, minor_version, lists_fields) = (true, 2, false);
+        Ok(UpstreamHead { status, framing, is_kept_alive, content_length, minor_version, list, names, lists_fields })
     }
 
     /// Returns the fields collected as trailers; `None` if none of them is forwarded.

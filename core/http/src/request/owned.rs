@@ -1,4 +1,3 @@
-use super::section::FieldSection;
 use super::{All, BodyLength, Fields, Method, Request};
 use crate::fields::{FieldList, Span};
 use crate::names::NameFilter;
@@ -60,15 +59,13 @@ impl From<&Request<'_>> for OwnedRequest {
             true => parts(request.target, target, request.path, request.query),
             false => (list.push(b":path", request.path), request.query.map(|query| list.push(b":query", query))),
         };
-        let mut section = FieldSection::default();
+        let mut fields = Fields::default();
         for (name, value) in request.all() {
             let kept = list.push(name, value);
-            // They passed this check before.
-            let _ = section.note(name, value, kept);
+            fields.note(name, kept);
         }
         // It may come from the target.
-        let host = request.fields.host.map(|host| list.push(b":authority", host));
-        let fields = Fields { host, ..section.fields };
+        fields.host = request.fields.host.map(|host| list.push(b":authority", host));
         let (method, names, body) = (request.method, request.names, request.body);
         OwnedRequest { list, method, target, path, query, fields, names, body }
     }

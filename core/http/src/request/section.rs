@@ -43,29 +43,20 @@ enum Coding {
 impl<V: Copy + Default> FieldSection<V> {
     pub fn note(&mut self, name: &[u8], value: &[u8], kept: V) -> Result<(), Reject> {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-        let fields = &mut self.fields;
         self.names = self.names.add(name);
         match name.len() {
             4 if is("host") => self.note_host(value, kept)?,
-            5 if is("range") => once(&mut fields.range, kept),
             6 if is("expect") => self.note_expect(value)?,
-            7 if is("referer") => first(&mut fields.referer, kept),
-            8 if is("if-match") => first(&mut fields.if_match, kept),
-            8 if is("if-range") => once(&mut fields.if_range, kept),
             10 if is("connection") => self.note_connection(value)?,
-            10 if is("user-agent") => first(&mut fields.user_agent, kept),
-            13 if is("if-none-match") => first(&mut fields.if_none_match, kept),
             14 if is("content-length") => {
                 let length = PeerLength::from_decimal(value);
                 self.content_length = Some(length.filter(|_| self.content_length.is_none()));
             }
-            17 if is("if-modified-since") => once(&mut fields.if_modified_since, kept),
             17 if is("transfer-encoding") => {
                 let coding = Coding::of(value);
                 self.transfer_encoding = Some(self.transfer_encoding.map_or(coding, |_| Coding::Endless));
             }
-            19 if is("if-unmodified-since") => once(&mut fields.if_unmodified_since, kept),
-            _ => {}
+            _ => self.fields.note(name, kept),
         }
         Ok(())
     }
@@ -128,6 +119,24 @@ impl<V: Copy + Default> FieldSection<V> {
                 Err(Reject { status: Status::NOT_IMPLEMENTED, reason: "transfer-encoding other than chunked" })
             }
             (Some(Coding::Endless), None) => Err(Reject::bad("transfer-encoding that does not end in one chunked")),
+        }
+    }
+}
+
+impl<V: Default> Fields<V> {
+    /// Stores a field, if it is one of these and not the host.
+    pub(super) fn note(&mut self, name: &[u8], kept: V) {
+        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        match name.len() {
+            5 if is("range") => once(&mut self.range, kept),
+            7 if is("referer") => first(&mut self.referer, kept),
+            8 if is("if-match") => first(&mut self.if_match, kept),
+            8 if is("if-range") => once(&mut self.if_range, kept),
+            10 if is("user-agent") => first(&mut self.user_agent, kept),
+            13 if is("if-none-match") => first(&mut self.if_none_match, kept),
+            17 if is("if-modified-since") => once(&mut self.if_modified_since, kept),
+            19 if is("if-unmodified-since") => once(&mut self.if_unmodified_since, kept),
+            _ => {}
         }
     }
 }

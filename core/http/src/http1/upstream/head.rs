@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use super::response::OWN_BYTES;
 use super::{Framing, UpstreamFault, UpstreamHead};
 use crate::fields::FieldList;
-use crate::gateway::hop::is_any;
+use crate::gateway::hop::{connection, is_any, is_listed};
 use crate::list::members;
 use crate::names::NameFilter;
 use crate::request::section::CONNECTION_OPTIONS_MAX;
@@ -89,12 +89,13 @@ fn interpret(parsed: &httparse::Response, method: Method, has_folds: bool) -> Re
         return Err(UpstreamFault("a status outside 100 to 999"));
     };
     let (list, names) = fields(parsed.headers, has_folds)?;
-    let (status, framing) = (Status(status), Framing::None);
-    let mut head =
-        UpstreamHead { status, framing, is_kept_alive: false, content_length: None, minor_version, list, names };
-    let content_length = content_length(head.values("content-length"))?;
-    let is_chunked = is_chunked(head.values("transfer-encoding"), minor_version)?;
-    let framing = match (status.0, is_chunked, content_length) {
+    let values = |name: &'static str| {
+        let lines = parsed.headers.iter().filter(move |line| line.name.len() == name.len());
+        lines.filter(move |line| line.name.eq_ignore_ascii_case(name)).map(|line| line.value.trim_ascii())
+    };
+    let content_length = content_length(values("content-length"))?;
+    let is_chunked = is_chunked(values("transfer-encoding"), minor_version)?;
+    let framing = match (status, is_chunked, content_length) {
         (_, true, Some(_)) => return Err(UpstreamFault("both transfer-encoding and content-length")),
         (101, ..) => Framing::Upgraded,
         (100..=199 | 204 | 304, ..) => Framing::None,
@@ -103,19 +104,21 @@ fn interpret(parsed: &httparse::Response, method: Method, has_folds: bool) -> Re
         (_, false, Some(length)) => Framing::Length(length),
         (_, false, None) => Framing::Close,
     };
-    let (mut closes, mut stays) = (false, minor_version >= 1);
-    for (nth, option) in head.values("connection").flat_map(members).enumerate() {
+    let (mut closes, mut stays, mut lists_fields) = (false, minor_version >= 1, false);
+    let connection = names.may_have(b"connection").then(|| connection(list.iter()));
+    for (nth, option) in connection.into_iter().flatten().flat_map(members).enumerate() {
         if nth == CONNECTION_OPTIONS_MAX {
             return Err(UpstreamFault("more connection options than the limit"));
         }
         closes |= option.eq_ignore_ascii_case(b"close");
         stays |= option.eq_ignore_ascii_case(b"keep-alive");
+        lists_fields |= is_listed(option);
     }
     // An upstream that announces a body may send it.
-    let is_doubtful = status.0 == 204 && (is_chunked || content_length.is_some_and(|length| length > PeerLength::ZERO));
+    let is_doubtful = status == 204 && (is_chunked || content_length.is_some_and(|length| length > PeerLength::ZERO));
     let is_kept_alive = stays && !closes && !is_doubtful && !matches!(framing, Framing::Close | Framing::Upgraded);
-    (head.framing, head.is_kept_alive, head.content_length) = (framing, is_kept_alive, content_length);
-    Ok(head)
+    let status = Status(status);
+    Ok(UpstreamHead { status, framing, is_kept_alive, content_length, minor_version, list, names, lists_fields })
 }
 
 /// The fields of these lines, of which some may be folded, and a filter of their names.

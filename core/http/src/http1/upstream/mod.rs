@@ -82,6 +82,8 @@ pub struct UpstreamHead {
     pub(crate) list: FieldList,
     /// The names of all fields.
     pub(crate) names: NameFilter,
+    /// Connection lists fields that are not forwarded.
+    pub(crate) lists_fields: bool,
 }
 
 impl UpstreamHead {

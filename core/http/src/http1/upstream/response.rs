@@ -3,6 +3,7 @@
 use super::{Framing, UpstreamHead};
 use crate::fields::FieldList;
 use crate::gateway::hop::{Hop, connection};
+use crate::names::Names;
 use crate::{Length, Response, Status};
 
 /// Bytes for the fields that are added to those of an upstream: Via, Content-Length, Vary, Cache-Control.
@@ -16,8 +17,7 @@ impl UpstreamHead {
     /// The length is that of the framing; for HEAD and 304 it is the Content-Length. [`Response::of_length`] replaces
     /// an unknown length.
     pub fn into_response<B>(self, body: B) -> Response<B> {
-        let lists_fields = Hop::of(|| self.values("connection")).lists_fields();
-        let UpstreamHead { status, framing, content_length, minor_version, list, .. } = self;
+        let UpstreamHead { status, framing, content_length, minor_version, list, lists_fields, .. } = self;
         let mut response = Response::new(status, body);
         response.is_forwarded = true;
         let is_upgraded = framing == Framing::Upgraded;
@@ -58,7 +58,8 @@ fn with_upgrade<B>(fields: &FieldList, response: Response<B>) -> Response<B> {
 
 /// Returns true for fields that we write ourselves, or that are meant for us.
 fn is_written(name: &[u8]) -> bool {
-    name.eq_ignore_ascii_case(b"content-length") || is_for_us(name)
+    const WRITTEN: Names<1> = Names::new(["content-length"]);
+    WRITTEN.has(name) || is_for_us(name)
 }
 
 /// Returns true for fields that are meant for us and not for a client.
