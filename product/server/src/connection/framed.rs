@@ -15,7 +15,7 @@ use units::Nanos;
 use units::memory::{Account, Counted};
 
 use super::engine::Engine;
-use super::room::ROOM_BYTES_MIN;
+use super::room::{ROOM_BYTES_MIN, Room};
 use super::{Departure, Streams};
 use crate::body::Failure;
 use crate::clock::ClientTime;
@@ -36,7 +36,7 @@ pub struct Framed {
     shut: Vec<JobId>,
     /// The number of responses on it.
     pub jobs: usize,
-    /// The bytes in `out` that no response is charged for.
+    /// The bytes in `out`, and of records before them, that no response is charged for.
     pub control_bytes: u64,
     /// The connection is in the queue of those with output of their own.
     is_unsaid: bool,
@@ -149,6 +149,13 @@ impl Framed {
         let Some(session) = self.engine.http2() else { return };
         session.control(&mut self.out.edit());
         self.control_bytes += (self.out.len() - begin) as u64;
+    }
+
+    /// The bytes that no response is charged for and that join the first segment of one: all of them, if they leave it
+    /// as much of its room as is worth its headers.
+    pub fn joining_bytes(&self, room: Room) -> u64 {
+        let has_room = room.left_bytes() >= self.control_bytes.saturating_add(ROOM_BYTES_MIN);
+        if has_room { self.control_bytes } else { 0 }
     }
 
     /// Takes a buffer for frames; idle connections have none.

@@ -67,7 +67,9 @@ impl<S: Socket> Connection<S> {
     /// Begins HTTP/2 or HTTP/3: from now on the connection carries several responses at once, as frames. `id` is its name in the scheduler;
     /// nothing is expected of the client before `deadline`.
     pub fn begin_framed(&mut self, engine: Engine, id: ConnectionId, deadline: ClientTime) {
-        let framed = Framed::new(engine, id, deadline, self.held.account());
+        let mut framed = Framed::new(engine, id, deadline, self.held.account());
+        // The ticket of the handshake.
+        framed.control_bytes = self.session.as_mut().map_or(0, |session| session.unsent_bytes() as u64);
         self.protocol = Protocol::Framed(Box::new(framed));
     }
 

@@ -26,8 +26,17 @@ impl<S: Socket> Connection<S> {
                 None => (Sent { failure: Some(Failure::Disconnected), ..Sent::default() }, 0),
             },
             Protocol::Framed(framed) => {
+                // The connection's own frames are in the segment in which the response goes on, and count as its own: they
+                // would make it longer than a segment otherwise, whose rest would be a packet.
+                let joining_bytes = framed.joining_bytes(room);
+                let before_bytes = room.before_bytes;
+                let room = Room { before_bytes: before_bytes + joining_bytes, ..room };
                 let sent = outgoing.make_frames(&mut framed.engine, stream, storage, room, &mut framed.out.edit());
-                let (frames_bytes, before_bytes) = (sent.carried_bytes, room.before_bytes);
+                let mut frames_bytes = sent.carried_bytes;
+                if frames_bytes > 0 {
+                    framed.control_bytes -= joining_bytes;
+                    frames_bytes += joining_bytes;
+                }
                 let records = |bytes: u64| bytes.div_ceil(RECORD_BYTES_MAX as u64) * overhead_bytes;
                 let records_bytes = records(before_bytes + frames_bytes) - records(before_bytes);
                 (Sent { carried_bytes: frames_bytes + records_bytes, ..sent }, frames_bytes)

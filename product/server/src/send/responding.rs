@@ -130,8 +130,7 @@ impl Transmitter {
             connection.channel.is_handshaking = false;
             connection.http1().wait_until(client_now + begin.head_timeout);
             if speaks_http2 {
-                // The ticket leaves first: what follows is frames.
-                self.send_tls(now, connections, at, begin.class);
+                // The ticket leaves with the first frames.
                 self.begin_http2(now, connections, at, begin);
             }
         }

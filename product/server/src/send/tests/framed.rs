@@ -91,6 +91,22 @@ fn paced_frames_fill_the_segments_of_the_link() {
     assert_eq!(bench.ended()[0].1, head().bytes() + 20_000, "sizes are those of the content");
 }
 
+/// A connection's first frames would make the first segment longer than a packet, and its rest would be another one.
+#[test]
+fn own_frames_and_a_response_share_the_first_segment() {
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let socket = bench.socket('A', u64::MAX);
+    let id = bench.framed(&socket, None, &[1], true);
+    bench.respond(id, 1, 20_000, 3);
+    bench.journal.borrow_mut().clear();
+    bench.drive();
+    let writes: Vec<u64> = bench.journal.borrow().iter().map(|(_, bytes)| *bytes).collect();
+    let (_, full) = writes.split_last().unwrap();
+    assert!(full.iter().all(|bytes| *bytes == SEGMENT) && full.len() >= 13, "{writes:?}");
+    assert_eq!(bodies(&came(&socket)), BTreeMap::from([whole(1, 20_000)]));
+    assert_eq!(bench.ended()[0].1, head().bytes() + 20_000, "sizes are those of the content");
+}
+
 /// A half-empty packet wastes its headers: small responses share segments.
 #[test]
 fn room_in_a_segment_goes_to_the_next_response() {
