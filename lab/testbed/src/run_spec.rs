@@ -255,7 +255,7 @@ impl RunSpec {
     /// What this run's keys say of the bottleneck: the qdisc named, else the one its shaping or `attach` cannot do without.
     pub(crate) fn qdisc_wanted(&self) -> Option<Qdisc> {
         self.qdisc_given.or(match (self.shaping.as_str(), self.attach) {
-            ("bands", _) | (_, Some(_)) => Some(Qdisc::Bands),
+            ("bands" | "bands-at-once", _) | (_, Some(_)) => Some(Qdisc::Bands),
             _ => None,
         })
     }
@@ -287,8 +287,11 @@ impl RunSpec {
                 "config is of `weir run`: write server = \"weir\", and settings in it instead of flags".into(),
             );
         }
-        if self.shaping == "bands" && qdisc != Qdisc::Bands {
-            return wrong(format!("shaping `bands` into qdisc `{queue}`: write qdisc = \"bands\" or leave it out"));
+        if self.shaping.starts_with("bands") && qdisc != Qdisc::Bands {
+            return wrong(format!(
+                "shaping `{}` into qdisc `{queue}`: write qdisc = \"bands\" or leave it out",
+                self.shaping
+            ));
         }
         if self.attach.is_some() && !qdisc.is_ours() {
             return wrong(format!("attach has nothing to order in qdisc `{queue}`: write \"bands\""));

@@ -22,7 +22,7 @@ pub use shaping_error::{Misfit, ShapingError};
 use queue::ShaperQueue;
 
 use crate::kept::KeptLine;
-use crate::send::{Gauge, Marker, in_words, is_fast, mbit};
+use crate::send::{Gauge, Marker, Raise, in_words, is_fast, mbit};
 
 /// The requested shaping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub enum ShapingKind {
     Paced,
     /// Ordered by a queueing discipline with a few priorities.
     Bands,
+    /// The same with the papers' rule: a response moves to a better band at once ([`crate::send::Raise::AtOnce`]).
+    BandsAtOnce,
     /// Unpaced: as fast as sockets accept data.
     Off,
 }
@@ -114,7 +116,7 @@ impl ShapingChoice {
             match options.kind {
                 ShapingKind::Paced => return Err(ShapingError::Policy(Misfit::Off)),
                 ShapingKind::Auto => return Ok(ShapingChoice::off(options, "as requested")),
-                ShapingKind::Bands | ShapingKind::Off => {}
+                ShapingKind::Bands | ShapingKind::BandsAtOnce | ShapingKind::Off => {}
             }
         }
         if options.classes.is_some() {
@@ -124,7 +126,8 @@ impl ShapingChoice {
             ShapingKind::Off => Ok(ShapingChoice::off(options, "as requested")),
             // Bands distinguish only a few sizes.
             ShapingKind::Auto | ShapingKind::Paced => Ok(ShapingChoice::paced(options, listen.ip())),
-            ShapingKind::Bands => bands::find(options, listen),
+            ShapingKind::Bands => bands::find(options, listen, Raise::WhenEmpty),
+            ShapingKind::BandsAtOnce => bands::find(options, listen, Raise::AtOnce),
         }
     }
 
@@ -134,7 +137,7 @@ impl ShapingChoice {
         match options.kind {
             ShapingKind::Off => Ok(ShapingChoice::off(options, "as requested")),
             ShapingKind::Auto | ShapingKind::Paced => Ok(ShapingChoice::paced(options, listen.ip())),
-            ShapingKind::Bands => Err(ShapingError::Policy(Misfit::Classes)),
+            ShapingKind::Bands | ShapingKind::BandsAtOnce => Err(ShapingError::Policy(Misfit::Classes)),
         }
     }
 

@@ -279,6 +279,9 @@ enum Shaping {
     Auto,
     Paced,
     Bands,
+    /// `bands` by the rule of the papers, which `weirlab run` compares with.
+    #[value(hide = true)]
+    BandsAtOnce,
     Off,
 }
 

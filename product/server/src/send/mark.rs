@@ -24,6 +24,17 @@ pub struct Marker {
 pub struct Bands {
     /// The priority that leads to each band, in the order of the policy's bands.
     pub priorities: Arc<[u32]>,
+    pub raise: Raise,
+}
+
+/// When a response whose band has improved moves there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Raise {
+    /// Once nothing of its connection waits below TCP: its packets stay in order.
+    #[default]
+    WhenEmpty,
+    /// At once, as in 000, section 3.3.3. For the papers' experiments alone.
+    AtOnce,
 }
 
 impl Bands {
@@ -46,7 +57,8 @@ impl Bands {
         let Some(worst) = self.count().checked_sub(1) else { return false };
         let band = band.min(worst as u8);
         let is_better = known.is_some_and(|now| band < now);
-        if *known == Some(band) || (is_better && socket.queued_below_bytes() != Some(0)) {
+        let must_wait = is_better && self.raise == Raise::WhenEmpty;
+        if *known == Some(band) || (must_wait && socket.queued_below_bytes() != Some(0)) {
             return false;
         }
         socket.set_priority(self.priorities[usize::from(band)]);

@@ -39,7 +39,7 @@ pub use http1::{BYTES_PER_TURN_MAX, Gathered, SentNow};
 pub use limit::Limit;
 pub use line_feedback::{Line, is_fast};
 pub use link::Link;
-pub use mark::{Bands, Marker};
+pub use mark::{Bands, Marker, Raise};
 pub use notice::{Notice, in_words, mbit};
 pub use producing::Producer;
 pub use reads::Reads;

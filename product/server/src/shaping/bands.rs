@@ -12,12 +12,12 @@ use uplink::tree::{self, CONTROL_BAND, Tree};
 
 use super::shaping_error::Misfit;
 use super::{BURST_FOR, ShapingChoice, ShapingError, ShapingOptions, UNSENT_BYTES};
-use crate::send::{Bands, Marker};
+use crate::send::{Bands, Marker, Raise};
 
 /// The policies that a few bands can implement, for messages.
 pub const POLICIES: &str = "srpt, srpt-bands, srrt, quick-fix, fair";
 
-pub fn find(options: &ShapingOptions, listen: SocketAddr) -> Result<ShapingChoice, ShapingError> {
+pub fn find(options: &ShapingOptions, listen: SocketAddr, raise: Raise) -> Result<ShapingChoice, ShapingError> {
     let (interface, tree) = tree_at(listen.ip())?;
     let is_sorted = is_sorted(&interface, listen.port());
     let name = interface.name;
@@ -28,8 +28,9 @@ pub fn find(options: &ShapingOptions, listen: SocketAddr) -> Result<ShapingChoic
     let (policy, bands) = fit(&options.policy, &name, tree.data_bands())?;
     try_mark(tree.priority(CONTROL_BAND))?;
     let (own, rate) = (tree.data_bands(), tree.plan.rate);
-    let why = format!("shaping bands, policy {policy}: {name} has {own} bands for responses at {rate}");
-    let (marker, control) = (marker(&tree, bands), tree.priority(CONTROL_BAND));
+    let rule = if raise == Raise::AtOnce { ", moved at once" } else { "" };
+    let why = format!("shaping bands{rule}, policy {policy}: {name} has {own} bands for responses at {rate}");
+    let (marker, control) = (marker(&tree, bands, raise), tree.priority(CONTROL_BAND));
     let choice = ShapingChoice { why, ..ShapingChoice::off(options, "") };
     Ok(ShapingChoice { policy, link: Some(rate), marker: Some(marker), control_priority: Some(control), ..choice })
 }
@@ -63,13 +64,13 @@ fn burst_bytes(tree: &Tree) -> u64 {
 /// where unmarked ones go.
 pub fn single(tree: &Tree) -> Option<(Marker, u32)> {
     let control = tree.priority(CONTROL_BAND);
-    try_mark(control).is_ok().then(|| (marker(tree, 1), control))
+    try_mark(control).is_ok().then(|| (marker(tree, 1, Raise::WhenEmpty), control))
 }
 
-fn marker(tree: &Tree, bands: u8) -> Marker {
+fn marker(tree: &Tree, bands: u8, raise: Raise) -> Marker {
     let priorities = (0..bands).map(|nth| tree.data_priority(nth)).collect();
     let burst_bytes = burst_bytes(tree);
-    Marker { bands: Bands { priorities }, burst_bytes }
+    Marker { bands: Bands { priorities, raise }, burst_bytes }
 }
 
 /// The policy with its bands, and their number: `srpt` and `srrt` get as many as there are.

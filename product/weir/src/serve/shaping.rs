@@ -34,6 +34,7 @@ pub fn found(
             Shaping::Auto => ShapingKind::Auto,
             Shaping::Paced => ShapingKind::Paced,
             Shaping::Bands => ShapingKind::Bands,
+            Shaping::BandsAtOnce => ShapingKind::BandsAtOnce,
             Shaping::Off => ShapingKind::Off,
         },
         policy: flags.policy.clone(),

@@ -150,7 +150,8 @@ impl Bench {
         let priorities: Vec<u32> = (1..=cuts.len() as u32 + 1).collect();
         let kernel = Kernel { bands: vec![VecDeque::new(); cuts.len() + 2], ..Kernel::default() };
         let patience = Patience { rate_bytes_per_s_min: 1000, window: Nanos::from_secs(10) };
-        let marker = Marker { bands: Bands { priorities: priorities.into() }, burst_bytes: burst };
+        let marker =
+            Marker { bands: Bands { priorities: priorities.into(), raise: Raise::default() }, burst_bytes: burst };
         let transmitter = Transmitter::new(Link::new(Scheduler::new(policy, Pace::UNLIMITED), None), patience);
         let mut transmitter = transmitter;
         transmitter.marker = Some(marker);

@@ -155,7 +155,7 @@ fn room_is_asked_for_only_where_the_kernel_orders() {
 const BURST: u64 = 2 * 1_448;
 
 fn marker() -> Marker {
-    let bands = Bands { priorities: [7].into() };
+    let bands = Bands { priorities: [7].into(), raise: Raise::default() };
     Marker { bands, burst_bytes: BURST }
 }
 
@@ -179,15 +179,28 @@ fn a_burst_ends_where_a_segment_does() {
 fn a_band_beyond_the_last_is_the_last() {
     let bench = Bench::new("srpt", None);
     let socket = bench.socket('A', 0);
-    let bands = Bands { priorities: [7, 8].into() };
+    let bands = Bands { priorities: [7, 8].into(), raise: Raise::default() };
     let (mut socket, mut known) = (socket, None);
     let told = [5, 1, 0].map(|band| bands.mark(&mut socket, &mut known, band));
     assert_eq!((told, &*socket.priorities.borrow()), ([true, false, true], &vec![8, 7]));
 }
 
+/// A packet of it waits below TCP: only the papers' rule lets others overtake that one.
+#[test]
+fn the_papers_rule_does_not_wait() {
+    let marked = |raise| {
+        let mut socket = Bench::new("srpt", None).socket('A', 0);
+        socket.queued_below.set(1_448);
+        let (bands, mut known) = (Bands { priorities: [7, 8].into(), raise }, None);
+        [1, 0].map(|band| bands.mark(&mut socket, &mut known, band))
+    };
+    assert_eq!((marked(Raise::WhenEmpty), marked(Raise::AtOnce)), ([true, false], [true, true]));
+}
+
 #[test]
 fn without_a_band_nothing_is_marked() {
-    let (mut socket, bands) = (Bench::new("srpt", None).socket('A', 0), Bands { priorities: [].into() });
+    let (mut socket, bands) =
+        (Bench::new("srpt", None).socket('A', 0), Bands { priorities: [].into(), raise: Raise::default() });
     assert!(!bands.mark(&mut socket, &mut None, 0) && socket.priorities.borrow().is_empty());
 }
 

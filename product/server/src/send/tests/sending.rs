@@ -58,7 +58,7 @@ fn a_reader_has_the_time_that_what_its_socket_holds_takes() {
 #[test]
 fn marks_are_as_few_as_bands() {
     let mut bench = Bench::new("srrt:50ms,200ms", None);
-    let bands = Bands { priorities: [7, 8, 9].into() };
+    let bands = Bands { priorities: [7, 8, 9].into(), raise: Raise::default() };
     bench.transmitter.marker = Some(Marker { bands, burst_bytes: SEGMENT });
     let socket = bench.socket('A', 0);
     let job = bench.dispatch(&socket, 100_000);
