@@ -166,7 +166,7 @@ impl Papers {
                 let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
                 let kept: Vec<KeptClaim> =
                     serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
-                for claim in kept.into_iter().filter(|claim| claim.value.is_some() || claim.not_judged.is_some()) {
+                for claim in kept.into_iter().filter(|claim| claim.value.is_some()) {
                     let key = (claim.experiment.clone(), claim.text.clone());
                     newer.entry(key).or_default().push((claim, name.clone()));
                 }
@@ -293,6 +293,22 @@ mod tests {
             for item in &of_file.items {
                 let paper = &papers.items[*item as usize - 1].paper;
                 assert!(experiment.starts_with(paper.as_str()), "{experiment}.toml: `{}`: {item}", of_file.text);
+            }
+        }
+    }
+
+    /// By somebody with Python and nothing of ours.
+    #[test]
+    fn published_means_are_those_of_the_responses_that_are_kept() {
+        let mut kept = entries(&project().join("results")).unwrap();
+        kept.retain(|folder| folder.join("responses").is_dir());
+        assert!(!kept.is_empty());
+        let script = project().join("scripts/responses.py");
+        match std::process::Command::new("python3").arg(script).arg("check").args(&kept).output() {
+            Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout)),
+            Err(error) => {
+                assert!(std::env::var("CI").as_deref() != Ok("true"), "python3: {error}");
+                println!("SKIPPED: no python3: {error}");
             }
         }
     }
