@@ -12,9 +12,9 @@ use http::{
 };
 use units::Nanos;
 
-use super::dictionaries::WithDictionary;
 use super::form_waits::{WAIT_MAX, Wished};
 use super::pictures::chosen_picture;
+use super::with_dictionary::WithDictionary;
 use super::{Handler, To, bare, text};
 use crate::body::{Body, Piece};
 use crate::codec::{Level, WITH_DICTIONARY};

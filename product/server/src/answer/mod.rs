@@ -2,7 +2,6 @@
 //! concern.
 
 mod alt_svc;
-mod dictionaries;
 mod file;
 mod file_waits;
 mod form_waits;
@@ -13,6 +12,7 @@ mod scripts;
 mod search;
 #[cfg(test)]
 mod tests;
+mod with_dictionary;
 
 use std::collections::VecDeque;
 use std::io;

@@ -409,7 +409,7 @@ fn a_client_that_has_a_picture_in_some_type_gets_no_other() {
     assert_eq!((got.status, got.field("etag")), (200, avif.as_str()));
 }
 
-/// What a browser with a dictionary of these bytes sends.
+/// The fields that a browser with a dictionary of these bytes sends.
 fn with_dictionary(bytes: &[u8]) -> [String; 3] {
     use base64::Engine;
     let digest = base64::engine::general_purpose::STANDARD.encode(digest_of(bytes));

@@ -11,10 +11,10 @@
 #[cfg(test)]
 mod capture;
 mod format;
+#[cfg(test)]
+pub mod log_lines;
 mod logs;
 mod sink;
-#[cfg(test)]
-pub mod testing;
 mod writer;
 
 use std::collections::HashMap;

@@ -13,7 +13,7 @@ use crate::codec::testing::text;
 use crate::codec::{Level, encoded};
 use crate::files::fake_disk::FakeDisk;
 use crate::files::temporary::Folder;
-use crate::stages::testing::{self, Folding, Upper, applied};
+use crate::stages::staging::{self, Folding, Upper, applied};
 
 /// The number of names without a file.
 pub const ABSENT: u64 = 3;
@@ -105,7 +105,7 @@ impl Site {
 
     /// The bytes that a client receives of a file.
     pub fn sent(&self, number: usize) -> &[u8] {
-        if testing::is_on() { &self.staged[number] } else { &self.files[number] }
+        if staging::is_on() { &self.staged[number] } else { &self.files[number] }
     }
 }
 

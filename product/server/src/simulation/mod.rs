@@ -39,7 +39,7 @@ use planted::{Fault, plant};
 use random::Random;
 use server::Server;
 
-use crate::stages::testing::Staging;
+use crate::stages::staging::Staging;
 
 /// The number of turns of the event loop after which a run counts as an endless loop.
 const STEPS_MAX: u64 = 3_000_000;

@@ -28,7 +28,7 @@ use crate::event_loop::{Admission, Listener, Parts, Setup, Stop, Worker};
 use crate::files::{Cache, CacheLimits, Lookups, Options, Root};
 use crate::journal::Journal;
 use crate::limits::{Limits, Patience};
-use crate::logging::testing::read_log;
+use crate::logging::log_lines::read_log;
 use crate::logging::{Format, Log, LogConfig, Logs, Unthreaded};
 use crate::places::Places;
 use crate::send::{Link, Notice, Order, Reads, Transmitter};

@@ -17,7 +17,7 @@ use super::random::Random;
 use super::server::Server;
 use super::wire::WireSettings;
 use super::world::World;
-use crate::stages::testing::Staging;
+use crate::stages::staging::Staging;
 
 /// The delay of each link, one way.
 const DELAY: Nanos = Nanos::from_millis(10);

@@ -4,18 +4,19 @@
 //! made the client send gives away the secret by its coded length (BREACH): with a cookie or a login in the request it
 //! stays as it is, unless the site says otherwise.
 
+mod choice;
 mod coded;
 #[cfg(test)]
-pub(crate) mod testing;
+pub(crate) mod staging;
 #[cfg(test)]
 mod tests;
 
-use http::http1::Delimiter;
-use http::{AcceptedCodings, Coding, Codings, Length, Method, Request, Response, Status, tag_asked_with, weakened};
+use http::{Coding, Codings, Length, Method, Request, Response, Status, tag_asked_with, weakened};
 
-use crate::body::{Body, Piece, Stage};
-use crate::codec::{CODED_BYTES, STREAM_BYTES, STREAMED, is_compressible};
+use crate::body::{Body, Stage};
 use crate::storage::InMemory;
+pub use choice::forbids;
+use choice::{CodingFields, field, length_of, may_be_coded, may_have_stages, wanted_coding};
 use coded::Coded;
 
 /// Fields that describe the bytes of a representation, or parts of them: those of a staged one are not known.
@@ -31,63 +32,6 @@ pub struct Streaming {
     /// Its clients have to log in, however that shows in their requests.
     pub is_private: bool,
     pub room_bytes: usize,
-}
-
-/// Returns the coding of a response on its way that its client wants, if there is memory for one.
-fn wanted_coding(request: &Request, streaming: &Streaming) -> Option<Coding> {
-    let offered = STREAMED.into_iter().filter(|coding| streaming.codings.has(*coding)).collect();
-    if streaming.room_bytes < STREAM_BYTES { None } else { AcceptedCodings::of(request).best(offered) }
-}
-
-/// The fields of a response that decide whether it is coded, found in one pass.
-#[derive(Default)]
-struct CodingFields<'r> {
-    content_type: &'r [u8],
-    content_length: Option<&'r [u8]>,
-    /// It is coded already, or a part of a representation.
-    has_coding: bool,
-    /// It has to stay as it is.
-    forbids: bool,
-    /// It says that Accept-Encoding decides about the bytes.
-    varies: bool,
-}
-
-impl<'r> CodingFields<'r> {
-    fn of<B>(response: &'r Response<B>) -> CodingFields<'r> {
-        let (mut found, mut content_type) = (CodingFields::default(), None);
-        for (name, value) in response.fields() {
-            let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-            match name.len() {
-                4 if is("vary") => found.varies |= varies(value),
-                12 if is("content-type") => drop(content_type.get_or_insert(value)),
-                13 if is("cache-control") => found.forbids |= forbids_transform(value),
-                13 if is("content-range") => found.has_coding = true,
-                14 if is("content-length") => drop(found.content_length.get_or_insert(value)),
-                16 if is("content-encoding") => found.has_coding = true,
-                _ => {}
-            }
-        }
-        CodingFields { content_type: content_type.unwrap_or_default(), ..found }
-    }
-}
-
-/// Returns true if the response would be coded for some client. Files have forms of their own.
-fn may_be_coded(request: &Request, response: &Response<Body>, fields: &CodingFields, streaming: &Streaming) -> bool {
-    let is_private =
-        || streaming.is_private || ["cookie", "authorization"].iter().any(|name| request.values(name).next().is_some());
-    let is_made = || response.is_forwarded() || response.status == Status::OK;
-    let is_file = || response.body.pieces().any(Piece::is_file);
-    let mime = || std::str::from_utf8(fields.content_type).unwrap_or_default();
-    let length = || length_of(request, response, fields.content_length);
-    let is_short = || matches!(length(), Length::Known(bytes) if bytes < *CODED_BYTES.start());
-    let is_refused = || response.is_forwarded() && !streaming.codes_private && is_private();
-    is_made()
-        && !is_file()
-        && !fields.has_coding
-        && !fields.forbids
-        && is_compressible(mime())
-        && !is_short()
-        && !is_refused()
 }
 
 /// Returns the stages of a response to this request; the first one is next to the source of its body. This is the only
@@ -140,12 +84,6 @@ fn varying(response: Response<Body>) -> Response<Body> {
     response.with("Vary", b"Accept-Encoding")
 }
 
-/// Returns true if this value of Vary says that already.
-fn varies(value: &[u8]) -> bool {
-    let mut names = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-    names.any(|name| name == b"*" || name.eq_ignore_ascii_case(b"accept-encoding"))
-}
-
 /// Returns true if the response with this whole representation has stages. Its ranges are not served then, since they
 /// would be ranges of bytes that do not exist yet (RFC 9110 section 14.2).
 pub fn has_stages(request: &Request, whole: &Response<Body>) -> bool {
@@ -172,26 +110,8 @@ fn chosen(request: &Request, response: &Response<Body>, coding: Option<Coding>) 
     }
     let stages = stages_of(coding);
     #[cfg(test)]
-    let stages = testing::with_stages(stages, request, response);
+    let stages = staging::with_stages(stages, request, response);
     if stages.is_empty() || forbids(response) { Vec::new() } else { stages }
-}
-
-/// Returns false for an interim response or a tunnel, one without a body, and a part of a representation, whose other
-/// parts were sent without stages.
-fn may_have_stages(request: &Request, response: &Response<Body>) -> bool {
-    !matches!(response.status.0, ..200 | 204..=206 | 304 | 416) && request.method != Method::Connect
-}
-
-/// Returns true if the response has to stay as it is (RFC 9111 section 5.2.2.6).
-pub fn forbids<B>(response: &Response<B>) -> bool {
-    let mut controls = response.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"cache-control"));
-    controls.any(|(_, value)| forbids_transform(value))
-}
-
-/// Returns true if this value of Cache-Control has the directive `no-transform`.
-fn forbids_transform(value: &[u8]) -> bool {
-    let mut directives = value.split(|byte| *byte == b',');
-    directives.any(|directive| directive.trim_ascii().eq_ignore_ascii_case(b"no-transform"))
 }
 
 fn through(request: &Request, response: Response<Body>, stages: Vec<Box<dyn Stage>>) -> Response<Body> {
@@ -225,20 +145,4 @@ fn run_at_once(mut response: Response<Body>) -> Response<Body> {
         return response.without("Content-Length").of_length(Length::Known(bytes));
     }
     response
-}
-
-/// The length of a body as its head gives it; `content_length` is the first value of that field.
-fn length_of(request: &Request, response: &Response<Body>, content_length: Option<&[u8]>) -> Length {
-    let given = content_length.and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
-    match given {
-        _ if Delimiter::of(response, 1) == Delimiter::LastChunk => Length::Unknown,
-        Some(bytes) => Length::Known(bytes),
-        None if request.method == Method::Head || response.body.is_open_ended() => Length::Unknown,
-        None => Length::Known(response.body.len()),
-    }
-}
-
-/// The first value of a field.
-fn field<'r, B>(response: &'r Response<B>, name: &str) -> Option<&'r [u8]> {
-    response.fields().find(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
 }

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use sched::JobId;
 use units::memory::Account;
 
-use super::testing::{Folding, Staging, Upper, applied};
+use super::staging::{Folding, Staging, Upper, applied};
 use super::*;
 use crate::body::{Failure, Piece, Pipe, Trailing};
 use crate::files::temporary::Folder;
@@ -209,7 +209,7 @@ fn read_all(body: &mut Body) -> Result<Vec<u8>, Failure> {
     Ok(came)
 }
 
-/// However large the source, what waits for the client is little.
+/// Few bytes wait for the client, even those of a large source.
 #[test]
 fn what_a_stage_gave_is_bounded() {
     let mut body = chained(Piece::Zeros(1 << 40).into(), || vec![Box::new(Upper)]);

@@ -3,11 +3,11 @@
 
 mod answering;
 mod connection;
+#[cfg(any(test, feature = "testing"))]
+pub mod driven;
 mod passing;
 mod received;
 mod request_body;
-#[cfg(any(test, feature = "testing"))]
-pub mod testing;
 
 pub use connection::{Event, Http1, Late, TOO_SLOW};
 pub use received::Received;

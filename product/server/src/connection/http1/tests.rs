@@ -7,7 +7,7 @@ use http::{HttpDate, Response, Status};
 use proptest::prelude::*;
 use units::Nanos;
 
-use super::testing::{Driven, WAYS, Way};
+use super::driven::{Driven, WAYS, Way};
 use super::*;
 use crate::clock::ClientTime;
 use crate::limits::Limits;

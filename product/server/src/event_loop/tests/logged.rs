@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::files::fake_disk::FakeDisk;
-use crate::logging::testing::{LogLine, read_log};
+use crate::logging::log_lines::{LogLine, read_log};
 
 /// The shortest path, and the path through the worker's own transmitter.
 const POLICIES: [&str; 2] = ["fair", "srpt"];

@@ -8,7 +8,7 @@ use mux::testing::{DATA, HEADERS, RST_STREAM, block, frame, request};
 use super::*;
 use crate::body::Stage;
 use crate::logging::Unthreaded;
-use crate::stages::testing::{FOLDED_BYTES, Folding, Staging, applied};
+use crate::stages::staging::{FOLDED_BYTES, Folding, Staging, applied};
 
 /// Sizes of files: empty, in memory, and open.
 const SIZES: [usize; 4] = [0, 100, 60_000, 300_000];
@@ -175,7 +175,7 @@ fn whole() -> Vec<u8> {
     [&part()[..], &part(), b"5000"].concat()
 }
 
-/// What a producer pushed leaves when it pauses, although the stage would keep it; then it goes on, ends or fails.
+/// The bytes that a producer pushed leave when it pauses, although the stage would keep it; then it goes on, ends or fails.
 #[test]
 fn a_producer_that_pauses_flushes_the_stage() {
     let (mut bench, _staging) = staged("stages-pipe");

@@ -10,7 +10,7 @@ use super::secure::{connected, deliver};
 use super::*;
 use crate::body::PIPE_BYTES_MAX;
 use crate::files::temporary::Folder;
-use crate::stages::testing::{Folding, Upper};
+use crate::stages::staging::{Folding, Upper};
 
 const HEAD: &[u8] = b"head";
 

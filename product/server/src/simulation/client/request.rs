@@ -12,7 +12,7 @@ use super::super::plan::{Plan, UpstreamPlan};
 use super::super::random::Random;
 use crate::codec::decoded_bytes;
 use crate::codec::testing::decoded;
-use crate::stages::testing;
+use crate::stages::staging;
 
 /// The maximum body that a client sends if it sends a few bytes at a time: the server's patience is limited.
 const SLOW_UPLOAD_BYTES_MAX: usize = 100;
@@ -194,7 +194,7 @@ impl Request {
             (Kind::Late, _) => 408,
             (Kind::Page(_), _) => 200,
             (_, None) => 404,
-            (Kind::Part(..), _) if !testing::is_on() => 206,
+            (Kind::Part(..), _) if !staging::is_on() => 206,
             (Kind::Unchanged, _) => 304,
             _ => 200,
         }
@@ -238,7 +238,7 @@ impl Request {
         }
         let whole = site.sent(self.file?);
         Some(match &self.kind {
-            Kind::Part(range, _) if !testing::is_on() => &whole[range.clone()],
+            Kind::Part(range, _) if !staging::is_on() => &whole[range.clone()],
             Kind::Head | Kind::Unchanged => &[],
             _ => whole,
         })

@@ -3,7 +3,7 @@
 mod cable;
 mod client;
 mod hosted;
-#[path = "../../../../server/src/logging/testing.rs"]
+#[path = "../../../../server/src/logging/log_lines.rs"]
 mod lines;
 pub mod pebble;
 mod server;
