@@ -243,7 +243,7 @@ mod tests {
             }
         }
 
-        /// However lax a decoder is, it finds the same ASCII characters in a path as the file system.
+        /// A lax decoder finds the same ASCII characters in a path as the file system.
         #[test]
         fn a_lax_decoder_finds_no_other_ascii(path in proptest::collection::vec(lax_byte(), 0..12)) {
             if is_servable_name(&path) {

@@ -289,7 +289,7 @@ mod tests {
         assert_eq!([line.took(0), line.took(1)], [Some(10_000), Some(500)]);
     }
 
-    /// However late the host is, time alone carries nothing while a job is ready.
+    /// Time alone carries nothing while a job is ready, even on a host that is late.
     #[test]
     fn both_lines_carry_the_same_bytes() {
         let mut line = Line::new();

@@ -20,7 +20,7 @@ const OVERHEAD_1_3: usize = 5 + 1 + 16;
 /// Bytes of header, explicit nonce and tag in TLS 1.2 with AES; ChaCha20 needs 8 fewer.
 const OVERHEAD_1_2: usize = 5 + 8 + 16;
 
-/// What rustls says if the resolver has no certificate.
+/// The message of rustls if the resolver has no certificate.
 const NO_CERTIFICATE: &str = "no server certificate chain resolved";
 
 /// The reason why a connection cannot go on; the alert for the client is already sealed.

@@ -233,7 +233,7 @@ fn the_first_bytes_tell_what_is_spoken() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// However reads and writes are cut, sealed bytes arrive in order and once, and received bytes are decrypted.
+    /// Reads and writes may be cut anywhere: sealed bytes arrive in order and once, and received bytes are decrypted.
     #[test]
     fn cuts_change_nothing(
         counts in prop::collection::vec(0usize..3000, 0..200),

@@ -369,7 +369,7 @@ mod tests {
     }
 
     proptest! {
-        /// However records and reads are cut, the body is the same, and the connection is ready for the next request.
+        /// Records and reads may be cut anywhere: the body is the same, and the connection is ready for the next request.
         #[test]
         fn a_body_is_the_same_however_it_is_cut(
             records in proptest::collection::vec((0usize..3000, 0u8..20, any::<bool>()), 1..8),

@@ -50,7 +50,7 @@ mod tests {
         assert_eq!(Bucket::default().fill(BURST_BYTES_MIN, at(9), slow), None);
     }
 
-    /// However it is called, the long-run average is the rate.
+    /// The long-run average is the rate, whenever the bucket is asked.
     #[test]
     fn the_rate_is_kept() {
         let rate: Rate = "8mbit".parse().unwrap();

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// However the input is cut and flushed, its bytes come back; and all pushed before a flush come back without
+        /// All bytes come back, in whatever parts they come and are flushed; those before a flush come back without
         /// the rest.
         #[test]
         fn what_was_pushed_comes_back(

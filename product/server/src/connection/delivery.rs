@@ -12,12 +12,12 @@ use crate::net::Status;
 /// acknowledged.
 const UNSEEN_BYTES_MAX: u32 = 64 << 10;
 
-/// What the link must be charged for received payload.
+/// The charge of the link for received payload.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Acknowledged {
     /// An acknowledgement of this many wire bytes; 0 if a response may carry it.
     Charge(u64),
-    /// What a report of TCP says, which is due.
+    /// A report of TCP is due, which has the charge.
     Look,
 }
 

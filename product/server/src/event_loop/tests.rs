@@ -216,7 +216,7 @@ fn a_flood_of_requests_leaves_others_their_turn() {
     }
 }
 
-/// However much its socket takes, one connection is sent 2 MiB and one more response in a turn; a turn with another
+/// A connection whose socket takes all is sent 2 MiB and one more response in a turn; a turn with another
 /// connection's request is no longer.
 #[test]
 fn a_flood_of_large_responses_leaves_others_their_turn() {

@@ -323,7 +323,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// However the network splits and delays the data, each side receives what the other sent, and the end counts
+        /// Each side receives what the other sent, in whatever pieces and whenever it arrives, and the end counts
         /// only if TLS announces it.
         #[test]
         fn every_byte_comes_through_however_it_is_cut(

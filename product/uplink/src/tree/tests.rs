@@ -119,7 +119,7 @@ fn packets_of_the_interfaces_above_are_small_too() {
     });
 }
 
-/// However the tree was removed, `down` restores the packets' size; otherwise segmentation offload would stay off.
+/// Anybody may have removed the tree: `down` restores the packets' size; otherwise segmentation offload would stay off.
 #[test]
 fn the_packets_size_is_put_back_whoever_removed_the_tree() {
     on_a_pair(|weir0| {

@@ -50,7 +50,7 @@ fn the_longest_network_of_the_first_table_decides() {
     assert_eq!(refused.response().status, 403);
 }
 
-/// What only some may have is no cache's of many.
+/// Shared caches may not keep a response that only some clients may have.
 #[test]
 fn what_only_some_get_is_private() {
     let site = site();
@@ -77,7 +77,7 @@ fn a_client_of_ipv4_is_the_same_at_an_ipv6_socket() {
     }
 }
 
-/// Of a proxy that is trusted, and of nobody else.
+/// The fields of a trusted proxy count, and nobody else's.
 #[test]
 fn the_client_that_a_trusted_proxy_names_counts() {
     let site = site();

@@ -85,7 +85,7 @@ fn a_file_that_is_replaced_while_it_is_sent_is_sent_as_it_was() {
     });
 }
 
-/// However a file is changed, the next request sees it, on the same connection and on a new one.
+/// The next request sees a file that was changed in any way, on the same connection and on a new one.
 #[test]
 fn the_next_request_sees_the_change() {
     type Change = fn(&Site, &[u8]);

@@ -108,7 +108,7 @@ fn requests_byte_by_byte() {
     });
 }
 
-/// However a request is cut in two, it is the same request.
+/// A request that is cut in two anywhere is the same request.
 #[test]
 fn requests_cut_anywhere() {
     let whole = format!("POST /size-1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc{}", get("/size-1"));

@@ -102,7 +102,7 @@ fn others_have_the_requests_of_one_that_is_down_and_most_of_them_when_it_is_back
     server.assert_alive();
 }
 
-/// However many event loops there are: clients are spread over them by the kernel.
+/// The number of event loops makes no difference: clients are spread over them by the kernel.
 #[test]
 fn all_event_loops_together_have_so_many_requests_under_way() {
     const AT_ONCE: usize = 3;

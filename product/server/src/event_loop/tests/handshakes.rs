@@ -193,7 +193,7 @@ fn without_a_pace_a_flight_leaves_at_once() {
     }
 }
 
-/// However its client leaves, or the server ends, a flight leaves nothing behind.
+/// A flight leaves nothing behind, whether its client leaves or the server ends.
 #[test]
 fn a_flight_that_nobody_waits_for_is_no_job() {
     for end in ["reset", "stop"] {

@@ -342,7 +342,7 @@ fn an_idle_connection_keeps_no_memory_for_frames() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// However the socket splits writes, at any pace, in plaintext or under TLS: each stream has its body, the link is
+    /// A socket may split writes anywhere, at any pace, in plaintext or under TLS: each stream has its body, the link is
     /// charged what was carried, and at most one grant is below the decision.
     #[test]
     fn cuts_change_nothing(

@@ -167,7 +167,7 @@ fn a_connection_without_tls_has_a_pointer_more() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// However the socket splits writes, at any pace: the client has what was to be sent, the link is charged what was
+    /// A socket may split writes anywhere, at any pace: the client has what was to be sent, the link is charged what was
     /// carried, and at most one grant is below the decision.
     #[test]
     fn cuts_change_nothing(

@@ -125,7 +125,7 @@ fn tunnels_have_places_of_their_own_and_a_client_half_of_them() {
     assert!(places.begin_tunnel(3, 4) && own.is_empty() && places.load() == 5);
 }
 
-/// However many short requests another loop has.
+/// The other loop may have any number of short requests.
 #[test]
 fn no_loop_starves() {
     let (_, loops) = loops(2);

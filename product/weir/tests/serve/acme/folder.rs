@@ -7,7 +7,7 @@ use crate::common::pebble::{Pebble, Settings};
 use crate::common::{Client, Server, get, run_to_end, weir_under};
 use crate::user::{is_root, of_threads};
 
-/// What weir orders could not be kept, so it orders nothing, serves, and goes on once there is room.
+/// A certificate could not be kept, so weir orders none, serves, and goes on once there is room.
 #[test]
 fn a_full_folder_costs_no_order() {
     let site = site();

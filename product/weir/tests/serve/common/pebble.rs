@@ -25,7 +25,7 @@ pub struct Pebble {
     ports: [SocketAddr; 4],
 }
 
-/// What differs between tests.
+/// The settings in which tests differ.
 #[derive(Clone)]
 pub struct Settings {
     /// How long a certificate lasts.
