@@ -26,6 +26,8 @@ pub struct Response<B> {
     pub(crate) is_length_unknown: bool,
     /// Another server made the response: its Server is kept or none is sent, and our Date is added only if it has none.
     pub(crate) is_forwarded: bool,
+    /// What it represents does not change under its name.
+    pub(crate) is_immutable: bool,
     /// Fields shared between responses.
     pub(crate) shared: Shared,
     /// Fields of this response alone; they follow the shared ones.
@@ -43,7 +45,7 @@ pub struct ResponseHead {
 impl<B> Response<B> {
     pub fn new(status: Status, body: B) -> Response<B> {
         let (shared, own) = (Shared::default(), FieldList::default());
-        Response { status, is_length_unknown: false, is_forwarded: false, shared, own, body }
+        Response { status, is_length_unknown: false, is_forwarded: false, is_immutable: false, shared, own, body }
     }
 
     /// Records that another server made the response.
@@ -53,6 +55,15 @@ impl<B> Response<B> {
 
     pub fn is_forwarded(&self) -> bool {
         self.is_forwarded
+    }
+
+    /// Records whether what the response represents does not change under its name.
+    pub fn immutable_if(self, is_immutable: bool) -> Response<B> {
+        Response { is_immutable, ..self }
+    }
+
+    pub fn is_immutable(&self) -> bool {
+        self.is_immutable
     }
 
     /// Sets the shared fields, replacing those set before.
@@ -129,8 +140,8 @@ impl<B> Response<B> {
 
     /// Splits the response into its head, with this date, and its body.
     pub fn into_head(self, date: &HttpDate) -> (ResponseHead, B) {
-        let Response { status, is_length_unknown, is_forwarded, shared, own, body } = self;
-        let response = Response { status, is_length_unknown, is_forwarded, shared, own, body: () };
+        let Response { status, is_length_unknown, is_forwarded, is_immutable, shared, own, body } = self;
+        let response = Response { status, is_length_unknown, is_forwarded, is_immutable, shared, own, body: () };
         (ResponseHead { response, date: *date }, body)
     }
 }

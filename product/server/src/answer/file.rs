@@ -70,7 +70,7 @@ impl Handler {
         let is_open = to.site.is_some_and(|site| self.sites().access(site, request).is_none());
         let to = To { dictionaries: to.dictionaries.filter(|_| is_open), ..to };
         let response = self.in_some_form(to, request, entry, may_wait)?;
-        Ok(self.with_offer(to, request, entry, response))
+        Ok(self.with_offer(to, request, entry, response).immutable_if(entry.forms.has_hash))
     }
 
     fn in_some_form(

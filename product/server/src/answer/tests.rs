@@ -541,6 +541,34 @@ fn a_script_is_offered_for_the_version_with_another_hash() {
     assert_eq!(rig.ask("GET", "/js/app.0b1c2d3f.js", &[BROWSER]).field("cache-control"), "", "there is no such file");
 }
 
+/// Eight characters that may be a word are a hash where the other names say so, in each response for the file.
+#[test]
+fn the_folder_of_a_name_says_whether_it_has_a_hash() {
+    let mut rig = Rig::new(Options::default());
+    for folder in ["built", "mixed"] {
+        for name in
+            ["index-B3xK9faZ.js", "vendor-aQ_3-9Zq.js", "dist-BHJd_fmG.css", "x-k4mZq7xd.js", "x-C4kqm9xz.woff2"]
+        {
+            rig.folder.put(format!("{folder}/{name}"), text(9_000));
+        }
+    }
+    rig.folder.put("mixed/app.js", text(9_000));
+    let mut control = |path: &str, lines: &[&str]| {
+        let got = rig.ask("GET", path, lines);
+        (got.status, got.field("cache-control").to_string())
+    };
+    let immutable = "max-age=31536000, immutable".to_string();
+    for name in ["x-k4mZq7xd.js", "x-C4kqm9xz.woff2", "index-B3xK9faZ.js"] {
+        for (line, status) in [(BROWSER, 200), ("Range: bytes=0-9", 206), ("If-None-Match: *", 304), ("X: ", 200)] {
+            assert_eq!(control(&format!("/built/{name}"), &[line]), (status, immutable.clone()), "{name} {line}");
+        }
+    }
+    for name in ["x-k4mZq7xd.js", "x-C4kqm9xz.woff2"] {
+        assert_eq!(control(&format!("/mixed/{name}"), &[BROWSER]), (200, String::new()), "{name}");
+    }
+    assert_eq!(control("/mixed/index-B3xK9faZ.js", &[BROWSER]), (200, immutable));
+}
+
 /// Whoever lacks something that is needed has the page in another coding, and the same page.
 #[test]
 fn a_dictionary_is_used_for_its_own_clients_alone() {

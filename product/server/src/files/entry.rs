@@ -54,9 +54,11 @@ pub struct Entry {
     _charge: Option<Charge>,
 }
 
-/// The other forms in which a file may be sent.
+/// The other forms in which a file may be sent, and what else its folder says of it.
 #[derive(Debug, Default)]
 pub struct Forms {
+    /// The name has a hash of the content, by the other names of its folder.
+    pub has_hash: bool,
     /// The codings in which this server may make its bytes fewer.
     pub codings: Codings,
     /// Files with its name and the extension of a kind, each checked to be of that kind.

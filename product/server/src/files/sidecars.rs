@@ -11,8 +11,10 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use http::{Coding, Codings, ImageType};
+use rustix::fs::Dir;
 
 use super::entry::{Closer, Content, Entry, Forms, State};
+use super::hashed::{confirm_hashes, may_have_hash};
 use super::mounts::Kind;
 use super::picture;
 use super::root::{Entered, Looked};
@@ -23,6 +25,8 @@ use crate::codec::{CODED_BYTES, decoded_bytes};
 /// The maximum length of a file whose sidecars are decoded to check them: it takes a tenth of a second. Only
 /// the first bytes of others are looked at.
 const CHECKED_BYTES_MAX: u64 = 32 << 20;
+/// The maximum number of names of a folder that are read to find what they have in common.
+const NAMES_MAX: usize = 4096;
 
 /// A search for sidecars in a root.
 pub(super) struct Sidecars<'a> {
@@ -55,12 +59,13 @@ impl Sidecars<'_> {
     /// The other forms of a file that was just loaded, with lines for the log about those that are wrong; `None` if it can
     /// have none. Checking a sidecar takes time, so that only a thread that may wait does.
     pub fn forms(&self, path: &[u8], entry: &Entry) -> Result<Option<(Forms, Vec<String>)>, Stop> {
-        if self.kinds_of(entry).next().is_none() {
+        let has_hash = self.has_hash_like_others(path)?;
+        if self.kinds_of(entry).next().is_none() && !has_hash {
             return Ok(None);
         }
         let may_be_made = entry.may_be_coded() && CODED_BYTES.contains(&entry.len);
         let codings = if may_be_made { self.root.options().codings } else { Codings::NONE };
-        let mut forms = Forms { codings, ..Forms::default() };
+        let mut forms = Forms { codings, has_hash, ..Forms::default() };
         let (mut sidecars, mut lines) = (Vec::new(), Vec::new());
         for kind in self.kinds_of(entry) {
             let path = path_of(path, kind);
@@ -78,6 +83,22 @@ impl Sidecars<'_> {
         }
         forms.sidecars = sidecars.into();
         Ok(Some((forms, lines)))
+    }
+
+    /// Returns true if the name of a file has a hash by the other names of its folder. Reading them waits for the disk.
+    fn has_hash_like_others(&self, path: &[u8]) -> Result<bool, Stop> {
+        if !may_have_hash(path) {
+            return Ok(false);
+        }
+        if self.wait == Wait::Never {
+            return Err(Stop::WouldWait);
+        }
+        let folder = &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)];
+        let Ok(items) = self.root.read(folder, self.wait).and_then(|folder| Ok(Dir::new(folder)?)) else {
+            return Ok(false);
+        };
+        let names: Vec<_> = items.flatten().take(NAMES_MAX + 1).map(|item| item.file_name().to_owned()).collect();
+        Ok(names.len() <= NAMES_MAX && confirm_hashes(names.iter().map(|name| name.to_bytes())))
     }
 
     /// Loads a sidecar; `None` if it cannot be read or was replaced meanwhile. The error says what is wrong with it.

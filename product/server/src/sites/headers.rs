@@ -163,7 +163,7 @@ impl Sites {
     fn with_immutable(&self, site: SiteNumber, request: &Request, response: Response<Body>) -> Response<Body> {
         let is_on = self.compression[self.place(site)].has_immutable;
         // Most names have no hash, so that nothing else is looked at.
-        if !is_on || hash_in(request.path).is_none() {
+        if !is_on || !response.is_immutable() && hash_in(request.path).is_none() {
             return response;
         }
         // A 304 has the fields that the file would have (RFC 9110 section 15.4.5).
