@@ -204,7 +204,9 @@ fn a_connection_ends_when_its_client_has_taken_the_last_frames() {
     };
     let mut has_filled = (0..100_000).map(|_| {
         bench.turn();
-        is_full(&mut bench)
+        let at = bench.worker.responder.connections.slots(|_| true)[0];
+        // On a busy processor a turn may end before the settings have left.
+        bench.worker.responder.connections[at].delivery.was_full && is_full(&mut bench)
     });
     assert!(has_filled.any(|is_full| is_full));
     // The kernel would enlarge the buffer with the next packet that arrives.
