@@ -27,12 +27,12 @@
 //!
 //! Three owners do the work: [`Jobs`] holds the jobs and connections, [`Order`] the ready jobs, [`Pacer`] the link.
 
+mod class_limits;
 pub(crate) mod connection;
 pub(crate) mod guard;
 mod in_turns;
 pub(crate) mod job;
 pub(crate) mod jobs;
-mod limits;
 pub(crate) mod order;
 pub(crate) mod run_queue;
 pub(crate) mod settings;
@@ -50,7 +50,7 @@ use crate::scheduler::job::NO_CONNECTION;
 use crate::scheduler::jobs::Jobs;
 use crate::scheduler::order::Order;
 use crate::{Arrival, Guard, JobId, Pace, Path, Policy, Size, Turns, WaitBound};
-use limits::Limits;
+use class_limits::Limits;
 
 /// Permission for one job to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

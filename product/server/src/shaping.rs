@@ -21,7 +21,7 @@ pub use shaping_error::{Misfit, ShapingError};
 
 use queue::ShaperQueue;
 
-use crate::kept::KeptLine;
+use crate::kept_rates::KeptLine;
 use crate::send::{Gauge, Marker, Raise, in_words, is_fast, mbit};
 
 /// The requested shaping.
@@ -425,9 +425,9 @@ mod tests {
     fn a_rate_that_was_kept_is_begun_with() {
         let folder = crate::files::temporary::Folder::new();
         let keep = |place: &str, age_s| {
-            let keeper = crate::kept::Keeper::open(&folder.path("state"), None).unwrap();
+            let keeper = crate::kept_rates::Keeper::open(&folder.path("state"), None).unwrap();
             keeper.keep(place, rate("10mbit"), std::time::Duration::from_secs(age_s)).unwrap();
-            let kept = crate::kept::Keeper::open(&folder.path("state"), None).unwrap().lines().to_vec();
+            let kept = crate::kept_rates::Keeper::open(&folder.path("state"), None).unwrap().lines().to_vec();
             let find = |uplink: &str| {
                 let options = ShapingOptions { kept: kept.clone(), ..options(ShapingKind::Auto, uplink) };
                 ShapingChoice::find(&options, "127.0.0.1:0".parse().unwrap()).unwrap()
@@ -444,9 +444,9 @@ mod tests {
         assert_eq!(old.pace.rate, None);
         let (elsewhere, _) = keep("lo 192.0.2.1", 90);
         assert_eq!(elsewhere.pace.rate, None);
-        let keeper = crate::kept::Keeper::open(&folder.path("state"), None).unwrap();
+        let keeper = crate::kept_rates::Keeper::open(&folder.path("state"), None).unwrap();
         keeper.keep("lo 127.0.0.1", rate("10gbit"), std::time::Duration::ZERO).unwrap();
-        let kept = crate::kept::Keeper::open(&folder.path("state"), None).unwrap().lines().to_vec();
+        let kept = crate::kept_rates::Keeper::open(&folder.path("state"), None).unwrap().lines().to_vec();
         let options = ShapingOptions { kept, ..options(ShapingKind::Auto, "auto") };
         let fast = ShapingChoice::find(&options, "127.0.0.1:0".parse().unwrap()).unwrap();
         assert_eq!((fast.pace.rate, fast.bounds.unwrap().first), (None, Some(rate("9gbit"))), "no reason to pace");

@@ -8,8 +8,8 @@
 use units::Nanos;
 
 use super::Scheduler;
+use super::class_limits::Limits;
 use super::jobs::Jobs;
-use super::limits::Limits;
 use super::order::Order;
 use crate::{Guard, Pace, Path, Policy};
 

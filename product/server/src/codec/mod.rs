@@ -3,6 +3,7 @@
 //! Everything here takes time in proportion to its bytes, from a few milliseconds for a page to seconds for the best
 //! level of a large script, and memory beyond them: its caller decides on which thread, and counts it.
 
+mod compressible;
 mod dictionary;
 mod stream;
 
@@ -10,6 +11,7 @@ use std::io::{self, BufRead, Read, Write};
 use std::ops::RangeInclusive;
 
 use brotli::enc::BrotliEncoderParams;
+pub use compressible::is_compressible;
 pub use dictionary::{DICTIONARY_BYTES, WITH_DICTIONARY, digest_of, encoded_with, encoder_bytes_with, with_dictionary};
 use flate2::bufread::MultiGzDecoder;
 use flate2::write::GzEncoder;
@@ -47,43 +49,6 @@ impl Level {
             (Coding::Gzip, Level::Best) => 9,
         }
     }
-}
-
-/// Returns true for media types whose bytes a coding makes fewer: text, and formats that are not compressed themselves.
-pub fn is_compressible(mime: &str) -> bool {
-    const OTHERS: [&str; 20] = [
-        "application/ecmascript",
-        "application/graphql",
-        "application/javascript",
-        "application/json",
-        "application/ld+json",
-        "application/manifest+json",
-        "application/rtf",
-        "application/sql",
-        "application/vnd.apple.mpegurl",
-        "application/vnd.ms-fontobject",
-        "application/wasm",
-        "application/x-javascript",
-        "application/x-ndjson",
-        "application/x-sh",
-        "application/x-tar",
-        "application/xml",
-        "font/otf",
-        "font/ttf",
-        "image/bmp",
-        "image/x-icon",
-    ];
-    const SUFFIXES: [&str; 4] = ["+json", "+xml", "+text", "+yaml"];
-    let essence = mime.split(';').next().unwrap_or_default().trim_ascii();
-    let begins = essence.get(..5).is_some_and(|begin| begin.eq_ignore_ascii_case("text/"));
-    let ends = |suffix: &&str| {
-        essence
-            .len()
-            .checked_sub(suffix.len())
-            .and_then(|at| essence.get(at..))
-            .is_some_and(|end| end.eq_ignore_ascii_case(suffix))
-    };
-    begins || SUFFIXES.iter().any(ends) || OTHERS.iter().any(|other| essence.eq_ignore_ascii_case(other))
 }
 
 /// Codes bytes that are in memory, at most the maximum of [`CODED_BYTES`].

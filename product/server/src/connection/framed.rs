@@ -20,6 +20,9 @@ use super::{Departure, Streams};
 use crate::body::Failure;
 use crate::clock::ClientTime;
 
+// Each stream that a client may open is a job.
+const _: () = assert!(mux::STREAMS_MAX as usize <= sched::JOBS_PER_CONNECTION_MAX);
+
 /// The maximum bytes of frames that a client may leave unread: a grant, and answers to as many PINGs as it may send in
 /// a second or two.
 const UNREAD_BYTES_MAX: usize = 256 << 10;

@@ -7,7 +7,7 @@ use http::gateway::FieldChange;
 use http::{Readings, Reject, Request, Response, Status};
 
 use super::pages::Page;
-use super::{Sites, cors, help, name_of};
+use super::{Sites, built_in_pages, cors, name_of};
 use crate::body::{Body, Piece};
 use crate::files::{SiteNumber, hash_in};
 
@@ -102,8 +102,8 @@ impl Sites {
             response = with_page(&response, page);
         } else if response.status.0 >= 400 {
             response = response.with("Vary", b"Accept");
-            if help::is_for_browser(request) {
-                let bytes = Arc::new(help::page(response.status, &reason_of(&response)));
+            if built_in_pages::is_for_browser(request) {
+                let bytes = Arc::new(built_in_pages::page(response.status, &reason_of(&response)));
                 let mime = "text/html; charset=utf-8".into();
                 response = with_page(&response, &Page { bytes, mime });
             }

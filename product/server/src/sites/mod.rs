@@ -2,13 +2,13 @@
 //! addition to its files.
 
 mod automatic;
+mod built_in_pages;
 mod certificates;
 mod cors;
 mod current;
 mod follow;
 mod gates;
 mod headers;
-mod help;
 mod pages;
 mod responsiveness;
 mod sites_error;
@@ -25,13 +25,13 @@ use crate::coded::SiteKey;
 use crate::files::{self, SiteNumber};
 use crate::logging::LogConfig;
 pub use automatic::AcmeConfig;
+pub use built_in_pages::{is_for_browser, names_json};
 pub use certificates::SecureError;
 use certificates::{Development, Ordered, Secured, ordered_names, secure};
 pub use current::{Current, Served, Wanted};
 pub use follow::follow_names;
 pub use gates::AskedServer;
 pub use headers::{merged, with_query};
-pub use help::{is_for_browser, names_json};
 use pages::Pages;
 pub use pages::{ListingPageError, PageError};
 pub use responsiveness::{Object, received};

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::classes::ClassesConfig;
-use crate::kept::Keeper;
+use crate::kept_rates::Keeper;
 use crate::limits::Limits;
 use crate::logging::LogConfig;
 use crate::service_manager::{Listen, PassedSocket, Privileges, Watchdog};

@@ -26,7 +26,7 @@ use crate::coded::{BEST_NICE, Coder, FAST_NICE, SHELVES, Shelf};
 use crate::event_loop::{Admission, Changes, Listener, MemoryShare, Parts, Setup, Stop, Worker};
 use crate::files::{Cache, Lookups};
 use crate::journal::Journal;
-use crate::kept::Keeping;
+use crate::kept_rates::Keeping;
 use crate::limits::Limits;
 use crate::logging::{Log, LogConfig, Logs};
 use crate::net::Os;

@@ -11,7 +11,7 @@ use cli::Failure;
 use server::service_manager::{Account, HookProgram, PassedSocket};
 use server::{AcmeConfig, Config, Listen};
 
-use super::{Flags, HTTPS, state};
+use super::{Flags, HTTPS, state_folder};
 
 pub const HTTP_PORT: u16 = 80;
 pub const HTTPS_PORT: u16 = 443;
@@ -158,7 +158,7 @@ pub fn config(flags: &Flags, security: impl Iterator<Item = bool>) -> Result<Opt
     if !acme.are_wanted() {
         return Ok(None);
     }
-    let folder = state::folder(acme.state.as_deref()).ok_or_else(|| {
+    let folder = state_folder::folder(acme.state.as_deref()).ok_or_else(|| {
         Failure::Failed("there is no folder for certificates: expected --state DIR, STATE_DIRECTORY or HOME".into())
     })?;
     let listeners: Vec<bool> = security.collect();

@@ -8,14 +8,14 @@ use config::UplinkRate;
 use server::service_manager::Account;
 use server::{ClassesConfig, Keeper, ShapingChoice, ShapingKind, ShapingOptions};
 
-use super::{Flags, Shaping, state};
+use super::{Flags, Shaping, state_folder};
 
 /// Returns the keeper of the found rate of the uplink, and the reason if it cannot be kept.
 pub fn keeper(flags: &Flags) -> (Option<Keeper>, Option<String>) {
     let is_found = flags.uplink != UplinkRate::Off && !matches!(flags.shaping, Shaping::Off);
     // An unknown account is reported later, when privileges are dropped.
     let account = flags.user.as_deref().and_then(|user| Account::find(user, flags.group.as_deref()).ok());
-    match is_found.then(|| state::keeper(flags.acme.state.as_deref(), account.as_ref())) {
+    match is_found.then(|| state_folder::keeper(flags.acme.state.as_deref(), account.as_ref())) {
         None => (None, None),
         Some(Ok(keeper)) => (keeper, None),
         Some(Err(why)) => (None, Some(why)),
