@@ -288,7 +288,7 @@ proptest! {
 }
 
 /// The amount held against a client is bounded, however long it had the link to itself; so is what a new client gains
-/// by it: twice the allowance, and once more with small responses beside a large one.
+/// by it: twice the allowance; three times with small responses while the other client has a large one.
 #[test]
 fn a_newcomer_goes_first_for_three_allowances_at_most() {
     const GRANT: u64 = 10;

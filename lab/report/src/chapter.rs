@@ -113,7 +113,7 @@ pub(crate) struct Point<'a> {
     pub bound: Observed,
     pub ideal_ps: Observed,
     pub is_paired: bool,
-    /// Of instant and size of all requests of the first run.
+    /// A hash of the instants and sizes of all requests of the first run.
     pub load: u64,
     pub summary: &'a Summary,
 }

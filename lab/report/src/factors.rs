@@ -232,7 +232,7 @@ impl Repeat {
     }
 }
 
-/// What its requests are, as a number: other requests, another number.
+/// A hash of the instants and sizes of its requests.
 pub(crate) fn load(run: &Run) -> u64 {
     let mut load = DefaultHasher::new();
     run.records.iter().for_each(|record| (record.arrival_ns, record.size_bytes).hash(&mut load));

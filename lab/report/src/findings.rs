@@ -50,7 +50,7 @@ pub(crate) fn of_missing_points(figure: &Figure, points: &[&str]) -> Vec<Finding
     figure.expects().filter(is_missing).map(missing).collect()
 }
 
-/// Whether a claim about `wanted` speaks of this point: of the very one, or of its repetition with some seed.
+/// Returns true if a claim about `wanted` is a claim about this point, or about its repetition with some seed.
 pub fn is_at(wanted: &str, point: &str) -> bool {
     wanted == point || wanted == without_seed(point)
 }
@@ -61,7 +61,7 @@ pub fn without_seed(point: &str) -> String {
     point.split('_').filter(|word| !is_seed(word)).collect::<Vec<_>>().join("_")
 }
 
-/// One finding of each claim over the seeds of its point. What cannot be used is left out and counted.
+/// Pools the findings of each claim over the seeds of its point. Findings that cannot be used are left out and counted.
 pub(crate) fn over_seeds(findings: Vec<Finding>) -> Vec<Finding> {
     let mut groups: Vec<Vec<Finding>> = vec![];
     for finding in findings {
@@ -106,7 +106,7 @@ fn pooled(group: Vec<Finding>) -> Option<Finding> {
     })
 }
 
-/// What [`remarks`] said of the link of a finding.
+/// The remark about the link of a finding, if [`remarks`] made one.
 fn not_a_wire(finding: &Finding) -> Option<&str> {
     finding.remark.as_deref()?.split("; ").find(|said| said.starts_with(NOT_A_WIRE))
 }

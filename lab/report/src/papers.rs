@@ -17,7 +17,7 @@ use crate::{Chapter, text};
 
 mod page;
 
-/// What a kept result says of one claim at one point.
+/// The figure of one claim at one point in a kept result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptClaim {
@@ -30,7 +30,7 @@ pub struct KeptClaim {
     pub point: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
-    /// Of the interval over traces.
+    /// The ends of the interval over traces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends: Option<[f64; 2]>,
     /// With requests of their own.
@@ -41,7 +41,7 @@ pub struct KeptClaim {
     pub not_judged: Option<String>,
 }
 
-/// What the papers' page is made of.
+/// The data of the papers' page.
 #[derive(Debug, Default)]
 pub struct Papers {
     items: Vec<Item>,
@@ -65,7 +65,7 @@ struct Item {
     number: u32,
     paper: String,
     what: String,
-    /// Of a mechanism: where it is, with its tests.
+    /// The file of a mechanism, with its tests.
     tests: Option<String>,
     /// Judged by people, and where.
     by_hand: Option<String>,
@@ -109,7 +109,7 @@ struct DeclaredClaim {
     of_file: ClaimOfFile,
 }
 
-/// Of each claim of the chapters, for `claims.json`.
+/// Returns the figures of all claims of the chapters, for `claims.json`.
 pub fn kept_claims(chapters: &[Chapter]) -> Vec<KeptClaim> {
     let of = |chapter: &Chapter| {
         let name = chapter.name.clone();
@@ -180,7 +180,7 @@ impl Papers {
         Ok(())
     }
 
-    /// What would make the page untrue: an item twice or without anything, a claim of an item that is not there.
+    /// Returns an error if the page would be untrue: if an item stands twice or has nothing, or a claim names an item that does not exist.
     fn check(&self, project: &Path) -> Result<(), String> {
         for (at, item) in (1..).zip(&self.items) {
             let number = item.number;
@@ -219,7 +219,7 @@ impl Papers {
         self.claims.iter().filter(move |claim| claim.of_file.items.contains(&item))
     }
 
-    /// What became of a claim at each point, and from where; empty where nothing is kept of it.
+    /// Returns the verdict of a claim at each point with its figure and the folder of the result; nothing if no result is kept.
     fn judged(&self, claim: &DeclaredClaim) -> Vec<(&KeptClaim, Verdict, &str)> {
         let key = (claim.experiment.clone(), claim.of_file.text.clone());
         let kept = self.kept.get(&key).map_or(&[][..], Vec::as_slice);

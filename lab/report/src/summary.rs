@@ -107,7 +107,7 @@ pub struct RunSummary {
     pub conditions: String,
 }
 
-/// What a kernel that gives connections up does to a run. Their clients wait until the run ends, so the mean of all requests
+/// Connections of a run that the server's kernel gave up. Their clients wait until the run ends, so the mean of all requests
 /// measures the wait of the laboratory.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct GivenUp {

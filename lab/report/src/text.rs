@@ -112,7 +112,7 @@ pub fn csv(chapters: &[Chapter]) -> Vec<(String, String)> {
     files
 }
 
-/// How many traces a figure is of, and the ends of its interval.
+/// The number of traces of a figure, and the ends of its interval.
 fn over_traces(finding: &Finding) -> [String; 3] {
     let over = finding.found.and_then(|found| found.over);
     let traces = over.map_or(String::new(), |over| over.traces.to_string());

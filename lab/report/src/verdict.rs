@@ -10,7 +10,7 @@ use crate::metric::{Metric, Observed, PairStat, Stat};
 /// so narrow by chance that it decides wrongly.
 pub const TRACES_MIN: usize = 5;
 
-/// What became of a claim, from the best to the worst that can be said. The interval over traces decides, and never the point.
+/// The verdict on a claim, from the best to the worst. The interval over traces decides, and never the point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// The whole interval lies where the claim has the figure.
@@ -62,12 +62,12 @@ impl Verdict {
         }
     }
 
-    /// Whether its figure was found and may be pooled with those of other traces.
+    /// Returns true if its figure was found and may be pooled with those of other traces.
     pub(crate) fn is_judged(self) -> bool {
         self.is_decided() || self == Verdict::Undecided
     }
 
-    /// Whether more traces would change nothing.
+    /// Returns true if the interval decides.
     pub fn is_decided(self) -> bool {
         matches!(self, Verdict::Reproduced | Verdict::Larger | Verdict::Refuted)
     }
@@ -106,7 +106,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// What became of the others: `1 larger, 1 void`; empty if all were reproduced.
+    /// The counts of the others: `1 larger, 1 void`; empty if all were reproduced.
     pub fn others(&self) -> String {
         let others = Verdict::ALL.into_iter().zip(self.counts).filter(|(of, n)| *of != Verdict::Reproduced && *n > 0);
         others.map(|(verdict, count)| format!("{count} {}", verdict.text())).collect::<Vec<_>>().join(", ")
@@ -127,7 +127,7 @@ impl<'a> Tally<'a> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Found {
     pub value: f64,
-    /// Of a single run: half of the 95 % interval that its batches have. It says nothing of other requests, so it decides nothing.
+    /// Half of the 95 % interval that the batches of a single run have. It says nothing about other requests, so it decides nothing.
     pub half_width: Option<f64>,
     /// Over traces with requests of their own.
     pub over: Option<Over>,
@@ -146,7 +146,7 @@ impl Found {
         Found::of_run(value, None)
     }
 
-    /// Of one run, or of a simulation that says no more than half of its interval.
+    /// The figure of one run, or of a simulation that gives half of its interval and no more.
     pub fn of_run(value: f64, half_width: Option<f64>) -> Found {
         Found { value, half_width, over: None }
     }
@@ -157,7 +157,7 @@ impl Found {
         Found { value, half_width: None, over: Some(Over { traces, ends }) }
     }
 
-    /// Of paired figures, one of each trace. The mean of ratios is geometric, and its interval is that of their logarithms (Student's t):
+    /// Pools paired figures, one of each trace. The mean of ratios is geometric, and its interval is that of their logarithms (Student's t):
     /// a ratio of 2 and one of 1/2 cancel out. A share or a count, and a ratio of nothing, has no logarithm.
     pub fn pooled(values: &[f64], is_ratio: bool) -> Option<Found> {
         let are_ratios = is_ratio && values.iter().all(|value| *value > 0.0);
@@ -363,7 +363,7 @@ mod tests {
         }
     }
 
-    /// Of ten traces with this interval; two sides, or one with the reason.
+    /// A finding over ten traces with this interval; two sides, or one with the reason.
     fn judged(least: Option<f64>, most: Option<f64>, larger: Option<Larger>, ends: [f64; 2]) -> (Verdict, String) {
         let one_sided = (least.is_none() || most.is_none()).then(|| "at least".into());
         let expect = Expect { larger, one_sided, ..expect("response_time_ms.mean", true, least, most) };
@@ -397,7 +397,7 @@ mod tests {
         }
     }
 
-    /// However narrow the interval of its batches is.
+    /// A single run decides nothing, even if the interval of its batches is narrow.
     #[test]
     fn too_few_traces_decide_nothing() {
         let expect = expect("response_time_ms.mean", true, Some(3.0), Some(8.0));

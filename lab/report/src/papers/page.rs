@@ -6,7 +6,7 @@ use super::{DeclaredClaim, Item, KeptClaim, Papers, text};
 use crate::table::figure;
 use crate::verdict::{TRACES_MIN, Verdict};
 
-/// What an item can be, in the order of the columns of the table of all papers.
+/// The states of an item, in the order of the columns of the table of all papers.
 const STATES: [&str; 9] =
     ["built", "reproduced", "larger", "refuted", "undecided", "not measured", "by hand", "missing", "all"];
 
@@ -37,7 +37,7 @@ impl Papers {
         papers
     }
 
-    /// How many items of each paper are in which state, and how many claims are decided.
+    /// The table of the items of each paper by state, and the number of claims that are decided.
     fn counts(&self) -> String {
         let row = |name: &str, is_of: &dyn Fn(&Item) -> bool| {
             let states: Vec<&str> =
@@ -58,7 +58,7 @@ impl Papers {
         )
     }
 
-    /// What an item is, and of what.
+    /// The state of an item, and the lines that show it.
     pub(super) fn state(&self, item: &Item) -> (&'static str, String) {
         if let Some(tests) = &item.tests {
             let lines = self.lines(&self.claims_of(item.number).collect::<Vec<_>>());
@@ -77,7 +77,7 @@ impl Papers {
         (state_of(&verdicts), self.lines(&claims).join("<br>"))
     }
 
-    /// Of a claim over all its points: the worst, and undecided before reproduced.
+    /// The verdict of a claim over all its points: the worst, with undecided before reproduced.
     fn verdict(&self, claim: &DeclaredClaim) -> Verdict {
         let verdicts: Vec<Verdict> = self.judged(claim).into_iter().map(|(_, verdict, _)| verdict).collect();
         let is_once = self.once.contains_key(&claim.experiment);
@@ -142,7 +142,7 @@ fn said(claim: &DeclaredClaim, kept: &KeptClaim, verdict: Verdict, from: &str) -
     format!("{point}{value}{ends}, [{count} {of}{plural}](../../results/{from}): **{}**", verdict.text())
 }
 
-/// Of several: refuted if one is; undecided if one is; reproduced or larger if all are; else not measured.
+/// The state of several verdicts: refuted if one is; undecided if one is; reproduced or larger if all are; else not measured.
 fn state_of(verdicts: &[Verdict]) -> &'static str {
     let has = |wanted| verdicts.contains(&wanted);
     let is_all_decided = !verdicts.is_empty() && verdicts.iter().all(|verdict| verdict.is_decided());

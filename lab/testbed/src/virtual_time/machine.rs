@@ -26,7 +26,7 @@ const FOLDERS: [&str; 3] = ["init=/proc/self/cwd/init", "uml_dir=.", "umid=machi
 /// When the clock of a run with a seed begins, nanoseconds since 1970: the first of January 2030, after the host's files were
 /// written. The instant is another part of the kernel's random numbers, and of sequence numbers of TCP.
 const BEGINS_UNIX_NS: u64 = 1_893_456_000_000_000_000;
-/// What [`find_random`]'s library reads.
+/// The variable that the library of [`find_random`] reads.
 const SEED: &str = "WEIRLAB_SEED";
 /// What the folders of machines are called, before `PID-START-NUMBER`.
 const PREFIX: &str = "weirlab-machine-";
@@ -45,7 +45,7 @@ pub(super) struct Task<'a> {
     pub(super) kernel: &'a Path,
     /// What it keeps in [`RESULTS_INSIDE`] is kept.
     pub(super) command: &'a [String],
-    /// What its random numbers come of; unset, the host's are taken, and its clock.
+    /// The seed of its random numbers. Without one, it has those of the host, and the host's clock.
     pub(super) seed: Option<u64>,
     pub(super) bounds: Bounds,
 }

@@ -33,7 +33,7 @@ pub(super) struct Wanted<'a> {
     pub markdown: Option<&'a Path>,
     /// A folder.
     pub csv: Option<&'a Path>,
-    /// What results keep of the claims.
+    /// The figures of claims that are kept in results.
     pub claims: Option<&'a Path>,
     /// Folder of the tables of simulated sweeps.
     pub simulated: Option<&'a Path>,

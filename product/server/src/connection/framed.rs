@@ -154,8 +154,8 @@ impl Framed {
         self.control_bytes += (self.out.len() - begin) as u64;
     }
 
-    /// The bytes that no response is charged for and that join the first segment of one: all of them, if they leave it
-    /// as much of its room as is worth its headers.
+    /// The bytes that no response is charged for and that leave in the first segment of the next one: all or none. There
+    /// are none if less than [`ROOM_BYTES_MIN`] of the room would be left for the response.
     pub fn joining_bytes(&self, room: Room) -> u64 {
         let has_room = room.left_bytes() >= self.control_bytes.saturating_add(ROOM_BYTES_MIN);
         if has_room { self.control_bytes } else { 0 }

@@ -26,8 +26,8 @@ impl<S: Socket> Connection<S> {
                 None => (Sent { failure: Some(Failure::Disconnected), ..Sent::default() }, 0),
             },
             Protocol::Framed(framed) => {
-                // The connection's own frames are in the segment in which the response goes on, and count as its own: they
-                // would make it longer than a segment otherwise, whose rest would be a packet.
+                // The connection's own frames leave in the same segment and count as the response's. If the room did not
+                // include them, the write would be longer than a segment, and its last bytes would need another packet.
                 let joining_bytes = framed.joining_bytes(room);
                 let before_bytes = room.before_bytes;
                 let room = Room { before_bytes: before_bytes + joining_bytes, ..room };

@@ -6,7 +6,7 @@ use mux::testing::{self, Came, DATA, END_STREAM, GOAWAY, HEADERS, PING, RST_STRE
 use mux::{Broken, Flood, Session, Settings};
 use sched::Precedence;
 
-use super::secure::{connected, deliver};
+use super::secure::{connected, deliver, with_ticket};
 use super::*;
 use crate::files::temporary::Folder;
 
@@ -105,6 +105,24 @@ fn own_frames_and_a_response_share_the_first_segment() {
     assert!(full.iter().all(|bytes| *bytes == SEGMENT) && full.len() >= 13, "{writes:?}");
     assert_eq!(bodies(&came(&socket)), BTreeMap::from([whole(1, 20_000)]));
     assert_eq!(bench.ended()[0].1, head().bytes() + 20_000, "sizes are those of the content");
+}
+
+/// The kernel holds the ticket of the handshake until the response begins, and both leave in one packet.
+#[test]
+fn a_ticket_and_a_response_share_the_first_segment() {
+    let (mut client, session) = with_ticket();
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let socket = bench.socket('A', u64::MAX);
+    let id = bench.framed(&socket, Some(session), &[1], true);
+    bench.respond(id, 1, 20_000, 3);
+    bench.journal.borrow_mut().clear();
+    bench.drive();
+    let writes: Vec<u64> = bench.journal.borrow().iter().map(|(_, bytes)| *bytes).collect();
+    let (ticket, held) = (writes[0], socket.writes.borrow()[0]);
+    assert!((64..512).contains(&ticket) && held == Write::Sent(1, true), "{ticket}, {held:?}");
+    assert_eq!((ticket + writes[1], writes[2]), (SEGMENT, SEGMENT), "{writes:?}");
+    let (mut plain, _) = deliver(&mut client, &socket.received.borrow());
+    assert_eq!(bodies(&testing::frames(&mut plain)), BTreeMap::from([whole(1, 20_000)]));
 }
 
 /// A half-empty packet wastes its headers: small responses share segments.

@@ -17,16 +17,27 @@ const ENDING: u64 = OVERHEAD + 2;
 
 /// Both ends of a connection whose handshake is over.
 pub(super) fn connected() -> (ClientConnection, Box<Session>) {
+    let (mut client, mut session) = with_ticket();
+    let mut down = Vec::new();
+    session.hand_down(&mut down);
+    deliver(&mut client, &down);
+    (client, session)
+}
+
+/// A client and a server whose handshake is over, but for the ticket, which the server still has.
+pub(super) fn with_ticket() -> (ClientConnection, Box<Session>) {
     let config = Arc::new(tls::testing::client_config(rustls::DEFAULT_VERSIONS));
     let mut client = ClientConnection::new(config, ServerName::try_from("localhost").unwrap()).unwrap();
     let identity = Arc::new(Identity::for_development(&["localhost".to_string()]).unwrap());
     let mut session = Session::new(&Acceptor::new(&[identity], &Tickets::new().unwrap(), |_| 0));
-    while client.wants_write() || session.has_unsent() {
+    while session.is_handshaking() {
         let (mut up, mut down) = (Vec::new(), Vec::new());
         client.write_tls(&mut up).unwrap();
         session.open(&up, &mut Vec::new()).unwrap();
-        session.hand_down(&mut down);
-        deliver(&mut client, &down);
+        if session.is_handshaking() {
+            session.hand_down(&mut down);
+            deliver(&mut client, &down);
+        }
     }
     (client, Box::new(session))
 }
