@@ -23,6 +23,7 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
     ("classify-interpreted", "classify", &["-DINTERPRETED"]),
     ("rank-test", "rank-test", &[]),
     ("client-test", "client-test", &[]),
+    ("tracked-test", "tracked-test", &[]),
 ];
 
 fn main() {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-// Examines every TCP packet that leaves an interface from one of the wanted ports and marks its urgency: puts it into a
-// band (skb->priority is the class of a tree of ours).
+// Examines every TCP and UDP packet that leaves an interface from one of the wanted ports and marks its urgency: puts it
+// into a band (skb->priority is the class of a tree of ours).
 //
 // It supports servers that are unaware of it. A response begins when bytes have come in while nothing was outstanding,
 // and its length is the Content-Length of its head. What cannot be read (TLS, HTTP/2, chunked) is ranked by what the
 // server has written so far, and by the TLS record it has begun. All state of a connection is in its socket's storage
-// and disappears with it: a SYN costs nothing.
+// and disappears with it: a SYN costs nothing. What has no TCP socket here is ranked by a table of flows (tracked.h).
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
@@ -19,6 +19,7 @@
 #include "client.h"
 #include "head.h"
 #include "rank.h"
+#include "tracked.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -81,7 +82,15 @@ struct {
 	__type(value, struct share);
 } weir_share SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, TRACKED_MAX);
+	__type(key, struct tuple);
+	__type(value, struct tracked);
+} weir_tracked SEC(".maps");
+
 #define FIN 0x01
+#define SYN 0x02
 #define RST 0x04
 // The minimum size of the two headers: IPv4 and TCP without options.
 #define HEADS_BYTES 40
@@ -90,6 +99,15 @@ struct {
 #define EXTENSIONS_MAX 4
 #define FRAGMENT_AT_MASK 0xfff8
 #define TCP_BYTES 20
+#define UDP_BYTES 8
+#define VLAN_BYTES 4
+// Maximum number of VLAN tags in the packet itself (the kernel keeps a single one outside).
+#define VLANS_MAX 2
+// A PPPoE header (RFC 2516) and the protocol of PPP, and that protocol's numbers.
+#define PPPOE_BYTES 8
+#define PPP_PROTOCOL_AT 6
+#define PPP_IP 0x0021
+#define PPP_IPV6 0x0057
 // Maximum number of responses distinguished in one packet: 64 KiB hold this many of 2 KiB.
 #define PIPELINED_MAX 32
 // A TLS record: its content types (RFC 8446 has four), the version's first byte, and its maximum length (RFC 5246
@@ -109,21 +127,63 @@ struct packet {
 	// The offset of the payload in the packet as the program sees it.
 	__u32 payload_at;
 	__u32 payload_bytes;
+	__u32 ack;
+	// The offset of the IP header behind VLAN tags or PPPoE; 0 if the kernel knows where it is.
+	__u32 ip_at;
 	__u16 port;
 	// In network byte order.
 	__u16 peer_port;
+	__u8 protocol;
+	// Of TCP.
 	__u8 flags;
 	// Set only if clients share the link.
 	struct client_key client;
 };
 
-// Loads the first bytes from the network header on. They nearly always follow an Ethernet header, where they can be
-// read without a call (which costs 90 ns if nothing is in the cache); if that does not match, the kernel finds them.
-static __always_inline bool load_heads(struct __sk_buff *skb, __u64 *words)
+static __always_inline bool is_vlan(__u16 protocol)
+{
+	return protocol == bpf_htons(ETH_P_8021Q) || protocol == bpf_htons(ETH_P_8021AD);
+}
+
+// Returns the offset of the IP header if VLAN tags or PPPoE precede it inside the packet; 0 if not, or if what follows
+// them is not IP.
+static __always_inline __u32 ip_behind_tags(struct __sk_buff *skb)
+{
+	__u16 protocol = skb->protocol;
+	__u32 at = ETH_HLEN;
+
+	if (!is_vlan(protocol) && protocol != bpf_htons(ETH_P_PPP_SES))
+		return 0;
+	if (bpf_skb_load_bytes(skb, at - sizeof(protocol), &protocol, sizeof(protocol)))
+		return 0;
+	for (int i = 0; i < VLANS_MAX && is_vlan(protocol); i++) {
+		at += VLAN_BYTES;
+		if (bpf_skb_load_bytes(skb, at - sizeof(protocol), &protocol, sizeof(protocol)))
+			return 0;
+	}
+	if (protocol != bpf_htons(ETH_P_PPP_SES))
+		return protocol == bpf_htons(ETH_P_IP) || protocol == bpf_htons(ETH_P_IPV6) ? at : 0;
+	if (bpf_skb_load_bytes(skb, at + PPP_PROTOCOL_AT, &protocol, sizeof(protocol)))
+		return 0;
+	return protocol == bpf_htons(PPP_IP) || protocol == bpf_htons(PPP_IPV6) ? at + PPPOE_BYTES : 0;
+}
+
+// Loads bytes of the packet from this offset in the IP header on. Returns false if it is shorter.
+static __always_inline bool load_ip(struct __sk_buff *skb, struct packet *packet, __u32 at, void *to, __u32 bytes)
+{
+	if (packet->ip_at)
+		return !bpf_skb_load_bytes(skb, packet->ip_at + at, to, bytes);
+	return !bpf_skb_load_bytes_relative(skb, at, to, bytes, BPF_HDR_START_NET);
+}
+
+// Loads the first bytes of the IP header. They nearly always follow an Ethernet header, where they can be read without a
+// call (which costs 90 ns if nothing is in the cache); if that does not match, the kernel finds them.
+static __always_inline bool load_heads(struct __sk_buff *skb, struct packet *packet, __u64 *words)
 {
 	__u8 *data = (__u8 *)(long)skb->data;
 	__u32 ip_bytes;
 
+	packet->ip_at = 0;
 	if (data + ETH_HLEN + HEADS_BYTES <= (__u8 *)(long)skb->data_end) {
 		for (int i = 0; i < HEADS_BYTES / WORD_BYTES; i++)
 			words[i] = *(__u64 *)(data + ETH_HLEN + i * WORD_BYTES);
@@ -136,21 +196,27 @@ static __always_inline bool load_heads(struct __sk_buff *skb, __u64 *words)
 		if (ip_bytes + ETH_HLEN == skb->len)
 			return true;
 	}
-	return !bpf_skb_load_bytes_relative(skb, 0, words, HEADS_BYTES, BPF_HDR_START_NET);
+	packet->ip_at = ip_behind_tags(skb);
+	return load_ip(skb, packet, 0, words, HEADS_BYTES);
 }
 
-// Returns the offset of TCP after an IPv6 header and its extensions; 0 if there is none. One extension holds the length
-// of a packet above 64 KiB (RFC 2675): Linux 5.19 to 6.18 adds it to its own large packets ("BIG TCP"), and removes it
-// below us.
-static __always_inline __u32 ipv6_tcp_at(struct __sk_buff *skb, __u8 next)
+static __always_inline bool is_transport(__u8 protocol)
+{
+	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP;
+}
+
+// Returns the offset of TCP or UDP after an IPv6 header and its extensions; 0 if there is none. One extension holds the
+// length of a packet above 64 KiB (RFC 2675): Linux 5.19 to 6.18 adds it to its own large packets ("BIG TCP"), and
+// removes it below us.
+static __always_inline __u32 ipv6_transport_at(struct __sk_buff *skb, struct packet *packet, __u8 next)
 {
 	__u32 at = IPV6_BYTES;
 	__u8 extension[4];
 
-	for (int i = 0; i < EXTENSIONS_MAX && next != IPPROTO_TCP; i++) {
+	for (int i = 0; i < EXTENSIONS_MAX && !is_transport(next); i++) {
 		if (next != IPPROTO_HOPOPTS && next != IPPROTO_ROUTING && next != IPPROTO_DSTOPTS && next != IPPROTO_FRAGMENT)
 			return 0;
-		if (bpf_skb_load_bytes_relative(skb, at, extension, sizeof(extension), BPF_HDR_START_NET))
+		if (!load_ip(skb, packet, at, extension, sizeof(extension)))
 			return 0;
 		// Only the first fragment has a TCP header. A fragment header has eight bytes and no length field.
 		if (next == IPPROTO_FRAGMENT && (extension[2] << 8 | extension[3]) & FRAGMENT_AT_MASK)
@@ -158,7 +224,8 @@ static __always_inline __u32 ipv6_tcp_at(struct __sk_buff *skb, __u8 next)
 		at += next == IPPROTO_FRAGMENT ? 8 : (extension[1] + 1) * 8;
 		next = extension[0];
 	}
-	return next == IPPROTO_TCP ? at : 0;
+	packet->protocol = next;
+	return is_transport(next) ? at : 0;
 }
 
 // Returns the leading bits of a word in network byte order.
@@ -184,44 +251,43 @@ static __always_inline void read_client(struct packet *packet, __u64 *heads)
 	packet->client.words[1] = settings.v6_bits > 64 ? leading(heads[4], settings.v6_bits - 64) : 0;
 }
 
-// Parses the packet. Returns false if it is not a TCP packet; fragments other than the first are not.
+// Parses the packet. Returns false if it is neither TCP nor UDP; fragments other than the first are not.
 static __always_inline bool parse(struct __sk_buff *skb, struct packet *packet)
 {
-	__u32 tcp_at, ip_bytes, heads_bytes, *words;
+	__u32 at, ip_bytes, heads_bytes;
 	__u64 heads[HEADS_BYTES / WORD_BYTES];
-	__u8 *bytes = (__u8 *)heads, *tcp = bytes + 20;
+	__u8 *bytes = (__u8 *)heads, *transport = bytes + 20;
 
-	words = (__u32 *)heads;
-	if (!load_heads(skb, heads))
+	if (!load_heads(skb, packet, heads))
 		return false;
 	if (bytes[0] >> 4 == 4) {
-		tcp_at = (bytes[0] & 15) * 4;
+		at = (bytes[0] & 15) * 4;
 		ip_bytes = bpf_ntohs(*(__u16 *)(bytes + 2));
+		packet->protocol = bytes[9];
 		// Only the first fragment has a TCP header.
-		if (bytes[9] != IPPROTO_TCP || *(__u16 *)(bytes + 6) & bpf_htons(0x1fff))
+		if (!is_transport(packet->protocol) || *(__u16 *)(bytes + 6) & bpf_htons(0x1fff))
 			return false;
-	} else if (bytes[0] >> 4 == 6 && (tcp_at = ipv6_tcp_at(skb, bytes[6]))) {
+	} else if (bytes[0] >> 4 == 6 && (at = ipv6_transport_at(skb, packet, bytes[6]))) {
 		ip_bytes = bpf_ntohs(*(__u16 *)(bytes + 4)) + IPV6_BYTES;
 	} else {
 		return false;
 	}
 	if (settings.allowance_bytes)
 		read_client(packet, heads);
-	if (tcp_at != 20) {
-		if (bpf_skb_load_bytes_relative(skb, tcp_at, words, TCP_BYTES, BPF_HDR_START_NET))
+	if (at != 20 && !load_ip(skb, packet, at, transport, UDP_BYTES))
+		return false;
+	packet->port = bpf_ntohs(*(__u16 *)transport);
+	packet->peer_port = *(__u16 *)(transport + 2);
+	packet->seq = packet->ack = packet->flags = 0;
+	heads_bytes = at + UDP_BYTES;
+	if (packet->protocol == IPPROTO_TCP) {
+		if (at != 20 && !load_ip(skb, packet, at, transport, TCP_BYTES))
 			return false;
-		tcp = bytes;
-		packet->port = bpf_ntohs(*(__u16 *)bytes);
-		packet->peer_port = *(__u16 *)(bytes + 2);
-		packet->seq = bpf_ntohl(words[1]);
-		packet->flags = bytes[13];
-	} else {
-		packet->port = bpf_ntohs(*(__u16 *)tcp);
-		packet->peer_port = *(__u16 *)(tcp + 2);
-		packet->seq = bpf_ntohl(words[6]);
-		packet->flags = tcp[13];
+		packet->seq = bpf_ntohl(*(__u32 *)(transport + 4));
+		packet->ack = bpf_ntohl(*(__u32 *)(transport + 8));
+		packet->flags = transport[13];
+		heads_bytes = at + (transport[12] >> 4) * 4;
 	}
-	heads_bytes = tcp_at + (tcp[12] >> 4) * 4;
 	// Packets above 64 KiB ("BIG TCP") have no length in their header.
 	if (ip_bytes < heads_bytes)
 		ip_bytes = skb->len - ETH_HLEN;
@@ -603,8 +669,7 @@ static __always_inline int classify_data(struct __sk_buff *skb, struct bpf_sock 
 	return stamp(skb, counters, band, flow->priority);
 }
 
-// Classifies data of a connection without state: memory is lacking, or there is no socket here, usually because the
-// packet is forwarded.
+// Classifies data of a connection for whose state memory is lacking.
 static __always_inline int classify_unknown(struct __sk_buff *skb, struct bpf_tcp_sock *tcp, struct packet *packet,
 					    struct counters *counters)
 {
@@ -612,18 +677,108 @@ static __always_inline int classify_unknown(struct __sk_buff *skb, struct bpf_tc
 	__u64 offset, value;
 	__u8 band;
 
-	if (!tcp) {
-		if (skb->ingress_ifindex)
-			counters->forwarded++;
-		else
-			counters->no_socket++;
-		return TC_ACT_UNSPEC;
-	}
 	counters->no_storage++;
 	offset = tcp->bytes_acked + (__s32)(packet->seq - tcp->snd_una);
 	value = value_of(settings.policy, &flow, tcp, offset, 0);
 	band = band_of(value);
 	return stamp(skb, counters, band, settings.priorities[band & (BANDS_MAX - 1)]);
+}
+
+// Reads the addresses again: most packets have a socket and do not need them.
+static __always_inline bool read_tuple(struct __sk_buff *skb, struct packet *packet, struct tuple *tuple)
+{
+	__u64 words[HEADS_BYTES / WORD_BYTES];
+	__u8 *bytes = (__u8 *)words;
+
+	if (!load_ip(skb, packet, 0, words, HEADS_BYTES))
+		return false;
+	__builtin_memset(tuple, 0, sizeof(*tuple));
+	if (bytes[0] >> 4 == 4) {
+		tuple->source[0] = *(__u32 *)(bytes + 12);
+		tuple->destination[0] = *(__u32 *)(bytes + 16);
+	} else {
+		__builtin_memcpy(tuple->source, words + 1, sizeof(tuple->source));
+		__builtin_memcpy(tuple->destination, words + 3, sizeof(tuple->destination));
+	}
+	tuple->source_port = bpf_htons(packet->port);
+	tuple->destination_port = packet->peer_port;
+	tuple->protocol = packet->protocol;
+	return true;
+}
+
+// Classifies data by its flow. Its size is unknown, so every policy ranks it by the bytes sent.
+static __always_inline int classify_step(struct __sk_buff *skb, struct packet *packet, struct tracked *tracked,
+					 struct counters *counters)
+{
+	struct step step = {
+		.now = bpf_ktime_get_ns(),
+		.seq = packet->seq,
+		.ack = packet->ack,
+		.bytes = packet->payload_bytes,
+		.has_seq = packet->protocol == IPPROTO_TCP,
+	};
+	__u64 ahead = ahead_with(skb, packet), before = tracked->sent;
+	struct bpf_tcp_sock path = {};
+	struct flow response = {};
+	enum stepped how;
+	__u32 band;
+
+	// Read only if it matters: after a request.
+	step.is_head = has_asked(tracked, &step) && looks_like_head(skb, packet);
+	how = stepped(tracked, &step);
+	if (how == STEP_BEGIN && tracked->seen == SEEN)
+		count_size(before);
+	before = advance(tracked, &step, how);
+	if (ahead > settings.allowance_bytes)
+		counters->behind++;
+	if (how == STEP_AGAIN)
+		return stamp(skb, counters, tracked->band, tracked->priority);
+	band = band_of(value_of(settings.policy, &response, &path, before, 0));
+	if (ahead > settings.allowance_bytes)
+		band = behind(band);
+	if (how == STEP_ON && band < tracked->band)
+		counters->promotions++;
+	tracked->priority = settings.priorities[band & (BANDS_MAX - 1)];
+	tracked->band = band;
+	return stamp(skb, counters, band, tracked->priority);
+}
+
+// Classifies a packet without a TCP socket here by its flow. Not static: the verifier then checks it once.
+__noinline int classify_tracked(struct __sk_buff *skb, struct packet *packet)
+{
+	struct tracked fresh = {}, *tracked;
+	struct counters *counters;
+	struct tuple tuple;
+	__u32 zero = 0;
+	bool is_data;
+
+	counters = bpf_map_lookup_elem(&weir_counters, &zero);
+	if (!packet || !counters || !read_tuple(skb, packet, &tuple))
+		return TC_ACT_UNSPEC;
+	is_data = packet->payload_bytes > 0;
+	tracked = bpf_map_lookup_elem(&weir_tracked, &tuple);
+	if (!tracked && is_data) {
+		bpf_map_update_elem(&weir_tracked, &tuple, &fresh, BPF_NOEXIST);
+		tracked = bpf_map_lookup_elem(&weir_tracked, &tuple);
+		counters->no_storage += !tracked;
+	}
+	if (is_data) {
+		counters->by_flow++;
+		counters->forwarded += skb->ingress_ifindex > 0;
+		if (tracked)
+			classify_step(skb, packet, tracked, counters);
+	} else if (tracked && tracked->seen == SEEN && !(packet->flags & SYN)) {
+		// A FIN stays behind the data before it.
+		stamp(skb, counters, tracked->band, tracked->priority);
+	} else {
+		stamp(skb, counters, BAND_CONTROL, settings.priorities[BAND_CONTROL]);
+	}
+	if (tracked && packet->flags & (SYN | FIN | RST)) {
+		if (tracked->seen == SEEN)
+			count_size(tracked->sent);
+		tracked->seen = CLOSED;
+	}
+	return TC_ACT_UNSPEC;
 }
 
 // Returns true if the packet belongs to this connection: by its port, or, if that was rewritten below the socket
@@ -652,7 +807,7 @@ int weir_classify(struct __sk_buff *skb)
 	if (!counters)
 		return TC_ACT_UNSPEC;
 	// There is none for a SYN-ACK and a RST to a closed port, and for packets that are only forwarded.
-	sk = skb->sk;
+	sk = packet.protocol == IPPROTO_TCP ? skb->sk : NULL;
 	if (sk)
 		sk = bpf_sk_fullsock(sk);
 	if (sk)
@@ -660,6 +815,9 @@ int weir_classify(struct __sk_buff *skb)
 	if (tcp && !is_of(&packet, sk, tcp))
 		tcp = NULL;
 	is_closing = packet.flags & (FIN | RST);
+	// A packet without payload that neither begins nor ends a connection may overtake.
+	if (!tcp && (packet.payload_bytes || packet.flags & (SYN | FIN | RST)))
+		return classify_tracked(skb, &packet);
 	// Packets that close a connection stay behind its data: if a FIN overtakes data, the data is considered lost.
 	if (tcp && (packet.payload_bytes || is_closing))
 		flow = bpf_sk_storage_get(&weir_flows, sk, 0, packet.payload_bytes ? BPF_SK_STORAGE_GET_F_CREATE : 0);
@@ -670,7 +828,7 @@ int weir_classify(struct __sk_buff *skb)
 		flow->seen = CLOSED;
 	}
 	if (packet.payload_bytes)
-		return flow ? TC_ACT_UNSPEC : classify_unknown(skb, tcp, &packet, counters);
+		return flow || !tcp ? TC_ACT_UNSPEC : classify_unknown(skb, tcp, &packet, counters);
 	if (flow && packet.seq != tcp->snd_una)
 		return stamp(skb, counters, flow->band, flow->priority);
 	return stamp(skb, counters, BAND_CONTROL, settings.priorities[BAND_CONTROL]);

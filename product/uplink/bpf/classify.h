@@ -56,7 +56,8 @@ struct counters {
 	__u64 promotions;
 	__u64 held_back;
 	__u64 no_storage;
-	__u64 no_socket;
+	// Packets of data ordered by their flow, and those of them that arrived over an interface.
+	__u64 by_flow;
 	// Packets of clients ahead of their share by more than the allowance.
 	__u64 behind;
 	__u64 forwarded;

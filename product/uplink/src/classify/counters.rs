@@ -27,14 +27,13 @@ pub struct Counters {
     pub promotions: u64,
     /// Packets kept in their connection's worse band because of packets queued there.
     pub held_back: u64,
-    /// Packets of connections for which the kernel had no memory.
+    /// Packets of connections and flows for which the kernel had no memory.
     pub no_storage: u64,
-    /// Data packets from a wanted port that arrived over no interface and have no socket here; they are left unchanged.
-    pub no_socket: u64,
+    /// Data packets ordered by their flow: those without a TCP socket here.
+    pub by_flow: u64,
     /// Packets of clients that were ahead of their share of the link by more than the allowance.
     pub behind: u64,
-    /// Data packets from a wanted port that arrived over an interface: from a container, a router or a bridge. Their
-    /// connection is unknown here, so they are left unchanged.
+    /// Packets of `by_flow` that arrived over an interface: from a container, a router or a bridge.
     pub forwarded: u64,
 }
 
@@ -52,7 +51,7 @@ impl Counters {
             promotions: word(rest + 3),
             held_back: word(rest + 4),
             no_storage: word(rest + 5),
-            no_socket: word(rest + 6),
+            by_flow: word(rest + 6),
             behind: word(rest + 7),
             forwarded: word(rest + 8),
         })

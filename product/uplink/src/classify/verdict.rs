@@ -16,7 +16,6 @@ use crate::{Error, Interface};
 
 /// Fewer packets than this prove nothing: a quiet interface still has neighbour discovery.
 const SENT_MIN: u64 = 20;
-const NO_SOCKET_MIN: u64 = 5;
 /// Minimum number of samples, one per [`LOOK_EVERY`], before a queue that is always empty means anything.
 const LOOKS_MIN: u64 = 50;
 /// Fraction of the rate, in thousandths: an interface that sends less may have no more to send.
@@ -65,8 +64,6 @@ pub struct Sample {
     pub at: Nanos,
     /// Packets of responses that were given a place in the order.
     pub ordered: u64,
-    /// Packets without a socket on this machine.
-    pub no_socket: u64,
     /// Everything that left the interface.
     pub sent_packets: u64,
     pub sent_bytes: u64,
@@ -91,8 +88,6 @@ pub enum Verdict {
     NoTraffic,
     /// The interface sent this many packets, and none belonged to a response.
     NotSeen(u64),
-    /// The majority of packets of responses, this many, belong to no server on this machine.
-    NoSocket(u64),
     /// The interface sends at this fraction of its rate, in thousandths, and nothing waits.
     NoQueue(u32),
     /// Responses wait elsewhere for this long, and the line delivered at this rate.
@@ -107,17 +102,10 @@ impl Sample {
 
 impl Verdict {
     pub fn of(before: &Sample, after: &Sample, rate: Rate) -> Verdict {
-        let [ordered, no_socket, sent, looks] = [
-            (after.ordered, before.ordered),
-            (after.no_socket, before.no_socket),
-            (after.sent_packets, before.sent_packets),
-            (after.looks, before.looks),
-        ]
-        .map(|(after, before)| after.saturating_sub(before));
+        let [ordered, sent, looks] =
+            [(after.ordered, before.ordered), (after.sent_packets, before.sent_packets), (after.looks, before.looks)]
+                .map(|(after, before)| after.saturating_sub(before));
         let loaded = loaded_permille(before, after, rate);
-        if no_socket >= NO_SOCKET_MIN && no_socket > ordered {
-            return Verdict::NoSocket(no_socket);
-        }
         if ordered == 0 {
             return if sent < SENT_MIN { Verdict::NoTraffic } else { Verdict::NotSeen(sent) };
         }
@@ -149,7 +137,6 @@ impl Verdict {
             Verdict::Ordered => "ordered",
             Verdict::NoTraffic => "no traffic",
             Verdict::NotSeen(_) => "not seen",
-            Verdict::NoSocket(_) => "no socket",
             Verdict::NoQueue(_) => "no queue",
             Verdict::Elsewhere { .. } => "queue elsewhere",
         }
@@ -170,10 +157,6 @@ impl Verdict {
             Verdict::NotSeen(sent) => Some(format!(
                 "nothing is ordered: of {sent} packets that left, none was of a response from port {ports}; attach where the server's packets leave \
                  (not below a tunnel or a container's veth), with --port for its ports, and look for programs before weir's: `bpftool net show dev {name}`, `tc filter show dev {name} egress`"
-            )),
-            Verdict::NoSocket(packets) => Some(format!(
-                "nothing is ordered: {packets} packets from port {ports} belong to no server on this host; where they come from a container attach inside it \
-                 (`ip netns exec` or `nsenter`), where a port is redirected attach with --port for the one that the server listens on"
             )),
             Verdict::NoQueue(permille) => Some(format!(
                 "nothing is ordered: no queue forms here though the interface sends at {} % of its rate: the rate is above the line's; attach again with a lower --rate",
@@ -222,7 +205,7 @@ fn watch_for(interface: &Interface, patience: &Patience) -> Result<Verdict, Erro
     let rate = tree.plan.rate;
     let mut looking = Looking::new(interface)?;
     // All packets counted since the attach are in the order; the bytes sent since then are unknown.
-    let start = |now: Sample| Sample { ordered: 0, no_socket: 0, ..now };
+    let start = |now: Sample| Sample { ordered: 0, ..now };
     let first = start(looking.sample()?);
     loop {
         let now = looking.look()?;
@@ -241,11 +224,10 @@ fn watch_for(interface: &Interface, patience: &Patience) -> Result<Verdict, Erro
             recent.pop_front();
         }
         let verdict = Verdict::of(&first, &now, rate);
-        let has_no_socket = matches!(verdict, Verdict::NoSocket(_));
-        let elsewhere = Verdict::elsewhere(&first, &recent[0], &now, rate).filter(|_| !has_no_socket);
+        let elsewhere = Verdict::elsewhere(&first, &recent[0], &now, rate);
         let is_light = now.trips == first.trips && loaded_permille(&first, &now, rate) < LOADED_PERMILLE;
         let enough = if is_light { patience.light } else { patience.loaded };
-        if now.since(&first) > enough || has_no_socket {
+        if now.since(&first) > enough {
             return Ok(elsewhere.unwrap_or(verdict));
         }
         recent.push_back(now);
@@ -289,7 +271,6 @@ impl Looking<'_> {
         Ok(Sample {
             at: Nanos(self.began.elapsed().as_nanos() as u64),
             ordered: counters.bands.iter().skip(BAND_DATA_FIRST).map(|band| band.packets).sum(),
-            no_socket: counters.no_socket,
             sent_packets: root.packets,
             sent_bytes: root.bytes,
             looks: self.looks,
@@ -307,11 +288,10 @@ mod tests {
     use super::*;
 
     /// Two seconds in which 10 Mbit/s would have sent 2.5 MB.
-    fn after(ordered: u64, no_socket: u64, sent_packets: u64, sent_bytes: u64, waiting: u64) -> Verdict {
+    fn after(ordered: u64, sent_packets: u64, sent_bytes: u64, waiting: u64) -> Verdict {
         let before = Sample {
             at: Nanos::from_secs(7),
             ordered: 5,
-            no_socket: 5,
             sent_packets: 5,
             sent_bytes: 5,
             looks: 5,
@@ -321,7 +301,6 @@ mod tests {
         let more = Sample {
             at: before.at + Nanos::from_secs(2),
             ordered: before.ordered + ordered,
-            no_socket: before.no_socket + no_socket,
             sent_packets: before.sent_packets + sent_packets,
             sent_bytes: before.sent_bytes + sent_bytes,
             looks: before.looks + 100,
@@ -333,20 +312,16 @@ mod tests {
 
     #[test]
     fn two_samples_tell_whether_anything_is_ordered() {
-        assert_eq!(after(0, 0, 0, 0, 0), Verdict::NoTraffic);
-        assert_eq!(after(0, 0, 19, 2000, 0), Verdict::NoTraffic);
-        assert_eq!(after(0, 0, 20, 2000, 0), Verdict::NotSeen(20));
-        assert_eq!(after(1, 0, 1000, 100_000, 0), Verdict::Ordered);
-        // A few redirected packets are no reason, a majority is.
-        assert_eq!(after(100, 100, 1000, 1_500_000, 50), Verdict::Ordered);
-        assert_eq!(after(100, 101, 1000, 1_500_000, 50), Verdict::NoSocket(101));
-        assert_eq!(after(0, 4, 4, 6000, 0), Verdict::NoTraffic);
+        assert_eq!(after(0, 0, 0, 0), Verdict::NoTraffic);
+        assert_eq!(after(0, 19, 2000, 0), Verdict::NoTraffic);
+        assert_eq!(after(0, 20, 2000, 0), Verdict::NotSeen(20));
+        assert_eq!(after(1, 1000, 100_000, 0), Verdict::Ordered);
         // A line of 8 Mbit/s below a rate of 10: nothing waits here. At the right rate something does, and at low load
         // nothing has to.
-        assert_eq!(after(1400, 0, 1400, 2_000_000, 49), Verdict::NoQueue(800));
-        assert_eq!(after(1400, 0, 1400, 2_000_000, 50), Verdict::Ordered);
-        assert_eq!(after(1200, 0, 1200, 1_870_000, 0), Verdict::Ordered);
-        assert_eq!(after(1200, 0, 1200, 1_875_000, 0), Verdict::NoQueue(750));
+        assert_eq!(after(1400, 1400, 2_000_000, 49), Verdict::NoQueue(800));
+        assert_eq!(after(1400, 1400, 2_000_000, 50), Verdict::Ordered);
+        assert_eq!(after(1200, 1200, 1_870_000, 0), Verdict::Ordered);
+        assert_eq!(after(1200, 1200, 1_875_000, 0), Verdict::NoQueue(750));
     }
 
     #[test]

@@ -1,10 +1,7 @@
 //! Conditions at an interface that can keep a classifier from ordering anything, checked before any packet.
 
-use std::fs;
-
 use super::filter::{self, Filters};
 use crate::Interface;
-use crate::device::links;
 
 /// Returns a line for each problem, with its remedy; no line for conditions that cannot be checked.
 pub fn warnings(interface: &Interface) -> Vec<String> {
@@ -35,19 +32,5 @@ pub fn warnings(interface: &Interface) -> Vec<String> {
             "TCX programs {tcx_after:?} run after weir's on {name}: if one sets a packet's priority, weir's order is lost (`bpftool net show dev {name}`)"
         ));
     }
-    if let Some(bridge) = container_bridge(interface) {
-        said.push(format!(
-            "this host forwards for {bridge}: responses of servers in its containers are not ordered on {name}; attach inside the container for those"
-        ));
-    }
     said
-}
-
-/// Returns another interface that is a bridge, if this host forwards.
-fn container_bridge(interface: &Interface) -> Option<String> {
-    let forwards = fs::read_to_string("/proc/sys/net/ipv4/ip_forward").is_ok_and(|text| text.trim() == "1");
-    let links = links().ok().filter(|_| forwards)?;
-    let is_bridge =
-        |link: &crate::device::RelatedInterface| link.kind == "bridge" && link.interface.index != interface.index;
-    links.into_iter().find(is_bridge).map(|link| link.interface.name)
 }

@@ -1,6 +1,8 @@
 //! Attached classifiers, for people and for programs.
 
-use ::uplink::classify::{self, Attached, BandCounters, Hook, Lost, Policy, Preview, Settings, Share, Verdict};
+use ::uplink::classify::{
+    self, Attached, BandCounters, Counters, Hook, Lost, Policy, Preview, Settings, Share, Verdict,
+};
 use ::uplink::tree::{self, Plan, Tree};
 use ::uplink::{Error, Interface};
 use cli::Failure;
@@ -102,23 +104,33 @@ fn table(attached: &Attached) -> String {
             text += &format!("{band:>5} {what:>24} {packets:>12} {bytes:>16}\n");
         }
     }
-    text += &format!(
-        "responses {}, sizes read {}, unknown {}; promotions {}, held back {}; no storage {}, no socket {}, forwarded {}\n",
+    text += &totals(settings, counters);
+    // There are no counts unless the sysctl kernel.bpf_stats_enabled is 1.
+    if let Some(ns) = facts.run_time_ns.checked_div(facts.runs) {
+        text += &format!("{ns} ns per packet over {} packets\n", facts.runs);
+    }
+    text
+}
+
+/// The counters that are not by band.
+fn totals(settings: &Settings, counters: &Counters) -> String {
+    let mut text = format!(
+        "responses {}, sizes read {}, unknown {}; promotions {}, held back {}; no storage {}\n",
         counters.responses,
         counters.sizes_read,
         counters.sizes_unknown,
         counters.promotions,
         counters.held_back,
         counters.no_storage,
-        counters.no_socket,
-        counters.forwarded,
     );
+    if counters.by_flow > 0 {
+        text += &format!(
+            "packets ordered by flow {} (without a TCP socket here), of these forwarded {}\n",
+            counters.by_flow, counters.forwarded
+        );
+    }
     if settings.share.is_some() {
         text += &format!("packets of clients ahead of their share {}\n", counters.behind);
-    }
-    // There are no counts unless the sysctl kernel.bpf_stats_enabled is 1.
-    if let Some(ns) = facts.run_time_ns.checked_div(facts.runs) {
-        text += &format!("{ns} ns per packet over {} packets\n", facts.runs);
     }
     text
 }
@@ -206,7 +218,7 @@ fn counted(attached: &Attached) -> Value {
     object.insert("promotions".into(), counters.promotions.into());
     object.insert("held_back".into(), counters.held_back.into());
     object.insert("no_storage".into(), counters.no_storage.into());
-    object.insert("no_socket".into(), counters.no_socket.into());
+    object.insert("by_flow".into(), counters.by_flow.into());
     object.insert("forwarded".into(), counters.forwarded.into());
     object.insert("behind".into(), counters.behind.into());
     object.insert(

@@ -10,6 +10,7 @@ mod heads;
 mod order;
 mod paths;
 mod ranks;
+mod tracked;
 
 use rustix::net::{AddressFamily, SocketType};
 
@@ -72,7 +73,7 @@ impl Site {
             promotions: after.promotions - before.promotions,
             held_back: after.held_back - before.held_back,
             no_storage: after.no_storage - before.no_storage,
-            no_socket: after.no_socket - before.no_socket,
+            by_flow: after.by_flow - before.by_flow,
             behind: after.behind - before.behind,
             forwarded: after.forwarded - before.forwarded,
         }

@@ -181,7 +181,7 @@ fn connections_that_ask_nothing_cost_nothing() {
         assert_eq!((counted.responses, counted.no_storage), (0, 0));
         // No server listens: a RST, from no socket.
         let refused = site.during(|| assert!(TcpStream::connect(("127.0.0.1", PORT)).is_err()));
-        assert_eq!((refused.bands[0].packets, refused.no_socket), (1, 0));
+        assert_eq!((refused.bands[0].packets, refused.by_flow), (1, 0));
     });
 }
 

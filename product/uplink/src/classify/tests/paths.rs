@@ -9,15 +9,17 @@ use crate::testing::skip;
 /// The port of the server whose clients connect to [`PORT`].
 const REDIRECTED: u16 = 8080;
 
-/// Adds an nft chain with this rule. Without nft, reports the test as skipped and returns false.
-fn with_rule(chain: &str, rule: &str) -> bool {
+/// Adds nft chains, each with its rule. Without nft, reports the test as skipped and returns false.
+fn with_rules(rules: &[(&str, &str)]) -> bool {
     if Command::new("nft").arg("--version").output().is_err() {
         skip("nft is missing; run scripts/setup.sh test");
         return false;
     }
     run("nft add table ip weir");
-    run(&format!("nft add chain ip weir to {{ {chain} ; }}"));
-    run(&format!("nft add rule ip weir to {rule}"));
+    for (nth, (chain, rule)) in rules.iter().enumerate() {
+        run(&format!("nft add chain ip weir to{nth} {{ {chain} ; }}"));
+        run(&format!("nft add rule ip weir to{nth} {rule}"));
+    }
     true
 }
 
@@ -25,7 +27,7 @@ fn with_rule(chain: &str, rule: &str) -> bool {
 fn behind_a_redirected_port_the_socket_is_found() {
     with(wanted(Policy::Psjf), |site| {
         let redirect = format!("tcp dport {PORT} redirect to :{REDIRECTED}");
-        if !with_rule("type nat hook output priority -100", &redirect) {
+        if !with_rules(&[("type nat hook output priority -100", &redirect)]) {
             return;
         }
         let listener = TcpListener::bind(("127.0.0.1", REDIRECTED)).unwrap();
@@ -33,7 +35,7 @@ fn behind_a_redirected_port_the_socket_is_found() {
         let mut pair = Pair { server: listener.accept().unwrap().0, client };
         for (body_bytes, band) in [(500, 2), (50_000, 3), (500, 2)] {
             let counted = site.during(|| pair.answer(&[&plain(body_bytes)]));
-            assert_eq!((bands(&counted), counted.sizes_read, counted.no_socket), (vec![band], 1, 0), "{body_bytes}");
+            assert_eq!((bands(&counted), counted.sizes_read, counted.by_flow), (vec![band], 1, 0), "{body_bytes}");
             drained(&pair.server);
         }
     });
@@ -47,11 +49,11 @@ fn a_packet_of_other_ports_is_not_its_socket_s() {
         let _client = connect(("127.0.0.1", 0), ("127.0.0.1", REDIRECTED));
         let mut server = listener.accept().unwrap().0;
         let rewrite = format!("tcp sport {REDIRECTED} tcp sport set {PORT} tcp dport set 9");
-        if !with_rule("type filter hook output priority 0", &rewrite) {
+        if !with_rules(&[("type filter hook output priority 0", &rewrite)]) {
             return;
         }
         let counted = site.during(|| server.write_all(&plain(500)).unwrap());
-        assert!(bands(&counted).is_empty() && counted.no_socket > 0, "{counted:?}");
+        assert!(counted.by_flow > 0 && counted.responses == 0, "{counted:?}");
     });
 }
 
@@ -92,19 +94,36 @@ fn tcp_is_found_behind_extension_headers() {
 fn beyond<T: Send + 'static>(near: &str, network: &str, make: impl FnOnce() -> T + Send + 'static) -> T {
     run(&format!("ip link add {near} type veth peer name {near}-far"));
     run(&format!("ip addr add {network}.1/24 dev {near}"));
+    let route = format!("ip route add default via {network}.1");
+    apart(near, &format!("{network}.2/24"), Some(route), make)
+}
+
+/// The same at a port of the bridge.
+fn bridged<T: Send + 'static>(near: &str, address: &str, make: impl FnOnce() -> T + Send + 'static) -> T {
+    run(&format!("ip link add {near} type veth peer name {near}-far"));
+    run(&format!("ip link set {near} master weir-br"));
+    apart(near, address, None, make)
+}
+
+fn apart<T: Send + 'static>(
+    near: &str,
+    address: &str,
+    route: Option<String>,
+    make: impl FnOnce() -> T + Send + 'static,
+) -> T {
     run(&format!("ip link set {near} up"));
     let (is_apart, apart) = mpsc::channel();
     let (is_moved, moved) = mpsc::channel();
-    let (far, network) = (format!("{near}-far"), network.to_string());
+    let (far, address) = (format!("{near}-far"), address.to_string());
     let thread = std::thread::spawn(move || {
         // SAFETY: no memory is touched; the network namespace changes only for this thread.
         let (status, thread) = unsafe { (libc::unshare(libc::CLONE_NEWNET), libc::gettid()) };
         assert_eq!(status, 0);
         is_apart.send(thread).unwrap();
         moved.recv().unwrap();
-        run(&format!("ip addr add {network}.2/24 dev {far}"));
+        run(&format!("ip addr add {address} dev {far}"));
         run(&format!("ip link set {far} up"));
-        run(&format!("ip route add default via {network}.1"));
+        route.iter().for_each(|route| run(route));
         make()
     });
     run(&format!("ip link set {near}-far netns {}", apart.recv().unwrap()));
@@ -112,17 +131,84 @@ fn beyond<T: Send + 'static>(near: &str, network: &str, make: impl FnOnce() -> T
     thread.join().unwrap()
 }
 
-/// A container's server: its packets pass here, but its sockets are not accessible.
+/// A large response and a small one of two other connections through this interface: only the large one sinks.
+fn a_young_flow_goes_before_an_old_one(interface: &str, listener: &TcpListener, clients: [TcpStream; 2]) {
+    let [mut old, mut young] = clients.map(|client| Pair { server: listener.accept().unwrap().0, client });
+    let interface = Interface::by_name(interface).unwrap();
+    attach(&interface, &wanted(Policy::Psjf)).unwrap();
+    let site = Site { interface };
+    let sunk = site.during(|| old.answer(&[&[1; 1000], &[1; 1000], &[1; 98_000], &[1; 200_000]]));
+    let small = site.during(|| young.answer(&[&plain(500)]));
+    assert_eq!((bands(&small), small.by_flow, small.forwarded), (vec![2], 1, 1), "{small:?}");
+    // Its first 2,000 bytes and the excess of one packet, with headers, then the next 98,000.
+    assert!(bands(&sunk) == [2, 3, 4] && sunk.bands[2].bytes < 70_000, "{sunk:?}");
+    assert!(sunk.bands[4].bytes > 100_000, "{sunk:?}");
+    assert!(sunk.by_flow > 0 && sunk.by_flow == sunk.forwarded && sunk.responses == 0, "{sunk:?}");
+}
+
+/// Listens in a container; its network is routed.
+fn listen_beyond(port: u16) -> TcpListener {
+    std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+    beyond("server", "198.18.1", move || TcpListener::bind(("198.18.1.2", port)).unwrap())
+}
+
+fn two_beyond(address: &'static str) -> [TcpStream; 2] {
+    beyond("client", "198.18.2", move || [(); 2].map(|()| TcpStream::connect((address, PORT)).unwrap()))
+}
+
 #[test]
-fn forwarded_packets_are_told_apart() {
+fn flows_of_a_routed_container_are_ordered() {
     in_own_network(|| {
-        std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
-        let listener = beyond("server", "198.18.1", || TcpListener::bind(("198.18.1.2", PORT)).unwrap());
-        let client = beyond("client", "198.18.2", || TcpStream::connect(("198.18.1.2", PORT)).unwrap());
-        let mut pair = Pair { server: listener.accept().unwrap().0, client };
-        let interface = Interface::by_name("client").unwrap();
-        attach(&interface, &wanted(Policy::Psjf)).unwrap();
-        let counted = Site { interface }.during(|| pair.answer(&[&plain(500)]));
-        assert_eq!((counted.forwarded, counted.no_socket, bands(&counted)), (1, 0, vec![]));
+        let listener = listen_beyond(PORT);
+        a_young_flow_goes_before_an_old_one("client", &listener, two_beyond("198.18.1.2"));
+    });
+}
+
+/// Published as `-p 8000:8080`, with the client's address masqueraded.
+#[test]
+fn flows_of_a_published_port_are_ordered_by_the_port_that_clients_see() {
+    in_own_network(|| {
+        let dnat = format!("tcp dport {PORT} dnat to 198.18.1.2:{REDIRECTED}");
+        let rules = [
+            ("type nat hook prerouting priority -100", dnat.as_str()),
+            ("type nat hook postrouting priority 100", "oifname server masquerade"),
+        ];
+        if !with_rules(&rules) {
+            return;
+        }
+        let listener = listen_beyond(REDIRECTED);
+        a_young_flow_goes_before_an_old_one("client", &listener, two_beyond("198.18.2.1"));
+    });
+}
+
+/// The host's firewall sees bridged packets too, and takes them from their sockets.
+#[test]
+fn flows_of_a_bridged_container_are_ordered() {
+    in_own_network(|| {
+        let firewall = "/proc/sys/net/bridge/bridge-nf-call-iptables";
+        let has_firewall = std::fs::write(firewall, "1").is_ok();
+        run("ip link add weir-br type bridge");
+        run("ip link set weir-br up");
+        if !has_firewall || !with_rules(&[("type filter hook forward priority 0", "ct state new accept")]) {
+            return skip("this kernel has no br_netfilter");
+        }
+        let listener = bridged("server", "198.18.3.2/24", || TcpListener::bind(("198.18.3.2", PORT)).unwrap());
+        let clients =
+            bridged("client", "198.18.3.3/24", || [(); 2].map(|()| TcpStream::connect(("198.18.3.2", PORT)).unwrap()));
+        a_young_flow_goes_before_an_old_one("client", &listener, clients);
+    });
+}
+
+/// The socket of a QUIC server serves all its clients.
+#[test]
+fn datagrams_of_one_socket_are_ordered_by_client() {
+    with(wanted(Policy::Psjf), |site| {
+        let server = std::net::UdpSocket::bind(("127.0.0.1", PORT)).unwrap();
+        let clients = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+        let [old, young] = clients.each_ref().map(|client| client.local_addr().unwrap());
+        let send = |to, count| site.during(|| (0..count).for_each(|_| assert!(server.send_to(&[1; 1200], to).is_ok())));
+        assert_eq!(bands(&send(old, 200)), [2, 3, 4]);
+        let counted = send(young, 1);
+        assert_eq!((bands(&counted), counted.by_flow, counted.forwarded), (vec![2], 1, 0));
     });
 }

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+// Flows without a TCP socket here, by their addresses and ports as they leave: forwarded from containers and other
+// hosts, and QUIC, whose connections share a socket.
+//
+// They are ranked by the bytes of the response sent so far. Only packets to the client are seen, so the start of a
+// response is inferred from them: the acknowledged bytes show that the client has sent something, and a gap that the
+// flow has nothing more to send.
+#ifndef WEIR_TRACKED_H
+#define WEIR_TRACKED_H
+
+#include <stdbool.h>
+
+#include "classify.h"
+
+// Maximum number of stored flows; beyond it, one that sent nothing for long is forgotten. The map takes 136 bytes for
+// each, 9 MB, from the start.
+#define TRACKED_MAX (1 << 16)
+// Minimum gap before a response that the client has asked for. A download of many flows in turn pauses for less, even
+// if its client sends WINDOW_UPDATE meanwhile.
+#define ASKED_GAP_NS 200000000ull
+// Minimum gap before a response if nothing shows that the client has asked.
+#define IDLE_GAP_NS 1000000000ull
+
+// The addresses, ports and protocol of a packet as it leaves; an IPv4 address is the first four bytes.
+struct tuple {
+	__u64 source[2];
+	__u64 destination[2];
+	// In network byte order.
+	__u16 source_port;
+	__u16 destination_port;
+	__u32 protocol;
+};
+
+struct tracked {
+	// Bytes of the response sent before `next_seq`.
+	__u64 sent;
+	__u64 last_ns;
+	// TCP only: the sequence number after the last byte sent, and what the last packet acknowledged.
+	__u32 next_seq;
+	__u32 ack;
+	// The priority of its last packet.
+	__u32 priority;
+	__u8 band;
+	__u8 seen;
+};
+
+// A packet of data.
+struct step {
+	__u64 now;
+	__u32 seq;
+	__u32 ack;
+	__u32 bytes;
+	bool has_seq;
+	// True if its payload is the beginning of an HTTP/1 response.
+	bool is_head;
+};
+
+enum stepped { STEP_AGAIN = 0, STEP_ON = 1, STEP_BEGIN = 2 };
+
+// Returns true if the client has sent something since the flow's last packet.
+static __always_inline bool has_asked(struct tracked *tracked, struct step *step)
+{
+	return step->has_seq && (__s32)(step->ack - tracked->ack) > 0;
+}
+
+// Returns whether this packet begins a response, continues one, or repeats what was sent. A repetition is recognised by
+// its numbers unless the flow was idle: ports are reused, with other numbers.
+static __always_inline enum stepped stepped(struct tracked *tracked, struct step *step)
+{
+	__u64 gap = step->now > tracked->last_ns ? step->now - tracked->last_ns : 0;
+
+	if (tracked->seen != SEEN || gap >= IDLE_GAP_NS)
+		return STEP_BEGIN;
+	if (step->has_seq && (__s32)(step->seq + step->bytes - tracked->next_seq) <= 0)
+		return STEP_AGAIN;
+	return has_asked(tracked, step) && (gap >= ASKED_GAP_NS || step->is_head) ? STEP_BEGIN : STEP_ON;
+}
+
+// Counts the packet. Returns the bytes of its response sent before it.
+static __always_inline __u64 advance(struct tracked *tracked, struct step *step, enum stepped how)
+{
+	__u64 before = how == STEP_BEGIN ? 0 : tracked->sent;
+
+	tracked->last_ns = step->now;
+	if (how == STEP_AGAIN)
+		return before;
+	tracked->seen = SEEN;
+	tracked->sent = before + step->bytes;
+	tracked->next_seq = step->seq + step->bytes;
+	tracked->ack = step->ack;
+	return before;
+}
+
+#endif
