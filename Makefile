@@ -14,7 +14,7 @@ OUT ?= runs/vm-$(basename $(notdir $(EXPERIMENT)))
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help dist docs install run test test-all test-vm conformance recipes attack fuzz demo bench virtual vm-run reproduce setup
+.PHONY: help dist docs install run test test-all test-vm conformance recipes attack fuzz demo bench virtual vm-run reproduce python setup
 
 help:
 	@echo "make run     serve examples/site at http://127.0.0.1:$(PORT)/, shortest response first (PORT=, UPLINK=, TLS=1; PROXY=1: a program behind it)"
@@ -33,6 +33,7 @@ help:
 	@echo "make vm-run  an experiment in a virtual machine with a stock kernel (EXPERIMENT=, OUT=, ARGS=)"
 	@echo "make virtual EXPERIMENT=...  an experiment on a real kernel in virtual time (OUT=, ARGS=)"
 	@echo "make reproduce  measure every figure of three papers again, as root (QUICK=1: 15 minutes; TO=, TRACE=, NASA=)"
+	@echo "make python  the Python package weirlab as a wheel below dist, with its tests (PROFILE=dev: built sooner; ARGS='-k sweep')"
 	@echo "make setup   install what the tests and the benchmark need"
 
 run:
@@ -128,6 +129,9 @@ reproduce:
 	@if [ "$(QUICK)" = 1 ]; then scripts/setup.sh virtual || true; fi
 	cargo build --release --locked
 	@QUICK=$(QUICK) TRACE=$(TRACE) NASA=$(NASA) scripts/reproduce.sh $(TO) $(ARGS)
+
+python:
+	@scripts/python.sh $(ARGS)
 
 setup:
 	@scripts/setup.sh test

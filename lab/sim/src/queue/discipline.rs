@@ -37,6 +37,17 @@ pub(super) struct Resolved {
     pub cuts_bytes: Vec<u64>,
 }
 
+impl Resolved {
+    /// With this policy in place of its own, in chunks if service is.
+    pub fn under(self, policy: Box<dyn Policy>) -> Resolved {
+        let discipline = match self.discipline {
+            Discipline::Chunked(_, chunk) => Discipline::Chunked(policy, chunk),
+            _ => Discipline::Fluid(policy),
+        };
+        Resolved { discipline, ..self }
+    }
+}
+
 /// `quantile` is that of the bytes on the link.
 pub(super) fn resolve(config: &Config, quantile: &dyn Fn(f64) -> f64, line: &Line) -> Result<Resolved, Error> {
     let exact = |discipline| Ok(Resolved { discipline, chunk_bytes: None, cuts_bytes: Vec::new() });

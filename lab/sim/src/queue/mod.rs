@@ -27,13 +27,13 @@ pub use engine::{JOBS_MAX, SPAN_MAX};
 pub use line::Wire;
 pub use owners::{CLIENTS_MAX, CLOSED_CONNECTIONS_MAX, CLOSED_MAX, ClientSpec, Closed, ClosedOutcome, Owners};
 pub use pages::{PAGE_CONNECTIONS_MAX, PAGES_MAX, PageLoad, PageOutcome, Times};
-pub use source::Paths;
-pub(crate) use source::{Poisson, stream};
+pub(crate) use source::stream;
+pub use source::{Paths, Poisson};
 
 use std::num::NonZeroU32;
 
 use sched::classes::ClassTable;
-use sched::{LEVELS_MAX, SLOTS_MAX, Sharing, Slots};
+use sched::{LEVELS_MAX, Policy, SLOTS_MAX, Sharing, Slots};
 use serde::Serialize;
 use units::{Nanos, Rate};
 use workload::{Distribution, LoadProfile, WebStone, WebStoneClients, check_webstone};
@@ -190,14 +190,22 @@ pub fn check(config: &Config) -> Result<(), Error> {
 
 /// Simulates; the same config gives the same outcome to the byte.
 pub fn run(config: &Config, hooks: Hooks) -> Result<Outcome, Error> {
-    let Resolved { discipline, chunk_bytes, cuts_bytes } = prepare(config)?;
+    conduct(config, prepare(config)?, hooks)
+}
+
+/// The same under a policy of the caller's, whose unit of size is a nanosecond of the link, in place of the one that `config` names.
+pub fn run_under(config: &Config, policy: Box<dyn Policy>, hooks: Hooks) -> Result<Outcome, Error> {
+    conduct(config, prepare(config)?.under(policy), hooks)
+}
+
+fn conduct(config: &Config, resolved: Resolved, hooks: Hooks) -> Result<Outcome, Error> {
     let mut engine = engine(config, hooks);
     let mut pages = config.pages().map(|load| Pages::new(load, &engine.line, config.wire, config.seed));
     if let Some(pages) = &pages {
         (engine.extent.warm_up, engine.extent.counted) = pages.extent();
     }
     let connections = config.connections_in_turn();
-    match discipline {
+    match resolved.discipline {
         Discipline::ProcessorSharing => feed(&mut engine, ps::ProcessorSharing::default(), config, &mut pages),
         Discipline::LeastAttained => feed(&mut engine, las::LeastAttained::default(), config, &mut pages),
         Discipline::Fluid(policy) => feed(&mut engine, scheduled::Fluid::new(policy, connections), config, &mut pages),
@@ -223,8 +231,8 @@ pub fn run(config: &Config, hooks: Hooks) -> Result<Outcome, Error> {
         closed: closed.outcomes(config.link, counts.at),
         customers: customers.outcomes(counts.at),
         pages: pages.map(|pages| pages.outcome()),
-        chunk_bytes,
-        cuts_bytes,
+        chunk_bytes: resolved.chunk_bytes,
+        cuts_bytes: resolved.cuts_bytes,
     })
 }
 

@@ -1,0 +1,32 @@
+//! What the Python package `weirlab` has of Rust: the simulator, the closed forms, and the readers of traces and logs.
+//!
+//! Columns cross as bytes of little-endian integers, which Arrow and NumPy take as they are; names and help for people are the
+//! package's (`python/src/weirlab`).
+
+mod called;
+mod columns;
+mod jobs;
+mod read;
+mod simulate;
+mod solve;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::{create_exception, pymodule};
+
+create_exception!(weirlab, PolicyError, PyRuntimeError, "A policy's function raised, or returned what is no rank.");
+
+#[pymodule(name = "_weirlab")]
+mod module {
+    #[pymodule_export]
+    use crate::PolicyError;
+    #[pymodule_export]
+    use crate::called::Path;
+    #[pymodule_export]
+    use crate::jobs::{poisson, stretch};
+    #[pymodule_export]
+    use crate::read::{access_log, trace};
+    #[pymodule_export]
+    use crate::simulate::{policies, simulate};
+    #[pymodule_export]
+    use crate::solve::{bounds, mg1};
+}

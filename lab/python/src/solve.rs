@@ -1,0 +1,71 @@
+//! Closed forms, and bounds of given jobs.
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use theory::mg1::{Mg1, Policy};
+use theory::{Demand, clairvoyant_srpt, ideal_ps, plain_service};
+use units::Nanos;
+use workload::Distribution;
+
+use crate::columns;
+
+/// Response time in ms, slowdown, arrivals per second, mean size and cut points.
+type Solution = (f64, f64, f64, f64, Vec<f64>);
+
+/// The M/G/1 queue of these sizes (a distribution in words, or given ones) under a policy; of all jobs, or those of one size.
+#[pyfunction]
+pub fn mg1(
+    policy: &str,
+    dist: Option<&str>,
+    sizes: Option<&[u8]>,
+    rho: f64,
+    link: &str,
+    at_size: Option<f64>,
+) -> PyResult<Solution> {
+    let link = columns::link(link)?;
+    let sizes = match (dist, sizes) {
+        (Some(dist), _) => dist.parse().map_err(|error| columns::wrong("sizes", error))?,
+        (None, sizes) => {
+            let sizes: Vec<u64> = columns::numbers(sizes.unwrap_or_default()).collect();
+            Distribution::empirical(&sizes).map_err(|error| columns::wrong("sizes", error))?
+        }
+    };
+    if let Some(size) = at_size.filter(|size| !(1.0..=1e18).contains(size)) {
+        return Err(columns::wrong("at_size", format_args!("{size} bytes: write 1 or more")));
+    }
+    let cuts_of = |bands| sched::policy::best_cuts(|u| sizes.quantile(u), bands);
+    let policy = Policy::parse(policy, cuts_of).map_err(|error| columns::wrong("policy", error))?;
+    let queue = Mg1::new(sizes, rho, link).map_err(|error| columns::wrong("rho", error))?;
+    let solution = queue.solve(&policy);
+    let (response_ms, slowdown) = match at_size {
+        Some(size) => (solution.response_ms_at(size), solution.slowdown_at(size)),
+        None => (solution.response_ms(), solution.slowdown_mean()),
+    };
+    Ok((response_ms, slowdown, queue.lambda_per_s(), queue.mean_size_bytes(), solution.cuts_bytes().to_vec()))
+}
+
+/// For each of these jobs its response time in nanoseconds under the best schedule there can be, and under ideal sharing.
+#[pyfunction]
+pub fn bounds<'py>(
+    py: Python<'py>,
+    sizes: &[u8],
+    arrivals: &[u8],
+    link: &str,
+) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    let link = columns::link(link)?;
+    let jobs = columns::jobs(sizes, arrivals)?;
+    let demand =
+        |job: &workload::Job| Demand { arrival: job.arrival, service: plain_service(job.size_bytes.max(1), link) };
+    let demands: Vec<Demand> = jobs.iter().map(demand).collect();
+    let work: u128 = demands.iter().map(|demand| u128::from(demand.service.0)).sum();
+    let last = jobs.last().map_or(Nanos::ZERO, |job| job.arrival);
+    if work + u128::from(last.0) > u128::from(sim::queue::SPAN_MAX.0) {
+        return Err(columns::wrong(
+            "sizes",
+            "the last job would end later than any run may, 36 years: write smaller sizes",
+        ));
+    }
+    let times = |of: Vec<Nanos>| of.into_iter().map(|time| time.0).collect::<Vec<u64>>();
+    let (best, shared) = py.detach(|| (times(clairvoyant_srpt(&demands)), times(ideal_ps(&demands))));
+    Ok((columns::column(py, &best)?, columns::column(py, &shared)?))
+}
