@@ -110,6 +110,8 @@ struct {
 #define PPP_IPV6 0x0057
 // Maximum number of responses distinguished in one packet: 64 KiB hold this many of 2 KiB.
 #define PIPELINED_MAX 32
+// Converts nanoseconds to the units of `flow.last`.
+#define TIME_SHIFT 20
 // A TLS record: its content types (RFC 8446 has four), the version's first byte, and its maximum length (RFC 5246
 // allows 2 KiB in addition to the text).
 #define RECORD_HEAD_BYTES 5
@@ -366,10 +368,17 @@ static __always_inline bool looks_like_head(struct __sk_buff *skb, struct packet
 	return packet->payload_bytes >= VERSION_BYTES && is_head(skb, packet->payload_at, VERSION_BYTES);
 }
 
+// Returns true if nothing was sent for so long that an endless stream, of events or of WebSocket, is not ranked by what
+// it sent before. A download that waits for its turn has something outstanding.
+static __always_inline bool was_idle(struct flow *flow)
+{
+	return (__u32)(bpf_ktime_get_coarse_ns() >> TIME_SHIFT) - flow->last >= IDLE_GAP_NS >> TIME_SHIFT;
+}
+
 // Returns true if a response begins with this packet. That is so if the last one is over and a head follows
 // (pipelining: the requests may have come together). It is also so if the peer has sent something since the last one
 // began and nothing is outstanding (retransmissions look the same, but lie below `highest`); if the last response is
-// declared to be unfinished, a head must follow as well.
+// declared to be unfinished, a head must follow as well. One without a known end begins anew after an idle time.
 static __always_inline bool begins(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tcp, struct packet *packet,
 				   __u64 offset)
 {
@@ -381,8 +390,10 @@ static __always_inline bool begins(struct __sk_buff *skb, struct flow *flow, str
 		return false;
 	if (is_over && looks_like_head(skb, packet))
 		return true;
-	if (!is_idle || tcp->bytes_received == flow->received)
+	if (!is_idle)
 		return false;
+	if (tcp->bytes_received == flow->received)
+		return !flow->end && was_idle(flow);
 	return is_over || !flow->end || looks_like_head(skb, packet);
 }
 
@@ -507,11 +518,12 @@ static __always_inline void follow_pipelined(struct __sk_buff *skb, struct flow 
 }
 
 // Returns true if this packet cannot change the state. Most packets of a large response are like this, and they cost
-// the least: the head is read, the peer has sent nothing since the response began, and the response is not over.
-static __always_inline bool goes_on(struct flow *flow, struct bpf_tcp_sock *tcp, __u64 offset)
+// the least: the head is read, the peer has sent nothing since the response began, and the response is not over. If its
+// end is unknown, something must be outstanding.
+static __always_inline bool goes_on(struct flow *flow, struct bpf_tcp_sock *tcp, __u64 offset, bool is_idle)
 {
 	return flow->phase >= PHASE_KNOWN && flow->seen != UNSEEN && tcp->bytes_received == flow->received &&
-	       (!flow->end || offset < flow->end);
+	       (flow->end ? offset < flow->end : !is_idle);
 }
 
 // Updates the connection's state with this packet. Returns true if a response begins with it.
@@ -521,7 +533,7 @@ static __always_inline bool follow(struct __sk_buff *skb, struct flow *flow, str
 	__u64 begun = flow->begin;
 	bool is_new = flow->seen == UNSEEN;
 
-	if (goes_on(flow, tcp, offset))
+	if (goes_on(flow, tcp, offset, packet->seq == tcp->snd_una))
 		return false;
 	if (begins(skb, flow, tcp, packet, offset))
 		begin(skb, flow, tcp, packet, offset, counters);
@@ -658,6 +670,7 @@ static __always_inline int classify_data(struct __sk_buff *skb, struct bpf_sock 
 	is_idle = packet->seq == tcp->snd_una && offset >= flow->highest;
 	is_first = follow(skb, flow, tcp, packet, offset, counters);
 	flow->highest = end;
+	flow->last = bpf_ktime_get_coarse_ns() >> TIME_SHIFT;
 	value = value_of(settings.policy, flow, tcp, offset, shown_end(skb, sk, flow, packet, offset));
 	band = band_of(value);
 	if (is_behind)

@@ -95,6 +95,8 @@ struct flow {
 	__u8 kept;
 	__u8 has_length;
 	__u16 status;
+	// When its last packet left, in units of 2^20 ns.
+	__u32 last;
 	// The offset of the next TLS record, as far as record heads are followed.
 	__u64 record;
 	// The head is read up to here.

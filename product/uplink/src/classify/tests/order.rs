@@ -35,6 +35,25 @@ fn las_demotes_a_response_as_it_is_sent_and_begins_anew() {
     });
 }
 
+/// Under `las` and without a known size; a declared size holds however slowly it is sent.
+#[test]
+fn an_endless_stream_rises_after_an_idle_time() {
+    for (policy, head, band) in [
+        (Policy::Las, "", 2),
+        (Policy::Psjf, "HTTP/1.1 200 OK\nContent-Type: text/event-stream\n\n", 2),
+        (Policy::Psjf, "HTTP/1.1 200 OK\nContent-Length: 300000\n\n", 4),
+    ] {
+        with(wanted(policy), move |site| {
+            let mut pair = Pair::new("127.0.0.1");
+            pair.answer(&[&response(head, 200_000)]);
+            drained(&pair.server);
+            std::thread::sleep(std::time::Duration::from_millis(1100));
+            let counted = site.during(|| pair.send(&[&[1; 200]]));
+            assert_eq!(bands(&counted), [band], "{policy:?}, {head}");
+        });
+    }
+}
+
 /// TLS records of application data, each of this size including its head.
 fn records(bytes: &[usize]) -> Vec<u8> {
     let record = |bytes: &usize| {
