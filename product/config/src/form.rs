@@ -473,6 +473,8 @@ mod tests {
         assert!(
             matches!(PolicySpec::from_text("sprt"), Err(Wrong::Expected(said)) if said.contains("did you mean `srpt`?"))
         );
+        let said = "rank `left * rt`, column 8: unknown name `rt`";
+        assert!(matches!(PolicySpec::from_text("rank:left * rt"), Err(Wrong::Said(text)) if text.starts_with(said)));
         assert!(matches!(PolicySpec::from_text("fcf:0"), Err(Wrong::Said(said)) if said.contains("beta `0`: write")));
     }
 }

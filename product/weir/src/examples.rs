@@ -116,7 +116,7 @@ fn every_command_line_parses() {
 fn command(line: &str) -> Option<Vec<&str>> {
     // Without a comment, or another program that reads the output.
     let line = line.split(" # ").next()?.split(" | ").next()?.split(" >").next()?.trim();
-    let words: Vec<&str> = line.strip_prefix("sudo ").unwrap_or(line).split_whitespace().collect();
+    let words = words(line.strip_prefix("sudo ").unwrap_or(line));
     match words.first()? {
         &"weir" => Some(words),
         &"podman" | &"docker" => {
@@ -125,6 +125,15 @@ fn command(line: &str) -> Option<Vec<&str>> {
         }
         _ => None,
     }
+}
+
+/// The words as a shell takes them, whole words in quotes too.
+fn words(line: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    for (at, part) in line.split('\'').enumerate() {
+        if at % 2 == 1 { words.push(part) } else { words.extend(part.split_whitespace()) }
+    }
+    words
 }
 
 /// The parser, `--help-all` and the page have the same policies.
@@ -136,12 +145,13 @@ fn every_policy_is_documented() {
     let forms: Vec<&str> = server::POLICY_FORMS.split(", ").collect();
     assert!(forms.len() > 9, "{forms:?}");
     for form in forms {
-        let name = form.split('[').next().unwrap();
-        assert!(name.parse::<server::PolicySpec>().is_ok(), "{name}");
+        let spec = form.split('[').next().unwrap().replace("EXPRESSION", "left");
+        assert!(spec.parse::<server::PolicySpec>().is_ok(), "{spec}");
         assert!(help.contains(form), "{form} is not in --help-all: {help}");
         let rows = page.lines().filter(|line| line.starts_with("| `"));
-        let is_row = |line: &str| line.split('`').any(|word| word.split(':').next() == Some(name));
-        assert!(rows.into_iter().any(is_row), "{name} has no row in docs/policies.md");
+        let name = spec.split(':').next();
+        let is_row = |line: &str| line.split('`').any(|word| word.split(':').next() == name);
+        assert!(rows.into_iter().any(is_row), "{spec} has no row in docs/policies.md");
     }
 }
 
@@ -157,5 +167,9 @@ fn a_mistake_would_be_found() {
     );
     let words = command(&blocks[1].2).unwrap();
     assert!(words == ["weir", "serve", "--no-such", "/srv"] && Cli::try_parse_from(words).is_err());
+    assert_eq!(
+        command("weir serve --policy 'rank:left * rtt' a | b").unwrap(),
+        ["weir", "serve", "--policy", "rank:left * rtt", "a"]
+    );
     assert_eq!(command("podman run --rm weir:0.2.0 proxy :1").unwrap(), ["weir", "proxy", ":1"]);
 }

@@ -41,7 +41,7 @@ impl<R: Rank> Bands<R> {
     }
 
     fn rank_of(&self, slot: u32, job: &Job) -> u64 {
-        self.rank.rank(job, if R::NEEDS_PATH { self.paths.of(slot) } else { &Path::UNKNOWN })
+        self.rank.rank(job, if self.rank.needs_path() { self.paths.of(slot) } else { &Path::UNKNOWN })
     }
 
     /// A number of bands, cut by this rule applied to the inner ranks of the jobs that arrive. Until 64 have arrived,
@@ -97,7 +97,7 @@ impl<R: Rank> Policy for Bands<R> {
     }
 
     fn needs_path(&self) -> bool {
-        R::NEEDS_PATH
+        self.rank.needs_path()
     }
 
     fn on_path(&mut self, slot: u32, path: &Path) {

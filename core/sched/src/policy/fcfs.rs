@@ -10,8 +10,13 @@ use crate::{Job, Path};
 pub struct Fcfs;
 
 impl Rank for Fcfs {
-    const NAME: &'static str = "fcfs";
-    const CAN_STARVE: bool = false;
+    fn name(&self) -> &str {
+        "fcfs"
+    }
+
+    fn can_starve(&self) -> bool {
+        false
+    }
 
     fn rank(&self, _job: &Job, _path: &Path) -> u64 {
         0

@@ -11,7 +11,9 @@ use crate::{Job, Path};
 pub struct Las;
 
 impl Rank for Las {
-    const NAME: &'static str = "las";
+    fn name(&self) -> &str {
+        "las"
+    }
 
     fn rank(&self, job: &Job, _path: &Path) -> u64 {
         job.attained_anew()

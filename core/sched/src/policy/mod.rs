@@ -7,6 +7,7 @@
 mod bands;
 mod client_share;
 mod cuts;
+mod expression;
 mod fair;
 mod fcfs;
 mod fsp;
@@ -25,6 +26,7 @@ pub use client_share::{
     ByClient, CLIENT_SHARE_FORMS, CLIENT_WEIGHT_MAX, ClientShare, ClientShareError, ClientShareSpec,
 };
 pub use cuts::{best_cuts, rule_of_thumb};
+pub use expression::{Expression, Fact, LIBRARY, RankError, RouteIndex};
 pub use fair::Fair;
 pub use fcfs::Fcfs;
 pub use fsp::Fsp;

@@ -2,14 +2,14 @@
 
 use std::str::FromStr;
 
-use super::{BANDS_MAX, BandSpec, Fcf, Order, Policy, PolicySpec, QuickFix};
+use super::{BANDS_MAX, BandSpec, Fcf, Order, Policy, PolicySpec, QuickFix, RankError};
 
 /// All policies by name, in the order help texts list them. Each is a spec; [`FORMS`] lists what may follow it.
 pub const NAMES: &[&str] = &["fair", "fcfs", "srpt", "psjf", "las", "srpt-bands", "quick-fix", "fcf", "srrt", "fsp"];
 
-/// The forms of all [`NAMES`], for help texts.
+/// The forms of all [`NAMES`], and that of an expression, for help texts.
 pub const FORMS: &str = "fair, fcfs, srpt, psjf, las, srpt-bands[:BANDS|:SIZE,...], quick-fix[:SIZE], fcf[:FACTOR], \
-    srrt[:BANDS|:TIME,...], fsp";
+    srrt[:BANDS|:TIME,...], fsp, rank:EXPRESSION";
 
 /// The policy of this spec. The error states what is wrong with it and what would be right.
 pub fn parse(spec: &str) -> Result<Box<dyn Policy>, PolicyError> {
@@ -20,12 +20,18 @@ impl FromStr for PolicySpec {
     type Err = PolicyError;
 
     fn from_str(spec: &str) -> Result<PolicySpec, PolicyError> {
+        if let Some(text) = spec.strip_prefix(RANK) {
+            return Ok(Order::Rank(Box::new(text.parse()?)).into());
+        }
         if spec.contains('/') {
             return Err(PolicyError::Classes(spec.into()));
         }
         Ok(order(spec)?.into())
     }
 }
+
+/// What stands before an expression.
+const RANK: &str = "rank:";
 
 fn order(spec: &str) -> Result<Order, PolicyError> {
     let (name, option) = spec.split_once(':').map_or((spec, None), |(name, option)| (name, Some(option)));
@@ -56,7 +62,7 @@ fn order(spec: &str) -> Result<Order, PolicyError> {
 /// The reason why a spec is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    #[error("unknown policy `{0}`: choose one of {names}", names = NAMES.join(", "))]
+    #[error("unknown policy `{0}`: choose one of {names}, or write rank:EXPRESSION", names = NAMES.join(", "))]
     Unknown(String),
     #[error("policy `{0}`: classes above a policy are gone: write [[class]] tables in weir.toml (docs/policies.md)")]
     Classes(String),
@@ -65,6 +71,8 @@ pub enum PolicyError {
     /// A part of a spec.
     #[error("{noun} `{given}`: write {right}")]
     Value { noun: &'static str, given: String, right: String },
+    #[error(transparent)]
+    Rank(#[from] RankError),
     #[error(transparent)]
     Quantity(#[from] units::ParseError),
 }
@@ -126,7 +134,8 @@ mod tests {
     #[test]
     fn every_name_is_a_spec_and_has_a_form() {
         let forms: Vec<&str> = FORMS.split(", ").map(|form| form.split('[').next().unwrap_or(form)).collect();
-        assert_eq!(forms, NAMES);
+        let [names @ .., expression] = &forms[..] else { panic!("no forms") };
+        assert_eq!((names, *expression), (NAMES, "rank:EXPRESSION"));
         for name in NAMES {
             let policy = parse(name).unwrap();
             assert!(policy.name().starts_with(name), "{} is not {name}", policy.name());
@@ -145,6 +154,7 @@ mod tests {
             ("srrt", "srrt"),
             ("srrt:5", "srrt:5"),
             ("srrt:50ms,1s", "srrt:50ms,1s"),
+            ("rank: left / 2 ", "rank:left / 2"),
         ] {
             assert_eq!(parse(spec).unwrap().name(), name);
             assert_eq!(parse(name).unwrap().name(), name);

@@ -11,8 +11,13 @@ use crate::{Job, Path};
 pub struct Psjf;
 
 impl Rank for Psjf {
-    const NAME: &'static str = "psjf";
-    const IS_SIZE: bool = true;
+    fn name(&self) -> &str {
+        "psjf"
+    }
+
+    fn is_size(&self) -> bool {
+        true
+    }
 
     fn rank(&self, job: &Job, _path: &Path) -> u64 {
         job.known().unwrap_or_else(|| unknown_rank(job))

@@ -5,14 +5,22 @@ use crate::{Job, Path, Paths, Policy};
 /// when one of them has changed.
 pub trait Rank: Send {
     /// The name on command lines and in records.
-    const NAME: &'static str;
-    /// See [`Policy::can_starve`].
-    const CAN_STARVE: bool = true;
-    /// See [`Policy::needs_path`].
-    const NEEDS_PATH: bool = false;
+    fn name(&self) -> &str;
 
-    /// True if the rank is a size of the job, or grows in proportion to one: see [`Policy::size_rank`].
-    const IS_SIZE: bool = false;
+    /// See [`Policy::can_starve`].
+    fn can_starve(&self) -> bool {
+        true
+    }
+
+    /// See [`Policy::needs_path`].
+    fn needs_path(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the rank is a size of the job, or grows in proportion to one: see [`Policy::size_rank`].
+    fn is_size(&self) -> bool {
+        false
+    }
 
     fn rank(&self, job: &Job, path: &Path) -> u64;
 }
@@ -30,13 +38,13 @@ impl<R: Rank> Ranked<R> {
     }
 
     fn rank_of(&self, slot: u32, job: &Job) -> u64 {
-        self.rank.rank(job, if R::NEEDS_PATH { self.paths.of(slot) } else { &Path::UNKNOWN })
+        self.rank.rank(job, if self.rank.needs_path() { self.paths.of(slot) } else { &Path::UNKNOWN })
     }
 }
 
 impl<R: Rank> Policy for Ranked<R> {
     fn name(&self) -> &str {
-        R::NAME
+        self.rank.name()
     }
 
     fn first(&self) -> Option<u32> {
@@ -45,12 +53,12 @@ impl<R: Rank> Policy for Ranked<R> {
 
     fn enqueue(&mut self, slot: u32, job: &Job) {
         let own = self.rank_of(slot, job);
-        let rank = if R::IS_SIZE { job.rank_or(own) } else { own };
+        let rank = if self.rank.is_size() { job.rank_or(own) } else { own };
         self.queue.set(slot, Key { rank, number: job.number });
     }
 
     fn size_rank(&self, slot: u32, job: &Job) -> Option<u64> {
-        (R::IS_SIZE && (job.known().is_some() || job.blind.curve.is_some())).then(|| self.rank_of(slot, job))
+        (self.rank.is_size() && (job.known().is_some() || job.blind.curve.is_some())).then(|| self.rank_of(slot, job))
     }
 
     fn within(&self, slot: u32, job: &Job) -> u64 {
@@ -66,11 +74,11 @@ impl<R: Rank> Policy for Ranked<R> {
     }
 
     fn can_starve(&self) -> bool {
-        R::CAN_STARVE
+        self.rank.can_starve()
     }
 
     fn needs_path(&self) -> bool {
-        R::NEEDS_PATH
+        self.rank.needs_path()
     }
 
     fn on_path(&mut self, slot: u32, path: &Path) {

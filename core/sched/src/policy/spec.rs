@@ -6,8 +6,8 @@
 use std::fmt;
 
 use super::{
-    BANDS_MAX, Bands, ByClient, ClientShare, Fair, Fcf, Fcfs, Fsp, Las, Policy, Psjf, QuickFix, Rank, Ranked, Rule,
-    Srpt, Srrt,
+    BANDS_MAX, Bands, ByClient, ClientShare, Expression, Fair, Fcf, Fcfs, Fsp, Las, Policy, Psjf, QuickFix, Rank,
+    Ranked, Rule, Srpt, Srrt,
 };
 
 /// A policy with all its options. [`std::str::FromStr`] parses the forms of [`super::FORMS`]; [`fmt::Display`] writes
@@ -37,6 +37,8 @@ pub enum Order {
     Srrt,
     SrrtBands(BandSpec),
     Fsp,
+    /// A rank as it was written.
+    Rank(Box<Expression>),
 }
 
 /// The cut points of bands. Two spellings of the same cut points are equal.
@@ -79,7 +81,10 @@ impl PolicySpec {
 
     /// Returns whether the order changes by serving, without an arrival.
     pub fn takes_turns(&self) -> bool {
-        matches!(self.order, Order::Fair | Order::Las)
+        match &self.order {
+            Order::Rank(expression) => expression.takes_turns(),
+            order => matches!(order, Order::Fair | Order::Las),
+        }
     }
 
     /// The policy itself, without jobs.
@@ -129,7 +134,10 @@ impl Order {
 
     /// The same as [`Policy::needs_path`].
     pub fn needs_path(&self) -> bool {
-        matches!(self, Order::Fcf { .. } | Order::Srrt | Order::SrrtBands(_))
+        match self {
+            Order::Rank(expression) => expression.needs_path(),
+            order => matches!(order, Order::Fcf { .. } | Order::Srrt | Order::SrrtBands(_)),
+        }
     }
 
     fn build(&self) -> Box<dyn Policy> {
@@ -146,6 +154,7 @@ impl Order {
             Order::Srrt => Box::new(Ranked::new(Srrt)),
             Order::SrrtBands(bands) => Box::new(bands.build(name, Srrt, Rule::Times, TIMES_AT_FIRST)),
             Order::Fsp => Box::<Fsp>::default(),
+            Order::Rank(expression) => Box::new(Ranked::new((**expression).clone())),
         }
     }
 }
@@ -164,6 +173,7 @@ impl fmt::Display for Order {
             Order::Srrt => f.write_str("srrt"),
             Order::SrrtBands(bands) => write!(f, "srrt:{}", bands.0.text),
             Order::Fsp => f.write_str("fsp"),
+            Order::Rank(expression) => expression.fmt(f),
         }
     }
 }

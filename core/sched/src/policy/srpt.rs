@@ -12,8 +12,13 @@ use crate::{Job, Path};
 pub struct Srpt;
 
 impl Rank for Srpt {
-    const NAME: &'static str = "srpt";
-    const IS_SIZE: bool = true;
+    fn name(&self) -> &str {
+        "srpt"
+    }
+
+    fn is_size(&self) -> bool {
+        true
+    }
 
     fn rank(&self, job: &Job, _path: &Path) -> u64 {
         job.known_left().unwrap_or_else(|| unknown_rank(job))

@@ -77,6 +77,11 @@ impl Line {
         Line { per_byte: (8_000_000_000u128 << 32) / u128::from(link.bits_per_s()) }
     }
 
+    /// The bytes of a nanosecond.
+    pub fn bytes_per_ns(&self) -> f64 {
+        (1u64 << 32) as f64 / self.per_byte as f64
+    }
+
     /// The time of this many bytes to the nearest nanosecond, at least one. Exact where a byte takes whole nanoseconds.
     pub fn time_for(&self, bytes: u64) -> Nanos {
         let ns = (u128::from(bytes) * self.per_byte + (1 << 31)) >> 32;

@@ -22,7 +22,7 @@ mod station;
 mod tests;
 
 pub use customers::CustomerOutcome;
-pub use discipline::{CHUNK_BYTES_USUAL, CLASSES};
+pub use discipline::{CHUNK_BYTES_USUAL, CLASSES, learned};
 pub use engine::{JOBS_MAX, SPAN_MAX};
 pub use line::Wire;
 pub use owners::{CLIENTS_MAX, CLOSED_CONNECTIONS_MAX, CLOSED_MAX, ClientSpec, Closed, ClosedOutcome, Owners};

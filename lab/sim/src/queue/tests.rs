@@ -9,6 +9,7 @@ use super::*;
 
 mod classes;
 mod pages;
+mod rank;
 mod slots;
 
 /// One byte takes one nanosecond.
@@ -149,6 +150,7 @@ mod bad_input {
             ),
             (Config { class_shares: vec![0.5, 0.4], ..fine.clone() }, "classes: "),
             (Config { horizon: Horizon::AllOfReplay, ..fine }, "jobs: "),
+            (replay("rank:left + age", &jobs(&[(0, 1)])), "policy: rank `left + age`, column 8: `age` grows"),
             (replay("srpt", &[]), "trace: "),
         ] {
             let said = said(config);
@@ -301,7 +303,7 @@ fn policies_are_compared_on_the_same_jobs() {
 /// The least of the leasts is the least: policies that rank jobs serve them in the same order, whatever connections they come on.
 #[test]
 fn connections_change_nothing_for_policies_that_rank() {
-    for policy in ["srpt", "psjf", "fcfs", "srpt-bands:2000,8000"] {
+    for policy in ["srpt", "psjf", "fcfs", "srpt-bands:2000,8000", "rank:min(left, 9KB)", "rank:sent + size"] {
         let alone = Config { policy: policy.into(), ..poisson("srpt", "exponential:mean=5000", 0.8, 5_000) };
         for connections in [1, 6, 1_000] {
             let shared = Config { connections: NonZeroU32::new(connections), ..alone.clone() };

@@ -28,9 +28,17 @@ impl Srrt {
 const RTT_MIN: Nanos = Nanos::from_micros(1);
 
 impl Rank for Srrt {
-    const NAME: &'static str = "srrt";
-    const IS_SIZE: bool = true;
-    const NEEDS_PATH: bool = true;
+    fn name(&self) -> &str {
+        "srrt"
+    }
+
+    fn is_size(&self) -> bool {
+        true
+    }
+
+    fn needs_path(&self) -> bool {
+        true
+    }
 
     fn rank(&self, job: &Job, path: &Path) -> u64 {
         let remaining = job.known_left().unwrap_or_else(|| unknown_rank(job));

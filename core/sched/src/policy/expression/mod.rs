@@ -1,0 +1,230 @@
+//! A rank that an operator writes: a number per job, computed from what is known of it.
+//!
+//! `left * rtt`, `min(left, 3MB)`, `step(size, 64KB) * sent`: the text is parsed once ([`parse`](mod@parse) has the
+//! grammar) to a program for a stack, at most [`OPS_MAX`] steps and [`DEPTH_MAX`] values deep, which neither allocates
+//! nor recurses when it runs. The server, the simulator and the closed form of the laboratory run the same program;
+//! each of them supplies the [`Fact`]s.
+//!
+//! Every value is a number from 0 to infinity. What would be less than 0 is 0, and what is no number (0 / 0, infinity
+//! less infinity) is infinity: such a job is served last. Sizes are in bytes, times in seconds, rates in bytes per
+//! second.
+//!
+//! The order is kept between events, so no expression may depend on how long a job has waited; `arrived` is the instant
+//! of its arrival, and `arrived + size / 10mbit` an order of due times.
+
+mod parse;
+mod rank;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use parse::{LIBRARY, RankError};
+
+use crate::routes::Curve;
+
+/// The maximum number of characters of an expression.
+pub const TEXT_MAX: usize = 300;
+/// The maximum number of steps of a program.
+pub const OPS_MAX: usize = 64;
+/// The maximum number of values that wait at once while a program runs, and of brackets within brackets.
+pub const DEPTH_MAX: usize = 16;
+
+/// What is known of a job, each a number that an expression names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fact {
+    /// Bytes in all; of a response that does not announce them, the rank that `psjf` gives it.
+    Size,
+    /// Bytes to send; of a response that does not announce its size, the rank that `srpt` gives it.
+    Left,
+    /// Bytes sent, since its source last paused.
+    Sent,
+    /// The instant of its arrival, in seconds since the start.
+    Arrived,
+    /// The number of its class, from 0.
+    Class,
+    /// The round trip to its client, in seconds.
+    Rtt,
+    /// The congestion window, in bytes.
+    Window,
+    /// The throughput of its connection, in bytes per second.
+    Throughput,
+    /// The index of its route after what was sent: [`crate::routes`].
+    Route,
+    /// A standard normal deviate of its own.
+    Deviate,
+}
+
+/// A step of a program: it takes its operands from the top of the stack and leaves one value there.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Op {
+    Number(f64),
+    Fact(Fact),
+    Floor,
+    Log2,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Min,
+    Max,
+    /// 0 up to the second value, 1 beyond it.
+    Step,
+    /// The first value times an error, log-normal with the second as sigma.
+    Noisy,
+}
+
+/// The index that an expression takes from the sizes of a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouteIndex {
+    Gittins,
+    MSerpt,
+}
+
+/// A parsed expression.
+#[derive(Debug, Clone)]
+pub struct Expression {
+    /// `rank:` and the text as it was written.
+    spec: Box<str>,
+    program: Box<[Op]>,
+    traits: Traits,
+    /// Bytes that a unit of the scheduler's stands for.
+    unit_bytes: f64,
+    /// The index of all jobs by bytes sent, whatever their size, in place of that of their own routes.
+    curve: Option<Arc<Curve>>,
+}
+
+/// What follows from the program alone.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Traits {
+    /// The rank is a number of bytes, and one that a size or a route says.
+    is_size: bool,
+    needs_path: bool,
+    knows_size: bool,
+    /// Serving a job can make its rank worse.
+    takes_turns: bool,
+    index: Option<RouteIndex>,
+}
+
+impl Expression {
+    /// The rank, from 0 to infinity, where `of` tells the facts of the job.
+    pub fn value(&self, of: impl Fn(Fact) -> f64) -> f64 {
+        let mut stack = [0.0; DEPTH_MAX];
+        let mut len = 0;
+        for op in &self.program {
+            let pushed = match *op {
+                Op::Number(number) => Some(number),
+                Op::Fact(fact) => Some(of(fact)),
+                _ => None,
+            };
+            if let Some(value) = pushed {
+                stack[len] = value;
+                len += 1;
+                continue;
+            }
+            let operands = op.operands();
+            len -= operands - 1;
+            let (a, b) = (stack[len - 1], if operands == 2 { stack[len] } else { 0.0 });
+            stack[len - 1] = settled(op.apply(a, b, &of));
+        }
+        // Of two zeros, the one whose bits are 0.
+        settled(stack[0]) + 0.0
+    }
+
+    /// Returns whether the rank depends on the size of a job, which its order therefore has to know.
+    pub fn knows_size(&self) -> bool {
+        self.traits.knows_size
+    }
+
+    /// Returns whether serving a job can make its rank worse, so that the order changes without an arrival.
+    pub fn takes_turns(&self) -> bool {
+        self.traits.takes_turns
+    }
+
+    /// The index that it takes from the sizes of a route.
+    pub fn route_index(&self) -> Option<RouteIndex> {
+        self.traits.index
+    }
+
+    /// The same as [`crate::Policy::needs_path`].
+    pub fn needs_path(&self) -> bool {
+        self.traits.needs_path
+    }
+
+    /// Returns whether it has any of these facts.
+    pub fn has(&self, facts: &[Fact]) -> bool {
+        self.program.iter().any(|op| matches!(op, Op::Fact(fact) if facts.contains(fact)))
+    }
+
+    /// Returns whether jobs get an error of their own.
+    pub fn is_noisy(&self) -> bool {
+        self.program.contains(&Op::Noisy)
+    }
+
+    /// The same for a scheduler whose unit of size is so many bytes.
+    #[must_use]
+    pub fn in_units_of(self, unit_bytes: f64) -> Expression {
+        Expression { unit_bytes, ..self }
+    }
+
+    /// The same for jobs that are all of one route, with this index by bytes sent.
+    #[must_use]
+    pub fn of_one_route(self, curve: Curve) -> Expression {
+        Expression { curve: Some(Arc::new(curve)), ..self }
+    }
+}
+
+impl Op {
+    fn operands(self) -> usize {
+        match self {
+            Op::Number(_) | Op::Fact(_) => 0,
+            Op::Floor | Op::Log2 => 1,
+            _ => 2,
+        }
+    }
+
+    fn apply(self, a: f64, b: f64, of: impl Fn(Fact) -> f64) -> f64 {
+        match self {
+            Op::Number(number) => number,
+            Op::Fact(fact) => of(fact),
+            Op::Floor => a.floor(),
+            Op::Log2 => a.log2(),
+            Op::Add => a + b,
+            Op::Subtract => a - b,
+            Op::Multiply => a * b,
+            Op::Divide => a / b,
+            Op::Min => a.min(b),
+            Op::Max => a.max(b),
+            Op::Step => f64::from(u8::from(a > b)),
+            Op::Noisy => a * (b * of(Fact::Deviate)).exp(),
+        }
+    }
+}
+
+/// A value of an expression: not below 0, and infinite if it is no number.
+fn settled(value: f64) -> f64 {
+    if value >= 0.0 {
+        value
+    } else if value.is_nan() {
+        f64::INFINITY
+    } else {
+        0.0
+    }
+}
+
+/// Two expressions are equal if they are written alike.
+impl PartialEq for Expression {
+    fn eq(&self, other: &Expression) -> bool {
+        self.spec == other.spec && self.unit_bytes == other.unit_bytes && self.curve == other.curve
+    }
+}
+
+impl Eq for Expression {}
+
+impl fmt::Display for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.spec)
+    }
+}
+
+#[cfg(test)]
+mod tests;
