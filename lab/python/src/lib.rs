@@ -3,6 +3,7 @@
 //! Columns cross as bytes of little-endian integers, which Arrow and NumPy take as they are; names and help for people are the
 //! package's (`python/src/weirlab`).
 
+mod alone;
 mod called;
 mod columns;
 mod jobs;
@@ -19,6 +20,8 @@ create_exception!(weirlab, PolicyError, PyRuntimeError, "A policy's function rai
 mod module {
     #[pymodule_export]
     use crate::PolicyError;
+    #[pymodule_export]
+    use crate::alone::alone;
     #[pymodule_export]
     use crate::called::Path;
     #[pymodule_export]

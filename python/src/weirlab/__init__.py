@@ -5,22 +5,43 @@ done = weirlab.simulate(jobs["size_bytes"], jobs["arrival_ns"], policy="srpt")
 weirlab.response_ms(done).mean()
 """
 
+from . import figures, intervals
 from ._weirlab import Path, PolicyError
+from .closed_forms import Solution, bounds, theory
+from .experiments import RunError, run
+from .judgement import Checked, Claim, Found, check, claims, judge, over
+from .recorded import Responses, Run, keep, records, runs, without_seed
 from .simulation import Policy, poisson, policies, response_ms, simulate, stretch
-from .theory import Solution, bounds, theory
 from .traces import trace
 
 __all__ = [
+    "Checked",
+    "Claim",
+    "Found",
     "Path",
     "Policy",
     "PolicyError",
+    "Responses",
+    "Run",
+    "RunError",
     "Solution",
     "bounds",
+    "check",
+    "claims",
+    "figures",
+    "intervals",
+    "judge",
+    "keep",
+    "over",
     "poisson",
     "policies",
+    "records",
     "response_ms",
+    "run",
+    "runs",
     "simulate",
     "stretch",
     "theory",
     "trace",
+    "without_seed",
 ]

@@ -1,0 +1,148 @@
+"""Figures of a run, or of one run against another, by the names that experiments give them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from .recorded import Responses
+
+Floats = npt.NDArray[np.float64]
+
+# Half a percent of the requests by size, as the papers have them.
+_BUCKETS = 200
+
+
+def share_within(sizes: npt.NDArray[np.uint64], low: float, high: float) -> npt.NDArray[np.bool_]:
+    """Which requests lie between these percentiles (0 to 100) of all sizes; equal sizes count in order of arrival."""
+    order = np.argsort(sizes, kind="stable")
+    cuts = [len(sizes) * round(percent * 1e4) // 1_000_000 for percent in (low, high)]
+    within = np.zeros(len(sizes), np.bool_)
+    within[order[cuts[0] : cuts[1]]] = True
+    return within
+
+
+def nearest_rank(values: Floats, permille: int) -> float:
+    """The least value that at least so many of a thousand do not exceed."""
+    rank = -(-len(values) * permille // 1000)
+    return float(np.sort(values)[min(max(rank, 1), len(values)) - 1])
+
+
+_PERMILLE = {"p50": 500, "p90": 900, "p99": 990, "p999": 999, "max": 1000}
+
+
+def _stat(name: str, values: Floats) -> float:
+    if name in _PERMILLE:
+        return nearest_rank(values, _PERMILLE[name])
+    if name == "mean":
+        return float(values.mean())
+    return float(values.var() if name == "variance" else values.var() / values.mean() ** 2)
+
+
+_STATS = (*_PERMILLE, "mean", "variance", "scv")
+
+
+def is_of_pairs(name: str) -> bool:
+    """Whether the figure is of each request of one run against the same one of another."""
+    return name in _PAIRS
+
+
+def figure(name: str, run: Responses, chosen: npt.NDArray[np.bool_] | None = None, *, link_bps: int = 0) -> float:
+    """A figure of a run: `response_time_ms.mean` (p50, p90, p99, p999, max, variance, scv), the same of `completed_ms` and
+    `slowdown`, `completed`, `incomplete`, `incomplete_share`, `bytes`. `chosen` are the requests that count."""
+    of = np.ones(len(run.ms), np.bool_) if chosen is None else chosen
+    if name in _COUNTS:
+        return float(_COUNTS[name](run, of))
+    whole = "slowdown.mean" if name == "slowdown_mean" else name
+    times, _, stat = whole.rpartition(".")
+    if times not in _TIMES or stat not in _STATS:
+        raise ValueError(f"`{name}` is no figure of response times")
+    values = _TIMES[times](run, of, link_bps)
+    if not len(values):
+        raise ValueError(f"{name}: no request counts")
+    return _stat(stat, values)
+
+
+def of_pair(name: str, run: Responses, base: Responses, chosen: npt.NDArray[np.bool_] | None = None) -> float:
+    """A figure of each request under one run against the same one under another: `share_gaining`, `share_starved`,
+    `stretch.mean`, `stretch.max`, `bucket_share_gaining`, `bucket_variance_ratio`, `bucket_scv_ratio`, `file_share_starved`."""
+    if name not in _PAIRS:
+        raise ValueError(f"`{name}` is no figure of two runs; there are {', '.join(_PAIRS)}")
+    if not np.array_equal(run.size_bytes, base.size_bytes):
+        raise ValueError(f"{name}: the runs had different requests, which cannot be matched")
+    of = np.ones(len(run.ms), np.bool_) if chosen is None else chosen
+    return _PAIRS[name](_Pair(run.size_bytes[of], run.ms[of], base.ms[of], len(run.ms)))
+
+
+_TIMES = {
+    "response_time_ms": lambda run, of, link_bps: run.ms[of],
+    "completed_ms": lambda run, of, link_bps: run.ms[of & run.is_complete],
+    "slowdown": lambda run, of, link_bps: (run.ms / run.alone_ms(link_bps))[of],
+}
+_COUNTS = {
+    "completed": lambda run, of: run.is_complete[of].sum(),
+    "incomplete": lambda run, of: (~run.is_complete[of]).sum(),
+    "incomplete_share": lambda run, of: (~run.is_complete[of]).mean(),
+    "bytes": lambda run, of: run.size_bytes[of & run.is_complete].sum(),
+}
+
+
+class _Pair:
+    """Two runs' response times of the same requests."""
+
+    def __init__(self, sizes: npt.NDArray[np.uint64], mine: Floats, base: Floats, of_all: int) -> None:
+        self.sizes, self.mine, self.base, self.of_all = sizes, mine, base, of_all
+        with np.errstate(divide="ignore", invalid="ignore"):
+            self.stretch = np.where(mine == base, 1.0, mine / base)
+
+    def buckets(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Of each half percent of all requests by size: the means of both runs, and the variances."""
+        order = np.argsort(self.sizes, kind="stable")
+        count = max(round(len(order) / max(self.of_all, 1) * _BUCKETS), 1)
+        cuts = [len(order) * bucket // count for bucket in range(count + 1)]
+        parts = [order[low:high] for low, high in pairwise(cuts) if low < high]
+        columns = ([of(side[part]) for part in parts] for of in (np.mean, np.var) for side in (self.mine, self.base))
+        mine, base, mine_variance, base_variance = (np.asarray(column) for column in columns)
+        return mine, base, mine_variance, base_variance
+
+    def files_starved(self) -> float:
+        """The share of the requests whose file, known by its size, takes longer in the mean than under the base."""
+        files, of = np.unique(self.sizes, return_inverse=True)
+        longer = np.bincount(of, self.mine - self.base, len(files))
+        return float((longer[of] > 0).mean())
+
+
+def _median(mine: Floats, base: Floats) -> float:
+    """How many times as large the base's is, in the median; two without any are alike."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.where(mine == base, 1.0, base / mine)
+    return nearest_rank(ratios[~np.isnan(ratios)], 500)
+
+
+def _variance_ratio(pair: _Pair) -> float:
+    _, _, mine, base = pair.buckets()
+    return _median(mine, base)
+
+
+def _scv_ratio(pair: _Pair) -> float:
+    mine_mean, base_mean, mine, base = pair.buckets()
+    return _median(mine / mine_mean**2, base / base_mean**2)
+
+
+def _buckets_gaining(pair: _Pair) -> float:
+    mine, base, _, _ = pair.buckets()
+    return float((mine < base).mean())
+
+
+_PAIRS = {
+    "share_gaining": lambda pair: float((pair.stretch < 1).mean()),
+    "share_starved": lambda pair: float((pair.stretch > 1).mean()),
+    "stretch.mean": lambda pair: float(pair.stretch.mean()),
+    "stretch.max": lambda pair: float(pair.stretch.max()),
+    "bucket_share_gaining": _buckets_gaining,
+    "bucket_variance_ratio": _variance_ratio,
+    "bucket_scv_ratio": _scv_ratio,
+    "file_share_starved": _Pair.files_starved,
+}

@@ -1,0 +1,196 @@
+"""What runs recorded: their folders, their records, and the response times that kept results have of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from . import _weirlab
+from ._columns import to_arrow, to_bytes
+
+MANIFEST = "manifest.json"
+RESPONSES = "responses"
+
+_KINDS = {"status": pa.uint16(), "group": pa.uint32(), "client": pa.uint32()}
+# The head of a response that none came for, as the load counts it.
+_HEAD_BYTES_NOMINAL = 240
+
+
+@dataclass(frozen=True)
+class Responses:
+    """The response times of a run, one for each request in order of arrival."""
+
+    size_bytes: npt.NDArray[np.uint64]
+    ms: npt.NDArray[np.float64]
+    """Until the last byte, or what the request waited if it did not complete."""
+    is_complete: npt.NDArray[np.bool_]
+    head_bytes: npt.NDArray[np.uint64] | None = None
+    """Of each response; None where they were not kept."""
+
+    def alone_ms(self, link_bps: int) -> npt.NDArray[np.float64]:
+        """The time of the link for each response, which slowdown is measured against."""
+        if self.head_bytes is None:
+            raise ValueError("slowdown: the heads of these responses were not kept")
+        column = _weirlab.alone(to_bytes("size_bytes", self.size_bytes), to_bytes("head_bytes", self.head_bytes), link_bps)
+        return np.frombuffer(column, "<u8") / 1e6
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of an experiment: one server and policy at one point."""
+
+    point: str
+    """Its point with the seed, `rho-0.8_seed-101`; empty where nothing varies."""
+    name: str
+    path: pathlib.Path
+    """Its folder; of a kept result the file of its point."""
+    manifest: dict[str, Any] = field(default_factory=dict, repr=False)
+    """How it was made; of a kept result that of one run of it."""
+
+    @property
+    def group(self) -> str:
+        """Its point without the seed."""
+        return without_seed(self.point)
+
+    def records(self) -> pa.Table:
+        """One row for each request, in order of arrival."""
+        if self.path.is_dir():
+            return records(self.path)
+        raise ValueError(f"{self.path}: a kept result has response times alone; call responses()")
+
+    def responses(self) -> Responses:
+        """Its response times."""
+        return _of_records(self.records()) if self.path.is_dir() else _of_kept(self.path, self.name)
+
+
+def without_seed(point: str) -> str:
+    """The name of a point without its seed: `rho-0.8` of `rho-0.8_seed-101`."""
+    words = point.split("_")
+    return "_".join(word for word in words if not (word.startswith("seed-") and word[len("seed-") :].isdigit()))
+
+
+def records(path: str | os.PathLike[str]) -> pa.Table:
+    """Reads what a run recorded, from its folder, or from an access log of `weir serve --log-format json`.
+
+    One row for each request, in order of arrival; `docs/weirlab.md` has the columns.
+    """
+    at = pathlib.Path(path)
+    if at.is_file():
+        columns, outcomes, classes = _weirlab.access_log(os.fspath(at))
+        of = {name: to_arrow(column, _KINDS.get(name)) for name, column in columns.items()}
+        of["outcome"] = pa.DictionaryArray.from_arrays(of["outcome"].cast(pa.int8()), outcomes).cast(pa.string())
+        return pa.table(of).replace_schema_metadata({"classes": json.dumps(classes)})
+    in_columns, text = at / "records.parquet", at / "records.csv"
+    try:
+        if in_columns.exists():
+            table = pa.parquet.read_table(in_columns)
+        elif text.exists():
+            table = pa.csv.read_csv(text)
+        else:
+            raise FileNotFoundError(f"{at}: no records.parquet and no records.csv: no run is here")
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{in_columns if in_columns.exists() else text}: {error}") from error
+    return table.sort_by("job")
+
+
+def runs(folder: str | os.PathLike[str]) -> list[Run]:
+    """All finished runs in a folder: of one run, of an experiment (`weirlab run --out`), or of a kept result."""
+    at = pathlib.Path(folder)
+    if not at.is_dir():
+        raise FileNotFoundError(f"{at}: no folder is here")
+    if (at / RESPONSES).is_dir():
+        return _kept_runs(at)
+    found = []
+    for manifest in sorted(at.glob(f"**/{MANIFEST}")):
+        of_run = manifest.parent
+        if (of_run / "records.parquet").exists() or (of_run / "records.csv").exists():
+            said = _json(manifest)
+            point = of_run.parent.name if of_run != at and of_run.parent != at else ""
+            found.append(Run(point, said["name"], of_run, said))
+    return found
+
+
+def keep(folder: str | os.PathLike[str], result: str | os.PathLike[str]) -> list[pathlib.Path]:
+    """Writes the response times of an experiment's runs into a result that is kept: RESULT/responses/POINT.parquet.
+
+    A row is a request in order of arrival: its size, the least head that it had, and for each run a column `RUN_us` with the
+    response time in microseconds, negative where it did not complete. Each file takes its name once it is whole.
+    """
+    out = pathlib.Path(result) / RESPONSES
+    out.mkdir(parents=True, exist_ok=True)
+    points: dict[str, dict[str, Responses]] = {}
+    for run in runs(folder):
+        points.setdefault(run.point or "all", {})[run.name] = run.responses()
+    if not points:
+        raise ValueError(f"{folder}: no finished run is here")
+    return [_write_point(out / f"{point}.parquet", of) for point, of in sorted(points.items())]
+
+
+def _write_point(path: pathlib.Path, runs_of: dict[str, Responses]) -> pathlib.Path:
+    first_name, first = next(iter(runs_of.items()))
+    for name, other in runs_of.items():
+        if not np.array_equal(first.size_bytes, other.size_bytes):
+            raise ValueError(f"{path}: {name} had other requests than {first_name}: keep them apart")
+    columns = {"size_bytes": pa.array(first.size_bytes).cast(_width(first.size_bytes))}
+    heads = [run.head_bytes for run in runs_of.values() if run.head_bytes is not None]
+    if heads:
+        least = np.min([np.where(of == 0, np.iinfo(np.uint32).max, of) for of in heads], axis=0)
+        columns["head_bytes"] = pa.array(np.where(least > 2**31, _HEAD_BYTES_NOMINAL, least).astype(np.int32))
+    for name, run in sorted(runs_of.items()):
+        us = np.maximum(np.rint(run.ms * 1e3), 1).astype(np.int64)
+        signed = np.where(run.is_complete, us, -us)
+        columns[f"{name}_us"] = pa.array(signed).cast(_width(us))
+    part = path.with_name(f".part-{path.name}")
+    try:
+        split = {name: "BYTE_STREAM_SPLIT" for name in columns}
+        how = {"compression": "zstd", "compression_level": 19, "use_dictionary": False, "column_encoding": split}
+        pa.parquet.write_table(pa.table(columns), part, **how)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return path
+
+
+def _width(values: npt.NDArray[Any]) -> pa.DataType:
+    """The lesser kind of numbers that holds these."""
+    return pa.int32() if values.max(initial=0) < 2**31 else pa.int64()
+
+
+def _of_records(table: pa.Table) -> Responses:
+    ends, arrivals = (table[name].to_numpy().astype(np.int64) for name in ("end_ns", "arrival_ns"))
+    is_complete = np.asarray([outcome == "complete" for outcome in table["outcome"].to_pylist()], np.bool_)
+    heads = table["head_bytes"].to_numpy().astype(np.uint64)
+    return Responses(table["size_bytes"].to_numpy().astype(np.uint64), (ends - arrivals) / 1e6, is_complete, heads)
+
+
+def _kept_runs(result: pathlib.Path) -> list[Run]:
+    manifest = _json(result / MANIFEST) if (result / MANIFEST).exists() else {}
+    found = []
+    for file in sorted((result / RESPONSES).glob("*.parquet")):
+        names = pa.parquet.read_schema(file).names
+        found += [Run(file.stem, name.removesuffix("_us"), file, manifest) for name in names if name.endswith("_us")]
+    return found
+
+
+def _of_kept(file: pathlib.Path, run: str) -> Responses:
+    names = set(pa.parquet.read_schema(file).names)
+    table = pa.parquet.read_table(file, columns=[name for name in ("size_bytes", "head_bytes", f"{run}_us") if name in names])
+    us = table[f"{run}_us"].to_numpy().astype(np.int64)
+    heads = table["head_bytes"].to_numpy().astype(np.uint64) if "head_bytes" in names else None
+    return Responses(table["size_bytes"].to_numpy().astype(np.uint64), np.abs(us) / 1e3, us >= 0, heads)
+
+
+def _json(path: pathlib.Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error

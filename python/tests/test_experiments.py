@@ -1,0 +1,72 @@
+"""The program `weirlab` from Python."""
+
+import json
+import subprocess
+
+import pytest
+
+import weirlab
+from weirlab import experiments
+
+FAKE = """#!/bin/sh
+echo "$@" >>"$(dirname "$0")/asked"
+while [ "$1" != --out ]; do shift; done
+mkdir -p "$2/rho-0.8_seed-1/srpt"
+cd "$2/rho-0.8_seed-1/srpt"
+printf 'job,size_bytes,head_bytes,arrival_ns,end_ns,outcome\\n0,5,220,0,4000,complete\\n' >records.csv
+printf '{"name": "srpt", "link_bps": 10000000}' >manifest.json
+"""
+
+
+def script(path, text):
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def test_what_the_program_is_asked_and_what_comes_of_it(tmp_path):
+    fake = script(tmp_path / "weirlab", FAKE)
+    found = weirlab.run("a.toml", tmp_path / "out", only=["x", "y"], points=["p"], seconds=9, seed=3, parallel=2, weirlab=fake)
+    asked = (tmp_path / "asked").read_text()
+    assert asked == f"run --virtual a.toml --out {tmp_path}/out --only x,y --points p --seconds 9 --seed 3 --parallel 2\n"
+    assert [(run.point, run.name) for run in found] == [("rho-0.8_seed-1", "srpt")]
+    assert found[0].responses().ms.tolist() == [0.004]
+
+
+def test_a_failure_says_what_the_program_said_last(tmp_path):
+    fake = script(tmp_path / "weirlab", "#!/bin/sh\necho first >&2\necho 'weirlab: a.toml:3: why' >&2\nexit 2\n")
+    with pytest.raises(weirlab.RunError, match=r"exit status 2: weirlab: a.toml:3: why$"):
+        weirlab.run("a.toml", tmp_path / "out", weirlab=fake)
+
+
+def test_the_program_is_found_or_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("WEIRLAB", raising=False)
+    with pytest.raises(FileNotFoundError, match="no program `weirlab` in PATH: build it, or name it by WEIRLAB"):
+        experiments.program()
+    in_path = script(tmp_path / "weirlab", FAKE)
+    assert experiments.program() == in_path
+    monkeypatch.setenv("WEIRLAB", str(tmp_path / "absent"))
+    with pytest.raises(FileNotFoundError, match="absent: no program is here"):
+        experiments.program()
+    assert experiments.program(in_path) == in_path
+
+
+@pytest.mark.parametrize("policy", ["srpt", "ps", "las", "srpt-bands:5"])
+def test_simulate_has_the_figures_of_weirlab_sim(policy, program, root):
+    trace = root / "traces" / "synthetic.csv.gz"
+    command = [program, "sim", "--policy", policy, "--trace", trace, "--rho", "0.8", "--json"]
+    said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    jobs = weirlab.trace(trace)
+    arrivals = weirlab.stretch(jobs["size_bytes"], jobs["arrival_ns"], 0.8)
+    times = weirlab.response_ms(weirlab.simulate(jobs["size_bytes"], arrivals, policy=policy))
+    published = said["response_time_ms"]
+    assert said["jobs"] == len(times)
+    assert (times.mean(), times.var(), times.max()) == pytest.approx((published["mean"], published["variance"], published["max"]))
+
+
+def test_theory_has_the_figures_of_weirlab_theory(program):
+    command = [program, "theory", "mg1", "--policy", "srpt", "--dist", "exponential:mean=5000", "--rho", "0.9", "--json"]
+    said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    solution = weirlab.theory("srpt", "exponential:mean=5000", 0.9)
+    assert (solution.response_ms, solution.slowdown) == (said["response_time_ms"], said["slowdown_mean"])

@@ -1,0 +1,170 @@
+"""What is kept and published: read, and computed again."""
+
+import json
+
+import numpy as np
+import polars
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import weirlab
+from weirlab.__main__ import main
+
+MANIFEST = {"link_bps": 10_000_000, "seed": 1}
+
+
+def write_run(folder, name, ends_ms, outcome="complete", sizes=(100, 200, 300)):
+    """A run of three requests, 1 ms apart."""
+    of_run = folder / name
+    of_run.mkdir(parents=True)
+    arrivals = np.arange(len(sizes)) * 1_000_000
+    columns = {
+        "job": range(len(sizes)),
+        "size_bytes": sizes,
+        "head_bytes": [220] * len(sizes),
+        "arrival_ns": arrivals,
+        "end_ns": arrivals + (np.asarray(ends_ms) * 1e6).astype(int),
+        "outcome": [outcome] + ["complete"] * (len(sizes) - 1),
+    }
+    pa.parquet.write_table(pa.table({key: pa.array(of) for key, of in columns.items()}), of_run / "records.parquet")
+    (of_run / "manifest.json").write_text(json.dumps({**MANIFEST, "name": name}))
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    for seed, fair in ((1, 4.0), (2, 8.0)):
+        point = tmp_path / "runs" / f"rho-0.8_seed-{seed}"
+        write_run(point, "srpt", [1, 2, 3])
+        write_run(point, "fair", [fair, fair, fair], outcome="incomplete")
+    return tmp_path / "runs"
+
+
+def test_published_figures_are_those_of_the_responses_that_are_kept(root):
+    kept = sorted(folder for folder in (root / "results").iterdir() if (folder / "responses").is_dir())
+    assert kept
+    for result in kept:
+        checked = weirlab.check(result)
+        computed = [figure for figure in checked if figure.computed is not None]
+        assert computed, result
+        assert [figure for figure in computed if not figure.agrees] == [], result
+        without = {figure.what for figure in checked if figure.computed is None and figure.what.startswith("over-")}
+        assert without == set(), result
+
+
+def test_claims_of_figure_3_are_computed_to_the_bit_of_a_microsecond(root):
+    result = root / "results" / "2026-11-28-vm12-000-fig3"
+    checked = weirlab.check(result)
+    assert {figure.what.split(" ")[1] for figure in checked if figure.computed is None} == {"slowdown"}
+    of_claims = [figure for figure in checked if figure.what.startswith("claims.json") and figure.computed is not None]
+    assert len(of_claims) == 36
+    assert max(abs(figure.computed / figure.published - 1) for figure in of_claims) < 3e-5
+    found = weirlab.judge(weirlab.runs(result), weirlab.claims(root / "experiments" / "000-fig3.toml"))
+    mean = next(of for of in found if of.claim.text == "mean 3-8 x lower, by bands")
+    assert (mean.verdict, mean.point, mean.traces) == ("refuted", "rho-0.8", 5)
+
+
+def test_every_experiment_has_claims_that_are_read(root):
+    files = sorted((root / "experiments").glob("0*.toml"))
+    stated = {file.name: weirlab.claims(file) for file in files if not file.name.endswith("-sim.toml")}
+    assert sum(map(len, stated.values())) > 150
+
+
+def test_runs_of_an_experiment(experiment):
+    found = weirlab.runs(experiment)
+    assert [(run.point, run.group, run.name) for run in found[:2]] == [
+        ("rho-0.8_seed-1", "rho-0.8", "fair"),
+        ("rho-0.8_seed-1", "rho-0.8", "srpt"),
+    ]
+    assert len(found) == 4
+    assert found[0].responses().ms.tolist() == [4, 4, 4]
+    assert found[0].responses().is_complete.tolist() == [False, True, True]
+    assert polars.from_arrow(found[1].records())["size_bytes"].to_list() == [100, 200, 300]
+    assert [(run.point, run.name) for run in weirlab.runs(experiment / "rho-0.8_seed-1")] == [("", "fair"), ("", "srpt")]
+    assert [run.name for run in weirlab.runs(experiment / "rho-0.8_seed-1" / "fair")] == ["fair"]
+
+
+def test_responses_are_kept_and_read_again(experiment, tmp_path, capsys):
+    result = tmp_path / "result"
+    assert main(["keep", str(experiment), str(result)]) == 0
+    assert capsys.readouterr().out.count("\n") == 2
+    first = (result / "responses" / "rho-0.8_seed-1.parquet").read_bytes()
+    weirlab.keep(experiment, result)
+    assert (result / "responses" / "rho-0.8_seed-1.parquet").read_bytes() == first
+    kept, made = weirlab.runs(result), weirlab.runs(experiment)
+    assert [(run.point, run.name) for run in kept] == [(run.point, run.name) for run in made]
+    for one, other in zip(kept, made, strict=True):
+        one, other = one.responses(), other.responses()
+        assert (one.ms == other.ms).all() and (one.is_complete == other.is_complete).all()
+        assert (one.head_bytes == other.head_bytes).all()
+    frame = polars.read_parquet(result / "responses" / "rho-0.8_seed-1.parquet")
+    assert frame["fair_us"].to_list() == [-4000, 4000, 4000]
+    with pytest.raises(ValueError, match="response times alone"):
+        kept[0].records()
+
+
+def test_runs_over_another_are_paired(experiment):
+    rows = {row["run"]: row for row in weirlab.over(weirlab.runs(experiment), "srpt")}
+    assert rows["fair"]["mean_ms"].value == 6
+    assert rows["fair"]["factor"].value == pytest.approx((2 * 4) ** 0.5)
+    assert rows["fair"]["factor_top"].value == pytest.approx((4 / 3 * 8 / 3) ** 0.5)
+    assert rows["srpt"]["factor"] is None
+
+
+def test_a_figure_that_does_not_agree_is_named(experiment, tmp_path, capsys):
+    result = tmp_path / "project" / "results" / "one"
+    weirlab.keep(experiment, result)
+    row = {"group": "rho-0.8", "run": "fair", "mean_ms": {"value": 6.01, "low": None}, "factor": None}
+    (result / "over-srpt.json").write_text(json.dumps({"over": "srpt", "rows": [row]}))
+    assert main(["check", str(result)]) == 1
+    said = capsys.readouterr().out
+    assert "over-srpt.json: rho-0.8 fair mean_ms value: published 6.01, computed 6.0" in said
+    assert "1 figures computed, 1 of them wrong, 0 not given" in said
+
+
+def test_mistakes_are_named(tmp_path, experiment, capsys):
+    with pytest.raises(FileNotFoundError, match="absent: no folder is here"):
+        weirlab.runs(tmp_path / "absent")
+    with pytest.raises(FileNotFoundError, match=r"no records.parquet and no records.csv"):
+        weirlab.records(tmp_path)
+    with pytest.raises(ValueError, match="no finished run is here"):
+        (tmp_path / "empty").mkdir()
+        weirlab.keep(tmp_path / "empty", tmp_path / "result")
+    with pytest.raises(FileNotFoundError, match="no responses are kept here"):
+        weirlab.check(experiment)
+    cut = experiment / "rho-0.8_seed-1" / "fair" / "records.parquet"
+    cut.write_bytes(cut.read_bytes()[:-50])
+    with pytest.raises(ValueError, match=r"fair/records.parquet: "):
+        weirlab.records(cut.parent)
+    (cut.parent / "manifest.json").write_text("{")
+    with pytest.raises(ValueError, match=r"fair/manifest.json: "):
+        weirlab.runs(experiment)
+    write_run(tmp_path / "other" / "p_seed-1", "a", [1, 2, 3])
+    write_run(tmp_path / "other" / "p_seed-1", "b", [1, 2, 3], sizes=(1, 2, 3))
+    with pytest.raises(ValueError, match="b had other requests than a"):
+        weirlab.keep(tmp_path / "other", tmp_path / "result")
+    assert list((tmp_path / "result" / "responses").iterdir()) == []
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text("[[figure.expect]]\ntext = 'a'\nvalue = 'bytes'\nof = 'x'\nsense = 1\n")
+    with pytest.raises(ValueError, match=r"wrong.toml: .*'sense'"):
+        weirlab.claims(wrong)
+    assert main(["weep"]) == 2
+    assert "python -m weirlab keep" in capsys.readouterr().err
+
+
+def test_an_access_log_is_a_run(tmp_path):
+    line = {
+        "start_time": "2026-11-21T10:00:00.000000001Z", "remote_addr": "198.18.0.7", "method": "GET", "uri": "/",
+        "protocol": "HTTP/1.1", "status": 200, "content_length": 1000, "head_bytes": 200, "body_bytes": 1000,
+        "first_byte_ms": None, "duration_ms": 5.0, "connection_reused": False, "class": "a", "outcome": "complete",
+    }  # fmt: skip
+    log = tmp_path / "access.json"
+    log.write_text(json.dumps(line) + "\n" + json.dumps({**line, "outcome": "reset"}) + "\n")
+    table = weirlab.records(log)
+    assert table["outcome"].to_pylist() == ["complete", "reset"]
+    assert table["end_ns"].to_pylist() == [5_000_000, 5_000_000]
+    assert table["first_byte_ns"].null_count == 2
+    assert json.loads(table.schema.metadata[b"classes"]) == ["a"]
+    log.write_text(log.read_text() + "{}\n")
+    with pytest.raises(ValueError, match="access.json:3: missing field"):
+        weirlab.records(log)
