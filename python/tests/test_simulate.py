@@ -31,6 +31,8 @@ def test_orders_by_hand():
     ("name", "function"),
     [
         ("srpt", lambda size, left, sent, age, of_class, path: left),
+        ("rank:left", lambda size, left, sent, age, of_class, path: left),
+        ("rank:min(left, 9KB)", lambda size, left, sent, age, of_class, path: min(left, 9000)),
         ("psjf", lambda size, left, sent, age, of_class, path: size),
         ("fcfs", lambda size, left, sent, age, of_class, path: 0),
         ("srpt-bands:1KB,20KB", lambda size, left, sent, age, of_class, path: (left > 1000) + (left > 20_000)),

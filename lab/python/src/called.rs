@@ -105,8 +105,13 @@ fn ordered(rank: f64) -> u64 {
 }
 
 impl Rank for Function {
-    const NAME: &'static str = "function";
-    const NEEDS_PATH: bool = true;
+    fn name(&self) -> &str {
+        "function"
+    }
+
+    fn needs_path(&self) -> bool {
+        true
+    }
 
     fn rank(&self, job: &Job, path: &sched::Path) -> u64 {
         if self.calls.failure.get().is_some() {
