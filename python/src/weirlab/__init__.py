@@ -12,6 +12,7 @@ from .experiments import RunError, run
 from .judgement import Checked, Claim, Found, check, claims, judge, over
 from .recorded import Responses, Run, keep, records, runs, without_seed
 from .simulation import Policy, poisson, policies, response_ms, simulate, stretch
+from .sweeps import SweepError, sweep
 from .traces import trace
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Run",
     "RunError",
     "Solution",
+    "SweepError",
     "bounds",
     "check",
     "claims",
@@ -41,6 +43,7 @@ __all__ = [
     "runs",
     "simulate",
     "stretch",
+    "sweep",
     "theory",
     "trace",
     "without_seed",
