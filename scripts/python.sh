@@ -28,8 +28,8 @@ pip install --upgrade "$wheel[ray,test]" || pip install --upgrade "$wheel[test]"
 pip install --force-reinstall --no-deps "$wheel"
 
 cd python
-"$env/bin/ruff" check --no-cache src tests
-"$env/bin/ruff" format --no-cache --check src tests
+"$env/bin/ruff" check --no-cache src tests notebooks
+"$env/bin/ruff" format --no-cache --check src tests notebooks
 "$env/bin/mypy" --cache-dir "$here/mypy" src/weirlab
 export PYTHONDONTWRITEBYTECODE=1 WEIR_ROOT=$root
 "$env/bin/pytest" -p no:cacheprovider "$@"

@@ -30,6 +30,23 @@ def nearest_rank(values: Floats, permille: int) -> float:
     return float(np.sort(values)[min(max(rank, 1), len(values)) - 1])
 
 
+def by_size(sizes: npt.NDArray[np.uint64], values: Floats, count: int = _BUCKETS) -> tuple[Floats, Floats, Floats]:
+    """Of each of so many equal shares of the requests by size, smallest first: the mean size, mean and variance of the values.
+
+    A share too small for a request is left out; equal sizes count in order of arrival.
+    """
+    order = np.argsort(sizes, kind="stable")
+    cuts = [len(order) * share // count for share in range(count + 1)]
+    parts = [order[low:high] for low, high in pairwise(cuts) if low < high]
+    columns = (
+        [sizes[part].mean() for part in parts],
+        [values[part].mean() for part in parts],
+        [values[part].var() for part in parts],
+    )
+    mean_size, mean_value, variance = (np.asarray(column, np.float64) for column in columns)
+    return mean_size, mean_value, variance
+
+
 _PERMILLE = {"p50": 500, "p90": 900, "p99": 990, "p999": 999, "max": 1000}
 
 
@@ -99,12 +116,9 @@ class _Pair:
 
     def buckets(self) -> tuple[Floats, Floats, Floats, Floats]:
         """Of each half percent of all requests by size: the means of both runs, and the variances."""
-        order = np.argsort(self.sizes, kind="stable")
-        count = max(round(len(order) / max(self.of_all, 1) * _BUCKETS), 1)
-        cuts = [len(order) * bucket // count for bucket in range(count + 1)]
-        parts = [order[low:high] for low, high in pairwise(cuts) if low < high]
-        columns = ([of(side[part]) for part in parts] for of in (np.mean, np.var) for side in (self.mine, self.base))
-        mine, base, mine_variance, base_variance = (np.asarray(column) for column in columns)
+        count = max(round(len(self.sizes) / max(self.of_all, 1) * _BUCKETS), 1)
+        _, mine, mine_variance = by_size(self.sizes, self.mine, count)
+        _, base, base_variance = by_size(self.sizes, self.base, count)
         return mine, base, mine_variance, base_variance
 
     def files_starved(self) -> float:
