@@ -62,6 +62,11 @@ impl Interface {
         }
     }
 
+    /// Returns false also if the interface has disappeared.
+    pub fn is_up(&self) -> bool {
+        Device::of(self).is_ok_and(|device| device.is_some_and(|device| device.is_up))
+    }
+
     /// Returns an error if the interface has disappeared since it was looked up, or was recreated under its name.
     pub fn check(&self) -> Result<(), Error> {
         let name = &self.name;

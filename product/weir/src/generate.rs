@@ -103,7 +103,7 @@ mod tests {
                 let flag = arg.get_long().map(|long| format!("--{long}"));
                 let is_its = |entry: &&&str| {
                     let head = entry.lines().next().unwrap_or_default();
-                    flag.as_ref().is_none_or(|flag| head.split([' ', ',', '=']).any(|word| word == flag))
+                    flag.as_ref().is_none_or(|flag| head.split([' ', ',', '=', '[']).any(|word| word == flag))
                 };
                 let entry = entries.iter().filter(is_its).find(|entry| entry.lines().nth(1) == Some(first));
                 assert!(entry.is_some() && !first.is_empty(), "{name} {:?}: `{first}`\n{page}", arg.get_id());

@@ -76,6 +76,9 @@ enum Command {
         command(about = "Order the responses of a server that already runs (not in this build)")
     )]
     Attach(attach::Args),
+    /// Attach as /etc/weir/attach.toml says, where that is not so yet
+    #[cfg_attr(not(feature = "bpf"), command(about = "Attach as /etc/weir/attach.toml says (not in this build)"))]
+    Apply(attach::apply::Args),
     /// Print the completions of a shell
     Completions(generate::Completions),
     #[command(hide = true)]
@@ -101,6 +104,7 @@ fn main() -> std::process::ExitCode {
         Command::Demo(args) => demo::main(args),
         Command::Uplink(args) => uplink::main(args),
         Command::Attach(args) => attach::main(args),
+        Command::Apply(args) => attach::apply::main(args),
         Command::Completions(args) => generate::completions(&args),
         Command::Manual(args) => generate::manual(&args),
     };

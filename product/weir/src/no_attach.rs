@@ -19,6 +19,21 @@ pub fn main(_args: Args) -> Result<(), Failure> {
     Err(Failure::Failed(MISSING.to_string()))
 }
 
+/// `weir apply`, which refuses too.
+pub mod apply {
+    use super::{Args as Any, Failure};
+
+    #[derive(clap::Args)]
+    pub struct Args {
+        #[command(flatten)]
+        any: Any,
+    }
+
+    pub fn main(args: Args) -> Result<(), Failure> {
+        super::main(args.any)
+    }
+}
+
 pub fn would(_interface: &Interface, _rate: Option<Rate>, _replace: bool) -> Result<String, &'static str> {
     Err(MISSING)
 }

@@ -50,6 +50,21 @@ pub fn preview(interface: &Interface, wanted: &Classify) -> Result<Preview, Erro
     interface.explain(preview())
 }
 
+/// Returns true if all is as [`attach`] would make it, which then would change nothing.
+pub fn is_in_place(interface: &Interface, wanted: &Classify) -> Result<bool, Error> {
+    let is_in_place = || {
+        let (site, plan, settings) = inspect(interface, wanted)?;
+        let Ok(Some(Tree { plan: found, .. })) = &site.tree else { return Ok(false) };
+        let is_first = match site.place {
+            Hook::Tcx => site.filters.at_tcx.len() == 1 && site.filters.tcx_before.is_empty(),
+            Hook::Clsact => site.filters.at_clsact.is_some(),
+        };
+        let is_same = site.earlier.as_ref().is_some_and(|(_, earlier)| *earlier == settings);
+        Ok(is_first && is_same && tree::same(found, &plan))
+    };
+    interface.explain(is_in_place())
+}
+
 /// Performs all checks before anything is changed.
 fn inspect<'a>(interface: &'a Interface, wanted: &Classify) -> Result<(Site<'a>, Plan, Settings), Error> {
     let site = Site::look(interface, wanted)?;

@@ -28,7 +28,7 @@ use crate::netlink::Socket;
 use crate::{Error, Interface};
 use program::Program;
 
-pub use attach::{Preview, attach, detach, preview};
+pub use attach::{Preview, attach, detach, is_in_place, preview};
 pub use counters::{BandCounters, Counters};
 pub use cuts::Cuts;
 pub use program::Facts;

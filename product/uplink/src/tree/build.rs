@@ -56,7 +56,8 @@ pub fn class_of(kind: Kind, band: u8) -> u32 {
 
 /// Returns the guaranteed share of a band in bytes per second, never zero.
 pub fn share_bytes_per_s(plan: &Plan, band: u8) -> u64 {
-    bytes_per_s(plan.rate.permille(plan.share_of(band).into())).max(1)
+    // Of whole bytes: the rate that is read back from the kernel gives the same share.
+    (bytes_per_s(plan.rate) * u64::from(plan.share_of(band))).div_ceil(1000).max(1)
 }
 
 /// Returns the priority with which a band of [`Kind::Htb`] borrows what the shares leave, lowest first: other traffic

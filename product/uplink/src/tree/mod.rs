@@ -35,7 +35,7 @@ use crate::netlink::Socket;
 use crate::{Counted, Error, Interface};
 
 pub use leftovers::forget_namespace;
-pub use up::{Change, check, check_root, down, put_back, up};
+pub use up::{Change, check, check_root, down, put_back, same, up};
 
 /// The band for SYN-ACK, RST and other packets without data.
 pub const CONTROL_BAND: u8 = 0;

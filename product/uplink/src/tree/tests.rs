@@ -48,7 +48,7 @@ fn goes_up_is_found_and_goes_down() {
         let before = everything(weir0);
         assert_eq!(find(weir0).unwrap(), None);
         assert!(!down(weir0).unwrap(), "there is nothing to remove");
-        for rate in ["1mbit", "9500kbit", "10mbit", "9999999bit", "1gbit", "10gbit"] {
+        for rate in ["1mbit", "9500kbit", "10mbit", "9999999bit", "5000001bit", "1gbit", "10gbit"] {
             for (bands, share_permille, other_share_permille) in [(15, 0, 0), (9, 7, 300), (15, 57, 200), (8, 114, 200)]
             {
                 let plan = Plan { bands, share_permille, other_share_permille, packets_per_band: 50, ..plan(rate) };

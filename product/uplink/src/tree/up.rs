@@ -249,7 +249,7 @@ fn check_cross(name: &str, qdisc: &Qdisc, replace: bool) -> Result<(), Error> {
 }
 
 /// Returns true if both plans would make the same tree.
-fn same(one: &Plan, other: &Plan) -> bool {
+pub fn same(one: &Plan, other: &Plan) -> bool {
     let rates = |plan: &Plan| {
         (build::bytes_per_s(plan.rate), [CONTROL_BAND, OTHER_BAND].map(|band| build::share_bytes_per_s(plan, band)))
     };

@@ -1,6 +1,10 @@
 //! `weir attach`: adds an order by size to a server that already runs and need not be changed.
 
+pub mod apply;
+mod saved;
 mod show;
+
+use std::path::{Path, PathBuf};
 
 use ::uplink::classify::{self, Classify, Clients, Cuts, Hook, Policy, Settings};
 use ::uplink::tree;
@@ -11,16 +15,19 @@ use serde_json::json;
 use server::{ClientPrefix, ClientShareSpec};
 use units::Rate;
 
+use saved::File;
+
 const AFTER_HELP: &str = "\
 Examples:
   weir attach eth0 --port 80,443 --rate 10mbit
+  weir attach eth0 --rate 9500kbit --save
   weir attach --list
   weir attach --detach eth0
 
 An attach again keeps what it is not told. Needs root or CAP_SYS_ADMIN,
 CAP_NET_ADMIN and a writable /run/weir; `weir uplink doctor eth0` lists the missing pieces.";
 
-#[derive(Default, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
     /// Interface that the responses leave through, for example eth0
@@ -55,6 +62,18 @@ pub struct Args {
     /// Do not watch after the attach, for up to nine seconds, whether responses are ordered
     #[arg(long)]
     no_watch: bool,
+    /// Also write the attach to a file from which `weir apply` makes it again; with --detach,
+    /// remove it there [default: /etc/weir/attach.toml]
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = saved::FILE,
+        conflicts_with_all = ["list", "dry_run"],
+        verbatim_doc_comment
+    )]
+    save: Option<PathBuf>,
     /// Print the plan and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -69,7 +88,7 @@ pub struct Args {
     json: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum)]
 enum PolicyName {
     Las,
     Psjf,
@@ -78,7 +97,7 @@ enum PolicyName {
 }
 
 /// A list of ports in one type, since clap takes a `Vec` for repeated flags.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 struct Ports(Vec<u16>);
 
 pub fn main(args: Args) -> Result<(), Failure> {
@@ -86,7 +105,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
         return show::list(&classify::list()?, &classify::lost()?, args.json);
     }
     if let Some(name) = &args.detach {
-        return detach(&Interface::by_name(name)?, args.json);
+        return detach(name, args.save.as_deref(), args.json);
     }
     let interface = Interface::by_name(args.interface.as_deref().unwrap_or_default())?;
     let wanted = wanted(&args, &interface)?;
@@ -96,9 +115,15 @@ pub fn main(args: Args) -> Result<(), Failure> {
         warn();
         return show::preview(&interface, &preview, args.json);
     }
+    let file = args.save.as_deref().map(File::open).transpose()?;
     let attached = classify::attach(&interface, &wanted)?;
     warn();
     let tree = tree::find(&interface)?;
+    if let Some((file, tree)) = file.as_ref().zip(tree.as_ref()) {
+        let replaces = args.replace || file.of(&interface.name).is_some_and(|saved| saved.args.replace);
+        let words = saved::words(&attached, args.rate.unwrap_or(tree.plan.rate), replaces);
+        file.put(&interface.name, Some(&words))?;
+    }
     if let Some(tree) = &tree {
         crate::uplink::warn_of_prio(tree);
     }
@@ -106,10 +131,21 @@ pub fn main(args: Args) -> Result<(), Failure> {
     show::attached(&interface, Hook::of_new(&interface)?, &attached, tree.as_ref(), args.json, watch)
 }
 
-fn detach(interface: &Interface, json: bool) -> Result<(), Failure> {
-    let name = &interface.name;
-    if !classify::detach(interface)? {
+fn detach(name: &str, save: Option<&Path>, json: bool) -> Result<(), Failure> {
+    let file = save.map(File::open).transpose()?;
+    let saved = file.as_ref().filter(|file| file.of(name).is_some());
+    // A table may outlast its interface.
+    let was_attached = match Interface::by_name(name) {
+        Err(_) if saved.is_some() => false,
+        interface => classify::detach(&interface?)?,
+    };
+    saved.map_or(Ok(()), |file| file.put(name, None))?;
+    if !was_attached && saved.is_none() {
         return Err(Failure::Failed(format!("{name} has no classifier of weir; run `weir attach --list`")));
+    }
+    let is_saved = |file: File| file.of(name).is_some();
+    if save.is_none() && File::open(Path::new(saved::FILE)).is_ok_and(is_saved) {
+        eprintln!("weir: warning: {name} stays in {}: weir attach --detach {name} --save removes it", saved::FILE);
     }
     match json {
         true => crate::uplink::print(&format!("{}\n", json!({ "interface": name, "detached": true }))),
@@ -128,19 +164,22 @@ pub fn would(interface: &Interface, rate: Option<Rate>, replace: bool) -> Result
 /// The settings to attach with. Settings that no flag gives are kept from an earlier attach.
 fn wanted(args: &Args, interface: &Interface) -> Result<Classify, Error> {
     let earlier = classify::find(interface)?.and_then(|attached| attached.settings);
-    let earlier = earlier.as_ref();
+    Ok(wanted_from(args, earlier.as_ref()))
+}
+
+fn wanted_from(args: &Args, earlier: Option<&Settings>) -> Classify {
     let policy = policy(args, earlier);
     // Cut points of another policy may have another unit.
     let earlier_cuts = earlier.filter(|earlier| earlier.policy == policy).map(|earlier| earlier.wanted_cuts());
     let ports = args.ports.as_ref().map(|ports| ports.0.clone());
-    Ok(Classify {
+    Classify {
         ports: ports.or_else(|| earlier.map(|earlier| earlier.ports.clone())).unwrap_or(vec![80, 443]),
         policy,
         cuts: args.cuts.clone().or(earlier_cuts).unwrap_or(Cuts::Usual),
         rate: args.rate,
         clients: clients(args, earlier),
         replace: args.replace,
-    })
+    }
 }
 
 fn policy(args: &Args, earlier: Option<&Settings>) -> Policy {

@@ -3,7 +3,7 @@
 use crate::network::Network;
 
 /// Needs the BPF programs, which a build without clang has not.
-fn attached(network: &Network, args: &str) -> bool {
+pub fn attached(network: &Network, args: &str) -> bool {
     let output = network.weir(args);
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,5 +1,6 @@
 //! The program against this machine's kernel, in network namespaces of its own.
 
+mod apply;
 mod attach;
 #[path = "../serve/common/cable.rs"]
 mod cable;

@@ -1,0 +1,295 @@
+//! The file of the attaches that stay: one table per interface, whose keys are the words of the flags.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use ::uplink::classify::{Cuts, Settings};
+use clap::Parser;
+use cli::Failure;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+use units::Rate;
+
+use super::Args;
+
+pub const FILE: &str = "/etc/weir/attach.toml";
+/// Maximum size of the file: a thousand interfaces take a fifth of it.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+const RATE: &str = "rate";
+const REPLACE: &str = "replace";
+const KEYS: [&str; 7] = ["port", RATE, "policy", "cuts", "client_share", "client_prefix", REPLACE];
+const HEADING: &str = "# Attaches that stay: written by `weir attach --save`, made by `weir apply`.\n";
+
+/// The wanted attach of an interface.
+#[derive(Debug)]
+pub struct Saved {
+    pub interface: String,
+    pub args: Args,
+}
+
+/// Arguments as `weir attach` gets them.
+#[derive(clap::Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+struct Words {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// The file, read and without a mistake.
+pub struct File {
+    path: PathBuf,
+    text: String,
+    pub all: Vec<Saved>,
+}
+
+impl File {
+    /// Opens the file; a missing one has no tables.
+    pub fn open(path: &Path) -> Result<File, Failure> {
+        match File::read(path) {
+            Ok(file) => Ok(file),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Ok(File { path: path.to_path_buf(), text: String::new(), all: Vec::new() })
+            }
+            Err(error) => Err(Failure::Failed(said_of(path, &error))),
+        }
+    }
+
+    /// Opens the file, which must be there.
+    pub fn open_existing(path: &Path) -> Result<File, Failure> {
+        File::read(path).map_err(|error| {
+            let is_missing = error.kind() == ErrorKind::NotFound;
+            let cure = if is_missing { "; write one: weir attach eth0 --rate RATE --save" } else { "" };
+            Failure::Failed(format!("{}{cure}", said_of(path, &error)))
+        })
+    }
+
+    fn read(path: &Path) -> std::io::Result<File> {
+        let about = fs::metadata(path)?;
+        if !about.is_file() || about.len() > FILE_BYTES_MAX {
+            return Err(std::io::Error::other(format!("expected a regular file of {FILE_BYTES_MAX} bytes at most")));
+        }
+        let text = fs::read_to_string(path)?;
+        let all = parse(&path.display().to_string(), &text)
+            .map_err(|mistakes| std::io::Error::new(ErrorKind::InvalidData, mistakes.join("\n")))?;
+        Ok(File { path: path.to_path_buf(), text, all })
+    }
+
+    pub fn of(&self, interface: &str) -> Option<&Saved> {
+        self.all.iter().find(|saved| saved.interface == interface)
+    }
+
+    /// Writes the attach of this interface in place of an earlier one; `None` removes it.
+    pub fn put(&self, interface: &str, words: Option<&[(&str, String)]>) -> Result<(), Failure> {
+        let name = self.path.display().to_string();
+        let table = words.map(|words| table(interface, words));
+        let text = with_table(&self.text, interface, table.as_deref());
+        let is_there = |all: &[Saved]| all.iter().any(|saved| saved.interface == interface);
+        if !parse(&name, &text).is_ok_and(|all| is_there(&all) == words.is_some() && all.len() + 1 >= self.all.len()) {
+            return Err(Failure::Failed(format!(
+                "{name}: {interface} is not a table of its own there: write it as [{interface}] with one key per line; the file is unchanged"
+            )));
+        }
+        write(&self.path, &text)
+            .map_err(|error| Failure::Failed(format!("cannot write {name}: {error}; --save=FILE takes another")))
+    }
+}
+
+fn said_of(path: &Path, error: &std::io::Error) -> String {
+    match error.kind() {
+        // The mistakes name the file.
+        ErrorKind::InvalidData if error.get_ref().is_some() => error.to_string(),
+        _ => format!("cannot read {}: {error}", path.display()),
+    }
+}
+
+/// Writes a new file and renames it: a power failure leaves the file before or this one.
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        fs::create_dir_all(folder)?;
+    }
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let mut file = fs::File::create(&new)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, path)
+}
+
+/// The words of the flags that attach like this.
+pub fn words(settings: &Settings, rate: Rate, replace: bool) -> Vec<(&'static str, String)> {
+    let ports: Vec<String> = settings.ports.iter().map(u16::to_string).collect();
+    let mut words = vec![
+        ("port", format!("[{}]", ports.join(", "))),
+        (RATE, format!("\"{rate}\"")),
+        ("policy", format!("\"{}\"", settings.policy.name())),
+    ];
+    if let Cuts::Given(cuts) = settings.wanted_cuts() {
+        let cuts: Vec<String> = cuts.iter().map(u64::to_string).collect();
+        words.push(("cuts", format!("[{}]", cuts.join(", "))));
+    }
+    match settings.clients() {
+        Some(clients) => words.extend([
+            ("client_share", format!("\"{}\"", clients.share)),
+            ("client_prefix", format!("\"{},{}\"", clients.v4_bits, clients.v6_bits)),
+        ]),
+        None => words.push(("client_share", "\"off\"".to_string())),
+    }
+    if replace {
+        words.push((REPLACE, "true".to_string()));
+    }
+    words
+}
+
+fn table(interface: &str, words: &[(&str, String)]) -> String {
+    let is_bare = interface.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    let name = if is_bare { interface.to_string() } else { toml::Value::from(interface).to_string() };
+    let lines: String = words.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+    format!("[{name}]\n{lines}")
+}
+
+/// Returns the text with this table in place of the interface's, or without it; other lines stay.
+fn with_table(text: &str, interface: &str, table: Option<&str>) -> String {
+    let is_header = |line: &str| line.trim_start().starts_with('[');
+    let is_own = |line: &str| {
+        is_header(line) && DeTable::parse(line).is_ok_and(|parsed| parsed.get_ref().contains_key(interface))
+    };
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let table = table.unwrap_or_default();
+    let Some(begin) = lines.iter().position(|line| is_own(line)) else {
+        let between = if text.is_empty() { HEADING } else { "" };
+        let end = if text.is_empty() || text.ends_with('\n') { "\n" } else { "\n\n" };
+        return if table.is_empty() { text.to_string() } else { format!("{text}{between}{end}{table}") };
+    };
+    let next = lines[begin + 1..].iter().position(|line| is_header(line)).map_or(lines.len(), |at| begin + 1 + at);
+    // Comments above the next table belong to it.
+    let is_key = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+    let end = lines[begin..next].iter().rposition(is_key).map_or(next, |at| begin + at + 1);
+    format!("{}{table}{}", lines[..begin].concat(), lines[end..].concat())
+}
+
+/// Returns the attaches of a text, or all its mistakes as `FILE:LINE: …`.
+fn parse(file: &str, text: &str) -> Result<Vec<Saved>, Vec<String>> {
+    let at = |offset: usize| {
+        let before = text.get(..offset).unwrap_or(text);
+        format!("{file}:{}", before.matches('\n').count() + 1)
+    };
+    let tables = DeTable::parse(text).map_err(|error| {
+        let message = error.message().lines().collect::<Vec<_>>().join(" ");
+        vec![format!("{}: {message}", at(error.span().map_or(text.len(), |span| span.start)))]
+    })?;
+    let (mut all, mut mistakes) = (Vec::new(), Vec::new());
+    for (name, value) in tables.get_ref() {
+        let (interface, place) = (name.get_ref().as_ref(), at(name.span().start));
+        let DeValue::Table(keys) = value.get_ref() else {
+            mistakes
+                .push(format!("{place}: key `{interface}` outside a table: write [eth0], with its interface, before"));
+            continue;
+        };
+        let flags: Vec<_> =
+            keys.iter().map(|(key, value)| (at(key.span().start), flag(key.get_ref(), value))).collect();
+        let before = mistakes.len();
+        mistakes.extend(flags.iter().filter_map(|(place, flag)| Some(format!("{place}: {}", flag.as_ref().err()?))));
+        if !keys.contains_key(RATE) {
+            mistakes.push(format!("{place}: no key `rate` for {interface}: write rate = \"95mbit\""));
+        }
+        let flags = flags.into_iter().filter_map(|(_, flag)| flag.ok().flatten()).collect();
+        match arguments(flags, interface) {
+            _ if mistakes.len() > before => {}
+            Ok(args) => all.push(Saved { interface: interface.to_string(), args }),
+            Err(said) => mistakes.push(format!("{place}: {said}")),
+        }
+    }
+    if mistakes.is_empty() { Ok(all) } else { Err(mistakes) }
+}
+
+/// Returns the flag for a key and its value, which is checked as the flag's; `None` for one that is off.
+fn flag(key: &str, value: &Spanned<DeValue<'_>>) -> Result<Option<String>, String> {
+    if !KEYS.contains(&key) {
+        return Err(format!("unknown key `{key}`: expected one of {}", KEYS.join(", ")));
+    }
+    let flag = format!("--{}", key.replace('_', "-"));
+    if key == REPLACE {
+        return match value.get_ref() {
+            DeValue::Boolean(is_on) => Ok(is_on.then_some(flag)),
+            _ => Err("key `replace`: expected true or false".to_string()),
+        };
+    }
+    let one = |value: &DeValue<'_>| match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) => Some(number.to_string()),
+        _ => None,
+    };
+    let text = match value.get_ref() {
+        DeValue::Array(items) => {
+            items.iter().map(|item| one(item.get_ref())).collect::<Option<Vec<_>>>().map(|items| items.join(","))
+        }
+        value => one(value),
+    };
+    let text = text.ok_or_else(|| format!("key `{key}`: expected the words of {flag}, as a string"))?;
+    let flag = format!("{flag}={text}");
+    arguments(vec![flag.clone()], "eth0").map_err(|said| format!("key `{key}`: {said}"))?;
+    Ok(Some(flag))
+}
+
+fn arguments(flags: Vec<String>, interface: &str) -> Result<Args, String> {
+    let words = flags.into_iter().chain(["--".to_string(), interface.to_string()]);
+    Words::try_parse_from(words).map(|words| words.args).map_err(|error| cli::one_line(&error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_mistake_has_its_line_its_value_and_a_cure() {
+        for (text, said) in [
+            ("[eth0]\nrate = \"9\"", "f:2: key `rate`: invalid value '9' for '--rate <RATE>'"),
+            ("\n[eth0]\nrates = \"9mbit\"\nrate = \"9mbit\"", "f:3: unknown key `rates`: expected one of port, rate,"),
+            ("[eth0]\nport = [80, 70000]\nrate = \"9mbit\"", "f:2: key `port`: invalid value '80,70000'"),
+            ("[eth0]\npolicy = \"fifo\"\nrate = \"9mbit\"", "f:2: key `policy`: invalid value 'fifo'"),
+            ("[eth0]\nreplace = \"yes\"\nrate = \"9mbit\"", "f:2: key `replace`: expected true or false"),
+            ("[eth0]\nrate = 1.5", "f:2: key `rate`: expected the words of --rate"),
+            ("[eth0]\nrate = { a = 1 }", "f:2: key `rate`: expected the words of --rate"),
+            ("[eth0]\nport = 80", "f:1: no key `rate` for eth0: write rate ="),
+            ("rate = \"9mbit\"", "f:1: key `rate` outside a table: write [eth0]"),
+            ("[eth0]\nrate = ", "f:2: "),
+            ("[eth0]\nrate = \"1mbit\"\n[eth0]\nrate = \"1mbit\"", "f:3: duplicate key"),
+        ] {
+            let mistakes = parse("f", text).unwrap_err();
+            assert!(mistakes.len() == 1 && mistakes[0].starts_with(said), "{text}: {mistakes:?}");
+            assert!(!mistakes[0].contains('\n'), "{mistakes:?}");
+        }
+        // All at once.
+        assert_eq!(parse("f", "[a]\nrate = 9\n[b]\nport = 0\n").unwrap_err().len(), 3);
+    }
+
+    #[test]
+    fn values_are_those_of_the_flags() {
+        let text = "[\"eth0.5\"]\nport = 8080\nrate = \"9500kbit\"\ncuts = \"4KiB,64KiB\"\nreplace = true\n[-x]\nrate = \"1gbit\"\nport = [80, 443]\nreplace = false\n";
+        let all = parse("f", text).unwrap();
+        assert_eq!([&all[0].interface, &all[1].interface], ["eth0.5", "-x"]);
+        assert_eq!(all[0].args.interface.as_deref(), Some("eth0.5"));
+        assert_eq!(all[0].args.cuts, Some(Cuts::Given(vec![4096, 65536])));
+        assert_eq!([all[0].args.replace, all[1].args.replace], [true, false]);
+        assert_eq!(all[1].args.ports.as_ref().unwrap().0, [80, 443]);
+    }
+
+    #[test]
+    fn a_table_is_replaced_and_the_rest_stays() {
+        let one = table("eth0", &[(RATE, "\"1mbit\"".to_string())]);
+        let first = with_table("", "eth0", Some(&one));
+        assert_eq!(first, format!("{HEADING}\n[eth0]\nrate = \"1mbit\"\n"));
+        let two = table("eth0.5", &[(RATE, "\"2mbit\"".to_string())]);
+        let both = with_table(&first, "eth0.5", Some(&two));
+        assert_eq!(both, format!("{first}\n[\"eth0.5\"]\nrate = \"2mbit\"\n"));
+        let text = "# mine\n[ eth0 ] # outer\nrate = \"9mbit\"\n# of eth1\n\n[eth1]\nrate = \"8mbit\"";
+        assert_eq!(
+            with_table(text, "eth0", Some(&one)),
+            "# mine\n[eth0]\nrate = \"1mbit\"\n# of eth1\n\n[eth1]\nrate = \"8mbit\""
+        );
+        assert_eq!(with_table(text, "eth1", None), "# mine\n[ eth0 ] # outer\nrate = \"9mbit\"\n# of eth1\n\n");
+        assert_eq!(with_table(text, "eth2", None), text);
+        assert_eq!(with_table(text, "eth2", Some(&one)), format!("{text}\n\n{one}"));
+    }
+}

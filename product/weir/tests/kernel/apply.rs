@@ -1,0 +1,127 @@
+//! `weir attach --save` and `weir apply`: a file of attaches, made again where they are not.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::attach::attached;
+use crate::network::Network;
+
+/// A folder of its own, removed with its content.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("weir-apply-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("new/attach.toml")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn program(network: &Network) -> u64 {
+    network.json("attach --list")[0]["program"]["id"].as_u64().unwrap()
+}
+
+#[test]
+fn a_saved_attach_is_made_again_and_only_if_it_must() {
+    let (Some(network), folder) = (Network::new(), Folder::new("again")) else { return };
+    let file = folder.file();
+    let save = format!("--save={}", file.display());
+    let told = "attach uplink --port 8080,8081 --rate 9mbit --policy las --client-share 5MB --cuts 4KB,64KB --no-watch";
+    if !attached(&network, &format!("{told} {save}")) {
+        return;
+    }
+    let apply = || network.printed(&format!("apply --file {}", file.display()));
+    let settings = || network.json("attach --list")[0]["cuts"].to_string() + &network.printed("uplink show uplink");
+    let before = program(&network);
+    assert_eq!(apply(), "weir: uplink: as it should be\n");
+    assert_eq!(program(&network), before);
+    // A rate changes in place.
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("9mbit", "5000001bit")).unwrap();
+    assert_eq!(apply(), "weir: uplink: changed at 5000.001kbit\n");
+    // The kernel has no such rate, only one of whole bytes.
+    assert_eq!(apply(), "weir: uplink: as it should be\n");
+    fs::write(&file, text.replace("9mbit", "5mbit")).unwrap();
+    assert_eq!(apply(), "weir: uplink: changed at 5mbit\n");
+    assert!(settings().contains("at 5mbit") && settings().starts_with("[4000,64000]"), "{}", settings());
+    assert_eq!(apply(), "weir: uplink: as it should be\n");
+    for gone in ["tc qdisc del dev uplink root", "tc qdisc del dev uplink parent 5745:13"] {
+        network.command(gone);
+        assert_eq!(apply(), "weir: uplink: changed at 5mbit\n", "{gone}");
+        assert_eq!(apply(), "weir: uplink: as it should be\n", "{gone}");
+    }
+    network.printed("attach --detach uplink");
+    assert_eq!(apply(), "weir: uplink: attached at 5mbit\n");
+    // A further attach changes what it is told, in the file too.
+    network.printed(&format!("attach uplink --port 80 --rate 9mbit --no-watch {save}"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), text.replace("[8080, 8081]", "[80]"));
+    assert_eq!(apply(), "weir: uplink: as it should be\n");
+    network.printed(&format!("attach --detach uplink {save}"));
+    assert!(apply().ends_with("has no tables: nothing to attach\n"));
+    assert!(network.printed("attach --list").contains("nothing is attached"));
+}
+
+/// The others are done all the same.
+#[test]
+fn an_interface_that_is_missing_is_named() {
+    let (Some(network), folder) = (Network::new(), Folder::new("missing")) else { return };
+    let file = folder.file();
+    if !attached(&network, &format!("attach uplink --rate 9mbit --no-watch --save={}", file.display())) {
+        return;
+    }
+    network.printed("attach --detach uplink");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("[gone0]\nrate = \"1mbit\"\n{text}")).unwrap();
+    let apply = |args: &str| {
+        let output = network.weir(&format!("apply --file {} {args}", file.display()));
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (status, done, said) = apply("");
+    assert_eq!((status, done.as_str()), (Some(1), "weir: uplink: attached at 9mbit\n"));
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines.len() == 2 && lines[0].starts_with("weir: gone0: there is no interface gone0"), "{said}");
+    assert!(lines[1].starts_with("weir: of 2 interfaces not as ") && lines[1].ends_with("says: gone0"), "{said}");
+    assert_eq!(apply("uplink"), (Some(0), "weir: uplink: as it should be\n".into(), String::new()));
+    let (status, _, said) = apply("gone0 --wait 1");
+    assert!(status == Some(1) && said.contains("there is no interface gone0"), "{said}");
+    let (status, _, said) = apply("eth7");
+    assert!(status == Some(1) && said.contains("has no table [eth7]; write one: weir attach eth7"), "{said}");
+    // A mistake anywhere, and nothing is attached.
+    network.printed("attach --detach uplink");
+    fs::write(&file, text + "polcy = \"las\"\n").unwrap();
+    let (status, done, said) = apply("");
+    assert_eq!((status, done.as_str()), (Some(1), ""));
+    assert!(said.starts_with(&format!("weir: {}:", file.display())) && said.contains("unknown key `polcy`"), "{said}");
+    fs::remove_file(&file).unwrap();
+    assert!(apply("").2.contains("write one: weir attach"));
+}
+
+#[test]
+fn an_interface_that_is_down_is_awaited() {
+    let (Some(network), folder) = (Network::new(), Folder::new("down")) else { return };
+    let file = folder.file();
+    if !attached(&network, &format!("attach uplink --rate 9mbit --no-watch --save={}", file.display())) {
+        return;
+    }
+    network.printed("attach --detach uplink");
+    network.command("ip link set uplink down");
+    let output = network.weir(&format!("apply --file {}", file.display()));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with("weir: uplink: uplink is down: run `ip link set uplink up` first"), "{said}");
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| network.printed(&format!("apply --file {} --wait 60", file.display())));
+        network.command("ip link set uplink up");
+        assert_eq!(waits.join().unwrap(), "weir: uplink: attached at 9mbit\n");
+    });
+}
