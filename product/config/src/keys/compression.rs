@@ -34,6 +34,13 @@ pub static COMPRESSION: &[Key] = &[
         "false",
     ),
     key(
+        "site.upstream_dictionaries",
+        Kind::Flag,
+        Is("false"),
+        "Enable [dictionaries of upstreams' pages](compression.md#dictionaries-of-programs) over HTTPS, where visitors without cookies get the same pages.",
+        "true",
+    ),
+    key(
         "site.immutable",
         Kind::Flag,
         Is("true"),

@@ -13,6 +13,8 @@ pub struct Compression {
     pub is_of_private: bool,
     /// True if files are offered and used as dictionaries.
     pub has_dictionaries: bool,
+    /// True if pages of upstreams that are the same for everybody are too.
+    pub has_upstream_dictionaries: bool,
     /// True if files whose names have a hash are marked as immutable.
     pub has_immutable: bool,
     /// True if pictures are sent in the types of their sidecars.
@@ -22,7 +24,11 @@ pub struct Compression {
 pub(super) fn read(table: &Section<'_, '_>) -> Compression {
     let (is_on, is_of_private) = (table.flag("compression"), table.flag("compress_private"));
     let (dictionaries, has_immutable) = (table.flag("dictionaries"), table.flag("immutable"));
-    for key in ["codings", "compress_private", "dictionaries"].iter().filter(|key| !is_on && table.is_given(key)) {
+    let of_upstreams = table.flag("upstream_dictionaries");
+    for key in ["codings", "compress_private", "dictionaries", "upstream_dictionaries"]
+        .iter()
+        .filter(|key| !is_on && table.is_given(key))
+    {
         table.book.note(table.place_of(key), format!("site.{key}: no effect without compression = true"));
     }
     let given = table.texts::<CodingName>("codings");
@@ -36,6 +42,16 @@ pub(super) fn read(table: &Section<'_, '_>) -> Compression {
     {
         table.book.note(table.place_of("dictionaries"), "site.dictionaries: no effect without br or zstd in codings");
     }
-    let has_image_sidecars = table.flag("image_sidecars");
-    Compression { codings, is_of_private, has_dictionaries, has_immutable, has_image_sidecars }
+    if of_upstreams && is_on && !(dictionaries && codings.has(Coding::Zstd)) {
+        let line = "site.upstream_dictionaries: no effect without dictionaries = true and zstd in codings";
+        table.book.note(table.place_of("upstream_dictionaries"), line);
+    }
+    Compression {
+        codings,
+        is_of_private,
+        has_dictionaries,
+        has_upstream_dictionaries: of_upstreams && has_dictionaries && codings.has(Coding::Zstd),
+        has_immutable,
+        has_image_sidecars: table.flag("image_sidecars"),
+    }
 }

@@ -29,7 +29,7 @@ use crate::coded::SiteKey;
 use crate::files::{Cache, CacheAnswer, Found, Lookup, LookupResult, Lookups, Missing, SearchStep, SiteNumber};
 use crate::logging::Log;
 use crate::sites::{AskedServer, Compressed, Current, Object, Served, Sites};
-use crate::stages::{Streaming, forbids, staged};
+use crate::stages::{Streaming, forbids, is_for_everybody, staged, staged_with};
 use crate::upstream::{Group, PassOn};
 pub use alt_svc::alternative;
 pub use form_waits::{FormWait, FormWaits, LineView};
@@ -277,8 +277,12 @@ impl Handler {
     /// Completes a response of an upstream, or one to a body, with the fields of its site. Errors stay as they are.
     pub fn passed_on(&self, to: To, request: &Request, response: Response<Body>) -> Reply {
         let Some(site) = to.site else { return response.into() };
+        // What the program says of its response counts, whatever the site makes of that.
+        let is_shared =
+            self.sites().compression(site).has_upstream_dictionaries && is_for_everybody(request, &response);
         let response = self.with_alternative(to, self.sites().add_fields(site, request, to.is_secure, response));
-        staged(request, response, &self.streaming(to, request)).into()
+        let shared = if is_shared { self.shared(to, request, &response) } else { None };
+        staged_with(request, response, &self.streaming(to, request), shared).into()
     }
 
     /// The settings of the stages of a response.

@@ -1,5 +1,7 @@
 //! Files in the forms that clients accept.
 
+mod pages;
+
 use std::net::{IpAddr, Ipv4Addr};
 
 use http::http1::parse_request;
@@ -14,7 +16,7 @@ use crate::exchange_id::ExchangeId;
 use crate::files::picture::testing::picture;
 use crate::files::temporary::Folder;
 use crate::files::{CacheLimits, Options, REVALIDATE_AFTER};
-use crate::sites::{SiteConfig, Wanted};
+use crate::sites::{Saving, SiteConfig, Wanted};
 use crate::storage::{InMemory, Pool};
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
@@ -47,9 +49,13 @@ struct Got {
 
 impl Rig {
     fn new(options: Options) -> Rig {
+        Rig::saving(options, Saving::default())
+    }
+
+    fn saving(options: Options, saving: Saving) -> Rig {
         let (folder, plain) = (Folder::new(), text(20_000));
         folder.put("a.html", &plain);
-        let sites = [SiteConfig::alone(folder.path("."), options)];
+        let sites = [SiteConfig { saving, ..SiteConfig::alone(folder.path("."), options) }];
         let wanted = Wanted {
             sites: &sites,
             classes: None,

@@ -8,13 +8,14 @@
 
 use std::sync::Arc;
 
-use http::{AcceptedCodings, Request, Response, Status, available_dictionary, is_of_same_origin, pattern};
+use http::{AcceptedCodings, Length, Request, Response, Status, available_dictionary, is_of_same_origin, pattern};
 
 use super::{Handler, To};
 use crate::body::Body;
-use crate::codec::with_dictionary;
-use crate::coded::{DictionaryId, FormId, Had};
+use crate::codec::{DICTIONARY_BYTES, with_dictionary};
+use crate::coded::{DictionaryId, FormId, Had, Held};
 use crate::files::{Entry, hash_in};
+use crate::stages::{Keeping, Offer, Shared, is_for_everybody, is_kept_by_browsers, varying_by_dictionary};
 
 /// The number of times that a page is as long as the dictionary of its folder, at least, if it takes its place.
 const MUCH_LONGER: u64 = 4;
@@ -63,7 +64,7 @@ impl Handler {
         if to.dictionaries.is_none() || with_dictionary(entry.forms.codings).is_empty() {
             return response;
         }
-        let vary = if has_some(request) { "Available-Dictionary, Sec-Fetch-Site" } else { "Available-Dictionary" };
+        let vary = varying_by_dictionary(request);
         let is_whole = response.status == Status::OK;
         let response = response.with("Vary", vary.as_bytes());
         match self.offer(to, request, entry).filter(|_| is_whole) {
@@ -72,22 +73,69 @@ impl Handler {
         }
     }
 
+    /// The part of dictionaries in the response of a program, if it may have any.
+    pub(super) fn shared(&self, to: To, request: &Request, response: &Response<Body>) -> Option<Shared> {
+        let (site, coder) = (to.dictionaries?, &self.forms.as_ref()?.coder);
+        let is_open = self.sites().access(to.site?, request).is_none();
+        if !is_open || !is_for_everybody(request, response) {
+            return None;
+        }
+        let digest = available_dictionary(request);
+        let held = digest.and_then(|digest| coder.dictionaries.held(&DictionaryId { site, digest }));
+        let known =
+            held.as_ref().map(|Held { path, bytes }| Had { path: Some(path.clone()), bytes: bytes.len() as u64 });
+        let had = known.or_else(|| self.had(to, request).map(|(_, had)| had));
+        let bytes_max = coder.dictionaries.page_bytes_max();
+        let is_offered = is_kept_by_browsers(response) && bytes_max >= *DICTIONARY_BYTES.start();
+        let pattern = match is_offered {
+            true => pattern_of_next(request, had.as_ref(), announced_length(response)),
+            false => None,
+        };
+        let keeping = || Keeping {
+            coder: Arc::clone(coder),
+            site,
+            client: to.client,
+            path: request.path.into(),
+            bytes_max,
+            bytes: Vec::new(),
+        };
+        let value = pattern.map(|pattern| http::use_as_dictionary(&pattern, "document"));
+        let offer = value.map(|value| Offer { value, keeping: keeping() });
+        Some(Shared { had: digest.zip(held.map(|held| held.bytes)), offer })
+    }
+
     /// The offer of a file as a dictionary, if it is kept as one.
     fn offer(&self, to: To, request: &Request, entry: &Arc<Entry>) -> Option<String> {
         let (coder, path) = (&self.forms.as_ref()?.coder, request.path);
         let destination = destination_of(&entry.mime)?;
         let pattern = match destination {
-            "document" => match self.had(to, request) {
-                None if !has_some(request) => "/*".into(),
-                Some((_, had)) if is_enough(&had, path, entry) => pattern_of_page(path)?,
-                // A dictionary that this server does not know is in the place of this one.
-                None | Some(_) => format!("{}*", pattern(folder_of(path), None)?),
-            },
+            "document" => {
+                let had = self.had(to, request).map(|(_, had)| had);
+                pattern_of_next(request, had.as_ref(), Length::Known(entry.len))?
+            }
             _ => pattern(path, hash_in(path).filter(|_| has_name(path)))?,
         };
         let is_kept = coder.dictionaries.offer(to.dictionaries?, entry, path, to.client);
         is_kept.then(|| http::use_as_dictionary(&pattern, destination))
     }
+}
+
+/// The pattern of a page of this length, for a client that has this dictionary.
+fn pattern_of_next(request: &Request, had: Option<&Had>, length: Length) -> Option<String> {
+    let path = request.path;
+    match had {
+        None if !has_some(request) => Some("/*".into()),
+        Some(had) if is_enough(had, path, length) => pattern_of_page(path),
+        // A dictionary that this server does not know is in the place of this one.
+        None | Some(_) => Some(format!("{}*", pattern(folder_of(path), None)?)),
+    }
+}
+
+/// The length of a response as its head gives it.
+fn announced_length(response: &Response<Body>) -> Length {
+    let mut lengths = response.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"content-length"));
+    let length = lengths.next().and_then(|(_, value)| std::str::from_utf8(value).ok()?.parse().ok());
+    length.map_or(Length::Unknown, Length::Known)
 }
 
 /// Returns true if the client says that it has a dictionary.
@@ -97,9 +145,12 @@ fn has_some(request: &Request) -> bool {
 
 /// Returns true if a client with this dictionary needs no other one for the folder of a page. Where its path is not known,
 /// it was offered before the server began, and is left as it is.
-fn is_enough(had: &Had, path: &[u8], entry: &Entry) -> bool {
+fn is_enough(had: &Had, path: &[u8], length: Length) -> bool {
     let is_of_folder = had.path.as_ref().is_none_or(|had| folder_of(had) == folder_of(path));
-    let is_longer = entry.len <= LONGER_BYTES_MAX && entry.len / MUCH_LONGER >= had.bytes;
+    let is_longer = match length {
+        Length::Known(bytes) => bytes <= LONGER_BYTES_MAX && bytes / MUCH_LONGER >= had.bytes,
+        Length::Unknown => false,
+    };
     is_of_folder && !is_longer
 }
 

@@ -6,6 +6,7 @@
 mod compressible;
 mod dictionary;
 mod stream;
+mod stream_with_dictionary;
 
 use std::io::{self, BufRead, Read, Write};
 use std::ops::RangeInclusive;
@@ -17,6 +18,7 @@ use flate2::bufread::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use http::Coding;
 pub use stream::{STREAM_BYTES, STREAMED, Streamed};
+pub use stream_with_dictionary::{PAGE_BYTES_MAX, Reach};
 
 /// The lengths of bodies that are coded: below, the head of the response is most of it; above, an encoder takes too
 /// long and too much memory.

@@ -4,9 +4,13 @@
 //! clients that read slowly would hold what a small server has. The windows here are 16 KiB, which costs a page a few
 //! percent. Brotli has no encoder of this size: its smallest tables take twice the bound.
 
-use http::Coding;
+use std::sync::Arc;
+
+use http::{Coding, Digest};
 use zlib_rs::{Deflate, DeflateConfig, DeflateFlush, Status};
 use zstd::zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
+
+use super::stream_with_dictionary::{Reach, WithDictionary};
 
 /// The maximum memory of the state of a stream.
 pub const STREAM_BYTES: usize = 256 << 10;
@@ -29,6 +33,7 @@ const ROOM_BYTES: usize = 4 << 10;
 pub enum Streamed {
     Gzip(Box<Deflate>),
     Zstd(CCtx<'static>),
+    ZstdWith(WithDictionary),
 }
 
 /// The codings of streams.
@@ -63,6 +68,12 @@ impl Streamed {
         Streamed::Zstd(context)
     }
 
+    /// Creates the encoder of Zstandard with a dictionary that has this digest. Appends what comes before the stream.
+    pub fn with(dictionary: Arc<[u8]>, digest: &Digest, reach: Reach, out: &mut Vec<u8>) -> Streamed {
+        WithDictionary::put_head(digest, out);
+        Streamed::ZstdWith(WithDictionary::new(dictionary, reach))
+    }
+
     /// Appends what these bytes give; the rest is kept for more of them.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         self.run(bytes, out, Then::GoOn);
@@ -82,15 +93,17 @@ impl Streamed {
         match self {
             Streamed::Gzip(encoder) => deflate(encoder, bytes, out, then),
             Streamed::Zstd(context) => compress(context, bytes, out, then),
+            Streamed::ZstdWith(with) => with.run(|context| compress(context, bytes, out, then)),
         }
     }
 
     /// The memory of its state, as far as its library reports it.
     #[cfg(test)]
-    fn memory_bytes(&self) -> Option<usize> {
+    pub(super) fn memory_bytes(&self) -> Option<usize> {
         match self {
             Streamed::Gzip(_) => None,
             Streamed::Zstd(context) => Some(context.sizeof()),
+            Streamed::ZstdWith(with) => Some(with.memory_bytes()),
         }
     }
 }
@@ -100,6 +113,7 @@ impl std::fmt::Debug for Streamed {
         f.write_str(match self {
             Streamed::Gzip(_) => "gzip",
             Streamed::Zstd(_) => "zstd",
+            Streamed::ZstdWith(_) => "dcz",
         })
     }
 }
@@ -125,7 +139,7 @@ fn deflate(encoder: &mut Deflate, mut bytes: &[u8], out: &mut Vec<u8>, then: The
     }
 }
 
-fn compress(context: &mut CCtx<'static>, bytes: &[u8], out: &mut Vec<u8>, then: Then) {
+fn compress(context: &mut CCtx<'_>, bytes: &[u8], out: &mut Vec<u8>, then: Then) {
     const OPEN: &str = "the state is that of an open stream";
     let mut input = InBuffer::around(bytes);
     loop {

@@ -4,6 +4,10 @@
 //! they are wanted. The event loops offer ([`Dictionaries::offer`]) and ask what is known; a thread of its own reads,
 //! digests and stores. A dictionary of one site is none of another, whose pages the client could otherwise compare with
 //! it.
+//!
+//! A page that a program made is one too where its site says so ([`Dictionaries::keep`]): its bytes are handed over as they
+//! passed, since nobody could read them again. Such pages are in memory alone, and take at most half of it: a program
+//! makes as many different ones as it is asked for, and those of files must stay.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,7 +17,7 @@ use hashbrown::HashMap;
 use http::Digest;
 
 use super::shelf::Shelf;
-use crate::codec::{DICTIONARY_BYTES, digest_of};
+use crate::codec::{DICTIONARY_BYTES, PAGE_BYTES_MAX, digest_of};
 use crate::files::{Entry, State};
 use crate::turns::Turns;
 
@@ -21,6 +25,8 @@ use crate::turns::Turns;
 const WAITING_MAX: usize = 64;
 /// The maximum number of dictionaries that are known, and of files whose digest is.
 const KNOWN_MAX: usize = 4096;
+/// The part of the memory that pages of programs may take.
+const PROGRAMS_PART: u64 = 2;
 
 /// A dictionary of a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,11 +39,17 @@ pub struct DictionaryId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SiteKey(pub u64);
 
-/// A file that was offered, with the path that it was asked for by.
+/// What was offered, with the path that it was asked for by.
 struct Offer {
     site: SiteKey,
-    entry: Arc<Entry>,
     path: Arc<[u8]>,
+    source: Source,
+}
+
+enum Source {
+    File(Arc<Entry>),
+    /// The page of a program.
+    Page(Vec<u8>),
 }
 
 /// The dictionaries of all sites.
@@ -51,15 +63,25 @@ pub struct Dictionaries {
 
 #[derive(Default)]
 struct Shared {
-    known: HashMap<DictionaryId, Dictionary>,
+    files: Pool,
+    /// The pages of programs.
+    pages: Pool,
     /// The files that were offered; `None` while one waits, or if it could not be read.
     offered: HashMap<(SiteKey, State), Option<Digest>>,
     waiting: Turns<Offer>,
-    /// The bytes in memory, and their maximum.
-    bytes: u64,
+    /// The bytes of pages that wait.
+    waiting_bytes: u64,
+    /// The maximum of the bytes in memory.
     bytes_max: u64,
     /// Counts uses: the time by which dictionaries are compared.
     turn: u64,
+}
+
+/// Dictionaries of one kind, with their bytes in memory.
+#[derive(Default)]
+struct Pool {
+    known: HashMap<DictionaryId, Dictionary>,
+    bytes: u64,
 }
 
 struct Dictionary {
@@ -77,6 +99,13 @@ pub struct Had {
     pub path: Option<Arc<[u8]>>,
     /// Its length, or a little more.
     pub bytes: u64,
+}
+
+/// A dictionary in memory.
+#[derive(Debug, Clone)]
+pub struct Held {
+    pub path: Arc<[u8]>,
+    pub bytes: Arc<[u8]>,
 }
 
 impl Dictionaries {
@@ -97,6 +126,37 @@ impl Dictionaries {
         state.shrink(self.shelf.get().is_some());
     }
 
+    /// The maximum length of a program's page that is kept.
+    pub fn page_bytes_max(&self) -> u64 {
+        (self.state().bytes_max / PROGRAMS_PART).min(PAGE_BYTES_MAX)
+    }
+
+    /// Has the whole page of a program stored as a dictionary for this client.
+    pub fn keep(&self, site: SiteKey, path: Arc<[u8]>, page: Vec<u8>, client: u32) {
+        let mut state = self.state();
+        let waiting_bytes = state.waiting_bytes + page.len() as u64;
+        let is_short = page.len() < *DICTIONARY_BYTES.start() as usize;
+        // The other half of the queue is for files.
+        let has_room = state.waiting.len() < WAITING_MAX / 2 && waiting_bytes <= state.pages_bytes_max();
+        if is_short || !has_room {
+            return;
+        }
+        state.waiting_bytes = waiting_bytes;
+        state.waiting.push(client, Offer { site, path, source: Source::Page(page) });
+        state.shrink(self.shelf.get().is_some());
+        self.changed.notify_one();
+    }
+
+    /// Returns a dictionary that is in memory and may serve a stream, of a program's page or of a file.
+    pub fn held(&self, id: &DictionaryId) -> Option<Held> {
+        let mut state = self.state();
+        let turn = state.next_turn();
+        let state = &mut *state;
+        let known = [&mut state.pages, &mut state.files].into_iter().find_map(|pool| pool.touch(id, turn))?;
+        let bytes = known.bytes.clone().filter(|bytes| bytes.len() as u64 <= PAGE_BYTES_MAX)?;
+        Some(Held { path: Arc::clone(&known.path), bytes })
+    }
+
     /// Has a file stored as a dictionary for this client. Returns false if it is not going to be one.
     pub fn offer(&self, site: SiteKey, entry: &Arc<Entry>, path: &[u8], client: u32) -> bool {
         if !DICTIONARY_BYTES.contains(&entry.len) {
@@ -108,7 +168,8 @@ impl Dictionaries {
         match state.offered.get(&file) {
             Some(Some(digest)) => {
                 let id = DictionaryId { site, digest: *digest };
-                if state.touch(&id) || self.is_on_shelf(&id) {
+                let turn = state.next_turn();
+                if state.files.touch(&id, turn).is_some() || self.is_on_shelf(&id) {
                     return true;
                 }
             }
@@ -122,25 +183,26 @@ impl Dictionaries {
             state.offered.retain(|_, digest| digest.is_none());
         }
         state.offered.insert(file, None);
-        state.waiting.push(client, Offer { site, entry: Arc::clone(entry), path: path.into() });
+        state.waiting.push(client, Offer { site, path: path.into(), source: Source::File(Arc::clone(entry)) });
         self.changed.notify_one();
         true
     }
 
-    /// Returns what is known of a dictionary; `None` if it is gone, or was never offered by this site.
+    /// Returns what is known of a dictionary of a file; `None` if it is gone, or was never offered by this site.
     pub fn find(&self, id: &DictionaryId) -> Option<Had> {
         let mut state = self.state();
-        if state.touch(id) {
-            return state.known.get(id).map(|known| Had { path: Some(Arc::clone(&known.path)), bytes: known.len });
+        let turn = state.next_turn();
+        if let Some(known) = state.files.touch(id, turn) {
+            return Some(Had { path: Some(Arc::clone(&known.path)), bytes: known.len });
         }
         drop(state);
         let bytes = self.shelf.get()?.bytes_of(&self::name_of(id))?;
         Some(Had { path: None, bytes })
     }
 
-    /// The bytes of a dictionary. Waits for the disk.
+    /// The bytes of a dictionary of a file. Waits for the disk.
     pub fn bytes(&self, id: &DictionaryId) -> io::Result<Arc<[u8]>> {
-        let held = self.state().known.get(id).and_then(|known| known.bytes.clone());
+        let held = self.state().files.known.get(id).and_then(|known| known.bytes.clone());
         if let Some(bytes) = held {
             return Ok(bytes);
         }
@@ -149,7 +211,7 @@ impl Dictionaries {
         let Some((path, bytes)) = kept.as_deref().and_then(split).filter(|(_, bytes)| digest_of(bytes) == id.digest)
         else {
             shelf.into_iter().for_each(|shelf| shelf.remove(&name));
-            self.state().forget(id);
+            self.state().files.forget(id);
             return Err(io::Error::other("the dictionary is gone"));
         };
         let bytes: Arc<[u8]> = bytes.into();
@@ -191,8 +253,22 @@ impl Dictionaries {
         }
     }
 
+    fn store(&self, Offer { site, path, source }: Offer) {
+        match source {
+            Source::File(entry) => self.store_file(site, &entry, path),
+            Source::Page(page) => {
+                let id = DictionaryId { site, digest: digest_of(&page) };
+                let mut state = self.state();
+                state.waiting_bytes -= page.len() as u64;
+                let turn = state.next_turn();
+                state.pages.insert(id, path, &page.into(), turn);
+                state.shrink(self.shelf.get().is_some());
+            }
+        }
+    }
+
     /// Reads and stores a file. One that has changed since was offered in another state, and is not stored.
-    fn store(&self, Offer { site, entry, path }: Offer) {
+    fn store_file(&self, site: SiteKey, entry: &Entry, path: Arc<[u8]>) {
         let file = (site, entry.identity());
         let Ok(bytes) = entry.whole() else {
             self.state().offered.remove(&file);
@@ -218,22 +294,45 @@ impl Dictionaries {
 }
 
 impl Shared {
-    /// Marks a dictionary as used. Returns false if it is not known.
-    fn touch(&mut self, id: &DictionaryId) -> bool {
+    fn next_turn(&mut self) -> u64 {
         self.turn += 1;
-        let turn = self.turn;
-        self.known.get_mut(id).map(|known| known.used_at = turn).is_some()
+        self.turn
+    }
+
+    fn pages_bytes_max(&self) -> u64 {
+        self.bytes_max / PROGRAMS_PART
+    }
+
+    /// Adds a dictionary of a file.
+    fn insert(&mut self, id: DictionaryId, path: Arc<[u8]>, bytes: &Arc<[u8]>, is_kept: bool) {
+        let turn = self.next_turn();
+        self.files.insert(id, path, bytes, turn);
+        self.shrink(is_kept);
+    }
+
+    /// Frees memory within the bounds: pages of programs have their part, and files the rest.
+    fn shrink(&mut self, has_shelf: bool) {
+        self.pages.shrink(self.pages_bytes_max().saturating_sub(self.waiting_bytes), false);
+        let bytes_max = self.bytes_max.saturating_sub(self.pages.bytes + self.waiting_bytes);
+        self.files.shrink(bytes_max, has_shelf);
+    }
+}
+
+impl Pool {
+    /// Marks a dictionary as used.
+    fn touch(&mut self, id: &DictionaryId, turn: u64) -> Option<&Dictionary> {
+        let known = self.known.get_mut(id)?;
+        known.used_at = turn;
+        Some(known)
     }
 
     /// Adds a dictionary; the first path that its bytes were offered with stays.
-    fn insert(&mut self, id: DictionaryId, path: Arc<[u8]>, bytes: &Arc<[u8]>, is_kept: bool) {
-        self.turn += 1;
+    fn insert(&mut self, id: DictionaryId, path: Arc<[u8]>, bytes: &Arc<[u8]>, turn: u64) {
         let before = self.forget(&id);
         let path = before.map_or(path, |before| before.path);
         let len = bytes.len() as u64;
         self.bytes += len;
-        self.known.insert(id, Dictionary { bytes: Some(Arc::clone(bytes)), len, path, used_at: self.turn });
-        self.shrink(is_kept);
+        self.known.insert(id, Dictionary { bytes: Some(Arc::clone(bytes)), len, path, used_at: turn });
     }
 
     fn forget(&mut self, id: &DictionaryId) -> Option<Dictionary> {
@@ -243,8 +342,8 @@ impl Shared {
     }
 
     /// Frees memory within the bounds, the least recently used dictionary first. Those on a shelf stay known.
-    fn shrink(&mut self, has_shelf: bool) {
-        while self.bytes > self.bytes_max || self.known.len() > KNOWN_MAX {
+    fn shrink(&mut self, bytes_max: u64, has_shelf: bool) {
+        while self.bytes > bytes_max || self.known.len() > KNOWN_MAX {
             let is_full = self.known.len() > KNOWN_MAX;
             let others = self.known.iter_mut().filter(|(_, known)| is_full || known.bytes.is_some());
             let Some((id, oldest)) = others.min_by_key(|(_, known)| known.used_at) else { return };
@@ -350,10 +449,10 @@ mod tests {
         dictionaries.run();
         let known = |at: usize| dictionaries.find(&id_of(&pages[at].1)).is_some();
         assert!(known(WAITING_MAX - 1) && known(WAITING_MAX - 2) && !known(WAITING_MAX - 3) && !known(0));
-        assert!(dictionaries.state().bytes <= 12_000);
+        assert!(dictionaries.state().files.bytes <= 12_000);
         assert!(dictionaries.offer(SITE, &pages[0].0, b"/", 1) && dictionaries.run() == 1, "it is stored again");
         dictionaries.set_bytes_max(0);
-        assert!(!known(0) && dictionaries.state().bytes == 0);
+        assert!(!known(0) && dictionaries.state().files.bytes == 0);
     }
 
     #[test]
@@ -366,7 +465,7 @@ mod tests {
         before.run();
         for (_, content) in &pages {
             assert_eq!(before.find(&id_of(content)), had(b"/a/"));
-            assert!(before.bytes(&id_of(content)).unwrap()[..] == *content && before.state().bytes <= 6_000);
+            assert!(before.bytes(&id_of(content)).unwrap()[..] == *content && before.state().files.bytes <= 6_000);
         }
         let after = Dictionaries::new(1 << 20);
         after.keep_on(shelf(&folder));
@@ -375,6 +474,35 @@ mod tests {
         assert!(after.bytes(&id).unwrap()[..] == pages[0].1);
         assert_eq!(after.find(&id), had(b"/a/"));
         assert!(after.find(&DictionaryId { site: SiteKey(2), ..id }).is_none());
+    }
+
+    /// A program makes a page for each path that it is asked for.
+    #[test]
+    fn pages_of_programs_take_at_most_half() {
+        let (folder, dictionaries) = (Folder::new(), Dictionaries::new(40_000));
+        let files: Vec<_> = (0..3).map(|at| page(&folder, &format!("{at}.html"), 5_000)).collect();
+        files.iter().for_each(|(entry, _)| assert!(dictionaries.offer(SITE, entry, b"/", 1)));
+        dictionaries.run();
+        let page = |at: u32| [at.to_string().into_bytes(), text(4_990)].concat();
+        let is_held = |at| dictionaries.held(&id_of(&page(at))).is_some();
+        for at in 0..100 {
+            dictionaries.keep(SITE, b"/"[..].into(), page(at), 1);
+            if at % 10 == 9 {
+                dictionaries.run();
+            }
+            let state = dictionaries.state();
+            assert!(state.pages.bytes + state.waiting_bytes <= 20_000);
+        }
+        assert!(!is_held(0) && (90..100).filter(|at| is_held(*at)).count() == 4);
+        assert!(files.iter().all(|(_, content)| dictionaries.find(&id_of(content)).is_some()));
+        assert_eq!(dictionaries.find(&id_of(&page(93))), None, "forms of files are not made for one page of a program");
+        let elsewhere = DictionaryId { site: SiteKey(2), ..id_of(&page(93)) };
+        assert!(dictionaries.held(&elsewhere).is_none());
+        dictionaries.set_bytes_max(0);
+        assert_eq!(dictionaries.state().pages.bytes, 0);
+        assert_eq!(dictionaries.page_bytes_max(), 0);
+        dictionaries.keep(SITE, b"/"[..].into(), page(0), 1);
+        assert_eq!(dictionaries.run(), 0);
     }
 
     /// Somebody has put a file in the place of another.

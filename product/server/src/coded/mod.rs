@@ -28,7 +28,7 @@ use crate::exchange_id::ExchangeId;
 use crate::files::{Entry, State};
 use crate::storage::Done;
 use crate::turns::Turns;
-pub use dictionaries::{Dictionaries, DictionaryId, Had, SiteKey};
+pub use dictionaries::{Dictionaries, DictionaryId, Had, Held, SiteKey};
 use forms::{Forms, Made};
 pub use job::Job;
 pub use shelf::Shelf;

@@ -66,13 +66,20 @@ pub struct Saving {
     pub compresses_private: bool,
     /// Files are offered and used as dictionaries.
     pub has_dictionaries: bool,
+    /// Pages of programs that are the same for everybody are too.
+    pub has_upstream_dictionaries: bool,
     /// Browsers need not ask again for files whose names have a hash of their content.
     pub has_immutable: bool,
 }
 
 impl Default for Saving {
     fn default() -> Saving {
-        Saving { compresses_private: false, has_dictionaries: true, has_immutable: true }
+        Saving {
+            compresses_private: false,
+            has_dictionaries: true,
+            has_upstream_dictionaries: false,
+            has_immutable: true,
+        }
     }
 }
 
@@ -84,17 +91,20 @@ pub struct Compressed {
     pub codes_private: bool,
     /// The key of the site among those that have dictionaries.
     pub dictionaries: Option<SiteKey>,
+    /// Pages of programs are dictionaries too.
+    pub has_upstream_dictionaries: bool,
     has_immutable: bool,
 }
 
 impl Compressed {
     fn of(config: &SiteConfig) -> Compressed {
-        let Saving { compresses_private: codes_private, has_dictionaries, has_immutable } = config.saving;
+        let Saving { compresses_private: codes_private, has_dictionaries, has_upstream_dictionaries, has_immutable } =
+            config.saving;
         let codings = config.files.codings;
         let key = || digest_of(config.name.as_bytes()).first_chunk().map(|first| SiteKey(u64::from_be_bytes(*first)));
         let has_dictionaries = has_dictionaries && !with_dictionary(codings).is_empty();
         let dictionaries = if has_dictionaries { key() } else { None };
-        Compressed { codings, codes_private, dictionaries, has_immutable }
+        Compressed { codings, codes_private, dictionaries, has_upstream_dictionaries, has_immutable }
     }
 }
 

@@ -1,41 +1,93 @@
 //! The stage that codes a body while it is sent.
 
-use http::{Coding, Length};
+use std::sync::Arc;
 
+use http::{Coding, Digest, Length};
+
+use super::shared::Keeping;
 use crate::body::Stage;
-use crate::codec::{STREAM_BYTES, Streamed};
+use crate::codec::{Reach, STREAM_BYTES, Streamed};
 
 /// Codes a body. Its encoder exists from the first byte to the last.
 #[derive(Debug)]
 pub struct Coded {
-    coding: Coding,
+    way: Way,
     encoder: Option<Streamed>,
-    has_ended: bool,
+    /// Keeps the body as it was, for a dictionary.
+    keeping: Option<Keeping>,
+    /// The maximum memory of its state.
+    memory_bytes: usize,
+}
+
+#[derive(Debug, Clone)]
+enum Way {
+    Without(Coding),
+    /// Zstandard with a dictionary.
+    With {
+        dictionary: Arc<[u8]>,
+        digest: Digest,
+        reach: Reach,
+    },
 }
 
 impl Coded {
     /// Creates the stage for a coding of streams.
     pub fn new(coding: Coding) -> Coded {
-        Coded { coding, encoder: None, has_ended: false }
+        Coded { way: Way::Without(coding), encoder: None, keeping: None, memory_bytes: STREAM_BYTES }
     }
 
-    fn encoder(&mut self) -> &mut Streamed {
-        self.encoder.get_or_insert_with(|| Streamed::new(self.coding))
+    /// Creates the stage for Zstandard with a dictionary that has this digest. The dictionary counts too: it stays for
+    /// as long as the stage does.
+    pub fn with(dictionary: Arc<[u8]>, digest: Digest, reach: Reach) -> Coded {
+        let memory_bytes = reach.memory_bytes() + dictionary.len();
+        Coded { way: Way::With { dictionary, digest, reach }, encoder: None, keeping: None, memory_bytes }
+    }
+
+    /// Keeps a body of this length too, if that fits the memory and the bound; returns whether it does.
+    pub fn keeping(mut self, keeping: Keeping, length: Length, room_bytes: usize) -> (Coded, bool) {
+        let kept_bytes = match length {
+            Length::Known(bytes) => bytes,
+            Length::Unknown => keeping.bytes_max,
+        };
+        let memory_bytes = self.memory_bytes.saturating_add(usize::try_from(kept_bytes).unwrap_or(usize::MAX));
+        let is_kept = kept_bytes <= keeping.bytes_max && memory_bytes <= room_bytes;
+        if is_kept {
+            (self.keeping, self.memory_bytes) = (Some(keeping), memory_bytes);
+        }
+        (self, is_kept)
+    }
+
+    /// The name in Content-Encoding.
+    pub fn token(&self) -> &'static str {
+        match self.way {
+            Way::Without(coding) => coding.token(),
+            Way::With { .. } => Coding::Zstd.token_with_dictionary().expect("Zstandard has dictionaries"),
+        }
+    }
+
+    /// The encoder; what comes before its first bytes is appended once.
+    fn encoder(&mut self, out: &mut Vec<u8>) -> &mut Streamed {
+        self.encoder.get_or_insert_with(|| match &self.way {
+            Way::Without(coding) => Streamed::new(*coding),
+            Way::With { dictionary, digest, reach } => Streamed::with(Arc::clone(dictionary), digest, *reach, out),
+        })
     }
 }
 
 impl Stage for Coded {
     fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
-        self.encoder().push(bytes, out);
+        self.keeping = self.keeping.take().and_then(|mut keeping| keeping.push(bytes).then_some(keeping));
+        self.encoder(out).push(bytes, out);
     }
 
     fn flush(&mut self, out: &mut Vec<u8>) {
-        self.encoder().flush(out);
+        self.encoder(out).flush(out);
     }
 
     fn finish(&mut self, out: &mut Vec<u8>) {
-        self.encoder().finish(out);
-        (self.encoder, self.has_ended) = (None, true);
+        self.encoder(out).finish(out);
+        self.keeping.take().into_iter().for_each(Keeping::finish);
+        (self.encoder, self.memory_bytes) = (None, 0);
     }
 
     fn length(&self, _of: Length) -> Length {
@@ -43,7 +95,7 @@ impl Stage for Coded {
     }
 
     fn memory_bytes(&self) -> usize {
-        if self.has_ended { 0 } else { STREAM_BYTES }
+        self.memory_bytes
     }
 }
 

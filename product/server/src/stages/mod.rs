@@ -6,18 +6,20 @@
 
 mod choice;
 mod coded;
+mod shared;
 #[cfg(test)]
 pub(crate) mod staging;
 #[cfg(test)]
 mod tests;
 
-use http::{Coding, Codings, Length, Method, Request, Response, Status, tag_asked_with, weakened};
+use http::{Codings, Length, Method, Request, Response, Status, tag_asked_with, weakened};
 
 use crate::body::{Body, Stage};
 use crate::storage::InMemory;
 pub use choice::forbids;
 use choice::{CodingFields, field, length_of, may_be_coded, may_have_stages, wanted_coding};
 use coded::Coded;
+pub use shared::{Keeping, Offer, Shared, is_for_everybody, is_kept_by_browsers};
 
 /// Fields that describe the bytes of a representation, or parts of them: those of a staged one are not known.
 const OF_THE_BYTES: [&str; 6] =
@@ -39,40 +41,89 @@ pub struct Streaming {
 ///
 /// It is called for each response that may have stages, and with the response for the whole file if the request is
 /// conditional or asks for a range.
-fn stages_of(coding: Option<Coding>) -> Vec<Box<dyn Stage>> {
-    coding.into_iter().map(|coding| Box::new(Coded::new(coding)) as _).collect()
+fn stages_of(coded: Option<Coded>) -> Vec<Box<dyn Stage>> {
+    coded.into_iter().map(|coded| Box::new(coded) as _).collect()
 }
 
 /// Makes the body of a response to this request pass through its stages, if it has any.
 pub fn staged(request: &Request, response: Response<Body>, streaming: &Streaming) -> Response<Body> {
+    staged_with(request, response, streaming, None)
+}
+
+/// Like [`staged`], for a response that may have to do with dictionaries.
+pub fn staged_with(
+    request: &Request,
+    response: Response<Body>,
+    streaming: &Streaming,
+    shared: Option<Shared>,
+) -> Response<Body> {
     if response.status == Status::NOT_MODIFIED {
-        return unchanged(request, response);
+        return unchanged(request, response, shared.is_some());
     }
     if !may_have_stages(request, &response) {
         return response;
     }
-    let (mut is_negotiated, mut must_vary) = (false, false);
-    if !streaming.codings.is_empty() {
-        let fields = CodingFields::of(&response);
-        is_negotiated = may_be_coded(request, &response, &fields, streaming);
-        must_vary = is_negotiated && !fields.varies;
-    }
-    let coding = if is_negotiated { wanted_coding(request, streaming) } else { None };
-    let stages = chosen(request, &response, coding);
+    let Choice { coded, offer, vary } = choose(request, &response, streaming, shared);
+    let token = coded.as_ref().map(Coded::token);
+    let stages = chosen(request, &response, coded);
     let response = if stages.is_empty() { response } else { through(request, response, stages) };
-    let response = if must_vary { varying(response) } else { response };
-    match coding {
-        Some(coding) => run_at_once(response.with("Content-Encoding", coding.token().as_bytes())),
+    let response = vary.into_iter().flatten().fold(response, |response, names| response.with("Vary", names.as_bytes()));
+    let response = match offer {
+        Some(offer) => response.with("Use-As-Dictionary", offer.as_bytes()),
+        None => response,
+    };
+    match token {
+        Some(token) => run_at_once(response.with("Content-Encoding", token.as_bytes())),
         None => response,
     }
 }
 
+/// The coding of a response on its way.
+#[derive(Default)]
+struct Choice {
+    coded: Option<Coded>,
+    /// The value of Use-As-Dictionary.
+    offer: Option<String>,
+    /// The names that Vary has to have in addition.
+    vary: [Option<&'static str>; 2],
+}
+
+fn choose(request: &Request, response: &Response<Body>, streaming: &Streaming, shared: Option<Shared>) -> Choice {
+    if streaming.codings.is_empty() {
+        return Choice::default();
+    }
+    let fields = CodingFields::of(response);
+    if !may_be_coded(request, response, &fields, streaming) {
+        return Choice::default();
+    }
+    let coding = wanted_coding(request, streaming);
+    let vary = [(!fields.varies).then_some("Accept-Encoding"), shared.as_ref().map(|_| varying_by_dictionary(request))];
+    let (coded, offer) = match shared {
+        Some(shared) => {
+            let length = length_of(request, response, field(response, "content-length"));
+            shared.stage(request, length, streaming.room_bytes, coding)
+        }
+        None => (coding.map(Coded::new), None),
+    };
+    Choice { coded, offer, vary }
+}
+
+/// The names of the fields by which dictionaries decide about the bytes.
+pub fn varying_by_dictionary(request: &Request) -> &'static str {
+    let has_some = request.values("available-dictionary").next().is_some();
+    if has_some { "Available-Dictionary, Sec-Fetch-Site" } else { "Available-Dictionary" }
+}
+
 /// The response that what a client has is unchanged. If that was coded, the tag is the one that it had then.
-fn unchanged(request: &Request, response: Response<Body>) -> Response<Body> {
+fn unchanged(request: &Request, response: Response<Body>, has_dictionaries: bool) -> Response<Body> {
     let ours = field(&response, "etag").and_then(|tag| tag_asked_with(request, tag));
     match ours {
         Some(tag) => {
             let response = response.unshared().without("ETag").with("ETag", &tag);
+            let response = match has_dictionaries {
+                true => response.with("Vary", varying_by_dictionary(request).as_bytes()),
+                false => response,
+            };
             if CodingFields::of(&response).varies { response } else { varying(response) }
         }
         None => response,
@@ -104,11 +155,11 @@ pub fn staged_head(response: Response<Body>) -> Response<Body> {
 }
 
 /// Returns the stages of a response, none if its body is not a whole representation that may be transformed.
-fn chosen(request: &Request, response: &Response<Body>, coding: Option<Coding>) -> Vec<Box<dyn Stage>> {
+fn chosen(request: &Request, response: &Response<Body>, coded: Option<Coded>) -> Vec<Box<dyn Stage>> {
     if !may_have_stages(request, response) {
         return Vec::new();
     }
-    let stages = stages_of(coding);
+    let stages = stages_of(coded);
     #[cfg(test)]
     let stages = staging::with_stages(stages, request, response);
     if stages.is_empty() || forbids(response) { Vec::new() } else { stages }

@@ -211,6 +211,7 @@ fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path, po
         saving: Saving {
             compresses_private: site.compression.is_of_private,
             has_dictionaries: site.compression.has_dictionaries,
+            has_upstream_dictionaries: site.compression.has_upstream_dictionaries,
             has_immutable: site.compression.has_immutable,
         },
     }
@@ -366,7 +367,12 @@ trusted_proxies = ['::1', '10.0.0.0/8']
                 name: one.name.clone(),
                 hosts,
                 is_default: false,
-                saving: Saving { compresses_private: true, has_dictionaries: false, has_immutable: false },
+                saving: Saving {
+                    compresses_private: true,
+                    has_dictionaries: false,
+                    has_upstream_dictionaries: false,
+                    has_immutable: false,
+                },
                 ..SiteConfig::alone("/etc/w".into(), files)
             }
         );

@@ -62,6 +62,7 @@ mod timeouts;
 mod top;
 mod trusted;
 mod upgrades;
+mod upstream_dictionaries;
 mod user;
 
 /// Tests whose verdict depends on time, or that wait: they run in virtual time, if there is a kernel for that.

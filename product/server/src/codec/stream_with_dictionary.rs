@@ -1,0 +1,198 @@
+//! Zstandard of streams with a dictionary (RFC 9842).
+//!
+//! A stream refers to its dictionary until it is as long as its window (RFC 8878 section 5), so the window has to be as
+//! long as the page, where that of other streams is 16 KiB. The library keeps a window and a block more, and a block of
+//! output: blocks of 16 KiB keep the state of a page of 64 KiB within the bound of all streams, and one of 256 KiB
+//! within twice that, for 4 % more bytes. Brotli would take megabytes.
+
+use std::sync::Arc;
+
+use http::{Digest, Length};
+use self_cell::self_cell;
+use zstd::zstd_safe::{CCtx, CParameter};
+
+use super::dictionary::ZSTD_MAGIC;
+use super::stream::STREAM_BYTES;
+
+/// The maximum length of a program's page that becomes a dictionary, and of a dictionary of a stream: all of it is read
+/// when the stream begins, on the event loop.
+pub const PAGE_BYTES_MAX: u64 = 256 << 10;
+
+/// The level: the fast strategy, whose one table finds the same in a page that changed little.
+const LEVEL: i32 = 1;
+const BLOCK_BYTES: u32 = 16 << 10;
+/// The base-2 logarithm of the entries of a table that the strategy does not use.
+const UNUSED_TABLE_BITS: u32 = 13;
+
+/// The bytes of a stream that may refer to its dictionary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// 64 KiB.
+    Short,
+    /// 256 KiB.
+    Long,
+}
+
+impl Reach {
+    /// Returns the reach for a page of this length, if there is memory for one.
+    pub fn of(length: Length, room_bytes: usize) -> Option<Reach> {
+        let is_short = matches!(length, Length::Known(bytes) if bytes <= 1 << Reach::Short.window_bits());
+        let wanted = if is_short { Reach::Short } else { Reach::Long };
+        [wanted, Reach::Short].into_iter().find(|reach| reach.memory_bytes() <= room_bytes)
+    }
+
+    /// The maximum memory of the state of a stream, without its dictionary.
+    pub fn memory_bytes(self) -> usize {
+        match self {
+            Reach::Short => STREAM_BYTES,
+            Reach::Long => 2 * STREAM_BYTES,
+        }
+    }
+
+    fn window_bits(self) -> u32 {
+        match self {
+            Reach::Short => 16,
+            Reach::Long => 18,
+        }
+    }
+
+    /// The base-2 logarithm of the entries of the table.
+    fn table_bits(self) -> u32 {
+        match self {
+            Reach::Short => 14,
+            Reach::Long => 15,
+        }
+    }
+}
+
+type Context<'d> = CCtx<'d>;
+
+self_cell!(
+    /// A state that refers to its dictionary.
+    struct Referring {
+        owner: Arc<[u8]>,
+        #[covariant]
+        dependent: Context,
+    }
+);
+
+/// The encoder of one stream with a dictionary.
+pub struct WithDictionary(Referring);
+
+impl WithDictionary {
+    pub(super) fn new(dictionary: Arc<[u8]>, reach: Reach) -> WithDictionary {
+        const WITHIN: &str = "the parameter is within its bounds";
+        WithDictionary(Referring::new(dictionary, |dictionary| {
+            let mut context = CCtx::create();
+            for parameter in [
+                CParameter::CompressionLevel(LEVEL),
+                CParameter::WindowLog(reach.window_bits()),
+                CParameter::HashLog(reach.table_bits()),
+                CParameter::ChainLog(UNUSED_TABLE_BITS),
+                CParameter::MaxBlockSize(BLOCK_BYTES),
+            ] {
+                context.set_parameter(parameter).expect(WITHIN);
+            }
+            context.ref_prefix(dictionary).expect("no stream has begun");
+            context
+        }))
+    }
+
+    /// Appends the bytes that come before the stream.
+    pub(super) fn put_head(digest: &Digest, out: &mut Vec<u8>) {
+        out.extend_from_slice(&ZSTD_MAGIC);
+        out.extend_from_slice(digest);
+    }
+
+    /// Runs the encoder.
+    pub(super) fn run(&mut self, of: impl FnOnce(&mut CCtx<'_>)) {
+        self.0.with_dependent_mut(|_, context| of(context));
+    }
+
+    #[cfg(test)]
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.0.borrow_dependent().sizeof()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Coding;
+    use proptest::prelude::*;
+
+    use super::super::testing::{decoded_with, text};
+    use super::super::{Streamed, digest_of};
+    use super::*;
+
+    fn coded(page: &[u8], parts: &[usize], dictionary: &[u8], reach: Reach) -> (Vec<u8>, usize) {
+        let mut out = Vec::new();
+        let mut encoder = Streamed::with(dictionary.into(), &digest_of(dictionary), reach, &mut out);
+        let (mut rest, mut memory_bytes) = (page, 0);
+        for part in parts {
+            let (part, after) = rest.split_at(rest.len().min(*part));
+            encoder.push(part, &mut out);
+            encoder.flush(&mut out);
+            rest = after;
+        }
+        encoder.push(rest, &mut out);
+        memory_bytes = encoder.memory_bytes().unwrap().max(memory_bytes);
+        encoder.finish(&mut out);
+        memory_bytes = encoder.memory_bytes().unwrap().max(memory_bytes);
+        (out, memory_bytes)
+    }
+
+    /// A page whose dictionary is its last version: a few bytes, however long it is within the reach.
+    #[test]
+    fn the_next_version_of_a_page_is_a_fraction() {
+        for (reach, bytes) in [(Reach::Short, 60_000), (Reach::Long, 250_000)] {
+            let (before, mut after) = (noise(bytes), noise(bytes));
+            after[bytes / 2..bytes / 2 + 10].copy_from_slice(b"Friday, 27");
+            let (out, memory_bytes) = coded(&after, &[10_000], &before, reach);
+            assert!(out.len() < 1_000, "{reach:?}: {}", out.len());
+            assert!(decoded_with(Coding::Zstd, &out, &before).unwrap() == after);
+            assert!(memory_bytes <= reach.memory_bytes(), "{reach:?}: {memory_bytes}");
+            assert!(decoded_with(Coding::Zstd, &out, &before[1..]).is_err(), "another dictionary");
+        }
+    }
+
+    #[test]
+    fn the_reach_goes_by_length_and_memory() {
+        let of = |length, room_bytes| Reach::of(length, room_bytes);
+        let (short, long) = (Length::Known(64 << 10), Length::Known((64 << 10) + 1));
+        assert_eq!(of(short, usize::MAX), Some(Reach::Short));
+        assert_eq!([of(long, usize::MAX), of(Length::Unknown, usize::MAX)], [Some(Reach::Long); 2]);
+        assert_eq!(of(Length::Unknown, 2 * STREAM_BYTES - 1), Some(Reach::Short));
+        assert_eq!([of(short, STREAM_BYTES - 1), of(long, 0)], [None; 2]);
+    }
+
+    /// Bytes that have nothing in common with each other.
+    fn noise(bytes: usize) -> Vec<u8> {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        };
+        std::iter::repeat_with(next).take(bytes).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        /// Pages of any length, beyond the reach too, in any parts.
+        #[test]
+        fn bytes_come_back(
+            page_bytes in 0_usize..400_000,
+            dictionary_bytes in 256_usize..200_000,
+            parts in prop::collection::vec(0_usize..90_000, 0..5),
+            is_long in any::<bool>(),
+        ) {
+            let (dictionary, mut page) = (text(dictionary_bytes), text(page_bytes));
+            page.extend_from_slice(&noise(page_bytes / 5));
+            page.extend_from_slice(&dictionary[dictionary_bytes / 3..]);
+            let reach = if is_long { Reach::Long } else { Reach::Short };
+            let (out, memory_bytes) = coded(&page, &parts, &dictionary, reach);
+            prop_assert!(decoded_with(Coding::Zstd, &out, &dictionary).unwrap() == page);
+            prop_assert!(memory_bytes <= reach.memory_bytes(), "{memory_bytes}");
+        }
+    }
+}
