@@ -92,6 +92,7 @@ struct {
 #define FIN 0x01
 #define SYN 0x02
 #define RST 0x04
+#define ACK 0x10
 // The minimum size of the two headers: IPv4 and TCP without options.
 #define HEADS_BYTES 40
 #define IPV6_BYTES 40
@@ -734,11 +735,13 @@ static __always_inline int classify_step(struct __sk_buff *skb, struct packet *p
 	struct bpf_tcp_sock path = {};
 	struct flow response = {};
 	enum stepped how;
+	bool is_held;
 	__u32 band;
 
 	// Read only if it matters: after a request.
 	step.is_head = has_asked(tracked, &step) && looks_like_head(skb, packet);
 	how = stepped(tracked, &step);
+	is_held = is_outstanding(tracked);
 	if (how == STEP_BEGIN && tracked->seen == SEEN)
 		count_size(before);
 	before = advance(tracked, &step, how);
@@ -749,8 +752,14 @@ static __always_inline int classify_step(struct __sk_buff *skb, struct packet *p
 	band = band_of(value_of(settings.policy, &response, &path, before, 0));
 	if (ahead > settings.allowance_bytes)
 		band = behind(band);
-	if (how == STEP_ON && band < tracked->band)
-		counters->promotions++;
+	if (how == STEP_ON && band < tracked->band) {
+		if (is_held) {
+			counters->held_back++;
+			band = tracked->band;
+		} else {
+			counters->promotions++;
+		}
+	}
 	tracked->priority = settings.priorities[band & (BANDS_MAX - 1)];
 	tracked->band = band;
 	return stamp(skb, counters, band, tracked->priority);
@@ -791,6 +800,32 @@ __noinline int classify_tracked(struct __sk_buff *skb, struct packet *packet)
 			count_size(tracked->sent);
 		tracked->seen = CLOSED;
 	}
+	return TC_ACT_UNSPEC;
+}
+
+// Follows what clients send to the flows: where it acknowledges everything, a response is over. Sees packets that arrive,
+// in the order of their headers, so the ports and addresses are those of the flow, exchanged.
+SEC("tc")
+int weir_clients_in(struct __sk_buff *skb)
+{
+	struct tracked *tracked;
+	struct packet packet;
+	struct tuple tuple, flow;
+	__u16 port;
+
+	if (!parse(skb, &packet) || packet.protocol != IPPROTO_TCP)
+		return TC_ACT_UNSPEC;
+	port = bpf_ntohs(packet.peer_port);
+	if (!(settings.ports[port / 64] >> (port % 64) & 1) || !read_tuple(skb, &packet, &tuple))
+		return TC_ACT_UNSPEC;
+	flow = tuple;
+	__builtin_memcpy(flow.source, tuple.destination, sizeof(flow.source));
+	__builtin_memcpy(flow.destination, tuple.source, sizeof(flow.destination));
+	flow.source_port = tuple.destination_port;
+	flow.destination_port = tuple.source_port;
+	tracked = bpf_map_lookup_elem(&weir_tracked, &flow);
+	if (tracked && packet.flags & ACK)
+		heed(tracked, packet.ack, packet.payload_bytes);
 	return TC_ACT_UNSPEC;
 }
 

@@ -28,6 +28,23 @@ struct question {
 	__u32 is_last;
 };
 
+struct answer {
+	__u32 ack;
+	__u32 bytes;
+};
+
+SEC("syscall")
+int weir_heed(struct answer *answer)
+{
+	__u32 zero = 0;
+	struct tracked *tracked = bpf_map_lookup_elem(&weir_tracked, &zero);
+
+	if (!tracked)
+		return 1;
+	heed(tracked, answer->ack, answer->bytes);
+	return 0;
+}
+
 SEC("syscall")
 int weir_step(struct question *question)
 {

@@ -9,7 +9,7 @@ use sched::policy::ClientShareSpec;
 use super::counters::Sizes;
 use super::cuts::Cuts;
 use super::filter::{self, Filters};
-use super::program::Program;
+use super::program::{self, Program};
 use super::record::{self, Made};
 use super::settings::{Settings, Share};
 use super::{Classify, Hook};
@@ -56,7 +56,10 @@ pub fn is_in_place(interface: &Interface, wanted: &Classify) -> Result<bool, Err
         let (site, plan, settings) = inspect(interface, wanted)?;
         let Ok(Some(Tree { plan: found, .. })) = &site.tree else { return Ok(false) };
         let is_first = match site.place {
-            Hook::Tcx => site.filters.at_tcx.len() == 1 && site.filters.tcx_before.is_empty(),
+            Hook::Tcx => {
+                let Filters { at_tcx, arriving, tcx_before, .. } = &site.filters;
+                at_tcx.len() == 1 && arriving.len() == 1 && tcx_before.is_empty()
+            }
             Hook::Clsact => site.filters.at_clsact.is_some(),
         };
         let is_same = site.earlier.as_ref().is_some_and(|(_, earlier)| *earlier == settings);
@@ -107,6 +110,8 @@ fn take_away(interface: &Interface) -> Result<bool, Error> {
     if let Some(program) = &program {
         record::write(interface, made)?;
         program.take_down(interface)?;
+    } else {
+        program::take_down_arriving(interface, None)?;
     }
     if made.empty_clsact && filters.has_clsact && !filters.has_others {
         filter::remove_clsact(interface)?;

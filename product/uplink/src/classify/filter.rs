@@ -8,13 +8,15 @@
 
 use std::io;
 
-use super::{program, tcx};
+use super::program;
+use super::tcx::{self, Side};
 use crate::netlink::{Socket, attribute, u32_at};
 use crate::tc::{RTM_DELQDISC, RTM_GETQDISC, TCA_KIND, TCA_OPTIONS, TCM_BYTES, kind_and_options, tcm};
 use crate::{Error, Interface};
 
-/// The program's name in the kernel.
+/// The programs' names in the kernel: the classifier, and the one that sees what clients send.
 pub const NAME: &str = "weir_classify";
+pub const NAME_ARRIVING: &str = "weir_clients_in";
 /// Our priority among the filters, "WE" again: before the filters that `tc` numbers by itself (from 49152 down).
 pub const PRIORITY: u32 = 0x5745;
 pub const HANDLE: u32 = 1;
@@ -38,6 +40,8 @@ pub struct Filters {
     /// The numbers of our programs, first to run first: more than one if an attach was interrupted.
     pub at_tcx: Vec<u32>,
     pub at_clsact: Option<u32>,
+    /// The numbers of our programs that see packets arrive, at TCX alone.
+    pub arriving: Vec<u32>,
     /// True if there is a filter that is not ours.
     pub has_others: bool,
     /// True if another program's filter has our place.
@@ -63,10 +67,16 @@ pub fn look(interface: &Interface) -> Result<Filters, Error> {
     let programs = tcx::programs(interface.index).map_err(|error| Error::kernel(&doing, error))?;
     let has_tcx = programs.is_some();
     for id in programs.unwrap_or_default() {
-        match program::is_ours(id)? {
+        match program::has_name(id, NAME)? {
             true => found.at_tcx.push(id),
             false if found.at_tcx.is_empty() => found.tcx_before.push(id),
             false => found.tcx_after.push(id),
+        }
+    }
+    let arriving = tcx::programs_at(Side::Arriving, interface.index).map_err(|error| Error::kernel(&doing, error))?;
+    for id in arriving.unwrap_or_default() {
+        if program::has_name(id, NAME_ARRIVING)? {
+            found.arriving.push(id);
         }
     }
     let will_be_first = has_tcx && found.ours().is_none();

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, ObjectBuilder, TC_EGRESS, TcHook};
 
-use super::filter::{self, HANDLE, NAME, PRIORITY};
-use super::tcx;
+use super::filter::{self, HANDLE, NAME, NAME_ARRIVING, PRIORITY};
+use super::tcx::{self, Side};
 use crate::constants::SETTINGS_BYTES;
 use crate::{Error, Interface};
 
@@ -33,6 +33,8 @@ const BY_NUMBER: &str = "root or CAP_SYS_ADMIN (beside CAP_BPF and CAP_PERFMON)"
 /// The program of an interface, in the kernel.
 pub struct Program {
     fd: OwnedFd,
+    /// The program that sees what clients send; `None` if this one was opened by its number.
+    arriving: Option<OwnedFd>,
     maps: Vec<(String, MapHandle)>,
     pub facts: Facts,
 }
@@ -75,7 +77,8 @@ impl Program {
         // If both are refused, the first error is the relevant one.
         let fd = load_object(OBJECT, settings, earlier)
             .or_else(|error| load_object(OBJECT_INTERPRETED, settings, earlier).map_err(|_| error));
-        Program::of(fd.map_err(refuse)?)
+        let (fd, arriving) = fd.map_err(refuse)?;
+        Ok(Program { arriving: Some(arriving), ..Program::of(fd)? })
     }
 
     /// Opens the program with this number.
@@ -90,17 +93,26 @@ impl Program {
             let map = MapHandle::from_map_id(id).map_err(|error| failure(OPENING, BY_NUMBER, error))?;
             maps.push((map.name().to_string_lossy().into_owned(), map));
         }
-        Ok(Program { fd, maps, facts })
+        Ok(Program { fd, arriving: None, maps, facts })
     }
 
     /// Attaches the program to the interface's egress, replacing an earlier one of ours. It becomes the first at TCX if
-    /// the kernel has that; otherwise it goes into the clsact, which is made if there is none.
+    /// the kernel has that, with the one that sees what clients send; otherwise it goes into the clsact, which is made
+    /// if there is none.
     pub fn hang(&self, interface: &Interface) -> Result<(), Error> {
         let doing = format!("hanging the classifier at {}", interface.name);
         let there = tcx::programs(interface.index).map_err(|error| Error::kernel(&doing, error))?;
         if let Some(there) = there {
             if !there.contains(&self.facts.id) {
-                tcx::attach_first(self.fd.as_fd(), interface.index).map_err(|error| Error::kernel(&doing, error))?;
+                tcx::attach_first(Side::Leaving, self.fd.as_fd(), interface.index)
+                    .map_err(|error| Error::kernel(&doing, error))?;
+            }
+            // The one before stays if there is none: both use the same table of flows.
+            if let Some(arriving) = &self.arriving {
+                tcx::attach_first(Side::Arriving, arriving.as_fd(), interface.index)
+                    .map_err(|error| Error::kernel(&doing, error))?;
+                let id = raw_info(arriving.as_fd(), &mut []).map_err(|error| Error::kernel(&doing, error))?.id;
+                take_down_arriving(interface, Some(id))?;
             }
             return self.take_down_but(interface, Some(self.facts.id));
         }
@@ -110,8 +122,9 @@ impl Program {
         Ok(())
     }
 
-    /// Detaches all our programs from the interface.
+    /// Detaches all our programs from the interface, the one that the others are found by last.
     pub fn take_down(&self, interface: &Interface) -> Result<(), Error> {
+        take_down_arriving(interface, None)?;
         self.take_down_but(interface, None)
     }
 
@@ -120,7 +133,8 @@ impl Program {
         let there = filter::look(interface)?;
         for id in there.at_tcx.into_iter().filter(|id| Some(*id) != kept) {
             let program = libbpf_rs::Program::fd_from_id(id).map_err(|error| failure(&doing, BY_NUMBER, error))?;
-            tcx::detach(program.as_fd(), interface.index).map_err(|error| Error::kernel(&doing, error))?;
+            tcx::detach(Side::Leaving, program.as_fd(), interface.index)
+                .map_err(|error| Error::kernel(&doing, error))?;
         }
         if there.at_clsact.is_some() {
             let detached = hook(self.fd.as_fd(), interface).detach();
@@ -157,8 +171,22 @@ impl Program {
     }
 }
 
-/// Loads the program of an object file into the kernel.
-fn load_object(object: &[u8], settings: &[u8], earlier: Option<&Program>) -> Result<OwnedFd, libbpf_rs::Error> {
+/// Detaches our programs that see packets arrive, all or but this one.
+pub fn take_down_arriving(interface: &Interface, kept: Option<u32>) -> Result<(), Error> {
+    let doing = format!("taking the classifier from {}", interface.name);
+    for id in filter::look(interface)?.arriving.into_iter().filter(|id| Some(*id) != kept) {
+        let program = libbpf_rs::Program::fd_from_id(id).map_err(|error| failure(&doing, BY_NUMBER, error))?;
+        tcx::detach(Side::Arriving, program.as_fd(), interface.index).map_err(|error| Error::kernel(&doing, error))?;
+    }
+    Ok(())
+}
+
+/// Loads the programs of an object file into the kernel: the classifier, and the one that sees what clients send.
+fn load_object(
+    object: &[u8],
+    settings: &[u8],
+    earlier: Option<&Program>,
+) -> Result<(OwnedFd, OwnedFd), libbpf_rs::Error> {
     let mut object = ObjectBuilder::default().open_memory(object)?;
     for mut map in object.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
@@ -172,9 +200,12 @@ fn load_object(object: &[u8], settings: &[u8], earlier: Option<&Program>) -> Res
         }
     }
     let object = object.load()?;
-    let program = object.progs().find(|program| program.name() == NAME);
-    let program = program.ok_or_else(|| std::io::Error::other("the classifier is not in its object file"))?;
-    Ok(program.as_fd().try_clone_to_owned()?)
+    let program = |name: &str| {
+        let program = object.progs().find(|program| program.name() == name);
+        let program = program.ok_or_else(|| std::io::Error::other("the classifier is not in its object file"))?;
+        Ok::<_, libbpf_rs::Error>(program.as_fd().try_clone_to_owned()?)
+    };
+    Ok((program(NAME)?, program(NAME_ARRIVING)?))
 }
 
 fn hook(program: BorrowedFd<'_>, interface: &Interface) -> TcHook {
@@ -196,14 +227,14 @@ fn is_privileged() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Returns true if the program with this number has our name; false if it has disappeared in the meantime.
-pub fn is_ours(id: u32) -> Result<bool, Error> {
+/// Returns true if the program with this number has this name; false if it has disappeared in the meantime.
+pub fn has_name(id: u32, name: &str) -> Result<bool, Error> {
     let program = match libbpf_rs::Program::fd_from_id(id) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         program => program.map_err(|error| failure(OPENING, BY_NUMBER, error))?,
     };
     let info = raw_info(program.as_fd(), &mut []).map_err(|error| Error::kernel(OPENING, error))?;
-    Ok(info.name.iter().map(|letter| *letter as u8).take_while(|letter| *letter != 0).eq(NAME.bytes()))
+    Ok(info.name.iter().map(|letter| *letter as u8).take_while(|letter| *letter != 0).eq(name.bytes()))
 }
 
 /// Returns the kernel's information about a program, and the numbers of its maps.
@@ -243,6 +274,9 @@ fn raw_info(program: BorrowedFd<'_>, ids: &mut [u32]) -> std::io::Result<libbpf_
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::classify::settings::{CUTS_MAX, Policy, Settings, Share};
+    use crate::constants::BANDS_MAX;
+    use crate::testing::skip;
 
     /// The setting that shows whether there is a JIT is hidden in a namespace, and a container is one.
     #[test]
@@ -250,5 +284,40 @@ mod tests {
         let calls = |object: &[u8]| object.windows(20).any(|text| text == b"bpf_cast_to_kern_ctx");
         assert!(!calls(OBJECT_INTERPRETED));
         assert_eq!(calls(OBJECT), !OBJECT.is_empty());
+    }
+
+    /// A kernel with a JIT takes it too.
+    #[test]
+    fn the_verifier_takes_both_programs_under_every_policy() {
+        for policy in Policy::ALL {
+            let share = Share {
+                allowance_bytes: 1 << 20,
+                link_bytes_per_s: 1 << 20,
+                v4_bits: 32,
+                v6_bits: 56,
+                behind_band: 15,
+                behind_bands: 1,
+            };
+            let settings = Settings {
+                policy,
+                made_clsact: false,
+                made_tree: false,
+                cuts: (1..=CUTS_MAX as u64).collect(),
+                priorities: [0; BANDS_MAX],
+                ports: vec![80],
+                share: Some(share),
+            };
+            for object in [OBJECT, OBJECT_INTERPRETED] {
+                if object.is_empty() {
+                    return skip("this was built without clang");
+                }
+                match load_object(object, &settings.to_bytes(), None) {
+                    Err(error) if error.kind() == ErrorKind::PermissionDenied && !is_privileged() => {
+                        return skip("loading a program needs root");
+                    }
+                    loaded => drop(loaded.unwrap()),
+                }
+            }
+        }
     }
 }

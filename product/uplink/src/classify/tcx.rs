@@ -1,15 +1,32 @@
-//! The program's place if the kernel has TCX (Linux 6.6): the first of the programs that see egress packets. The
-//! filters of a clsact see only the packets that all of them pass on.
+//! The programs' places if the kernel has TCX (Linux 6.6): the first of those that see packets leave, and of those that
+//! see them arrive. The filters of a clsact see only the packets that all of them pass on.
 //!
-//! It is attached without a link, so that it stays when the attaching process ends, and disappears with its interface.
+//! They are attached without a link, so that they stay when the attaching process ends, and disappear with their
+//! interface.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use libbpf_sys::{BPF_F_BEFORE, BPF_TCX_EGRESS, bpf_prog_attach_opts, bpf_prog_query_opts};
+use libbpf_sys::{BPF_F_BEFORE, BPF_TCX_EGRESS, BPF_TCX_INGRESS, bpf_prog_attach_opts, bpf_prog_query_opts};
 
 /// Maximum number of programs at one hook (BPF_MPROG_MAX).
 const PROGRAMS_MAX: usize = 64;
+
+/// The direction of the packets that a program sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    Leaving,
+    Arriving,
+}
+
+impl Side {
+    fn number(self) -> libbpf_sys::bpf_attach_type {
+        match self {
+            Side::Leaving => BPF_TCX_EGRESS,
+            Side::Arriving => BPF_TCX_INGRESS,
+        }
+    }
+}
 
 #[cfg(test)]
 thread_local! {
@@ -17,8 +34,14 @@ thread_local! {
     pub static IS_OFF: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// The numbers of the programs at the interface, in the order in which they run; `None` if the kernel has no TCX.
+/// The numbers of the programs that see packets leave the interface, in the order in which they run; `None` if the
+/// kernel has no TCX.
 pub fn programs(interface: u32) -> io::Result<Option<Vec<u32>>> {
+    programs_at(Side::Leaving, interface)
+}
+
+/// The same for either side.
+pub fn programs_at(side: Side, interface: u32) -> io::Result<Option<Vec<u32>>> {
     #[cfg(test)]
     if IS_OFF.get() {
         return Ok(None);
@@ -32,7 +55,7 @@ pub fn programs(interface: u32) -> io::Result<Option<Vec<u32>>> {
     options.__bindgen_anon_1.count = PROGRAMS_MAX as u32;
     // SAFETY: the kernel writes at most `count` numbers to `ids`, which outlives the call, and libbpf writes nothing
     // beyond `sz` of `options`.
-    let status = unsafe { libbpf_sys::bpf_prog_query_opts(interface as i32, BPF_TCX_EGRESS, &mut options) };
+    let status = unsafe { libbpf_sys::bpf_prog_query_opts(interface as i32, side.number(), &mut options) };
     match checked(status).map_err(|error| (error.raw_os_error(), error)) {
         Ok(()) => {}
         Err((Some(libc::EINVAL), _)) => return Ok(None),
@@ -47,22 +70,20 @@ pub fn programs(interface: u32) -> io::Result<Option<Vec<u32>>> {
 }
 
 /// Attaches the program before all others; an error if it is attached already.
-pub fn attach_first(program: BorrowedFd<'_>, interface: u32) -> io::Result<()> {
+pub fn attach_first(side: Side, program: BorrowedFd<'_>, interface: u32) -> io::Result<()> {
     let options = bpf_prog_attach_opts {
         sz: size_of::<bpf_prog_attach_opts>() as libbpf_sys::size_t,
         flags: BPF_F_BEFORE,
         ..Default::default()
     };
     // SAFETY: libbpf reads `sz` bytes of `options`, which outlives the call; the descriptor is borrowed, so it is open.
-    checked(unsafe {
-        libbpf_sys::bpf_prog_attach_opts(program.as_raw_fd(), interface as i32, BPF_TCX_EGRESS, &options)
-    })
+    checked(unsafe { libbpf_sys::bpf_prog_attach_opts(program.as_raw_fd(), interface as i32, side.number(), &options) })
 }
 
-pub fn detach(program: BorrowedFd<'_>, interface: u32) -> io::Result<()> {
+pub fn detach(side: Side, program: BorrowedFd<'_>, interface: u32) -> io::Result<()> {
     // SAFETY: without options libbpf reads no memory; the descriptor is borrowed, so it is open.
     checked(unsafe {
-        libbpf_sys::bpf_prog_detach_opts(program.as_raw_fd(), interface as i32, BPF_TCX_EGRESS, std::ptr::null())
+        libbpf_sys::bpf_prog_detach_opts(program.as_raw_fd(), interface as i32, side.number(), std::ptr::null())
     })
 }
 

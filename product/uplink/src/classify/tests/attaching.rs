@@ -35,7 +35,7 @@ fn remove(interface: &Interface, command: &str) {
         LOSE_PROGRAM if at_tcx.is_empty() => run(&format!("tc qdisc del dev {} clsact", interface.name)),
         LOSE_PROGRAM => at_tcx.into_iter().for_each(|id| {
             let program = libbpf_rs::Program::fd_from_id(id).unwrap();
-            tcx::detach(program.as_fd(), interface.index).unwrap();
+            tcx::detach(tcx::Side::Leaving, program.as_fd(), interface.index).unwrap();
         }),
         _ => run(command),
     }
@@ -77,16 +77,16 @@ fn seen(interface: &Interface) -> u64 {
 fn the_classifier_is_first_at_tcx() {
     at_tcx(|interface| {
         let (pass, next) = (cross_program(TCX_PASS), cross_program(TCX_NEXT));
-        tcx::attach_first(pass.as_fd(), interface.index).unwrap();
+        tcx::attach_first(tcx::Side::Leaving, pass.as_fd(), interface.index).unwrap();
         attach(&interface, &wanted(Policy::Las)).unwrap();
         assert_eq!(seen(&interface), 1);
         let warned = || warnings(&interface).join(";");
         assert!(warned().contains("run after weir's on lo"), "{}", warned());
         // A program that passes packets on does no harm.
-        tcx::attach_first(next.as_fd(), interface.index).unwrap();
+        tcx::attach_first(tcx::Side::Leaving, next.as_fd(), interface.index).unwrap();
         assert_eq!(seen(&interface), 1);
-        tcx::detach(pass.as_fd(), interface.index).unwrap();
-        tcx::attach_first(pass.as_fd(), interface.index).unwrap();
+        tcx::detach(tcx::Side::Leaving, pass.as_fd(), interface.index).unwrap();
+        tcx::attach_first(tcx::Side::Leaving, pass.as_fd(), interface.index).unwrap();
         assert_eq!(seen(&interface), 0);
         assert!(warned().contains("run before weir's on lo"), "{}", warned());
         attach(&interface, &wanted(Policy::Las)).unwrap();
@@ -108,7 +108,7 @@ fn those_after_the_classifier_still_run() {
         // SAFETY: as above; while it is open, runs are counted.
         let _stats = unsafe { OwnedFd::from_raw_fd(stats) };
         let (program, last) = (cross_program(TCX_NEXT), cross_program(TCX_PASS));
-        tcx::attach_first(program.as_fd(), interface.index).unwrap();
+        tcx::attach_first(tcx::Side::Leaving, program.as_fd(), interface.index).unwrap();
         attach(&interface, &wanted(Policy::Las)).unwrap();
         run("tc qdisc add dev lo clsact");
         let mut hook = libbpf_rs::TcHook::new(last.as_fd());
@@ -166,7 +166,7 @@ fn killed_on_the_way_to_tcx_an_attach_is_undone() {
             let program = program::Program::load(&settings.to_bytes(), None).unwrap();
             let id = program.facts.id;
             let program = libbpf_rs::Program::fd_from_id(id).unwrap();
-            tcx::attach_first(program.as_fd(), interface.index).unwrap();
+            tcx::attach_first(tcx::Side::Leaving, program.as_fd(), interface.index).unwrap();
             if !remains {
                 run("tc filter del dev lo egress");
             }
@@ -186,7 +186,7 @@ fn two_classifiers_at_tcx_become_one_or_none() {
         let two = || {
             let program = program::Program::load(&again().to_bytes(), None).unwrap();
             let program = libbpf_rs::Program::fd_from_id(program.facts.id).unwrap();
-            tcx::attach_first(program.as_fd(), interface.index).unwrap();
+            tcx::attach_first(tcx::Side::Leaving, program.as_fd(), interface.index).unwrap();
             assert_eq!(filter::look(&interface).unwrap().at_tcx.len(), 2);
         };
         two();
@@ -195,6 +195,39 @@ fn two_classifiers_at_tcx_become_one_or_none() {
         two();
         assert!(detach(&interface).unwrap());
         assert_eq!(filter::look(&interface).unwrap(), filter::Filters::default());
+    });
+}
+
+/// What clients send is seen by a second program, which goes and comes with the first.
+#[test]
+fn the_program_for_what_arrives_comes_and_goes_with_the_classifier() {
+    at_tcx(|interface| {
+        let arriving = || filter::look(&interface).unwrap().arriving;
+        let wanted = wanted(Policy::Las);
+        let lose = || {
+            let program = libbpf_rs::Program::fd_from_id(arriving()[0]).unwrap();
+            tcx::detach(tcx::Side::Arriving, program.as_fd(), interface.index).unwrap();
+        };
+        attach(&interface, &wanted).unwrap();
+        let first = arriving();
+        assert!(first.len() == 1 && is_in_place(&interface, &wanted).unwrap());
+        attach(&interface, &wanted).unwrap();
+        assert!(arriving().len() == 1 && arriving() != first);
+        lose();
+        assert!(!is_in_place(&interface, &wanted).unwrap());
+        attach(&interface, &wanted).unwrap();
+        assert!(is_in_place(&interface, &wanted).unwrap());
+        // Whichever of the two was lost.
+        for lost in [false, true] {
+            attach(&interface, &wanted).unwrap();
+            if lost {
+                remove(&interface, LOSE_PROGRAM)
+            } else {
+                lose()
+            }
+            assert!(detach(&interface).unwrap());
+            assert_eq!(filter::look(&interface).unwrap(), filter::Filters::default());
+        }
     });
 }
 
