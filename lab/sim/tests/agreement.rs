@@ -1,10 +1,10 @@
 //! A quick part of what `examples/agreement.rs` checks at length: the simulator against the closed forms of `theory`, which
 //! shares no code with it. Seeds are fixed, so an interval that contains the truth today always will.
 
-use sim::queue::{Arrivals, Config, Horizon, Outcome, run};
+use sim::queue::{Arrivals, Config, Horizon, Outcome, SizeRank, run};
 use sim::{Hooks, SizeBin};
 use stats::interval_99;
-use theory::mg1::{Mg1, Policy, Solution};
+use theory::mg1::{Knows, Mg1, Policy, Solution};
 use workload::{Distribution, LoadProfile};
 
 const POLICIES: [&str; 6] = ["fcfs", "ps", "srpt", "psjf", "las", "srpt-bands:5"];
@@ -80,4 +80,52 @@ fn exponential_at_high_load() {
 #[test]
 fn heavy_tail_at_half_load() {
     check_agreement("bounded-pareto:alpha=1.5,min=500,max=1e5", 0.5, 20_000);
+}
+
+/// Ranks of known sizes, of learned ones, of sizes with errors; some that fall as a job is served, some that rise, some that do both.
+const RANKS: [&str; 12] = [
+    "left",
+    "size",
+    "sent",
+    "gittins",
+    "mserpt",
+    "noisy(size, 0.5)",
+    "noisy(left, 1)",
+    "min(left, 8KB)",
+    "step(size, 4KB) + step(size, 16KB)",
+    "step(left, 4KB) * sent",
+    "size * left",
+    "max(sent, size / 2)",
+];
+
+/// The simulator, which runs the server's scheduler, and the closed form have an expression's program in common, and nothing else.
+/// Sizes whose hazard rises and then falls, so that every rank is another order.
+#[test]
+fn ranks_agree_with_their_closed_forms() {
+    let sizes: Distribution = "lognormal:mu=8,sigma=0.9".parse().unwrap();
+    let queue = Mg1::new(sizes.clone(), 0.7, LINK.parse().unwrap()).unwrap();
+    let mut found = Vec::new();
+    for text in RANKS {
+        let rank = SizeRank::new(text.parse().unwrap(), &|u| sizes.quantile(u)).unwrap();
+        let (size, errors) = rank.knows();
+        let of = |job: theory::mg1::Served| rank.value(job.size, job.sent, job.deviate);
+        let theory = queue.solve_rank(Knows { size, errors }, &rank.cuts(), &of).response_ms();
+        let mean = |seed| {
+            let load = LoadProfile::constant(0.7).unwrap();
+            let arrivals = Arrivals::Poisson { sizes: sizes.clone(), load };
+            let policy = format!("rank:{text}");
+            let config = Config::new(&policy, LINK.parse().unwrap(), arrivals, Horizon::Jobs(2000));
+            // Where turns are taken, the chunk that is under way keeps a newcomer waiting.
+            let chunk_bytes = policy.parse::<sched::policy::PolicySpec>().unwrap().takes_turns().then_some(100);
+            let config = Config { warm_up_jobs: 500, seed, chunk_bytes, ..config };
+            run(&config, Hooks::none()).unwrap().summary.response_time_ms.mean
+        };
+        let interval = interval_99(&(1..=REPLICATIONS).map(mean).collect::<Vec<_>>()).unwrap();
+        let off = (interval.mean - theory).abs() / interval.half_width;
+        assert!(off <= 1.0, "{text}: {interval:?} misses {theory}");
+        assert!(interval.half_width < 0.1 * theory, "{text}: {interval:?} is too wide to tell");
+        found.push(theory);
+    }
+    let [left, size, sent, gittins, mserpt, noisy, ..] = found[..] else { panic!("{found:?}") };
+    assert!(left < size && size < noisy && noisy < gittins && gittins < mserpt && mserpt < sent, "{found:?}");
 }

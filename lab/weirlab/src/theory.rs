@@ -2,6 +2,7 @@
 
 mod alternating;
 mod mg1;
+pub(crate) mod rank;
 
 use cli::Failure;
 use workload::Distribution;

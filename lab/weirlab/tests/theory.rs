@@ -98,6 +98,23 @@ fn a_person_reads_a_table() {
     assert!(said.contains("of the jobs of 2000 bytes") && said.contains("1000, 65536 bytes"), "{said}");
 }
 
+/// An expression has the closed form of the policy that it stands for, whether its sizes are drawn or of a trace.
+#[test]
+fn an_expression_is_solved() {
+    let of = |policy: &str, dist: &str| {
+        let words = ["mg1", "--rho", "0.8", "--dist", dist, "--policy", policy, "--json"];
+        json(theory(&words))["response_time_ms"].as_f64().unwrap()
+    };
+    let dist = "bounded-pareto:alpha=1.5,min=100,max=1e6";
+    for (policy, rank) in [("srpt", "rank:left"), ("psjf", "rank:size * 2"), ("las", "rank:sent"), ("fcfs", "rank:0")] {
+        let (exact, found) = (of(policy, dist), of(rank, dist));
+        assert!((found / exact - 1.0).abs() < 2e-3, "{rank}: {found} for {exact}");
+    }
+    let [gittins, mserpt, noisy, srpt] =
+        ["rank:gittins", "rank:mserpt", "rank:noisy(size, 0.5)", "rank:left"].map(|rank| of(rank, dist));
+    assert!(srpt < noisy && noisy < gittins && gittins < 1.02 * mserpt, "{srpt} {noisy} {gittins} {mserpt}");
+}
+
 #[test]
 fn overload_by_turns() {
     let of = |policy: &str, profile: &str| {
@@ -133,6 +150,8 @@ fn mistakes_are_one_line_that_names_the_field() {
         ("--policy", "fsp", "--policy: no closed form is known for policy `fsp`"),
         ("--policy", "random", "--policy: unknown policy `random`"),
         ("--policy", "srpt-bands:9,3", "--policy: srpt-bands:9,3: cut points are above 0 and increase"),
+        ("--policy", "rank:left*rt", "--policy: rank `left*rt`, column 6: unknown name `rt`"),
+        ("--policy", "rank:left*rtt", "--policy: rank `left*rtt`: no closed form is known for more than size, left"),
         ("--at-size", "0", "--at-size: no job has 0 bytes"),
     ] {
         let words = usual.map(|(usual, right)| format!("{usual} {}", if usual == flag { value } else { right }));

@@ -10,7 +10,7 @@ use ::config::UplinkRate;
 use rustix::thread::CapabilitySet;
 use sched::classes::{ByClass, ClassTable};
 use sched::line::Bounds;
-use sched::policy::{ClientShare, ClientShareSpec, PolicySpec};
+use sched::policy::{ClientShare, ClientShareSpec, Order, PolicySpec, RouteIndex};
 use sched::{Guard, Pace, Policy, Scheduler, WaitBound};
 use units::wire::Framing;
 use units::{Nanos, Rate};
@@ -60,6 +60,16 @@ impl ShapingOptions {
     /// The order as shown to an operator.
     fn order(&self) -> String {
         self.counted_classes().map_or(self.policy.to_string(), |classes| format!("{} in {classes}", self.policy))
+    }
+
+    /// Routes learn one index, that of the order by size.
+    fn check_indices(&self) -> Result<(), ShapingError> {
+        let of_classes = self.classes.iter().flat_map(|table| &table.classes).map(|class| &class.order);
+        let learns_other = |order: &&Order| matches!(order, Order::Rank(expression) if expression.route_index() == Some(RouteIndex::MSerpt));
+        match of_classes.chain([self.policy.order()]).find(learns_other) {
+            Some(order) => Err(ShapingError::Policy(Misfit::OtherIndex { policy: order.clone().into() })),
+            None => Ok(()),
+        }
     }
 
     /// Returns `2 classes`, counting those of the file as `weir check` does.
@@ -112,6 +122,7 @@ impl ShapingChoice {
     /// Chooses the shaping for one listening address. A part that is not available is an error if it was requested by
     /// name. The pace is an exception: if unknown, it is searched.
     pub fn find(options: &ShapingOptions, listen: SocketAddr) -> Result<ShapingChoice, ShapingError> {
+        options.check_indices()?;
         if options.uplink == UplinkRate::Off {
             match options.kind {
                 ShapingKind::Paced => return Err(ShapingError::Policy(Misfit::Off)),
@@ -382,6 +393,19 @@ mod tests {
 
     fn rate(text: &str) -> Rate {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn routes_learn_one_index() {
+        let of = |policy: &str| {
+            let options = ShapingOptions { policy: policy.parse().unwrap(), ..options(ShapingKind::Auto, "auto") };
+            ShapingChoice::find(&options, "127.0.0.1:0".parse().unwrap()).map(|choice| choice.policy.to_string())
+        };
+        assert_eq!(of("rank:gittins * 2").unwrap(), "rank:gittins * 2");
+        let error = of("rank:mserpt").unwrap_err();
+        assert!(
+            error.is_usage() && error.to_string().contains("`rank:mserpt`") && error.to_string().contains("gittins")
+        );
     }
 
     #[test]

@@ -4,14 +4,12 @@
 //! [`PolicySpec`], whose sizes are turned into link time, the scheduler's unit here ([`super::scheduled`]).
 
 use sched::classes::{ByClass, ClassSpec, ClassTable};
-use sched::policy::{self, BandSpec, Expression, Order, PolicySpec, RouteIndex};
-use sched::routes::{Curve, Histogram};
+use sched::policy::{self, BandSpec, Order, PolicySpec};
 use sched::{Policy, Sharing};
 use units::{Nanos, Rate};
 
 use super::line::Line;
 use super::{Config, Error};
-use crate::unknown::m_serpt;
 
 /// What chunks are where a policy takes turns, and none were asked for: a full segment, the server's grant.
 pub const CHUNK_BYTES_USUAL: u64 = units::wire::SEGMENT_BYTES;
@@ -94,34 +92,10 @@ fn scaled(order: &Order, quantile: &dyn Fn(f64) -> f64, line: &Line) -> (Order, 
         Order::SrptBands(_) if cuts_bytes.is_empty() => Order::Fcfs,
         Order::SrptBands(_) => Order::SrptBands(BandSpec::at_bytes(cuts)),
         Order::QuickFix { .. } => Order::QuickFix { cut_bytes: cuts[0] },
-        Order::Rank(expression) => Order::Rank(Box::new(of_link(expression, quantile, line))),
+        Order::Rank(expression) => Order::Rank(Box::new(super::rank::of_link(expression, quantile, line))),
         other => other.clone(),
     };
     (scaled, cuts_bytes)
-}
-
-/// An expression of bytes for a scheduler of the link's time, whose jobs are all of one route.
-fn of_link(expression: &Expression, quantile: &dyn Fn(f64) -> f64, line: &Line) -> Expression {
-    let scaled = expression.clone().in_units_of(line.bytes_per_ns());
-    match expression.route_index() {
-        Some(index) => scaled.of_one_route(learned(index, quantile)),
-        None => scaled,
-    }
-}
-
-/// Responses that a route has learned from.
-const LEARNED: u32 = sched::routes::SAMPLES_MAX - 1;
-
-/// The index of a route that has learned from responses of these sizes.
-pub fn learned(index: RouteIndex, quantile: &dyn Fn(f64) -> f64) -> Curve {
-    let mut histogram = Histogram::default();
-    for sample in 0..LEARNED {
-        histogram.note(quantile((f64::from(sample) + 0.5) / f64::from(LEARNED)).round().max(1.0) as u64);
-    }
-    match index {
-        RouteIndex::Gittins => sched::routes::gittins(&histogram),
-        RouteIndex::MSerpt => m_serpt(&histogram),
-    }
 }
 
 /// Weights and promises are shares, and need no scale; rates and sizes do. Service is in chunks: classes take turns.

@@ -13,6 +13,7 @@ mod meld;
 mod owners;
 mod pages;
 mod ps;
+mod rank;
 mod relaxation;
 mod scheduled;
 mod slotted;
@@ -22,11 +23,12 @@ mod station;
 mod tests;
 
 pub use customers::CustomerOutcome;
-pub use discipline::{CHUNK_BYTES_USUAL, CLASSES, learned};
+pub use discipline::{CHUNK_BYTES_USUAL, CLASSES};
 pub use engine::{JOBS_MAX, SPAN_MAX};
 pub use line::Wire;
 pub use owners::{CLIENTS_MAX, CLOSED_CONNECTIONS_MAX, CLOSED_MAX, ClientSpec, Closed, ClosedOutcome, Owners};
 pub use pages::{PAGE_CONNECTIONS_MAX, PAGES_MAX, PageLoad, PageOutcome, Times};
+pub use rank::SizeRank;
 pub(crate) use source::stream;
 pub use source::{Paths, Poisson};
 

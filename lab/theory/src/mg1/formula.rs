@@ -25,12 +25,16 @@ use super::{Mg1, Policy};
 
 #[derive(Debug, Clone)]
 pub(super) enum Formula {
-    Fcfs { wait: f64 },
+    Fcfs {
+        wait: f64,
+    },
     Ps,
     Srpt(Residence),
     Psjf,
     Las,
     Bands(Vec<Band>),
+    /// At sizes, ascending.
+    Points(Vec<(f64, f64)>),
 }
 
 /// The integral of dt / (1 - rho(t)) from 0 to x, kept at the edges of panels.
@@ -85,8 +89,19 @@ impl Formula {
                 let band = &bands[bands.partition_point(|band| band.from < x).saturating_sub(1)];
                 band.wait + band.residence_below + (x - band.from) * band.pace
             }
+            Formula::Points(points) => between(points, x),
         }
     }
+}
+
+/// On the line through the two points around x, or nearest to it.
+fn between(points: &[(f64, f64)], x: f64) -> f64 {
+    if let [(size, response)] = points {
+        return response + (x - size);
+    }
+    let behind = points.partition_point(|(size, _)| *size < x).clamp(1, points.len() - 1);
+    let ((from, low), (to, high)) = (points[behind - 1], points[behind]);
+    low + (high - low) * (x - from) / (to - from)
 }
 
 /// The mean work found, of those `before` it, stretched by those that come `after` and go before it.

@@ -18,10 +18,12 @@
 mod formula;
 mod policy;
 pub(crate) mod quadrature;
+mod soap;
 #[cfg(test)]
 mod tests;
 
 pub use policy::{BANDS_MAX, Policy, PolicyError};
+pub use soap::{Knows, Served};
 
 use units::Rate;
 use workload::Distribution;
@@ -65,6 +67,10 @@ impl Mg1 {
         self.lambda() * self.bytes_per_ms() * 1e3
     }
 
+    pub fn sizes(&self) -> &Distribution {
+        &self.sizes
+    }
+
     /// The mean size, bytes.
     pub fn mean_size_bytes(&self) -> f64 {
         self.sizes.mean()
@@ -79,6 +85,14 @@ impl Mg1 {
         let edges = quadrature::edges(&self.sizes, &[&cuts[..], &quadrature::whole_bytes_end()].concat());
         let formula = Formula::new(self, policy, &cuts, &edges);
         Solution { queue: self, formula, edges, cuts }
+    }
+
+    /// The response times under a rank, the least of which is served, equal ones in order of arrival: a number for each
+    /// job by its size and the bytes sent, as far as it knows them. Where it jumps at a size, that is best among the cuts.
+    pub fn solve_rank(&self, knows: Knows, cuts: &[f64], rank: &dyn Fn(Served) -> f64) -> Solution<'_> {
+        let formula = Formula::Points(soap::response(self, knows, cuts, rank));
+        let edges = quadrature::edges(&self.sizes, &quadrature::whole_bytes_end());
+        Solution { queue: self, formula, edges, cuts: Vec::new() }
     }
 
     /// Arrivals while the link sends one byte.

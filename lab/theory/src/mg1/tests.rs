@@ -190,3 +190,78 @@ fn wrong_loads_and_policies_are_told() {
     assert_eq!("srpt-bands:1KiB,2000".parse(), Ok(Policy::SrptBands(vec![1024.0, 2000.0])));
     assert_eq!("fair".parse(), Ok(Policy::Ps));
 }
+
+type Rank<'a> = &'a dyn Fn(Served) -> f64;
+
+const SIZE: Knows = Knows { size: true, errors: false };
+const BLIND: Knows = Knows { size: false, errors: false };
+
+/// The policies that have a formula of their own, as ranks.
+#[test]
+fn ranks_have_the_response_times_of_their_policies() {
+    let cuts = [1000.0, 4000.0, 16_000.0, 64_000.0];
+    let band = |left: f64| cuts.iter().filter(|cut| left > **cut).count() as f64;
+    let ranks: [(&str, Knows, f64, Rank); 6] = [
+        ("fcfs", BLIND, 1e-6, &|_| 0.0),
+        ("las", BLIND, 1e-3, &|job| job.sent),
+        ("las", SIZE, 1e-3, &|job| job.sent),
+        ("psjf", SIZE, 1e-3, &|job| job.size),
+        ("srpt", SIZE, 2e-3, &|job| job.size - job.sent),
+        ("srpt-bands:1000,4000,16000,64000", SIZE, 6e-3, &|job| band(job.size - job.sent)),
+    ];
+    for (sizes, rho) in SMOOTH.iter().map(|sizes| (sizes, 0.9)).chain([(&"deterministic:size=1000", 0.5)]) {
+        let queue = queue(sizes, rho);
+        for (policy, knows, tolerance, rank) in ranks {
+            let (exact, found) = (queue.solve(&policy.parse().unwrap()), queue.solve_rank(knows, &cuts, rank));
+            close(found.response_ms(), exact.response_ms(), tolerance, &format!("{policy}, {sizes}"));
+            let size = if rho == 0.5 { 1000.0 } else { 3000.0 };
+            close(found.response_ms_at(size), exact.response_ms_at(size), 2e-3, &format!("{policy}, {sizes}"));
+        }
+    }
+}
+
+/// A trace's sizes are what they are, and ties are served in order of arrival.
+#[test]
+fn ranks_of_few_sizes_are_exact() {
+    let sizes = Distribution::empirical(&[100, 100, 100, 2000, 2000, 50_000]).unwrap();
+    let queue = Mg1::new(sizes, 0.8, "8mbit".parse().unwrap()).unwrap();
+    let ranks: [(&str, Rank); 3] =
+        [("srpt", &|job| job.size - job.sent), ("psjf", &|job| job.size), ("las", &|job| job.sent)];
+    for (policy, rank) in ranks {
+        let (exact, found) = (queue.solve(&policy.parse().unwrap()), queue.solve_rank(SIZE, &[], rank));
+        close(found.response_ms(), exact.response_ms(), 1e-9, policy);
+    }
+}
+
+/// Jobs that are small or huge: what has been sent more than the small ones is huge. First come, first served up to there,
+/// behind all others beyond it.
+#[test]
+fn a_rank_that_rises_once_is_two_bands_of_service() {
+    let (small, huge, rho) = (1000.0, 100_000.0, 0.8);
+    let queue =
+        Mg1::new(Distribution::empirical(&[1000, 1000, 1000, 1000, 100_000]).unwrap(), rho, "8mbit".parse().unwrap());
+    let queue = queue.unwrap();
+    let found = queue.solve_rank(BLIND, &[], &|job| if job.sent < small { 0.0 } else { 1.0 });
+    // By hand, in bytes: the first part of all is M/D/1 of 1000; the rest waits for all work, and for the first parts.
+    let lambda = rho / (0.8 * small + 0.2 * huge);
+    let first = lambda * small;
+    let at_small = small + lambda * small * small / (2.0 * (1.0 - first));
+    let squares = 0.8 * small * small + 0.2 * huge * huge;
+    let at_huge =
+        lambda * squares / (2.0 * (1.0 - rho) * (1.0 - first)) + small / (1.0 - first) + (huge - small) / (1.0 - first);
+    close(found.response_ms_at(small) * 1e3, at_small, 1e-9, "small");
+    close(found.response_ms_at(huge) * 1e3, at_huge, 1e-9, "huge");
+}
+
+/// Priorities that are drawn for each job, whatever its size: a job of priority p sees those below p of the load.
+#[test]
+fn ranks_by_errors_alone_are_random_priorities() {
+    let (queue, rho) = (queue("exponential:mean=5000", 0.8), 0.8);
+    let errors = Knows { errors: true, ..BLIND };
+    let found = queue.solve_rank(errors, &[], &|job| job.deviate).response_ms() * 1e3;
+    let at = |p: f64| 5000.0 / (1.0 - rho * p) + rho * p * 5000.0 / (1.0 - rho * p).powi(2);
+    let exact = (0..1000).map(|step| at((f64::from(step) + 0.5) / 1000.0)).sum::<f64>() / 1000.0;
+    close(found, exact, 1e-2, "random priorities");
+    let [with, without] = [errors, BLIND].map(|knows| queue.solve_rank(knows, &[], &|job| job.sent).response_ms());
+    close(with, without, 1e-2, "errors that nobody looks at");
+}

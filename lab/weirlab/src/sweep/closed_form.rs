@@ -2,19 +2,26 @@
 //! what the formula is of.
 
 use ::sweep::{Theory, TheoryAt};
+use sched::policy::Expression;
 use theory::mg1::{Mg1, Policy};
 
 use crate::sim::{Model, SimSpec, Wire};
-use crate::theory::distribution;
+use crate::theory::{distribution, rank};
 
 /// What the formulas say of such runs and of the jobs of these sizes.
 pub fn of(spec: &SimSpec, sizes_bytes: &[f64]) -> Option<Theory> {
-    let is_plain = spec.wire == Wire::Plain && spec.chunk.is_none() && spec.seconds.is_none();
+    let is_plain = spec.wire == Wire::Plain && spec.seconds.is_none();
     let (true, Some(rho), Some(dist)) = (spec.model == Model::Queue && is_plain, spec.rho, &spec.dist) else {
         return None;
     };
     let queue = Mg1::new(distribution(dist).ok()?, rho, spec.link().parse().ok()?).ok()?;
-    let solution = queue.solve(&policy(&spec.policy)?);
+    if !is_preemptive(spec, queue.mean_size_bytes()) {
+        return None;
+    }
+    let solution = match spec.policy.strip_prefix("rank:") {
+        Some(text) => rank::solve(&queue, text).ok()?,
+        None => queue.solve(&policy(&spec.policy)?),
+    };
     let metrics = [("response_time_ms_mean", solution.response_ms()), ("slowdown_mean", solution.slowdown_mean())];
     let at = |&size: &f64| {
         let (response_time_ms, slowdown) = (solution.response_ms_at(size), solution.slowdown_at(size));
@@ -25,6 +32,18 @@ pub fn of(spec: &SimSpec, sizes_bytes: &[f64]) -> Option<Theory> {
         metrics: metrics.into_iter().filter_map(is_finite).collect(),
         by_size: sizes_bytes.iter().map(at).collect(),
     })
+}
+
+/// The parts of a mean size that are near enough to service without chunks.
+const PARTS_MIN: f64 = 50.0;
+
+/// Whether service is without chunks, or is as good as that; a rank that takes turns always has some.
+fn is_preemptive(spec: &SimSpec, mean_bytes: f64) -> bool {
+    let takes_turns = match spec.policy.strip_prefix("rank:").map(str::parse::<Expression>) {
+        Some(Ok(expression)) => expression.takes_turns(),
+        _ => return spec.chunk.is_none(),
+    };
+    spec.chunk.map_or(!takes_turns, |bytes| bytes as f64 * PARTS_MIN <= mean_bytes)
 }
 
 /// Round robin is only near processor sharing, and bands that learn their cuts only near those of the formula.
@@ -61,5 +80,16 @@ mod tests {
             assert_eq!(foretold(policy, more), None, "{policy} {more}");
         }
         assert!(foretold("srpt-bands:1000,8000", "").is_some());
+        let has_one = |rank: &str, more: &str| foretold(&format!("rank:{rank}"), more).is_some();
+        let found = [
+            ("left", ""),
+            ("left", "chunk = 1448"),
+            ("left", "chunk = 100"),
+            ("sent", ""),
+            ("sent", "chunk = 100"),
+            ("left * rtt", ""),
+        ]
+        .map(|(rank, more)| has_one(rank, more));
+        assert_eq!(found, [true, false, true, false, true, false]);
     }
 }

@@ -4,13 +4,13 @@ use serde_json::{Value, json};
 use theory::mg1::{Mg1, Policy, Solution};
 use units::Rate;
 
-use super::{distribution, size, wrong};
+use super::{distribution, rank, size, wrong};
 use crate::trace::print;
 use cli::Failure;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// fcfs, ps, fair (the same), srpt, psjf, las, srpt-bands:BANDS or srpt-bands:SIZE,SIZE,...
+    /// fcfs, ps, fair (the same), srpt, psjf, las, srpt-bands:BANDS, srpt-bands:SIZE,SIZE,... or rank:EXPRESSION
     #[arg(long, value_name = "SPEC")]
     policy: String,
     /// Offered load of the link, below 1
@@ -36,9 +36,11 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     let sizes = distribution(&args.dist)?;
     // So many bands are cut as the scheduler would, if it had seen all the sizes.
     let cuts_of = |bands| sched::policy::best_cuts(|u| sizes.quantile(u), bands);
-    let policy = Policy::parse(&args.policy, cuts_of).map_err(wrong("--policy"))?;
-    let queue = Mg1::new(sizes, args.rho, link).map_err(wrong("--rho"))?;
-    let solution = queue.solve(&policy);
+    let queue = Mg1::new(sizes.clone(), args.rho, link).map_err(wrong("--rho"))?;
+    let solution = match args.policy.strip_prefix("rank:") {
+        Some(text) => rank::solve(&queue, text).map_err(wrong("--policy"))?,
+        None => queue.solve(&Policy::parse(&args.policy, cuts_of).map_err(wrong("--policy"))?),
+    };
     let answer = Answer::of(&solution, at_size);
     match args.json {
         true => print(&format!("{}\n", as_json(args, &queue, &solution, link, &answer))),

@@ -39,6 +39,10 @@ pub enum Misfit {
          uplink up {interface} --rate RATE --bands N`"
     )]
     TooManyBands { policy: PolicySpec, bands: u8, interface: String, bands_max: u8 },
+    #[error(
+        "policy `{policy}` is for the laboratory, where routes learn other indices; expected gittins in place of mserpt"
+    )]
+    OtherIndex { policy: PolicySpec },
     #[error("[[class]] tables have no bands; expected --shaping auto, paced or off")]
     Classes,
     #[error("cannot be combined with --uplink off; expected --uplink auto or a rate, or --shaping off")]

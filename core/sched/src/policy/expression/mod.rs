@@ -155,6 +155,11 @@ impl Expression {
         self.program.iter().any(|op| matches!(op, Op::Fact(fact) if facts.contains(fact)))
     }
 
+    /// The numbers in it.
+    pub fn numbers(&self) -> impl Iterator<Item = f64> {
+        self.program.iter().filter_map(|op| if let Op::Number(number) = op { Some(*number) } else { None })
+    }
+
     /// Returns whether jobs get an error of their own.
     pub fn is_noisy(&self) -> bool {
         self.program.contains(&Op::Noisy)
