@@ -131,6 +131,7 @@ reproduce:
 	@QUICK=$(QUICK) TRACE=$(TRACE) NASA=$(NASA) scripts/reproduce.sh $(TO) $(ARGS)
 
 python:
+	@scripts/setup.sh python
 	@scripts/python.sh $(ARGS)
 
 setup:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks the Rust toolchain and installs the Debian packages that one kind of work needs: run, test, dist, bench, virtual,
-# conformance or recipes.
+# conformance, python or recipes.
 # `virtual` also builds the kernel of `weirlab run --virtual`, or finds it built; `conformance` what Debian has no package of.
 #
 # A missing toolchain or linker ends the script: nothing can be built. A missing program only costs the checks or
@@ -17,9 +17,9 @@ if [ "${1:-}" = --missing ]; then
 fi
 purpose=${1:-}
 case "$purpose" in
-run | test | dist | bench | virtual | conformance | recipes) ;;
+run | test | dist | bench | virtual | conformance | python | recipes) ;;
 *)
-    echo "usage: scripts/setup.sh [--missing] run|test|dist|bench|virtual|conformance|recipes" >&2
+    echo "usage: scripts/setup.sh [--missing] run|test|dist|bench|virtual|conformance|python|recipes" >&2
     exit 2
     ;;
 esac
@@ -27,7 +27,7 @@ exec </dev/null
 
 # One line each: the purposes that need it, the program or file, the Debian package, what is lost without it.
 needs="
-run,test,dist,bench,virtual,conformance,recipes cc build-essential -
+run,test,dist,bench,virtual,conformance,python,recipes cc build-essential -
 test           c++      build-essential  -
 run,test,dist,bench clang clang           the BPF programs of weir attach
 run,test,dist,bench /usr/include/libelf.h libelf-dev the BPF programs of weir attach
@@ -73,6 +73,7 @@ conformance    firefox-esr firefox-esr   the page in Firefox
 conformance    certutil libnss3-tools    the page in Chromium and in Firefox
 conformance    venv     python3-venv     the verdicts of sslyze on TLS and of redbot on caching, aioquic's checks of HTTP/3
 conformance    go       golang-go        h2spec's verdict on HTTP/2, quic-go's checks of HTTP/3
+python         venv     python3-venv     the Python package and its tests
 recipes        curl     curl             every recipe
 recipes        wget     wget             the recipes of documentation and of a mirror
 recipes        openssl  openssl          the recipes over HTTPS

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 import weirlab
-from weirlab import experiments
+from weirlab import experiments, figures, judgement
 
 FAKE = """#!/bin/sh
 echo "$@" >>"$(dirname "$0")/asked"
@@ -70,3 +70,27 @@ def test_theory_has_the_figures_of_weirlab_theory(program):
     said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     solution = weirlab.theory("srpt", "exponential:mean=5000", 0.9)
     assert (solution.response_ms, solution.slowdown) == (said["response_time_ms"], said["slowdown_mean"])
+
+
+def test_an_experiment_in_virtual_time_has_the_figures_of_weirlab_report(program, root, tmp_path):
+    names = ["weir-off", "weir-paced-srpt"]
+    if not program.with_name("weir").exists():
+        pytest.skip("SKIPPED: no program weir beside weirlab: cargo build -p weir")
+    try:
+        found = weirlab.run(root / "experiments/first-light.toml", tmp_path / "out", only=names, seconds=2, weirlab=program)
+    except weirlab.RunError as error:
+        if "setup.sh virtual" not in str(error):
+            raise
+        pytest.skip(f"SKIPPED: {error}")
+    said = subprocess.run([program, "report", tmp_path / "out", "--json"], check=True, capture_output=True, text=True).stdout
+    of_report = {run["name"]: run for run in json.loads(said)["runs"]}
+    assert [run.name for run in found] == sorted(of_report) == names
+    for run in found:
+        assert run.responses().ms.mean() == pytest.approx(of_report[run.name]["response_time_ms"]["mean"])
+    point = judgement._Point("")
+    point.runs = {run.name: run for run in found}
+    of_srpt = point.responses["weir-paced-srpt"]
+    slowdown = figures.figure("slowdown_mean", of_srpt, alone_ms=point.alone_ms)
+    assert slowdown == pytest.approx(of_report["weir-paced-srpt"]["slowdown_mean"])
+    ratio = of_srpt.ms.mean() / point.oracles["bound"].ms.mean()
+    assert ratio == pytest.approx(of_report["weir-paced-srpt"]["bound_ratio"])

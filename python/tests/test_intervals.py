@@ -1,6 +1,7 @@
 """Intervals, figures and verdicts by hand."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from weirlab import Claim, Responses, figures, intervals
@@ -52,21 +53,36 @@ def test_figures_of_a_run():
         "completed": 3,
         "incomplete": 1,
         "incomplete_share": 0.25,
-        "bytes": 8,
     }
     assert {name: figures.figure(name, run) for name in values} == pytest.approx(values)
+    assert figures.figure("bytes", responses([1, 4, 5])) == 6
+    with pytest.raises(figures.NotKept, match="bytes: these responses were not kept with it"):
+        figures.figure("bytes", run)
     with pytest.raises(ValueError, match="`server_cpu` is no figure"):
         figures.figure("server_cpu", run)
     with pytest.raises(ValueError, match="no request counts"):
         figures.figure("response_time_ms.mean", run, np.zeros(4, bool))
-    with pytest.raises(ValueError, match="the heads of these responses were not kept"):
-        figures.figure("slowdown_mean", run, link_bps=10_000_000)
+    with pytest.raises(figures.NotKept, match="slowdown: these responses were not kept with it"):
+        figures.figure("slowdown_mean", run)
+    assert figures.figure("slowdown_mean", run, alone_ms=np.array([1, 2, 2.5, 1])) == 1.25
 
 
-def test_slowdown_is_against_the_link_alone():
-    # 1,000 bytes with a head of 240 are one segment of 1,306 bytes: 1.0448 ms at 10 Mbit/s.
-    run = Responses(np.array([1000], np.uint64), np.array([2.0896]), np.array([True]), np.array([240], np.uint64))
-    assert figures.figure("slowdown_mean", run, link_bps=10_000_000) == pytest.approx(2)
+def test_figures_of_what_was_measured_from_outside():
+    states = {f"connections_{state}": [1, 2, 0] for state in ("established", "fin_wait_1", "close_wait", "last_ack", "closing")}
+    samples = pa.table({"at_ns": [1, 2_000_000_000, 3], **states, "listen_drops_total": [5, 5, 9], "queue": [4, 0, 2]})
+    values = {
+        "connections_max": 10,
+        "syn_drops": 4,
+        "samples.queue.max": 4,
+        "samples.queue.mean": 2,
+        "samples.queue.last": 2,
+        "samples.connections_established.first_s": 1e-9,
+        "samples.listen_drops_total.first_s": 3e-9,
+    }
+    assert {name: figures.counter(name, samples) for name in values} == values
+    for name, of in (("accept_drops", samples), ("syn_drops", None), ("samples.queue.first_s", samples.slice(1, 1))):
+        with pytest.raises(figures.NotKept, match=name):
+            figures.counter(name, of)
 
 
 def test_figures_of_two_runs():

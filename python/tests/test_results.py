@@ -111,6 +111,50 @@ def test_runs_over_another_are_paired(experiment):
     assert rows["srpt"]["factor"] is None
 
 
+def test_claims_of_runs(experiment):
+    """Of the middle request, of one client, over the bound, of counters; void runs and other lengths do not count."""
+    text = """
+        [[figure.expect]]
+        text = "{what}"
+        value = "{value}"
+        of = "fair"
+        {rest}
+        """
+    stated = [
+        ("all", "response_time_ms.mean", 'over = "srpt"'),
+        ("one", "response_time_ms.mean", "sizes = [34, 67]"),
+        ("bound", "response_time_ms.mean", 'over = "bound"'),
+        ("slowdown", "slowdown_mean", 'over = "srpt"'),
+        ("b", "response_time_ms.mean", 'client = "b"'),
+        ("nobody", "response_time_ms.mean", 'client = "c"'),
+        ("drops", "syn_drops", ""),
+        ("cpu", "server_cpu", "seconds = 420"),
+        ("absent", "first_byte_ms.mean", ""),
+        ("elsewhere", "bytes", 'point = "rho-0.9"'),
+    ]
+    toml = experiment.parent / "a.toml"
+    toml.write_text("".join(text.format(what=what, value=value, rest=rest) for what, value, rest in stated))
+    for run in weirlab.runs(experiment):
+        table = run.records()
+        pa.parquet.write_table(table.append_column("group", pa.array([0, 1, 0])), run.path / "records.parquet")
+        manifest = {**run.manifest, "clients": ["a", "b"], "server_cpu": 0.25, "seconds": 60}
+        (run.path / "manifest.json").write_text(json.dumps(manifest))
+        pa.parquet.write_table(pa.table({"at_ns": [1, 2], "listen_drops_total": [3, 5]}), run.path / "samples.parquet")
+    found = {of.claim.text: of for of in weirlab.judge(weirlab.runs(experiment), weirlab.claims(toml))}
+    assert set(found) == {"all", "one", "bound", "slowdown", "b", "drops", "cpu"}
+    assert found["all"].estimate.value == pytest.approx((2 * 4) ** 0.5)
+    assert found["one"].estimate.value == found["b"].estimate.value == 6
+    # 386, 486 and 586 bytes on the link, 1 ms apart.
+    assert found["bound"].estimate.value == pytest.approx((4 * 8) ** 0.5 / (0.8 * 0.486))
+    assert found["slowdown"].estimate.value > found["all"].estimate.value
+    assert (found["drops"].estimate.value, found["cpu"].estimate.value) == (2, 0.25)
+    assert [found[text].verdict for text in ("all", "cpu")] == ["not comparable", "not comparable"]
+    void = experiment / "rho-0.8_seed-1" / "fair" / "manifest.json"
+    void.write_text(json.dumps({**json.loads(void.read_text()), "void": "busy"}))
+    found = {of.claim.text: of for of in weirlab.judge(weirlab.runs(experiment), weirlab.claims(toml))}
+    assert (found["all"].traces, found["all"].estimate.value) == (1, 4)
+
+
 def test_a_figure_that_does_not_agree_is_named(experiment, tmp_path, capsys):
     result = tmp_path / "project" / "results" / "one"
     weirlab.keep(experiment, result)

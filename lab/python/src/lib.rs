@@ -3,7 +3,6 @@
 //! Columns cross as bytes of little-endian integers, which Arrow and NumPy take as they are; names and help for people are the
 //! package's (`python/src/weirlab`).
 
-mod alone;
 mod called;
 mod columns;
 mod jobs;
@@ -21,8 +20,6 @@ mod module {
     #[pymodule_export]
     use crate::PolicyError;
     #[pymodule_export]
-    use crate::alone::alone;
-    #[pymodule_export]
     use crate::called::Path;
     #[pymodule_export]
     use crate::jobs::{poisson, stretch};
@@ -31,5 +28,5 @@ mod module {
     #[pymodule_export]
     use crate::simulate::{policies, simulate};
     #[pymodule_export]
-    use crate::solve::{bounds, mg1};
+    use crate::solve::{alone, bounds, mg1};
 }

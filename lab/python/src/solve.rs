@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use theory::mg1::{Mg1, Policy};
-use theory::{Demand, clairvoyant_srpt, ideal_ps, plain_service};
+use theory::{Demand, clairvoyant_srpt, ideal_ps, plain_service, wire_service};
 use units::Nanos;
 use workload::Distribution;
 
@@ -44,19 +44,27 @@ pub fn mg1(
     Ok((response_ms, slowdown, queue.lambda_per_s(), queue.mean_size_bytes(), solution.cuts_bytes().to_vec()))
 }
 
-/// For each of these jobs its response time in nanoseconds under the best schedule there can be, and under ideal sharing.
+/// For each of these jobs its response time in nanoseconds under the best schedule there can be, and under ideal sharing. With heads
+/// of responses the link carries segments, without them sizes alone.
 #[pyfunction]
 pub fn bounds<'py>(
     py: Python<'py>,
     sizes: &[u8],
     arrivals: &[u8],
+    heads: Option<&[u8]>,
     link: &str,
 ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
     let link = columns::link(link)?;
     let jobs = columns::jobs(sizes, arrivals)?;
-    let demand =
-        |job: &workload::Job| Demand { arrival: job.arrival, service: plain_service(job.size_bytes.max(1), link) };
-    let demands: Vec<Demand> = jobs.iter().map(demand).collect();
+    let services: Vec<Nanos> = match heads {
+        None => jobs.iter().map(|job| plain_service(job.size_bytes.max(1), link)).collect(),
+        Some(heads) => {
+            let pairs = jobs.iter().zip(columns::numbers(heads));
+            pairs.map(|(job, head)| wire_service(head, job.size_bytes.min(BYTES_MAX), link)).collect()
+        }
+    };
+    let demand = |(job, service): (&workload::Job, Nanos)| Demand { arrival: job.arrival, service };
+    let demands: Vec<Demand> = jobs.iter().zip(services).map(demand).collect();
     let work: u128 = demands.iter().map(|demand| u128::from(demand.service.0)).sum();
     let last = jobs.last().map_or(Nanos::ZERO, |job| job.arrival);
     if work + u128::from(last.0) > u128::from(sim::queue::SPAN_MAX.0) {
@@ -69,3 +77,15 @@ pub fn bounds<'py>(
     let (best, shared) = py.detach(|| (times(clairvoyant_srpt(&demands)), times(ideal_ps(&demands))));
     Ok((columns::column(py, &best)?, columns::column(py, &shared)?))
 }
+
+/// For each response the time of the link for its head and body in full segments, in nanoseconds: what slowdown is measured against.
+#[pyfunction]
+pub fn alone<'py>(py: Python<'py>, sizes: &[u8], heads: &[u8], link: &str) -> PyResult<Bound<'py, PyBytes>> {
+    let link = columns::link(link)?;
+    let pairs = columns::numbers(sizes).zip(columns::numbers(heads));
+    let times: Vec<u64> = pairs.map(|(size, head)| wire_service(head, size.min(BYTES_MAX), link).0).collect();
+    columns::column(py, &times)
+}
+
+/// Above it a sum with a head would wrap.
+const BYTES_MAX: u64 = 1 << 50;

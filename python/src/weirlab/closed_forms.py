@@ -37,5 +37,5 @@ def theory(policy: str, sizes: Any, rho: float, link: str = "10mbit", *, at_size
 def bounds(sizes: Any, arrivals: Any, link: str = "10mbit") -> pa.Table:
     """For each job its response time in nanoseconds under the schedule whose mean is least (`best_ns`) and under ideal sharing
     (`shared_ns`), by programs that share nothing with the simulator."""
-    best, shared = _weirlab.bounds(to_bytes("sizes", sizes), to_bytes("arrivals", arrivals), link)
+    best, shared = _weirlab.bounds(to_bytes("sizes", sizes), to_bytes("arrivals", arrivals), None, link)
     return pa.table({"best_ns": to_arrow(best), "shared_ns": to_arrow(shared)})

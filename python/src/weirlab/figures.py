@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from .recorded import Responses
 
@@ -66,20 +68,92 @@ def is_of_pairs(name: str) -> bool:
     return name in _PAIRS
 
 
-def figure(name: str, run: Responses, chosen: npt.NDArray[np.bool_] | None = None, *, link_bps: int = 0) -> float:
-    """A figure of a run: `response_time_ms.mean` (p50, p90, p99, p999, max, variance, scv), the same of `completed_ms` and
-    `slowdown`, `completed`, `incomplete`, `incomplete_share`, `bytes`. `chosen` are the requests that count."""
+def figure(name: str, run: Responses, chosen: npt.NDArray[np.bool_] | None = None, *, alone_ms: Floats | None = None) -> float:
+    """A figure of a run: `response_time_ms.mean` (p50, p90, p99, p999, max, variance, scv), the same of `completed_ms`,
+    `first_byte_ms` and `slowdown`, `completed`, `incomplete`, `incomplete_share`, `bytes`, `attempts_mean`.
+
+    `chosen` are the requests that count, `alone_ms` the time of the link for each, for slowdown. Raises NotKept where the run
+    has not what the figure is of.
+    """
     of = np.ones(len(run.ms), np.bool_) if chosen is None else chosen
-    if name in _COUNTS:
-        return float(_COUNTS[name](run, of))
-    whole = "slowdown.mean" if name == "slowdown_mean" else name
-    times, _, stat = whole.rpartition(".")
-    if times not in _TIMES or stat not in _STATS:
+    if name in COUNTS:
+        return _count(name, run, of)
+    times, _, stat = ("slowdown.mean" if name == "slowdown_mean" else name).rpartition(".")
+    if times not in TIMES or stat not in _STATS:
         raise ValueError(f"`{name}` is no figure of response times")
-    values = _TIMES[times](run, of, link_bps)
-    if not len(values):
+    values = _times(times, run, alone_ms)
+    if times == "completed_ms":
+        of = of & run.is_complete
+    if not of.any():
         raise ValueError(f"{name}: no request counts")
-    return _stat(stat, values)
+    return _stat(stat, values[of])
+
+
+class NotKept(ValueError):
+    """A run has not what a figure is of."""
+
+
+def _times(name: str, run: Responses, alone_ms: Floats | None) -> Floats:
+    if name == "first_byte_ms":
+        return _kept(name, run.first_byte_ms)
+    return run.ms / _kept(name, alone_ms) if name == "slowdown" else run.ms
+
+
+def _kept(name: str, column: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+    if column is None:
+        raise NotKept(f"{name}: these responses were not kept with it")
+    return column
+
+
+def _count(name: str, run: Responses, of: npt.NDArray[np.bool_]) -> float:
+    if name == "bytes":
+        # Where nobody kept how much came, it is known of what is complete.
+        body = run.size_bytes if run.body_bytes is None and run.is_complete[of].all() else run.body_bytes
+        return float(_kept(name, body)[of].sum())
+    if name == "attempts_mean":
+        return float(_kept(name, run.attempts)[of].mean())
+    done = run.is_complete[of]
+    return float({"completed": done.sum(), "incomplete": (~done).sum(), "incomplete_share": (~done).mean()}[name])
+
+
+TIMES = ("response_time_ms", "completed_ms", "first_byte_ms", "slowdown")
+COUNTS = ("completed", "incomplete", "incomplete_share", "bytes", "attempts_mean")
+
+# Short names of counters, with their columns in samples.parquet and what is taken of them.
+_SHORT = {
+    "connections_max": ("connections", "max"),
+    "syn_drops": ("listen_drops_total", "last"),
+    "accept_drops": ("listen_overflows_total", "last"),
+}
+# Connections that hold a place, which `connections` adds up.
+_HOLDING = ("established", "fin_wait_1", "close_wait", "last_ack", "closing")
+
+
+def counter(name: str, samples: pa.Table | None) -> float:
+    """A figure of what was measured from outside: `samples.COLUMN.max` (mean, last, first_s), `connections_max`, `syn_drops`,
+    `accept_drops`. What counts up counts from the first sample on; `first_s` is when it was first above 0."""
+    column, stat = _SHORT.get(name) or tuple(name.removeprefix("samples.").rpartition(".")[::2])
+    if samples is None:
+        raise NotKept(f"{name}: nothing was measured from outside")
+    if column == "connections":
+        values = sum(samples[f"connections_{state}"].to_numpy() for state in _HOLDING)
+    elif column in samples.column_names:
+        values = samples[column].to_numpy()
+    else:
+        raise NotKept(f"{name}: there is no column {column}")
+    if column.endswith("_total"):
+        values = np.maximum(values - values[0], 0)
+    if stat == "first_s":
+        above = np.flatnonzero(values > 0)
+        if not len(above):
+            raise NotKept(f"{name}: it was never above 0")
+        return float(samples["at_ns"][int(above[0])].as_py() / 1e9)
+    return float({"max": values.max(), "mean": values.mean(), "last": values[-1]}[stat])
+
+
+def is_counter(name: str) -> bool:
+    """Whether the figure is of what was measured from outside."""
+    return name in _SHORT or name.startswith("samples.")
 
 
 def of_pair(name: str, run: Responses, base: Responses, chosen: npt.NDArray[np.bool_] | None = None) -> float:
@@ -91,19 +165,6 @@ def of_pair(name: str, run: Responses, base: Responses, chosen: npt.NDArray[np.b
         raise ValueError(f"{name}: the runs had different requests, which cannot be matched")
     of = np.ones(len(run.ms), np.bool_) if chosen is None else chosen
     return _PAIRS[name](_Pair(run.size_bytes[of], run.ms[of], base.ms[of], len(run.ms)))
-
-
-_TIMES = {
-    "response_time_ms": lambda run, of, link_bps: run.ms[of],
-    "completed_ms": lambda run, of, link_bps: run.ms[of & run.is_complete],
-    "slowdown": lambda run, of, link_bps: (run.ms / run.alone_ms(link_bps))[of],
-}
-_COUNTS = {
-    "completed": lambda run, of: run.is_complete[of].sum(),
-    "incomplete": lambda run, of: (~run.is_complete[of]).sum(),
-    "incomplete_share": lambda run, of: (~run.is_complete[of]).mean(),
-    "bytes": lambda run, of: run.size_bytes[of & run.is_complete].sum(),
-}
 
 
 class _Pair:

@@ -8,13 +8,17 @@ import pathlib
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from .figures import figure, is_of_pairs, of_pair, share_within
+from . import _weirlab
+from ._columns import Numbers, from_bytes, to_bytes
+from .figures import NotKept, counter, figure, is_counter, is_of_pairs, of_pair, share_within
 from .intervals import Estimate, mean, pooled, ratio
-from .recorded import RESPONSES, Responses, Run, runs
+from .recorded import RESPONSES, Responses, Run, least_heads, runs, without_seed
 
 # Traces with requests of their own that a verdict needs.
 TRACES_MIN = 5
@@ -71,9 +75,14 @@ class Found:
     point: str
     estimate: Estimate
     traces: int
+    seconds: float | None = None
+    """How long the runs were."""
 
     @property
     def verdict(self) -> str:
+        """That of the claim; `not comparable` where what is claimed grows with the length, and that is another."""
+        if self.claim.seconds not in (None, self.seconds):
+            return "not comparable"
         return self.claim.verdict(self.estimate, self.traces)
 
 
@@ -96,63 +105,123 @@ def _tuples(of: dict[str, Any]) -> dict[str, Any]:
 
 
 def judge(found_in: Iterable[Run], stated: Iterable[Claim]) -> list[Found]:
-    """Each claim at each point whose runs are here, pooled over the traces. Claims of other figures, and of groups of clients,
-    are left out."""
-    points = _points(found_in)
-    found = []
+    """Each claim at each point whose runs are here, pooled over the traces.
+
+    Runs that are void by their manifests are left out, and so are claims whose figures these runs have not.
+    """
+    points, found = _points(found_in), []
     for claim in stated:
-        for group in {run.group: None for at in points.values() for run in at.values()}:
-            values = [value for at in points.values() if (value := _value(claim, group, at)) is not None]
+        for group in dict.fromkeys(point.group for point in points):
+            of_points = {point: _value(claim, point) for point in points if point.group == group}
+            values = {point: value for point, value in of_points.items() if value is not None}
             if values:
-                found.append(Found(claim, group, pooled(values, claim.is_ratio), len(values)))
+                seconds = next(iter(next(iter(values)).runs.values())).manifest.get("seconds")
+                found.append(Found(claim, group, pooled(list(values.values()), claim.is_ratio), len(values), seconds))
     return found
 
 
-def _points(found_in: Iterable[Run]) -> dict[str, dict[str, Run]]:
-    points: dict[str, dict[str, Run]] = {}
+class _Point:
+    """The runs of one trace, which had the same requests."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.group = name, without_seed(name)
+        self.runs: dict[str, Run] = {}
+
+    @cached_property
+    def responses(self) -> dict[str, Responses]:
+        return {name: run.responses() for name, run in self.runs.items()}
+
+    @cached_property
+    def link(self) -> str:
+        return f"{next(iter(self.runs.values())).manifest['link_bps']}bit"
+
+    @cached_property
+    def heads(self) -> Numbers | None:
+        return least_heads(self.responses.values())
+
+    @cached_property
+    def alone_ms(self) -> npt.NDArray[np.float64] | None:
+        """The time of the link for each response; None where heads were not kept."""
+        if self.heads is None:
+            return None
+        sizes = next(iter(self.responses.values())).size_bytes
+        column = _weirlab.alone(to_bytes("size_bytes", sizes), to_bytes("head_bytes", self.heads), self.link)
+        return from_bytes(column) / 1e6
+
+    @cached_property
+    def oracles(self) -> dict[str, Responses]:
+        """What no schedule of these requests can beat, and ideal sharing of them."""
+        first = next(iter(self.responses.values()))
+        if first.arrival_ns is None or self.heads is None:
+            return {}
+        sizes, arrivals = to_bytes("sizes", first.size_bytes), to_bytes("arrivals", first.arrival_ns)
+        times = _weirlab.bounds(sizes, arrivals, to_bytes("heads", self.heads), self.link)
+        of = ((name, from_bytes(column) / 1e6) for name, column in zip(("bound", "ideal-ps"), times, strict=True))
+        return {name: Responses(first.size_bytes, ms, np.ones(len(ms), np.bool_), group=first.group) for name, ms in of}
+
+    def of(self, name: str) -> Responses | None:
+        return self.oracles.get(name) if name in ("bound", "ideal-ps") else self.responses.get(name)
+
+
+def _points(found_in: Iterable[Run]) -> list[_Point]:
+    points: dict[str, _Point] = {}
     for run in found_in:
-        points.setdefault(run.point, {})[run.name] = run
-    return points
+        if run.void is None:
+            points.setdefault(run.point, _Point(run.point)).runs[run.name] = run
+    return list(points.values())
 
 
-def _value(claim: Claim, group: str, at: dict[str, Run]) -> float | None:
-    """The figure of one trace, if it is of this point and its runs are here."""
-    of, over = at.get(claim.of), at.get(claim.over or claim.of)
-    if of is None or over is None or of.group != group or claim.client is not None:
+def _value(claim: Claim, point: _Point) -> float | None:
+    """The figure of one trace, if the claim is of this point and its runs have it."""
+    if claim.point not in (None, point.group, point.name):
         return None
-    if claim.point not in (None, group, of.point) or not _is_here(claim.value):
+    try:
+        if is_of_pairs(claim.value):
+            mine, base = point.of(claim.of), point.of(claim.over or claim.of)
+            return None if mine is None or base is None else of_pair(claim.value, mine, base, _chosen(claim, point, claim.of))
+        top = _figure(claim, point, claim.of)
+        if claim.over is None or top is None:
+            return top
+        bottom = _figure(claim, point, claim.over)
+    except NotKept:
         return None
-    mine, base = of.responses(), over.responses()
-    if claim.value.startswith("slowdown") and (mine.head_bytes is None or base.head_bytes is None):
-        return None
-    chosen = None if claim.sizes is None else share_within(mine.size_bytes, *claim.sizes)
-    if is_of_pairs(claim.value):
-        return of_pair(claim.value, mine, base, chosen)
-    top = figure(claim.value, mine, chosen, link_bps=of.manifest.get("link_bps", 0))
-    if claim.over is None:
-        return top
-    bottom = figure(claim.value, base, chosen, link_bps=of.manifest.get("link_bps", 0))
-    return 1.0 if top == bottom else top / bottom
+    return None if bottom is None else 1.0 if top == bottom else top / bottom if bottom else None
 
 
-def _is_here(value: str) -> bool:
-    """Whether it is computed from response times."""
-    known = ("response_time_ms.", "completed_ms.", "slowdown")
-    return is_of_pairs(value) or value.startswith(known) or value in ("completed", "incomplete", "incomplete_share", "bytes")
+def _figure(claim: Claim, point: _Point, name: str) -> float | None:
+    run, of = point.runs.get(name), point.of(name)
+    if is_counter(claim.value):
+        return None if run is None else counter(claim.value, run.samples())
+    if claim.value == "server_cpu":
+        return None if run is None else run.manifest.get("server_cpu")
+    return None if of is None else figure(claim.value, of, _chosen(claim, point, name), alone_ms=point.alone_ms)
+
+
+def _chosen(claim: Claim, point: _Point, name: str) -> npt.NDArray[np.bool_] | None:
+    """The requests that the claim is of, by size and by client; None: all."""
+    of, chosen = point.of(name), None
+    if of is not None and claim.sizes is not None:
+        chosen = share_within(of.size_bytes, *claim.sizes)
+    if of is not None and claim.client is not None:
+        clients = point.runs[claim.of if name in ("bound", "ideal-ps") else name].manifest.get("clients", [])
+        if of.group is None or claim.client not in clients:
+            raise NotKept(f"{claim.client}: these responses were not kept with their clients")
+        is_of_client = of.group == clients.index(claim.client)
+        chosen = is_of_client if chosen is None else chosen & is_of_client
+    return chosen
 
 
 def over(found_in: Iterable[Run], reference: str) -> list[dict[str, Any]]:
     """Each run's mean response time over the traces of its point, and over that of another run, paired: what `weirlab report
     --over RUN --json` prints of them."""
     groups: dict[tuple[str, str], list[tuple[Responses, Responses | None]]] = {}
-    for at in _points(found_in).values():
-        base = at[reference].responses() if reference in at else None
-        for run in at.values():
-            groups.setdefault((run.group, run.name), []).append((run.responses(), base))
+    for point in _points(found_in):
+        for name, of in point.responses.items():
+            groups.setdefault((point.group, name), []).append((of, point.of(reference)))
     rows = []
-    for (group, name), of in groups.items():
-        pairs = [(mine, base) for mine, base in of if base is not None and name != reference]
-        row: dict[str, Any] = {"group": group, "run": name, "mean_ms": mean(mine.ms.mean() for mine, _ in of)}
+    for (group, name), used in groups.items():
+        pairs = [(mine, base) for mine, base in used if base is not None and name != reference]
+        row: dict[str, Any] = {"group": group, "run": name, "mean_ms": mean(mine.ms.mean() for mine, _ in used)}
         row["factor"] = ratio((mine.ms.mean(), base.ms.mean()) for mine, base in pairs) if pairs else None
         row["factor_top"] = ratio((_top(mine), _top(base)) for mine, base in pairs) if pairs else None
         rows.append(row)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
 from . import _weirlab
-from ._columns import to_arrow, to_bytes
+from ._columns import Numbers, to_arrow
 
 MANIFEST = "manifest.json"
 RESPONSES = "responses"
@@ -27,21 +29,22 @@ _HEAD_BYTES_NOMINAL = 240
 
 @dataclass(frozen=True)
 class Responses:
-    """The response times of a run, one for each request in order of arrival."""
+    """The response times of a run, one for each request in order of arrival, and what else was kept of them."""
 
-    size_bytes: npt.NDArray[np.uint64]
+    size_bytes: Numbers
     ms: npt.NDArray[np.float64]
     """Until the last byte, or what the request waited if it did not complete."""
     is_complete: npt.NDArray[np.bool_]
-    head_bytes: npt.NDArray[np.uint64] | None = None
-    """Of each response; None where they were not kept."""
-
-    def alone_ms(self, link_bps: int) -> npt.NDArray[np.float64]:
-        """The time of the link for each response, which slowdown is measured against."""
-        if self.head_bytes is None:
-            raise ValueError("slowdown: the heads of these responses were not kept")
-        column = _weirlab.alone(to_bytes("size_bytes", self.size_bytes), to_bytes("head_bytes", self.head_bytes), link_bps)
-        return np.frombuffer(column, "<u8") / 1e6
+    head_bytes: Numbers | None = None
+    """Of the response; 0 where none came."""
+    arrival_ns: Numbers | None = None
+    first_byte_ms: npt.NDArray[np.float64] | None = None
+    """Until the first byte, or what the request waited if none came."""
+    body_bytes: Numbers | None = None
+    """Bytes that came."""
+    attempts: Numbers | None = None
+    group: Numbers | None = None
+    """The group of clients, by its place in the manifest's `clients`."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,17 @@ class Run:
         if self.path.is_dir():
             return records(self.path)
         raise ValueError(f"{self.path}: a kept result has response times alone; call responses()")
+
+    def samples(self) -> pa.Table | None:
+        """What was measured from outside while it went on, if anything was."""
+        path = self.path / "samples.parquet"
+        return pa.parquet.read_table(path) if path.exists() else None
+
+    @property
+    def void(self) -> str | None:
+        """Why it may not be used, as its manifest says it; `weirlab report` adds reasons of busy processors and of links."""
+        said: str | None = self.manifest.get("void")
+        return said
 
     def responses(self) -> Responses:
         """Its response times."""
@@ -141,10 +155,9 @@ def _write_point(path: pathlib.Path, runs_of: dict[str, Responses]) -> pathlib.P
         if not np.array_equal(first.size_bytes, other.size_bytes):
             raise ValueError(f"{path}: {name} had other requests than {first_name}: keep them apart")
     columns = {"size_bytes": pa.array(first.size_bytes).cast(_width(first.size_bytes))}
-    heads = [run.head_bytes for run in runs_of.values() if run.head_bytes is not None]
-    if heads:
-        least = np.min([np.where(of == 0, np.iinfo(np.uint32).max, of) for of in heads], axis=0)
-        columns["head_bytes"] = pa.array(np.where(least > 2**31, _HEAD_BYTES_NOMINAL, least).astype(np.int32))
+    heads = least_heads(runs_of.values())
+    if heads is not None:
+        columns["head_bytes"] = pa.array(heads).cast(pa.int32())
     for name, run in sorted(runs_of.items()):
         us = np.maximum(np.rint(run.ms * 1e3), 1).astype(np.int64)
         signed = np.where(run.is_complete, us, -us)
@@ -165,11 +178,37 @@ def _width(values: npt.NDArray[Any]) -> pa.DataType:
     return pa.int32() if values.max(initial=0) < 2**31 else pa.int64()
 
 
+def least_heads(runs_of: Iterable[Responses]) -> Numbers | None:
+    """The least head that any of these runs of the same requests had for each; None where none were kept."""
+    heads = [of.head_bytes for of in runs_of if of.head_bytes is not None]
+    if not heads:
+        return None
+    none = np.iinfo(np.uint64).max
+    least = np.min([np.where(of == 0, none, of) for of in heads], axis=0)
+    return np.where(least == none, np.uint64(_HEAD_BYTES_NOMINAL), least).astype(np.uint64)
+
+
 def _of_records(table: pa.Table) -> Responses:
+    def numbers(name: str) -> Numbers | None:
+        if name not in table.column_names or table[name].null_count:
+            return None
+        return np.asarray(table[name].to_numpy()).astype(np.uint64)
+
     ends, arrivals = (table[name].to_numpy().astype(np.int64) for name in ("end_ns", "arrival_ns"))
-    is_complete = np.asarray([outcome == "complete" for outcome in table["outcome"].to_pylist()], np.bool_)
-    heads = table["head_bytes"].to_numpy().astype(np.uint64)
-    return Responses(table["size_bytes"].to_numpy().astype(np.uint64), (ends - arrivals) / 1e6, is_complete, heads)
+    first = None
+    if "first_byte_ns" in table.column_names:
+        first = pc.coalesce(table["first_byte_ns"], table["end_ns"]).to_numpy().astype(np.int64)
+    return Responses(
+        size_bytes=table["size_bytes"].to_numpy().astype(np.uint64),
+        ms=(ends - arrivals) / 1e6,
+        is_complete=pc.equal(table["outcome"], "complete").to_numpy(),
+        head_bytes=numbers("head_bytes"),
+        arrival_ns=numbers("arrival_ns"),
+        first_byte_ms=None if first is None else np.maximum(first - arrivals, 0) / 1e6,
+        body_bytes=numbers("body_bytes"),
+        attempts=numbers("attempts"),
+        group=numbers("group"),
+    )
 
 
 def _kept_runs(result: pathlib.Path) -> list[Run]:
