@@ -1,20 +1,24 @@
 //! Fair between clients, shortest first within: no order that rewards splitting.
 //!
-//! Order by size rewards a client that cuts its download into small requests, and one that asks for small pages without
-//! end. So every client has an account of the bytes it has received, kept against a clock that runs at the pace of a
-//! fair share: with `k` clients waiting, at `1 / (k + 1)` of the link. A client is *ahead* by what it has received
-//! beyond the clock. While that is at most an allowance `A`, its responses stand in the policy's own order, so a page,
-//! or a response that is alone, waits for nothing new. A response of a client that is `A + x` ahead is ranked as if it
-//! had `x` bytes more left, and in this comparison a response has `A` bytes left at most: a visitor who shares an
-//! address with a download waits for small responses of others and not for large ones, and between large responses the
-//! client that is least ahead goes first. So clients that want more than there is share it evenly, whatever they ask
-//! for and over however many connections. Where the policy does not rank by size, a client further ahead than `A`
-//! stands behind all that are not, the least ahead first.
+//! Order by size rewards a client that cuts its download into small requests, and one that asks for small pages
+//! without end. So every client has an account of the bytes it has received, kept against a clock that runs at the
+//! pace of a fair share: with `k` clients waiting, at `1 / (k + 1)` of the link, and slower if they are a crowd. A
+//! client is *ahead* by what it has received beyond the clock. While that is at most an allowance `A`, its
+//! responses stand in the policy's own order, so a page, or a response that is alone, waits for nothing new. A
+//! response of a client that is `A + x` ahead is ranked as if it had `x` bytes more left, and in this comparison a
+//! response has `A` bytes left at most: a visitor who shares an address with a download waits for small responses
+//! of others and not for large ones, and between large responses the client that is least ahead goes first. So
+//! clients that want more than there is share it evenly, whatever they ask for and over however many connections.
+//! Where the policy does not rank by size, a client further ahead than `A` stands behind all that are not, the
+//! least ahead first.
 //!
 //! The account is start-time fair queueing's (Goyal, Vin & Cheng, "Start-time fair queueing", 1996) with two changes.
 //! The order follows it only beyond an allowance, since fairness as the first rule gives away what order by size gains
 //! (mean response time 2 to 12 times, docs/notebook/clients.md). And the clock counts one client more than wait: a
-//! client that has the link to itself gets ahead too, and makes room at once when another comes.
+//! client that has the link to itself gets ahead too, and makes room at once when another comes. Of a crowd, nobody
+//! would get ahead by that one: each has its share of the link and no more, and small requests of clients without end
+//! would keep all larger responses of others waiting. So with more than [`CROWD`] clients the clock is slower by as
+//! many times as they are more, what they receive counts longer, and those who come seldom go before them.
 //!
 //! It follows that:
 //! - A client is never more than `2 A` ahead, plus a grant: the clock keeps up with the client that is served.
@@ -48,6 +52,8 @@ use crate::{Job, Path, Policy, grow};
 pub const CLIENT_WEIGHT_MAX: u8 = 100;
 /// Parts of a byte in which accounts are kept, so that weights divide it.
 const PARTS: u64 = 16;
+/// The minimum number of waiting clients that is a crowd.
+const CROWD: u64 = 10;
 /// The maximum number of clients that return to the order in one grant; the others do in the next.
 const RETURNS_MAX: usize = 8;
 
@@ -309,7 +315,8 @@ impl ByClient {
     /// Advances the clock by what was served, in parts of a byte; clients that are no longer too far ahead return to
     /// the order.
     fn advance(&mut self, parts: u64) {
-        let (total, clients) = (parts.saturating_add(self.carry), self.weight + 1);
+        let crowd = ((self.waiting.len() - self.vacant.len()) as u64).max(CROWD);
+        let (total, clients) = (parts.saturating_add(self.carry), self.weight * crowd / CROWD + 1);
         self.clock = self.clock.saturating_add(total / clients);
         self.carry = total % clients;
         let limit = self.clock.saturating_add(self.allowance());
