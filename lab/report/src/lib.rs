@@ -54,7 +54,7 @@ pub use kept::Kept;
 pub use line::{LineRow, LineRuns, LineSecond, LineSeen, LineTable, Notice, Pace};
 pub use page::html;
 pub use pages::{PageTimesMs, PagesSummary};
-pub use papers::{KeptClaim, Papers, kept_claims};
+pub use papers::{KeptClaim, Papers, claims_json, kept_claims};
 pub use picture::response_by_size_svg;
 pub use plot::{AxisTitle, Line, Look, Plot, Point, Unit};
 pub use plots::Resolution;

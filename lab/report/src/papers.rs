@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::claim::Larger;
 use crate::findings::without_seed;
@@ -125,6 +126,12 @@ pub fn kept_claims(chapters: &[Chapter]) -> Vec<KeptClaim> {
         chapter.findings.iter().map(kept).collect::<Vec<_>>()
     };
     chapters.iter().flat_map(of).collect()
+}
+
+/// Returns the text of `claims.json`: a claim a line.
+pub fn claims_json(claims: &[KeptClaim]) -> String {
+    let lines: Vec<String> = claims.iter().map(|claim| json!(claim).to_string()).collect();
+    format!("[\n{}\n]\n", lines.join(",\n"))
 }
 
 impl Papers {

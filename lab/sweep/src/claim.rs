@@ -15,7 +15,7 @@
 
 use std::fmt::Write as _;
 
-use report::{Claimed, Found, Larger};
+use report::{Claimed, Found, KeptClaim, Larger};
 use serde::Deserialize;
 
 use crate::grid::{Axis, Cell};
@@ -105,6 +105,23 @@ impl Claim {
     }
 }
 
+/// The claims with what was found, as results keep them (`claims.json`). Those that were not measured have no value.
+pub(crate) fn kept(plan: &Plan, results: &Results) -> Vec<KeptClaim> {
+    let of = |claim: &Claim| {
+        let found = claim.found(results);
+        KeptClaim {
+            experiment: plan.name.clone(),
+            text: claim.text.clone(),
+            point: String::new(),
+            value: found.map(|found| found.value),
+            ends: found.and_then(|found| found.over?.ends),
+            traces: found.and_then(|found| found.over).map_or(0, |over| over.traces),
+            not_judged: None,
+        }
+    };
+    plan.claims.iter().map(of).collect()
+}
+
 /// The metric in every run of the cell.
 fn of_runs(cell: &CellResult, name: &str) -> Option<Vec<f64>> {
     let value = |run: &Measured| run.metric_name(name).ok().and_then(|name| run.metrics.get(&name).copied());
@@ -164,6 +181,12 @@ mod tests {
         assert!((found.value - 2.0).abs() < 0.1, "{found:?}");
         let text = markdown(&plan, &results);
         assert!(text.lines().last().unwrap().ends_with("| 1.9 to 2.1 | reproduced |"), "{text}");
+        let [kept] = &kept(&plan, &results)[..] else { panic!("one claim") };
+        assert_eq!((kept.experiment.as_str(), kept.value, kept.traces), ("x", Some(found.value), 5));
+        assert_eq!(
+            serde_json::from_str::<Vec<KeptClaim>>(&report::claims_json(&[kept.clone()])).unwrap(),
+            [kept.clone()]
+        );
         assert!(Store::check_room(&std::env::temp_dir(), plan.runs()).is_ok());
     }
 

@@ -12,7 +12,7 @@ use crate::grid::{Axis, Cell};
 use crate::results::{CellResult, Estimate, Results};
 use crate::{Plan, SweepError, claim};
 
-/// Writes `runs.parquet`, `sizes.parquet`, `cells.csv` and `table.md` into `out`. The same results give the same bytes.
+/// Writes `runs.parquet`, `sizes.parquet`, `cells.csv`, `table.md` and, where the file claims anything, `claims.json` into `out`. The same results give the same bytes.
 pub fn write_tables(plan: &Plan, results: &Results, out: &Path) -> Result<(), SweepError> {
     let in_columns = |name: &str, write: fn(&Plan, &Results, &Path) -> Result<(), record::FileError>| {
         write(plan, results, &out.join(name))
@@ -24,6 +24,9 @@ pub fn write_tables(plan: &Plan, results: &Results, out: &Path) -> Result<(), Sw
         fs::write(&path, text).map_err(|e| SweepError::path(&path, e))
     };
     as_text("cells.csv", cells_csv(plan, results))?;
+    if !plan.claims.is_empty() {
+        as_text("claims.json", report::claims_json(&claim::kept(plan, results)))?;
+    }
     as_text("table.md", markdown(plan, results))
 }
 

@@ -61,9 +61,7 @@ pub(super) fn write(wanted: &Wanted) -> Result<(), Failure> {
         write(file, &::report::markdown(&title, &chapters))?;
     }
     if let Some(file) = wanted.claims {
-        let lines: Result<Vec<String>, _> =
-            ::report::kept_claims(&chapters).iter().map(serde_json::to_string).collect();
-        write(file, &format!("[\n{}\n]\n", lines?.join(",\n")))?;
+        write(file, &::report::claims_json(&::report::kept_claims(&chapters)))?;
     }
     if let Some(folder) = wanted.csv {
         fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
