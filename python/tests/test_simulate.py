@@ -183,6 +183,16 @@ def test_theory_and_simulation_agree():
         assert mean == pytest.approx(weirlab.theory(policy, dist, 0.8).response_ms, rel=0.06), policy
 
 
+def test_theory_of_an_expression_is_that_of_its_policy():
+    of = [
+        weirlab.theory(policy, "exponential:mean=5000", 0.8).response_ms for policy in ("rank:left", "srpt", "rank:left / size")
+    ]
+    assert of[0] == pytest.approx(of[1], rel=1e-3)
+    assert of[2] > of[0]
+    with pytest.raises(ValueError, match="policy: no closed form is known for more than size"):
+        weirlab.theory("rank:left * rtt", "exponential:mean=5000", 0.8)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -2,7 +2,9 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use theory::mg1::{Mg1, Policy};
+use sched::policy::Expression;
+use sim::queue::SizeRank;
+use theory::mg1::{self, Knows, Mg1, Policy, Served};
 use theory::{Demand, clairvoyant_srpt, ideal_ps, plain_service, wire_service};
 use units::Nanos;
 use workload::Distribution;
@@ -13,8 +15,8 @@ use crate::columns;
 type Solution = (f64, f64, f64, f64, Vec<f64>);
 
 /// The M/G/1 queue of these sizes (a distribution in words, or given ones) under a policy; of all jobs, or those of one size.
-#[pyfunction]
-pub fn mg1(
+#[pyfunction(name = "mg1")]
+pub fn solve_mg1(
     policy: &str,
     dist: Option<&str>,
     sizes: Option<&[u8]>,
@@ -34,14 +36,27 @@ pub fn mg1(
         return Err(columns::wrong("at_size", format_args!("{size} bytes: write 1 or more")));
     }
     let cuts_of = |bands| sched::policy::best_cuts(|u| sizes.quantile(u), bands);
-    let policy = Policy::parse(policy, cuts_of).map_err(|error| columns::wrong("policy", error))?;
-    let queue = Mg1::new(sizes, rho, link).map_err(|error| columns::wrong("rho", error))?;
-    let solution = queue.solve(&policy);
+    let queue = Mg1::new(sizes.clone(), rho, link).map_err(|error| columns::wrong("rho", error))?;
+    let solution = match policy.strip_prefix("rank:") {
+        Some(text) => of_rank(&queue, text)?,
+        None => queue.solve(&Policy::parse(policy, cuts_of).map_err(|error| columns::wrong("policy", error))?),
+    };
     let (response_ms, slowdown) = match at_size {
         Some(size) => (solution.response_ms_at(size), solution.slowdown_at(size)),
         None => (solution.response_ms(), solution.slowdown_mean()),
     };
     Ok((response_ms, slowdown, queue.lambda_per_s(), queue.mean_size_bytes(), solution.cuts_bytes().to_vec()))
+}
+
+/// The response times under this expression.
+fn of_rank<'a>(queue: &'a Mg1, text: &str) -> PyResult<mg1::Solution<'a>> {
+    let expression: Expression = text.parse().map_err(|error| columns::wrong("policy", error))?;
+    let quantile = |u: f64| queue.sizes().quantile(u);
+    let said = "no closed form is known for more than size, left, sent, noise, gittins and mserpt: simulate it";
+    let rank = SizeRank::new(expression, &quantile).ok_or_else(|| columns::wrong("policy", said))?;
+    let (size, errors) = rank.knows();
+    let of = |job: Served| rank.value(job.size, job.sent, job.deviate);
+    Ok(queue.solve_rank(Knows { size, errors }, &rank.cuts(), &of))
 }
 
 /// For each of these jobs its response time in nanoseconds under the best schedule there can be, and under ideal sharing. With heads
