@@ -1,6 +1,7 @@
 //! `weir attach --save` and `weir apply`: a file of attaches, made again where they are not.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 
 use crate::attach::attached;
@@ -105,6 +106,34 @@ fn an_interface_that_is_missing_is_named() {
     assert!(said.starts_with(&format!("weir: {}:", file.display())) && said.contains("unknown key `polcy`"), "{said}");
     fs::remove_file(&file).unwrap();
     assert!(apply("").2.contains("write one: weir attach"));
+}
+
+/// Another program replaces the queue, and the file changes.
+#[test]
+fn a_watched_attach_is_made_again_by_itself() {
+    let (Some(network), folder) = (Network::new(), Folder::new("watch")) else { return };
+    let file = folder.file();
+    let save = format!("--save={}", file.display());
+    if !attached(&network, &format!("attach uplink --rate 9mbit --no-watch --replace {save}")) {
+        return;
+    }
+    let mut watch = network.start(&format!("apply --watch --file {}", file.display()));
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut next = || lines.next().unwrap().unwrap();
+    assert_eq!(next(), "weir: uplink: as it should be");
+    network.command("tc qdisc replace dev uplink root handle 7: pfifo limit 77");
+    assert_eq!(next(), "weir: uplink: changed at 9mbit");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, "[uplink]\nrate = 9\n").unwrap();
+    let mut mistakes = BufReader::new(watch.stderr.take().unwrap()).lines();
+    assert!(mistakes.next().unwrap().unwrap().contains("attach.toml:2: key `rate`"));
+    fs::write(&file, text.replace("9mbit", "8mbit")).unwrap();
+    assert_eq!(next(), "weir: uplink: changed at 8mbit");
+    network.printed("attach --detach uplink");
+    assert_eq!(next(), "weir: uplink: attached at 8mbit");
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    assert!(mistakes.next().is_none(), "each mistake once");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The program run on the server's end of a cable.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -48,6 +48,13 @@ impl Network {
         assert_eq!(output.status.code(), Some(status), "{args}: {said}");
         assert!(said.starts_with("weir: ") && said.lines().count() == 1, "{args}: {said}");
         said
+    }
+
+    /// Starts the program there, with its output piped.
+    pub fn start(&self, args: &str) -> Child {
+        let mut command = Command::new(WEIR);
+        command.args(args.split_whitespace()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.cable.at_server(|| command.spawn().unwrap())
     }
 
     fn run<'a>(&self, program: &str, args: impl Iterator<Item = &'a str> + Send) -> Output {
