@@ -1,14 +1,18 @@
 //! The response with a file: in the most wanted form among the ready ones, or with parts of it.
 //!
+//! Where the threads that make forms are behind, as on a server that has just started and has many readers, the file is
+//! coded while it is sent, as the response of a program is: a page as it is would take the line five times as long.
+//!
 //! Each form has other bytes, so each has a tag of its own, and the ranges that are served are those of the file as it
 //! is (RFC 9110 section 14.2). A client may hold any form that it takes: a tag of one says that it has the file.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use http::{
-    AcceptedCodings, Codings, Entity, EntityFields, Method, Request, Response, Status, Verdict, available_dictionary,
-    listed_tags, multipart,
+    AcceptedCodings, Coding, Codings, Entity, EntityFields, Method, Request, Response, Status, Verdict,
+    available_dictionary, listed_tags, multipart, tag_asked_with,
 };
 use units::Nanos;
 
@@ -17,10 +21,10 @@ use super::pictures::chosen_picture;
 use super::with_dictionary::WithDictionary;
 use super::{Handler, To, bare, text};
 use crate::body::{Body, Piece};
-use crate::codec::{Level, WITH_DICTIONARY};
+use crate::codec::{Level, STREAM_BYTES, STREAMED, WITH_DICTIONARY};
 use crate::coded::{FormId, Known};
 use crate::files::{Entry, Way};
-use crate::stages::{has_stages, staged_head};
+use crate::stages::{coded_on_its_way, has_stages, staged_head};
 
 /// The hexadecimal digits of a dictionary in a tag.
 const DIGITS: usize = 16;
@@ -48,6 +52,8 @@ enum Form {
     /// The bytes of the file itself.
     Plain,
     Coded(Arc<Entry>),
+    /// The file, coded while it is sent: no form is ready, and the threads that make them are behind.
+    OnItsWay(Coding),
     /// A form that is being made and would have left sooner.
     Awaited(Wished),
 }
@@ -87,9 +93,10 @@ impl Handler {
             return Ok(self.plain(request, entry));
         }
         let accepted = AcceptedCodings::of(request);
-        if let Some(tag) = held_tag(to, request, entry, &accepted) {
+        let held = held_tag(to, request, entry, &accepted).map(Cow::Borrowed);
+        if let Some(tag) = held.or_else(|| tag_on_its_way(request, entry, &accepted).map(Cow::Owned)) {
             let response = bare(Status::NOT_MODIFIED).of(entry.fields.validators()).unshared();
-            return Ok(response.without("ETag").with("ETag", tag));
+            return Ok(response.without("ETag").with("ETag", &tag));
         }
         let rule = match may_wait {
             true if accepted.refuses_identity() || saves_data(request) => WaitRule::Always,
@@ -103,6 +110,7 @@ impl Handler {
         match form {
             Form::Plain => Ok(self.plain(request, entry)),
             Form::Coded(form) => Ok(self.coded(request, entry, &form)),
+            Form::OnItsWay(coding) => Ok(self.on_its_way(request, entry, coding)),
             Form::Awaited(wished) => Err(wished),
         }
     }
@@ -118,7 +126,7 @@ impl Handler {
         let coder = self.forms.as_ref().map(|forms| &forms.coder);
         let made = coder.map_or(Codings::NONE, |coder| coder.offers(entry));
         let offered = made.iter().chain(entry.forms.coded().map(|(coding, _)| coding)).collect();
-        let (mut awaited, mut is_first) = (None, true);
+        let (mut awaited, mut is_first, mut is_late) = (None, true, false);
         for coding in accepted.wanted(offered) {
             if let Some(sidecar) = entry.forms.sidecar(coding) {
                 return Form::Coded(Arc::clone(sidecar));
@@ -130,14 +138,40 @@ impl Handler {
             };
             match found {
                 Known::Ready(form) => return Form::Coded(form),
-                Known::Pending(ready_in) if rule == WaitRule::Always || self.line.is_sooner(entry.len, ready_in) => {
-                    let at_most = rule.at_most(self.line.worth(entry.len));
-                    awaited = Some(Wished { id: FormId::of(entry, coding), at_most });
+                Known::Busy => is_late = true,
+                Known::Pending(ready_in) => {
+                    is_late = true;
+                    if rule == WaitRule::Always || self.line.is_sooner(entry.len, ready_in) {
+                        let at_most = rule.at_most(self.line.worth(entry.len));
+                        awaited = Some(Wished { id: FormId::of(entry, coding), at_most });
+                    }
                 }
-                Known::Pending(_) | Known::None => {}
+                Known::None => {}
             }
         }
-        awaited.filter(|_| rule != WaitRule::Never).map_or(Form::Plain, Form::Awaited)
+        match awaited.filter(|_| rule != WaitRule::Never) {
+            Some(wished) => Form::Awaited(wished),
+            None if is_late => self.streamed(to, entry, accepted).map_or(Form::Plain, Form::OnItsWay),
+            None => Form::Plain,
+        }
+    }
+
+    /// The coding in which a file is sent while its form is made, if that is sooner and there is memory for it.
+    fn streamed(&self, to: To, entry: &Entry, accepted: &AcceptedCodings) -> Option<Coding> {
+        let codings = STREAMED.into_iter().filter(|coding| entry.forms.codings.has(*coding)).collect();
+        let is_worth_it = to.room_bytes >= STREAM_BYTES && self.line.is_sooner_on_its_way(entry.len);
+        accepted.best(codings).filter(|_| is_worth_it)
+    }
+
+    /// The response with a file that is coded while it is sent.
+    fn on_its_way(&mut self, request: &Request, entry: &Arc<Entry>, coding: Coding) -> Response<Body> {
+        match http::evaluate(request, &entity(entry)) {
+            Verdict::Whole => {
+                let whole = Response::new(Status::OK, part(entry, 0..entry.len).into()).of(entry.fields.whole());
+                coded_on_its_way(request, whole, coding)
+            }
+            _ => self.plain(request, entry),
+        }
     }
 
     /// Chooses between the form with a dictionary and others. The shortest among those that are there is sent; the one with
@@ -170,7 +204,7 @@ impl Handler {
                     false => self.form(to, entry, accepted, rule),
                 }
             }
-            Known::None => self.form(to, entry, accepted, rule),
+            Known::Busy | Known::None => self.form(to, entry, accepted, rule),
         }
     }
 
@@ -248,9 +282,19 @@ fn entity(entry: &Entry) -> Entity<'_> {
 /// The tag of a form of this file that the client has and takes, if its request is whether that has changed. Forms that
 /// are not there any more count too: their bytes stand for the same file.
 fn held_tag<'r>(to: To, request: &Request<'r>, entry: &Entry, accepted: &AcceptedCodings) -> Option<&'r [u8]> {
-    let is_only_question = request.fields.if_match.is_none() && request.fields.if_unmodified_since.is_none();
     let is_held = |tag: &&[u8]| is_of(entry, tag, accepted) || is_with_dictionary(to, request, entry, tag, accepted);
-    listed_tags(request).filter(|_| is_only_question).find(is_held)
+    listed_tags(request).filter(|_| is_only_question(request)).find(is_held)
+}
+
+/// Returns true if the request sets no other condition than tags of what the client has.
+fn is_only_question(request: &Request) -> bool {
+    request.fields.if_match.is_none() && request.fields.if_unmodified_since.is_none()
+}
+
+/// The tag of this file when it was coded on its way, if the client has it and takes such codings.
+fn tag_on_its_way(request: &Request, entry: &Entry, accepted: &AcceptedCodings) -> Option<Vec<u8>> {
+    let takes_any = STREAMED.into_iter().any(|coding| accepted.takes(coding));
+    tag_asked_with(request, entry.etag.as_bytes()).filter(|_| takes_any && is_only_question(request))
 }
 
 /// Returns true for the tag of a form of this file with a dictionary, if the client can have no other bytes for it: a

@@ -17,6 +17,9 @@ const SHORT_WAIT: Nanos = Nanos::from_millis(20);
 /// Text has at most one byte in this many after coding; a better guess would make few other choices.
 const CODED_PART: u64 = 3;
 
+/// The bytes of a file that an event loop codes in a second while it sends them; rather too few.
+const ON_ITS_WAY_PER_S: u64 = 50_000_000;
+
 /// The rate, in bits per second, that decides while none is known: a wait gains much on the lines that are slower, and costs one
 /// client some milliseconds on those that are faster.
 const RATE_UNTIL_KNOWN: u64 = 100_000_000;
@@ -75,6 +78,13 @@ impl LineView {
     /// Returns true if a file of this length has left sooner if its response waits for a form than if it begins now.
     pub fn is_sooner(&self, bytes: u64, ready_in: Nanos) -> bool {
         ready_in < self.worth(bytes)
+    }
+
+    /// Returns true if a file of this length has left sooner if it is coded while it is sent. On a fast line the event loop
+    /// has better things to do.
+    pub fn is_sooner_on_its_way(&self, bytes: u64) -> bool {
+        let micros = bytes.saturating_mul(1_000_000) / ON_ITS_WAY_PER_S;
+        self.is_sooner(bytes, Nanos::from_micros(micros))
     }
 
     /// The time after which a response with a form of a file of this length has left no sooner than the file that had begun at
@@ -185,6 +195,8 @@ mod tests {
         assert!(!line(1, 0).is_sooner(80_000_000, WAIT_MAX), "a wait that may never end");
         let unknown = LineView::default();
         assert!(unknown.is_sooner(300_000, millis(15)) && !unknown.is_sooner(300_000, millis(17)), "as on 100 Mbit/s");
+        assert!(line(100, 0).is_sooner_on_its_way(300_000) && unknown.is_sooner_on_its_way(300_000));
+        assert!(!line(1_000, 0).is_sooner_on_its_way(300_000) && !line(100, 0).is_sooner_on_its_way(0));
         assert!(!line(100, 0).is_sooner(0, Nanos::ZERO) && !line(100, 125_000).is_sooner(0, Nanos::ZERO));
         assert_eq!((line(100, 0).worth(300_000), unknown.worth_of_short(300_000)), (millis(16), SHORT_WAIT));
     }

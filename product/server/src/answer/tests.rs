@@ -73,8 +73,12 @@ impl Rig {
 
     /// Sets the rate of the line.
     fn at(mut self, mbit: u64) -> Rig {
-        self.handler.see_line(LineView { rate: Rate::from_bits_per_s(mbit * 1_000_000), below_bytes: 0 });
+        self.at_rate(mbit);
         self
+    }
+
+    fn at_rate(&mut self, mbit: u64) {
+        self.handler.see_line(LineView { rate: Rate::from_bits_per_s(mbit * 1_000_000), below_bytes: 0 });
     }
 
     fn to(&self, request: &Request) -> To {
@@ -715,6 +719,92 @@ fn a_wait_ends_in_any_case() {
     rig.run(Level::Fast);
     rig.handler.take_found(rig.now);
     assert!(rig.handler.next_found().is_none() && rig.handler.askers().next().is_none());
+}
+
+impl Rig {
+    /// Asks while the threads that make forms do nothing.
+    fn late(&mut self, path: &str, lines: &[&str]) -> Got {
+        let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+        let bytes = format!("GET {path} HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+        let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request;
+        let to = self.to(&request);
+        let mut answer = self.handler.answer(to, &request, CLIENT, self.now);
+        loop {
+            let (found, may_wait) = match answer {
+                Answer::Reply(reply) => return Got::of(reply),
+                Answer::Lookup(Awaited::File(lookup, step), _) => match self.handler.cache.finish(lookup.run()) {
+                    CacheAnswer::Ready(found) => ((found, step), true),
+                    CacheAnswer::Offload(_) => unreachable!("the disk is there"),
+                },
+                Answer::Lookup(wait, _) => {
+                    let step = wait.step();
+                    self.waited += 1;
+                    self.handler.begin_lookup(wait, exchange(), 1, self.now).unwrap();
+                    let due = self.handler.forms_due().unwrap();
+                    self.handler.give_up_forms(due);
+                    let (_, found) = self.handler.next_found().expect("the wait is over");
+                    ((found, step), self.handler.may_wait(exchange()))
+                }
+                other => panic!("{other:?}"),
+            };
+            answer = self.handler.answer_found(to, &request, found, None, (may_wait, self.now));
+        }
+    }
+}
+
+/// A server that has just started, with more readers than its threads can make forms for: none of their first pages goes
+/// out as it is, and each of them is the page.
+#[test]
+fn pages_whose_forms_are_late_are_coded_on_their_way() {
+    const PAGES: usize = 100;
+    let mut rig = Rig::new(Options::default()).at(10);
+    let page =
+        |at: usize| [format!("{at}").as_bytes(), &text(if at.is_multiple_of(2) { 20_000 } else { 100_000 })].concat();
+    (0..PAGES).for_each(|at| drop(rig.folder.put(format!("{at}.html"), page(at))));
+    let (mut plain, mut bytes, mut whole) = (0, 0, 0);
+    for at in 0..PAGES {
+        let got = rig.late(&format!("/{at}.html"), &[BROWSER]);
+        assert!(got.status == 200 && got.content() == page(at));
+        plain += usize::from(got.coding().is_none());
+        (bytes, whole) = (bytes + got.body.len(), whole + page(at).len());
+        assert!(got.coding() != Some(Coding::Zstd) || got.field("etag").starts_with("W/\""), "{got:?}");
+        assert_eq!((got.field("vary"), got.field("accept-ranges")), ("Accept-Encoding", ""));
+    }
+    assert_eq!(plain, 0);
+    assert!(rig.waited > 0 && bytes < whole / 3, "{bytes} of {whole}");
+    for (lines, coding) in [
+        (&["Accept-Encoding: gzip"][..], Some(Coding::Gzip)),
+        (&["Accept-Encoding: br"], None),
+        (&["Accept-Encoding: gzip, identity;q=0.5"], Some(Coding::Gzip)),
+        (&[], None),
+        // Parts are those of the file as it is.
+        (&[BROWSER, "Range: bytes=0-9"], None),
+    ] {
+        assert_eq!(rig.late("/2.html", lines).coding(), coding, "{lines:?}");
+    }
+    rig.at_rate(10_000);
+    assert_eq!(rig.late("/2.html", &[BROWSER]).coding(), None, "on a fast line that is not worth the time");
+}
+
+/// It is marked, and stays one of the file, whatever form is there later.
+#[test]
+fn the_tag_of_a_page_that_was_coded_on_its_way_says_that_it_is_unchanged() {
+    let mut rig = Rig::new(Options::default()).at(10);
+    let tag = rig.late("/a.html", &[BROWSER]).field("etag").to_string();
+    assert!(tag.starts_with("W/\"") && tag.ends_with("~weir\""), "{tag}");
+    let line = format!("If-None-Match: {tag}");
+    for is_made in [false, true] {
+        let got = rig.late("/a.html", &[BROWSER, &line]);
+        assert_eq!((got.status, got.field("etag")), (304, &*tag), "{is_made}");
+        rig.run(Level::Fast);
+    }
+    assert_eq!(rig.late("/a.html", &[BROWSER]).coding(), Some(Coding::Brotli));
+    // A weak tag is none of which parts could be.
+    let got = rig.late("/a.html", &[BROWSER, "Range: bytes=0-9", &format!("If-Range: {tag}")]);
+    assert_eq!((got.status, got.coding()), (200, Some(Coding::Brotli)));
+    rig.folder.put("a.html", text(30_000));
+    rig.now += REVALIDATE_AFTER;
+    assert_eq!(rig.late("/a.html", &[BROWSER, &line]).status, 200);
 }
 
 /// The reply to a test's request for a response whose length is unknown.

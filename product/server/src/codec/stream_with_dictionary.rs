@@ -1,9 +1,9 @@
 //! Zstandard of streams with a dictionary (RFC 9842).
 //!
 //! A stream refers to its dictionary until it is as long as its window (RFC 8878 section 5), so the window has to be as
-//! long as the page, where that of other streams is 16 KiB. The library keeps a window and a block more, and a block of
-//! output: blocks of 16 KiB keep the state of a page of 64 KiB within the bound of all streams, and one of 256 KiB
-//! within twice that, for 4 % more bytes. Brotli would take megabytes.
+//! long as the page. The library keeps a window and a block more, and a block of output: with blocks of 16 KiB, the state
+//! of a page of 64 KiB is within the bound of all streams, and one of 256 KiB within twice that, for 4 % more bytes.
+//! Brotli would take megabytes.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use self_cell::self_cell;
 use zstd::zstd_safe::{CCtx, CParameter};
 
 use super::dictionary::ZSTD_MAGIC;
-use super::stream::STREAM_BYTES;
+use super::stream::{STREAM_BYTES, ZSTD_BLOCK_BYTES};
 
 /// The maximum length of a program's page that becomes a dictionary, and of a dictionary of a stream: all of it is read
 /// when the stream begins, on the event loop.
@@ -20,7 +20,6 @@ pub const PAGE_BYTES_MAX: u64 = 256 << 10;
 
 /// The level: the fast strategy, whose one table finds the same in a page that changed little.
 const LEVEL: i32 = 1;
-const BLOCK_BYTES: u32 = 16 << 10;
 /// The base-2 logarithm of the entries of a table that the strategy does not use.
 const UNUSED_TABLE_BITS: u32 = 13;
 
@@ -89,7 +88,7 @@ impl WithDictionary {
                 CParameter::WindowLog(reach.window_bits()),
                 CParameter::HashLog(reach.table_bits()),
                 CParameter::ChainLog(UNUSED_TABLE_BITS),
-                CParameter::MaxBlockSize(BLOCK_BYTES),
+                CParameter::MaxBlockSize(ZSTD_BLOCK_BYTES),
             ] {
                 context.set_parameter(parameter).expect(WITHIN);
             }

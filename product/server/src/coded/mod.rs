@@ -75,6 +75,8 @@ pub enum Known {
     Ready(Arc<Entry>),
     /// The form is being made, and is expected to be ready after this time.
     Pending(Nanos),
+    /// So many other forms are to be made that this one is not begun.
+    Busy,
     /// No form is made: it would not be smaller, or there is no room.
     None,
 }
@@ -185,9 +187,11 @@ impl Coder {
             Some(Made::Not) => Known::None,
             Some(Made::Pending) => Known::Pending(state.expected(id.coding)),
             None => {
-                let has_room = state.fast.len() < JOBS_WAITING_MAX && state.forms_of(id).may_have_room(entry.len / 4);
-                if !has_room || !fits(Level::Fast) {
+                if !state.forms_of(id).may_have_room(entry.len / 4) || !fits(Level::Fast) {
                     return Known::None;
+                }
+                if state.fast.len() >= JOBS_WAITING_MAX {
+                    return Known::Busy;
                 }
                 state.forms_of(id).begin(id, entry);
                 state.fast.push(client, id);

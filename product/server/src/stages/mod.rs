@@ -12,7 +12,7 @@ pub(crate) mod staging;
 #[cfg(test)]
 mod tests;
 
-use http::{Codings, Length, Method, Request, Response, Status, tag_asked_with, weakened};
+use http::{Coding, Codings, Length, Method, Request, Response, Status, tag_asked_with, weakened};
 
 use crate::body::{Body, Stage};
 use crate::storage::InMemory;
@@ -76,6 +76,15 @@ pub fn staged_with(
         Some(token) => run_at_once(response.with("Content-Encoding", token.as_bytes())),
         None => response,
     }
+}
+
+/// Codes a response with a file that has no form yet while it is sent. Its bytes depend on how they are cut, so that its
+/// tag is weak, and marked as that of a program would be.
+pub fn coded_on_its_way(request: &Request, response: Response<Body>, coding: Coding) -> Response<Body> {
+    let tag = field(&response, "etag").and_then(weakened);
+    let response = through(request, response, stages_of(Some(Coded::new(coding)))).without("ETag");
+    let response = tag.into_iter().fold(response, |response, tag| response.with("ETag", &tag));
+    run_at_once(response.with("Content-Encoding", coding.token().as_bytes()))
 }
 
 /// The coding of a response on its way.
