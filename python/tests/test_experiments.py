@@ -6,7 +6,8 @@ import subprocess
 import pytest
 
 import weirlab
-from weirlab import experiments, figures, judgement
+from weirlab import experiments, figures
+from weirlab.points import points_of
 
 FAKE = """#!/bin/sh
 echo "$@" >>"$(dirname "$0")/asked"
@@ -87,8 +88,7 @@ def test_an_experiment_in_virtual_time_has_the_figures_of_weirlab_report(program
     assert [run.name for run in found] == sorted(of_report) == names
     for run in found:
         assert run.responses().ms.mean() == pytest.approx(of_report[run.name]["response_time_ms"]["mean"])
-    point = judgement._Point("")
-    point.runs = {run.name: run for run in found}
+    (point,) = points_of(found)
     of_srpt = point.responses["weir-paced-srpt"]
     slowdown = figures.figure("slowdown_mean", of_srpt, alone_ms=point.alone_ms)
     assert slowdown == pytest.approx(of_report["weir-paced-srpt"]["slowdown_mean"])

@@ -113,6 +113,13 @@ def test_percentiles_of_sizes_count_equal_ones_by_arrival():
     assert figures.share_within(np.arange(1000).astype(np.uint64), 99.5, 100).sum() == 5
 
 
+def test_bins_that_grow():
+    """As in lab/stats/src/size.rs: of [x, 1.2 x), and at least of one size."""
+    sizes, means = figures.growth(np.array([100, 300, 119, 120, 0, 0], np.uint64), np.array([1.0, 9.0, 5.0, 7.0, 2.0, 4.0]))
+    assert (sizes.tolist(), means.tolist()) == ([0, 109.5, 120, 300], [3, 3, 7, 9])
+    assert [len(of) for of in figures.growth(np.array([], np.uint64), np.array([]))] == [0, 0]
+
+
 @pytest.mark.parametrize(
     ("ends", "traces", "larger", "verdict"),
     [

@@ -111,6 +111,21 @@ def test_runs_over_another_are_paired(experiment):
     assert rows["srpt"]["factor"] is None
 
 
+def test_a_picture_of_runs(experiment, tmp_path):
+    point = experiment / "rho-0.8_seed-1"
+    manifest = point / "fair" / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "void": "busy"}))
+    figure = weirlab.plots.by_size(weirlab.runs(point), "a & <b>")
+    lines = {line.get_label(): line.get_xydata().tolist() for line in figure.axes[0].lines}
+    names = ["fair VOID (mean 4 ms)", "srpt (mean 2 ms)", "ideal processor sharing (mean", "clairvoyant bound (mean"]
+    assert [label.startswith(name) for label, name in zip(lines, names, strict=True)] == [True] * 4
+    assert lines["srpt (mean 2 ms)"] == [[100, 1], [200, 2], [300, 3]]
+    figure.savefig(tmp_path / "a.svg")
+    assert "a &amp; &lt;b&gt;" in (tmp_path / "a.svg").read_text()
+    with pytest.raises(ValueError, match="there are no runs to draw"):
+        weirlab.plots.by_size([])
+
+
 def test_claims_of_runs(experiment):
     """Of the middle request, of one client, over the bound, of counters; void runs and other lengths do not count."""
     text = """

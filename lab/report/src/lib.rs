@@ -29,7 +29,6 @@ mod metric;
 mod page;
 mod pages;
 mod papers;
-mod picture;
 mod plot;
 mod plots;
 mod simulated;
@@ -55,7 +54,6 @@ pub use line::{LineRow, LineRuns, LineSecond, LineSeen, LineTable, Notice, Pace}
 pub use page::html;
 pub use pages::{PageTimesMs, PagesSummary};
 pub use papers::{KeptClaim, Papers, claims_json, kept_claims};
-pub use picture::response_by_size_svg;
 pub use plot::{AxisTitle, Line, Look, Plot, Point, Unit};
 pub use plots::Resolution;
 pub use simulated::Simulated;

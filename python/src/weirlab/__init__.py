@@ -5,7 +5,7 @@ done = weirlab.simulate(jobs["size_bytes"], jobs["arrival_ns"], policy="srpt")
 weirlab.response_ms(done).mean()
 """
 
-from . import figures, intervals
+from . import figures, intervals, plots
 from ._weirlab import Path, PolicyError
 from .closed_forms import Solution, bounds, theory
 from .experiments import RunError, run
@@ -35,6 +35,7 @@ __all__ = [
     "judge",
     "keep",
     "over",
+    "plots",
     "poisson",
     "policies",
     "records",

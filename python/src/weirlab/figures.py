@@ -49,6 +49,21 @@ def by_size(sizes: npt.NDArray[np.uint64], values: Floats, count: int = _BUCKETS
     return mean_size, mean_value, variance
 
 
+def growth(sizes: npt.NDArray[np.uint64], values: Floats) -> tuple[Floats, Floats]:
+    """Of each bin of sizes from x to below 1.2 x, each from the least size not yet in one: the mean size and the mean value.
+
+    Where bins begin depends on the sizes alone: the same requests are in the same bins in every run.
+    """
+    order = np.argsort(sizes, kind="stable")
+    ascending, low, parts = sizes[order].astype(np.float64), 0, []
+    while low < len(order):
+        high = int(np.searchsorted(ascending, ascending[low] * 1.2, side="left"))
+        high = max(high, int(np.searchsorted(ascending, ascending[low], side="right")))
+        parts.append(order[low:high])
+        low = high
+    return np.asarray([sizes[part].mean() for part in parts]), np.asarray([values[part].mean() for part in parts])
+
+
 _PERMILLE = {"p50": 500, "p90": 900, "p99": 990, "p999": 999, "max": 1000}
 
 

@@ -8,17 +8,15 @@ import pathlib
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from . import _weirlab
-from ._columns import Numbers, from_bytes, to_bytes
 from .figures import NotKept, counter, figure, is_counter, is_of_pairs, of_pair, share_within
 from .intervals import Estimate, mean, pooled, ratio
-from .recorded import RESPONSES, Responses, Run, least_heads, runs, without_seed
+from .points import Point, points_of
+from .recorded import RESPONSES, Responses, Run, runs
 
 # Traces with requests of their own that a verdict needs.
 TRACES_MIN = 5
@@ -109,7 +107,7 @@ def judge(found_in: Iterable[Run], stated: Iterable[Claim]) -> list[Found]:
 
     Runs that are void by their manifests are left out, and so are claims whose figures these runs have not.
     """
-    points, found = _points(found_in), []
+    points, found = points_of(found_in), []
     for claim in stated:
         for group in dict.fromkeys(point.group for point in points):
             of_points = {point: _value(claim, point) for point in points if point.group == group}
@@ -120,58 +118,7 @@ def judge(found_in: Iterable[Run], stated: Iterable[Claim]) -> list[Found]:
     return found
 
 
-class _Point:
-    """The runs of one trace, which had the same requests."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self.group = name, without_seed(name)
-        self.runs: dict[str, Run] = {}
-
-    @cached_property
-    def responses(self) -> dict[str, Responses]:
-        return {name: run.responses() for name, run in self.runs.items()}
-
-    @cached_property
-    def link(self) -> str:
-        return f"{next(iter(self.runs.values())).manifest['link_bps']}bit"
-
-    @cached_property
-    def heads(self) -> Numbers | None:
-        return least_heads(self.responses.values())
-
-    @cached_property
-    def alone_ms(self) -> npt.NDArray[np.float64] | None:
-        """The time of the link for each response; None where heads were not kept."""
-        if self.heads is None:
-            return None
-        sizes = next(iter(self.responses.values())).size_bytes
-        column = _weirlab.alone(to_bytes("size_bytes", sizes), to_bytes("head_bytes", self.heads), self.link)
-        return from_bytes(column) / 1e6
-
-    @cached_property
-    def oracles(self) -> dict[str, Responses]:
-        """What no schedule of these requests can beat, and ideal sharing of them."""
-        first = next(iter(self.responses.values()))
-        if first.arrival_ns is None or self.heads is None:
-            return {}
-        sizes, arrivals = to_bytes("sizes", first.size_bytes), to_bytes("arrivals", first.arrival_ns)
-        times = _weirlab.bounds(sizes, arrivals, to_bytes("heads", self.heads), self.link)
-        of = ((name, from_bytes(column) / 1e6) for name, column in zip(("bound", "ideal-ps"), times, strict=True))
-        return {name: Responses(first.size_bytes, ms, np.ones(len(ms), np.bool_), group=first.group) for name, ms in of}
-
-    def of(self, name: str) -> Responses | None:
-        return self.oracles.get(name) if name in ("bound", "ideal-ps") else self.responses.get(name)
-
-
-def _points(found_in: Iterable[Run]) -> list[_Point]:
-    points: dict[str, _Point] = {}
-    for run in found_in:
-        if run.void is None:
-            points.setdefault(run.point, _Point(run.point)).runs[run.name] = run
-    return list(points.values())
-
-
-def _value(claim: Claim, point: _Point) -> float | None:
+def _value(claim: Claim, point: Point) -> float | None:
     """The figure of one trace, if the claim is of this point and its runs have it."""
     if claim.point not in (None, point.group, point.name):
         return None
@@ -188,7 +135,7 @@ def _value(claim: Claim, point: _Point) -> float | None:
     return None if bottom is None else 1.0 if top == bottom else top / bottom if bottom else None
 
 
-def _figure(claim: Claim, point: _Point, name: str) -> float | None:
+def _figure(claim: Claim, point: Point, name: str) -> float | None:
     run, of = point.runs.get(name), point.of(name)
     if is_counter(claim.value):
         return None if run is None else counter(claim.value, run.samples())
@@ -197,7 +144,7 @@ def _figure(claim: Claim, point: _Point, name: str) -> float | None:
     return None if of is None else figure(claim.value, of, _chosen(claim, point, name), alone_ms=point.alone_ms)
 
 
-def _chosen(claim: Claim, point: _Point, name: str) -> npt.NDArray[np.bool_] | None:
+def _chosen(claim: Claim, point: Point, name: str) -> npt.NDArray[np.bool_] | None:
     """The requests that the claim is of, by size and by client; None: all."""
     of, chosen = point.of(name), None
     if of is not None and claim.sizes is not None:
@@ -215,7 +162,7 @@ def over(found_in: Iterable[Run], reference: str) -> list[dict[str, Any]]:
     """Each run's mean response time over the traces of its point, and over that of another run, paired: what `weirlab report
     --over RUN --json` prints of them."""
     groups: dict[tuple[str, str], list[tuple[Responses, Responses | None]]] = {}
-    for point in _points(found_in):
+    for point in points_of(found_in):
         for name, of in point.responses.items():
             groups.setdefault((point.group, name), []).append((of, point.of(reference)))
     rows = []

@@ -1,4 +1,4 @@
-//! `weirlab report`: the table, JSON and picture of runs that were recorded before, a page of whole experiments, or one run over
+//! `weirlab report`: the table and JSON of runs that were recorded before, a page of whole experiments, or one run over
 //! the others with several seeds.
 //!
 //! A result without a manifest does not exist: a folder that holds records but no manifest is of a run that was cut
@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use ::report::SkippedRun;
-use record::{LeftOut, RecordWriter, Run};
+use record::{LeftOut, Run};
 use units::Rate;
 
 use cli::Failure;
@@ -36,12 +36,6 @@ pub struct Args {
     /// Print one JSON object instead of the table
     #[arg(long)]
     json: bool,
-    /// Also draw response time by size into this file
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
-    /// Write the records of the run, which must be the only one, into this file as text (or as .parquet)
-    #[arg(long, value_name = "FILE")]
-    records: Option<PathBuf>,
     /// Write one HTML page, without anything to fetch: the figures' claims with verdicts, plots, comparison of any two runs
     #[arg(long, value_name = "FILE.html")]
     out: Option<PathBuf>,
@@ -58,12 +52,12 @@ pub struct Args {
     /// every run's time over this run's, by everything but the seed, this run's losses first. The factor is of the means, and
     /// of the largest 0.5 % of requests; it is taken seed by seed (geometric mean, 95 % interval by Student's t). Void runs, runs that
     /// beat their wire time and seeds without the other run are left out and counted. Goes with --json, --md and --title
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["svg", "records", "out", "csv", "simulated"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["out", "csv", "simulated"])]
     over: Option<String>,
     /// Print one table of runs on lines whose rate is to be found, over this run, mostly told-right: their times, also of the half with the
     /// smallest bodies, how much of the line they used, and when the rate was found; seeds as with --over. Goes with --json, and
     /// with --csv: the table, and of every run what left the bottleneck in each second, what could, and what the server said
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["svg", "records", "out", "md", "simulated", "over"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["out", "md", "simulated", "over"])]
     line: Option<String>,
     /// Write what became of each claim into this file, as results keep it (claims.json) for the page of all items of the papers
     #[arg(long, value_name = "FILE.json", conflicts_with_all = ["over", "line"])]
@@ -94,14 +88,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
         return write_book(&args);
     }
     let (runs, skipped) = read_all(&args)?;
-    if let Some(file) = &args.records {
-        write_records(&runs, file)?;
-    }
-    let experiment = experiment_name(&args.folders);
-    if let Some(file) = &args.svg {
-        write_picture(&experiment, &runs, file)?;
-    }
-    print(&experiment, &runs, skipped, args.json)
+    print(&experiment_name(&args.folders), &runs, skipped, args.json)
 }
 
 /// The runs of all that was named, and those that were left out of it.
@@ -132,12 +119,11 @@ fn kept(folders: &[PathBuf]) -> Result<Option<PathBuf>, Failure> {
 }
 
 fn print_kept(file: &Path, args: &Args) -> Result<(), Failure> {
-    let needs_records =
-        [&args.svg, &args.records, &args.out, &args.md, &args.csv, &args.claims].iter().any(|wanted| wanted.is_some());
+    let needs_records = [&args.out, &args.md, &args.csv, &args.claims].iter().any(|wanted| wanted.is_some());
     if needs_records || args.over.is_some() || args.line.is_some() {
         return Err(failed(
             file,
-            "only this summary was kept, and no records to draw, to compare or to write: run the experiment again",
+            "only this summary was kept, and no records to compare or to write: run the experiment again",
         ));
     }
     let text = fs::read_to_string(file).map_err(|error| failed(file, error))?;
@@ -147,10 +133,8 @@ fn print_kept(file: &Path, args: &Args) -> Result<(), Failure> {
 }
 
 fn write_book(args: &Args) -> Result<(), Failure> {
-    if args.json || args.svg.is_some() || args.records.is_some() {
-        return Err(Failure::Usage(
-            "--out, --md, --csv and --claims do not go with --json, --svg and --records".into(),
-        ));
+    if args.json {
+        return Err(Failure::Usage("--out, --md, --csv and --claims do not go with --json".into()));
     }
     book::write(&book::Wanted {
         folders: &args.folders,
@@ -214,21 +198,6 @@ pub(crate) fn print_points(experiment: &str, points: &[PointSummary], json: bool
 fn as_table(point: &PointSummary) -> String {
     let table = ::report::table(&point.summary);
     if point.point.is_empty() { table } else { format!("{}\n{table}", point.point) }
-}
-
-/// Draws response time by size of these runs into `file`.
-pub(crate) fn write_picture(experiment: &str, runs: &[Run], file: &Path) -> Result<(), Failure> {
-    let svg = ::report::response_by_size_svg(experiment, runs)?;
-    fs::write(file, svg).map_err(|error| failed(file, error))
-}
-
-fn write_records(runs: &[Run], file: &Path) -> Result<(), Failure> {
-    let [run] = runs else {
-        return Err(Failure::Usage(format!("--records: {} runs are here: name the folder of one", runs.len())));
-    };
-    let mut writer = RecordWriter::create(file)?;
-    run.records.iter().try_for_each(|record| writer.write(record))?;
-    Ok(writer.finish()?)
 }
 
 /// The folder itself if it is of a run, else those in it that are, by name.

@@ -86,15 +86,6 @@ fn prints_one_json_object_and_nothing_else() {
 }
 
 #[test]
-fn draws_a_picture() {
-    let folder = two_runs("svg");
-    let file = folder.path().join("by-size.svg");
-    assert!(report(&[folder.path(), Path::new("--svg"), &file]).status.success());
-    let svg = std::fs::read_to_string(&file).expect("the picture was written");
-    assert!(svg.contains("a-slow") && svg.contains("1 KB"));
-}
-
-#[test]
 fn says_what_is_wrong_with_the_folder() {
     let folder = two_runs("wrong");
     let absent = report(&[&folder.path().join("absent")]);
@@ -136,11 +127,12 @@ fn runs_of_different_jobs_are_refused() {
 #[test]
 fn a_damaged_record_is_named_with_its_file_and_line() {
     let folder = two_runs("damaged");
-    let run = folder.path().join("a-slow");
-    let records = run.join("records.csv");
-    let as_text = report(&[&run, Path::new("--records"), &records]);
-    assert!(as_text.status.success(), "{}", text(&as_text.stderr));
-    std::fs::remove_file(run.join("records.parquet")).unwrap();
+    let of_run = folder.path().join("a-slow");
+    let records = of_run.join("records.csv");
+    let mut writer = record::RecordWriter::create(&records).unwrap();
+    run("a-slow", 90).records.iter().for_each(|record| writer.write(record).unwrap());
+    writer.finish().unwrap();
+    std::fs::remove_file(of_run.join("records.parquet")).unwrap();
     let damaged = std::fs::read_to_string(&records).unwrap().replacen("complete", "finished", 1);
     std::fs::write(&records, damaged).unwrap();
     let output = report(&[folder.path()]);
