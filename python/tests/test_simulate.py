@@ -42,6 +42,11 @@ def test_a_function_is_the_policy_of_that_rank_job_by_job(name, function):
     assert (ends(function) == ends(name)).all()
 
 
+@pytest.mark.parametrize("settings", [{"chunk": 1448}, {"wire": "tcp"}, {"link": "37mbit"}, {"paths": "internet"}])
+def test_a_function_is_its_policy_in_every_setting(settings):
+    assert (ends(lambda size, left, sent, age, of_class, path: left, **settings) == ends("srpt", **settings)).all()
+
+
 def test_srpt_is_the_least_mean_there_is_and_ps_is_ideal_sharing():
     bounds = weirlab.bounds(JOBS["size_bytes"], JOBS["arrival_ns"])
     arrivals = JOBS["arrival_ns"].to_numpy()

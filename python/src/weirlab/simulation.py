@@ -16,9 +16,9 @@ from ._columns import from_bytes, to_arrow, to_bytes
 Policy = str | Callable[[int, float, float, float, int, _weirlab.Path | None], float]
 """A name (`policies()` lists them), or a function of (size, left, sent, age, class, path) that returns a rank.
 
-`size`, `left` and `sent` are bytes, `age` is the seconds since the job arrived, `class` its number in `classes`, `path` what is
-known of the way to its client. The lowest rank is sent first, equal ranks in order of arrival. A rank is asked for when a job
-arrives and when bytes of it have been sent, and never because a job waits.
+`size`, `left` and `sent` are bytes on the link, `age` is the seconds since the job arrived, `class` its number in `classes`,
+`path` what is known of the way to its client. The lowest rank is sent first, equal ranks in order of arrival. A rank is asked
+for when a job arrives and when bytes of it have been sent, and never because a job waits.
 """
 
 
