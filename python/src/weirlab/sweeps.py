@@ -208,7 +208,8 @@ class _Processes:
 
     def wait(self, running: Iterable[Future[Result]]) -> list[tuple[Future[Result], Result | BaseException]]:
         ended, _ = wait(list(running), return_when=FIRST_COMPLETED)
-        return [(task, task.exception() or task.result()) for task in ended]
+        # In the order in which they were begun: what comes after one that cannot be kept is lost.
+        return [(task, task.exception() or task.result()) for task in running if task in ended]
 
     def is_death(self, outcome: BaseException) -> bool:
         return isinstance(outcome, BrokenProcessPool)
@@ -274,7 +275,7 @@ def _cluster(workers: int) -> Iterator[Any]:
         yield ray
         return
     quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
-    ray.init(num_cpus=workers, _node_ip_address="127.0.0.1", object_store_memory=_OBJECT_STORE_BYTES, **quiet)
+    ray.init(num_cpus=workers, object_store_memory=_OBJECT_STORE_BYTES, **quiet)
     try:
         yield ray
     finally:
