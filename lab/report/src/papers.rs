@@ -161,12 +161,10 @@ impl Papers {
         Ok(papers)
     }
 
-    /// The newest folder that says anything of a claim says all of it: dates begin their names.
+    /// The newest folder that says anything of a claim says all of it: dates begin their names. A result of several experiments has a folder of each.
     fn read_results(&mut self, results: &Path) -> Result<(), String> {
-        let mut folders: Vec<_> = entries(results)?.into_iter().filter(|entry| entry.is_dir()).collect();
-        folders.sort();
-        for folder in folders {
-            let name = folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        for folder in folders_below(results, 2)? {
+            let name = folder.strip_prefix(results).unwrap_or(&folder).to_string_lossy().into_owned();
             let mut newer: BTreeMap<(String, String), Vec<(KeptClaim, String)>> = BTreeMap::new();
             let file = folder.join("claims.json");
             if file.is_file() {
@@ -258,6 +256,18 @@ fn parse<T: serde::de::DeserializeOwned>(file: &Path) -> Result<T, String> {
 fn entries(folder: &Path) -> Result<Vec<std::path::PathBuf>, String> {
     let read = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     Ok(read.flatten().map(|entry| entry.path()).collect())
+}
+
+/// The folders below this one, to that depth, by name.
+fn folders_below(folder: &Path, depth: usize) -> Result<Vec<std::path::PathBuf>, String> {
+    let mut found: Vec<_> = entries(folder)?.into_iter().filter(|entry| entry.is_dir()).collect();
+    if depth > 1 {
+        for at in found.clone() {
+            found.extend(folders_below(&at, depth - 1)?);
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// By name.

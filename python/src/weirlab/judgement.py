@@ -204,11 +204,16 @@ def check(result: str | os.PathLike[str], experiments: str | os.PathLike[str] | 
     kept = runs(at)
     checked = [row for file in sorted(at.glob("over-*.json")) for row in _check_over(file, kept)]
     if (at / "claims.json").exists():
-        folder = pathlib.Path(experiments) if experiments is not None else at.resolve().parents[1] / "experiments"
+        folder = pathlib.Path(experiments) if experiments is not None else _experiments(at)
         checked += _check_claims(json.loads((at / "claims.json").read_text()), folder, kept)
     if not checked:
         raise ValueError(f"{at}: no figure is published here")
     return checked
+
+
+def _experiments(result: pathlib.Path) -> pathlib.Path:
+    above = [folder / "experiments" for folder in result.resolve().parents]
+    return next((folder for folder in above if folder.is_dir()), above[1])
 
 
 def _check_over(file: pathlib.Path, kept: list[Run]) -> Iterable[Checked]:
