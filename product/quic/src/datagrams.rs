@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use quinn_proto::Transmit;
 
-use crate::address;
+use crate::mapped_address;
 
 /// Maximum bytes of sent datagrams kept at the front of the buffer; also kept while they are no more than the unsent
 /// bytes.
@@ -80,7 +80,7 @@ impl Datagrams {
         let made = make(&mut scratch).map(|transmit| {
             let bytes = &scratch[..transmit.size.min(scratch.len())];
             let ecn = transmit.ecn.map(|ecn| ecn as u8);
-            let to = address::at_socket(transmit.destination, is_ipv6);
+            let to = mapped_address::at_socket(transmit.destination, is_ipv6);
             self.push(Datagram { to, from: transmit.src_ip, ecn, bytes });
             bytes.len()
         });

@@ -17,7 +17,7 @@ use units::Nanos;
 
 use crate::counted::CountedConfig;
 use crate::steering::Steering;
-use crate::{Datagrams, Session, address};
+use crate::{Datagrams, Session, mapped_address};
 
 /// Version 1 of QUIC (RFC 9000 section 15).
 const VERSION_1: u32 = 1;
@@ -117,7 +117,7 @@ pub struct Attempt {
 impl Attempt {
     /// The client's address, which may not be proved.
     pub fn from(&self) -> SocketAddr {
-        address::at_socket(self.incoming.remote_address(), self.is_ipv6)
+        mapped_address::at_socket(self.incoming.remote_address(), self.is_ipv6)
     }
 
     /// Returns true if the client has proved its address ([`Endpoint::retry`]).
@@ -240,7 +240,7 @@ impl Endpoint {
         let mut event = None;
         let is_ipv6 = inner.settings.is_ipv6;
         let quinn = &mut inner.quinn;
-        let from = address::canonical(from);
+        let from = mapped_address::canonical(from);
         let answered =
             out.make(is_ipv6, |buffer| match quinn.handle(at, from, to, ecn, BytesMut::from(datagram), buffer)? {
                 DatagramEvent::Response(transmit) => Some(transmit),

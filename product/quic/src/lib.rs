@@ -10,7 +10,6 @@
 //! memory per connection, and makes the streams of a connection wait for each other. A request is returned in the same
 //! form as over HTTP/2 ([`mux::Event::Request`]).
 
-mod address;
 mod bodies;
 mod control;
 mod counted;
@@ -19,6 +18,7 @@ mod endpoint;
 mod h3;
 mod intake;
 mod keep_alive;
+mod mapped_address;
 mod outbox;
 mod packing;
 mod qpack;

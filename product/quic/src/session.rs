@@ -20,7 +20,7 @@ use crate::keep_alive::KeepAlive;
 use crate::outbox::Outbox;
 use crate::streams::{Reply, Streams};
 use crate::write::Window;
-use crate::{Datagrams, Incoming, Key, address};
+use crate::{Datagrams, Incoming, Key, mapped_address};
 
 /// The path of a connection, and the counts of its datagrams.
 #[derive(Debug, Clone, Copy)]
@@ -271,7 +271,7 @@ impl Session {
 
     /// The client's current address, which may change.
     pub fn peer(&self) -> SocketAddr {
-        address::at_socket(self.connection.remote_address(), self.membership.is_ipv6)
+        mapped_address::at_socket(self.connection.remote_address(), self.membership.is_ipv6)
     }
 
     /// The current state of the path, and the counts of its datagrams so far.

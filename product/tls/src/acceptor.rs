@@ -11,7 +11,7 @@ use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 
 use crate::Identity;
-use crate::automatic::{ACME_TLS, Automatic};
+use crate::acme::{ACME_TLS, Automatic};
 
 /// The protocols in order of preference: the first that the client offers too is chosen.
 const PROTOCOLS: [&[u8]; 2] = [HTTP_2, b"http/1.1"];

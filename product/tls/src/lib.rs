@@ -7,7 +7,7 @@
 //! the order that the scheduler gives.
 
 mod acceptor;
-mod automatic;
+mod acme;
 mod client;
 mod first_bytes;
 mod identity;
@@ -19,7 +19,7 @@ pub mod testing;
 mod tests;
 
 pub use acceptor::{Acceptor, Pick, Tickets};
-pub use automatic::{Automatic, Request};
+pub use acme::{Automatic, Request};
 pub use client::{ClientSession, Connector, Roots, RootsError};
 pub use first_bytes::{REFUSAL, is_plain_http, is_tls};
 pub use identity::{FILE_BYTES_MAX, Identity, IdentityError, ReadFile, Validity, read_file, read_within};

@@ -5,15 +5,15 @@
 //! have two readings, because requests are smuggled if a gateway and its server read them differently (RFC 9112 section
 //! 11.2). Every such request gets a 4xx or 5xx ([`crate::Reject`]) and a close, never a guess.
 
-mod answer;
+mod checked_lines;
 mod chunked;
-mod encode;
-mod lines;
+mod measured_response;
 mod request;
+mod response_writer;
 pub mod upstream;
 
-pub use answer::{Malformed, ResponseHead, parse_response};
+pub(crate) use checked_lines::FieldLines;
 pub use chunked::{Chunked, Progress, Taken};
-pub use encode::{CHUNK_OVERHEAD_MAX, Connection, Delimiter, LAST_CHUNK, begin_chunk, encode};
-pub(crate) use lines::FieldLines;
+pub use measured_response::{Malformed, ResponseHead, parse_response};
 pub use request::{Head, OwnedHead, Search, parse_request, shown};
+pub use response_writer::{CHUNK_OVERHEAD_MAX, Connection, Delimiter, LAST_CHUNK, begin_chunk, encode};

@@ -1,7 +1,7 @@
 //! Sites: selects the site of a request by the host it names (RFC 9110 section 7.2), and defines what each answers in
 //! addition to its files.
 
-mod automatic;
+mod acme;
 mod built_in_pages;
 mod certificates;
 mod cors;
@@ -24,7 +24,7 @@ use crate::codec::{digest_of, with_dictionary};
 use crate::coded::SiteKey;
 use crate::files::{self, SiteNumber};
 use crate::logging::LogConfig;
-pub use automatic::AcmeConfig;
+pub use acme::AcmeConfig;
 pub use built_in_pages::{is_for_browser, names_json};
 pub use certificates::SecureError;
 use certificates::{Development, Ordered, Secured, ordered_names, secure};

@@ -12,8 +12,8 @@ use units::memory::{Account, Counted};
 
 use super::attempt::Attempt;
 use super::deadline::Deadline;
-use super::inbound::{Inbound, Interim, Memory, Tunnel};
-use super::outbound::{Head, Outbound, SCARCE_BODY_BYTES_MAX, STREAM_BODY_BYTES_MAX};
+use super::request::{Head, Outbound, SCARCE_BODY_BYTES_MAX, STREAM_BODY_BYTES_MAX};
+use super::response::{Inbound, Interim, Memory, Tunnel};
 use super::{Announced, BodySink, Fault, Group, TransferStep};
 use crate::exchange_id::ExchangeId;
 

@@ -3,7 +3,7 @@
 //! The main thread answers one short connection after the other. Answers hold no path and no client of requests, and change nothing.
 
 mod history;
-mod metrics;
+mod openmetrics;
 mod process;
 
 use std::io::{ErrorKind, Read, Write};
@@ -15,7 +15,7 @@ use cli::Failure;
 use server::Server;
 
 use self::history::{History, SAMPLE_EVERY};
-use self::metrics::Known;
+use self::openmetrics::Known;
 use self::process::Process;
 use super::status::{self, Asker};
 
@@ -140,8 +140,8 @@ impl Admin {
             b"/readyz" => server.status().map_or_else(unready, |_| text("200 OK", "ready")),
             b"/metrics" => Known::of(server, self.process.figures()).map_or_else(unready, |known| Answer {
                 status: "200 OK",
-                media_type: metrics::MEDIA_TYPE,
-                body: metrics::text_of(known),
+                media_type: openmetrics::MEDIA_TYPE,
+                body: openmetrics::text_of(known),
             }),
             _ => text("404 Not Found", "see /, /metrics, /status, /history, /healthz and /readyz"),
         }
