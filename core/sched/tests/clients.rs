@@ -106,7 +106,7 @@ impl Reference {
         let waits = |client: usize| self.live.iter().any(|job| job.is_ready && job.client == client);
         let weights = (0..self.accounts.len()).filter(|&client| waits(client)).map(|at| self.accounts[at].1);
         let (count, weight) = weights.fold((0u64, 0u64), |(count, sum), weight| (count + 1, sum + weight));
-        let clients = weight * count.max(10) / 10 + 1;
+        let clients = if count > 10 { weight * count.max(30) / 10 } else { weight } + 1;
         let at = self.live.iter().position(|job| job.id == id).unwrap();
         let client = self.live[at].client;
         if self.beyond(client).is_some() {

@@ -17,8 +17,9 @@
 //! (mean response time 2 to 12 times, docs/notebook/clients.md). And the clock counts one client more than wait: a
 //! client that has the link to itself gets ahead too, and makes room at once when another comes. Of a crowd, nobody
 //! would get ahead by that one: each has its share of the link and no more, and small requests of clients without end
-//! would keep all larger responses of others waiting. So with more than [`CROWD`] clients the clock is slower by as
-//! many times as they are more, what they receive counts longer, and those who come seldom go before them.
+//! would keep all larger responses of others waiting. So with more than ten clients waiting the clock runs at a third
+//! of that pace, with more than thirty slower still: what each of them receives counts longer, and those who come seldom
+//! go before them.
 //!
 //! It follows that:
 //! - A client is never more than `2 A` ahead, plus a grant: the clock keeps up with the client that is served.
@@ -52,8 +53,10 @@ use crate::{Job, Path, Policy, grow};
 pub const CLIENT_WEIGHT_MAX: u8 = 100;
 /// Parts of a byte in which accounts are kept, so that weights divide it.
 const PARTS: u64 = 16;
-/// The minimum number of waiting clients that is a crowd.
+/// More waiting clients than these are a crowd.
 const CROWD: u64 = 10;
+/// The clock is slower by this factor for a crowd, and by as many times as a crowd is larger than [`CROWD`] if that is more.
+const CROWD_SLOWS: u64 = 3;
 /// The maximum number of clients that return to the order in one grant; the others do in the next.
 const RETURNS_MAX: usize = 8;
 
@@ -315,8 +318,9 @@ impl ByClient {
     /// Advances the clock by what was served, in parts of a byte; clients that are no longer too far ahead return to
     /// the order.
     fn advance(&mut self, parts: u64) {
-        let crowd = ((self.waiting.len() - self.vacant.len()) as u64).max(CROWD);
-        let (total, clients) = (parts.saturating_add(self.carry), self.weight * crowd / CROWD + 1);
+        let waiting = (self.waiting.len() - self.vacant.len()) as u64;
+        let weight = if waiting > CROWD { self.weight * waiting.max(CROWD_SLOWS * CROWD) / CROWD } else { self.weight };
+        let (total, clients) = (parts.saturating_add(self.carry), weight + 1);
         self.clock = self.clock.saturating_add(total / clients);
         self.carry = total % clients;
         let limit = self.clock.saturating_add(self.allowance());
