@@ -66,6 +66,24 @@ def test_simulate_has_the_figures_of_weirlab_sim(policy, program, root):
     assert (times.mean(), times.var(), times.max()) == pytest.approx((published["mean"], published["variance"], published["max"]))
 
 
+def test_other_models_are_simulated_by_the_program(program, root):
+    flags = {"trace": root / "traces/synthetic.csv.gz", "rho": 0.8, "jobs": 500, "set": None}
+    packet = weirlab.sim(weirlab=program, model="packet", policy="srpt", **flags)
+    queue = weirlab.sim(weirlab=program, policy="srpt", **flags)
+    assert packet["jobs"] == queue["jobs"] == 500
+    assert packet["response_time_ms"]["mean"] > queue["response_time_ms"]["mean"]
+    with pytest.raises(weirlab.RunError, match="exit status 2: weirlab: .*'--rho <X>'"):
+        weirlab.sim(weirlab=program, policy="srpt", dist="exponential:mean=5000", rho="x")
+
+
+def test_flags_of_a_simulation(tmp_path):
+    fake = script(tmp_path / "weirlab", '#!/bin/sh\necho "$@" >"$(dirname "$0")/asked"\necho {}\n')
+    assert (
+        weirlab.sim(weirlab=fake, policy="ps", warm_up=5, closed=["1,2", "3,4"], carriers=True, clients=None, pages=False) == {}
+    )
+    assert (tmp_path / "asked").read_text() == "sim --json --policy ps --warm-up 5 --closed 1,2 --closed 3,4 --carriers\n"
+
+
 def test_theory_has_the_figures_of_weirlab_theory(program):
     command = [program, "theory", "mg1", "--policy", "srpt", "--dist", "exponential:mean=5000", "--rho", "0.9", "--json"]
     said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

@@ -8,7 +8,7 @@ weirlab.response_ms(done).mean()
 from . import figures, intervals, plots
 from ._weirlab import Path, PolicyError
 from .closed_forms import Solution, bounds, theory
-from .experiments import RunError, run
+from .experiments import RunError, run, sim
 from .judgement import Checked, Claim, Found, check, claims, judge, over
 from .recorded import Responses, Run, keep, records, runs, without_seed
 from .simulation import Policy, poisson, policies, response_ms, simulate, stretch
@@ -42,6 +42,7 @@ __all__ = [
     "response_ms",
     "run",
     "runs",
+    "sim",
     "simulate",
     "stretch",
     "sweep",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import shutil
 import subprocess
 from collections.abc import Sequence
+from typing import Any
 
 from .recorded import Run, runs
 
@@ -50,15 +52,32 @@ def run(
         command += [flag, ",".join(names)] if names else []
     for flag, number in (("--seconds", seconds), ("--seed", seed), ("--parallel", parallel)):
         command += [flag, str(number)] if number is not None else []
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        stderr=None if show else subprocess.PIPE,
-        stdout=None if show else subprocess.DEVNULL,
-        text=True,
-        errors="replace",
-    )
+    _call(command, stdout=None if show else subprocess.DEVNULL, stderr=None if show else subprocess.PIPE)
+    return runs(out)
+
+
+def sim(*, weirlab: str | os.PathLike[str] | None = None, **flags: Any) -> dict[str, Any]:
+    """Simulates with `weirlab sim`, whose flags these are, and returns what `--json` prints: also the models of a web server
+    (`model="server"`) and of TCP over a bottleneck (`model="packet"`).
+
+    `warm_up=100` is `--warm-up 100`; a list is the flag repeated, True the flag alone. So it is a point of a sweep.
+    """
+    command = [os.fspath(program(weirlab)), "sim", "--json"]
+    for name, value in flags.items():
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            command.append(flag)
+        elif value is not False and value is not None:
+            values = value if isinstance(value, (list, tuple)) else [value]
+            command += [word for one in values for word in (flag, str(one))]
+    said: dict[str, Any] = json.loads(_call(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+    return said
+
+
+def _call(command: Sequence[str], stdout: int | None, stderr: int | None) -> str:
+    """What the program prints; RunError has what it said last if it fails."""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, text=True, errors="replace")
     if done.returncode != 0:
         last = (done.stderr or "").strip().splitlines()[-1:]
         raise RunError(f"{' '.join(command)}: exit status {done.returncode}{': ' if last else ''}{''.join(last)}")
-    return runs(out)
+    return done.stdout or ""
