@@ -96,6 +96,8 @@ struct {
 // The minimum size of the two headers: IPv4 and TCP without options.
 #define HEADS_BYTES 40
 #define IPV6_BYTES 40
+#define IPV4_ADDRESSES_AT 12
+#define IPV6_ADDRESSES_AT 8
 // Maximum number of IPv6 extension headers (RFC 8200, section 4) that are skipped to find TCP.
 #define EXTENSIONS_MAX 4
 #define FRAGMENT_AT_MASK 0xfff8
@@ -136,6 +138,7 @@ struct packet {
 	__u16 port;
 	// In network byte order.
 	__u16 peer_port;
+	__u8 version;
 	__u8 protocol;
 	// Of TCP.
 	__u8 flags;
@@ -263,14 +266,15 @@ static __always_inline bool parse(struct __sk_buff *skb, struct packet *packet)
 
 	if (!load_heads(skb, packet, heads))
 		return false;
-	if (bytes[0] >> 4 == 4) {
+	packet->version = bytes[0] >> 4;
+	if (packet->version == 4) {
 		at = (bytes[0] & 15) * 4;
 		ip_bytes = bpf_ntohs(*(__u16 *)(bytes + 2));
 		packet->protocol = bytes[9];
 		// Only the first fragment has a TCP header.
 		if (!is_transport(packet->protocol) || *(__u16 *)(bytes + 6) & bpf_htons(0x1fff))
 			return false;
-	} else if (bytes[0] >> 4 == 6 && (at = ipv6_transport_at(skb, packet, bytes[6]))) {
+	} else if (packet->version == 6 && (at = ipv6_transport_at(skb, packet, bytes[6]))) {
 		ip_bytes = bpf_ntohs(*(__u16 *)(bytes + 4)) + IPV6_BYTES;
 	} else {
 		return false;
@@ -628,7 +632,7 @@ static __always_inline __u32 behind(__u32 band)
 }
 
 // Returns by how many bytes this packet puts its client ahead of its share of the link; 0 if the client is alone.
-static __always_inline __u64 ahead_with(struct __sk_buff *skb, struct packet *packet)
+static __always_inline __u64 ahead_with(struct __sk_buff *skb, struct client_key *key)
 {
 	struct client fresh = {}, *client;
 	struct share *share;
@@ -638,17 +642,17 @@ static __always_inline __u64 ahead_with(struct __sk_buff *skb, struct packet *pa
 	if (!settings.allowance_bytes)
 		return 0;
 	share = bpf_map_lookup_elem(&weir_share, &zero);
-	client = bpf_map_lookup_elem(&weir_clients, &packet->client);
+	client = bpf_map_lookup_elem(&weir_clients, key);
 	if (!client) {
-		bpf_map_update_elem(&weir_clients, &packet->client, &fresh, BPF_NOEXIST);
-		client = bpf_map_lookup_elem(&weir_clients, &packet->client);
+		bpf_map_update_elem(&weir_clients, key, &fresh, BPF_NOEXIST);
+		client = bpf_map_lookup_elem(&weir_clients, key);
 	}
 	if (!share || !client)
 		return 0;
 	now = bpf_ktime_get_ns();
 	bpf_spin_lock(&share->lock);
 	ahead = charge(share, client, skb->len, settings.allowance_bytes, settings.link_bytes_per_s, now);
-	if (is_alone(share, &packet->client, now))
+	if (is_alone(share, key, now))
 		ahead = 0;
 	bpf_spin_unlock(&share->lock);
 	return ahead;
@@ -659,7 +663,7 @@ static __always_inline int classify_data(struct __sk_buff *skb, struct bpf_sock 
 {
 	// Bytes since accept; less than 2 GiB are unacknowledged.
 	__u64 offset = tcp->bytes_acked + (__s32)(packet->seq - tcp->snd_una), end = offset + packet->payload_bytes, value;
-	__u64 ahead = ahead_with(skb, packet);
+	__u64 ahead = ahead_with(skb, &packet->client);
 	bool is_first, is_idle, is_behind = ahead > settings.allowance_bytes;
 	__u8 band;
 
@@ -698,25 +702,22 @@ static __always_inline int classify_unknown(struct __sk_buff *skb, struct bpf_tc
 	return stamp(skb, counters, band, settings.priorities[band & (BANDS_MAX - 1)]);
 }
 
-// Reads the addresses again: most packets have a socket and do not need them.
+// Reads the addresses again: most packets have a socket and do not need them. They go to their place at once, since the
+// stack is small.
 static __always_inline bool read_tuple(struct __sk_buff *skb, struct packet *packet, struct tuple *tuple)
 {
-	__u64 words[HEADS_BYTES / WORD_BYTES];
-	__u8 *bytes = (__u8 *)words;
+	__u32 addresses[2];
 
-	if (!load_ip(skb, packet, 0, words, HEADS_BYTES))
-		return false;
 	__builtin_memset(tuple, 0, sizeof(*tuple));
-	if (bytes[0] >> 4 == 4) {
-		tuple->source[0] = *(__u32 *)(bytes + 12);
-		tuple->destination[0] = *(__u32 *)(bytes + 16);
-	} else {
-		__builtin_memcpy(tuple->source, words + 1, sizeof(tuple->source));
-		__builtin_memcpy(tuple->destination, words + 3, sizeof(tuple->destination));
-	}
 	tuple->source_port = bpf_htons(packet->port);
 	tuple->destination_port = packet->peer_port;
 	tuple->protocol = packet->protocol;
+	if (packet->version == 6)
+		return load_ip(skb, packet, IPV6_ADDRESSES_AT, tuple->addresses, sizeof(tuple->addresses));
+	if (!load_ip(skb, packet, IPV4_ADDRESSES_AT, addresses, sizeof(addresses)))
+		return false;
+	tuple->addresses[0] = addresses[0];
+	tuple->addresses[2] = addresses[1];
 	return true;
 }
 
@@ -731,7 +732,9 @@ static __always_inline int classify_step(struct __sk_buff *skb, struct packet *p
 		.bytes = packet->payload_bytes,
 		.has_seq = packet->protocol == IPPROTO_TCP,
 	};
-	__u64 ahead = ahead_with(skb, packet), before = tracked->sent;
+	// A copy: before Linux 6.2 the key of a map may not lie where a function's argument points.
+	struct client_key client = packet->client;
+	__u64 ahead = ahead_with(skb, &client), before = tracked->sent;
 	struct bpf_tcp_sock path = {};
 	struct flow response = {};
 	enum stepped how;
@@ -803,6 +806,14 @@ __noinline int classify_tracked(struct __sk_buff *skb, struct packet *packet)
 	return TC_ACT_UNSPEC;
 }
 
+// Returns true if the port is one of the server's. The compiler must not know the limit of a port: it would leave out the
+// mask, and verifiers before Linux 6.8 lose the limit of a number that is stored on the stack.
+static __always_inline bool is_wanted(__u32 port)
+{
+	asm volatile("" : "+r"(port));
+	return settings.ports[port / 64 & (PORT_WORDS - 1)] >> (port % 64) & 1;
+}
+
 // Follows what clients send to the flows: where it acknowledges everything, a response is over. Sees packets that arrive,
 // in the order of their headers, so the ports and addresses are those of the flow, exchanged.
 SEC("tc")
@@ -811,16 +822,16 @@ int weir_clients_in(struct __sk_buff *skb)
 	struct tracked *tracked;
 	struct packet packet;
 	struct tuple tuple, flow;
-	__u16 port;
 
 	if (!parse(skb, &packet) || packet.protocol != IPPROTO_TCP)
 		return TC_ACT_UNSPEC;
-	port = bpf_ntohs(packet.peer_port);
-	if (!(settings.ports[port / 64] >> (port % 64) & 1) || !read_tuple(skb, &packet, &tuple))
+	if (!is_wanted(bpf_ntohs(packet.peer_port)) || !read_tuple(skb, &packet, &tuple))
 		return TC_ACT_UNSPEC;
 	flow = tuple;
-	__builtin_memcpy(flow.source, tuple.destination, sizeof(flow.source));
-	__builtin_memcpy(flow.destination, tuple.source, sizeof(flow.destination));
+	for (int i = 0; i < 2; i++) {
+		flow.addresses[i] = tuple.addresses[i + 2];
+		flow.addresses[i + 2] = tuple.addresses[i];
+	}
 	flow.source_port = tuple.destination_port;
 	flow.destination_port = tuple.source_port;
 	tracked = bpf_map_lookup_elem(&weir_tracked, &flow);
@@ -849,7 +860,7 @@ int weir_classify(struct __sk_buff *skb)
 	__u32 zero = 0;
 	bool is_closing;
 
-	if (!parse(skb, &packet) || !(settings.ports[packet.port / 64] >> (packet.port % 64) & 1))
+	if (!parse(skb, &packet) || !is_wanted(packet.port))
 		return TC_ACT_UNSPEC;
 	counters = bpf_map_lookup_elem(&weir_counters, &zero);
 	if (!counters)

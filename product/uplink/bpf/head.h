@@ -298,7 +298,11 @@ static long read_chunk(__u32 i, struct reading *reading)
 			*word_of(text, line + word * WORD_BYTES) = flow->line[word];
 	if (bytes > CHUNK_BYTES)
 		bytes = CHUNK_BYTES;
-	if (bytes == 0 || bpf_skb_load_bytes(reading->skb, reading->at, text->bytes + KEPT_BYTES, bytes)) {
+	// The same number, from 1 on: verifiers before Linux 6.8 do not conclude from a comparison that it is not 0, and
+	// the compiler must not know that it is.
+	asm volatile("" : "+r"(bytes));
+	bytes = ((bytes - 1) & (CHUNK_BYTES - 1)) + 1;
+	if (bpf_skb_load_bytes(reading->skb, reading->at, text->bytes + KEPT_BYTES, bytes)) {
 		flow->phase = PHASE_UNKNOWN;
 		return 1;
 	}

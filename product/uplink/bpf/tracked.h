@@ -22,10 +22,10 @@
 // Minimum gap before a response if nothing shows that the client has asked.
 #define IDLE_GAP_NS 1000000000ull
 
-// The addresses, ports and protocol of a packet as it leaves; an IPv4 address is the first four bytes.
+// The addresses, ports and protocol of a packet as it leaves.
 struct tuple {
-	__u64 source[2];
-	__u64 destination[2];
+	// Source and destination, two words each; an IPv4 address is the first four bytes.
+	__u64 addresses[4];
 	// In network byte order.
 	__u16 source_port;
 	__u16 destination_port;
