@@ -10,7 +10,7 @@ use http::{Coding, Codings, Digest};
 use sha2::{Digest as _, Sha256};
 use zstd::zstd_safe::{CCtx, CParameter, get_error_name};
 
-use super::{Level, bits, encoder_bytes};
+use super::{Level, bits, brotli_bytes, encoder_bytes};
 
 /// The lengths of dictionaries: below, they say nothing; above, a client would keep much for one file. The windows of
 /// both codings reach the whole dictionary from the end of the longest file.
@@ -59,8 +59,7 @@ pub fn encoded_with(
 pub fn encoder_bytes_with(coding: Coding, level: Level, bytes: usize, dictionary_bytes: usize) -> usize {
     let both = bytes.saturating_add(dictionary_bytes);
     let needed = match (coding, level) {
-        (Coding::Brotli, Level::Fast) => (3 << 20) + (4 << window_bits(both)),
-        (Coding::Brotli, Level::Best) => (8 << 20) + (16 << window_bits(both)),
+        (Coding::Brotli, level) => brotli_bytes(level, window_bits(both), bytes),
         _ => encoder_bytes(coding, level, both),
     };
     needed.saturating_add(dictionary_bytes)

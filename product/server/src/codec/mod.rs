@@ -86,9 +86,20 @@ pub fn encoder_bytes(coding: Coding, level: Level, bytes: usize) -> usize {
         (Coding::Zstd, Level::Fast) => 2 << 20,
         // Two tables of four bytes for each place of the window, at most twice as long as that.
         (Coding::Zstd, Level::Best) => (2 << 20) + 16 * window(bits(bytes).min(ZSTD_WINDOW_BITS_MAX)),
-        (Coding::Brotli, Level::Fast) => (3 << 20) + 4 * window(brotli_window_bits(bytes)),
-        // A tree of two links for each place of the window, and what becomes of each block.
-        (Coding::Brotli, Level::Best) => (8 << 20) + 16 * window(brotli_window_bits(bytes)),
+        (Coding::Brotli, level) => brotli_bytes(level, brotli_window_bits(bytes), bytes),
+    }
+}
+
+/// The memory of an encoder of Brotli, by what it was seen to allocate.
+fn brotli_bytes(level: Level, window_bits: u32, bytes: usize) -> usize {
+    /// The block that the best level looks for the shortest path through at once, and the memory for each of its bytes.
+    const BLOCK_BYTES: usize = 256 << 10;
+    const PER_BYTE: usize = 80;
+    match level {
+        // Tables, and the commands of a block.
+        Level::Fast => (3 << 20) + (4 << window_bits) + bytes.saturating_mul(6),
+        // A tree of two links for each place of the window, and the bytes.
+        Level::Best => (512 << 10) + (12 << window_bits) + PER_BYTE * bytes.min(BLOCK_BYTES),
     }
 }
 

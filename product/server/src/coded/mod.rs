@@ -40,12 +40,12 @@ pub const JOBS_WAITING_MAX: usize = 64;
 pub const FORMS_MAX: usize = 4096;
 /// The maximum memory of all forms, whatever the budget is.
 pub const FORMS_BYTES_MAX: u64 = 64 << 20;
-/// The parts of the memory for coding that forms have, those with a dictionary, dictionaries, and the encoder of each
-/// thread.
+/// The parts of the memory for coding that forms have, those with a dictionary, dictionaries, and the encoders of both
+/// threads together.
 const FORMS_PART: u64 = 4;
 const FORMS_WITH_DICTIONARY_PART: u64 = 8;
 const DICTIONARIES_PART: u64 = 8;
-const ENCODER_PART: u64 = 4;
+const ENCODERS_PART: u64 = 2;
 /// The folders of the shelves in the state folder, with the maximum of their bytes: forms, those with a dictionary, and
 /// dictionaries.
 pub const SHELVES: [(&str, u64); 3] =
@@ -88,7 +88,8 @@ pub struct Coder {
     changed: Condvar,
     /// The folders where the best forms outlive the process, if there are any: those without a dictionary, and with one.
     shelves: [OnceLock<Arc<Shelf>>; 2],
-    /// The maximum memory of the encoder of one thread.
+    /// The maximum memory of all encoders. One alone may take it: on a small host the best level is made while the fast
+    /// one waits, and the other way round.
     encoder_bytes_max: AtomicU64,
     is_stopping: AtomicBool,
 }
@@ -101,6 +102,8 @@ struct Shared {
     best: Turns<FormId>,
     /// The bytes of the files in `fast`, and of the one that is being coded.
     waiting_bytes: u64,
+    /// The memory of the encoders that are at work.
+    encoding_bytes: u64,
     /// The bytes of a file that the fast level of each coding takes per second.
     speeds: [u64; Coding::ALL.len()],
 }
@@ -117,7 +120,15 @@ impl Coder {
         let [forms, forms_with_dictionary] = [(); 2].map(|()| Forms::new(Account::of_at_most(0)));
         let coder = Coder {
             dictionaries: Dictionaries::new(0),
-            state: Mutex::new(Shared { forms, forms_with_dictionary, fast, best, waiting_bytes: 0, speeds }),
+            state: Mutex::new(Shared {
+                forms,
+                forms_with_dictionary,
+                fast,
+                best,
+                waiting_bytes: 0,
+                encoding_bytes: 0,
+                speeds,
+            }),
             changed: Condvar::new(),
             shelves: Default::default(),
             encoder_bytes_max: AtomicU64::new(0),
@@ -135,7 +146,7 @@ impl Coder {
         state.forms_with_dictionary.account().set_bytes_max(part(FORMS_WITH_DICTIONARY_PART));
         drop(state);
         self.dictionaries.set_bytes_max(part(DICTIONARIES_PART));
-        self.encoder_bytes_max.store(bytes_max / ENCODER_PART, Relaxed);
+        self.encoder_bytes_max.store(bytes_max / ENCODERS_PART, Relaxed);
     }
 
     /// Keeps the best forms and the dictionaries on the shelves of [`SHELVES`] too, those that are there.
@@ -216,8 +227,30 @@ impl Coder {
     /// Makes forms of one level, until the coder stops.
     pub fn work(&self, level: Level) {
         while let Some(job) = self.wait_for_job(level) {
+            let Some(bytes) = self.wait_for_memory(&job) else { return };
             self.carry_out(job);
+            self.state().encoding_bytes -= bytes;
+            self.changed.notify_all();
         }
+    }
+
+    /// Takes the memory of a job's encoder, once the other thread leaves so much; `None` if the coder stops.
+    fn wait_for_memory(&self, job: &Job) -> Option<u64> {
+        let (FormId { coding, dictionary, .. }, len) = (job.id, job.entry.len as usize);
+        let needed = match dictionary.map(|id| self.dictionaries.find(&id).map_or(0, |had| had.bytes)) {
+            Some(dictionary_bytes) => encoder_bytes_with(coding, job.level, len, dictionary_bytes as usize),
+            None => encoder_bytes(coding, job.level, len),
+        };
+        let bytes = job.entry.len.saturating_add(needed as u64);
+        let mut state = self.state();
+        while state.encoding_bytes > 0 && state.encoding_bytes + bytes > self.encoder_bytes_max.load(Relaxed) {
+            if self.is_stopping.load(Relaxed) {
+                return None;
+            }
+            state = self.changed.wait(state).expect("no thread panics while it holds the forms");
+        }
+        state.encoding_bytes += bytes;
+        Some(bytes)
     }
 
     /// Makes a form, or takes it from its shelf.
@@ -241,7 +274,7 @@ impl Coder {
         self.dictionaries.stop();
     }
 
-    /// Returns true if the file and an encoder of so many bytes fit the memory of a thread.
+    /// Returns true if the file and an encoder of so many bytes fit the memory of the encoders.
     fn fits(&self, encoder_bytes: usize, entry: &Entry) -> bool {
         entry.len.saturating_add(encoder_bytes as u64) <= self.encoder_bytes_max.load(Relaxed)
     }
