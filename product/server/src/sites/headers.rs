@@ -1,79 +1,21 @@
-//! The changes that a site makes to the responses of its requests.
+//! The fields that a site adds to responses and to requests for its upstreams, hints, and pages of errors.
 
 use std::sync::Arc;
 
-use config::{Access, HostName, RequestHeader, Rewritten, Unclear, Variable};
+use config::{Access, RequestHeader, Variable};
 use http::gateway::FieldChange;
-use http::{Readings, Reject, Request, Response, Status};
+use http::{Readings, Request, Response, Status};
 
 use super::pages::Page;
-use super::{Sites, built_in_pages, cors, name_of};
+use super::{Sites, built_in_pages, cors};
 use crate::body::{Body, Piece};
 use crate::files::{SiteNumber, hash_in};
 
 /// A year, the maximum that caches agree on.
 const IMMUTABLE: &[u8] = b"max-age=31536000, immutable";
-const HTTPS_PORT: u16 = 443;
 
 impl Sites {
-    /// The redirect of a request of this site: the status and the address.
-    pub fn redirect(&self, site: SiteNumber, request: &Request, is_secure: bool) -> Option<(Status, String)> {
-        let answers = &self.answers[self.place(site)];
-        if let Some(port) = self.https[self.place(site)].redirects_to.filter(|_| !is_secure) {
-            return Some((Status::PERMANENT_REDIRECT, https_url(request, port)?));
-        }
-        if answers.redirects.is_empty() {
-            return None;
-        }
-        let host = host_of(request);
-        let (redirect, to) = answers.redirect(host.as_ref(), &Readings::of(request.path).ok()?.merged())?;
-        let to = if to.contains('?') { to } else { with_query(to, request) };
-        Some((Status(redirect.status), to))
-    }
-
-    /// The index, among the site's proxies, of the upstreams that answer a request.
-    pub fn proxy(&self, site: SiteNumber, request: &Request) -> Option<usize> {
-        let answers = &self.answers[self.place(site)];
-        if answers.proxies.is_empty() {
-            return None;
-        }
-        let readings = Readings::of(request.path).ok()?;
-        answers.proxy(readings.plain())
-    }
-
-    /// Returns the rejection of a request for an application, or the redirect to the canonical spelling of its path, if
-    /// the rules of its site or the classes by path (`class`) treat one reading of the path differently from another.
-    pub fn unclear<C: PartialEq>(
-        &self,
-        site: SiteNumber,
-        request: &Request,
-        class: Option<impl Fn(&[u8]) -> C>,
-    ) -> Option<Result<String, Reject>> {
-        let answers = &self.answers[self.place(site)];
-        if answers.proxies.is_empty() {
-            return None;
-        }
-        // A path without a valid reading is refused when its file is looked up.
-        let readings = Readings::of(request.path).ok().filter(Readings::are_several)?;
-        match answers.check(host_of(request).as_ref(), &readings, class) {
-            Ok(()) => None,
-            Err(unclear) => Some(told(unclear, request)),
-        }
-    }
-
-    /// Returns the path and query that the rules see instead of the request's, if its site rewrites them. Otherwise
-    /// as [`Sites::unclear`].
-    pub fn rewrite(&self, site: SiteNumber, request: &Request) -> Result<Option<Rewritten>, Result<String, Reject>> {
-        let answers = &self.answers[self.place(site)];
-        if answers.rewrites.is_empty() {
-            return Ok(None);
-        }
-        let Ok(readings) = Readings::of(request.path) else { return Ok(None) };
-        let rewritten = answers.rewrite(&readings, request.query).map_err(|unclear| told(unclear, request))?;
-        Ok(rewritten.map(|(_, rewritten)| rewritten))
-    }
-
-    /// The fields that a request to upstreams has in place of its own, or without; `of` returns the values of variables.
+    /// Returns the fields that the site sets or removes in a request for an upstream; `of` returns the value of a variable.
     pub fn field_changes(
         &self,
         site: SiteNumber,
@@ -177,17 +119,6 @@ impl Sites {
         }
         response.with("Cache-Control", IMMUTABLE)
     }
-
-    /// The clients that may have what this request is for, with their index among the site's; `None`: all.
-    pub fn access(&self, site: SiteNumber, request: &Request) -> Option<(usize, &Access)> {
-        let answers = &self.answers[self.place(site)];
-        if answers.access.is_empty() {
-            return None;
-        }
-        // A path without a valid reading is refused when its file is looked up.
-        let at = answers.access_at(Readings::of(request.path).ok()?.plain())?;
-        Some((at, &answers.access[at]))
-    }
 }
 
 /// Forbids caches that clients share to store a response which only some clients get (RFC 9111 section 5.2.2.7).
@@ -238,42 +169,4 @@ fn with_page(response: &Response<Body>, page: &Page) -> Response<Body> {
     let response =
         kept.fold(Response::new(response.status, body.into()), |response, (name, value)| response.with(name, value));
     response.with("Content-Type", page.mime.as_bytes()).with_length(page.bytes.len() as u64)
-}
-
-/// The same URL over TLS, at this port; `None` if the request names no host, or has no path.
-fn https_url(request: &Request, port: u16) -> Option<String> {
-    let host = host_of(request).filter(|_| request.path.starts_with(b"/"))?;
-    let port = if port == HTTPS_PORT { String::new() } else { format!(":{port}") };
-    let to = format!("https://{}{port}{}", host.as_str(), String::from_utf8_lossy(request.path));
-    Some(with_query(to, request))
-}
-
-fn host_of(request: &Request) -> Option<HostName> {
-    HostName::new(&name_of(request.fields.host?)?)
-}
-
-/// The redirect to the path without empty segments, or the rejection, of a request that the rules cannot decide about.
-fn told(unclear: Unclear, request: &Request) -> Result<String, Reject> {
-    match (unclear, http::merge_slashes(request.path)) {
-        (Unclear::Unmerged, Some(merged)) => Ok(with_query(String::from_utf8_lossy(&merged).into_owned(), request)),
-        (Unclear::Unmerged, None) => Err(Reject { status: Status::BAD_REQUEST, reason: "path with empty segments" }),
-        (Unclear::Refused(reject), _) => Err(reject),
-    }
-}
-
-/// The target of a request without the empty segments of its path; `None` if there are none, or the path is invalid
-/// otherwise.
-pub fn merged(request: &Request) -> Option<String> {
-    let merged = http::merge_slashes(request.path)?;
-    http::decode_path(&merged, &mut Vec::new()).ok()?;
-    Some(with_query(String::from_utf8_lossy(&merged).into_owned(), request))
-}
-
-/// The address with the query of the request.
-pub fn with_query(mut to: String, request: &Request) -> String {
-    if let Some(query) = request.query {
-        to.push('?');
-        to.push_str(&String::from_utf8_lossy(query));
-    }
-    to
 }

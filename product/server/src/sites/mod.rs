@@ -11,6 +11,7 @@ mod gates;
 mod headers;
 mod pages;
 mod responsiveness;
+mod routing;
 mod sites_error;
 
 use std::borrow::Cow;
@@ -31,10 +32,10 @@ use certificates::{Development, Ordered, Secured, ordered_names, secure};
 pub use current::{Current, Served, Wanted};
 pub use follow::follow_names;
 pub use gates::AskedServer;
-pub use headers::{merged, with_query};
 use pages::Pages;
 pub use pages::{ListingPageError, PageError};
 pub use responsiveness::{Object, received};
+pub use routing::{merged, with_query};
 pub use sites_error::SitesError;
 
 /// A site as the operator configured it.
