@@ -200,7 +200,7 @@ fn process(server: &Section<'_, '_>) -> Option<Process> {
         .iter()
         .filter(|name| server.is_given("max_accepted_connections") && server.is_given(name))
     {
-        let said = format!("server.{name} beside server.max_accepted_connections: expected one of the two");
+        let said = format!("server.{name} with server.max_accepted_connections: expected only one of them");
         server.book.mistake(server.place_of(name), said);
     }
     let (workers, accepted) = (server.whole_number("workers"), server.whole_number("max_accepted_connections"));
@@ -251,7 +251,7 @@ impl Uplink {
         let (shaping, policy) = (uplink.text::<Shaping>("shaping"), uplink.text("policy"));
         let is_off = rate.as_ref().is_some_and(|rate| rate.value == UplinkRate::Off);
         if is_off && shaping.as_ref().is_some_and(|shaping| shaping.value == Shaping::Paced) {
-            let said = "uplink.rate `off` beside shaping = \"paced\": expected one of the two";
+            let said = "uplink.rate `off` with shaping = \"paced\": expected one of the two";
             uplink.book.mistake(uplink.place_of("rate"), said);
         }
         let starvation_share = uplink.text::<Percent<100>>("starvation_share");

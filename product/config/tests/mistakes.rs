@@ -46,7 +46,7 @@ weight = 0
             "f:4:10: uplink.policy `sprt`: expected fair, fcfs, srpt, psjf, las, srpt-bands, quick-fix, fcf, srrt or fsp; did you mean `srpt`?",
             "f:5:20: uplink.starvation_share `10`: expected a string in quotes, a percentage from 0% to 100%, for example 0.5%",
             "f:7:11: server.workers `0`: expected a whole number from 1 to 256",
-            "f:7:11: server.workers beside server.max_accepted_connections: expected one of the two",
+            "f:7:11: server.workers with server.max_accepted_connections: expected only one of them",
             "f:8:28: server.max_accepted_connections `0`: expected a whole number from 1 to 1000000",
             "f:9:1: listener.address missing: expected an address and a port, for example 127.0.0.1:8080 or [::]:80, or :80 for all addresses, for example \"[::]:80\"",
             "f:11:8: site.root `true`: expected a string in quotes, a path",
@@ -63,7 +63,7 @@ fn settings() {
         ("[uplink]\nrate = \"2mbit..1mbit\"", "f:2:8: uplink.rate `2mbit..1mbit`: expected the lower rate first"),
         (
             "[uplink]\nrate = \"off\"\nshaping = \"paced\"",
-            "f:2:8: uplink.rate `off` beside shaping = \"paced\": expected",
+            "f:2:8: uplink.rate `off` with shaping = \"paced\": expected",
         ),
         (
             "[uplink]\npolicy = \"strict/srpt\"",
@@ -80,7 +80,7 @@ fn settings() {
         ("[limits]\nmin_request_rate = -1", "f:2:20: limits.min_request_rate `-1`: expected bytes"),
         (
             "[server]\nmax_accepted_connections = 3\nconnections = 4",
-            "f:3:15: server.connections beside server.max_accepted_connections: expected one of the two",
+            "f:3:15: server.connections with server.max_accepted_connections: expected only one of them",
         ),
         ("[server]\ngroup = \"web\"", "f:2:9: server.group without server.user: expected both, or none"),
         ("[server]\nbacklog = 1.5", "f:2:11: server.backlog `1.5`: expected a whole number from 1 to 65535"),

@@ -279,8 +279,8 @@ fn entity(entry: &Entry) -> Entity<'_> {
     Entity { len: entry.len, etag: &entry.etag, last_modified: entry.last_modified }
 }
 
-/// The tag of a form of this file that the client has and takes, if its request is whether that has changed. Forms that
-/// are not there any more count too: their bytes stand for the same file.
+/// Returns the entity tag of the form that the client has, if the request only asks whether the file has changed and the client
+/// accepts that form. Forms that are not there any more count too: their bytes stand for the same file.
 fn held_tag<'r>(to: To, request: &Request<'r>, entry: &Entry, accepted: &AcceptedCodings) -> Option<&'r [u8]> {
     let is_held = |tag: &&[u8]| is_of(entry, tag, accepted) || is_with_dictionary(to, request, entry, tag, accepted);
     listed_tags(request).filter(|_| is_only_question(request)).find(is_held)

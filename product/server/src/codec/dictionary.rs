@@ -65,7 +65,8 @@ pub fn encoder_bytes_with(coding: Coding, level: Level, bytes: usize, dictionary
     needed.saturating_add(dictionary_bytes)
 }
 
-/// The window of Brotli that reaches all of a dictionary from the end of a file, which have so many bytes together.
+/// Returns the Brotli window, in bits, in which the last byte of a file can refer to the first byte of its dictionary.
+/// `both` is the length of the two together.
 fn window_bits(both: usize) -> u32 {
     bits(both.saturating_add(WINDOW_GAP_BYTES)).clamp(*BROTLI_WINDOW_BITS.start(), *BROTLI_WINDOW_BITS.end())
 }

@@ -84,8 +84,8 @@ impl MemoryLimit {
         self.connections_bytes(0, 1) / READS_PART
     }
 
-    /// The maximum for the connections of each worker, beside a verification of a password that takes so many bytes. That
-    /// leaves them their minimum, since nobody is let in otherwise.
+    /// The maximum memory of each worker's connections while a password is verified, which takes `logins_bytes`. The
+    /// connections keep their minimum, since nobody is let in otherwise.
     pub fn connections_bytes(&self, logins_bytes: u64, workers: usize) -> u64 {
         let others = PROGRAM_BYTES + self.caches_bytes(1) + self.coded_bytes() + self.logs_bytes();
         let left = self.bytes - others;

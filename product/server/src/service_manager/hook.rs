@@ -23,7 +23,7 @@ const PROGRAM_TIMEOUT: Duration = Duration::from_secs(300);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(330);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const MESSAGE_BYTES_MAX: u32 = 16 << 10;
-/// The end of what the program writes to its standard error is told.
+/// The maximum number of bytes of the program's standard error that a message quotes, counted from its end.
 const SAID_BYTES_MAX: usize = 500;
 
 /// The program, run by the other process.

@@ -76,7 +76,7 @@ pub enum PassedError {
     Closed(i32, usize),
     #[error(
         "passed socket fd {fd}{name} is {is}; expected a listening TCP socket (ListenStream=ADDRESS:PORT and Accept=no), or for HTTP/3 \
-         a datagram socket beside one of the same address (ListenDatagram=ADDRESS:PORT)"
+         a datagram socket with one of the same address (ListenDatagram=ADDRESS:PORT)"
     )]
     Unfit { fd: i32, name: String, is: String },
 }

@@ -48,7 +48,9 @@ pub enum PrivilegeError {
     User(String),
     #[error("group `{0}` is not known; expected a name or number of a group: `getent group` lists them")]
     Group(String),
-    #[error("user {0} has no entry with a group; expected a group beside it (--group, server.group)")]
+    #[error(
+        "user {0} is not among the known users, so its group is not known; expected a group (--group, server.group)"
+    )]
     NoGroup(u32),
     #[error("user `{0}` is root; expected a user without privileges, or none")]
     Root(String),
@@ -208,7 +210,7 @@ mod tests {
         let said = |user, group| Account::find(user, group).unwrap_err().to_string();
         assert!(said("no-such-user", None).starts_with("user `no-such-user` is not known"));
         assert!(said("nobody", Some("no-such-group")).starts_with("group `no-such-group` is not known"));
-        assert!(said("4123456789", None).starts_with("user 4123456789 has no entry with a group"));
+        assert!(said("4123456789", None).starts_with("user 4123456789 is not among the known users"));
         assert!(said("4294967295", Some("5")).starts_with("user `4294967295` is not known"));
         assert!(
             said("root", None).starts_with("user `root` is root") && said("0", None).starts_with("user `0` is root")

@@ -198,7 +198,7 @@ fn run_at_once(mut response: Response<Body>) -> Response<Body> {
     }
     // A failure is met again when the body is sent.
     let is_made = response.body.fill(&mut InMemory).is_ok();
-    // Trailers in chunks come behind a length that nothing gives.
+    // Trailers need chunked framing, so a body with trailers keeps its length unknown.
     let has_end = response.body.pipe().is_some_and(|pipe| !pipe.is_open_ended() && !pipe.has_trailers());
     if is_made && has_end {
         let bytes = response.body.len();

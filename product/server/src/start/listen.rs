@@ -140,7 +140,7 @@ fn add_passed_udp(config: &Config, passed: &PassedSocket, listeners: &mut [Liste
         let bound = add_udp(config, passed.address, listeners);
         return Ok(bound.err().map(|error| {
             let PassedSocket { address, .. } = passed;
-            format!("HTTP/3 is off at {address}: UDP: {error}; expected ListenDatagram={address} beside ListenStream=")
+            format!("HTTP/3 is off at {address}: UDP: {error}; expected ListenDatagram={address} with ListenStream=")
         }));
     };
     let control_priority = config.shaping.control_priority.unwrap_or(0);
