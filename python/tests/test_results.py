@@ -181,6 +181,26 @@ def test_a_figure_that_does_not_agree_is_named(experiment, tmp_path, capsys):
     assert "1 figures computed, 1 of them wrong, 0 not given" in said
 
 
+def test_an_experiment_that_varies_nothing_but_the_seed(experiment, tmp_path):
+    """The report calls its group by the experiment; its claims name no point."""
+    project = tmp_path / "project"
+    (project / "experiments" / "003").mkdir(parents=True)
+    claim = "[[figure.expect]]\ntext = 'm'\nvalue = 'response_time_ms.mean'\nof = 'fair'\n"
+    (project / "experiments" / "003" / "003-x.toml").write_text(claim)
+    for folder in list(experiment.iterdir()):
+        folder.rename(folder.with_name(folder.name.removeprefix("rho-0.8_")))
+    for runs, value in ((experiment, 6.0), (experiment / "seed-1", 4.0)):
+        kept = project / "results" / "group" / runs.name
+        weirlab.keep(runs, kept)
+        row = {"group": "003-x", "run": "fair", "mean_ms": {"value": value}, "factor": None}
+        (kept / "over-srpt.json").write_text(json.dumps({"over": "srpt", "rows": [row]}))
+        (kept / "claims.json").write_text(json.dumps([{"experiment": "003-x", "text": "m", "value": value, "traces": 1}]))
+        assert [figure.agrees for figure in weirlab.check(kept)] == [True, True]
+    (kept / "claims.json").write_text(json.dumps([{"experiment": "003-y", "text": "m", "value": 1.0}]))
+    with pytest.raises(FileNotFoundError, match=r"there is no 003-y\.toml, whose claims are published"):
+        weirlab.check(kept)
+
+
 def test_mistakes_are_named(tmp_path, experiment, capsys):
     with pytest.raises(FileNotFoundError, match="absent: no folder is here"):
         weirlab.runs(tmp_path / "absent")

@@ -220,7 +220,8 @@ def _check_over(file: pathlib.Path, kept: list[Run]) -> Iterable[Checked]:
     published = json.loads(file.read_text())
     found = {(row["group"], row["run"]): row for row in over(kept, published["over"])}
     for row in published["rows"]:
-        here = found.get((row["group"], row["run"]))
+        # Where nothing but the seed varies, the group has the name of the experiment.
+        here = found.get((row["group"], row["run"])) or found.get(("", row["run"]))
         for key in ("mean_ms", "factor", "factor_top"):
             for end in ("value", "low", "high"):
                 if row.get(key) and row[key].get(end) is not None:
@@ -229,7 +230,12 @@ def _check_over(file: pathlib.Path, kept: list[Run]) -> Iterable[Checked]:
 
 
 def _check_claims(published: list[dict[str, Any]], experiments: pathlib.Path, kept: list[Run]) -> Iterable[Checked]:
-    stated = {name: claims(experiments / f"{name}.toml") for name in {row["experiment"] for row in published}}
+    files = {file.stem: file for file in experiments.glob("**/*.toml")}
+    names = {row["experiment"] for row in published}
+    absent = sorted(names - set(files))
+    if absent:
+        raise FileNotFoundError(f"{experiments}: there is no {absent[0]}.toml, whose claims are published")
+    stated = {name: claims(files[name]) for name in names}
     found = {(name, of.claim.text, of.point): of.estimate for name, all_of in stated.items() for of in judge(kept, all_of)}
     for row in published:
         if row.get("value") is None:

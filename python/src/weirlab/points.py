@@ -26,9 +26,10 @@ class Point:
         return {name: run.responses() for name, run in self.runs.items()}
 
     @cached_property
-    def link(self) -> str:
-        """The rate of the link."""
-        return f"{next(iter(self.runs.values())).manifest['link_bps']}bit"
+    def link(self) -> str | None:
+        """The rate of the link, if a manifest says it."""
+        rate = next(iter(self.runs.values())).manifest.get("link_bps")
+        return f"{rate}bit" if rate else None
 
     @cached_property
     def heads(self) -> Numbers | None:
@@ -43,8 +44,8 @@ class Point:
 
     @cached_property
     def alone_ms(self) -> npt.NDArray[np.float64] | None:
-        """The time of the link for each response; None where heads were not kept."""
-        if self.heads is None:
+        """The time of the link for each response; None where heads or the rate were not kept."""
+        if self.heads is None or self.link is None:
             return None
         sizes = next(iter(self.responses.values())).size_bytes
         column = _weirlab.alone(to_bytes("size_bytes", sizes), to_bytes("head_bytes", self.heads), self.link)
@@ -54,7 +55,7 @@ class Point:
     def oracles(self) -> dict[str, Responses]:
         """What no schedule of these requests can beat, and ideal sharing of them."""
         first = next(iter(self.responses.values()))
-        if first.arrival_ns is None or self.heads is None:
+        if first.arrival_ns is None or self.heads is None or self.link is None:
             return {}
         sizes, arrivals = to_bytes("sizes", first.size_bytes), to_bytes("arrivals", first.arrival_ns)
         times = _weirlab.bounds(sizes, arrivals, to_bytes("heads", self.heads), self.link)

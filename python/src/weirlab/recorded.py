@@ -23,6 +23,8 @@ MANIFEST = "manifest.json"
 RESPONSES = "responses"
 
 _KINDS = {"status": pa.uint16(), "group": pa.uint32(), "client": pa.uint32()}
+# The file of responses where nothing varies.
+_NO_POINT = "all"
 # The head of a response that none came for, as the load counts it.
 _HEAD_BYTES_NOMINAL = 240
 
@@ -143,7 +145,7 @@ def keep(folder: str | os.PathLike[str], result: str | os.PathLike[str]) -> list
     out.mkdir(parents=True, exist_ok=True)
     points: dict[str, dict[str, Responses]] = {}
     for run in runs(folder):
-        points.setdefault(run.point or "all", {})[run.name] = run.responses()
+        points.setdefault(run.point or _NO_POINT, {})[run.name] = run.responses()
     if not points:
         raise ValueError(f"{folder}: no finished run is here")
     return [_write_point(out / f"{point}.parquet", of) for point, of in sorted(points.items())]
@@ -216,7 +218,8 @@ def _kept_runs(result: pathlib.Path) -> list[Run]:
     found = []
     for file in sorted((result / RESPONSES).glob("*.parquet")):
         names = pa.parquet.read_schema(file).names
-        found += [Run(file.stem, name.removesuffix("_us"), file, manifest) for name in names if name.endswith("_us")]
+        point = "" if file.stem == _NO_POINT else file.stem
+        found += [Run(point, name.removesuffix("_us"), file, manifest) for name in names if name.endswith("_us")]
     return found
 
 
