@@ -560,6 +560,10 @@ fn values_of_a_class() {
         ("max_concurrent_requests=0\n", "f:3:25: class.max_concurrent_requests `0`: expected a whole number from 1"),
         ("policy='weighted=1,1/las'\n", "classes above a policy are gone"),
         ("policy='fcf:0'\n", "f:3:8: class.policy: beta `0`: write a number from 1"),
+        (
+            "policy='rank:left * rt'\n",
+            "f:3:8: class.policy: rank `left * rt`, column 8: unknown name `rt`: write a number or",
+        ),
         ("objective='fast'\n", "f:3:11: class.objective `fast`: expected `pN of responses under TIME`"),
         ("min_rate='3mbit'\nmax_rate='2mbit'\n", "f:4:10: class.max_rate `2mbit`: expected at least min_rate, 3mbit"),
     ];

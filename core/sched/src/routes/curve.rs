@@ -2,12 +2,8 @@
 //!
 //! A rank of an order by size is a number of bytes. What the sizes of similar responses imply for one in progress
 //! depends only on how much of it was sent, so it is computed once for all bytes sent, as a line of a few pieces. Jobs
-//! share it, and looking up a rank costs a search among at most [`KNOTS_MAX`] pieces.
-
-use super::histogram::BUCKETS;
-
-/// A piece for each bucket, and one behind the last.
-pub const KNOTS_MAX: usize = BUCKETS + 1;
+//! share it, and looking up a rank costs a search among its pieces: of a route one for each bucket of its histogram, and
+//! one behind the last.
 
 /// A piece of the curve: from here to the next knot the rank is a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,9 +22,9 @@ pub struct Knot {
 pub struct Curve(Box<[Knot]>);
 
 impl Curve {
-    /// A curve of 1 to [`KNOTS_MAX`] pieces from 0 bytes up, in increasing order.
+    /// A curve of pieces from 0 bytes up, in increasing order.
     pub fn new(knots: Vec<Knot>) -> Curve {
-        assert!((1..=KNOTS_MAX).contains(&knots.len()) && knots[0].from_bytes == 0, "knots {knots:?}");
+        assert!(knots.first().is_some_and(|knot| knot.from_bytes == 0), "knots {knots:?}");
         assert!(knots.is_sorted_by(|a, b| a.from_bytes < b.from_bytes), "knots {knots:?}");
         Curve(knots.into())
     }

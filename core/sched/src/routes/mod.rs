@@ -32,7 +32,7 @@ mod service;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-pub use curve::{Curve, KNOTS_MAX, Knot};
+pub use curve::{Curve, Knot};
 pub use gittins::{LARGER, curve as gittins};
 pub use histogram::{BUCKETS, Histogram, SAMPLES_MAX, Survival, low_end, width};
 pub use ratio::RATIOS_MIN;

@@ -1,13 +1,9 @@
 //! Expressions of jobs that are all of one route, in the simulator and for a closed form.
 
 use sched::policy::{Expression, Fact, RouteIndex};
-use sched::routes::{Curve, Histogram, SAMPLES_MAX, gittins};
+use sched::routes::{Curve, Knot};
 
 use super::line::Line;
-use crate::unknown::m_serpt;
-
-/// Responses that the route has learned from.
-const LEARNED: u32 = SAMPLES_MAX - 1;
 
 /// What a closed form cannot know of a job.
 const ELSEWHERE: [Fact; 5] = [Fact::Arrived, Fact::Class, Fact::Rtt, Fact::Window, Fact::Throughput];
@@ -16,21 +12,91 @@ const ELSEWHERE: [Fact; 5] = [Fact::Arrived, Fact::Class, Fact::Rtt, Fact::Windo
 pub(super) fn of_link(expression: &Expression, quantile: &dyn Fn(f64) -> f64, line: &Line) -> Expression {
     let scaled = expression.clone().in_units_of(line.bytes_per_ns());
     match expression.route_index() {
-        Some(index) => scaled.of_one_route(learned(index, quantile)),
+        Some(of) => scaled.of_one_route(index(of, quantile)),
         None => scaled,
     }
 }
 
-/// The index of a route that has learned from responses of these sizes, as the server's routes do.
-fn learned(index: RouteIndex, quantile: &dyn Fn(f64) -> f64) -> Curve {
-    let mut histogram = Histogram::default();
-    for sample in 0..LEARNED {
-        histogram.note(quantile((f64::from(sample) + 0.5) / f64::from(LEARNED)).round().max(1.0) as u64);
+/// Sizes that stand for a distribution: parts of equal probability, and steps to ever rarer ones.
+const PARTS: u32 = 400;
+const STEPS: u32 = 300;
+/// The probability beyond which no size is looked at.
+const RAREST: f64 = 1e-9;
+/// With more sizes than these there is a density, and the index between two of them lies between theirs.
+const ATOMS_MAX: usize = 256;
+
+/// Sizes, ascending, with the share of the jobs that are larger than each.
+fn sizes(quantile: &dyn Fn(f64) -> f64) -> Vec<(f64, f64)> {
+    let even = (1..PARTS).map(|part| 1.0 - f64::from(part) / f64::from(PARTS));
+    let rarer = (1..=STEPS).map(|step| RAREST.powf(f64::from(step) / f64::from(STEPS)));
+    let mut shares: Vec<f64> = even.chain(rarer).collect();
+    shares.sort_by(|a, b| b.total_cmp(a));
+    let mut sizes: Vec<(f64, f64)> =
+        shares.into_iter().map(|larger| (quantile(1.0 - larger).max(1.0), larger)).collect();
+    // Of equal ones the last is behind all of them.
+    sizes.dedup_by(|next, size| {
+        let is_same = next.0 <= size.0;
+        size.1 = if is_same { next.1 } else { size.1 };
+        is_same
+    });
+    sizes
+}
+
+/// The index of a route whose jobs have these sizes, by its definition (`core/sched/src/routes/gittins.rs`).
+fn index(index: RouteIndex, quantile: &dyn Fn(f64) -> f64) -> Curve {
+    let sizes = sizes(quantile);
+    let atoms = sizes.len() <= ATOMS_MAX;
+    let mut at: Vec<(f64, f64)> = vec![(0.0, 1.0)];
+    at.extend(&sizes[..sizes.len() - 1]);
+    let ranks: Vec<(f64, f64)> = (0..at.len())
+        .map(|from| match index {
+            RouteIndex::Gittins => gittins(at[from], &sizes[from..], atoms),
+            RouteIndex::MSerpt => (expected(at[from], &sizes[from..], atoms), 0.0),
+        })
+        .collect();
+    let mut most = 0f64;
+    let ranks: Vec<(f64, f64)> = ranks
+        .into_iter()
+        .map(|(rank, slope)| {
+            most = most.max(rank);
+            if index == RouteIndex::MSerpt { (most, slope) } else { (rank, slope) }
+        })
+        .collect();
+    let mut knots: Vec<Knot> = Vec::new();
+    for (place, ((from, _), (rank, slope))) in at.iter().zip(&ranks).enumerate() {
+        let next = at.get(place + 1).zip(ranks.get(place + 1)).filter(|_| !atoms);
+        let slope = next.map_or(*slope, |((to, _), (next, _))| (next - rank) / (to - from));
+        let from_bytes = *from as u64;
+        knots.pop_if(|last| last.from_bytes >= from_bytes);
+        knots.push(Knot { from_bytes, rank: *rank, slope });
     }
-    match index {
-        RouteIndex::Gittins => gittins(&histogram),
-        RouteIndex::MSerpt => m_serpt(&histogram),
+    Curve::new(knots)
+}
+
+/// The least cost of an end, and how it changes with a byte sent.
+fn gittins((from, larger): (f64, f64), sizes: &[(f64, f64)], atoms: bool) -> (f64, f64) {
+    let (mut cost, mut before, mut best) = (0.0, (from, larger), (f64::INFINITY, 0.0));
+    for size in sizes {
+        cost += bytes_between(before, *size, atoms);
+        before = *size;
+        let ended = larger - size.1;
+        if cost < best.0 * ended {
+            best = (cost / ended, -larger / ended);
+        }
     }
+    best
+}
+
+/// The mean of what is left.
+fn expected((from, larger): (f64, f64), sizes: &[(f64, f64)], atoms: bool) -> f64 {
+    let mut before = (from, larger);
+    let between = sizes.iter().map(|size| bytes_between(std::mem::replace(&mut before, *size), *size, atoms));
+    between.sum::<f64>() / larger
+}
+
+/// What jobs are sent between two sizes, of which those in between end at the second, or all the way.
+fn bytes_between((from, larger): (f64, f64), (to, beyond): (f64, f64), atoms: bool) -> f64 {
+    (to - from) * if atoms { larger } else { 0.5 * (larger + beyond) }
 }
 
 /// An expression of the size of a job and the bytes sent alone.
@@ -43,7 +109,7 @@ pub struct SizeRank {
 impl SizeRank {
     /// For sizes of this quantile; `None` if the expression is of more than a size and what was sent.
     pub fn new(expression: Expression, quantile: &dyn Fn(f64) -> f64) -> Option<SizeRank> {
-        let curve = expression.route_index().map(|index| learned(index, quantile));
+        let curve = expression.route_index().map(|of| index(of, quantile));
         (!expression.has(&ELSEWHERE)).then_some(SizeRank { expression, curve })
     }
 
@@ -54,7 +120,8 @@ impl SizeRank {
 
     /// Where it may jump, in bytes.
     pub fn cuts(&self) -> Vec<f64> {
-        let knots = self.curve.iter().flat_map(Curve::knots).map(|knot| knot.from_bytes as f64);
+        let jumps = self.curve.iter().filter(|curve| curve.knots().len() <= ATOMS_MAX);
+        let knots = jumps.flat_map(Curve::knots).map(|knot| knot.from_bytes as f64);
         self.expression.numbers().chain(knots).filter(|cut| *cut > 0.0).collect()
     }
 
@@ -68,5 +135,45 @@ impl SizeRank {
             Fact::Deviate => deviate,
             _ => 0.0,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use workload::Distribution;
+
+    fn ranks(of: RouteIndex, sizes: &str, sent: &[u64]) -> Vec<u64> {
+        let sizes: Distribution = sizes.parse().unwrap();
+        let curve = index(of, &|u| sizes.quantile(u));
+        sent.iter().map(|sent| curve.rank(*sent)).collect()
+    }
+
+    #[test]
+    fn an_index_by_hand() {
+        let equal = "deterministic:size=6000";
+        assert_eq!(ranks(RouteIndex::Gittins, equal, &[0, 1000, 5999]), [6000, 5000, 1]);
+        assert_eq!(ranks(RouteIndex::MSerpt, equal, &[0, 1000, 5999]), [6000; 3]);
+        // Nothing is learned from what was sent: the mean is left, and a byte costs as much as any.
+        for of in [RouteIndex::Gittins, RouteIndex::MSerpt] {
+            for rank in ranks(of, "exponential:mean=5000", &[0, 100, 5000, 20_000]) {
+                assert!(rank.abs_diff(5000) < 100, "{of:?}: {rank}");
+            }
+        }
+        // Of a Pareto tail of index 2 what was sent is left in the mean, and half of it is the inverse of the hazard.
+        let heavy = "bounded-pareto:alpha=2,min=1000,max=1e9";
+        for (of, right) in [(RouteIndex::Gittins, 5000), (RouteIndex::MSerpt, 10_000)] {
+            let rank = ranks(of, heavy, &[10_000])[0];
+            assert!(rank.abs_diff(right) < right / 20, "{of:?}: {rank}");
+        }
+    }
+
+    /// Two sizes, nine to one: to end the small ones costs 1,111 an end, and what is left then is huge.
+    #[test]
+    fn few_sizes_have_jumps() {
+        let sizes: Vec<u64> = (0..10).map(|at| if at < 9 { 1000 } else { 100_000 }).collect();
+        let sizes = Distribution::empirical(&sizes).unwrap();
+        let curve = index(RouteIndex::Gittins, &|u| sizes.quantile(u));
+        assert_eq!([0, 900, 999, 1000, 50_000].map(|sent| curve.rank(sent)), [1111, 111, 1, 99_000, 50_000]);
     }
 }

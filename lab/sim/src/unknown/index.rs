@@ -29,7 +29,7 @@ fn mean(histogram: &Histogram) -> u64 {
 }
 
 /// The greatest expected remaining size so far; beyond the largest size seen, what was sent.
-pub(crate) fn m_serpt(histogram: &Histogram) -> Curve {
+fn m_serpt(histogram: &Histogram) -> Curve {
     let (survival, top) = (histogram.survival(LARGER), histogram.top());
     // The sample more ends where the next bucket does.
     let mut left = width(top) * survival[top];

@@ -16,7 +16,6 @@ use sched::{Arrival, JobId, Pace, Scheduler, Size, policy};
 use units::Nanos;
 use units::wire::{Framing, SEGMENT_BYTES};
 
-pub(crate) use index::m_serpt;
 pub use load::{Mix, Noise, Popularity, at_load, jobs_of_trace};
 
 /// A grant need not end with a segment.

@@ -93,11 +93,15 @@ pub(super) fn response(queue: &Mg1, knows: Knows, cuts: &[f64], rank: &dyn Fn(Se
     let sizes = if knows.size { &points[..] } else { &blind[..] };
     let kinds = deviates.iter().flat_map(|deviate| sizes.iter().map(|(size, share)| kind(*deviate, *size, *share)));
     let soap = Soap::new(queue.lambda(), kinds.collect());
-    let of_error = |size: f64, deviate: f64| {
-        let end = rank(Served { size, sent: size * (1.0 - 1e-9), deviate });
-        soap.response(&kind(deviate, size, 0.0), size, end)
+    let of_error = |size: f64, (at, deviate): (usize, &f64)| {
+        let end = rank(Served { size, sent: size * (1.0 - 1e-9), deviate: *deviate });
+        match knows.size {
+            true => soap.response(&kind(*deviate, size, 0.0), size, end),
+            false => soap.response(&soap.kinds[at], size, end),
+        }
     };
-    let mean = |size: f64| deviates.iter().map(|deviate| of_error(size, *deviate)).sum::<f64>() / deviates.len() as f64;
+    let mean =
+        |size: f64| deviates.iter().enumerate().map(|error| of_error(size, error)).sum::<f64>() / deviates.len() as f64;
     edges.iter().map(|size| (*size, mean(*size))).collect()
 }
 

@@ -66,6 +66,8 @@ fn the_small_response_overtakes_the_large_one() {
         ("las", [SMALL, LARGE]),
         ("fair", [SMALL, LARGE]),
         ("fcfs", [LARGE, SMALL]),
+        ("rank:min(left, 1MB) * rtt", [SMALL, LARGE]),
+        ("rank:arrived", [LARGE, SMALL]),
     ] {
         let server = Server::start(&site, &["--uplink", "4mbit", "--policy", policy]);
         let mut race = Race::new();

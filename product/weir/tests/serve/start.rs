@@ -166,6 +166,8 @@ fn every_policy_serves() {
         "srrt:5",
         "srrt:50ms,1s",
         "fsp",
+        "rank:step(size, 9KB) * max(left, window) / throughput + arrived + class * 1s",
+        "rank:floor(log2(gittins)) + noisy(sent, 1) / (sent - size)",
     ] {
         for drain in [&["--shaping", "off"][..], &["--uplink", "100mbit"]] {
             let server = Server::start(&site, &[&["--policy", policy], drain].concat());
@@ -286,6 +288,8 @@ fn mistakes_in_a_policy_are_told() {
     let cases: &[(&[&str], i32, &[&str])] = &[
         (&[&dir, "--policy", "sprt"], 2, &["--policy", "sprt", "srpt", "fcfs"]),
         (&[&dir, "--policy", "srpt-bands:9,8"], 2, &["--policy", "cut points `9,8`", "increase"]),
+        (&[&dir, "--policy", "rank:left * rt"], 2, &["--policy", "column 8: unknown name `rt`", "write a number"]),
+        (&[&dir, "--policy", "rank:mserpt"], 2, &["`rank:mserpt`", "expected gittins"]),
         (&[&dir, "--policy", "strict/srpt"], 2, &["--policy", "`strict/srpt`", "are gone: write [[class]] tables"]),
         (&[&dir, "--class", "/a/"], 2, &["`--class` is gone: write [[class]] tables"]),
     ];

@@ -2,8 +2,8 @@
 
 use units::Nanos;
 
-use super::{Expression, Fact};
-use crate::policy::{Rank, Srrt, unknown_rank};
+use super::{Expression, Fact, Op};
+use crate::policy::{Las, Psjf, Rank, Srpt, Srrt, unknown_rank};
 use crate::{Job, Path};
 
 impl Expression {
@@ -49,14 +49,22 @@ impl Rank for Expression {
     }
 
     /// Units of the scheduler if it is a size, which others are compared with; otherwise the bits of the number, which
-    /// are in the order of the numbers.
+    /// are in the order of the numbers. A fact alone is the rank of a policy that is faster.
     fn rank(&self, job: &Job, path: &Path) -> u64 {
+        match *self.program {
+            [Op::Fact(Fact::Left)] => return Srpt.rank(job, path),
+            [Op::Fact(Fact::Size)] => return Psjf.rank(job, path),
+            [Op::Fact(Fact::Sent)] => return Las.rank(job, path),
+            _ => {}
+        }
         let value = self.value_of(job, path);
         if self.traits.is_size { (value / self.unit_bytes).round() as u64 } else { value.to_bits() }
     }
 }
 
-/// A standard normal deviate that the number of a job decides.
+/// A standard normal deviate that the number of a job decides. Out of line, or it is computed for every rank.
+#[cold]
+#[inline(never)]
 fn deviate(number: u64) -> f64 {
     let uniform = |of: u64| ((mixed(of) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
     let (radius, turn) = (uniform(number.wrapping_mul(2)), uniform(number.wrapping_mul(2).wrapping_add(1)));

@@ -251,8 +251,9 @@ proptest! {
     #[test]
     fn expressions_are_their_policies(job in job(), unit in prop::sample::select(vec![1.0, 1e-3, 0.00125])) {
         let (job, path) = job;
-        for name in ["srpt", "psjf"] {
-            let rank = expression(name).in_units_of(unit).rank(&job, &path);
+        for (name, long) in [("srpt", "left * 1"), ("psjf", "max(size, 0B)")] {
+            let [rank, other] = [name, long].map(|text| expression(text).in_units_of(unit).rank(&job, &path));
+            prop_assert_eq!(rank, other);
             let mut policy = parse(name).unwrap();
             policy.on_path(0, &path);
             prop_assert_eq!(rank, policy.within(0, &job), "{}", name);
