@@ -305,6 +305,10 @@ fn explain_proxy(explanation: &mut Explanation, site: &Site, proxy: &Proxy, path
         let value = rule.value.as_ref().map_or("removed".into(), ToString::to_string);
         explanation.say(format!("request header: {}: {value}", rule.name), Reason::At(rule.at));
     }
+    if site.compression.has_upstream_dictionaries {
+        let pages = "dictionary: its pages, over https, for requests without Cookie, Authorization and query";
+        explanation.say(pages, Reason::At(site.at));
+    }
     let size = "proxy: the running server learns a size that has no Content-Length, and it alone knows it";
     explanation.say(size, Reason::At(proxy.at));
     explanation.is_passed_on = true;

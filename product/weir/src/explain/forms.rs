@@ -8,8 +8,6 @@ use super::asked_server::{Answered, AskedServer};
 
 /// The codings that browsers accept.
 const CODINGS: &str = "br, zstd, gzip";
-/// Those with a dictionary.
-const WITH_DICTIONARY: &str = "dcb, dcz";
 /// The types of pictures that browsers name.
 const PICTURES: &str = "image/avif, image/webp";
 /// The questions until a form with a dictionary is there, which other threads store and make, and the time between them.
@@ -40,8 +38,7 @@ fn with(asked: &Asked, more: &[&str]) -> Vec<String> {
 
 /// The coding and the length of the answer to a browser, and what it is a dictionary for.
 fn coded(server: &AskedServer, asked: &Asked) -> Option<String> {
-    let answer =
-        server.head(asked.url, &with(asked, &[&format!("Accept-Encoding: {CODINGS}, {WITH_DICTIONARY}")])).ok()?;
+    let answer = server.head(asked.url, &with(asked, &[&format!("Accept-Encoding: {CODINGS}")])).ok()?;
     let mut lines = String::new();
     if let Some((coding, bytes)) = answer.value("content-encoding").zip(answer.value("content-length")) {
         let _ = writeln!(lines, "coding: {coding}, {bytes} bytes, for a client that accepts {CODINGS}");
@@ -76,11 +73,7 @@ fn size_with(server: &AskedServer, asked: &Asked, url: &str) -> Option<String> {
     let digest = http::available_dictionary_value(&server::digest_of(&dictionary.body));
     let fields = with(
         asked,
-        &[
-            &format!("Accept-Encoding: {WITH_DICTIONARY}"),
-            "Sec-Fetch-Site: same-origin",
-            &format!("Available-Dictionary: {digest}"),
-        ],
+        &["Accept-Encoding: dcb, dcz", "Sec-Fetch-Site: same-origin", &format!("Available-Dictionary: {digest}")],
     );
     for _ in 0..ATTEMPTS_MAX {
         let answer = server.head(asked.url, &fields).ok()?;

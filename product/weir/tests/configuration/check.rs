@@ -285,6 +285,28 @@ fn an_explanation_has_the_size_with_a_dictionary() {
     );
 }
 
+/// No upstream is asked, so that only the configuration says it.
+#[test]
+fn an_explanation_says_whether_pages_of_a_program_are_dictionaries() {
+    let folder = Folder::new("check-upstream-dictionary");
+    let line =
+        "dictionary: its pages, over https, for requests without Cookie, Authorization and query (weir.toml:4)\n";
+    for (keys, is_said) in [
+        ("upstream_dictionaries = true", true),
+        ("", false),
+        ("upstream_dictionaries = true\ncodings = ['gzip']", false),
+        ("upstream_dictionaries = true\ndictionaries = false", false),
+        ("upstream_dictionaries = true\ncompression = false", false),
+    ] {
+        let listener = "[[listener]]\naddress = ':443'\ntls = true\n";
+        let site = format!("[[site]]\nhosts = ['a.test']\ncert = 'c'\nkey = 'k'\n{keys}\n");
+        folder.write("weir.toml", &format!("{listener}{site}[[site.proxy]]\nto = ['http://127.0.0.1:9']\n"));
+        let out = said(&weir(&folder.0, &["check", "--explain", "https://a.test/a"])).1;
+        assert_eq!(out.contains(line), is_said, "{keys}: {out}");
+        assert!(is_said || !out.contains("dictionary:"), "{keys}: {out}");
+    }
+}
+
 /// They are of a server that speaks TLS, which the one that is asked does not.
 #[test]
 fn an_explanation_has_the_fields_of_a_response_over_tls() {
