@@ -246,6 +246,10 @@ fn weir_command(
     }
     if let Some(slots) = experiment.limits.workers {
         flag("max-accepted-connections", slots.to_string());
+        if !spec.flags.iter().any(|flag| flag.starts_with("--idle-timeout")) {
+            // Of Apache's KeepAliveTimeout: a slot that a connection without a request keeps is nobody else's.
+            flag("idle-timeout", "5s".into());
+        }
     }
     if let Some(connections) = experiment.limits.accept_queue {
         flag("backlog", connections.to_string());
@@ -357,7 +361,9 @@ mod tests {
         let address = "198.18.0.1:8080".parse().unwrap();
         let command = weir_command(&experiment, spec, address, Path::new("www").into(), Path::new("weir")).join(" ");
         assert!(
-            command.ends_with("--shaping off --client-connections 0 --max-accepted-connections 350 --backlog 512"),
+            command.ends_with(
+                "--shaping off --client-connections 0 --max-accepted-connections 350 --idle-timeout 5s --backlog 512"
+            ),
             "{command}"
         );
     }
