@@ -37,7 +37,12 @@ def ask(port, paths):
             name, value = line.decode().split(":", 1)
             head[name.lower()] = value.strip()
         coded += "content-encoding" in head
-        reader.read(int(head["content-length"]))
+        if "content-length" in head:
+            reader.read(int(head["content-length"]))
+        else:
+            while (chunk := int(reader.readline(), 16)):
+                reader.read(chunk + 2)
+            reader.readline()
     stream.close()
     return coded
 
