@@ -100,8 +100,12 @@ def figure(name: str, run: Responses, chosen: npt.NDArray[np.bool_] | None = Non
     if times == "completed_ms":
         of = of & run.is_complete
     if not of.any():
-        raise ValueError(f"{name}: no request counts")
+        raise NoRequests(f"{name}: no request counts")
     return _stat(stat, values[of])
+
+
+class NoRequests(ValueError):
+    """No request counts for a figure: none of this size completed."""
 
 
 class NotKept(ValueError):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .figures import NotKept, counter, figure, is_counter, is_of_pairs, of_pair, share_within
+from .figures import NoRequests, NotKept, counter, figure, is_counter, is_of_pairs, of_pair, share_within
 from .intervals import Estimate, mean, pooled, ratio
 from .points import Point, points_of
 from .recorded import RESPONSES, Responses, Run, runs
@@ -130,7 +130,7 @@ def _value(claim: Claim, point: Point) -> float | None:
         if claim.over is None or top is None:
             return top
         bottom = _figure(claim, point, claim.over)
-    except NotKept:
+    except (NotKept, NoRequests):
         return None
     return None if bottom is None else 1.0 if top == bottom else top / bottom if bottom else None
 
