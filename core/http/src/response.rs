@@ -107,6 +107,11 @@ impl<B> Response<B> {
         self.with("Content-Length", itoa::Buffer::new().format(bytes).as_bytes())
     }
 
+    /// Returns true if there is a body whose length is unknown.
+    pub fn has_unknown_length(&self) -> bool {
+        self.is_length_unknown
+    }
+
     /// Sets the length of the body, or that it is unknown.
     pub fn of_length(self, length: Length) -> Response<B> {
         match length {

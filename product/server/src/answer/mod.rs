@@ -20,7 +20,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use http::{Method, Reject, Request, Response, Status};
+use http::{Length, Method, Reject, Request, Response, Status};
 use units::Nanos;
 
 use crate::access::{Question, Verdict};
@@ -462,6 +462,9 @@ fn named(file: Response<Body>, said: &Response<()>) -> Response<Body> {
     }
     for (name, value) in said.fields().filter(|(name, _)| !is_file(name) && (has_type || !is_type(name))) {
         response = response.with(name, value);
+    }
+    if file.has_unknown_length() {
+        response = response.of_length(Length::Unknown);
     }
     response.body = file.body;
     response

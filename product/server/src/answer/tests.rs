@@ -158,6 +158,15 @@ impl Got {
     }
 }
 
+/// Without it the client would read on for a body that has ended.
+#[test]
+fn a_named_file_that_is_coded_on_its_way_has_no_length() {
+    let coded = Response::new(Status::OK, Body::default()).of_length(Length::Unknown);
+    assert!(named(coded, &Response::new(Status::OK, ())).has_unknown_length());
+    let plain = Response::new(Status::OK, Body::default()).with_length(0);
+    assert!(!named(plain, &Response::new(Status::OK, ())).has_unknown_length());
+}
+
 /// The first client of a slow line waits for the fast level, whose place the best level takes. Each has its own tag.
 #[test]
 fn a_page_is_sent_in_the_coding_that_its_client_wants() {

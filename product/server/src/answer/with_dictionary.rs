@@ -86,7 +86,10 @@ impl Handler {
             held.as_ref().map(|Held { path, bytes }| Had { path: Some(path.clone()), bytes: bytes.len() as u64 });
         let had = known.or_else(|| self.had(to, request).map(|(_, had)| had));
         let bytes_max = coder.dictionaries.page_bytes_max();
-        let is_offered = is_kept_by_browsers(response) && bytes_max >= *DICTIONARY_BYTES.start();
+        // A path without a pattern is too long: paths of dictionaries are kept, and not counted.
+        let is_offered = is_kept_by_browsers(response)
+            && bytes_max >= *DICTIONARY_BYTES.start()
+            && pattern(request.path, None).is_some();
         let pattern = match is_offered {
             true => pattern_of_next(request, had.as_ref(), announced_length(response)),
             false => None,

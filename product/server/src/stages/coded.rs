@@ -52,6 +52,7 @@ impl Coded {
         let memory_bytes = self.memory_bytes.saturating_add(usize::try_from(kept_bytes).unwrap_or(usize::MAX));
         let is_kept = kept_bytes <= keeping.bytes_max && memory_bytes <= room_bytes;
         if is_kept {
+            let keeping = Keeping { bytes_max: kept_bytes, ..keeping };
             (self.keeping, self.memory_bytes) = (Some(keeping), memory_bytes);
         }
         (self, is_kept)

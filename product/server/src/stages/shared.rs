@@ -73,13 +73,18 @@ impl Keeping {
     pub(super) fn push(&mut self, bytes: &[u8]) -> bool {
         let is_short = (self.bytes.len() + bytes.len()) as u64 <= self.bytes_max;
         if is_short {
+            if self.bytes.capacity() == 0 {
+                // As many bytes as are counted.
+                self.bytes.reserve_exact(usize::try_from(self.bytes_max).unwrap_or(0));
+            }
             self.bytes.extend_from_slice(bytes);
         }
         is_short
     }
 
     /// Has the whole page stored.
-    pub(super) fn finish(self) {
+    pub(super) fn finish(mut self) {
+        self.bytes.shrink_to_fit();
         self.coder.dictionaries.keep(self.site, self.path, self.bytes, self.client);
     }
 }

@@ -122,7 +122,14 @@ pub fn main(args: Args) -> Result<(), Failure> {
     if let Some((file, tree)) = file.as_ref().zip(tree.as_ref()) {
         let replaces = args.replace || file.of(&interface.name).is_some_and(|saved| saved.args.replace);
         let words = saved::words(&attached, args.rate.unwrap_or(tree.plan.rate), replaces);
-        file.put(&interface.name, Some(&words))?;
+        let name = &interface.name;
+        let not_saved = |failure| {
+            let (Failure::Usage(said) | Failure::Failed(said)) = failure;
+            Failure::Failed(format!(
+                "{name} is attached, but not saved: {said}; weir attach --detach {name} removes it"
+            ))
+        };
+        file.put(name, Some(&words)).map_err(not_saved)?;
     }
     if let Some(tree) = &tree {
         crate::uplink::warn_of_prio(tree);
@@ -148,7 +155,7 @@ fn detach(name: &str, save: Option<&Path>, json: bool) -> Result<(), Failure> {
         eprintln!("weir: warning: {name} stays in {}: weir attach --detach {name} --save removes it", saved::FILE);
     }
     match json {
-        true => crate::uplink::print(&format!("{}\n", json!({ "interface": name, "detached": true }))),
+        true => crate::uplink::print(&format!("{}\n", json!({ "interface": name, "detached": was_attached }))),
         false => crate::uplink::print(&format!("weir: {name}: detached\n")),
     }
 }

@@ -67,7 +67,11 @@ impl File {
     fn read(path: &Path) -> std::io::Result<File> {
         let about = fs::metadata(path)?;
         if !about.is_file() || about.len() > FILE_BYTES_MAX {
-            return Err(std::io::Error::other(format!("expected a regular file of {FILE_BYTES_MAX} bytes at most")));
+            let said = format!(
+                "{} bytes, or no regular file; expected a file with a maximum of {FILE_BYTES_MAX} bytes",
+                about.len()
+            );
+            return Err(std::io::Error::other(said));
         }
         let text = fs::read_to_string(path)?;
         let all = parse(&path.display().to_string(), &text)
@@ -109,11 +113,10 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
         fs::create_dir_all(folder)?;
     }
     let mut new = path.as_os_str().to_owned();
-    new.push(".new");
-    let mut file = fs::File::create(&new)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&new, path)
+    new.push(format!(".{}.new", std::process::id()));
+    let mut file = fs::File::create_new(&new)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&new, path));
+    written.inspect_err(|_| drop(fs::remove_file(&new)))
 }
 
 /// The words of the flags that attach like this.
@@ -227,6 +230,9 @@ fn flag(key: &str, value: &Spanned<DeValue<'_>>) -> Result<Option<String>, Strin
         value => one(value),
     };
     let text = text.ok_or_else(|| format!("key `{key}`: expected the words of {flag}, as a string"))?;
+    if key == "cuts" && text == "learned" {
+        return Err("key `cuts`: `learned` needs the responses that an attached classifier has seen: write sizes, as `weir attach --cuts learned --save` does".to_string());
+    }
     let flag = format!("{flag}={text}");
     arguments(vec![flag.clone()], "eth0").map_err(|said| format!("key `{key}`: {said}"))?;
     Ok(Some(flag))
@@ -249,6 +255,7 @@ mod tests {
             ("[eth0]\nport = [80, 70000]\nrate = \"9mbit\"", "f:2: key `port`: invalid value '80,70000'"),
             ("[eth0]\npolicy = \"fifo\"\nrate = \"9mbit\"", "f:2: key `policy`: invalid value 'fifo'"),
             ("[eth0]\nreplace = \"yes\"\nrate = \"9mbit\"", "f:2: key `replace`: expected true or false"),
+            ("[eth0]\ncuts = \"learned\"\nrate = \"9mbit\"", "f:2: key `cuts`: `learned` needs the responses"),
             ("[eth0]\nrate = 1.5", "f:2: key `rate`: expected the words of --rate"),
             ("[eth0]\nrate = { a = 1 }", "f:2: key `rate`: expected the words of --rate"),
             ("[eth0]\nport = 80", "f:1: no key `rate` for eth0: write rate ="),
