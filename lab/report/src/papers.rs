@@ -161,22 +161,21 @@ impl Papers {
         Ok(papers)
     }
 
-    /// The newest folder that says anything of a claim says all of it: dates begin their names. A result of several experiments has a folder of each.
+    /// The newest folder that has a claim at a point decides it there: dates begin their names. A result of several experiments has a folder of each.
     fn read_results(&mut self, results: &Path) -> Result<(), String> {
         for folder in folders_below(results, 2)? {
             let name = folder.strip_prefix(results).unwrap_or(&folder).to_string_lossy().into_owned();
-            let mut newer: BTreeMap<(String, String), Vec<(KeptClaim, String)>> = BTreeMap::new();
             let file = folder.join("claims.json");
             if file.is_file() {
                 let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
                 let kept: Vec<KeptClaim> =
                     serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
                 for claim in kept.into_iter().filter(|claim| claim.value.is_some()) {
-                    let key = (claim.experiment.clone(), claim.text.clone());
-                    newer.entry(key).or_default().push((claim, name.clone()));
+                    let of_claim = self.kept.entry((claim.experiment.clone(), claim.text.clone())).or_default();
+                    of_claim.retain(|(older, _)| older.point != claim.point);
+                    of_claim.push((claim, name.clone()));
                 }
             }
-            self.kept.extend(newer);
             for table in files_in(&folder, "md")? {
                 let link = format!("results/{name}/{}.md", stem(&table));
                 self.once.entry(stem(&table)).or_insert(link);
