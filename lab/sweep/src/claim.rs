@@ -183,10 +183,8 @@ mod tests {
         assert!(text.lines().last().unwrap().ends_with("| 1.9 to 2.1 | reproduced |"), "{text}");
         let [kept] = &kept(&plan, &results)[..] else { panic!("one claim") };
         assert_eq!((kept.experiment.as_str(), kept.value, kept.traces), ("x", Some(found.value), 5));
-        assert_eq!(
-            serde_json::from_str::<Vec<KeptClaim>>(&report::claims_json(&[kept.clone()])).unwrap(),
-            [kept.clone()]
-        );
+        let text = report::claims_json(std::slice::from_ref(kept));
+        assert_eq!(serde_json::from_str::<Vec<KeptClaim>>(&text).unwrap(), std::slice::from_ref(kept));
         assert!(Store::check_room(&std::env::temp_dir(), plan.runs()).is_ok());
     }
 
