@@ -251,7 +251,7 @@ impl Uplink {
         let (shaping, policy) = (uplink.text::<Shaping>("shaping"), uplink.text("policy"));
         let is_off = rate.as_ref().is_some_and(|rate| rate.value == UplinkRate::Off);
         if is_off && shaping.as_ref().is_some_and(|shaping| shaping.value == Shaping::Paced) {
-            let said = "uplink.rate `off` with shaping = \"paced\": expected one of the two";
+            let said = "uplink.rate `off` with shaping = \"paced\": expected only one of them";
             uplink.book.mistake(uplink.place_of("rate"), said);
         }
         let starvation_share = uplink.text::<Percent<100>>("starvation_share");

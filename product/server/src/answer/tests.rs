@@ -102,6 +102,24 @@ impl Rig {
     }
 
     fn ask(&mut self, method: &str, path: &str, lines: &[&str]) -> Got {
+        let run = |rig: &mut Rig| {
+            rig.run(Level::Fast);
+            rig.handler.take_found(rig.now);
+        };
+        self.ask_while(run, method, path, lines)
+    }
+
+    /// Asks while the threads that make forms do nothing.
+    fn late(&mut self, path: &str, lines: &[&str]) -> Got {
+        let give_up = |rig: &mut Rig| {
+            let due = rig.handler.forms_due().unwrap();
+            rig.handler.give_up_forms(due);
+        };
+        self.ask_while(give_up, "GET", path, lines)
+    }
+
+    /// Asks; `wait_for_form` does what happens while the request waits for a form.
+    fn ask_while(&mut self, wait_for_form: fn(&mut Rig), method: &str, path: &str, lines: &[&str]) -> Got {
         let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
         let bytes = format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
         let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request;
@@ -121,8 +139,7 @@ impl Rig {
                     let step = wait.step();
                     self.waited += 1;
                     self.handler.begin_lookup(wait, exchange(), 1, self.now).unwrap();
-                    self.run(Level::Fast);
-                    self.handler.take_found(self.now);
+                    wait_for_form(self);
                     let (_, found) = self.handler.next_found().expect("the wait is over");
                     ((found, step), self.handler.may_wait(exchange()))
                 }
@@ -728,37 +745,6 @@ fn a_wait_ends_in_any_case() {
     rig.run(Level::Fast);
     rig.handler.take_found(rig.now);
     assert!(rig.handler.next_found().is_none() && rig.handler.askers().next().is_none());
-}
-
-impl Rig {
-    /// Asks while the threads that make forms do nothing.
-    fn late(&mut self, path: &str, lines: &[&str]) -> Got {
-        let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
-        let bytes = format!("GET {path} HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
-        let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request;
-        let to = self.to(&request);
-        let mut answer = self.handler.answer(to, &request, CLIENT, self.now);
-        loop {
-            let (found, may_wait) = match answer {
-                Answer::Reply(reply) => return Got::of(reply),
-                Answer::Lookup(Awaited::File(lookup, step), _) => match self.handler.cache.finish(lookup.run()) {
-                    CacheAnswer::Ready(found) => ((found, step), true),
-                    CacheAnswer::Offload(_) => unreachable!("the disk is there"),
-                },
-                Answer::Lookup(wait, _) => {
-                    let step = wait.step();
-                    self.waited += 1;
-                    self.handler.begin_lookup(wait, exchange(), 1, self.now).unwrap();
-                    let due = self.handler.forms_due().unwrap();
-                    self.handler.give_up_forms(due);
-                    let (_, found) = self.handler.next_found().expect("the wait is over");
-                    ((found, step), self.handler.may_wait(exchange()))
-                }
-                other => panic!("{other:?}"),
-            };
-            answer = self.handler.answer_found(to, &request, found, None, (may_wait, self.now));
-        }
-    }
 }
 
 /// A server that has just started, with more readers than its threads can make forms for: none of their first pages goes

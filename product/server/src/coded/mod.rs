@@ -75,7 +75,7 @@ pub enum Known {
     Ready(Arc<Entry>),
     /// The form is being made, and is expected to be ready after this time.
     Pending(Nanos),
-    /// So many other forms are to be made that this one is not begun.
+    /// The form is not begun, because the queue of forms to make is full.
     Busy,
     /// No form is made: it would not be smaller, or there is no room.
     None,
@@ -234,7 +234,7 @@ impl Coder {
         }
     }
 
-    /// Takes the memory of a job's encoder, once the other thread leaves so much; `None` if the coder stops.
+    /// Waits until the other thread leaves the memory that the job's encoder needs, and takes it; `None` if the coder stops.
     fn wait_for_memory(&self, job: &Job) -> Option<u64> {
         let (FormId { coding, dictionary, .. }, len) = (job.id, job.entry.len as usize);
         let needed = match dictionary.map(|id| self.dictionaries.find(&id).map_or(0, |had| had.bytes)) {

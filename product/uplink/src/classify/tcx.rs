@@ -1,5 +1,5 @@
-//! The programs' places if the kernel has TCX (Linux 6.6): the first of those that see packets leave, and of those that
-//! see them arrive. The filters of a clsact see only the packets that all of them pass on.
+//! The programs' places if the kernel has TCX (Linux 6.6): before all other programs, for packets that leave and for
+//! packets that arrive. The filters of a clsact see only the packets that all of them pass on.
 //!
 //! They are attached without a link, so that they stay when the attaching process ends, and disappear with their
 //! interface.

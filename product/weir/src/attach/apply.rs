@@ -69,7 +69,12 @@ pub fn main(args: Args) -> Result<(), Failure> {
     if failed.is_empty() {
         return Ok(());
     }
-    Err(Failure::Failed(format!("of {} interfaces not as {name} says: {}", chosen.len(), failed.join(", "))))
+    Err(Failure::Failed(format!(
+        "{} of {} interfaces are not as {name} says: {}; see the lines above, and run `weir apply` again",
+        failed.len(),
+        chosen.len(),
+        failed.join(", ")
+    )))
 }
 
 /// Returns the attaches of the file that are to be made.

@@ -131,11 +131,23 @@ pub fn main(args: Args) -> Result<(), Failure> {
         };
         file.put(name, Some(&words)).map_err(not_saved)?;
     }
+    if file.is_none() && is_saved(&interface.name) {
+        let file = saved::FILE;
+        eprintln!(
+            "weir: warning: `weir apply` makes {} as {file} says; --save writes this attach there",
+            interface.name
+        );
+    }
     if let Some(tree) = &tree {
         crate::uplink::warn_of_prio(tree);
     }
     let watch = || if args.no_watch { Ok(None) } else { classify::watch(&interface).map(Some) };
     show::attached(&interface, Hook::of_new(&interface)?, &attached, tree.as_ref(), args.json, watch)
+}
+
+/// Returns whether `weir apply` attaches to this interface.
+fn is_saved(name: &str) -> bool {
+    File::open(Path::new(saved::FILE)).is_ok_and(|file| file.of(name).is_some())
 }
 
 fn detach(name: &str, save: Option<&Path>, json: bool) -> Result<(), Failure> {
@@ -150,8 +162,7 @@ fn detach(name: &str, save: Option<&Path>, json: bool) -> Result<(), Failure> {
     if !was_attached && saved.is_none() {
         return Err(Failure::Failed(format!("{name} has no classifier of weir; run `weir attach --list`")));
     }
-    let is_saved = |file: File| file.of(name).is_some();
-    if save.is_none() && File::open(Path::new(saved::FILE)).is_ok_and(is_saved) {
+    if save.is_none() && is_saved(name) {
         eprintln!("weir: warning: {name} stays in {}: weir attach --detach {name} --save removes it", saved::FILE);
     }
     match json {

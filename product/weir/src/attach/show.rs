@@ -125,7 +125,7 @@ fn totals(settings: &Settings, counters: &Counters) -> String {
     );
     if counters.by_flow > 0 {
         text += &format!(
-            "packets ordered by flow {} (without a TCP socket here), of these forwarded {}\n",
+            "packets ordered by flow {} (without a TCP socket here), {} forwarded among them\n",
             counters.by_flow, counters.forwarded
         );
     }

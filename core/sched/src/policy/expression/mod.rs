@@ -106,7 +106,7 @@ struct Traits {
 }
 
 impl Expression {
-    /// The rank, from 0 to infinity, where `of` tells the facts of the job.
+    /// Returns the rank, from 0 to infinity, of the job whose facts `of` returns.
     pub fn value(&self, of: impl Fn(Fact) -> f64) -> f64 {
         let mut stack = [0.0; DEPTH_MAX];
         let mut len = 0;
@@ -165,13 +165,13 @@ impl Expression {
         self.program.contains(&Op::Noisy)
     }
 
-    /// The same for a scheduler whose unit of size is so many bytes.
+    /// Returns the same expression for a scheduler whose unit of size stands for `unit_bytes` bytes.
     #[must_use]
     pub fn in_units_of(self, unit_bytes: f64) -> Expression {
         Expression { unit_bytes, ..self }
     }
 
-    /// The same for jobs that are all of one route, with this index by bytes sent.
+    /// Returns the same expression for jobs that all have one route, with this index by bytes sent.
     #[must_use]
     pub fn of_one_route(self, curve: Curve) -> Expression {
         Expression { curve: Some(Arc::new(curve)), ..self }

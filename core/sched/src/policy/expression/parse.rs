@@ -97,7 +97,7 @@ impl FromStr for Expression {
         let text = text.trim();
         if text.chars().count() > TEXT_MAX {
             let text: String = text.chars().take(TEXT_MAX).collect();
-            let said = format!("it goes on: write {TEXT_MAX} characters at most");
+            let said = format!("the expression goes on beyond {TEXT_MAX} characters, the maximum: write a shorter one");
             return Err(RankError { text, column: TEXT_MAX + 1, said });
         }
         let mut parser = Parser::new(text);

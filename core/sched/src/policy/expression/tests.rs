@@ -100,7 +100,7 @@ fn length_and_depth_have_bounds() {
         (sum(32), sum(33), "64 values and operators at most"),
         (brackets(DEPTH_MAX), brackets(DEPTH_MAX + 1), "16 brackets within brackets at most"),
         (waiting(DEPTH_MAX), waiting(DEPTH_MAX + 1), "16 values at most wait"),
-        (blanks(TEXT_MAX), blanks(TEXT_MAX + 1), "write 300 characters at most"),
+        (blanks(TEXT_MAX), blanks(TEXT_MAX + 1), "beyond 300 characters, the maximum"),
     ] {
         assert!(expression(&right).value(facts) > 0.0, "{right}");
         let error = wrong.parse::<Expression>().unwrap_err().to_string();
