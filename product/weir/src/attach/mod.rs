@@ -119,30 +119,34 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let attached = classify::attach(&interface, &wanted)?;
     warn();
     let tree = tree::find(&interface)?;
-    if let Some((file, tree)) = file.as_ref().zip(tree.as_ref()) {
-        let replaces = args.replace || file.of(&interface.name).is_some_and(|saved| saved.args.replace);
-        let words = saved::words(&attached, args.rate.unwrap_or(tree.plan.rate), replaces);
-        let name = &interface.name;
-        let not_saved = |failure| {
-            let (Failure::Usage(said) | Failure::Failed(said)) = failure;
-            Failure::Failed(format!(
-                "{name} is attached, but not saved: {said}; weir attach --detach {name} removes it"
-            ))
-        };
-        file.put(name, Some(&words)).map_err(not_saved)?;
-    }
-    if file.is_none() && is_saved(&interface.name) {
-        let file = saved::FILE;
-        eprintln!(
-            "weir: warning: `weir apply` makes {} as {file} says; --save writes this attach there",
-            interface.name
-        );
+    match (&file, &tree) {
+        (Some(file), Some(tree)) => save(file, &args, &interface.name, &attached, tree.plan.rate)?,
+        (Some(_), None) => {}
+        (None, _) => warn_of_saved(&interface.name),
     }
     if let Some(tree) = &tree {
         crate::uplink::warn_of_prio(tree);
     }
     let watch = || if args.no_watch { Ok(None) } else { classify::watch(&interface).map(Some) };
     show::attached(&interface, Hook::of_new(&interface)?, &attached, tree.as_ref(), args.json, watch)
+}
+
+/// Writes the attach that was made to the file.
+fn save(file: &File, args: &Args, name: &str, attached: &Settings, rate: Rate) -> Result<(), Failure> {
+    let replaces = args.replace || file.of(name).is_some_and(|saved| saved.args.replace);
+    let words = saved::words(attached, args.rate.unwrap_or(rate), replaces);
+    file.put(name, Some(&words)).map_err(|failure| {
+        let (Failure::Usage(said) | Failure::Failed(said)) = failure;
+        Failure::Failed(format!("{name} is attached, but not saved: {said}; weir attach --detach {name} removes it"))
+    })
+}
+
+/// Warns if `weir apply` would undo an attach that is not saved.
+fn warn_of_saved(name: &str) {
+    if is_saved(name) {
+        let file = saved::FILE;
+        eprintln!("weir: warning: `weir apply` makes {name} as {file} says; --save writes this attach there");
+    }
 }
 
 /// Returns whether `weir apply` attaches to this interface.

@@ -92,7 +92,10 @@ fn an_interface_that_is_missing_is_named() {
     assert_eq!((status, done.as_str()), (Some(1), "weir: uplink: attached at 9mbit\n"));
     let lines: Vec<&str> = said.lines().collect();
     assert!(lines.len() == 2 && lines[0].starts_with("weir: gone0: there is no interface gone0"), "{said}");
-    assert!(lines[1].starts_with("weir: 1 of 2 interfaces are not as ") && lines[1].contains("says: gone0; "), "{said}");
+    assert!(
+        lines[1].starts_with("weir: 1 of 2 interfaces are not as ") && lines[1].contains("says: gone0; "),
+        "{said}"
+    );
     assert_eq!(apply("uplink"), (Some(0), "weir: uplink: as it should be\n".into(), String::new()));
     let (status, _, said) = apply("gone0 --wait 1");
     assert!(status == Some(1) && said.contains("there is no interface gone0"), "{said}");
