@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 run=${WEIR_VM_RUN:-../shared/tools/vm-run}
 timeout_s=${WEIR_VM_TIMEOUT_S:-1500}
-modules="sch_prio sch_netem sch_fq sch_fq_codel sch_cake sch_htb sch_tbf sch_ingress cls_bpf veth tun tls nft_chain_nat nft_redir"
+modules="sch_prio sch_netem sch_fq sch_fq_codel sch_cake sch_htb sch_tbf sch_ingress cls_bpf veth tun tls nft_chain_nat nft_redir br_netfilter"
 
 skip() {
     echo "SKIPPED: test-vm: $1"
