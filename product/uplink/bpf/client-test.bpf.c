@@ -7,7 +7,7 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-#define CLIENTS 16
+#define CLIENTS 64
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -23,6 +23,10 @@
 #define BACKLOG_NS 1000000000ull
 #define NS_PER_S 1000000000ull
 #define US_PER_S 1000000ull
+// More waiting clients than these are a crowd, for which the clock is slower by this factor, and by as many times as a
+// crowd is larger than this if that is more.
+#define CROWD 10
+#define CROWD_SLOWS 3
 // Prevents overflow of products: beyond it, the link has been idle for a minute.
 #define IDLE_US_MAX (60 * US_PER_S)
 
@@ -107,20 +111,28 @@ static __always_inline bool is_alone(struct share *share, struct client_key *key
 	return !share->changed_ns || now > share->changed_ns + ALONE_NS;
 }
 
+// Returns into how many parts the clock divides what was queued while this many clients wait.
+static __always_inline __u64 parts_of(__u64 waiting)
+{
+	__u64 slows = waiting > CROWD_SLOWS * CROWD ? waiting : CROWD_SLOWS * CROWD;
+
+	return (waiting > CROWD ? waiting * slows / CROWD : waiting) + 1;
+}
+
 // Charges the client with bytes queued for it. Returns by how many bytes it is ahead then. Call it under the lock.
 static __always_inline __u64 charge(struct share *share, struct client *client, __u64 bytes, __u64 allowance, __u64 bytes_per_s,
 				    __u64 now)
 {
-	__u64 waiting;
+	__u64 parts;
 
 	share->clock += idle_bytes(share, bytes_per_s, now);
 	count_client(share, client);
 	share->backlog_bytes += bytes;
 	client->tag = (client->tag > share->clock ? client->tag : share->clock) + bytes;
-	waiting = share->clients > share->clients_before ? share->clients : share->clients_before;
+	parts = parts_of(share->clients > share->clients_before ? share->clients : share->clients_before);
 	bytes += share->carry;
-	share->clock += bytes / (waiting + 1);
-	share->carry = bytes % (waiting + 1);
+	share->clock += bytes / parts;
+	share->carry = bytes % parts;
 	// If a client so far ahead still sends, no other client is waiting: the clock keeps up.
 	if (client->tag > share->clock + 2 * allowance)
 		share->clock = client->tag - 2 * allowance;

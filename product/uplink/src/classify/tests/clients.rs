@@ -49,28 +49,43 @@ impl Kernel {
 }
 
 /// Four clients with 6, 2, 1 and 1 responses in round robin, in the order of `sched`: the kernel's account is the same
-/// to within the error of one round of counting.
+/// to within the error of one round of counting. At first one client exceeds the allowance, in the end all do.
 #[test]
 fn the_account_is_that_of_sched() {
+    let Some(ahead) = compare(&[0, 0, 0, 0, 0, 0, 1, 1, 2, 3], 60_000, 100_000) else { return };
+    assert!(ahead.iter().all(|&ahead| ahead > 3 * MB), "{ahead:?}");
+}
+
+/// Crowds of 20 and of 40 clients with two responses each: the clock is slower by the same factors.
+#[test]
+fn the_clock_of_a_crowd_is_that_of_sched() {
+    for (clients, packets) in [(20, 60_000), (40, 100_000)] {
+        let owners: Vec<u32> = (0..clients).chain(0..clients).collect();
+        let Some(ahead) = compare(&owners, packets, 50_000) else { return };
+        assert!(ahead.iter().all(|&ahead| ahead > 2 * MB), "{clients}: {ahead:?}");
+    }
+}
+
+/// Charges the kernel's account with the packets that `sched` grants to endless responses of these clients; the two are never further
+/// apart than `most_apart`. Returns by how many bytes each client is ahead at the end.
+fn compare(owners: &[u32], packets: usize, most_apart: u64) -> Option<Vec<u64>> {
     let share = ClientShare { allowance_bytes: 3 * MB, idle_bytes_per_s: LINK_BYTES_PER_S };
-    let Some(mut kernel) = Kernel::new(share.allowance_bytes) else { return };
+    let mut kernel = Kernel::new(share.allowance_bytes)?;
     let policy = "las".parse::<PolicySpec>().unwrap().build_shared(share);
     let mut sched = Scheduler::new(policy, Pace::UNLIMITED);
-    let owners = [0, 0, 0, 0, 0, 0, 1, 1, 2, 3];
-    for client in owners {
+    for client in owners.iter().copied() {
         sched.arrive(Nanos::ZERO, Arrival { client, ..Arrival::of(Size::Known(1 << 40)) });
     }
-    // 90 MB: at first one client exceeds the allowance, in the end all do.
-    for packet in 0..60_000 {
+    for packet in 0..packets {
         let grant = sched.poll_grant(Nanos::ZERO).unwrap();
         let client = owners[grant.job.number as usize];
         let _progress = sched.on_sent(Nanos::ZERO, grant.job, PACKET_BYTES);
         let want = sched.order().policy().ahead_bytes(client).unwrap();
         let ahead = kernel.send(client.into());
-        assert!(ahead.abs_diff(want) < 100_000, "packet {packet} of client {client}: {ahead}, not {want}");
+        assert!(ahead.abs_diff(want) < most_apart, "packet {packet} of client {client}: {ahead}, not {want}");
     }
-    let ahead = [0, 1, 2, 3].map(|client| sched.order().policy().ahead_bytes(client).unwrap());
-    assert!(ahead.iter().all(|&ahead| ahead > 3 * MB), "{ahead:?}");
+    let clients = owners.iter().max().map_or(0, |most| most + 1);
+    Some((0..clients).map(|client| sched.order().policy().ahead_bytes(client).unwrap()).collect())
 }
 
 /// Alone on the link, a client gets ahead by twice its allowance and no further; a newcomer is not ahead, and goes
