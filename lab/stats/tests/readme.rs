@@ -72,7 +72,8 @@ fn queues_are_those_of_the_kept_runs() {
             ["FIFO", "near", "told"] => ("queues-0.8", 101..=110, "nginx-fifo"),
             _ => continue,
         };
-        let of_trace = |trace| summary(&format!("results/2026-11-22-vm2-virtual/{folder}-trace-{trace}/summary.json"));
+        let of_trace =
+            |trace| summary(&format!("results/2026-11-23-vm5-virtual/queues/{folder}-trace-{trace}/summary.json"));
         let summaries: Vec<Value> = traces.map(of_trace).collect();
         let paths = ["/response_time_ms/mean", "/size_class_ms/p0_50", "/size_class_ms/p995_100"];
         for (cell, path) in row[3..].iter().zip(paths) {
@@ -143,7 +144,7 @@ fn pages_far_away_are_those_of_the_kept_reports() {
             ["H2O, CAKE", "30 ms away"] => "h2o-cake",
             _ => continue,
         };
-        let report = summary(&format!("results/2026-11-28-vm12-pages-far/over-{peer}.json"));
+        let report = summary(&format!("results/2026-11-28-vm12-lines-and-pages/pages-far/over-{peer}.json"));
         let of_weir = report["rows"].as_array().unwrap().iter().find(|row| row["run"] == "weir").unwrap();
         for (cell, measure) in row[2..].iter().zip(["view mean", "view p95", "whole mean", "whole p95"]) {
             let pages = of_weir["pages"].as_array().unwrap();

@@ -34,8 +34,9 @@ fn measured(result: &str, run: &str) -> f64 {
 
 #[test]
 fn the_testbeds_figures_come_out_within_fifteen_per_cent() {
-    let (synthetic, router) = ("2026-11-21-vm2-first-light-synthetic", "2026-11-21-vm2-first-light-router");
-    let segments = "2026-11-21-vm2-first-light-segments";
+    let (synthetic, router) =
+        ("2026-11-21-vm2-before-the-wire/first-light-synthetic", "2026-11-21-vm2-before-the-wire/first-light-router");
+    let segments = "2026-11-21-vm2-before-the-wire/first-light-segments";
     for (result, run, flags) in [
         (synthetic, "nginx-fair", "--policy fair --shaping off"),
         (synthetic, "weir-paced-fair", "--policy fair --shaping paced"),
