@@ -39,6 +39,11 @@ impl Tree {
         self.sizes.iter().any(|(file, _)| file == path || file.starts_with(&folder))
     }
 
+    /// Of every file, text or not.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.sizes.iter().map(|(path, _)| path.as_str())
+    }
+
     pub fn file_count(&self) -> usize {
         self.sizes.len()
     }

@@ -12,6 +12,7 @@ mod links;
 mod manifests;
 mod modules;
 mod openers;
+mod results;
 mod rust;
 mod sizes;
 mod source;
@@ -40,6 +41,7 @@ pub fn main(root: &Path) -> Result<(), String> {
     problems.extend(manifests::check(&tree.texts));
     problems.extend(files::check(&tree));
     problems.extend(links::check(&tree));
+    problems.extend(results::check(ratchet, &results::measure(tree.paths())));
     problems.extend(match commits::since(ratchet) {
         Ok(since) => commits::check(&since, &commits::read(root, &since)),
         Err(problem) => vec![problem],

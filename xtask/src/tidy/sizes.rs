@@ -12,8 +12,8 @@ const FUNCTION: Limit = Limit { soft: 40, hard: 70 };
 
 const RATCHET: &str = "xtask/tidy.toml";
 /// The sections of the ratchet, for all checks.
-const SECTIONS: [&str; 9] =
-    ["files", "functions", "plain_data", "types", "modules", "folders", "upward", "chains", "commits"];
+const SECTIONS: [&str; 10] =
+    ["files", "functions", "plain_data", "types", "modules", "folders", "upward", "chains", "results", "commits"];
 
 /// Lines: above `soft` needs an entry in the ratchet, above `hard` nothing helps.
 #[derive(Clone, Copy)]
