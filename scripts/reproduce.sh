@@ -45,15 +45,15 @@ measure() {
 interrupted=0
 trap 'interrupted=1' INT TERM
 
-# In virtual time every queue is there and nothing is late; here the papers' comparison alone.
+# In virtual time every queue is there and nothing is late; here the papers' comparison alone, over one trace.
 quick() {
     local runs=apache-fair,apache-attach-srpt,weir-bands,weir-paced
     if [ "$is_virtual" = 1 ]; then runs=$runs,nginx-fq-codel,nginx-cake; fi
-    measure 000-fig3.toml --seconds 30 --points rho-0.6,rho-0.8,rho-0.9 --only "$runs" "${trace[@]}" "$@"
-    measure 003-w1-a.toml --seconds 50 --only "$runs" "${trace[@]}" "$@"
-    measure 003-fig11.toml --seconds 50 --only apache-fair,apache-attach-srpt,weir-paced "${trace[@]}" "$@"
-    measure 003-fig6.toml --seconds 50 --points rho-1.2 --only apache-fair,apache-attach-srpt,weir-bands,weir-paced "${trace[@]}" "$@"
-    measure 002-table2.toml --seconds 40 --points link-10mbit_rho-0.9 --only ps,srpt,srrt "$@"
+    measure 000-fig3.toml --seconds 30 --points rho-0.6_seed-101,rho-0.8_seed-101,rho-0.9_seed-101 --only "$runs" "${trace[@]}" "$@"
+    measure 003-w1-a.toml --seconds 50 --points seed-101 --only "$runs" "${trace[@]}" "$@"
+    measure 003-fig11.toml --seconds 50 --points seed-101 --only apache-fair,apache-attach-srpt,weir-paced "${trace[@]}" "$@"
+    measure 003-fig6.toml --seconds 50 --points rho-1.2_seed-101 --only apache-fair,apache-attach-srpt,weir-bands,weir-paced "${trace[@]}" "$@"
+    measure 002-table2.toml --seconds 40 --points link-10mbit_rho-0.9_seed-101 --only ps,srpt,srrt "$@"
 }
 
 # SURGE makes its own requests, and NASA's log is another trace: the set-up tells them apart.
