@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use ::config::UplinkRate;
 use rustix::thread::CapabilitySet;
 use sched::classes::{ByClass, ClassTable};
-use sched::line::Bounds;
+use sched::line::{Bounds, is_fast};
 use sched::policy::{ClientShare, ClientShareSpec, Order, PolicySpec, RouteIndex};
 use sched::{Guard, Pace, Policy, Scheduler, WaitBound};
 use units::wire::Framing;
@@ -22,7 +22,7 @@ pub use shaping_error::{Misfit, ShapingError};
 use queue::ShaperQueue;
 
 use crate::kept_rates::KeptLine;
-use crate::send::{Gauge, Marker, Raise, in_words, is_fast, mbit};
+use crate::send::{Gauge, Marker, Raise, in_words, mbit};
 
 /// The requested shaping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

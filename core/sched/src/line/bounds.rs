@@ -8,6 +8,15 @@ use crate::pacing::pace::BLIND_PERMILLE;
 /// The slowest pace, in bits per second.
 pub(crate) const FLOOR: u64 = 64_000;
 
+/// The rate above which a core is the bottleneck: it serves 5 to 10 Gbit/s of large responses, and a line this fast
+/// sends a segment in less time than the system call that hands it down.
+const FAST: u64 = 3_000_000_000;
+
+/// Returns true if a line of this rate is not paced: responses would wait for a core, not for the line.
+pub fn is_fast(rate: Rate) -> bool {
+    rate.bits_per_s() >= FAST
+}
+
 /// The bounds between which the line's rate is searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Bounds {

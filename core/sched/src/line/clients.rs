@@ -7,6 +7,8 @@
 
 use units::Nanos;
 
+use super::Estimator;
+
 /// The maximum number of clients remembered at once: 64 bytes each.
 pub const CLIENTS_MAX: usize = 4096;
 /// The number of clients per set of the table; the one seen least recently is evicted.
@@ -72,6 +74,14 @@ impl Clients {
         DelayBounds { at_least: above - client.noise - client.noise, at_most }
     }
 
+    /// Records a round trip of an earlier time as the shortest, if it is: no evidence of the queue now. The client is
+    /// known by it.
+    pub fn on_base(&mut self, now: Nanos, key: u64, rtt: Nanos) {
+        let client = self.client(now, key, rtt);
+        client.least[1] = client.least[1].min(rtt);
+        client.is_known = true;
+    }
+
     fn client(&mut self, now: Nanos, key: u64, rtt: Nanos) -> &mut Client {
         if self.sets.is_empty() {
             self.sets = vec![[None; WAYS]; CLIENTS_MAX / WAYS];
@@ -120,6 +130,15 @@ impl Client {
     }
 }
 
+impl Estimator {
+    /// Records the shortest round trip that the kernel has measured on a connection of this client, from its handshake
+    /// on. Without it, a connection that is first looked at in a queue would have the queue in its base, and a client
+    /// whose load never falls would stay unknown.
+    pub fn on_base(&mut self, now: Nanos, client: u64, rtt: Nanos) {
+        self.clients.on_base(now, client, rtt);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,6 +159,15 @@ mod tests {
         // It was in a queue when it came: now it is known.
         assert_eq!(seen(&mut clients, 30, 2, 40, Load::Unqueued { delay: MS(0) }), (0, 0));
         assert_eq!(seen(&mut clients, 40, 2, 70, Load::Full), (30, 30));
+    }
+
+    #[test]
+    fn a_shorter_round_trip_of_before_is_the_base() {
+        let mut clients = Clients::default();
+        assert_eq!(seen(&mut clients, 0, 1, 70, Load::Full), (0, 70));
+        clients.on_base(MS(1), 1, MS(20));
+        clients.on_base(MS(2), 1, MS(60));
+        assert_eq!((clients.base(1), seen(&mut clients, 3, 1, 70, Load::Full)), (MS(20), (50, 50)));
     }
 
     #[test]

@@ -41,7 +41,7 @@ mod tests;
 use units::{Nanos, Rate, wire};
 
 pub(crate) use bounds::FLOOR;
-pub use bounds::{Bounds, BoundsError};
+pub use bounds::{Bounds, BoundsError, is_fast};
 use clients::{Clients, Load};
 use evidence::Evidence;
 use fall::Fall;

@@ -3,17 +3,8 @@
 //! Mostly it costs no system call: what the kernel reports of a connection is requested for the byte ledger anyway.
 
 use sched::Lateness;
-use sched::line::{Bounds, Change, Estimator, Look, Status as LineStatus};
+use sched::line::{Bounds, Change, Estimator, Look, Status as LineStatus, is_fast};
 use units::{Nanos, Rate};
-
-/// The rate above which a core is the bottleneck: it serves 5 to 10 Gbit/s of large responses, and a line this fast
-/// sends a segment in less time than the system call that hands it down.
-const FAST: u64 = 3_000_000_000;
-
-/// Returns true if a line of this rate is not paced: responses would wait for a core, not for the line.
-pub fn is_fast(rate: Rate) -> bool {
-    rate.bits_per_s() >= FAST
-}
 
 #[derive(Debug)]
 pub(super) struct Observer {

@@ -1,7 +1,7 @@
 //! The link: the scheduler that shares it, and everything that corrects the scheduler's model of it: the queue below if
 //! it can be read, what TCP reports as sent on each connection, and, if the queue cannot be read, what is acknowledged.
 
-use sched::line::{Bounds, Change, Look, Status as LineStatus};
+use sched::line::{Bounds, Change, Look, Status as LineStatus, is_fast};
 use sched::{Correction, JobId, Presence, Reading, Scheduler};
 use units::wire::Framing;
 use units::{Nanos, Rate};
@@ -9,7 +9,7 @@ use units::{Nanos, Rate};
 use super::below::Below;
 use super::line_feedback::Observer;
 use super::unacknowledged::Unacknowledged;
-use super::{Gauge, Line, Notice, Queued, is_fast};
+use super::{Gauge, Line, Notice, Queued};
 use crate::connection::{Acknowledged, Connection, Connections};
 use crate::net::{Socket, Status};
 

@@ -37,7 +37,7 @@ pub use ending::{EndContext, Ending};
 pub use gauge::{Gauge, Queue, Queued};
 pub use http1::{BYTES_PER_TURN_MAX, Gathered, SentNow};
 pub use limit::Limit;
-pub use line_feedback::{Line, is_fast};
+pub use line_feedback::Line;
 pub use link::Link;
 pub use mark::{Bands, Marker, Raise};
 pub use notice::{Notice, in_words, mbit};
