@@ -17,7 +17,8 @@ const REQUEST_BYTES: usize = 8 + ID_BYTES;
 /// `struct inet_diag_msg`; attributes follow.
 const MESSAGE_BYTES: usize = 72;
 const STATE_AT: usize = 1;
-/// The peer's address in 16 bytes (four for IPv4, then zeros), and the kernel's number of the socket.
+/// The own address and the peer's in 16 bytes each (four for IPv4, then zeros), and the kernel's number of the socket.
+const OWN_AT: usize = 4 + 4;
 const PEER_AT: usize = 4 + 20;
 const COOKIE_AT: usize = 4 + 40;
 const RQUEUE_AT: usize = 4 + ID_BYTES + 4;
@@ -97,7 +98,7 @@ pub struct ConnectionWatch {
 impl ConnectionWatch {
     pub fn open(port: u16) -> Result<ConnectionWatch, Error> {
         let netlink = Socket::open_sock_diag().map_err(|error| Error::kernel("listing connections", error))?;
-        let request = request(libc::AF_INET, port, INET_DIAG_MEMINFO, STATES_WANTED);
+        let request = request(libc::AF_INET, port, &[INET_DIAG_MEMINFO], STATES_WANTED);
         Ok(ConnectionWatch { netlink, request })
     }
 
@@ -115,31 +116,69 @@ impl ConnectionWatch {
 pub struct Connection {
     /// The kernel's number of the socket, unique since the machine started.
     pub cookie: u64,
-    /// The client's address; an IPv4 address is followed by zeros.
+    /// The server's address, then the client's; an IPv4 address, also one mapped to IPv6, is followed by zeros.
+    pub own: [u8; 16],
     pub client: [u8; 16],
+    pub is_ipv6: bool,
     pub info: TcpInfo,
+    /// Memory of packets that TCP has handed down and that have not left this machine, including overhead.
+    pub below_bytes: u32,
 }
 
 impl Connection {
     fn of(message: &[u8]) -> Option<Connection> {
-        let info = TcpInfo::from_kernel(attribute(message.get(MESSAGE_BYTES..)?, INET_DIAG_INFO)?);
-        let client = message.get(PEER_AT..PEER_AT + 16)?.try_into().ok()?;
-        Some(Connection { cookie: u64_at(message, COOKIE_AT)?, client, info })
+        let attributes = message.get(MESSAGE_BYTES..)?;
+        let info = TcpInfo::from_kernel(attribute(attributes, INET_DIAG_INFO)?);
+        let below_bytes = attribute(attributes, INET_DIAG_MEMINFO).and_then(|info| u32_at(info, MEMINFO_BELOW_AT));
+        let address = |at: usize| Some(unmapped(message.get(at..at + 16)?.try_into().ok()?));
+        let (own, client, family) = (address(OWN_AT)?, address(PEER_AT)?, i32::from(*message.first()?));
+        Some(Connection {
+            cookie: u64_at(message, COOKIE_AT)?,
+            own,
+            client,
+            is_ipv6: family == libc::AF_INET6 && own[4..] != [0; 12],
+            info,
+            below_bytes: below_bytes.unwrap_or(0),
+        })
     }
 }
 
-/// Queries the IPv4 and IPv6 connections of some ports that may send, repeatedly.
+/// Returns an IPv4 address that an IPv6 socket has mapped as one of IPv4.
+fn unmapped(address: [u8; 16]) -> [u8; 16] {
+    match std::net::Ipv6Addr::from(address).to_ipv4_mapped() {
+        Some(v4) => padded(v4.into()),
+        None => address,
+    }
+}
+
+/// An address in 16 bytes: four for IPv4, then zeros.
+pub fn padded(address: std::net::IpAddr) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    match address {
+        std::net::IpAddr::V4(v4) => bytes[..4].copy_from_slice(&v4.octets()),
+        std::net::IpAddr::V6(v6) => bytes = v6.octets(),
+    }
+    bytes
+}
+
+/// Queries the IPv4 and IPv6 connections of some ports, or of all, that may send, repeatedly.
 pub struct SenderWatch {
     netlink: Socket,
     requests: Vec<Vec<u8>>,
 }
 
 impl SenderWatch {
+    /// Opens a watch of all ports.
+    pub fn open_all() -> io::Result<SenderWatch> {
+        SenderWatch::open(&[ANY_PORT])
+    }
+
     pub fn open(ports: &[u16]) -> io::Result<SenderWatch> {
         let states = [State::Established, State::FinWait1, State::CloseWait, State::LastAck, State::Closing];
         let states = states.iter().fold(0, |states, state| states | 1 << *state as u32);
         let families = [libc::AF_INET, libc::AF_INET6];
-        let of = |port: &u16| families.map(|family| request(family, *port, INET_DIAG_INFO, states));
+        let of =
+            |port: &u16| families.map(|family| request(family, *port, &[INET_DIAG_INFO, INET_DIAG_MEMINFO], states));
         Ok(SenderWatch { netlink: Socket::open_sock_diag()?, requests: ports.iter().flat_map(of).collect() })
     }
 
@@ -155,11 +194,38 @@ impl SenderWatch {
     }
 }
 
-fn request(family: i32, port: u16, extension: u16, states: u32) -> Vec<u8> {
+/// Reports each connection that ends, with all that TCP knows of it: between two lists, many begin and end.
+///
+/// The kernel drops reports that are not fetched in time; what they would have said is unknown.
+pub struct EndWatch(Socket);
+
+/// Groups of sock_diag (linux/sock_diag.h): TCP sockets that are destroyed, over IPv4 and IPv6.
+const SKNLGRP_INET_TCP_DESTROY: u32 = 1;
+const SKNLGRP_INET6_TCP_DESTROY: u32 = 3;
+
+impl EndWatch {
+    pub fn open() -> io::Result<EndWatch> {
+        Ok(EndWatch(Socket::open_sock_diag_groups(&[SKNLGRP_INET_TCP_DESTROY, SKNLGRP_INET6_TCP_DESTROY])?))
+    }
+
+    /// Passes on the connections that have ended since the last call.
+    pub fn read(&mut self, mut each: impl FnMut(Connection)) -> io::Result<()> {
+        self.0.reported(|message| {
+            if let Some(connection) = Connection::of(message) {
+                each(connection);
+            }
+        })
+    }
+}
+
+/// The port of a request for the connections of all ports.
+const ANY_PORT: u16 = 0;
+
+fn request(family: i32, port: u16, extensions: &[u16], states: u32) -> Vec<u8> {
     let mut request = [0u8; REQUEST_BYTES];
     request[0] = family as u8;
     request[1] = libc::IPPROTO_TCP as u8;
-    request[2] = 1 << (extension - 1);
+    request[2] = extensions.iter().fold(0, |bits, extension| bits | 1 << (extension - 1));
     request[4..8].copy_from_slice(&states.to_ne_bytes());
     request[8..10].copy_from_slice(&port.to_be_bytes());
     Body::new(&request).bytes().to_vec()
@@ -215,6 +281,40 @@ mod tests {
         assert!(found.add(&message).is_some() && found.in_state(State::Established) == 1);
     }
 
+    /// One that begins and ends between two lists is reported all the same.
+    #[test]
+    fn tells_of_connections_that_have_ended() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let mut ends = EndWatch::open().unwrap();
+            let listener = TcpListener::bind(address).unwrap();
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let mut accepted = listener.accept().unwrap().0;
+            accepted.write_all(&[0; 77_777]).unwrap();
+            drop(accepted);
+            client.read_to_end(&mut Vec::new()).unwrap();
+            drop(client);
+            let mut found = Vec::new();
+            // With the FIN. A thread of the kernel reports it.
+            let is_there = |found: &Vec<u64>| found.iter().any(|bytes| (77_777..77_780).contains(bytes));
+            for _ in 0..10_000 {
+                ends.read(|connection| found.push(connection.info.acked_bytes)).unwrap();
+                if is_there(&found) {
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            assert!(is_there(&found), "{address}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_mapped_address_is_one_of_ipv4() {
+        let mapped: std::net::Ipv6Addr = "::ffff:192.0.2.1".parse().unwrap();
+        assert_eq!(unmapped(mapped.octets()), padded("192.0.2.1".parse().unwrap()));
+        let other: std::net::Ipv6Addr = "2001:db8::1".parse().unwrap();
+        assert_eq!(unmapped(other.octets()), other.octets());
+    }
+
     #[test]
     fn tells_what_tcp_knows_of_each_connection() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
@@ -227,7 +327,8 @@ mod tests {
             (&client).read_exact(&mut [0; 1000]).unwrap();
             let mut seen = Vec::new();
             SenderWatch::open(&[address.port()]).unwrap().read(|connection| seen.push(connection)).unwrap();
-            let [Connection { client: peer, info, .. }] = seen[..] else { panic!("{seen:?}") };
+            let [Connection { client: peer, own, info, is_ipv6, .. }] = seen[..] else { panic!("{seen:?}") };
+            assert_eq!((own, is_ipv6), (padded(address.ip()), address.is_ipv6()));
             let octets = match client.local_addr().unwrap().ip() {
                 std::net::IpAddr::V4(ip) => [&ip.octets()[..], &[0; 12]].concat(),
                 std::net::IpAddr::V6(ip) => ip.octets().to_vec(),

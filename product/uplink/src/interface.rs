@@ -115,6 +115,17 @@ fn having(netlink: &mut Socket, address: IpAddr) -> io::Result<Option<u32>> {
     Ok(found)
 }
 
+/// Returns the addresses of all interfaces, each with the number of its interface.
+pub fn addresses() -> io::Result<Vec<(u32, IpAddr)>> {
+    let mut found = Vec::new();
+    Socket::open()?.dump(RTM_GETADDR, &[0; ADDR_BYTES], |reply| {
+        let Some(fields) = reply.get(ADDR_BYTES..) else { return };
+        let own = attribute(fields, IFA_LOCAL).or_else(|| attribute(fields, IFA_ADDRESS));
+        found.extend(u32_at(reply, 4).zip(own.and_then(address_in)));
+    })?;
+    Ok(found)
+}
+
 fn default_route(netlink: &mut Socket) -> io::Result<Option<u32>> {
     let mut found = None;
     netlink.dump(RTM_GETROUTE, &[0; ROUTE_BYTES], |reply| {

@@ -13,6 +13,7 @@ mod constants;
 mod device;
 pub mod doctor;
 mod error;
+pub mod follow;
 mod initial_rto;
 mod interface;
 mod netlink;
@@ -26,7 +27,7 @@ mod testing;
 pub mod tree;
 mod tun;
 
-pub use connections::{Connection, ConnectionWatch, Connections, SenderWatch, State};
+pub use connections::{Connection, ConnectionWatch, Connections, EndWatch, SenderWatch, State};
 pub use error::Error;
 pub use initial_rto::InitialRto;
 pub use interface::Interface;

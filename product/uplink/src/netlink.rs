@@ -46,9 +46,19 @@ impl Socket {
         Socket::open_protocol(Some(net::netlink::SOCK_DIAG))
     }
 
+    /// Opens a socket for reports about sockets, of the groups with these numbers.
+    pub fn open_sock_diag_groups(groups: &[u32]) -> io::Result<Socket> {
+        let mask = groups.iter().fold(0, |mask, group| mask | 1 << (group - 1));
+        Socket::open_with(Some(net::netlink::SOCK_DIAG), mask)
+    }
+
     fn open_protocol(protocol: Option<net::Protocol>) -> io::Result<Socket> {
+        Socket::open_with(protocol, 0)
+    }
+
+    fn open_with(protocol: Option<net::Protocol>, groups: u32) -> io::Result<Socket> {
         let fd = net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
-        net::bind(&fd, &SocketAddrNetlink::new(0, 0))?;
+        net::bind(&fd, &SocketAddrNetlink::new(0, groups))?;
         sockopt::set_socket_timeout(&fd, sockopt::Timeout::Recv, Some(REPLY_TIMEOUT))?;
         Ok(Socket { fd, buffer: vec![0; REPLY_BYTES_MAX], sequence: 0 })
     }
@@ -67,6 +77,20 @@ impl Socket {
         let outcome = self.request(kind, flags | NLM_F_ACK, body, |_| ());
         sockopt::set_socket_timeout(&self.fd, sockopt::Timeout::Recv, Some(REPLY_TIMEOUT))?;
         outcome
+    }
+
+    /// Passes on the payloads of the reports that have come. Those that the kernel dropped for want of room are missing.
+    pub fn reported(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<()> {
+        for _ in 0..REPLIES_MAX {
+            match net::recv(&self.fd, &mut self.buffer[..], RecvFlags::DONTWAIT) {
+                // A report has the sequence number 0.
+                Ok((_, bytes)) => drop(read_replies(&self.buffer[..bytes.min(REPLY_BYTES_MAX)], 0, &mut each)?),
+                Err(rustix::io::Errno::NOBUFS) => {}
+                Err(rustix::io::Errno::AGAIN) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     fn request(&mut self, kind: u16, flags: u16, body: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<()> {

@@ -5,6 +5,7 @@
 //! next attach or detach completes it. Until the tree exists, the marks on the packets have no effect.
 
 use sched::policy::ClientShareSpec;
+use units::Rate;
 
 use super::counters::Sizes;
 use super::cuts::Cuts;
@@ -12,11 +13,11 @@ use super::filter::{self, Filters};
 use super::program::{self, Program};
 use super::record::{self, Made};
 use super::settings::{Settings, Share};
-use super::{Classify, Hook};
+use super::{Classify, Clients, Hook};
 use crate::constants::BANDS_MAX;
 use crate::device::Device;
 use crate::tree::{self, Kind, Plan, Tree};
-use crate::{Error, Interface};
+use crate::{Error, Interface, follow};
 
 /// The effect that an attach would have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,6 +86,8 @@ pub fn detach(interface: &Interface) -> Result<bool, Error> {
 }
 
 fn take_away(interface: &Interface) -> Result<bool, Error> {
+    // A follower of the line ends by this.
+    follow::forget(interface)?;
     let filters = filter::look(interface)?;
     let program = filters.ours().map(Program::open).transpose()?;
     let settings = match &program {
@@ -125,6 +128,9 @@ fn take_away(interface: &Interface) -> Result<bool, Error> {
 fn bands_behind(bands: u8) -> u8 {
     u8::from(bands > 1)
 }
+
+/// A followed rate is near another if it differs by no more than one part in this many.
+const NEAR_PARTS: u64 = 4;
 
 /// The state of an interface before an attach.
 struct Site<'a> {
@@ -228,11 +234,24 @@ impl<'a> Site<'a> {
             made_clsact: self.place == Hook::Clsact
                 && (self.has_made_clsact() || (self.earlier.is_none() && !self.filters.has_clsact)),
             made_tree: self.has_made_tree() || !matches!(self.tree, Ok(Some(_))),
-            share: share.and_then(|clients| Share::of(clients, plan.rate, cuts.len(), bands)),
+            share: share.and_then(|clients| self.share(wanted, clients, plan, cuts.len(), bands)),
             cuts,
             priorities: std::array::from_fn(|band| tree.priority(band.min(BANDS_MAX) as u8)),
             ports,
         })
+    }
+
+    /// Returns the sharing of the link, which stays as it is while a followed rate is near it: another would load the
+    /// program anew.
+    fn share(&self, wanted: &Classify, clients: Clients, plan: &Plan, cuts: usize, bands: u8) -> Option<Share> {
+        let share = Share::of(clients, plan.rate, cuts, bands)?;
+        let earlier = self.earlier.as_ref().filter(|_| wanted.is_followed).and_then(|(_, settings)| settings.share);
+        let rate_then = earlier.and_then(|earlier| Rate::from_bits_per_s(earlier.link_bytes_per_s.checked_mul(8)?));
+        let near = rate_then.and_then(|rate| Share::of(clients, rate, cuts, bands)).filter(|near| {
+            let [before, now] = [near.link_bytes_per_s, share.link_bytes_per_s];
+            Some(*near) == earlier && before.abs_diff(now) <= before / NEAR_PARTS
+        });
+        Some(near.unwrap_or(share))
     }
 
     fn install(&self, wanted: &Classify, plan: &Plan, settings: &Settings) -> Result<(), Error> {

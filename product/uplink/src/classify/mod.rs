@@ -46,6 +46,8 @@ pub struct Classify {
     pub cuts: Cuts,
     /// The uplink's rate; required if there is no tree yet.
     pub rate: Option<Rate>,
+    /// The rate is followed: the clients' share of the link may be that of a rate that differs by a quarter.
+    pub is_followed: bool,
     /// The sharing of the link between clients, if they share it.
     pub clients: Option<Clients>,
     /// Replace a queueing discipline that is not ours.

@@ -45,7 +45,7 @@ impl Trips {
         let mut acked = HashMap::with_capacity(connections.len());
         let mut rtt_us: HashMap<[u8; 16], u32> = HashMap::new();
         let mut is_loaded = false;
-        for Connection { cookie, client, info } in connections {
+        for Connection { cookie, client, info, .. } in connections {
             let before = self.acked.get(cookie).copied().unwrap_or(if self.has_begun { 0 } else { info.acked_bytes });
             let segment = u64::from(info.segment_bytes.max(1));
             self.delivered_bytes += info.acked_bytes.saturating_sub(before) * (segment + HEAD_BYTES) / segment;
@@ -125,7 +125,7 @@ mod tests {
     }
 
     fn of(cookie: u64, client: u8, info: TcpInfo) -> Connection {
-        Connection { cookie, client: [client; 16], info }
+        Connection { cookie, own: [9; 16], client: [client; 16], is_ipv6: true, info, below_bytes: 0 }
     }
 
     fn rise_us(lists: &[&[Connection]]) -> (u64, u64) {

@@ -25,7 +25,7 @@ use crate::device::Device;
 /// The folder of the files; it disappears at a restart of the machine, as the trees do.
 pub(crate) const FOLDER: &str = "/run/weir";
 /// The prefixes of the file names, as in `replaced-4026531840-2`.
-const KINDS: [&str; 4] = ["replaced", "segments", "upper", "attached"];
+const KINDS: [&str; 5] = ["replaced", "segments", "upper", "attached", "line"];
 /// The number of the first PID namespace (include/linux/proc_ns.h, PROC_PID_INIT_INO): all processes are visible from
 /// it.
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
@@ -38,18 +38,27 @@ pub(crate) fn path(kind: &str, interface: &Interface) -> io::Result<PathBuf> {
 
 /// Returns the text of a file of ours without its first word, if that word identifies this interface.
 pub(crate) fn read(path: &Path, interface: &Interface) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
+    of_interface(&fs::read_to_string(path).ok()?, interface)
+}
+
+/// Returns the text of a file without its first word, if that word identifies this interface.
+pub(crate) fn of_interface(text: &str, interface: &Interface) -> Option<String> {
     let (whose, rest) = text.trim_end_matches('\n').split_once(' ')?;
     identity(interface).ok()?.is_of(whose).then(|| rest.to_string())
 }
 
+/// Returns the text of a file of this interface.
+pub(crate) fn text(interface: &Interface, rest: &str) -> io::Result<String> {
+    Ok(format!("{} {rest}\n", identity(interface)?))
+}
+
 /// Writes the file so that a kill leaves either the old file or the whole new one.
 pub(crate) fn write(path: &Path, interface: &Interface, rest: &str) -> io::Result<()> {
-    let identity = identity(interface)?;
+    let text = text(interface, rest)?;
     let new = path.with_extension("new");
     let write = || {
         fs::create_dir_all(FOLDER)?;
-        fs::write(&new, format!("{identity} {rest}\n"))?;
+        fs::write(&new, &text)?;
         fs::rename(&new, path)
     };
     // Drops the error number: a refusal by the kernel would otherwise be taken for a missing capability.

@@ -35,7 +35,7 @@ use crate::netlink::Socket;
 use crate::{Counted, Error, Interface};
 
 pub use leftovers::forget_namespace;
-pub use up::{Change, check, check_root, down, put_back, same, up};
+pub use up::{Change, change_rate, check, check_root, down, put_back, same, up};
 
 /// The band for SYN-ACK, RST and other packets without data.
 pub const CONTROL_BAND: u8 = 0;
@@ -189,6 +189,11 @@ impl Tree {
         let mut netlink = Socket::open().map_err(|error| Error::kernel(&doing, error))?;
         found::stats(&mut netlink, self).map_err(|error| Error::kernel(&doing, error))
     }
+}
+
+/// Returns true if this is the root of a tree of ours.
+pub(crate) fn is_root(qdisc: &crate::tc::Qdisc) -> bool {
+    qdisc.handle == build::ROOT && qdisc.kind == "htb"
 }
 
 /// Returns our tree on this interface; `None` if there is none.

@@ -3,6 +3,8 @@
 
 use std::io;
 
+use units::Rate;
+
 use super::found::{Found, look};
 use super::{CONTROL_BAND, OTHER_BAND, Plan, Tree, build, keep, leftovers, segments};
 use crate::device::Device;
@@ -51,6 +53,29 @@ fn inspect(interface: &Interface, plan: &Plan, replace: bool) -> Result<(Device,
     plan.check()?;
     let device = check_device(interface, plan)?;
     Ok((device, look_at_root(interface, replace)?))
+}
+
+/// Changes the rate of a tree that is still as it was left, at the rate `before`; returns false if it is not. With
+/// `packets_for`, packets become as large as suits that rate: that changes the interface, which other programs notice,
+/// so a rate that changes often does without.
+pub fn change_rate(interface: &Interface, before: Rate, rate: Rate, packets_for: Option<Rate>) -> Result<bool, Error> {
+    let change = || {
+        let kernel = |error: io::Error| Error::kernel(&format!("changing the rate on {}", interface.name), error);
+        let Found::Ours(tree) = look(interface)? else { return Ok(false) };
+        if build::bytes_per_s(tree.plan.rate) != build::bytes_per_s(before) {
+            return Ok(false);
+        }
+        let plan = Plan { rate, ..tree.plan.clone() };
+        plan.check()?;
+        let device = check_device(interface, &plan)?;
+        let mut netlink = Socket::open().map_err(kernel)?;
+        if let Some(rate) = packets_for {
+            segments::bound(&mut netlink, interface, &device, rate).map_err(kernel)?;
+        }
+        let mut site = Site { netlink: &mut netlink, interface, mtu_bytes: device.mtu_bytes };
+        site.change_rates(&tree, &plan).map(|_| true)
+    };
+    interface.explain(change())
 }
 
 fn make(interface: &Interface, plan: &Plan, replace: bool) -> Result<Change, Error> {

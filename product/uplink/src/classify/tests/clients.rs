@@ -187,3 +187,21 @@ fn addresses_of_one_network_are_one_client() {
         assert_eq!(small(site, "2001:db8:1:1ff::2"), (vec![5], 1));
     });
 }
+
+/// A rate that is followed changes every few seconds; the program, loaded with one, is not loaded anew for each.
+#[test]
+fn the_share_of_a_followed_rate_may_lag_by_a_quarter() {
+    let clients = Some(Clients { share: ClientShareSpec::On, v4_bits: 32, v6_bits: 56 });
+    let at = move |rate: &str| Classify { clients, rate: rate.parse().ok(), is_followed: true, ..wanted(Policy::Psjf) };
+    with(at("10mbit"), move |site| {
+        let (interface, told) = (&site.interface, Classify { is_followed: false, ..at("9mbit") });
+        let change =
+            |from: &str, to: &str| tree::change_rate(interface, from.parse().unwrap(), to.parse().unwrap(), None);
+        assert!(!change("9mbit", "8mbit").unwrap(), "another has set it");
+        assert!(change("10mbit", "9mbit").unwrap() && is_in_place(interface, &at("9mbit")).unwrap());
+        assert!(!is_in_place(interface, &told).unwrap());
+        assert!(change("9mbit", "7mbit").unwrap() && !is_in_place(interface, &at("7mbit")).unwrap());
+        attach(interface, &at("7mbit")).unwrap();
+        assert!(is_in_place(interface, &at("7mbit")).unwrap());
+    });
+}

@@ -28,6 +28,7 @@ fn wanted(policy: Policy) -> Classify {
         policy,
         cuts: Cuts::Given(CUTS.to_vec()),
         rate: Some("1gbit".parse().unwrap()),
+        is_followed: false,
         replace: false,
         clients: None,
     }

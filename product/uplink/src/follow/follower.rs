@@ -1,0 +1,345 @@
+//! The estimator of the line's rate, fed from outside of the server: by the kernel's lists of connections and by what
+//! has left the bands. It does no I/O.
+//!
+//! A server that paces itself keeps its queue in itself, so what its connections meet is the line's. Here packets wait
+//! in the bands after TCP has sent them, and its round trips include that wait. Taken as they are, they would show our
+//! own queue as the line's, and the pace would fall until nothing waits here. So two things are corrected. Bytes count
+//! as sent once they have left the bands: what waits there is divided between the connections by the memory that each
+//! has below TCP. And while packets wait here, a round trip is that beyond the interface, the minimum of three that
+//! each err upwards: the kernel's, which includes the bands; by Little's law what the connection has on its way beyond
+//! them over the rate at which it is acknowledged, which lags while the connection begins; and the same of all
+//! connections, which is sharper and includes the slow links of some.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+
+use sched::line::{Bounds, Change, Estimator, Look, Looks, Seen, Status};
+use units::wire::Framing;
+use units::{Nanos, Rate};
+
+use crate::Connection;
+
+/// Maximum number of connections that are known at once; others are left out.
+const SENDERS_MAX: usize = 1 << 16;
+/// The segments that must be acknowledged for a round trip; the estimator's own minimum.
+const TRIP_SEGMENTS: u64 = 8;
+/// A mean by Little's law is of about this many packets, and at least of this time; fewer packets make none.
+const MEAN_PACKETS: f64 = 40.0;
+const MEAN_FOR: Nanos = Nanos::from_millis(100);
+const MEAN_PACKETS_MIN: f64 = 24.0;
+const PACKET_BYTES: f64 = 1514.0;
+/// A connection whose packets wait here and that takes longer than this for them, four round trips and the time of 64
+/// packets, stands behind others: its round trips show the order, not the line.
+const STARVED_TRIPS: u64 = 4;
+const STARVED_PACKETS: u64 = 64;
+const STARVED_MIN: Nanos = Nanos::from_millis(20);
+/// A part of what has left that no connection accounts for, in thousandths, beyond which it counts as arrived: QUIC,
+/// forwarded flows and other datagrams. A smaller part, such as handshakes, has arrived in the same proportion as the
+/// rest. Without it, the line would be found too slow by as much as is unseen beyond a third.
+const UNSEEN_PERMILLE: u64 = 250;
+/// The key of the unseen in place of a client's.
+const UNSEEN: u64 = 0;
+/// Bytes of an IPv6 address that identify a client, as in the server's default.
+const CLIENT_BYTES_V6: usize = 7;
+
+/// The state of an interface at one instant.
+#[derive(Debug, Clone, Copy)]
+pub struct Sight<'a> {
+    /// Everything that has left the bands.
+    pub left_bytes: u64,
+    /// Everything that waits in them.
+    pub waiting_bytes: u64,
+    /// The connections that may send through the interface.
+    pub connections: &'a [Connection],
+    /// Those that ended since the last sight.
+    pub ended: &'a [Connection],
+}
+
+/// Finds the rate of the line behind an interface whose bands it paces.
+#[derive(Debug)]
+pub struct Follower {
+    estimator: Estimator,
+    senders: HashMap<u64, Sender>,
+    keys: RandomState,
+    /// The number of the last sight, and the bytes that had left then.
+    turn: u64,
+    seen_at: Nanos,
+    left_bytes: u64,
+    tally: Tally,
+    /// The same, fading.
+    recent: Tally,
+    /// The stay of all connections' bytes beyond the interface, until the last sight and in this one.
+    stay: Stay,
+    next_stay: Stay,
+}
+
+/// The bytes of the interface since the start, and those of them that connections account for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub left_bytes: u64,
+    pub sent_bytes: u64,
+}
+
+impl Tally {
+    /// Forgets a part, so that about the last 64 sights count.
+    fn fade(&mut self) {
+        self.left_bytes -= self.left_bytes / 64;
+        self.sent_bytes -= self.sent_bytes / 64;
+    }
+}
+
+#[derive(Debug, Default)]
+struct Sender {
+    looks: Looks,
+    turn: u64,
+    /// The estimator has its minimum.
+    has_base: bool,
+    /// The instant of the last round trip, and what was acknowledged by then.
+    tripped_at: Nanos,
+    tripped_bytes: u64,
+    /// Packets waited here then.
+    was_waiting: bool,
+    /// The instant of the last sight, and what was acknowledged by then.
+    seen_at: Nanos,
+    seen_bytes: u64,
+    stay: Stay,
+}
+
+/// The stay of bytes beyond the interface, from their departure to their acknowledgement, by Little's law: the sum of
+/// the stays is the number of bytes on their way, summed over the time. It fades.
+#[derive(Debug, Clone, Copy, Default)]
+struct Stay {
+    byte_ns: f64,
+    acked_bytes: f64,
+    /// The sum if each byte had stayed for the minimum of its connection.
+    least_byte_ns: f64,
+}
+
+impl Stay {
+    /// Takes a time in which this much was on its way and this much acknowledged.
+    fn add(&mut self, other: &Stay) {
+        self.byte_ns += other.byte_ns;
+        self.acked_bytes += other.acked_bytes;
+        self.least_byte_ns += other.least_byte_ns;
+    }
+
+    /// Forgets as much as this time and these bytes replace.
+    fn fade(&mut self, lasted: Nanos, acked_bytes: f64) {
+        let part = (acked_bytes / (MEAN_PACKETS * PACKET_BYTES)).min(lasted.0 as f64 / MEAN_FOR.0 as f64).min(1.0);
+        for sum in [&mut self.byte_ns, &mut self.acked_bytes, &mut self.least_byte_ns] {
+            *sum *= 1.0 - part;
+        }
+    }
+
+    fn is_enough(&self) -> bool {
+        self.acked_bytes >= MEAN_PACKETS_MIN * PACKET_BYTES
+    }
+
+    fn mean(&self) -> Option<Nanos> {
+        self.is_enough().then(|| Nanos((self.byte_ns / self.acked_bytes) as u64))
+    }
+
+    /// The mean time that bytes stayed beyond the minimum.
+    fn excess(&self) -> Option<Nanos> {
+        self.is_enough().then(|| Nanos(((self.byte_ns - self.least_byte_ns).max(0.0) / self.acked_bytes) as u64))
+    }
+}
+
+impl Follower {
+    pub fn new(bounds: Bounds) -> Follower {
+        Follower {
+            estimator: Estimator::new(bounds),
+            senders: HashMap::new(),
+            keys: RandomState::new(),
+            turn: 0,
+            seen_at: Nanos::ZERO,
+            left_bytes: 0,
+            tally: Tally::default(),
+            recent: Tally::default(),
+            stay: Stay::default(),
+            next_stay: Stay::default(),
+        }
+    }
+
+    /// The rate at which the bands may send; `None` while the line's rate is not known.
+    pub fn pace(&self) -> Option<Rate> {
+        self.estimator.pace()
+    }
+
+    pub fn status(&self, now: Nanos) -> Status {
+        self.estimator.status(now)
+    }
+
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Takes a sight, and returns the new pace if it changes.
+    pub fn see(&mut self, now: Nanos, sight: &Sight<'_>) -> Option<Change> {
+        let is_first = self.turn == 0;
+        self.turn += 1;
+        let left = if is_first { 0 } else { sight.left_bytes.saturating_sub(self.left_bytes) };
+        self.left_bytes = sight.left_bytes;
+        self.tally.left_bytes += left;
+        let below: u64 = sight.connections.iter().map(|connection| u64::from(connection.below_bytes)).sum();
+        for connection in sight.ended {
+            self.look(now, connection, 0, left, sight.left_bytes);
+            self.senders.remove(&connection.cookie);
+        }
+        for connection in sight.connections {
+            let waiting = part(sight.waiting_bytes, connection.below_bytes.into(), below);
+            self.look(now, connection, waiting, left, sight.left_bytes);
+        }
+        let stay = std::mem::take(&mut self.next_stay);
+        self.stay.fade(now - std::mem::replace(&mut self.seen_at, now), stay.acked_bytes);
+        self.stay.add(&stay);
+        self.look_at_unseen(now, left, sight.left_bytes);
+        let turn = self.turn;
+        self.senders.retain(|_, sender| sender.turn == turn);
+        if sight.waiting_bytes == 0 && sight.connections.iter().all(|connection| connection.info.notsent_bytes == 0) {
+            self.estimator.on_idle();
+        }
+        self.estimator.is_due(now).then(|| self.estimator.judge(now, sight.left_bytes)).flatten()
+    }
+
+    /// Takes the place of a sight while nothing is sent.
+    pub fn rest(&mut self, now: Nanos, left_bytes: u64) -> Option<Change> {
+        self.estimator.on_idle();
+        self.estimator.is_due(now).then(|| self.estimator.judge(now, left_bytes)).flatten()
+    }
+
+    /// Counts what left without a connection as arrived, if it is much.
+    fn look_at_unseen(&mut self, now: Nanos, left: u64, left_bytes: u64) {
+        let Tally { left_bytes: all, sent_bytes } = self.recent;
+        self.recent = Tally { left_bytes: all + left, sent_bytes };
+        let unseen = (all + left).saturating_sub(sent_bytes);
+        let is_much = unseen * 1000 > UNSEEN_PERMILLE * (all + left);
+        if is_much && left > 0 {
+            let bytes = part(left, unseen, all + left);
+            let look = Look { sent_bytes: bytes, delivered_bytes: bytes, ..Look::default() };
+            self.estimator.on_look(now, left_bytes, || UNSEEN, look);
+        }
+        self.recent.fade();
+    }
+
+    /// Looks at a connection of which this many wire bytes wait here.
+    fn look(&mut self, now: Nanos, connection: &Connection, waiting_bytes: u64, left: u64, left_bytes: u64) {
+        let is_known = self.senders.contains_key(&connection.cookie);
+        if !is_known && self.senders.len() >= SENDERS_MAX {
+            return;
+        }
+        let client = self.keys.hash_one(client_of(connection));
+        let pace = self.estimator.pace();
+        let sender = self.senders.entry(connection.cookie).or_default();
+        sender.turn = self.turn;
+        let stay = sender.stayed(now, connection, waiting_bytes);
+        if is_known {
+            self.next_stay.add(&stay);
+        }
+        let seen = sender.seen(now, connection, waiting_bytes, (pace, self.stay.excess()));
+        let look = sender.looks.look(now, &seen, framing(connection));
+        if connection.info.min_rtt_us > 0 && !std::mem::replace(&mut sender.has_base, true) {
+            self.estimator.on_base(now, client, micros(connection.info.min_rtt_us));
+        }
+        // More than has left cannot have come: it was sent before the connection was first seen.
+        let look = if !is_known && look.delivered_bytes.max(look.sent_bytes) > left {
+            Look { sent_bytes: 0, delivered_bytes: 0, lost_bytes: 0, ..look }
+        } else {
+            look
+        };
+        for tally in [&mut self.tally, &mut self.recent] {
+            tally.sent_bytes += look.sent_bytes + look.lost_bytes;
+        }
+        self.estimator.on_look(now, left_bytes, || client, look);
+    }
+}
+
+impl Sender {
+    /// The stay of the bytes of this connection since the last sight.
+    fn stayed(&mut self, now: Nanos, connection: &Connection, waiting_bytes: u64) -> Stay {
+        let (info, framing) = (&connection.info, framing(connection));
+        let lasted = now - std::mem::replace(&mut self.seen_at, now);
+        let acked = info.acked_bytes.saturating_sub(std::mem::replace(&mut self.seen_bytes, info.acked_bytes));
+        let on_way = u64::from(info.unacked_segments.saturating_sub(info.sacked_segments)) * framing.packet_bytes();
+        let acked_bytes = framing.wire_bytes(acked) as f64;
+        let stay = Stay {
+            byte_ns: on_way.saturating_sub(waiting_bytes) as f64 * lasted.0 as f64,
+            acked_bytes,
+            least_byte_ns: acked_bytes * micros(info.min_rtt_us).0 as f64,
+        };
+        self.stay.fade(lasted, acked_bytes);
+        self.stay.add(&stay);
+        stay
+    }
+
+    /// The counters of the connection as they would be if nothing had waited here.
+    fn seen(&mut self, now: Nanos, connection: &Connection, waiting_bytes: u64, all: Common) -> Seen {
+        let (info, framing) = (&connection.info, framing(connection));
+        let segment_bytes = framing.segment_bytes;
+        let waiting_payload = part(waiting_bytes, segment_bytes, framing.packet_bytes());
+        let sacked_bytes = u64::from(info.sacked_segments) * segment_bytes;
+        let arrived_bytes = info.acked_bytes + sacked_bytes;
+        // A kernel that does not count what it sent reports at least what has arrived.
+        let sent_bytes = info.sent_bytes.saturating_sub(info.retransmitted_bytes).saturating_sub(waiting_payload);
+        Seen {
+            rtt: self.rtt(now, connection, waiting_bytes > 0, all),
+            acked_bytes: info.acked_bytes,
+            sacked_bytes,
+            acked_ago: Nanos::from_millis(info.last_ack_ms.into()),
+            sent_bytes: sent_bytes.max(arrived_bytes),
+            retransmitted_bytes: info.retransmitted_bytes,
+            shut_for: Nanos(info.rwnd_limited_us.saturating_mul(1000)),
+        }
+    }
+
+    /// The round trip beyond the interface; `None` if it is unknown.
+    fn rtt(&mut self, now: Nanos, connection: &Connection, is_waiting: bool, all: Common) -> Option<Nanos> {
+        let (info, framing) = (&connection.info, framing(connection));
+        let (least, smoothed) = (micros(info.min_rtt_us), micros(info.rtt_us));
+        let acked = info.acked_bytes.saturating_sub(self.tripped_bytes);
+        if acked < TRIP_SEGMENTS * framing.segment_bytes {
+            // Nothing has been acknowledged before the first round trip, the handshake's.
+            return (smoothed > Nanos::ZERO && info.acked_bytes == 0).then_some(smoothed);
+        }
+        let lasted = now - std::mem::replace(&mut self.tripped_at, now);
+        let was_waiting = std::mem::replace(&mut self.was_waiting, is_waiting);
+        self.tripped_bytes = info.acked_bytes;
+        if !is_waiting && !was_waiting {
+            return Some(smoothed);
+        }
+        let (pace, excess) = all;
+        let packets = pace.map_or(Nanos::ZERO, |pace| pace.time_for(STARVED_PACKETS * framing.packet_bytes()));
+        if lasted > STARVED_MIN + packets + Nanos(STARVED_TRIPS * least.0) {
+            return None;
+        }
+        let by_all = excess.map_or(smoothed, |excess| least + excess);
+        Some(smoothed.min(self.stay.mean().unwrap_or(smoothed)).min(by_all).max(least))
+    }
+}
+
+/// The pace, and the mean time that bytes of all connections stayed beyond their minimum.
+type Common = (Option<Rate>, Option<Nanos>);
+
+/// A part of a whole of `all`, without overflow; zero of nothing.
+fn part(whole: u64, part: u64, all: u64) -> u64 {
+    let bytes = (u128::from(whole) * u128::from(part)).checked_div(all.into()).unwrap_or(0);
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+fn micros(us: u32) -> Nanos {
+    Nanos(u64::from(us) * 1000)
+}
+
+fn framing(connection: &Connection) -> Framing {
+    let info = &connection.info;
+    Framing::new(info.segment_bytes.into(), connection.is_ipv6, info.has_timestamps)
+}
+
+/// The prefix that identifies the client.
+fn client_of(connection: &Connection) -> [u8; 16] {
+    let mut client = connection.client;
+    if connection.is_ipv6 {
+        client[CLIENT_BYTES_V6..].fill(0);
+    }
+    client
+}

@@ -1,0 +1,265 @@
+//! The follower before a model of bands, a line and TCP, in steps of a millisecond.
+
+use std::collections::VecDeque;
+
+use sched::line::Bounds;
+use units::{Nanos, Rate};
+
+use super::{Follower, Sight};
+use crate::{Connection, TcpInfo};
+
+const PACKET_BYTES: u64 = 1514;
+const SEGMENT_BYTES: u64 = 1448;
+/// Packets of a connection that TCP hands down to the bands at once (its small queues).
+const BELOW_MAX: u64 = 3;
+const STEP: Nanos = Nanos::from_millis(1);
+const SIGHT_EVERY_MS: u64 = 25;
+const LINE_PACKETS: u64 = 100;
+
+#[derive(Debug, Clone, Default)]
+struct Flow {
+    window: u64,
+    /// When its packets in the bands, at most [`BELOW_MAX`], were handed down.
+    below: VecDeque<u64>,
+    on_way: u64,
+    acked: u64,
+    lost: u64,
+    smoothed_us: f64,
+    least_us: f64,
+}
+
+/// A packet on its way: the flow, and when it was handed down.
+type Packet = (usize, u64);
+
+struct World {
+    follower: Follower,
+    flows: Vec<Flow>,
+    rtt_ms: u64,
+    line: Box<dyn Fn(u64) -> f64>,
+    /// Bytes of the line per millisecond that leave without a connection.
+    unseen: f64,
+    queue: VecDeque<Packet>,
+    arriving: VecDeque<(u64, Packet)>,
+    left_bytes: u64,
+    turn: usize,
+    credit: [f64; 3],
+    paces: Vec<f64>,
+    queues_ms: Vec<f64>,
+}
+
+impl World {
+    fn new(first: Option<&str>, flows: usize, rtt_ms: u64, line: impl Fn(u64) -> f64 + 'static) -> World {
+        let rate = |text: &str| text.parse::<Rate>().ok();
+        let bounds = Bounds { least: None, first: first.and_then(rate), most: rate("10gbit") };
+        World {
+            follower: Follower::new(bounds),
+            flows: vec![Flow { window: 10, ..Flow::default() }; flows],
+            rtt_ms,
+            line: Box::new(line),
+            unseen: 0.0,
+            queue: VecDeque::new(),
+            arriving: VecDeque::new(),
+            left_bytes: 0,
+            turn: 0,
+            credit: [0.0; 3],
+            paces: Vec::new(),
+            queues_ms: Vec::new(),
+        }
+    }
+
+    fn run(mut self, seconds: u64) -> World {
+        for ms in 0..seconds * 1000 {
+            self.step(ms);
+            if ms % SIGHT_EVERY_MS == 0 {
+                self.look(ms);
+            }
+            let pace = self.follower.pace().map_or(f64::INFINITY, |pace| pace.bits_per_s() as f64 / 1e6);
+            self.paces.push(pace);
+            self.queues_ms.push(self.queue.len() as f64 * PACKET_BYTES as f64 * 8.0 / 1000.0 / (self.line)(ms));
+        }
+        self
+    }
+
+    fn step(&mut self, ms: u64) {
+        for flow in &mut self.flows {
+            while flow.on_way + (flow.below.len() as u64) < flow.window && (flow.below.len() as u64) < BELOW_MAX {
+                flow.below.push_back(ms);
+            }
+        }
+        // The bands, whose turns are those of the flows.
+        let pace = self.follower.pace().map_or(1e4, |pace| pace.bits_per_s() as f64 / 1e6);
+        self.credit[0] = (self.credit[0] + pace * 125.0).min(pace * 125.0 + PACKET_BYTES as f64);
+        self.credit[2] = (self.credit[2] + self.unseen).min(10.0 * PACKET_BYTES as f64);
+        while self.credit[2].min(self.credit[0]) >= PACKET_BYTES as f64 {
+            (self.credit[2], self.credit[0]) =
+                (self.credit[2] - PACKET_BYTES as f64, self.credit[0] - PACKET_BYTES as f64);
+            self.left_bytes += PACKET_BYTES;
+            self.queue.push_back((usize::MAX, ms));
+        }
+        while self.credit[0] >= PACKET_BYTES as f64 && self.leave() {
+            self.credit[0] -= PACKET_BYTES as f64;
+        }
+        let line = (self.line)(ms);
+        self.credit[1] = (self.credit[1] + line * 125.0).min(line * 125.0 + PACKET_BYTES as f64);
+        while self.credit[1] >= PACKET_BYTES as f64
+            && let Some(packet) = self.queue.pop_front()
+        {
+            self.credit[1] -= PACKET_BYTES as f64;
+            self.arriving.push_back((ms + self.rtt_ms, packet));
+        }
+        while self.arriving.front().is_some_and(|(at, _)| *at <= ms) {
+            let (_, (flow, since)) = self.arriving.pop_front().unwrap();
+            self.acknowledge(flow, ms - since);
+        }
+    }
+
+    /// Sends the next packet of the bands; a full line drops it.
+    fn leave(&mut self) -> bool {
+        for _ in 0..self.flows.len() {
+            self.turn = (self.turn + 1) % self.flows.len();
+            let flow = &mut self.flows[self.turn];
+            if let Some(since) = flow.below.pop_front() {
+                self.left_bytes += PACKET_BYTES;
+                if self.queue.len() as u64 >= LINE_PACKETS {
+                    flow.lost += 1;
+                    flow.window = (flow.window * 7 / 10).max(2);
+                } else {
+                    flow.on_way += 1;
+                    self.queue.push_back((self.turn, since));
+                }
+                return true;
+            }
+        }
+        false
+    }
+
+    fn acknowledge(&mut self, flow: usize, took_ms: u64) {
+        let Some(flow) = self.flows.get_mut(flow) else { return };
+        flow.on_way -= 1;
+        flow.acked += 1;
+        let us = (took_ms.max(1) * 1000) as f64;
+        flow.smoothed_us = if flow.smoothed_us == 0.0 { us } else { flow.smoothed_us * 0.875 + us * 0.125 };
+        flow.least_us = if flow.least_us == 0.0 { us } else { flow.least_us.min(us) };
+        if flow.acked.is_multiple_of(8) && flow.below.len() < 2 {
+            flow.window += 1;
+        }
+    }
+
+    fn connections(&self) -> Vec<Connection> {
+        let connection = |(at, flow): (usize, &Flow)| Connection {
+            cookie: at as u64 + 1,
+            own: [1; 16],
+            client: [at as u8 + 2; 16],
+            is_ipv6: false,
+            info: TcpInfo {
+                segment_bytes: SEGMENT_BYTES as u32,
+                unacked_segments: flow.on_way as u32 + flow.below.len() as u32,
+                rtt_us: flow.smoothed_us as u32,
+                min_rtt_us: flow.least_us as u32,
+                notsent_bytes: 1_000_000,
+                acked_bytes: flow.acked * SEGMENT_BYTES,
+                retransmitted_bytes: flow.lost * SEGMENT_BYTES,
+                sent_bytes: (flow.acked + flow.on_way + flow.lost + flow.below.len() as u64) * SEGMENT_BYTES,
+                has_timestamps: true,
+                ..TcpInfo::default()
+            },
+            below_bytes: flow.below.len() as u32 * 2304,
+        };
+        self.flows.iter().enumerate().map(connection).collect()
+    }
+
+    fn look(&mut self, ms: u64) {
+        let connections = self.connections();
+        let waiting = self.flows.iter().map(|flow| flow.below.len() as u64 * PACKET_BYTES).sum();
+        let sight =
+            Sight { left_bytes: self.left_bytes, waiting_bytes: waiting, connections: &connections, ended: &[] };
+        let _ = self.follower.see(Nanos(ms * STEP.0), &sight);
+    }
+
+    /// The mean of these values from one second to another.
+    fn mean(values: &[f64], from_s: usize, to_s: usize) -> f64 {
+        let part = &values[from_s * 1000..to_s * 1000];
+        part.iter().sum::<f64>() / part.len() as f64
+    }
+}
+
+#[test]
+fn the_line_is_found_and_its_queue_ends() {
+    for (line, rtt_ms, flows) in [(3.0, 5, 3), (10.0, 5, 1), (10.0, 30, 4), (10.0, 100, 8), (30.0, 30, 3)] {
+        let world = World::new(None, flows, rtt_ms, move |_| line).run(40);
+        let (pace, queue) = (World::mean(&world.paces, 15, 40), World::mean(&world.queues_ms, 15, 40));
+        assert!((0.93..1.05).contains(&(pace / line)), "{line} {rtt_ms} {flows}: {pace}");
+        assert!(queue < 8.0 + 30.0 / line, "{line} {rtt_ms} {flows}: {queue} ms");
+    }
+}
+
+/// Three connections of which three packets each wait here have round trips of 11 ms more at 10 Mbit/s.
+#[test]
+fn what_waits_here_is_no_queue_of_the_line() {
+    for rtt_ms in [2, 5, 30] {
+        let world = World::new(Some("5mbit"), 3, rtt_ms, |_| 10.0).run(30);
+        let least = world.paces[2000..].iter().copied().fold(f64::INFINITY, f64::min);
+        assert!(least > 4.4 && World::mean(&world.paces, 20, 30) > 9.0, "{rtt_ms}: {least} {:?}", world.paces.last());
+    }
+}
+
+#[test]
+fn a_line_that_falls_and_rises_is_followed() {
+    let world = World::new(None, 4, 30, |ms| if (20_000..50_000).contains(&ms) { 3.0 } else { 10.0 }).run(90);
+    let (low, high) = (World::mean(&world.paces, 30, 50), World::mean(&world.paces, 80, 90));
+    assert!((2.5..3.3).contains(&low) && (8.5..10.6).contains(&high), "{low} {high}");
+}
+
+/// Six of ten Mbit/s are of datagrams, which nobody acknowledges.
+#[test]
+fn bytes_without_a_connection_are_not_missed() {
+    let mut world = World::new(None, 3, 20, |_| 10.0);
+    world.unseen = 6.0 * 125.0;
+    let world = world.run(40);
+    assert!(world.follower.tally().sent_bytes * 2 < world.follower.tally().left_bytes);
+    let status = world.follower.status(Nanos::from_secs(40));
+    assert!(status.rate.is_some_and(|rate| rate.bits_per_s() > 8_500_000), "{status:?}");
+}
+
+/// What a connection had sent before is of another time.
+#[test]
+fn what_was_sent_before_the_first_sight_does_not_count() {
+    let mut world = World::new(None, 1, 20, |_| 10.0);
+    world.flows[0].acked = 1_000_000;
+    let world = world.run(1);
+    assert!(world.follower.tally().sent_bytes <= world.left_bytes, "{:?}", world.follower.tally());
+}
+
+#[test]
+fn a_line_that_is_never_full_stays_unknown() {
+    let mut world = World::new(None, 2, 20, |_| 10.0);
+    for ms in 0..20_000 {
+        // Four packets in each round trip.
+        world.flows.iter_mut().for_each(|flow| flow.window = 4);
+        world.step(ms);
+        if ms % SIGHT_EVERY_MS == 0 {
+            world.look(ms);
+        }
+    }
+    assert_eq!((world.follower.pace(), world.follower.status(Nanos::from_secs(20)).rate), (None, None));
+}
+
+/// Rests, lists without connections and counters that stand are no evidence of anything.
+#[test]
+fn silence_changes_nothing() {
+    let mut world = World::new(None, 3, 20, |_| 10.0).run(20);
+    let before = world.follower.pace();
+    assert!(before.is_some());
+    for ms in 20_000..50_000 {
+        let now = Nanos(ms * STEP.0);
+        let change = match ms % 50 {
+            0 => world.follower.rest(now, world.left_bytes),
+            25 => {
+                let sight = Sight { left_bytes: world.left_bytes, waiting_bytes: 0, connections: &[], ended: &[] };
+                world.follower.see(now, &sight)
+            }
+            _ => None,
+        };
+        assert!(change.is_none_or(|change| change.pace >= before), "{change:?}");
+    }
+}

@@ -1,0 +1,276 @@
+//! Reads the kernel for the follower of a line, and sets the bands to its pace.
+
+use std::collections::HashSet;
+use std::io;
+use std::time::{Duration, Instant};
+
+use sched::line::{Bounds, Change, Status, is_fast};
+use units::{Nanos, Rate};
+
+use super::follower::{Follower, Sight, Tally};
+use crate::connections::padded;
+use crate::device::{Device, links, uppers};
+use crate::interface::addresses;
+use crate::netlink::Socket;
+use crate::tc::{self, Counted, TC_H_ROOT};
+use crate::tree;
+use crate::{Connection, EndWatch, Error, Interface, SenderWatch};
+
+/// The interval between sights while anything is sent or on its way: the estimator's shortest.
+const SEE_EVERY: Duration = Duration::from_millis(25);
+/// The interval while nothing is.
+const IDLE_EVERY: Duration = Duration::from_millis(100);
+/// Maximum part of the time spent on listing connections: one in this many.
+const COST_PARTS: u32 = 20;
+/// The interval between looks at the addresses of this host.
+const ADDRESSES_EVERY: Duration = Duration::from_secs(10);
+/// Maximum number of connections in one list; others are left out.
+const CONNECTIONS_MAX: usize = 1 << 16;
+/// The time for which connections are listed after the last packet has left: the longest path.
+const LINGER: Duration = Duration::from_secs(1);
+/// The rate of bands that order nothing, where the device knows none.
+const OPEN: &str = "10gbit";
+/// The part of the line's rate that is left to the bands by a follower that ends, in thousandths, and the part below which
+/// its pace is no settled one.
+const LEFT_PERMILLE: u32 = 985;
+const SETTLED_PERMILLE: u32 = 900;
+
+/// The outcome of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    Nothing,
+    /// The bands have another rate.
+    Changed(Change),
+    /// The tree is gone, or has a rate that the follower did not set.
+    Lost,
+}
+
+/// Follows the line of an interface with a tree of bands.
+pub struct LineWatch {
+    interface: Interface,
+    follower: Follower,
+    began: Instant,
+    next: Instant,
+    route: Socket,
+    senders: SenderWatch,
+    /// `None` on kernels that do not report the ends of connections.
+    ends: Option<EndWatch>,
+    elsewhere: Elsewhere,
+    left: Left,
+    rates: Rates,
+}
+
+/// The rates of the bands.
+struct Rates {
+    /// While the line's rate is not known.
+    open: Rate,
+    now: Rate,
+    /// The rate for which packets are limited.
+    packets_for: Rate,
+}
+
+/// The bytes that have left the bands, counted on over a tree made anew.
+#[derive(Default)]
+struct Left {
+    counter: u64,
+    bytes: u64,
+    changed_at: Option<Instant>,
+}
+
+/// Addresses by which connections are known that do not send through the interface.
+struct Elsewhere {
+    read_at: Instant,
+    /// Of other interfaces, and of any.
+    others: HashSet<[u8; 16]>,
+    all: HashSet<[u8; 16]>,
+}
+
+/// Returns the rate of bands that order nothing at this interface.
+pub fn open_rate(interface: &Interface) -> Result<Rate, Error> {
+    let device = Device::of(interface).map_err(|error| Error::kernel(&format!("reading {}", interface.name), error))?;
+    let most: Rate = OPEN.parse().expect("a rate");
+    Ok(device.and_then(|device| device.speed).map_or(most, |speed| speed.min(most)))
+}
+
+impl LineWatch {
+    /// Begins the search at the rate of the bands; from nothing if they are open.
+    pub fn open(interface: &Interface) -> Result<LineWatch, Error> {
+        let missing = || Error::new(format!("another program took the bands from {}: run this again", interface.name));
+        let now = tree::find(interface)?.ok_or_else(missing)?.plan.rate;
+        let open = open_rate(interface)?;
+        let first = Some(now).filter(|now| *now < open);
+        let kernel = |error: io::Error| Error::kernel(&format!("following the line of {}", interface.name), error);
+        let bounds = Bounds { least: None, first, most: Some(open) };
+        let mut senders = SenderWatch::open_all().map_err(kernel)?;
+        senders.read(|_| ()).map_err(|error| {
+            let cure = "weir does not find the line's rate without the kernel's list of TCP connections (module tcp_diag); --rate RATE tells it";
+            Error::other(cure.to_string(), error)
+        })?;
+        let instant = Instant::now();
+        Ok(LineWatch {
+            follower: Follower::new(bounds),
+            began: instant,
+            next: instant,
+            route: Socket::open().map_err(kernel)?,
+            senders,
+            ends: EndWatch::open().ok(),
+            elsewhere: Elsewhere::read(interface).map_err(kernel)?,
+            left: Left::default(),
+            rates: Rates { open, now, packets_for: now },
+            interface: interface.clone(),
+        })
+    }
+
+    pub fn status(&self) -> Status {
+        self.follower.status(self.now())
+    }
+
+    pub fn tally(&self) -> Tally {
+        self.follower.tally()
+    }
+
+    /// The rate of the bands.
+    pub fn rate(&self) -> Rate {
+        self.rates.now
+    }
+
+    /// Returns true if the bands are at a rate that orders nothing.
+    pub fn is_open(&self) -> bool {
+        self.rates.now >= self.rates.open
+    }
+
+    /// The instant of the next turn.
+    pub fn next(&self) -> Instant {
+        self.next
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Takes a turn, if it is time for one.
+    pub fn turn(&mut self) -> Result<Turn, Error> {
+        if Instant::now() < self.next {
+            return Ok(Turn::Nothing);
+        }
+        self.next = Instant::now() + SEE_EVERY;
+        let kernel = |error: io::Error| Error::kernel("following the line", error);
+        let Some(before) = self.root().map_err(kernel)? else { return Ok(Turn::Lost) };
+        let is_busy = self.left.count(before.bytes) || before.backlog_packets > 0;
+        if !is_busy && self.left.is_quiet() {
+            self.next = Instant::now() + IDLE_EVERY;
+            let change = self.follower.rest(self.now(), self.left.bytes);
+            return self.apply(change);
+        }
+        let began = Instant::now();
+        let (connections, ended) = self.listed().map_err(kernel)?;
+        let Some(after) = self.root().map_err(kernel)? else { return Ok(Turn::Lost) };
+        let now = self.now();
+        self.next = began + SEE_EVERY.max(began.elapsed() * COST_PARTS);
+        self.left.count(after.bytes);
+        let waiting_bytes = before.backlog_bytes.midpoint(after.backlog_bytes);
+        let sight = Sight { left_bytes: self.left.bytes, waiting_bytes, connections: &connections, ended: &ended };
+        let change = self.follower.see(now, &sight);
+        self.apply(change)
+    }
+
+    /// Sets the bands to the rate that a later follower, or none, is to find.
+    pub fn leave(&mut self) -> Result<(), Error> {
+        let status = self.status();
+        let Some(line) = status.rate.filter(|line| self.rates.now < line.permille(SETTLED_PERMILLE)) else {
+            return Ok(());
+        };
+        self.set(line.permille(LEFT_PERMILLE)).map(drop)
+    }
+
+    fn apply(&mut self, change: Option<Change>) -> Result<Turn, Error> {
+        let Some(change) = change else { return Ok(Turn::Nothing) };
+        // On a line as fast as the core, an order gains nothing and bands cost much.
+        let pace = change.pace.filter(|pace| !is_fast(self.status().rate.unwrap_or(*pace)));
+        let is_set = self.set(pace.unwrap_or(self.rates.open))?;
+        Ok(if is_set { Turn::Changed(change) } else { Turn::Lost })
+    }
+
+    fn set(&mut self, rate: Rate) -> Result<bool, Error> {
+        if rate == self.rates.now {
+            return Ok(true);
+        }
+        let line = self.status().rate.filter(|_| rate < self.rates.open).unwrap_or(rate);
+        let is_other = line > self.rates.packets_for.permille(1250) || line < self.rates.packets_for.permille(800);
+        let is_set = tree::change_rate(&self.interface, self.rates.now, rate, is_other.then_some(line))?;
+        if is_set {
+            self.rates.now = rate;
+            self.rates.packets_for = if is_other { line } else { self.rates.packets_for };
+        }
+        Ok(is_set)
+    }
+
+    /// The counters of the tree's root; `None` if another discipline is there, or the interface has gone.
+    fn root(&mut self) -> io::Result<Option<Counted>> {
+        let qdiscs = tc::qdiscs(&mut self.route, self.interface.index)?;
+        let root = qdiscs.iter().find(|qdisc| qdisc.parent == TC_H_ROOT && tree::is_root(qdisc));
+        Ok(root.map(|root| root.counted))
+    }
+
+    /// The connections that may send through the interface, and those that have ended.
+    fn listed(&mut self) -> io::Result<(Vec<Connection>, Vec<Connection>)> {
+        if self.elsewhere.read_at.elapsed() >= ADDRESSES_EVERY {
+            self.elsewhere = Elsewhere::read(&self.interface)?;
+        }
+        let (mut connections, mut ended) = (Vec::new(), Vec::new());
+        let elsewhere = &self.elsewhere;
+        let keep = |list: &mut Vec<Connection>, connection: Connection| {
+            if list.len() < CONNECTIONS_MAX && !elsewhere.has(&connection) {
+                list.push(connection);
+            }
+        };
+        if let Some(ends) = &mut self.ends {
+            ends.read(|connection| keep(&mut ended, connection))?;
+        }
+        self.senders.read(|connection| keep(&mut connections, connection))?;
+        Ok((connections, ended))
+    }
+}
+
+impl Left {
+    /// Takes a reading of the counter; returns true if something has left since the last.
+    fn count(&mut self, counter: u64) -> bool {
+        // The counter of a tree made anew begins at zero.
+        let more = counter.checked_sub(self.counter).unwrap_or(counter);
+        self.counter = counter;
+        self.bytes += more;
+        if more > 0 {
+            self.changed_at = Some(Instant::now());
+        }
+        more > 0
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.changed_at.is_none_or(|at| at.elapsed() > LINGER)
+    }
+}
+
+impl Elsewhere {
+    fn read(interface: &Interface) -> io::Result<Elsewhere> {
+        let uppers: Vec<u32> = uppers(&links()?, interface).iter().map(|upper| upper.index).collect();
+        let found = addresses()?;
+        let is_other = |(index, address): &&(u32, std::net::IpAddr)| {
+            // An address of loopback that is no loopback address may answer anywhere.
+            *index != interface.index && !uppers.contains(index) && (*index != LOOPBACK || address.is_loopback())
+        };
+        Ok(Elsewhere {
+            read_at: Instant::now(),
+            others: found.iter().filter(is_other).map(|(_, address)| padded(*address)).collect(),
+            all: found.iter().map(|(_, address)| padded(*address)).collect(),
+        })
+    }
+
+    /// Returns true if the connection is to this host, or has an address of another interface.
+    fn has(&self, connection: &Connection) -> bool {
+        let is_loopback = !connection.is_ipv6 && connection.client[0] == 127;
+        is_loopback || self.all.contains(&connection.client) || self.others.contains(&connection.own)
+    }
+}
+
+/// The number of loopback in every namespace.
+const LOOPBACK: u32 = 1;
