@@ -35,7 +35,7 @@ Examples:
   weir serve /srv/www                             serve a folder
   weir proxy :3000                                stand before a program
   weir check weir.toml                            check a configuration
-  weir attach eth0 --port 80,443 --rate 10mbit    order the responses of nginx, Apache, Caddy
+  weir attach eth0                                order the responses of nginx, Apache, Caddy
 
 `weir COMMAND --help` lists the flags of a command."
 )]

@@ -13,7 +13,7 @@ mod privileges;
 pub mod proxy;
 pub mod run;
 mod shaping;
-mod state_folder;
+pub mod state_folder;
 mod status;
 mod under_way;
 mod worth;

@@ -7,8 +7,11 @@ use std::time::{Duration, Instant};
 
 use ::uplink::classify;
 use ::uplink::{Error, Interface};
+use ::uplink::{follow as line, tree};
 use cli::Failure;
 
+use super::follow::{End, Following};
+use super::rate::{AttachRate, Wish};
 use super::saved::{FILE, File, Saved};
 
 /// The interval between looks at an interface that is awaited.
@@ -19,7 +22,7 @@ const WATCH_EVERY: Duration = Duration::from_secs(5);
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  weir attach eth0 --port 80,443 --rate 95mbit --save
+  weir attach eth0 --port 80,443 --save
   weir apply
   weir apply eth0 --watch
 
@@ -83,7 +86,7 @@ fn chosen(args: &Args) -> Result<Vec<Saved>, Failure> {
     let missing = args.interfaces.iter().find(|interface| file.of(interface).is_none());
     if let Some(interface) = missing {
         return Err(Failure::Failed(format!(
-            "{} has no table [{interface}]; write one: weir attach {interface} --rate RATE --save",
+            "{} has no table [{interface}]; write one: weir attach {interface} --save",
             args.file.display()
         )));
     }
@@ -91,21 +94,26 @@ fn chosen(args: &Args) -> Result<Vec<Saved>, Failure> {
     Ok(file.all.into_iter().filter(is_chosen).collect())
 }
 
-/// Applies again and again. Says what changed, and a failure when it begins, ends or becomes another.
+/// Applies again and again, and follows the lines meanwhile. Says what changed, and a failure when it begins, ends or
+/// becomes another.
 fn watch(args: &Args) -> Result<(), Failure> {
     // At the start a mistake ends it; later the file from before stays in force.
     let mut all = chosen(args)?;
-    let mut failures: BTreeMap<String, String> = BTreeMap::new();
+    let mut watched = Watched::default();
     let mut is_first = true;
     loop {
         let read = chosen(args).map(|read| all = read);
         let failed = read.err().map(|(Failure::Failed(said) | Failure::Usage(said))| said);
-        note(&mut failures, "", failed);
+        watched.note("", failed);
+        watched.following.retain(|name, _| all.iter().any(|saved| saved.interface == *name && saved.is_followed()));
         for saved in &all {
             let outcome = apply(saved, Instant::now());
+            let was_failed = watched.failures.contains_key(&saved.interface);
             let failed = outcome.as_ref().err().map(|error| format!("{}: {error}", saved.interface));
-            let was_failed = failures.contains_key(&saved.interface);
-            note(&mut failures, &saved.interface, failed);
+            watched.note(&saved.interface, failed);
+            let begun = if outcome.is_ok() { watched.begin(saved) } else { Ok(()) };
+            let failed = begun.err().map(|error| format!("{}: {error}", saved.interface));
+            watched.note(&format!("the line of {}", saved.interface), failed);
             match outcome {
                 Ok(Outcome::InPlace) if !is_first && !was_failed => {}
                 Ok(outcome) => crate::uplink::print(&said(saved, &outcome))?,
@@ -113,7 +121,56 @@ fn watch(args: &Args) -> Result<(), Failure> {
             }
         }
         is_first = false;
-        sleep(WATCH_EVERY);
+        watched.follow(Instant::now() + WATCH_EVERY)?;
+    }
+}
+
+/// What is followed, and the failures that were said, by interface.
+#[derive(Default)]
+struct Watched {
+    following: BTreeMap<String, Following>,
+    failures: BTreeMap<String, String>,
+}
+
+impl Watched {
+    /// Begins to follow the line of an attach that wants it.
+    fn begin(&mut self, saved: &Saved) -> Result<(), String> {
+        let name = &saved.interface;
+        if !saved.is_followed() || self.following.contains_key(name) {
+            return Ok(());
+        }
+        let begun = Interface::by_name(name).and_then(|interface| Following::begin(&interface));
+        match begun.map_err(|error| error.to_string())? {
+            Ok(following) => drop(self.following.insert(name.clone(), following)),
+            Err(process) => return Err(format!("process {process} follows the line already")),
+        }
+        Ok(())
+    }
+
+    /// Follows the lines until then. One that is lost is found by the next look.
+    fn follow(&mut self, until: Instant) -> Result<(), Failure> {
+        while Instant::now() < until {
+            let mut ended = Vec::new();
+            for (name, following) in &mut self.following {
+                match following.step() {
+                    Ok(Ok(lines)) => {
+                        for line in lines {
+                            crate::uplink::print(&format!("weir: {name}: {line}\n"))?;
+                        }
+                    }
+                    Ok(Err(End::Released(_) | End::Lost(_))) | Err(_) => ended.push(name.clone()),
+                }
+            }
+            ended.iter().for_each(|name| drop(self.following.remove(name)));
+            let next = self.following.values().map(Following::next).min().unwrap_or(until).min(until);
+            sleep(next.saturating_duration_since(Instant::now()));
+        }
+        Ok(())
+    }
+
+    /// Says a failure unless it is the one said before.
+    fn note(&mut self, of: &str, failed: Option<String>) {
+        note(&mut self.failures, of, failed);
     }
 }
 
@@ -129,6 +186,12 @@ fn note(failures: &mut BTreeMap<String, String>, of: &str, failed: Option<String
     }
 }
 
+impl Saved {
+    fn is_followed(&self) -> bool {
+        !matches!(self.args.rate, Some(AttachRate::Told(_)))
+    }
+}
+
 fn said(saved: &Saved, outcome: &Outcome) -> String {
     let what = match outcome {
         Outcome::InPlace => "as it should be",
@@ -139,13 +202,18 @@ fn said(saved: &Saved, outcome: &Outcome) -> String {
 
 fn apply(saved: &Saved, until: Instant) -> Result<Outcome, Error> {
     let interface = awaited(&saved.interface, until)?;
-    let wanted = super::wanted_from(&saved.args, None);
-    if classify::is_in_place(&interface, &wanted)? {
+    let wish = Wish::of_saved(saved.args.rate, &interface)?;
+    let wanted = super::wanted_by(&saved.args, None, wish);
+    if classify::is_in_place(&interface, &wanted)? && line::read(&interface).is_some() == wish.is_followed() {
         return Ok(Outcome::InPlace);
     }
     let was_attached = classify::find(&interface)?.is_some();
-    classify::attach(&interface, &wanted)?;
-    let at = wanted.rate.map_or(String::new(), |rate| format!(" at {rate}"));
+    super::attach(&interface, &wanted, wish)?;
+    let rate = wanted.rate.or_else(|| tree::find(&interface).ok()?.map(|tree| tree.plan.rate));
+    let at = rate.map_or(String::new(), |rate| match wish.is_followed() {
+        true => format!(" at {}; `--watch` follows the line", server::mbit(rate)),
+        false => format!(" at {rate}"),
+    });
     Ok(Outcome::Done(format!("{}{at}", if was_attached { "changed" } else { "attached" })))
 }
 

@@ -1,30 +1,36 @@
 //! `weir attach`: adds an order by size to a server that already runs and need not be changed.
 
 pub mod apply;
+mod follow;
+mod rate;
 mod saved;
 mod show;
 
 use std::path::{Path, PathBuf};
 
 use ::uplink::classify::{self, Classify, Clients, Cuts, Hook, Policy, Settings};
-use ::uplink::tree;
 use ::uplink::{Error, Interface};
+use ::uplink::{follow as line, tree};
 use clap::ValueEnum;
 use cli::Failure;
 use serde_json::json;
 use server::{ClientPrefix, ClientShareSpec};
 use units::Rate;
 
+use rate::{AttachRate, Wish};
 use saved::File;
+pub use show::rate_said;
 
 const AFTER_HELP: &str = "\
 Examples:
-  weir attach eth0 --port 80,443 --rate 10mbit
-  weir attach eth0 --rate 9500kbit --save
+  weir attach eth0
+  weir attach eth0 --port 80,443 --rate 9500kbit --save
   weir attach --list
   weir attach --detach eth0
 
-An attach again keeps what it is not told. Needs root or CAP_SYS_ADMIN,
+Without a rate it stays and follows the line; ctrl-c ends that, and the order stays. With
+--save it returns, and weir-attach@eth0.service follows. An attach again keeps what it is not
+told. Needs root or CAP_SYS_ADMIN,
 CAP_NET_ADMIN and a writable /run/weir; `weir uplink doctor eth0` lists the missing pieces.";
 
 #[derive(Debug, Default, clap::Args)]
@@ -36,10 +42,10 @@ pub struct Args {
     /// Ports of the server [default: 80,443]
     #[arg(long = "port", value_name = "PORT,...", value_parser = ports)]
     ports: Option<Ports>,
-    /// Rate of the uplink, for example 10mbit or 1gbit
-    /// [default: the rate of the bands made by `weir uplink up`]
+    /// Rate of the uplink, for example 10mbit or 1gbit; auto finds and follows it
+    /// [default: the rate that the bands were told, else auto]
     #[arg(long, value_name = "RATE", verbatim_doc_comment)]
-    rate: Option<Rate>,
+    rate: Option<AttachRate>,
     /// Order of responses: las (fewest bytes sent first), psjf (smallest), srpt (fewest bytes
     /// left), srrt (least time left) [default: psjf]
     #[arg(long, value_name = "NAME", value_enum, verbatim_doc_comment, hide_possible_values = true)]
@@ -59,8 +65,9 @@ pub struct Args {
     /// Replace a queueing discipline that weir did not make; --detach restores it
     #[arg(long)]
     replace: bool,
-    /// Do not watch after the attach, for up to nine seconds, whether responses are ordered
-    #[arg(long)]
+    /// Do not watch after the attach, for up to nine seconds, whether responses are ordered, and
+    /// do not stay to follow the line
+    #[arg(long, verbatim_doc_comment)]
     no_watch: bool,
     /// Also write the attach to a file from which `weir apply` makes it again; with --detach,
     /// remove it there [default: /etc/weir/attach.toml]
@@ -108,7 +115,8 @@ pub fn main(args: Args) -> Result<(), Failure> {
         return detach(name, args.save.as_deref(), args.json);
     }
     let interface = Interface::by_name(args.interface.as_deref().unwrap_or_default())?;
-    let wanted = wanted(&args, &interface)?;
+    let wish = Wish::of(args.rate, &interface)?;
+    let wanted = wanted(&args, &interface, wish)?;
     let warn = || classify::warnings(&interface).iter().for_each(|said| eprintln!("weir: warning: {said}"));
     if args.dry_run {
         let preview = classify::preview(&interface, &wanted)?;
@@ -116,25 +124,62 @@ pub fn main(args: Args) -> Result<(), Failure> {
         return show::preview(&interface, &preview, args.json);
     }
     let file = args.save.as_deref().map(File::open).transpose()?;
-    let attached = classify::attach(&interface, &wanted)?;
+    let attached = attach(&interface, &wanted, wish)?;
     warn();
     let tree = tree::find(&interface)?;
     match (&file, &tree) {
-        (Some(file), Some(tree)) => save(file, &args, &interface.name, &attached, tree.plan.rate)?,
+        (Some(file), Some(tree)) => save(file, &args, &interface.name, &attached, wish, tree.plan.rate)?,
         (Some(_), None) => {}
         (None, _) => warn_of_saved(&interface.name),
     }
     if let Some(tree) = &tree {
         crate::uplink::warn_of_prio(tree);
     }
-    let watch = || if args.no_watch { Ok(None) } else { classify::watch(&interface).map(Some) };
-    show::attached(&interface, Hook::of_new(&interface)?, &attached, tree.as_ref(), args.json, watch)
+    let watch = || if args.no_watch || wish.is_followed() { Ok(None) } else { classify::watch(&interface).map(Some) };
+    show::attached(&interface, Hook::of_new(&interface)?, &attached, tree.as_ref(), args.json, watch)?;
+    match wish.is_followed() {
+        true => stay(&args, &interface),
+        false => Ok(()),
+    }
+}
+
+/// Attaches, and records whether the rate is followed.
+fn attach(interface: &Interface, wanted: &Classify, wish: Wish) -> Result<Settings, Error> {
+    match wish {
+        // A follower ends by this, before the rate is set.
+        Wish::Told(_) => line::forget(interface)?,
+        Wish::AsIs => {}
+        Wish::Follow(_) => line::mark(interface)?,
+    }
+    classify::attach(interface, wanted)
+}
+
+/// Follows the line, or says which process does.
+fn stay(args: &Args, interface: &Interface) -> Result<(), Failure> {
+    let name = &interface.name;
+    if args.no_watch || args.save.is_some() {
+        let who = match line::read(interface).and_then(|followed| followed.process) {
+            Some(process) => format!("process {process} follows the line"),
+            None if args.save.is_some() => format!("`systemctl enable --now weir-attach@{name}` follows the line"),
+            None => format!("nobody follows the line: `weir attach {name}` does"),
+        };
+        eprintln!("weir: {name}: {who}");
+        return Ok(());
+    }
+    match follow::Following::begin(interface)? {
+        Ok(following) => follow::stay(interface, following, true, args.json),
+        Err(process) => {
+            eprintln!("weir: {name}: process {process} follows the line already");
+            Ok(())
+        }
+    }
 }
 
 /// Writes the attach that was made to the file.
-fn save(file: &File, args: &Args, name: &str, attached: &Settings, rate: Rate) -> Result<(), Failure> {
+fn save(file: &File, args: &Args, name: &str, attached: &Settings, wish: Wish, rate: Rate) -> Result<(), Failure> {
     let replaces = args.replace || file.of(name).is_some_and(|saved| saved.args.replace);
-    let words = saved::words(attached, args.rate.unwrap_or(rate), replaces);
+    let rate = (!wish.is_followed()).then(|| wish.rate().unwrap_or(rate));
+    let words = saved::words(attached, rate, replaces);
     file.put(name, Some(&words)).map_err(|failure| {
         let (Failure::Usage(said) | Failure::Failed(said)) = failure;
         Failure::Failed(format!("{name} is attached, but not saved: {said}; weir attach --detach {name} removes it"))
@@ -177,19 +222,20 @@ fn detach(name: &str, save: Option<&Path>, json: bool) -> Result<(), Failure> {
 
 /// Returns the effect of attaching like this as a line, or the error.
 pub fn would(interface: &Interface, rate: Option<Rate>, replace: bool) -> Result<String, Error> {
-    let args = Args { rate, replace, ..Args::default() };
-    let preview = classify::preview(interface, &wanted(&args, interface)?)?;
+    let args = Args { rate: rate.map(AttachRate::Told), replace, ..Args::default() };
+    let wish = Wish::of(args.rate, interface)?;
+    let preview = classify::preview(interface, &wanted(&args, interface, wish)?)?;
     let warnings = classify::warnings(interface).into_iter();
     Ok(warnings.fold(show::would(&preview), |text, warning| format!("{text}; warning: {warning}")))
 }
 
 /// The settings to attach with. Settings that no flag gives are kept from an earlier attach.
-fn wanted(args: &Args, interface: &Interface) -> Result<Classify, Error> {
+fn wanted(args: &Args, interface: &Interface, wish: Wish) -> Result<Classify, Error> {
     let earlier = classify::find(interface)?.and_then(|attached| attached.settings);
-    Ok(wanted_from(args, earlier.as_ref()))
+    Ok(wanted_by(args, earlier.as_ref(), wish))
 }
 
-fn wanted_from(args: &Args, earlier: Option<&Settings>) -> Classify {
+fn wanted_by(args: &Args, earlier: Option<&Settings>, wish: Wish) -> Classify {
     let policy = policy(args, earlier);
     // Cut points of another policy may have another unit.
     let earlier_cuts = earlier.filter(|earlier| earlier.policy == policy).map(|earlier| earlier.wanted_cuts());
@@ -198,7 +244,8 @@ fn wanted_from(args: &Args, earlier: Option<&Settings>) -> Classify {
         ports: ports.or_else(|| earlier.map(|earlier| earlier.ports.clone())).unwrap_or(vec![80, 443]),
         policy,
         cuts: args.cuts.clone().or(earlier_cuts).unwrap_or(Cuts::Usual),
-        rate: args.rate,
+        rate: wish.rate(),
+        is_followed: wish.is_followed(),
         clients: clients(args, earlier),
         replace: args.replace,
     }

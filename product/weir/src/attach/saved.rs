@@ -59,7 +59,7 @@ impl File {
     pub fn open_existing(path: &Path) -> Result<File, Failure> {
         File::read(path).map_err(|error| {
             let is_missing = error.kind() == ErrorKind::NotFound;
-            let cure = if is_missing { "; write one: weir attach eth0 --rate RATE --save" } else { "" };
+            let cure = if is_missing { "; write one: weir attach eth0 --save" } else { "" };
             Failure::Failed(format!("{}{cure}", said_of(path, &error)))
         })
     }
@@ -119,12 +119,12 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
     written.inspect_err(|_| drop(fs::remove_file(&new)))
 }
 
-/// The words of the flags that attach like this.
-pub fn words(settings: &Settings, rate: Rate, replace: bool) -> Vec<(&'static str, String)> {
+/// The words of the flags that attach like this; without a rate it is followed.
+pub fn words(settings: &Settings, rate: Option<Rate>, replace: bool) -> Vec<(&'static str, String)> {
     let ports: Vec<String> = settings.ports.iter().map(u16::to_string).collect();
     let mut words = vec![
         ("port", format!("[{}]", ports.join(", "))),
-        (RATE, format!("\"{rate}\"")),
+        (RATE, rate.map_or("\"auto\"".to_string(), |rate| format!("\"{rate}\""))),
         ("policy", format!("\"{}\"", settings.policy.name())),
     ];
     if let Cuts::Given(cuts) = settings.wanted_cuts() {
@@ -193,9 +193,6 @@ fn parse(file: &str, text: &str) -> Result<Vec<Saved>, Vec<String>> {
             keys.iter().map(|(key, value)| (at(key.span().start), flag(key.get_ref(), value))).collect();
         let before = mistakes.len();
         mistakes.extend(flags.iter().filter_map(|(place, flag)| Some(format!("{place}: {}", flag.as_ref().err()?))));
-        if !keys.contains_key(RATE) {
-            mistakes.push(format!("{place}: no key `rate` for {interface}: write rate = \"95mbit\""));
-        }
         let flags = flags.into_iter().filter_map(|(_, flag)| flag.ok().flatten()).collect();
         match arguments(flags, interface) {
             _ if mistakes.len() > before => {}
@@ -246,6 +243,7 @@ fn arguments(flags: Vec<String>, interface: &str) -> Result<Args, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attach::rate::AttachRate;
 
     #[test]
     fn each_mistake_has_its_line_its_value_and_a_cure() {
@@ -258,7 +256,6 @@ mod tests {
             ("[eth0]\ncuts = \"learned\"\nrate = \"9mbit\"", "f:2: key `cuts`: `learned` needs the responses"),
             ("[eth0]\nrate = 1.5", "f:2: key `rate`: expected the words of --rate"),
             ("[eth0]\nrate = { a = 1 }", "f:2: key `rate`: expected the words of --rate"),
-            ("[eth0]\nport = 80", "f:1: no key `rate` for eth0: write rate ="),
             ("rate = \"9mbit\"", "f:1: key `rate` outside a table: write [eth0]"),
             ("[eth0]\nrate = ", "f:2: "),
             ("[eth0]\nrate = \"1mbit\"\n[eth0]\nrate = \"1mbit\"", "f:3: duplicate key"),
@@ -278,6 +275,10 @@ mod tests {
         assert_eq!([&all[0].interface, &all[1].interface], ["eth0.5", "-x"]);
         assert_eq!(all[0].args.interface.as_deref(), Some("eth0.5"));
         assert_eq!(all[0].args.cuts, Some(Cuts::Given(vec![4096, 65536])));
+        assert_eq!(all[0].args.rate, "9500kbit".parse().ok());
+        for text in ["[eth0]\nport = 80", "[eth0]\nrate = \"auto\""] {
+            assert!(matches!(parse("f", text).unwrap()[0].args.rate, None | Some(AttachRate::Auto)), "{text}");
+        }
         assert_eq!([all[0].args.replace, all[1].args.replace], [true, false]);
         assert_eq!(all[1].args.ports.as_ref().unwrap().0, [80, 443]);
     }

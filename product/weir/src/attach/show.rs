@@ -3,10 +3,12 @@
 use ::uplink::classify::{
     self, Attached, BandCounters, Counters, Hook, Lost, Policy, Preview, Settings, Share, Verdict,
 };
+use ::uplink::follow::{self, Followed};
 use ::uplink::tree::{self, Plan, Tree};
 use ::uplink::{Error, Interface};
 use cli::Failure;
 use serde_json::{Map, Value, json};
+use units::Rate;
 
 /// Prints what was attached, and the result of watching it: as text in two steps, as JSON at the end.
 pub fn attached(
@@ -24,8 +26,11 @@ pub fn attached(
         judge(&mut object, name, settings, watch()?);
         return crate::uplink::print(&format!("{}\n", Value::Object(object)));
     }
+    let is_followed = follow::read(interface).is_some();
     let tree = plan.map_or("no tree".to_string(), heading);
-    let outcome = outcome(name, settings, plan);
+    let at =
+        plan.map_or(String::new(), |plan| at(plan, is_followed.then(|| follow::open_rate(interface).ok()).flatten()));
+    let outcome = outcome(name, settings, &at);
     crate::uplink::print(&format!("{outcome}weir: {name}: {}; {tree}\n", said(place, settings)))?;
     match watch()? {
         Some(verdict) if verdict.is_bad() => {
@@ -41,13 +46,21 @@ pub fn attached(
 }
 
 /// A line that says what the classifier does and how to remove it.
-fn outcome(name: &str, settings: &Settings, plan: Option<&Plan>) -> String {
+fn outcome(name: &str, settings: &Settings, at: &str) -> String {
     let ports: Vec<String> = settings.ports.iter().map(u16::to_string).collect();
     let (port, ports) = (if ports.len() == 1 { "port" } else { "ports" }, ports.join(", "));
-    let at = plan.map_or(String::new(), |plan| format!(" at {}", plan.rate));
     format!(
         "weir: attached to {name}: small responses from {port} {ports} leave first{at}; undo: weir attach --detach {name}\n"
     )
+}
+
+/// The rate of the bands in words; with `open`, the rate of bands that order nothing, it is searched.
+fn at(plan: &Plan, open: Option<Rate>) -> String {
+    match open {
+        Some(open) if plan.rate >= open => " once the line's rate is found: the bands are open until then".to_string(),
+        Some(_) => format!(" at {} until the line's rate is found", server::mbit(plan.rate)),
+        None => format!(" at {}", plan.rate),
+    }
 }
 
 fn judge(object: &mut Map<String, Value>, name: &str, settings: &Settings, verdict: Option<Verdict>) {
@@ -95,9 +108,10 @@ fn table(attached: &Attached) -> String {
     let mut text = format!("{name}: {}\n", said(attached.place, settings));
     if let Some(missing) = attached.missing() {
         text += &format!("{name}: {missing}\n");
-    } else if let Some(said) = looked_at(attached).and_then(|verdict| verdict.said(name, settings)) {
+    } else if let Some(said) = looked_at(attached).and_then(|verdict| said_of(verdict, attached, settings)) {
         text += &format!("{name}: {said}\n");
     }
+    text += &format!("{name}: {}\n", rate_said(&attached.interface));
     text += &format!("{:>5} {:>24} {:>12} {:>16}\n", "band", "what", "packets", "bytes");
     for (band, BandCounters { packets, bytes }) in counters.bands.iter().enumerate() {
         if let Some(what) = what(settings, band) {
@@ -133,6 +147,31 @@ fn totals(settings: &Settings, counters: &Counters) -> String {
         text += &format!("packets of clients ahead of their share {}\n", counters.behind);
     }
     text
+}
+
+/// The problem that was seen, with its remedy. That no queue forms here is none while the rate is searched.
+fn said_of(verdict: Verdict, attached: &Attached, settings: &Settings) -> Option<String> {
+    let is_searched = || follow::read(&attached.interface).is_some_and(|followed| followed.process.is_some());
+    match verdict {
+        Verdict::NoQueue(_) | Verdict::Elsewhere { .. } if is_searched() => None,
+        verdict => verdict.said(&attached.interface.name, settings),
+    }
+}
+
+/// The origin of the rate, and who follows it.
+pub fn rate_said(interface: &Interface) -> String {
+    let name = &interface.name;
+    let Some(Followed { status, process }) = follow::read(interface) else {
+        return match tree::find(interface) {
+            Ok(Some(tree)) => format!("rate {}, as told", tree.plan.rate),
+            _ => "no rate: the bands are gone".to_string(),
+        };
+    };
+    let who = match process {
+        Some(process) => format!("followed by process {process}"),
+        None => format!("followed by no process: `weir attach {name}` goes on"),
+    };
+    format!("{}; {who}", server::Line::Found(status))
 }
 
 /// Returns `None` if the classifier goes away meanwhile.
@@ -211,6 +250,9 @@ fn counted(attached: &Attached) -> Value {
     };
     let band = |band: &BandCounters| json!({ "packets": band.packets, "bytes": band.bytes });
     object.insert("bands".into(), counters.bands.iter().map(band).collect());
+    let followed = follow::read(&attached.interface);
+    let line = followed.map(|followed| super::follow::described(&followed.status, followed.process));
+    object.insert("line".into(), line.into());
     object.insert("missing".into(), attached.missing().into());
     object.insert("responses".into(), counters.responses.into());
     object.insert("sizes_read".into(), counters.sizes_read.into());

@@ -14,12 +14,17 @@ pub fn keeper(asked: Option<&Path>, account: Option<&Account>) -> Result<Option<
 
 /// The folder that the operator asks for, otherwise that of this process.
 pub fn folder(asked: Option<&Path>) -> Option<PathBuf> {
+    asked.map(Path::to_path_buf).or_else(|| of_program("weir"))
+}
+
+/// The folder of this process, if its program has this name for the service manager.
+pub fn of_program(program: &str) -> Option<PathBuf> {
     let is_root = rustix::process::geteuid().is_root();
-    asked.map(Path::to_path_buf).or_else(|| found(|name| std::env::var_os(name), is_root))
+    found(program, |name| std::env::var_os(name), is_root)
 }
 
 /// The folder of the service manager, else that of the system for root, else that of the user. Returns `None` for a user without a home.
-fn found(variable: impl Fn(&str) -> Option<OsString>, is_root: bool) -> Option<PathBuf> {
+fn found(program: &str, variable: impl Fn(&str) -> Option<OsString>, is_root: bool) -> Option<PathBuf> {
     let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     // A service may have several, separated by colons.
     let of_manager = variable("STATE_DIRECTORY").and_then(|folders| std::env::split_paths(&folders).next());
@@ -27,10 +32,10 @@ fn found(variable: impl Fn(&str) -> Option<OsString>, is_root: bool) -> Option<P
         return Some(folder);
     }
     if is_root {
-        return Some(PathBuf::from("/var/lib/weir"));
+        return Some(Path::new("/var/lib").join(program));
     }
     let state = path("XDG_STATE_HOME").or_else(|| Some(path("HOME")?.join(".local/state")));
-    state.map(|state| state.join("weir"))
+    state.map(|state| state.join(program))
 }
 
 #[cfg(test)]
@@ -42,7 +47,7 @@ mod tests {
         let of = |variables: &[(&str, &str)], is_root| {
             let find =
                 |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into());
-            found(find, is_root).map(|folder| folder.display().to_string())
+            found("weir", find, is_root).map(|folder| folder.display().to_string())
         };
         let (state, xdg, home) = (("STATE_DIRECTORY", "/s/weir:/s/b"), ("XDG_STATE_HOME", "/x"), ("HOME", "/h"));
         let said = |folder: &str| Some(folder.to_string());

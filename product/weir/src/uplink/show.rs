@@ -45,7 +45,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         let (stats, cuts) = (tree.stats()?, cuts(&interface));
         match args.json {
             true => print(&format!("{}\n", as_json(&tree, &stats, &cuts)))?,
-            false => print(&format!("{clear}{}", as_text(&tree, &stats, &cuts)))?,
+            false => print(&format!("{clear}{}{}", line(&interface), as_text(&tree, &stats, &cuts)))?,
         }
     }
     Ok(())
@@ -62,6 +62,18 @@ impl Cuts {
     fn of(&self, band: usize) -> Option<u64> {
         self.up_to.get(band.checked_sub(DATA_BAND_FIRST.into())?).copied()
     }
+}
+
+/// The origin of the rate, if something is attached; a line.
+#[cfg(feature = "bpf")]
+fn line(interface: &Interface) -> String {
+    let is_followed = ::uplink::follow::read(interface).is_some();
+    if is_followed { format!("{}: {}\n", interface.name, crate::attach::rate_said(interface)) } else { String::new() }
+}
+
+#[cfg(not(feature = "bpf"))]
+fn line(_interface: &Interface) -> String {
+    String::new()
 }
 
 /// The cut points; empty if nothing is attached or the right to look is missing.

@@ -31,6 +31,13 @@ impl Network {
         self.run(WEIR, args.split_whitespace())
     }
 
+    /// Runs the program there with these variables.
+    pub fn weir_with(&self, args: &str, variables: &[(&str, &str)]) -> Output {
+        let mut command = Command::new(WEIR);
+        command.args(args.split_whitespace()).envs(variables.iter().copied()).stdin(Stdio::null());
+        self.cable.at_server(|| command.output().unwrap())
+    }
+
     /// The output of the program, which must succeed.
     pub fn printed(&self, args: &str) -> String {
         succeeded(args, self.weir(args))

@@ -1,0 +1,290 @@
+//! Follows the line of an interface: what `weir attach` does until it is interrupted, and `weir apply --watch`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use ::uplink::classify::{self, Verdict};
+use ::uplink::follow::{self, LineWatch, Lock, Notice, Status, Turn};
+use ::uplink::{Error, Interface, tree};
+use cli::Failure;
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use units::{Nanos, Rate};
+
+use super::rate::{Kept, Wish};
+use super::{Args, wanted_by};
+
+/// The interval between records of what is known.
+const RECORD_EVERY: Duration = Duration::from_secs(1);
+/// The interval between looks at the classifier, in records.
+const CHECK_EVERY: u32 = 5;
+/// Maximum time of a wait, so that a signal is heeded.
+const WAIT_MAX: Duration = Duration::from_millis(100);
+/// Maximum number of turns in a row that may fail.
+const FAILURES_MAX: u32 = 20;
+/// A rate is kept again if it differs by one part in this many, or after so many records.
+const KEPT_PARTS: u64 = 50;
+const KEEP_EVERY: u32 = 60;
+/// Bytes after which it is said that too few of them are of connections on this host.
+const UNSEEN_BYTES: u64 = 2_000_000;
+const UNSEEN_PERMILLE: u64 = 200;
+
+/// The follower of an interface.
+pub struct Following {
+    interface: Interface,
+    lock: Lock,
+    watch: LineWatch,
+    kept: Kept,
+    /// What an earlier follower had found, until this one has found something.
+    earlier: Option<(Status, Instant)>,
+    recorded_at: Instant,
+    records: u32,
+    kept_rate: Option<Rate>,
+    has_failed_to_keep: bool,
+    has_said_unseen: bool,
+    /// Turns in a row that failed.
+    failures: u32,
+}
+
+/// The reason why a follower ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// Another command detached, or told a rate.
+    Released(String),
+    /// Nothing is ordered any more.
+    Lost(String),
+}
+
+impl Following {
+    /// Begins, unless another process follows already: then its number is returned.
+    pub fn begin(interface: &Interface) -> Result<Result<Following, u32>, Error> {
+        let earlier = follow::read(interface).map(|followed| followed.status).filter(|known| known.rate.is_some());
+        let lock = match Lock::take(interface)? {
+            Ok(lock) => lock,
+            Err(process) => return Ok(Err(process)),
+        };
+        let kept = Kept::open(interface);
+        Ok(Ok(Following {
+            watch: LineWatch::open(interface)?,
+            lock,
+            kept_rate: kept.line.as_ref().map(|line| line.rate),
+            kept,
+            earlier: earlier.map(|status| (status, Instant::now())),
+            recorded_at: Instant::now(),
+            records: 0,
+            has_failed_to_keep: false,
+            has_said_unseen: false,
+            failures: 0,
+            interface: interface.clone(),
+        }))
+    }
+
+    /// The instant of the next step.
+    pub fn next(&self) -> Instant {
+        self.watch.next()
+    }
+
+    /// The state of the search; before this follower has found a rate, what an earlier one had found.
+    pub fn status(&self) -> Status {
+        let status = self.watch.status();
+        match &self.earlier {
+            Some((known, since)) if status.rate.is_none() => {
+                let age = known.age + Nanos(since.elapsed().as_nanos() as u64);
+                Status { pace: status.pace, age, ..*known }
+            }
+            _ => status,
+        }
+    }
+
+    /// Takes a step. Returns lines for the operator, or the reason why it ends.
+    pub fn step(&mut self) -> Result<Result<Vec<String>, End>, Error> {
+        let mut said = Vec::new();
+        match self.watch.turn() {
+            Ok(Turn::Nothing) => {}
+            Ok(Turn::Changed(change)) => said.extend(change.notice.map(|notice| self.said(notice))),
+            Ok(Turn::Lost) => return Ok(Err(self.end())),
+            Err(_) if !self.lock.is_valid() || self.interface.check().is_err() => return Ok(Err(self.end())),
+            Err(error) if self.failures >= FAILURES_MAX => return Err(error),
+            // A busy kernel may answer late.
+            Err(_) => {
+                self.failures += 1;
+                return Ok(Ok(said));
+            }
+        }
+        self.failures = 0;
+        if self.recorded_at.elapsed() >= RECORD_EVERY {
+            if !self.lock.is_valid() {
+                return Ok(Err(self.end()));
+            }
+            said.extend(self.record());
+        }
+        Ok(Ok(said))
+    }
+
+    /// Returns true once after each few seconds: then the classifier is worth a look.
+    pub fn is_check_due(&mut self) -> bool {
+        let is_due = self.records >= CHECK_EVERY && self.records.is_multiple_of(CHECK_EVERY);
+        self.records += u32::from(is_due);
+        is_due
+    }
+
+    fn said(&self, notice: Notice) -> String {
+        let line = server::Line::Found(self.status());
+        match notice {
+            Notice::Found { .. } => format!("{line}; small responses leave first from now on"),
+            Notice::Changed { from, .. } => format!("{line}; before {}", server::mbit(from)),
+            Notice::Others { lasts, .. } => {
+                format!("{line}: a lower rate changes nothing, left as it is for {:.0} s", lasts.as_secs_f64())
+            }
+        }
+    }
+
+    /// Records what is known, in /run/weir and, if it was confirmed, for the time after a restart.
+    fn record(&mut self) -> Vec<String> {
+        self.recorded_at = Instant::now();
+        self.records += 1;
+        let (status, mut said) = (self.status(), Vec::new());
+        // The next record is a second away, and says nothing else.
+        let _ = self.lock.write(&status);
+        let found = self.watch.status().rate;
+        let is_other = |rate: Rate| {
+            let before = self.kept_rate.map_or(0, Rate::bits_per_s);
+            rate.bits_per_s().abs_diff(before).saturating_mul(KEPT_PARTS) > before
+        };
+        if let Some(rate) = found.filter(|rate| is_other(*rate) || self.records.is_multiple_of(KEEP_EVERY)) {
+            self.kept_rate = Some(rate);
+            let kept = self.kept.keep(rate, Duration::from_nanos(status.age.0));
+            if let Err(reason) = kept
+                && !std::mem::replace(&mut self.has_failed_to_keep, true)
+            {
+                said.push(reason);
+            }
+        }
+        said.extend(self.unseen());
+        said
+    }
+
+    /// Says once that what leaves is of no connection here, so that nothing shows the line's rate.
+    fn unseen(&mut self) -> Option<String> {
+        let follow::Tally { left_bytes, sent_bytes } = self.watch.tally();
+        let is_unseen = left_bytes >= UNSEEN_BYTES && sent_bytes * 1000 < UNSEEN_PERMILLE * left_bytes;
+        if !is_unseen || std::mem::replace(&mut self.has_said_unseen, true) {
+            return None;
+        }
+        let percent = sent_bytes * 100 / left_bytes.max(1);
+        Some(format!(
+            "of what leaves, {percent} % is of TCP connections of this host; the rest (QUIC, containers, other hosts) does not \
+             show the line's rate: it may stay unknown, and what is found is unsure; --rate RATE tells it"
+        ))
+    }
+
+    /// Returns why the bands are not ours to follow any more.
+    fn end(&self) -> End {
+        let name = &self.interface.name;
+        if !self.lock.is_valid() {
+            return End::Released("detached, or told a rate, by another command: followed no longer".to_string());
+        }
+        if let Err(error) = self.interface.check() {
+            return End::Lost(error.to_string());
+        }
+        match tree::find(&self.interface) {
+            Ok(Some(tree)) => End::Released(format!("another command set {}: followed no longer", tree.plan.rate)),
+            _ => End::Lost(format!(
+                "another program removed the bands or replaced them: nothing is ordered; run `weir attach {name}` again"
+            )),
+        }
+    }
+
+    /// Leaves the bands at a rate that lasts, and says which.
+    pub fn leave(mut self) -> Result<String, Error> {
+        self.watch.leave()?;
+        let name = &self.interface.name;
+        let at = match self.watch.is_open() {
+            true => "the line's rate was not found, so the bands order nothing".to_string(),
+            false => format!("the order stays, at {}, and is followed no longer", server::mbit(self.watch.rate())),
+        };
+        let _ = self.lock.write(&self.status());
+        Ok(format!("{at}; `weir attach {name}` goes on, `weir attach --detach {name}` removes it"))
+    }
+}
+
+/// Follows in the foreground, until a signal or until there is nothing to follow.
+pub fn stay(interface: &Interface, mut following: Following, watches: bool, json: bool) -> Result<(), Failure> {
+    let name = &interface.name;
+    let is_ending = Arc::new(AtomicBool::new(false));
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&is_ending))
+            .map_err(|error| Failure::Failed(error.to_string()))?;
+    }
+    let print = |following: &Following, said: &str| match json {
+        true => crate::uplink::print(&format!("{}\n", changed(name, said, &following.status()))),
+        false => crate::uplink::print(&format!("weir: {name}: {said}\n")),
+    };
+    let mut watched = watches.then(|| watch(interface));
+    while !is_ending.load(Relaxed) {
+        match following.step()? {
+            Ok(said) => said.iter().try_for_each(|said| print(&following, said))?,
+            Err(End::Released(said)) => return print(&following, &said),
+            Err(End::Lost(said)) => return Err(Failure::Failed(format!("{name}: {said}"))),
+        }
+        if let Some(done) = watched.take_if(|watched| watched.is_finished())
+            && let Ok(Some(said)) = done.join()
+        {
+            print(&following, &said)?;
+        }
+        if following.is_check_due() {
+            check(interface, &following)?;
+        }
+        sleep(following.next().saturating_duration_since(Instant::now()).min(WAIT_MAX));
+    }
+    let status = following.status();
+    let said = following.leave()?;
+    match json {
+        true => crate::uplink::print(&format!("{}\n", changed(name, &said, &status))),
+        false => crate::uplink::print(&format!("weir: {name}: {said}\n")),
+    }
+}
+
+/// Watches in a thread whether there is anything to order; a queue is no part of it while the rate is searched.
+fn watch(interface: &Interface) -> JoinHandle<Option<String>> {
+    let interface = interface.clone();
+    std::thread::spawn(move || {
+        let verdict = classify::watch(&interface).ok()?;
+        let settings = classify::find(&interface).ok()??.settings?;
+        matches!(verdict, Verdict::NotSeen(_) | Verdict::NoTraffic).then(|| verdict.said(&interface.name, &settings))?
+    })
+}
+
+/// Makes the classifier whole, and adapts the clients' share of the link to its rate, if either is needed.
+fn check(interface: &Interface, following: &Following) -> Result<(), Failure> {
+    let name = &interface.name;
+    let Some(attached) = classify::find(interface)? else {
+        return Err(Failure::Failed(format!(
+            "{name}: another program took the classifier away: nothing is ordered; run `weir attach {name}` again"
+        )));
+    };
+    let Some(settings) = attached.settings else { return Ok(()) };
+    let wanted = wanted_by(&Args::default(), Some(&settings), Wish::Follow(Some(following.watch.rate())));
+    if !classify::is_in_place(interface, &wanted)? {
+        classify::attach(interface, &wanted)?;
+    }
+    Ok(())
+}
+
+fn changed(name: &str, said: &str, status: &Status) -> Value {
+    json!({ "interface": name, "said": said, "line": described(status, Some(std::process::id())) })
+}
+
+/// The state of a search as JSON.
+pub fn described(status: &Status, process: Option<u32>) -> Value {
+    let rate = |rate: Option<Rate>| rate.map(Rate::bits_per_s);
+    json!({
+        "rate_bits_per_s": rate(status.rate),
+        "pace_bits_per_s": rate(status.pace),
+        "age_s": status.rate.map(|_| status.age.0 / 1_000_000_000),
+        "busy_intervals": status.busy_intervals,
+        "process": process,
+    })
+}

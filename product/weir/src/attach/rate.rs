@@ -1,0 +1,130 @@
+//! The rate of an attach: told, or found and followed.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use ::uplink::follow;
+use ::uplink::{Error, Interface, tree};
+use server::{Keeper, KeptLine};
+use units::{ParseError, Rate};
+
+/// The part of a rate kept from before that an attach begins with, in thousandths: as the server's.
+const KNOWN_PERMILLE: u32 = 900;
+/// The name of the folder that keeps the rates found, next to that of the server, which belongs to another user.
+const FOLDER: &str = "weir-attach";
+
+/// The value of `--rate`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttachRate {
+    Auto,
+    Told(Rate),
+}
+
+impl FromStr for AttachRate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<AttachRate, String> {
+        if text == "auto" {
+            return Ok(AttachRate::Auto);
+        }
+        let explain = |error: ParseError| format!("{error}, or auto");
+        text.parse().map(AttachRate::Told).map_err(explain)
+    }
+}
+
+/// The rate to attach with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    Told(Rate),
+    /// The rate of the bands that are there, which were told one.
+    AsIs,
+    /// The rate is followed; the bands begin at this one, or stay at the one they have.
+    Follow(Option<Rate>),
+}
+
+impl Wish {
+    /// The wish of a command: bands that were told a rate keep it unless told otherwise.
+    pub fn of(rate: Option<AttachRate>, interface: &Interface) -> Result<Wish, Error> {
+        match rate {
+            Some(AttachRate::Told(rate)) => Ok(Wish::Told(rate)),
+            None if has_tree(interface) && follow::read(interface).is_none() => Ok(Wish::AsIs),
+            _ => Wish::follow(interface),
+        }
+    }
+
+    /// The wish of a table of the file: without a rate it is followed.
+    pub fn of_saved(rate: Option<AttachRate>, interface: &Interface) -> Result<Wish, Error> {
+        match rate {
+            Some(AttachRate::Told(rate)) => Ok(Wish::Told(rate)),
+            _ => Wish::follow(interface),
+        }
+    }
+
+    fn follow(interface: &Interface) -> Result<Wish, Error> {
+        if has_tree(interface) {
+            return Ok(Wish::Follow(None));
+        }
+        let open = follow::open_rate(interface)?;
+        let kept = Kept::open(interface).line.map(|line| line.rate.permille(KNOWN_PERMILLE).min(open));
+        Ok(Wish::Follow(Some(kept.unwrap_or(open))))
+    }
+
+    pub fn is_followed(self) -> bool {
+        matches!(self, Wish::Follow(_))
+    }
+
+    /// The rate of the bands; `None` leaves them as they are.
+    pub fn rate(self) -> Option<Rate> {
+        match self {
+            Wish::Told(rate) => Some(rate),
+            Wish::AsIs => None,
+            Wish::Follow(rate) => rate,
+        }
+    }
+}
+
+fn has_tree(interface: &Interface) -> bool {
+    matches!(tree::find(interface), Ok(Some(_)))
+}
+
+/// The rate found earlier on the line of an interface and its gateway, and the place where it is kept.
+pub struct Kept {
+    keeper: Result<Keeper, (PathBuf, std::io::Error)>,
+    place: String,
+    pub line: Option<KeptLine>,
+}
+
+impl Kept {
+    pub fn open(interface: &Interface) -> Kept {
+        let folder =
+            crate::serve::state_folder::of_program(FOLDER).unwrap_or_else(|| Path::new("/var/lib").join(FOLDER));
+        let keeper = Keeper::open(&folder, None).map_err(|error| (folder, error));
+        let gateway = interface.gateway().ok().flatten().map_or("-".to_string(), |gateway| gateway.to_string());
+        let place = format!("{} {gateway}", interface.name);
+        let lines = keeper.as_ref().map_or(&[][..], |keeper| keeper.lines());
+        let line = lines.iter().find(|line| line.place == place && line.age().is_some()).cloned();
+        Kept { keeper, place, line }
+    }
+
+    /// Keeps a rate that was confirmed `age` ago; returns the reason if it cannot.
+    pub fn keep(&self, rate: Rate, age: Duration) -> Result<(), String> {
+        match &self.keeper {
+            Ok(keeper) => keeper.keep(&self.place, rate, age).map_err(|error| server::unkept(keeper.path(), &error)),
+            Err((folder, error)) => Err(server::unkept(folder, error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_told_or_found() {
+        assert_eq!("auto".parse(), Ok(AttachRate::Auto));
+        assert_eq!("9500kbit".parse(), Ok(AttachRate::Told("9500kbit".parse().unwrap())));
+        let said = "9".parse::<AttachRate>().unwrap_err();
+        assert!(said.ends_with(", or auto"), "{said}");
+    }
+}

@@ -1,0 +1,155 @@
+//! `weir attach` without a rate: one process follows the line, and everything that ends it.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::attach::attached;
+use crate::network::Network;
+
+/// A follower, of which the first line was read: it is attached.
+struct Follower {
+    child: Child,
+    lines: std::io::Lines<BufReader<ChildStdout>>,
+}
+
+impl Follower {
+    fn start(network: &Network, args: &str) -> Follower {
+        let mut child = network.start(&format!("attach uplink {args}"));
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut follower = Follower { child, lines };
+        assert!(follower.line().starts_with("weir: attached to uplink: "));
+        follower.line();
+        // It follows as soon as the list has its number.
+        let follows = || network.json("attach --list")[0]["line"]["process"] == follower.child.id();
+        while !follows() {
+            std::thread::yield_now();
+        }
+        follower
+    }
+
+    fn line(&mut self) -> String {
+        self.lines.next().unwrap().unwrap()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// The last line, the exit status, and what it said on standard error.
+    fn ended(mut self) -> (String, Option<i32>, String) {
+        let last = self.lines.by_ref().map(Result::unwrap).last().unwrap_or_default();
+        let status = self.child.wait().unwrap();
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (last, status.code(), said)
+    }
+}
+
+fn network() -> Option<Network> {
+    let network = Network::new()?;
+    attached(&network, "attach uplink --rate 9mbit --no-watch").then(|| {
+        network.printed("attach --detach uplink");
+        network
+    })
+}
+
+#[test]
+fn one_process_follows_and_leaves_the_order() {
+    let Some(network) = network() else { return };
+    let follower = Follower::start(&network, "");
+    let second = network.weir("attach uplink --port 8080");
+    let said = String::from_utf8(second.stderr).unwrap();
+    let pid = follower.child.id();
+    assert!(second.status.success() && said.contains(&format!("process {pid} follows the line already")), "{said}");
+    let list = network.json("attach --list");
+    assert_eq!((list[0]["ports"].to_string(), &list[0]["line"]["rate_bits_per_s"]), ("[8080]".into(), &().into()));
+    let said = network.printed("uplink show uplink");
+    assert!(said.contains("rate not found yet") && said.contains(&format!("followed by process {pid}")), "{said}");
+    follower.signal(Signal::INT);
+    let (last, status, _) = follower.ended();
+    assert!(status == Some(0) && last.contains("not found, so the bands order nothing"), "{status:?} {last}");
+    assert!(network.printed("attach --list").contains("followed by no process: `weir attach uplink` goes on"));
+}
+
+#[test]
+fn a_rate_that_is_told_or_a_detach_ends_the_follower() {
+    let Some(network) = network() else { return };
+    for command in ["attach uplink --rate 5mbit --no-watch", "attach --detach uplink"] {
+        let follower = Follower::start(&network, "--rate auto");
+        network.printed(command);
+        let (last, status, said) = follower.ended();
+        assert!(status == Some(0) && last.contains("followed no longer"), "{command}: {status:?} {last} {said}");
+        let list = network.printed("attach --list");
+        assert_eq!(list.contains("rate 5mbit, as told"), command.contains("5mbit"), "{list}");
+        assert_eq!(list.contains("nothing is attached"), command.contains("detach"), "{list}");
+    }
+}
+
+#[test]
+fn a_lost_order_is_said_and_a_killed_follower_replaced() {
+    let Some(network) = network() else { return };
+    let killed = Follower::start(&network, "");
+    killed.signal(Signal::KILL);
+    assert_eq!(killed.ended().1, None);
+    let list = network.printed("attach --list");
+    assert!(list.contains("followed by no process"), "{list}");
+    for (gone, said) in [
+        (
+            "tc qdisc replace dev uplink root handle 7: pfifo limit 77",
+            "another program removed the bands or replaced them",
+        ),
+        ("ip link del uplink", "the interface uplink has gone"),
+    ] {
+        let follower = Follower::start(&network, if gone.starts_with("tc") { "" } else { "--replace" });
+        network.command(gone);
+        let (_, status, stderr) = follower.ended();
+        assert!(status == Some(1) && stderr.contains(said) && stderr.lines().count() == 1, "{status:?} {stderr}");
+    }
+}
+
+/// A table of the file without a rate, and a follower of the same line that runs already.
+#[test]
+fn a_watch_follows_each_table_without_a_rate() {
+    let Some(network) = network() else { return };
+    let file = std::env::temp_dir().join(format!("weir-follow-{}.toml", std::process::id()));
+    let save = format!("--save={}", file.display());
+    network.printed(&format!("attach uplink --no-watch {save}"));
+    assert!(std::fs::read_to_string(&file).unwrap().contains("rate = \"auto\""));
+    let watch = || network.start(&format!("apply --watch --file {}", file.display()));
+    let mut first = watch();
+    let follows = |child: &Child| network.json("attach --list")[0]["line"]["process"] == child.id();
+    while !follows(&first) {
+        std::thread::yield_now();
+    }
+    let mut second = watch();
+    let mut mistakes = BufReader::new(second.stderr.take().unwrap()).lines();
+    let said = mistakes.next().unwrap().unwrap();
+    assert!(said.ends_with(&format!("uplink: process {} follows the line already", first.id())), "{said}");
+    first.kill().unwrap();
+    first.wait().unwrap();
+    // The other takes over.
+    while !follows(&second) {
+        std::thread::yield_now();
+    }
+    second.kill().unwrap();
+    second.wait().unwrap();
+    std::fs::remove_file(&file).unwrap();
+    // The order outlasts both.
+    assert!(network.printed("attach --list").contains("followed by no process"));
+}
+
+/// The bands begin at nine tenths of what was found on the line before.
+#[test]
+fn a_rate_that_was_kept_is_begun_with() {
+    let Some(network) = network() else { return };
+    let folder = std::env::temp_dir().join(format!("weir-follow-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    std::fs::write(folder.join("uplink"), format!("uplink - 10000000 {now}\n")).unwrap();
+    let begun = network.weir_with("attach uplink --no-watch", &[("STATE_DIRECTORY", folder.to_str().unwrap())]);
+    let (said, status) = (String::from_utf8(begun.stdout).unwrap(), begun.status);
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(status.success() && said.contains(" at 9.00 Mbit/s until the line's rate is found"), "{said}");
+}
