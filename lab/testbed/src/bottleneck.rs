@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
-use crate::{Experiment, LabError, Qdisc, RunSpec, Shaper};
+use crate::{Experiment, LabError, Network, Qdisc, RunSpec, Shaper};
+
+/// What a server that is told its line's rate is paced at, in thousandths of it, as `weir serve --uplink RATE` is: `attach` gets as much of
+/// a router's line.
+const TOLD_PERMILLE: u32 = 980;
 
 /// The commands, each in words, that put the run's qdisc on `device` in the namespace `side`.
 pub(crate) fn build_commands(
@@ -44,12 +48,34 @@ pub(crate) fn attach_command(
 ) -> Result<Option<Vec<String>>, LabError> {
     let Some(policy) = spec.attach else { return Ok(None) };
     let mut words = weir_words(side, weir, &["attach", device])?;
+    let rate = match (&spec.told, experiment.network) {
+        (Some(told), _) => told.to_string(),
+        (None, Network::Router) => experiment.link.permille(TOLD_PERMILLE).to_string(),
+        (None, _) => experiment.link.to_string(),
+    };
     let mut flag = |name: &str, value: String| words.extend([format!("--{name}"), value]);
     flag("port", port.to_string());
-    flag("rate", experiment.link.to_string());
+    flag("rate", rate);
     flag("policy", policy.name().into());
     words.push("--no-watch".into());
     words.extend(spec.attach_flags.iter().cloned());
+    Ok(Some(words))
+}
+
+/// The command that follows the line behind `device`, having attached; `None` if the rate is told. Rates found by other runs are not known
+/// to it: what is kept is in `state`.
+pub(crate) fn follow_command(
+    side: &str,
+    device: &str,
+    spec: &RunSpec,
+    state: &Path,
+    weir: Option<&Path>,
+) -> Result<Option<Vec<String>>, LabError> {
+    if spec.attach.is_none() || spec.told.as_ref().is_none_or(|told| told.to_string() != "auto") {
+        return Ok(None);
+    }
+    let mut words = vec!["env".to_owned(), format!("STATE_DIRECTORY={}", state.display())];
+    words.extend(weir_words(side, weir, &["attach", device, "--rate", "auto"])?);
     Ok(Some(words))
 }
 
@@ -173,6 +199,15 @@ mod tests {
         assert_eq!(attach(""), None);
         let want = "ip netns exec S weir attach cable --port 8080 --rate 10mbit --policy las --no-watch";
         assert_eq!(attach("attach = \"las\"").unwrap(), want);
+        let router = experiment("network = \"router\"", "attach = \"las\"\ntold = \"auto\"");
+        let spec = router.runs().next().unwrap();
+        assert_eq!(router.qdisc_of(spec), Qdisc::Fifo, "attach makes its own bands");
+        let follow = follow_command("S", "cable", spec, Path::new("f"), Some(Path::new("weir"))).unwrap().unwrap();
+        assert_eq!(follow.join(" "), "env STATE_DIRECTORY=f ip netns exec S weir attach cable --rate auto");
+        let router = experiment("network = \"router\"", "attach = \"las\"");
+        let spec = router.runs().next().unwrap();
+        let words = attach_command("S", "cable", &router, spec, 8080, Some(Path::new("weir"))).unwrap().unwrap();
+        assert!(words.join(" ").contains("--rate 9800kbit"), "{words:?}");
         let want = "ip netns exec S weir attach cable --port 8080 --rate 10mbit --policy srpt --no-watch --x 1";
         let run = "attach = \"srpt\"\nqdisc = \"bands\"\nattach_flags = [\"--x\", \"1\"]";
         assert_eq!(attach(run).unwrap(), want);

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use uplink::congestion;
 
 use crate::autorate::Egress;
-use crate::bottleneck::{attach_command, build_commands, weir_words};
+use crate::bottleneck::{attach_command, build_commands, follow_command, weir_words};
 use crate::cables::{DEVICE, FAR_DEVICE, cable_addresses, chain_commands, neighbour_commands};
 use crate::limits::KernelLimits;
 use crate::line::{self, Changes};
 use crate::namespace::{Namespace, Place};
 use crate::neighbour::{self, At, NEIGHBOURS_MAX, Transfers};
+use crate::program::Program;
 use crate::wide::{Paths, Wide};
 use crate::wire::Wire;
 use crate::{ClientGroup, Counters, Experiment, Interrupt, LabError, Network, RunSpec, tool};
@@ -109,6 +110,13 @@ impl Link {
                 Ok(words.join(" "))
             })
             .transpose()
+    }
+
+    /// Follows the rate of the line from the server's side until the program is dropped, if the run attaches and is told none. Its log is
+    /// in `folder`.
+    pub fn follow(&self, spec: &RunSpec, folder: &Path, weir: Option<&Path>) -> Result<Option<Program>, LabError> {
+        let words = follow_command(self.server.name(), DEVICE, spec, folder, weir)?;
+        words.map(|words| Program::start(Place::Here, "weir attach", &words, &folder.join("attach.log"))).transpose()
     }
 
     /// Starts our own wide-area link, if this link has such paths; needed before any packet of theirs. Its log is in `folder`.

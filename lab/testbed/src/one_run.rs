@@ -98,7 +98,7 @@ pub(crate) fn one_run(
     };
     let endpoint = endpoint(link.as_ref())?;
     let mut links = start_links(plan, link.as_ref(), &folder, interrupt)?;
-    let attached = link.as_ref().map(|link| link.attach(plan.experiment, spec, PORT, weir)).transpose()?.flatten();
+    let (attached, followed) = attach(plan, spec, link.as_ref(), &folder)?;
     let disk = slow_disk(plan, spec, site)?;
     let mut serving = Serving::start(plan, spec, endpoint, (site, &folder), interrupt)?;
     let busy = BusyHost::of(plan.experiment, &serving.server)?;
@@ -113,7 +113,7 @@ pub(crate) fn one_run(
     company.ticket.end(interrupt)?;
     let mut environment = link.as_ref().map_or(Ok(BTreeMap::new()), Link::describe)?;
     environment.extend(serving.describe());
-    drop((busy, download, disk, serving, twin));
+    drop((busy, download, disk, serving, twin, followed));
     for (name, mut link) in links {
         link.check_running()?;
         environment.insert(name.into(), link.finish()?);
@@ -122,6 +122,17 @@ pub(crate) fn one_run(
     environment.extend(attached.map(|command| ("attach_command".into(), command)));
     environment.extend(described(plan, spec, company.size));
     complete(&folder, spec, measured, taken, environment)
+}
+
+/// Attaches, if the run does; gives the command, and what follows the line.
+fn attach(
+    plan: &Plan<'_>,
+    spec: &RunSpec,
+    link: Option<&Link>,
+    folder: &Path,
+) -> Result<(Option<String>, Option<Program>), LabError> {
+    let (Some(link), weir) = (link, plan.programs.weir.as_deref()) else { return Ok((None, None)) };
+    Ok((link.attach(plan.experiment, spec, PORT, weir)?, link.follow(spec, folder, weir)?))
 }
 
 /// The server of a run, and the upstream behind it if it has one; the server ends first.

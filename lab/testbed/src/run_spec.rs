@@ -22,7 +22,7 @@ pub struct RunSpec {
     pub policy: PolicySpec,
     #[serde(default = "off")]
     pub shaping: String,
-    /// What Weir is told of the uplink, instead of what the experiment says.
+    /// What Weir, or `weir attach` at a server before a router, is told of the uplink, instead of what the experiment says.
     pub told: Option<Told>,
     /// More flags for the server: of `weir serve`, or another's own (Apache's `-c DIRECTIVE`), with its configuration unchanged.
     #[serde(default)]
@@ -243,6 +243,9 @@ impl RunSpec {
         if self.told.is_none() {
             return Ok(());
         }
+        if self.attach.is_some() {
+            return Ok(());
+        }
         if self.server != Server::Weir {
             return Err(format!("told is of weir alone: leave it out of {}", self.server.name()));
         }
@@ -252,9 +255,11 @@ impl RunSpec {
         Ok(())
     }
 
-    /// What this run's keys say of the bottleneck: the qdisc named, else the one its shaping or `attach` cannot do without.
-    pub(crate) fn qdisc_wanted(&self) -> Option<Qdisc> {
+    /// What this run's keys say of the bottleneck: the qdisc named, else the one its shaping or `attach` cannot do without. Before a
+    /// router's line `attach` makes its own.
+    pub(crate) fn qdisc_wanted(&self, network: Network) -> Option<Qdisc> {
         self.qdisc_given.or(match (self.shaping.as_str(), self.attach) {
+            (_, Some(_)) if network == Network::Router => None,
             ("bands" | "bands-at-once", _) | (_, Some(_)) => Some(Qdisc::Bands),
             _ => None,
         })
@@ -293,7 +298,7 @@ impl RunSpec {
                 self.shaping
             ));
         }
-        if self.attach.is_some() && !qdisc.is_ours() {
+        if self.attach.is_some() && !qdisc.is_ours() && network != Network::Router {
             return wrong(format!("attach has nothing to order in qdisc `{queue}`: write \"bands\""));
         }
         if self.attach.is_none() && !self.attach_flags.is_empty() {

@@ -152,7 +152,7 @@ impl Experiment {
 
     /// What queues at the bottleneck in this run: what it names, or needs, else the experiment's.
     pub fn qdisc_of(&self, run: &RunSpec) -> Qdisc {
-        run.qdisc_wanted().unwrap_or(self.qdisc)
+        run.qdisc_wanted(self.network).unwrap_or(self.qdisc)
     }
 
     /// What Weir is told of the uplink in this run.
