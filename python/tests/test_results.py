@@ -14,7 +14,7 @@ from weirlab.__main__ import main
 MANIFEST = {"link_bps": 10_000_000, "seed": 1}
 
 
-def write_run(folder, name, ends_ms, outcome="complete", sizes=(100, 200, 300)):
+def write_run(folder, name, ends_ms, outcome="complete", sizes=(100, 200, 300), groups=None):
     """A run of three requests, 1 ms apart."""
     of_run = folder / name
     of_run.mkdir(parents=True)
@@ -27,6 +27,8 @@ def write_run(folder, name, ends_ms, outcome="complete", sizes=(100, 200, 300)):
         "end_ns": arrivals + (np.asarray(ends_ms) * 1e6).astype(int),
         "outcome": [outcome] + ["complete"] * (len(sizes) - 1),
     }
+    if groups is not None:
+        columns["group"] = groups
     pa.parquet.write_table(pa.table({key: pa.array(of) for key, of in columns.items()}), of_run / "records.parquet")
     (of_run / "manifest.json").write_text(json.dumps({**MANIFEST, "name": name}))
 
@@ -101,6 +103,23 @@ def test_responses_are_kept_and_read_again(experiment, tmp_path, capsys):
     assert frame["fair_us"].to_list() == [-4000, 4000, 4000]
     with pytest.raises(ValueError, match="response times alone"):
         kept[0].records()
+
+
+def test_runs_with_other_requests_are_kept_apart_with_their_clients(tmp_path):
+    of_point = tmp_path / "runs" / "p_seed-1"
+    write_run(of_point, "a", [1, 2, 3], groups=(0, 1, 1))
+    write_run(of_point, "b", [4, 5, 6], sizes=(1, 2, 3), groups=(1, 0, 1))
+    written = weirlab.keep(tmp_path / "runs", tmp_path / "result")
+    responses = tmp_path / "result" / "responses"
+    assert written == [responses / "a" / "p_seed-1.parquet", responses / "b" / "p_seed-1.parquet"]
+    kept = weirlab.runs(tmp_path / "result")
+    assert [(run.point, run.name, run.responses().ms.tolist()) for run in kept] == [
+        ("p_seed-1", "a", [1, 2, 3]),
+        ("p_seed-1", "b", [4, 5, 6]),
+    ]
+    assert [run.responses().group.tolist() for run in kept] == [[0, 1, 1], [1, 0, 1]]
+    rows = {row["run"]: row for row in weirlab.over(kept, "a")}
+    assert rows["b"]["factor"].value == pytest.approx(2.5)
 
 
 def test_runs_over_another_are_paired(experiment):
@@ -218,11 +237,6 @@ def test_mistakes_are_named(tmp_path, experiment, capsys):
     (cut.parent / "manifest.json").write_text("{")
     with pytest.raises(ValueError, match=r"fair/manifest.json: "):
         weirlab.runs(experiment)
-    write_run(tmp_path / "other" / "p_seed-1", "a", [1, 2, 3])
-    write_run(tmp_path / "other" / "p_seed-1", "b", [1, 2, 3], sizes=(1, 2, 3))
-    with pytest.raises(ValueError, match="b had other requests than a"):
-        weirlab.keep(tmp_path / "other", tmp_path / "result")
-    assert list((tmp_path / "result" / "responses").iterdir()) == []
     wrong = tmp_path / "wrong.toml"
     wrong.write_text("[[figure.expect]]\ntext = 'a'\nvalue = 'bytes'\nof = 'x'\nsense = 1\n")
     with pytest.raises(ValueError, match=r"wrong.toml: .*'sense'"):

@@ -138,8 +138,10 @@ def runs(folder: str | os.PathLike[str]) -> list[Run]:
 def keep(folder: str | os.PathLike[str], result: str | os.PathLike[str]) -> list[pathlib.Path]:
     """Writes the response times of an experiment's runs into a result that is kept: RESULT/responses/POINT.parquet.
 
-    A row is a request in order of arrival: its size, the least head that it had, and for each run a column `RUN_us` with the
-    response time in microseconds, negative where it did not complete. Each file takes its name once it is whole.
+    A row is a request in order of arrival: its size, the least head that it had, its group of clients where there are several,
+    and for each run a column `RUN_us` with the response time in microseconds, negative where it did not complete. Runs that had
+    other requests than their neighbours, as clients make who wait for their answers, have a file each:
+    RESULT/responses/RUN/POINT.parquet. Each file takes its name once it is whole.
     """
     out = pathlib.Path(result) / RESPONSES
     out.mkdir(parents=True, exist_ok=True)
@@ -148,15 +150,24 @@ def keep(folder: str | os.PathLike[str], result: str | os.PathLike[str]) -> list
         points.setdefault(run.point or _NO_POINT, {})[run.name] = run.responses()
     if not points:
         raise ValueError(f"{folder}: no finished run is here")
-    return [_write_point(out / f"{point}.parquet", of) for point, of in sorted(points.items())]
+    written = []
+    for point, of in sorted(points.items()):
+        together = {out: of} if _are_alike(list(of.values())) else {out / name: {name: run} for name, run in of.items()}
+        written += [_write_point(folder / f"{point}.parquet", runs_of) for folder, runs_of in together.items()]
+    return written
+
+
+def _are_alike(runs_of: list[Responses]) -> bool:
+    """Whether they had the same requests."""
+    return all(np.array_equal(runs_of[0].size_bytes, other.size_bytes) for other in runs_of[1:])
 
 
 def _write_point(path: pathlib.Path, runs_of: dict[str, Responses]) -> pathlib.Path:
-    first_name, first = next(iter(runs_of.items()))
-    for name, other in runs_of.items():
-        if not np.array_equal(first.size_bytes, other.size_bytes):
-            raise ValueError(f"{path}: {name} had other requests than {first_name}: keep them apart")
+    path.parent.mkdir(exist_ok=True)
+    first = next(iter(runs_of.values()))
     columns = {"size_bytes": pa.array(first.size_bytes).cast(_width(first.size_bytes))}
+    if first.group is not None and first.group.max(initial=0) > 0:
+        columns["group"] = pa.array(first.group).cast(pa.int32())
     heads = least_heads(runs_of.values())
     if heads is not None:
         columns["head_bytes"] = pa.array(heads).cast(pa.int32())
@@ -216,7 +227,7 @@ def _of_records(table: pa.Table) -> Responses:
 def _kept_runs(result: pathlib.Path) -> list[Run]:
     manifest = _json(result / MANIFEST) if (result / MANIFEST).exists() else {}
     found = []
-    for file in sorted((result / RESPONSES).glob("*.parquet")):
+    for file in sorted((result / RESPONSES).glob("**/*.parquet")):
         names = pa.parquet.read_schema(file).names
         point = "" if file.stem == _NO_POINT else file.stem
         found += [Run(point, name.removesuffix("_us"), file, manifest) for name in names if name.endswith("_us")]
@@ -225,10 +236,15 @@ def _kept_runs(result: pathlib.Path) -> list[Run]:
 
 def _of_kept(file: pathlib.Path, run: str) -> Responses:
     names = set(pa.parquet.read_schema(file).names)
-    table = pa.parquet.read_table(file, columns=[name for name in ("size_bytes", "head_bytes", f"{run}_us") if name in names])
+    wanted = ("size_bytes", "head_bytes", "group", f"{run}_us")
+    table = pa.parquet.read_table(file, columns=[name for name in wanted if name in names])
+
+    def numbers(name: str) -> Numbers | None:
+        return table[name].to_numpy().astype(np.uint64) if name in names else None
+
     us = table[f"{run}_us"].to_numpy().astype(np.int64)
-    heads = table["head_bytes"].to_numpy().astype(np.uint64) if "head_bytes" in names else None
-    return Responses(table["size_bytes"].to_numpy().astype(np.uint64), np.abs(us) / 1e3, us >= 0, heads)
+    sizes = table["size_bytes"].to_numpy().astype(np.uint64)
+    return Responses(sizes, np.abs(us) / 1e3, us >= 0, numbers("head_bytes"), group=numbers("group"))
 
 
 def _json(path: pathlib.Path) -> Any:
