@@ -105,6 +105,13 @@ def test_responses_are_kept_and_read_again(experiment, tmp_path, capsys):
         kept[0].records()
 
 
+def test_ends_that_are_nanoseconds_apart_are_no_different(tmp_path):
+    write_run(tmp_path / "runs" / "p_seed-1", "a", [1, 2, 3])
+    write_run(tmp_path / "runs" / "p_seed-1", "b", [1.0004, 2.0004, 3])
+    one, other = (run.responses().ms.tolist() for run in weirlab.runs(tmp_path / "runs"))
+    assert one == other
+
+
 def test_runs_with_other_requests_are_kept_apart_with_their_clients(tmp_path):
     of_point = tmp_path / "runs" / "p_seed-1"
     write_run(of_point, "a", [1, 2, 3], groups=(0, 1, 1))

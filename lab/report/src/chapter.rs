@@ -318,7 +318,7 @@ fn observe(run: &Run, given: &PointRuns, at: usize, jobs: &Jobs) -> Observed {
 
 /// Response times of these jobs, of a run or of an oracle, which has nothing else and stands beside this run.
 fn timed(times: &[Nanos], jobs: &Jobs, run: &Manifest) -> Observed {
-    let responses_ms: Vec<f64> = times.iter().map(|time| time.as_millis_f64()).collect();
+    let responses_ms: Vec<f64> = times.iter().map(|time| in_whole_microseconds(*time)).collect();
     let alone = jobs.services.iter().map(|service| service.as_millis_f64());
     Observed {
         slowdowns: responses_ms.iter().zip(alone).map(|(response, alone)| response / alone).collect(),
@@ -335,6 +335,11 @@ fn baseline(point: &Point, at: usize) -> Option<usize> {
     let place = |name: &String| point.summary.runs.iter().position(|run| run.name == *name);
     let named = point.summary.runs[at].baseline.as_ref();
     named.map_or(Some(0), place).filter(|base| *base != at)
+}
+
+/// Milliseconds, in whole microseconds as kept results have them: of two ends that are nanoseconds apart, neither is later.
+fn in_whole_microseconds(time: Nanos) -> f64 {
+    (time.0 as f64 / 1e3).round_ties_even().max(1.0) / 1e3
 }
 
 fn extras(point: &Point) -> Vec<Extras> {
@@ -604,6 +609,18 @@ name = \"nginx-fair\"
         let of = |base, run| pairs.iter().find(|pair| (pair.base, pair.run) == (base, run)).unwrap();
         assert_eq!((of(1, 0).share_gaining, of(1, 0).stretch_median), (1.0, 0.05));
         assert_eq!((of(0, 1).share_starved, of(0, 1).stretch_largest), (1.0, 1.125));
+    }
+
+    /// Kept results have whole microseconds, so a figure of theirs would be another.
+    #[test]
+    fn ends_that_are_nanoseconds_apart_are_no_different() {
+        let other = |runs: &mut Vec<Run>| {
+            let records = runs[0].records.clone();
+            runs[1].records = records;
+            runs[1].records.iter_mut().for_each(|record| record.end_ns += 400);
+        };
+        let chapter = chapter(other);
+        assert!(chapter.points[0].pairs.iter().all(|pair| (pair.share_gaining, pair.share_starved) == (0.0, 0.0)));
     }
 
     #[test]
