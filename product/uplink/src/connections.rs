@@ -174,7 +174,9 @@ impl SenderWatch {
     }
 
     pub fn open(ports: &[u16]) -> io::Result<SenderWatch> {
-        let states = [State::Established, State::FinWait1, State::CloseWait, State::LastAck, State::Closing];
+        // In FIN-WAIT-2 its last bytes have just been acknowledged.
+        let states =
+            [State::Established, State::FinWait1, State::FinWait2, State::CloseWait, State::LastAck, State::Closing];
         let states = states.iter().fold(0, |states, state| states | 1 << *state as u32);
         let families = [libc::AF_INET, libc::AF_INET6];
         let of =

@@ -3,12 +3,14 @@
 //!
 //! A server that paces itself keeps its queue in itself, so what its connections meet is the line's. Here packets wait
 //! in the bands after TCP has sent them, and its round trips include that wait. Taken as they are, they would show our
-//! own queue as the line's, and the pace would fall until nothing waits here. So two things are corrected. Bytes count
-//! as sent once they have left the bands: what waits there is divided between the connections by the memory that each
-//! has below TCP. And while packets wait here, a round trip is that beyond the interface, the minimum of three that
-//! each err upwards: the kernel's, which includes the bands; by Little's law what the connection has on its way beyond
-//! them over the rate at which it is acknowledged, which lags while the connection begins; and the same of all
-//! connections, which is sharper and includes the slow links of some.
+//! own queue as the line's, and the pace would fall until nothing waits here. So three things are corrected. Bytes count
+//! as sent once they have left the bands: all together, since by connection, most of which are a few packets, one
+//! packet too many is a third. What is sent again after a timeout, while packets waited here, is not lost. And while
+//! packets wait here, a round trip is that beyond the interface, the minimum of three that each err upwards: the
+//! kernel's, which includes the bands; by Little's law what the connection has on its way beyond them over the rate at
+//! which it is acknowledged, which lags while the connection begins; and the same of all connections, which is sharper
+//! and includes the slow links of some. What waits is divided between the connections by the memory that each has below
+//! TCP.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -21,6 +23,8 @@ use crate::Connection;
 
 /// Maximum number of connections that are known at once; others are left out.
 const SENDERS_MAX: usize = 1 << 16;
+/// The sights for which a connection that is listed no more is remembered: its end is reported later.
+const REMEMBERED_TURNS: u64 = 80;
 /// The segments that must be acknowledged for a round trip; the estimator's own minimum.
 const TRIP_SEGMENTS: u64 = 8;
 /// A mean by Little's law is of about this many packets, and at least of this time; fewer packets make none.
@@ -33,6 +37,8 @@ const PACKET_BYTES: f64 = 1514.0;
 const STARVED_TRIPS: u64 = 4;
 const STARVED_PACKETS: u64 = 64;
 const STARVED_MIN: Nanos = Nanos::from_millis(20);
+/// TCP sends again after this time without an acknowledgement (TCP_RTO_MIN), or more.
+const TIMEOUT_MIN_MS: u32 = 200;
 /// A part of what has left that no connection accounts for, in thousandths, beyond which it counts as arrived: QUIC,
 /// forwarded flows and other datagrams. A smaller part, such as handshakes, has arrived in the same proportion as the
 /// rest. Without it, the line would be found too slow by as much as is unseen beyond a third.
@@ -68,6 +74,9 @@ pub struct Follower {
     tally: Tally,
     /// The same, fading.
     recent: Tally,
+    /// What TCP has handed down, and how much of it had left the bands at most.
+    handed_bytes: u64,
+    sent_bytes: u64,
     /// The stay of all connections' bytes beyond the interface, until the last sight and in this one.
     stay: Stay,
     next_stay: Stay,
@@ -78,6 +87,8 @@ pub struct Follower {
 pub struct Tally {
     pub left_bytes: u64,
     pub sent_bytes: u64,
+    /// Those that were acknowledged.
+    pub delivered_bytes: u64,
 }
 
 impl Tally {
@@ -103,6 +114,8 @@ struct Sender {
     seen_at: Nanos,
     seen_bytes: u64,
     stay: Stay,
+    /// What had been sent when it last waited here for a timeout.
+    stalled_bytes: u64,
 }
 
 /// The stay of bytes beyond the interface, from their departure to their acknowledgement, by Little's law: the sum of
@@ -156,6 +169,8 @@ impl Follower {
             left_bytes: 0,
             tally: Tally::default(),
             recent: Tally::default(),
+            handed_bytes: 0,
+            sent_bytes: 0,
             stay: Stay::default(),
             next_stay: Stay::default(),
         }
@@ -180,22 +195,25 @@ impl Follower {
         self.turn += 1;
         let left = if is_first { 0 } else { sight.left_bytes.saturating_sub(self.left_bytes) };
         self.left_bytes = sight.left_bytes;
-        self.tally.left_bytes += left;
+        for tally in [&mut self.tally, &mut self.recent] {
+            tally.left_bytes += left;
+        }
         let below: u64 = sight.connections.iter().map(|connection| u64::from(connection.below_bytes)).sum();
         for connection in sight.ended {
-            self.look(now, connection, 0, left, sight.left_bytes);
+            self.look(now, connection, 0, sight.left_bytes);
             self.senders.remove(&connection.cookie);
         }
         for connection in sight.connections {
             let waiting = part(sight.waiting_bytes, connection.below_bytes.into(), below);
-            self.look(now, connection, waiting, left, sight.left_bytes);
+            self.look(now, connection, waiting, sight.left_bytes);
         }
         let stay = std::mem::take(&mut self.next_stay);
         self.stay.fade(now - std::mem::replace(&mut self.seen_at, now), stay.acked_bytes);
         self.stay.add(&stay);
+        self.look_at_sent(now, sight);
         self.look_at_unseen(now, left, sight.left_bytes);
         let turn = self.turn;
-        self.senders.retain(|_, sender| sender.turn == turn);
+        self.senders.retain(|_, sender| sender.turn + REMEMBERED_TURNS >= turn);
         if sight.waiting_bytes == 0 && sight.connections.iter().all(|connection| connection.info.notsent_bytes == 0) {
             self.estimator.on_idle();
         }
@@ -208,14 +226,23 @@ impl Follower {
         self.estimator.is_due(now).then(|| self.estimator.judge(now, left_bytes)).flatten()
     }
 
+    /// Counts what TCP handed down and no longer waits as sent.
+    fn look_at_sent(&mut self, now: Nanos, sight: &Sight<'_>) {
+        let gone = self.handed_bytes.saturating_sub(sight.waiting_bytes);
+        let sent_bytes = gone.saturating_sub(self.sent_bytes);
+        self.sent_bytes += sent_bytes;
+        for tally in [&mut self.tally, &mut self.recent] {
+            tally.sent_bytes += sent_bytes;
+        }
+        self.estimator.on_look(now, sight.left_bytes, || UNSEEN, Look { sent_bytes, ..Look::default() });
+    }
+
     /// Counts what left without a connection as arrived, if it is much.
     fn look_at_unseen(&mut self, now: Nanos, left: u64, left_bytes: u64) {
-        let Tally { left_bytes: all, sent_bytes } = self.recent;
-        self.recent = Tally { left_bytes: all + left, sent_bytes };
-        let unseen = (all + left).saturating_sub(sent_bytes);
-        let is_much = unseen * 1000 > UNSEEN_PERMILLE * (all + left);
-        if is_much && left > 0 {
-            let bytes = part(left, unseen, all + left);
+        let Tally { left_bytes: all, sent_bytes, .. } = self.recent;
+        let unseen = all.saturating_sub(sent_bytes);
+        if unseen * 1000 > UNSEEN_PERMILLE * all && left > 0 {
+            let bytes = part(left, unseen, all);
             let look = Look { sent_bytes: bytes, delivered_bytes: bytes, ..Look::default() };
             self.estimator.on_look(now, left_bytes, || UNSEEN, look);
         }
@@ -223,7 +250,7 @@ impl Follower {
     }
 
     /// Looks at a connection of which this many wire bytes wait here.
-    fn look(&mut self, now: Nanos, connection: &Connection, waiting_bytes: u64, left: u64, left_bytes: u64) {
+    fn look(&mut self, now: Nanos, connection: &Connection, waiting_bytes: u64, left_bytes: u64) {
         let is_known = self.senders.contains_key(&connection.cookie);
         if !is_known && self.senders.len() >= SENDERS_MAX {
             return;
@@ -241,16 +268,17 @@ impl Follower {
         if connection.info.min_rtt_us > 0 && !std::mem::replace(&mut sender.has_base, true) {
             self.estimator.on_base(now, client, micros(connection.info.min_rtt_us));
         }
-        // More than has left cannot have come: it was sent before the connection was first seen.
-        let look = if !is_known && look.delivered_bytes.max(look.sent_bytes) > left {
-            Look { sent_bytes: 0, delivered_bytes: 0, lost_bytes: 0, ..look }
-        } else {
-            look
-        };
-        for tally in [&mut self.tally, &mut self.recent] {
-            tally.sent_bytes += look.sent_bytes + look.lost_bytes;
+        // More than has left lately cannot have come: it was sent before the connection was first seen.
+        if !is_known && look.delivered_bytes > self.recent.left_bytes {
+            return;
         }
-        self.estimator.on_look(now, left_bytes, || client, look);
+        self.tally.delivered_bytes += look.delivered_bytes;
+        self.handed_bytes += look.sent_bytes;
+        for tally in [&mut self.tally, &mut self.recent] {
+            tally.sent_bytes += look.lost_bytes;
+        }
+        let lost_bytes = if sender.is_stalled(connection, waiting_bytes) { 0 } else { look.lost_bytes };
+        self.estimator.on_look(now, left_bytes, || client, Look { sent_bytes: 0, lost_bytes, ..look });
     }
 }
 
@@ -260,7 +288,10 @@ impl Sender {
         let (info, framing) = (&connection.info, framing(connection));
         let lasted = now - std::mem::replace(&mut self.seen_at, now);
         let acked = info.acked_bytes.saturating_sub(std::mem::replace(&mut self.seen_bytes, info.acked_bytes));
-        let on_way = u64::from(info.unacked_segments.saturating_sub(info.sacked_segments)) * framing.packet_bytes();
+        // Not by segments: most are short where responses are.
+        let outstanding = info.sent_bytes.saturating_sub(info.retransmitted_bytes).saturating_sub(info.acked_bytes);
+        let sacked = u64::from(info.sacked_segments) * framing.segment_bytes;
+        let on_way = framing.wire_bytes(outstanding.saturating_sub(sacked));
         let acked_bytes = framing.wire_bytes(acked) as f64;
         let stay = Stay {
             byte_ns: on_way.saturating_sub(waiting_bytes) as f64 * lasted.0 as f64,
@@ -272,15 +303,24 @@ impl Sender {
         stay
     }
 
-    /// The counters of the connection as they would be if nothing had waited here.
+    /// Returns true if what it sends again was not acknowledged in time because it waited here.
+    fn is_stalled(&mut self, connection: &Connection, waiting_bytes: u64) -> bool {
+        let info = &connection.info;
+        if waiting_bytes > 0 && info.last_ack_ms >= TIMEOUT_MIN_MS {
+            self.stalled_bytes = info.sent_bytes.saturating_sub(info.retransmitted_bytes);
+        }
+        // After a timeout, everything outstanding is sent again.
+        info.acked_bytes < self.stalled_bytes
+    }
+
+    /// The counters of the connection, with the round trip beyond the interface.
     fn seen(&mut self, now: Nanos, connection: &Connection, waiting_bytes: u64, all: Common) -> Seen {
         let (info, framing) = (&connection.info, framing(connection));
         let segment_bytes = framing.segment_bytes;
-        let waiting_payload = part(waiting_bytes, segment_bytes, framing.packet_bytes());
         let sacked_bytes = u64::from(info.sacked_segments) * segment_bytes;
         let arrived_bytes = info.acked_bytes + sacked_bytes;
         // A kernel that does not count what it sent reports at least what has arrived.
-        let sent_bytes = info.sent_bytes.saturating_sub(info.retransmitted_bytes).saturating_sub(waiting_payload);
+        let sent_bytes = info.sent_bytes.saturating_sub(info.retransmitted_bytes);
         Seen {
             rtt: self.rtt(now, connection, waiting_bytes > 0, all),
             acked_bytes: info.acked_bytes,

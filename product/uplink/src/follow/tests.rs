@@ -8,7 +8,7 @@ use units::{Nanos, Rate};
 use super::{Follower, Sight};
 use crate::{Connection, TcpInfo};
 
-const PACKET_BYTES: u64 = 1514;
+const HEAD_BYTES: u64 = 66;
 const SEGMENT_BYTES: u64 = 1448;
 /// Packets of a connection that TCP hands down to the bands at once (its small queues).
 const BELOW_MAX: u64 = 3;
@@ -36,6 +36,8 @@ struct World {
     flows: Vec<Flow>,
     rtt_ms: u64,
     line: Box<dyn Fn(u64) -> f64>,
+    /// Payload of a packet: responses may be shorter than a segment.
+    payload: u64,
     /// Bytes of the line per millisecond that leave without a connection.
     unseen: f64,
     queue: VecDeque<Packet>,
@@ -56,6 +58,7 @@ impl World {
             flows: vec![Flow { window: 10, ..Flow::default() }; flows],
             rtt_ms,
             line: Box::new(line),
+            payload: SEGMENT_BYTES,
             unseen: 0.0,
             queue: VecDeque::new(),
             arriving: VecDeque::new(),
@@ -67,6 +70,10 @@ impl World {
         }
     }
 
+    fn packet(&self) -> u64 {
+        self.payload + HEAD_BYTES
+    }
+
     fn run(mut self, seconds: u64) -> World {
         for ms in 0..seconds * 1000 {
             self.step(ms);
@@ -75,7 +82,7 @@ impl World {
             }
             let pace = self.follower.pace().map_or(f64::INFINITY, |pace| pace.bits_per_s() as f64 / 1e6);
             self.paces.push(pace);
-            self.queues_ms.push(self.queue.len() as f64 * PACKET_BYTES as f64 * 8.0 / 1000.0 / (self.line)(ms));
+            self.queues_ms.push(self.queue.len() as f64 * self.packet() as f64 * 8.0 / 1000.0 / (self.line)(ms));
         }
         self
     }
@@ -88,23 +95,23 @@ impl World {
         }
         // The bands, whose turns are those of the flows.
         let pace = self.follower.pace().map_or(1e4, |pace| pace.bits_per_s() as f64 / 1e6);
-        self.credit[0] = (self.credit[0] + pace * 125.0).min(pace * 125.0 + PACKET_BYTES as f64);
-        self.credit[2] = (self.credit[2] + self.unseen).min(10.0 * PACKET_BYTES as f64);
-        while self.credit[2].min(self.credit[0]) >= PACKET_BYTES as f64 {
+        self.credit[0] = (self.credit[0] + pace * 125.0).min(pace * 125.0 + self.packet() as f64);
+        self.credit[2] = (self.credit[2] + self.unseen).min(10.0 * self.packet() as f64);
+        while self.credit[2].min(self.credit[0]) >= self.packet() as f64 {
             (self.credit[2], self.credit[0]) =
-                (self.credit[2] - PACKET_BYTES as f64, self.credit[0] - PACKET_BYTES as f64);
-            self.left_bytes += PACKET_BYTES;
+                (self.credit[2] - self.packet() as f64, self.credit[0] - self.packet() as f64);
+            self.left_bytes += self.packet();
             self.queue.push_back((usize::MAX, ms));
         }
-        while self.credit[0] >= PACKET_BYTES as f64 && self.leave() {
-            self.credit[0] -= PACKET_BYTES as f64;
+        while self.credit[0] >= self.packet() as f64 && self.leave() {
+            self.credit[0] -= self.packet() as f64;
         }
         let line = (self.line)(ms);
-        self.credit[1] = (self.credit[1] + line * 125.0).min(line * 125.0 + PACKET_BYTES as f64);
-        while self.credit[1] >= PACKET_BYTES as f64
+        self.credit[1] = (self.credit[1] + line * 125.0).min(line * 125.0 + self.packet() as f64);
+        while self.credit[1] >= self.packet() as f64
             && let Some(packet) = self.queue.pop_front()
         {
-            self.credit[1] -= PACKET_BYTES as f64;
+            self.credit[1] -= self.packet() as f64;
             self.arriving.push_back((ms + self.rtt_ms, packet));
         }
         while self.arriving.front().is_some_and(|(at, _)| *at <= ms) {
@@ -119,7 +126,7 @@ impl World {
             self.turn = (self.turn + 1) % self.flows.len();
             let flow = &mut self.flows[self.turn];
             if let Some(since) = flow.below.pop_front() {
-                self.left_bytes += PACKET_BYTES;
+                self.left_bytes += self.payload + HEAD_BYTES;
                 if self.queue.len() as u64 >= LINE_PACKETS {
                     flow.lost += 1;
                     flow.window = (flow.window * 7 / 10).max(2);
@@ -157,9 +164,9 @@ impl World {
                 rtt_us: flow.smoothed_us as u32,
                 min_rtt_us: flow.least_us as u32,
                 notsent_bytes: 1_000_000,
-                acked_bytes: flow.acked * SEGMENT_BYTES,
-                retransmitted_bytes: flow.lost * SEGMENT_BYTES,
-                sent_bytes: (flow.acked + flow.on_way + flow.lost + flow.below.len() as u64) * SEGMENT_BYTES,
+                acked_bytes: flow.acked * self.payload,
+                retransmitted_bytes: flow.lost * self.payload,
+                sent_bytes: (flow.acked + flow.on_way + flow.lost + flow.below.len() as u64) * self.payload,
                 has_timestamps: true,
                 ..TcpInfo::default()
             },
@@ -170,7 +177,7 @@ impl World {
 
     fn look(&mut self, ms: u64) {
         let connections = self.connections();
-        let waiting = self.flows.iter().map(|flow| flow.below.len() as u64 * PACKET_BYTES).sum();
+        let waiting = self.flows.iter().map(|flow| flow.below.len() as u64 * self.packet()).sum();
         let sight =
             Sight { left_bytes: self.left_bytes, waiting_bytes: waiting, connections: &connections, ended: &[] };
         let _ = self.follower.see(Nanos(ms * STEP.0), &sight);
@@ -200,6 +207,27 @@ fn what_waits_here_is_no_queue_of_the_line() {
         let world = World::new(Some("5mbit"), 3, rtt_ms, |_| 10.0).run(30);
         let least = world.paces[2000..].iter().copied().fold(f64::INFINITY, f64::min);
         assert!(least > 4.4 && World::mean(&world.paces, 20, 30) > 9.0, "{rtt_ms}: {least} {:?}", world.paces.last());
+    }
+}
+
+/// In FIN-WAIT-2 and later a connection is listed no more, and its end is reported in a later sight.
+#[test]
+fn what_a_connection_delivered_last_counts_once() {
+    for left_each in [2000, 200_000] {
+        let mut follower = Follower::new(Bounds::default());
+        let with = |acked_segments: u64| {
+            let mut connection = World::new(None, 1, 20, |_| 10.0).connections()[0];
+            connection.info.sent_bytes = 3 * SEGMENT_BYTES;
+            connection.info.acked_bytes = acked_segments * SEGMENT_BYTES;
+            connection
+        };
+        let lists: [(&[Connection], &[Connection]); 5] =
+            [(&[], &[]), (&[with(0)], &[]), (&[with(1)], &[]), (&[], &[]), (&[], &[with(3)])];
+        for (turn, (connections, ended)) in (1..).zip(lists) {
+            let sight = Sight { left_bytes: turn * left_each, waiting_bytes: 0, connections, ended };
+            let _ = follower.see(Nanos(turn * SIGHT_EVERY_MS * STEP.0), &sight);
+        }
+        assert_eq!(follower.tally().delivered_bytes, 3 * (SEGMENT_BYTES + HEAD_BYTES), "{left_each}");
     }
 }
 
