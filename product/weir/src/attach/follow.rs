@@ -168,7 +168,7 @@ impl Following {
 
     /// Says once that what leaves is of no connection here, so that nothing shows the line's rate.
     fn unseen(&mut self) -> Option<String> {
-        let follow::Tally { left_bytes, sent_bytes } = self.watch.tally();
+        let follow::Tally { left_bytes, sent_bytes, .. } = self.watch.tally();
         let is_unseen = left_bytes >= UNSEEN_BYTES && sent_bytes * 1000 < UNSEEN_PERMILLE * left_bytes;
         if !is_unseen || std::mem::replace(&mut self.has_said_unseen, true) {
             return None;
