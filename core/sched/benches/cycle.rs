@@ -78,7 +78,7 @@ fn clients(criterion: &mut Criterion) {
             let mut scheduler = Scheduler::new(policy, Pace::UNLIMITED);
             let mut sizes = sizes();
             let arrival = |client, bytes| Arrival { client, ..Arrival::of(Size::Known(bytes)) };
-            (0..KNOWN).for_each(|client| scheduler.on_client(client, 1));
+            (0..KNOWN).for_each(|client| scheduler.on_client(client, policy::ClientTraits::default()));
             for client in 0..waiting {
                 let bytes = sizes.next().expect("without end");
                 scheduler

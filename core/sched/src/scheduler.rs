@@ -44,6 +44,7 @@ use units::{Nanos, Rate};
 
 use crate::classes::{ClassSpec, ClassTable};
 use crate::pacing::pacer::Pacer;
+use crate::policy::ClientTraits;
 use crate::routes::Curve;
 use crate::scheduler::connection::{ConnectionId, Precedence, Why};
 use crate::scheduler::job::NO_CONNECTION;
@@ -422,10 +423,9 @@ impl Scheduler {
         }
     }
 
-    /// Assigns this number ([`Arrival::client`]) to another client, of this weight, from 1 to
-    /// [`crate::policy::CLIENT_WEIGHT_MAX`].
-    pub fn on_client(&mut self, client: u32, weight: u8) {
-        self.order.policy_mut().on_client(client, weight);
+    /// Assigns this number ([`Arrival::client`]) to another client.
+    pub fn on_client(&mut self, client: u32, traits: ClientTraits) {
+        self.order.policy_mut().on_client(client, traits);
     }
 
     /// Sets the rate of the link from now on; `None` hands down whatever sockets take.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use sched::classes::{ByClass, ClassSpec, ClassTable};
-use sched::policy::{ClientShare, Order};
+use sched::policy::{ClientShare, ClientTraits, Order};
 use sched::{Arrival, ConnectionId, Guard, JobId, Pace, Precedence, Scheduler, Sharing, Size, Why};
 use units::wire::Framing;
 use units::{Nanos, Rate};
@@ -268,7 +268,7 @@ fn clients_share_a_class() {
     let share = ClientShare { allowance_bytes: 10_000, idle_bytes_per_s: LINK / 8 };
     let policy = ByClass::new("classes".into(), &table.classes, Some(share), Some(rate(LINK)));
     let mut scheduler = Scheduler::new(Box::new(policy), Pace::UNLIMITED).with_classes(&table);
-    (0..3).for_each(|client| scheduler.on_client(client, 1));
+    (0..3).for_each(|client| scheduler.on_client(client, ClientTraits::default()));
     let (mut had, mut owners) = ([0u64; 3], vec![0; 64]);
     let arrive = |scheduler: &mut Scheduler, owners: &mut [u32], client: u32| {
         let arrival = Arrival {
@@ -293,7 +293,7 @@ fn clients_share_a_class() {
     let parts = had.map(|bytes| bytes as f64 / all);
     assert!((parts[2] - 0.5).abs() < 0.01 && (parts[1] - 0.25).abs() < 0.03, "{parts:?}");
     assert!(scheduler.order().policy().ahead_bytes(0).is_some_and(|bytes| bytes > 5_000));
-    scheduler.on_client(0, 1);
+    scheduler.on_client(0, ClientTraits::default());
     assert_eq!(scheduler.order().policy().ahead_bytes(0), Some(0), "another client of that number");
 }
 

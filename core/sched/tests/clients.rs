@@ -2,7 +2,7 @@
 //! every step.
 
 use proptest::prelude::*;
-use sched::policy::{ClientShare, NAMES, PolicySpec};
+use sched::policy::{ClientShare, ClientTraits, NAMES, Network, PolicySpec};
 use sched::{Arrival, JobId, Pace, Precedence, Scheduler, Size, Why};
 use units::Nanos;
 use units::wire::Framing;
@@ -72,6 +72,8 @@ struct Reference {
     live: Vec<Live>,
     /// Tag and weight, by client.
     accounts: Vec<(u64, u64)>,
+    /// The clients below this number are of one network.
+    networked: usize,
     clock: u64,
     carry: u64,
     allowance: u64,
@@ -106,6 +108,9 @@ impl Reference {
         let waits = |client: usize| self.live.iter().any(|job| job.is_ready && job.client == client);
         let weights = (0..self.accounts.len()).filter(|&client| waits(client)).map(|at| self.accounts[at].1);
         let (count, weight) = weights.fold((0u64, 0u64), |(count, sum), weight| (count + 1, sum + weight));
+        let of_network = (0..self.networked).filter(|&client| waits(client)).count() as u64;
+        let surplus = of_network.saturating_sub(10);
+        let (count, weight) = (count - surplus, weight - surplus);
         let clients = if count > 10 { weight * count.max(30) / 10 } else { weight } + 1;
         let at = self.live.iter().position(|job| job.id == id).unwrap();
         let client = self.live[at].client;
@@ -113,7 +118,8 @@ impl Reference {
             self.clock = self.clock.max(self.accounts[client].0.saturating_sub(2 * self.allowance));
         }
         let (tag, own) = &mut self.accounts[self.live[at].client];
-        *tag = (*tag).max(self.clock) + (bytes * PARTS).div_ceil(*own);
+        let times = if client < self.networked { of_network.max(10) } else { 10 };
+        *tag = (*tag).max(self.clock) + (bytes * PARTS * times / 10).div_ceil(*own);
         let total = bytes * PARTS + self.carry;
         self.clock += total / clients;
         self.carry = total % clients;
@@ -126,6 +132,10 @@ impl Reference {
 }
 
 impl Reference {
+    fn network(&self, client: u32) -> Network {
+        if (client as usize) < self.networked { Network::of_hash(3) } else { Network::NONE }
+    }
+
     /// Does the same to both, and compares their decisions.
     fn step(&mut self, scheduler: &mut Scheduler, step: Step) {
         match step {
@@ -158,7 +168,7 @@ impl Reference {
                 scheduler.on_end(self.live.remove(at).id);
             }
             Step::Client { client, weight } => {
-                scheduler.on_client(client, weight);
+                scheduler.on_client(client, ClientTraits { weight, network: self.network(client) });
                 self.accounts[client as usize] = (0, weight.into());
             }
             Step::Block { .. } | Step::Abort { .. } => {}
@@ -188,8 +198,8 @@ enum Step {
     },
 }
 
-/// More than are no crowd yet.
-const CLIENTS: u32 = 14;
+/// More than are no crowd yet, in all and of one network.
+const CLIENTS: u32 = 18;
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let sizes = prop_oneof![4 => 1u64..30, 1 => 30u64..400];
@@ -205,15 +215,20 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn the_order_is_that_of_the_definition(steps in steps(), allowance in 0u64..60) {
+    fn the_order_is_that_of_the_definition(steps in steps(), allowance in 0u64..60, networked in 0..=CLIENTS) {
         let mut scheduler = shared("srpt", allowance);
         let mut reference = Reference {
             live: Vec::new(),
             accounts: vec![(0, 1); CLIENTS as usize],
+            networked: networked as usize,
             clock: 0,
             carry: 0,
             allowance: allowance * PARTS,
         };
+        for client in 0..CLIENTS {
+            let network = reference.network(client);
+            scheduler.on_client(client, ClientTraits { network, ..ClientTraits::default() });
+        }
         for step in steps {
             reference.step(&mut scheduler, step);
             for live in &reference.live {
@@ -329,6 +344,30 @@ fn a_crowd_does_not_keep_a_visitor_waiting() {
     assert!(beside <= 900, "{beside} bytes of the crowd went before 900 of the visitor");
 }
 
+/// The owner of a network has ten allowances, and not one for each of its addresses: a visitor's larger response waits for 30 of a crowd of 100
+/// addresses at most, and for 100 and more of a crowd of 100 networks.
+#[test]
+fn a_crowd_of_one_network_has_ten_allowances() {
+    const ALLOWANCE: u64 = 1000;
+    const CROWD: u32 = 100;
+    let before_the_visitor = |network: fn(u32) -> Network| {
+        let mut scheduler = shared("srpt", ALLOWANCE);
+        for client in 0..CROWD {
+            let network = network(client);
+            scheduler.on_client(client, ClientTraits { network, ..ClientTraits::default() });
+        }
+        let mut closed = Closed::new(scheduler, &[[(6, 10); CROWD as usize].as_slice(), &[(1, 900)]].concat(), 10);
+        let visitor = CROWD as usize;
+        while closed.had[visitor] < 900 {
+            closed.serve();
+        }
+        closed.had[..visitor].iter().sum::<u64>() / ALLOWANCE
+    };
+    let (of_one, of_many) =
+        (before_the_visitor(|_| Network::of_hash(7)), before_the_visitor(|at| Network::of_hash(at.into())));
+    assert!((5..=30).contains(&of_one) && of_many >= 100, "{of_one} and {of_many}");
+}
+
 /// Two downloads of one client advance together, and so do those of another; a small response waits for none of them.
 #[test]
 fn long_downloads_of_a_client_take_turns() {
@@ -352,7 +391,7 @@ fn long_downloads_of_a_client_take_turns() {
 #[test]
 fn clients_that_want_more_than_there_is_share_by_weight() {
     let mut closed = Closed::new(shared("srpt", 1000), &[(3, 500), (1, 70), (2, 90_000)], 10);
-    closed.scheduler.on_client(0, 3);
+    closed.scheduler.on_client(0, ClientTraits { weight: 3, ..ClientTraits::default() });
     for _ in 0..100_000 {
         closed.serve();
     }

@@ -3,7 +3,7 @@ use units::{Nanos, Rate};
 use super::lane::{Lane, Local, Sharer};
 use super::{CLASSES_MAX, ClassSpec, PRIORITIES, WEIGHT_MAX};
 use crate::policy::virtual_time::VirtualTime;
-use crate::policy::{ClientShare, Policy};
+use crate::policy::{ClientShare, ClientTraits, Policy};
 use crate::scheduler::run_queue::{Key, RunQueue};
 use crate::{Job, Path};
 
@@ -45,10 +45,10 @@ struct Member {
     sharer: Sharer,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Client {
     generation: u32,
-    weight: u8,
+    traits: ClientTraits,
 }
 
 /// The order of the classes' jobs.
@@ -119,13 +119,13 @@ impl ByClass {
         class.lane.get_or_insert_with(|| Box::new(Lane::new(&class.spec.order, share)))
     }
 
-    fn sharer(&self, slot: u32, job: &Job) -> (Sharer, u8) {
+    fn sharer(&self, slot: u32, job: &Job) -> (Sharer, ClientTraits) {
         if self.share.is_none() {
-            return (Sharer { number: job.turn(slot), generation: 0 }, 1);
+            return (Sharer { number: job.turn(slot), generation: 0 }, ClientTraits::default());
         }
         let known = self.clients.get(job.client as usize);
-        let Client { generation, weight } = known.copied().unwrap_or(Client { generation: 0, weight: 1 });
-        (Sharer { number: job.client, generation }, weight)
+        let Client { generation, traits } = known.copied().unwrap_or_default();
+        (Sharer { number: job.client, generation }, traits)
     }
 
     /// The class that has been below its guaranteed rate for longest.
@@ -251,9 +251,9 @@ impl Policy for ByClass {
 
     fn on_arrival(&mut self, slot: u32, job: &Job) {
         let class = self.class_of(job);
-        let (sharer, weight) = self.sharer(slot, job);
+        let (sharer, traits) = self.sharer(slot, job);
         let path = self.newcomer_path.take();
-        let local = self.lane(class).admit(slot, sharer, weight, job, path.as_ref());
+        let local = self.lane(class).admit(slot, sharer, traits, job, path.as_ref());
         if self.members.len() <= slot as usize {
             self.members.resize(slot as usize + 1, None);
         }
@@ -281,13 +281,13 @@ impl Policy for ByClass {
         self.lane(member.class).dismiss(member.local, member.sharer, job);
     }
 
-    fn on_client(&mut self, client: u32, weight: u8) {
+    fn on_client(&mut self, client: u32, traits: ClientTraits) {
         let at = client as usize;
         if self.clients.len() <= at {
-            self.clients.resize(at + 1, Client { generation: 0, weight: 1 });
+            self.clients.resize(at + 1, Client::default());
         }
         let generation = self.clients[at].generation.wrapping_add(1);
-        self.clients[at] = Client { generation, weight };
+        self.clients[at] = Client { generation, traits };
     }
 
     fn on_idle(&mut self, idle: Nanos) {

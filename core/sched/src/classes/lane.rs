@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::policy::{ByClient, ClientShare, Order, Policy};
+use crate::policy::{ByClient, ClientShare, ClientTraits, Order, Policy};
 use crate::{Job, Path, grow};
 
 /// The minimum number of clients remembered without a job before clients that are not ahead are forgotten.
@@ -64,8 +64,8 @@ impl Lane {
     }
 
     /// Admits a new job.
-    pub fn admit(&mut self, slot: u32, sharer: Sharer, weight: u8, job: &Job, path: Option<&Path>) -> Local {
-        let client = self.number_of(sharer, weight);
+    pub fn admit(&mut self, slot: u32, sharer: Sharer, traits: ClientTraits, job: &Job, path: Option<&Path>) -> Local {
+        let client = self.number_of(sharer, traits);
         let at = self.vacant.pop().unwrap_or_else(|| {
             grow::reserve_one(&mut self.slots);
             self.slots.push(slot);
@@ -135,7 +135,7 @@ impl Lane {
         Job { client: local.client, ..job.clone() }
     }
 
-    fn number_of(&mut self, sharer: Sharer, weight: u8) -> u32 {
+    fn number_of(&mut self, sharer: Sharer, traits: ClientTraits) -> u32 {
         if let Some(known) = self.sharers.get_mut(&sharer) {
             known.jobs += 1;
             return known.number;
@@ -145,7 +145,7 @@ impl Lane {
             self.numbers - 1
         });
         self.sharers.insert(sharer, Known { number, jobs: 1 });
-        self.inner.on_client(number, weight);
+        self.inner.on_client(number, traits);
         number
     }
 
@@ -179,7 +179,7 @@ mod tests {
     fn come_and_go(lane: &mut Lane, slot: u32, bytes: u64) {
         let sharer = Sharer { number: slot, generation: 0 };
         let job = job(slot.into());
-        let local = lane.admit(slot, sharer, 1, &job, None);
+        let local = lane.admit(slot, sharer, ClientTraits::default(), &job, None);
         lane.enqueue(local, &job);
         assert_eq!(lane.first(), Some(slot));
         lane.on_sent(local, &job, bytes);

@@ -19,14 +19,14 @@
 //! would get ahead by that one: each has its share of the link and no more, and small requests of clients without end
 //! would keep all larger responses of others waiting. So with more than ten clients waiting the clock runs at a third
 //! of that pace, with more than thirty slower still: what each of them receives counts longer, and those who come seldom
-//! go before them.
+//! go before them. All clients of one network count as ten at most ([`networks`]): addresses cost their owner nothing.
 //!
 //! It follows that:
 //! - A client is never more than `2 A` ahead, plus a grant: the clock keeps up with the client that is served.
 //!   What a client is held back for is therefore bounded, and forgiven at the clock's pace. No client is ever behind:
 //!   an idle client earns no credit but its allowance.
-//! - Of `k` clients that always wait, each gets at least `1 / (k + 1)` of the link, minus `k A` once, whatever the
-//!   others do.
+//! - Of `k` clients that always wait, each gets at least `1 / (k + 1)` of the link, minus `k A` once, unless other clients
+//!   come: each newcomer has an allowance.
 //! - Only bytes count. Splitting a response into requests or connections does not change the account.
 //!
 //! All this holds for an allowance of a grant or more. With less than half a grant clients take turns, a grant each,
@@ -36,13 +36,15 @@
 //! that is not known is left to the inner policy. Responses of one client with more than `A` left, and with the same
 //! power of two of bytes left, take turns: which of two long downloads ends first matters less than that both advance.
 
+mod networks;
 mod spec;
-
-use std::collections::BTreeSet;
+mod waiting;
 
 use units::Nanos;
 
+pub use networks::Network;
 pub use spec::{CLIENT_SHARE_FORMS, ClientShare, ClientShareError, ClientShareSpec};
+use waiting::{ClientKey, Waiting, WaitingClients};
 
 use crate::scheduler::connection::power_of_two;
 use crate::scheduler::job::OWN_RANK;
@@ -60,55 +62,38 @@ const CROWD_SLOWS: u64 = 3;
 /// The maximum number of clients that return to the order in one grant; the others do in the next.
 const RETURNS_MAX: usize = 8;
 
-/// The account of a client, in 14 bytes: there may be hundreds of thousands.
+/// A client, apart from its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientTraits {
+    /// From 1 to [`CLIENT_WEIGHT_MAX`].
+    pub weight: u8,
+    pub network: Network,
+}
+
+impl ClientTraits {
+    const USUAL: ClientTraits = ClientTraits { weight: 1, network: Network::NONE };
+}
+
+impl Default for ClientTraits {
+    fn default() -> ClientTraits {
+        ClientTraits::USUAL
+    }
+}
+
+/// The account of a client, in 18 bytes: there may be hundreds of thousands.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, packed(2))]
 struct Account {
     /// Parts of a byte it has received, divided by its weight, from the clock's value when it was last not ahead.
     tag: u64,
-    weight: u8,
+    traits: ClientTraits,
     is_beyond: bool,
     /// The index in `waiting`, or [`NONE`].
     waiting: u32,
 }
 
 const NONE: u32 = u32::MAX;
-const NEW: Account = Account { tag: 0, weight: 1, is_beyond: false, waiting: NONE };
-
-/// A ready job's place among its client's, smallest first: the policy's key, turn, slot.
-type ClientKey = (u64, u64, u32);
-
-/// A client with ready jobs.
-#[derive(Debug, Default)]
-struct Waiting {
-    /// The best job, unless that was just taken out.
-    best: Option<ClientKey>,
-    others: BTreeSet<ClientKey>,
-    /// The slot that stands for it in the inner policy's order.
-    offered: Option<u32>,
-}
-
-impl Waiting {
-    fn insert(&mut self, place: ClientKey) {
-        match self.best {
-            Some(best) if best < place => {
-                self.others.insert(place);
-            }
-            before => {
-                self.best = Some(place);
-                self.others.extend(before);
-            }
-        }
-    }
-
-    fn remove(&mut self, place: ClientKey) {
-        if self.best == Some(place) {
-            self.best = self.others.pop_first();
-        } else {
-            self.others.remove(&place);
-        }
-    }
-}
+const NEW: Account = Account { tag: 0, traits: ClientTraits::USUAL, is_beyond: false, waiting: NONE };
 
 /// Waiting clients that are ahead beyond the allowance.
 #[derive(Debug, Default)]
@@ -172,10 +157,7 @@ pub struct ByClient {
     carry: u64,
     /// Accounts, by client.
     accounts: Vec<Account>,
-    waiting: Vec<Waiting>,
-    vacant: Vec<u32>,
-    /// The total weight of the waiting clients.
-    weight: u64,
+    waiting: WaitingClients,
     beyond: Beyond,
     /// The ready jobs, and the index of each slot's job among them, or [`NONE`]: a connection of many has one.
     held: Vec<Held>,
@@ -191,9 +173,7 @@ impl ByClient {
             clock: 0,
             carry: 0,
             accounts: Vec::new(),
-            waiting: Vec::new(),
-            vacant: Vec::new(),
-            weight: 0,
+            waiting: WaitingClients::default(),
             beyond: Beyond::default(),
             held: Vec::new(),
             held_at: Vec::new(),
@@ -223,7 +203,7 @@ impl ByClient {
 
     /// The best ready job of a client that waits.
     fn best_of(&self, client: u32) -> u32 {
-        let waiting = &self.waiting[self.accounts[client as usize].waiting as usize];
+        let waiting = &self.waiting[self.accounts[client as usize].waiting];
         let (.., slot) = waiting.best.expect("a client that waits has a ready job");
         slot
     }
@@ -256,18 +236,10 @@ impl ByClient {
 
     /// The client's ready jobs, to which the caller adds one.
     fn join(&mut self, client: u32) -> &mut Waiting {
-        let Account { waiting, weight, .. } = *self.account(client);
-        if waiting != NONE {
-            return &mut self.waiting[waiting as usize];
-        }
-        let at = self.vacant.pop().unwrap_or_else(|| {
-            grow::reserve_one(&mut self.waiting);
-            self.waiting.push(Waiting::default());
-            self.waiting.len() as u32 - 1
-        });
-        self.weight += u64::from(weight);
+        let Account { waiting, traits, .. } = *self.account(client);
+        let at = if waiting == NONE { self.waiting.join(traits) } else { waiting };
         self.accounts[client as usize].waiting = at;
-        &mut self.waiting[at as usize]
+        &mut self.waiting[at]
     }
 
     /// Records that the client's last ready job is gone.
@@ -275,8 +247,7 @@ impl ByClient {
         self.beyond.remove(client);
         let account = &mut self.accounts[client as usize];
         account.is_beyond = false;
-        self.weight -= u64::from(account.weight);
-        self.vacant.push(account.waiting);
+        self.waiting.leave(account.waiting, account.traits);
         account.waiting = NONE;
     }
 
@@ -287,7 +258,7 @@ impl ByClient {
         let account = &mut self.accounts[client as usize];
         account.is_beyond = account.tag > limit;
         let (is_beyond, tag) = (account.is_beyond, account.tag);
-        let offered = &mut self.waiting[account.waiting as usize].offered;
+        let offered = &mut self.waiting[account.waiting].offered;
         let before = std::mem::replace(offered, (!is_beyond).then_some(best));
         if is_beyond {
             self.beyond.set(client, tag, self.left(best));
@@ -318,9 +289,7 @@ impl ByClient {
     /// Advances the clock by what was served, in parts of a byte; clients that are no longer too far ahead return to
     /// the order.
     fn advance(&mut self, parts: u64) {
-        let waiting = (self.waiting.len() - self.vacant.len()) as u64;
-        let weight = if waiting > CROWD { self.weight * waiting.max(CROWD_SLOWS * CROWD) / CROWD } else { self.weight };
-        let (total, clients) = (parts.saturating_add(self.carry), weight + 1);
+        let (total, clients) = (parts.saturating_add(self.carry), self.waiting.clock_parts());
         self.clock = self.clock.saturating_add(total / clients);
         self.carry = total % clients;
         let limit = self.clock.saturating_add(self.allowance());
@@ -378,7 +347,7 @@ impl Policy for ByClient {
         let Some(&at) = self.held_at.get(slot as usize).filter(|at| **at != NONE) else { return };
         let place = self.held[at as usize].place();
         let client = job.client;
-        let waiting = &mut self.waiting[self.accounts[client as usize].waiting as usize];
+        let waiting = &mut self.waiting[self.accounts[client as usize].waiting];
         waiting.remove(place);
         if waiting.best.is_some() {
             self.offer(client);
@@ -409,8 +378,10 @@ impl Policy for ByClient {
         self.account(job.client);
         self.catch_up(job.client);
         let clock = self.clock;
+        let traits = self.account(job.client).traits;
+        let charge = self.waiting.charge(traits, parts);
         let account = self.account(job.client);
-        account.tag = account.tag.max(clock).saturating_add(parts.div_ceil(account.weight.into()));
+        account.tag = account.tag.max(clock).saturating_add(charge);
         self.advance(parts);
         if self.inner_follows_jobs {
             self.inner.on_sent(slot, &ByClient::as_inner_sees(job), bytes);
@@ -423,13 +394,13 @@ impl Policy for ByClient {
         }
     }
 
-    fn on_client(&mut self, client: u32, weight: u8) {
-        assert!((1..=CLIENT_WEIGHT_MAX).contains(&weight), "a client of weight {weight}");
+    fn on_client(&mut self, client: u32, traits: ClientTraits) {
+        assert!((1..=CLIENT_WEIGHT_MAX).contains(&traits.weight), "a client of weight {}", traits.weight);
         let account = self.account(client);
-        let (is_waiting, before) = (account.waiting != NONE, account.weight);
-        (account.tag, account.weight) = (0, weight);
-        if is_waiting {
-            self.weight = self.weight + u64::from(weight) - u64::from(before);
+        let before = *account;
+        (account.tag, account.traits) = (0, traits);
+        if before.waiting != NONE {
+            self.waiting.replace(before.traits, traits);
             self.offer(client);
         }
     }
@@ -478,10 +449,10 @@ mod tests {
     use crate::Size;
     use crate::policy::{Ranked, Srpt};
 
-    /// Together with 36 bytes and 6 of the server's and its index, it is within 64 per client.
+    /// Together with 36 bytes and 6 of the server's and its index, it is within 68 per client.
     #[test]
     fn an_account_is_small() {
-        assert_eq!(size_of::<Account>(), 14);
+        assert_eq!(size_of::<Account>(), 18);
     }
 
     /// It reports the same as the policy below it, and follows jobs itself.
@@ -501,7 +472,7 @@ mod tests {
         }
     }
 
-    /// No grant has to bring back a whole crowd.
+    /// A grant returns at most [`RETURNS_MAX`] clients to the order.
     #[test]
     fn a_crowd_comes_back_a_few_at_a_time() {
         let share = ClientShare { allowance_bytes: 0, idle_bytes_per_s: 1 };

@@ -23,7 +23,8 @@ pub(crate) mod virtual_time;
 
 pub use bands::{BANDS_MAX, Bands};
 pub use client_share::{
-    ByClient, CLIENT_SHARE_FORMS, CLIENT_WEIGHT_MAX, ClientShare, ClientShareError, ClientShareSpec,
+    ByClient, CLIENT_SHARE_FORMS, CLIENT_WEIGHT_MAX, ClientShare, ClientShareError, ClientShareSpec, ClientTraits,
+    Network,
 };
 pub use cuts::{best_cuts, rule_of_thumb};
 pub use expression::{Expression, Fact, LIBRARY, RankError, RouteIndex};
@@ -97,9 +98,8 @@ pub trait Policy: Send {
     /// Records that the job leaves the system: sent, ended or aborted. It was dequeued before.
     fn on_departure(&mut self, _slot: u32, _job: &Job) {}
 
-    /// Assigns this number ([`Job::client`]) to another client; what was known of the last is forgotten. The weight is
-    /// 1 for a client without a configured one.
-    fn on_client(&mut self, _client: u32, _weight: u8) {}
+    /// Assigns this number ([`Job::client`]) to another client; what was known of the last is forgotten.
+    fn on_client(&mut self, _client: u32, _traits: ClientTraits) {}
 
     /// Records that no job was ready for this time.
     fn on_idle(&mut self, _idle: Nanos) {}

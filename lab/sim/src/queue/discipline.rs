@@ -72,7 +72,8 @@ pub(super) fn resolve(config: &Config, quantile: &dyn Fn(f64) -> f64, line: &Lin
     let has_streams = config.has_carriers() && config.connections.is_none();
     let turns = is_las || policy.takes_turns() || share.is_some() || has_streams;
     let chunk_bytes = chunk_bytes.or_else(|| turns.then_some(CHUNK_BYTES_USUAL));
-    let parsed = share.map_or_else(|| scaled.build(), |share| scaled.build_shared(share));
+    let mut parsed = share.map_or_else(|| scaled.build(), |share| scaled.build_shared(share));
+    config.clients.introduce(&mut *parsed);
     let discipline = match chunk_bytes {
         None => Discipline::Fluid(parsed),
         Some(0) => return Err(Error::field("chunk", "chunks of 0 bytes never end: write at least 1")),
@@ -112,8 +113,9 @@ fn classes(config: &Config, table: &ClassTable, quantile: &dyn Fn(f64) -> f64, l
     };
     let table = ClassTable { classes: table.classes.iter().map(spec).collect(), slot_sharing: table.slot_sharing };
     let share = config.clients.share_of(config.link, line);
-    let policy =
+    let mut policy =
         Box::new(ByClass::new(CLASSES.into(), &table.classes, share, Some(of_link_time(config.link, config.link))));
+    config.clients.introduce(&mut *policy);
     let discipline = Discipline::Classes(Classes { policy, table }, line.time_for(chunk_bytes));
     Ok(Resolved { discipline, chunk_bytes: Some(chunk_bytes), cuts_bytes: Vec::new() })
 }

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 
 use rand::RngCore;
 use rand_chacha::ChaCha8Rng;
-use sched::policy::{ClientShare, ClientShareSpec};
+use sched::Policy;
+use sched::policy::{ClientShare, ClientShareSpec, ClientTraits, Network};
 use serde::Serialize;
 use units::{Nanos, Rate};
 
@@ -18,7 +19,7 @@ use super::{Arrivals, Config, Error, Horizon, SPAN_MAX};
 /// The most clients that jobs are dealt to.
 pub const CLIENTS_MAX: u32 = 1_000_000;
 /// The most closed clients.
-pub const CLOSED_MAX: usize = 64;
+pub const CLOSED_MAX: usize = 1024;
 /// The most responses of a closed client under way.
 pub const CLOSED_CONNECTIONS_MAX: u32 = 4096;
 
@@ -47,6 +48,7 @@ pub enum Owners {
 pub struct Closed {
     pub connections: u32,
     pub size_bytes: u64,
+    pub network: Network,
 }
 
 /// What a closed client had.
@@ -65,6 +67,13 @@ impl ClientSpec {
         self.owners.is_some()
             || self.share.is_some_and(|share| share != ClientShareSpec::Off)
             || !self.closed.is_empty()
+    }
+
+    /// Names the networks of closed clients to the order.
+    pub(super) fn introduce(&self, policy: &mut dyn Policy) {
+        for (client, closed) in (0..).zip(&self.closed).filter(|(_, closed)| closed.network != Network::NONE) {
+            policy.on_client(client, ClientTraits { network: closed.network, ..ClientTraits::default() });
+        }
     }
 
     /// In the scheduler's unit: an idle second of the link forgives a second of it.
@@ -109,7 +118,7 @@ fn check_closed(config: &Config, closed: &[Closed], line: &Line) -> Result<(), E
     if !closed.is_empty() && !is_paged && !matches!(config.horizon, Horizon::Until(_)) {
         return Err(Error::field("closed", "closed clients ask without end: write seconds too"));
     }
-    for Closed { connections, size_bytes } in closed {
+    for Closed { connections, size_bytes, .. } in closed {
         if !(1..=CLOSED_CONNECTIONS_MAX).contains(connections) {
             let most = CLOSED_CONNECTIONS_MAX;
             return Err(Error::field("closed", format_args!("{connections} connections: write 1 to {most}")));

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use record::{JobRecord, Outcome as Ended};
 use sched::classes::{ClassSpec, ClassTable};
-use sched::policy::{ClientShareSpec, Order};
+use sched::policy::{ClientShareSpec, Network, Order};
 use theory::{Demand, clairvoyant_srpt, ideal_ps};
 use workload::Job;
 
@@ -17,6 +17,10 @@ const LINK: &str = "8gbit";
 
 fn replay(policy: &str, jobs: &[Job]) -> Config {
     Config::new(policy, LINK.parse().unwrap(), Arrivals::Replay(jobs.to_vec()), Horizon::AllOfReplay)
+}
+
+fn closed(connections: u32, size_bytes: u64) -> Closed {
+    Closed { connections, size_bytes, network: Network::NONE }
 }
 
 fn poisson(policy: &str, dist: &str, rho: f64, jobs: u64) -> Config {
@@ -343,7 +347,7 @@ mod clients {
     /// A job of 300,000 bytes every 2.5 ms for 100 ms, while one client always has eight of 100,000 under way.
     fn beside_a_splitter(share: Option<ClientShareSpec>) -> Config {
         let cases: Vec<(u64, u64)> = (0..40).map(|n| (n * 2_500_000, 300_000)).collect();
-        let closed = vec![Closed { connections: 8, size_bytes: 100_000 }];
+        let closed = vec![closed(8, 100_000)];
         Config {
             clients: ClientSpec { owners: None, share, closed },
             chunk_bytes: Some(1_000),
@@ -398,8 +402,7 @@ mod clients {
     fn more_or_smaller_requests_win_an_allowance_at_most() {
         let share = |connections, size_bytes| {
             let mut config = beside_a_splitter(Some(ClientShareSpec::Allowance(3_000_000)));
-            config.clients.closed =
-                vec![Closed { connections, size_bytes }, Closed { connections: 1, size_bytes: 90_000_000 }];
+            config.clients.closed = vec![closed(connections, size_bytes), closed(1, 90_000_000)];
             recorded(&config).0.closed[1].bits_per_s / 8e9
         };
         let few = share(8, 100_000);
@@ -437,7 +440,7 @@ mod clients {
     fn mistakes_name_the_field() {
         let closed = |connections, size_bytes| {
             let mut config = beside_a_splitter(None);
-            config.clients.closed = vec![Closed { connections, size_bytes }];
+            config.clients.closed = vec![closed(connections, size_bytes)];
             config
         };
         let endless = Config { horizon: Horizon::AllOfReplay, ..closed(1, 1) };

@@ -4,13 +4,14 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use sched::policy::ClientTraits;
 use units::Nanos;
 use units::memory::Account;
 
 use super::client::KnownClients;
 use super::longest_idle::Idle;
 use super::shortage::{self, Shortage};
-use crate::clients::{Busy, Client, ClientWeights, Clients, Column, Refusal, TrustedProxies};
+use crate::clients::{Busy, Client, ClientWeights, Clients, Column, Refusal, TrustedProxies, network_of};
 use crate::clock::ClientTime;
 use crate::connection::Connections;
 use crate::limits::Limits;
@@ -41,8 +42,8 @@ pub struct Admission {
 pub(super) struct Admitted {
     /// The index of its account.
     pub client: u32,
-    /// The client's weight, if an account for it begins under this index.
-    pub weight: Option<u8>,
+    /// What the order has to know of the client, if an account for it begins under this index.
+    pub traits: Option<ClientTraits>,
 }
 
 /// The fate of a client that found no place.
@@ -186,8 +187,9 @@ impl Admission {
     }
 
     fn admitted(&mut self, client: Client, address: IpAddr) -> Admitted {
-        let weight = self.known.is_new(client).then(|| self.weights.of(address));
-        Admitted { client: client.index, weight }
+        let traits = || ClientTraits { weight: self.weights.of(address), network: network_of(address) };
+        let traits = self.known.is_new(client).then(traits);
+        Admitted { client: client.index, traits }
     }
 
     /// Records that a connection has ended. After a client's last connection the index may be reused for another
@@ -301,7 +303,7 @@ mod tests {
         let mut admission = admission(2, &limits);
         assert!(admission.take_place());
         let first = admission.enter(NOW, address(1)).unwrap();
-        assert!(first.weight.is_some(), "its account begins");
+        assert!(first.traits.is_some(), "its account begins");
         assert!(admission.take_place() && !admission.has_room());
         let notice = admission.enter(NOW, address(1)).unwrap_err().unwrap();
         assert!(notice.starts_with("refused 1 connection"), "{notice}");
@@ -311,7 +313,7 @@ mod tests {
         admission.leave(NOW, first.client);
         assert!(admission.take_place());
         let again = admission.enter(NOW, address(1)).unwrap();
-        assert_eq!((again.client, again.weight), (first.client, None), "it was there before");
+        assert_eq!((again.client, again.traits), (first.client, None), "it was there before");
     }
 
     #[test]

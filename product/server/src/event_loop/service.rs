@@ -315,8 +315,8 @@ impl Service {
 
 /// Registers a client with the scheduler at its first connection or request.
 pub(super) fn introduce(admitted: Admitted, scheduler: &mut Scheduler) -> u32 {
-    if let Some(weight) = admitted.weight {
-        scheduler.on_client(admitted.client, weight);
+    if let Some(traits) = admitted.traits {
+        scheduler.on_client(admitted.client, traits);
     }
     admitted.client
 }

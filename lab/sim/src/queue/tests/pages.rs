@@ -62,7 +62,7 @@ fn few_connections_wait_for_each_other() {
 #[test]
 fn pages_have_clients_and_a_crawler_beside_them() {
     for policy in ["srpt", "las"] {
-        let closed = vec![Closed { connections: 6, size_bytes: 20_000 }];
+        let closed = vec![closed(6, 20_000)];
         let share = Some(ClientShareSpec::On);
         let clients = ClientSpec { owners: Some(Owners::Dealt(4)), share, closed };
         let config = Config { clients, ..load(policy, 20, 0.5, 1, true) };

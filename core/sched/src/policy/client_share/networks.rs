@@ -1,0 +1,62 @@
+//! The networks of waiting clients: all clients of one network are worth no more than ten.
+//!
+//! The owner of a /24, or of the /48 that a tunnel broker gives away, is 256 clients, each with an allowance of its own. So while
+//! more than ten clients of one network wait, what each receives counts as many times as they are more than ten, and for the
+//! pace of the clock they are ten.
+
+use super::CROWD;
+
+/// The number of networks; two that share a number count as one.
+const NETWORKS: u64 = 4096;
+
+/// The network of a client, as a number below [`NETWORKS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network(u16);
+
+impl Network {
+    /// No network: a client for itself.
+    pub const NONE: Network = Network(0);
+
+    pub fn of_hash(hash: u64) -> Network {
+        Network(1 + (hash % (NETWORKS - 1)) as u16)
+    }
+}
+
+/// The number of waiting clients of each network; empty until there is one with a network.
+#[derive(Debug, Default)]
+pub(super) struct Networks {
+    waiting: Vec<u32>,
+    surplus: u64,
+}
+
+impl Networks {
+    pub fn join(&mut self, network: Network) {
+        if network == Network::NONE {
+            return;
+        }
+        self.waiting.resize(NETWORKS as usize, 0);
+        let waiting = &mut self.waiting[usize::from(network.0)];
+        *waiting += 1;
+        self.surplus += u64::from(u64::from(*waiting) > CROWD);
+    }
+
+    pub fn leave(&mut self, network: Network) {
+        if network == Network::NONE {
+            return;
+        }
+        let waiting = &mut self.waiting[usize::from(network.0)];
+        self.surplus -= u64::from(u64::from(*waiting) > CROWD);
+        *waiting -= 1;
+    }
+
+    /// The number of waiting clients beyond the tenth of each network.
+    pub fn surplus(&self) -> u64 {
+        self.surplus
+    }
+
+    /// What these parts of a byte count for a client of this network.
+    pub fn charge(&self, network: Network, parts: u64) -> u64 {
+        let waiting = self.waiting.get(usize::from(network.0)).map_or(0, |&waiting| u64::from(waiting));
+        if waiting > CROWD { parts.saturating_mul(waiting) / CROWD } else { parts }
+    }
+}

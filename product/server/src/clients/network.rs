@@ -1,0 +1,76 @@
+//! The network that a client's address is of, for the order: of a crowd in one network no more than ten count.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use sched::policy::Network;
+
+/// The number of leading bits of a network: the smallest that is routed between providers, and a site's (RFC 6177).
+const V4_BITS: u32 = 24;
+const V6_BITS: u32 = 48;
+/// Shared address space behind a provider's NAT, 100.64.0.0/10 (RFC 6598).
+const SHARED: (Ipv4Addr, u32) = (Ipv4Addr::new(100, 64, 0, 0), 10);
+
+/// Returns the network of an address. Private addresses are of none: on a local network neighbours are all there are.
+pub fn network_of(address: IpAddr) -> Network {
+    let (bits, family) = match address.to_canonical() {
+        IpAddr::V4(address) if is_private(address) => return Network::NONE,
+        IpAddr::V4(address) => (u64::from(address.to_bits() >> (32 - V4_BITS)), 4),
+        IpAddr::V6(address)
+            if address.is_unique_local() || address.is_unicast_link_local() || address.is_loopback() =>
+        {
+            return Network::NONE;
+        }
+        IpAddr::V6(address) => ((address.to_bits() >> (128 - V6_BITS)) as u64, 6),
+    };
+    // Fibonacci hashing: neighbouring networks are far apart.
+    Network::of_hash((bits << 3 | family).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32)
+}
+
+fn is_private(address: Ipv4Addr) -> bool {
+    let is_shared = (address.to_bits() ^ SHARED.0.to_bits()) >> (32 - SHARED.1) == 0;
+    address.is_private() || address.is_loopback() || address.is_link_local() || is_shared
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(address: &str) -> Network {
+        network_of(address.parse().unwrap())
+    }
+
+    #[test]
+    fn addresses_of_a_site_or_a_routed_network_are_of_one() {
+        for (one, other) in [
+            ("198.18.7.1", "198.18.7.254"),
+            ("198.18.7.1", "::ffff:198.18.7.2"),
+            ("2001:db8:1:1::1", "2001:db8:1:ffff::2"),
+        ] {
+            assert_eq!(of(one), of(other), "{one} {other}");
+        }
+        for (one, other) in [("198.18.7.1", "198.18.8.1"), ("2001:db8:1::1", "2001:db8:2::1")] {
+            assert_ne!(of(one), of(other), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn private_addresses_are_of_no_network() {
+        for address in
+            ["10.1.2.3", "192.168.1.7", "100.64.0.1", "100.127.255.1", "127.0.0.1", "fd00::1", "fe80::1", "::1"]
+        {
+            assert_eq!(of(address), Network::NONE, "{address}");
+        }
+        for address in ["100.63.0.1", "100.128.0.1", "172.32.0.1", "2001:db8::1"] {
+            assert_ne!(of(address), Network::NONE, "{address}");
+        }
+    }
+
+    /// Of the 256 networks of a /16, hardly two have one number.
+    #[test]
+    fn neighbouring_networks_have_numbers_of_their_own() {
+        let mut numbers: Vec<String> = (0..=255).map(|at| format!("{:?}", of(&format!("198.18.{at}.1")))).collect();
+        numbers.sort();
+        numbers.dedup();
+        assert!(numbers.len() > 230, "{}", numbers.len());
+    }
+}
