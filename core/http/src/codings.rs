@@ -71,10 +71,12 @@ impl Coding {
 
     /// The coding of a name in a field. Recipients take `x-gzip` for `gzip` (RFC 9110 section 8.4.1.3).
     fn named(name: &[u8]) -> Option<Coding> {
-        if name.eq_ignore_ascii_case(b"x-gzip") {
-            return Some(Coding::Gzip);
+        let is = |token: &str| name.eq_ignore_ascii_case(token.as_bytes());
+        match name.len() {
+            2 | 4 => Coding::ALL.into_iter().find(|coding| is(coding.token())),
+            6 if is("x-gzip") => Some(Coding::Gzip),
+            _ => None,
         }
-        Coding::ALL.into_iter().find(|coding| name.eq_ignore_ascii_case(coding.token().as_bytes()))
     }
 
     /// The coding of a name in a field that says it with a dictionary.
@@ -114,7 +116,10 @@ impl AcceptedCodings {
     pub fn of(request: &Request) -> AcceptedCodings {
         let (mut weights, mut identity, mut any) = ([None; Coding::ALL.len()], None, None);
         let mut with_dictionary = [None; Coding::ALL.len()];
-        for member in request.values("accept-encoding").flat_map(members).take(MEMBERS_MAX) {
+        let line = request.fields.accept_encoding;
+        let is_repeated = line.is_some_and(<[u8]>::is_empty);
+        let lines = is_repeated.then(|| request.values("accept-encoding")).into_iter().flatten();
+        for member in line.into_iter().chain(lines).flat_map(members).take(MEMBERS_MAX) {
             let (name, weight) = weighed(member);
             let said: &mut Option<u16> = match (Coding::named(name), Coding::named_with_dictionary(name)) {
                 (Some(coding), _) => &mut weights[coding as usize],
@@ -228,9 +233,11 @@ fn first_quoted(value: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
 /// The tag of a 304 to this request, for a program's response with this strong tag: the weakened one if the client has
 /// asked with it.
 pub fn tag_asked_with(request: &Request, tag: &[u8]) -> Option<Vec<u8>> {
+    // Most requests list none.
+    let mut listed = listed_tags(request).peekable();
+    listed.peek()?;
     let ours = weakened(tag)?;
-    let is_listed = listed_tags(request).any(|listed| ours.strip_prefix(b"W/") == Some(listed));
-    is_listed.then_some(ours)
+    listed.any(|listed| ours.strip_prefix(b"W/") == Some(listed)).then_some(ours)
 }
 
 #[cfg(test)]

@@ -284,7 +284,7 @@ mod tests {
     fn a_browsers_get() {
         let bytes = b"GET /a/b.html?x=1?y HTTP/1.1\r\nHost: example.com:8080\r\nUser-Agent:  curl/8 \t\r\n\
             Accept: */*\r\nIF-NONE-MATCH: \"v1\"\r\nIf-Modified-Since: x\r\nReferer: http://a/\r\nRange: bytes=0-\r\n\
-            If-Range: \"r\"\r\nIf-Match: *\r\nIf-Unmodified-Since: y\r\n\r\nGET /next";
+            If-Range: \"r\"\r\nIf-Match: *\r\nAccept-Encoding: br\r\nIf-Unmodified-Since: y\r\n\r\nGET /next";
         let head = parse(bytes);
         let request = head.request;
         assert_eq!(request.method, Method::Get);
@@ -301,6 +301,7 @@ mod tests {
             if_unmodified_since: Some(b"y"),
             if_range: Some(b"\"r\""),
             range: Some(b"bytes=0-"),
+            accept_encoding: Some(b"br"),
             referer: Some(b"http://a/"),
             user_agent: Some(b"curl/8"),
         };

@@ -60,7 +60,8 @@ pub struct Request<'a> {
 /// The fields that decide a response or go into the log, found in one pass.
 ///
 /// If-Match and If-None-Match may be spread over several lines; the first line is stored here. Range, If-Range and the
-/// dates may not: if repeated, they are stored as the empty value, which is invalid and ignored as such.
+/// dates may not: if repeated, they are stored as the empty value, which is invalid and ignored as such. Accept-Encoding may,
+/// and is stored as the empty value then too: its lines are among all fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fields<V> {
     /// The requested authority: `name[:port]`, checked.
@@ -71,6 +72,7 @@ pub struct Fields<V> {
     pub if_unmodified_since: Option<V>,
     pub if_range: Option<V>,
     pub range: Option<V>,
+    pub accept_encoding: Option<V>,
     pub referer: Option<V>,
     pub user_agent: Option<V>,
 }

@@ -100,6 +100,7 @@ impl<V: Copy> Fields<V> {
             if_unmodified_since: self.if_unmodified_since.map(&to),
             if_range: self.if_range.map(&to),
             range: self.range.map(&to),
+            accept_encoding: self.accept_encoding.map(&to),
             referer: self.referer.map(&to),
             user_agent: self.user_agent.map(&to),
         }

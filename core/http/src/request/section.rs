@@ -134,6 +134,7 @@ impl<V: Default> Fields<V> {
             8 if is("if-range") => once(&mut self.if_range, kept),
             10 if is("user-agent") => first(&mut self.user_agent, kept),
             13 if is("if-none-match") => first(&mut self.if_none_match, kept),
+            15 if is("accept-encoding") => once(&mut self.accept_encoding, kept),
             17 if is("if-modified-since") => once(&mut self.if_modified_since, kept),
             19 if is("if-unmodified-since") => once(&mut self.if_unmodified_since, kept),
             _ => {}
@@ -160,7 +161,7 @@ fn first<V>(slot: &mut Option<V>, value: V) {
 }
 
 /// Stores a field that has a single value. A second line, even an equal one, stores the empty value, which is invalid
-/// for all these fields and ignored (RFC 9110 sections 13.1.3, 13.1.4 and 14.2).
+/// for all these fields and ignored (RFC 9110 sections 13.1.3, 13.1.4 and 14.2); Accept-Encoding is then read again.
 fn once<V: Default>(slot: &mut Option<V>, value: V) {
     *slot = Some(if slot.is_none() { value } else { V::default() });
 }

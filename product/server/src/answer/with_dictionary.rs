@@ -39,6 +39,7 @@ impl Handler {
         entry: &Entry,
         accepted: &AcceptedCodings,
     ) -> Option<WithDictionary> {
+        to.dictionaries?;
         let coding = accepted.wanted_with_dictionary(with_dictionary(entry.forms.codings)).next()?;
         let (dictionary, had) = self.had(to, request).filter(|_| is_of_same_origin(request))?;
         let is_next = had.path.is_none_or(|path| is_version(&path, request.path));

@@ -46,7 +46,11 @@ enum Stage {
 
 /// The state of a form that was asked for before.
 pub(super) enum Made {
-    Ready(Arc<Entry>),
+    /// `wants_best`: it is at the fast level, and no job makes it better yet.
+    Ready {
+        form: Arc<Entry>,
+        wants_best: bool,
+    },
     Pending,
     Not,
 }
@@ -75,10 +79,12 @@ impl Forms {
             return None;
         }
         Some(match &form.stage {
-            Stage::Ready { form: ready, .. } => {
+            Stage::Ready { form: ready, level, better } => {
                 form.used_at = self.turn;
                 form.uses = form.uses.saturating_add(1);
-                Made::Ready(Arc::clone(ready))
+                let is_wanted = id.dictionary.is_none() || form.uses >= USES_MIN;
+                let wants_best = is_wanted && *level == Level::Fast && better.is_none();
+                Made::Ready { form: Arc::clone(ready), wants_best }
             }
             Stage::Pending { .. } => Made::Pending,
             Stage::Not => {
@@ -92,16 +98,9 @@ impl Forms {
     /// Returns a form if it is ready.
     pub fn ready(&mut self, id: FormId) -> Option<Arc<Entry>> {
         match self.find(id)? {
-            Made::Ready(form) => Some(form),
+            Made::Ready { form, .. } => Some(form),
             Made::Pending | Made::Not => None,
         }
-    }
-
-    /// Returns true if a form is ready at the fast level only, and no job makes it better.
-    pub fn wants_best(&self, id: FormId) -> bool {
-        let Some(form) = self.forms.get(&id) else { return false };
-        let is_wanted = id.dictionary.is_none() || form.uses >= USES_MIN;
-        is_wanted && matches!(form.stage, Stage::Ready { level: Level::Fast, better: None, .. })
     }
 
     /// Records that a form waits for the fast level.

@@ -185,10 +185,9 @@ impl Coder {
         let state = &mut *state;
         match state.forms_of(id).find(id) {
             // Two names of one file may have other types; the first has the form.
-            Some(Made::Ready(form)) if form.mime != entry.mime => Known::None,
-            Some(Made::Ready(form)) => {
-                let may_be_better = state.forms_of(id).wants_best(id) && fits(Level::Best);
-                if may_be_better && state.best.len() < JOBS_WAITING_MAX {
+            Some(Made::Ready { form, .. }) if form.mime != entry.mime => Known::None,
+            Some(Made::Ready { form, wants_best }) => {
+                if wants_best && fits(Level::Best) && state.best.len() < JOBS_WAITING_MAX {
                     state.forms_of(id).begin_best(id, entry);
                     state.best.push(client, id);
                     self.changed.notify_all();
