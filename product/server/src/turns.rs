@@ -4,18 +4,23 @@ use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 
+/// The maximum capacity of a queue whose memory is kept for the next client.
+const SPARE_ITEMS_MAX: usize = 8;
+
 /// Waiting items, grouped by client. The caller bounds their number.
 pub(crate) struct Turns<T> {
     /// The clients with waiting items, each once, the next first.
     clients: VecDeque<u32>,
     /// The items of each client, the next first; no queue is empty.
     waiting: HashMap<u32, VecDeque<T>>,
+    /// The queue of a client of whom nothing waits any more. Most clients have one item at a time.
+    spare: VecDeque<T>,
     len: usize,
 }
 
 impl<T> Default for Turns<T> {
     fn default() -> Turns<T> {
-        Turns { clients: VecDeque::new(), waiting: HashMap::new(), len: 0 }
+        Turns { clients: VecDeque::new(), waiting: HashMap::new(), spare: VecDeque::new(), len: 0 }
     }
 }
 
@@ -30,7 +35,7 @@ impl<T> Turns<T> {
     }
 
     pub fn push(&mut self, client: u32, one: T) {
-        let waiting = self.waiting.entry(client).or_default();
+        let waiting = self.waiting.entry(client).or_insert_with(|| std::mem::take(&mut self.spare));
         if waiting.is_empty() {
             self.clients.push_back(client);
         }
@@ -51,13 +56,17 @@ impl<T> Turns<T> {
         let waiting = self.waiting.get_mut(&client)?;
         let one = waiting.pop_front()?;
         if waiting.is_empty() {
-            self.waiting.remove(&client);
+            self.spare = self.waiting.remove(&client).filter(is_short).unwrap_or_default();
         } else {
             self.clients.push_back(client);
         }
         self.len -= 1;
         Some((client, one))
     }
+}
+
+fn is_short<T>(queue: &VecDeque<T>) -> bool {
+    queue.capacity() <= SPARE_ITEMS_MAX
 }
 
 #[cfg(test)]
@@ -77,5 +86,6 @@ mod tests {
         assert_eq!(first, [0, 5001, 1, 2]);
         assert_eq!(std::iter::from_fn(|| turns.pop()).last(), Some(999));
         assert!(turns.len() == 0 && turns.waiting.is_empty() && turns.clients.is_empty());
+        assert!(turns.spare.capacity() <= SPARE_ITEMS_MAX, "a long queue is not kept");
     }
 }

@@ -14,7 +14,7 @@ mod tests;
 
 use http::{Coding, Codings, Length, Method, Request, Response, Status, tag_asked_with, weakened};
 
-use crate::body::{Body, Stage};
+use crate::body::{Body, Piece, Stage};
 use crate::storage::InMemory;
 pub use choice::forbids;
 use choice::{CodingFields, field, length_of, may_be_coded, may_have_stages, wanted_coding};
@@ -60,7 +60,7 @@ pub fn staged_with(
     if response.status == Status::NOT_MODIFIED {
         return unchanged(request, response, shared.is_some());
     }
-    if !may_have_stages(request, &response) {
+    if !may_have_stages(request, &response) || is_left_alone(&response) {
         return response;
     }
     let Choice { coded, offer, vary } = choose(request, &response, streaming, shared);
@@ -85,6 +85,14 @@ pub fn coded_on_its_way(request: &Request, response: Response<Body>, coding: Cod
     let response = through(request, response, stages_of(Some(Coded::new(coding)))).without("ETag");
     let response = tag.into_iter().fold(response, |response, tag| response.with("ETag", &tag));
     run_at_once(response.with("Content-Encoding", coding.token().as_bytes()))
+}
+
+/// Returns true for a file, as most responses are: files have forms of their own, and no stages but those of tests.
+fn is_left_alone(response: &Response<Body>) -> bool {
+    let is_file = response.body.pieces().any(Piece::is_file);
+    #[cfg(test)]
+    let is_file = is_file && !staging::is_on();
+    is_file
 }
 
 /// The coding of a response on its way.
