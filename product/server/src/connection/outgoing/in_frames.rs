@@ -1,7 +1,7 @@
 //! A response on a stream of HTTP/2 or HTTP/3: what is granted becomes frames, and no more is made than that.
 
 use http::Trailers;
-use mux::{Session, Source, Stop, Supply};
+use mux::{FRAME_HEADER_BYTES, Session, Source, Stop, Supply};
 
 use super::{Outgoing, Sent};
 use crate::body::{Body, Failure};
@@ -9,6 +9,9 @@ use crate::connection::{Engine, Room};
 #[cfg(test)]
 use crate::simulation::planted;
 use crate::storage::Storage;
+
+/// The content of a frame, unless the client allows more (RFC 9113 section 6.5.2).
+const FRAME_BYTES_MAX: u64 = 16 << 10;
 
 /// A body, and the storage it is read from.
 struct FromBody<'a> {
@@ -81,6 +84,7 @@ impl Outgoing {
             return Sent::stopped(0, 0, Stop::Closed, None);
         }
         let head_bytes = head.map_or(0, |head| head.bytes());
+        out.reserve(frames_bytes(self.body.len().min(session.window().into()).min(room as u64)));
         let mut source = FromBody { body: &mut self.body, storage, failure: None };
         let written = session.write(stream, room, &mut source, out);
         let failure = source.failure;
@@ -108,6 +112,11 @@ impl Outgoing {
         }
         Sent::stopped(head_bytes + wrote.bytes, wrote.carried_bytes as u64, wrote.stop, failure)
     }
+}
+
+/// The bytes of the frames of this many bytes of a body, so that their memory is allocated once.
+fn frames_bytes(body_bytes: u64) -> usize {
+    (body_bytes + body_bytes.div_ceil(FRAME_BYTES_MAX) * FRAME_HEADER_BYTES as u64) as usize
 }
 
 impl Sent {
