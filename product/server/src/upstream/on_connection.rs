@@ -91,8 +91,9 @@ impl<S: Stream> OnConnection<'_, S> {
     /// Continues with the body, as far as the sink takes it.
     pub fn read_body(&mut self, transfer: &mut Transfer, sink: &mut impl BodySink, now: Nanos) -> TransferStep {
         transfer.inbound.is_held = false;
+        let mut fresh_bytes = 0;
         loop {
-            match transfer.inbound.take_kept(sink) {
+            match transfer.inbound.take(&self.scratch[..std::mem::take(&mut fresh_bytes)], sink) {
                 Ok(None) => {}
                 Ok(Some(step)) => return step,
                 Err(fault) => return TransferStep::Failed(fault),
@@ -104,7 +105,7 @@ impl<S: Stream> OnConnection<'_, S> {
             let bytes_max = room.min(self.scratch.len());
             transfer.deadline.set(now, transfer.patience());
             match self.wire.receive(&mut self.scratch[..bytes_max]) {
-                Ok(Received::Bytes(bytes)) => transfer.inbound.kept.edit().extend_from_slice(&self.scratch[..bytes]),
+                Ok(Received::Bytes(bytes)) => fresh_bytes = bytes,
                 Ok(Received::Nothing) => return TransferStep::Wait,
                 Ok(Received::End) => return transfer.inbound.end_body(sink),
                 Err(fault) => return TransferStep::Failed(fault),

@@ -107,30 +107,49 @@ impl Inbound {
         TransferStep::Done
     }
 
-    /// Gives the sink what was kept; returns a step if the body has ended, or has to wait.
-    pub fn take_kept(&mut self, sink: &mut impl BodySink) -> Result<Option<TransferStep>, Fault> {
+    /// Gives the sink what was kept and these bytes after it, and keeps what it does not take. Returns a step if the body
+    /// has ended, or has to wait.
+    pub fn take(&mut self, fresh: &[u8], sink: &mut impl BodySink) -> Result<Option<TransferStep>, Fault> {
         let Inbound { kept, body, body_bytes, .. } = self;
         let body = body.as_mut().expect("the head has come");
-        let mut at = 0;
-        let step = loop {
-            let Some(room) = sink.room() else { break Some(TransferStep::Unwanted) };
-            let rest = &kept[at..kept.len().min(at + room)];
-            let taken = body.take(rest).map_err(Fault::Wrong)?;
-            at += taken.consumed;
-            *body_bytes += taken.data.len() as u64;
-            if !taken.data.is_empty() && !sink.push(taken.data) {
-                break Some(TransferStep::Unwanted);
+        // Nearly always nothing was kept, and all is taken.
+        if kept.is_empty() {
+            let (taken, step) = give(fresh, body, body_bytes, sink)?;
+            if taken < fresh.len() {
+                kept.edit().extend_from_slice(&fresh[taken..]);
             }
-            if taken.is_done {
-                sink.finish(body.trailers().map_err(Fault::Wrong)?);
-                break Some(TransferStep::Done);
-            }
-            if at == kept.len() || room == 0 {
-                break None;
-            }
-        };
-        kept.edit().drain(..at);
+            return Ok(step);
+        }
+        kept.edit().extend_from_slice(fresh);
+        let (taken, step) = give(kept, body, body_bytes, sink)?;
+        kept.edit().drain(..taken);
         kept.shrink();
         Ok(step)
+    }
+}
+
+/// Gives the sink bytes of a body. Returns how many were taken, and a step if the body has ended, or has to wait.
+fn give(
+    bytes: &[u8],
+    body: &mut UpstreamBody,
+    body_bytes: &mut u64,
+    sink: &mut impl BodySink,
+) -> Result<(usize, Option<TransferStep>), Fault> {
+    let mut at = 0;
+    loop {
+        let Some(room) = sink.room() else { return Ok((at, Some(TransferStep::Unwanted))) };
+        let taken = body.take(&bytes[at..bytes.len().min(at + room)]).map_err(Fault::Wrong)?;
+        at += taken.consumed;
+        *body_bytes += taken.data.len() as u64;
+        if !taken.data.is_empty() && !sink.push(taken.data) {
+            return Ok((at, Some(TransferStep::Unwanted)));
+        }
+        if taken.is_done {
+            sink.finish(body.trailers().map_err(Fault::Wrong)?);
+            return Ok((at, Some(TransferStep::Done)));
+        }
+        if at == bytes.len() || room == 0 {
+            return Ok((at, None));
+        }
     }
 }

@@ -207,21 +207,21 @@ fn hand_down(socket: &impl Stream, ready: &mut Readiness, tls: &mut ClientSessio
     Ok(())
 }
 
-/// Receives records of FastCGI until some of them are bytes of the response.
+/// Receives records of FastCGI until some of them are bytes of the response, which replace the records in `into`.
 fn receive_decoded(
     socket: &impl Stream,
     ready: &mut Readiness,
     inflow: &mut Inflow,
     into: &mut [u8],
 ) -> Result<Received, Fault> {
-    let (mut records, bytes_max) = ([0; RECORDS_BYTES], into.len().clamp(1, RECORDS_BYTES));
+    let bytes_max = into.len().min(RECORDS_BYTES);
     loop {
         match inflow.take(into)? {
             0 => {}
             bytes => return Ok(Received::Bytes(bytes)),
         }
-        match receive(socket, ready, &mut records[..bytes_max])? {
-            Received::Bytes(bytes) => inflow.push(&records[..bytes]),
+        match receive(socket, ready, &mut into[..bytes_max])? {
+            Received::Bytes(bytes) => inflow.push(&into[..bytes]),
             ended => return Ok(ended),
         }
     }
