@@ -112,6 +112,8 @@ fn client(out: &mut Vec<u8>, script: &Script) {
     }
 }
 
+/// The beginning of the names of variables that are fields.
+const FIELD: &[u8] = b"HTTP_";
 /// Fields that are variables of their own, or that no program must see.
 const NO_FIELDS: [&str; 4] = ["content-type", "content-length", "expect", "proxy"];
 
@@ -127,13 +129,19 @@ fn fields(out: &mut Vec<u8>, request: &Request, script: &Script) {
             && (script.is_trusted || !forwarded::is_ours(name, false))
             && !script.changes.iter().any(|change| change.name.as_bytes().eq_ignore_ascii_case(name))
     };
-    for (at, (name, _)) in request.all().enumerate().filter(|(_, (name, _))| is_passed(name)) {
+    // Over HTTP/1.1 each look at all fields parses their lines.
+    let all: Vec<_> = request.all().collect();
+    for (at, (name, value)) in all.iter().enumerate().filter(|(_, (name, _))| is_passed(name)) {
         let is_same = |other: &[u8]| other.eq_ignore_ascii_case(name);
-        if request.all().take(at).any(|(other, _)| is_same(other)) {
+        if all[..at].iter().any(|(other, _)| is_same(other)) {
+            continue;
+        }
+        if !all[at + 1..].iter().any(|(other, _)| is_same(other)) {
+            field(out, name, value);
             continue;
         }
         let between: &[u8] = if is_same(b"cookie") { b"; " } else { b", " };
-        let values = request.all().filter(|(other, _)| is_same(other)).map(|(_, value)| value);
+        let values = all[at..].iter().filter(|(other, _)| is_same(other)).map(|(_, value)| *value);
         let value = values.collect::<Vec<_>>().join(between);
         field(out, name, &value);
     }
@@ -141,9 +149,11 @@ fn fields(out: &mut Vec<u8>, request: &Request, script: &Script) {
 
 /// Appends a field as a variable.
 fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    let name = name.iter().map(|byte| if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() });
-    let name: Vec<u8> = b"HTTP_".iter().copied().chain(name).collect();
-    variable(out, &name, &[value]);
+    push_length(out, FIELD.len() + name.len());
+    push_length(out, value.len());
+    out.extend_from_slice(FIELD);
+    out.extend(name.iter().map(|byte| if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() }));
+    out.extend_from_slice(value);
 }
 
 /// Appends a variable, whose value is the parts together.
