@@ -54,13 +54,14 @@ pub fn main(args: Args) -> Result<(), Failure> {
     if args.watch {
         return watch(&args);
     }
-    let (name, chosen) = (args.file.display(), chosen(&args)?);
+    let (name, file) = (args.file.display(), File::open_existing(&args.file)?);
+    let chosen = all_chosen(&args, &file)?;
     if chosen.is_empty() {
         return crate::uplink::print(&format!("weir: {name} has no tables: nothing to attach\n"));
     }
     let until = Instant::now() + Duration::from_secs(args.wait);
     let mut failed = Vec::new();
-    for saved in &chosen {
+    for saved in chosen.iter().copied() {
         match apply(saved, until) {
             Ok(outcome) => crate::uplink::print(&said(saved, &outcome))?,
             Err(error) => {
@@ -80,33 +81,37 @@ pub fn main(args: Args) -> Result<(), Failure> {
     )))
 }
 
-/// Returns the attaches of the file that are to be made.
-fn chosen(args: &Args) -> Result<Vec<Saved>, Failure> {
-    let file = File::open_existing(&args.file)?;
-    let missing = args.interfaces.iter().find(|interface| file.of(interface).is_none());
-    if let Some(interface) = missing {
-        return Err(Failure::Failed(format!(
-            "{} has no table [{interface}]; write one: weir attach {interface} --save",
-            args.file.display()
-        )));
-    }
-    let is_chosen = |saved: &Saved| args.interfaces.is_empty() || args.interfaces.contains(&saved.interface);
-    Ok(file.all.into_iter().filter(is_chosen).collect())
+/// The attaches that the arguments choose. Fails if an interface has none.
+fn all_chosen<'f>(args: &Args, file: &'f File) -> Result<Vec<&'f Saved>, Failure> {
+    without_table(args, file).map_or_else(|| Ok(chosen(args, file).collect()), |said| Err(Failure::Failed(said)))
+}
+
+fn chosen<'f>(args: &Args, file: &'f File) -> impl Iterator<Item = &'f Saved> {
+    file.all.iter().filter(|saved| args.interfaces.is_empty() || args.interfaces.contains(&saved.interface))
+}
+
+/// Names the first interface of the arguments that has no table.
+fn without_table(args: &Args, file: &File) -> Option<String> {
+    let interface = args.interfaces.iter().find(|interface| file.of(interface).is_none())?;
+    let name = args.file.display();
+    Some(format!("{name} has no table [{interface}]; write one: weir attach {interface} --save"))
 }
 
 /// Applies again and again, and follows the lines meanwhile. Says what changed, and a failure when it begins, ends or
 /// becomes another.
 fn watch(args: &Args) -> Result<(), Failure> {
-    // At the start a mistake ends it; later the file from before stays in force.
-    let mut all = chosen(args)?;
+    // At the start a mistake ends it; later the file from before stays in force. A table that is gone is not attached.
+    let mut file = File::open_existing(&args.file)?;
+    all_chosen(args, &file)?;
     let mut watched = Watched::default();
     let mut is_first = true;
     loop {
-        let read = chosen(args).map(|read| all = read);
+        let read = File::open_existing(&args.file).map(|read| file = read);
         let failed = read.err().map(|(Failure::Failed(said) | Failure::Usage(said))| said);
-        watched.note("", failed);
-        watched.following.retain(|name, _| all.iter().any(|saved| saved.interface == *name && saved.is_followed()));
-        for saved in &all {
+        watched.note("", failed.or_else(|| without_table(args, &file)));
+        let is_followed = |saved: &Saved, name: &String| saved.interface == *name && saved.is_followed();
+        watched.following.retain(|name, _| chosen(args, &file).any(|saved| is_followed(saved, name)));
+        for saved in chosen(args, &file) {
             let outcome = apply(saved, Instant::now());
             let was_failed = watched.failures.contains_key(&saved.interface);
             let failed = outcome.as_ref().err().map(|error| format!("{}: {error}", saved.interface));

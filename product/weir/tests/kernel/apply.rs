@@ -139,6 +139,29 @@ fn a_watched_attach_is_made_again_by_itself() {
     assert!(mistakes.next().is_none(), "each mistake once");
 }
 
+/// A table that goes is no mistake of the file: the attach from before does not stay in force.
+#[test]
+fn a_watched_interface_whose_table_goes_is_not_attached_again() {
+    let (Some(network), folder) = (Network::new(), Folder::new("table")) else { return };
+    let file = folder.file();
+    let save = format!("--save={}", file.display());
+    if !attached(&network, &format!("attach uplink --rate 9mbit --no-watch {save}")) {
+        return;
+    }
+    let text = fs::read_to_string(&file).unwrap();
+    let mut watch = network.start(&format!("apply --watch --file {} -- uplink", file.display()));
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "weir: uplink: as it should be");
+    network.printed(&format!("attach --detach uplink {save}"));
+    let mut mistakes = BufReader::new(watch.stderr.take().unwrap()).lines();
+    assert!(mistakes.next().unwrap().unwrap().contains("has no table [uplink]"));
+    fs::write(&file, text.replace("9mbit", "8mbit")).unwrap();
+    let next = lines.next().unwrap().unwrap();
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    assert_eq!(next, "weir: uplink: attached at 8mbit");
+}
+
 #[test]
 fn an_interface_that_is_down_is_awaited() {
     let (Some(network), folder) = (Network::new(), Folder::new("down")) else { return };
