@@ -5,7 +5,9 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 
 use crate::attach::attached;
-use crate::network::Network;
+use crate::network::{Network, WEIR};
+
+const UNIT: &str = include_str!("../../../../packaging/systemd/weir-attach@.service");
 
 /// A folder of its own, removed with its content.
 struct Folder(PathBuf);
@@ -160,6 +162,28 @@ fn a_watched_interface_whose_table_goes_is_not_attached_again() {
     watch.kill().unwrap();
     watch.wait().unwrap();
     assert_eq!(next, "weir: uplink: attached at 8mbit");
+}
+
+/// systemd runs the commands one after another while the process still watches.
+#[test]
+fn the_unit_leaves_nothing_attached_when_it_stops() {
+    let (Some(network), folder) = (Network::new(), Folder::new("unit")) else { return };
+    let file = folder.file();
+    if !attached(&network, &format!("attach uplink --rate 9mbit --no-watch --save={}", file.display())) {
+        return;
+    }
+    let mut watch = network.start(&format!("apply --watch --file {} -- uplink", file.display()));
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "weir: uplink: as it should be");
+    for command in UNIT.lines().filter_map(|line| line.strip_prefix("ExecStop=-")) {
+        let command = command.replace("/usr/local/bin/weir", WEIR).replace("%I", "uplink");
+        network.shell(&format!("export MAINPID={}; {command}", watch.id()));
+    }
+    let again = lines.next();
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    assert!(again.is_none(), "{again:?}");
+    assert!(network.printed("attach --list").contains("nothing is attached"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::cable::Cable;
 
-const WEIR: &str = env!("CARGO_BIN_EXE_weir");
+pub const WEIR: &str = env!("CARGO_BIN_EXE_weir");
 
 /// Two hosts: the server's has the interface `uplink`.
 pub struct Network {
@@ -55,6 +55,11 @@ impl Network {
         assert_eq!(output.status.code(), Some(status), "{args}: {said}");
         assert!(said.starts_with("weir: ") && said.lines().count() == 1, "{args}: {said}");
         said
+    }
+
+    /// Runs a line of a shell there, whatever comes of it.
+    pub fn shell(&self, line: &str) {
+        self.run("sh", ["-c", line].into_iter());
     }
 
     /// Starts the program there, with its output piped.
