@@ -129,7 +129,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let tree = tree::find(&interface)?;
     match (&file, &tree) {
         (Some(file), Some(tree)) => save(file, &args, &interface.name, &attached, wish, tree.plan.rate)?,
-        (Some(_), None) => {}
+        (Some(_), None) => return Err(without_bands(&interface.name)),
         (None, _) => warn_of_saved(&interface.name),
     }
     if let Some(tree) = &tree {
@@ -186,6 +186,12 @@ fn save(file: &File, args: &Args, name: &str, attached: &Settings, wish: Wish, r
     })
 }
 
+/// The failure of an attach whose bands were gone before it was saved.
+fn without_bands(name: &str) -> Failure {
+    let said = "lost its bands while it was attached, and is not saved: another program replaces its queue";
+    Failure::Failed(format!("{name} {said}; see `weir uplink doctor {name}`"))
+}
+
 /// Warns if `weir apply` would undo an attach that is not saved.
 fn warn_of_saved(name: &str) {
     if is_saved(name) {
@@ -202,12 +208,18 @@ fn is_saved(name: &str) -> bool {
 fn detach(name: &str, save: Option<&Path>, json: bool) -> Result<(), Failure> {
     let file = save.map(File::open).transpose()?;
     let saved = file.as_ref().filter(|file| file.of(name).is_some());
-    // A table may outlast its interface.
-    let was_attached = match Interface::by_name(name) {
-        Err(_) if saved.is_some() => false,
-        interface => classify::detach(&interface?)?,
-    };
+    // First, so that `weir apply --watch` finds no table when it finds no classifier.
     saved.map_or(Ok(()), |file| file.put(name, None))?;
+    let was_attached = match Interface::by_name(name) {
+        // A table may outlast its interface.
+        Err(_) if saved.is_some() => false,
+        interface => interface.and_then(|interface| classify::detach(&interface)).map_err(|error| match saved {
+            Some(_) => Failure::Failed(format!(
+                "{name} is not saved any more, but stays attached: {error}; run `weir attach --detach {name}` again"
+            )),
+            None => error.into(),
+        })?,
+    };
     if !was_attached && saved.is_none() {
         return Err(Failure::Failed(format!("{name} has no classifier of weir; run `weir attach --list`")));
     }

@@ -186,6 +186,20 @@ fn the_unit_leaves_nothing_attached_when_it_stops() {
     assert!(network.printed("attach --list").contains("nothing is attached"));
 }
 
+/// Either both or nothing.
+#[test]
+fn an_attach_whose_table_cannot_be_removed_stays() {
+    let (Some(network), folder) = (Network::new(), Folder::new("stays")) else { return };
+    if !attached(&network, "attach uplink --rate 9mbit --no-watch") {
+        return;
+    }
+    let file = folder.0.join("attach.toml");
+    fs::write(&file, "uplink = { rate = \"9mbit\" }\n").unwrap();
+    let said = network.refusal(&format!("attach --detach uplink --save={}", file.display()), 1);
+    assert!(said.contains("uplink is not a table of its own there"), "{said}");
+    assert!(network.printed("attach --list").contains("uplink"));
+}
+
 #[test]
 fn an_interface_that_is_down_is_awaited() {
     let (Some(network), folder) = (Network::new(), Folder::new("down")) else { return };
