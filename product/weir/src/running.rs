@@ -37,7 +37,7 @@ impl Which {
         match (self.pid, &self.pid_file) {
             (Some(pid), _) => Ok(pid),
             (None, Some(file)) => pid_in(file),
-            (None, None) => the_only_one(command),
+            (None, None) => the_only_one(&listed()?, command),
         }
     }
 
@@ -108,13 +108,13 @@ fn none_runs() -> Failure {
     Failure::Failed("no server runs here; start one with `weir run FILE`, or see `pgrep -a weir`".into())
 }
 
-fn the_only_one(command: &str) -> Result<u32, Failure> {
-    match listed()?[..] {
-        [pid] => Ok(pid),
+fn the_only_one(all: &[u32], command: &str) -> Result<u32, Failure> {
+    match all {
+        [pid] => Ok(*pid),
         [] => Err(none_runs()),
-        ref several => {
+        several => {
             let said = format!("{} servers run; choose one:{}", several.len(), commands(command, several));
-            Err(Failure::Failed(said))
+            Err(Failure::Usage(said))
         }
     }
 }
@@ -232,6 +232,15 @@ mod tests {
                 && !of("site", "none", "other")
         );
         std::fs::remove_dir_all(&base).unwrap();
+    }
+
+    /// Exit status 2, as for a command that changes the server.
+    #[test]
+    fn a_server_that_is_not_named_among_several_is_a_mistake_of_usage() {
+        let outcome = the_only_one(&[7, 8], "status");
+        assert!(matches!(&outcome, Err(Failure::Usage(said)) if said.starts_with("2 servers run")), "{outcome:?}");
+        assert!(matches!(the_only_one(&[], "status"), Err(Failure::Failed(_))));
+        assert_eq!(the_only_one(&[7], "status").unwrap(), 7);
     }
 
     /// The commands used to wait for a stopped server without end.
