@@ -4,7 +4,7 @@
 //! sum is wrong, counts as none. Nothing depends on a shelf: a folder that is full or read-only costs one line of the
 //! log. All of this may wait for a disk, so that the event loops only ask whether a name is there.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirEntry, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ impl Shelf {
         tell: impl Fn(&str) + Send + Sync + 'static,
     ) -> Result<Shelf, String> {
         let folder = state.join(name);
-        let opened = create(&folder).and_then(|()| read_index(&folder));
+        let opened = create(&folder).and_then(|()| index_of(fs::read_dir(&folder)?));
         let index = opened.map_err(|error| unkept(&folder, &error))?;
         let (index, has_failed) = (Mutex::new(index), AtomicBool::new(false));
         let shelf = Shelf { folder, bytes_max, index, has_failed, tell: Box::new(tell) };
@@ -164,15 +164,16 @@ fn create(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The files of a folder, the oldest used first. Remains of writes are removed.
-fn read_index(folder: &Path) -> io::Result<Index> {
+/// The files of a folder, the oldest written first. Remains of writes are removed.
+fn index_of(entries: impl Iterator<Item = io::Result<DirEntry>>) -> io::Result<Index> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder)?.take(2 * FILES_MAX) {
+    for entry in entries.take(2 * FILES_MAX) {
         let entry = entry?;
-        let (name, metadata) = (entry.file_name(), entry.metadata()?);
+        // The server before an upgrade still writes here: what it has removed or renamed meanwhile is passed over.
+        let (name, Ok(metadata)) = (entry.file_name(), entry.metadata()) else { continue };
         match name.to_str().and_then(name_of).filter(|_| metadata.is_file()) {
             Some(name) => found.push((metadata.mtime(), metadata.mtime_nsec(), name, metadata.len())),
-            None if name.to_str().is_some_and(|name| name.ends_with(NEW)) => {
+            None if name.to_str().is_some_and(is_remains) => {
                 let _ = fs::remove_file(entry.path());
             }
             None => {}
@@ -186,6 +187,15 @@ fn read_index(folder: &Path) -> io::Result<Index> {
         index.bytes += bytes;
     }
     Ok(index)
+}
+
+/// Returns true for a file that no process writes any more: `NAME.PID.new`.
+fn is_remains(name: &str) -> bool {
+    let Some(name) = name.strip_suffix(NEW) else { return false };
+    let pid = name.rsplit_once('.').and_then(|(_, pid)| pid.parse::<u32>().ok());
+    // In a container the process before has had the same number.
+    let is_of_other = |pid: &u32| *pid != std::process::id() && Path::new("/proc").join(pid.to_string()).exists();
+    !pid.is_some_and(|pid| is_of_other(&pid))
 }
 
 /// Reads a file of ours; fails if it is another's, too long, or not as it was written.
@@ -208,7 +218,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Writes a file in one step: it is there whole, or not at all.
 fn write(path: &Path, payload: &[u8]) -> io::Result<()> {
-    let new = path.with_extension(&NEW[1..]);
+    let new = path.with_extension(format!("{}{NEW}", std::process::id()));
     let written = || -> io::Result<()> {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         [MAGIC, &digest_of(payload), payload].iter().try_for_each(|part| File::write_all(&mut file, part))?;
@@ -271,10 +281,27 @@ mod tests {
         first.put(&name(2), &[b""]);
         std::fs::write(folder.path("state/forms/half.new"), "x").unwrap();
         std::fs::write(folder.path("state/forms/README"), "x").unwrap();
+        // Of a process that is gone, and of one that still writes: after an upgrade, the server before.
+        std::fs::write(folder.path("state/forms/gone.4194305.new"), "x").unwrap();
+        std::fs::write(folder.path("state/forms/half.1.new"), "x").unwrap();
         let (second, said) = shelf(&folder, 10_000);
         assert_eq!([1, 2, 3].map(|number| second.get(&name(number))), [Some(b"a form".to_vec()), Some(vec![]), None]);
         assert!(second.has(&name(1)) && !second.has(&name(3)) && said.lock().unwrap().is_empty());
-        assert!(!folder.path("state/forms/half.new").exists() && folder.path("state/forms/README").exists());
+        let is_there = |name: &str| folder.path("state/forms").join(name).exists();
+        assert!(!is_there("half.new") && is_there("README"));
+        assert!(!is_there("gone.4194305.new") && is_there("half.1.new"));
+    }
+
+    /// The server before an upgrade renames and removes files meanwhile.
+    #[test]
+    fn a_file_that_goes_while_the_folder_is_read_is_passed_over() {
+        let folder = Folder::new();
+        let (kept, _) = shelf(&folder, 10_000);
+        (1..=2).for_each(|number| kept.put(&name(number), &[b"a form"]));
+        let entries: Vec<_> = fs::read_dir(folder.path("state/forms")).unwrap().collect();
+        kept.remove(&name(1));
+        let index = index_of(entries.into_iter()).unwrap();
+        assert_eq!(index.files.keys().collect::<Vec<_>>(), [&name(2)]);
     }
 
     #[test]
