@@ -73,7 +73,7 @@ pub struct Waiter {
 #[derive(Debug)]
 pub enum Known {
     Ready(Arc<Entry>),
-    /// The form is being made, and is expected to be ready after this time.
+    /// The form is being made, and is expected to be ready after this time: `Nanos(u64::MAX)` while nobody knows.
     Pending(Nanos),
     /// The form is not begun, because the queue of forms to make is full.
     Busy,
@@ -102,8 +102,8 @@ struct Shared {
     best: Turns<FormId>,
     /// The bytes of the files in `fast`, and of the one that is being coded.
     waiting_bytes: u64,
-    /// The memory of the encoders that are at work.
-    encoding_bytes: u64,
+    /// The memory of the encoder of each level that is at work.
+    encoding_bytes: [u64; 2],
     /// The bytes of a file that the fast level of each coding takes per second.
     speeds: [u64; Coding::ALL.len()],
 }
@@ -126,7 +126,7 @@ impl Coder {
                 fast,
                 best,
                 waiting_bytes: 0,
-                encoding_bytes: 0,
+                encoding_bytes: [0; 2],
                 speeds,
             }),
             changed: Condvar::new(),
@@ -170,19 +170,28 @@ impl Coder {
 
     /// Returns a form, or has it made for this client.
     pub fn find(&self, entry: &Arc<Entry>, coding: Coding, client: u32) -> Known {
-        let fits = |level| self.fits(encoder_bytes(coding, level, entry.len as usize), entry);
-        self.find_or_make(FormId::of(entry, coding), entry, client, fits)
+        let needed = |level| encoder_bytes(coding, level, entry.len as usize);
+        self.find_or_make(FormId::of(entry, coding), entry, client, needed)
     }
 
     /// Returns a form with a dictionary of this length, or has it made for this client.
     pub fn find_with(&self, entry: &Arc<Entry>, id: FormId, dictionary_bytes: u64, client: u32) -> Known {
         let needed = |level| encoder_bytes_with(id.coding, level, entry.len as usize, dictionary_bytes as usize);
-        self.find_or_make(id, entry, client, |level| self.fits(needed(level), entry))
+        self.find_or_make(id, entry, client, needed)
     }
 
-    fn find_or_make(&self, id: FormId, entry: &Arc<Entry>, client: u32, fits: impl Fn(Level) -> bool) -> Known {
+    /// `needed` returns the memory of an encoder.
+    fn find_or_make(&self, id: FormId, entry: &Arc<Entry>, client: u32, needed: impl Fn(Level) -> usize) -> Known {
+        let fits = |level| self.fits(needed(level), entry);
         let mut state = self.state();
         let state = &mut *state;
+        let best_bytes = state.encoding_bytes[Level::Best as usize];
+        // The best level ends at some time: it has the lowest priority.
+        let waits_for_memory = best_bytes > 0 && !self.fits(needed(Level::Fast) + best_bytes as usize, entry);
+        let pending = |state: &Shared| match waits_for_memory {
+            true => Known::Pending(Nanos(u64::MAX)),
+            false => Known::Pending(state.expected(id.coding)),
+        };
         match state.forms_of(id).find(id) {
             // Two names of one file may have other types; the first has the form.
             Some(Made::Ready { form, .. }) if form.mime != entry.mime => Known::None,
@@ -195,7 +204,7 @@ impl Coder {
                 Known::Ready(form)
             }
             Some(Made::Not) => Known::None,
-            Some(Made::Pending) => Known::Pending(state.expected(id.coding)),
+            Some(Made::Pending) => pending(state),
             None => {
                 if !state.forms_of(id).may_have_room(entry.len / 4) || !fits(Level::Fast) {
                     return Known::None;
@@ -207,7 +216,7 @@ impl Coder {
                 state.fast.push(client, id);
                 state.waiting_bytes += entry.len;
                 self.changed.notify_all();
-                Known::Pending(state.expected(id.coding))
+                pending(state)
             }
         }
     }
@@ -226,15 +235,17 @@ impl Coder {
     /// Makes forms of one level, until the coder stops.
     pub fn work(&self, level: Level) {
         while let Some(job) = self.wait_for_job(level) {
-            let Some(bytes) = self.wait_for_memory(&job) else { return };
+            if !self.wait_for_memory(&job) {
+                return;
+            }
             self.carry_out(job);
-            self.state().encoding_bytes -= bytes;
+            self.state().encoding_bytes[level as usize] = 0;
             self.changed.notify_all();
         }
     }
 
-    /// Waits until the other thread leaves the memory that the job's encoder needs, and takes it; `None` if the coder stops.
-    fn wait_for_memory(&self, job: &Job) -> Option<u64> {
+    /// Waits until the other thread leaves the memory that the job's encoder needs, and takes it; false if the coder stops.
+    fn wait_for_memory(&self, job: &Job) -> bool {
         let (FormId { coding, dictionary, .. }, len) = (job.id, job.entry.len as usize);
         let needed = match dictionary.map(|id| self.dictionaries.find(&id).map_or(0, |had| had.bytes)) {
             Some(dictionary_bytes) => encoder_bytes_with(coding, job.level, len, dictionary_bytes as usize),
@@ -242,14 +253,15 @@ impl Coder {
         };
         let bytes = job.entry.len.saturating_add(needed as u64);
         let mut state = self.state();
-        while state.encoding_bytes > 0 && state.encoding_bytes + bytes > self.encoder_bytes_max.load(Relaxed) {
+        let is_too_much = |taken: u64| taken > 0 && taken.saturating_add(bytes) > self.encoder_bytes_max.load(Relaxed);
+        while is_too_much(state.encoding_bytes.iter().sum()) {
             if self.is_stopping.load(Relaxed) {
-                return None;
+                return false;
             }
             state = self.changed.wait(state).expect("no thread panics while it holds the forms");
         }
-        state.encoding_bytes += bytes;
-        Some(bytes)
+        state.encoding_bytes[job.level as usize] = bytes;
+        true
     }
 
     /// Makes a form, or takes it from its shelf.

@@ -256,17 +256,32 @@ fn a_small_host_makes_the_best_form_alone() {
     });
     let is_best = |entry| ready(&coder, entry, Brotli).is_some_and(|form| form.etag == best(entry));
     while !entries.iter().all(is_best) {
-        let bytes = coder.state().encoding_bytes;
+        let bytes: u64 = coder.state().encoding_bytes.iter().sum();
         assert!(bytes <= (512 << 20) / 32, "{bytes}");
         std::thread::yield_now();
     }
     coder.stop();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    assert_eq!(coder.state().encoding_bytes, 0);
+    assert_eq!(coder.state().encoding_bytes, [0; 2]);
     // Another job would have to wait.
     let job = Job { id: FormId::of(&entries[0], Brotli), level: Level::Best, entry: Arc::clone(&entries[0]) };
-    assert!(coder.wait_for_memory(&job).is_some_and(|bytes| bytes > (512 << 20) / 64));
-    assert_eq!(coder.wait_for_memory(&job), None, "the coder has stopped");
+    assert!(coder.wait_for_memory(&job) && coder.state().encoding_bytes[Level::Best as usize] > (512 << 20) / 64);
+    assert!(!coder.wait_for_memory(&job), "the coder has stopped");
+}
+
+/// The best level has the memory, at the lowest priority: nobody knows for how long.
+#[test]
+fn a_form_that_waits_for_memory_is_not_expected_soon() {
+    let (folder, coder) = (Folder::new(), Coder::new(24 << 20));
+    let [first, second] = [0, 1].map(|number| page(&folder, number, 100_000));
+    let expected = |entry| match coder.find(entry, Brotli, 1) {
+        Known::Pending(ready_in) => ready_in,
+        other => panic!("{other:?}"),
+    };
+    assert!(expected(&first) < Nanos::from_secs(1));
+    let best = Job { id: FormId::of(&first, Brotli), level: Level::Best, entry: Arc::clone(&first) };
+    assert!(coder.wait_for_memory(&best));
+    assert_eq!([&first, &second].map(expected), [Nanos(u64::MAX); 2]);
 }
 
 /// Three pages, of which the first two are dictionaries of the third; each coder is of a process that has just started.
