@@ -38,6 +38,8 @@ struct Rig {
     waited: usize,
     is_secure: bool,
     is_direct: bool,
+    /// The path that requests get by a rule.
+    rewritten_to: Option<&'static str>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -68,7 +70,17 @@ impl Rig {
         let coder = Arc::new(Coder::new(256 << 20));
         let handler = Handler::new(cache, Lookups::new(Pool::new(), || ()), current);
         let handler = handler.coding_by(FormWaits::new(Arc::clone(&coder), || ()));
-        Rig { folder, handler, coder, plain, now: Nanos::from_secs(100), waited: 0, is_secure: false, is_direct: true }
+        Rig {
+            folder,
+            handler,
+            coder,
+            plain,
+            now: Nanos::from_secs(100),
+            waited: 0,
+            is_secure: false,
+            is_direct: true,
+            rewritten_to: None,
+        }
     }
 
     /// Sets the rate of the line.
@@ -91,6 +103,10 @@ impl Rig {
             is_direct: self.is_direct,
             room_bytes: usize::MAX,
         }
+    }
+
+    fn rewritten<'r>(&self, request: Request<'r>) -> Request<'r> {
+        self.rewritten_to.map_or(request, |path| request.with_path(path.as_bytes(), None))
     }
 
     fn run(&self, level: Level) -> usize {
@@ -122,7 +138,7 @@ impl Rig {
     fn ask_while(&mut self, wait_for_form: fn(&mut Rig), method: &str, path: &str, lines: &[&str]) -> Got {
         let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
         let bytes = format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
-        let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request;
+        let request = self.rewritten(parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request);
         let to = self.to(&request);
         let mut answer = self.handler.answer(to, &request, CLIENT, self.now);
         loop {
@@ -536,6 +552,18 @@ fn the_first_page_is_for_the_site_until_a_folder_has_its_own() {
     assert_eq!(offer(&mut rig, "/docs/most.html", &with_dictionary(&long)), "/docs/{most.html}", "too long");
     // It stays in the browser in the place of its folder, or of the page, until another takes that.
     assert_eq!(offer(&mut rig, "/docs/short.html", &with_dictionary(b"of another server")), "/docs/*");
+}
+
+/// Its pattern would not be one of the URLs that clients ask for.
+#[test]
+fn a_rewritten_request_is_offered_no_dictionary() {
+    let mut rig = Rig::with_pages();
+    rig.rewritten_to = Some("/docs/c.html");
+    let got = rig.ask_with("/pub/docs/c.html?d", &with_dictionary(&rig.plain.clone()));
+    assert_eq!((got.status, got.field("content-encoding"), got.field("use-as-dictionary")), (200, "dcb", ""));
+    assert_eq!(rig.coder.dictionaries.run(), 0);
+    let got = rig.ask_with("/docs/c.html?d", &with_dictionary(&rig.plain.clone()));
+    assert_eq!(got.field("use-as-dictionary"), "match=\"/docs/*\", match-dest=(\"document\")");
 }
 
 /// A site is built again between two visits.

@@ -89,6 +89,7 @@ impl Handler {
         let bytes_max = coder.dictionaries.page_bytes_max();
         // A path without a pattern is too long: paths of dictionaries are kept, and not counted.
         let is_offered = is_kept_by_browsers(response)
+            && is_as_asked(request)
             && bytes_max >= *DICTIONARY_BYTES.start()
             && pattern(request.path, None).is_some();
         let pattern = match is_offered {
@@ -111,7 +112,7 @@ impl Handler {
     /// The offer of a file as a dictionary, if it is kept as one.
     fn offer(&self, to: To, request: &Request, entry: &Arc<Entry>) -> Option<String> {
         let (coder, path) = (&self.forms.as_ref()?.coder, request.path);
-        let destination = destination_of(&entry.mime)?;
+        let destination = destination_of(&entry.mime).filter(|_| is_as_asked(request))?;
         let pattern = match destination {
             "document" => {
                 let had = self.had(to, request).map(|(_, had)| had);
@@ -140,6 +141,11 @@ fn announced_length(response: &Response<Body>) -> Length {
     let mut lengths = response.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"content-length"));
     let length = lengths.next().and_then(|(_, value)| std::str::from_utf8(value).ok()?.parse().ok());
     length.map_or(Length::Unknown, Length::Known)
+}
+
+/// Returns false for a request that was rewritten: its path is none that a pattern for clients could match.
+fn is_as_asked(request: &Request) -> bool {
+    request.target.split(|byte| *byte == b'?').next() == Some(request.path)
 }
 
 /// Returns true if the client says that it has a dictionary.

@@ -48,7 +48,7 @@ impl Rig {
     fn pass(&mut self, request: &str, lines: &[String], page: &Page) -> Got {
         let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
         let bytes = format!("{request} HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
-        let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request;
+        let request = self.rewritten(parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request);
         let Reply { mut response, .. } = self.handler.passed_on(self.to(&request), &request, page.response());
         let fields = std::mem::replace(&mut response, Response::new(Status(page.status), Body::default()));
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -96,6 +96,14 @@ fn browser() -> Vec<String> {
 fn pages() -> [Vec<u8>; 2] {
     let first = text(20_000);
     [first.clone(), [b"<title>Another page</title>", &first[..]].concat()]
+}
+
+#[test]
+fn a_page_at_a_rewritten_path_is_offered_to_nobody() {
+    let [first, _] = pages();
+    let mut rig = Rig { rewritten_to: Some("/app/one"), ..programs() };
+    let got = rig.pass("GET /one", &browser(), &Page::of(&first));
+    assert_eq!((got.field("content-encoding"), got.offered(), rig.kept()), ("zstd", "", 0));
 }
 
 /// The first page is offered for all, kept as it passes, and makes the next one short.
