@@ -1,6 +1,9 @@
-//! The last connection on which a request was tried, and how far it got there.
+//! The last connection on which a request was tried, how far it got there, and whether it may be tried on another.
 
 use units::Nanos;
+
+use super::Fault;
+use super::request::Outbound;
 
 /// The maximum number of connections tried for one request, if it may be sent again.
 const ATTEMPTS_MAX: u32 = 3;
@@ -25,12 +28,26 @@ impl Attempt {
         Attempt { number: self.number + 1, is_new, begun_at: Some(now), ..Attempt::default() }
     }
 
+    /// Returns whether a request of whose response nothing has come may be sent again over another connection after this
+    /// fault. It cannot have been processed if none of it was sent, or its upstream reports so; an idle connection may
+    /// have been closed before the request arrived.
+    pub(super) fn may_be_repeated(&self, fault: &Fault, request: &Outbound) -> bool {
+        let may_do_no_harm = match fault {
+            Fault::Refused => !request.has_sent,
+            Fault::Unreachable(_) | Fault::Broken(_) | Fault::Closed | Fault::Tls(_) => {
+                request.is_unsent() || (!self.is_new && request.is_repeatable)
+            }
+            _ => false,
+        };
+        may_do_no_harm && !request.is_refused && !self.is_last()
+    }
+
     pub fn is_new(&self) -> bool {
         self.is_new
     }
 
     /// Returns true if another attempt would be too many.
-    pub fn is_last(&self) -> bool {
+    fn is_last(&self) -> bool {
         self.number >= ATTEMPTS_MAX
     }
 

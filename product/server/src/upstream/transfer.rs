@@ -221,18 +221,9 @@ impl Transfer {
         self.deadline.set(now, if is_idle { self.group.read_timeout } else { self.group.connect_timeout });
     }
 
-    /// Returns whether the request may be sent again over another connection. It cannot have been processed if none of
-    /// it was sent, or its upstream reports so; an idle connection may have been closed before the request arrived.
+    /// Returns whether the request may be sent again over another connection.
     pub fn may_repeat(&self, fault: &Fault) -> bool {
-        let is_unheard = !self.inbound.has_come && !self.outbound.is_refused;
-        let may_do_no_harm = match fault {
-            Fault::Refused => !self.outbound.has_sent,
-            Fault::Unreachable(_) | Fault::Broken(_) | Fault::Closed | Fault::Tls(_) => {
-                self.outbound.is_unsent() || (!self.attempt.is_new() && self.outbound.is_repeatable)
-            }
-            _ => false,
-        };
-        is_unheard && may_do_no_harm && !self.attempt.is_last()
+        !self.inbound.has_come && self.attempt.may_be_repeated(fault, &self.outbound)
     }
 
     /// The maximum time of silence of the upstream. In a tunnel whose client has ended its side, no longer than in a response.
