@@ -2,6 +2,7 @@
 //! a codec, [`crate::http1`], or by an engine that delivers its fields one by one to a [`RequestBuilder`].
 
 mod builder;
+mod limits;
 mod method;
 mod owned;
 pub(crate) mod section;
@@ -11,6 +12,7 @@ use std::borrow::Cow;
 
 pub(crate) use builder::is_token_byte;
 pub use builder::{MalformedRequest, RequestBuilder, check_field};
+pub use limits::{FIELDS_MAX, Limits};
 pub(crate) use method::method;
 pub use method::{METHOD_BYTES_MAX, Method};
 pub use owned::OwnedRequest;
@@ -19,26 +21,6 @@ use crate::fields::FieldIter;
 use crate::http1::FieldLines;
 use crate::names::NameFilter;
 use crate::{PeerLength, Reject, Status};
-
-/// The maximum size of a head, for requests over any version and for responses of upstreams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of the whole head in HTTP/1.1 format, its empty line included. Default 64 KiB: single sign-on has cookies
-    /// of 20 KB and tokens of 60 KB. The target counts too, and has no limit of its own.
-    pub head_bytes_max: usize,
-    /// Number of field lines, at most [`FIELDS_MAX`]. Default 200: browsers send about 20, plus one per cookie over
-    /// HTTP/2.
-    pub fields_max: usize,
-}
-
-/// The maximum `fields_max` of any [`Limits`]: the size of the parser's array, 32 KB of stack.
-pub const FIELDS_MAX: usize = 1000;
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { head_bytes_max: 64 << 10, fields_max: 200 }
-    }
-}
 
 /// A request that is well formed and unambiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
