@@ -30,6 +30,7 @@ mod response;
 mod tests;
 mod transfer;
 mod transfer_step;
+mod tunnel;
 mod upstream_connection;
 mod upstream_places;
 mod wire;

@@ -1,11 +1,11 @@
 //! The response of an upstream, as far as it has arrived.
 
-use http::http1::upstream::{Framing, UpstreamBody, UpstreamFault, UpstreamHead};
-use http::websocket::ACCEPT_BYTES;
+use http::http1::upstream::{UpstreamBody, UpstreamHead};
 use http::{Method, Status};
 use units::Nanos;
 use units::memory::Counted;
 
+use super::tunnel::Tunnel;
 use super::{BodySink, Fault, TransferStep};
 #[cfg(test)]
 use crate::simulation::planted;
@@ -54,36 +54,6 @@ pub struct Interim {
     pub count: u32,
     /// The bytes passed on of interim responses.
     bytes: usize,
-}
-
-/// Another protocol in place of a body.
-#[derive(Debug, Default)]
-pub struct Tunnel {
-    /// The request asks for it.
-    pub is_asked: bool,
-    /// For a WebSocket that the client opened with CONNECT: the Sec-WebSocket-Accept that the 101 must have.
-    pub accept: Option<[u8; ACCEPT_BYTES]>,
-    /// The tunnel is established.
-    pub is_open: bool,
-}
-
-impl Tunnel {
-    /// Checks the response's change of protocol. It must have been requested, and come after the whole request. If the
-    /// request requires it, the response must contain it or an error.
-    pub fn check(&self, head: &UpstreamHead, is_request_whole: bool) -> Result<(), Fault> {
-        let is_change = head.framing == Framing::Upgraded;
-        let is_accepted = || match &self.accept {
-            Some(accept) => head.values("sec-websocket-accept").eq([accept]),
-            None => true,
-        };
-        Err(Fault::Wrong(UpstreamFault(match () {
-            () if is_change && !self.is_asked => "a change of protocol that was not asked for",
-            () if is_change && !is_request_whole => "a change of protocol before the request was whole",
-            () if is_change && !is_accepted() => "a Sec-WebSocket-Accept that is not that of the key",
-            () if self.accept.is_some() && matches!(head.status.0, 200..=299) => "no change of protocol",
-            () => return Ok(()),
-        })))
-    }
 }
 
 impl Inbound {

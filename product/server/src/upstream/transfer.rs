@@ -13,12 +13,10 @@ use units::memory::{Account, Counted};
 use super::attempt::Attempt;
 use super::deadline::Deadline;
 use super::request::{Head, Outbound, SCARCE_BODY_BYTES_MAX, STREAM_BODY_BYTES_MAX};
-use super::response::{Inbound, Interim, Memory, Tunnel};
+use super::response::{Inbound, Interim, Memory};
+use super::tunnel::Tunnel;
 use super::{Announced, BodySink, Fault, Group, TransferStep};
 use crate::exchange_id::ExchangeId;
-
-/// The maximum time that a tunnel may be silent in both directions; HAProxy's `timeout tunnel` is often the same.
-const TUNNEL_IDLE_FOR: Nanos = Nanos::from_secs(3600);
 
 #[derive(Debug)]
 pub struct Transfer {
@@ -226,10 +224,9 @@ impl Transfer {
         !self.inbound.has_come && self.attempt.may_be_repeated(fault, &self.outbound)
     }
 
-    /// The maximum time of silence of the upstream. In a tunnel whose client has ended its side, no longer than in a response.
+    /// The maximum time of silence of the upstream.
     pub(super) fn patience(&self) -> Nanos {
-        let speaks_on = self.inbound.tunnel.is_open && !self.outbound.has_ended;
-        if speaks_on { TUNNEL_IDLE_FOR } else { self.group.read_timeout }
+        self.inbound.tunnel.patience(self.outbound.has_ended, self.group.read_timeout)
     }
 
     /// The room for more of the request's body.

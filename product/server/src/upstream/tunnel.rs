@@ -1,0 +1,45 @@
+//! Another protocol in place of a body, as of a WebSocket.
+
+use http::http1::upstream::{Framing, UpstreamFault, UpstreamHead};
+use http::websocket::ACCEPT_BYTES;
+use units::Nanos;
+
+use super::Fault;
+
+/// The maximum time that a tunnel may be silent in both directions; HAProxy's `timeout tunnel` is often the same.
+const IDLE_FOR: Nanos = Nanos::from_secs(3600);
+
+/// The tunnel of a transfer.
+#[derive(Debug, Default)]
+pub struct Tunnel {
+    /// The request asks for it.
+    pub is_asked: bool,
+    /// For a WebSocket that the client opened with CONNECT: the Sec-WebSocket-Accept that the 101 must have.
+    pub accept: Option<[u8; ACCEPT_BYTES]>,
+    /// The tunnel is established.
+    pub is_open: bool,
+}
+
+impl Tunnel {
+    /// Checks the response's change of protocol. It must have been requested, and come after the whole request. If the
+    /// request requires it, the response must contain it or an error.
+    pub fn check(&self, head: &UpstreamHead, is_request_whole: bool) -> Result<(), Fault> {
+        let is_change = head.framing == Framing::Upgraded;
+        let is_accepted = || match &self.accept {
+            Some(accept) => head.values("sec-websocket-accept").eq([accept]),
+            None => true,
+        };
+        Err(Fault::Wrong(UpstreamFault(match () {
+            () if is_change && !self.is_asked => "a change of protocol that was not asked for",
+            () if is_change && !is_request_whole => "a change of protocol before the request was whole",
+            () if is_change && !is_accepted() => "a Sec-WebSocket-Accept that is not that of the key",
+            () if self.accept.is_some() && matches!(head.status.0, 200..=299) => "no change of protocol",
+            () => return Ok(()),
+        })))
+    }
+
+    /// The maximum time of silence of the upstream. In a tunnel whose client has ended its side, no longer than in a response.
+    pub fn patience(&self, has_client_ended: bool, read_timeout: Nanos) -> Nanos {
+        if self.is_open && !has_client_ended { IDLE_FOR } else { read_timeout }
+    }
+}
