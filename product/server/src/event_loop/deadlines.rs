@@ -4,14 +4,9 @@
 
 use super::Worker;
 use super::receiving;
-use units::Nanos;
-
-use super::stop::Left;
 use crate::net::Net;
 use crate::send::Transmitter;
 
-/// The time for which a server whose sockets another process has taken over goes on sending: the largest downloads take hours.
-const HANDED_OVER_FOR: Nanos = Nanos::from_secs(24 * 3600);
 /// The minimum number of slots examined in every turn of a sweep, however little time is left.
 const LOOKS_PER_TURN_MIN: usize = 16;
 
@@ -59,61 +54,6 @@ impl<N: Net> Worker<N> {
             let number = with.setup.number;
             with.service.journal.error(format_args!("cannot accept connections on worker {number}: {error}"));
         }
-    }
-
-    /// Returns whether nothing is left to do. The first call begins the stop: no new connections, idle ones closed.
-    pub(super) fn is_stopped(&mut self) -> bool {
-        let with = &mut self.responder;
-        let is_handed_over = with.setup.stop.is_handed_over();
-        let timeout = if is_handed_over { HANDED_OVER_FOR } else { with.limits.stop_timeout.into() };
-        if with.timers.stop(timeout) {
-            if is_handed_over {
-                self.acceptor.leave(&with.net);
-                self.udp.share();
-            }
-            self.acceptor.pause(&with.net);
-            with.service.admission.wait_no_more();
-            self.acceptor.refuse(&with.net);
-            for at in with.connections.slots(|conn| !conn.ends_behind_response()) {
-                with.end(at, Transmitter::leave);
-            }
-            // Responses under way will announce that the connection closes after them.
-            with.connections.stop();
-            let left = self.left();
-            let with = &self.responder;
-            let line = with.setup.stop.tell_begun(left, with.service.admission.workers(), timeout);
-            line.filter(|_| !is_handed_over).inspect(|line| with.service.journal.error(line));
-        }
-        let cut = if self.responder.timers.is_time_up() { self.left() } else { Left::default() };
-        if self.responder.timers.is_time_up() {
-            // Responses still being sent are cut, so that their log lines say how far they came.
-            for at in
-                self.responder.connections.slots(|conn| conn.protocol.exchanges().any(|exchange| exchange.is_logged()))
-            {
-                self.responder.abandon(at);
-            }
-            self.responder.transmit();
-        }
-        let is_over = self.responder.connections.is_empty() || self.responder.timers.is_time_up();
-        if is_over {
-            self.tell_end(cut);
-        }
-        is_over
-    }
-
-    /// Logs the last lines: how long responses waited, and what was cut.
-    fn tell_end(&mut self, cut: Left) {
-        let with = &mut self.responder;
-        with.transmitter.link.longest_wait().inspect(|notice| with.service.journal.error(notice));
-        let line = with.setup.stop.tell_cut(cut, with.service.admission.workers());
-        line.inspect(|line| with.service.journal.error(line));
-    }
-
-    /// Counts the responses under way and their remaining bytes.
-    fn left(&self) -> Left {
-        let with = &self.responder;
-        let responses = with.connections.iter().map(|(_, connection)| connection.protocol.answering());
-        Left { responses: responses.sum(), bytes: with.transmitter.link.scheduler().jobs().left_bytes() }
     }
 
     /// Examines one connection for the sweep, if the slot holds one.
