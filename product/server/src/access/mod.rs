@@ -6,8 +6,8 @@
 mod attempts;
 mod credentials;
 mod hash;
+mod password_verdicts;
 mod users;
-mod verdicts;
 mod verifications;
 mod verifier;
 

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use units::Nanos;
 
 use super::attempts::Attempts;
-use super::verdicts::{Key, Secret, Verdicts};
+use super::password_verdicts::{Key, Secret, Verdicts};
 use super::{Credentials, Users};
 use crate::clients::ClientPrefix;
 use crate::clock;

@@ -1,36 +1,16 @@
-//! Requests whose clients have to be let in first, by a password or by a server that is asked. A request waits as it came; when the verdict is here, it is answered
-//! as if it came then. Its body waits with the client, and nothing of it is read.
+//! Requests whose clients have to be let in first, by a password or by a server that is asked ([`super::forward_auth`]). A request waits as it came; when the verdict
+//! is here, it is answered as if it came then. Its body waits with the client, and nothing of it is read.
 
-use std::sync::Arc;
-
-use http::gateway::{FieldChange, Gateway, is_connection_login};
 use http::http1::Head;
-use http::{BodyLength, Method, Request};
-use sched::routes::ServiceRoute;
+use http::{BodyLength, Request};
 
-use super::messages::{encode, gateway};
 use super::receiving;
 use super::responder::Responder;
 use crate::access::{Question, Verdict};
 use crate::answer::To;
-use crate::connection::{Connection, Deciding, KeptRequest, Task};
+use crate::connection::{Deciding, KeptRequest, Task};
 use crate::exchange_id::ExchangeId;
-use crate::net::{Net, Socket};
-use crate::proxy::Begun;
-use crate::sites::AskedServer;
-use crate::upstream::{ClientConnection, Transfer};
-
-/// Fields that are about the representation that the client asks for, and not about the client.
-const NOT_ASKED: [&str; 8] = [
-    "Content-Encoding",
-    "Content-Type",
-    "If-Match",
-    "If-Modified-Since",
-    "If-None-Match",
-    "If-Range",
-    "If-Unmodified-Since",
-    "Range",
-];
+use crate::net::Net;
 
 impl<N: Net> Responder<N> {
     /// Has the password of a request verified. `came` is the request as it came, `request` the same as it is answered.
@@ -54,57 +34,6 @@ impl<N: Net> Responder<N> {
         self.wait_for_verdict(id, to, came, head);
     }
 
-    /// Asks a server whether the client of a request is let in.
-    pub(super) fn ask(
-        &mut self,
-        id: ExchangeId,
-        to: To,
-        (came, request): (&Request, &Request),
-        head: Option<&Head>,
-        server: &AskedServer,
-    ) {
-        if head.is_some_and(|head| self.must_postpone(id.slot(), head)) {
-            return;
-        }
-        let class = self.service.handler.class_of(&self.connections[id], id.stream, to.site, request);
-        let priority = self.service.handler.priority(class);
-        let transfer = question(&self.connections[id], id, server, (came, head), priority);
-        if let Err((fault, upstream)) = self.proxy.begin(&self.net, self.timers.now(), transfer) {
-            self.note_fault(&upstream, &fault);
-            let reply = self.service.handler.unanswered(to, request, fault.status());
-            return self.follow(id, to, (request, head), reply.into());
-        }
-        self.wait_for_verdict(id, to, came, head);
-        let deciding = &mut self.connections.exchange(id).task;
-        if let Task::Deciding(deciding) = deciding {
-            deciding.copied = server.copied.clone();
-        }
-        if self.has_left(id.slot()) { self.abort(id.slot()) } else { self.run_proxy() }
-    }
-
-    /// Lets a request pass, if the head of this answer says so. Otherwise returns the answer, which is the client's.
-    pub(super) fn pass_or_answer(&mut self, begun: Begun) -> Option<Begun> {
-        let id = begun.id;
-        let copied = match self.connections.find(id).map(|exchange| &exchange.task) {
-            Some(Task::Deciding(deciding)) => deciding.copied.clone(),
-            _ => return Some(begun),
-        };
-        if !(200..300).contains(&begun.head.status.0) {
-            return Some(begun);
-        }
-        let said = |name: &String| {
-            let values: Vec<&[u8]> = begun.head.values(name).collect();
-            let value = (!values.is_empty()).then(|| values.join(&b", "[..]));
-            FieldChange { name: name.clone(), value }
-        };
-        let verdict = Verdict::LetIn(copied.iter().map(said).collect());
-        // The rest of the answer is not wanted, and its end is not logged as that of the response.
-        self.proxy.on_sent(&self.net, self.timers.now(), (id, begun.rest, None), false);
-        self.run_proxy();
-        self.decide(id, verdict);
-        None
-    }
-
     /// Returns true if an exchange waits until its client is let in.
     pub(super) fn is_deciding(&self, id: ExchangeId) -> bool {
         self.connections.resolve(id).is_some_and(|(_, exchange)| matches!(exchange.task, Task::Deciding(_)))
@@ -125,7 +54,7 @@ impl<N: Net> Responder<N> {
     }
 
     /// Keeps a request until its verdict is here.
-    fn wait_for_verdict(&mut self, id: ExchangeId, to: To, came: &Request, head: Option<&Head>) {
+    pub(super) fn wait_for_verdict(&mut self, id: ExchangeId, to: To, came: &Request, head: Option<&Head>) {
         let (now, conn) = (self.timers.now(), &mut self.connections[id]);
         // Rules about who logs in go by the path after a rewrite.
         let rewritten = self.service.handler.rewrite(to, came).ok().flatten();
@@ -154,7 +83,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    fn decide(&mut self, id: ExchangeId, verdict: Verdict) {
+    pub(super) fn decide(&mut self, id: ExchangeId, verdict: Verdict) {
         // There is no exchange if the client has left meanwhile.
         let Some(exchange) = self.connections.find(id) else { return };
         let deciding = match std::mem::take(&mut exchange.task) {
@@ -191,35 +120,4 @@ impl<N: Net> Responder<N> {
             }
         }
     }
-}
-
-/// The request that a server gets: a GET with the fields of the request that came, and what that was.
-fn question(
-    conn: &Connection<impl Socket>,
-    id: ExchangeId,
-    server: &AskedServer,
-    (came, head): (&Request, Option<&Head>),
-    priority: u8,
-) -> Transfer {
-    let (path, query) = server.path.split_once('?').map_or((&*server.path, None), |(path, query)| (path, Some(query)));
-    let get = came.as_get(path.as_bytes(), query.map(str::as_bytes));
-    let uri = came.query.map_or(came.path.to_vec(), |query| [came.path, b"?", query].concat());
-    let set = [("X-Forwarded-Method", came.method.token().to_vec()), ("X-Forwarded-Uri", uri)];
-    let set = set.map(|(name, value)| FieldChange { name: name.into(), value: Some(value) });
-    let removed = NOT_ASKED.map(|name| FieldChange { name: name.into(), value: None });
-    let changes: Vec<FieldChange> = set.into_iter().chain(removed).collect();
-    let group = &server.group;
-    let gateway = Gateway {
-        changes: &changes,
-        upgrade: None,
-        ..gateway(conn, group, came, (head.map_or(0, |head| head.minor_version), None))
-    };
-    let encoded = encode((group, None), &get, &gateway, (gateway.client, gateway.is_secure), BodyLength::None);
-    let client = conn.client_of(id.stream);
-    let mut from = ClientConnection::new(conn.held.responses());
-    from.logs_in = is_connection_login(came.values("authorization"));
-    let route = ServiceRoute::of(&group.route(&get));
-    let account = conn.held.account();
-    Transfer::new(id, Arc::clone(group), Method::Get, encoded, BodyLength::None, account, from)
-        .queued(client, priority, route)
 }

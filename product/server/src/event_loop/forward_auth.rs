@@ -1,0 +1,115 @@
+//! The server that is asked whether the client of a request is let in: the question, its answer, and the reply where it fails.
+
+use std::sync::Arc;
+
+use http::gateway::{FieldChange, Gateway, is_connection_login};
+use http::http1::Head;
+use http::{BodyLength, Method, Request};
+use sched::routes::ServiceRoute;
+
+use super::messages::{encode, gateway};
+use super::responder::Responder;
+use crate::access::Verdict;
+use crate::answer::To;
+use crate::connection::{Connection, Task};
+use crate::exchange_id::ExchangeId;
+use crate::net::{Net, Socket};
+use crate::proxy::Begun;
+use crate::sites::AskedServer;
+use crate::upstream::{ClientConnection, Transfer};
+
+/// Fields that are about the representation that the client asks for, and not about the client.
+const NOT_ASKED: [&str; 8] = [
+    "Content-Encoding",
+    "Content-Type",
+    "If-Match",
+    "If-Modified-Since",
+    "If-None-Match",
+    "If-Range",
+    "If-Unmodified-Since",
+    "Range",
+];
+
+impl<N: Net> Responder<N> {
+    /// Asks a server whether the client of a request is let in.
+    pub(super) fn ask(
+        &mut self,
+        id: ExchangeId,
+        to: To,
+        (came, request): (&Request, &Request),
+        head: Option<&Head>,
+        server: &AskedServer,
+    ) {
+        if head.is_some_and(|head| self.must_postpone(id.slot(), head)) {
+            return;
+        }
+        let class = self.service.handler.class_of(&self.connections[id], id.stream, to.site, request);
+        let priority = self.service.handler.priority(class);
+        let transfer = question(&self.connections[id], id, server, (came, head), priority);
+        if let Err((fault, upstream)) = self.proxy.begin(&self.net, self.timers.now(), transfer) {
+            self.note_fault(&upstream, &fault);
+            let reply = self.service.handler.unanswered(to, request, fault.status());
+            return self.follow(id, to, (request, head), reply.into());
+        }
+        self.wait_for_verdict(id, to, came, head);
+        let deciding = &mut self.connections.exchange(id).task;
+        if let Task::Deciding(deciding) = deciding {
+            deciding.copied = server.copied.clone();
+        }
+        if self.has_left(id.slot()) { self.abort(id.slot()) } else { self.run_proxy() }
+    }
+
+    /// Lets a request pass, if the head of this answer says so. Otherwise returns the answer, which is the client's.
+    pub(super) fn pass_or_answer(&mut self, begun: Begun) -> Option<Begun> {
+        let id = begun.id;
+        let copied = match self.connections.find(id).map(|exchange| &exchange.task) {
+            Some(Task::Deciding(deciding)) => deciding.copied.clone(),
+            _ => return Some(begun),
+        };
+        if !(200..300).contains(&begun.head.status.0) {
+            return Some(begun);
+        }
+        let said = |name: &String| {
+            let values: Vec<&[u8]> = begun.head.values(name).collect();
+            let value = (!values.is_empty()).then(|| values.join(&b", "[..]));
+            FieldChange { name: name.clone(), value }
+        };
+        let verdict = Verdict::LetIn(copied.iter().map(said).collect());
+        // The rest of the answer is not wanted, and its end is not logged as that of the response.
+        self.proxy.on_sent(&self.net, self.timers.now(), (id, begun.rest, None), false);
+        self.run_proxy();
+        self.decide(id, verdict);
+        None
+    }
+}
+
+/// The request that a server gets: a GET with the fields of the request that came, and what that was.
+fn question(
+    conn: &Connection<impl Socket>,
+    id: ExchangeId,
+    server: &AskedServer,
+    (came, head): (&Request, Option<&Head>),
+    priority: u8,
+) -> Transfer {
+    let (path, query) = server.path.split_once('?').map_or((&*server.path, None), |(path, query)| (path, Some(query)));
+    let get = came.as_get(path.as_bytes(), query.map(str::as_bytes));
+    let uri = came.query.map_or(came.path.to_vec(), |query| [came.path, b"?", query].concat());
+    let set = [("X-Forwarded-Method", came.method.token().to_vec()), ("X-Forwarded-Uri", uri)];
+    let set = set.map(|(name, value)| FieldChange { name: name.into(), value: Some(value) });
+    let removed = NOT_ASKED.map(|name| FieldChange { name: name.into(), value: None });
+    let changes: Vec<FieldChange> = set.into_iter().chain(removed).collect();
+    let group = &server.group;
+    let gateway = Gateway {
+        changes: &changes,
+        upgrade: None,
+        ..gateway(conn, group, came, (head.map_or(0, |head| head.minor_version), None))
+    };
+    let encoded = encode((group, None), &get, &gateway, (gateway.client, gateway.is_secure), BodyLength::None);
+    let client = conn.client_of(id.stream);
+    let mut from = ClientConnection::new(conn.held.responses());
+    from.logs_in = is_connection_login(came.values("authorization"));
+    let route = ServiceRoute::of(&group.route(&get));
+    let account = conn.held.account();
+    Transfer::new(id, Arc::clone(group), Method::Get, encoded, BodyLength::None, account, from)
+        .queued(client, priority, route)
+}
