@@ -168,7 +168,7 @@ impl<N: Net> Worker<N> {
         awake();
         self.begin_turn(timeout);
         self.turn();
-        Ok(self.responder.setup.stop.is_asked() && self.is_stopped())
+        Ok(self.responder.setup.stop.is_asked() && self.stop())
     }
 
     fn turn(&mut self) {

@@ -97,44 +97,52 @@ impl Stop {
 }
 
 impl<N: Net> Worker<N> {
-    /// Returns whether nothing is left to do. The first call begins the stop: no new connections, idle ones closed.
-    pub(super) fn is_stopped(&mut self) -> bool {
+    /// Does a turn's part of the stop. Returns true when it is over.
+    pub(super) fn stop(&mut self) -> bool {
         let with = &mut self.responder;
         let is_handed_over = with.setup.stop.is_handed_over();
         let timeout = if is_handed_over { HANDED_OVER_FOR } else { with.limits.stop_timeout.into() };
         if with.timers.stop(timeout) {
-            if is_handed_over {
-                self.acceptor.leave(&with.net);
-                self.udp.share();
-            }
-            self.acceptor.pause(&with.net);
-            with.service.admission.wait_no_more();
-            self.acceptor.refuse(&with.net);
-            for at in with.connections.slots(|conn| !conn.ends_behind_response()) {
-                with.end(at, Transmitter::leave);
-            }
-            // Responses under way will announce that the connection closes after them.
-            with.connections.stop();
-            let left = self.left();
-            let with = &self.responder;
-            let line = with.setup.stop.tell_begun(left, with.service.admission.workers(), timeout);
-            line.filter(|_| !is_handed_over).inspect(|line| with.service.journal.error(line));
+            self.begin_stop(is_handed_over, timeout);
         }
-        let cut = if self.responder.timers.is_time_up() { self.left() } else { Left::default() };
-        if self.responder.timers.is_time_up() {
-            // Responses still being sent are cut, so that their log lines say how far they came.
-            for at in
-                self.responder.connections.slots(|conn| conn.protocol.exchanges().any(|exchange| exchange.is_logged()))
-            {
-                self.responder.abandon(at);
-            }
-            self.responder.transmit();
-        }
-        let is_over = self.responder.connections.is_empty() || self.responder.timers.is_time_up();
+        let is_time_up = self.responder.timers.is_time_up();
+        let cut = if is_time_up { self.cut_rest() } else { Left::default() };
+        let is_over = is_time_up || self.responder.connections.is_empty();
         if is_over {
             self.tell_end(cut);
         }
         is_over
+    }
+
+    /// Accepts no new connections, and closes idle ones.
+    fn begin_stop(&mut self, is_handed_over: bool, timeout: Nanos) {
+        let with = &mut self.responder;
+        if is_handed_over {
+            self.acceptor.leave(&with.net);
+            self.udp.share();
+        }
+        self.acceptor.pause(&with.net);
+        with.service.admission.wait_no_more();
+        self.acceptor.refuse(&with.net);
+        for at in with.connections.slots(|conn| !conn.ends_behind_response()) {
+            with.end(at, Transmitter::leave);
+        }
+        // Responses under way will announce that the connection closes after them.
+        with.connections.stop();
+        let left = self.left();
+        let with = &self.responder;
+        let line = with.setup.stop.tell_begun(left, with.service.admission.workers(), timeout);
+        line.filter(|_| !is_handed_over).inspect(|line| with.service.journal.error(line));
+    }
+
+    /// Cuts the responses still being sent, so that their log lines say how far they came. Returns what was left.
+    fn cut_rest(&mut self) -> Left {
+        let (left, with) = (self.left(), &mut self.responder);
+        for at in with.connections.slots(|conn| conn.protocol.exchanges().any(|exchange| exchange.is_logged())) {
+            with.abandon(at);
+        }
+        with.transmit();
+        left
     }
 
     /// Logs the last lines: how long responses waited, and what was cut.

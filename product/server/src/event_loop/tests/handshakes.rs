@@ -208,7 +208,7 @@ fn a_flight_that_nobody_waits_for_is_no_job() {
                     bench.turn();
                 }
             }
-            _ => assert!(bench.worker.is_stopped(), "nothing is answered"),
+            _ => assert!(bench.worker.stop(), "nothing is answered"),
         }
         assert!(
             bench.worker.responder.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO)

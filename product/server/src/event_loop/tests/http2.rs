@@ -269,16 +269,16 @@ fn a_stopping_server_says_farewell_and_finishes() {
     busy.send(&request(1, "/large", &[]));
     bench.turn_until_came(&mut idle, |client| !client.came.is_empty());
     bench.turn_until_came(&mut busy, |client| client.has(DATA));
-    assert!(!bench.worker.is_stopped(), "a response is under way");
+    assert!(!bench.worker.stop(), "a response is under way");
     bench.turn_until_came(&mut idle, |client| client.has_ended);
     assert!(idle.has(GOAWAY));
     bench.turn_until_came(&mut busy, |client| client.body(1).is_some());
     assert!(busy.has(GOAWAY) && busy.body(1).unwrap().len() == LARGE);
     bench.turn_until_came(&mut busy, |client| client.has_ended);
-    assert!(!bench.worker.is_stopped(), "until the clients have seen the end");
+    assert!(!bench.worker.stop(), "until the clients have seen the end");
     drop((busy, idle));
     (0..3).for_each(|_| bench.turn());
-    assert!(bench.worker.is_stopped());
+    assert!(bench.worker.stop());
 }
 
 /// A client with a window so small that the rest of its response stays with the server, which is stopping and has sent
@@ -293,7 +293,7 @@ fn slow_client_of_stopping(bench: &mut Bench, bytes: usize) -> Framed {
     while bench.worker.responder.connections.iter().all(|(_, conn)| !conn.has_answered) {
         bench.turn();
     }
-    assert!(!bench.worker.is_stopped());
+    assert!(!bench.worker.stop());
     while !bench.worker.responder.connections.iter().any(|(_, conn)| conn.is_lingering()) {
         bench.turn();
     }
@@ -340,7 +340,7 @@ fn a_client_that_takes_no_more_is_left_by_a_server_that_stops() {
     let client = slow_client_of_stopping(&mut bench, 40_000);
     // It took some of it before.
     (0..2).for_each(|_| end_lingering(&mut bench));
-    assert!(bench.worker.is_stopped());
+    assert!(bench.worker.stop());
     drop(client);
 }
 

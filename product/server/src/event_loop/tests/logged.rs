@@ -155,10 +155,10 @@ fn a_response_that_the_end_of_the_server_cuts() {
     for policy in POLICIES {
         let mut logged = Logged::new("stop", policy, |root| root);
         let _client = logged.bench.begun();
-        assert!(!logged.bench.worker.is_stopped(), "it finishes first");
+        assert!(!logged.bench.worker.stop(), "it finishes first");
         let now = logged.bench.worker.responder.timers.client_now();
         logged.bench.worker.responder.timers.stop_at(now);
-        assert!(logged.bench.worker.is_stopped());
+        assert!(logged.bench.worker.stop());
         let rows = logged.turn_until(1);
         let line = &rows[0];
         assert_eq!((line.status, line.outcome.as_str()), (200, "incomplete"));
@@ -181,7 +181,7 @@ fn without_a_log_nothing_is_kept() {
             .flat_map(|(_, conn)| conn.protocol.exchanges())
             .all(|exchange| exchange.line.is_none())
     );
-    assert!(!worker.is_stopped());
+    assert!(!worker.stop());
     worker.responder.timers.stop_at(worker.responder.timers.client_now());
-    assert!(worker.is_stopped() && !worker.responder.transmitter.link.scheduler().jobs().is_empty());
+    assert!(worker.stop() && !worker.responder.transmitter.link.scheduler().jobs().is_empty());
 }

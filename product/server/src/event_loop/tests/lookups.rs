@@ -175,7 +175,7 @@ fn a_find_outlasts_deadlines_and_the_beginning_of_the_end() {
     let mut client = begin(&mut bench, &disk, COLD);
     bench.worker.responder.timers.set(bench.worker.responder.timers.now() + Nanos::from_secs(10_000));
     bench.worker.sweep();
-    assert!(!bench.worker.is_stopped());
+    assert!(!bench.worker.stop());
     bench.worker.sweep();
     assert_eq!(bench.worker.responder.connections.len(), 1);
     disk.set_hanging(false);
