@@ -17,7 +17,7 @@ use crate::exchange_id::ExchangeId;
 use crate::files::CacheAnswer;
 use crate::journal::Kind;
 use crate::net::{Net, Socket, Transport};
-use crate::proxy::{Begun, Effect, Measured, Named, Tried};
+use crate::proxy::{Begun, Effect, Measured, Named, Proxy, Tried};
 use crate::send::Producer;
 use crate::storage::Room;
 use crate::upstream::{BodySink, CodedBody, Fault, Prediction};
@@ -45,11 +45,18 @@ impl<S: Socket> BodySink for (Producer<'_, S>, Nanos) {
 }
 
 impl<N: Net> Responder<N> {
-    /// Does what the proxy decides, until it waits. Must follow each input of the proxy.
-    pub(super) fn run_proxy(&mut self) {
+    /// Gives the proxy an input, and does what it decides, until it waits.
+    pub(super) fn with_proxy<R>(&mut self, input: impl FnOnce(&mut Proxy<N>, &N, Nanos) -> R) -> R {
+        let result = input(&mut self.proxy, &self.net, self.timers.now());
         while let Some(effect) = self.proxy.poll(&self.net, self.timers.now()) {
             self.apply(effect);
         }
+        result
+    }
+
+    /// Does what the proxy decides on a request that it has begun, unless the client has left.
+    pub(super) fn follow_begun(&mut self, id: ExchangeId) {
+        if self.has_left(id.slot()) { self.abort(id.slot()) } else { self.with_proxy(|_, _, _| ()) }
     }
 
     fn apply(&mut self, effect: Effect) {

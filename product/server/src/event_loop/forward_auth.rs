@@ -56,7 +56,7 @@ impl<N: Net> Responder<N> {
         if let Task::Deciding(deciding) = deciding {
             deciding.copied = server.copied.clone();
         }
-        if self.has_left(id.slot()) { self.abort(id.slot()) } else { self.run_proxy() }
+        self.follow_begun(id);
     }
 
     /// Lets a request pass, if the head of this answer says so. Otherwise returns the answer, which is the client's.
@@ -76,8 +76,7 @@ impl<N: Net> Responder<N> {
         };
         let verdict = Verdict::LetIn(copied.iter().map(said).collect());
         // The rest of the answer is not wanted, and its end is not logged as that of the response.
-        self.proxy.on_sent(&self.net, self.timers.now(), (id, begun.rest, None), false);
-        self.run_proxy();
+        self.with_proxy(|proxy, net, now| proxy.on_sent(net, now, (id, begun.rest, None), false));
         self.decide(id, verdict);
         None
     }

@@ -212,9 +212,7 @@ impl<N: Net> Worker<N> {
             DATAGRAMS => self.udp.on_datagrams(ready.flags, &mut self.acceptor, &mut self.responder),
             token => match connection_of(token) {
                 Some(connection) => {
-                    let with = &mut self.responder;
-                    with.proxy.on_ready(&with.net, with.timers.now(), connection, ready.flags);
-                    with.run_proxy();
+                    self.responder.with_proxy(|proxy, net, now| proxy.on_ready(net, now, connection, ready.flags));
                 }
                 None => self.responder.on_connection(token, ready.flags),
             },
@@ -282,8 +280,7 @@ impl<N: Net> Worker<N> {
         let with = &mut self.responder;
         let released_bytes = with.connections.account().released_bytes();
         if with.proxy.may_be_fed(released_bytes) {
-            with.proxy.feed(released_bytes);
-            with.run_proxy();
+            with.with_proxy(|proxy, _, _| proxy.feed(released_bytes));
         }
         while with.service.admission.is_memory_short() && !with.timers.is_turn_over(with.net.now()) {
             let now = with.timers.now();
@@ -326,8 +323,7 @@ impl<N: Net> Worker<N> {
         if served.is_some() {
             with.service.handler.acceptor().inspect(|acceptor| self.udp.renew(acceptor));
         }
-        with.proxy.release();
-        with.run_proxy();
+        with.with_proxy(|proxy, _, _| proxy.release());
     }
 
     /// Returns how long to wait until something is due: zero if something is ready, `None` if nothing is due.

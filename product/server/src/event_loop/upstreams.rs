@@ -54,11 +54,7 @@ impl<N: Net> Responder<N> {
         kept.upload = upload;
         conn.exchange(id.stream).task = Task::PassedOn(Box::new(kept));
         self.note_passed(id, to, request, minor_version);
-        if self.has_left(id.slot()) {
-            self.abort(id.slot());
-        } else {
-            self.run_proxy();
-        }
+        self.follow_begun(id);
         None
     }
 
@@ -111,8 +107,7 @@ impl<N: Net> Responder<N> {
     /// Passes on more of a request's body over HTTP/1.1. What an upstream does not take in time waits with the client.
     pub(super) fn pass_on(&mut self, at: usize, bytes: &[u8], is_last: bool) {
         let id = self.connections[at].exchange_id(0);
-        self.proxy.push_request(id, bytes, is_last);
-        self.run_proxy();
+        self.with_proxy(|proxy, _, _| proxy.push_request(id, bytes, is_last));
         let (now, is_full) = (self.timers.client_now(), self.proxy.request_room(id) == Some(0));
         if let Some(conn) = self.connections.get_mut(at).filter(|_| is_full) {
             conn.hold_body(now);
@@ -122,8 +117,7 @@ impl<N: Net> Responder<N> {
     /// Passes on more of the body on a stream, whose engine holds its client back.
     pub(super) fn pass_on_stream(&mut self, id: ExchangeId) {
         if self.take_from_stream(id).is_some() {
-            self.proxy.refill(id);
-            self.run_proxy();
+            self.with_proxy(|proxy, _, _| proxy.refill(id));
         }
     }
 
@@ -167,8 +161,7 @@ impl<N: Net> Responder<N> {
 
     /// Ends the transfer of an exchange that needs no upstream any more, if it has one.
     pub(super) fn leave_upstream(&mut self, id: ExchangeId) {
-        self.proxy.leave(&self.net, self.timers.now(), id);
-        self.run_proxy();
+        self.with_proxy(|proxy, net, now| proxy.leave(net, now, id));
     }
 
     /// Continues transfers whose responses have room again.
@@ -179,23 +172,18 @@ impl<N: Net> Responder<N> {
         // A response that continues into a file has room at once, and no more until that is written.
         while let Some(job) = self.transmitter.reads.next_refill() {
             if let Some(id) = Producer::of(&mut self.transmitter, &mut self.connections, job).exchange() {
-                self.proxy.refill(id);
-                self.run_proxy();
+                self.with_proxy(|proxy, _, _| proxy.refill(id));
             }
         }
     }
 
     /// Once a second: checks the health of upstreams, and ends transfers whose upstream is too slow.
     pub(super) fn look_after_upstreams(&mut self) {
-        let now = self.timers.now();
-        for check in self.proxy.due_checks(now, self.service.handler.groups()) {
-            self.proxy.begin_check(&self.net, now, check);
-            self.run_proxy();
+        for check in self.proxy.due_checks(self.timers.now(), self.service.handler.groups()) {
+            self.with_proxy(|proxy, net, now| proxy.begin_check(net, now, check));
         }
-        self.proxy.end_late(&self.net, now);
-        self.run_proxy();
-        self.proxy.relieve_all();
-        self.run_proxy();
+        self.with_proxy(|proxy, net, now| proxy.end_late(net, now));
+        self.with_proxy(|proxy, _, _| proxy.relieve_all());
         self.refill();
     }
 }
