@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
-use http::{HttpDate, Response};
+use http::{BodyLength, HttpDate, Request, Response, Status};
 use slab::Slab;
 use units::Nanos;
 use units::memory::Account;
@@ -272,6 +272,36 @@ impl<S: Socket> Connections<S> {
         let result = act(self[at].engine());
         self.say(at);
         result
+    }
+
+    /// Has the client of a request on a stream send the body, which it may hold back until it is allowed to (RFC 9110 section 10.1.1).
+    pub fn want_body(&mut self, id: ExchangeId, request: &Request, date: &HttpDate) {
+        if !self[id].keeps_bodies() || request.body == BodyLength::None {
+            return;
+        }
+        self.with_engine(id.slot(), |engine| {
+            engine.want_body(id.stream);
+            if request.values("expect").any(|value| value.eq_ignore_ascii_case(b"100-continue")) {
+                let (head, ()) = Response::new(Status::CONTINUE, ()).into_head(date);
+                engine.interim(id.stream, &head);
+            }
+        });
+    }
+
+    /// Has the body of a request wait with its client.
+    pub fn hold_body(&mut self, id: ExchangeId, now: ClientTime) {
+        self[id].hold_body(now);
+        if self[id].keeps_bodies() {
+            // Its engine would discard what nobody wants.
+            self.with_engine(id.slot(), |engine| engine.want_body(id.stream));
+        }
+    }
+
+    /// Discards the body of a request on a stream, as far as nobody has read it.
+    pub fn leave_body(&mut self, id: ExchangeId) {
+        if self[id].keeps_bodies() {
+            self.with_engine(id.slot(), |engine| engine.leave_body(id.stream));
+        }
     }
 
     /// Has the client send no more requests, if its connection carries several streams.

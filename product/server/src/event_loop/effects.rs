@@ -227,8 +227,8 @@ impl<N: Net> Responder<N> {
         }
         let Some(request) = self.take_passed(id) else { return };
         let status = fault.status();
-        if fault.is_of_client() && self.connections[id].keeps_bodies() {
-            self.connections.with_engine(id.slot(), |engine| engine.leave_body(id.stream));
+        if fault.is_of_client() {
+            self.connections.leave_body(id);
         }
         self.reply_passed(id, request, |handler, to, request| handler.unanswered(to, request, status));
     }

@@ -42,8 +42,8 @@ impl<N: Net> Responder<N> {
     /// Gives up the wait of a request that gets a response from elsewhere.
     pub(super) fn undecided(&mut self, id: ExchangeId, deciding: &Deciding) -> Box<KeptRequest> {
         let came = deciding.request();
-        if self.connections[id].keeps_bodies() && came.body != BodyLength::None {
-            self.connections.with_engine(id.slot(), |engine| engine.leave_body(id.stream));
+        if came.body != BodyLength::None {
+            self.connections.leave_body(id);
         }
         let conn = &self.connections[id];
         let to = self.service.handler.to(conn, id.stream, &came);
@@ -63,13 +63,8 @@ impl<N: Net> Responder<N> {
         self.service.note(now, conn, id.stream, to.site, &request, head.map_or(0, |head| head.minor_version));
         let deciding = Deciding::new(came, head, conn.held.account());
         conn.exchange(id.stream).task = Task::Deciding(Box::new(deciding));
-        if came.body == BodyLength::None {
-            return;
-        }
-        conn.hold_body(self.timers.client_now());
-        if conn.keeps_bodies() {
-            // Its engine would discard what nobody wants.
-            self.connections.with_engine(id.slot(), |engine| engine.want_body(id.stream));
+        if came.body != BodyLength::None {
+            self.connections.hold_body(id, self.timers.client_now());
         }
     }
 
@@ -115,9 +110,7 @@ impl<N: Net> Responder<N> {
             Task::PassedOn(_) | Task::Receiving(_) => receiving::take_stream_data(self, id),
             Task::Deciding(_) => {}
             Task::LookingUp(ref pending) if self.service.handler.may_run(&pending.request.view()) => {}
-            Task::None | Task::LookingUp(_) | Task::Sending(_) => {
-                self.connections.with_engine(id.slot(), |engine| engine.leave_body(id.stream));
-            }
+            Task::None | Task::LookingUp(_) | Task::Sending(_) => self.connections.leave_body(id),
         }
     }
 }

@@ -13,7 +13,6 @@ use crate::connection::http1::TOO_SLOW;
 use crate::connection::{KeptRequest, Receiving, Task};
 use crate::exchange_id::ExchangeId;
 use crate::net::Net;
-use crate::send::want_body;
 use crate::sites::received;
 use crate::upload::Upload;
 
@@ -35,7 +34,7 @@ pub(super) fn receive_body<N: Net>(
         return None;
     }
     let (now, limits) = (with.timers.client_now(), with.limits.upload());
-    want_body(with.timers.date(), &mut with.connections, id, request);
+    with.connections.want_body(id, request, with.timers.date());
     let conn = &mut with.connections[id];
     with.service.note(with.timers.now(), conn, id.stream, to.site, request, head.map_or(0, |head| head.minor_version));
     let mut request = KeptRequest::new(request, conn.held.account());
@@ -112,7 +111,7 @@ pub(super) fn end_slow_bodies<N: Net>(with: &mut Responder<N>, at: usize) {
         with.leave_upstream(id);
         let exchange = with.connections.exchange(id);
         (exchange.task, exchange.class) = (Task::None, with.service.handler.default_class());
-        with.connections.with_engine(at, |engine| engine.leave_body(id.stream));
+        with.connections.leave_body(id);
         with.send(id, answer::reject(TOO_SLOW));
     }
 }

@@ -13,7 +13,7 @@ use crate::connection::{KeptRequest, Task};
 use crate::exchange_id::ExchangeId;
 use crate::journal::Kind;
 use crate::net::Net;
-use crate::send::{Producer, want_body};
+use crate::send::Producer;
 use crate::upstream::{Group, PassOn, Run};
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -48,7 +48,7 @@ impl<N: Net> Responder<N> {
             self.note_fault(&upstream, &fault);
             return Some(Box::new(self.service.handler.unanswered(to, request, fault.status())));
         }
-        want_body(self.timers.date(), &mut self.connections, id, request);
+        self.connections.want_body(id, request, self.timers.date());
         let conn = &mut self.connections[id];
         let mut kept = KeptRequest::new(request, conn.held.account());
         kept.upload = upload;
@@ -79,8 +79,8 @@ impl<N: Net> Responder<N> {
             }
             _ => unreachable!("nothing else follows a lookup"),
         };
-        if request.view().body != BodyLength::None && self.connections[id].keeps_bodies() {
-            self.connections.with_engine(id.slot(), |engine| engine.leave_body(id.stream));
+        if request.view().body != BodyLength::None {
+            self.connections.leave_body(id);
         }
         self.send(id, reply);
     }
@@ -94,13 +94,10 @@ impl<N: Net> Responder<N> {
         if must_wait_for_leave(self, id, head) {
             return true;
         }
-        let now = self.timers.client_now();
-        let Some(conn) = self.connections.get_mut(id.slot()) else { return true };
-        conn.hold_body(now);
-        if conn.keeps_bodies() {
-            // Its engine would discard what nobody wants.
-            self.connections.with_engine(id.slot(), |engine| engine.want_body(id.stream));
+        if !self.connections.contains(id.slot()) {
+            return true;
         }
+        self.connections.hold_body(id, self.timers.client_now());
         false
     }
 

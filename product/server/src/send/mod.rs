@@ -43,7 +43,7 @@ pub use mark::{Bands, Marker, Raise};
 pub use notice::{Notice, in_words, mbit};
 pub use producing::Producer;
 pub use reads::Reads;
-pub use responding::{Http2Begin, want_body};
+pub use responding::Http2Begin;
 pub use sendings::Sendings;
 
 pub use under_way::{UnderWay, WaitsFor, under_way};

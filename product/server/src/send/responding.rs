@@ -1,6 +1,6 @@
 //! The write path as the protocols of a connection use it. Requests and replies are none of its business.
 
-use http::{BodyLength, HttpDate, Request, Response, Status};
+use http::{HttpDate, Response};
 use mux::Broken;
 use units::Nanos;
 use units::memory::Counted;
@@ -227,18 +227,4 @@ impl Transmitter {
             self.send_tls(now, connections, at, class);
         }
     }
-}
-
-/// Has the client of a request on a stream send the body, which it may hold back until it is allowed to (RFC 9110 section 10.1.1).
-pub fn want_body(date: &HttpDate, connections: &mut Connections<impl Socket>, id: ExchangeId, request: &Request) {
-    if !connections[id].keeps_bodies() || request.body == BodyLength::None {
-        return;
-    }
-    connections.with_engine(id.slot(), |engine| {
-        engine.want_body(id.stream);
-        if request.values("expect").any(|value| value.eq_ignore_ascii_case(b"100-continue")) {
-            let (head, ()) = Response::new(Status::CONTINUE, ()).into_head(date);
-            engine.interim(id.stream, &head);
-        }
-    });
 }
