@@ -253,14 +253,9 @@ impl<N: Net> Responder<N> {
         request: Box<KeptRequest>,
         make: impl FnOnce(&mut Handler, To, &Request) -> Reply,
     ) {
-        let (handler, conn) = (&mut self.service.handler, &self.connections[id]);
-        let (reply, class) = {
-            let request = request.view();
-            let to = handler.to(conn, id.stream, &request);
-            (make(handler, to, &request), handler.class_of(conn, id.stream, to.site, &request))
-        };
+        let to = self.service.target(&mut self.connections[id], id.stream, &request.view());
+        let reply = make(&mut self.service.handler, to, &request.view());
         drop(request);
-        self.connections.exchange(id).class = class;
         assert!(self.transmitter.gathered.is_empty(), "what was gathered for one connection is not another's");
         self.send(id, reply);
         self.flush(id.slot());

@@ -93,8 +93,7 @@ fn reply_received<N: Net>(with: &mut Responder<N>, id: ExchangeId) {
     let Task::Receiving(receiving) = std::mem::take(&mut conn.exchange(id.stream).task) else { return };
     let request = receiving.request.view();
     // The sites in force may have changed since the request began.
-    let to = with.service.handler.to(conn, id.stream, &request);
-    conn.exchange(id.stream).class = with.service.handler.class_of(conn, id.stream, to.site, &request);
+    let to = with.service.target(conn, id.stream, &request);
     let reply = with.service.handler.passed_on(to, &request, received(receiving.bytes));
     with.send(id, reply);
 }

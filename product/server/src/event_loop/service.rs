@@ -119,8 +119,7 @@ impl Service {
         let PendingLookup { request, search, .. } = *pending;
         let view = request.view();
         // The sites in force may have changed since the lookup began.
-        let to = self.handler.to(conn, stream, &view);
-        conn.exchange(stream).class = self.handler.class_of(conn, stream, to.site, &view);
+        let to = self.target(conn, stream, &view);
         let (id, client) = (conn.exchange(stream).id, conn.client_of(stream));
         let may_wait = self.handler.may_wait(id);
         let (answer, minor_version) = match search {
@@ -144,6 +143,13 @@ impl Service {
                 Some(Answered { answer, to, request, minor_version })
             }
         }
+    }
+
+    /// Resolves what a request that has waited is for, and sets its class.
+    pub fn target(&self, conn: &mut Connection<impl Socket>, stream: u32, request: &Request) -> To {
+        let to = self.handler.to(conn, stream, request);
+        conn.exchange(stream).class = self.handler.class_of(conn, stream, to.site, request);
+        to
     }
 
     /// Keeps what the log, the objectives and the metrics need of a request.
