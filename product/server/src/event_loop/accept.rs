@@ -9,7 +9,6 @@ use units::Nanos;
 use units::wire::Framing;
 
 use super::admission::NoPlace;
-use super::give_up_idle::give_up_idle;
 use super::listeners::Listeners;
 use super::responder::Responder;
 use crate::connection::{ChannelKind, HANDSHAKE_TIMEOUT, SEGMENT_BYTES_MIN};
@@ -145,7 +144,7 @@ impl<N: Net> Listeners<N> {
         if !self.is_client_waiting(&with.net) {
             return false;
         }
-        let is_freed = free_place(with);
+        let is_freed = with.free_place();
         if !is_freed {
             self.wait_for_place(with);
         }
@@ -161,7 +160,7 @@ impl<N: Net> Listeners<N> {
         if with.service.admission.take_place() {
             return Some(true);
         }
-        let is_freed = free_place(with);
+        let is_freed = with.free_place();
         if !is_freed && with.service.admission.without_place() == NoPlace::Wait {
             self.wait_for_place(with);
             return None;
@@ -178,7 +177,7 @@ impl<N: Net> Listeners<N> {
     /// back.
     pub fn make_room(&mut self, with: &mut Responder<N>) {
         if with.service.admission.is_place_wanted() {
-            give_up_idle(with, Nanos::ZERO);
+            with.give_up_idle(Nanos::ZERO);
         }
         if with.connections.take_ended() || !self.is_short() {
             // If this fails, the next sweep tries again and logs the error.
@@ -207,9 +206,11 @@ fn framing(socket: &impl Stream, peer: SocketAddr) -> Framing {
     Framing::new(segment_bytes.into(), is_ipv6, has_timestamps)
 }
 
-/// Takes a place for a newcomer by closing an idle connection. Returns false if none could be freed.
-fn free_place<N: Net>(with: &mut Responder<N>) -> bool {
-    let is_freed = give_up_idle(with, Nanos::ZERO) && with.service.admission.take_place();
-    with.service.log_full(with.timers.now());
-    is_freed
+impl<N: Net> Responder<N> {
+    /// Takes a place for a newcomer by closing an idle connection. Returns false if none could be freed.
+    fn free_place(&mut self) -> bool {
+        let is_freed = self.give_up_idle(Nanos::ZERO) && self.service.admission.take_place();
+        self.service.log_full(self.timers.now());
+        is_freed
+    }
 }

@@ -3,7 +3,6 @@
 //! used. Many looks, and all that may end with one, are spread over turns.
 
 use super::Worker;
-use super::receiving;
 use crate::net::Net;
 use crate::send::Transmitter;
 
@@ -65,7 +64,7 @@ impl<N: Net> Worker<N> {
         if !with.connections.contains(at) {
             return;
         }
-        receiving::end_slow_bodies(with, at);
+        with.end_slow_bodies(at);
         with.transmitter.end_stalled(&mut with.connections, with.timers.now(), at);
         with.service.book_spent(with.timers.now(), &mut with.connections[at], &mut with.transmitter.sendings);
         with.take_departures();

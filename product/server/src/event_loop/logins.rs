@@ -4,7 +4,6 @@
 use http::http1::Head;
 use http::{BodyLength, Request};
 
-use super::receiving;
 use super::responder::Responder;
 use crate::access::{Question, Verdict};
 use crate::answer::To;
@@ -107,7 +106,7 @@ impl<N: Net> Responder<N> {
     fn take_or_leave_body(&mut self, id: ExchangeId) {
         let Some(exchange) = self.connections.find(id) else { return };
         match exchange.task {
-            Task::PassedOn(_) | Task::Receiving(_) => receiving::take_stream_data(self, id),
+            Task::PassedOn(_) | Task::Receiving(_) => self.take_stream_data(id),
             Task::Deciding(_) => {}
             Task::LookingUp(ref pending) if self.service.handler.may_run(&pending.request.view()) => {}
             Task::None | Task::LookingUp(_) | Task::Sending(_) => self.connections.leave_body(id),

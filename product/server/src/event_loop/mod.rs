@@ -64,7 +64,6 @@ use crate::upstream::{self, LoopPlaces, connection_of};
 use crate::wake::Wake;
 pub use admission::Admission;
 pub use change::{Change, Changes, LinkChange, MemoryShare, NewSettings};
-use give_up_idle::give_up_idle;
 pub use listener::Listener;
 use listeners::Listeners;
 use responder::Responder;
@@ -286,7 +285,7 @@ impl<N: Net> Worker<N> {
             let now = with.timers.now();
             if let Some(at) = with.service.admission.shortage.next(now, &with.connections, &with.transmitter.link) {
                 with.end_for_memory(at);
-            } else if !give_up_idle(with, IDLE_FOR) {
+            } else if !with.give_up_idle(IDLE_FOR) {
                 return;
             }
             with.take_departures();

@@ -7,7 +7,6 @@ use rustix::io::Errno;
 use tls::REFUSAL;
 
 use super::proxy_header::Refused;
-use super::receiving;
 use super::responder::Responder;
 use super::service::Before;
 use super::streams::is_preface;
@@ -142,7 +141,7 @@ impl<N: Net> Responder<N> {
                     self.answer(id, &head.request, Some(&head));
                 }
                 Some(Event::Data { bytes, is_last }) => {
-                    receiving::take_data(self, at, bytes, is_last);
+                    self.take_data(at, bytes, is_last);
                 }
                 Some(Event::Refused { reject, shown, is_tls }) => {
                     let id = conn.exchange_id(0);
@@ -200,7 +199,7 @@ impl<N: Net> Responder<N> {
                 Some(reply) => *reply,
                 None => return self.hint(id, to, (request, head)),
             },
-            Answer::Upload => match receiving::receive_body(self, id, to, request, head) {
+            Answer::Upload => match self.receive_body(id, to, request, head) {
                 Some(reply) => reply,
                 None => return,
             },

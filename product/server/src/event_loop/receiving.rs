@@ -7,7 +7,6 @@ use http::{BodyLength, Request};
 use mux::BodyRead;
 
 use super::responder::Responder;
-use super::upstreams::must_wait_for_leave;
 use crate::answer::{self, Reply, To};
 use crate::connection::http1::TOO_SLOW;
 use crate::connection::{KeptRequest, Receiving, Task};
@@ -19,98 +18,107 @@ use crate::upload::Upload;
 /// The number of bytes of a body taken from its stream at once.
 const PART_BYTES: usize = 16 << 10;
 
-/// Begins to receive the body of a request. Returns the reply at once if there is no body.
-pub(super) fn receive_body<N: Net>(
-    with: &mut Responder<N>,
-    id: ExchangeId,
-    to: To,
-    request: &Request,
-    head: Option<&Head>,
-) -> Option<Reply> {
-    if request.body == BodyLength::None {
-        return Some(with.service.handler.passed_on(to, request, received(0)));
-    }
-    if must_wait_for_leave(with, id, head) {
-        return None;
-    }
-    let (now, limits) = (with.timers.client_now(), with.limits.upload());
-    with.connections.want_body(id, request, with.timers.date());
-    let conn = &mut with.connections[id];
-    with.service.note(with.timers.now(), conn, id.stream, to.site, request, head.map_or(0, |head| head.minor_version));
-    let mut request = KeptRequest::new(request, conn.held.account());
-    request.upload = conn.keeps_bodies().then(|| Box::new(Upload::new(now, limits)));
-    conn.exchange(id.stream).task = Task::Receiving(Box::new(Receiving { request, bytes: 0 }));
-    None
-}
-
-/// Takes more of a request's body over HTTP/1.1.
-pub(super) fn take_data<N: Net>(with: &mut Responder<N>, at: usize, bytes: &[u8], is_last: bool) {
-    let Task::Receiving(receiving) = &mut with.connections[at].exchange(0).task else {
-        return with.pass_on(at, bytes, is_last);
-    };
-    receiving.bytes += bytes.len() as u64;
-    if is_last {
-        let id = with.connections[at].exchange_id(0);
-        reply_received(with, id);
-    }
-}
-
-/// Takes more of a request's body on a stream.
-pub(super) fn take_stream_data<N: Net>(with: &mut Responder<N>, id: ExchangeId) {
-    let now = with.timers.client_now();
-    let Some(exchange) = with.connections.find(id) else { return };
-    match exchange.task {
-        Task::Receiving(_) => {}
-        // Its client has to be let in first.
-        Task::Deciding(_) => return,
-        _ => return with.pass_on_stream(id),
-    }
-    let mut part = Vec::with_capacity(PART_BYTES);
-    // The stream's flow-control window bounds what is here.
-    let read = loop {
-        part.clear();
-        let connection = &mut with.connections[id];
-        let read = connection.engine().read_body(id.stream, &mut part, PART_BYTES);
-        let exchange = connection.exchange(id.stream);
-        exchange.upload().into_iter().for_each(|upload| upload.on_bytes(now, part.len()));
-        if let Task::Receiving(receiving) = &mut exchange.task {
-            receiving.bytes += part.len() as u64;
+impl<N: Net> Responder<N> {
+    /// Begins to receive the body of a request. Returns the reply at once if there is no body.
+    pub(super) fn receive_body(
+        &mut self,
+        id: ExchangeId,
+        to: To,
+        request: &Request,
+        head: Option<&Head>,
+    ) -> Option<Reply> {
+        if request.body == BodyLength::None {
+            return Some(self.service.handler.passed_on(to, request, received(0)));
         }
-        if read != BodyRead::More {
-            break read;
+        if self.must_wait_for_leave(id, head) {
+            return None;
         }
-    };
-    with.connections.say(id.slot());
-    // A body that is cut off is reported by the end of its stream.
-    if read == BodyRead::End {
-        reply_received(with, id);
+        let (now, limits) = (self.timers.client_now(), self.limits.upload());
+        self.connections.want_body(id, request, self.timers.date());
+        let conn = &mut self.connections[id];
+        self.service.note(
+            self.timers.now(),
+            conn,
+            id.stream,
+            to.site,
+            request,
+            head.map_or(0, |head| head.minor_version),
+        );
+        let mut request = KeptRequest::new(request, conn.held.account());
+        request.upload = conn.keeps_bodies().then(|| Box::new(Upload::new(now, limits)));
+        conn.exchange(id.stream).task = Task::Receiving(Box::new(Receiving { request, bytes: 0 }));
+        None
     }
-}
 
-/// Handler once the body is complete.
-fn reply_received<N: Net>(with: &mut Responder<N>, id: ExchangeId) {
-    let conn = &mut with.connections[id];
-    let Task::Receiving(receiving) = std::mem::take(&mut conn.exchange(id.stream).task) else { return };
-    let request = receiving.request.view();
-    // The sites in force may have changed since the request began.
-    let to = with.service.target(conn, id.stream, &request);
-    let reply = with.service.handler.passed_on(to, &request, received(receiving.bytes));
-    with.send(id, reply);
-}
+    /// Takes more of a request's body over HTTP/1.1.
+    pub(super) fn take_data(&mut self, at: usize, bytes: &[u8], is_last: bool) {
+        let Task::Receiving(receiving) = &mut self.connections[at].exchange(0).task else {
+            return self.pass_on(at, bytes, is_last);
+        };
+        receiving.bytes += bytes.len() as u64;
+        if is_last {
+            let id = self.connections[at].exchange_id(0);
+            self.reply_received(id);
+        }
+    }
 
-/// Refuses bodies that arrive too slowly on the streams of a connection.
-pub(super) fn end_slow_bodies<N: Net>(with: &mut Responder<N>, at: usize) {
-    let now = with.timers.client_now();
-    while let Some(conn) = with.connections.get_mut(at) {
-        let late = conn.protocol.exchanges_mut().find_map(|exchange| {
-            let is_late = exchange.upload().is_some_and(|upload| now >= upload.deadline());
-            is_late.then_some(exchange.id)
-        });
-        let Some(id) = late else { return };
-        with.leave_upstream(id);
-        let exchange = with.connections.exchange(id);
-        (exchange.task, exchange.class) = (Task::None, with.service.handler.default_class());
-        with.connections.leave_body(id);
-        with.send(id, answer::reject(TOO_SLOW));
+    /// Takes more of a request's body on a stream.
+    pub(super) fn take_stream_data(&mut self, id: ExchangeId) {
+        let now = self.timers.client_now();
+        let Some(exchange) = self.connections.find(id) else { return };
+        match exchange.task {
+            Task::Receiving(_) => {}
+            // Its client has to be let in first.
+            Task::Deciding(_) => return,
+            _ => return self.pass_on_stream(id),
+        }
+        let mut part = Vec::with_capacity(PART_BYTES);
+        // The stream's flow-control window bounds what is here.
+        let read = loop {
+            part.clear();
+            let connection = &mut self.connections[id];
+            let read = connection.engine().read_body(id.stream, &mut part, PART_BYTES);
+            let exchange = connection.exchange(id.stream);
+            exchange.upload().into_iter().for_each(|upload| upload.on_bytes(now, part.len()));
+            if let Task::Receiving(receiving) = &mut exchange.task {
+                receiving.bytes += part.len() as u64;
+            }
+            if read != BodyRead::More {
+                break read;
+            }
+        };
+        self.connections.say(id.slot());
+        // A body that is cut off is reported by the end of its stream.
+        if read == BodyRead::End {
+            self.reply_received(id);
+        }
+    }
+
+    /// Handler once the body is complete.
+    fn reply_received(&mut self, id: ExchangeId) {
+        let conn = &mut self.connections[id];
+        let Task::Receiving(receiving) = std::mem::take(&mut conn.exchange(id.stream).task) else { return };
+        let request = receiving.request.view();
+        // The sites in force may have changed since the request began.
+        let to = self.service.target(conn, id.stream, &request);
+        let reply = self.service.handler.passed_on(to, &request, received(receiving.bytes));
+        self.send(id, reply);
+    }
+
+    /// Refuses bodies that arrive too slowly on the streams of a connection.
+    pub(super) fn end_slow_bodies(&mut self, at: usize) {
+        let now = self.timers.client_now();
+        while let Some(conn) = self.connections.get_mut(at) {
+            let late = conn.protocol.exchanges_mut().find_map(|exchange| {
+                let is_late = exchange.upload().is_some_and(|upload| now >= upload.deadline());
+                is_late.then_some(exchange.id)
+            });
+            let Some(id) = late else { return };
+            self.leave_upstream(id);
+            let exchange = self.connections.exchange(id);
+            (exchange.task, exchange.class) = (Task::None, self.service.handler.default_class());
+            self.connections.leave_body(id);
+            self.send(id, answer::reject(TOO_SLOW));
+        }
     }
 }

@@ -7,7 +7,6 @@
 use http::Method;
 use mux::{Event, PREFACE};
 
-use super::receiving;
 use super::responder::Responder;
 use crate::body::Failure;
 use crate::connection::{Connections, Task};
@@ -78,7 +77,7 @@ impl<N: Net> Responder<N> {
                 }
                 Some(Event::Body { stream }) => {
                     let id = self.connections[at].exchange_id(stream);
-                    receiving::take_stream_data(self, id);
+                    self.take_stream_data(id);
                 }
                 Some(Event::Priority { stream }) => self.transmitter.prefer(&mut self.connections[at], stream),
                 Some(Event::Closed { stream }) => self.leave_stream(self.connections[at].exchange_id(stream)),

@@ -35,7 +35,7 @@ impl<N: Net> Responder<N> {
         if let Some(status) = refusal_of(&group, pass_on.run.as_deref(), request.body) {
             return Some(Box::new(self.service.handler.unanswered(to, request, status)));
         }
-        if must_wait_for_leave(self, id, head) {
+        if self.must_wait_for_leave(id, head) {
             return None;
         }
         if request.method == Method::Connect && group.is_http2() {
@@ -91,7 +91,7 @@ impl<N: Net> Responder<N> {
         if request.body == BodyLength::None || !self.service.handler.may_run(request) {
             return false;
         }
-        if must_wait_for_leave(self, id, head) {
+        if self.must_wait_for_leave(id, head) {
             return true;
         }
         if !self.connections.contains(id.slot()) {
@@ -99,6 +99,16 @@ impl<N: Net> Responder<N> {
         }
         self.connections.hold_body(id, self.timers.client_now());
         false
+    }
+
+    /// Sends 100 Continue to an HTTP/1.1 client that waits for it (RFC 9110 section 10.1.1). Returns whether the request
+    /// must be postponed because its socket is full: 100 Continue is then sent again.
+    pub(super) fn must_wait_for_leave(&mut self, id: ExchangeId, head: Option<&Head>) -> bool {
+        let Some(head) = head.filter(|head| head.expect_continue && head.request.body != BodyLength::None) else {
+            return false;
+        };
+        self.transmitter.gathered.push(CONTINUE);
+        self.must_postpone(id.slot(), head)
     }
 
     /// Passes on more of a request's body over HTTP/1.1. What an upstream does not take in time waits with the client.
@@ -193,14 +203,4 @@ fn refusal_of(group: &Group, run: Option<&Run>, body: BodyLength) -> Option<Stat
         body if group.refuses_body(body) => Some(Status::CONTENT_TOO_LARGE),
         _ => None,
     }
-}
-
-/// Sends 100 Continue to an HTTP/1.1 client that waits for it (RFC 9110 section 10.1.1). Returns whether the request
-/// must be postponed because its socket is full: 100 Continue is then sent again.
-pub(super) fn must_wait_for_leave<N: Net>(with: &mut Responder<N>, id: ExchangeId, head: Option<&Head>) -> bool {
-    let Some(head) = head.filter(|head| head.expect_continue && head.request.body != BodyLength::None) else {
-        return false;
-    };
-    with.transmitter.gathered.push(CONTINUE);
-    with.must_postpone(id.slot(), head)
 }

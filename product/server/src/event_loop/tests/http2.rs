@@ -372,7 +372,7 @@ fn a_connection_that_gives_way_hears_so() {
     client.send(&request(1, "/a", &[]));
     bench.turn_until_came(&mut client, |client| client.body(1).is_some());
     bench.turn();
-    while !give_up_idle(&mut bench.worker.responder, Nanos::ZERO) {
+    while !bench.worker.responder.give_up_idle(Nanos::ZERO) {
         bench.turn();
     }
     assert!(bench.worker.responder.connections.is_empty());

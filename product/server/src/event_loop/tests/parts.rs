@@ -16,7 +16,7 @@ impl Bench {
         let limits = &self.worker.responder.limits;
         let (_, conn) = self.worker.responder.connections.iter().next().unwrap();
         assert!(!conn.is_idle() && conn.deadline() <= self.worker.responder.timers.client_now() + limits.head_timeout);
-        assert!(!give_up_idle(&mut self.worker.responder, Nanos::ZERO), "half a request is here");
+        assert!(!self.worker.responder.give_up_idle(Nanos::ZERO), "half a request is here");
         let answered = |bench: &Bench| {
             bench.worker.responder.connections.iter().all(|(_, conn)| conn.has_answered && conn.is_idle())
         };
@@ -24,7 +24,7 @@ impl Bench {
         while !answered(self) {
             self.turn();
         }
-        while !give_up_idle(&mut self.worker.responder, Nanos::ZERO) {
+        while !self.worker.responder.give_up_idle(Nanos::ZERO) {
             self.turn();
         }
         assert!(self.worker.responder.connections.is_empty());
