@@ -6,7 +6,6 @@ use std::thread;
 use super::responder::Responder;
 use super::shortage::{PART_BYTES_MIN, is_full};
 use crate::connection::Connections;
-use crate::journal::Kind;
 use crate::net::{Net, Socket};
 use crate::send::Transmitter;
 use crate::sys;
@@ -24,15 +23,6 @@ impl<N: Net> Responder<N> {
         if is_full && self.connections.get(at).is_some_and(|conn| conn.part_bytes() >= PART_BYTES_MIN) {
             self.end_for_memory(at);
         }
-    }
-
-    /// Ends a connection because of the memory that it holds, and logs a line.
-    pub(super) fn end_for_memory(&mut self, at: usize) {
-        let conn = &self.connections[at];
-        let what = if conn.part_bytes() > 0 { "its request is not whole" } else { "it does not read" };
-        let why = format!("{}: {what}, and holds {} KB", conn.peer(), conn.held.bytes() >> 10);
-        self.service.journal.fail(self.timers.now(), Kind::Memory, why);
-        self.abandon(at);
     }
 }
 

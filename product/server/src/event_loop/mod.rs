@@ -17,6 +17,7 @@ mod client;
 mod client_behind_proxy;
 mod deadlines;
 mod effects;
+mod ending;
 mod forward_auth;
 mod give_up_idle;
 mod handshakes;

@@ -12,7 +12,6 @@ use super::budget::Budget;
 use super::service::Service;
 use super::timers::Timers;
 use super::{READ_BYTES, Setup};
-use crate::body::Failure;
 use crate::clock::ClientClock;
 use crate::connection::{ChannelKind, Connection, Connections, Departure, Opening};
 use crate::journal::Sources;
@@ -135,34 +134,6 @@ impl<N: Net> Responder<N> {
         }
         let conn = &self.connections[at];
         conn.input.has_ended && conn.only_exchange().is_some_and(|id| self.proxy.needs_client(id))
-    }
-
-    /// Ends the connection of a client that has left: its request leaves the queue of its upstream, or is cancelled
-    /// there.
-    pub(super) fn abort(&mut self, at: usize) {
-        if self.connections[at].is_sending() {
-            return self.transmitter.end_all(&mut self.connections, self.timers.now(), at, || Failure::Aborted);
-        }
-        self.close(at);
-    }
-
-    /// Ends the connection.
-    pub fn close(&mut self, at: usize) {
-        if self.connections[at].protocol.streams().is_some_and(|streams| !streams.is_idle()) {
-            return self.abandon(at);
-        }
-        self.transmitter.end_output(self.timers.now(), &mut self.connections, at, self.service.handler.default_class());
-        let id = self.connections[at].exchange_id(0);
-        self.leave_upstream(id);
-        self.proxy.forget_client(&self.net, id.token());
-        self.service.leave(&self.net, &self.timers, &mut self.connections[at], 0, &self.transmitter.link);
-        let untold_bytes = self.transmitter.close(&mut self.connections, self.timers.now(), at);
-        let conn = &self.connections[at];
-        let (client, of_response) = (conn.client, conn.client_of(0));
-        self.service.admission.spend(of_response, untold_bytes);
-        self.service.forget_origin(self.timers.now(), &mut self.connections[at], 0);
-        self.service.admission.leave(self.timers.now(), client);
-        self.connections.remove(at);
     }
 
     /// The responses under way.

@@ -9,11 +9,11 @@ use mux::{Event, PREFACE};
 
 use super::responder::Responder;
 use crate::body::Failure;
-use crate::connection::{Connections, Task};
+use crate::connection::Task;
 use crate::exchange_id::ExchangeId;
 use crate::journal::Kind;
-use crate::net::{Net, Transport};
-use crate::send::{EndContext, Ending, Transmitter};
+use crate::net::Net;
+use crate::send::Transmitter;
 
 /// The minimum length of a preface with which no HTTP/1 request begins.
 const PREFACE_BYTES_MIN: usize = 16;
@@ -86,7 +86,7 @@ impl<N: Net> Responder<N> {
     }
 
     /// Handles a closed stream: its response is all made, or its client does not want it any more.
-    fn leave_stream(&mut self, id: ExchangeId) {
+    pub(super) fn leave_stream(&mut self, id: ExchangeId) {
         let Some(exchange) = self.connections.find(id) else { return };
         match exchange.task {
             Task::Sending(job) => {
@@ -117,64 +117,6 @@ impl<N: Net> Responder<N> {
                 self.end(id.slot(), Transmitter::end_streams);
             }
             self.connections.count(id.slot());
-        }
-    }
-
-    /// Ends a connection in the way that `how` decides.
-    pub(super) fn end(
-        &mut self,
-        at: usize,
-        how: impl FnOnce(&mut Transmitter, &mut Connections<Transport<N>>, usize, &EndContext) -> Ending,
-    ) {
-        let now = self.timers.now();
-        let class = self.service.handler.default_class();
-        let with = EndContext { now, client_now: self.timers.client_now(), limits: &self.limits, class };
-        match how(&mut self.transmitter, &mut self.connections, at, &with) {
-            Ending::Stays => {}
-            Ending::Drains => {
-                self.connections.count(at);
-                self.connections.queue(at);
-            }
-            Ending::Refused { reject, shown } => {
-                self.refuse(self.connections[at].exchange_id(0), reject, &shown, false);
-                self.flush(at);
-            }
-            Ending::Closes { is_late } => {
-                if is_late {
-                    self.service.note_late_handshake(now, &self.connections[at]);
-                }
-                self.close(at);
-            }
-            Ending::IsAbandoned => self.abandon(at),
-        }
-    }
-
-    /// Ends a connection whose client is gone or late: nothing is worth sending to it. It ends when the last response
-    /// has departed.
-    pub(super) fn abandon(&mut self, at: usize) {
-        let conn = &mut self.connections[at];
-        let retransmits = conn.retransmits();
-        let Some(streams) = conn.protocol.streams_mut() else {
-            if conn.is_sending() {
-                return self
-                    .transmitter
-                    .end_all(&mut self.connections, self.timers.now(), at, || Failure::Disconnected);
-            }
-            return self.close(at);
-        };
-        streams.is_leaving = true;
-        if !retransmits {
-            streams.ends_at = Some(self.timers.client_now());
-        }
-        // What else it sent is not used.
-        (conn.input.is_readable, conn.input.is_cut) = (false, false);
-        let unanswered = conn.protocol.exchanges().filter(|exchange| !exchange.is_sending());
-        let unanswered: Vec<ExchangeId> = unanswered.map(|exchange| exchange.id).collect();
-        let is_empty = conn.protocol.exchanges().next().is_none();
-        self.transmitter.end_all(&mut self.connections, self.timers.now(), at, || Failure::Disconnected);
-        unanswered.into_iter().for_each(|id| self.leave_stream(id));
-        if is_empty {
-            self.close(at);
         }
     }
 }
