@@ -34,7 +34,7 @@ impl<N: Net> Worker<N> {
     fn look_around(&mut self) {
         let with = &mut self.responder;
         let now = with.timers.now();
-        with.transmitter.link.check(now, &with.connections);
+        with.transmitter.link.check(&with.connections, now);
         with.look_after_upstreams();
         with.service.journal.leave_found_rate(now, &with.transmitter.link);
         while let Some(notice) = with.service.admission.notice(now) {

@@ -90,7 +90,7 @@ impl<N: Net> Responder<N> {
             return;
         }
         let (now, date, response) = (self.timers.now(), self.timers.date(), head.into_response(()));
-        let sent_bytes = self.transmitter.send_interim(now, date, &mut self.connections, id, response);
+        let sent_bytes = self.transmitter.send_interim(&mut self.connections, now, date, id, response);
         self.service.admission.spend(self.connections[id].client_of(id.stream), sent_bytes);
     }
 

@@ -98,7 +98,7 @@ impl<N: Net> Responder<N> {
         if self.connections[at].protocol.streams().is_some_and(|streams| !streams.is_idle()) {
             return self.abandon(at);
         }
-        self.transmitter.end_output(self.timers.now(), &mut self.connections, at, self.service.handler.default_class());
+        self.transmitter.end_output(&mut self.connections, self.timers.now(), at, self.service.handler.default_class());
         let id = self.connections[at].exchange_id(0);
         self.leave_upstream(id);
         self.proxy.forget_client(&self.net, id.token());

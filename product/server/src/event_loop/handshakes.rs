@@ -34,11 +34,11 @@ impl<N: Net> Responder<N> {
         }
         let opened = session.open(wire, &mut plain);
         let (now, begin) = (self.timers.now(), self.http2_begin());
-        self.transmitter.note_handshake(now, &mut self.connections, at, &begin);
+        self.transmitter.note_handshake(&mut self.connections, now, at, &begin);
         match opened {
             Ok(()) => self.take_opened(at, &plain),
             Err(broken) => {
-                self.transmitter.send_tls(now, &mut self.connections, at, begin.class);
+                self.transmitter.send_tls(&mut self.connections, now, at, begin.class);
                 self.service.fail(now, &self.connections[at], Kind::Tls, broken.of_client());
                 // An alert behind a flight leaves with it.
                 if !self.connections[at].channel.is_in_flight {
@@ -60,7 +60,7 @@ impl<N: Net> Responder<N> {
         }
         // A ticket leaves with the response, if there is one.
         let sent_bytes =
-            self.transmitter.send_tls(now, &mut self.connections, at, self.service.handler.default_class());
+            self.transmitter.send_tls(&mut self.connections, now, at, self.service.handler.default_class());
         if plain.is_empty() && sent_bytes == 0 {
             // The client may hold back the rest of a record until its beginning is acknowledged.
             self.connections[at].acknowledge();

@@ -31,7 +31,7 @@ impl<N: Net> Responder<N> {
         let exchange = self.connections.exchange(id);
         let body = if exchange.has_body { body } else { Body::default() };
         exchange.note_encoded(head.status(), head.bytes() as usize, &body);
-        self.transmitter.respond(self.timers.now(), &mut self.connections, id, Outgoing::on_stream(head, body));
+        self.transmitter.respond(&mut self.connections, self.timers.now(), id, Outgoing::on_stream(head, body));
     }
 
     /// Sends what is encoded, with this body behind it.
@@ -39,13 +39,13 @@ impl<N: Net> Responder<N> {
         // Nothing else is ready in this turn.
         let is_alone = self.budget.to_come == 0 && self.connections.queued() == 0;
         let sent =
-            self.transmitter.send_encoded(self.timers.now(), &mut self.connections, at, (body, is_last), is_alone);
+            self.transmitter.send_encoded(&mut self.connections, self.timers.now(), at, (body, is_last), is_alone);
         sent.into_iter().for_each(|sent| self.on_sent_now(at, sent));
     }
 
     /// Sends what was gathered for this connection.
     pub(super) fn flush(&mut self, at: usize) {
-        let sent = self.transmitter.flush(self.timers.now(), &mut self.connections, at);
+        let sent = self.transmitter.flush(&mut self.connections, self.timers.now(), at);
         sent.into_iter().for_each(|sent| self.on_sent_now(at, sent));
     }
 

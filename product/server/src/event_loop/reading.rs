@@ -110,7 +110,7 @@ impl<N: Net> Responder<N> {
             match is_preface(received.rest()) {
                 Some(true) => {
                     let begin = self.http2_begin();
-                    self.transmitter.begin_http2(self.timers.now(), &mut self.connections, at, &begin);
+                    self.transmitter.begin_http2(&mut self.connections, self.timers.now(), at, &begin);
                     return self.take_frames(at, received.rest());
                 }
                 None => return connection.http1().keep(received),
@@ -229,7 +229,7 @@ impl<N: Net> Responder<N> {
         }
         let Some(hints) = self.service.handler.hints(to, request) else { return };
         let (now, date) = (self.timers.now(), self.timers.date());
-        let sent_bytes = self.transmitter.send_interim(now, date, &mut self.connections, id, hints);
+        let sent_bytes = self.transmitter.send_interim(&mut self.connections, now, date, id, hints);
         self.service.admission.spend(self.connections[id].client_of(id.stream), sent_bytes);
     }
 

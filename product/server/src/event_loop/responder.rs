@@ -108,8 +108,8 @@ impl<N: Net> Responder<N> {
             self.transmitter.on_writable(&mut self.connections, self.timers.now(), at);
             if is_free_for_tls {
                 self.transmitter.send_tls(
-                    self.timers.now(),
                     &mut self.connections,
+                    self.timers.now(),
                     at,
                     self.service.handler.default_class(),
                 );

@@ -29,7 +29,7 @@ impl<N: Net> Responder<N> {
     /// Takes what has arrived, or continues with what arrived before.
     pub(super) fn take_frames(&mut self, at: usize, bytes: &[u8]) {
         self.connections[at].input.is_cut = false;
-        let taken = self.transmitter.take_in(self.timers.now(), &mut self.connections, at, bytes, &self.limits);
+        let taken = self.transmitter.take_in(&mut self.connections, self.timers.now(), at, bytes, &self.limits);
         self.take_events(at);
         if let Err(broken) = &taken
             && self.connections.contains(at)

@@ -178,7 +178,7 @@ impl Transmitter {
         if !connections[at].delivery.is_known() {
             self.link.settle_if_it_may(now, &mut connections[at], true);
         }
-        self.link.note_written(now, at, connections);
+        self.link.note_written(connections, now, at);
         (sent.bytes, direct)
     }
 

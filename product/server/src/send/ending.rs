@@ -53,7 +53,7 @@ impl Transmitter {
         let Some(streams) = connection.protocol.streams() else { return Ending::Stays };
         if streams.is_idle()
             && !connection.retransmits()
-            && let Some(ends_at) = self.finish_streams(with.now, connections, at, with.limits)
+            && let Some(ends_at) = self.finish_streams(connections, with.now, at, with.limits)
         {
             let streams = connections[at].protocol.streams_mut().expect("it has them");
             (streams.is_leaving, streams.deadline) = (true, ends_at);
@@ -72,7 +72,7 @@ impl Transmitter {
         if connection.retransmits() {
             return end_http3(connection, with);
         }
-        self.end_output(with.now, connections, at, with.class);
+        self.end_output(connections, with.now, at, with.class);
         let connection = &mut connections[at];
         connection.finish();
         connection.http1().drain(with.client_now, with.limits);

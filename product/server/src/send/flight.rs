@@ -38,7 +38,7 @@ impl Transmitter {
             return Ending::Closes { is_late: false };
         }
         connection.http1().wait_until(with.client_now + HANDSHAKE_TIMEOUT);
-        self.send_tls(with.now, connections, at, with.class);
+        self.send_tls(connections, with.now, at, with.class);
         let connection = &mut connections[at];
         let is_broken = connection.session.as_deref_mut().is_some_and(|session| session.is_broken());
         if is_broken && !connection.channel.is_in_flight {

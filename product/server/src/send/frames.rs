@@ -68,7 +68,7 @@ impl Transmitter {
         }
         connection.delivery.was_full |= !is_all;
         self.link.settle_if_it_may(now, connection, has_jobs);
-        self.link.note_written(now, at, connections);
+        self.link.note_written(connections, now, at);
         is_all
     }
 }

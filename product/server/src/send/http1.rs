@@ -76,8 +76,8 @@ impl Transmitter {
     /// gathered. `is_alone`: nothing else becomes ready in this turn.
     pub fn send_encoded(
         &mut self,
-        now: Nanos,
         connections: &mut Connections<impl Socket>,
+        now: Nanos,
         at: usize,
         (body, is_last): (Body, bool),
         is_alone: bool,
@@ -96,31 +96,31 @@ impl Transmitter {
             let outgoing = Outgoing::new(self.gathered.out.clone(), body, connection.end());
             self.gathered.out.clear();
             let id = connection.exchange_id(0);
-            self.respond(now, connections, id, outgoing);
+            self.respond(connections, now, id, outgoing);
             return None;
         }
         let gathers = body.is_empty() && !is_last && connection.exchange(0).line.is_none();
         if !gathers || self.gathered.out.len() >= GATHER_BYTES_MAX {
-            return Some(self.send_gathered(now, connections, at, body));
+            return Some(self.send_gathered(connections, now, at, body));
         }
         connection.http1().answering.on_gathered();
         None
     }
 
     /// Sends what was gathered for a connection; discards it if the connection has ended.
-    pub fn flush(&mut self, now: Nanos, connections: &mut Connections<impl Socket>, at: usize) -> Option<SentNow> {
+    pub fn flush(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) -> Option<SentNow> {
         if !connections.contains(at) {
             self.gathered.out.clear();
             return None;
         }
-        (!self.gathered.is_empty()).then(|| self.send_gathered(now, connections, at, Body::default()))
+        (!self.gathered.is_empty()).then(|| self.send_gathered(connections, now, at, Body::default()))
     }
 
     /// Writes straight into the socket, the shortest way. What the socket does not take at once becomes a job.
     fn send_gathered(
         &mut self,
-        now: Nanos,
         connections: &mut Connections<impl Socket>,
+        now: Nanos,
         at: usize,
         body: Body,
     ) -> SentNow {

@@ -126,7 +126,7 @@ impl Link {
     }
 
     /// Checks the queue below; called about once a second while anything is sent.
-    pub fn check(&mut self, now: Nanos, connections: &Connections<impl Socket>) {
+    pub fn check(&mut self, connections: &Connections<impl Socket>, now: Nanos) {
         if let Some((rate, notice)) = self.gauge.as_mut().and_then(|gauge| gauge.check(now)) {
             self.scheduler.set_pace(now, Some(rate));
             self.observer = self.observer.take().map(|observer| observer.from(rate));
@@ -165,7 +165,7 @@ impl Link {
     }
 
     /// Corrects the scheduler's model by reading the queue below, when a grant is about to depend on it.
-    pub(super) fn measure(&mut self, now: Nanos, clock: &impl Fn() -> Nanos, connections: &Connections<impl Socket>) {
+    pub(super) fn measure(&mut self, connections: &Connections<impl Socket>, now: Nanos, clock: &impl Fn() -> Nanos) {
         let Some(gauge) = &mut self.gauge else { return };
         if self.scheduler.poll_timeout().is_none_or(|at| at > now) {
             return;
@@ -181,13 +181,13 @@ impl Link {
     }
 
     /// Ends the interval if it is over, and sets the pace that the line allows.
-    pub(super) fn follow(&mut self, now: Nanos, connections: &mut Connections<impl Socket>) {
+    pub(super) fn follow(&mut self, connections: &mut Connections<impl Socket>, now: Nanos) {
         let Some(observer) = self.observer.as_ref().filter(|_| self.is_blind()) else { return };
         let is_due = observer.is_due(now);
         if !is_due && self.unacknowledged.look_at().is_none_or(|at| at > now) {
             return;
         }
-        self.look_around(now, connections);
+        self.look_around(connections, now);
         self.unacknowledged.rearm(now);
         let (charged_bytes, lateness) =
             (self.scheduler.pacer().ledger().charged_bytes(), self.scheduler.pacer().lateness());
@@ -211,7 +211,7 @@ impl Link {
 
     /// Looks at connections with unacknowledged bytes. While the rate is searched, those that the search does not need
     /// take turns.
-    fn look_around(&mut self, now: Nanos, connections: &mut Connections<impl Socket>) {
+    fn look_around(&mut self, connections: &mut Connections<impl Socket>, now: Nanos) {
         let (is_searching, mut is_spent) = (self.is_searching(), false);
         for at in self.unacknowledged.begin_round() {
             let connection = &mut connections[at];
@@ -252,7 +252,7 @@ impl Link {
 
     /// Records that something was handed down on a connection, and charged. If others' bytes wait below us, one write
     /// at a time is watched.
-    pub(super) fn note_written(&mut self, now: Nanos, at: usize, connections: &mut Connections<impl Socket>) {
+    pub(super) fn note_written(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) {
         if self.is_blind() {
             if self.is_paced() {
                 let connection = &mut connections[at];

@@ -143,8 +143,8 @@ impl Transmitter {
             if now - began_at >= TURN_FOR {
                 break;
             }
-            self.link.measure(now, clock, connections);
-            self.link.follow(now, connections);
+            self.link.measure(connections, now, clock);
+            self.link.follow(connections, now);
             let Some(grant) = self.link.scheduler.poll_grant(now) else { break };
             self.send(connections, now, grant);
         }

@@ -43,8 +43,8 @@ impl Transmitter {
     /// Turns a response into a job.
     pub fn respond(
         &mut self,
-        now: Nanos,
         connections: &mut Connections<impl Socket>,
+        now: Nanos,
         id: ExchangeId,
         outgoing: Outgoing,
     ) {
@@ -68,9 +68,9 @@ impl Transmitter {
     /// turn. Returns the number of bytes that left; 0 on a stream, where they become frames.
     pub fn send_interim(
         &mut self,
+        connections: &mut Connections<impl Socket>,
         now: Nanos,
         date: &HttpDate,
-        connections: &mut Connections<impl Socket>,
         id: ExchangeId,
         response: Response<()>,
     ) -> u64 {
@@ -88,7 +88,7 @@ impl Transmitter {
     }
 
     /// Hands down the answer to the client's TLS, unless a response takes it along. Returns the number of bytes that left, or will as a job.
-    pub fn send_tls(&mut self, now: Nanos, connections: &mut Connections<impl Socket>, at: usize, class: u16) -> usize {
+    pub fn send_tls(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize, class: u16) -> usize {
         // Among frames it leaves at the end of the turn.
         if connections.say_frames(at) {
             return 0;
@@ -116,8 +116,8 @@ impl Transmitter {
     /// Follows the handshake of a client that speaks TLS; behind the last of it the client speaks the protocol that was negotiated.
     pub fn note_handshake(
         &mut self,
-        now: Nanos,
         connections: &mut Connections<impl Socket>,
+        now: Nanos,
         at: usize,
         begin: &Http2Begin,
     ) {
@@ -131,7 +131,7 @@ impl Transmitter {
             connection.http1().wait_until(client_now + begin.head_timeout);
             if speaks_http2 {
                 // The ticket leaves with the first frames.
-                self.begin_http2(now, connections, at, begin);
+                self.begin_http2(connections, now, at, begin);
             }
         }
     }
@@ -145,8 +145,8 @@ impl Transmitter {
     /// Begins HTTP/2 on a connection.
     pub fn begin_http2(
         &mut self,
-        now: Nanos,
         connections: &mut Connections<impl Socket>,
+        now: Nanos,
         at: usize,
         begin: &Http2Begin,
     ) {
@@ -158,8 +158,8 @@ impl Transmitter {
     /// Takes the bytes that have come on a connection of several streams; its datagrams have been taken already.
     pub fn take_in(
         &mut self,
-        now: Nanos,
         connections: &mut Connections<impl Socket>,
+        now: Nanos,
         at: usize,
         bytes: &[u8],
         limits: &Limits,
@@ -184,8 +184,8 @@ impl Transmitter {
     /// yet: as long as a client of the minimum rate needs for the bytes that wait.
     pub fn finish_streams(
         &mut self,
-        now: Nanos,
         connections: &mut Connections<impl Socket>,
+        now: Nanos,
         at: usize,
         limits: &Limits,
     ) -> Option<ClientTime> {
@@ -214,7 +214,7 @@ impl Transmitter {
 
     /// Ends the frames of a connection, and its TLS if the client has had all that it was to have: an end without that could be an attacker's
     /// (RFC 8446 section 6.1).
-    pub fn end_output(&mut self, now: Nanos, connections: &mut Connections<impl Socket>, at: usize, class: u16) {
+    pub fn end_output(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize, class: u16) {
         let connection = &mut connections[at];
         self.put_off.remove(&connection.exchange_id(0));
         if let Some(streams) = connection.protocol.streams() {
@@ -224,7 +224,7 @@ impl Transmitter {
         let Some(session) = connections[at].session.as_deref_mut() else { return };
         if !session.is_handshaking() && !session.has_unsent() && !session.has_ended() {
             session.end();
-            self.send_tls(now, connections, at, class);
+            self.send_tls(connections, now, at, class);
         }
     }
 }

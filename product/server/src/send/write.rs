@@ -147,7 +147,7 @@ impl Transmitter {
             self.link.settle(now, &mut connections[at]);
         }
         if carried_bytes > 0 {
-            self.link.note_written(now, at, connections);
+            self.link.note_written(connections, now, at);
         }
         if progress.is_departed()
             && self.link.is_paced()

@@ -51,7 +51,7 @@ impl Bench {
     fn check_at(&mut self, second: u64) -> Vec<String> {
         self.now.set(Nanos::from_secs(second));
         let Transmitter { own, connections } = &mut self.transmitter;
-        own.link.check(self.now.get(), connections);
+        own.link.check(connections, self.now.get());
         self.transmitter.link.notices().map(|notice| notice.to_string()).collect()
     }
 
