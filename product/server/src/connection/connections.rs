@@ -33,7 +33,7 @@ pub struct Connections<S> {
     /// A connection has ended since [`Connections::take_ended`] was last called.
     has_ended: bool,
     /// Connections that have frames or datagrams of their own to send; some may have been closed since.
-    unsaid: VecDeque<usize>,
+    outputs: VecDeque<usize>,
     /// Memory for frames, which only a connection that sends has.
     spare: Vec<u8>,
     pub datagrams: Shared,
@@ -89,7 +89,7 @@ impl<S> Connections<S> {
             clock,
             streams: 0,
             has_ended: false,
-            unsaid: VecDeque::new(),
+            outputs: VecDeque::new(),
             spare: Vec::new(),
             datagrams: Shared::default(),
         }
@@ -111,7 +111,7 @@ impl<S> Connections<S> {
     /// Gives back the memory behind the last connection.
     pub fn shrink(&mut self) {
         self.slots.shrink_to_fit();
-        self.unsaid.shrink_to_fit();
+        self.outputs.shrink_to_fit();
     }
 
     pub fn get(&self, at: usize) -> Option<&Connection<S>> {
@@ -270,7 +270,7 @@ impl<S: Socket> Connections<S> {
     /// Runs `act` on the engine of a connection, and queues the connection for the resulting output.
     pub fn with_engine<R>(&mut self, at: usize, act: impl FnOnce(&mut Engine) -> R) -> R {
         let result = act(self[at].engine());
-        self.say(at);
+        self.queue_output(at);
         result
     }
 
@@ -311,11 +311,11 @@ impl<S: Socket> Connections<S> {
         }
     }
 
-    /// Queues the own output of a connection of frames, as [`Connections::say`] does. Returns false for any other.
-    pub fn say_frames(&mut self, at: usize) -> bool {
+    /// Queues the own output of a connection of frames, as [`Connections::queue_output`] does. Returns false for any other.
+    pub fn queue_frames(&mut self, at: usize) -> bool {
         let has_frames = self[at].takes_frames();
         if has_frames {
-            self.say(at);
+            self.queue_output(at);
         }
         has_frames
     }
@@ -332,29 +332,29 @@ impl<S: Socket> Connections<S> {
     }
 
     /// Queues a connection's own output to leave in this turn.
-    pub fn say(&mut self, at: usize) {
-        if self[at].framed().begin_unsaid() {
-            self.unsaid.push_back(at);
+    pub fn queue_output(&mut self, at: usize) {
+        if self[at].framed().note_output() {
+            self.outputs.push_back(at);
         }
     }
 
     /// Makes the frames of the next connection with output of its own. `None` if it was closed meanwhile; its slot may
     /// be another's.
-    pub fn next_unsaid(&mut self) -> Option<usize> {
-        let at = self.unsaid.pop_front()?;
-        let is_unsaid = self.get_mut(at)?.protocol.framed_mut()?.end_unsaid();
-        is_unsaid.then(|| self.begin_frames(at).control())?;
+    pub fn next_output(&mut self) -> Option<usize> {
+        let at = self.outputs.pop_front()?;
+        let is_queued = self.get_mut(at)?.protocol.framed_mut()?.take_output();
+        is_queued.then(|| self.begin_frames(at).control())?;
         Some(at)
     }
 
     /// When the next connection must be handled, apart from its responses.
     pub fn timeout(&self) -> Option<Nanos> {
-        if self.unsaid.is_empty() { self.datagrams.timer() } else { Some(Nanos::ZERO) }
+        if self.outputs.is_empty() { self.datagrams.timer() } else { Some(Nanos::ZERO) }
     }
 
     /// The number of connections with output of their own, including closed ones.
-    pub fn unsaid(&self) -> usize {
-        self.unsaid.len()
+    pub fn outputs(&self) -> usize {
+        self.outputs.len()
     }
 
     /// Gives a connection a buffer for frames; idle connections have none.

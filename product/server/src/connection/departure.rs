@@ -10,8 +10,8 @@ pub struct Departure {
     pub exchange: ExchangeId,
     pub job: JobId,
     pub sent_bytes: u64,
-    /// The part of `sent_bytes` that [`Sendings::untold_bytes`] has not reported.
-    pub untold_bytes: u64,
+    /// The part of `sent_bytes` that [`Sendings::unreported_bytes`] has not reported.
+    pub unreported_bytes: u64,
     /// `None` if every byte was handed to the kernel.
     pub failure: Option<Failure>,
     /// When the kernel took the first byte that was sent from here, and when the response ended: the instants of the

@@ -42,7 +42,7 @@ pub struct Framed {
     /// The bytes in `out`, and of records before them, that no response is charged for.
     pub control_bytes: u64,
     /// The connection is in the queue of those with output of their own.
-    is_unsaid: bool,
+    has_output: bool,
 }
 
 impl Framed {
@@ -51,7 +51,7 @@ impl Framed {
         engine.count_in(account);
         let (out, departing, shut) = (Counted::new(account), Vec::new(), Vec::new());
         let streams = Streams::new(deadline);
-        Framed { engine, streams, id, out, departing, shut, jobs: 0, control_bytes: 0, is_unsaid: false }
+        Framed { engine, streams, id, out, departing, shut, jobs: 0, control_bytes: 0, has_output: false }
     }
 
     /// Takes what has arrived over HTTP/2, and makes answers.
@@ -65,13 +65,13 @@ impl Framed {
     }
 
     /// Records that it has output of its own. Returns whether it had none before.
-    pub fn begin_unsaid(&mut self) -> bool {
-        !std::mem::replace(&mut self.is_unsaid, true)
+    pub fn note_output(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_output, true)
     }
 
     /// Clears that record. Returns whether it had output.
-    pub fn end_unsaid(&mut self) -> bool {
-        take(&mut self.is_unsaid)
+    pub fn take_output(&mut self) -> bool {
+        take(&mut self.has_output)
     }
 
     /// Resumes responses whose windows may be open again.

@@ -50,7 +50,7 @@ impl<S: Socket> Connections<S> {
             self.end_frames(at);
         } else if is_all {
             // Lost datagrams used up the room; without this nothing would trigger the rest.
-            self.say(at);
+            self.queue_output(at);
         }
         Some(HandedDown { is_all, has_jobs, control_bytes })
     }

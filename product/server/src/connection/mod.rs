@@ -140,7 +140,7 @@ impl<S> Connection<S> {
         self.protocol.http1_mut().expect("it speaks HTTP/1.1")
     }
 
-    /// The session that makes the frames. Frames of its own leave once [`Connections::say`] is called.
+    /// The session that makes the frames. Frames of its own leave once [`Connections::queue_output`] is called.
     pub fn engine(&mut self) -> &mut Engine {
         &mut self.framed().engine
     }

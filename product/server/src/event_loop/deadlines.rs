@@ -13,7 +13,7 @@ impl<N: Net> Worker<N> {
     /// Begins a sweep once a second, and continues the sweep under way until the turn is over.
     pub(super) fn sweep(&mut self) {
         if self.responder.timers.begin_sweep() {
-            self.look_around();
+            self.look_once_a_second();
         }
         let Some(begin) = self.responder.timers.take_sweep() else { return };
         // Slots taken meanwhile behind the last one are left for the next sweep.
@@ -31,7 +31,7 @@ impl<N: Net> Worker<N> {
     }
 
     /// Does the once-a-second work that belongs to no connection.
-    fn look_around(&mut self) {
+    fn look_once_a_second(&mut self) {
         let with = &mut self.responder;
         let now = with.timers.now();
         with.transmitter.link.check(&with.connections, now);

@@ -103,10 +103,10 @@ impl<N: Net> Responder<N> {
         self.leave_upstream(id);
         self.proxy.forget_client(&self.net, id.token());
         self.service.leave(&self.net, &self.timers, &mut self.connections[at], 0, &self.transmitter.link);
-        let untold_bytes = self.transmitter.close(&mut self.connections, self.timers.now(), at);
+        let unreported_bytes = self.transmitter.close(&mut self.connections, self.timers.now(), at);
         let conn = &self.connections[at];
         let (client, of_response) = (conn.client, conn.client_of(0));
-        self.service.admission.spend(of_response, untold_bytes);
+        self.service.admission.spend(of_response, unreported_bytes);
         self.service.forget_origin(self.timers.now(), &mut self.connections[at], 0);
         self.service.admission.leave(self.timers.now(), client);
         self.connections.remove(at);

@@ -98,7 +98,7 @@ impl<N: Net> Responder<N> {
     fn on_departure(&mut self, departure: Departure) {
         let id = departure.exchange;
         let at = self.connections.slot(id.token()).expect("a connection outlives its response");
-        self.service.admission.spend(self.connections[at].client_of(id.stream), departure.untold_bytes);
+        self.service.admission.spend(self.connections[at].client_of(id.stream), departure.unreported_bytes);
         let failure = &departure.failure;
         if self.connections[at].channel.is_in_flight {
             // No response has ended, so there is nothing for the log and the objectives.

@@ -87,7 +87,7 @@ impl<N: Net> Responder<N> {
                 break read;
             }
         };
-        self.connections.say(id.slot());
+        self.connections.queue_output(id.slot());
         // A body that is cut off is reported by the end of its stream.
         if read == BodyRead::End {
             self.reply_received(id);

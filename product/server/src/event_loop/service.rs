@@ -298,10 +298,10 @@ impl Service {
         let mut bytes = 0;
         for exchange in conn.protocol.exchanges() {
             let Task::Sending(job) = exchange.task else { continue };
-            let untold_bytes = sendings.untold_bytes(job);
+            let unreported_bytes = sendings.unreported_bytes(job);
             match conn.client_of(exchange.id.stream) {
-                client if client == conn.client => bytes += untold_bytes,
-                client => self.admission.book(now, client, untold_bytes),
+                client if client == conn.client => bytes += unreported_bytes,
+                client => self.admission.book(now, client, unreported_bytes),
             }
         }
         for exchange in conn.protocol.exchanges_mut() {

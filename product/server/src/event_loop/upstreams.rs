@@ -147,7 +147,7 @@ impl<N: Net> Responder<N> {
             }
             room = self.proxy.request_room(id)?;
         }
-        self.connections.say(id.slot());
+        self.connections.queue_output(id.slot());
         Some(())
     }
 

@@ -63,7 +63,7 @@ impl Transmitter {
         let id = self.link.scheduler.open(connection.delivery.framing());
         connection.begin_framed(engine, id, deadline);
         self.link.settle_if_it_may(now, connection, true);
-        connections.say(at);
+        connections.queue_output(at);
     }
 
     /// Ends the frames of a connection, if it has some: responses that are left depart as disconnected, and the last frames leave if they can.
@@ -81,17 +81,17 @@ impl Transmitter {
     }
 
     /// Settles the account of a connection that ends, and notes what was acknowledged of it. Returns the bytes of a response under way that
-    /// [`Sendings::untold_bytes`](super::Sendings::untold_bytes) has not reported.
+    /// [`Sendings::unreported_bytes`](super::Sendings::unreported_bytes) has not reported.
     pub fn close(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) -> u64 {
         self.end_framed(connections, now, at);
         let left = connections[at].protocol.jobs(&self.link.scheduler).next();
-        let untold_bytes = left.map_or(0, |job| {
+        let unreported_bytes = left.map_or(0, |job| {
             self.link.scheduler.on_end(job);
-            self.sendings.take(job).tell()
+            self.sendings.take(job).report()
         });
         self.link.settle_closed(now, &mut connections[at]);
         self.link.unlist(at, connections);
-        untold_bytes
+        unreported_bytes
     }
 
     /// Takes over a response, whose first byte leaves when the scheduler grants it. Returns `None` if its connection

@@ -19,19 +19,24 @@ impl Transmitter {
         let framed = connections.begin_frames(at);
         let taken = framed.receive(now, bytes);
         framed.open_windows(now, |job| self.sendings.stream(job), &mut self.link.scheduler);
-        connections.say(at);
+        connections.queue_output(at);
         taken
     }
 
     /// Hands down connections' own output that no response carried.
-    pub fn say_unsaid(&mut self, connections: &mut Connections<impl Socket>, clock: &impl Fn() -> Nanos, until: Nanos) {
+    pub fn hand_down_outputs(
+        &mut self,
+        connections: &mut Connections<impl Socket>,
+        clock: &impl Fn() -> Nanos,
+        until: Nanos,
+    ) {
         // Output that is added meanwhile leaves in the next turn.
-        for _ in 0..connections.unsaid() {
+        for _ in 0..connections.outputs() {
             let now = clock();
             if now >= until {
                 return;
             }
-            if let Some(at) = connections.next_unsaid() {
+            if let Some(at) = connections.next_output() {
                 self.hand_down(connections, now, at, u64::MAX);
             }
         }
@@ -39,7 +44,7 @@ impl Transmitter {
 
     /// Hands down the last frames of a connection. If not all of them leave, returns the bytes that its client must
     /// take before they do.
-    pub fn say_last(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) -> Option<u64> {
+    pub fn hand_down_last(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) -> Option<u64> {
         connections.begin_frames(at).control();
         if self.hand_down(connections, now, at, u64::MAX) {
             return None;

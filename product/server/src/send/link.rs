@@ -187,7 +187,7 @@ impl Link {
         if !is_due && self.unacknowledged.look_at().is_none_or(|at| at > now) {
             return;
         }
-        self.look_around(connections, now);
+        self.look_at_unacknowledged(connections, now);
         self.unacknowledged.rearm(now);
         let (charged_bytes, lateness) =
             (self.scheduler.pacer().ledger().charged_bytes(), self.scheduler.pacer().lateness());
@@ -211,7 +211,7 @@ impl Link {
 
     /// Looks at connections with unacknowledged bytes. While the rate is searched, those that the search does not need
     /// take turns.
-    fn look_around(&mut self, connections: &mut Connections<impl Socket>, now: Nanos) {
+    fn look_at_unacknowledged(&mut self, connections: &mut Connections<impl Socket>, now: Nanos) {
         let (is_searching, mut is_spent) = (self.is_searching(), false);
         for at in self.unacknowledged.begin_round() {
             let connection = &mut connections[at];

@@ -151,7 +151,7 @@ impl Transmitter {
         self.link.note_idle();
         // They have time of their own: grants may have used up the turn's.
         let until = clock() + TURN_FOR;
-        self.say_unsaid(connections, clock, until);
+        self.hand_down_outputs(connections, clock, until);
         self.poll_timeout(connections)
     }
 

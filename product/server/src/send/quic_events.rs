@@ -50,7 +50,7 @@ impl Transmitter {
         if may_go && connections[at].protocol.wants_room(&self.link.scheduler) {
             self.on_writable(connections, now, at);
         } else {
-            connections.say(at);
+            connections.queue_output(at);
         }
         connections.arm(at);
     }

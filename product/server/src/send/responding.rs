@@ -90,7 +90,7 @@ impl Transmitter {
     /// Hands down the answer to the client's TLS, unless a response takes it along. Returns the number of bytes that left, or will as a job.
     pub fn send_tls(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize, class: u16) -> usize {
         // Among frames it leaves at the end of the turn.
-        if connections.say_frames(at) {
+        if connections.queue_frames(at) {
             return 0;
         }
         let connection = &mut connections[at];
@@ -191,7 +191,7 @@ impl Transmitter {
     ) -> Option<ClientTime> {
         let client_now = connections.client_time(now);
         let ends_at = connections[at].protocol.streams()?.ends_at;
-        let unread_bytes = self.say_last(connections, now, at)?;
+        let unread_bytes = self.hand_down_last(connections, now, at)?;
         if ends_at.is_some_and(|ends_at| client_now >= ends_at) {
             return None;
         }

@@ -25,7 +25,7 @@ pub struct Sending {
     /// The bytes its connection carried for it, including records.
     pub carried_bytes: u64,
     /// The bytes that were reported to the caller as sent.
-    told_bytes: u64,
+    reported_bytes: u64,
     /// When the first byte was handed down; [`Nanos::MAX`] before.
     first_byte_at: Nanos,
     /// When bytes were last handed down; [`Nanos::MAX`] before.
@@ -42,7 +42,7 @@ impl Sending {
     pub fn new(id: JobId, exchange: ExchangeId, account: &Account, mut outgoing: Outgoing, sent_bytes: u64) -> Sending {
         outgoing.shrink();
         outgoing.count_in(account);
-        let [carried_bytes, told_bytes] = [sent_bytes; 2];
+        let [carried_bytes, reported_bytes] = [sent_bytes; 2];
         Sending {
             id,
             _charge: Charge::new(account, outgoing.made_bytes()),
@@ -50,7 +50,7 @@ impl Sending {
             outgoing,
             sent_bytes,
             carried_bytes,
-            told_bytes,
+            reported_bytes,
             first_byte_at: Nanos::MAX,
             last_byte_at: Nanos::MAX,
             asked_at_kib: kib(sent_bytes),
@@ -100,8 +100,8 @@ impl Sending {
     }
 
     /// The bytes sent since the last call.
-    pub fn tell(&mut self) -> u64 {
-        self.sent_bytes - std::mem::replace(&mut self.told_bytes, self.sent_bytes)
+    pub fn report(&mut self) -> u64 {
+        self.sent_bytes - std::mem::replace(&mut self.reported_bytes, self.sent_bytes)
     }
 
     /// Takes what was read by another thread.
@@ -133,10 +133,10 @@ impl Sending {
     }
 
     pub fn into_departure(mut self, ended_at: Nanos, failure: Option<Failure>) -> Departure {
-        let untold_bytes = self.tell();
+        let unreported_bytes = self.report();
         let Sending { id, exchange, sent_bytes, .. } = self;
         let first_byte_at = Some(self.first_byte_at).filter(|at| *at != Nanos::MAX);
-        Departure { exchange, job: id, sent_bytes, untold_bytes, failure, first_byte_at, ended_at }
+        Departure { exchange, job: id, sent_bytes, unreported_bytes, failure, first_byte_at, ended_at }
     }
 }
 

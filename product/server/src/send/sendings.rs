@@ -44,8 +44,8 @@ impl Sendings {
     }
 
     /// The bytes sent of a response since the last call, or since it was dispatched.
-    pub fn untold_bytes(&mut self, id: JobId) -> u64 {
-        self.get_mut(id).map_or(0, Sending::tell)
+    pub fn unreported_bytes(&mut self, id: JobId) -> u64 {
+        self.get_mut(id).map_or(0, Sending::report)
     }
 
     /// All bytes sent of a response, head included; 0 if it has departed.

@@ -110,9 +110,9 @@ impl<S: Socket> Transmitter<S> {
 
     /// Closes a connection, and frees its slot.
     fn close(&mut self, now: Nanos, at: usize) -> u64 {
-        let untold_bytes = self.own.close(&mut self.connections, now, at);
+        let unreported_bytes = self.own.close(&mut self.connections, now, at);
         self.connections.remove(at);
-        untold_bytes
+        unreported_bytes
     }
 
     fn receive(&mut self, now: Nanos, at: usize, bytes: &[u8]) -> Result<(), mux::Broken> {
@@ -554,18 +554,18 @@ fn what_was_sent_is_told_once() {
     let socket = bench.socket('A', u64::MAX);
     let job = bench.dispatch(&socket, 20_000);
     bench.transmitter.run(&|| bench.now.get());
-    let told = bench.transmitter.sendings.untold_bytes(job);
+    let told = bench.transmitter.sendings.unreported_bytes(job);
     assert!(told > 0 && told < 20_000, "{told}");
-    assert_eq!(bench.transmitter.sendings.untold_bytes(job), 0);
+    assert_eq!(bench.transmitter.sendings.unreported_bytes(job), 0);
     bench.drive();
-    assert_eq!(bench.transmitter.sendings.untold_bytes(job), 0, "it has departed");
-    assert_eq!(bench.transmitter.departures().next().unwrap().untold_bytes, 20_000 - told);
+    assert_eq!(bench.transmitter.sendings.unreported_bytes(job), 0, "it has departed");
+    assert_eq!(bench.transmitter.departures().next().unwrap().unreported_bytes, 20_000 - told);
     // What was sent before is known.
     let begun = bench.socket('B', 4_000);
     bench.begin_now(&begun, 5_000);
     begun.room.set(u64::MAX);
     bench.drive();
-    assert_eq!(bench.transmitter.departures().next().unwrap().untold_bytes, 1_000);
+    assert_eq!(bench.transmitter.departures().next().unwrap().unreported_bytes, 1_000);
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn paced_records_are_the_segments_of_the_link() {
     let last = 10_000 - 7 * (SEGMENT - OVERHEAD) + OVERHEAD + ENDING;
     assert_eq!(writes, [vec![SEGMENT; 7], vec![last]].concat());
     let departure = bench.transmitter.departures().next().unwrap();
-    assert_eq!((departure.sent_bytes, departure.untold_bytes), (10_000, 10_000), "sizes are those of the content");
+    assert_eq!((departure.sent_bytes, departure.unreported_bytes), (10_000, 10_000), "sizes are those of the content");
     let carried = 7 * SEGMENT + last;
     assert_eq!(bench.transmitter.connections[0].delivery.sent_bytes(), carried);
     let framing = Framing::ETHERNET;
@@ -135,7 +135,7 @@ fn a_record_cut_short_is_finished_before_anything_is_sealed() {
     let ((mut client, session), socket) = (connected(), bench.socket('A', SEGMENT + 100));
     let job = bench.dispatch_content(&socket, session, 5_000, End::Finish);
     bench.drive();
-    assert_eq!(bench.transmitter.sendings.untold_bytes(job), SEGMENT - OVERHEAD);
+    assert_eq!(bench.transmitter.sendings.unreported_bytes(job), SEGMENT - OVERHEAD);
     assert_eq!(bench.session().unsent_bytes() as u64, SEGMENT - 100, "the tail of one record");
     socket.room.set(u64::MAX);
     bench.on_writable(bench.now.get(), job);
@@ -255,7 +255,7 @@ fn a_flight_whose_connection_ends_leaves_no_job() {
     let job = bench.dispatch_flight(&socket, 12_000);
     bench.transmitter.run(&|| bench.now.get());
     let at = bench.connection(job);
-    let told = bench.transmitter.sendings.untold_bytes(job);
+    let told = bench.transmitter.sendings.unreported_bytes(job);
     bench.now.set(bench.now.get() + Nanos::from_millis(2));
     bench.transmitter.run(&|| bench.now.get());
     let untold = bench.transmitter.close(bench.now.get(), at);
