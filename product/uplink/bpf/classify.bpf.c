@@ -836,7 +836,7 @@ int weir_clients_in(struct __sk_buff *skb)
 	flow.destination_port = tuple.source_port;
 	tracked = bpf_map_lookup_elem(&weir_tracked, &flow);
 	if (tracked && packet.flags & ACK)
-		heed(tracked, packet.ack, packet.payload_bytes);
+		note_client_packet(tracked, packet.ack, packet.payload_bytes);
 	return TC_ACT_UNSPEC;
 }
 

@@ -41,7 +41,7 @@ int weir_heed(struct answer *answer)
 
 	if (!tracked)
 		return 1;
-	heed(tracked, answer->ack, answer->bytes);
+	note_client_packet(tracked, answer->ack, answer->bytes);
 	return 0;
 }
 

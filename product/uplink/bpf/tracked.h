@@ -63,7 +63,7 @@ struct step {
 enum stepped { STEP_AGAIN = 0, STEP_ON = 1, STEP_BEGIN = 2 };
 
 // Notes a packet of the client.
-static __always_inline void heed(struct tracked *tracked, __u32 ack, __u32 bytes)
+static __always_inline void note_client_packet(struct tracked *tracked, __u32 ack, __u32 bytes)
 {
 	tracked->sees_client = 1;
 	if ((__s32)(ack - tracked->acked) > 0 && (__s32)(ack - tracked->next_seq) <= 0)

@@ -112,9 +112,9 @@ fn take_away(interface: &Interface) -> Result<bool, Error> {
     }
     if let Some(program) = &program {
         record::write(interface, made)?;
-        program.take_down(interface)?;
+        program.detach(interface)?;
     } else {
-        program::take_down_arriving(interface, None)?;
+        program::detach_arriving(interface, None)?;
     }
     if made.empty_clsact && filters.has_clsact && !filters.has_others {
         filter::remove_clsact(interface)?;
@@ -259,7 +259,7 @@ impl<'a> Site<'a> {
         let made = Made { tree: settings.made_tree, empty_clsact: settings.made_clsact || self.has_made_clsact() };
         record::write(self.interface, made)?;
         let done = program
-            .hang(self.interface)
+            .attach(self.interface)
             .and_then(|()| tree::up(self.interface, plan, wanted.replace).map(|_| ()))
             .and_then(|()| self.remove_clsact())
             .and_then(|()| record::write(self.interface, Made { empty_clsact: false, ..made }));
@@ -289,11 +289,11 @@ impl<'a> Site<'a> {
             None => record::forget(self.interface),
         }
         if let Some((earlier, _)) = &self.earlier {
-            return earlier.hang(self.interface);
+            return earlier.attach(self.interface);
         }
         let now = filter::look(self.interface)?;
         if now.ours().is_some() {
-            program.take_down(self.interface)?;
+            program.detach(self.interface)?;
         }
         if now.has_clsact && !self.filters.has_clsact {
             filter::remove_clsact(self.interface)?;

@@ -99,7 +99,7 @@ impl Program {
     /// Attaches the program to the interface's egress, replacing an earlier one of ours. It becomes the first at TCX if
     /// the kernel has that, with the one that sees what clients send; otherwise it goes into the clsact, which is made
     /// if there is none.
-    pub fn hang(&self, interface: &Interface) -> Result<(), Error> {
+    pub fn attach(&self, interface: &Interface) -> Result<(), Error> {
         let doing = format!("hanging the classifier at {}", interface.name);
         let there = tcx::programs(interface.index).map_err(|error| Error::kernel(&doing, error))?;
         if let Some(there) = there {
@@ -112,9 +112,9 @@ impl Program {
                 tcx::attach_first(Side::Arriving, arriving.as_fd(), interface.index)
                     .map_err(|error| Error::kernel(&doing, error))?;
                 let id = raw_info(arriving.as_fd(), &mut []).map_err(|error| Error::kernel(&doing, error))?.id;
-                take_down_arriving(interface, Some(id))?;
+                detach_arriving(interface, Some(id))?;
             }
-            return self.take_down_but(interface, Some(self.facts.id));
+            return self.detach_but(interface, Some(self.facts.id));
         }
         let mut hook = hook(self.fd.as_fd(), interface);
         hook.create().map_err(|error| failure(&doing, "root or CAP_NET_ADMIN", error))?;
@@ -123,12 +123,12 @@ impl Program {
     }
 
     /// Detaches all our programs from the interface, the one that the others are found by last.
-    pub fn take_down(&self, interface: &Interface) -> Result<(), Error> {
-        take_down_arriving(interface, None)?;
-        self.take_down_but(interface, None)
+    pub fn detach(&self, interface: &Interface) -> Result<(), Error> {
+        detach_arriving(interface, None)?;
+        self.detach_but(interface, None)
     }
 
-    fn take_down_but(&self, interface: &Interface, kept: Option<u32>) -> Result<(), Error> {
+    fn detach_but(&self, interface: &Interface, kept: Option<u32>) -> Result<(), Error> {
         let doing = format!("taking the classifier from {}", interface.name);
         let there = filter::look(interface)?;
         for id in there.at_tcx.into_iter().filter(|id| Some(*id) != kept) {
@@ -172,7 +172,7 @@ impl Program {
 }
 
 /// Detaches our programs that see packets arrive, all or but this one.
-pub fn take_down_arriving(interface: &Interface, kept: Option<u32>) -> Result<(), Error> {
+pub fn detach_arriving(interface: &Interface, kept: Option<u32>) -> Result<(), Error> {
     let doing = format!("taking the classifier from {}", interface.name);
     for id in filter::look(interface)?.arriving.into_iter().filter(|id| Some(*id) != kept) {
         let program = libbpf_rs::Program::fd_from_id(id).map_err(|error| failure(&doing, BY_NUMBER, error))?;

@@ -333,7 +333,7 @@ fn an_ingress_qdisc_is_refused_before_anything_is_changed() {
         let program = program::Program::open(id).unwrap();
         run("tc qdisc del dev lo clsact");
         run("tc qdisc add dev lo handle ffff: ingress");
-        program.hang(&interface).unwrap();
+        program.attach(&interface).unwrap();
         assert_eq!(list().unwrap().len(), 1);
         assert!(detach(&interface).unwrap());
         assert_eq!(tree::find(&interface).unwrap(), None);

@@ -42,7 +42,7 @@ impl Flow {
     }
 
     /// A packet of the client that acknowledges this, with this much data.
-    fn heed(&self, ack: u32, bytes: u32) {
+    fn note_client_packet(&self, ack: u32, bytes: u32) {
         let mut bytes = [ack, bytes].map(u32::to_ne_bytes).concat();
         let program = self.object.progs_mut().find(|program| program.name() == "weir_heed").unwrap();
         let input = ProgramInput { context_in: Some(&mut bytes), ..ProgramInput::default() };
@@ -95,28 +95,28 @@ fn a_response_of_a_flow_begins_after_a_request_or_an_idle_time() {
 fn where_the_client_is_seen_nothing_is_inferred_from_time() {
     let Some(mut flow) = Flow::new() else { return };
     assert_eq!(flow.step(tcp(0, 5000, 7)), (How::Begin, 0));
-    flow.heed(5500, 0);
+    flow.note_client_packet(5500, 0);
     assert_eq!(flow.step(tcp(1, 6000, 7)), (How::On, 1000));
     // A WINDOW_UPDATE: something is outstanding, for longer than an idle time too.
-    flow.heed(6000, 13);
+    flow.note_client_packet(6000, 13);
     assert_eq!(flow.step(tcp(300, 7000, 20)), (How::On, 2000));
     assert_eq!(flow.step(Step { is_head: true, ..tcp(1500, 8000, 20) }), (How::On, 3000));
     // Once all is acknowledged, the WINDOW_UPDATE looks like a request.
-    flow.heed(9000, 0);
+    flow.note_client_packet(9000, 0);
     assert_eq!(flow.step(tcp(0, 9000, 20)), (How::Begin, 0));
     // Not asked since.
-    flow.heed(10_000, 0);
+    flow.note_client_packet(10_000, 0);
     assert_eq!(flow.step(tcp(500, 10_000, 20)), (How::On, 1000));
     // A request at once.
-    flow.heed(11_000, 90);
+    flow.note_client_packet(11_000, 90);
     assert_eq!(flow.step(tcp(0, 11_000, 110)), (How::Begin, 0));
     // Of what was never sent, or long ago: no acknowledgement of the last packet.
     for ack in [12_001, 10_000, 9000] {
-        flow.heed(ack, 90);
+        flow.note_client_packet(ack, 90);
     }
     assert_eq!(flow.step(tcp(0, 12_000, 200)), (How::On, 1000));
     // Idle, with everything acknowledged.
-    flow.heed(13_000, 0);
+    flow.note_client_packet(13_000, 0);
     assert_eq!(flow.step(tcp(1000, 13_000, 200)), (How::Begin, 0));
 }
 
@@ -125,10 +125,10 @@ fn where_the_client_is_seen_nothing_is_inferred_from_time() {
 fn after_packets_that_were_not_seen_the_client_must_be_seen_anew() {
     let Some(mut flow) = Flow::new() else { return };
     assert_eq!(flow.step(tcp(0, 5000, 7)), (How::Begin, 0));
-    flow.heed(6000, 0);
+    flow.note_client_packet(6000, 0);
     assert_eq!(flow.step(tcp(1, 9000, 7)), (How::On, 1000));
     assert_eq!(flow.step(tcp(200, 10_000, 90)), (How::Begin, 0));
-    flow.heed(11_000, 0);
+    flow.note_client_packet(11_000, 0);
     assert_eq!(flow.step(Step { is_last: true, ..tcp(1, 11_000, 90) }), (How::On, 1000));
     assert_eq!(flow.step(tcp(1, 70, 3)), (How::Begin, 0));
     assert_eq!(flow.step(tcp(200, 1070, 90)), (How::Begin, 0));
