@@ -12,6 +12,13 @@ pub enum Failure {
     Failed(String),
 }
 
+impl Failure {
+    pub fn into_text(self) -> String {
+        let (Failure::Usage(text) | Failure::Failed(text)) = self;
+        text
+    }
+}
+
 impl<E: std::error::Error> From<E> for Failure {
     fn from(error: E) -> Self {
         Failure::Failed(error.to_string())

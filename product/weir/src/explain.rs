@@ -8,7 +8,6 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use cli::Failure;
 use config::{Configuration, Explanation, Named, Site, UpstreamVersion};
 
 use asked_server::AskedServer;
@@ -39,8 +38,8 @@ pub fn answer(configuration: &Configuration, file: &Path, explanation: &Explanat
     let asking = started.and_then(|server| Ok((server.head(asked.url, asked.headers)?, server)));
     let (answer, server) = match asking {
         Ok(answered) => answered,
-        Err(Failure::Failed(reason) | Failure::Usage(reason)) => {
-            let _ = writeln!(lines, "answer: none: {}", units::plain(&reason));
+        Err(failure) => {
+            let _ = writeln!(lines, "answer: none: {}", units::plain(&failure.into_text()));
             return lines;
         }
     };

@@ -97,7 +97,7 @@ mod tests {
     fn check(words: &str) -> Result<(), String> {
         let line = Line::try_parse_from(std::iter::once("sim").chain(words.split_whitespace()));
         let spec = line.map_err(|e| e.to_string())?.spec;
-        super::super::check(&spec).map_err(|(Failure::Usage(said) | Failure::Failed(said))| said)
+        super::super::check(&spec).map_err(Failure::into_text)
     }
 
     #[test]

@@ -173,8 +173,7 @@ fn measured(outcome: Result<SimOutcome, Failure>) -> Result<Measured, String> {
 
 /// Flags go by the names of fields, so a mistake in a file is not one in `--rho` but in `rho`.
 fn reason(failure: Failure) -> String {
-    let (Failure::Usage(reason) | Failure::Failed(reason)) = failure;
-    reason.trim_start_matches("--").into()
+    failure.into_text().trim_start_matches("--").into()
 }
 
 #[cfg(test)]

@@ -107,7 +107,7 @@ fn watch(args: &Args) -> Result<(), Failure> {
     let mut is_first = true;
     loop {
         let read = File::open_existing(&args.file).map(|read| file = read);
-        let failed = read.err().map(|(Failure::Failed(said) | Failure::Usage(said))| said);
+        let failed = read.err().map(Failure::into_text);
         watched.note("", failed.or_else(|| without_table(args, &file)));
         let is_followed = |saved: &Saved, name: &String| saved.interface == *name && saved.is_followed();
         watched.following.retain(|name, _| chosen(args, &file).any(|saved| is_followed(saved, name)));

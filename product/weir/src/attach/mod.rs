@@ -181,7 +181,7 @@ fn save(file: &File, args: &Args, name: &str, attached: &Settings, wish: Wish, r
     let rate = (!wish.is_followed()).then(|| wish.rate().unwrap_or(rate));
     let words = saved::words(attached, rate, replaces);
     file.put(name, Some(&words)).map_err(|failure| {
-        let (Failure::Usage(said) | Failure::Failed(said)) = failure;
+        let said = failure.into_text();
         Failure::Failed(format!("{name} is attached, but not saved: {said}; weir attach --detach {name} removes it"))
     })
 }

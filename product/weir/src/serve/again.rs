@@ -118,9 +118,9 @@ pub fn reload(server: &Server, source: &dyn Source) -> Outcome {
             let lines = changes.into_iter().chain(server.remarks()).chain([verdict]);
             Outcome { verdict: Verdict::Used, lines: lines.collect() }
         }
-        Err(Refused { verdict, reason: Failure::Failed(reason) | Failure::Usage(reason) }) => {
+        Err(Refused { verdict, reason }) => {
             let said = "configuration read again and not used: that from before stays in force";
-            let lines = reason.lines().chain([said]).map(Into::into).collect();
+            let lines = reason.into_text().lines().chain([said]).map(Into::into).collect();
             Outcome { verdict, lines }
         }
     }
