@@ -184,7 +184,7 @@ impl Session {
         Err(Failure::of_name(format!("the authority offers none of the challenges {}{hint}", own.join(", "))))
     }
 
-    /// Waits until the order's state is not `pending` in the sense of the predicate.
+    /// Waits until `is_pending` is false for the order's state.
     fn poll(
         &self,
         order: &mut Order,

@@ -195,7 +195,7 @@ pub fn duration(seconds: f64) -> String {
     if seconds < 1.0 { format!("{} ms", figures(seconds * 1000.0, 3)) } else { format!("{} s", figures(seconds, 3)) }
 }
 
-/// A number with this many digits, and always all digits before the point.
+/// Formats a number with this many digits, more if its whole part has more.
 fn figures(number: f64, figures: usize) -> String {
     let before = if number >= 1.0 { number.log10() as usize + 1 } else { 1 };
     format!("{number:.*}", figures.saturating_sub(before))

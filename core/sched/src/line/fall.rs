@@ -23,7 +23,7 @@ const STANDS_FOR_MAX: Nanos = Nanos::from_secs(5);
 const DELAYED_PERMILLE: u32 = 750;
 /// Fewer round trips of a client prove nothing about it.
 const SAMPLES_MIN: u32 = 2;
-/// The number of clients distinguished; of more, the first count.
+/// The maximum number of clients whose round trips are counted: those seen first.
 const CLIENTS_MAX: usize = 16;
 
 /// The round trips since the last instant at which no fall was found.

@@ -19,7 +19,7 @@ use crate::pacing::ledger::{PACKET_BYTES, Reading, Watched};
 /// equal senders would get.
 pub const CROSS_SHARE_PERMILLE: u32 = 500;
 
-/// Fewer bytes of cross traffic are not a backlog: acknowledgements, a shell's keystrokes.
+/// The minimum bytes of cross traffic that are a backlog; acknowledgements and keystrokes are fewer.
 const STANDING_BYTES_MIN: u64 = 2 * PACKET_BYTES;
 /// The same limit on faster links, in time of the link: what the burst of a millisecond's grant leaves behind.
 const STANDING_FOR_MIN: Nanos = Nanos::from_micros(500);

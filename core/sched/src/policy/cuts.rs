@@ -18,8 +18,8 @@ const RHO: f64 = 0.9;
 /// Atoms of the smaller half of the jobs, of equal shares. Twice as many change what the cuts cost by 1 % (exponential
 /// sizes).
 const SMALL: u32 = 16;
-/// Atoms of the larger half for each halving of the share of jobs that are larger, and how often it is halved: down to
-/// one job in a million.
+/// The number of atoms in each halving of the larger jobs, and the number of halvings: the last holds one job in a
+/// million.
 const STEPS: u32 = 4;
 const HALVINGS: u32 = 20;
 /// A cost lower by less than this counts as equal; otherwise rounding would decide.

@@ -25,7 +25,7 @@ pub struct Limits {
     jobs: HashMap<u64, u32>,
     /// Jobs that run at the next call, in place of one that has ended.
     woken: Vec<u64>,
-    /// Jobs of classes at their maximum rate that the guard would have helped.
+    /// Jobs that the guard chose while their class is at its maximum rate.
     parked: HashMap<u16, Vec<JobId>>,
 }
 

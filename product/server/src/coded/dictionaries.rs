@@ -66,7 +66,7 @@ struct Shared {
     files: Pool,
     /// The pages of programs.
     pages: Pool,
-    /// The files that were offered; `None` while one waits, or if it could not be read.
+    /// The files that were offered; `None` while one waits.
     offered: HashMap<(SiteKey, State), Option<Digest>>,
     waiting: Turns<Offer>,
     /// The bytes of pages that wait.

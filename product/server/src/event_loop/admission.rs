@@ -1,5 +1,5 @@
-//! Which connections and requests are let in, and which connections give way to them. Refusals are reported to the
-//! operator by the lines that these functions return for the error log.
+//! Admission: the connections and requests that are let in, and the idle connections that are closed for them. These
+//! functions return lines for the error log, which report refusals to the operator.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -32,7 +32,7 @@ pub struct Lookups {
     is_told: bool,
 }
 
-/// The requests that wait for a lookup; no more than there are connections.
+/// The requests that wait for a lookup; at most one for each exchange.
 struct Askers {
     began_at: Nanos,
     device: u64,

@@ -54,7 +54,7 @@ pub struct Requested<'a> {
     pub user_agent: Option<&'a [u8]>,
     /// The requested authority, with its port if it has one; JSON only.
     pub host: Option<&'a [u8]>,
-    /// The name that the request logs in with, right or, with status 401, wrong.
+    /// The user name in the request; with status 401 the password was wrong.
     pub user: Option<&'a [u8]>,
 }
 

@@ -172,9 +172,9 @@ impl<N: Net> Proxy<N> {
         at.map_or_else(Prediction::default, |at| self.upstreams.prediction(at, begun.is_whole()))
     }
 
-    /// Continues a transfer whose response is being sent, or was sent completely or not at all; `rest` is the progress
-    /// of its body at the beginning, and `coded` says that its bytes change on their way. Returns the distribution of
-    /// sizes of similar responses.
+    /// Continues a transfer whose response has begun to be sent (`is_sending`), was sent whole, or is not wanted. `rest`
+    /// is the progress of its body at the beginning, and `coded` says that its bytes change on their way. Returns the
+    /// distribution of sizes of similar responses.
     pub fn on_sent(
         &mut self,
         net: &N,
