@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use ::uplink::classify::{self, Classify, Clients, Cuts, Hook, Policy, Settings};
 use ::uplink::{Error, Interface};
 use ::uplink::{follow as line, tree};
-use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use cli::Failure;
 use serde_json::json;
 use server::{ClientPrefix, ClientShareSpec};
@@ -48,8 +48,8 @@ pub struct Args {
     rate: Option<AttachRate>,
     /// Order of responses: las (fewest bytes sent first), psjf (smallest), srpt (fewest bytes
     /// left), srrt (least time left) [default: psjf]
-    #[arg(long, value_name = "NAME", value_enum, verbatim_doc_comment, hide_possible_values = true)]
-    policy: Option<PolicyName>,
+    #[arg(long, value_name = "NAME", value_parser = policies(), verbatim_doc_comment, hide_possible_values = true)]
+    policy: Option<Policy>,
     /// Largest size in each band but the last, for example 4KiB,64KiB (srrt: microseconds), or
     /// `learned` from the responses seen so far [default: sizes for any site]
     #[arg(long, value_name = "SIZE,...", value_parser = cuts, verbatim_doc_comment)]
@@ -93,14 +93,6 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum PolicyName {
-    Las,
-    Psjf,
-    Srpt,
-    Srrt,
 }
 
 /// A list of ports in one type, since clap takes a `Vec` for repeated flags.
@@ -248,7 +240,8 @@ fn wanted(args: &Args, interface: &Interface, wish: Wish) -> Result<Classify, Er
 }
 
 fn wanted_by(args: &Args, earlier: Option<&Settings>, wish: Wish) -> Classify {
-    let policy = policy(args, earlier);
+    // Bands by remaining size gain nothing, since packets of a connection must keep their order.
+    let policy = args.policy.or(earlier.map(|earlier| earlier.policy)).unwrap_or(Policy::Psjf);
     // Cut points of another policy may have another unit.
     let earlier_cuts = earlier.filter(|earlier| earlier.policy == policy).map(|earlier| earlier.wanted_cuts());
     let ports = args.ports.as_ref().map(|ports| ports.0.clone());
@@ -263,17 +256,6 @@ fn wanted_by(args: &Args, earlier: Option<&Settings>, wish: Wish) -> Classify {
     }
 }
 
-fn policy(args: &Args, earlier: Option<&Settings>) -> Policy {
-    match args.policy {
-        Some(PolicyName::Las) => Policy::Las,
-        Some(PolicyName::Psjf) => Policy::Psjf,
-        Some(PolicyName::Srpt) => Policy::Srpt,
-        Some(PolicyName::Srrt) => Policy::Srrt,
-        // Bands by remaining size gain nothing, since packets of a connection must keep their order.
-        None => earlier.map_or(Policy::Psjf, |earlier| earlier.policy),
-    }
-}
-
 fn clients(args: &Args, earlier: Option<&Settings>) -> Option<Clients> {
     let before = earlier.and_then(Settings::clients);
     let usual = if earlier.is_some() { ClientShareSpec::Off } else { ClientShareSpec::On };
@@ -282,6 +264,11 @@ fn clients(args: &Args, earlier: Option<&Settings>) -> Option<Clients> {
     let bits = bits.or(before.map(|before| [before.v4_bits, before.v6_bits]));
     let [v4_bits, v6_bits] = bits.unwrap_or(ClientPrefix::default().bits());
     Some(Clients { share, v4_bits, v6_bits })
+}
+
+fn policies() -> impl TypedValueParser<Value = Policy> {
+    let of_name = |name: String| Policy::ALL.into_iter().find(|policy| policy.name() == name);
+    PossibleValuesParser::new(Policy::ALL.map(Policy::name)).map(move |name| of_name(name).expect("one of the names"))
 }
 
 fn ports(text: &str) -> Result<Ports, String> {
