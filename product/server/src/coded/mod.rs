@@ -104,6 +104,8 @@ struct Shared {
     waiting_bytes: u64,
     /// The memory of the encoder of each level that is at work.
     encoding_bytes: [u64; 2],
+    /// The fast level waits for memory.
+    fast_waits: bool,
     /// The bytes of a file that the fast level of each coding takes per second.
     speeds: [u64; Coding::ALL.len()],
 }
@@ -127,6 +129,7 @@ impl Coder {
                 best,
                 waiting_bytes: 0,
                 encoding_bytes: [0; 2],
+                fast_waits: false,
                 speeds,
             }),
             changed: Condvar::new(),
@@ -254,12 +257,16 @@ impl Coder {
         let bytes = job.entry.len.saturating_add(needed as u64);
         let mut state = self.state();
         let is_too_much = |taken: u64| taken > 0 && taken.saturating_add(bytes) > self.encoder_bytes_max.load(Relaxed);
-        while is_too_much(state.encoding_bytes.iter().sum()) {
+        // Clients do not wait behind one form of the best level after another.
+        let is_last = |state: &Shared| job.level == Level::Best && state.fast_waits;
+        while is_too_much(state.encoding_bytes.iter().sum()) || is_last(&state) {
             if self.is_stopping.load(Relaxed) {
                 return false;
             }
+            state.fast_waits |= job.level == Level::Fast;
             state = self.changed.wait(state).expect("no thread panics while it holds the forms");
         }
+        state.fast_waits &= job.level == Level::Best;
         state.encoding_bytes[job.level as usize] = bytes;
         true
     }

@@ -284,6 +284,34 @@ fn a_form_that_waits_for_memory_is_not_expected_soon() {
     assert_eq!([&first, &second].map(expected), [Nanos(u64::MAX); 2]);
 }
 
+/// The best level has the next job at once; the fast level, for which clients wait, has to wake up first.
+#[test]
+fn the_fast_level_has_the_memory_before_the_next_best_form() {
+    let (folder, coder) = (Folder::new(), Arc::new(Coder::new(24 << 20)));
+    let entry = page(&folder, 0, 100_000);
+    let job = |level| Job { id: FormId::of(&entry, Brotli), level, entry: Arc::clone(&entry) };
+    let free = |coder: &Coder, level: Level| {
+        coder.state().encoding_bytes[level as usize] = 0;
+        coder.changed.notify_all();
+    };
+    assert!(coder.wait_for_memory(&job(Level::Best)));
+    let (had, order) = channel();
+    let fast = {
+        let (coder, job) = (Arc::clone(&coder), job(Level::Fast));
+        std::thread::spawn(move || {
+            assert!(coder.wait_for_memory(&job));
+            had.send(()).unwrap();
+            free(&coder, Level::Fast);
+        })
+    };
+    while !coder.state().fast_waits {
+        std::thread::yield_now();
+    }
+    free(&coder, Level::Best);
+    assert!(coder.wait_for_memory(&job(Level::Best)) && order.try_recv().is_ok());
+    fast.join().unwrap();
+}
+
 /// Three pages, of which the first two are dictionaries of the third; each coder is of a process that has just started.
 struct Kept {
     folder: Folder,
