@@ -190,9 +190,11 @@ class _Pair:
     """Two runs' response times of the same requests."""
 
     def __init__(self, sizes: npt.NDArray[np.uint64], mine: Floats, base: Floats, of_all: int) -> None:
-        self.sizes, self.mine, self.base, self.of_all = sizes, mine, base, of_all
+        self.sizes, self.of_all = sizes, of_all
+        # In whole microseconds, as kept results have them: of two ends that are nanoseconds apart, neither is later.
+        self.mine, self.base = (np.rint(of * 1e3) / 1e3 for of in (mine, base))
         with np.errstate(divide="ignore", invalid="ignore"):
-            self.stretch = np.where(mine == base, 1.0, mine / base)
+            self.stretch = np.where(self.mine == self.base, 1.0, self.mine / self.base)
 
     def buckets(self) -> tuple[Floats, Floats, Floats, Floats]:
         """Of each half percent of all requests by size: the means of both runs, and the variances."""

@@ -172,7 +172,7 @@ def _write_point(path: pathlib.Path, runs_of: dict[str, Responses]) -> pathlib.P
     if heads is not None:
         columns["head_bytes"] = pa.array(heads).cast(pa.int32())
     for name, run in sorted(runs_of.items()):
-        us = np.rint(run.ms * 1e3).astype(np.int64)
+        us = np.maximum(np.rint(run.ms * 1e3), 1).astype(np.int64)
         signed = np.where(run.is_complete, us, -us)
         columns[f"{name}_us"] = pa.array(signed).cast(_width(us))
     part = path.with_name(f".part-{path.name}")
@@ -213,7 +213,7 @@ def _of_records(table: pa.Table) -> Responses:
         first = pc.coalesce(table["first_byte_ns"], table["end_ns"]).to_numpy().astype(np.int64)
     return Responses(
         size_bytes=table["size_bytes"].to_numpy().astype(np.uint64),
-        ms=_whole_us(ends - arrivals) / 1e3,
+        ms=(ends - arrivals) / 1e6,
         is_complete=pc.equal(table["outcome"], "complete").to_numpy(),
         head_bytes=numbers("head_bytes"),
         arrival_ns=numbers("arrival_ns"),
@@ -222,11 +222,6 @@ def _of_records(table: pa.Table) -> Responses:
         attempts=numbers("attempts"),
         group=numbers("group"),
     )
-
-
-def _whole_us(ns: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Microseconds, whole as kept results have them: of two ends that are nanoseconds apart, neither is later."""
-    return np.maximum(np.rint(ns / 1e3), 1)
 
 
 def _kept_runs(result: pathlib.Path) -> list[Run]:
