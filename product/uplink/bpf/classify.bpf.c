@@ -18,6 +18,7 @@
 
 #include "client.h"
 #include "head.h"
+#include "packet.h"
 #include "rank.h"
 #include "tracked.h"
 
@@ -44,8 +45,6 @@ struct sk_buff {
 } __attribute__((preserve_access_index));
 
 extern void *bpf_cast_to_kern_ctx(void *context) __ksym __weak;
-
-const volatile struct settings settings SEC(".rodata.settings");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -89,28 +88,6 @@ struct {
 	__type(value, struct tracked);
 } weir_tracked SEC(".maps");
 
-#define FIN 0x01
-#define SYN 0x02
-#define RST 0x04
-#define ACK 0x10
-// The minimum size of the two headers: IPv4 and TCP without options.
-#define HEADS_BYTES 40
-#define IPV6_BYTES 40
-#define IPV4_ADDRESSES_AT 12
-#define IPV6_ADDRESSES_AT 8
-// Maximum number of IPv6 extension headers (RFC 8200, section 4) that are skipped to find TCP.
-#define EXTENSIONS_MAX 4
-#define FRAGMENT_AT_MASK 0xfff8
-#define TCP_BYTES 20
-#define UDP_BYTES 8
-#define VLAN_BYTES 4
-// Maximum number of VLAN tags in the packet itself (the kernel keeps a single one outside).
-#define VLANS_MAX 2
-// A PPPoE header (RFC 2516) and the protocol of PPP, and that protocol's numbers.
-#define PPPOE_BYTES 8
-#define PPP_PROTOCOL_AT 6
-#define PPP_IP 0x0021
-#define PPP_IPV6 0x0057
 // Maximum number of responses distinguished in one packet: 64 KiB hold this many of 2 KiB.
 #define PIPELINED_MAX 32
 // Converts nanoseconds to the units of `flow.last`.
@@ -126,183 +103,6 @@ struct {
 #define RECORDS_MAX 4
 // A data packet counts at least this much in sk_wmem_alloc, a pure ACK 2 (net/ipv4/tcp_output.c).
 #define TRUESIZE_DATA_MIN 512
-
-struct packet {
-	__u32 seq;
-	// The offset of the payload in the packet as the program sees it.
-	__u32 payload_at;
-	__u32 payload_bytes;
-	__u32 ack;
-	// The offset of the IP header behind VLAN tags or PPPoE; 0 if the kernel knows where it is.
-	__u32 ip_at;
-	__u16 port;
-	// In network byte order.
-	__u16 peer_port;
-	__u8 version;
-	__u8 protocol;
-	// Of TCP.
-	__u8 flags;
-	// Set only if clients share the link.
-	struct client_key client;
-};
-
-static __always_inline bool is_vlan(__u16 protocol)
-{
-	return protocol == bpf_htons(ETH_P_8021Q) || protocol == bpf_htons(ETH_P_8021AD);
-}
-
-// Returns the offset of the IP header if VLAN tags or PPPoE precede it inside the packet; 0 if not, or if what follows
-// them is not IP.
-static __always_inline __u32 ip_behind_tags(struct __sk_buff *skb)
-{
-	__u16 protocol = skb->protocol;
-	__u32 at = ETH_HLEN;
-
-	if (!is_vlan(protocol) && protocol != bpf_htons(ETH_P_PPP_SES))
-		return 0;
-	if (bpf_skb_load_bytes(skb, at - sizeof(protocol), &protocol, sizeof(protocol)))
-		return 0;
-	for (int i = 0; i < VLANS_MAX && is_vlan(protocol); i++) {
-		at += VLAN_BYTES;
-		if (bpf_skb_load_bytes(skb, at - sizeof(protocol), &protocol, sizeof(protocol)))
-			return 0;
-	}
-	if (protocol != bpf_htons(ETH_P_PPP_SES))
-		return protocol == bpf_htons(ETH_P_IP) || protocol == bpf_htons(ETH_P_IPV6) ? at : 0;
-	if (bpf_skb_load_bytes(skb, at + PPP_PROTOCOL_AT, &protocol, sizeof(protocol)))
-		return 0;
-	return protocol == bpf_htons(PPP_IP) || protocol == bpf_htons(PPP_IPV6) ? at + PPPOE_BYTES : 0;
-}
-
-// Loads bytes of the packet from this offset in the IP header on. Returns false if it is shorter.
-static __always_inline bool load_ip(struct __sk_buff *skb, struct packet *packet, __u32 at, void *to, __u32 bytes)
-{
-	if (packet->ip_at)
-		return !bpf_skb_load_bytes(skb, packet->ip_at + at, to, bytes);
-	return !bpf_skb_load_bytes_relative(skb, at, to, bytes, BPF_HDR_START_NET);
-}
-
-// Loads the first bytes of the IP header. They nearly always follow an Ethernet header, where they can be read without a
-// call (which costs 90 ns if nothing is in the cache); if that does not match, the kernel finds them.
-static __always_inline bool load_heads(struct __sk_buff *skb, struct packet *packet, __u64 *words)
-{
-	__u8 *data = (__u8 *)(long)skb->data;
-	__u32 ip_bytes;
-
-	packet->ip_at = 0;
-	if (data + ETH_HLEN + HEADS_BYTES <= (__u8 *)(long)skb->data_end) {
-		for (int i = 0; i < HEADS_BYTES / WORD_BYTES; i++)
-			words[i] = *(__u64 *)(data + ETH_HLEN + i * WORD_BYTES);
-		if (*(__u16 *)(data + ETH_HLEN - 2) == bpf_htons(ETH_P_IP))
-			ip_bytes = bpf_ntohs(*((__u16 *)words + 1));
-		else if (*(__u16 *)(data + ETH_HLEN - 2) == bpf_htons(ETH_P_IPV6))
-			ip_bytes = bpf_ntohs(*((__u16 *)words + 2)) + IPV6_BYTES;
-		else
-			ip_bytes = 0;
-		if (ip_bytes + ETH_HLEN == skb->len)
-			return true;
-	}
-	packet->ip_at = ip_behind_tags(skb);
-	return load_ip(skb, packet, 0, words, HEADS_BYTES);
-}
-
-static __always_inline bool is_transport(__u8 protocol)
-{
-	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP;
-}
-
-// Returns the offset of TCP or UDP after an IPv6 header and its extensions; 0 if there is none. One extension holds the
-// length of a packet above 64 KiB (RFC 2675): Linux 5.19 to 6.18 adds it to its own large packets ("BIG TCP"), and
-// removes it below us.
-static __always_inline __u32 ipv6_transport_at(struct __sk_buff *skb, struct packet *packet, __u8 next)
-{
-	__u32 at = IPV6_BYTES;
-	__u8 extension[4];
-
-	for (int i = 0; i < EXTENSIONS_MAX && !is_transport(next); i++) {
-		if (next != IPPROTO_HOPOPTS && next != IPPROTO_ROUTING && next != IPPROTO_DSTOPTS && next != IPPROTO_FRAGMENT)
-			return 0;
-		if (!load_ip(skb, packet, at, extension, sizeof(extension)))
-			return 0;
-		// Only the first fragment has a TCP header. A fragment header has eight bytes and no length field.
-		if (next == IPPROTO_FRAGMENT && (extension[2] << 8 | extension[3]) & FRAGMENT_AT_MASK)
-			return 0;
-		at += next == IPPROTO_FRAGMENT ? 8 : (extension[1] + 1) * 8;
-		next = extension[0];
-	}
-	packet->protocol = next;
-	return is_transport(next) ? at : 0;
-}
-
-// Returns the leading bits of a word in network byte order.
-static __always_inline __u64 leading(__u64 word, __u32 bits)
-{
-	if (bits == 0)
-		return 0;
-	return bits < 64 ? word & bpf_cpu_to_be64(~0ull << (64 - bits)) : word;
-}
-
-static __always_inline void read_client(struct packet *packet, __u64 *heads)
-{
-	__u8 *bytes = (__u8 *)heads;
-
-	if (bytes[0] >> 4 == 4) {
-		packet->client.version = 4;
-		packet->client.words[0] = leading(*(__u32 *)(bytes + 16), settings.v4_bits);
-		packet->client.words[1] = 0;
-		return;
-	}
-	packet->client.version = 6;
-	packet->client.words[0] = leading(heads[3], settings.v6_bits);
-	packet->client.words[1] = settings.v6_bits > 64 ? leading(heads[4], settings.v6_bits - 64) : 0;
-}
-
-// Parses the packet. Returns false if it is neither TCP nor UDP; fragments other than the first are not.
-static __always_inline bool parse(struct __sk_buff *skb, struct packet *packet)
-{
-	__u32 at, ip_bytes, heads_bytes;
-	__u64 heads[HEADS_BYTES / WORD_BYTES];
-	__u8 *bytes = (__u8 *)heads, *transport = bytes + 20;
-
-	if (!load_heads(skb, packet, heads))
-		return false;
-	packet->version = bytes[0] >> 4;
-	if (packet->version == 4) {
-		at = (bytes[0] & 15) * 4;
-		ip_bytes = bpf_ntohs(*(__u16 *)(bytes + 2));
-		packet->protocol = bytes[9];
-		// Only the first fragment has a TCP header.
-		if (!is_transport(packet->protocol) || *(__u16 *)(bytes + 6) & bpf_htons(0x1fff))
-			return false;
-	} else if (packet->version == 6 && (at = ipv6_transport_at(skb, packet, bytes[6]))) {
-		ip_bytes = bpf_ntohs(*(__u16 *)(bytes + 4)) + IPV6_BYTES;
-	} else {
-		return false;
-	}
-	if (settings.allowance_bytes)
-		read_client(packet, heads);
-	if (at != 20 && !load_ip(skb, packet, at, transport, UDP_BYTES))
-		return false;
-	packet->port = bpf_ntohs(*(__u16 *)transport);
-	packet->peer_port = *(__u16 *)(transport + 2);
-	packet->seq = packet->ack = packet->flags = 0;
-	heads_bytes = at + UDP_BYTES;
-	if (packet->protocol == IPPROTO_TCP) {
-		if (at != 20 && !load_ip(skb, packet, at, transport, TCP_BYTES))
-			return false;
-		packet->seq = bpf_ntohl(*(__u32 *)(transport + 4));
-		packet->ack = bpf_ntohl(*(__u32 *)(transport + 8));
-		packet->flags = transport[13];
-		heads_bytes = at + (transport[12] >> 4) * 4;
-	}
-	// Packets above 64 KiB ("BIG TCP") have no length in their header.
-	if (ip_bytes < heads_bytes)
-		ip_bytes = skb->len - ETH_HLEN;
-	packet->payload_bytes = ip_bytes > heads_bytes ? ip_bytes - heads_bytes : 0;
-	// The bytes in front of the network header depend on device and VLAN; nothing follows the payload yet.
-	packet->payload_at = skb->len - packet->payload_bytes;
-	return true;
-}
 
 // Returns true if the connection has more than this packet waiting below TCP. If that cannot be determined (Linux
 // before 6.2, or a kernel that interprets programs), returns true.
@@ -702,25 +502,6 @@ static __always_inline int classify_unknown(struct __sk_buff *skb, struct bpf_tc
 	return stamp(skb, counters, band, settings.priorities[band & (BANDS_MAX - 1)]);
 }
 
-// Reads the addresses again: most packets have a socket and do not need them. They go to their place at once, since the
-// stack is small.
-static __always_inline bool read_tuple(struct __sk_buff *skb, struct packet *packet, struct tuple *tuple)
-{
-	__u32 addresses[2];
-
-	__builtin_memset(tuple, 0, sizeof(*tuple));
-	tuple->source_port = bpf_htons(packet->port);
-	tuple->destination_port = packet->peer_port;
-	tuple->protocol = packet->protocol;
-	if (packet->version == 6)
-		return load_ip(skb, packet, IPV6_ADDRESSES_AT, tuple->addresses, sizeof(tuple->addresses));
-	if (!load_ip(skb, packet, IPV4_ADDRESSES_AT, addresses, sizeof(addresses)))
-		return false;
-	tuple->addresses[0] = addresses[0];
-	tuple->addresses[2] = addresses[1];
-	return true;
-}
-
 // Classifies data by its flow. Its size is unknown, so every policy ranks it by the bytes sent.
 static __always_inline int classify_step(struct __sk_buff *skb, struct packet *packet, struct tracked *tracked,
 					 struct counters *counters)
@@ -804,14 +585,6 @@ __noinline int classify_tracked(struct __sk_buff *skb, struct packet *packet)
 		tracked->seen = CLOSED;
 	}
 	return TC_ACT_UNSPEC;
-}
-
-// Returns true if the port is one of the server's. The compiler must not know the limit of a port: it would leave out the
-// mask, and verifiers before Linux 6.8 lose the limit of a number that is stored on the stack.
-static __always_inline bool is_wanted(__u32 port)
-{
-	asm volatile("" : "+r"(port));
-	return settings.ports[port / 64 & (PORT_WORDS - 1)] >> (port % 64) & 1;
 }
 
 // Follows what clients send to the flows: where it acknowledges everything, a response is over. Sees packets that arrive,

@@ -10,6 +10,7 @@
 #include "constants.h"
 
 #define BAND_CONTROL 0
+#define WORD_BYTES 8
 
 enum policy { LAS = 0, PSJF = 1, SRPT = 2, SRRT = 3 };
 

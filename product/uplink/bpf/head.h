@@ -8,7 +8,6 @@
 
 #include "classify.h"
 
-#define WORD_BYTES 8
 // Maximum bytes read of a head, including interim heads before it; nginx sends some 250 bytes, Apache 350.
 #define HEAD_BYTES_MAX 4096
 // Bytes read from the packet at once.
