@@ -21,6 +21,7 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
     ("classify", "classify", &[]),
     // A kernel that interprets programs (no JIT) lets them neither call its own functions nor be called back.
     ("classify-interpreted", "classify", &["-DINTERPRETED"]),
+    ("trial", "trial", &[]),
     ("rank-test", "rank-test", &[]),
     ("client-test", "client-test", &[]),
     ("tracked-test", "tracked-test", &[]),

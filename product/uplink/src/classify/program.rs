@@ -19,7 +19,7 @@ static OBJECT_INTERPRETED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cla
 /// unacknowledged.
 const LINUX_MIN: &str = "5.17";
 /// The name ".rodata.settings" as the kernel truncates it (BPF_OBJ_NAME_LEN).
-const SETTINGS_MAP: &str = ".rodata.setting";
+pub const SETTINGS_MAP: &str = ".rodata.setting";
 pub const COUNTERS_MAP: &str = "weir_counters";
 pub const SIZES_MAP: &str = "weir_sizes";
 const FLOWS_MAP: &str = "weir_flows";
@@ -238,7 +238,7 @@ pub fn has_name(id: u32, name: &str) -> Result<bool, Error> {
 }
 
 /// Returns the kernel's information about a program, and the numbers of its maps.
-fn info(program: BorrowedFd<'_>) -> std::io::Result<(Facts, Vec<u32>)> {
+pub fn info(program: BorrowedFd<'_>) -> std::io::Result<(Facts, Vec<u32>)> {
     let mut ids = [0u32; MAPS_MAX];
     let info = raw_info(program, &mut ids)?;
     let facts = Facts {

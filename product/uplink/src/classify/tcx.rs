@@ -5,9 +5,12 @@
 //! interface.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use libbpf_sys::{BPF_F_BEFORE, BPF_TCX_EGRESS, BPF_TCX_INGRESS, bpf_prog_attach_opts, bpf_prog_query_opts};
+use libbpf_sys::{
+    BPF_F_AFTER, BPF_F_BEFORE, BPF_TCX_EGRESS, BPF_TCX_INGRESS, bpf_link_create_opts, bpf_prog_attach_opts,
+    bpf_prog_query_opts,
+};
 
 /// Maximum number of programs at one hook (BPF_MPROG_MAX).
 const PROGRAMS_MAX: usize = 64;
@@ -78,6 +81,22 @@ pub fn attach_first(side: Side, program: BorrowedFd<'_>, interface: u32) -> io::
     };
     // SAFETY: libbpf reads `sz` bytes of `options`, which outlives the call; the descriptor is borrowed, so it is open.
     checked(unsafe { libbpf_sys::bpf_prog_attach_opts(program.as_raw_fd(), interface as i32, side.number(), &options) })
+}
+
+/// Attaches the program right after the one with this number, or after all others, for as long as the returned link is
+/// open.
+pub fn link_after(side: Side, program: BorrowedFd<'_>, interface: u32, after: Option<u32>) -> io::Result<OwnedFd> {
+    let mut options = bpf_link_create_opts {
+        sz: size_of::<bpf_link_create_opts>() as libbpf_sys::size_t,
+        flags: BPF_F_AFTER,
+        ..Default::default()
+    };
+    options.__bindgen_anon_1.tcx.relative_id = after.unwrap_or(0);
+    // SAFETY: libbpf reads `sz` bytes of `options`, which outlives the call; the descriptor is borrowed, so it is open.
+    let link = unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), interface as i32, side.number(), &options) };
+    checked(link)?;
+    // SAFETY: the kernel has just made this descriptor, which nobody else has.
+    Ok(unsafe { OwnedFd::from_raw_fd(link) })
 }
 
 pub fn detach(side: Side, program: BorrowedFd<'_>, interface: u32) -> io::Result<()> {

@@ -43,6 +43,9 @@ pub const CONTROL_BAND: u8 = 0;
 pub const OTHER_BAND: u8 = 1;
 /// The most urgent band of responses.
 pub const DATA_BAND_FIRST: u8 = 2;
+/// The `skb->priority` of packets that pass the bands by, unshaped: the root's own number, which HTB takes for its
+/// direct queue.
+pub const PAST_BANDS: u32 = build::ROOT;
 /// Minimum number of bands: at least one for data.
 pub const BANDS_MIN: u8 = DATA_BAND_FIRST + 1;
 /// Maximum number of packets in each band; the papers' FIFO has as many in total.
@@ -194,6 +197,11 @@ impl Tree {
 /// Returns true if this is the root of a tree of ours.
 pub(crate) fn is_root(qdisc: &crate::tc::Qdisc) -> bool {
     qdisc.handle == build::ROOT && qdisc.kind == "htb"
+}
+
+/// Returns the kind of the queueing discipline that our tree replaced and will be restored.
+pub fn replaced(interface: &Interface) -> Option<String> {
+    keep::kept(interface).map(|qdisc| qdisc.kind)
 }
 
 /// Returns our tree on this interface; `None` if there is none.

@@ -5,8 +5,10 @@ mod follow;
 mod rate;
 mod saved;
 mod show;
+mod trial;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ::uplink::classify::{self, Classify, Clients, Cuts, Hook, Policy, Settings};
 use ::uplink::{Error, Interface};
@@ -25,6 +27,7 @@ const AFTER_HELP: &str = "\
 Examples:
   weir attach eth0
   weir attach eth0 --port 80,443 --rate 9500kbit --save
+  weir attach eth0 --rate 9500kbit --try 60s
   weir attach --list
   weir attach --detach eth0
 
@@ -69,6 +72,9 @@ pub struct Args {
     /// do not stay to follow the line
     #[arg(long, verbatim_doc_comment)]
     no_watch: bool,
+    /// Measure for this time, such as 60s, whether the order helps, and leave the interface as it was
+    #[arg(long = "try", value_name = "TIME", value_parser = units::parse_duration, conflicts_with_all = ["save", "dry_run", "list", "detach", "no_watch"])]
+    trial: Option<Duration>,
     /// Also write the attach to a file from which `weir apply` makes it again; with --detach,
     /// remove it there [default: /etc/weir/attach.toml]
     #[arg(
@@ -107,6 +113,9 @@ pub fn main(args: Args) -> Result<(), Failure> {
         return detach(name, args.save.as_deref(), args.json);
     }
     let interface = Interface::by_name(args.interface.as_deref().unwrap_or_default())?;
+    if let Some(time) = args.trial {
+        return trial::main(&args, &interface, time);
+    }
     let wish = Wish::of(args.rate, &interface)?;
     let wanted = wanted(&args, &interface, wish)?;
     let warn = || classify::warnings(&interface).iter().for_each(|said| eprintln!("weir: warning: {said}"));

@@ -9,6 +9,7 @@ mod follow;
 mod leftovers;
 mod network;
 mod shares;
+mod trial;
 mod uplink;
 #[path = "../../../../lab/testbed/tests/common/virtual_time.rs"]
 mod virtual_time;
@@ -21,4 +22,6 @@ const VIRTUAL_TESTS: &[&str] = &[
     "shares::a_flood_of_datagrams_stops_no_response",
     "shares::one_bulk_transfer_from_another_port_stops_no_response",
     "shares::other_traffic_has_its_share_and_no_more",
+    "trial::a_gain_behind_a_slow_router_is_found",
+    "trial::without_a_queue_no_gain_is_found",
 ];

@@ -48,6 +48,13 @@ impl Network {
         json(&self.printed(&format!("{args} --json")))
     }
 
+    /// What the program says, having failed.
+    pub fn refused(&self, args: &str) -> String {
+        let output = self.weir(args);
+        assert!(!output.status.success(), "{args}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
     /// The one line that the program says, having failed with this exit status.
     pub fn refusal(&self, args: &str, status: i32) -> String {
         let output = self.weir(args);

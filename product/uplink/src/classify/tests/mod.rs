@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 mod attaching;
 mod clients;
 mod heads;
+mod measured;
 mod order;
 mod paths;
 mod ranks;

@@ -77,13 +77,13 @@ impl Drop for Cable {
     }
 }
 
-fn ip(arguments: &str) {
+pub fn ip(arguments: &str) {
     let status = Command::new("ip").args(arguments.split_whitespace()).status().unwrap();
     assert!(status.success(), "ip {arguments}");
 }
 
 /// On a thread of its own, which alone changes its network; programs it starts have that one too.
-fn at<T: Send>(host: &str, action: impl FnOnce() -> T + Send) -> T {
+pub fn at<T: Send>(host: &str, action: impl FnOnce() -> T + Send) -> T {
     let network = File::open(format!("/run/netns/{host}")).unwrap();
     let inside = || {
         move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();

@@ -1,0 +1,342 @@
+//! `weir attach --try`: measures on the site's own traffic whether the order helps, and leaves the interface as it was.
+
+mod judge;
+mod slices;
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::sleep;
+use std::time::Duration;
+
+use ::uplink::classify::{self, Classify, Facts, Meter, Missed, Response, Settings};
+use ::uplink::tree;
+use ::uplink::{Error, Interface, QueueWatch, follow as line};
+use cli::Failure;
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use units::{Nanos, Rate};
+
+use judge::{Compared, Conclusion, Judgement, SMALL_BYTES, Slice};
+use slices::Slices;
+
+use super::rate::Wish;
+use super::{Args, wanted, wanted_by};
+
+/// The interval between looks at the queue and at the responses that have ended.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The time after the last slice in which its responses may end.
+const LAST: Duration = Duration::from_millis(250);
+/// Maximum number of responses of a trial, 24 MB; the rest is counted.
+const RESPONSES_MAX: usize = 1_000_000;
+/// If something waits here in fewer looks than this, in percent, the order has nothing to change.
+const WAITING_PERCENT: u64 = 10;
+
+pub fn main(args: &Args, interface: &Interface, time: Duration) -> Result<(), Failure> {
+    let before = Before::of(interface)?;
+    let wish = Wish::of(args.rate, interface)?;
+    if wish.is_followed() {
+        return Err(Failure::Usage("--try needs a rate that stays: write --rate RATE, for example 9500kbit".to_string()));
+    }
+    let wanted = wanted(args, interface, wish)?;
+    let rate = classify::preview(interface, &wanted)?.tree.rate;
+    let slices = Slices::new(time, coin()).map_err(|least| {
+        let [time, least] = [time, least].map(|time| time.as_secs());
+        Failure::Usage(format!("--try {time}s is too short: write {least}s or more"))
+    })?;
+    let is_ended = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&is_ended))?;
+    }
+    if !args.json {
+        crate::uplink::print(&announced(interface, &slices, rate))?;
+    }
+    let outcome = attach_and_try(interface, &wanted, slices, &is_ended);
+    // The first error is the one to report.
+    let restored = before.put_back(interface);
+    conclude(args, interface, rate, outcome, restored)
+}
+
+/// A coin that falls anew in each run.
+fn coin() -> impl FnMut() -> bool {
+    let (random, mut tosses) = (RandomState::new(), 0u64);
+    move || {
+        tosses += 1;
+        random.hash_one(tosses) & 1 == 1
+    }
+}
+
+fn announced(interface: &Interface, slices: &Slices, rate: Rate) -> String {
+    let Slices { are_ordered, each, .. } = slices;
+    let (name, count, seconds) = (&interface.name, are_ordered.len(), each.as_secs_f64());
+    let not = tree::replaced(interface).map_or(String::new(), |kind| format!(", but without the {kind}"));
+    format!(
+        "weir: {name}: {count} slices of {seconds:.1} s, half with the order at {rate}, half without order and rate, as before the attach{not}\n"
+    )
+}
+
+fn conclude(
+    args: &Args,
+    interface: &Interface,
+    rate: Rate,
+    outcome: Result<Trial, Error>,
+    restored: Result<&'static str, Error>,
+) -> Result<(), Failure> {
+    let name = &interface.name;
+    let state = match &restored {
+        Ok(state) => format!("{name}: {state}"),
+        Err(error) => format!("{name} is not as it was: {error}; run `weir attach --list`"),
+    };
+    let trial = outcome.map_err(|error| Failure::Failed(format!("{error}; {state}")))?;
+    let judgement = Judgement::of(&trial.responses, &trial.slices, rate);
+    match args.json {
+        true => crate::uplink::print(&format!("{}\n", trial.described(name, &judgement)))?,
+        false => crate::uplink::print(&format!("weir: {name}: {}\n", trial.said(&judgement)))?,
+    }
+    let seconds = trial.seconds();
+    match (restored, trial.is_ended) {
+        (Err(_), _) => Err(Failure::Failed(state)),
+        (Ok(_), true) => Err(Failure::Failed(format!("stopped after {seconds} s; {state}"))),
+        (Ok(_), false) if args.json => Ok(()),
+        (Ok(_), false) => crate::uplink::print(&format!("weir: {state}\n")),
+    }
+}
+
+/// The state of the interface before a trial.
+struct Before {
+    classifier: Option<Settings>,
+    tree: Option<tree::Plan>,
+}
+
+impl Before {
+    fn of(interface: &Interface) -> Result<Before, Failure> {
+        let name = &interface.name;
+        let attached = classify::find(interface)?;
+        if classify::is_tried(interface)? {
+            return Err(Failure::Failed(format!("another `weir attach {name} --try` runs: wait for its end")));
+        }
+        if line::read(interface).is_some() {
+            return Err(Failure::Failed(format!(
+                "the rate of {name} is followed, which slices without it would mislead: run `weir attach --detach {name}`, then try with --rate and the rate found"
+            )));
+        }
+        let classifier = match attached {
+            Some(attached) if attached.settings.is_none() => {
+                return Err(Failure::Failed(format!(
+                    "{name} has a classifier of another version of weir: run `weir attach {name}` first, or `weir attach --detach {name}`"
+                )));
+            }
+            attached => attached.and_then(|attached| attached.settings),
+        };
+        Ok(Before { classifier, tree: tree::find(interface)?.map(|tree| tree.plan) })
+    }
+
+    /// Makes the interface as it was, and says how that is.
+    fn put_back(&self, interface: &Interface) -> Result<&'static str, Error> {
+        if interface.check().is_err() {
+            return Ok("the interface has gone, and the attach with it");
+        }
+        let Some(settings) = &self.classifier else {
+            classify::detach(interface)?;
+            if let Some(plan) = &self.tree {
+                tree::up(interface, plan, false)?;
+            }
+            return Ok("detached, as before");
+        };
+        let wish = self.tree.as_ref().map_or(Wish::AsIs, |plan| Wish::Told(plan.rate));
+        let earlier = wanted_by(&Args::default(), Some(settings), wish);
+        if !classify::is_in_place(interface, &earlier)? {
+            classify::attach(interface, &earlier)?;
+        }
+        Ok("attached, as before")
+    }
+}
+
+fn attach_and_try(
+    interface: &Interface,
+    wanted: &Classify,
+    slices: Slices,
+    is_ended: &AtomicBool,
+) -> Result<Trial, Error> {
+    if !classify::is_in_place(interface, wanted)? {
+        classify::attach(interface, wanted)?;
+    }
+    let mut trying = Trying {
+        interface,
+        meter: Meter::start(interface)?,
+        queues: QueueWatch::open(&interface.name)?,
+        is_ended,
+        trial: Trial::default(),
+    };
+    for is_ordered in &slices.are_ordered {
+        if !trying.run(&slices, *is_ordered)? {
+            break;
+        }
+    }
+    trying.finish()
+}
+
+/// A trial under way.
+struct Trying<'a> {
+    interface: &'a Interface,
+    meter: Meter,
+    queues: QueueWatch,
+    is_ended: &'a AtomicBool,
+    trial: Trial,
+}
+
+/// The raw result of a trial.
+#[derive(Default)]
+struct Trial {
+    responses: Vec<Response>,
+    slices: Vec<Slice>,
+    missed: Missed,
+    /// Responses beyond [`RESPONSES_MAX`].
+    beyond: u64,
+    /// Looks at the bands in slices with the order, and those in which something waited.
+    looks: u64,
+    waiting: u64,
+    /// True if a signal ended it early.
+    is_ended: bool,
+    programs: [Facts; 2],
+}
+
+impl Trying<'_> {
+    /// Runs a slice. Returns false if a signal ends it.
+    fn run(&mut self, slices: &Slices, is_ordered: bool) -> Result<bool, Error> {
+        let from = self.meter.turn(is_ordered)?;
+        let middle = slices.counted(from, from).0;
+        if !self.wait(middle, is_ordered)? {
+            return Ok(false);
+        }
+        let (counted, bytes) = (classify::now(), self.meter.acked_bytes()?);
+        if !self.wait(from + slices.each_ns(), is_ordered)? {
+            return Ok(false);
+        }
+        let name = &self.interface.name;
+        if classify::find(self.interface)?.is_none() {
+            return Err(Error::Refused(format!("another program took the classifier from {name}")));
+        }
+        let carried_bytes = self.meter.acked_bytes()?.saturating_sub(bytes);
+        let to = classify::now();
+        let (span, counted_span) = ((from, to), slices.counted(from, to));
+        let carried_in = Nanos(to.0.saturating_sub(counted.0));
+        self.trial.slices.push(Slice { is_ordered, span, counted: counted_span, carried_bytes, carried_in });
+        Ok(true)
+    }
+
+    /// Reads the responses that end until this instant. Returns false if a signal comes.
+    fn wait(&mut self, until: Nanos, is_ordered: bool) -> Result<bool, Error> {
+        let trial = &mut self.trial;
+        loop {
+            if self.is_ended.load(Relaxed) {
+                trial.is_ended = true;
+                return Ok(false);
+            }
+            self.meter.read(|response| trial.take(response))?;
+            let name = &self.interface.name;
+            let root = self.queues.read().map(|queues| queues.root);
+            let root = root.map_err(|error| Error::Refused(format!("reading the queues of {name}: {error}")))?;
+            trial.looks += u64::from(is_ordered);
+            trial.waiting += u64::from(is_ordered && root.backlog_packets > 0);
+            let left = until.0.saturating_sub(classify::now().0);
+            if left == 0 {
+                return Ok(true);
+            }
+            sleep(LOOK_EVERY.min(Duration::from_nanos(left)));
+        }
+    }
+
+    fn finish(self) -> Result<Trial, Error> {
+        let Trying { meter, mut trial, is_ended, .. } = self;
+        meter.turn(true)?;
+        if !is_ended.load(Relaxed) {
+            // For what began late in the last slice.
+            sleep(LAST);
+        }
+        trial.programs = meter.facts()?;
+        trial.missed = meter.finish(|response| trial.take(response))?;
+        Ok(trial)
+    }
+}
+
+impl Trial {
+    fn take(&mut self, response: Response) {
+        match self.responses.len() < RESPONSES_MAX {
+            true => self.responses.push(response),
+            false => self.beyond += 1,
+        }
+    }
+
+    fn seconds(&self) -> u64 {
+        let time = self.slices.iter().map(|slice| slice.span.1.0 - slice.span.0.0).sum();
+        Nanos(time).as_secs_f64().round() as u64
+    }
+
+    /// The conclusion, with the likely cause if there is no gain.
+    fn said(&self, judgement: &Judgement) -> String {
+        let said = judgement.said(self.seconds());
+        let percent = self.waiting * 100 / self.looks.max(1);
+        let has_no_queue = percent < WAITING_PERCENT && judgement.conclusion() == Conclusion::NoGain;
+        let why = match has_no_queue {
+            true => format!(
+                "; with the order something waited here in {percent} % of the looks only: no queue forms, or the rate is above the line's"
+            ),
+            false => String::new(),
+        };
+        let dropped = self.missed.lost + self.beyond;
+        let dropped = match dropped > 0 {
+            true => format!("; {dropped} responses were too many to measure"),
+            false => String::new(),
+        };
+        let unseen = match self.missed.unfinished > judgement.responses {
+            true => format!(
+                "; {} responses had no end: their clients' packets arrive over another interface",
+                self.missed.unfinished
+            ),
+            false => String::new(),
+        };
+        said + &why + &dropped + &unseen
+    }
+
+    fn described(&self, name: &str, judgement: &Judgement) -> Value {
+        let compared = |compared: &Option<Compared>| {
+            compared.map(|it| json!({ "with": it.with, "without": it.without, "factor": it.factor(), "low": it.low, "high": it.high }))
+        };
+        let ns = |facts: &Facts| facts.run_time_ns.checked_div(facts.runs);
+        json!({
+            "interface": name,
+            "conclusion": conclusion(judgement.conclusion()),
+            "said": self.said(judgement),
+            "seconds": self.seconds(),
+            "slices": self.slices.iter().map(described_slice).collect::<Vec<_>>(),
+            "small": compared(&judgement.small),
+            "small_bytes_max": SMALL_BYTES,
+            "small_counts": judgement.small_counts,
+            "largest": compared(&judgement.largest),
+            "largest_bytes_min": judgement.largest_bytes,
+            "largest_counts": judgement.largest_counts,
+            "carried": compared(&judgement.carried),
+            "responses": judgement.responses,
+            "unfinished": self.missed.unfinished,
+            "lost": self.missed.lost + self.beyond,
+            "waiting_percent": self.waiting * 100 / self.looks.max(1),
+            "ns_per_packet": self.programs.iter().map(ns).collect::<Vec<_>>(),
+            "is_stopped": self.is_ended,
+        })
+    }
+}
+
+fn described_slice(slice: &Slice) -> Value {
+    let seconds = slice.carried_in.as_secs_f64();
+    json!({ "is_ordered": slice.is_ordered, "counted_seconds": seconds, "carried_bytes": slice.carried_bytes })
+}
+
+fn conclusion(conclusion: Conclusion) -> &'static str {
+    match conclusion {
+        Conclusion::Helps => "helps",
+        Conclusion::NoGain => "no gain",
+        Conclusion::Worse => "worse",
+        Conclusion::TooFew => "too few",
+    }
+}

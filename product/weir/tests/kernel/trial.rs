@@ -1,0 +1,216 @@
+//! `weir attach --try`: finds a gain where there is one, and leaves the interface as it was.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Output};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use socket2::SockRef;
+
+use crate::attach::attached;
+use crate::cable::{SERVER, at, ip};
+use crate::floods::OnDrop;
+use crate::network::Network;
+use crate::virtual_time::in_virtual_time;
+
+/// Reached only when a response stands still.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Interval at which the server checks whether the test is over.
+const TURN: Duration = Duration::from_millis(100);
+const SMALL_BYTES: usize = 3000;
+const LARGE_BYTES: usize = 2_000_000;
+/// Enough at a time, so that slow responses do not make them few.
+const SMALL: usize = 8;
+const BETWEEN_FETCHES: Duration = Duration::from_millis(400);
+const LARGE: usize = 3;
+
+/// A host behind the other end of the cable, which is a router with a queue of 150 KB in front of 10 Mbit/s.
+struct Far(String);
+
+impl Far {
+    fn beyond(network: &Network) -> Far {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("weir-test-{}-{}-far", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        ip(&format!("netns add {name}"));
+        let far = Far(name);
+        let name = &far.0;
+        network.cable.at_client(|| {
+            ip(&format!("link add near type veth peer name far netns {name}"));
+            ip("addr add 198.18.61.2/24 dev near");
+            ip("link set near up gso_max_segs 1");
+            std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+            let queue = "qdisc add dev near root tbf rate 10mbit burst 3000 limit 150000";
+            assert!(Command::new("tc").args(queue.split(' ')).status().unwrap().success());
+        });
+        ip(&format!("-n {name} addr add 198.18.61.1/24 dev far"));
+        ip(&format!("-n {name} link set far up"));
+        ip(&format!("-n {name} route add default via 198.18.61.2"));
+        network.command("ip route add 198.18.61.0/24 via 198.18.60.2");
+        far
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.0]).status();
+    }
+}
+
+/// Tries on a server with this many downloads at a time, and a small fetch now and then. `None` without the privilege.
+fn tried(large: usize) -> Option<Value> {
+    let network = Network::new()?;
+    if !attached(&network, "attach uplink --port 80 --rate 9500kbit --no-watch") {
+        return None;
+    }
+    network.printed("attach --detach uplink");
+    let far = Far::beyond(&network);
+    let before = qdiscs(&network);
+    let listener = network.cable.at_server(|| TcpListener::bind(SERVER).unwrap());
+    let is_over = AtomicBool::new(false);
+    let tried = std::thread::scope(|scope| {
+        let _over = OnDrop(&is_over);
+        scope.spawn(|| serve(&listener, &is_over));
+        for _ in 0..large {
+            scope.spawn(|| fetch_again(&far, LARGE_BYTES, Duration::ZERO, &is_over));
+        }
+        for _ in 0..SMALL {
+            scope.spawn(|| fetch_again(&far, SMALL_BYTES, BETWEEN_FETCHES, &is_over));
+        }
+        network.json("attach uplink --port 80 --rate 9500kbit --try 60s")
+    });
+    println!("{}", tried["said"]);
+    assert_eq!(qdiscs(&network), before);
+    assert!(network.printed("attach --list").contains("nothing is attached"));
+    Some(tried)
+}
+
+fn qdiscs(network: &Network) -> String {
+    network.command("tc qdisc show dev uplink") + &network.command("ip -d link show dev uplink")
+}
+
+/// Responds to each connection, which requests a number of bytes, and closes it.
+fn serve(listener: &TcpListener, is_over: &AtomicBool) {
+    // accept(2) takes the timeout of reads.
+    SockRef::from(listener).set_read_timeout(Some(TURN)).unwrap();
+    std::thread::scope(|scope| {
+        while !is_over.load(Ordering::Relaxed) {
+            let Ok((mut connection, _)) = listener.accept() else { continue };
+            scope.spawn(move || {
+                connection.set_write_timeout(Some(PATIENCE)).unwrap();
+                let mut request = [0; 8];
+                if connection.read_exact(&mut request).is_ok() {
+                    // A client that the end of the test cuts short.
+                    let _ = connection.write_all(&vec![b'x'; u64::from_ne_bytes(request) as usize]);
+                }
+            });
+        }
+    });
+}
+
+/// Fetches this many bytes over a new connection, again and again.
+fn fetch_again(far: &Far, body_bytes: usize, pause: Duration, is_over: &AtomicBool) {
+    at(&far.0, || {
+        while !is_over.load(Ordering::Relaxed) {
+            let mut connection = TcpStream::connect(SERVER).unwrap();
+            connection.set_read_timeout(Some(PATIENCE)).unwrap();
+            connection.write_all(&(body_bytes as u64).to_ne_bytes()).unwrap();
+            let mut response = Vec::new();
+            connection.read_to_end(&mut response).unwrap();
+            assert_eq!(response.len(), body_bytes);
+            std::thread::sleep(pause);
+        }
+    });
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value}"))
+}
+
+#[test]
+fn a_gain_behind_a_slow_router_is_found() {
+    if in_virtual_time(a_gain_behind_a_slow_router_is_found) {
+        return;
+    }
+    let Some(tried) = tried(LARGE) else { return };
+    assert_eq!(tried["conclusion"], "helps", "{tried}");
+    let small = &tried["small"];
+    assert!(number(&small["with"]) * 3.0 < number(&small["without"]), "{tried}");
+    assert!(number(&tried["largest"]["factor"]) > 0.5, "{tried}");
+    assert!((0.8..1.1).contains(&number(&tried["carried"]["factor"])), "{tried}");
+}
+
+#[test]
+fn without_a_queue_no_gain_is_found() {
+    if in_virtual_time(without_a_queue_no_gain_is_found) {
+        return;
+    }
+    let Some(tried) = tried(0) else { return };
+    assert_eq!(tried["conclusion"], "no gain", "{tried}");
+    assert!(tried["said"].as_str().unwrap().contains("no queue forms"), "{tried}");
+}
+
+/// Starts a trial, and waits until it has begun.
+fn start(network: &Network, args: &str) -> Child {
+    let mut child = network.start(&format!("attach uplink {args} --try 1h"));
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("weir: uplink: 180 slices of 20.0 s, half with the order at "), "{line}");
+    while !network.refused("attach uplink --try 1s").contains("another `weir attach uplink --try` runs") {
+        std::thread::sleep(TURN);
+    }
+    child
+}
+
+fn ended(child: Child) -> (Option<i32>, String) {
+    let Output { status, stderr, .. } = child.wait_with_output().unwrap();
+    (status.code(), String::from_utf8(stderr).unwrap())
+}
+
+#[test]
+fn a_signal_leaves_the_interface_as_it_was() {
+    let Some(network) = Network::new() else { return };
+    let before = qdiscs(&network);
+    if !attached(&network, "attach uplink --rate 9mbit --policy las --port 8080 --cuts 4KB,64KB --no-watch") {
+        return;
+    }
+    let of = || ["ports", "policy", "cuts"].map(|key| network.json("attach --list")[0][key].to_string());
+    let (settings, tree) = (of(), qdiscs(&network));
+    for (args, signal) in [("", Signal::INT), ("--rate 8mbit --policy psjf --port 80", Signal::TERM)] {
+        let child = start(&network, args);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let (status, said) = ended(child);
+        assert!(said.starts_with("weir: stopped after 0 s; uplink: attached, as before"), "{said}");
+        assert_eq!((status, of(), qdiscs(&network)), (Some(1), settings.clone(), tree.clone()), "{args}");
+        assert!(network.printed("uplink show uplink").contains("at 9mbit"), "{args}");
+    }
+    network.printed("attach --detach uplink");
+    assert_eq!(qdiscs(&network), before);
+    let child = start(&network, "--rate 8mbit");
+    kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
+    assert!(ended(child).1.starts_with("weir: stopped after 0 s; uplink: detached, as before"));
+    assert_eq!(qdiscs(&network), before);
+    // Killed, it leaves the attach, and nothing of the trial.
+    let mut child = start(&network, "--rate 8mbit");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(network.refusal("attach uplink --try 1s", 2).contains("--try 1s is too short: write 18s or more"));
+    network.printed("attach --detach uplink");
+    assert_eq!(qdiscs(&network), before);
+}
+
+#[test]
+fn an_interface_that_vanishes_ends_a_trial() {
+    let Some(network) = Network::new() else { return };
+    if !attached(&network, "attach uplink --rate 9mbit --no-watch") {
+        return;
+    }
+    network.printed("attach --detach uplink");
+    let child = start(&network, "--rate 9mbit");
+    network.command("ip link del uplink");
+    let (status, said) = ended(child);
+    assert!(status == Some(1) && said.contains("the interface has gone, and the attach with it"), "{said}");
+    assert!(network.printed("attach --list").contains("nothing is attached"));
+}
