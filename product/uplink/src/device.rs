@@ -7,7 +7,7 @@ use rustix::net::{AddressFamily, SocketType};
 use units::Rate;
 
 use crate::Interface;
-use crate::netlink::{Socket, attribute, u32_at};
+use crate::netlink::{Socket, attribute, u16_at, u32_at};
 
 const RTM_GETLINK: u16 = 18;
 /// `struct ifinfomsg`.
@@ -23,6 +23,7 @@ const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_GSO_MAX_SEGS: u16 = 40;
 /// The number of segments that a kernel builds if it does not report one (GSO_MAX_SEGS).
 const GSO_MAX_SEGS: u32 = 65_535;
+const ETHERNET_BYTES: u16 = 14;
 const SIOCETHTOOL: u64 = 0x8946;
 /// Superseded by ETHTOOL_GLINKSETTINGS, which takes two calls; kernels answer both from the same source.
 const ETHTOOL_GSET: u32 = 1;
@@ -39,6 +40,8 @@ pub struct Device {
     pub address: Vec<u8>,
     pub is_up: bool,
     pub mtu_bytes: u32,
+    /// The bytes before IP in a packet, as the interface's queue has it.
+    pub head_bytes: u16,
     /// Maximum number of segments in one packet that the stack builds.
     pub gso_max_segs: u32,
     /// `None` if the device does not know it.
@@ -58,12 +61,21 @@ impl Device {
                     address: value(IFLA_ADDRESS).unwrap_or_default().to_vec(),
                     is_up,
                     mtu_bytes,
+                    head_bytes: head_bytes(u16_at(reply, 2).unwrap_or(0)),
                     gso_max_segs: number(IFLA_GSO_MAX_SEGS).unwrap_or(GSO_MAX_SEGS),
                     speed: None,
                 });
             }
         })?;
         Ok(found.map(|device| Device { speed: speed(&interface.name), ..device }))
+    }
+}
+
+/// Returns the length of the head that interfaces of this type (ARPHRD of linux/if_arp.h) have: Ethernet's or none.
+fn head_bytes(kind: u16) -> u16 {
+    match kind {
+        libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => ETHERNET_BYTES,
+        _ => 0,
     }
 }
 
@@ -192,7 +204,8 @@ mod tests {
             let speed = Some("10gbit".parse().unwrap());
             run("ip link set weir0 address 02:00:00:00:00:07");
             let address = vec![2, 0, 0, 0, 0, 7];
-            let expected = Device { address, is_up: false, mtu_bytes: 1400, gso_max_segs: GSO_MAX_SEGS, speed };
+            let expected =
+                Device { address, is_up: false, mtu_bytes: 1400, head_bytes: 14, gso_max_segs: GSO_MAX_SEGS, speed };
             assert_eq!(device("weir0"), expected);
             assert_eq!((device("lo").speed, device("lo").is_up), (None, false));
             run("ip link set weir0 up");

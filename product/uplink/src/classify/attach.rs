@@ -182,6 +182,14 @@ impl<'a> Site<'a> {
 
     /// Returns the tree that will be there after attaching.
     fn plan(&self, wanted: &Classify) -> Result<Plan, Error> {
+        let plan = self.plan_of_rate(wanted)?;
+        match wanted.overhead {
+            Some(overhead) => Ok(Plan { framing: tree::framing(self.interface, overhead)?, ..plan }),
+            None => Ok(plan),
+        }
+    }
+
+    fn plan_of_rate(&self, wanted: &Classify) -> Result<Plan, Error> {
         let name = &self.interface.name;
         match (&self.tree, wanted.rate) {
             (Ok(Some(tree)), rate) => {

@@ -26,6 +26,7 @@ use units::Rate;
 
 use crate::device::{RelatedInterface, links};
 use crate::netlink::Socket;
+use crate::tree::Overhead;
 use crate::{Error, Interface};
 use program::Program;
 
@@ -50,6 +51,8 @@ pub struct Classify {
     pub rate: Option<Rate>,
     /// The rate is followed: the clients' share of the link may be that of a rate that differs by a quarter.
     pub is_followed: bool,
+    /// What the line adds to each packet; `None` keeps what the bands count.
+    pub overhead: Option<Overhead>,
     /// The sharing of the link between clients, if they share it.
     pub clients: Option<Clients>,
     /// Replace a queueing discipline that is not ours.

@@ -7,7 +7,7 @@ use std::io;
 
 use units::{Nanos, Rate};
 
-use super::{CONTROL_BAND, DATA_BAND_FIRST, HTB_PRIORITIES, Kind, OTHER_BAND, Plan};
+use super::{CONTROL_BAND, DATA_BAND_FIRST, Framing, HTB_PRIORITIES, Kind, OTHER_BAND, Plan};
 use crate::netlink::{Body, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Socket};
 use crate::tc::{RTM_DELQDISC, RTM_NEWQDISC, RTM_NEWTCLASS, TC_H_ROOT, TCA_KIND, TCA_OPTIONS, tcm};
 
@@ -38,6 +38,7 @@ const HTB_RATE_TO_QUANTUM: u32 = 10;
 /// The kernel warns about larger quanta.
 const QUANTUM_MAX: u32 = 200_000;
 const TC_LINKLAYER_ETHERNET: u8 = 1;
+pub const TC_LINKLAYER_ATM: u8 = 2;
 /// A tick of the packet scheduler (PSCHED_SHIFT 6; the second number in /proc/net/psched).
 const TICK_NS: u64 = 64;
 /// The burst that the shaper may send after its timer was late: half a millisecond of the link, at least a packet.
@@ -150,7 +151,7 @@ pub fn set_rates(netlink: &mut Socket, interface: u32, mtu_bytes: u32, plan: &Pl
     };
     let ceiling = bytes_per_s(plan.rate);
     let link = HtbClass { guaranteed: ceiling, ceiling, priority: 0, quantum_bytes: QUANTUM_MAX };
-    set(LINK_CLASS, ROOT, link.options(packet_bytes))?;
+    set(LINK_CLASS, ROOT, link.options(packet_bytes, plan.framing))?;
     if plan.kind == Kind::Htb {
         for band in 0..plan.bands {
             let class = HtbClass {
@@ -159,7 +160,7 @@ pub fn set_rates(netlink: &mut Socket, interface: u32, mtu_bytes: u32, plan: &Pl
                 priority: htb_priority(plan, band),
                 quantum_bytes: quantum_bytes(plan, band, packet_bytes),
             };
-            set(class_of(Kind::Htb, band), LINK_CLASS, class.options(packet_bytes))?;
+            set(class_of(Kind::Htb, band), LINK_CLASS, class.options(packet_bytes, plan.framing))?;
         }
     }
     Ok(())
@@ -185,10 +186,10 @@ struct HtbClass {
 }
 
 impl HtbClass {
-    fn options(&self, packet_bytes: u64) -> Body {
+    fn options(&self, packet_bytes: u64, framing: Framing) -> Body {
         let HtbClass { guaranteed, ceiling, priority, quantum_bytes } = *self;
-        let mut options = ratespec(guaranteed).to_vec();
-        options.extend(ratespec(ceiling));
+        let mut options = ratespec(guaranteed, framing).to_vec();
+        options.extend(ratespec(ceiling, framing));
         let bursts = [guaranteed, ceiling].map(|rate| burst_ticks(rate, packet_bytes));
         let words = [bursts[0], bursts[1], quantum_bytes, 0, priority.into()];
         options.extend(words.iter().flat_map(|word: &u32| word.to_ne_bytes()));
@@ -203,9 +204,11 @@ impl HtbClass {
 }
 
 /// Returns a `struct tc_ratespec`: cell_log, linklayer, overhead, cell_align, mpu, rate.
-fn ratespec(bytes_per_s: u64) -> [u8; 12] {
+fn ratespec(bytes_per_s: u64, framing: Framing) -> [u8; 12] {
     let mut spec = [0; 12];
-    spec[1] = TC_LINKLAYER_ETHERNET;
+    spec[1] = if framing.is_atm { TC_LINKLAYER_ATM } else { TC_LINKLAYER_ETHERNET };
+    spec[2..4].copy_from_slice(&framing.overhead_bytes.to_ne_bytes());
+    spec[6..8].copy_from_slice(&framing.least_bytes.to_ne_bytes());
     spec[8..].copy_from_slice(&u32::try_from(bytes_per_s).unwrap_or(u32::MAX).to_ne_bytes());
     spec
 }

@@ -5,8 +5,8 @@ use std::io;
 use units::Rate;
 
 use super::build::{self, LINK_CLASS, PRIO, ROOT, class_of};
-use super::{CONTROL_BAND, Kind, OTHER_BAND, Plan, Tree};
-use crate::netlink::{Socket, attribute, u32_at, u64_at};
+use super::{CONTROL_BAND, Framing, Kind, OTHER_BAND, Plan, Tree};
+use crate::netlink::{Socket, attribute, u16_at, u32_at, u64_at};
 use crate::tc::{self, Class, Counted, Qdisc, TC_H_ROOT};
 use crate::{Error, Interface};
 
@@ -65,7 +65,8 @@ fn plan(qdiscs: &[Qdisc], classes: &[Class]) -> Option<Plan> {
     };
     let limits: Vec<u32> = (0..bands).map(|band| limit(qdiscs, class_of(kind, band))).collect::<Option<_>>()?;
     let packets_per_band = *limits.first()?;
-    let plan = Plan { kind, rate, bands, packets_per_band, share_permille, other_share_permille };
+    let framing = framing(class(LINK_CLASS)?)?;
+    let plan = Plan { kind, rate, framing, bands, packets_per_band, share_permille, other_share_permille };
     (limits.iter().all(|limit| *limit == packets_per_band) && plan.check().is_ok()).then_some(plan)
 }
 
@@ -74,6 +75,16 @@ fn bytes_per_s(class: &Class, at: usize, wide: u16) -> Option<u64> {
     let wide = attribute(&class.options, wide).and_then(|value| u64_at(value, 0));
     let narrow = || u32_at(attribute(&class.options, build::TCA_HTB_PARMS)?, at).map(u64::from);
     wide.or_else(narrow)
+}
+
+/// Returns what an HTB class adds to each packet: the fields of its first `tc_ratespec`.
+fn framing(class: &Class) -> Option<Framing> {
+    let spec = attribute(&class.options, build::TCA_HTB_PARMS)?;
+    Some(Framing {
+        overhead_bytes: u16_at(spec, 2)?,
+        least_bytes: u16_at(spec, 6)?,
+        is_atm: *spec.get(1)? == build::TC_LINKLAYER_ATM,
+    })
 }
 
 /// Returns the maximum number of packets in the queue of this class.

@@ -22,6 +22,7 @@
 
 mod build;
 mod found;
+mod framing;
 mod keep;
 pub(crate) mod leftovers;
 mod segments;
@@ -31,9 +32,11 @@ mod up;
 
 use units::Rate;
 
+use crate::device::Device;
 use crate::netlink::Socket;
 use crate::{Counted, Error, Interface};
 
+pub use framing::{Framing, Overhead};
 pub use leftovers::forget_namespace;
 pub use up::{Change, change_rate, check, check_root, down, put_back, same, up};
 
@@ -96,8 +99,9 @@ impl Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     pub kind: Kind,
-    /// The rate in wire bytes as HTB counts them: with the Ethernet header, without preamble, checksum and gap.
+    /// The rate in wire bytes as HTB counts them: with the interface's own header and what `framing` adds.
     pub rate: Rate,
+    pub framing: Framing,
     /// The number of bands, including the control band and the other band.
     pub bands: u8,
     pub packets_per_band: u32,
@@ -116,6 +120,7 @@ impl Plan {
         Plan {
             kind,
             rate,
+            framing: Framing::default(),
             bands: kind.bands_max(),
             packets_per_band: PACKETS_PER_BAND,
             share_permille: share(SHARE_PERMILLE),
@@ -197,6 +202,22 @@ impl Tree {
 /// Returns true if this is the root of a tree of ours.
 pub(crate) fn is_root(qdisc: &crate::tc::Qdisc) -> bool {
     qdisc.handle == build::ROOT && qdisc.kind == "htb"
+}
+
+/// Returns what such a line adds to packets of this interface.
+pub fn framing(interface: &Interface, overhead: Overhead) -> Result<Framing, Error> {
+    Ok(overhead.framing(head_bytes(interface)?))
+}
+
+/// Returns the kind of line whose numbers this tree has; `None` for others.
+pub fn overhead(tree: &Tree) -> Result<Option<Overhead>, Error> {
+    Ok(Overhead::of(tree.plan.framing, head_bytes(&tree.interface)?))
+}
+
+fn head_bytes(interface: &Interface) -> Result<u16, Error> {
+    let name = &interface.name;
+    let device = Device::of(interface).map_err(|error| Error::kernel(&format!("reading {name}"), error))?;
+    device.map(|device| device.head_bytes).ok_or_else(|| Error::new(format!("the interface {name} has gone")))
 }
 
 /// Returns the kind of the queueing discipline that our tree replaced and will be restored.

@@ -276,12 +276,16 @@ fn check_cross(name: &str, qdisc: &Qdisc, replace: bool) -> Result<(), Error> {
 /// Returns true if both plans would make the same tree.
 pub fn same(one: &Plan, other: &Plan) -> bool {
     let rates = |plan: &Plan| {
-        (build::bytes_per_s(plan.rate), [CONTROL_BAND, OTHER_BAND].map(|band| build::share_bytes_per_s(plan, band)))
+        (
+            build::bytes_per_s(plan.rate),
+            plan.framing,
+            [CONTROL_BAND, OTHER_BAND].map(|band| build::share_bytes_per_s(plan, band)),
+        )
     };
     same_queues(one, other) && rates(one) == rates(other)
 }
 
-/// Returns true if the plans differ in rates only.
+/// Returns true if the plans differ in rates and framing only.
 fn same_queues(one: &Plan, other: &Plan) -> bool {
     let queues = |plan: &Plan| (plan.kind, plan.bands, plan.packets_per_band);
     queues(one) == queues(other)

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use ::uplink::classify;
+use ::uplink::classify::{self, Classify};
+use ::uplink::follow as line;
+use ::uplink::tree::{self, Overhead};
 use ::uplink::{Error, Interface};
-use ::uplink::{follow as line, tree};
 use cli::Failure;
 
 use super::follow::{End, Following};
@@ -208,7 +209,8 @@ fn said(saved: &Saved, outcome: &Outcome) -> String {
 fn apply(saved: &Saved, until: Instant) -> Result<Outcome, Error> {
     let interface = awaited(&saved.interface, until)?;
     let wish = Wish::of_saved(saved.args.rate, &interface)?;
-    let wanted = super::wanted_by(&saved.args, None, wish);
+    let overhead = saved.args.overhead.map_or(Overhead::None, Overhead::from);
+    let wanted = Classify { overhead: Some(overhead), ..super::wanted_by(&saved.args, None, wish) };
     if classify::is_in_place(&interface, &wanted)? && line::read(&interface).is_some() == wish.is_followed() {
         return Ok(Outcome::InPlace);
     }

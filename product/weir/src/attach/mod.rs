@@ -11,14 +11,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ::uplink::classify::{self, Classify, Clients, Cuts, Hook, Policy, Settings};
+use ::uplink::follow as line;
+use ::uplink::tree::{self, Overhead, Tree};
 use ::uplink::{Error, Interface};
-use ::uplink::{follow as line, tree};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use cli::Failure;
 use serde_json::json;
 use server::{ClientPrefix, ClientShareSpec};
 use units::Rate;
 
+use crate::uplink::{OVERHEAD_HELP, OverheadName};
 use rate::{AttachRate, Wish};
 use saved::File;
 pub use show::rate_said;
@@ -49,6 +51,8 @@ pub struct Args {
     /// [default: the rate that the bands were told, else auto]
     #[arg(long, value_name = "RATE", verbatim_doc_comment)]
     rate: Option<AttachRate>,
+    #[arg(long, value_name = "LINE", value_enum, help = OVERHEAD_HELP, verbatim_doc_comment, hide_possible_values = true)]
+    overhead: Option<OverheadName>,
     /// Order of responses: las (fewest bytes sent first), psjf (smallest), srpt (fewest bytes
     /// left), srrt (least time left) [default: psjf]
     #[arg(long, value_name = "NAME", value_parser = policies(), verbatim_doc_comment, hide_possible_values = true)]
@@ -129,7 +133,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     warn();
     let tree = tree::find(&interface)?;
     match (&file, &tree) {
-        (Some(file), Some(tree)) => save(file, &args, &interface.name, &attached, wish, tree.plan.rate)?,
+        (Some(file), Some(tree)) => save(file, &args, &attached, wish, tree)?,
         (Some(_), None) => return Err(without_bands(&interface.name)),
         (None, _) => warn_of_saved(&interface.name),
     }
@@ -177,10 +181,11 @@ fn stay(args: &Args, interface: &Interface) -> Result<(), Failure> {
 }
 
 /// Writes the attach that was made to the file.
-fn save(file: &File, args: &Args, name: &str, attached: &Settings, wish: Wish, rate: Rate) -> Result<(), Failure> {
+fn save(file: &File, args: &Args, attached: &Settings, wish: Wish, tree: &Tree) -> Result<(), Failure> {
+    let name = &tree.interface.name;
     let replaces = args.replace || file.of(name).is_some_and(|saved| saved.args.replace);
-    let rate = (!wish.is_followed()).then(|| wish.rate().unwrap_or(rate));
-    let words = saved::words(attached, rate, replaces);
+    let rate = (!wish.is_followed()).then(|| wish.rate().unwrap_or(tree.plan.rate));
+    let words = saved::words(attached, rate, tree::overhead(tree)?, replaces);
     file.put(name, Some(&words)).map_err(|failure| {
         let said = failure.into_text();
         Failure::Failed(format!("{name} is attached, but not saved: {said}; weir attach --detach {name} removes it"))
@@ -260,6 +265,7 @@ fn wanted_by(args: &Args, earlier: Option<&Settings>, wish: Wish) -> Classify {
         cuts: args.cuts.clone().or(earlier_cuts).unwrap_or(Cuts::Usual),
         rate: wish.rate(),
         is_followed: wish.is_followed(),
+        overhead: args.overhead.map(Overhead::from),
         clients: clients(args, earlier),
         replace: args.replace,
     }

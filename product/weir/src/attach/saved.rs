@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use ::uplink::classify::{Cuts, Settings};
+use ::uplink::tree::Overhead;
 use clap::Parser;
 use cli::Failure;
 use toml::Spanned;
@@ -18,7 +19,8 @@ pub const FILE: &str = "/etc/weir/attach.toml";
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const RATE: &str = "rate";
 const REPLACE: &str = "replace";
-const KEYS: [&str; 7] = ["port", RATE, "policy", "cuts", "client_share", "client_prefix", REPLACE];
+const OVERHEAD: &str = "overhead";
+const KEYS: [&str; 8] = ["port", RATE, OVERHEAD, "policy", "cuts", "client_share", "client_prefix", REPLACE];
 const HEADING: &str = "# Attaches that stay: written by `weir attach --save`, made by `weir apply`.\n";
 
 /// The wanted attach of an interface.
@@ -120,13 +122,21 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
 }
 
 /// The words of the flags that attach like this; without a rate it is followed.
-pub fn words(settings: &Settings, rate: Option<Rate>, replace: bool) -> Vec<(&'static str, String)> {
+pub fn words(
+    settings: &Settings,
+    rate: Option<Rate>,
+    overhead: Option<Overhead>,
+    replace: bool,
+) -> Vec<(&'static str, String)> {
     let ports: Vec<String> = settings.ports.iter().map(u16::to_string).collect();
     let mut words = vec![
         ("port", format!("[{}]", ports.join(", "))),
         (RATE, rate.map_or("\"auto\"".to_string(), |rate| format!("\"{rate}\""))),
         ("policy", format!("\"{}\"", settings.policy.name())),
     ];
+    if let Some(overhead) = overhead.filter(|overhead| *overhead != Overhead::None) {
+        words.push((OVERHEAD, format!("\"{}\"", overhead.name())));
+    }
     if let Cuts::Given(cuts) = settings.wanted_cuts() {
         let cuts: Vec<String> = cuts.iter().map(u64::to_string).collect();
         words.push(("cuts", format!("[{}]", cuts.join(", "))));

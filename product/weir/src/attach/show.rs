@@ -112,6 +112,10 @@ fn table(attached: &Attached) -> String {
         text += &format!("{name}: {said}\n");
     }
     text += &format!("{name}: {}\n", rate_said(&attached.interface));
+    let tree = tree::find(&attached.interface).ok().flatten();
+    if let Some(said) = tree.and_then(|tree| tree.plan.framing.said()) {
+        text += &format!("{name}: against the rate count {said}\n");
+    }
     text += &format!("{:>5} {:>24} {:>12} {:>16}\n", "band", "what", "packets", "bytes");
     for (band, BandCounters { packets, bytes }) in counters.bands.iter().enumerate() {
         if let Some(what) = what(settings, band) {
@@ -213,11 +217,11 @@ fn said(place: Hook, settings: &Settings) -> String {
 
 fn heading(plan: &Plan) -> String {
     let shares = crate::uplink::shares(plan).map_or(String::new(), |shares| format!(", {shares}"));
-    format!("{} at {}{shares}", plan.kind.name(), plan.rate)
+    format!("{} at {}{}{shares}", plan.kind.name(), plan.rate, crate::uplink::added(plan))
 }
 
 fn described_tree(plan: &Plan) -> Value {
-    json!({ "kind": plan.kind.name(), "rate_bits_per_s": plan.rate.bits_per_s(), "band_count": plan.bands })
+    json!({ "kind": plan.kind.name(), "rate_bits_per_s": plan.rate.bits_per_s(), "overhead_bytes": plan.framing.overhead_bytes, "band_count": plan.bands })
 }
 
 fn described(interface: &Interface, place: Hook, settings: &Settings) -> Map<String, Value> {

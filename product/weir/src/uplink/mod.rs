@@ -5,7 +5,7 @@ mod show;
 
 use std::io::Write;
 
-use ::uplink::tree::{self, Change, Kind, Plan, Tree};
+use ::uplink::tree::{self, Change, Kind, Overhead, Plan, Tree};
 use ::uplink::{Error, Interface};
 use clap::{Subcommand, ValueEnum};
 use cli::Failure;
@@ -47,6 +47,8 @@ struct Up {
     /// Rate of the uplink, for example 10mbit or 1gbit
     #[arg(long, value_name = "RATE")]
     rate: Rate,
+    #[arg(long, value_name = "LINE", value_enum, help = OVERHEAD_HELP, verbatim_doc_comment, hide_possible_values = true)]
+    overhead: Option<OverheadName>,
     /// Number of bands: one for control packets, one for other traffic, the rest for
     /// responses; at most 15 with htb, 16 with prio [default: the maximum]
     #[arg(long, value_name = "N", verbatim_doc_comment)]
@@ -71,6 +73,32 @@ struct Up {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+pub const OVERHEAD_HELP: &str = "\
+What the line adds to each packet, which then counts against the rate: ethernet, docsis
+(cable), pppoe (VDSL, fibre), atm (ADSL) or none [default: none]";
+
+/// `tree::Overhead` as a value of a flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OverheadName {
+    None,
+    Ethernet,
+    Docsis,
+    Pppoe,
+    Atm,
+}
+
+impl From<OverheadName> for Overhead {
+    fn from(name: OverheadName) -> Overhead {
+        match name {
+            OverheadName::None => Overhead::None,
+            OverheadName::Ethernet => Overhead::Ethernet,
+            OverheadName::Docsis => Overhead::Docsis,
+            OverheadName::Pppoe => Overhead::Pppoe,
+            OverheadName::Atm => Overhead::Atm,
+        }
+    }
 }
 
 fn share(text: &str) -> Result<Share, String> {
@@ -131,7 +159,9 @@ fn up(args: &Up) -> Result<(), Failure> {
 
 /// Makes the tree. Returns the change and the reason for its kind.
 fn make(interface: &Interface, args: &Up) -> Result<(Change, String), Error> {
-    let up = |kind: Kind| tree::up(interface, &plan(args, kind), args.replace);
+    let overhead = args.overhead.map_or(Overhead::None, Overhead::from);
+    let framing = tree::framing(interface, overhead)?;
+    let up = |kind: Kind| tree::up(interface, &Plan { framing, ..plan(args, kind) }, args.replace);
     let asked = args.qdisc.map(|qdisc| match qdisc {
         Qdisc::Prio => Kind::Prio,
         Qdisc::Htb => Kind::Htb,
@@ -202,7 +232,13 @@ fn said(change: Change) -> &'static str {
 fn heading(tree: &Tree) -> String {
     let Plan { kind, rate, bands, packets_per_band, .. } = &tree.plan;
     let shares = shares(&tree.plan).map_or(String::new(), |shares| format!(", {shares}"));
+    let rate = format!("{rate}{}", added(&tree.plan));
     format!("{bands} bands of {} at {rate}, {packets_per_band} packets each{shares}", kind.name())
+}
+
+/// ` with 24 bytes more a packet`, if the line adds any.
+pub fn added(plan: &Plan) -> String {
+    plan.framing.said().map_or(String::new(), |said| format!(" with {said}"))
 }
 
 /// The guaranteed shares of the bands; `None` for a kind without shares.
@@ -217,6 +253,9 @@ fn described(tree: &Tree) -> Value {
         "interface": tree.interface.name,
         "kind": tree.plan.kind.name(),
         "rate_bits_per_s": tree.plan.rate.bits_per_s(),
+        "overhead_bytes": tree.plan.framing.overhead_bytes,
+        "packet_bytes_min": tree.plan.framing.least_bytes,
+        "has_atm_cells": tree.plan.framing.is_atm,
         "band_count": tree.plan.bands,
         "packets_per_band": tree.plan.packets_per_band,
         "share_permille": tree.plan.share_permille,

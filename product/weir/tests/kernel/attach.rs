@@ -40,6 +40,35 @@ fn an_attach_again_keeps_what_it_is_not_told() {
 }
 
 #[test]
+fn the_overhead_of_a_line_is_in_the_kernel_and_kept() {
+    let Some(network) = Network::new() else { return };
+    let class = || network.command("tc -d class show dev uplink classid 5745:13");
+    let attach = |args: &str| attached(&network, &format!("attach uplink --rate 9mbit --no-watch {args}"));
+    for (line, numbers) in [
+        ("ethernet", ["overhead 24 ", "linklayer ethernet ", "mpu 84b "]),
+        ("docsis", ["overhead 4 ", "linklayer ethernet ", "mpu 64b "]),
+        ("pppoe", ["overhead 16 ", "linklayer ethernet ", "mpu 0b "]),
+        ("atm", ["overhead 34 ", "linklayer atm ", "mpu 0b "]),
+    ] {
+        if !attach(&format!("--overhead {line}")) {
+            return;
+        }
+        assert!(numbers.iter().all(|number| class().contains(number)), "{line}: {}", class());
+    }
+    // As `--rate` alone leaves it, and the trees of `weir uplink`.
+    assert!(attach("") && class().contains("linklayer atm "), "{}", class());
+    let said = "34 bytes more a packet, in ATM cells";
+    for command in ["attach --list", "uplink show uplink", "attach uplink --dry-run"] {
+        assert!(network.printed(command).contains(said), "{command}: {}", network.printed(command));
+    }
+    assert!(attach("--overhead none") && !class().contains("overhead"), "{}", class());
+    network.printed("attach --detach uplink");
+    network.printed("uplink up uplink --rate 9mbit --overhead docsis");
+    assert_eq!(network.json("uplink show uplink")["overhead_bytes"], 4);
+    assert!(network.refusal("uplink up uplink --rate 9mbit --overhead dsl", 2).contains("docsis"));
+}
+
+#[test]
 fn the_doctor_says_what_attach_would() {
     let Some(network) = Network::new() else { return };
     let rate = "--rate 9500kbit";

@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use ::uplink::classify::{self, Classify, Facts, Meter, Missed, Response, Settings};
-use ::uplink::tree;
+use ::uplink::tree::{self, Tree};
 use ::uplink::{Error, Interface, QueueWatch, follow as line};
 use cli::Failure;
 use serde_json::{Value, json};
@@ -36,7 +36,9 @@ pub fn main(args: &Args, interface: &Interface, time: Duration) -> Result<(), Fa
     let before = Before::of(interface)?;
     let wish = Wish::of(args.rate, interface)?;
     if wish.is_followed() {
-        return Err(Failure::Usage("--try needs a rate that stays: write --rate RATE, for example 9500kbit".to_string()));
+        return Err(Failure::Usage(
+            "--try needs a rate that stays: write --rate RATE, for example 9500kbit".to_string(),
+        ));
     }
     let wanted = wanted(args, interface, wish)?;
     let rate = classify::preview(interface, &wanted)?.tree.rate;
@@ -105,7 +107,7 @@ fn conclude(
 /// The state of the interface before a trial.
 struct Before {
     classifier: Option<Settings>,
-    tree: Option<tree::Plan>,
+    tree: Option<Tree>,
 }
 
 impl Before {
@@ -128,7 +130,7 @@ impl Before {
             }
             attached => attached.and_then(|attached| attached.settings),
         };
-        Ok(Before { classifier, tree: tree::find(interface)?.map(|tree| tree.plan) })
+        Ok(Before { classifier, tree: tree::find(interface)? })
     }
 
     /// Makes the interface as it was, and says how that is.
@@ -138,13 +140,14 @@ impl Before {
         }
         let Some(settings) = &self.classifier else {
             classify::detach(interface)?;
-            if let Some(plan) = &self.tree {
-                tree::up(interface, plan, false)?;
+            if let Some(tree) = &self.tree {
+                tree::up(interface, &tree.plan, false)?;
             }
             return Ok("detached, as before");
         };
-        let wish = self.tree.as_ref().map_or(Wish::AsIs, |plan| Wish::Told(plan.rate));
-        let earlier = wanted_by(&Args::default(), Some(settings), wish);
+        let wish = self.tree.as_ref().map_or(Wish::AsIs, |tree| Wish::Told(tree.plan.rate));
+        let overhead = self.tree.as_ref().map_or(Ok(None), tree::overhead)?;
+        let earlier = Classify { overhead, ..wanted_by(&Args::default(), Some(settings), wish) };
         if !classify::is_in_place(interface, &earlier)? {
             classify::attach(interface, &earlier)?;
         }

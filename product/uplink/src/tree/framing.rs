@@ -1,0 +1,91 @@
+//! What a line adds to each packet below the interface, so that the shaper counts as many bytes as the line carries.
+//!
+//! HTB adds it by itself, per class: a qdisc's size table would do the same with a table. It is counted once per
+//! packet of the stack, so packets of several segments (above about 20 Mbit/s) count a little too few bytes.
+
+/// A kind of line, by the names of CAKE (tc-cake(8)). `Overhead::None` counts a packet as the interface has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overhead {
+    None,
+    /// With preamble, checksum and gap.
+    Ethernet,
+    /// A cable modem.
+    Docsis,
+    /// PPPoE over VDSL2 (`pppoe-ptm`) or fibre.
+    Pppoe,
+    /// ADSL, in cells of 53 bytes; `conservative` of CAKE.
+    Atm,
+}
+
+/// The same in the kernel's numbers, for packets as an interface has them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Framing {
+    pub overhead_bytes: u16,
+    /// Smaller packets count as this many bytes.
+    pub least_bytes: u16,
+    pub is_atm: bool,
+}
+
+impl Overhead {
+    pub const ALL: [Overhead; 5] =
+        [Overhead::None, Overhead::Ethernet, Overhead::Docsis, Overhead::Pppoe, Overhead::Atm];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Overhead::None => "none",
+            Overhead::Ethernet => "ethernet",
+            Overhead::Docsis => "docsis",
+            Overhead::Pppoe => "pppoe",
+            Overhead::Atm => "atm",
+        }
+    }
+
+    /// Returns the numbers for an interface whose packets have a head of this many bytes before IP.
+    pub fn framing(self, head_bytes: u16) -> Framing {
+        let (above_ip, least_bytes) = match self {
+            Overhead::None => return Framing::default(),
+            Overhead::Ethernet => (38, 84),
+            Overhead::Docsis => (18, 64),
+            Overhead::Pppoe => (30, 0),
+            Overhead::Atm => (48, 0),
+        };
+        let overhead_bytes = u16::saturating_sub(above_ip, head_bytes);
+        Framing { overhead_bytes, least_bytes, is_atm: self == Overhead::Atm }
+    }
+
+    /// Returns the kind of line with these numbers; `None` for numbers of somebody else.
+    pub fn of(framing: Framing, head_bytes: u16) -> Option<Overhead> {
+        Overhead::ALL.into_iter().find(|overhead| overhead.framing(head_bytes) == framing)
+    }
+}
+
+impl Framing {
+    /// `24 bytes a packet, 84 at least`; `None` if packets count as they are.
+    pub fn said(self) -> Option<String> {
+        let Framing { overhead_bytes, least_bytes, is_atm } = self;
+        let least = if least_bytes > 0 { format!(", {least_bytes} at least") } else { String::new() };
+        let cells = if is_atm { ", in ATM cells" } else { "" };
+        (self != Framing::default()).then(|| format!("{overhead_bytes} bytes more a packet{least}{cells}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_are_one_to_one() {
+        for head_bytes in [0, 14] {
+            for overhead in Overhead::ALL {
+                assert_eq!(Overhead::of(overhead.framing(head_bytes), head_bytes), Some(overhead));
+            }
+        }
+        let framing = |overhead: Overhead| overhead.framing(14);
+        assert_eq!(framing(Overhead::Ethernet), Framing { overhead_bytes: 24, least_bytes: 84, is_atm: false });
+        assert_eq!(framing(Overhead::Atm), Framing { overhead_bytes: 34, least_bytes: 0, is_atm: true });
+        // As `tc class change` may have set.
+        assert_eq!(Overhead::of(Framing { overhead_bytes: 7, ..Framing::default() }, 14), None);
+        assert_eq!(framing(Overhead::None).said(), None);
+        assert_eq!(framing(Overhead::Docsis).said().unwrap(), "4 bytes more a packet, 64 at least");
+    }
+}
