@@ -67,6 +67,11 @@ static __always_inline void follow(struct packet *packet, struct meter *meter, s
 	};
 	enum stepped how = stepped(&meter->flow, &step);
 
+	// A connection of its own, though perhaps with the ports of an earlier one.
+	if (meter->flow.seen != SEEN) {
+		meter->acked_seq = packet->seq;
+		meter->is_closing = 0;
+	}
 	if (how == STEP_BEGIN) {
 		finish(meter, counts);
 		meter->begun_ns = meter->flow.was_asked ? meter->asked_ns : now;

@@ -39,6 +39,8 @@ struct meter {
 	__u64 begun_ns;
 	// When all that was sent was acknowledged.
 	__u64 acked_ns;
+	// What the client acknowledged, from the flow's first packet on.
+	__u32 acked_seq;
 	// Set once the server has closed the connection.
 	__u8 is_closing;
 };
@@ -54,11 +56,13 @@ static __always_inline __u64 end_of(struct meter *meter)
 // Notes a packet of the client. Returns true if it acknowledges everything, at last.
 static __always_inline bool note(struct meter *meter, struct counts *counts, __u32 ack, __u32 bytes, __u64 now)
 {
-	__u32 before = meter->flow.acked;
-	bool was_outstanding = before != meter->flow.next_seq;
+	bool was_outstanding = meter->flow.acked != meter->flow.next_seq;
 
 	note_client_packet(&meter->flow, ack, bytes);
-	__sync_fetch_and_add(&counts->acked_bytes, meter->flow.acked - before);
+	if ((__s32)(ack - meter->acked_seq) > 0 && (__s32)(ack - meter->flow.next_seq) <= 0) {
+		__sync_fetch_and_add(&counts->acked_bytes, ack - meter->acked_seq);
+		meter->acked_seq = ack;
+	}
 	if (bytes)
 		meter->asked_ns = now;
 	if (!was_outstanding || is_outstanding(&meter->flow))

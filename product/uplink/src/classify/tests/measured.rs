@@ -49,6 +49,27 @@ fn each_response_is_measured_once_from_its_request_to_its_end() {
     });
 }
 
+/// From the same port of the client: nothing of the connection before is left.
+#[test]
+fn a_connection_with_the_ports_of_an_earlier_one_is_measured_anew() {
+    at_tcx(|_, meter| {
+        let listener = TcpListener::bind(("127.0.0.1", PORT)).unwrap();
+        let bytes = [500, 90_000].map(|body_bytes| plain(body_bytes).len() as u64);
+        for (nth, body_bytes) in [500, 90_000].into_iter().enumerate() {
+            let client = connect(("127.0.0.1", 40_000), ("127.0.0.1", PORT));
+            // Reset at its end: the client's port is free again at once.
+            rustix::net::sockopt::set_socket_linger(&client, Some(std::time::Duration::ZERO)).unwrap();
+            let mut pair = Pair { server: listener.accept().unwrap().0, client };
+            pair.answer(&[&plain(body_bytes)]);
+            drained(&pair.server);
+            pair.server.shutdown(std::net::Shutdown::Write).unwrap();
+            assert_eq!(pair.client.read(&mut [0]).unwrap(), 0);
+            assert_eq!(sizes(&meter), [bytes[nth]]);
+        }
+        assert_eq!(meter.acked_bytes().unwrap(), bytes.iter().sum::<u64>());
+    });
+}
+
 #[test]
 fn without_the_order_packets_pass_the_bands_by() {
     at_tcx(|site, meter| {

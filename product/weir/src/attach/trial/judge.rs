@@ -78,7 +78,7 @@ pub struct Judgement {
     /// The size from which a response is one of the largest.
     pub largest_bytes: u64,
     pub responses: u64,
-    /// A difference of small responses below this is none.
+    /// A difference of small responses that may be below this is none.
     pub matters: Nanos,
 }
 
@@ -121,9 +121,8 @@ impl Judgement {
     pub fn conclusion(&self) -> Conclusion {
         match self.small {
             None => Conclusion::TooFew,
-            Some(small) if (small.with - small.without).abs() < self.matters.as_secs_f64() => Conclusion::NoGain,
-            Some(small) if small.high < 1.0 => Conclusion::Helps,
-            Some(small) if small.low > 1.0 => Conclusion::Worse,
+            Some(small) if small.without * (1.0 - small.high) > self.matters.as_secs_f64() => Conclusion::Helps,
+            Some(small) if small.without * (small.low - 1.0) > self.matters.as_secs_f64() => Conclusion::Worse,
             Some(_) => Conclusion::NoGain,
         }
     }
@@ -282,9 +281,10 @@ mod tests {
         assert_eq!(conclusion(20.0, 10.0), (Conclusion::Worse, "the order makes it worse".into()));
         assert_eq!(conclusion(5.0, 10.0), (Conclusion::Helps, "the order helps".into()));
         // Of less than two packets, in either direction.
-        assert_eq!(conclusion(1.0, 3.4).0, Conclusion::NoGain);
-        assert_eq!(conclusion(1.0, 3.5).0, Conclusion::Helps);
-        assert_eq!(conclusion(3.4, 1.0).0, Conclusion::NoGain);
+        assert_eq!(conclusion(1.0, 3.3).0, Conclusion::NoGain);
+        assert_eq!(conclusion(1.0, 5.0).0, Conclusion::Helps);
+        assert_eq!(conclusion(3.3, 1.0).0, Conclusion::NoGain);
+        assert_eq!(conclusion(5.0, 1.0).0, Conclusion::Worse);
     }
 
     /// A load that is twice as high in every other pair is no reason for doubt.
