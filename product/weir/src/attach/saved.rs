@@ -275,7 +275,7 @@ mod tests {
             assert!(!mistakes[0].contains('\n'), "{mistakes:?}");
         }
         // All at once.
-        assert_eq!(parse("f", "[a]\nrate = 9\n[b]\nport = 0\n").unwrap_err().len(), 3);
+        assert_eq!(parse("f", "[a]\nrate = 9\nports = 80\n[b]\nport = 0\n").unwrap_err().len(), 3);
     }
 
     #[test]
