@@ -261,6 +261,7 @@ mod tests {
             ("[eth0]\nrate = \"9\"", "f:2: key `rate`: invalid value '9' for '--rate <RATE>'"),
             ("\n[eth0]\nrates = \"9mbit\"\nrate = \"9mbit\"", "f:3: unknown key `rates`: expected one of port, rate,"),
             ("[eth0]\nport = [80, 70000]\nrate = \"9mbit\"", "f:2: key `port`: invalid value '80,70000'"),
+            ("[eth0]\noverhead = \"dsl\"", "f:2: key `overhead`: invalid value 'dsl'"),
             ("[eth0]\npolicy = \"fifo\"\nrate = \"9mbit\"", "f:2: key `policy`: invalid value 'fifo'"),
             ("[eth0]\nreplace = \"yes\"\nrate = \"9mbit\"", "f:2: key `replace`: expected true or false"),
             ("[eth0]\ncuts = \"learned\"\nrate = \"9mbit\"", "f:2: key `cuts`: `learned` needs the responses"),

@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn each_pair_has_one_of_each_in_the_order_drawn() {
-        let tosses = [true, false, false, true, true, false];
+        let tosses = [true, false, false, true, true];
         let mut left = tosses.into_iter();
         let slices = Slices::new(Duration::from_secs(60), || left.next().unwrap()).unwrap();
         let pairs: Vec<&[bool]> = slices.are_ordered.chunks(2).collect();
