@@ -573,8 +573,8 @@ __noinline int classify_tracked(struct __sk_buff *skb, struct packet *packet)
 		counters->forwarded += skb->ingress_ifindex > 0;
 		if (tracked)
 			classify_step(skb, packet, tracked, counters);
-	} else if (tracked && tracked->seen == SEEN && !(packet->flags & SYN)) {
-		// A FIN stays behind the data before it.
+	} else if (tracked && ((tracked->seen == SEEN && !(packet->flags & SYN)) || (tracked->seen == CLOSED && packet->flags & FIN))) {
+		// A FIN stays behind the data before it, also one that is sent again.
 		stamp(skb, counters, tracked->band, tracked->priority);
 	} else {
 		stamp(skb, counters, BAND_CONTROL, settings.priorities[BAND_CONTROL]);
@@ -582,7 +582,8 @@ __noinline int classify_tracked(struct __sk_buff *skb, struct packet *packet)
 	if (tracked && packet->flags & (SYN | FIN | RST)) {
 		if (tracked->seen == SEEN)
 			count_size(tracked->sent);
-		tracked->seen = CLOSED;
+		// What follows a FIN may still repeat what was before it.
+		tracked->seen = packet->flags & (SYN | RST) ? UNSEEN : CLOSED;
 	}
 	return TC_ACT_UNSPEC;
 }

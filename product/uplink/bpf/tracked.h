@@ -92,12 +92,23 @@ static __always_inline bool is_answer(struct tracked *tracked, struct step *step
 	return has_asked(tracked, step) && (gap >= ASKED_GAP_NS || step->is_head);
 }
 
+// Returns true if the flow has said its last (FIN) and this packet repeats data of its last response: the first packet of
+// another connection with the same ports is a SYN.
+static __always_inline bool repeats_ended(struct tracked *tracked, struct step *step)
+{
+	__u32 before_end = tracked->next_seq - (step->seq + step->bytes);
+
+	return tracked->seen == CLOSED && step->has_seq && before_end < tracked->sent;
+}
+
 // Returns whether this packet begins a response, continues one, or repeats what was sent. A repetition is recognised by
 // its numbers unless the flow was idle: ports are reused, with other numbers.
 static __always_inline enum stepped stepped(struct tracked *tracked, struct step *step)
 {
 	__u64 gap = step->now > tracked->last_ns ? step->now - tracked->last_ns : 0;
 
+	if (repeats_ended(tracked, step))
+		return STEP_AGAIN;
 	if (tracked->seen != SEEN || (gap >= IDLE_GAP_NS && !is_outstanding(tracked)))
 		return STEP_BEGIN;
 	if (step->has_seq && (__s32)(step->seq + step->bytes - tracked->next_seq) <= 0)

@@ -158,6 +158,19 @@ fn after_its_end_a_flow_begins_anew_with_any_numbers() {
     assert_eq!(flow.step(tcp(1000, 1000, 7)), (How::Begin, 0));
 }
 
+/// What was lost before the end is sent again after it, and is no new response.
+#[test]
+fn what_is_sent_again_after_the_end_begins_nothing() {
+    let Some(mut flow) = Flow::new() else { return };
+    let start = u32::MAX - 1499;
+    assert_eq!(flow.step(tcp(0, start, 7)), (How::Begin, 0));
+    assert_eq!(flow.step(Step { is_last: true, ..tcp(1, start.wrapping_add(1000), 7) }), (How::On, 1000));
+    assert_eq!(flow.step(tcp(300, start, 7)), (How::Again, 2000));
+    assert_eq!(flow.step(Step { is_last: true, ..tcp(2000, start.wrapping_add(1000), 7) }), (How::Again, 2000));
+    // Before the response, and behind it.
+    assert_eq!(flow.step(tcp(1, start.wrapping_sub(1000), 7)), (How::Begin, 0));
+}
+
 /// Encrypted: nothing but the time shows where a response begins.
 #[test]
 fn datagrams_count_until_the_flow_is_idle() {
@@ -339,6 +352,8 @@ fn the_end_of_a_flow_stays_behind_its_data() {
         }
         // A pure acknowledgement may overtake.
         assert_eq!((send(ack, 4201, 0), send(fin_ack, 4201, 0)), (Some(0), Some(3)));
+        // What was lost is sent again behind it, and then the FIN.
+        assert_eq!((send(ack, 1, 1400), send(fin_ack, 4201, 0)), (Some(3), Some(3)));
         assert_eq!((send(rst, 4202, 0), send(ack, 77, 1400)), (Some(0), Some(2)));
         // A SYN-ACK of the next connection whose end was not seen.
         assert_eq!((send(syn_ack, 9, 0), send(ack, 10, 1400), send(ack, 10, 1400)), (Some(0), Some(2), Some(2)));
