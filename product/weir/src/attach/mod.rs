@@ -218,7 +218,7 @@ fn detach(name: &str, save: Option<&Path>, json: bool) -> Result<(), Failure> {
     saved.map_or(Ok(()), |file| file.put(name, None))?;
     let was_attached = match Interface::by_name(name) {
         // A table may outlast its interface.
-        Err(_) if saved.is_some() => false,
+        Err(::uplink::Error::Refused(_)) if saved.is_some() => false,
         interface => interface.and_then(|interface| classify::detach(&interface)).map_err(|error| match saved {
             Some(_) => Failure::Failed(format!(
                 "{name} is not saved any more, but stays attached: {error}; run `weir attach --detach {name}` again"

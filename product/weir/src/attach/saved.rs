@@ -85,8 +85,16 @@ impl File {
         self.all.iter().find(|saved| saved.interface == interface)
     }
 
-    /// Writes the attach of this interface in place of an earlier one; `None` removes it.
+    /// Writes the attach of this interface in place of an earlier one; `None` removes it. Attaches of other interfaces that
+    /// were saved since the file was opened stay.
     pub fn put(&self, interface: &str, words: Option<&[(&str, String)]>) -> Result<(), Failure> {
+        let name = self.path.display().to_string();
+        let _lock = locked(&self.path)
+            .map_err(|error| Failure::Failed(format!("cannot write {name}: {error}; --save=FILE takes another")))?;
+        File::open(&self.path)?.put_now(interface, words)
+    }
+
+    fn put_now(&self, interface: &str, words: Option<&[(&str, String)]>) -> Result<(), Failure> {
         let name = self.path.display().to_string();
         let table = words.map(|words| table(interface, words));
         let text = with_table(&self.text, interface, table.as_deref());
@@ -109,11 +117,18 @@ fn said_of(path: &Path, error: &std::io::Error) -> String {
     }
 }
 
+/// Makes the folder of the file and locks it, since a file that is renamed cannot be locked itself: of two that save at once
+/// the later reads what the earlier wrote. The lock ends with the handle.
+fn locked(path: &Path) -> std::io::Result<fs::File> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let folder = fs::File::open(folder)?;
+    folder.lock()?;
+    Ok(folder)
+}
+
 /// Writes a new file and renames it: a power failure leaves the file before or this one.
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder)?;
-    }
     let mut new = path.as_os_str().to_owned();
     new.push(format!(".{}.new", std::process::id()));
     let mut file = fs::File::create_new(&new)?;
@@ -292,6 +307,22 @@ mod tests {
         }
         assert_eq!([all[0].args.replace, all[1].args.replace], [true, false]);
         assert_eq!(all[1].args.ports.as_ref().unwrap().0, [80, 443]);
+    }
+
+    #[test]
+    fn two_that_save_at_once_lose_nothing() {
+        let folder = std::env::temp_dir().join(format!("weir-saved-{}", std::process::id()));
+        let path = folder.join("attach.toml");
+        let open = || File::open(&path).unwrap();
+        let words = [(RATE, "\"1mbit\"".to_string())];
+        // Both have read the file before one writes it.
+        let (first, second) = (open(), open());
+        first.put("eth0", Some(&words)).unwrap();
+        second.put("eth1", Some(&words)).unwrap();
+        assert_eq!(open().all.len(), 2);
+        first.put("eth1", None).unwrap();
+        assert!(open().of("eth0").is_some() && open().of("eth1").is_none());
+        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
