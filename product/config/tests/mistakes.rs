@@ -259,7 +259,7 @@ fn networks_of_access() {
         ),
         (
             "users='u'\nauth_url='http://a:1/x'",
-            "f:5:10: site.access.auth_url and site.access.users: expected one of the two",
+            "f:5:10: site.access.auth_url with site.access.users: expected auth_url alone, whose server knows the users, or users alone",
         ),
         ("allow=['::1']\nsatisfy='any'", "f:5:9: site.access.satisfy `any` without both kinds of conditions"),
         (

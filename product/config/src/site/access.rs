@@ -48,7 +48,7 @@ impl Access {
         let (users, satisfy) = (UsersFile::read(table), table.text::<Satisfy>("satisfy"));
         let auth = ForwardAuth::read(table);
         if users.is_some() && auth.is_some() {
-            let said = "site.access.auth_url and site.access.users: expected one of the two";
+            let said = "site.access.auth_url with site.access.users: expected auth_url alone, whose server knows the users, or users alone";
             table.book.mistake(table.place_of("auth_url"), said);
         }
         let login_at = table.place_of(if users.is_some() { "users" } else { "auth_url" });

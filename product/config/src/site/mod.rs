@@ -159,7 +159,8 @@ fn links_into(table: &Section<'_, '_>) -> Vec<PathBuf> {
     let targets = table.text::<SymlinkTargets>("symlinks");
     let Some(anywhere) = targets.filter(|targets| targets.value == SymlinkTargets::Anywhere) else { return folders };
     if table.is_given("follow_symlinks_into") {
-        let said = "site.symlinks `anywhere` with site.follow_symlinks_into: expected one of the two";
+        let said =
+            "site.symlinks `anywhere` with site.follow_symlinks_into: expected `inside` with it, or `anywhere` without";
         table.book.mistake(anywhere.at, said);
     }
     vec!["/".into()]
