@@ -8,7 +8,7 @@ mod decode;
 mod request;
 
 pub use decode::Decoder;
-pub use request::{Script, append_stdin, encode_request};
+pub use request::{Script, append_stdin, encode_request, length_records};
 
 /// The version of all records.
 const VERSION: u8 = 1;

@@ -35,7 +35,8 @@ pub struct Script<'a> {
     pub changes: &'a [FieldChange],
 }
 
-/// Appends the records of a request up to its body; those of an empty body too.
+/// Appends the records of a request up to its body; those of an empty body too. Programs read as many bytes as they are told
+/// of beforehand: for a body of unknown length, [`length_records`] must follow before it.
 pub fn encode_request(out: &mut Vec<u8>, request: &Request, script: &Script, body: BodyLength) {
     push_header(out, kind::BEGIN_REQUEST, 8);
     out.extend_from_slice(&[0, RESPONDER, if script.keeps_connection { KEEP_CONN } else { 0 }, 0, 0, 0, 0, 0]);
@@ -44,10 +45,22 @@ pub fn encode_request(out: &mut Vec<u8>, request: &Request, script: &Script, bod
         push_header(out, kind::PARAMS, part.len());
         out.extend_from_slice(part);
     }
-    push_header(out, kind::PARAMS, 0);
+    if body != BodyLength::Unknown {
+        push_header(out, kind::PARAMS, 0);
+    }
     if body == BodyLength::None {
         append_stdin(out, &[], true);
     }
+}
+
+/// The records between those of [`encode_request`] for a body of unknown length, and that body.
+pub fn length_records(body_bytes: u64) -> Vec<u8> {
+    let (mut length, mut out) = (Vec::new(), Vec::new());
+    variable(&mut length, b"CONTENT_LENGTH", &[body_bytes.to_string().as_bytes()]);
+    push_header(&mut out, kind::PARAMS, length.len());
+    out.extend_from_slice(&length);
+    push_header(&mut out, kind::PARAMS, 0);
+    out
 }
 
 /// Appends more of a body; `is_last` ends it.
@@ -88,11 +101,11 @@ fn variables(request: &Request, script: &Script, body: BodyLength) -> Vec<u8> {
     // PHP built with force-cgi-redirect refuses to run without it.
     set("REDIRECT_STATUS", &[b"200"]);
     set("CONTENT_TYPE", &[request.values("content-type").next().unwrap_or_default()]);
-    let length = match body {
-        BodyLength::Known(length) => length.bytes().to_string(),
-        BodyLength::None | BodyLength::Unknown => String::new(),
-    };
-    set("CONTENT_LENGTH", &[length.as_bytes()]);
+    match body {
+        BodyLength::Known(length) => set("CONTENT_LENGTH", &[length.bytes().to_string().as_bytes()]),
+        BodyLength::None => set("CONTENT_LENGTH", &[]),
+        BodyLength::Unknown => {}
+    }
     fields(&mut out, request, script);
     for change in script.changes {
         change.value.iter().for_each(|value| field(&mut out, change.name.as_bytes(), value));

@@ -338,7 +338,9 @@ impl Handler {
             Status::GATEWAY_TIMEOUT => "the server behind this one took too long",
             Status::SERVICE_UNAVAILABLE => "too busy, please try again",
             Status::CONTENT_TOO_LARGE => "the body of this request is too large",
-            Status::LENGTH_REQUIRED => "expected a body whose length comes first (Content-Length)",
+            Status::LENGTH_REQUIRED => {
+                "expected a body of 1 MiB at most, or one whose length comes first (Content-Length)"
+            }
             _ => "the server behind this one does not answer",
         };
         let refused = text(status, why);

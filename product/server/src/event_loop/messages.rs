@@ -93,7 +93,7 @@ fn encode_script(
     };
     let mut records = Vec::new();
     fastcgi::encode_request(&mut records, request, &script, body);
-    upstream::Head::Records(records)
+    if body == BodyLength::Unknown { upstream::Head::Unmeasured(records) } else { upstream::Head::Records(records) }
 }
 
 /// Returns how the size of a response is known, from its framing and from whether all of it has arrived; `None` if it

@@ -14,7 +14,7 @@ use crate::exchange_id::ExchangeId;
 use crate::journal::Kind;
 use crate::net::Net;
 use crate::send::Producer;
-use crate::upstream::{Group, PassOn, Run};
+use crate::upstream::{Group, PassOn};
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -32,7 +32,7 @@ impl<N: Net> Responder<N> {
         (head, minor_version): (Option<&Head>, u8),
     ) -> Option<Box<Reply>> {
         let group = Arc::clone(&pass_on.group);
-        if let Some(status) = refusal_of(&group, pass_on.run.as_deref(), request.body) {
+        if let Some(status) = refusal_of(&group, request.body) {
             return Some(Box::new(self.service.handler.unanswered(to, request, status)));
         }
         if self.must_wait_for_leave(id, head) {
@@ -196,11 +196,6 @@ impl<N: Net> Responder<N> {
 }
 
 /// The status for a body that no upstream may get.
-fn refusal_of(group: &Group, run: Option<&Run>, body: BodyLength) -> Option<Status> {
-    match body {
-        // Programs behind FastCGI read as many bytes as they are told of beforehand.
-        BodyLength::Unknown if run.is_some() => Some(Status::LENGTH_REQUIRED),
-        body if group.refuses_body(body) => Some(Status::CONTENT_TOO_LARGE),
-        _ => None,
-    }
+fn refusal_of(group: &Group, body: BodyLength) -> Option<Status> {
+    group.refuses_body(body).then_some(Status::CONTENT_TOO_LARGE)
 }

@@ -34,6 +34,8 @@ pub enum Fault {
     Tunnels,
     /// The client has sent a larger body than it may.
     TooLarge,
+    /// The client has not said the length of a body that is too large to be gathered.
+    Unmeasured,
     /// The upstream and all others of its proxy have failed their health checks.
     Down,
 }
@@ -47,6 +49,7 @@ impl Fault {
             Fault::NoAddress | Fault::Refused | Fault::Reset(_) | Fault::Http2(_) => Status::BAD_GATEWAY,
             Fault::TooSlow(_) => Status::GATEWAY_TIMEOUT,
             Fault::TooLarge => Status::CONTENT_TOO_LARGE,
+            Fault::Unmeasured => Status::LENGTH_REQUIRED,
             Fault::Busy | Fault::Tunnels | Fault::Down => Status::SERVICE_UNAVAILABLE,
         }
     }
@@ -55,7 +58,7 @@ impl Fault {
 impl Fault {
     /// Returns true if the client is at fault, and not the upstream.
     pub fn is_of_client(&self) -> bool {
-        matches!(self, Fault::TooLarge)
+        matches!(self, Fault::TooLarge | Fault::Unmeasured)
     }
 }
 
@@ -75,6 +78,9 @@ impl fmt::Display for Fault {
             Fault::Busy => f.write_str("too many requests wait for it, of all clients or of this one"),
             Fault::Tunnels => f.write_str("it has too many tunnels, of all clients or of this one"),
             Fault::TooLarge => f.write_str("the body of the request is over site.proxy.max_body"),
+            Fault::Unmeasured => {
+                f.write_str("the body of the request is over 1 MiB, and its length does not come first")
+            }
             Fault::Down => f.write_str("it is down, and so are the others"),
         }
     }

@@ -127,6 +127,9 @@ impl<N: Net> Upstreams<N> {
 
     /// Begins at one upstream after the other, as long as they refuse at once.
     fn begin_somewhere(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
+        if self.transfers[at].outbound.is_unmeasured() {
+            return Err(Fault::Unmeasured);
+        }
         self.transfers[at].queued.turn.since = now;
         let group = Arc::clone(&self.transfers[at].group);
         let endpoints = group.endpoints();

@@ -10,9 +10,6 @@ use super::upstream_places::EndpointPlaces;
 /// The maximum number of idle connections kept to one upstream: the default maximum of concurrent requests. With fewer,
 /// each request of more clients costs a connection.
 const IDLE_MAX: usize = 256;
-/// The maximum idle time of a connection that is used again. Most upstreams close theirs after a minute or more, and one that is closed
-/// while a request is on its way costs a retry.
-pub const IDLE_FOR: Nanos = Nanos::from_secs(30);
 /// The time for which an upstream that could not be reached is avoided if there is another.
 const DOWN_FOR: Nanos = Nanos::from_secs(5);
 

@@ -1,6 +1,6 @@
 //! A request on its way to an upstream.
 
-use http::fastcgi::append_stdin;
+use http::fastcgi::{append_stdin, length_records};
 use http::gateway::RequestHead;
 use http::http1::{LAST_CHUNK, begin_chunk};
 use http::{BodyLength, Method};
@@ -14,6 +14,8 @@ pub const REQUEST_BODY_BYTES_MAX: usize = 64 << 10;
 /// memory is short.
 pub const STREAM_BODY_BYTES_MAX: usize = 32 << 10;
 pub const SCARCE_BODY_BYTES_MAX: usize = 16 << 10;
+/// The maximum for a body that has to be whole before it is sent, since its length goes before it.
+pub const UNMEASURED_BODY_BYTES_MAX: usize = 1 << 20;
 
 /// The head, in the form its upstreams read.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub enum Head {
     Fields(RequestHead),
     /// Records of FastCGI.
     Records(Vec<u8>),
+    /// The same for a body whose length is not known yet, and has to follow before it.
+    Unmeasured(Vec<u8>),
 }
 
 impl From<Vec<u8>> for Head {
@@ -55,6 +59,11 @@ enum Framing {
     Chunks,
     /// Records of FastCGI.
     Records,
+    /// The same, until the body is whole and its length can be put between the head and the body.
+    Unmeasured {
+        head_bytes: usize,
+        body_bytes: u64,
+    },
 }
 
 /// The request.
@@ -93,10 +102,11 @@ impl Outbound {
         let framing = match head {
             Head::Lines(_) if body == BodyLength::Unknown => Framing::Chunks,
             Head::Records(_) => Framing::Records,
+            Head::Unmeasured(ref bytes) => Framing::Unmeasured { head_bytes: bytes.len(), body_bytes: 0 },
             Head::Lines(_) | Head::Fields(_) => Framing::Plain,
         };
         let (bytes, of_stream) = match head {
-            Head::Lines(bytes) | Head::Records(bytes) => (bytes, None),
+            Head::Lines(bytes) | Head::Records(bytes) | Head::Unmeasured(bytes) => (bytes, None),
             Head::Fields(head) => {
                 let (is_ended, _charge) = (!has_body, Charge::new(account, head.bytes()));
                 let of_stream = OfStream { head, has_body, is_begun: false, is_ended, is_refusable: true, _charge };
@@ -127,13 +137,25 @@ impl Outbound {
         }
         if !self.is_refused {
             let mut into = self.bytes.edit();
-            match self.framing {
+            match &mut self.framing {
                 Framing::Plain => into.extend_from_slice(bytes),
                 Framing::Chunks => append_chunk(&mut into, bytes, is_last),
                 Framing::Records => append_stdin(&mut into, bytes, is_last),
+                Framing::Unmeasured { head_bytes, body_bytes } => {
+                    append_stdin(&mut into, bytes, is_last);
+                    *body_bytes += bytes.len() as u64;
+                    if is_last {
+                        into.splice(*head_bytes..*head_bytes, length_records(*body_bytes));
+                    }
+                }
             }
         }
         self.is_whole |= is_last;
+    }
+
+    /// Returns true if it may not be sent yet, since the length of its body is not known.
+    pub fn is_unmeasured(&self) -> bool {
+        matches!(self.framing, Framing::Unmeasured { .. }) && !self.is_whole
     }
 
     /// Restarts from the first byte.

@@ -10,6 +10,10 @@ use super::{BodySink, Fault, TransferStep};
 #[cfg(test)]
 use crate::simulation::planted;
 
+/// The maximum idle time of a connection that is used again. Most upstreams close theirs after a minute or more, and one that is closed
+/// while a request is on its way costs a retry.
+pub const IDLE_FOR: Nanos = Nanos::from_secs(30);
+
 /// The maximum bytes of interim responses passed on for one request; the rest is dropped, because no client depends on
 /// them.
 const INTERIM_BYTES_MAX: usize = 16 << 10;
@@ -22,7 +26,8 @@ pub struct Inbound {
     pub kept: Counted,
     pub has_come: bool,
     pub interim: Interim,
-    pub is_kept_alive: bool,
+    /// How long the connection may wait for another request; zero if it carries none.
+    pub kept_for: Nanos,
     pub tunnel: Tunnel,
     /// The state of the body, once the head has arrived; its framing is used over HTTP/1.1 only.
     pub body: Option<UpstreamBody>,
@@ -36,6 +41,27 @@ pub struct Inbound {
     pub is_held: bool,
     pub memory: Memory,
 }
+
+/// How long a connection may wait for another request after this response: zero if its upstream closes it, and somewhat
+/// less than the upstream says that it waits (Node, gunicorn, Tomcat: `Keep-Alive: timeout=5`). A request that meets the
+/// close on its way is lost if it may not be repeated.
+pub fn kept_for(head: &UpstreamHead) -> Nanos {
+    if !head.is_kept_alive {
+        return Nanos::ZERO;
+    }
+    let said = head.values("keep-alive").flat_map(|value| value.split(|&byte| byte == b',')).find_map(|parameter| {
+        let (name, value) = parameter.trim_ascii().split_at_checked("timeout=".len())?;
+        let seconds: u64 = std::str::from_utf8(value).ok()?.trim_matches('"').parse().ok()?;
+        name.eq_ignore_ascii_case(b"timeout=").then_some(Nanos::from_secs(seconds.min(SAID_SECONDS_MAX)))
+    });
+    said.map_or(IDLE_FOR, |said| IDLE_FOR.min(said - Nanos(said.0 / 2).min(ON_THE_WAY)))
+}
+
+/// The maximum time that an upstream is believed to wait.
+const SAID_SECONDS_MAX: u64 = 3600;
+
+/// The time that a request and the close of its connection may need to meet.
+const ON_THE_WAY: Nanos = Nanos::from_secs(1);
 
 /// The state of a transfer with regard to the memory of its connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -120,6 +146,34 @@ fn give(
         }
         if at == bytes.len() || room == 0 {
             return Ok((at, None));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Limits;
+    use http::http1::upstream::parse_response;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_waits_less_than_its_upstream_says() {
+        for (fields, seconds) in [
+            ("", 30.0),
+            ("Keep-Alive: timeout=5, max=100", 4.0),
+            ("Keep-Alive: max=1, Timeout=2", 1.0),
+            ("Keep-Alive: timeout=1", 0.5),
+            ("Keep-Alive: timeout=0", 0.0),
+            ("Keep-Alive: timeout=600", 30.0),
+            ("Keep-Alive: timeout=18446744073709551615", 30.0),
+            ("Keep-Alive: timeout=x", 30.0),
+            ("Keep-Alive: 300", 30.0),
+            ("Keep-Alive: timeout=5\r\nConnection: close", 0.0),
+        ] {
+            let text = format!("HTTP/1.1 204 No Content\r\n{fields}\r\n\r\n").replace("\r\n\r\n\r\n", "\r\n\r\n");
+            let (head, _) = parse_response(text.as_bytes(), Method::Get, &Limits::default()).unwrap().unwrap();
+            assert_eq!(kept_for(&head), Nanos((seconds * 1e9) as u64), "{fields}");
         }
     }
 }

@@ -12,8 +12,8 @@ use units::memory::{Account, Counted};
 
 use super::attempt::Attempt;
 use super::deadline::Deadline;
-use super::request::{Head, Outbound, SCARCE_BODY_BYTES_MAX, STREAM_BODY_BYTES_MAX};
-use super::response::{Inbound, Interim, Memory};
+use super::request::{Head, Outbound, SCARCE_BODY_BYTES_MAX, STREAM_BODY_BYTES_MAX, UNMEASURED_BODY_BYTES_MAX};
+use super::response::{Inbound, Interim, Memory, kept_for};
 use super::tunnel::Tunnel;
 use super::{Announced, BodySink, Fault, Group, TransferStep};
 use crate::exchange_id::ExchangeId;
@@ -135,7 +135,7 @@ impl Transfer {
                 kept: Counted::new(account),
                 has_come: false,
                 interim: Interim::default(),
-                is_kept_alive: false,
+                kept_for: Nanos::ZERO,
                 tunnel: Tunnel::default(),
                 body: None,
                 body_bytes: 0,
@@ -170,7 +170,8 @@ impl Transfer {
     /// client that sends slowly holds none.
     pub fn is_gathering(&self) -> bool {
         let has_begun = self.queued.hold != Hold::Nothing || self.connection.is_some();
-        !has_begun && self.outbound.is_buffered && !self.outbound.is_whole && self.room() > 0
+        let is_gathered = self.outbound.is_buffered || self.outbound.is_unmeasured();
+        !has_begun && is_gathered && !self.outbound.is_whole && self.room() > 0
     }
 
     /// Takes the request's body from a stream, whose engine keeps more of it.
@@ -241,7 +242,11 @@ impl Transfer {
         if self.inbound.tunnel.is_asked && !self.inbound.tunnel.is_open && self.outbound.is_whole {
             return 0;
         }
-        let bytes_max = if self.account().room() == 0 { SCARCE_BODY_BYTES_MAX } else { self.outbound.bytes_max };
+        let bytes_max = match () {
+            () if self.account().room() == 0 => SCARCE_BODY_BYTES_MAX,
+            () if self.outbound.is_unmeasured() => UNMEASURED_BODY_BYTES_MAX,
+            () => self.outbound.bytes_max,
+        };
         bytes_max.saturating_sub(self.outbound.bytes.len() - self.outbound.at)
     }
 
@@ -291,7 +296,7 @@ impl Transfer {
             self.outbound.begin_tunnel();
         }
         self.inbound.tunnel.is_open = head.framing == Framing::Upgraded;
-        self.inbound.is_kept_alive = head.is_kept_alive;
+        self.inbound.kept_for = kept_for(head);
         self.inbound.announced_bytes = if let Framing::Length(length) = head.framing { length.bytes() } else { 0 };
         self.inbound.body = Some(UpstreamBody::new(head.framing));
     }
@@ -319,7 +324,7 @@ impl Transfer {
     /// Returns true if the connection may be reused after the complete response.
     pub fn keeps_connection(&self) -> bool {
         let is_sent = self.outbound.is_whole && !self.outbound.is_refused && self.outbound.is_sent();
-        is_sent && self.inbound.is_kept_alive && self.inbound.kept.is_empty()
+        is_sent && self.inbound.kept_for > Nanos::ZERO && self.inbound.kept.is_empty()
     }
 
     /// The fault of an upstream that has kept its client waiting for too long.

@@ -15,7 +15,7 @@ use super::endpoint::TOKENS;
 use super::fastcgi::Inflow;
 use super::multiplexed::Multiplexed;
 use super::on_connection::OnConnection;
-use super::peer::IDLE_FOR;
+use super::response::IDLE_FOR;
 use super::transfer::Transfer;
 use super::wire::{Readiness, Received, Wire};
 use super::{Announced, BodySink, Endpoint, Fault};
@@ -42,7 +42,8 @@ pub struct UpstreamConnection<N: Net> {
     pub peer: usize,
     /// The client connection that it serves exclusively.
     bound_to: Option<u64>,
-    idle_since: Nanos,
+    /// When it has waited for a request for so long that its upstream may close it.
+    idle_until: Nanos,
     ready: Readiness,
     limits: ResponseLimits,
     load: Load,
@@ -106,9 +107,13 @@ impl<N: Net> UpstreamConnection<N> {
         }
     }
 
+    fn is_multiplexed(&self) -> bool {
+        matches!(self.load, Load::Several(_))
+    }
+
     /// Returns true if it has waited for a request for so long that its upstream may close it.
     pub fn is_old(&self, now: Nanos) -> bool {
-        self.is_idle() && now - self.idle_since >= IDLE_FOR
+        self.is_idle() && now >= self.idle_until
     }
 
     /// Assigns an HTTP/1.1 connection to this transfer; one that was idle is writable.
@@ -231,7 +236,7 @@ impl<N: Net> UpstreamConnections<N> {
             preface,
             peer,
             bound_to: None,
-            idle_since: now,
+            idle_until: now + IDLE_FOR,
             ready,
             limits,
             load,
@@ -316,7 +321,7 @@ impl<N: Net> UpstreamConnections<N> {
     /// Ends a transfer, whose response was complete or not. Returns false if its connection is of no further use.
     pub fn leave(&mut self, transfer: &Transfer, number: usize, now: Nanos, is_whole: bool) -> bool {
         let Some(own) = transfer.connection.and_then(|own| self.all.get_mut(own)) else { return true };
-        own.idle_since = now;
+        own.idle_until = now + if own.is_multiplexed() { IDLE_FOR } else { transfer.inbound.kept_for };
         let has_ended = own.ready.has_ended || own.tls.as_ref().is_some_and(|tls| tls.has_plain());
         let is_answered = own.inflow.as_ref().is_none_or(|inflow| inflow.is_done());
         let (mut wire, load) = own.parts();

@@ -270,12 +270,22 @@ fn a_responder_is_told_of_the_request_and_has_its_body() {
 
 #[test]
 fn a_body_has_a_length_that_comes_first() {
-    let (site, responder) =
-        (scripts(), Responder::start(|asked| [output(&format!("\r\n{} bytes", asked.body.len())), end()].concat()));
+    let responder = Responder::start(|asked| {
+        let said: usize = asked.variables["CONTENT_LENGTH"].parse().unwrap_or(0);
+        assert_eq!(said, asked.body.len());
+        [output(&format!("\r\n{said} bytes")), end()].concat()
+    });
+    let site = scripts();
     let server = serve(&site, &responder, FASTCGI);
     let mut client = server.connect();
-    let chunked = ask(&mut server.connect(), "POST /a.php", "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n");
-    assert_eq!(chunked.status, 411);
+    // WebDAV clients and webhooks send chunks.
+    for (parts, bytes) in [(0, 1), (3, 1), (2, 70_000), (1, 1_000_000)] {
+        let part = format!("{bytes:x}\r\n{}\r\n", "x".repeat(bytes));
+        let body = format!("Transfer-Encoding: chunked\r\n\r\n{}0\r\n\r\n", part.repeat(parts));
+        assert_eq!(ask(&mut client, "POST /a.php", &body).text(), format!("{} bytes", parts * bytes));
+    }
+    let large = format!("Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{}\r\n0\r\n\r\n", 2 << 20, "x".repeat(2 << 20));
+    assert_eq!(ask(&mut server.connect(), "POST /a.php", &large).status, 411);
     client.send("POST /a.php HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
     assert_eq!(client.head().0, 100);
     client.send("abc");
