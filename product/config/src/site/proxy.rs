@@ -95,6 +95,7 @@ pub enum UpstreamSocket {
     Unix(PathBuf),
 }
 
+const HTTP_PORT: u16 = 80;
 const HTTPS_PORT: u16 = 443;
 
 /// Maximum length of the path in a `struct sockaddr_un`, without its final zero.
@@ -302,6 +303,19 @@ impl UpstreamAddress {
         matches!(self.socket, UpstreamSocket::Tls(..))
     }
 
+    /// The Host of a request that names none (HTTP/1.0), as nginx and HAProxy's health checks have it: many programs refuse an
+    /// empty one.
+    pub fn authority(&self) -> String {
+        let (host, port) = match &self.socket {
+            UpstreamSocket::Tcp(host, port) => (host, *port),
+            UpstreamSocket::Tls(host, port) => (host, *port),
+            UpstreamSocket::Unix(_) => return "localhost".into(),
+        };
+        let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+        let is_usual = port == if self.speaks_tls() { HTTPS_PORT } else { HTTP_PORT };
+        if is_usual { host } else { format!("{host}:{port}") }
+    }
+
     /// Reads a port, a host and a port, or `unix:` and the path of a socket. A prefix may be `http://`, `https://` for TLS, `h2c://` for HTTP/2
     /// (`h2c:unix:` at a socket), `h2://` for both, or `fastcgi://` (`fastcgi:unix:`).
     pub fn new(text: &str) -> Option<UpstreamAddress> {
@@ -389,6 +403,21 @@ impl fmt::Display for UpstreamAddress {
 mod tests {
     use super::*;
     use crate::keys::Key;
+
+    #[test]
+    fn a_request_without_a_host_gets_that_of_its_upstream() {
+        for (text, authority) in [
+            ("3000", "127.0.0.1:3000"),
+            ("app.internal:80", "app.internal"),
+            ("[::1]:80", "[::1]"),
+            ("https://app.internal", "app.internal"),
+            ("https://[::1]:80", "[::1]:80"),
+            ("h2c://app.internal:443", "app.internal:443"),
+            ("unix:/run/app.sock", "localhost"),
+        ] {
+            assert_eq!(UpstreamAddress::new(text).unwrap().authority(), authority, "{text}");
+        }
+    }
 
     #[test]
     fn an_upstream_is_a_port_a_host_with_one_or_a_socket() {

@@ -25,12 +25,13 @@ pub(super) fn gateway<'r>(
 ) -> Gateway<'r> {
     let may_upgrade = websocket_key.is_some() || minor_version > 0;
     let is_upgradable = may_upgrade && !group.is_http2() && group.scripts.is_none();
+    let host = group.host.as_ref().or_else(|| request.fields.host.is_none().then_some(&group.authority));
     Gateway {
         client: conn.peer.address,
         client_port: Some(conn.peer.port),
         is_secure: conn.channel.is_secure(),
         is_trusted: conn.is_trusted(),
-        host: group.host.as_deref().map(str::as_bytes),
+        host: host.map(String::as_bytes),
         version: conn.version(minor_version),
         upgrade: upgrade_of(request).filter(|_| is_upgradable),
         websocket_key,

@@ -33,6 +33,8 @@ pub struct Group {
     pub request: ProxyRequest,
     /// The Host that they receive instead of the client's.
     pub host: Option<String>,
+    /// The Host of a request that has none.
+    pub authority: String,
     /// The limits of concurrent requests to each.
     pub bounds: Bounds,
     /// The maximum number of concurrent tunnels to each.
@@ -130,6 +132,7 @@ impl Group {
             scheme: if speaks_tls { "https" } else { "http" },
             request: proxy.request.clone(),
             host: proxy.host.clone(),
+            authority: proxy.to.first().map_or_else(String::new, UpstreamAddress::authority),
             bounds: bounds(proxy),
             tunnels_max: proxy.tunnels,
             buffers_requests: proxy.request_buffering,
@@ -159,6 +162,7 @@ impl Group {
             scheme: self.scheme,
             request: ProxyRequest::default(),
             host: self.host.clone(),
+            authority: self.authority.clone(),
             bounds: self.bounds,
             tunnels_max: self.tunnels_max,
             buffers_requests: false,
