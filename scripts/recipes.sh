@@ -151,7 +151,7 @@ try_docs() {
         serve Documentation
         links http://localhost/
         has "a page" "$(get http://localhost/guide/first/)" '<h1 id="first">First</h1>'
-        same "without the slash" "$(status http://localhost/guide/first)" 301
+        same "without the slash" "$(status http://localhost/guide/first)" 308
         has "the error page" "$(get http://localhost/none)" "404"
         same "its status" "$(status http://localhost/none)" 404
         stop
@@ -202,7 +202,7 @@ served = sum(map(is_served, held))
 assert served == 32, served
 PY
     stop
-    same "lines of the log" "$(python3 -c 'import json,sys; print(all(json.loads(line)["status"] in (200,206,301,404) for line in open("/var/log/weir/access.log")))')" True
+    same "lines of the log" "$(python3 -c 'import json,sys; print(all(json.loads(line)["status"] in (200,206,308,404) for line in open("/var/log/weir/access.log")))')" True
     rm -rf /srv/mirror
     echo "mirror: 2,100 files, one of 6 GiB: listings, resumed downloads, wget, 32 connections of 40"
 }

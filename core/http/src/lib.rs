@@ -59,7 +59,7 @@ pub use images::{AcceptedImages, ImageType};
 pub use path::{decode_path, is_servable_name};
 pub use peer_length::PeerLength;
 pub use range::RANGES_MAX;
-pub use readings::{Readings, merge_slashes, strip_prefix};
+pub use readings::{Readings, merge_slashes, resolved, strip_prefix};
 pub use request::{
     BodyLength, FIELDS_MAX, Fields, Limits, METHOD_BYTES_MAX, MalformedRequest, Method, OwnedRequest, Refused, Request,
     RequestBuilder, SHOWN_BYTES_MAX, Shown, check_field,

@@ -60,7 +60,7 @@ fn check_decoded(path: &[u8]) -> Result<(), Reject> {
         match segment {
             // `//` and `/` name one file twice, and `//host/` in a redirect names another server.
             b"" => return Err(Reject::bad("empty segment in path")),
-            // Clients resolve dot segments before sending (RFC 3986 section 5.2.4); only an attack leaves them.
+            // Clients resolve dot segments before sending (RFC 3986 section 5.2.4). [`crate::resolved`] does so for others.
             b"." | b".." => return Err(Reject::bad("dot segment in path")),
             _ => {}
         }

@@ -90,9 +90,9 @@ impl<'a> Readings<'a> {
         &self.plain
     }
 
-    /// The same path without empty segments.
-    pub fn merged(&self) -> Cow<'_, [u8]> {
-        if self.doubts.has(EMPTY) { reading(self.raw, EMPTY).into() } else { self.plain().into() }
+    /// The path as it came without empty segments.
+    pub fn merged(&self) -> Cow<'a, [u8]> {
+        merge_slashes(self.raw).map_or(self.raw.into(), Cow::Owned)
     }
 
     /// The part of the path as it came that was decoded to this range of [`Readings::plain`]. Returns `None` if the range
@@ -159,6 +159,41 @@ pub fn merge_slashes(raw: &[u8]) -> Option<Vec<u8>> {
     let mut merged = raw.to_vec();
     merged.dedup_by(|byte, before| *byte == b'/' && *before == b'/');
     Some(merged)
+}
+
+/// Returns the path without empty segments and with its dot segments resolved (RFC 3986 section 5.2.4), also where these
+/// are encoded; the rest stays as it came. `None` if there are none, or if they lead out of the root.
+pub fn resolved(raw: &[u8]) -> Option<Vec<u8>> {
+    let may_differ = |pair: &[u8]| pair[0] == b'/' && matches!(pair[1], b'/' | b'.' | b'%');
+    if !raw.windows(2).any(may_differ) {
+        return None;
+    }
+    let mut segments: Vec<&[u8]> = Vec::new();
+    let mut left = raw.strip_prefix(b"/")?.split(|&byte| byte == b'/').peekable();
+    while let Some(segment) = left.next() {
+        let is_last = left.peek().is_none();
+        match &decode(segment, Doubts::default())[..] {
+            b".." => _ = segments.pop()?,
+            b"" | b"." => {}
+            _ => {
+                segments.push(segment);
+                continue;
+            }
+        }
+        // The result still names a folder.
+        segments.extend(is_last.then_some(&b""[..]));
+    }
+    let path = slashed(&segments, raw.len());
+    (path != raw).then_some(path)
+}
+
+/// The path with these segments.
+fn slashed(segments: &[&[u8]], capacity: usize) -> Vec<u8> {
+    segments.iter().fold(Vec::with_capacity(capacity), |mut path, segment| {
+        path.push(b'/');
+        path.extend_from_slice(segment);
+        path
+    })
 }
 
 /// Returns true if the path has only one reading and nothing in it is encoded.
@@ -235,11 +270,7 @@ fn joined(path: &[u8], steps: Doubts) -> Vec<u8> {
             _ => segments.push(segment),
         }
     }
-    segments.iter().fold(Vec::with_capacity(path.len()), |mut path, segment| {
-        path.push(b'/');
-        path.extend_from_slice(segment);
-        path
-    })
+    slashed(&segments, path.len())
 }
 
 fn is_space(byte: u8) -> bool {
@@ -459,6 +490,30 @@ mod tests {
         }
         assert_eq!(*Readings::of(b"/old//%2F/x").unwrap().merged(), *b"/old/%2F/x");
         assert!(Readings::of(b"//a").unwrap().are_unmerged() && !Readings::of(b"//a%2F").unwrap().are_unmerged());
+    }
+
+    #[test]
+    fn dot_segments_are_resolved_within_the_root() {
+        for (raw, path) in [
+            ("/a/../b", Some("/b")),
+            ("/a/./b", Some("/a/b")),
+            ("/a/%2e%2E/b%20c", Some("/b%20c")),
+            ("/a/b/..", Some("/a/")),
+            ("/a/.", Some("/a/")),
+            ("/a/..//b", Some("/b")),
+            ("/a/b//", Some("/a/b/")),
+            ("//", Some("/")),
+            ("/./", Some("/")),
+            ("/a/..%2Fb", None),
+            ("/.a/..b/c./%2fd", None),
+            ("/..", None),
+            ("/a/../../b", None),
+            ("/%2e%2e/b", None),
+            ("/a", None),
+            ("*", None),
+        ] {
+            assert_eq!(resolved(raw.as_bytes()).as_deref(), path.map(str::as_bytes), "{raw}");
+        }
     }
 
     #[test]

@@ -258,7 +258,7 @@ fn explain_access(explanation: &mut Explanation, site: &Site, question: &Questio
 
 fn explain_answer(explanation: &mut Explanation, site: &Site, question: &Question, readings: &Readings) {
     let path = readings.plain();
-    if let Some((redirect, to)) = site.answers.redirect(Some(&question.host), &readings.merged()) {
+    if let Some((redirect, to)) = site.answers.redirect(Some(&question.host), readings) {
         explanation.say(format!("redirect: {} to {to}", redirect.status), Reason::At(redirect.at));
         return;
     }

@@ -127,7 +127,7 @@ fn a_path_of_several_readings_is_explained() {
     let configuration = config::read(text.as_bytes()).unwrap();
     for (url, line) in [
         ("http://a/old/x", "redirect: 302 to /new/x (weir.toml:3)"),
-        ("http://a/old//b%2fc%20d", "redirect: 302 to /new/b%2Fc%20d (weir.toml:3)"),
+        ("http://a/old//b%2fc%20d:e", "redirect: 302 to /new/b%2fc%20d:e (weir.toml:3)"),
         ("http://a//old/x", "redirect: 308 to /old/x, without empty segments (weir.toml:1)"),
         (
             "http://a/old%2Fx",

@@ -10,6 +10,8 @@ pub(crate) mod target;
 
 use std::borrow::Cow;
 
+use percent_encoding::{CONTROLS, percent_encode};
+
 pub(crate) use builder::is_token_byte;
 pub use builder::{MalformedRequest, RequestBuilder, check_field};
 pub use limits::{FIELDS_MAX, Limits};
@@ -30,7 +32,7 @@ pub struct Request<'a> {
     pub path: &'a [u8],
     /// The part after the first `?`.
     pub query: Option<&'a [u8]>,
-    /// The whole target as sent, for the log: ASCII without spaces or control characters.
+    /// The whole target as sent, for the log: UTF-8 without spaces or ASCII control characters.
     pub target: &'a [u8],
     pub fields: Fields<&'a [u8]>,
     pub(crate) all: All<'a>,
@@ -125,6 +127,16 @@ impl<'a> Request<'a> {
     pub fn all(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         // Pseudo-fields are stored among the others.
         self.all.filter(|(name, _)| !name.starts_with(b":"))
+    }
+
+    /// The path and the query with all bytes beyond ASCII percent-encoded (RFC 3986 section 2.5), if there are some. Every
+    /// reader of a target takes the encoded form alike, and a field such as Location may contain it.
+    pub fn encoded(&self) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+        if self.target.is_ascii() {
+            return None;
+        }
+        let encoded = |part: &[u8]| percent_encode(part, CONTROLS).collect::<String>().into_bytes();
+        Some((encoded(self.path), self.query.map(encoded)))
     }
 
     /// The same request for another path and query. The target stays, for the log.

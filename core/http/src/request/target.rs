@@ -16,12 +16,10 @@ pub(crate) struct Target<'a> {
     pub host: Option<&'a [u8]>,
 }
 
-/// Parses a target. httparse has already refused spaces and ASCII control characters.
+/// Parses a target. httparse has already refused spaces and ASCII control characters. Text in UTF-8 that curl and older
+/// clients do not encode is kept as it came; [`Request::encoded`](crate::Request::encoded) is what the rest of a server sees.
 pub(crate) fn parse(target: &str, method: Method) -> Result<Target<'_>, Reject> {
     let bytes = target.as_bytes();
-    if !bytes.is_ascii() {
-        return Err(Reject::bad("byte outside ascii in the request target"));
-    }
     if bytes.contains(&b'#') {
         // Fragments never leave the client (RFC 9110 section 7.1); a gateway may cut here where we would not.
         return Err(Reject::bad("fragment in the request target"));
@@ -117,6 +115,7 @@ mod tests {
             ("http://a.com", ("/", None, Some("a.com"))),
             ("http://a.com?q", ("/", Some("q"), Some("a.com"))),
             ("http://[::1]:80/", ("/", None, Some("[::1]:80"))),
+            ("/\u{e9}?\u{20ac}", ("/\u{e9}", Some("\u{20ac}"), None)),
         ] {
             assert_eq!(parsed(target, Method::Get), Ok(expected), "{target}");
         }
@@ -142,7 +141,8 @@ mod tests {
             ("http://a.com@/", "userinfo in the request target"),
             ("/a#b", "fragment in the request target"),
             ("http://a.com#b", "fragment in the request target"),
-            ("/\u{e9}", "byte outside ascii in the request target"),
+            ("http://\u{e9}/", "malformed authority in the request target"),
+            ("\u{e9}", "request target is neither a path nor an http url"),
         ] {
             assert_eq!(parsed(target, Method::Get), Err(reason), "{target}");
         }

@@ -132,9 +132,14 @@ impl Answers {
         !(self.headers.is_empty() && self.cors.is_empty() && self.cache.is_empty() && self.access.is_empty())
     }
 
-    /// The redirect for this host and this decoded path without empty segments, and its target.
-    pub fn redirect(&self, host: Option<&HostName>, path: &[u8]) -> Option<(&Redirect, String)> {
-        self.redirects.iter().find_map(|redirect| Some((redirect, redirect.leads(host, path)?)))
+    /// The redirect for this host and this path, whose empty segments are left out, and its target.
+    pub fn redirect(&self, host: Option<&HostName>, path: &Readings) -> Option<(&Redirect, String)> {
+        if self.redirects.is_empty() {
+            return None;
+        }
+        let merged = path.merged();
+        let path = Readings::of(&merged).ok()?;
+        self.redirects.iter().find_map(|redirect| Some((redirect, redirect.leads(host, &path)?)))
     }
 
     /// The files of the users who may log in.

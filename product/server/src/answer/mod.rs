@@ -371,7 +371,8 @@ impl Handler {
                     location.push('?');
                     location.push_str(&String::from_utf8_lossy(query));
                 }
-                redirect(Status::MOVED_PERMANENTLY, &location)
+                // As `//` and clean URLs: every redirect to the one address of a page keeps its method.
+                redirect(Status::PERMANENT_REDIRECT, &location)
             }
             Err(missing) => self.missing(to, missing, request),
         }

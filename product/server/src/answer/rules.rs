@@ -27,14 +27,18 @@ impl Handler {
         self.with_headers(to, request, kept.fold(error, |response, (name, value)| response.with(name, value)).into())
     }
 
-    /// Returns the path and query by which a request is answered, if its site rewrites them. `Err` holds the reply to a
-    /// request whose rewrite depends on how a program reads its path.
+    /// Returns the path and query by which a request is answered, if its site rewrites them or bytes of them are encoded
+    /// ([`Request::encoded`]). `Err` holds the reply to a request whose rewrite depends on how a program reads its path.
     pub fn rewrite(&self, to: To, request: &Request) -> Result<Option<Rewritten>, Box<Reply>> {
         let Some(site) = to.site else { return Ok(None) };
-        self.sites().rewrite(site, request).map_err(|told| {
+        let encoded = request.encoded();
+        let sent = encoded.as_ref().map(|(path, query)| request.with_path(path, query.as_deref()));
+        let request = sent.as_ref().unwrap_or(request);
+        let rewritten = self.sites().rewrite(site, request).map_err(|told| {
             let reply = told.map_or_else(reject, |target| redirect(Status::PERMANENT_REDIRECT, &target));
             Box::new(self.with_headers(to, request, reply))
-        })
+        })?;
+        Ok(rewritten.or_else(|| encoded.map(|(path, query)| Rewritten { path, query })))
     }
 
     /// Returns the reply to a request for an application if the rules do not treat all readings of its path alike.

@@ -35,12 +35,13 @@ impl Handler {
         now: Nanos,
     ) -> Answer {
         let scripts = scripts.filter(|_| request.method != Method::Connect);
+        // `//a`, `/b/../a` and `/a` name one file: caches, logs and the links of a page should have a single address for it.
+        // No rule has seen a path with dot segments, so it does not reach a program either.
+        if let Some(target) = sites::resolved(request) {
+            return self.with_headers(to, request, redirect(Status::PERMANENT_REDIRECT, &target)).into();
+        }
         if scripts.is_none() && !is_of_files(request.method) {
             return self.with_headers(to, request, unserved(request, ALLOW)).into();
-        }
-        // `//a` and `/a` name one file: caches, logs and the links of a page should have a single address for it.
-        if let Some(target) = sites::merged(request) {
-            return self.with_headers(to, request, redirect(Status::PERMANENT_REDIRECT, &target)).into();
         }
         let answer = self.look(site, request, SearchStep::Exact, now);
         self.search_on(to, site, request, (answer, SearchStep::Exact), (scripts.map(Box::new), true, now))

@@ -35,7 +35,7 @@ pub use gates::AskedServer;
 use pages::Pages;
 pub use pages::{ListingPageError, PageError};
 pub use responsiveness::{Object, received};
-pub use routing::{merged, with_query};
+pub use routing::{resolved, with_query};
 pub use sites_error::SitesError;
 
 /// A site as the operator configured it.

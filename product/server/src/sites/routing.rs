@@ -19,7 +19,7 @@ impl Sites {
             return None;
         }
         let host = host_of(request);
-        let (redirect, to) = answers.redirect(host.as_ref(), &Readings::of(request.path).ok()?.merged())?;
+        let (redirect, to) = answers.redirect(host.as_ref(), &Readings::of(request.path).ok()?)?;
         let to = if to.contains('?') { to } else { with_query(to, request) };
         Some((Status(redirect.status), to))
     }
@@ -99,12 +99,12 @@ fn told(unclear: Unclear, request: &Request) -> Result<String, Reject> {
     }
 }
 
-/// The target of a request without the empty segments of its path; `None` if there are none, or the path is invalid
-/// otherwise.
-pub fn merged(request: &Request) -> Option<String> {
-    let merged = http::merge_slashes(request.path)?;
-    http::decode_path(&merged, &mut Vec::new()).ok()?;
-    Some(with_query(String::from_utf8_lossy(&merged).into_owned(), request))
+/// The target of a request without the empty and the dot segments of its path; `None` if there are none, or the path is
+/// invalid otherwise.
+pub fn resolved(request: &Request) -> Option<String> {
+    let resolved = http::resolved(request.path)?;
+    http::decode_path(&resolved, &mut Vec::new()).ok()?;
+    Some(with_query(String::from_utf8_lossy(&resolved).into_owned(), request))
 }
 
 /// The address with the query of the request.

@@ -117,7 +117,7 @@ fn a_page_has_one_url() {
         assert_eq!((response.status, response.field("Location")), (308, Some(to)), "{path}");
     }
     let response = client.get("/docs");
-    assert_eq!((response.status, response.field("Location")), (301, Some("/docs/")));
+    assert_eq!((response.status, response.field("Location")), (308, Some("/docs/")));
 }
 
 #[test]

@@ -118,6 +118,31 @@ fn responses_without_a_body_have_none() {
     });
 }
 
+/// The head that the program got.
+fn echo(asked: &Asked, socket: &mut TcpStream) -> bool {
+    let head = asked.head.as_bytes();
+    answer(socket, &[format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", head.len()).as_bytes(), head])
+}
+
+#[test]
+fn an_upstream_gets_one_spelling_of_a_target_and_a_host_in_any_case() {
+    let upstream = Upstream::start(echo);
+    on_every_path(&upstream, |server| {
+        let mut client = server.connect();
+        let head = client.get("/caf\u{e9}?\u{20ac}=%e9").text().to_string();
+        assert!(head.starts_with("GET /caf%C3%A9?%E2%82%AC=%e9 HTTP/1.1\r\n"), "{head}");
+        let resolved = client.get("/a/../b?c");
+        assert_eq!((resolved.status, resolved.field("Location")), (308, Some("/b?c")));
+        // Many programs refuse an empty Host.
+        client.send("GET / HTTP/1.0\r\n\r\n");
+        let head = client.response().text().to_string();
+        assert!(
+            head.contains(&format!("\r\nHost: {}\r\n", upstream.address)) && !head.contains("X-Forwarded-Host"),
+            "{head}"
+        );
+    });
+}
+
 #[test]
 fn hints_are_passed_on_to_those_who_know_them() {
     let upstream = Upstream::start(|_, socket| {
