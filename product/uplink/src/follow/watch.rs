@@ -103,7 +103,7 @@ impl LineWatch {
         let bounds = Bounds { least: None, first, most: Some(open) };
         let mut senders = SenderWatch::open_all().map_err(kernel)?;
         senders.read(|_| ()).map_err(|error| {
-            let cure = "weir does not find the line's rate without the kernel's list of TCP connections (module tcp_diag); --rate RATE tells it";
+            let cure = "weir does not find the line's rate without the kernel's list of TCP connections (module tcp_diag): give --rate RATE";
             Error::other(cure.to_string(), error)
         })?;
         let instant = Instant::now();

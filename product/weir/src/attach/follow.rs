@@ -51,7 +51,7 @@ pub struct Following {
 /// The reason why a follower ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
-    /// Another command detached, or told a rate.
+    /// Another command detached, or gave a rate.
     Released(String),
     /// Nothing is ordered any more.
     Lost(String),
@@ -176,7 +176,7 @@ impl Following {
         let percent = sent_bytes * 100 / left_bytes.max(1);
         Some(format!(
             "of what leaves, {percent} % is of TCP connections of this host; the rest (QUIC, containers, other hosts) does not \
-             show the line's rate: it may stay unknown, and what is found is unsure; --rate RATE tells it"
+             show the line's rate: it may stay unknown, and what is found is unsure: give --rate RATE"
         ))
     }
 
@@ -184,7 +184,7 @@ impl Following {
     fn end(&self) -> End {
         let name = &self.interface.name;
         if !self.lock.is_valid() {
-            return End::Released("detached, or told a rate, by another command: followed no longer".to_string());
+            return End::Released("detached, or given a rate, by another command: followed no longer".to_string());
         }
         if let Err(error) = self.interface.check() {
             return End::Lost(error.to_string());

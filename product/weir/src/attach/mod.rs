@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(long = "port", value_name = "PORT,...", value_parser = ports)]
     ports: Option<Ports>,
     /// Rate of the uplink, for example 10mbit or 1gbit; auto finds and follows it
-    /// [default: the rate that the bands were told, else auto]
+    /// [default: the rate that the bands were given, else auto]
     #[arg(long, value_name = "RATE", verbatim_doc_comment)]
     rate: Option<AttachRate>,
     #[arg(long, value_name = "LINE", value_enum, help = OVERHEAD_HELP, verbatim_doc_comment, hide_possible_values = true)]

@@ -167,7 +167,7 @@ pub fn rate_said(interface: &Interface) -> String {
     let name = &interface.name;
     let Some(Followed { status, process }) = follow::read(interface) else {
         return match tree::find(interface) {
-            Ok(Some(tree)) => format!("rate {}, as told", tree.plan.rate),
+            Ok(Some(tree)) => format!("rate {}, as given", tree.plan.rate),
             _ => "no rate: the bands are gone".to_string(),
         };
     };

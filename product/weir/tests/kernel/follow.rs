@@ -82,7 +82,7 @@ fn a_rate_that_is_told_or_a_detach_ends_the_follower() {
         let (last, status, said) = follower.ended();
         assert!(status == Some(0) && last.contains("followed no longer"), "{command}: {status:?} {last} {said}");
         let list = network.printed("attach --list");
-        assert_eq!(list.contains("rate 5mbit, as told"), command.contains("5mbit"), "{list}");
+        assert_eq!(list.contains("rate 5mbit, as given"), command.contains("5mbit"), "{list}");
         assert_eq!(list.contains("nothing is attached"), command.contains("detach"), "{list}");
     }
 }
