@@ -207,7 +207,7 @@ mod tests {
         let router = experiment("network = \"router\"", "attach = \"las\"");
         let spec = router.runs().next().unwrap();
         let words = attach_command("S", "cable", &router, spec, 8080, Some(Path::new("weir"))).unwrap().unwrap();
-        assert!(words.join(" ").contains("--rate 9800kbit"), "{words:?}");
+        assert!(words.join(" ").contains("--rate 9.8mbit"), "{words:?}");
         let want = "ip netns exec S weir attach cable --port 8080 --rate 10mbit --policy srpt --no-watch --x 1";
         let run = "attach = \"srpt\"\nqdisc = \"bands\"\nattach_flags = [\"--x\", \"1\"]";
         assert_eq!(attach(run).unwrap(), want);

@@ -433,7 +433,7 @@ mod tests {
             ("network = \"loopback\"", "server = \"weir\"\nqdisc = \"cake\"", "run `a`: nothing queues on loopback"),
             (
                 "network = \"router\"",
-                "server = \"nginx\"\nattach = \"las\"",
+                "server = \"nginx\"\nattach = \"las\"\nqdisc = \"bands\"",
                 "run `a`: qdisc `bands` needs the bottleneck",
             ),
         ] {
