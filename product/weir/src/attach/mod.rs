@@ -76,8 +76,15 @@ pub struct Args {
     /// do not stay to follow the line
     #[arg(long, verbatim_doc_comment)]
     no_watch: bool,
-    /// Measure for this time, such as 60s, whether the order helps, and leave the interface as it was
-    #[arg(long = "try", value_name = "TIME", value_parser = units::parse_duration, conflicts_with_all = ["save", "dry_run", "list", "detach", "no_watch"])]
+    /// Measure for this time, such as 60s, whether the order helps, and leave the interface as
+    /// it was
+    #[arg(
+        long = "try",
+        value_name = "TIME",
+        value_parser = units::parse_duration,
+        conflicts_with_all = ["save", "dry_run", "list", "detach", "no_watch"],
+        verbatim_doc_comment
+    )]
     trial: Option<Duration>,
     /// Also write the attach to a file from which `weir apply` makes it again; with --detach,
     /// remove it there [default: /etc/weir/attach.toml]
