@@ -14,4 +14,4 @@ mod watch;
 pub use follower::{Follower, Sight, Tally};
 pub use sched::line::{Bounds, Change, Limit, Notice, Status};
 pub use state::{Followed, Lock, forget, mark, read};
-pub use watch::{LineWatch, Turn, open_rate};
+pub use watch::{LineWatch, Turn, can_follow, open_rate};

@@ -92,6 +92,19 @@ pub fn open_rate(interface: &Interface) -> Result<Rate, Error> {
     Ok(device.and_then(|device| device.speed).map_or(most, |speed| speed.min(most)))
 }
 
+/// Fails if this kernel has no list of connections, without which no rate is found.
+pub fn can_follow() -> Result<(), Error> {
+    senders().map(drop)
+}
+
+fn senders() -> Result<SenderWatch, Error> {
+    let listed = SenderWatch::open_all().and_then(|mut senders| senders.read(|_| ()).map(|_| senders));
+    listed.map_err(|error| {
+        let cure = "weir does not find the line's rate without the kernel's list of TCP connections (module tcp_diag): give --rate RATE";
+        Error::other(cure.to_string(), error)
+    })
+}
+
 impl LineWatch {
     /// Begins the search at the rate of the bands; from nothing if they are open.
     pub fn open(interface: &Interface) -> Result<LineWatch, Error> {
@@ -101,11 +114,7 @@ impl LineWatch {
         let first = Some(now).filter(|now| *now < open);
         let kernel = |error: io::Error| Error::kernel(&format!("following the line of {}", interface.name), error);
         let bounds = Bounds { least: None, first, most: Some(open) };
-        let mut senders = SenderWatch::open_all().map_err(kernel)?;
-        senders.read(|_| ()).map_err(|error| {
-            let cure = "weir does not find the line's rate without the kernel's list of TCP connections (module tcp_diag): give --rate RATE";
-            Error::other(cure.to_string(), error)
-        })?;
+        let senders = senders()?;
         let instant = Instant::now();
         Ok(LineWatch {
             follower: Follower::new(bounds),

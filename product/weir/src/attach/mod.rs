@@ -161,7 +161,10 @@ fn attach(interface: &Interface, wanted: &Classify, wish: Wish) -> Result<Settin
         // A follower ends by this, before the rate is set.
         Wish::Told(_) => line::forget(interface)?,
         Wish::AsIs => {}
-        Wish::Follow(_) => line::mark(interface)?,
+        Wish::Follow(_) => {
+            line::can_follow()?;
+            line::mark(interface)?;
+        }
     }
     classify::attach(interface, wanted)
 }

@@ -148,8 +148,16 @@ fn a_rate_that_was_kept_is_begun_with() {
     std::fs::create_dir_all(&folder).unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     std::fs::write(folder.join("uplink"), format!("uplink - 10000000 {now}\n")).unwrap();
-    let begun = network.weir_with("attach uplink --no-watch", &[("STATE_DIRECTORY", folder.to_str().unwrap())]);
+    let state = [("STATE_DIRECTORY", folder.to_str().unwrap())];
+    // A trial does the same, and is too short here; without a rate that was found it names the cure.
+    let too_short = String::from_utf8(network.weir_with("attach uplink --try 1s", &state).stderr).unwrap();
+    let none = folder.join("none").display().to_string();
+    let without = network.weir_with("attach uplink --try 60s", &[("STATE_DIRECTORY", &none)]);
+    let without = (without.status.code(), String::from_utf8(without.stderr).unwrap());
+    let begun = network.weir_with("attach uplink --no-watch", &state);
     let (said, status) = (String::from_utf8(begun.stdout).unwrap(), begun.status);
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(status.success() && said.contains(" at 9.00 Mbit/s until the line's rate is found"), "{said}");
+    assert!(too_short.contains("--try 1s is too short"), "{too_short}");
+    assert!(without.0 == Some(2) && without.1.contains("--try needs a rate that stays"), "{without:?}");
 }

@@ -34,12 +34,17 @@ const WAITING_PERCENT: u64 = 10;
 
 pub fn main(args: &Args, interface: &Interface, time: Duration) -> Result<(), Failure> {
     let before = Before::of(interface)?;
-    let wish = Wish::of(args.rate, interface)?;
-    if wish.is_followed() {
-        return Err(Failure::Usage(
-            "--try needs a rate that stays: write --rate RATE, for example 9500kbit".to_string(),
-        ));
-    }
+    let wish = match Wish::of(args.rate, interface)? {
+        // Found before, and kept for this interface and gateway.
+        Wish::Follow(Some(rate)) if rate < line::open_rate(interface)? => Wish::Told(rate),
+        Wish::Follow(_) => {
+            return Err(Failure::Usage(format!(
+                "--try needs a rate that stays: write --rate RATE, for example 9500kbit, or let `weir attach {}` find one before",
+                interface.name
+            )));
+        }
+        wish => wish,
+    };
     let wanted = wanted(args, interface, wish)?;
     let rate = classify::preview(interface, &wanted)?.tree.rate;
     let slices = Slices::new(time, coin()).map_err(|least| {
@@ -119,7 +124,7 @@ impl Before {
         }
         if line::read(interface).is_some() {
             return Err(Failure::Failed(format!(
-                "the rate of {name} is followed, which slices without it would mislead: run `weir attach --detach {name}`, then try with --rate and the rate found"
+                "the rate of {name} is followed, which slices without it would mislead: run `weir attach --detach {name}`, then try with the rate that was found"
             )));
         }
         let classifier = match attached {
