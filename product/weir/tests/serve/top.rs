@@ -1,6 +1,6 @@
 //! `weir top`, and the responses in flight.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
@@ -93,12 +93,15 @@ fn a_client_that_stopped_reading_is_named_and_no_byte_of_its_request_moves_a_cur
         (&clients["client"], &clients["under_way"], &clients["connections"]),
         (&"127.0.0.1".into(), &1.into(), &1.into())
     );
-    // What could move one is no request.
-    for hostile in ["\x1b[2J", "\u{9b}2J", "\u{202e}"] {
+    // What could move one is no request, or is a path that is shown escaped.
+    for (hostile, status) in [("\x1b[2J", 400), ("\u{9b}2J", 400), ("\u{202e}", 404)] {
         let mut other = server.connect();
         other.send(get(&format!("/{hostile}")));
-        assert_eq!(other.response().status, 400, "{hostile:?}");
+        assert_eq!(other.response().status, status, "{hostile:?}");
     }
+    wait_until("three lines", || fs::read_to_string(&log).is_ok_and(|lines| lines.lines().count() == 3));
+    let lines = fs::read(&log).unwrap();
+    assert!(lines.iter().all(|&byte| matches!(byte, b' '..=b'~' | b'\n')), "{}", lines.escape_ascii());
 }
 
 /// A frame of HTTP/2 (RFC 9113 section 4.1).
