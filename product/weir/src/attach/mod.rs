@@ -133,7 +133,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     if args.dry_run {
         let preview = classify::preview(&interface, &wanted)?;
         warn();
-        return show::preview(&interface, &preview, args.json);
+        return show::preview(&interface, &preview, wish.is_followed(), args.json);
     }
     let file = args.save.as_deref().map(File::open).transpose()?;
     let attached = attach(&interface, &wanted, wish)?;
@@ -254,7 +254,7 @@ pub fn would(interface: &Interface, rate: Option<Rate>, replace: bool) -> Result
     let wish = Wish::of(args.rate, interface)?;
     let preview = classify::preview(interface, &wanted(&args, interface, wish)?)?;
     let warnings = classify::warnings(interface).into_iter();
-    Ok(warnings.fold(show::would(&preview), |text, warning| format!("{text}; warning: {warning}")))
+    Ok(warnings.fold(show::would(&preview, wish.is_followed()), |text, warning| format!("{text}; warning: {warning}")))
 }
 
 /// The settings to attach with. Settings that no flag gives are kept from an earlier attach.

@@ -68,20 +68,22 @@ fn judge(object: &mut Map<String, Value>, name: &str, settings: &Settings, verdi
     object.insert("verdict_said".into(), verdict.and_then(|verdict| verdict.said(name, settings)).into());
 }
 
-pub fn preview(interface: &Interface, preview: &Preview, json: bool) -> Result<(), Failure> {
+pub fn preview(interface: &Interface, preview: &Preview, is_followed: bool, json: bool) -> Result<(), Failure> {
     if json {
         let mut object = described(interface, preview.place, &preview.settings);
         object.insert("tree".into(), described_tree(&preview.tree));
         object.insert("replaces_classifier".into(), preview.is_again.into());
         object.insert("dry_run".into(), true.into());
+        object.insert("finds_the_rate".into(), is_followed.into());
         return crate::uplink::print(&format!("{}\n", Value::Object(object)));
     }
-    crate::uplink::print(&format!("weir: {}: {}\n", interface.name, would(preview)))
+    crate::uplink::print(&format!("weir: {}: {}\n", interface.name, would(preview, is_followed)))
 }
 
-pub fn would(preview: &Preview) -> String {
+pub fn would(preview: &Preview, is_followed: bool) -> String {
     let verb = if preview.is_again { "would replace the classifier by" } else { "would attach" };
-    format!("{verb} {}; {}", said(preview.place, &preview.settings), heading(&preview.tree))
+    let then = if is_followed { "; the rate of the line would be found and followed" } else { "" };
+    format!("{verb} {}; {}{then}", said(preview.place, &preview.settings), heading(&preview.tree))
 }
 
 /// Lists the attached classifiers, and the interfaces that have lost theirs.

@@ -86,5 +86,6 @@ fn the_doctor_says_what_attach_would() {
         assert_eq!(doctor.lines().nth(2).unwrap(), format!("{state:<8} attach uplink: {planned}"));
         // Without a rate the bands are open until one is found.
         assert_eq!(is_ok && args.is_empty(), is_ok && planned.contains("at 10gbit"), "{planned}");
+        assert_eq!(is_ok && args.is_empty(), planned.ends_with("; the rate of the line would be found and followed"));
     }
 }
