@@ -1,7 +1,7 @@
 //! `weir attach --try`: finds a gain where there is one, and leaves the interface as it was.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -108,8 +108,11 @@ fn serve(listener: &TcpListener, is_over: &AtomicBool) {
                 connection.set_write_timeout(Some(PATIENCE)).unwrap();
                 let mut request = [0; 8];
                 if connection.read_exact(&mut request).is_ok() {
-                    // A client that the end of the test cuts short.
+                    // A client that the end of the test cuts short. A socket that is closed before its client has all bytes
+                    // is an orphan, which the kernel gives up without a word if a band refuses its packets.
                     let _ = connection.write_all(&vec![b'x'; u64::from_ne_bytes(request) as usize]);
+                    let _ = connection.shutdown(Shutdown::Write);
+                    let _ = connection.read(&mut request);
                 }
             });
         }
