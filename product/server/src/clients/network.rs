@@ -65,7 +65,7 @@ mod tests {
         }
     }
 
-    /// Of the 256 networks of a /16, hardly two have one number.
+    /// Few of the 256 networks of a /16 share a number.
     #[test]
     fn neighbouring_networks_have_numbers_of_their_own() {
         let mut numbers: Vec<String> = (0..=255).map(|at| format!("{:?}", of(&format!("198.18.{at}.1")))).collect();

@@ -42,7 +42,7 @@ pub struct Admission {
 pub(super) struct Admitted {
     /// The index of its account.
     pub client: u32,
-    /// What the order has to know of the client, if an account for it begins under this index.
+    /// The weight and network of the client, if an account for it begins under this index.
     pub traits: Option<ClientTraits>,
 }
 

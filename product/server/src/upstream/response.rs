@@ -26,7 +26,7 @@ pub struct Inbound {
     pub kept: Counted,
     pub has_come: bool,
     pub interim: Interim,
-    /// How long the connection may wait for another request; zero if it carries none.
+    /// The time for which the connection may wait for another request; zero if it carries none.
     pub kept_for: Nanos,
     pub tunnel: Tunnel,
     /// The state of the body, once the head has arrived; its framing is used over HTTP/1.1 only.
@@ -42,7 +42,7 @@ pub struct Inbound {
     pub memory: Memory,
 }
 
-/// How long a connection may wait for another request after this response: zero if its upstream closes it, and somewhat
+/// Returns the time for which a connection may wait for another request after this response: zero if its upstream closes it, and somewhat
 /// less than the upstream says that it waits (Node, gunicorn, Tomcat: `Keep-Alive: timeout=5`). A request that meets the
 /// close on its way is lost if it may not be repeated.
 pub fn kept_for(head: &UpstreamHead) -> Nanos {

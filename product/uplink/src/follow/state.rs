@@ -1,7 +1,7 @@
 //! The file in /run/weir that says that the rate of an interface is followed, what was found, and by which process.
 //!
-//! A lock on the file makes the follower the only one, and shows whether it lives: a killed process has none. Whoever
-//! attaches with a rate or detaches removes the file, and its follower then ends. So the follower writes into the file
+//! A lock on the file makes the follower the only one, and shows whether it lives: a killed process has none. A
+//! command that attaches with a rate, or detaches, removes the file, and the follower then ends. So the follower writes into the file
 //! that it has locked and never makes one.
 
 use std::fs::{File, OpenOptions};

@@ -1,8 +1,8 @@
 //! The networks of waiting clients: all clients of one network are worth no more than ten.
 //!
 //! The owner of a /24, or of the /48 that a tunnel broker gives away, is 256 clients, each with an allowance of its own. So while
-//! more than ten clients of one network wait, what each receives counts as many times as they are more than ten, and for the
-//! pace of the clock they are ten.
+//! more than ten clients of one network wait, each byte that they receive is charged n / 10 times for n waiting clients, and the
+//! clock counts ten of them.
 
 use super::CROWD;
 
@@ -54,7 +54,7 @@ impl Networks {
         self.surplus
     }
 
-    /// What these parts of a byte count for a client of this network.
+    /// The charge to a client of this network for these parts of a byte.
     pub fn charge(&self, network: Network, parts: u64) -> u64 {
         let waiting = self.waiting.get(usize::from(network.0)).map_or(0, |&waiting| u64::from(waiting));
         if waiting > CROWD { parts.saturating_mul(waiting) / CROWD } else { parts }

@@ -85,7 +85,7 @@ impl WaitingClients {
         self.networks.leave(traits.network);
     }
 
-    /// What these parts of a byte count for a client.
+    /// The charge to a client for these parts of a byte.
     pub fn charge(&self, traits: ClientTraits, parts: u64) -> u64 {
         self.networks.charge(traits.network, parts).div_ceil(traits.weight.into())
     }
