@@ -13,7 +13,7 @@ mod paths;
 mod ranks;
 mod tracked;
 
-use rustix::net::{AddressFamily, SocketType};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::*;
 use crate::testing::{in_own_network, run};
@@ -136,16 +136,22 @@ impl Pair {
 }
 
 fn connect(from: (&str, u16), to: (&str, u16)) -> TcpStream {
-    let [from, to] = [from, to].map(|(address, port)| SocketAddr::new(address.parse().unwrap(), port));
-    let socket = rustix::net::socket(
-        if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 },
-        SocketType::STREAM,
-        None,
-    );
-    let socket = socket.unwrap();
+    let socket = bound(from);
+    rustix::net::connect(&socket, &address(to)).unwrap();
+    socket
+}
+
+/// A socket with this local address, not connected. Commands that other tests run at the same time do not inherit it.
+fn bound(from: (&str, u16)) -> TcpStream {
+    let from = address(from);
+    let family = if from.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
     rustix::net::bind(&socket, &from).unwrap();
-    rustix::net::connect(&socket, &to).unwrap();
     TcpStream::from(socket)
+}
+
+fn address((address, port): (&str, u16)) -> SocketAddr {
+    SocketAddr::new(address.parse().unwrap(), port)
 }
 
 fn response(head: &str, body_bytes: usize) -> Vec<u8> {
