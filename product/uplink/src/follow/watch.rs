@@ -89,7 +89,7 @@ struct Elsewhere {
 pub fn open_rate(interface: &Interface) -> Result<Rate, Error> {
     let device = Device::of(interface).map_err(|error| Error::kernel(&format!("reading {}", interface.name), error))?;
     let most: Rate = OPEN.parse().expect("a rate");
-    Ok(device.and_then(|device| device.speed).map_or(most, |speed| speed.min(most)))
+    Ok(device.and_then(|device| device.speed).unwrap_or(most))
 }
 
 /// Fails if this kernel has no list of connections, without which no rate is found.
@@ -283,3 +283,22 @@ impl Elsewhere {
 
 /// The number of loopback in every namespace.
 const LOOPBACK: u32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{in_own_network, run};
+
+    #[test]
+    fn open_bands_have_the_speed_of_the_device() {
+        in_own_network(|| {
+            run("ip tuntap add weir0 mode tap");
+            let open = || open_rate(&Interface::by_name("weir0").unwrap()).unwrap().to_string();
+            for (mbit, rate) in [(25_000, "25gbit"), (100, "100mbit")] {
+                run(&format!("ethtool -s weir0 speed {mbit}"));
+                assert_eq!(open(), rate);
+            }
+            assert_eq!(open_rate(&Interface::by_name("lo").unwrap()).unwrap().to_string(), OPEN);
+        });
+    }
+}
