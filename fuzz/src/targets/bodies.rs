@@ -3,7 +3,7 @@
 use std::time::UNIX_EPOCH;
 
 use http::{BodyLength, HttpDate, Request, Response, ResponseHead, Status};
-use mux::{BodyRead, Source, Supply};
+use http2::{BodyRead, Source, Supply};
 
 use crate::Reached;
 

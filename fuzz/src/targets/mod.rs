@@ -5,10 +5,10 @@ mod config;
 mod connection;
 mod datagrams;
 mod fastcgi;
+mod h2;
+mod h2_client;
 mod h3;
 mod http1;
-mod mux;
-mod mux_client;
 mod qpack;
 mod tls;
 mod upstream;
@@ -20,8 +20,8 @@ pub const TARGETS: &[Target] = &[
     upstream::TARGET,
     fastcgi::TARGET,
     connection::TARGET,
-    mux::TARGET,
-    mux_client::TARGET,
+    h2::TARGET,
+    h2_client::TARGET,
     h3::TARGET,
     datagrams::TARGET,
     tls::TARGET,

@@ -5,7 +5,7 @@
 //!
 //! Whether a body is wanted is decided when the request is answered. Parts that arrive earlier are kept until then.
 
-use mux::{BodyRead, Event};
+use http2::{BodyRead, Event};
 use quinn_proto::{Connection, VarInt};
 
 use crate::Session;
@@ -154,7 +154,7 @@ impl Session {
         event
     }
 
-    /// The same as [`mux::Session::want_body`].
+    /// The same as [`http2::Session::want_body`].
     pub fn want_body(&mut self, stream: u32) -> bool {
         let has_window = self.streams.has_room();
         let Some(open) = self.streams.open.get_mut(stream) else { return false };
@@ -169,13 +169,13 @@ impl Session {
         true
     }
 
-    /// The same as [`mux::Session::read_body`]; [`Session::make`] sends the window updates to the client. If it detects
+    /// The same as [`http2::Session::read_body`]; [`Session::make`] sends the window updates to the client. If it detects
     /// a mistake that ends the connection, [`Session::on_timeout`] becomes due immediately and returns it.
     pub fn read_body(&mut self, stream: u32, into: &mut Vec<u8>, bytes_max: usize) -> BodyRead {
         self.intake.read_body(stream, into, bytes_max, &mut self.connection, &mut self.streams)
     }
 
-    /// The same as [`mux::Session::leave_body`].
+    /// The same as [`http2::Session::leave_body`].
     pub fn leave_body(&mut self, stream: u32) {
         self.intake.leave_body(stream, &mut self.connection, &mut self.streams);
     }

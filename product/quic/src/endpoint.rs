@@ -53,7 +53,7 @@ const RETRY_TOKEN_LIFETIME: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Limits on a request head, as in [`mux::Settings`].
+    /// Limits on a request head, as in [`http2::Settings`].
     pub request: Limits,
     /// Maximum number of requests that a client may have open at once.
     pub streams_max: u32,
@@ -73,7 +73,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        let mux::Settings { request, streams_max, has_tunnels } = mux::Settings::default();
+        let http2::Settings { request, streams_max, has_tunnels } = http2::Settings::default();
         Settings {
             request,
             streams_max,

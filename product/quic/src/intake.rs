@@ -3,16 +3,16 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use mux::Event;
+use http2::Event;
 use quinn_proto::{Connection, ConnectionError, ConnectionStats, Dir, ReadError, StreamEvent, StreamId, VarInt};
 use units::Nanos;
 
 use crate::bodies::Body;
 use crate::endpoint::Settings;
-use crate::h3::budget::Budget;
 use crate::h3::control::Update;
 use crate::h3::fault::{End, Fault, ID_ERROR, REQUEST_CANCELLED, REQUEST_REJECTED, STREAM_CREATION_ERROR};
 use crate::h3::fields::Request;
+use crate::h3::floods::Budget;
 use crate::h3::request::Shared;
 use crate::h3::uni::{Next, Seen, Uni};
 use crate::streams::{Stream, Streams, id};

@@ -8,7 +8,7 @@
 //!
 //! HTTP/3 is our own (`h3`), and so is its header compression (`qpack`), which has no dynamic table: such a table costs
 //! memory per connection, and makes the streams of a connection wait for each other. A request is returned in the same
-//! form as over HTTP/2 ([`mux::Event::Request`]).
+//! form as over HTTP/2 ([`http2::Event::Request`]).
 
 mod bodies;
 mod control;

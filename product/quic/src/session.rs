@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::ResponseHead;
-use mux::{Broken, Priority};
+use http2::{Broken, Priority};
 use quinn_proto::crypto::rustls::HandshakeData;
 use quinn_proto::{Connection, VarInt};
 use units::Nanos;

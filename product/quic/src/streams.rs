@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use http::{ResponseHead, Trailers};
-use mux::{Event, Priority, priority};
+use http2::{Event, Priority, priority};
 use quinn_proto::{Connection, Dir, Side, StreamId, VarInt};
 use units::memory::{Account, Charge};
 

@@ -1,7 +1,7 @@
 //! Gives the content of responses to quinn-proto when it is decided that it leaves.
 
 use http::ResponseHead;
-use mux::{Source, Stop, Supply};
+use http2::{Source, Stop, Supply};
 use quinn_proto::{Connection, WriteError};
 
 use crate::Session;

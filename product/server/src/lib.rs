@@ -1,6 +1,6 @@
 //! The server: files, connections, limits, logs, and the write path that sends what the scheduler grants.
 //!
-//! The life of a request: a worker accepts the connection and reads the head ([`event_loop`](self)), `http` parses it, `handler` finds the
+//! The life of a request: a worker accepts the connection and reads the head ([`event_loop`](self)), `http` parses it, `answer` finds the
 //! file and builds head and body, `send` sends them as the scheduler grants, in the worker's own turn. With paced shaping there is one
 //! worker, so that one order holds for all connections.
 

@@ -130,25 +130,16 @@ impl ShapingChoice {
                 ShapingKind::Bands | ShapingKind::BandsAtOnce | ShapingKind::Off => {}
             }
         }
-        if options.classes.is_some() {
-            return ShapingChoice::find_with_classes(options, listen);
-        }
         match options.kind {
             ShapingKind::Off => Ok(ShapingChoice::off(options, "as requested")),
             // Bands distinguish only a few sizes.
             ShapingKind::Auto | ShapingKind::Paced => Ok(ShapingChoice::paced(options, listen.ip())),
+            // Classes need every response and its time; the kernel's queues know neither.
+            ShapingKind::Bands | ShapingKind::BandsAtOnce if options.classes.is_some() => {
+                Err(ShapingError::Policy(Misfit::Classes))
+            }
             ShapingKind::Bands => bands::find(options, listen, Raise::WhenEmpty),
             ShapingKind::BandsAtOnce => bands::find(options, listen, Raise::AtOnce),
-        }
-    }
-
-    /// Chooses a shaping with classes. They need every response and its time, neither of which the kernel's queues
-    /// know.
-    fn find_with_classes(options: &ShapingOptions, listen: SocketAddr) -> Result<ShapingChoice, ShapingError> {
-        match options.kind {
-            ShapingKind::Off => Ok(ShapingChoice::off(options, "as requested")),
-            ShapingKind::Auto | ShapingKind::Paced => Ok(ShapingChoice::paced(options, listen.ip())),
-            ShapingKind::Bands | ShapingKind::BandsAtOnce => Err(ShapingError::Policy(Misfit::Classes)),
         }
     }
 

@@ -5,7 +5,7 @@ use super::files::TextFile;
 const WORKSPACE: &str = "Cargo.toml";
 
 /// Crates that hold `unsafe` and so may write their own `[lints]`.
-const OWN_LINTS: &[&str] = &["product/uplink/Cargo.toml", "product/server/Cargo.toml", "product/mux/Cargo.toml"];
+const OWN_LINTS: &[&str] = &["product/uplink/Cargo.toml", "product/server/Cargo.toml", "product/http2/Cargo.toml"];
 
 const DEPENDENCY_SECTIONS: &[&str] = &["dependencies", "dev-dependencies", "build-dependencies"];
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use http::{Limits, OwnedRequest, Refused, Status};
-use mux::{Broken, Event, Stop};
+use http2::{Broken, Event, Stop};
 use quic::testing::{Client, Dir, SETTINGS, StreamId, Windows};
 use quic::{Arrival, Datagrams, Endpoint, Key, Session, Settings};
 use tls::{Acceptor, Identity, Tickets};

@@ -64,7 +64,7 @@ impl Assignment {
         }
     }
 
-    /// The class of requests that belong to no site.
+    /// The class of requests that belong to no site, or whose path cannot be decoded.
     pub fn default(&self) -> usize {
         self.default.unwrap_or(self.others)
     }

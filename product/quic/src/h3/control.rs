@@ -1,10 +1,10 @@
 //! The client's control stream (RFC 9114 section 6.2.1).
 
-use mux::{Priority, priority};
+use http2::{Priority, priority};
 use units::Nanos;
 
-use super::budget::Budget;
 use super::fault::{EXCESSIVE_LOAD, FRAME_ERROR, FRAME_UNEXPECTED, Fault, ID_ERROR, MISSING_SETTINGS, SETTINGS_ERROR};
+use super::floods::Budget;
 use super::frames::{CANCEL_PUSH, GOAWAY, MAX_PUSH_ID, PRIORITY_UPDATE, PRIORITY_UPDATE_PUSH, SETTINGS};
 use super::frames::{DATA, Frames, HEADERS, PUSH_PROMISE, Step, is_reserved};
 use super::varint;

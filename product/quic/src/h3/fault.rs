@@ -1,7 +1,7 @@
 //! Mistakes of clients, and their consequences.
 
-use mux::Broken;
-use mux::budget::Flood;
+use http2::Broken;
+use http2::floods::Flood;
 
 /// Error codes of RFC 9114 section 8.1 and RFC 9204 section 6.
 pub const NO_ERROR: u64 = 0x100;

@@ -2,7 +2,7 @@
 //! reads the priority.
 
 use http::{MalformedRequest, OwnedRequest, PeerLength, Refused, RequestBuilder};
-use mux::{Priority, priority};
+use http2::{Priority, priority};
 
 /// Collects the fields of one request.
 #[derive(Debug)]

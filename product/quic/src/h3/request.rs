@@ -4,11 +4,11 @@ use bytes::Bytes;
 use http::{Limits, PeerLength, RequestBuilder, check_field};
 use units::Nanos;
 
-use super::budget::Budget;
 use super::fault::{
     EXCESSIVE_LOAD, FRAME_ERROR, FRAME_UNEXPECTED, Fault, MESSAGE_ERROR, QPACK_DECOMPRESSION_FAILED, REQUEST_INCOMPLETE,
 };
 use super::fields::{Fields, Request};
+use super::floods::Budget;
 use super::frames::{CANCEL_PUSH, GOAWAY, MAX_PUSH_ID, PUSH_PROMISE, SETTINGS};
 use super::frames::{DATA, Frames, HEADERS, PRIORITY_UPDATE, PRIORITY_UPDATE_PUSH, Step, is_reserved};
 use crate::qpack;

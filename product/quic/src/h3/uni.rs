@@ -2,11 +2,11 @@
 
 use units::Nanos;
 
-use super::budget::Budget;
 use super::control::{Control, Update};
 use super::fault::{
     CLOSED_CRITICAL_STREAM, Fault, QPACK_DECODER_STREAM_ERROR, QPACK_ENCODER_STREAM_ERROR, STREAM_CREATION_ERROR,
 };
+use super::floods::Budget;
 use super::varint;
 use crate::qpack::{Integer, read_integer};
 

@@ -1,7 +1,7 @@
 //! Request bodies.
 
 use http::{BodyLength, HttpDate, Response, Status};
-use mux::{BodyRead, Broken, Event};
+use http2::{BodyRead, Broken, Event};
 use proptest::prelude::*;
 use std::time::UNIX_EPOCH;
 

@@ -1,12 +1,12 @@
 //! Bytes of streams that are split anywhere.
 
-use mux::Priority;
+use http2::Priority;
 use proptest::prelude::*;
 use units::Nanos;
 
-use crate::h3::budget::Budget;
 use crate::h3::fault::Fault;
 use crate::h3::fields::Request;
+use crate::h3::floods::Budget;
 use crate::h3::request::{Incoming, Shared};
 use crate::h3::uni::{Next, Seen, Uni};
 use crate::testing::*;

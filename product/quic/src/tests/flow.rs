@@ -1,6 +1,6 @@
 //! Requests and responses.
 
-use mux::{Event, Source, Stop, Supply};
+use http2::{Event, Source, Stop, Supply};
 
 use super::rig::*;
 use crate::Settings;

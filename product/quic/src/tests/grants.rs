@@ -1,6 +1,6 @@
 //! Only what was written leaves, and no more than the room.
 
-use mux::Stop;
+use http2::Stop;
 use proptest::prelude::*;
 use units::Nanos;
 
@@ -238,17 +238,17 @@ fn a_shut_window_of_the_connection_stops_all_streams() {
 #[test]
 fn a_source_that_fails_or_waits() {
     let (mut rig, streams) = begun(2, 100);
-    struct Says(mux::Supply);
-    impl mux::Source for Says {
-        fn peek(&mut self, _: &mut Vec<u8>, _: usize) -> mux::Supply {
+    struct Says(http2::Supply);
+    impl http2::Source for Says {
+        fn peek(&mut self, _: &mut Vec<u8>, _: usize) -> http2::Supply {
             self.0
         }
 
         fn advance(&mut self, _: usize) {}
     }
-    let wrote = rig.session().write(streams[0], 5000, &mut Says(mux::Supply::Later));
+    let wrote = rig.session().write(streams[0], 5000, &mut Says(http2::Supply::Later));
     assert_eq!((wrote.stop, wrote.bytes), (Stop::Source, 0));
-    assert_eq!(rig.session().write(streams[1], 5000, &mut Says(mux::Supply::Failed)).stop, Stop::Failed);
+    assert_eq!(rig.session().write(streams[1], 5000, &mut Says(http2::Supply::Failed)).stop, Stop::Failed);
     rig.run();
     assert_eq!(rig.client.response(streams[0]).field(":status"), Some("200"));
     assert_eq!(rig.client.came(crate::testing::id(streams[1])).reset, Some(0x102));

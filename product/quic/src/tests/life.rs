@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use mux::{Event, Priority, Stop};
+use http2::{Event, Priority, Stop};
 use proptest::prelude::*;
 use units::Nanos;
 

@@ -1,7 +1,7 @@
 //! Mistakes of clients, each with its code (RFC 9114 section 8.1), and the limits on floods.
 
-use mux::Broken;
-use mux::budget::Flood;
+use http2::Broken;
+use http2::floods::Flood;
 use units::Nanos;
 
 use super::rig::*;
@@ -227,7 +227,7 @@ fn heads_have_their_limits() {
     let long = |bytes: usize| "a".repeat(bytes);
     // Compressed, it is shorter than the limit.
     let rig = goes_on(on_a_request(get(&[("a", &long(most / 2)), ("b", &long(most / 2))])));
-    let mux::Event::Request { request: Err(refused), .. } = &rig.events[0] else { panic!("one too large") };
+    let http2::Event::Request { request: Err(refused), .. } = &rig.events[0] else { panic!("one too large") };
     assert_eq!(refused.reject.status, http::Status::HEAD_TOO_LARGE);
     let bytes = most - 20;
     let section = |bytes: usize| {

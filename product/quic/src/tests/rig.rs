@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use http::{HttpDate, Response, ResponseHead, Status};
-use mux::{Broken, Event, Source, Stop, Supply};
+use http2::{Broken, Event, Source, Stop, Supply};
 use units::Nanos;
 
 use crate::testing::{Client, Windows};

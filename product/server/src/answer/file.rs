@@ -16,10 +16,11 @@ use http::{
 };
 use units::Nanos;
 
+use super::error_replies::text;
 use super::form_waits::{WAIT_MAX, Wished};
 use super::pictures::chosen_picture;
 use super::with_dictionary::WithDictionary;
-use super::{Handler, To, bare, text};
+use super::{Handler, To, bare};
 use crate::body::{Body, Piece};
 use crate::codec::{Level, STREAM_BYTES, STREAMED, WITH_DICTIONARY};
 use crate::coded::{FormId, Known};

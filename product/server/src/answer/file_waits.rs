@@ -1,45 +1,17 @@
 //! Lookups of files by other threads, and what else a handler does for the requests of connections.
 
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 
 use http::{Request, Response};
-use tls::Session;
 use units::Nanos;
 
 use super::{Awaited, FormWaits, Handler, To};
 use crate::connection::{Connection, Security};
 use crate::exchange_id::ExchangeId;
-use crate::files::{CacheLimits, Key, LookupResult, Missing, SLOW_AFTER, SiteNumber};
+use crate::files::{CacheLimits, Key, LookupResult, Missing, SLOW_AFTER};
 use crate::net::Socket;
-use crate::sites::Served;
 
 impl Handler {
-    /// Adopts the sites in force. Returns them if they are new.
-    pub fn renew(&mut self) -> Option<Arc<Served>> {
-        let served = self.current.newer(&mut self.sites_turn)?;
-        self.serve(Arc::clone(&served));
-        Some(served)
-    }
-
-    /// The class of a request on this stream for this site; 0 if there are no classes.
-    pub fn class_of(
-        &self,
-        connection: &Connection<impl Socket>,
-        stream: u32,
-        site: Option<SiteNumber>,
-        request: &Request,
-    ) -> u16 {
-        let client = connection.address_of(stream);
-        let assigned = self.served.assigned.as_ref();
-        assigned.map_or(0, |assigned| assigned.of(site.map(|site| self.place(site)), request, client))
-    }
-
-    /// The class of bytes that belong to no request; 0 if there are no classes.
-    pub fn default_class(&self) -> u16 {
-        self.served.assigned.as_ref().map_or(0, |assigned| assigned.default())
-    }
-
     /// Takes the results of lookups that have completed since.
     pub fn take_found(&mut self, now: Nanos) {
         self.lookups.take(&mut self.cache, now, &mut self.found);
@@ -51,12 +23,6 @@ impl Handler {
     /// A descriptor that becomes readable when a watched file has changed, if files are watched.
     pub fn watch_fd(&self) -> Option<BorrowedFd<'_>> {
         self.cache.watch_fd()
-    }
-
-    /// Creates the TLS session of a newcomer; `None` if its listener is plain HTTP, or no site has a certificate.
-    pub fn session(&self, is_secure: bool) -> Option<Box<Session>> {
-        let acceptor = self.acceptor().filter(|_| is_secure)?;
-        Some(Box::new(Session::new(acceptor)))
     }
 
     /// Resolves what the request on this stream is for.

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use http::{Request, Response, Status};
 use units::Nanos;
 
-use super::{Handler, Reply, To, text};
+use super::error_replies::text;
+use super::{Handler, Reply, To};
 use crate::access::{Credentials, Question, Refused, Users, Verdict, Verifications};
 use crate::body::Body;
 use crate::exchange_id::ExchangeId;

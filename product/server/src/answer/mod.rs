@@ -2,14 +2,17 @@
 //! concern.
 
 mod alt_svc;
+mod error_replies;
 mod file;
 mod file_waits;
 mod form_waits;
 mod logins;
+mod named_file;
 mod pictures;
 mod rules;
 mod scripts;
 mod search;
+mod sites_in_force;
 #[cfg(test)]
 mod tests;
 mod with_dictionary;
@@ -20,18 +23,19 @@ use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use http::{Length, Method, Reject, Request, Response, Status};
+use http::{Method, Request, Response, Status};
 use units::Nanos;
 
 use crate::access::{Question, Verdict};
 use crate::body::{Body, Piece};
 use crate::coded::SiteKey;
-use crate::files::{Cache, CacheAnswer, Found, Lookup, LookupResult, Lookups, Missing, SearchStep, SiteNumber};
-use crate::logging::Log;
-use crate::sites::{AskedServer, Compressed, Current, Object, Served, Sites};
-use crate::stages::{Streaming, forbids, is_for_everybody, staged, staged_with};
+use crate::files::{Cache, Found, Lookup, LookupResult, Lookups, Missing, SearchStep, SiteNumber};
+use crate::sites::{AskedServer, Compressed, Current, Object, Served};
+use crate::stages::{Streaming, is_for_everybody, staged, staged_with};
 use crate::upstream::{Group, PassOn};
 pub use alt_svc::alternative;
+pub use error_replies::reject;
+use error_replies::{misdirected, text, unserved};
 pub use form_waits::{FormWait, FormWaits, LineView};
 use logins::Logins;
 use search::view_of;
@@ -131,7 +135,6 @@ pub struct Handler {
 }
 
 const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
-const TEXT: &[u8] = b"text/plain; charset=utf-8";
 
 impl From<Response<Body>> for Reply {
     fn from(response: Response<Body>) -> Reply {
@@ -155,51 +158,6 @@ impl Handler {
     /// Takes what is known of the line from now on.
     pub fn see_line(&mut self, line: LineView) {
         self.line = line;
-    }
-
-    /// Replaces the sites that are served.
-    pub fn serve(&mut self, served: Arc<Served>) {
-        self.cache.replace_roots(served.roots.clone());
-        self.served = served;
-    }
-
-    /// The priority of a class; a lower one goes first.
-    pub fn priority(&self, class: u16) -> u8 {
-        self.served.assigned.as_ref().map_or(0, |assigned| assigned.priority(class))
-    }
-
-    /// The name of the class with this number, if there are classes.
-    pub fn class_name(&self, class: u16) -> Option<&str> {
-        Some(self.served.assigned.as_ref()?.name(class))
-    }
-
-    /// The acceptor for TLS connections; `None` if no site has a certificate.
-    pub fn acceptor(&self) -> Option<&tls::Acceptor> {
-        self.served.acceptor.as_ref()
-    }
-
-    fn sites(&self) -> &Sites {
-        &self.served.sites
-    }
-
-    /// The site that a request is for; its number is valid until the next [`Handler::serve`].
-    pub fn site(&self, request: &Request) -> Option<SiteNumber> {
-        self.sites().of(request.fields.host)
-    }
-
-    /// The index of a site among all sites in force.
-    pub fn place(&self, site: SiteNumber) -> usize {
-        self.sites().place(site)
-    }
-
-    /// The names of the sites in force, in the order of their indexes.
-    pub fn site_names(&self) -> impl Iterator<Item = &str> {
-        self.sites().names()
-    }
-
-    /// The access log of a site, or of requests for no site.
-    pub fn log(&self, site: Option<SiteNumber>) -> Option<&Arc<Log>> {
-        self.served.log(site)
     }
 
     #[cfg(test)]
@@ -254,11 +212,6 @@ impl Handler {
         preflight.or_else(|| redirected().map(|(status, target)| redirect(status, &target)))
     }
 
-    /// Returns true if some site passes requests to upstreams.
-    pub fn has_proxies(&self) -> bool {
-        self.served.has_proxies()
-    }
-
     /// The upstream groups of all sites.
     pub fn groups(&self) -> impl Iterator<Item = &Arc<Group>> {
         self.served.groups()
@@ -294,67 +247,6 @@ impl Handler {
         Streaming { codings, codes_private, is_private, room_bytes: to.room_bytes }
     }
 
-    /// Looks up a file that an upstream has named, in the folder with this number.
-    pub fn look_for_named(&mut self, folder: SiteNumber, path: &[u8], now: Nanos) -> CacheAnswer {
-        if path.starts_with(b"/") {
-            let merged = http::merge_slashes(path);
-            return self.cache.lookup(folder, merged.as_deref().unwrap_or(path), now);
-        }
-        CacheAnswer::Ready(Err(Missing::NotFound))
-    }
-
-    /// Replies with an upstream's response whose body, and the fields that describe it, are replaced by those of the
-    /// file that it named.
-    pub fn reply_named(
-        &mut self,
-        to: To,
-        request: &Request,
-        found: Result<Found, Missing>,
-        said: &Response<()>,
-    ) -> Reply {
-        let reply = match found {
-            Ok(Found::File(entry)) => {
-                // A picture has the type that the program says, if it says one.
-                let is_kept = forbids(said) || entry.forms.images().next().is_some();
-                // Whom the program shows this file to is its own affair.
-                let to = To { dictionaries: None, ..to };
-                let file = if is_kept { self.plain(request, &entry) } else { self.file(to, request, &entry) };
-                let response = self::named(file, said);
-                return self.passed_on(to, request, response);
-            }
-            Err(missing @ (Missing::Exhausted | Missing::Failed(_))) => self::missing(missing, request.path),
-            Ok(_) | Err(_) => {
-                let path = String::from_utf8_lossy(request.path);
-                let trouble = io::Error::other(format!("what its upstream names for {path}: no such file"));
-                Reply { trouble: Some(trouble), ..text(Status::NOT_FOUND, "nothing is here").into() }
-            }
-        };
-        self.with_headers(to, request, reply)
-    }
-
-    /// The reply if no upstream answers.
-    pub fn unanswered(&self, to: To, request: &Request, status: Status) -> Reply {
-        let why = match status {
-            Status::GATEWAY_TIMEOUT => "the server behind this one took too long",
-            Status::SERVICE_UNAVAILABLE => "too busy, please try again",
-            Status::CONTENT_TOO_LARGE => "the body of this request is too large",
-            Status::LENGTH_REQUIRED => {
-                "expected a body of 1 MiB at most, or one whose length comes first (Content-Length)"
-            }
-            _ => "the server behind this one does not answer",
-        };
-        let refused = text(status, why);
-        let refused = if status == Status::SERVICE_UNAVAILABLE { refused.with("Retry-After", b"1") } else { refused };
-        self.with_headers(to, request, refused.into())
-    }
-
-    /// The reply to a client that makes requests too often (RFC 6585 section 4).
-    pub fn too_many(&self, to: To, request: &Request, retry_after_s: u64) -> Reply {
-        let why = format!("more requests than one client may make; please try again in {retry_after_s} s");
-        let refused = text(Status::TOO_MANY_REQUESTS, &why);
-        self.with_headers(to, request, refused.with("Retry-After", retry_after_s.to_string().as_bytes()).into())
-    }
-
     fn with_headers(&self, to: To, request: &Request, reply: Reply) -> Reply {
         let Some(site) = to.site else { return reply };
         let response = self.sites().add_headers(site, request, to.is_secure, reply.response);
@@ -379,12 +271,6 @@ impl Handler {
     }
 }
 
-/// The reply to bytes that are not a valid request. It belongs to no site: the host they name is unknown or cannot be
-/// trusted.
-pub fn reject(reject: Reject) -> Reply {
-    Reply { is_last: true, ..text(reject.status, reject.reason).into() }
-}
-
 /// The reply of an object used for measurements by clients.
 fn reply_measured(object: Object, request: &Request, is_secure: bool) -> Reply {
     object.response(request, is_secure).map_or_else(|| unserved(request, object.allow()), Reply::from)
@@ -393,15 +279,6 @@ fn reply_measured(object: Object, request: &Request, is_secure: bool) -> Reply {
 /// Returns true for a method that reads a file.
 fn is_of_files(method: Method) -> bool {
     matches!(method, Method::Get | Method::Head)
-}
-
-/// The reply to a method that reads no file, if these methods are allowed.
-fn unserved(request: &Request, allow: &'static [u8]) -> Reply {
-    if request.method == Method::Options {
-        return bare(Status::NO_CONTENT).with("Allow", allow).into();
-    }
-    let why = format!("only {}", String::from_utf8_lossy(allow));
-    text(Status::METHOD_NOT_ALLOWED, &why).with("Allow", allow).into()
 }
 
 fn redirect(status: Status, to: &str) -> Reply {
@@ -415,73 +292,9 @@ fn challenge(answer: String) -> Reply {
     response.with("Content-Type", b"application/octet-stream").with_length(length).into()
 }
 
-/// The reply if no site has this host (RFC 9110 section 15.5.20).
-fn misdirected() -> Reply {
-    text(Status::MISDIRECTED, "no site of this server has that host").into()
-}
-
-fn missing(missing: Missing, path: &[u8]) -> Reply {
-    match missing {
-        Missing::NotFound => text(Status::NOT_FOUND, "nothing is here").into(),
-        Missing::Outside(line) => {
-            let trouble = line.map(|line| io::Error::other(line.to_string()));
-            Reply { trouble, ..text(Status::NOT_FOUND, "nothing is here").into() }
-        }
-        Missing::Forbidden => text(Status::FORBIDDEN, "this may not be read").into(),
-        Missing::NoIndex => text(Status::FORBIDDEN, "this folder has no index page").into(),
-        Missing::BadPath(reject) => self::reject(reject),
-        Missing::Exhausted => {
-            text(Status::SERVICE_UNAVAILABLE, "too busy, please try again").with("Retry-After", b"1").into()
-        }
-        Missing::Failed(error) => {
-            let path = String::from_utf8_lossy(path);
-            let trouble = Some(io::Error::new(error.kind(), format!("{path}: {error}")));
-            Reply { trouble, ..text(Status::INTERNAL_SERVER_ERROR, "this could not be read").into() }
-        }
-    }
-}
-
-/// Fields that describe a body, and those that this server makes: a named file has its own.
-const OF_THE_BODY: [&str; 9] = [
-    "accept-ranges",
-    "content-encoding",
-    "content-length",
-    "content-range",
-    "date",
-    "etag",
-    "last-modified",
-    "server",
-    "vary",
-];
-
-/// Merges a file's response with the other fields that an upstream has set.
-fn named(file: Response<Body>, said: &Response<()>) -> Response<Body> {
-    let has_type = said.fields().any(|(name, value)| name.eq_ignore_ascii_case(b"content-type") && !value.is_empty());
-    let is_file = |name: &[u8]| OF_THE_BODY.iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes()));
-    let is_type = |name: &[u8]| name.eq_ignore_ascii_case(b"content-type");
-    let mut response = Response::new(file.status, Body::default());
-    for (name, value) in file.fields().filter(|(name, _)| !(has_type && is_type(name))) {
-        response = response.with(name, value);
-    }
-    for (name, value) in said.fields().filter(|(name, _)| !is_file(name) && (has_type || !is_type(name))) {
-        response = response.with(name, value);
-    }
-    if file.has_unknown_length() {
-        response = response.of_length(Length::Unknown);
-    }
-    response.body = file.body;
-    response
-}
-
 /// Returns a response without a body.
 fn bare(status: Status) -> Response<Body> {
     Response::new(status, Body::default())
-}
-
-fn text(status: Status, why: &str) -> Response<Body> {
-    let body = format!("{} {}\n{why}\n", status.0, status.reason()).into_bytes();
-    let length = body.len() as u64;
-    Response::new(status, body.into()).with("Content-Type", TEXT).with_length(length)
 }
 
 /// Returns a response with a listing that is shared with other responses.

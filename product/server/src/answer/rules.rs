@@ -8,8 +8,10 @@ use http::gateway::FieldChange;
 use http::{Request, Response, Status};
 use units::Nanos;
 
+use super::error_replies::text;
 use super::logins::unauthorized;
-use super::{Answer, Handler, OF_THE_BODY, Reply, To, redirect, reject, reply_measured, text};
+use super::named_file::OF_THE_BODY;
+use super::{Answer, Handler, Reply, To, redirect, reject, reply_measured};
 use crate::access::{Credentials, Question, Verdict};
 use crate::files::SiteNumber;
 use crate::sites::AskedServer;

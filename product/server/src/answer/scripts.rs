@@ -6,7 +6,8 @@
 
 use http::{Request, Status};
 
-use super::{Answer, Handler, Reply, To, text};
+use super::error_replies::text;
+use super::{Answer, Handler, Reply, To};
 use crate::files::{Entry, Found, SearchStep};
 use crate::upstream::{PassOn, Run};
 

@@ -9,8 +9,9 @@ use config::Tries;
 use http::{Method, Request, Status};
 use units::Nanos;
 
+use super::error_replies::unserved;
 use super::scripts::script_part;
-use super::{ALLOW, Answer, Awaited, FormWait, Handler, Reply, To, is_of_files, redirect, unserved};
+use super::{ALLOW, Answer, Awaited, FormWait, Handler, Reply, To, is_of_files, redirect};
 use crate::files::{CacheAnswer, Found, Key, ListingView, Missing, SearchStep, SiteNumber};
 use crate::sites;
 use crate::upstream::PassOn;
@@ -147,7 +148,7 @@ impl Handler {
 
     /// The reply that there is no file; of a site with a fallback, a navigation would have another.
     pub(super) fn missing(&self, to: To, missing: Missing, request: &Request) -> Reply {
-        let reply = super::missing(missing, request.path);
+        let reply = super::error_replies::missing(missing, request.path);
         let has_fallback = to.site.is_some_and(|site| self.sites().tries(site).fallback.is_some());
         match has_fallback && reply.response.status == Status::NOT_FOUND {
             true => Reply { response: reply.response.with("Vary", NAVIGATION), ..reply },

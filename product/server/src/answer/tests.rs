@@ -5,9 +5,10 @@ mod pages;
 use std::net::{IpAddr, Ipv4Addr};
 
 use http::http1::parse_request;
-use http::{Coding, ImageType, Limits};
+use http::{Coding, ImageType, Length, Limits};
 use units::Rate;
 
+use super::named_file::named;
 use super::*;
 use crate::codec::testing::{decoded, decoded_with, text};
 use crate::codec::{Level, digest_of, encoded};
@@ -15,7 +16,7 @@ use crate::coded::{Coder, DictionaryId, SiteKey};
 use crate::exchange_id::ExchangeId;
 use crate::files::picture::testing::picture;
 use crate::files::temporary::Folder;
-use crate::files::{CacheLimits, Options, REVALIDATE_AFTER};
+use crate::files::{CacheAnswer, CacheLimits, Options, REVALIDATE_AFTER};
 use crate::sites::{Saving, SiteConfig, Wanted};
 use crate::storage::{InMemory, Pool};
 

@@ -190,8 +190,8 @@ mod tests {
         assert!((entry.bytes - 250.0).abs() < 3.0, "{}", entry.bytes);
     }
 
-    /// A worker whose turn began earlier takes nothing back, and the clock of a remembered client may have wrapped
-    /// around.
+    /// An earlier instant comes from a worker whose turn began earlier, or from a clock that has wrapped around since the
+    /// client was remembered.
     #[test]
     fn an_instant_before_changes_nothing() {
         let mut entry = Entry::new(1, 0, millis(Nanos::from_secs(100)));

@@ -22,7 +22,7 @@ pub const WITH_DICTIONARY: [Coding; 2] = [Coding::Brotli, Coding::Zstd];
 /// The first bytes of both (RFC 9842 sections 4 and 5); those of Zstandard are a skippable frame.
 const BROTLI_MAGIC: [u8; 4] = [0xff, b'D', b'C', b'B'];
 pub(super) const ZSTD_MAGIC: [u8; 8] = [0x5e, 0x2a, 0x4d, 0x18, 0x20, 0, 0, 0];
-/// The windows of Brotli, as base-2 logarithms. The dictionary is a part of the encoder's.
+/// The sizes of a window of Brotli, as powers of two. One window spans dictionary and file.
 const BROTLI_WINDOW_BITS: std::ops::RangeInclusive<u32> = 18..=24;
 /// The bytes by which a window of Brotli is shorter than a power of two (RFC 7932 section 9.1).
 const WINDOW_GAP_BYTES: usize = 16;

@@ -12,7 +12,7 @@ use crate::net::Status;
 /// acknowledged.
 const UNSEEN_BYTES_MAX: u32 = 64 << 10;
 
-/// The charge of the link for received payload.
+/// What the link is charged for acknowledging what a client sent.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Acknowledged {
     /// An acknowledgement of this many wire bytes; 0 if a response may carry it.

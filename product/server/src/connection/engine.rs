@@ -1,7 +1,7 @@
 //! The protocols that carry several responses at once, as the write path uses them.
 
 use http::ResponseHead;
-use mux::{BodyRead, Broken, Event, Priority};
+use http2::{BodyRead, Broken, Event, Priority};
 use sched::Precedence;
 use units::memory::Account;
 
@@ -11,7 +11,7 @@ use super::quic::Quic;
 /// is boxed.
 #[allow(clippy::large_enum_variant)]
 pub enum Engine {
-    Http2(mux::Session),
+    Http2(http2::Session),
     Http3(Box<Quic>),
 }
 
@@ -154,7 +154,7 @@ impl Engine {
     }
 
     /// The HTTP/2 session, whose frames leave as bytes.
-    pub fn http2(&mut self) -> Option<&mut mux::Session> {
+    pub fn http2(&mut self) -> Option<&mut http2::Session> {
         match self {
             Engine::Http2(session) => Some(session),
             Engine::Http3(_) => None,
@@ -173,8 +173,8 @@ impl Engine {
     }
 }
 
-impl From<mux::Session> for Engine {
-    fn from(session: mux::Session) -> Engine {
+impl From<http2::Session> for Engine {
+    fn from(session: http2::Session) -> Engine {
         Engine::Http2(session)
     }
 }

@@ -152,7 +152,7 @@ pub enum Search {
 
 /// The exchanges of a client that speaks HTTP/2 or HTTP/3.
 pub struct Streams {
-    /// The open exchanges, by stream number; at most [`mux::STREAMS_MAX`].
+    /// The open exchanges, by stream number; at most [`http2::STREAMS_MAX`].
     open: Vec<Exchange>,
     /// Until this instant the connection may wait for its client.
     pub deadline: ClientTime,

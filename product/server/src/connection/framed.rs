@@ -7,7 +7,7 @@
 
 use std::mem::take;
 
-use mux::{Broken, Flood};
+use http2::{Broken, Flood};
 use sched::grow::reserve_one;
 use sched::{ConnectionId, JobId, Scheduler, Why};
 use tls::RECORD_BYTES_MAX;
@@ -21,7 +21,7 @@ use crate::body::Failure;
 use crate::clock::ClientTime;
 
 // Each stream that a client may open is a job.
-const _: () = assert!(mux::STREAMS_MAX as usize <= sched::JOBS_PER_CONNECTION_MAX);
+const _: () = assert!(http2::STREAMS_MAX as usize <= sched::JOBS_PER_CONNECTION_MAX);
 
 /// The maximum bytes of frames that a client may leave unread: a grant, and answers to as many PINGs as it may send in
 /// a second or two.

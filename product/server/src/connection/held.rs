@@ -85,7 +85,8 @@ impl Held {
 }
 
 impl<S> Connection<S> {
-    /// Recounts what no buffer counts, after a change of protocol or when a request has arrived or ended.
+    /// Recounts the connection's memory outside its buffers, which count themselves. Called after a change of protocol and
+    /// when a request has arrived or ended.
     pub fn count(&mut self) {
         let bytes = self.own_bytes();
         self.held.charge.set(bytes);

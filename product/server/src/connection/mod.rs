@@ -18,8 +18,8 @@ mod origin;
 mod outgoing;
 mod protocol;
 mod quic;
-mod reader;
 mod room;
+mod slow_reader;
 mod upstream_entry;
 mod writing;
 
@@ -53,8 +53,8 @@ pub use log_entry::LogEntry;
 pub use origin::{Origin, Peer};
 pub use outgoing::{End, Outgoing, Sent};
 pub use protocol::{Protocol, Single};
-pub use reader::Reader;
 pub use room::{ROOM_BYTES_MIN, Room};
+pub use slow_reader::Reader;
 pub use upstream_entry::UpstreamEntry;
 
 /// Major versions of HTTP.
@@ -403,8 +403,8 @@ impl<S: Socket> Connection<S> {
         !self.has_unsent() && self.engine().has_ended()
     }
 
-    /// Returns whether everything left to send waits for a reader that took less than the least rate at so many looks of
-    /// `Transmitter::end_stalled`, one after another.
+    /// Returns true if everything left to send waits for a reader that took less than the minimum rate at each of the last
+    /// `looks` looks. `Transmitter::end_stalled` looks once a second.
     pub fn is_slow(&self, looks: u8, scheduler: &Scheduler) -> bool {
         self.protocol.waits_for_reader(scheduler) && self.reader.slow_looks() >= looks
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::mem::take;
 
-use mux::Broken;
+use http2::Broken;
 use quic::{Datagrams, Session};
 use sched::Path;
 use units::Nanos;

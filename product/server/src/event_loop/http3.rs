@@ -31,7 +31,7 @@ impl<N: Net> UdpEndpoints<N> {
         let count = with.service.admission.workers();
         let settings = Settings {
             request: with.limits.request,
-            streams_max: mux::STREAMS_MAX,
+            streams_max: http2::STREAMS_MAX,
             has_tunnels: with.service.handler.has_proxies(),
             // Places are counted with those of TCP.
             connections_max: usize::MAX,

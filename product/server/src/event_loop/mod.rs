@@ -15,7 +15,6 @@ mod budget;
 mod change;
 mod client;
 mod client_behind_proxy;
-mod deadlines;
 mod effects;
 mod ending;
 mod forward_auth;
@@ -39,6 +38,7 @@ mod service;
 mod shortage;
 mod stop;
 mod streams;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod timers;

@@ -4,7 +4,7 @@
 
 use http::http1::Head;
 use http::{BodyLength, Request};
-use mux::BodyRead;
+use http2::BodyRead;
 
 use super::responder::Responder;
 use crate::answer::{self, Reply, To};

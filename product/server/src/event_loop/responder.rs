@@ -147,7 +147,7 @@ impl<N: Net> Responder<N> {
     pub(super) fn http2_begin(&self) -> Http2Begin {
         let (limits, handler) = (&self.limits, &self.service.handler);
         let has_tunnels = handler.has_proxies();
-        let settings = mux::Settings { request: limits.request, streams_max: mux::STREAMS_MAX, has_tunnels };
+        let settings = http2::Settings { request: limits.request, streams_max: http2::STREAMS_MAX, has_tunnels };
         Http2Begin { settings, head_timeout: limits.head_timeout, class: handler.default_class() }
     }
 

@@ -5,7 +5,7 @@
 //! requests.
 
 use http::Method;
-use mux::{Event, PREFACE};
+use http2::{Event, PREFACE};
 
 use super::responder::Responder;
 use crate::body::Failure;

@@ -177,12 +177,12 @@ impl Client {
 }
 
 mod handshakes;
-mod http2;
 mod http3;
 mod logged;
 mod lookups;
 mod memory;
 mod newcomers;
+mod over_http2;
 mod parts;
 mod pauses;
 mod producing;

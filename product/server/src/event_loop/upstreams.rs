@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::http1::Head;
 use http::{BodyLength, Method, Request, Status};
-use mux::BodyRead;
+use http2::BodyRead;
 
 use super::responder::Responder;
 use super::service::Answered;

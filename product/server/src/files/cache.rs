@@ -195,7 +195,7 @@ impl Cache {
         found
     }
 
-    /// Returns true if a folder on this path is known not to have the next name of it.
+    /// Returns true if a folder on this path is known to lack the next name of the path, and still does.
     fn is_absent(&mut self, site: SiteNumber, path: &[u8], now: Nanos) -> bool {
         let Some(at) = self.absent.lacking(site, path) else { return false };
         let root = self.root(site).flatten().cloned();

@@ -206,7 +206,7 @@ impl Entry {
         tag.strip_prefix(own.as_bytes())?.strip_prefix(b"-")?.strip_suffix(b"\"")
     }
 
-    /// Makes an entry, which has content, length and tag, a form of this file. Its ranges are not served: they would be
+    /// Turns an entry with content, length and tag into a form of this file. Ranges of a form are not served: they would be
     /// parts of other bytes than those of the file (RFC 9110 section 14.2).
     fn form(&self, token: &str, entry: Entry) -> Entry {
         let (mime, path) = (self.mime.clone(), self.path.clone());

@@ -1,6 +1,6 @@
 //! Frames of HTTP/2 and HTTP/3 on their way down: what was granted, and what connections have to say for themselves.
 
-use mux::Broken;
+use http2::Broken;
 use units::Nanos;
 
 use super::Transmitter;

@@ -1,7 +1,7 @@
 //! The write path as the protocols of a connection use it. Requests and replies are none of its business.
 
 use http::{HttpDate, Response};
-use mux::Broken;
+use http2::Broken;
 use units::Nanos;
 use units::memory::Counted;
 
@@ -19,7 +19,7 @@ const TURN_WAIT_MAX: Nanos = Nanos::from_secs(50);
 
 /// The settings with which HTTP/2 begins on a connection.
 pub struct Http2Begin {
-    pub settings: mux::Settings,
+    pub settings: http2::Settings,
     /// The time that the client has for its first request.
     pub head_timeout: Nanos,
     /// The class of bytes that belong to no request.
@@ -151,7 +151,7 @@ impl Transmitter {
         begin: &Http2Begin,
     ) {
         let (session, deadline) =
-            (mux::Session::new(&begin.settings), connections.client_time(now) + begin.head_timeout);
+            (http2::Session::new(&begin.settings), connections.client_time(now) + begin.head_timeout);
         self.begin_framed(connections, now, at, session.into(), deadline);
     }
 

@@ -36,11 +36,7 @@ pub struct Streaming {
     pub room_bytes: usize,
 }
 
-/// Returns the stages of a response to this request; the first one is next to the source of its body. This is the only
-/// place that decides about stages, for pages and responses of upstreams alike.
-///
-/// It is called for each response that may have stages, and with the response for the whole file if the request is
-/// conditional or asks for a range.
+/// The chain of stages with this coding.
 fn stages_of(coded: Option<Coded>) -> Vec<Box<dyn Stage>> {
     coded.into_iter().map(|coded| Box::new(coded) as _).collect()
 }
@@ -171,7 +167,11 @@ pub fn staged_head(response: Response<Body>) -> Response<Body> {
     }
 }
 
-/// Returns the stages of a response, none if its body is not a whole representation that may be transformed.
+/// Returns the stages of a response; the first one is next to the source of its body. There are none if the body is not a
+/// whole representation that may be transformed. Pages and responses of upstreams are decided here alike.
+///
+/// It is called for each response that may have stages, and with the response for the whole file if the request is
+/// conditional or asks for a range.
 fn chosen(request: &Request, response: &Response<Body>, coded: Option<Coded>) -> Vec<Box<dyn Stage>> {
     if !may_have_stages(request, response) {
         return Vec::new();

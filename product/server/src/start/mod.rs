@@ -124,7 +124,7 @@ impl Loops {
         Ok(Loops { stop: Arc::default(), wakes, upstream_places, changes, coder, verifier, threads: Vec::new() })
     }
 
-    /// The passwords of the event loop with this wake-up.
+    /// Creates the handle by which the event loop with this wake-up has passwords verified.
     fn verifications(&self, wake: &Arc<Wake>) -> Verifications {
         let woken = Arc::clone(wake);
         Verifications::new(Arc::clone(&self.verifier), move || woken.set())

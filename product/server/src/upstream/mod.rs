@@ -374,7 +374,7 @@ impl<N: Net> Upstreams<N> {
         self.transfers.remove(at);
     }
 
-    /// Returns what a program has said aside, with the name of its upstream.
+    /// Returns text that a FastCGI program wrote to its error stream, with the name of its upstream.
     pub fn take_said(&mut self) -> Option<(Arc<str>, String)> {
         self.said.pop()
     }

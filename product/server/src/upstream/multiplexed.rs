@@ -6,7 +6,7 @@
 //! it continues.
 
 use http::http1::upstream::{ResponseLimits, UpstreamHead};
-use mux::{BODY_BYTES_MAX, Broken, ClientSession, ClientSettings, Flood};
+use http2::{BODY_BYTES_MAX, Broken, ClientSession, ClientSettings, Flood};
 use units::Nanos;
 
 use super::Fault;

@@ -1,7 +1,7 @@
 //! A transfer on an HTTP/2 stream: what differs from a transfer that has an HTTP/1.1 connection of its own.
 
 use http::http1::upstream::{UpstreamFault, UpstreamHead};
-use mux::{BodyRead, ClientSession, Closed, FRAME_HEADER_BYTES, Stop};
+use http2::{BodyRead, ClientSession, Closed, FRAME_HEADER_BYTES, Stop};
 use units::Nanos;
 
 use super::TransferStep;

@@ -4,7 +4,7 @@ use http::fastcgi::{append_stdin, length_records};
 use http::gateway::RequestHead;
 use http::http1::{LAST_CHUNK, begin_chunk};
 use http::{BodyLength, Method};
-use mux::{Source, Supply};
+use http2::{Source, Supply};
 use units::Nanos;
 use units::memory::{Account, Charge, Counted};
 

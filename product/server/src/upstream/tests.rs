@@ -1,6 +1,6 @@
 //! Transfers over a test socket: every split of what an upstream sends, and every order of room.
 
-mod http2;
+mod over_http2;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! A response on a stream of HTTP/2 or HTTP/3: what is granted becomes frames, and no more is made than that.
 
 use http::Trailers;
-use mux::{FRAME_HEADER_BYTES, Session, Source, Stop, Supply};
+use http2::{FRAME_HEADER_BYTES, Session, Source, Stop, Supply};
 
 use super::{Outgoing, Sent};
 use crate::body::{Body, Failure};

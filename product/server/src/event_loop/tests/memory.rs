@@ -1,6 +1,6 @@
 //! The memory of a stalled connection: all its responses wait, and its client decides how long.
 
-use mux::testing::{SETTINGS, frame, request};
+use http2::testing::{SETTINGS, frame, request};
 use sched::Guard;
 use sched::policy::ClientShareSpec;
 use units::memory::Counted;
@@ -55,7 +55,7 @@ fn a_stalled_connection_of_http2_is_small() {
     let mut bench = Bench::new("stalled-http2", "srpt").of_large_file();
     let shut = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
     let requests = (0..STREAMS).flat_map(|at| request(2 * at + 1, "/large", &[]));
-    let said: Vec<u8> = mux::PREFACE.iter().copied().chain(shut).chain(requests).collect();
+    let said: Vec<u8> = http2::PREFACE.iter().copied().chain(shut).chain(requests).collect();
     let mut clients = Vec::new();
     let held = bench.held_by_each(|bench| {
         let mut client = bench.connect();

@@ -1,9 +1,9 @@
 //! Clients that have sent part of a request, when places are short: such a connection used to be taken for idle, and
 //! closed for a newcomer.
 
-use mux::testing::{hello, request, wide};
+use http2::testing::{hello, request, wide};
 
-use super::http2::Asking;
+use super::over_http2::Asking;
 use super::*;
 
 const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n";

@@ -1,6 +1,6 @@
 //! The deadlines of clients, and pauses of the process: minutes in which it did not run make nobody late.
 
-use mux::testing::{DATA, END_HEADERS, HEADERS, block, frame, hello, wide};
+use http2::testing::{DATA, END_HEADERS, HEADERS, block, frame, hello, wide};
 
 use super::*;
 use crate::connection::{CLOSING_PERIOD, Connection, HANDSHAKE_TIMEOUT, Task};

@@ -1,6 +1,6 @@
 //! Bodies that come later, from a producer in the test: `/pipe` is answered with one.
 
-use mux::testing::{DATA, RST_STREAM, request};
+use http2::testing::{DATA, RST_STREAM, request};
 use sched::JobId;
 
 use super::*;

@@ -1,6 +1,6 @@
 //! Clients that hold memory and do not read, and one that does.
 
-use mux::testing::{SETTINGS, frame, request};
+use http2::testing::{SETTINGS, frame, request};
 
 use super::*;
 use crate::event_loop::shortage::STALLED_LOOKS;
@@ -12,7 +12,7 @@ impl Bench {
     fn stall(&mut self, streams: u32) -> Client {
         let shut = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
         let requests = (0..streams).flat_map(|at| request(2 * at + 1, "/a", &[]));
-        let said: Vec<u8> = mux::PREFACE.iter().copied().chain(shut).chain(requests).collect();
+        let said: Vec<u8> = http2::PREFACE.iter().copied().chain(shut).chain(requests).collect();
         let mut client = self.connect();
         let before = self.worker.responder.connections.streams();
         client.stream.write_all(&said).unwrap();

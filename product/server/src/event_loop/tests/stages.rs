@@ -3,7 +3,7 @@
 
 use http::Length;
 use http::http1::Chunked;
-use mux::testing::{DATA, HEADERS, RST_STREAM, block, frame, request};
+use http2::testing::{DATA, HEADERS, RST_STREAM, block, frame, request};
 
 use super::*;
 use crate::body::Stage;

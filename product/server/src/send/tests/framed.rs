@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use mux::testing::{self, Came, DATA, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, frame, hello, request, wide};
-use mux::{Broken, Flood, Session, Settings};
+use http2::testing::{self, Came, DATA, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, frame, hello, request, wide};
+use http2::{Broken, Flood, Session, Settings};
 use sched::Precedence;
 
 use super::secure::{connected, deliver, with_ticket};

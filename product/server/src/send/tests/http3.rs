@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use mux::Event;
+use http2::Event;
 use quic::testing::{Client, Windows};
 use quic::{Arrival, Datagrams, Endpoint, Key, Settings};
 use tls::{Acceptor, Identity, Tickets};

@@ -115,7 +115,7 @@ impl<S: Socket> Transmitter<S> {
         unreported_bytes
     }
 
-    fn receive(&mut self, now: Nanos, at: usize, bytes: &[u8]) -> Result<(), mux::Broken> {
+    fn receive(&mut self, now: Nanos, at: usize, bytes: &[u8]) -> Result<(), http2::Broken> {
         self.own.receive(&mut self.connections, now, at, bytes)
     }
 

@@ -3,7 +3,7 @@
 
 use http::Length;
 use http::http1::Delimiter;
-use mux::testing::{self, DATA, END_STREAM, HEADERS, RST_STREAM};
+use http2::testing::{self, DATA, END_STREAM, HEADERS, RST_STREAM};
 use units::memory::Account;
 
 use super::secure::{connected, deliver};

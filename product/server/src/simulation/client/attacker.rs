@@ -1,6 +1,6 @@
 //! A client that tries to cost the server as much as possible; it ignores what it receives.
 
-use mux::testing::{PING, RST_STREAM, SETTINGS, frame, hello, request, wide};
+use http2::testing::{PING, RST_STREAM, SETTINGS, frame, hello, request, wide};
 use units::Nanos;
 
 use super::super::random::Random;
@@ -130,7 +130,7 @@ impl Attacker {
             Attack::ShutWindow => {
                 into.extend(hello());
                 into.extend(frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
-                (0..mux::STREAMS_MAX).for_each(|_| self.ask(into));
+                (0..http2::STREAMS_MAX).for_each(|_| self.ask(into));
             }
             _ => into.extend([hello(), wide()].concat()),
         }

@@ -1,7 +1,7 @@
 //! An HTTP/2 client that opens a WebSocket with CONNECT (RFC 8441): each byte is echoed, and so is the end of the
 //! stream.
 
-use mux::testing::{
+use http2::testing::{
     Came, DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, block, frame, frames,
     hello, wide,
 };

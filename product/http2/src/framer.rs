@@ -3,8 +3,8 @@
 use units::Nanos;
 
 use crate::FRAME_HEADER_BYTES;
-use crate::budget::{Budget, Flood};
 use crate::ffi::{Engine, Hooks};
+use crate::floods::{Budget, Flood};
 use crate::session::{Broken, Source, Stop, Supply, Written};
 use crate::streams::{Mistake, PROTOCOL_ERROR};
 use crate::walker::{Frame, Walker};

@@ -9,7 +9,7 @@ use http::gateway::{Gateway, RequestHead, takes_trailers};
 use http::http1::parse_request;
 use http::http1::upstream::UpstreamHead;
 use http::{HttpDate, Response, ResponseHead, Status as HttpStatus, Trailers};
-use mux::{BodyRead, Event, Session, Settings, Source as BodySource, Supply};
+use http2::{BodyRead, Event, Session, Settings, Source as BodySource, Supply};
 use rustix::event::epoll::EventFlags;
 
 use super::*;
@@ -108,7 +108,7 @@ impl Far {
 
     /// Sends a frame that its session would not.
     fn say(&self, kind: u8, stream: u32, payload: &[u8]) {
-        self.said.borrow_mut().extend(mux::testing::frame(kind, 0, stream, payload));
+        self.said.borrow_mut().extend(http2::testing::frame(kind, 0, stream, payload));
     }
 }
 
@@ -461,9 +461,9 @@ fn a_malformed_response_harms_no_other() {
     let mut bench = Bench::new(100);
     bench.ask(1, "GET", NONE);
     bench.ask(2, "GET", NONE);
-    let block = mux::testing::block(&[(":status", "200"), ("content-length", "5")]);
-    bench.far(0).said.borrow_mut().extend(mux::testing::frame(1, 4, 1, &block));
-    bench.far(0).said.borrow_mut().extend(mux::testing::frame(0, 1, 1, b"four"));
+    let block = http2::testing::block(&[(":status", "200"), ("content-length", "5")]);
+    bench.far(0).said.borrow_mut().extend(http2::testing::frame(1, 4, 1, &block));
+    bench.far(0).said.borrow_mut().extend(http2::testing::frame(0, 1, 1, b"four"));
     bench.far(0).answer(3, HttpStatus::OK, &mut content(10));
     bench.turn();
     let TransferStep::Failed(fault) = bench.end(1) else { panic!("{:?}", bench.end(1)) };

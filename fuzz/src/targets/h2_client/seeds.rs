@@ -1,6 +1,6 @@
 //! Programs of a server and its client.
 
-use mux::testing::{
+use http2::testing::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, block,
 };
 

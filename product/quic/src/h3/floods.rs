@@ -1,9 +1,9 @@
-//! Limits on frames that cost more to receive than to send: the rates of HTTP/2 (`mux::budget`), applied to frames of
+//! Limits on frames that cost more to receive than to send: the rates of HTTP/2 (`http2::floods`), applied to frames of
 //! HTTP/3 and of QUIC.
 
 use std::net::SocketAddr;
 
-use mux::budget::{BYTES_PER_UPDATE, Bucket, CONTROL, DATA_BYTES_MIN, Flood, PATHS, PROVOKED, RESETS, UPDATES};
+use http2::floods::{BYTES_PER_UPDATE, Bucket, CONTROL, DATA_BYTES_MIN, Flood, PATHS, PROVOKED, RESETS, UPDATES};
 use quinn_proto::ConnectionStats;
 use units::Nanos;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use http::{Limits, OwnedRequest, Refused, Status};
-use mux::testing::{self, DATA, END_STREAM, GOAWAY, HEADERS, RST_STREAM, WINDOW_UPDATE, frame};
-use mux::{BODIES_BYTES_MAX, Broken, Event, FRAME_HEADER_BYTES, Flood, STREAMS_MAX, Session, Settings, Stop};
+use http2::testing::{self, DATA, END_STREAM, GOAWAY, HEADERS, RST_STREAM, WINDOW_UPDATE, frame};
+use http2::{BODIES_BYTES_MAX, Broken, Event, FRAME_HEADER_BYTES, Flood, STREAMS_MAX, Session, Settings, Stop};
 use units::Nanos;
 
 use super::super::bodies::{Body, Upload, head};

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use http::Method;
 use http::gateway::RequestHead;
 use http::http1::upstream::{Framing, ResponseLimits};
-use mux::testing::{self, DATA, END_STREAM, GOAWAY, HEADERS, RST_STREAM, WINDOW_UPDATE};
-use mux::{
+use http2::testing::{self, DATA, END_STREAM, GOAWAY, HEADERS, RST_STREAM, WINDOW_UPDATE};
+use http2::{
     BODIES_BYTES_MAX, BODY_BYTES_MAX, BodyRead, Broken, ClientSession, ClientSettings, Closed, FRAME_HEADER_BYTES,
     Flood, PREFACE, STREAMS_MAX, Stop,
 };

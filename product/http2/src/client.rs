@@ -8,8 +8,8 @@ use units::memory::Account;
 
 use crate::STREAMS_MAX;
 use crate::bodies::BodyRead;
-use crate::budget::Budget;
 use crate::ffi::Engine;
+use crate::floods::Budget;
 use crate::framer::{End, Framer};
 use crate::responses::Responses;
 use crate::session::{Broken, Source, Written};

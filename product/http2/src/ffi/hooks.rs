@@ -299,7 +299,7 @@ impl Hooks {
         turn.end.saturating_sub(self.out.len() + FRAME_HEADER_BYTES).min(bytes_max)
     }
 
-    /// Reads up to `bytes_max` of a body to its final place, after room for the frame header. Keeps nothing if the
+    /// Appends up to `bytes_max` bytes of the body to the output, after room for the frame header. Keeps nothing if the
     /// source fails.
     pub fn read(&mut self, source: &mut dyn Source, bytes_max: usize) -> (usize, Supply) {
         self.frame_at = self.out.len();

@@ -6,14 +6,14 @@
 mod client;
 mod seeds;
 
-use mux::testing::{HEADERS, SETTINGS, frame};
+use http2::testing::{HEADERS, SETTINGS, frame};
 use units::Nanos;
 
 use crate::{Input, Reached, Target};
 use client::Client;
 
 pub const TARGET: Target = Target {
-    name: "mux-client",
+    name: "h2-client",
     run,
     reaches: &[
         "a body cut off",

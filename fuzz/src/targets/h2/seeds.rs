@@ -1,6 +1,6 @@
 //! Programs of a client and its server.
 
-use mux::testing::{
+use http2::testing::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PRIORITY_UPDATE, RST_STREAM, SETTINGS,
     WINDOW_UPDATE, block,
 };

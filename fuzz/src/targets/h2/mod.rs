@@ -6,14 +6,14 @@
 mod seeds;
 mod server;
 
-use mux::testing::{self, block, frame};
+use http2::testing::{self, block, frame};
 use units::Nanos;
 
 use crate::{Input, Reached, Target};
 use server::Server;
 
 pub const TARGET: Target = Target {
-    name: "mux",
+    name: "h2",
     run,
     reaches: &[
         "a request's body cut off",

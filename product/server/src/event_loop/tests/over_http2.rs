@@ -1,6 +1,6 @@
 //! HTTP/2 connections: requests on streams, and the ends of both.
 
-use mux::testing::{
+use http2::testing::{
     Came, DATA, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS, frame, frames, hello, request, wide,
 };
 use socket2::SockRef;
@@ -120,9 +120,9 @@ fn a_preface_may_come_in_parts() {
 fn a_head_has_no_body_and_a_mistake_is_an_answer() {
     let mut bench = Bench::new("http2-head", "srpt");
     let mut client = bench.connect_http2();
-    let head = mux::testing::block(&[(":method", "HEAD"), (":scheme", "http"), (":authority", "a"), (":path", "/a")]);
+    let head = http2::testing::block(&[(":method", "HEAD"), (":scheme", "http"), (":authority", "a"), (":path", "/a")]);
     let unknown =
-        mux::testing::block(&[(":method", "BREW"), (":scheme", "http"), (":authority", "a"), (":path", "/a")]);
+        http2::testing::block(&[(":method", "BREW"), (":scheme", "http"), (":authority", "a"), (":path", "/a")]);
     client.send(&[frame(HEADERS, 5, 1, &head), frame(HEADERS, 5, 3, &unknown)].concat());
     bench.turn_until_came(&mut client, |client| client.body(1).is_some() && client.body(3).is_some());
     assert_eq!(client.body(1).unwrap(), b"");

@@ -6,7 +6,7 @@
 //! ([`Session::write`]): the order among streams, of one connection and of all, is the scheduler's. Header blocks are
 //! made at the same time, since their compression depends on the order in which they leave.
 //!
-//! HTTP/3 uses the rates of `budget` too.
+//! HTTP/3 uses the rates of `floods` too.
 //!
 //! A request is returned as [`http::OwnedRequest`], or as the reason for its refusal ([`Event::Request`]); the rules
 //! are those of HTTP/1.1. A malformed request (RFC 9113 section 8.1.1) is not returned: its stream is reset, and the
@@ -15,13 +15,13 @@
 //! The body of a request is stored up to the stream's window if its caller wants it ([`Session::want_body`]), and
 //! discarded otherwise.
 //!
-//! Before nghttp2 sees a byte, a walker checks the frames: floods end the connection (`budget`), and so do frames on
+//! Before nghttp2 sees a byte, a walker checks the frames: floods end the connection (`floods`), and so do frames on
 //! streams that the client has ended (`streams`), which the engine forgets.
 
 mod bodies;
-pub mod budget;
 mod client;
 mod ffi;
+pub mod floods;
 mod framer;
 mod limits;
 pub mod priority;
@@ -36,8 +36,8 @@ mod walker;
 mod window;
 
 pub use bodies::{BODIES_BYTES_MAX, BODY_BYTES_MAX, BodyRead};
-pub use budget::Flood;
 pub use client::{ClientSession, ClientSettings, Closed};
+pub use floods::Flood;
 pub use limits::STREAMS_MAX;
 pub use session::{Broken, Event, PREFACE, Priority, Session, Settings, Source, Stop, Supply, Written};
 

@@ -6,8 +6,8 @@ use units::memory::Account;
 
 use crate::STREAMS_MAX;
 use crate::bodies::BodyRead;
-use crate::budget::{Budget, Flood};
 use crate::ffi::{Engine, Requests};
+use crate::floods::{Budget, Flood};
 use crate::framer::{End, Framer};
 use crate::streams::{PROTOCOL_ERROR, Streams, UPDATE_BY_NOTHING};
 use crate::walker::Frame;

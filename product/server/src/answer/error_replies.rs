@@ -1,0 +1,83 @@
+//! The replies that say in plain text why there is nothing else.
+
+use std::io;
+
+use http::{Method, Reject, Request, Response, Status};
+
+use super::{Handler, Reply, To, bare};
+use crate::body::Body;
+use crate::files::Missing;
+
+const TEXT: &[u8] = b"text/plain; charset=utf-8";
+
+impl Handler {
+    /// The reply if no upstream answers.
+    pub fn unanswered(&self, to: To, request: &Request, status: Status) -> Reply {
+        let why = match status {
+            Status::GATEWAY_TIMEOUT => "the server behind this one took too long",
+            Status::SERVICE_UNAVAILABLE => "too busy, please try again",
+            Status::CONTENT_TOO_LARGE => "the body of this request is too large",
+            Status::LENGTH_REQUIRED => {
+                "expected a body of 1 MiB at most, or one whose length comes first (Content-Length)"
+            }
+            _ => "the server behind this one does not answer",
+        };
+        let refused = text(status, why);
+        let refused = if status == Status::SERVICE_UNAVAILABLE { refused.with("Retry-After", b"1") } else { refused };
+        self.with_headers(to, request, refused.into())
+    }
+
+    /// The reply to a client that makes requests too often (RFC 6585 section 4).
+    pub fn too_many(&self, to: To, request: &Request, retry_after_s: u64) -> Reply {
+        let why = format!("more requests than one client may make; please try again in {retry_after_s} s");
+        let refused = text(Status::TOO_MANY_REQUESTS, &why);
+        self.with_headers(to, request, refused.with("Retry-After", retry_after_s.to_string().as_bytes()).into())
+    }
+}
+
+/// The reply to bytes that are not a valid request. It belongs to no site: the host they name is unknown or cannot be
+/// trusted.
+pub fn reject(reject: Reject) -> Reply {
+    Reply { is_last: true, ..text(reject.status, reject.reason).into() }
+}
+
+/// The reply to a method that reads no file, if these methods are allowed.
+pub(super) fn unserved(request: &Request, allow: &'static [u8]) -> Reply {
+    if request.method == Method::Options {
+        return bare(Status::NO_CONTENT).with("Allow", allow).into();
+    }
+    let why = format!("only {}", String::from_utf8_lossy(allow));
+    text(Status::METHOD_NOT_ALLOWED, &why).with("Allow", allow).into()
+}
+
+/// The reply if no site has this host (RFC 9110 section 15.5.20).
+pub(super) fn misdirected() -> Reply {
+    text(Status::MISDIRECTED, "no site of this server has that host").into()
+}
+
+pub(super) fn missing(missing: Missing, path: &[u8]) -> Reply {
+    match missing {
+        Missing::NotFound => text(Status::NOT_FOUND, "nothing is here").into(),
+        Missing::Outside(line) => {
+            let trouble = line.map(|line| io::Error::other(line.to_string()));
+            Reply { trouble, ..text(Status::NOT_FOUND, "nothing is here").into() }
+        }
+        Missing::Forbidden => text(Status::FORBIDDEN, "this may not be read").into(),
+        Missing::NoIndex => text(Status::FORBIDDEN, "this folder has no index page").into(),
+        Missing::BadPath(reject) => self::reject(reject),
+        Missing::Exhausted => {
+            text(Status::SERVICE_UNAVAILABLE, "too busy, please try again").with("Retry-After", b"1").into()
+        }
+        Missing::Failed(error) => {
+            let path = String::from_utf8_lossy(path);
+            let trouble = Some(io::Error::new(error.kind(), format!("{path}: {error}")));
+            Reply { trouble, ..text(Status::INTERNAL_SERVER_ERROR, "this could not be read").into() }
+        }
+    }
+}
+
+pub(super) fn text(status: Status, why: &str) -> Response<Body> {
+    let body = format!("{} {}\n{why}\n", status.0, status.reason()).into_bytes();
+    let length = body.len() as u64;
+    Response::new(status, body.into()).with("Content-Type", TEXT).with_length(length)
+}
