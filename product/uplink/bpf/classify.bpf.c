@@ -595,19 +595,12 @@ int weir_clients_in(struct __sk_buff *skb)
 {
 	struct tracked *tracked;
 	struct packet packet;
-	struct tuple tuple, flow;
+	struct tuple flow;
 
 	if (!parse(skb, &packet) || packet.protocol != IPPROTO_TCP)
 		return TC_ACT_UNSPEC;
-	if (!is_wanted(bpf_ntohs(packet.peer_port)) || !read_tuple(skb, &packet, &tuple))
+	if (!is_wanted(bpf_ntohs(packet.peer_port)) || !read_reversed_tuple(skb, &packet, &flow))
 		return TC_ACT_UNSPEC;
-	flow = tuple;
-	for (int i = 0; i < 2; i++) {
-		flow.addresses[i] = tuple.addresses[i + 2];
-		flow.addresses[i + 2] = tuple.addresses[i];
-	}
-	flow.source_port = tuple.destination_port;
-	flow.destination_port = tuple.source_port;
 	tracked = bpf_map_lookup_elem(&weir_tracked, &flow);
 	if (tracked && packet.flags & ACK)
 		note_client_packet(tracked, packet.ack, packet.payload_bytes);

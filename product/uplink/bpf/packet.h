@@ -236,6 +236,23 @@ static __always_inline bool read_tuple(struct __sk_buff *skb, struct packet *pac
 	return true;
 }
 
+// Reads the tuple of the flow that this packet of a client answers: its own with both ends exchanged.
+static __always_inline bool read_reversed_tuple(struct __sk_buff *skb, struct packet *packet, struct tuple *flow)
+{
+	struct tuple tuple;
+
+	if (!read_tuple(skb, packet, &tuple))
+		return false;
+	*flow = tuple;
+	for (int i = 0; i < 2; i++) {
+		flow->addresses[i] = tuple.addresses[i + 2];
+		flow->addresses[i + 2] = tuple.addresses[i];
+	}
+	flow->source_port = tuple.destination_port;
+	flow->destination_port = tuple.source_port;
+	return true;
+}
+
 // Returns true if the port is one of the server's. The compiler must not know the limit of a port: it would leave out the
 // mask, and verifiers before Linux 6.8 lose the limit of a number that is stored on the stack.
 static __always_inline bool is_wanted(__u32 port)

@@ -122,22 +122,15 @@ SEC("tc")
 int weir_trial_in(struct __sk_buff *skb)
 {
 	struct meter *meter, fresh = {};
-	struct tuple tuple, flow;
+	struct tuple flow;
 	struct counts *counts;
 	struct packet packet;
 	__u32 zero = 0, ack;
 
 	if (!parse(skb, &packet) || packet.protocol != IPPROTO_TCP)
 		return TC_ACT_UNSPEC;
-	if (!is_wanted(bpf_ntohs(packet.peer_port)) || !read_tuple(skb, &packet, &tuple))
+	if (!is_wanted(bpf_ntohs(packet.peer_port)) || !read_reversed_tuple(skb, &packet, &flow))
 		return TC_ACT_UNSPEC;
-	flow = tuple;
-	for (int i = 0; i < 2; i++) {
-		flow.addresses[i] = tuple.addresses[i + 2];
-		flow.addresses[i + 2] = tuple.addresses[i];
-	}
-	flow.source_port = tuple.destination_port;
-	flow.destination_port = tuple.source_port;
 	meter = bpf_map_lookup_elem(&weir_meters, &flow);
 	if (!meter && packet.payload_bytes) {
 		bpf_map_update_elem(&weir_meters, &flow, &fresh, BPF_NOEXIST);
