@@ -65,6 +65,8 @@ fn header() -> String {
         ("SHARE_AT", SHARE_AT as u64),
         ("SETTINGS_BYTES", SETTINGS_BYTES as u64),
         ("COUNTERS_RESPONSES_AT", COUNTERS_RESPONSES_AT as u64),
+        ("PATHS_COUNT", PATHS_COUNT as u64),
+        ("PATH_BYTES", PATH_BYTES as u64),
         ("SIZE_STEPS", SIZE_STEPS as u64),
         ("SIZE_BUCKETS", SIZE_BUCKETS as u64),
         ("RTT_ASSUMED_US", Srrt::RTT_ASSUMED.0 / 1000),

@@ -19,6 +19,7 @@
 #include "client.h"
 #include "head.h"
 #include "packet.h"
+#include "path.h"
 #include "rank.h"
 #include "tracked.h"
 
@@ -85,7 +86,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, TRACKED_MAX);
 	__type(key, struct tuple);
-	__type(value, struct tracked);
+	__type(value, struct known);
 } weir_tracked SEC(".maps");
 
 // Maximum number of responses distinguished in one packet: 64 KiB hold this many of 2 KiB.
@@ -503,9 +504,10 @@ static __always_inline int classify_unknown(struct __sk_buff *skb, struct bpf_tc
 }
 
 // Classifies data by its flow. Its size is unknown, so every policy ranks it by the bytes sent.
-static __always_inline int classify_step(struct __sk_buff *skb, struct packet *packet, struct tracked *tracked,
+static __always_inline int classify_step(struct __sk_buff *skb, struct packet *packet, struct known *known, struct tuple *tuple,
 					 struct counters *counters)
 {
+	struct tracked *tracked = &known->flow;
 	struct step step = {
 		.now = bpf_ktime_get_ns(),
 		.seq = packet->seq,
@@ -516,8 +518,9 @@ static __always_inline int classify_step(struct __sk_buff *skb, struct packet *p
 	// A copy: before Linux 6.2 the key of a map may not lie where a function's argument points.
 	struct client_key client = packet->client;
 	__u64 ahead = ahead_with(skb, &client), before = tracked->sent;
-	struct bpf_tcp_sock path = {};
+	struct bpf_tcp_sock unknown = {};
 	struct flow response = {};
+	struct path *path;
 	enum stepped how;
 	bool is_held;
 	__u32 band;
@@ -525,6 +528,9 @@ static __always_inline int classify_step(struct __sk_buff *skb, struct packet *p
 	// Read only if it matters: after a request.
 	step.is_head = has_asked(tracked, &step) && looks_like_head(skb, packet);
 	how = stepped(tracked, &step);
+	path = step.has_seq ? path_for(known, packet, tuple, &step, how) : NULL;
+	if (path)
+		note_leaving(path, &step, how, skb->gso_size ?: step.bytes);
 	is_held = is_outstanding(tracked);
 	if (how == STEP_BEGIN && tracked->seen == SEEN)
 		count_size(before);
@@ -533,7 +539,7 @@ static __always_inline int classify_step(struct __sk_buff *skb, struct packet *p
 		counters->behind++;
 	if (how == STEP_AGAIN)
 		return stamp(skb, counters, tracked->band, tracked->priority);
-	band = band_of(value_of(settings.policy, &response, &path, before, 0));
+	band = band_of(value_of(settings.policy, &response, &unknown, before, 0));
 	if (ahead > settings.allowance_bytes)
 		band = behind(band);
 	if (how == STEP_ON && band < tracked->band) {
@@ -552,7 +558,8 @@ static __always_inline int classify_step(struct __sk_buff *skb, struct packet *p
 // Classifies a packet without a TCP socket here by its flow. Not static: the verifier then checks it once.
 __noinline int classify_tracked(struct __sk_buff *skb, struct packet *packet)
 {
-	struct tracked fresh = {}, *tracked;
+	struct known fresh = {}, *known;
+	struct tracked *tracked;
 	struct counters *counters;
 	struct tuple tuple;
 	__u32 zero = 0;
@@ -562,17 +569,18 @@ __noinline int classify_tracked(struct __sk_buff *skb, struct packet *packet)
 	if (!packet || !counters || !read_tuple(skb, packet, &tuple))
 		return TC_ACT_UNSPEC;
 	is_data = packet->payload_bytes > 0;
-	tracked = bpf_map_lookup_elem(&weir_tracked, &tuple);
-	if (!tracked && is_data) {
+	known = bpf_map_lookup_elem(&weir_tracked, &tuple);
+	if (!known && is_data) {
 		bpf_map_update_elem(&weir_tracked, &tuple, &fresh, BPF_NOEXIST);
-		tracked = bpf_map_lookup_elem(&weir_tracked, &tuple);
-		counters->no_storage += !tracked;
+		known = bpf_map_lookup_elem(&weir_tracked, &tuple);
+		counters->no_storage += !known;
 	}
+	tracked = known ? &known->flow : NULL;
 	if (is_data) {
 		counters->by_flow++;
 		counters->forwarded += skb->ingress_ifindex > 0;
-		if (tracked)
-			classify_step(skb, packet, tracked, counters);
+		if (known)
+			classify_step(skb, packet, known, &tuple, counters);
 	} else if (tracked && ((tracked->seen == SEEN && !(packet->flags & SYN)) || (tracked->seen == CLOSED && packet->flags & FIN))) {
 		// A FIN stays behind the data before it, also one that is sent again.
 		stamp(skb, counters, tracked->band, tracked->priority);
@@ -593,17 +601,22 @@ __noinline int classify_tracked(struct __sk_buff *skb, struct packet *packet)
 SEC("tc")
 int weir_clients_in(struct __sk_buff *skb)
 {
-	struct tracked *tracked;
 	struct packet packet;
+	struct known *known;
 	struct tuple flow;
+	struct path *path;
 
 	if (!parse(skb, &packet) || packet.protocol != IPPROTO_TCP)
 		return TC_ACT_UNSPEC;
 	if (!is_wanted(bpf_ntohs(packet.peer_port)) || !read_reversed_tuple(skb, &packet, &flow))
 		return TC_ACT_UNSPEC;
-	tracked = bpf_map_lookup_elem(&weir_tracked, &flow);
-	if (tracked && packet.flags & ACK)
-		note_client_packet(tracked, packet.ack, packet.payload_bytes);
+	known = bpf_map_lookup_elem(&weir_tracked, &flow);
+	if (!known || !(packet.flags & ACK))
+		return TC_ACT_UNSPEC;
+	note_client_packet(&known->flow, packet.ack, packet.payload_bytes);
+	path = path_of(known->path);
+	if (path)
+		note_acked(path, packet.ack, packet.tcp_words, bpf_ktime_get_ns());
 	return TC_ACT_UNSPEC;
 }
 

@@ -53,8 +53,9 @@ struct packet {
 	__u16 peer_port;
 	__u8 version;
 	__u8 protocol;
-	// Of TCP.
+	// Of TCP; the length of its header in words of 32 bits.
 	__u8 flags;
+	__u8 tcp_words;
 	// Set only if clients share the link.
 	struct client_key client;
 };
@@ -198,7 +199,7 @@ static __always_inline bool parse(struct __sk_buff *skb, struct packet *packet)
 		return false;
 	packet->port = bpf_ntohs(*(__u16 *)transport);
 	packet->peer_port = *(__u16 *)(transport + 2);
-	packet->seq = packet->ack = packet->flags = 0;
+	packet->seq = packet->ack = packet->flags = packet->tcp_words = 0;
 	heads_bytes = at + UDP_BYTES;
 	if (packet->protocol == IPPROTO_TCP) {
 		if (at != 20 && !load_ip(skb, packet, at, transport, TCP_BYTES))
@@ -206,7 +207,8 @@ static __always_inline bool parse(struct __sk_buff *skb, struct packet *packet)
 		packet->seq = bpf_ntohl(*(__u32 *)(transport + 4));
 		packet->ack = bpf_ntohl(*(__u32 *)(transport + 8));
 		packet->flags = transport[13];
-		heads_bytes = at + (transport[12] >> 4) * 4;
+		packet->tcp_words = transport[12] >> 4;
+		heads_bytes = at + packet->tcp_words * 4;
 	}
 	// Packets above 64 KiB ("BIG TCP") have no length in their header.
 	if (ip_bytes < heads_bytes)

@@ -120,6 +120,8 @@ pub struct Connection {
     pub own: [u8; 16],
     pub client: [u8; 16],
     pub is_ipv6: bool,
+    /// It only passes through this host; what is known of it was seen in its packets.
+    pub is_forwarded: bool,
     pub info: TcpInfo,
     /// Memory of packets that TCP has handed down and that have not left this machine, including overhead.
     pub below_bytes: u32,
@@ -137,6 +139,7 @@ impl Connection {
             own,
             client,
             is_ipv6: family == libc::AF_INET6 && own[4..] != [0; 12],
+            is_forwarded: false,
             info,
             below_bytes: below_bytes.unwrap_or(0),
         })

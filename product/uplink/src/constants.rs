@@ -3,7 +3,7 @@
 //! not compile.
 
 /// The layout version. The settings of a program with another layout, from another version of weir, are not read.
-pub const LAYOUT: u32 = 9;
+pub const LAYOUT: u32 = 10;
 /// Bands of a tree (`prio` has 16): control packets, unclassified traffic, then data.
 pub const BANDS_MAX: usize = 16;
 pub const BAND_DATA_FIRST: usize = 2;
@@ -24,3 +24,7 @@ pub const COUNTERS_RESPONSES_AT: usize = BANDS_MAX * 2;
 /// Buckets of response sizes: this many per octave, from 1 byte on.
 pub const SIZE_STEPS: usize = 4;
 pub const SIZE_BUCKETS: usize = 64 * SIZE_STEPS;
+
+/// Flows of which round trips are known at once, and the size of `struct path`.
+pub const PATHS_COUNT: usize = 1 << 12;
+pub const PATH_BYTES: usize = 112;

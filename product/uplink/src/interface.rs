@@ -116,6 +116,7 @@ fn having(netlink: &mut Socket, address: IpAddr) -> io::Result<Option<u32>> {
 }
 
 /// Returns the addresses of all interfaces, each with the number of its interface.
+#[cfg(feature = "bpf")]
 pub fn addresses() -> io::Result<Vec<(u32, IpAddr)>> {
     let mut found = Vec::new();
     Socket::open()?.dump(RTM_GETADDR, &[0; ADDR_BYTES], |reply| {

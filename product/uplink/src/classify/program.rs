@@ -24,6 +24,7 @@ pub const COUNTERS_MAP: &str = "weir_counters";
 pub const SIZES_MAP: &str = "weir_sizes";
 const FLOWS_MAP: &str = "weir_flows";
 const TRACKED_MAP: &str = "weir_tracked";
+pub const PATHS_MAP: &str = "weir_paths";
 const MAPS_MAX: usize = 16;
 const OPENING: &str = "opening the classifier";
 /// The privilege for opening programs by number, which is how they are found again; loading programs does not require
@@ -193,7 +194,7 @@ fn load_object(
         if name.contains(".rodata.settings") || name == SETTINGS_MAP {
             map.set_initial_value(settings)?;
         }
-        if let (FLOWS_MAP | TRACKED_MAP | SIZES_MAP, Some(handle)) =
+        if let (FLOWS_MAP | TRACKED_MAP | PATHS_MAP | SIZES_MAP, Some(handle)) =
             (name.as_str(), earlier.and_then(|earlier| earlier.map(&name)))
         {
             map.reuse_fd(handle.as_fd())?;

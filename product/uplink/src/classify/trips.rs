@@ -125,7 +125,8 @@ mod tests {
     }
 
     fn of(cookie: u64, client: u8, info: TcpInfo) -> Connection {
-        Connection { cookie, own: [9; 16], client: [client; 16], is_ipv6: true, info, below_bytes: 0 }
+        let (own, client) = ([9; 16], [client; 16]);
+        Connection { cookie, own, client, is_ipv6: true, is_forwarded: false, info, below_bytes: 0 }
     }
 
     fn rise_us(lists: &[&[Connection]]) -> (u64, u64) {

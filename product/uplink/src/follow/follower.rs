@@ -11,6 +11,9 @@
 //! which it is acknowledged, which lags while the connection begins; and the same of all connections, which is sharper
 //! and includes the slow links of some. What waits is divided between the connections by the memory that each has below
 //! TCP.
+//!
+//! Flows that are only forwarded are in the same list, as the classifier sees them pass. TCP of this host sees that a
+//! band refuses a packet; theirs does not, and sends it again, which is no loss of the line.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -39,8 +42,13 @@ const STARVED_PACKETS: u64 = 64;
 const STARVED_MIN: Nanos = Nanos::from_millis(20);
 /// TCP sends again after this time without an acknowledgement (TCP_RTO_MIN), or more.
 const TIMEOUT_MIN_MS: u32 = 200;
-/// A part of what has left that no connection accounts for, in thousandths, beyond which it counts as arrived: QUIC,
-/// forwarded flows and other datagrams. A smaller part, such as handshakes, has arrived in the same proportion as the
+/// What a forwarded flow sends again within this time after a band has dropped a packet was dropped there: it meets the
+/// queue of the bands first, and may lose several before it slows down.
+const DROPS_SHOW_FOR: Nanos = Nanos::from_secs(3);
+/// A sight that is later than this shows what happened before in the time after it.
+const LATE_MIN: Nanos = Nanos::from_millis(3);
+/// A part of what has left that no connection accounts for, in thousandths, beyond which it counts as arrived: QUIC and
+/// other datagrams. A smaller part, such as handshakes, has arrived in the same proportion as the
 /// rest. Without it, the line would be found too slow by as much as is unseen beyond a third.
 const UNSEEN_PERMILLE: u64 = 250;
 /// The key of the unseen in place of a client's.
@@ -55,6 +63,10 @@ pub struct Sight<'a> {
     pub left_bytes: u64,
     /// Everything that waits in them.
     pub waiting_bytes: u64,
+    /// Packets that they have dropped.
+    pub drops: u64,
+    /// By how much it was taken later than it was due.
+    pub late: Nanos,
     /// The connections that may send through the interface.
     pub connections: &'a [Connection],
     /// Those that ended since the last sight.
@@ -77,9 +89,36 @@ pub struct Follower {
     /// What TCP has handed down, and how much of it had left the bands at most.
     handed_bytes: u64,
     sent_bytes: u64,
-    /// The stay of all connections' bytes beyond the interface, until the last sight and in this one.
-    stay: Stay,
-    next_stay: Stay,
+    stays: Stays,
+    host: Host,
+}
+
+/// What this host itself adds to what is seen.
+#[derive(Debug, Default)]
+struct Host {
+    /// Packets that the bands had dropped by the last sight, and the sight before which they last dropped some.
+    drops: u64,
+    dropped_at: Option<Nanos>,
+    /// The lateness of the last sight, and of all.
+    late: Nanos,
+    lost: Nanos,
+}
+
+impl Host {
+    /// Takes the drops and the lateness of a sight. Returns the time that all lateness has spoiled: acknowledgements
+    /// that waited for the same processor are seen in the sight after the late one.
+    fn see(&mut self, now: Nanos, sight: &Sight<'_>) -> Nanos {
+        if std::mem::replace(&mut self.drops, sight.drops) != sight.drops {
+            self.dropped_at = Some(now);
+        }
+        let late = if sight.late > LATE_MIN { sight.late } else { Nanos::ZERO };
+        self.lost += late + std::mem::replace(&mut self.late, late);
+        self.lost
+    }
+
+    fn has_dropped_lately(&self, now: Nanos) -> bool {
+        self.dropped_at.is_some_and(|at| now - at < DROPS_SHOW_FOR)
+    }
 }
 
 /// The bytes of the interface since the start, and those of them that connections account for.
@@ -128,6 +167,21 @@ struct Stay {
     least_byte_ns: f64,
 }
 
+/// The stay of all connections' bytes, until the last sight and in this one.
+#[derive(Debug, Default)]
+struct Stays {
+    all: Stay,
+    next: Stay,
+}
+
+impl Stays {
+    fn end_sight(&mut self, lasted: Nanos) {
+        let next = std::mem::take(&mut self.next);
+        self.all.fade(lasted, next.acked_bytes);
+        self.all.add(&next);
+    }
+}
+
 impl Stay {
     /// Takes a time in which this much was on its way and this much acknowledged.
     fn add(&mut self, other: &Stay) {
@@ -171,8 +225,8 @@ impl Follower {
             recent: Tally::default(),
             handed_bytes: 0,
             sent_bytes: 0,
-            stay: Stay::default(),
-            next_stay: Stay::default(),
+            stays: Stays::default(),
+            host: Host::default(),
         }
     }
 
@@ -189,10 +243,21 @@ impl Follower {
         self.tally
     }
 
+    /// The part of what left lately, in per cent, that counts as arrived without acknowledgements; `None` if it is
+    /// too small to count.
+    pub fn unseen_percent(&self) -> Option<u64> {
+        let Tally { left_bytes, sent_bytes, .. } = self.recent;
+        let unseen = left_bytes.saturating_sub(sent_bytes);
+        (unseen * 1000 > UNSEEN_PERMILLE * left_bytes).then(|| part(100, unseen, left_bytes))
+    }
+
     /// Takes a sight, and returns the new pace if it changes.
     pub fn see(&mut self, now: Nanos, sight: &Sight<'_>) -> Option<Change> {
         let is_first = self.turn == 0;
         self.turn += 1;
+        let lost = self.host.see(now, sight);
+        // Nothing is handed down ahead: the kernel paces the bands.
+        self.estimator.on_sender(Nanos::ZERO, lost);
         let left = if is_first { 0 } else { sight.left_bytes.saturating_sub(self.left_bytes) };
         self.left_bytes = sight.left_bytes;
         for tally in [&mut self.tally, &mut self.recent] {
@@ -207,9 +272,7 @@ impl Follower {
             let waiting = part(sight.waiting_bytes, connection.below_bytes.into(), below);
             self.look(now, connection, waiting, sight.left_bytes);
         }
-        let stay = std::mem::take(&mut self.next_stay);
-        self.stay.fade(now - std::mem::replace(&mut self.seen_at, now), stay.acked_bytes);
-        self.stay.add(&stay);
+        self.stays.end_sight(now - std::mem::replace(&mut self.seen_at, now));
         self.look_at_sent(now, sight);
         self.look_at_unseen(now, left, sight.left_bytes);
         let turn = self.turn;
@@ -239,10 +302,8 @@ impl Follower {
 
     /// Counts what left without a connection as arrived, if it is much.
     fn look_at_unseen(&mut self, now: Nanos, left: u64, left_bytes: u64) {
-        let Tally { left_bytes: all, sent_bytes, .. } = self.recent;
-        let unseen = all.saturating_sub(sent_bytes);
-        if unseen * 1000 > UNSEEN_PERMILLE * all && left > 0 {
-            let bytes = part(left, unseen, all);
+        if let Some(percent) = self.unseen_percent().filter(|_| left > 0) {
+            let bytes = part(left, percent, 100);
             let look = Look { sent_bytes: bytes, delivered_bytes: bytes, ..Look::default() };
             self.estimator.on_look(now, left_bytes, || UNSEEN, look);
         }
@@ -261,9 +322,9 @@ impl Follower {
         sender.turn = self.turn;
         let stay = sender.stayed(now, connection, waiting_bytes);
         if is_known {
-            self.next_stay.add(&stay);
+            self.stays.next.add(&stay);
         }
-        let seen = sender.seen(now, connection, waiting_bytes, (pace, self.stay.excess()));
+        let seen = sender.seen(now, connection, waiting_bytes, (pace, self.stays.all.excess()));
         let look = sender.looks.look(now, &seen, framing(connection));
         if connection.info.min_rtt_us > 0 && !std::mem::replace(&mut sender.has_base, true) {
             self.estimator.on_base(now, client, micros(connection.info.min_rtt_us));
@@ -277,7 +338,9 @@ impl Follower {
         for tally in [&mut self.tally, &mut self.recent] {
             tally.sent_bytes += look.lost_bytes;
         }
-        let lost_bytes = if sender.is_stalled(connection, waiting_bytes) { 0 } else { look.lost_bytes };
+        let is_lost_here = connection.is_forwarded && self.host.has_dropped_lately(now);
+        let is_no_loss = sender.is_stalled(connection, waiting_bytes) || is_lost_here;
+        let lost_bytes = if is_no_loss { 0 } else { look.lost_bytes };
         self.estimator.on_look(now, left_bytes, || client, Look { sent_bytes: 0, lost_bytes, ..look });
     }
 }
@@ -336,10 +399,14 @@ impl Sender {
     fn rtt(&mut self, now: Nanos, connection: &Connection, is_waiting: bool, all: Common) -> Option<Nanos> {
         let (info, framing) = (&connection.info, framing(connection));
         let (least, smoothed) = (micros(info.min_rtt_us), micros(info.rtt_us));
+        // Of a forwarded flow none may have ended lately.
+        if smoothed == Nanos::ZERO {
+            return None;
+        }
         let acked = info.acked_bytes.saturating_sub(self.tripped_bytes);
         if acked < TRIP_SEGMENTS * framing.segment_bytes {
             // Nothing has been acknowledged before the first round trip, the handshake's.
-            return (smoothed > Nanos::ZERO && info.acked_bytes == 0).then_some(smoothed);
+            return (info.acked_bytes == 0).then_some(smoothed);
         }
         let lasted = now - std::mem::replace(&mut self.tripped_at, now);
         let was_waiting = std::mem::replace(&mut self.was_waiting, is_waiting);

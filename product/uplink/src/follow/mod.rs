@@ -9,9 +9,11 @@ mod follower;
 mod state;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "bpf")]
 mod watch;
 
 pub use follower::{Follower, Sight, Tally};
 pub use sched::line::{Bounds, Change, Limit, Notice, Status};
 pub use state::{Followed, Lock, forget, mark, read};
+#[cfg(feature = "bpf")]
 pub use watch::{LineWatch, Turn, can_follow, open_rate};

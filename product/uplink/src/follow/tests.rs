@@ -15,6 +15,9 @@ const BELOW_MAX: u64 = 3;
 const STEP: Nanos = Nanos::from_millis(1);
 const SIGHT_EVERY_MS: u64 = 25;
 const LINE_PACKETS: u64 = 100;
+/// Packets for which a band has room; those of other hosts are not held back before. Beyond it so many are dropped.
+const BAND_PACKETS: u64 = 400;
+const DROPPED_PACKETS: u64 = 40;
 
 #[derive(Debug, Clone, Default)]
 struct Flow {
@@ -26,6 +29,19 @@ struct Flow {
     lost: u64,
     smoothed_us: f64,
     least_us: f64,
+    /// The packets handed down, and the one whose acknowledgement ends the open round trip.
+    handed: u64,
+    opened: Option<u64>,
+}
+
+fn sight<'a>(connections: &'a [Connection], ended: &'a [Connection]) -> Sight<'a> {
+    Sight { left_bytes: 0, waiting_bytes: 0, drops: 0, late: Nanos::ZERO, connections, ended }
+}
+
+impl Flow {
+    fn outstanding(&self) -> u64 {
+        self.on_way + self.below.len() as u64
+    }
 }
 
 /// A packet on its way: the flow, and when it was handed down.
@@ -40,6 +56,14 @@ struct World {
     payload: u64,
     /// Bytes of the line per millisecond that leave without a connection.
     unseen: f64,
+    /// The flows are of other hosts, and known by their packets.
+    are_forwarded: bool,
+    drops: u64,
+    /// The mean times for which the host runs and is stopped in turns.
+    stops: Option<(f64, f64)>,
+    stopped_until: f64,
+    runs_until: f64,
+    random: u64,
     queue: VecDeque<Packet>,
     arriving: VecDeque<(u64, Packet)>,
     left_bytes: u64,
@@ -60,6 +84,12 @@ impl World {
             line: Box::new(line),
             payload: SEGMENT_BYTES,
             unseen: 0.0,
+            are_forwarded: false,
+            drops: 0,
+            stops: None,
+            stopped_until: 0.0,
+            runs_until: 10_000.0,
+            random: 1,
             queue: VecDeque::new(),
             arriving: VecDeque::new(),
             left_bytes: 0,
@@ -75,10 +105,17 @@ impl World {
     }
 
     fn run(mut self, seconds: u64) -> World {
+        let mut due = 0;
         for ms in 0..seconds * 1000 {
-            self.step(ms);
-            if ms % SIGHT_EVERY_MS == 0 {
-                self.look(ms);
+            let is_stopped = self.is_stopped(ms as f64);
+            // A process that waited runs before the acknowledgements that waited.
+            if ms >= due && !is_stopped {
+                self.look_late(ms, ms - due);
+                due = ms + SIGHT_EVERY_MS;
+            }
+            match is_stopped {
+                true => self.step_line(ms),
+                false => self.step(ms),
             }
             let pace = self.follower.pace().map_or(f64::INFINITY, |pace| pace.bits_per_s() as f64 / 1e6);
             self.paces.push(pace);
@@ -87,12 +124,45 @@ impl World {
         self
     }
 
-    fn step(&mut self, ms: u64) {
+    /// Uniform in 0..1, the same in every run.
+    fn random(&mut self) -> f64 {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Returns whether the host has no processor in this millisecond.
+    fn is_stopped(&mut self, ms: f64) -> bool {
+        let Some((runs_ms, stops_ms)) = self.stops else { return false };
+        if ms >= self.runs_until {
+            self.stopped_until = ms - stops_ms * (1.0 - self.random()).ln();
+            self.runs_until = self.stopped_until - runs_ms * (1.0 - self.random()).ln();
+        }
+        ms < self.stopped_until
+    }
+
+    /// The flows hand down what their windows allow.
+    fn hand_down(&mut self, ms: u64) {
+        let most = if self.are_forwarded { BAND_PACKETS } else { BELOW_MAX };
         for flow in &mut self.flows {
-            while flow.on_way + (flow.below.len() as u64) < flow.window && (flow.below.len() as u64) < BELOW_MAX {
+            while flow.on_way + (flow.below.len() as u64) < flow.window {
+                if flow.below.len() as u64 >= most {
+                    if self.are_forwarded {
+                        // A whole part of its window, before it notices.
+                        (self.drops, flow.lost) = (self.drops + DROPPED_PACKETS, flow.lost + DROPPED_PACKETS);
+                        flow.opened = None;
+                        flow.window = (flow.window * 7 / 10).max(2);
+                    }
+                    break;
+                }
                 flow.below.push_back(ms);
+                flow.handed += 1;
+                flow.opened = flow.opened.or(Some(flow.handed));
             }
         }
+    }
+
+    fn step(&mut self, ms: u64) {
+        self.hand_down(ms);
         // The bands, whose turns are those of the flows.
         let pace = self.follower.pace().map_or(1e4, |pace| pace.bits_per_s() as f64 / 1e6);
         self.credit[0] = (self.credit[0] + pace * 125.0).min(pace * 125.0 + self.packet() as f64);
@@ -106,6 +176,14 @@ impl World {
         while self.credit[0] >= self.packet() as f64 && self.leave() {
             self.credit[0] -= self.packet() as f64;
         }
+        self.step_line(ms);
+        while self.arriving.front().is_some_and(|(at, _)| *at <= ms) {
+            let (_, (flow, since)) = self.arriving.pop_front().unwrap();
+            self.acknowledge(flow, ms - since);
+        }
+    }
+
+    fn step_line(&mut self, ms: u64) {
         let line = (self.line)(ms);
         self.credit[1] = (self.credit[1] + line * 125.0).min(line * 125.0 + self.packet() as f64);
         while self.credit[1] >= self.packet() as f64
@@ -113,10 +191,6 @@ impl World {
         {
             self.credit[1] -= self.packet() as f64;
             self.arriving.push_back((ms + self.rtt_ms, packet));
-        }
-        while self.arriving.front().is_some_and(|(at, _)| *at <= ms) {
-            let (_, (flow, since)) = self.arriving.pop_front().unwrap();
-            self.acknowledge(flow, ms - since);
         }
     }
 
@@ -128,7 +202,9 @@ impl World {
             if let Some(since) = flow.below.pop_front() {
                 self.left_bytes += self.payload + HEAD_BYTES;
                 if self.queue.len() as u64 >= LINE_PACKETS {
-                    flow.lost += 1;
+                    (flow.lost, flow.opened) = (flow.lost + 1, None);
+                    // What was lost is sent again.
+                    flow.handed -= 1;
                     flow.window = (flow.window * 7 / 10).max(2);
                 } else {
                     flow.on_way += 1;
@@ -145,11 +221,17 @@ impl World {
         flow.on_way -= 1;
         flow.acked += 1;
         let us = (took_ms.max(1) * 1000) as f64;
-        flow.smoothed_us = if flow.smoothed_us == 0.0 { us } else { flow.smoothed_us * 0.875 + us * 0.125 };
-        flow.least_us = if flow.least_us == 0.0 { us } else { flow.least_us.min(us) };
-        if flow.acked.is_multiple_of(8) && flow.below.len() < 2 {
+        if flow.acked.is_multiple_of(8) && (self.are_forwarded || flow.below.len() < 2) {
             flow.window += 1;
         }
+        if self.are_forwarded && flow.opened.is_none_or(|opened| flow.acked < opened) {
+            return;
+        }
+        flow.opened = None;
+        let rise = if self.are_forwarded { 0.5 } else { 0.125 };
+        let part = if self.are_forwarded && us < flow.smoothed_us { 1.0 } else { rise };
+        flow.smoothed_us = if flow.smoothed_us == 0.0 { us } else { flow.smoothed_us * (1.0 - part) + us * part };
+        flow.least_us = if flow.least_us == 0.0 { us } else { flow.least_us.min(us) };
     }
 
     fn connections(&self) -> Vec<Connection> {
@@ -158,28 +240,41 @@ impl World {
             own: [1; 16],
             client: [at as u8 + 2; 16],
             is_ipv6: false,
+            is_forwarded: self.are_forwarded,
             info: TcpInfo {
                 segment_bytes: SEGMENT_BYTES as u32,
-                unacked_segments: flow.on_way as u32 + flow.below.len() as u32,
+                unacked_segments: flow.outstanding() as u32,
                 rtt_us: flow.smoothed_us as u32,
                 min_rtt_us: flow.least_us as u32,
-                notsent_bytes: 1_000_000,
+                notsent_bytes: if self.are_forwarded { u32::from(flow.outstanding() >= 8) } else { 1_000_000 },
                 acked_bytes: flow.acked * self.payload,
                 retransmitted_bytes: flow.lost * self.payload,
                 sent_bytes: (flow.acked + flow.on_way + flow.lost + flow.below.len() as u64) * self.payload,
                 has_timestamps: true,
                 ..TcpInfo::default()
             },
-            below_bytes: flow.below.len() as u32 * 2304,
+            below_bytes: match self.are_forwarded {
+                true => (flow.outstanding() * self.payload) as u32,
+                false => flow.below.len() as u32 * 2304,
+            },
         };
         self.flows.iter().enumerate().map(connection).collect()
     }
 
     fn look(&mut self, ms: u64) {
+        self.look_late(ms, 0);
+    }
+
+    fn look_late(&mut self, ms: u64, late_ms: u64) {
         let connections = self.connections();
         let waiting = self.flows.iter().map(|flow| flow.below.len() as u64 * self.packet()).sum();
-        let sight =
-            Sight { left_bytes: self.left_bytes, waiting_bytes: waiting, connections: &connections, ended: &[] };
+        let sight = Sight {
+            left_bytes: self.left_bytes,
+            waiting_bytes: waiting,
+            drops: self.drops,
+            late: Nanos::from_millis(late_ms),
+            ..sight(&connections, &[])
+        };
         let _ = self.follower.see(Nanos(ms * STEP.0), &sight);
     }
 
@@ -197,6 +292,39 @@ fn the_line_is_found_and_its_queue_ends() {
         let (pace, queue) = (World::mean(&world.paces, 15, 40), World::mean(&world.queues_ms, 15, 40));
         assert!((0.93..1.05).contains(&(pace / line)), "{line} {rtt_ms} {flows}: {pace}");
         assert!(queue < 8.0 + 30.0 / line, "{line} {rtt_ms} {flows}: {queue} ms");
+    }
+}
+
+/// Their windows wait in the bands, which drop what is too much, and one round trip is seen at a time.
+#[test]
+fn the_line_is_found_by_forwarded_flows_alone() {
+    for (line, rtt_ms, flows) in [(3.0, 5, 3), (10.0, 5, 1), (10.0, 30, 4), (10.0, 100, 8), (30.0, 30, 3)] {
+        let mut world = World::new(None, flows, rtt_ms, move |_| line);
+        world.are_forwarded = true;
+        let world = world.run(60);
+        let (pace, queue) = (World::mean(&world.paces, 20, 60), World::mean(&world.queues_ms, 20, 60));
+        let case = format!("{line} {rtt_ms} {flows}, {} dropped: pace {pace}, queue {queue} ms", world.drops);
+        assert!((0.93..1.05).contains(&(pace / line)), "{case}");
+        assert!(queue < 8.0 + 30.0 / line, "{case}");
+    }
+}
+
+/// A host that is stopped from time to time, and whose acknowledgements wait for the same processor, is behind no
+/// other line.
+#[test]
+fn a_host_without_processor_is_behind_no_other_line() {
+    for (seed, stops_ms) in (1..5).flat_map(|seed| [4.0, 20.0, 60.0].map(|stops_ms| (seed, stops_ms))) {
+        for are_forwarded in [false, true] {
+            let mut world = World::new(None, 4, 20, |_| 10.0);
+            (world.are_forwarded, world.stops, world.random) = (are_forwarded, Some((150.0, stops_ms)), seed);
+            let world = world.run(60);
+            let paces = &world.paces[12_000..];
+            let most = paces.iter().copied().fold(0.0, f64::max);
+            let mean = World::mean(&world.paces, 12, 60);
+            let case = format!("{seed} {stops_ms} {are_forwarded}: mean {mean}, most {most}");
+            let least = if stops_ms > 50.0 { 7.0 } else { 9.2 };
+            assert!((least..10.6).contains(&mean) && most < 11.5, "{case}");
+        }
     }
 }
 
@@ -224,7 +352,7 @@ fn what_a_connection_delivered_last_counts_once() {
         let lists: [(&[Connection], &[Connection]); 5] =
             [(&[], &[]), (&[with(0)], &[]), (&[with(1)], &[]), (&[], &[]), (&[], &[with(3)])];
         for (turn, (connections, ended)) in (1..).zip(lists) {
-            let sight = Sight { left_bytes: turn * left_each, waiting_bytes: 0, connections, ended };
+            let sight = Sight { left_bytes: turn * left_each, ..sight(connections, ended) };
             let _ = follower.see(Nanos(turn * SIGHT_EVERY_MS * STEP.0), &sight);
         }
         assert_eq!(follower.tally().delivered_bytes, 3 * (SEGMENT_BYTES + HEAD_BYTES), "{left_each}");
@@ -283,7 +411,7 @@ fn silence_changes_nothing() {
         let change = match ms % 50 {
             0 => world.follower.rest(now, world.left_bytes),
             25 => {
-                let sight = Sight { left_bytes: world.left_bytes, waiting_bytes: 0, connections: &[], ended: &[] };
+                let sight = Sight { left_bytes: world.left_bytes, ..sight(&[], &[]) };
                 world.follower.see(now, &sight)
             }
             _ => None,

@@ -8,6 +8,7 @@ use sched::line::{Bounds, Change, Status, is_fast};
 use units::{Nanos, Rate};
 
 use super::follower::{Follower, Sight, Tally};
+use crate::classify::ForwardedWatch;
 use crate::connections::padded;
 use crate::device::{Device, links, uppers};
 use crate::interface::addresses;
@@ -22,7 +23,9 @@ const SEE_EVERY: Duration = Duration::from_millis(25);
 const IDLE_EVERY: Duration = Duration::from_millis(100);
 /// Maximum part of the time spent on listing connections: one in this many.
 const COST_PARTS: u32 = 20;
-/// The interval between looks at the addresses of this host.
+/// The usual time of a list grows by one part in this many with each that takes longer.
+const USUAL_PARTS: u32 = 16;
+/// The interval between looks at the addresses of this host, and for its classifier.
 const ADDRESSES_EVERY: Duration = Duration::from_secs(10);
 /// Maximum number of connections in one list; others are left out.
 const CONNECTIONS_MAX: usize = 1 << 16;
@@ -55,9 +58,24 @@ pub struct LineWatch {
     senders: SenderWatch,
     /// `None` on kernels that do not report the ends of connections.
     ends: Option<EndWatch>,
+    /// `None` while no classifier is attached that sees forwarded flows.
+    forwarded: Option<ForwardedWatch>,
     elsewhere: Elsewhere,
     left: Left,
     rates: Rates,
+    usual: Usual,
+}
+
+/// The time that a list usually takes: the shortest lately.
+#[derive(Debug, Default)]
+struct Usual(Duration);
+
+impl Usual {
+    /// Takes the time of a list. Returns by how much it was longer than twice the usual.
+    fn excess(&mut self, took: Duration) -> Duration {
+        self.0 = if self.0.is_zero() { took } else { took.min(self.0 + self.0 / USUAL_PARTS) };
+        took.saturating_sub(2 * self.0)
+    }
 }
 
 /// The rates of the bands.
@@ -123,9 +141,11 @@ impl LineWatch {
             route: Socket::open().map_err(kernel)?,
             senders,
             ends: EndWatch::open().ok(),
+            forwarded: ForwardedWatch::open(interface)?,
             elsewhere: Elsewhere::read(interface).map_err(kernel)?,
             left: Left::default(),
             rates: Rates { open, now, packets_for: now },
+            usual: Usual::default(),
             interface: interface.clone(),
         })
     }
@@ -136,6 +156,11 @@ impl LineWatch {
 
     pub fn tally(&self) -> Tally {
         self.follower.tally()
+    }
+
+    /// The part of what left lately, in per cent, that shows nothing but that it left, if it is much.
+    pub fn unseen_percent(&self) -> Option<u64> {
+        self.follower.unseen_percent()
     }
 
     /// The rate of the bands.
@@ -159,7 +184,8 @@ impl LineWatch {
 
     /// Takes a turn, if it is time for one.
     pub fn turn(&mut self) -> Result<Turn, Error> {
-        if Instant::now() < self.next {
+        let due = self.next;
+        if Instant::now() < due {
             return Ok(Turn::Nothing);
         }
         self.next = Instant::now() + SEE_EVERY;
@@ -172,13 +198,21 @@ impl LineWatch {
             return self.apply(change);
         }
         let began = Instant::now();
+        let late = began - due;
         let (connections, ended) = self.listed().map_err(kernel)?;
         let Some(after) = self.root().map_err(kernel)? else { return Ok(Turn::Lost) };
         let now = self.now();
         self.next = began + SEE_EVERY.max(began.elapsed() * COST_PARTS);
         self.left.count(after.bytes);
-        let waiting_bytes = before.backlog_bytes.midpoint(after.backlog_bytes);
-        let sight = Sight { left_bytes: self.left.bytes, waiting_bytes, connections: &connections, ended: &ended };
+        let late = late + self.usual.excess(began.elapsed());
+        let sight = Sight {
+            left_bytes: self.left.bytes,
+            waiting_bytes: before.backlog_bytes.midpoint(after.backlog_bytes),
+            drops: after.drops,
+            late: Nanos(u64::try_from(late.as_nanos()).unwrap_or(u64::MAX)),
+            connections: &connections,
+            ended: &ended,
+        };
         let change = self.follower.see(now, &sight);
         self.apply(change)
     }
@@ -225,6 +259,10 @@ impl LineWatch {
     fn listed(&mut self) -> io::Result<(Vec<Connection>, Vec<Connection>)> {
         if self.elsewhere.read_at.elapsed() >= ADDRESSES_EVERY {
             self.elsewhere = Elsewhere::read(&self.interface)?;
+            // Another program may have another table. While there is none, the last shows nothing.
+            if let Ok(Some(forwarded)) = ForwardedWatch::open(&self.interface) {
+                self.forwarded = Some(forwarded);
+            }
         }
         let (mut connections, mut ended) = (Vec::new(), Vec::new());
         let elsewhere = &self.elsewhere;
@@ -237,6 +275,9 @@ impl LineWatch {
             ends.read(|connection| keep(&mut ended, connection))?;
         }
         self.senders.read(|connection| keep(&mut connections, connection))?;
+        if let Some(forwarded) = &self.forwarded {
+            forwarded.read(|connection| keep(&mut connections, connection));
+        }
         Ok((connections, ended))
     }
 }

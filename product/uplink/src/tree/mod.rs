@@ -200,6 +200,7 @@ impl Tree {
 }
 
 /// Returns true if this is the root of a tree of ours.
+#[cfg(feature = "bpf")]
 pub(crate) fn is_root(qdisc: &crate::tc::Qdisc) -> bool {
     qdisc.handle == build::ROOT && qdisc.kind == "htb"
 }

@@ -27,7 +27,7 @@ const FAILURES_MAX: u32 = 20;
 /// A rate is kept again if it differs by one part in this many, or after so many records.
 const KEPT_PARTS: u64 = 50;
 const KEEP_EVERY: u32 = 60;
-/// Bytes after which it is said that too few of them are of connections on this host.
+/// Bytes after which it is said that too few of them are of TCP connections.
 const UNSEEN_BYTES: u64 = 2_000_000;
 const UNSEEN_PERMILLE: u64 = 200;
 
@@ -133,12 +133,21 @@ impl Following {
     fn said(&self, notice: Notice) -> String {
         let line = server::Line::Found(self.status());
         match notice {
-            Notice::Found { .. } => format!("{line}; small responses leave first from now on"),
-            Notice::Changed { from, .. } => format!("{line}; before {}", server::mbit(from)),
+            Notice::Found { .. } => format!("{line}; small responses leave first from now on{}", self.doubt()),
+            Notice::Changed { from, .. } => format!("{line}; before {}{}", server::mbit(from), self.doubt()),
             Notice::Others { lasts, .. } => {
                 format!("{line}: a lower rate changes nothing, left as it is for {:.0} s", lasts.as_secs_f64())
             }
         }
+    }
+
+    /// What lowers the confidence in a rate.
+    fn doubt(&self) -> String {
+        self.watch.unseen_percent().map_or(String::new(), |percent| {
+            format!(
+                "; with lower confidence: {percent} % of what leaves is QUIC or other traffic that shows no arrival"
+            )
+        })
     }
 
     /// Records what is known, in /run/weir and, if it was confirmed, for the time after a restart.
@@ -166,7 +175,7 @@ impl Following {
         said
     }
 
-    /// Says once that what leaves is of no connection here, so that nothing shows the line's rate.
+    /// Says once that what leaves is of no TCP connection, so that nothing shows the line's rate.
     fn unseen(&mut self) -> Option<String> {
         let follow::Tally { left_bytes, sent_bytes, .. } = self.watch.tally();
         let is_unseen = left_bytes >= UNSEEN_BYTES && sent_bytes * 1000 < UNSEEN_PERMILLE * left_bytes;
@@ -175,8 +184,9 @@ impl Following {
         }
         let percent = sent_bytes * 100 / left_bytes.max(1);
         Some(format!(
-            "of what leaves, {percent} % is of TCP connections of this host; the rest (QUIC, containers, other hosts) does not \
-             show the line's rate: it may stay unknown, and what is found is unsure: give --rate RATE"
+            "of what leaves, {percent} % is of TCP connections whose acknowledgements pass here; the rest (QUIC, tunnels, \
+             before Linux 6.6 containers) does not show the line's rate: it may stay unknown, and what is found has a lower \
+             confidence: give --rate RATE"
         ))
     }
 

@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 
 mod attaching;
 mod clients;
+mod forwarded;
 mod heads;
 mod measured;
 mod order;

@@ -183,12 +183,12 @@ fn datagrams_count_until_the_flow_is_idle() {
     }
 }
 
-const TCP: u8 = 6;
-const UDP: u8 = 17;
+pub(super) const TCP: u8 = 6;
+pub(super) const UDP: u8 = 17;
 const CLIENT_PORT: u16 = 40_000;
 /// Types of Ethernet, and the protocol numbers of IPv6's extensions.
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
+pub(super) const IPV4: u16 = 0x0800;
+pub(super) const IPV6: u16 = 0x86dd;
 const VLAN: u16 = 0x8100;
 const QINQ: u16 = 0x88a8;
 const PPPOE: u16 = 0x8864;
@@ -196,7 +196,7 @@ const HOP_BY_HOP: u8 = 0;
 const DESTINATION: u8 = 60;
 
 /// A TCP or UDP packet from [`PORT`] with this payload.
-fn transport(protocol: u8, seq: u32, payload_bytes: usize) -> Vec<u8> {
+pub(super) fn transport(protocol: u8, seq: u32, payload_bytes: usize) -> Vec<u8> {
     let mut bytes = [PORT.to_be_bytes(), CLIENT_PORT.to_be_bytes()].concat();
     match protocol {
         TCP => {
@@ -209,7 +209,7 @@ fn transport(protocol: u8, seq: u32, payload_bytes: usize) -> Vec<u8> {
     bytes
 }
 
-fn ipv4(client: u8, protocol: u8, payload: &[u8]) -> Vec<u8> {
+pub(super) fn ipv4(client: u8, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0x45, 0];
     bytes.extend((payload.len() as u16 + 20).to_be_bytes());
     bytes.extend([0, 0, 0, 0, 64, protocol, 0, 0, 198, 18, 0, 1, 198, 18, 1, client]);
@@ -218,7 +218,7 @@ fn ipv4(client: u8, protocol: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 /// An IPv6 packet with these extension headers of 8 bytes.
-fn ipv6(client: u8, extensions: &[u8], protocol: u8, payload: &[u8]) -> Vec<u8> {
+pub(super) fn ipv6(client: u8, extensions: &[u8], protocol: u8, payload: &[u8]) -> Vec<u8> {
     let mut next = extensions.iter().copied().chain([protocol]);
     let mut bytes = vec![0x60, 0, 0, 0];
     bytes.extend((payload.len() as u16 + 8 * extensions.len() as u16).to_be_bytes());
@@ -234,7 +234,7 @@ fn ipv6(client: u8, extensions: &[u8], protocol: u8, payload: &[u8]) -> Vec<u8> 
 }
 
 /// Puts these tags, and an Ethernet header, before an IP packet of this type.
-fn ethernet(tags: &[u16], kind: u16, packet: &[u8]) -> Vec<u8> {
+pub(super) fn ethernet(tags: &[u16], kind: u16, packet: &[u8]) -> Vec<u8> {
     let mut bytes = vec![2; 12];
     for tag in tags {
         bytes.extend(tag.to_be_bytes());
@@ -256,8 +256,17 @@ fn ethernet(tags: &[u16], kind: u16, packet: &[u8]) -> Vec<u8> {
 }
 
 /// Runs the classifier on a frame, as if it left.
-fn leave(site: &Site, frame: &[u8]) {
-    let id = find(&site.interface).unwrap().unwrap().facts.id;
+pub(super) fn leave(site: &Site, frame: &[u8]) {
+    run_on(find(&site.interface).unwrap().unwrap().facts.id, frame);
+}
+
+/// Runs the program that sees what clients send on a frame, as if it arrived.
+pub(super) fn arrive(site: &Site, frame: &[u8]) {
+    let [id] = filter::look(&site.interface).unwrap().arriving[..] else { panic!("there is one") };
+    run_on(id, frame);
+}
+
+pub(super) fn run_on(id: u32, frame: &[u8]) {
     let program = libbpf_rs::Program::fd_from_id(id).unwrap();
     let mut options = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,

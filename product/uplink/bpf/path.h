@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+// What the sender of a forwarded TCP flow knows of its path, gathered from the packets that pass in both directions: the
+// bytes that left and that were acknowledged, and round trips. `weir attach` without a rate finds the line's rate by it,
+// as it does by TCP_INFO of this host's own connections.
+//
+// A round trip goes from a segment that passes here to its acknowledgement, one at a time, and never spans a
+// retransmission (Karn and Partridge, 1987). Each packet costs constant work. src/classify/forwarded.rs reads the table.
+#ifndef WEIR_PATH_H
+#define WEIR_PATH_H
+
+#include "packet.h"
+#include "tracked.h"
+
+// Of more flows at once, some are not followed; a power of two. The table takes 448 KB.
+#define PATHS_MAX PATHS_COUNT
+// The places looked at, at random, for one that is free. With half of the table in use one flow in 16 finds none, and
+// looks again with its next packet.
+#define PATH_TRIES 4
+// A flow that was idle for this long has left its place, and begins anew. Whoever reads the table looks more often.
+#define PATH_IDLE_NS 1000000000ull
+// A flow goes on after packets that passed elsewhere, if they are fewer bytes than this.
+#define PATH_GAP_MAX (1 << 20)
+// Distinguishes a flow's number from the kernel's number of a socket.
+#define PATH_NUMBER (1ull << 63)
+// 32-bit words of a TCP header with timestamps, and without options.
+#define WORDS_WITH_TIMESTAMPS 8
+#define WORDS_MIN 5
+
+struct path {
+	// Of this flow alone; 0 while the place is being taken. Its lowest bits are the place.
+	__u64 number;
+	// When its last packet of data left, or was acknowledged.
+	__u64 last_ns;
+	// Payload: all that left, the part of it that had left before, and what was acknowledged.
+	__u64 sent_bytes;
+	__u64 again_bytes;
+	__u64 acked_bytes;
+	__u64 acked_ns;
+	__u64 client[2];
+	// When the segment of the open round trip left, or 0, and when the last one ended.
+	__u64 opened_ns;
+	__u64 tripped_ns;
+	// The last round trip, a rise halved, and the shortest.
+	__u32 rtt_us;
+	__u32 least_us;
+	// Sequence numbers: acknowledged up to here, sent up to here, and the end of the segment of the open round trip.
+	__u32 acked_seq;
+	__u32 next_seq;
+	__u32 opened_seq;
+	// Acknowledgements with SACK since the last without a gap: each shows a segment that has arrived.
+	__u32 sacked;
+	__u16 segment_bytes;
+	__u8 version;
+	__u8 has_timestamps;
+	__u32 unused;
+};
+
+_Static_assert(sizeof(struct path) == PATH_BYTES, "path");
+
+// A flow with its place in the table of paths.
+struct known {
+	struct tracked flow;
+	// `path.number`, or 0.
+	__u64 path;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, PATHS_MAX);
+	__type(key, __u32);
+	__type(value, struct path);
+} weir_paths SEC(".maps");
+
+// Returns the path of this number; NULL if another flow has its place by now.
+static __always_inline struct path *path_of(__u64 number)
+{
+	__u32 at = number & (PATHS_MAX - 1);
+	struct path *path = number ? bpf_map_lookup_elem(&weir_paths, &at) : NULL;
+
+	return path && path->number == number ? path : NULL;
+}
+
+// Begins the path of a flow whose next packet is this. Returns NULL if no place is free.
+static __always_inline struct path *begin_path(struct known *known, struct packet *packet, struct tuple *tuple,
+					       struct step *step)
+{
+	struct path *path;
+
+	known->path = 0;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < PATH_TRIES; i++) {
+		__u32 at = bpf_get_prandom_u32() & (PATHS_MAX - 1);
+
+		path = bpf_map_lookup_elem(&weir_paths, &at);
+		if (!path || (__s64)(step->now - path->last_ns) < (__s64)PATH_IDLE_NS)
+			continue;
+		__builtin_memset(path, 0, sizeof(*path));
+		path->acked_seq = path->next_seq = step->seq;
+		path->client[0] = tuple->addresses[2];
+		path->client[1] = tuple->addresses[3];
+		path->version = packet->version;
+		path->has_timestamps = packet->tcp_words >= WORDS_WITH_TIMESTAMPS;
+		path->last_ns = step->now;
+		known->path = path->number = PATH_NUMBER | (step->now & ~(__u64)(PATHS_MAX - 1)) | at;
+		return path;
+	}
+	return NULL;
+}
+
+// Returns the path that this packet of data continues, or begins.
+static __always_inline struct path *path_for(struct known *known, struct packet *packet, struct tuple *tuple,
+					     struct step *step, enum stepped how)
+{
+	struct path *path = path_of(known->path);
+
+	if (path && known->flow.seen == SEEN && (__s64)(step->now - path->last_ns) < (__s64)PATH_IDLE_NS &&
+	    (how == STEP_AGAIN || step->seq - path->next_seq < PATH_GAP_MAX))
+		return path;
+	// What is sent again is no beginning.
+	return how == STEP_AGAIN ? NULL : begin_path(known, packet, tuple, step);
+}
+
+// Notes a packet of data that leaves, of segments of this size.
+static __always_inline void note_leaving(struct path *path, struct step *step, enum stepped how, __u32 segment_bytes)
+{
+	path->last_ns = step->now;
+	path->sent_bytes += step->bytes;
+	if (how == STEP_AGAIN) {
+		path->again_bytes += step->bytes;
+		// Its acknowledgement may be that of either.
+		path->opened_ns = 0;
+		return;
+	}
+	if (segment_bytes > path->segment_bytes)
+		path->segment_bytes = segment_bytes;
+	path->next_seq = step->seq + step->bytes;
+	if (path->opened_ns)
+		return;
+	path->opened_seq = step->seq + (segment_bytes < step->bytes ? segment_bytes : step->bytes);
+	path->opened_ns = step->now;
+}
+
+// Ends the open round trip. What the client alone adds to one, such as a late acknowledgement, counts half.
+static __always_inline void end_trip(struct path *path, __u64 now)
+{
+	__u64 lasted = (now - path->opened_ns) / 1000;
+	__u32 rtt_us = lasted < 1 ? 1 : lasted < ~0u ? lasted : ~0u;
+
+	path->rtt_us = path->rtt_us && rtt_us > path->rtt_us ? path->rtt_us + (rtt_us - path->rtt_us) / 2 : rtt_us;
+	if (!path->least_us || rtt_us < path->least_us)
+		path->least_us = rtt_us;
+	path->tripped_ns = now;
+	path->opened_ns = 0;
+}
+
+// Notes what the client acknowledges with a packet whose TCP header has this many words.
+static __always_inline void note_acked(struct path *path, __u32 ack, __u32 words, __u64 now)
+{
+	__u32 without_sack = path->has_timestamps ? WORDS_WITH_TIMESTAMPS : WORDS_MIN;
+
+	// A FIN takes one number.
+	if (ack == path->next_seq + 1)
+		ack = path->next_seq;
+	if ((__s32)(ack - path->next_seq) > 0 || (__s32)(ack - path->acked_seq) < 0)
+		return;
+	if (ack == path->acked_seq) {
+		if (words > without_sack && ack != path->next_seq) {
+			path->sacked++;
+			path->acked_ns = path->last_ns = now;
+		}
+		return;
+	}
+	path->acked_bytes += ack - path->acked_seq;
+	path->acked_seq = ack;
+	path->acked_ns = path->last_ns = now;
+	if (words <= without_sack)
+		path->sacked = 0;
+	if (path->opened_ns && (__s32)(ack - path->opened_seq) >= 0)
+		end_trip(path, now);
+}
+
+#endif

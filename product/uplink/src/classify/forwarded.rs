@@ -1,0 +1,150 @@
+//! The forwarded TCP flows of an interface, as the classifier sees them pass (see bpf/path.h): containers behind a
+//! bridge, masquerade or DNAT, and other hosts, whose sockets are not in this host's list.
+//!
+//! The table is mapped, so that a look costs no system call and reads little of a flow that is idle.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr;
+
+use units::Nanos;
+
+use super::meter::now;
+use super::program::{PATHS_MAP, Program};
+use super::{Attached, find};
+use crate::constants::{PATH_BYTES, PATHS_COUNT};
+use crate::{Connection, Error, Interface, TcpInfo};
+
+const TABLE_BYTES: usize = PATHS_COUNT * PATH_BYTES;
+/// A flow is listed until nothing has left or arrived for this long. By then it has left its place (`PATH_IDLE_NS`).
+const LISTED_FOR: Nanos = Nanos::from_millis(1500);
+/// A round trip is of the present for its own length and this long, the time of a late acknowledgement and more.
+const FRESH_FOR: Nanos = Nanos::from_millis(50);
+/// A flow with so many segments on their way has more to send than its windows allow.
+const LONG_SEGMENTS: u64 = 8;
+/// Stands in place of the payload of a full segment before one was seen.
+const SEGMENT_BYTES_MIN: u32 = 536;
+
+/// `struct path` of bpf/path.h.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct Path {
+    number: u64,
+    last: u64,
+    sent_bytes: u64,
+    again_bytes: u64,
+    acked_bytes: u64,
+    acked_at: u64,
+    client: [u64; 2],
+    opened_at: u64,
+    tripped_at: u64,
+    rtt_us: u32,
+    least_us: u32,
+    acked_seq: u32,
+    next_seq: u32,
+    opened_seq: u32,
+    sacked: u32,
+    segment_bytes: u16,
+    version: u8,
+    has_timestamps: u8,
+    unused: u32,
+}
+
+const _: () = assert!(size_of::<Path>() == PATH_BYTES);
+
+/// The table of paths of a classifier.
+#[derive(Debug)]
+pub struct ForwardedWatch {
+    table: ptr::NonNull<Path>,
+}
+
+impl ForwardedWatch {
+    /// Opens the table of the classifier at this interface; `None` if there is none.
+    pub fn open(interface: &Interface) -> Result<Option<ForwardedWatch>, Error> {
+        let Some(Attached { facts, .. }) = find(interface)? else { return Ok(None) };
+        let program = Program::open(facts.id)?;
+        // A classifier of another version has none.
+        let Some(map) = program.map(PATHS_MAP) else { return Ok(None) };
+        let doing = || format!("reading the forwarded flows of {}", interface.name);
+        let table = mapped(map.as_fd()).map_err(|error| Error::kernel(&doing(), error))?;
+        Ok(Some(ForwardedWatch { table }))
+    }
+
+    /// Passes on the flows that have sent or were acknowledged lately, if acknowledgements of theirs pass here.
+    pub fn read(&self, mut each: impl FnMut(Connection)) {
+        let now = now();
+        for place in 0..PATHS_COUNT {
+            // SAFETY: the mapping has PATHS_COUNT paths and lasts as long as `self`; a program writes them meanwhile,
+            // so they are read as volatile, and any bytes are a valid `Path`.
+            let path = unsafe { self.table.add(place) };
+            // SAFETY: as above.
+            let last = unsafe { (&raw const (*path.as_ptr()).last).read_volatile() };
+            if last == 0 || now - Nanos(last) >= LISTED_FOR {
+                continue;
+            }
+            // SAFETY: as above.
+            let [one, again] = [0; 2].map(|_: u8| unsafe { path.as_ptr().read_volatile() });
+            // Otherwise another flow took the place meanwhile. Without acknowledgements (before Linux 6.6, or by another
+            // way) nothing shows that anything arrives.
+            if one.number != 0 && one.number == again.number && one.acked_at != 0 {
+                each(one.connection(now));
+            }
+        }
+    }
+}
+
+impl Drop for ForwardedWatch {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made with this length, and nothing refers to it any more.
+        unsafe { libc::munmap(self.table.as_ptr().cast(), TABLE_BYTES) };
+    }
+}
+
+fn mapped(map: impl AsFd) -> io::Result<ptr::NonNull<Path>> {
+    let (map, shared) = (map.as_fd().as_raw_fd(), libc::MAP_SHARED);
+    // SAFETY: the kernel chooses the address, so that no other memory is touched; it fails if the map is smaller.
+    let table = unsafe { libc::mmap(ptr::null_mut(), TABLE_BYTES, libc::PROT_READ, shared, map, 0) };
+    if table == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    ptr::NonNull::new(table.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
+
+impl Path {
+    /// The flow as the kernel would describe its sender.
+    fn connection(&self, now: Nanos) -> Connection {
+        let segment_bytes = u32::from(self.segment_bytes).max(SEGMENT_BYTES_MIN);
+        let sent_once = self.sent_bytes.saturating_sub(self.again_bytes);
+        let outstanding = sent_once.saturating_sub(self.acked_bytes);
+        let segments = outstanding / u64::from(segment_bytes);
+        let mut client = [0; 16];
+        for (bytes, word) in client.chunks_exact_mut(8).zip(self.client) {
+            bytes.copy_from_slice(&word.to_ne_bytes());
+        }
+        let is_fresh = now - Nanos(self.tripped_at) <= FRESH_FOR + Nanos(u64::from(self.rtt_us) * 1000);
+        let whole = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        Connection {
+            cookie: self.number,
+            own: [0; 16],
+            client,
+            is_ipv6: self.version == 6,
+            is_forwarded: true,
+            info: TcpInfo {
+                segment_bytes,
+                unacked_segments: whole(segments),
+                sacked_segments: self.sacked.min(whole(segments)),
+                rtt_us: if is_fresh { self.rtt_us } else { 0 },
+                min_rtt_us: self.least_us,
+                notsent_bytes: u32::from(segments >= LONG_SEGMENTS),
+                acked_bytes: self.acked_bytes,
+                last_ack_ms: whole((now - Nanos(self.acked_at)).0 / 1_000_000),
+                retransmitted_bytes: self.again_bytes,
+                sent_bytes: self.sent_bytes,
+                has_timestamps: self.has_timestamps != 0,
+                ..TcpInfo::default()
+            },
+            // Where they are is not known; they are divided by what each has on its way.
+            below_bytes: whole(outstanding),
+        }
+    }
+}

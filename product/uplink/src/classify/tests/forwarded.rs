@@ -1,0 +1,179 @@
+//! Forwarded flows as the table of paths has them: what left, what was acknowledged, and round trips.
+
+use super::tracked::{IPV4, IPV6, TCP, UDP, arrive, ethernet, ipv4, ipv6, leave, run_on, transport};
+use super::*;
+use crate::Connection;
+
+const PAYLOAD: u32 = 1400;
+/// Words of a TCP header without options, and with one block of SACK after two bytes of padding.
+const PLAIN: u8 = 5;
+const WITH_SACK: u8 = 8;
+
+/// A segment that leaves for this client.
+fn segment(client: u8, seq: u32) -> Vec<u8> {
+    ethernet(&[], IPV4, &ipv4(client, TCP, &transport(TCP, seq, PAYLOAD as usize)))
+}
+
+/// A packet without data of this client, that acknowledges this, with a header of so many words.
+fn acknowledgement(client: u8, ack: u32, words: u8) -> Vec<u8> {
+    let mut tcp = transport(TCP, 77, 0);
+    tcp[..4].rotate_left(2);
+    tcp[8..12].copy_from_slice(&ack.to_be_bytes());
+    tcp[12] = words << 4;
+    tcp.resize(usize::from(words) * 4, 1);
+    let mut ip = ipv4(client, TCP, &tcp);
+    ip[12..20].rotate_left(4);
+    ethernet(&[], IPV4, &ip)
+}
+
+fn listed(watch: &ForwardedWatch) -> Vec<Connection> {
+    let mut all = Vec::new();
+    watch.read(|connection| all.push(connection));
+    all
+}
+
+fn only(watch: &ForwardedWatch) -> Connection {
+    let [connection] = listed(watch)[..] else { panic!("{:?}", listed(watch)) };
+    connection
+}
+
+fn at_tcx(test: impl FnOnce(&Site, ForwardedWatch) + Send + 'static) {
+    with(wanted(Policy::Psjf), |site| match Hook::of_new(&site.interface).unwrap() {
+        Hook::Tcx => test(site, ForwardedWatch::open(&site.interface).unwrap().unwrap()),
+        Hook::Clsact => println!("SKIPPED: this kernel has no TCX"),
+    });
+}
+
+#[test]
+fn what_leaves_and_is_acknowledged_is_counted_with_its_round_trip() {
+    at_tcx(|site, watch| {
+        assert_eq!(listed(&watch), []);
+        for nth in 0..4 {
+            leave(site, &segment(1, 5000 + nth * PAYLOAD));
+        }
+        // No acknowledgement shows that one would be seen.
+        assert_eq!(listed(&watch), []);
+        arrive(site, &acknowledgement(1, 5000 + PAYLOAD, PLAIN));
+        let sent = only(&watch);
+        assert!(sent.is_forwarded && !sent.is_ipv6 && sent.client[..5] == [198, 18, 1, 1, 0], "{sent:?}");
+        let info = sent.info;
+        assert_eq!((info.sent_bytes, info.acked_bytes, info.retransmitted_bytes), (5600, 1400, 0));
+        assert_eq!((info.segment_bytes, info.unacked_segments, info.has_timestamps), (PAYLOAD, 3, false));
+        assert!(info.rtt_us > 0 && info.min_rtt_us == info.rtt_us, "{info:?}");
+        // Of what was never sent.
+        arrive(site, &acknowledgement(1, 5000 + 9 * PAYLOAD, PLAIN));
+        assert_eq!(only(&watch).info.acked_bytes, 1400);
+        // Nothing has left since: no round trip is open.
+        arrive(site, &acknowledgement(1, 5000 + 4 * PAYLOAD, PLAIN));
+        let all = only(&watch).info;
+        assert_eq!((all.acked_bytes, all.unacked_segments, all.rtt_us), (5600, 0, info.rtt_us));
+        assert_eq!(only(&watch).cookie, sent.cookie);
+    });
+}
+
+/// Either transmission may have been acknowledged.
+#[test]
+fn what_is_sent_again_ends_no_round_trip() {
+    at_tcx(|site, watch| {
+        leave(site, &segment(1, 5000));
+        leave(site, &segment(1, 6400));
+        leave(site, &segment(1, 5000));
+        arrive(site, &acknowledgement(1, 7800, PLAIN));
+        let info = only(&watch).info;
+        assert_eq!((info.sent_bytes, info.retransmitted_bytes, info.acked_bytes), (4200, 1400, 2800));
+        assert_eq!((info.rtt_us, info.min_rtt_us), (0, 0));
+        leave(site, &segment(1, 7800));
+        arrive(site, &acknowledgement(1, 9200, PLAIN));
+        assert!(only(&watch).info.rtt_us > 0);
+    });
+}
+
+/// An acknowledgement with SACK shows that a segment beyond the gap has arrived; one without it may be of a window.
+#[test]
+fn segments_beyond_a_gap_have_arrived() {
+    at_tcx(|site, watch| {
+        for nth in 0..5 {
+            leave(site, &segment(1, 5000 + nth * PAYLOAD));
+        }
+        for (ack, words, sacked) in
+            [(6400, PLAIN, 0), (6400, PLAIN, 0), (6400, WITH_SACK, 1), (6400, WITH_SACK, 2), (12_000, PLAIN, 0)]
+        {
+            arrive(site, &acknowledgement(1, ack, words));
+            assert_eq!(only(&watch).info.sacked_segments, sacked, "{ack} {words}");
+        }
+        // The FIN takes a number.
+        leave(site, &segment(1, 12_000));
+        arrive(site, &acknowledgement(1, 13_401, PLAIN));
+        assert_eq!(only(&watch).info.acked_bytes, 6 * 1400);
+    });
+}
+
+/// Sends a segment, and has it acknowledged.
+fn exchange(site: &Site, client: u8, seq: u32) {
+    leave(site, &segment(client, seq));
+    arrive(site, &acknowledgement(client, seq + PAYLOAD, PLAIN));
+}
+
+/// Another connection with the same ports, and one that was idle, are others; datagrams are none.
+#[test]
+fn each_connection_has_a_number_of_its_own() {
+    at_tcx(|site, watch| {
+        leave(site, &ethernet(&[], IPV4, &ipv4(1, UDP, &transport(UDP, 0, 1200))));
+        assert_eq!(listed(&watch), []);
+        exchange(site, 1, 5000);
+        let first = only(&watch);
+        exchange(site, 1, 5000 + PAYLOAD);
+        assert_eq!((only(&watch).cookie, only(&watch).info.acked_bytes), (first.cookie, 2800));
+        exchange(site, 1, 5000 + (2 << 20));
+        let all = listed(&watch);
+        assert!(all.len() == 2 && all.iter().any(|one| one.cookie == first.cookie), "{all:?}");
+        std::thread::sleep(std::time::Duration::from_millis(1600));
+        assert_eq!(listed(&watch), []);
+        exchange(site, 1, 5000 + (2 << 20) + PAYLOAD);
+        let again = only(&watch);
+        assert!(all.iter().all(|one| one.cookie != again.cookie) && again.info.sent_bytes == 1400, "{again:?}");
+    });
+}
+
+#[test]
+fn flows_over_ipv6_are_followed() {
+    at_tcx(|site, watch| {
+        leave(site, &ethernet(&[], IPV6, &ipv6(9, &[], TCP, &transport(TCP, 5000, 1400))));
+        let mut tcp = transport(TCP, 77, 0);
+        tcp[..4].rotate_left(2);
+        tcp[8..12].copy_from_slice(&6400u32.to_be_bytes());
+        let mut packet = ipv6(9, &[], TCP, &tcp);
+        packet[8..40].rotate_left(16);
+        arrive(site, &ethernet(&[], IPV6, &packet));
+        let v6 = only(&watch);
+        assert_eq!((v6.is_ipv6, v6.client[..4].to_vec(), v6.client[15]), (true, vec![0x20, 1, 0xd, 0xb8], 9));
+        assert!(v6.info.acked_bytes == 1400 && v6.info.rtt_us > 0, "{v6:?}");
+    });
+}
+
+/// More flows than there are places: some are not followed, and none disturbs another. Attached again, all stay.
+#[test]
+fn the_table_is_bounded_and_outlasts_its_program() {
+    at_tcx(|site, watch| {
+        let id = find(&site.interface).unwrap().unwrap().facts.id;
+        let [arriving] = filter::look(&site.interface).unwrap().arriving[..] else { panic!("there is one") };
+        for client in 0..6000u32 {
+            let number = &(client + (1 << 16)).to_be_bytes()[1..];
+            let (mut leaves, mut arrives) = (segment(1, 5000), acknowledgement(1, 6400, PLAIN));
+            leaves[31..34].copy_from_slice(number);
+            arrives[27..30].copy_from_slice(number);
+            run_on(id, &leaves);
+            run_on(arriving, &arrives);
+        }
+        let many = listed(&watch);
+        let numbers: std::collections::HashSet<u64> = many.iter().map(|one| one.cookie).collect();
+        assert!((2000..=4096).contains(&many.len()) && numbers.len() == many.len(), "{}", many.len());
+        assert!(many.iter().all(|one| (one.info.sent_bytes, one.info.acked_bytes) == (1400, 1400)));
+        attach(&site.interface, &wanted(Policy::Las)).unwrap();
+        // Once the flows above have left their places.
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+        exchange(site, 77, 5000);
+        let is_there = |watch: &ForwardedWatch| listed(watch).iter().any(|one| one.client[..4] == [198, 18, 1, 77]);
+        assert!(is_there(&watch) && is_there(&ForwardedWatch::open(&site.interface).unwrap().unwrap()));
+    });
+}
