@@ -124,11 +124,17 @@ fn senders() -> Result<SenderWatch, Error> {
 }
 
 impl LineWatch {
-    /// Begins the search at the rate of the bands; from nothing if they are open.
-    pub fn open(interface: &Interface) -> Result<LineWatch, Error> {
+    /// Begins the search at the rate of the bands; from nothing if they are open. If an earlier follower knew the line
+    /// and was killed while it emptied the line's queue, they have half of its rate or less, and get it back first.
+    pub fn open(interface: &Interface, known: Option<Rate>) -> Result<LineWatch, Error> {
         let missing = || Error::new(format!("another program took the bands from {}: run this again", interface.name));
-        let now = tree::find(interface)?.ok_or_else(missing)?.plan.rate;
+        let left_at = tree::find(interface)?.ok_or_else(missing)?.plan.rate;
         let open = open_rate(interface)?;
+        let cut_short = known.filter(|line| left_at < line.permille(SETTLED_PERMILLE));
+        let now = cut_short.map_or(left_at, |line| line.permille(LEFT_PERMILLE).min(open));
+        if now != left_at && !tree::change_rate(interface, left_at, now, None)? {
+            return Err(missing());
+        }
         let first = Some(now).filter(|now| *now < open);
         let kernel = |error: io::Error| Error::kernel(&format!("following the line of {}", interface.name), error);
         let bounds = Bounds { least: None, first, most: Some(open) };

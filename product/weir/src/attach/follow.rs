@@ -67,7 +67,7 @@ impl Following {
         };
         let kept = Kept::open(interface);
         Ok(Ok(Following {
-            watch: LineWatch::open(interface)?,
+            watch: LineWatch::open(interface, earlier.and_then(|status| status.rate))?,
             lock,
             kept_rate: kept.line.as_ref().map(|line| line.rate),
             kept,
@@ -103,7 +103,11 @@ impl Following {
         let mut said = Vec::new();
         match self.watch.turn() {
             Ok(Turn::Nothing) => {}
-            Ok(Turn::Changed(change)) => said.extend(change.notice.map(|notice| self.said(notice))),
+            Ok(Turn::Changed(change)) => {
+                said.extend(change.notice.map(|notice| self.said(notice)));
+                // Killed now, it leaves a rate far below the line's; the next one puts back what is recorded.
+                let _ = self.lock.write(&self.status());
+            }
             Ok(Turn::Lost) => return Ok(Err(self.end())),
             Err(_) if !self.lock.is_valid() || self.interface.check().is_err() => return Ok(Err(self.end())),
             Err(error) if self.failures >= FAILURES_MAX => return Err(error),

@@ -161,3 +161,26 @@ fn a_rate_that_was_kept_is_begun_with() {
     assert!(too_short.contains("--try 1s is too short"), "{too_short}");
     assert!(without.0 == Some(2) && without.1.contains("--try needs a rate that stays"), "{without:?}");
 }
+
+/// The bands are at half of the line's rate when it is killed: while the line's queue is emptied.
+#[test]
+fn what_a_follower_killed_in_a_drain_left_is_put_right() {
+    let Some(network) = network() else { return };
+    network.printed("attach uplink --rate 4500kbit --no-watch");
+    network.printed("attach uplink --rate auto --no-watch");
+    let namespace = network.command("stat -Lc %i /proc/self/ns/net");
+    let index = network.command("ip -o link show uplink");
+    let file = format!("/run/weir/line-{}-{}", namespace.trim(), index.split(':').next().unwrap());
+    let recorded = std::fs::read_to_string(&file).unwrap();
+    // What it records as it cuts the pace: the line's rate, and half of it.
+    let cut = recorded.replacen(" - - ", " 9000000 4500000 ", 1);
+    assert_ne!(cut, recorded);
+    std::fs::write(&file, cut).unwrap();
+    let follower = Follower::start(&network, "");
+    let list = network.json("attach --list")[0].clone();
+    assert_eq!(list["line"]["rate_bits_per_s"], 9_000_000, "{list}");
+    let shown = network.printed("uplink show uplink");
+    assert!(shown.contains("8865kbit") || shown.contains("8.86") || shown.contains("8.87"), "{shown}");
+    follower.signal(Signal::INT);
+    assert_eq!(follower.ended().1, Some(0));
+}
