@@ -65,18 +65,25 @@ impl Redirect {
     }
 
     /// The address to which a request for this host and this path, without empty segments, is sent. What `*` matched stays as
-    /// it came: `:` and `%3A` may be two names to a program.
+    /// it came: `:` and `%3A` may be two names to a program. In a query it is one value, and is encoded as such.
     pub fn leads(&self, host: Option<&HostName>, path: &Readings) -> Option<String> {
         let plain = path.plain();
+        let is_value = self.to.0.split_once('*').is_some_and(|(before, _)| before.contains(['?', '#']));
         let matched = || {
             let Some(range) = self.from.matched_range(plain) else { return String::new() };
             match path.raw_part(range.clone()) {
+                _ if is_value => as_value(&plain[range]),
                 Some(raw) => as_came(raw),
                 None => encoded(&plain[range]).replace("%252F", "%2F"),
             }
         };
         self.holds(host, plain).then(|| self.to.0.replace('*', &matched()))
     }
+}
+
+/// A decoded part of a path as a value in a query. An encoded slash, which decoded paths keep, is encoded once.
+pub(super) fn as_value(plain: &[u8]) -> String {
+    percent_encode(plain, NON_ALPHANUMERIC).to_string().replace("%252F", "%2F")
 }
 
 /// A part of a path as it came, with what no address may have encoded: also a percent sign without two hex digits.
@@ -233,6 +240,24 @@ mod tests {
         let (own, path) = (Redirect { host: HostName::new("b.org"), ..redirect.clone() }, of(b"/old/"));
         assert_eq!((own.leads(None, &path), own.leads(HostName::new("a.org").as_ref(), &path)), (None, None));
         assert!(own.leads(HostName::new("B.org").as_ref(), &path).is_some());
+    }
+
+    #[test]
+    fn what_a_star_matched_is_one_value_of_a_query() {
+        let leads = |to: &str, path: &'static str| {
+            let (from, to) = (Pattern::of_path("/wiki/*").unwrap(), Target::from_text(to).unwrap());
+            let redirect = Redirect { at: Place::START, from, host: None, to, status: 301 };
+            redirect.leads(None, &Readings::of(path.as_bytes()).unwrap()).unwrap()
+        };
+        for (path, value) in [
+            ("/wiki/AT&T", "AT%26T"),
+            ("/wiki/C++", "C%2B%2B"),
+            ("/wiki/a%26b%2Fc/d", "a%26b%2Fc%2Fd"),
+            ("/wiki/x&role=admin#top", "x%26role%3Dadmin%23top"),
+        ] {
+            assert_eq!(leads("/w/index.php?title=*&x=1", path), format!("/w/index.php?title={value}&x=1"), "{path}");
+        }
+        assert_eq!(leads("/w/*?from=wiki", "/wiki/AT&T"), "/w/AT&T?from=wiki");
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 use http::Readings;
-use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 
+use super::redirect::as_value;
 use crate::form::{FromText, Wrong};
 use crate::keys::Form;
 use crate::pattern::Pattern;
@@ -53,7 +53,7 @@ impl Rewrite {
         let matched = |in_path: bool| match range.clone() {
             None => Some(Cow::default()),
             Some(range) if in_path => readings.raw_part(range).map(Cow::Borrowed),
-            Some(range) => Some(encoded(&plain[range])),
+            Some(range) => Some(as_value(&plain[range]).into_bytes().into()),
         };
         let path = filled(path, &matched(path.contains('*'))?);
         let own_query = match own_query {
@@ -77,11 +77,6 @@ impl fmt::Display for Rewritten {
             None => Ok(()),
         }
     }
-}
-
-/// The decoded bytes as a value in a query; `%2F` among them stays an encoded slash ([`Readings::plain`]).
-fn encoded(matched: &[u8]) -> Cow<'static, [u8]> {
-    percent_encode(matched, NON_ALPHANUMERIC).to_string().replace("%252F", "%2F").into_bytes().into()
 }
 
 fn filled(template: &str, matched: &[u8]) -> Vec<u8> {
