@@ -36,6 +36,8 @@ pub enum Fault {
     TooLarge,
     /// The client has not said the length of a body that is too large to be gathered.
     Unmeasured,
+    /// The memory of connections has no room for a body that has to be gathered.
+    NoMemory,
     /// The upstream and all others of its proxy have failed their health checks.
     Down,
 }
@@ -50,7 +52,7 @@ impl Fault {
             Fault::TooSlow(_) => Status::GATEWAY_TIMEOUT,
             Fault::TooLarge => Status::CONTENT_TOO_LARGE,
             Fault::Unmeasured => Status::LENGTH_REQUIRED,
-            Fault::Busy | Fault::Tunnels | Fault::Down => Status::SERVICE_UNAVAILABLE,
+            Fault::Busy | Fault::Tunnels | Fault::Down | Fault::NoMemory => Status::SERVICE_UNAVAILABLE,
         }
     }
 }
@@ -81,6 +83,9 @@ impl fmt::Display for Fault {
             Fault::Unmeasured => {
                 f.write_str("the body of the request is over 1 MiB, and its length does not come first")
             }
+            Fault::NoMemory => f.write_str(
+                "no memory for the body of a request whose length does not come first: raise limits.memory, or send Content-Length",
+            ),
             Fault::Down => f.write_str("it is down, and so are the others"),
         }
     }

@@ -128,7 +128,7 @@ impl<N: Net> Upstreams<N> {
     /// Begins at one upstream after the other, as long as they refuse at once.
     fn begin_somewhere(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
         if self.transfers[at].outbound.is_unmeasured() {
-            return Err(Fault::Unmeasured);
+            return Err(self.transfers[at].too_large_to_gather());
         }
         self.transfers[at].queued.turn.since = now;
         let group = Arc::clone(&self.transfers[at].group);

@@ -74,7 +74,7 @@ pub struct Outbound {
     pub bytes: Counted,
     /// The number of `bytes` sent.
     pub at: usize,
-    /// The method may be repeated (RFC 9110 section 9.2.2), and there is no body.
+    /// The method may be repeated (RFC 9110 section 9.2.2), and `bytes` has everything from the first byte on.
     pub is_repeatable: bool,
     framing: Framing,
     pub is_whole: bool,
@@ -116,7 +116,7 @@ impl Outbound {
         Outbound {
             bytes: Counted::of(account, bytes),
             at: 0,
-            is_repeatable: is_idempotent && !has_body,
+            is_repeatable: is_idempotent,
             framing,
             is_whole: !has_body,
             of_stream,
@@ -172,8 +172,10 @@ impl Outbound {
         self.at == 0 && !self.has_sent && !is_begun
     }
 
-    /// Drops what was sent and cannot be sent again, however far the upstream lags behind its client.
+    /// Drops what was sent and cannot be sent again, however far the upstream lags behind its client. What may be sent again
+    /// is kept while no more than `bytes_max` has left before its end came.
     pub fn forget_sent(&mut self) {
+        self.is_repeatable &= self.is_whole || self.at < self.bytes_max;
         let is_sent = self.is_sent();
         let is_refusable = self.of_stream.as_ref().is_some_and(|of_stream| of_stream.is_refusable);
         if !self.is_repeatable && (is_sent && !is_refusable || self.at >= self.bytes_max) {

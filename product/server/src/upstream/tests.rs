@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use config::{Proxy, UpstreamAddress};
-use http::{BodyLength, Method};
+use http::{BodyLength, Method, Status};
 use proptest::prelude::*;
 use rustix::io::Errno;
 use units::Nanos;
@@ -206,6 +206,26 @@ fn a_request_waits_for_room_and_is_sent_in_chunks() {
     assert!(!transfer.is_wanting() && transfer.deadline.is_set());
 }
 
+/// A request of FastCGI has its length before its body: a body without one is gathered first.
+#[test]
+fn a_body_without_a_length_is_too_large_or_meets_no_memory() {
+    for (memory_bytes, body_bytes, status) in
+        [(64 << 20, 1 << 20, Status::LENGTH_REQUIRED), (512 << 10, 300_000, Status::SERVICE_UNAVAILABLE)]
+    {
+        let account = Account::of_at_most(memory_bytes);
+        let (client, head) = (ClientConnection::new(&account), Head::Unmeasured(b"HEAD".to_vec()));
+        let mut transfer =
+            Transfer::new(ExchangeId::new(7, 0), group(), Method::Post, head, BodyLength::Unknown, &account, client);
+        let mut left = body_bytes;
+        while left > 0 && transfer.is_gathering() {
+            left -= left.min(16_384);
+            transfer.push_request(&[b'x'; 16_384], false);
+        }
+        assert!(!transfer.is_gathering(), "{left} bytes left");
+        assert_eq!(transfer.too_large_to_gather().status(), status, "{body_bytes} bytes");
+    }
+}
+
 #[test]
 fn what_may_have_been_done_is_not_asked_twice() {
     let fault = || Fault::Closed;
@@ -218,9 +238,41 @@ fn what_may_have_been_done_is_not_asked_twice() {
     let get = |was_idle| sent(Method::Get, BodyLength::None, was_idle);
     assert!(get(true).may_repeat(&fault()) && !get(false).may_repeat(&fault()));
     assert!(!sent(Method::Post, BodyLength::None, true).may_repeat(&fault()));
-    assert!(!sent(Method::Put, BodyLength::Known(1.into()), true).may_repeat(&fault()));
+    assert!(!sent(Method::Put, BodyLength::Known(1.into()), false).may_repeat(&fault()));
     assert!(transfer(Method::Post, BodyLength::None).may_repeat(&fault()), "nothing of it was sent");
     assert!(!get(true).may_repeat(&Fault::TooSlow("x")));
+}
+
+/// An idle connection that its upstream closed costs a short PUT or DELETE nothing; what was sent of a long one is gone.
+#[test]
+fn a_short_body_is_kept_to_be_sent_again() {
+    for (method, bytes, may_repeat) in [
+        (Method::Put, 5, true),
+        (Method::Delete, 60_000, true),
+        (Method::Put, 100_000, false),
+        (Method::Post, 5, false),
+    ] {
+        let (mut transfer, mut ready, wire) = (transfer(method, BodyLength::Unknown), READY, Wire::of(b"", &[]));
+        *wire.takes.borrow_mut() = Some(usize::MAX);
+        transfer.connect(0, true, Nanos::ZERO);
+        let mut left = bytes;
+        while left > 0 {
+            let part = left.min(16_384);
+            left -= part;
+            transfer.push_request(&vec![b'x'; part], left == 0);
+            over(&wire, &mut ready).send(&mut transfer, Nanos::ZERO).unwrap();
+        }
+        assert_eq!(transfer.may_repeat(&Fault::Closed), may_repeat, "{method:?} of {bytes} bytes");
+        if may_repeat {
+            let once = std::mem::take(&mut *wire.sent.borrow_mut());
+            transfer.connect(1, false, Nanos::ZERO);
+            let mut ready = READY;
+            over(&wire, &mut ready).send(&mut transfer, Nanos::ZERO).unwrap();
+            assert!(*wire.sent.borrow() == once && once.len() > bytes);
+        } else {
+            assert!(transfer.outbound.bytes.len() < 70_000, "no more than is bounded is kept");
+        }
+    }
 }
 
 /// An upstream that takes no more may have answered before.

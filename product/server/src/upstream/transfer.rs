@@ -250,6 +250,12 @@ impl Transfer {
         bytes_max.saturating_sub(self.outbound.bytes.len() - self.outbound.at)
     }
 
+    /// Why its body of unknown length cannot be gathered to the end.
+    pub fn too_large_to_gather(&self) -> Fault {
+        let is_over = self.outbound.bytes.len() - self.outbound.at >= UNMEASURED_BODY_BYTES_MAX;
+        if is_over { Fault::Unmeasured } else { Fault::NoMemory }
+    }
+
     /// Returns true if more of the request is to come, and there is room for it.
     pub fn is_wanting(&self) -> bool {
         !self.outbound.is_whole && self.room() > 0
