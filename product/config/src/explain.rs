@@ -31,6 +31,8 @@ pub enum AskError {
     Url(String),
     #[error("path of the URL {}: {reason}", quoted(.path))]
     Path { path: String, reason: &'static str },
+    #[error("path of the URL {}: the server redirects it (308) to {}; ask about that path", quoted(.path), quoted(.to))]
+    Redirected { path: String, to: String },
     #[error("header {}: expected a name, a colon and a value, for example `X-Tier: gold`", quoted(.0))]
     Header(String),
 }
@@ -43,7 +45,10 @@ impl Question {
         let (authority, target) = rest.split_at(end);
         let (host, _) = split_host(authority).ok_or_else(wrong)?;
         let raw = target.split(['?', '#']).next().filter(|path| !path.is_empty()).unwrap_or("/");
-        Readings::of(raw.as_bytes()).map_err(|reject| AskError::Path { path: raw.into(), reason: reject.reason })?;
+        Readings::of(raw.as_bytes()).map_err(|reject| match http::resolved(raw.as_bytes()) {
+            Some(to) => AskError::Redirected { path: raw.into(), to: String::from_utf8_lossy(&to).into() },
+            None => AskError::Path { path: raw.into(), reason: reject.reason },
+        })?;
         let fields = headers.iter().map(|header| field(header)).collect::<Result<_, _>>()?;
         let query = target.split('#').next().and_then(|target| target.split_once('?')).map(|(_, query)| query.into());
         Ok(Question { host, raw_path: raw.into(), query, client, fields })

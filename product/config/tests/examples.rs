@@ -111,6 +111,11 @@ fn wrong_questions_say_what_is_right() {
         ("example.org/a", None, "URL `example.org/a`: expected http:// or https://"),
         ("http:///a", None, "URL `http:///a`"),
         ("http://a.org/../b", None, "path of the URL `/../b`: "),
+        (
+            "http://a.org/a/./../b?x",
+            None,
+            "path of the URL `/a/./../b`: the server redirects it (308) to `/b`; ask about",
+        ),
         ("http://a.org/", Some("X"), "header `X`: expected a name, a colon and a value"),
     ] {
         let headers: Vec<String> = header.into_iter().map(String::from).collect();

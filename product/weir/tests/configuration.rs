@@ -271,6 +271,9 @@ fn a_site_dresses_its_responses() {
     assert!(moved.starts_with("HTTP/1.1 308 ") && !moved.contains("Cache-Control"), "{moved}");
     let plain = ask("/plain.txt");
     assert!(holds(&plain, "X-Frame-Options: DENY") && !plain.contains("X-Style"), "{plain}");
+    let resolved = ask("/none/../assets/a.css");
+    let fields = ["X-Frame-Options: DENY", "X-Style: yes", "Location: /assets/a.css"];
+    assert!(resolved.starts_with("HTTP/1.1 308 ") && fields.iter().all(|field| holds(&resolved, field)), "{resolved}");
     let missing = ask("/assets/none");
     let fields = ["X-Frame-Options: DENY", "Content-Type: text/html; charset=utf-8", "Content-Length: 11"];
     assert!(missing.starts_with("HTTP/1.1 404 ") && fields.iter().all(|field| holds(&missing, field)), "{missing}");

@@ -92,7 +92,9 @@ fn question(
 ) -> Transfer {
     let (path, query) = server.path.split_once('?').map_or((&*server.path, None), |(path, query)| (path, Some(query)));
     let get = came.as_get(path.as_bytes(), query.map(str::as_bytes));
-    let uri = came.query.map_or(came.path.to_vec(), |query| [came.path, b"?", query].concat());
+    // As the program gets it, so that both decide about one spelling.
+    let (path, query) = came.encoded().unwrap_or_else(|| (came.path.to_vec(), came.query.map(<[u8]>::to_vec)));
+    let uri = query.map_or(path.clone(), |query| [&path, &b"?"[..], &query].concat());
     let set = [("X-Forwarded-Method", came.method.token().to_vec()), ("X-Forwarded-Uri", uri)];
     let set = set.map(|(name, value)| FieldChange { name: name.into(), value: Some(value) });
     let removed = NOT_ASKED.map(|name| FieldChange { name: name.into(), value: None });

@@ -103,7 +103,11 @@ fn told(unclear: Unclear, request: &Request) -> Result<String, Reject> {
 /// invalid otherwise.
 pub fn resolved(request: &Request) -> Option<String> {
     let resolved = http::resolved(request.path)?;
-    http::decode_path(&resolved, &mut Vec::new()).ok()?;
+    Readings::of(&resolved).ok()?;
+    // Browsers take a backslash in an address for a slash, and two of them for the beginning of a host.
+    if resolved.contains(&b'\\') {
+        return None;
+    }
     Some(with_query(String::from_utf8_lossy(&resolved).into_owned(), request))
 }
 
@@ -114,4 +118,27 @@ pub fn with_query(mut to: String, request: &Request) -> String {
         to.push_str(&String::from_utf8_lossy(query));
     }
     to
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Limits;
+    use http::http1::parse_request;
+
+    use super::*;
+
+    #[test]
+    fn dot_segments_are_resolved_unless_the_rest_has_another_meaning() {
+        for (target, to) in [
+            ("/x/../api/group%2Fproject?a=/../b", Some("/api/group%2Fproject?a=/../b")),
+            ("/a/%2E./b%5Cc", Some("/b%5Cc")),
+            ("/a/../\\evil.example", None),
+            ("/a/../../b", None),
+            ("/a/b", None),
+        ] {
+            let head = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+            let request = parse_request(head.as_bytes(), &Limits::default()).unwrap().unwrap().request;
+            assert_eq!(resolved(&request).as_deref(), to, "{target}");
+        }
+    }
 }
