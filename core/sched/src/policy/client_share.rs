@@ -19,10 +19,12 @@
 //! would get ahead by that one: each has its share of the link and no more, and small requests of clients without end
 //! would keep all larger responses of others waiting. So with more than ten clients waiting the clock runs at a third
 //! of that pace, with more than thirty slower still: what each of them receives counts longer, and those who come seldom
-//! go before them. All clients of one network count as ten at most ([`networks`]): addresses cost their owner nothing.
+//! go before them. Of the clients of one network that wait at the same time ten count at most
+//! ([`networks`]): addresses cost their owner nothing. Ten at a time, others each time, are not found out.
 //!
 //! It follows that:
-//! - A client is never more than `2 A` ahead, plus a grant: the clock keeps up with the client that is served.
+//! - A client is never more than `2 A` ahead, plus a grant, or plus n / 10 grants if n > 10 clients of its network wait: the
+//!   clock keeps up with the client that is served.
 //!   What a client is held back for is therefore bounded, and forgiven at the clock's pace. No client is ever behind:
 //!   an idle client earns no credit but its allowance.
 //! - Of `k` clients that always wait, each gets at least `1 / (k + 1)` of the link, minus `k A` once, unless other clients

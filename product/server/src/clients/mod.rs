@@ -17,16 +17,17 @@ mod table;
 mod trusted;
 mod weights;
 
+use std::hash::RandomState;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
+use sched::policy::Network;
 use units::{Nanos, Rate};
 
 use bucket::Bucket;
 pub use busiest::{Busy, Column};
 use client_limits::InForce;
-pub use network::network_of;
 pub use prefix::{ClientPrefix, ClientPrefixError};
 use refusals::{Kind, Refusals};
 use table::Table;
@@ -73,6 +74,7 @@ pub struct Clients {
     limits: InForce,
     /// The operator has requested the list of the busiest.
     is_asked: AtomicBool,
+    network_keys: RandomState,
     state: Mutex<State>,
 }
 
@@ -86,7 +88,13 @@ struct State {
 
 impl Clients {
     pub fn new(limits: ClientLimits) -> Clients {
-        Clients { limits: InForce::new(limits), is_asked: AtomicBool::new(false), state: Mutex::default() }
+        let (is_asked, network_keys) = (AtomicBool::new(false), RandomState::new());
+        Clients { limits: InForce::new(limits), is_asked, network_keys, state: Mutex::default() }
+    }
+
+    /// The network of an address, as a number of this process.
+    pub fn network_of(&self, address: IpAddr) -> Network {
+        network::network_of(address, &self.network_keys)
     }
 
     /// Sets the limits; clients keep what they have. The prefix does not change.

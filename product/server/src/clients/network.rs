@@ -1,5 +1,6 @@
 //! The network that a client's address is of, for the order: of a crowd in one network no more than ten count.
 
+use std::hash::BuildHasher;
 use std::net::{IpAddr, Ipv4Addr};
 
 use sched::policy::Network;
@@ -10,8 +11,9 @@ const V6_BITS: u32 = 48;
 /// Shared address space behind a provider's NAT, 100.64.0.0/10 (RFC 6598).
 const SHARED: (Ipv4Addr, u32) = (Ipv4Addr::new(100, 64, 0, 0), 10);
 
-/// Returns the network of an address. Private addresses are of none: on a local network neighbours are all there are.
-pub fn network_of(address: IpAddr) -> Network {
+/// Returns the network of an address, by a keyed hash: the owner of many networks must not be able to choose one that
+/// counts as another's. Private addresses are of none: on a local network neighbours are all there are.
+pub fn network_of(address: IpAddr, keys: &impl BuildHasher) -> Network {
     let (bits, family) = match address.to_canonical() {
         IpAddr::V4(address) if is_private(address) => return Network::NONE,
         IpAddr::V4(address) => (u64::from(address.to_bits() >> (32 - V4_BITS)), 4),
@@ -22,8 +24,7 @@ pub fn network_of(address: IpAddr) -> Network {
         }
         IpAddr::V6(address) => ((address.to_bits() >> (128 - V6_BITS)) as u64, 6),
     };
-    // Fibonacci hashing: neighbouring networks are far apart.
-    Network::of_hash((bits << 3 | family).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32)
+    Network::of_hash(keys.hash_one((family, bits)))
 }
 
 fn is_private(address: Ipv4Addr) -> bool {
@@ -33,10 +34,23 @@ fn is_private(address: Ipv4Addr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::hash::{BuildHasherDefault, DefaultHasher, RandomState};
+
     use super::*;
 
     fn of(address: &str) -> Network {
-        network_of(address.parse().unwrap())
+        network_of(address.parse().unwrap(), &BuildHasherDefault::<DefaultHasher>::new())
+    }
+
+    #[test]
+    fn who_knows_the_program_does_not_know_the_numbers() {
+        let numbers = || {
+            let keys = RandomState::new();
+            let of = |at: u8| network_of(IpAddr::from([198, 18, at, 1]), &keys);
+            [of(0), of(1), of(2), of(3)]
+        };
+        // Two processes give equal numbers to all four once in 10^14 times.
+        assert_ne!(numbers(), numbers());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use sched::Scheduler;
 use sched::policy::ClientTraits;
 use units::Nanos;
 use units::memory::Account;
@@ -11,9 +12,9 @@ use units::memory::Account;
 use super::client::KnownClients;
 use super::longest_idle::Idle;
 use super::shortage::{self, Shortage};
-use crate::clients::{Busy, Client, ClientWeights, Clients, Column, Refusal, TrustedProxies, network_of};
+use crate::clients::{Busy, Client, ClientWeights, Clients, Column, Refusal, TrustedProxies};
 use crate::clock::ClientTime;
-use crate::connection::Connections;
+use crate::connection::{Connection, Connections};
 use crate::limits::Limits;
 use crate::net::Socket;
 use crate::places::Places;
@@ -187,9 +188,22 @@ impl Admission {
     }
 
     fn admitted(&mut self, client: Client, address: IpAddr) -> Admitted {
-        let traits = || ClientTraits { weight: self.weights.of(address), network: network_of(address) };
-        let traits = self.known.is_new(client).then(traits);
+        let traits = self.known.is_new(client).then(|| self.traits_of(address));
         Admitted { client: client.index, traits }
+    }
+
+    fn traits_of(&self, address: IpAddr) -> ClientTraits {
+        ClientTraits { weight: self.weights.of(address), network: self.clients.network_of(address) }
+    }
+
+    /// Registers the clients of open connections and requests again with a scheduler whose order is new. All others are
+    /// registered when they come again.
+    pub(super) fn introduce_again(&mut self, connections: &Connections<impl Socket>, scheduler: &mut Scheduler) {
+        let mut clients: Vec<(u32, IpAddr)> = connections.iter().flat_map(|(_, conn)| clients_of(conn)).collect();
+        clients.sort_unstable();
+        clients.dedup_by_key(|(client, _)| *client);
+        self.known.keep_introduced(clients.iter().map(|(client, _)| *client));
+        clients.into_iter().for_each(|(client, address)| scheduler.on_client(client, self.traits_of(address)));
     }
 
     /// Records that a connection has ended. After a client's last connection the index may be reused for another
@@ -274,6 +288,12 @@ impl Admission {
     pub fn set_streams_max(&mut self, max: usize) {
         self.streams_max = max;
     }
+}
+
+/// The client of a connection, and those of its requests that a proxy passed on.
+fn clients_of(conn: &Connection<impl Socket>) -> impl Iterator<Item = (u32, IpAddr)> {
+    let origins = conn.peer.origins.iter().flat_map(|origins| &origins.requests);
+    origins.map(|(_, origin)| (origin.client, origin.address)).chain([(conn.client, conn.peer.address)])
 }
 
 #[cfg(test)]

@@ -121,7 +121,11 @@ impl<N: Net> Worker<N> {
         with.proxy.set_limits(limits.request.into());
         with.limits = limits;
         if let Some(LinkChange { settings, order, is_direct }) = link {
+            let is_reordered = settings.scheduler.order.is_some();
             settings.apply_to(now, &mut with.transmitter.link);
+            if is_reordered {
+                with.service.admission.introduce_again(&with.connections, with.transmitter.link.scheduler_mut());
+            }
             (with.transmitter.order, with.transmitter.is_direct) = (order, is_direct);
         }
     }

@@ -42,6 +42,16 @@ impl KnownClients {
         bytes.into()
     }
 
+    /// Forgets that clients were introduced, except these, in order of their indexes.
+    pub fn keep_introduced(&mut self, kept: impl Iterator<Item = u32>) {
+        let mut kept = kept.peekable();
+        for (client, known) in (0..).zip(&mut self.clients) {
+            if kept.next_if_eq(&client).is_none() {
+                known.introduced = 0;
+            }
+        }
+    }
+
     /// Returns whether this client is new under its index.
     pub fn is_new(&mut self, client: Client) -> bool {
         let introduced = client.generation.wrapping_add(1);

@@ -186,6 +186,7 @@ mod over_http2;
 mod parts;
 mod pauses;
 mod producing;
+mod reordered;
 mod shortage;
 mod stages;
 
