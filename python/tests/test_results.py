@@ -154,6 +154,21 @@ def test_a_picture_of_runs(experiment, tmp_path):
         weirlab.plots.by_size([])
 
 
+def test_a_picture_of_a_sweep(tmp_path):
+    rows = ["policy,dist,rho,metric,mean,ci99_low,ci99_high,runs,theory"]
+    rows += [f"{policy},{dist},{rho},response_time_ms_mean,{ms},{ms - 1},{ms + 2},3,{ms if policy == 'ps' else ''}"
+             for policy, ms in [("ps", 8), ("srpt", 4)] for dist in ["a", "b"] for rho in [0.5, 0.8]]
+    (tmp_path / "cells.csv").write_text("\n".join(rows))
+    axes = weirlab.plots.sweep(tmp_path, "response_time_ms", dist="b").axes[0]
+    drawn = [(line.get_label(), line.get_ydata().tolist()) for line in axes.lines if line.get_linestyle() in ("-", "--")]
+    assert [ys for _, ys in drawn] == [[8, 8], [8, 8], [4, 4]], "the closed form of ps alone"
+    assert [bar.get_label() for bar in axes.containers] == ["ps", "srpt"]
+    bars = axes.containers[1].lines[2][0].get_segments()
+    assert bars[0].tolist() == [[0.5, 3], [0.5, 6]]
+    with pytest.raises(ValueError, match="no cell has slowdown by rho and policy, dist c"):
+        weirlab.plots.sweep(tmp_path, "slowdown", dist="c")
+
+
 def test_claims_of_runs(experiment):
     """Of the middle request, of one client, over the bound, of counters; void runs and other lengths do not count."""
     text = """

@@ -1,6 +1,5 @@
-//! What stands in the tables of a report, the same in HTML, Markdown and CSV.
+//! What stands in the tables of a report, in Markdown.
 
-use crate::axis::number_label;
 use crate::chapter::PointReport;
 use crate::claim::Expect;
 use crate::summary::{RunSummary, SkippedRun, VIRTUAL};
@@ -242,4 +241,10 @@ pub(crate) fn figure(value: f64) -> String {
         _ => 0,
     };
     format!("{value:.decimals$}")
+}
+
+/// A plain number to three significant digits: 0.01, 5, 20000, 1e7.
+fn number_label(value: f64) -> String {
+    let rounded: f64 = format!("{value:.2e}").parse().unwrap_or(value);
+    if rounded != 0.0 && !(1e-3..1e5).contains(&rounded.abs()) { format!("{rounded:e}") } else { rounded.to_string() }
 }

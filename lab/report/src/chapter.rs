@@ -9,14 +9,11 @@ use record::{Manifest, Run};
 use units::Nanos;
 
 use crate::ReportError;
-use crate::axis::Scale;
-use crate::claim::{BOUND, Described, IDEAL_PS};
+use crate::claim::Described;
 use crate::factors::load;
 use crate::findings::{self, Findings};
 use crate::jobs::Jobs;
-use crate::metric::{Metric, Observed, stretch};
-use crate::plot::{Line, Look, Plot, Unit};
-use crate::plots::{Drawn, Resolution, Scene, stretch_percentiles};
+use crate::metric::{Metric, Observed};
 use crate::simulated::Simulated;
 use crate::summary::{Compared, SkippedRun, Summary, summary_of};
 use crate::verdict::{Finding, Tally};
@@ -34,8 +31,6 @@ pub struct PointRuns {
     pub runs: Vec<Run>,
     /// Of each run.
     pub counters: Vec<Counters>,
-    /// When the load was above 1, seconds since the run began.
-    pub overload: Vec<[f64; 2]>,
     pub skipped: Vec<SkippedRun>,
 }
 
@@ -52,7 +47,6 @@ pub struct Chapter {
     /// Points that could not be summed up, points and runs that are not here, and why.
     pub left_out: Vec<SkippedRun>,
     simulated: Option<Simulated>,
-    resolution: Resolution,
 }
 
 /// What the runs of a point came to.
@@ -63,9 +57,6 @@ pub struct PointReport {
     pub summary: Summary,
     /// Beside each run of the summary.
     pub extras: Vec<Extras>,
-    pub plots: Vec<Plot>,
-    /// Every run against every other; empty where their requests differ.
-    pub pairs: Vec<Pair>,
     /// Kernel, commit and seconds of its first run.
     pub conditions: String,
 }
@@ -86,23 +77,6 @@ pub struct Extras {
     /// Which of the point's runs it is compared with; none for that one itself.
     pub baseline: Option<usize>,
 }
-
-/// A run against another, request by request.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Pair {
-    pub base: usize,
-    pub run: usize,
-    pub share_gaining: f64,
-    pub share_starved: f64,
-    pub stretch_median: f64,
-    pub stretch_p99: f64,
-    pub stretch_max: f64,
-    /// Of the largest response.
-    pub stretch_largest: f64,
-}
-
-/// A figure of a run of a point, and half of its interval.
-type Value = fn(&PointReport, usize) -> (Option<f64>, Option<f64>);
 
 /// A point as it is worked on.
 pub(crate) struct Point<'a> {
@@ -129,10 +103,10 @@ impl PointRuns {
 }
 
 impl Chapter {
-    pub fn new(name: &str, described: Described, simulated: Option<Simulated>, resolution: Resolution) -> Chapter {
+    pub fn new(name: &str, described: Described, simulated: Option<Simulated>) -> Chapter {
         let name = name.into();
         let (run_names, points, findings, left_out) = (vec![], vec![], vec![], vec![]);
-        Chapter { name, described, run_names, points, findings, left_out, simulated, resolution }
+        Chapter { name, described, run_names, points, findings, left_out, simulated }
     }
 
     /// Sums up the runs of a point, in the order of the experiment file; runs that it does not name come last.
@@ -162,10 +136,10 @@ impl Chapter {
             let of_figure = Findings { figure, clients: &described.clients, simulated: self.simulated.as_ref() };
             self.findings.extend(of_figure.at(&point));
         }
-        let (extras, pairs, plots) = (extras(&point), pairs(&point), self.plots(&point));
+        let extras = extras(&point);
         let conditions = conditions(&given.runs[0]);
         let (name, values) = (given.name.clone(), given.values.clone());
-        self.points.push(PointReport { name, values, summary, extras, plots, pairs, conditions });
+        self.points.push(PointReport { name, values, summary, extras, conditions });
         Ok(())
     }
 
@@ -191,112 +165,6 @@ impl Chapter {
     pub fn tally(&self) -> Tally<'_> {
         Tally::of(&self.findings)
     }
-
-    fn plots(&self, point: &Point) -> Vec<Plot> {
-        let mut drawn: Vec<Drawn> = (point.summary.runs.iter().zip(&point.observed).enumerate())
-            .map(|(at, (run, observed))| Drawn {
-                name: run.name.clone(),
-                run: self.run_names.iter().position(|name| *name == run.name),
-                is_void: run.void.is_some(),
-                observed,
-                sizes: &point.jobs[at].sizes,
-                baseline: baseline(point, at).filter(|_| point.is_paired),
-            })
-            .collect();
-        let mut arrivals: Vec<Vec<u64>> =
-            point.given.runs.iter().map(|run| run.records.iter().map(|record| record.arrival_ns).collect()).collect();
-        if point.is_paired {
-            for (name, observed) in [(IDEAL_PS, &point.ideal_ps), (BOUND, &point.bound)] {
-                let name = name.to_string();
-                let sizes = &point.jobs[0].sizes;
-                drawn.push(Drawn { name, run: None, is_void: false, observed, sizes, baseline: None });
-                arrivals.push(arrivals[0].clone());
-            }
-        }
-        let arrivals: Vec<&[u64]> = arrivals.iter().map(Vec::as_slice).collect();
-        let seconds = point.given.runs[0].manifest.seconds;
-        let overload = &point.given.overload;
-        Scene { drawn: &drawn, arrivals_ns: &arrivals, seconds, overload, resolution: self.resolution }.plots()
-    }
-
-    /// What became of each run from point to point; empty for a single point.
-    pub fn plots_over_points(&self) -> Vec<Plot> {
-        if self.points.len() < 2 {
-            return vec![];
-        }
-        let numbers: Option<Vec<f64>> = self.points.iter().map(|point| axis_of(point)?.1.parse().ok()).collect();
-        let names: Vec<&str> = self.points[0].values.iter().map(|(name, _)| name.as_str()).collect();
-        let title = if names.len() == 1 { names[0] } else { "point" };
-        let mut order: Vec<usize> = (0..self.points.len()).collect();
-        if let Some(numbers) = &numbers {
-            order.sort_by(|a, b| numbers[*a].total_cmp(&numbers[*b]));
-        }
-        let x = (title, Scale::Linear, Unit::Number);
-        let mean: Value = |point, run| {
-            let run = &point.summary.runs[run];
-            (Some(run.response_time_ms.mean), run.mean_ms_half_width)
-        };
-        let wanted: [(&'static str, &'static str, &str, Unit, Value); 4] = [
-            ("mean", "Mean response time", "mean response time", Unit::Millis, mean),
-            ("slowdown", "Mean slowdown", "mean slowdown", Unit::Number, |point, run| {
-                (Some(point.summary.runs[run].slowdown_mean), None)
-            }),
-            ("p99", "99th percentile of response time", "99th percentile", Unit::Millis, |point, run| {
-                (Some(point.summary.runs[run].response_time_ms.p99), None)
-            }),
-            ("top", "The largest 1 % of requests", "mean response time", Unit::Millis, |point, run| {
-                (point.extras[run].top_1_percent_ms, None)
-            }),
-        ];
-        let plot = |(id, title, y, unit, value): (&'static str, &'static str, &str, Unit, Value)| {
-            let mut plot = Plot::new(id, title, x, (y, Scale::Log, unit));
-            plot.note = format!("each point is a set of runs with another {}", names.join(", "));
-            plot.xs = order.iter().enumerate().map(|(at, p)| numbers.as_ref().map_or(at as f64, |n| n[*p])).collect();
-            if numbers.is_none() {
-                plot.labels = order.iter().map(|p| label(&self.points[*p])).collect();
-            }
-            plot.lines =
-                self.run_names.iter().enumerate().map(|(at, name)| self.line(at, name, &order, value)).collect();
-            if id == "mean" {
-                plot.lines.extend(self.bounds(&order));
-            }
-            plot
-        };
-        wanted.map(plot).into_iter().filter(|plot| !plot.is_empty()).collect()
-    }
-
-    fn bounds(&self, order: &[usize]) -> [Line; 2] {
-        let of = |bound: fn(&Summary) -> f64| order.iter().map(|p| Some(bound(&self.points[*p].summary))).collect();
-        [
-            Line { ys: of(|summary| summary.bound_ms), ..Line::new(BOUND, Look::Dotted) },
-            Line { ys: of(|summary| summary.packet_bound_ms), ..Line::new("packet bound", Look::Dashed) },
-        ]
-    }
-
-    fn line(&self, at: usize, name: &str, order: &[usize], value: Value) -> Line {
-        let run_at = |p: &usize| self.points[*p].summary.runs.iter().position(|run| run.name == name);
-        let values = order.iter().map(|p| run_at(p).map_or((None, None), |run| value(&self.points[*p], run)));
-        let (ys, half_widths) = values.unzip();
-        let made: Vec<(usize, bool)> = order
-            .iter()
-            .enumerate()
-            .filter_map(|(x, p)| Some((x, self.points[*p].summary.runs[run_at(p)?].void.is_some())))
-            .collect();
-        let is_void = made.iter().all(|(_, is_void)| *is_void);
-        let voids = made.into_iter().filter(|(_, is)| *is && !is_void).map(|(x, _)| x).collect();
-        Line { run: Some(at), is_void, voids, ys, half_widths, ..Line::new(name, Look::Measured) }
-    }
-}
-
-/// The value a point is placed by; none if several were varied, which have no order.
-fn axis_of(point: &PointReport) -> Option<&(String, String)> {
-    let [only] = point.values.as_slice() else { return None };
-    Some(only)
-}
-
-fn label(point: &PointReport) -> String {
-    let values: Vec<&str> = point.values.iter().map(|(_, value)| value.as_str()).collect();
-    if values.is_empty() { point.name.clone() } else { values.join(", ") }
 }
 
 fn observe(run: &Run, given: &PointRuns, at: usize, jobs: &Jobs) -> Observed {
@@ -364,32 +232,6 @@ fn extras(point: &Point) -> Vec<Extras> {
     point.observed.iter().enumerate().map(of).collect()
 }
 
-fn pairs(point: &Point) -> Vec<Pair> {
-    let runs = point.observed.len();
-    let all = (0..runs).flat_map(|base| (0..runs).map(move |run| (base, run)));
-    let wanted = all.filter(|(base, run)| base != run && point.is_paired);
-    wanted.filter_map(|(base, run)| pair(point, base, run)).collect()
-}
-
-fn pair(point: &Point, base: usize, run: usize) -> Option<Pair> {
-    let [theirs, mine] = [base, run].map(|at| &point.observed[at].responses_ms);
-    let stretches: Vec<f64> = mine.iter().zip(theirs).map(|(mine, base)| stretch(*mine, *base)).collect();
-    let share = |is: fn(&f64) -> bool| stretches.iter().filter(|s| is(s)).count() as f64 / stretches.len() as f64;
-    let [stretch_median, stretch_p99, stretch_max] = stretch_percentiles(&stretches)?;
-    let sizes = &point.jobs[0].sizes;
-    let largest = (0..sizes.len()).max_by_key(|&job| (sizes[job], std::cmp::Reverse(job)))?;
-    Some(Pair {
-        base,
-        run,
-        share_gaining: share(|stretch| *stretch < 1.0),
-        share_starved: share(|stretch| *stretch > 1.0),
-        stretch_median,
-        stretch_p99,
-        stretch_max,
-        stretch_largest: stretch(mine[largest], theirs[largest]),
-    })
-}
-
 fn conditions(run: &Run) -> String {
     let manifest = &run.manifest;
     let commit: String = manifest.commit.chars().take(12).collect();
@@ -400,7 +242,7 @@ fn conditions(run: &Run) -> String {
 mod tests {
     use super::*;
     use crate::Verdict;
-    use crate::testing::{experiment, run};
+    use crate::testing::experiment;
     use std::path::Path;
 
     const FIGURE: &str = "\
@@ -443,13 +285,9 @@ name = \"weir-paced-srpt\"
 name = \"nginx-fair\"
 ";
 
-    fn resolution() -> Resolution {
-        Resolution::for_runs(2)
-    }
-
     fn chapter(change: impl Fn(&mut Vec<Run>)) -> Chapter {
         let described = Described::parse(FIGURE, Path::new("f.toml")).unwrap();
-        let mut chapter = Chapter::new("e", described, None, resolution());
+        let mut chapter = Chapter::new("e", described, None);
         let mut runs = experiment();
         change(&mut runs);
         chapter.add(PointRuns { runs, ..PointRuns::default() }).unwrap();
@@ -463,7 +301,7 @@ name = \"nginx-fair\"
 
     /// The same in so many traces: each a little later, which makes it another load, or all alike.
     fn traces(count: u64, are_other: bool, change: impl Fn(u64, &mut Vec<Run>)) -> Chapter {
-        let mut chapter = Chapter::new("e", Described::parse(FIGURE, Path::new("f.toml")).unwrap(), None, resolution());
+        let mut chapter = Chapter::new("e", Described::parse(FIGURE, Path::new("f.toml")).unwrap(), None);
         for seed in 1..=count {
             let mut runs = experiment();
             for record in runs.iter_mut().flat_map(|run| &mut run.records).filter(|_| are_other) {
@@ -521,8 +359,6 @@ name = \"nginx-fair\"
         assert_eq!(verdicts(&chapter)[..3], [Verdict::Void; 3]);
         assert_eq!(chapter.findings[0].remark.as_deref(), Some("why"));
         assert!(chapter.findings[0].found.is_some());
-        let of_times = chapter.points[0].plots.iter().find(|plot| plot.id == "time").unwrap();
-        assert_eq!(of_times.lines.iter().map(|line| line.is_void).collect::<Vec<_>>(), [true, false, false, false]);
     }
 
     #[test]
@@ -531,8 +367,7 @@ name = \"nginx-fair\"
         assert_eq!(verdicts(&chapter)[..3], [Verdict::NotComparable; 3]);
         assert_eq!(chapter.findings[0].remark.as_deref(), Some("nginx-fair ran for 2 s, weir-paced-srpt for 200"));
         let described = FIGURE.replacen("least = 4.0\n", "least = 4.0\nseconds = 1800\n", 1);
-        let mut long =
-            Chapter::new("e", Described::parse(&described, Path::new("f.toml")).unwrap(), None, resolution());
+        let mut long = Chapter::new("e", Described::parse(&described, Path::new("f.toml")).unwrap(), None);
         long.add(PointRuns { runs: experiment(), ..PointRuns::default() }).unwrap();
         assert_eq!(verdicts(&long)[..2], [Verdict::NotComparable, Verdict::Undecided]);
         let said = long.findings[0].remark.as_deref();
@@ -544,7 +379,6 @@ name = \"nginx-fair\"
             page.contains("- not comparable: nginx-fair: nginx-fair ran for 2 s, weir-paced-srpt for 200"),
             "{page}"
         );
-        assert!(crate::html("t", &chapters).contains("<b>Not comparable: nginx-fair.</b>"));
     }
 
     /// The packet model's link takes its time for every packet; a token bucket's does not.
@@ -553,7 +387,7 @@ name = \"nginx-fair\"
         let table = "| server | response_time_ms |\n|---|---|\n| nginx-fair | 40 |\n| weir-paced-srpt | 8 |\n";
         let of = |runs: Vec<Run>| {
             let described = Described::parse(FIGURE, Path::new("f.toml")).unwrap();
-            let mut chapter = Chapter::new("e", described, Simulated::parse(table), resolution());
+            let mut chapter = Chapter::new("e", described, Simulated::parse(table));
             chapter.add(PointRuns { runs, ..PointRuns::default() }).unwrap();
             chapter.findings.remove(0)
         };
@@ -577,7 +411,6 @@ name = \"nginx-fair\"
         let page = crate::markdown("t", &chapters);
         assert!(page.contains("2.03 (not a wire) | 1.79 (not a wire) |"), "{page}");
         assert!(page.contains("- not a wire: weir-paced-srpt: 1 of 400 jobs"), "{page}");
-        assert!(crate::html("t", &chapters).contains("<b>Not a wire: weir-paced-srpt.</b>"));
         let runs = &crate::csv(&chapters)[1].1;
         assert!(runs.lines().nth(1).unwrap().ends_with("are not comparable\""), "{runs}");
     }
@@ -598,17 +431,6 @@ name = \"nginx-fair\"
         };
         let chapter = chapter(closed);
         assert_eq!(verdicts(&chapter)[..3], [Verdict::Undecided, Verdict::Undecided, Verdict::NotMeasured]);
-        assert!(chapter.points[0].pairs.is_empty());
-        assert!(chapter.points[0].plots.iter().all(|plot| plot.id != "stretch"));
-    }
-
-    #[test]
-    fn pairs_are_matched_request_by_request() {
-        let chapter = chapter(|_| ());
-        let pairs = &chapter.points[0].pairs;
-        let of = |base, run| pairs.iter().find(|pair| (pair.base, pair.run) == (base, run)).unwrap();
-        assert_eq!((of(1, 0).share_gaining, of(1, 0).stretch_median), (1.0, 0.05));
-        assert_eq!((of(0, 1).share_starved, of(0, 1).stretch_largest), (1.0, 1.125));
     }
 
     /// Kept results have whole microseconds, so a figure of theirs would be another.
@@ -620,28 +442,6 @@ name = \"nginx-fair\"
             runs[1].records.iter_mut().for_each(|record| record.end_ns += 400);
         };
         let chapter = chapter(other);
-        assert!(chapter.points[0].pairs.iter().all(|pair| (pair.share_gaining, pair.share_starved) == (0.0, 0.0)));
-    }
-
-    #[test]
-    fn points_are_joined_by_what_was_varied() {
-        let mut chapter = Chapter::new("e", Described::default(), None, resolution());
-        for (name, value, ms) in [("rho-0.8", "0.8", 20), ("rho-0.5", "0.5", 10)] {
-            let runs = vec![run("a", &[(0, 1000, ms)])];
-            let values = vec![("rho".to_string(), value.to_string())];
-            chapter.add(PointRuns { name: name.into(), values, runs, ..PointRuns::default() }).unwrap();
-        }
-        let plots = chapter.plots_over_points();
-        assert_eq!(
-            (plots[0].xs.as_slice(), plots[0].lines[0].ys.as_slice()),
-            (&[0.5, 0.8][..], &[Some(10.0), Some(20.0)][..])
-        );
-        assert_eq!(plots[0].lines[1].name, BOUND);
-        chapter.points[0].values[0].1 = "W1".into();
-        let named = chapter.plots_over_points();
-        assert_eq!(
-            (named[0].xs.as_slice(), named[0].labels.as_slice()),
-            (&[0.0, 1.0][..], &["W1".to_string(), "0.5".into()][..])
-        );
+        assert_eq!(chapter.findings[2].found.unwrap().value, 0.0, "none gains");
     }
 }

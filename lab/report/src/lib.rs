@@ -1,5 +1,5 @@
-//! From recorded runs of the same jobs to a summary, a table, JSON and a picture; from whole experiments to a page that says what
-//! became of the papers' claims ([`Chapter`], [`html`], [`markdown`], [`csv`]).
+//! From recorded runs of the same jobs to a summary, a table and JSON; from whole experiments to what became of the papers'
+//! claims ([`Chapter`], [`markdown`], [`csv`]). Pictures are Python's (package `weirlab`).
 //!
 //! Runs are compared job by job, so [`summarize`] refuses runs whose jobs differ. Every job counts: one that did not
 //! complete counts with the time it waited, because dropping it would hide starvation. Beside the runs stand three
@@ -14,7 +14,6 @@
 //! ```
 
 mod alike;
-mod axis;
 mod cells;
 mod chapter;
 mod claim;
@@ -26,14 +25,10 @@ mod jobs;
 mod kept;
 mod line;
 mod metric;
-mod page;
 mod pages;
 mod papers;
-mod plot;
-mod plots;
 mod simulated;
 mod summary;
-mod svg;
 mod table;
 #[cfg(test)]
 mod testing;
@@ -43,19 +38,15 @@ mod verdict;
 mod wan_lateness;
 mod wire;
 
-pub use axis::Scale;
-pub use chapter::{Chapter, Counters, Extras, Pair, PointReport, PointRuns};
+pub use chapter::{Chapter, Counters, Extras, PointReport, PointRuns};
 pub use claim::{Described, Expect, Figure, FigureError, Larger};
 pub use error::ReportError;
 pub use factors::{Estimate, FactorRow, Factors, LeftOut, Origin, PageFactor, Repeats, Standing};
 pub use findings::{is_at, without_seed};
 pub use kept::Kept;
 pub use line::{LineRow, LineRuns, LineSecond, LineSeen, LineTable, Notice, Pace};
-pub use page::html;
 pub use pages::{PageTimesMs, PagesSummary};
 pub use papers::{KeptClaim, Papers, claims_json, kept_claims};
-pub use plot::{AxisTitle, Line, Look, Plot, Point, Unit};
-pub use plots::Resolution;
 pub use simulated::Simulated;
 pub use summary::{GivenUp, GroupSummary, ResponseTimeMs, RunSummary, SizeClassMs, SkippedRun, Summary, summarize};
 pub use table::table;

@@ -1,10 +1,9 @@
-//! A report as Markdown, for pages under `docs/reproduction/`, and as CSV, one file for each table and plot.
+//! A report as Markdown, for pages under `docs/reproduction/`, and as CSV, one file for each table.
 
 use std::fmt::Write as _;
 
 use crate::cells::{self, CLAIM_COLUMNS};
 use crate::chapter::{Chapter, Extras, PointReport};
-use crate::plot::{Line, Plot};
 use crate::summary::RunSummary;
 use crate::verdict::{Finding, Verdict};
 
@@ -96,20 +95,9 @@ pub(crate) fn table(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -
     text
 }
 
-/// Name and text of each file: `claims.csv`, `runs.csv`, and one for every plot.
-pub fn csv(chapters: &[Chapter]) -> Vec<(String, String)> {
-    let mut files =
-        vec![("claims.csv".to_string(), claims_csv(chapters)), ("runs.csv".to_string(), runs_csv(chapters))];
-    for chapter in chapters {
-        let over = chapter.plots_over_points();
-        files.extend(over.iter().map(|plot| (format!("{}-{}.csv", chapter.name, plot.id), plot_csv(plot))));
-        for point in &chapter.points {
-            let place =
-                if point.name.is_empty() { chapter.name.clone() } else { format!("{}-{}", chapter.name, point.name) };
-            files.extend(point.plots.iter().map(|plot| (format!("{place}-{}.csv", plot.id), plot_csv(plot))));
-        }
-    }
-    files
+/// Name and text of each file: `claims.csv` and `runs.csv`.
+pub fn csv(chapters: &[Chapter]) -> [(String, String); 2] {
+    [("claims.csv".to_string(), claims_csv(chapters)), ("runs.csv".to_string(), runs_csv(chapters))]
 }
 
 /// The number of traces of a figure, and the ends of its interval.
@@ -211,26 +199,6 @@ fn run_numbers(point: &PointReport, run: &RunSummary, extras: &Extras) -> Vec<Op
         Some(run.packet_bound_ratio),
         Some(run.beat_wire_time as f64),
     ]
-}
-
-fn plot_csv(plot: &Plot) -> String {
-    let x = if plot.x.title.is_empty() { "x" } else { &plot.x.title };
-    let heading = |line: &Line| {
-        let name = if line.is_void { format!("{} (void)", line.name) } else { line.name.clone() };
-        [Some(name), (!line.voids.is_empty()).then(|| format!("{} is void", line.name))].into_iter().flatten()
-    };
-    let headings: Vec<String> = plot.lines.iter().flat_map(heading).collect();
-    let mut text = line(std::iter::once(x).chain(headings.iter().map(String::as_str)));
-    for (at, x) in plot.xs.iter().enumerate() {
-        let x = plot.labels.get(at).cloned().unwrap_or_else(|| x.to_string());
-        let cells = |line: &Line| {
-            let is_void = if line.voids.contains(&at) { "1" } else { "" };
-            [Some(number(line.ys[at])), (!line.voids.is_empty()).then(|| is_void.to_string())].into_iter().flatten()
-        };
-        let ys: Vec<String> = plot.lines.iter().flat_map(cells).collect();
-        text.push_str(&line(std::iter::once(x.as_str()).chain(ys.iter().map(String::as_str))));
-    }
-    text
 }
 
 fn number(value: Option<f64>) -> String {

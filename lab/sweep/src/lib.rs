@@ -3,7 +3,7 @@
 //! One file says which runs ([`Plan`]); a [`Model`] does one of them; [`conduct`] does them all, on all cores, keeping each
 //! as soon as it is finished under a key made of all that determines its result. So an interrupted sweep loses only the
 //! runs in flight, a repeated one does nothing, and one whose file was changed does what is new. [`Results`] are the means
-//! over the seeds with 99 % confidence intervals (Student's t), written as tables and drawn by [`write_results`].
+//! over the seeds with 99 % confidence intervals (Student's t), written as tables by [`write_tables`]; Python draws them.
 //!
 //! The crate knows no simulator: fields of a run are names and values that only the model understands.
 //!
@@ -23,14 +23,13 @@
 //! policy = ["ps", "srpt", "las"]
 //! rho = [0.5, 0.8, 0.9]
 //! # internet.loss = [0, 0.05]        # fields with a dot: what `weirlab sim --set` takes
-//! # A table sets several fields at once; its name, a text or a number, stands for them in tables and pictures.
+//! # A table sets several fields at once; its name, a text or a number, stands for them in tables.
 //! # wan = [{ name = "near", rtt = "50ms", loss = 0.005 }, { name = "far", rtt = "350ms", loss = 0.03 }]
 //!
-//! [plot]                              # all of it has defaults
+//! [plot]                              # all of it has defaults; `weirlab.plots.sweep` of Python draws it
 //! x = "rho"                           # the grid's axis to go from left to right; default: the first of numbers
 //! lines = "policy"                    # one line for each; default: policy, if the grid has it
-//! y = ["response_time_ms", "slowdown_mean", "response_time_ms_p99"]
-//! at = [0.8]                          # values of x to draw by size, percentile and CCDF at; default: all
+//! y = ["response_time_ms", "slowdown_mean", "response_time_ms_p99"]    # the columns of the table too
 //! ```
 //!
 //! `[[claim]]` says what the sweep is to show, and gets a verdict below the table.
@@ -43,7 +42,6 @@ mod error;
 mod grid;
 mod measured;
 mod model;
-mod pictures;
 mod plan;
 mod results;
 mod store;
@@ -55,10 +53,9 @@ pub use claim::Claim;
 pub use conduct::{Progress, Workers, conduct};
 pub use error::SweepError;
 pub use grid::{Axis, Cell};
-pub use measured::{CcdfPoint, Measured, SizeBin};
-pub use model::{Fields, Model, Theory, TheoryAt};
-pub use pictures::write_pictures;
-pub use plan::{Plan, PlotPlan};
-pub use results::{CellResult, Estimate, Results, SizeEstimate};
+pub use measured::{Measured, SizeBin};
+pub use model::{Fields, Model, Theory};
+pub use plan::Plan;
+pub use results::{CellResult, Estimate, Results};
 pub use store::Store;
 pub use tables::{cells_json, markdown, write_tables};

@@ -10,8 +10,6 @@ pub struct Measured {
     pub metrics: BTreeMap<String, f64>,
     /// Sizes in bins that are the same in every run, ascending.
     pub by_size: Vec<SizeBin>,
-    /// Ascending in response time.
-    pub ccdf: Vec<CcdfPoint>,
 }
 
 /// Jobs of like size.
@@ -27,18 +25,11 @@ pub struct SizeBin {
     pub slowdown_mean: f64,
 }
 
-/// The share of jobs with a longer response time.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct CcdfPoint {
-    pub response_time_ms: f64,
-    pub share_above: f64,
-}
-
 impl Measured {
     /// Takes apart what a model's outcome is as JSON.
     ///
     /// A number becomes a metric under the names of the objects that hold it, joined by `_`: `response_time_ms_mean`. The
-    /// elements of `by_class` go by their class: `class2_slowdown_mean`. `by_size` and `ccdf` are kept as they are; a field
+    /// elements of `by_class` go by their class: `class2_slowdown_mean`. `by_size` is kept as it is; a field
     /// called `summary` adds nothing to the names in it. What is null was not measured; other lists and texts are left out.
     pub fn from_json(outcome: &Value) -> Result<Measured, serde_json::Error> {
         let mut measured = Measured::default();
@@ -60,7 +51,6 @@ impl Measured {
         for (name, value) in fields {
             match (name.as_str(), value) {
                 ("by_size", Value::Array(_)) => self.by_size = Vec::deserialize(value)?,
-                ("ccdf", Value::Array(_)) => self.ccdf = Vec::deserialize(value)?,
                 ("by_class", Value::Array(classes)) => {
                     for class in classes {
                         self.take(&format!("{prefix}class{}_", class["class"]), class)?;
@@ -105,7 +95,6 @@ mod tests {
             [("class2_slowdown_mean", 7.0), ("jobs", 3.0), ("response_time_ms_mean", 2.5), ("utilisation", 0.8)];
         assert_eq!(metrics, expected);
         assert_eq!((measured.by_size[0].jobs, measured.by_size[0].slowdown_mean), (3, 4.0));
-        assert_eq!(measured.ccdf[0].share_above, 0.5);
     }
 
     #[test]

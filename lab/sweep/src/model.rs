@@ -24,8 +24,8 @@ pub trait Model: Send + Sync {
     /// The files such a run reads: what is in them is part of its key.
     fn files(&self, fields: &Fields) -> Vec<PathBuf>;
 
-    /// What a closed form says of such runs, of all jobs and of those of these sizes; `None` where there is none.
-    fn theory(&self, _fields: &Fields, _sizes_bytes: &[f64]) -> Option<Theory> {
+    /// What a closed form says of such runs; `None` where there is none.
+    fn theory(&self, _fields: &Fields) -> Option<Theory> {
         None
     }
 
@@ -38,13 +38,4 @@ pub trait Model: Send + Sync {
 pub struct Theory {
     /// By the name of the metric that it foretells.
     pub metrics: BTreeMap<String, f64>,
-    /// For each size asked for.
-    pub by_size: Vec<TheoryAt>,
-}
-
-/// Of jobs of one size.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TheoryAt {
-    pub response_time_ms: f64,
-    pub slowdown: f64,
 }

@@ -15,9 +15,6 @@ pub const REPLICATIONS_MAX: usize = 10_000;
 /// Runs of one sweep: that many small files in one folder, and half a gigabyte of them.
 pub const RUNS_MAX: usize = 50_000;
 
-/// Lines in one picture that an eye can still tell apart.
-pub const LINES_MAX: usize = 14;
-
 /// Names that mean something to the sweep itself.
 const RESERVED: [&str; 3] = ["model", "replications", "seed"];
 
@@ -31,21 +28,9 @@ pub struct Plan {
     pub axes: Vec<Axis>,
     pub cells: Vec<Cell>,
     pub seeds: Vec<u64>,
-    pub plot: PlotPlan,
-    pub claims: Vec<Claim>,
-}
-
-/// What to draw. The axes are places in [`Plan::axes`].
-#[derive(Debug, Clone, PartialEq)]
-pub struct PlotPlan {
-    /// `None` where no axis is of numbers: nothing is drawn against it then.
-    pub x: Option<usize>,
-    /// `None`: one line.
-    pub lines: Option<usize>,
-    /// Metrics to draw against x; `name` also stands for `name_mean`.
+    /// Metrics of the table, and of Python's plots; `name` also stands for `name_mean`.
     pub y: Vec<String>,
-    /// Which values of x to draw by size, percentile and CCDF at; all without an x.
-    pub at: Vec<usize>,
+    pub claims: Vec<Claim>,
 }
 
 #[derive(Deserialize)]
@@ -72,7 +57,6 @@ struct PlotFile {
     x: Option<String>,
     lines: Option<String>,
     y: Option<Vec<String>>,
-    at: Option<Vec<f64>>,
 }
 
 impl Plan {
@@ -114,14 +98,14 @@ impl Plan {
         Store::check_room(out, self.runs()).map_err(|reason| wrong(format!("grid: {reason}")))
     }
 
-    /// Whether there will be something to draw. All cells are of one model, so the first speaks for them.
+    /// Whether there will be something to show. All cells are of one model, so the first speaks for them.
     fn check_metrics(&self, model: &dyn Model) -> Result<(), String> {
-        let (Some(cell), false) = (self.cells.first(), self.plot.y.is_empty() && self.claims.is_empty()) else {
+        let (Some(cell), false) = (self.cells.first(), self.y.is_empty() && self.claims.is_empty()) else {
             return Ok(());
         };
         let trial = model.trial(&cell.fields)?;
         self.claims.iter().try_for_each(|claim| claim.check(&trial))?;
-        self.plot.y.iter().try_for_each(|name| trial.metric_name(name).map(drop))
+        self.y.iter().try_for_each(|name| trial.metric_name(name).map(drop))
     }
 
     /// What a cell is called: its place on each axis.
@@ -144,9 +128,9 @@ fn plan(name: String, file: File) -> Result<Plan, String> {
     let axes: Vec<Axis> = grid.iter().map(axis).collect::<Result<_, _>>()?;
     check_fields(&fixed, &axes)?;
     let seeds = seeds(&axes, file.seed, file.replications)?;
-    let (plot, cells) = (plot_plan(&axes, file.plot)?, cells(&fixed, &axes));
+    let (y, cells) = (metrics(&axes, file.plot)?, cells(&fixed, &axes));
     let claims = file.claim.into_iter().map(|claim| claim.resolve(&axes, &cells)).collect::<Result<_, _>>()?;
-    Ok(Plan { name, question: file.question, model: file.model, axes, cells, seeds, plot, claims })
+    Ok(Plan { name, question: file.question, model: file.model, axes, cells, seeds, y, claims })
 }
 
 /// The seeds of every cell, if the runs are not too many: asked before any cell is made.
@@ -183,44 +167,14 @@ fn check_fields(fixed: &Fields, axes: &[Axis]) -> Result<(), String> {
     }
 }
 
-fn plot_plan(axes: &[Axis], file: PlotFile) -> Result<PlotPlan, String> {
-    let named = |key: &str, name: Option<String>| match name {
-        None => Ok(None),
-        Some(name) => match axes.iter().position(|axis| axis.name == name) {
-            Some(found) => Ok(Some(found)),
-            None => Err(format!("plot.{key}: `{name}` is not in [grid]")),
-        },
-    };
-    let lines_given = named("lines", file.lines)?;
-    let x = named("x", file.x)?;
-    if let Some(x) = x.filter(|x| !axes[*x].is_numeric()) {
-        return Err(format!("plot.x: `{}` has values that are no numbers", axes[x].name));
+/// The metrics of `[plot]`, whose `x` and `lines` Python draws by.
+fn metrics(axes: &[Axis], file: PlotFile) -> Result<Vec<String>, String> {
+    for (key, name) in [("x", file.x), ("lines", file.lines)] {
+        if let Some(name) = name.filter(|name| axes.iter().all(|axis| axis.name != *name)) {
+            return Err(format!("plot.{key}: `{name}` is not in [grid]"));
+        }
     }
-    let x = x.or_else(|| (0..axes.len()).find(|a| Some(*a) != lines_given && axes[*a].is_numeric()));
-    let policy = axes.iter().position(|axis| axis.name == "policy");
-    let lines = lines_given.or(policy).or_else(|| (0..axes.len()).find(|a| Some(*a) != x));
-    if let Some(both) = lines.filter(|_| lines == x) {
-        return Err(format!("plot.lines: `{}` is plot.x already", axes[both].name));
-    }
-    if let Some(axis) = lines.map(|lines| &axes[lines]).filter(|axis| axis.values.len() > LINES_MAX) {
-        return Err(format!("plot.lines: {} has {} values, at most {LINES_MAX}", axis.name, axis.values.len()));
-    }
-    let default_y = || vec!["response_time_ms".into(), "slowdown_mean".into()];
-    Ok(PlotPlan { x, lines, y: file.y.unwrap_or_else(default_y), at: places(axes, x, file.at)? })
-}
-
-/// Which values of x the file means by `at`.
-fn places(axes: &[Axis], x: Option<usize>, at: Option<Vec<f64>>) -> Result<Vec<usize>, String> {
-    let Some(axis) = x.map(|x| &axes[x]) else {
-        return at
-            .map_or(Ok(Vec::new()), |_| Err("plot.at: there is no x, since no value of the grid is a number".into()));
-    };
-    let Some(at) = at else { return Ok((0..axis.values.len()).collect()) };
-    let place = |wanted: &f64| {
-        let found = axis.values.iter().position(|value| value.number == Some(*wanted));
-        found.ok_or_else(|| format!("plot.at: `{wanted}` is no value of grid.{}", axis.name))
-    };
-    at.iter().map(place).collect()
+    Ok(file.y.unwrap_or_else(|| vec!["response_time_ms".into(), "slowdown_mean".into()]))
 }
 
 fn ten() -> usize {
@@ -259,20 +213,8 @@ rho = [0.5, 0.8]
         assert_eq!((plan.name.as_str(), plan.seeds.as_slice(), plan.runs()), ("small", &[1, 2, 3][..], 24));
         let order: Vec<&str> = plan.axes.iter().map(|axis| axis.name.as_str()).collect();
         assert_eq!(order, ["policy", "dist", "rho"], "as the file has them");
-        let expected = PlotPlan {
-            x: Some(2),
-            lines: Some(0),
-            y: vec!["response_time_ms".into(), "slowdown_mean".into()],
-            at: vec![0, 1],
-        };
-        assert_eq!(plan.plot, expected);
+        assert_eq!(plan.y, ["response_time_ms", "slowdown_mean"]);
         assert_eq!(plan.label(&plan.cells[3]), "policy ps, dist b, rho 0.8");
-    }
-
-    #[test]
-    fn a_plot_can_be_chosen() {
-        let plan = parse(&format!("{GOOD}beta = [1, 2]\n[plot]\nx = \"beta\"\nlines = \"rho\"\nat = [2]\n")).unwrap();
-        assert_eq!((plan.plot.x, plan.plot.lines, plan.plot.at), (Some(3), Some(2), vec![1]));
     }
 
     #[test]
@@ -290,10 +232,7 @@ rho = [0.5, 0.8]
             ("rho = [0.5, 0.8]", "rho = 0.5", "x/small.toml: grid.rho: a value of the grid is a list"),
             ("rho = [0.5, 0.8]", "rho = [0.5, 0.8", "x/small.toml:"),
             ("[grid]", "[gird]", "x/small.toml:8: unknown field `gird`"),
-            ("[grid]", "[plot]\nx = \"dist\"\n[grid]", "x/small.toml: plot.x: `dist` has values that are no numbers"),
             ("[grid]", "[plot]\nx = \"beta\"\n[grid]", "x/small.toml: plot.x: `beta` is not in [grid]"),
-            ("[grid]", "[plot]\nx = \"rho\"\nlines = \"rho\"\n[grid]", "x/small.toml: plot.lines: `rho` is plot.x"),
-            ("[grid]", "[plot]\nat = [0.7]\n[grid]", "x/small.toml: plot.at: `0.7` is no value of grid.rho"),
             ("[grid]", "[plot]\nz = 1\n[grid]", "x/small.toml:9: unknown field `z`"),
         ] {
             assert!(GOOD.contains(from));
@@ -306,9 +245,9 @@ rho = [0.5, 0.8]
     fn a_metric_that_is_not_there_is_noticed_before_any_run() {
         let (model, mut plan) = (Formula::default(), testing::plan());
         let check = |plan: &Plan| plan.check(&model, Path::new("x.toml"), Path::new(".")).map_err(|e| e.to_string());
-        plan.plot.y = vec!["slowdown".into(), "response_time_ms_variance".into()];
+        plan.y = vec!["slowdown".into(), "response_time_ms_variance".into()];
         check(&plan).unwrap();
-        plan.plot.y.push("slow".into());
+        plan.y.push("slow".into());
         let right = "response_time_ms_mean, response_time_ms_variance, slowdown_mean";
         assert_eq!(check(&plan).unwrap_err(), format!("x.toml: plot.y: it has no `slow`, only {right}"));
         assert_eq!(model.ran.into_inner(), 0);
@@ -318,12 +257,5 @@ rho = [0.5, 0.8]
     fn an_experiment_of_the_lab_is_told_apart() {
         let said = parse("question = \"x\"\nlink = \"1mbit\"\n[[run]]\nname = \"a\"\n").unwrap_err();
         assert_eq!(said, "x/small.toml: it has [[run]] and no [grid]: that is an experiment for weirlab run");
-    }
-
-    #[test]
-    fn too_many_lines_for_one_picture() {
-        let many: Vec<String> = (0..15).map(|n| format!("\"srpt-bands:{n}\"")).collect();
-        let said = parse(&GOOD.replacen("[\"ps\", \"srpt\"]", &format!("[{}]", many.join(",")), 1)).unwrap_err();
-        assert!(said.contains("plot.lines: policy has 15 values"), "{said}");
     }
 }

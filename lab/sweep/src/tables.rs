@@ -146,14 +146,14 @@ fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into() }
 }
 
-/// One row per cell, one column per metric of the plan's pictures, for people.
+/// One row per cell, one column per metric of `plot.y`, for people.
 pub fn markdown(plan: &Plan, results: &Results) -> String {
     let seeds = plan.seeds.len();
     let runs = if seeds == 1 { "one run: no interval".into() } else { format!("mean ± 99 % over {seeds} runs") };
     let mut text = format!("{}\n\nModel {}, {runs}.\n\n", plan.question, plan.model);
     let head: Vec<&str> = plan.axes.iter().map(|axis| axis.name.as_str()).collect();
     let is_foretold = |metric: &str| results.cells.iter().any(|cell| cell.foretold(metric).is_some());
-    let metrics: Vec<(&str, bool)> = plan.plot.y.iter().map(|metric| (metric.as_str(), is_foretold(metric))).collect();
+    let metrics: Vec<(&str, bool)> = plan.y.iter().map(|metric| (metric.as_str(), is_foretold(metric))).collect();
     let columns =
         metrics.iter().flat_map(|(name, foretold)| std::iter::once(*name).chain(foretold.then_some("theory")));
     let head: Vec<&str> = head.into_iter().chain(columns).collect();
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn for_people() {
         let (plan, mut results) = (plan(), results(&plan()));
-        let foretold = |mean: f64| Theory { metrics: [("slowdown_mean".into(), mean)].into(), by_size: vec![] };
+        let foretold = |mean: f64| Theory { metrics: [("slowdown_mean".into(), mean)].into() };
         results.cells[0].theory = Some(foretold(2.02531));
         let table = markdown(&plan, &results);
         // Seeds 1 to 4 add 0.01 to 0.04: mean 0.025, standard error 0.00645, t(3) = 5.841.

@@ -65,7 +65,7 @@ pub struct Args {
     /// Simulations of each setting, each with classes and sizes dealt anew
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(2..=100))]
     seeds: u64,
-    /// Write plan.csv and plan.svg into this folder, made if missing
+    /// Write plan.csv into this folder, made if missing
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print one JSON object instead of the table

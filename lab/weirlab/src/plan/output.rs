@@ -1,17 +1,14 @@
-//! What a plan says: the table, the text for a `weir.toml`, JSON, CSV, and the trade-off as a picture.
+//! What a plan says: the table, the text for a `weir.toml`, JSON and CSV.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
 use cli::Failure;
-use report::{Line, Look, Plot, Point, Scale, Unit};
 use serde_json::{Value, json};
 use stats::Interval;
 
-use super::candidate::Knob;
 use super::class::Planned;
 use super::judge::{Bench, Judged, Kept};
 use super::{FRESH_FROM, Found, LINK_FACTOR_MAX};
@@ -167,10 +164,9 @@ pub fn make(folder: &Path) -> Result<(), Failure> {
     fs::create_dir_all(folder).map_err(about(folder))
 }
 
-/// `plan.csv`, a row for each setting and objective, and `plan.svg`.
+/// `plan.csv`, a row for each setting and objective.
 pub fn write(folder: &Path, bench: &Bench, judged: &[Judged]) -> Result<(), Failure> {
-    fs::write(folder.join("plan.csv"), csv(bench, judged)).map_err(about(folder))?;
-    fs::write(folder.join("plan.svg"), plot(bench, judged).svg()?).map_err(about(folder))
+    fs::write(folder.join("plan.csv"), csv(bench, judged)).map_err(about(folder))
 }
 
 fn csv(bench: &Bench, judged: &[Judged]) -> String {
@@ -192,41 +188,4 @@ fn csv(bench: &Bench, judged: &[Judged]) -> String {
         }
     }
     text
-}
-
-/// What the others pay, and what is met for it.
-fn plot(bench: &Bench, judged: &[Judged]) -> Plot {
-    let x = format!("mean slowdown of {}", payers(bench));
-    let x = (x.as_str(), Scale::Log, Unit::Number);
-    let y = ("responses that met the objective", Scale::Linear, Unit::Percent);
-    let mut lines: Vec<(Line, Vec<Point>)> = Vec::new();
-    let costs = || judged.iter().map(|one| one.others.mean);
-    let ends = [costs().fold(f64::INFINITY, f64::min), costs().fold(0.0, f64::max)];
-    for (nth, (class, objective)) in aimed(bench).enumerate() {
-        let mut by_knob: BTreeMap<Option<Knob>, Vec<Point>> = BTreeMap::new();
-        for one in judged {
-            let met = one.kept[nth].met;
-            let point = Point { x: one.others.mean, y: met.mean, half_width: Some(met.half_width) };
-            let knob = Some(one.candidate.knob).filter(|_| !one.candidate.is_plain());
-            by_knob.entry(knob).or_default().push(point);
-        }
-        for (knob, mut points) in by_knob {
-            points.sort_by(|a, b| a.x.total_cmp(&b.x));
-            let name = knob.map_or("nothing set".into(), |knob| format!("by {}", knob.name()));
-            // Of several classes set at once two neighbours may have nothing in common.
-            let is_one = |one: &Judged| one.candidate.set_count() == 1;
-            let mut of_knob = judged.iter().filter(|one| Some(one.candidate.knob) == knob && !one.candidate.is_plain());
-            let look = if points.len() > 1 && of_knob.all(is_one) { Look::Measured } else { Look::Marks };
-            lines.push((Line::new(format!("{} {name}", class.name), look), points));
-        }
-        let wanted = f64::from(objective.permille) / 1000.0;
-        let text = objective.to_string();
-        let (percentile, rest) = text.split_once(" of responses ").unwrap_or((&text, ""));
-        let name = format!("{}: {percentile} of responses", class.name);
-        let line = Line { note: Some(rest.into()), ..Line::new(name, Look::Dashed) };
-        lines.push((line, ends.map(|x| Point::exact(x, wanted)).to_vec()));
-    }
-    let title = format!("Objectives on {} at rho {}", bench.link, bench.rho);
-    Plot { note: "a point is a setting, bars: 95 % confidence".into(), ..Plot::new("plan", title, x, y) }
-        .with_points(lines)
 }

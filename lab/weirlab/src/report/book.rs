@@ -1,20 +1,16 @@
-//! `weirlab report --out`: experiments read one point at a time, and written as a page, as Markdown and as CSV.
+//! `weirlab report --md`: experiments read one point at a time, and written as Markdown and as CSV.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ::report::{Chapter, Counters, Described, PointRuns, Resolution, Simulated, SkippedRun};
-use record::{Manifest, Run, Samples};
+use ::report::{Chapter, Counters, Described, PointRuns, Simulated, SkippedRun};
+use record::{Run, Samples};
 use testbed::{ExperimentFile, Overrides};
-use workload::LoadProfile;
 
 use super::failed;
 use super::folders::{ExperimentFolder, PointFolder, experiments};
 use cli::Failure;
-
-/// Stretches of overload that are shaded at most: W5 has 90 in 30 minutes.
-const SHADED_MAX: usize = 500;
 
 /// States in which a connection may have bytes to send, columns of the samples: a server that has handed the kernel the whole
 /// response closes its side (RFC 9293, section 3.3.2) long before the client has it. Together they are `connections`.
@@ -29,7 +25,6 @@ const HOLDING: [&str; 5] = [
 /// What is to be written of a report, and what from.
 pub(super) struct Wanted<'a> {
     pub folders: &'a [PathBuf],
-    pub html: Option<&'a Path>,
     pub markdown: Option<&'a Path>,
     /// A folder.
     pub csv: Option<&'a Path>,
@@ -42,11 +37,9 @@ pub(super) struct Wanted<'a> {
 
 pub(super) fn write(wanted: &Wanted) -> Result<(), Failure> {
     let found = experiments(wanted.folders)?;
-    let runs: usize = found.iter().flat_map(|experiment| &experiment.points).map(|point| point.runs.len()).sum();
-    let resolution = Resolution::for_runs(runs);
     let mut chapters = Vec::new();
     for experiment in &found {
-        chapters.push(chapter(experiment, wanted.simulated, resolution)?);
+        chapters.push(chapter(experiment, wanted.simulated)?);
     }
     if chapters.iter().all(|chapter| chapter.points.is_empty()) {
         let folders: Vec<String> = wanted.folders.iter().map(|folder| folder.display().to_string()).collect();
@@ -54,9 +47,6 @@ pub(super) fn write(wanted: &Wanted) -> Result<(), Failure> {
     }
     let title = wanted.title.map_or_else(|| title(&chapters), str::to_string);
     let write = |file: &Path, text: &str| fs::write(file, text).map_err(|error| failed(file, error));
-    if let Some(file) = wanted.html {
-        write(file, &::report::html(&title, &chapters))?;
-    }
     if let Some(file) = wanted.markdown {
         write(file, &::report::markdown(&title, &chapters))?;
     }
@@ -81,10 +71,9 @@ fn title(chapters: &[Chapter]) -> String {
 struct PointOfFile {
     name: String,
     values: Vec<(String, String)>,
-    experiment: testbed::Experiment,
 }
 
-fn chapter(folder: &ExperimentFolder, simulated: Option<&Path>, resolution: Resolution) -> Result<Chapter, Failure> {
+fn chapter(folder: &ExperimentFolder, simulated: Option<&Path>) -> Result<Chapter, Failure> {
     let (described, points) = match &folder.file {
         Some(file) => {
             let text = fs::read_to_string(file).map_err(|error| failed(file, error))?;
@@ -94,7 +83,7 @@ fn chapter(folder: &ExperimentFolder, simulated: Option<&Path>, resolution: Reso
     };
     let simulated = simulated.zip(described.figure.as_ref().and_then(|figure| figure.simulated.as_ref()));
     let simulated = simulated.map(|(folder, name)| read_simulated(folder, name)).transpose()?.flatten();
-    let mut chapter = Chapter::new(&folder.name, described, simulated, resolution);
+    let mut chapter = Chapter::new(&folder.name, described, simulated);
     let place = |point: &PointFolder| points.iter().position(|of_file| of_file.name == point.name);
     let mut folders: Vec<(Option<usize>, &PointFolder)> = folder.points.iter().map(|p| (place(p), p)).collect();
     folders.sort_by_key(|(place, _)| place.unwrap_or(points.len()));
@@ -144,51 +133,9 @@ fn points_of(text: &str, file: &Path) -> Vec<PointOfFile> {
         PointOfFile {
             name: point.name.clone(),
             values: point.values.iter().map(|(key, of)| (key.clone(), value(of))).collect(),
-            experiment: point.experiment.clone(),
         }
     };
     read.points().iter().map(point).collect()
-}
-
-/// The load of a run: a constant one as its manifest has it, since the command line may have said another than the file; none of
-/// users, who make their own.
-fn profile(experiment: &testbed::Experiment, manifest: &Manifest) -> Option<LoadProfile> {
-    match &experiment.load.profile {
-        Some(profile) => profile.parse().ok(),
-        None => experiment.load.rho.and_then(|_| LoadProfile::constant(manifest.rho).ok()),
-    }
-}
-
-/// When the load is above 1, of so many seconds since the run began.
-fn overload(profile: &LoadProfile, seconds: f64) -> Vec<[f64; 2]> {
-    if profile.as_constant().is_some() {
-        return if profile.mean_rho() > 1.0 { vec![[0.0, seconds]] } else { vec![] };
-    }
-    let mut found: Vec<[f64; 2]> = Vec::new();
-    let mut begins = 0.0;
-    for phase in profile.phases().iter().cycle() {
-        if begins >= seconds || found.len() == SHADED_MAX {
-            break;
-        }
-        let ends = begins + phase.lasts.as_secs_f64();
-        // A ramp crosses 1 where the straight line between its ends does.
-        let crosses = |from: f64, to: f64| begins + (ends - begins) * ((1.0 - from) / (to - from)).clamp(0.0, 1.0);
-        let (from, to) = (phase.from_rho, phase.to_rho);
-        let above = match (from > 1.0, to > 1.0) {
-            (true, true) => Some([begins, ends]),
-            (true, false) => Some([begins, crosses(from, to)]),
-            (false, true) => Some([crosses(from, to), ends]),
-            (false, false) => None,
-        };
-        if let Some([from, to]) = above {
-            match found.last_mut().filter(|last| last[1] >= from) {
-                Some(last) => last[1] = to.min(seconds),
-                None => found.push([from, to.min(seconds)]),
-            }
-        }
-        begins = ends;
-    }
-    found
 }
 
 /// A sweep's table, as results keep it or as the sweep wrote it; a sweep that is not there is named.
@@ -208,10 +155,8 @@ fn read(point: &PointFolder, of_file: Option<&PointOfFile>) -> Result<PointRuns,
         given.runs.push(Run::read(folder)?);
         given.counters.push(counters(folder)?);
     }
-    if let Some((of_file, run)) = of_file.zip(given.runs.first()) {
+    if let Some(of_file) = of_file {
         given.values = of_file.values.clone();
-        given.overload = profile(&of_file.experiment, &run.manifest)
-            .map_or(vec![], |profile| overload(&profile, run.manifest.seconds));
     }
     Ok(given)
 }
@@ -228,18 +173,4 @@ fn counters(folder: &Path) -> Result<Counters, Failure> {
         counters.insert("connections".into(), held.into_iter().collect());
     }
     Ok(counters)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn overload_is_when_the_load_is_above_one() {
-        let of = |profile: &str, seconds| overload(&profile.parse().unwrap(), seconds);
-        assert_eq!(of("W1", 70.0), [[25.0, 50.0]]);
-        assert_eq!(of("W1", 80.0), [[25.0, 50.0], [75.0, 80.0]], "until the run's own end");
-        let constant = |rho| overload(&LoadProfile::constant(rho).unwrap(), 60.0);
-        assert_eq!((constant(1.2), constant(1.0)), (vec![[0.0, 60.0]], vec![]));
-    }
 }

@@ -1,15 +1,15 @@
 //! Which simulations have a closed form: one link, Poisson arrivals at a load below 1, sizes alone, a policy that is exactly
 //! what the formula is of.
 
-use ::sweep::{Theory, TheoryAt};
+use ::sweep::Theory;
 use sched::policy::Expression;
 use theory::mg1::{Mg1, Policy};
 
 use crate::sim::{Model, SimSpec, Wire};
 use crate::theory::{distribution, rank};
 
-/// What the formulas say of such runs and of the jobs of these sizes.
-pub fn of(spec: &SimSpec, sizes_bytes: &[f64]) -> Option<Theory> {
+/// What the formulas say of such runs.
+pub fn of(spec: &SimSpec) -> Option<Theory> {
     let is_plain = spec.wire == Wire::Plain && spec.seconds.is_none();
     let (true, Some(rho), Some(dist)) = (spec.model == Model::Queue && is_plain, spec.rho, &spec.dist) else {
         return None;
@@ -23,15 +23,8 @@ pub fn of(spec: &SimSpec, sizes_bytes: &[f64]) -> Option<Theory> {
         None => queue.solve(&policy(&spec.policy)?),
     };
     let metrics = [("response_time_ms_mean", solution.response_ms()), ("slowdown_mean", solution.slowdown_mean())];
-    let at = |&size: &f64| {
-        let (response_time_ms, slowdown) = (solution.response_ms_at(size), solution.slowdown_at(size));
-        TheoryAt { response_time_ms, slowdown }
-    };
     let is_finite = |(name, value): (&str, f64)| value.is_finite().then(|| (name.to_string(), value));
-    Some(Theory {
-        metrics: metrics.into_iter().filter_map(is_finite).collect(),
-        by_size: sizes_bytes.iter().map(at).collect(),
-    })
+    Some(Theory { metrics: metrics.into_iter().filter_map(is_finite).collect() })
 }
 
 /// The parts of a mean size that are near enough to service without chunks.
@@ -60,7 +53,7 @@ mod tests {
 
     fn foretold(policy: &str, more: &str) -> Option<Theory> {
         let common = "model = 'queue'\nrho = 0.8\ndist = 'exponential:mean=5000'\nlink = '10mbit'";
-        of(&toml::from_str(&format!("{common}\npolicy = '{policy}'\n{more}")).unwrap(), &[5000.0])
+        of(&toml::from_str(&format!("{common}\npolicy = '{policy}'\n{more}")).unwrap())
     }
 
     #[test]
@@ -69,7 +62,6 @@ mod tests {
         let theory = foretold("ps", "").unwrap();
         let [mean, slowdown] = ["response_time_ms_mean", "slowdown_mean"].map(|name| theory.metrics[name]);
         assert!((mean - 20.0).abs() < 1e-2 && (slowdown - 5.0).abs() < 1e-3, "{theory:?}");
-        assert!((theory.by_size[0].response_time_ms - 20.0).abs() < 1e-2, "{theory:?}");
     }
 
     #[test]

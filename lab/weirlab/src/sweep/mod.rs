@@ -1,4 +1,4 @@
-//! `weirlab sweep`: a grid of simulations from a file to tables and pictures. The grid is the crate `sweep`; here stand
+//! `weirlab sweep`: a grid of simulations from a file to tables. The grid is the crate `sweep`; here stand
 //! what a run is ([`simulator`]), the progress bar, and the manifest.
 
 mod closed_form;
@@ -61,12 +61,11 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let elapsed_s = started.elapsed().as_secs_f64();
     let results = Results::read(&plan, model.as_ref(), &store)?;
     ::sweep::write_tables(&plan, &results, &out)?;
-    let pictures = ::sweep::write_pictures(&plan, &results, &out)?;
     manifest(&plan).write(&out)?;
     let text = if args.json {
         let written = json!({
             "name": plan.name, "out": out, "runs": done.all, "runs_found": done.found,
-            "elapsed_s": elapsed_s, "pictures": pictures, "cells": ::sweep::cells_json(&plan, &results),
+            "elapsed_s": elapsed_s, "cells": ::sweep::cells_json(&plan, &results),
         });
         written.to_string() + "\n"
     } else {

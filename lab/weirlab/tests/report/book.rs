@@ -1,9 +1,9 @@
-//! `weirlab report --out`: an experiment with points, a figure and its claims, as a page, as Markdown and as CSV.
+//! `weirlab report --md`: an experiment with points, a figure and its claims, as Markdown and as CSV.
 
 use std::fs;
 use std::path::Path;
 
-use crate::{Folder, browser, report, run, text};
+use crate::{Folder, report, run, text};
 
 /// `fair` takes 90 ms at both loads, `srpt` 30 ms at 0.5 and 10 ms at 0.8, where `late` is void.
 const EXPERIMENT: &str = "\
@@ -75,19 +75,18 @@ fn experiment(test: &str) -> Folder {
     folder
 }
 
-fn made(folder: &Folder) -> (String, String) {
-    let [page, markdown, csv] = ["page.html", "page.md", "csv"].map(|name| folder.path().join(name));
-    let flags = ["--out", "--md", "--csv", "--simulated"].map(Path::new);
-    let output =
-        report(&[folder.path(), flags[0], &page, flags[1], &markdown, flags[2], &csv, flags[3], folder.path()]);
+fn made(folder: &Folder) -> String {
+    let [markdown, csv] = ["page.md", "csv"].map(|name| folder.path().join(name));
+    let flags = ["--md", "--csv", "--simulated"].map(Path::new);
+    let output = report(&[folder.path(), flags[0], &markdown, flags[1], &csv, flags[2], folder.path()]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    (fs::read_to_string(page).unwrap(), fs::read_to_string(markdown).unwrap())
+    fs::read_to_string(markdown).unwrap()
 }
 
 #[test]
 fn claims_stand_beside_what_was_found() {
     let folder = experiment("claims");
-    let (page, markdown) = made(&folder);
+    let markdown = made(&folder);
     for row in [
         "| 3-8 x | 5.20 ×, 1 trace | 4 ± 0.283 × | - | undecided: 1 trace; a verdict needs 5 |",
         "**void**: requests were <late> |",
@@ -99,19 +98,12 @@ fn claims_stand_beside_what_was_found() {
         assert!(markdown.contains(row), "`{row}` is not in\n{markdown}");
     }
     assert!(markdown.find("### seed-2").unwrap() < markdown.find("### seed-10").unwrap(), "in the order of the file");
-    assert!(page.contains("does it &lt;b&gt;help&lt;/b&gt;?") && !page.contains("<late>"), "text is escaped");
-    assert!(!page.contains("http://") || page.matches("http").count() == page.matches("http://www.w3.org").count());
     let csv = |name: &str| fs::read_to_string(folder.path().join("csv").join(name)).unwrap();
     assert!(
         csv("claims.csv")
             .contains("000-fig3,000,3,3-8 x,,response_time_ms.mean of fair / srpt: 2 to 8,5.196152422706632,,1,,,4,")
     );
     assert_eq!(csv("runs.csv").lines().count(), 6);
-    assert!(csv("000-fig3-mean.csv").lines().nth(1).unwrap().starts_with("2,30,90,,1.4"));
-    assert_eq!(
-        csv("000-fig3-seed-10-by-percentile.csv").lines().next(),
-        Some("percentile of size,srpt,fair,late (void),ideal-ps,bound")
-    );
 }
 
 /// A run that was left out, or lost, is not to look as if nobody had thought of it.
@@ -122,109 +114,40 @@ fn what_is_not_here_is_named() {
     let not_here = |markdown: &str| -> Vec<String> {
         markdown.lines().filter_map(|line| line.strip_prefix("- not here: ")).map(str::to_string).collect()
     };
-    let (page, markdown) = made(&folder);
+    let markdown = made(&folder);
     assert_eq!(not_here(&markdown), ["late: no <cake>"], "what was made since is here");
-    assert!(page.contains("<b>Not here: late.</b> no &lt;cake&gt;"));
     let table = report(&[&out.join("seed-10")]);
     assert!(!text(&table.stdout).contains("SKIPPED"));
 
     fs::remove_dir_all(out.join("seed-2")).unwrap();
     fs::remove_dir_all(out.join("seed-10/fair")).unwrap();
     let gone = ["seed-2 / late: no <cake>", "seed-2 / srpt: was made since", "seed-2 / fair: no finished run is here"];
-    assert_eq!(not_here(&made(&folder).1), [&gone[..], &["fair: no finished run is here"]].concat());
+    assert_eq!(not_here(&made(&folder)), [&gone[..], &["fair: no finished run is here"]].concat());
     fs::remove_file(out.join("left-out.json")).unwrap();
-    assert_eq!(not_here(&made(&folder).1)[0], "seed-2: no finished run is here");
+    assert_eq!(not_here(&made(&folder))[0], "seed-2: no finished run is here");
 
     // Of an experiment that this machine could do nothing of there is a reason, and no run.
     let other = folder.path().join("other");
     fs::create_dir(&other).unwrap();
     fs::write(other.join("experiment.toml"), EXPERIMENT).unwrap();
     fs::write(other.join("left-out.json"), "{ \"seed-2/fair\": \"no nginx\" }").unwrap();
-    assert!(not_here(&made(&folder).1).contains(&"seed-2 / fair: no nginx".to_string()));
-}
-
-#[test]
-fn a_browser_shows_and_filters_it() {
-    let Some(browser) = browser::find() else { return };
-    let folder = experiment("browser");
-    made(&folder);
-    let page = folder.path().join("page.html");
-    let open = |fragment: &str| browser::open(browser, &page, fragment);
-    let all = open("");
-    assert!(all.contains("data-ready=\"1\"") && all.contains("data-shown=\"3 5\""), "3 claims and 5 runs");
-    assert!(all.contains("3 claims, 5 runs shown"));
-    for (filter, shown) in [
-        ("verdict:void", "1 1"),
-        ("verdict:undecided", "1 0"),
-        ("verdict:refuted", "0 0"),
-        ("policy:fair", "1 2"),
-        ("policy:fair,verdict:undecided", "1 0"),
-        ("server:weir", "3 5"),
-        ("experiment:000-fig3", "3 5"),
-    ] {
-        let filtered = open(&format!("#filter={filter}"));
-        assert!(filtered.contains(&format!("data-shown=\"{shown}\"")), "{filter}: {}", &filtered[..400]);
-    }
-    let hidden = |document: &str, run: &str| {
-        let from = document.find(&format!("data-run=\"{run}\" data-experiment")).expect("the run has a row");
-        document[from..from + document[from..].find('>').unwrap()].contains("hidden")
-    };
-    let void = open("#filter=verdict:void");
-    assert!(hidden(&void, "fair") && !hidden(&void, "late"));
-    assert!(!hidden(&all, "fair"));
-}
-
-#[test]
-fn a_browser_compares_runs_and_draws_plots_with_the_tables_behind_them() {
-    let Some(browser) = browser::find() else { return };
-    let folder = experiment("compares");
-    made(&folder);
-    let open = |fragment: &str| browser::open(browser, &folder.path().join("page.html"), fragment);
-    // Runs 0 and 1 are srpt and fair at the first point: the first takes a third of the time, so all of the second lose.
-    let compared = open("#compare=0,1&open=all");
-    assert!(compared.contains("data-compared=\"0 1\"") && compared.contains("0.3333 ×"));
-    assert!(compared.contains("requests with a stretch above 1</td><td class=\"value\" colspan=\"3\">100 %"));
-    let figure = |id: &str| {
-        let from = compared.find(&format!("<figure class=\"plot\" id=\"{id}\"")).expect("there is such a plot");
-        &compared[from..from + compared[from..].find("</figure>").unwrap()]
-    };
-    let distribution = figure("x0p0-ccdf");
-    assert!(
-        distribution.contains("<details class=\"table\" open")
-            && distribution.contains("<tbody><tr><td class=\"value\">")
-    );
-    assert!(distribution.contains("<g class=\"line c0 d0 dense\" data-line=\"0\"><path d=\"M"), "{distribution}");
-    assert!(figure("x0p0-time").contains("class=\"shade\""), "overload is shaded");
-    assert!(figure("x0-mean").contains("class=\"marks\""));
-    assert!(open("#compare=0,2").contains("0 2"), "of two points");
-}
-
-/// Or the test above could not fail.
-#[test]
-fn a_script_that_fails_is_noticed() {
-    let Some(browser) = browser::find() else { return };
-    let folder = Folder::new("report", "noticed");
-    let page = folder.path().join("page.html");
-    fs::write(&page, "<!doctype html><p>text</p><script>nothing.at.all()</script>").unwrap();
-    let (document, console) = browser::dump(browser, &page, "");
-    assert!(document.contains("<p>text</p>"));
-    assert!(console.iter().any(|line| line.contains("ReferenceError")), "{console:?}");
+    assert!(not_here(&made(&folder)).contains(&"seed-2 / fair: no nginx".to_string()));
 }
 
 #[test]
 fn mistakes_are_named() {
     let folder = experiment("mistakes");
-    let out = folder.path().join("page.html");
-    let both = report(&[folder.path(), Path::new("--out"), &out, Path::new("--json")]);
+    let out = folder.path().join("page.md");
+    let both = report(&[folder.path(), Path::new("--md"), &out, Path::new("--json")]);
     assert_eq!((both.status.code(), text(&both.stdout)), (Some(2), String::new()));
     let file = folder.path().join("000-fig3/experiment.toml");
     fs::write(&file, EXPERIMENT.replace("over = \"srpt\"", "over = \"sprt\"")).unwrap();
-    let wrong = report(&[folder.path(), Path::new("--out"), &out]);
+    let wrong = report(&[folder.path(), Path::new("--md"), &out]);
     let said = format!("{}:12: there is no run `sprt`; the runs are srpt, fair, late", file.display());
     assert_eq!(wrong.status.code(), Some(1));
     assert!(text(&wrong.stderr).contains(&said) && !out.exists(), "{}", text(&wrong.stderr));
     fs::create_dir(folder.path().join("empty")).unwrap();
-    let empty = report(&[&folder.path().join("empty"), Path::new("--out"), &out]);
+    let empty = report(&[&folder.path().join("empty"), Path::new("--md"), &out]);
     assert_eq!(empty.status.code(), Some(1));
     assert!(text(&empty.stderr).contains("no run here"), "{}", text(&empty.stderr));
 }

@@ -1,7 +1,6 @@
 //! `weirlab report` as a user runs it: folders in, table, JSON or pages out, exit status.
 
 mod book;
-mod browser;
 #[path = "../common/mod.rs"]
 mod common;
 mod repeats;
