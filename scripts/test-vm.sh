@@ -22,15 +22,15 @@ for program in qemu-system-x86_64 busybox modprobe jq; do
     command -v "$program" >/dev/null || skip "$program is missing; run scripts/setup.sh test"
 done
 
-# Prints the test programs of what has a kernel side, and those that hold our wide-area link against netem, one to a line. They are
-# built again, optimised: an emulated processor is slow, and some of these tests need what it has.
+# Prints the test programs of what has a kernel side, one to a line. They are built again, optimised: an emulated processor is
+# slow, and some of these tests need what it has.
 tests() {
-    CARGO_PROFILE_TEST_OPT_LEVEL=1 cargo test --locked --no-run --message-format json -p uplink -p weir -p weirlab --lib --test kernel --test wan |
+    CARGO_PROFILE_TEST_OPT_LEVEL=1 cargo test --locked --no-run --message-format json -p uplink -p weir --lib --test kernel |
         jq -r 'select(.executable != null and .profile.test == true and
-            (.target.src_path | test("/(product/uplink/src/lib|weir/tests/kernel/main|weirlab/tests/wan/main)[.]rs$"))) | .executable'
+            (.target.src_path | test("/(product/uplink/src/lib|weir/tests/kernel/main)[.]rs$"))) | .executable'
 }
 mapfile -t programs < <(tests)
-[ "${#programs[@]}" -ge 3 ] || { echo "test-vm: the tests were not built" >&2; exit 1; }
+[ "${#programs[@]}" -ge 2 ] || { echo "test-vm: the tests were not built" >&2; exit 1; }
 
 # The machine sees this file system but for /tmp; the folder shared with it is seen wherever it is.
 target=$(realpath "${CARGO_TARGET_DIR:-target}")

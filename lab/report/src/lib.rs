@@ -35,7 +35,6 @@ mod testing;
 mod text;
 mod validity;
 mod verdict;
-mod wan_lateness;
 mod wire;
 
 pub use chapter::{Chapter, Counters, Extras, PointReport, PointRuns};
@@ -53,5 +52,4 @@ pub use table::table;
 pub use text::{csv, markdown};
 pub use validity::{CPU_MAX, LATENESS_P99_MAX, void_reason};
 pub use verdict::{Claimed, Finding, Found, Over, TRACES_MIN, Tally, Verdict};
-pub use wan_lateness::WAN_LATENESS_P99_MAX;
 pub use wire::CLOCK_GRANULARITY;

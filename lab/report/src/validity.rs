@@ -4,7 +4,7 @@ use record::Run;
 use stats::nearest_rank;
 use units::Nanos;
 
-use crate::{wan_lateness, wire};
+use crate::wire;
 
 /// Share of a core above which the server or the load generator may itself have been the bottleneck.
 pub const CPU_MAX: f64 = 0.5;
@@ -47,8 +47,7 @@ pub fn void_reason(run: &Run) -> Option<String> {
         let reason = format!("requests were submitted {late:.2} ms late at the 99th percentile, more than {most} ms");
         add(&mut reasons, reason);
     }
-    let of_link = wan_lateness::reason(manifest).into_iter().chain(wire::void_reason(run));
-    for reason in processors(manifest).into_iter().chain(of_link) {
+    for reason in processors(manifest).into_iter().chain(wire::void_reason(run)) {
         add(&mut reasons, reason);
     }
     (!reasons.is_empty()).then(|| reasons.join("; "))

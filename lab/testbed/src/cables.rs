@@ -45,28 +45,9 @@ fn cable_commands(ends: [End; 2], gso_max_segs: Option<u64>) -> Vec<String> {
     commands
 }
 
-/// A cable that is a pair of TUN devices, for a process to carry packets between them. Its queue holds what the shaper lets go
-/// of at once.
-fn tun_commands(ends: [End; 2]) -> Vec<String> {
-    let one = |End { side, device, address }| {
-        [
-            format!("ip -n {side} tuntap add dev {device} mode tun"),
-            format!("ip -n {side} address add {address}/30 dev {device}"),
-            format!("ip -n {side} link set dev {device} mtu {MTU_BYTES} txqueuelen 1000 up"),
-            format!("ip -n {side} link set dev lo up"),
-        ]
-    };
-    ends.into_iter().flat_map(one).collect()
-}
-
 /// The cables from hop to hop, the server first and the clients last, the routes along them, and the addresses of the groups
-/// that take this way, given by their numbers. Behind the hop `own_wire` a process is the cable.
-pub(crate) fn chain_commands(
-    hops: &[&str],
-    plain_groups: &[usize],
-    gso_max_segs: Option<u64>,
-    own_wire: Option<&str>,
-) -> Vec<String> {
+/// that take this way, given by their numbers.
+pub(crate) fn chain_commands(hops: &[&str], plain_groups: &[usize], gso_max_segs: Option<u64>) -> Vec<String> {
     let last = hops.len() - 1;
     let mut commands = vec![];
     for (cable, ends) in (0..).zip(hops.windows(2)) {
@@ -74,10 +55,7 @@ pub(crate) fn chain_commands(
         let device = if cable == 0 { DEVICE } else { FAR_DEVICE };
         let near = End { side: ends[0], device, address: near };
         let far = End { side: ends[1], device: DEVICE, address: far };
-        commands.extend(match own_wire == Some(ends[0]) {
-            true => tun_commands([near, far]),
-            false => cable_commands([near, far], gso_max_segs),
-        });
+        commands.extend(cable_commands([near, far], gso_max_segs));
     }
     // A route of type local makes a block's every address one of the host's own.
     for &index in plain_groups {
@@ -115,14 +93,14 @@ mod tests {
 
     #[test]
     fn both_ends_hand_over_single_packets() {
-        let commands = chain_commands(&["S", "C"], &[], Some(1), None);
+        let commands = chain_commands(&["S", "C"], &[], Some(1));
         assert_eq!(commands[0], "ip link add cable mtu 1500 netns S type veth peer name cable mtu 1500 netns C");
         for side in ["S", "C"] {
             assert!(
                 commands.contains(&format!("ip netns exec {side} ethtool -K cable tso off gso off gro off lro off"))
             );
             let segments = format!("ip -n {side} link set dev cable gso_max_segs 1");
-            assert!(commands.contains(&segments) && !chain_commands(&["S", "C"], &[], None, None).contains(&segments));
+            assert!(commands.contains(&segments) && !chain_commands(&["S", "C"], &[], None).contains(&segments));
         }
         assert!(commands.contains(&"ip -n S address add 198.18.0.1/30 dev cable".to_owned()));
         assert!(commands.contains(&"ip -n C address add 198.18.0.2/30 dev cable".to_owned()));
@@ -131,7 +109,7 @@ mod tests {
 
     #[test]
     fn groups_without_a_path_are_on_the_cable() {
-        let commands = chain_commands(&["S", "C"], &[1], None, None);
+        let commands = chain_commands(&["S", "C"], &[1], None);
         for want in ["ip -n C route add local 198.18.24.0/21 dev lo", "ip -n S route add default via 198.18.0.2"] {
             assert!(commands.iter().any(|command| command == want), "{want}: {commands:#?}");
         }
@@ -139,7 +117,7 @@ mod tests {
 
     #[test]
     fn wide_area_paths_stand_behind_the_router() {
-        let commands = chain_commands(&["S", "R", "W", "C"], &[], None, None);
+        let commands = chain_commands(&["S", "R", "W", "C"], &[], None);
         for want in [
             "ip link add far mtu 1500 netns W type veth peer name cable mtu 1500 netns C",
             "ip -n W address add 198.18.0.9/30 dev far",
@@ -150,17 +128,6 @@ mod tests {
         ] {
             assert!(commands.iter().any(|command| command == want), "{want}: {commands:#?}");
         }
-    }
-
-    #[test]
-    fn behind_our_own_wire_is_a_pair_of_devices_for_its_process() {
-        let commands = chain_commands(&["S", "L", "C"], &[], None, Some("L"));
-        let is_there = |want: &str| commands.iter().any(|command| command == want);
-        for (side, device, address) in [("L", "far", "198.18.0.5"), ("C", "cable", "198.18.0.6")] {
-            assert!(is_there(&format!("ip -n {side} tuntap add dev {device} mode tun")), "{commands:#?}");
-            assert!(is_there(&format!("ip -n {side} address add {address}/30 dev {device}")), "{commands:#?}");
-        }
-        assert!(is_there("ip link add cable mtu 1500 netns S type veth peer name cable mtu 1500 netns L"));
     }
 
     #[test]
@@ -179,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_router_joins_two_cables() {
-        let commands = chain_commands(&["S", "R", "C"], &[], None, None);
+        let commands = chain_commands(&["S", "R", "C"], &[], None);
         for want in [
             "ip link add cable mtu 1500 netns S type veth peer name cable mtu 1500 netns R",
             "ip link add far mtu 1500 netns R type veth peer name cable mtu 1500 netns C",

@@ -5,7 +5,8 @@ use std::net::Ipv4Addr;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use units::{Nanos, Rate, parse_duration};
-use wan::{PathSpec, Prefix, Shape, Ways};
+
+use crate::path::{PathSpec, Shape, Ways};
 
 /// Groups an experiment may have: so many blocks are within 198.18.0.0/15.
 const GROUPS_MAX: usize = 60;
@@ -41,17 +42,6 @@ pub struct Closed {
     pub connections: u32,
     #[serde(rename = "size", deserialize_with = "size")]
     pub size_bytes: u64,
-}
-
-/// By which means the paths are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Wan {
-    /// netem where the kernel has it and it does the same (see [`crate::wide`]), else our own link.
-    #[default]
-    Auto,
-    Netem,
-    Own,
 }
 
 #[derive(Deserialize)]
@@ -109,8 +99,8 @@ impl ClientGroup {
     }
 
     /// The block its addresses are from, which nothing else is from.
-    pub(crate) fn prefix(index: usize) -> Prefix {
-        Prefix::new(address(index, 0), BLOCK_BITS.into()).expect("a block begins at a multiple of its size")
+    pub(crate) fn prefix(index: usize) -> String {
+        format!("{}/{BLOCK_BITS}", address(index, 0))
     }
 
     /// Where its packets go that take a path of their own.
@@ -246,7 +236,7 @@ mod tests {
         let flags = client_flags(groups.iter());
         assert_eq!(flags[0], "wan1=198.18.16.1-198.18.16.4@0.75");
         assert_eq!(flags[1], "lan=198.18.24.1-198.18.24.4@0.25");
-        assert_eq!((ClientGroup::prefix(1).to_string(), ClientGroup::gateway(0).to_string()), {
+        assert_eq!((ClientGroup::prefix(1), ClientGroup::gateway(0).to_string()), {
             ("198.18.24.0/21".to_owned(), "198.18.16.254".to_owned())
         });
     }

@@ -14,7 +14,7 @@ use crate::rounds::{Due, Experience, Kind, about, lasts};
 use crate::server::check_installed;
 use crate::virtual_time::{self, Machines};
 use crate::{
-    Attach, Experiment, Folder, Interrupt, LabError, Limits, Link, Network, Qdisc, RunSpec, Site, Wan, autorate,
+    Attach, Experiment, Folder, Interrupt, LabError, Limits, Link, Network, Qdisc, RunSpec, Site, autorate,
     find_program, remove_leftovers,
 };
 
@@ -309,7 +309,6 @@ fn kind(plan: &Plan<'_>, spec: &RunSpec) -> Kind {
         policy: spec.attach.map_or_else(|| spec.policy.to_string(), |policy| policy.name().into()),
         shaping: format!("{}/{shaping}", spec.shaping),
         link_bps: plan.experiment.link.bits_per_s(),
-        is_wide: plan.experiment.clients().any(|group| !group.path.is_plain()),
     }
 }
 
@@ -337,7 +336,7 @@ fn feasible<'a>(
 }
 
 /// What decides how a run's link is built.
-type LinkKey = (Qdisc, Vec<String>, Option<Attach>, Vec<String>, Wan, Option<Limits>);
+type LinkKey = (Qdisc, Vec<String>, Option<Attach>, Vec<String>, bool, Option<Limits>);
 
 /// Links that were built once, and what came of it.
 #[derive(Default)]
@@ -352,10 +351,11 @@ struct Rehearsed {
 fn rehearse(plan: &Plan<'_>, spec: &RunSpec, rehearsed: &mut Rehearsed) -> Result<(), String> {
     let weir = plan.programs.weir.as_deref();
     let qdisc = plan.experiment.qdisc_of(spec);
-    let (limits, wan) = (&plan.experiment.limits, plan.experiment.wan);
-    let is_everywhere = qdisc == Qdisc::Fifo && wan != Wan::Netem && !limits.concern_kernel();
+    let limits = &plan.experiment.limits;
+    let needs_netem = plan.experiment.wire || plan.experiment.clients().any(|group| !group.path.is_plain());
+    let is_everywhere = qdisc == Qdisc::Fifo && !needs_netem && !limits.concern_kernel();
     let kernel_limits = limits.concern_kernel().then(|| limits.clone());
-    let key = (qdisc, spec.qdisc_flags.clone(), spec.attach, spec.attach_flags.clone(), wan, kernel_limits);
+    let key = (qdisc, spec.qdisc_flags.clone(), spec.attach, spec.attach_flags.clone(), needs_netem, kernel_limits);
     let known = rehearsed.links.iter().find(|(known, _)| *known == key).map(|(_, outcome)| outcome.clone());
     let attempt = || -> Result<(), LabError> {
         let link = Link::build(plan.experiment, spec, weir)?;

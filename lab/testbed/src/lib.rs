@@ -27,6 +27,7 @@ mod machine;
 mod namespace;
 mod neighbour;
 mod one_run;
+mod path;
 mod placeholders;
 mod proc_stat;
 pub mod processes;
@@ -52,7 +53,7 @@ mod wire;
 
 pub use autorate::Autorate;
 pub use calibration::Calibration;
-pub use client_group::{ClientGroup, Wan};
+pub use client_group::ClientGroup;
 pub use conduct::{Conducted, Order, Plan, Programs, Skipped, conduct, estimate};
 pub use error::LabError;
 pub use experiment::{
@@ -78,4 +79,3 @@ pub use tool::find_program;
 pub use twin::TwinSpec;
 pub use upstream::Framing;
 pub use virtual_time::{Machines, Said, find_kernel, find_random, is_virtual, run_command};
-pub use wide::Wide;

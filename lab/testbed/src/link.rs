@@ -12,13 +12,13 @@ use crate::autorate::Egress;
 use crate::bottleneck::{attach_command, build_commands, follow_command, weir_words};
 use crate::cables::{DEVICE, FAR_DEVICE, cable_addresses, chain_commands, neighbour_commands};
 use crate::limits::KernelLimits;
-use crate::line::{self, Changes};
+use crate::line::Changes;
 use crate::namespace::{Namespace, Place};
 use crate::neighbour::{self, At, NEIGHBOURS_MAX, Transfers};
 use crate::program::Program;
-use crate::wide::{Paths, Wide};
+use crate::wide::Paths;
 use crate::wire::Wire;
-use crate::{ClientGroup, Counters, Experiment, Interrupt, LabError, Network, RunSpec, tool};
+use crate::{ClientGroup, Counters, Experiment, LabError, Network, RunSpec, tool};
 
 /// A built link. Dropping it removes both namespaces, and with them the cable and the bottleneck.
 #[derive(Debug)]
@@ -47,9 +47,7 @@ impl Link {
         let router = if is_routed { Some(Namespace::create("router")?) } else { None };
         let (server, client) = (Namespace::create("server")?, Namespace::create("client")?);
         let wire = experiment.wire.then(|| Wire::new(experiment.link)).transpose()?;
-        // A process that is a wire keeps its rate.
-        let wire = wire.filter(|wire| !wire.is_own() || !line::is_changing(experiment));
-        let paths = Paths::new(experiment.clients(), experiment.wan, || Namespace::create("wan"))?;
+        let paths = Paths::new(experiment.clients(), || Namespace::create("wan"))?;
         let neighbours = experiment.neighbours.iter().map(|neighbour| match neighbour.at {
             At::Router => Namespace::create("neighbour").map(Some),
             At::Server => Ok(None),
@@ -119,25 +117,6 @@ impl Link {
         words.map(|words| Program::start(Place::Here, "weir attach", &words, &folder.join("attach.log"))).transpose()
     }
 
-    /// Starts our own wide-area link, if this link has such paths; needed before any packet of theirs. Its log is in `folder`.
-    pub fn start_wide(
-        &self,
-        weirlab: &Path,
-        seed: u64,
-        folder: &Path,
-        interrupt: &Interrupt,
-    ) -> Result<Option<Wide>, LabError> {
-        let start = |paths: &Paths| paths.start(&self.client, weirlab, seed, folder, interrupt);
-        self.paths.as_ref().map(start).transpose().map(Option::flatten)
-    }
-
-    /// Starts the wire, where it is a process; needed before any packet. Its log is in `folder`.
-    pub fn start_wire(&self, weirlab: &Path, folder: &Path, interrupt: &Interrupt) -> Result<Option<Wide>, LabError> {
-        let Some(wire) = &self.wire else { return Ok(None) };
-        let beyond = self.paths.as_ref().map_or(&self.client, |paths| &paths.namespace);
-        wire.start([FAR_DEVICE, DEVICE], beyond, weirlab, &folder.join("wire.log"), interrupt)
-    }
-
     /// Namespaces that forward packets, from the server to the clients.
     fn routers(&self) -> impl Iterator<Item = &Namespace> {
         let wire = self.wire.as_ref().map(|wire| &wire.namespace);
@@ -151,8 +130,7 @@ impl Link {
         hops.push(self.client.name());
         let plain = (0..).zip(experiment.clients()).filter(|(_, group)| group.path.is_plain());
         let plain: Vec<usize> = plain.map(|(index, _)| index).collect();
-        let own_wire = self.wire.as_ref().filter(|wire| wire.is_own()).map(|wire| wire.namespace.name());
-        let mut commands = chain_commands(&hops, &plain, experiment.gso_max_segs, own_wire);
+        let mut commands = chain_commands(&hops, &plain, experiment.gso_max_segs);
         for (index, neighbour) in self.neighbours.iter().enumerate() {
             let neighbour = neighbour.iter().flat_map(|side| neighbour_commands(index, side.name(), &hops));
             commands.extend(neighbour);
@@ -180,7 +158,7 @@ impl Link {
         let places: Vec<Place<'_>> =
             self.neighbours.iter().map(|side| side.as_ref().map_or(self.server(), Place::In)).collect();
         let transfers = Transfers::start(&experiment.neighbours, &places, self.client(), client.into())?;
-        let wire = self.wire.as_ref().filter(|wire| !wire.is_own()).map(|wire| (wire.namespace.name(), FAR_DEVICE));
+        let wire = self.wire.as_ref().map(|wire| (wire.namespace.name(), FAR_DEVICE));
         Ok((Changes::start(experiment, self.bottleneck(), wire), transfers))
     }
 
@@ -237,9 +215,9 @@ impl Link {
         }
         said.extend(self.limits.describe(&self.server)?);
         if let Some(paths) = &self.paths {
-            said.insert("wan".into(), paths.means().name().into());
+            said.insert("wan".into(), "netem".into());
             said.insert("wan_paths".into(), paths.describe());
-            said.extend(paths.netem_counters()?.map(|counted| ("wan_counted".into(), counted)));
+            said.insert("wan_counted".into(), paths.counters()?);
         }
         said.extend(self.wire.as_ref().map(|wire| ("wire".into(), wire.describe())));
         if let Some(weir) = &self.tree_of {

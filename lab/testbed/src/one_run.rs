@@ -24,8 +24,8 @@ use crate::twin::Twin;
 use crate::upstream::{Upstream, free_address};
 use crate::view::{LOG_COLUMN, Sampler, TWIN_LOG_COLUMN, Taken, View, shares};
 use crate::{
-    Calibration, Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, SlowDisk, Wide, find_program,
-    machine, said, server_side, tool, twin, watch,
+    Calibration, Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, SlowDisk, find_program, machine,
+    said, server_side, tool, twin, watch,
 };
 
 /// The server's port; a namespace has no other.
@@ -54,8 +54,6 @@ struct Measured {
 /// What has to go on as long as the load does.
 struct Watched<'a> {
     serving: &'a mut Serving,
-    /// Our own wire and wide-area link, if there are any.
-    links: Vec<&'a mut Wide>,
     download: Option<&'a mut Program>,
     twin: Option<&'a mut Twin>,
 }
@@ -77,8 +75,7 @@ impl Watched<'_> {
     fn check_running(&mut self) -> Result<(), LabError> {
         self.serving.check_running()?;
         self.download.as_mut().map_or(Ok(()), |download| download.check_running())?;
-        self.twin.as_mut().map_or(Ok(()), |twin| twin.check_running())?;
-        self.links.iter_mut().try_for_each(|link| link.check_running())
+        self.twin.as_mut().map_or(Ok(()), |twin| twin.check_running())
     }
 }
 
@@ -97,7 +94,6 @@ pub(crate) fn one_run(
         Network::Loopback => None,
     };
     let endpoint = endpoint(link.as_ref())?;
-    let mut links = start_links(plan, link.as_ref(), &folder, interrupt)?;
     let (attached, followed) = attach(plan, spec, link.as_ref(), &folder)?;
     let disk = slow_disk(plan, spec, site)?;
     let mut serving = Serving::start(plan, spec, endpoint, (site, &folder), interrupt)?;
@@ -106,18 +102,12 @@ pub(crate) fn one_run(
     let mut download = start_download(disk.as_ref(), spec, endpoint, &folder)?;
     company.ticket.begin(interrupt)?;
     let bar = company.bars.add(progress_bar(&format!("{} {}", plan.title, spec.name), plan.experiment.seconds()));
-    let mut watched =
-        Watched { serving: &mut serving, links: vec![], download: download.as_mut(), twin: twin.as_mut() };
-    watched.links.extend(links.iter_mut().map(|(_, link)| link));
+    let watched = Watched { serving: &mut serving, download: download.as_mut(), twin: twin.as_mut() };
     let (measured, taken) = measure(plan, spec, endpoint, link.as_ref(), watched, &bar, interrupt)?;
     company.ticket.end(interrupt)?;
     let mut environment = link.as_ref().map_or(Ok(BTreeMap::new()), Link::describe)?;
     environment.extend(serving.describe());
     drop((busy, download, disk, serving, twin, followed));
-    for (name, mut link) in links {
-        link.check_running()?;
-        environment.insert(name.into(), link.finish()?);
-    }
     drop(link);
     environment.extend(attached.map(|command| ("attach_command".into(), command)));
     environment.extend(described(plan, spec, company.size));
@@ -169,21 +159,6 @@ impl Serving {
         described.insert("server_command".into(), self.command.join(" "));
         described
     }
-}
-
-/// Starts those of our own links that this one has, each with the name of what it counts.
-fn start_links(
-    plan: &Plan<'_>,
-    link: Option<&Link>,
-    folder: &Path,
-    interrupt: &Interrupt,
-) -> Result<Vec<(&'static str, Wide)>, LabError> {
-    let Some(link) = link else { return Ok(vec![]) };
-    let weirlab = &plan.programs.weirlab;
-    let wire = link.start_wire(weirlab, folder, interrupt)?.map(|wire| ("wire_counted", wire));
-    let wide =
-        link.start_wide(weirlab, plan.experiment.load.seed, folder, interrupt)?.map(|wide| ("wan_counted", wide));
-    Ok(wire.into_iter().chain(wide).collect())
 }
 
 fn make_folder(plan: &Plan<'_>, spec: &RunSpec) -> Result<PathBuf, LabError> {

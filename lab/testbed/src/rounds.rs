@@ -13,9 +13,6 @@ use record::Manifest;
 const CPU_SHARE: f64 = 0.5;
 /// Cores taken by a run of whose kind none is finished, for each 10 Mbit/s of its link. Measured: 0.02 to 0.08.
 const CORES_PER_10_MBIT: f64 = 0.05;
-/// The same of our wide-area link, where there is one. Measured: 0.02 to 0.05, which is more than server and clients take. With 15
-/// of them not counted, real-time programs took both processors, and the kernel held them up for 50 ms at a time.
-const WIDE_CORES_PER_10_MBIT: f64 = 0.05;
 /// Cores by which a sum of costs may miss a whole number of them.
 const ROUNDING: f64 = 1e-6;
 /// What a round takes beside its load until one has been measured: links, servers, results.
@@ -28,8 +25,6 @@ pub(crate) struct Kind {
     pub(crate) policy: String,
     pub(crate) shaping: String,
     pub(crate) link_bps: u64,
-    /// Whether there are wide-area paths.
-    pub(crate) is_wide: bool,
 }
 
 /// Of a run that is to be done: as much as decides when.
@@ -62,8 +57,7 @@ impl Experience {
 
     /// Learns from a finished run what its kind costs.
     pub(crate) fn learn(&mut self, manifest: &Manifest, kind: Kind) {
-        let cores =
-            manifest.server_cpu.unwrap_or_default() + manifest.client_cpu.unwrap_or_default() + wide_cores(manifest);
+        let cores = manifest.server_cpu.unwrap_or_default() + manifest.client_cpu.unwrap_or_default();
         if cores.is_finite() && cores > 0.0 {
             let most = self.cores.entry(kind).or_default();
             *most = most.max(cores);
@@ -76,8 +70,7 @@ impl Experience {
     }
 
     fn cores_of(&self, kind: &Kind) -> f64 {
-        let per_10_mbit = CORES_PER_10_MBIT + if kind.is_wide { WIDE_CORES_PER_10_MBIT } else { 0.0 };
-        let unknown = per_10_mbit * kind.link_bps as f64 / 1e7;
+        let unknown = CORES_PER_10_MBIT * kind.link_bps as f64 / 1e7;
         self.cores.get(kind).copied().unwrap_or(unknown)
     }
 
@@ -110,15 +103,6 @@ impl Experience {
     }
 }
 
-/// What the process of our own wide-area link took, as it says itself; 0 where there was none.
-fn wide_cores(manifest: &Manifest) -> f64 {
-    let said = |name: &str| manifest.environment.get(name);
-    let counted = said("wan_counted").and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok());
-    let cpu_s = counted.and_then(|counted| counted["cpu_seconds"].as_f64());
-    let elapsed_s = said("elapsed_s").and_then(|text| text.parse::<f64>().ok()).filter(|elapsed| *elapsed > 0.0);
-    cpu_s.zip(elapsed_s).map_or(0.0, |(cpu_s, elapsed_s)| cpu_s / elapsed_s)
-}
-
 /// How long a round of these runs lasts: as its longest.
 pub(crate) fn lasts(round: &[Due]) -> Duration {
     round.iter().map(|run| run.lasts).max().unwrap_or_default()
@@ -138,13 +122,7 @@ mod tests {
     use super::*;
 
     fn due(points: &[usize]) -> Vec<Due> {
-        let kind = Kind {
-            server: "weir".into(),
-            policy: "srpt".into(),
-            shaping: "paced".into(),
-            link_bps: 10_000_000,
-            is_wide: false,
-        };
+        let kind = Kind { server: "weir".into(), policy: "srpt".into(), shaping: "paced".into(), link_bps: 10_000_000 };
         let run = |point| Due { point, kind: kind.clone(), lasts: Duration::from_secs(60), company_max: usize::MAX };
         points.iter().map(|&point| run(point)).collect()
     }
@@ -170,20 +148,6 @@ mod tests {
         experience.learn(&serde_json::from_str(text).unwrap(), runs[0].kind.clone());
         assert_eq!(experience.round(&runs), 3);
         assert_eq!(Experience::new(0, 1).round(&runs), 1, "at least one, whatever it costs");
-    }
-
-    #[test]
-    fn a_wide_area_link_costs_as_well() {
-        let mut runs = due(&[0; 40]);
-        runs.iter_mut().for_each(|run| run.kind.is_wide = true);
-        let mut experience = Experience::new(100, 2);
-        assert_eq!(experience.round(&runs), 10, "a tenth of a core each");
-        let text = r#"{"name":"a","server":"weir","policy":"srpt","shaping":"paced","link_bps":1,"rho":0.8,"seed":1,
-            "per_connection":1,"seconds":1.0,"commit":"","kernel":"","command":[],"server_cpu":0.02,"client_cpu":0.01,
-            "lateness_ns_p99":null,"wire_bytes":null,"void":null,
-            "environment":{"elapsed_s":"50","wan_counted":"{\"cpu_seconds\":8.5}"}}"#;
-        experience.learn(&serde_json::from_str(text).unwrap(), runs[0].kind.clone());
-        assert_eq!(experience.round(&runs), 5, "a fifth");
     }
 
     #[test]

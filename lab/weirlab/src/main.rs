@@ -2,7 +2,6 @@
 
 mod awake;
 mod calibrate;
-mod link;
 mod load;
 mod papers;
 mod plan;
@@ -36,8 +35,6 @@ enum Command {
     Run(run::Args),
     /// Find at which load an experiment's link is really full (needs root).
     Calibrate(calibrate::Args),
-    /// Carry packets over a wide-area link between two TUN devices (needs root).
-    Link(link::Args),
     Awake(awake::Args),
     #[command(hide = true)]
     Stall(stall::Args),
@@ -66,7 +63,6 @@ fn main() -> std::process::ExitCode {
         Command::Load(args) => load::main(*args),
         Command::Run(args) => run::main(args),
         Command::Calibrate(args) => calibrate::main(args),
-        Command::Link(args) => link::main(args),
         Command::Awake(args) => awake::main(args),
         Command::Stall(args) => stall::main(&args),
         Command::Upstream(args) => upstream::main(args),

@@ -25,7 +25,6 @@ mod tcp_info;
 #[cfg(test)]
 mod testing;
 pub mod tree;
-mod tun;
 
 pub use connections::{Connection, ConnectionWatch, Connections, EndWatch, SenderWatch, State};
 pub use error::Error;
@@ -36,4 +35,3 @@ pub use shaper::{Shaper, Waiting};
 pub use socket_memory::{queued_below_bytes, unsent_bytes};
 pub use tc::Counted;
 pub use tcp_info::{TcpInfo, tcp_info};
-pub use tun::open_tun;

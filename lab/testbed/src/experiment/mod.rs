@@ -30,8 +30,8 @@ pub use load::Load;
 use crate::busy_host::HostLate;
 use crate::client_group::check_groups;
 use crate::{
-    ClientGroup, LabError, Limits, Neighbour, Qdisc, RateChange, RateModel, RunSpec, Told, TwinSpec, Wan, line,
-    neighbour, twin,
+    ClientGroup, LabError, Limits, Neighbour, Qdisc, RateChange, RateModel, RunSpec, Told, TwinSpec, line, neighbour,
+    twin,
 };
 
 /// What an experiment file says of one point, with its defaults filled in.
@@ -80,9 +80,6 @@ pub struct Experiment {
     /// Bytes one connection may have queued in the kernel below TCP; unset leaves what the kernel does.
     #[serde(default, deserialize_with = "output_bytes")]
     pub tcp_limit_output_bytes: Option<u64>,
-    /// By which means the paths of groups of clients are made.
-    #[serde(default)]
-    pub wan: Wan,
     /// Numbers that stand between braces in the configurations of runs, by name: what `[vary]` changes in them.
     #[serde(default)]
     pub fill: BTreeMap<String, u64>,
@@ -348,14 +345,13 @@ shaping = "paced"
     fn clients_are_checked_with_their_lines() {
         let with = |more: &str, client: &str| parse(&format!("{more}{GOOD}\n[[client]]\nname = \"a\"\n{client}\n"));
         let experiment = with("", "rtt = \"100ms\"\nloss = 0.05").unwrap();
-        assert_eq!((experiment.clients().len(), experiment.wan), (1, Wan::Auto));
+        assert_eq!(experiment.clients().len(), 1);
         for (more, client, says) in [
             ("", "loss = 1.2", "x.toml:18: `1.2` is not a loss"),
             ("", "rtt = \"-5ms\"", "x.toml:18: `-5ms` is not a duration"),
             ("", "rtt = \"5ms\"\njitter = \"6ms\"", "x.toml:16: client `a`: jitter `6ms` is larger than the rtt `5ms`"),
             ("", "[[client]]\nname = \"a\"", "x.toml:18: there are two clients named `a`"),
             ("network = \"loopback\"\n", "", "x.toml:17: clients with addresses of their own need namespaces"),
-            ("wan = \"lan\"\n", "", "x.toml:1: unknown variant `lan`, expected one of `auto`, `netem`, `own`"),
         ] {
             let said = with(more, client).unwrap_err();
             assert!(said.starts_with(says), "{client}: {said}");

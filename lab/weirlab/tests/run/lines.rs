@@ -51,6 +51,39 @@ fn run(name: &str, more: &str) -> Option<(VirtualBench, Run)> {
     Some((bench, run))
 }
 
+/// By netem: a handshake and a request are two round trips, and what is lost is sent again.
+const FAR: &str = r#"question = "who is far away"
+link = "10mbit"
+rho = 0.3
+seconds = 3
+[[client]]
+name = "near"
+share = 2
+[[client]]
+name = "far"
+rtt = "60ms"
+loss = 0.02
+[[run]]
+name = "only"
+server = "nginx"
+"#;
+
+#[test]
+fn far_clients_wait_longer_and_the_manifest_says_why() {
+    let Some(bench) = VirtualBench::new("far", FAR) else { return };
+    let output = bench.run(&[]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let run = Run::read(&bench.bench.out().join("only")).unwrap();
+    let said = &run.manifest.environment;
+    assert_eq!(said["wan_paths"], "far=198.18.24.0/21,rtt=60ms,jitter=0s,shape=normal,loss=0.02,ways=both");
+    assert!(said["wan_counted"].contains("delay 30ms loss 2%"), "{}", said["wan_counted"]);
+    let of_group = |group| run.records.iter().filter(move |record| record.group == group);
+    let least = |group| of_group(group).map(|record| record.response_time()).min().unwrap();
+    assert!(of_group(0).count() > of_group(1).count() && least(1) >= units::Nanos::from_millis(120));
+    assert!(least(0) < units::Nanos::from_millis(60), "{:?}", least(0));
+    bench.assert_nothing_left();
+}
+
 #[test]
 fn a_shaper_that_is_too_fast_is_slowed_down_by_delay() {
     let Some((bench, _)) = run("autorate", AUTORATE) else { return };

@@ -17,6 +17,7 @@ use bench::{Bench, awake_of, has_site, is_root, may_test, namespaces_of, process
 
 pub(crate) const TWO_RUNS: &str = r#"question = "does the lab work"
 link = "10mbit"
+wire = false
 rho = 0.5
 seconds = 2
 [[run]]
@@ -32,7 +33,7 @@ fn mistakes_are_said_in_one_line() {
     let bench = Bench::new("mistakes", &TWO_RUNS.replace("rho", "rhoo"));
     let output = bench.run(&[]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).starts_with("weirlab: small.toml:3: unknown field `rhoo`"), "{}", stderr(&output));
+    assert!(stderr(&output).starts_with("weirlab: small.toml:4: unknown field `rhoo`"), "{}", stderr(&output));
 
     let bench = Bench::new("only", TWO_RUNS);
     let output = bench.run(&["--only", "third"]);
@@ -132,8 +133,8 @@ fn interrupted_it_keeps_what_is_finished_and_leaves_nothing_else() {
         let child = bench.command(Path::new(env!("CARGO_BIN_EXE_weirlab")), &[]).spawn().unwrap();
         let pid = child.id();
         wait_until("the second run is under load", || bench.out().join("second/load.log").exists());
-        // Server, wire and client.
-        assert_eq!(namespaces_of(pid).len(), 3);
+        // Server and client.
+        assert_eq!(namespaces_of(pid).len(), 2);
         let awake = awake_of(pid);
         let first = record::Run::read(&bench.out().join("first")).unwrap().manifest;
         assert_eq!(awake.len(), usize::from(first.environment["processors"] == "kept awake"), "as the manifest says");
@@ -165,8 +166,8 @@ fn what_a_killed_experiment_left_is_removed_by_the_next() {
     child.wait().unwrap();
     wait_until("the processors may sleep", || awake.iter().all(|pid| !Path::new("/proc").join(pid).exists()));
     wait_until("the kernel has ended its programs", || processes_in(&bench.out()).is_empty());
-    // Server, wire and client.
-    assert_eq!(namespaces_of(pid).len(), 3);
+    // Server and client.
+    assert_eq!(namespaces_of(pid).len(), 2);
     let next = Bench::new("next", TWO_RUNS);
     assert!(next.run(&["--seconds", "1", "--only", "first"]).status.success());
     assert_eq!(namespaces_of(pid), Vec::<String>::new());

@@ -10,6 +10,7 @@ use crate::bench::{Bench, has_site, may_test, send, stderr, wait_until};
 
 const POINTS: &str = r#"question = "does the lab work"
 link = "10mbit"
+wire = false
 seconds = 2
 [vary]
 rho = [0.3, 0.5]

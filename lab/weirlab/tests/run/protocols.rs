@@ -19,7 +19,7 @@ const RUNS: [(&str, &str); 7] = [
 fn peers_speak_what_a_run_says() {
     let Some(_alone) = may_test() else { return };
     let runs = RUNS.map(|(name, keys)| format!("[[run]]\nname = \"{name}\"\n{keys}\n")).concat();
-    let top = "question = \"\"\nlink = \"10mbit\"\nrho = 0.5\nseconds = 2\nper_connection = 50\n";
+    let top = "question = \"\"\nlink = \"10mbit\"\nwire = false\nrho = 0.5\nseconds = 2\nper_connection = 50\n";
     let bench = Bench::new("protocols", &format!("{top}{runs}"));
     let all_required = std::env::var("WEIR_REQUIRE_PRIVILEGED").as_deref() == Ok("1");
     let args: &[&str] = if all_required { &["--json"] } else { &["--skip-missing", "--json"] };

@@ -25,9 +25,9 @@ fn a_trace_is_read_before_anything_begins() {
 #[test]
 fn loads_that_cannot_be_are_refused() {
     for (wrong, says) in [
-        ("rho = 0.0", "small.toml:3: `0` is not a load"),
-        ("rho = 99", "small.toml:3: `99` is not a load"),
-        ("profile = \"W11\"", "small.toml:3: `W11` is no load profile"),
+        ("rho = 0.0", "small.toml:4: `0` is not a load"),
+        ("rho = 99", "small.toml:4: `99` is not a load"),
+        ("profile = \"W11\"", "small.toml:4: `W11` is no load profile"),
         ("rho = 0.5\nretries = 2", "small.toml:1: retries without abort"),
     ] {
         let bench = Bench::new("loads", &TWO_RUNS.replace("rho = 0.5", wrong));
@@ -73,7 +73,7 @@ fn a_full_disk_ends_it_and_leaves_nothing() {
 #[test]
 fn what_cannot_be_calibrated_is_refused() {
     for (load, says) in [
-        ("users = 20", "small.toml:3: users ask as fast as they are answered"),
+        ("users = 20", "small.toml:4: users ask as fast as they are answered"),
         ("rho = 0.5\nabort = \"7s\"\nretries = 2", "small.toml: users give up after 7 s"),
     ] {
         let bench = Bench::new("calibrate", &TWO_RUNS.replace("rho = 0.5", load));

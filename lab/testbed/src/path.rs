@@ -1,13 +1,41 @@
 use std::fmt;
-use std::str::FromStr;
 
 use serde::Deserialize;
-use units::{Nanos, Rate, parse_duration};
-
-use crate::{Conditions, Shape, Way};
+use units::{Nanos, Rate};
 
 /// Beyond any path on earth, by satellite too; a larger one is a mistake of units.
 const RTT_MAX: Nanos = Nanos::from_secs(10);
+
+/// How delays spread around their mean, in netem's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Shape {
+    /// Anything within one jitter of the mean: what netem does when no distribution is named.
+    Uniform,
+    /// The jitter is the standard deviation; nothing is further than four of them from the mean.
+    #[default]
+    Normal,
+    /// Most delays a little below the mean, few far above it: bounded Pareto, from 0.67 jitters below to 4 above.
+    Pareto,
+}
+
+impl Shape {
+    pub fn name(self) -> &'static str {
+        match self {
+            Shape::Uniform => "uniform",
+            Shape::Normal => "normal",
+            Shape::Pareto => "pareto",
+        }
+    }
+
+    /// How many jitters above the mean the longest delay is.
+    fn bound(self) -> f64 {
+        match self {
+            Shape::Uniform => 1.0,
+            Shape::Normal | Shape::Pareto => 4.0,
+        }
+    }
+}
 
 /// Which packets of a path suffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -19,6 +47,41 @@ pub enum Ways {
     Both,
     /// Only those to the client, which then have all the delay. What 002 does (section 5.1: netem on incoming packets).
     In,
+}
+
+/// The way of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    ToClient,
+    ToServer,
+}
+
+/// What a path does to packets one way.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Conditions {
+    /// Mean delay.
+    pub delay: Nanos,
+    /// Spread of the delay around its mean, in the sense of its shape.
+    pub jitter: Nanos,
+    pub shape: Shape,
+    /// Probability that a packet is lost, each by itself.
+    pub loss: f64,
+    /// Rate of the narrowest link of the path, if any.
+    pub rate: Option<Rate>,
+    /// Whether packets may overtake each other, as their delays would have it.
+    pub reorder: bool,
+}
+
+impl Conditions {
+    /// Whether packets pass as if there were no path.
+    pub fn is_plain(&self) -> bool {
+        self.delay == Nanos::ZERO && self.jitter == Nanos::ZERO && self.loss == 0.0 && self.rate.is_none()
+    }
+
+    /// The longest delay there is, waiting for the rate apart.
+    pub fn delay_max(&self) -> Nanos {
+        self.delay + Nanos((self.jitter.0 as f64 * self.shape.bound()) as u64)
+    }
 }
 
 /// What a path between server and client does, as people say it.
@@ -33,7 +96,7 @@ pub struct PathSpec {
     pub loss: f64,
     pub rate: Option<Rate>,
     pub ways: Ways,
-    /// Whether packets of one connection may overtake each other.
+    /// Whether packets may overtake each other, as with netem's own jitter; else each waits for all that are before it.
     pub reorder: bool,
 }
 
@@ -81,34 +144,7 @@ impl PathSpec {
     }
 }
 
-/// As it stands on a command line: `rtt=100ms,jitter=20ms,shape=normal,loss=0.01,rate=1mbit,ways=in,reorder`.
-impl FromStr for PathSpec {
-    type Err = String;
-
-    fn from_str(given: &str) -> Result<PathSpec, String> {
-        let mut spec = PathSpec::default();
-        for word in given.split(',').filter(|word| !word.is_empty()) {
-            let (key, value) = word.split_once('=').unwrap_or((word, ""));
-            match key {
-                "rtt" => spec.rtt = duration(value)?,
-                "jitter" => spec.jitter = duration(value)?,
-                "shape" => spec.shape = value.parse()?,
-                "loss" => spec.loss = value.parse().map_err(|_| format!("`{value}` is not a number"))?,
-                "rate" => spec.rate = Some(value.parse().map_err(|e: units::ParseError| e.to_string())?),
-                "ways" if value == "both" => spec.ways = Ways::Both,
-                "ways" if value == "in" => spec.ways = Ways::In,
-                "reorder" if value.is_empty() => spec.reorder = true,
-                _ => {
-                    return Err(format!(
-                        "`{word}` says nothing of a path: write rtt=, jitter=, shape=, loss=, rate=, ways=both, ways=in or reorder"
-                    ));
-                }
-            }
-        }
-        spec.check().map(|()| spec)
-    }
-}
-
+/// As manifests have it: `rtt=100ms,jitter=20ms,shape=normal,loss=0.01,rate=1mbit,ways=in,reorder`.
 impl fmt::Display for PathSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rtt={},jitter={}", text(self.rtt), text(self.jitter))?;
@@ -122,10 +158,6 @@ impl fmt::Display for PathSpec {
         })?;
         if self.reorder { f.write_str(",reorder") } else { Ok(()) }
     }
-}
-
-fn duration(value: &str) -> Result<Nanos, String> {
-    parse_duration(value).map(Nanos::from).map_err(|e| e.to_string())
 }
 
 /// In the largest unit that keeps it whole.
@@ -142,13 +174,16 @@ fn text(span: Nanos) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
+
+    fn path(ways: Ways) -> PathSpec {
+        let (rtt, jitter) = (Nanos::from_millis(100), Nanos::from_millis(20));
+        PathSpec { rtt, jitter, loss: 0.05, rate: Rate::from_bits_per_s(1_000_000), ways, ..PathSpec::default() }
+    }
 
     #[test]
     fn both_ways_share_the_delay_and_have_each_the_loss() {
-        let spec: PathSpec = "rtt=100ms,jitter=20ms,loss=0.05,rate=1mbit".parse().unwrap();
         for way in [Way::ToClient, Way::ToServer] {
-            let one = spec.one_way(way);
+            let one = path(Ways::Both).one_way(way);
             assert_eq!((one.delay, one.loss), (Nanos::from_millis(50), 0.05));
             assert_eq!(one.rate.map(Rate::bits_per_s), Some(1_000_000));
             assert!(one.jitter.0.abs_diff(14_142_136) < 2, "{:?}", one.jitter);
@@ -157,42 +192,28 @@ mod tests {
 
     #[test]
     fn incoming_packets_have_it_all() {
-        let spec: PathSpec = "rtt=100ms,jitter=20ms,loss=0.05,ways=in".parse().unwrap();
+        let spec = path(Ways::In);
         let incoming = spec.one_way(Way::ToClient);
         assert_eq!((incoming.delay, incoming.jitter), (Nanos::from_millis(100), Nanos::from_millis(20)));
         assert!(spec.one_way(Way::ToServer).is_plain() && !spec.is_plain());
-        assert!("rtt=0ms,loss=0".parse::<PathSpec>().unwrap().is_plain());
+        assert!(PathSpec::default().is_plain());
     }
 
     #[test]
     fn what_makes_no_sense_is_said() {
-        for (given, says) in [
-            ("loss=1.2", "`1.2` is not a loss"),
-            ("loss=1", "`1` is not a loss"),
-            ("loss=-0.1", "`-0.1` is not a loss"),
-            ("loss=NaN", "`NaN` is not a loss"),
-            ("rtt=-5ms", "`-5ms` is not a duration"),
-            ("rtt=11s", "rtt `11s` is too long: write at most 10s"),
-            ("rtt=10ms,jitter=10500us", "jitter `10500us` is larger than the rtt `10ms`"),
-            ("rate=0mbit", "`0mbit` is not a rate"),
-            ("rtt=1ms,ways=out", "`ways=out` says nothing of a path"),
-            ("delay=1ms", "`delay=1ms` says nothing of a path"),
-            ("shape=flat", "`flat` is not a shape"),
+        let ms = Nanos::from_millis;
+        for (spec, says) in [
+            (PathSpec { loss: 1.0, ..PathSpec::default() }, "`1` is not a loss"),
+            (PathSpec { loss: -0.1, ..PathSpec::default() }, "`-0.1` is not a loss"),
+            (PathSpec { loss: f64::NAN, ..PathSpec::default() }, "`NaN` is not a loss"),
+            (PathSpec { rtt: ms(11_000), ..PathSpec::default() }, "rtt `11s` is too long: write at most 10s"),
+            (
+                PathSpec { rtt: ms(10), jitter: Nanos(10_500_000), ..PathSpec::default() },
+                "jitter `10500us` is larger than the rtt `10ms`",
+            ),
         ] {
-            let said = given.parse::<PathSpec>().unwrap_err();
-            assert!(said.starts_with(says), "{given}: {said}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn reads_back_what_it_writes(rtt in 0u64..=10_000_000_000, part in 0f64..=1.0, loss in 0f64..0.99,
-                                     rate in prop::option::of(1u64..1_000_000_000), is_in: bool, reorder: bool) {
-            let ways = if is_in { Ways::In } else { Ways::Both };
-            let jitter = Nanos((rtt as f64 * part) as u64);
-            let rate = rate.and_then(Rate::from_bits_per_s);
-            let spec = PathSpec { rtt: Nanos(rtt), jitter, shape: Shape::Pareto, loss, rate, ways, reorder };
-            prop_assert_eq!(spec.to_string().parse::<PathSpec>().unwrap(), spec);
+            let said = spec.check().unwrap_err();
+            assert!(said.starts_with(says), "{said}");
         }
     }
 }
