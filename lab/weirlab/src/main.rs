@@ -4,7 +4,6 @@ mod awake;
 mod calibrate;
 mod load;
 mod papers;
-mod plan;
 mod processes;
 mod report;
 mod run;
@@ -44,8 +43,6 @@ enum Command {
     Processes(processes::Command),
     /// Simulate one policy under one load.
     Sim(Box<sim::Args>),
-    /// Find weights, guaranteed rates or slots of classes that meet their objectives, by simulation.
-    Plan(Box<plan::Args>),
     /// Simulate a whole grid of policies, loads and workloads, and draw it.
     Sweep(sweep::Args),
     /// What formulas say of a policy under a load, to hold a simulation against.
@@ -68,7 +65,6 @@ fn main() -> std::process::ExitCode {
         Command::Upstream(args) => upstream::main(args),
         Command::Processes(command) => processes::main(command),
         Command::Sim(args) => sim::main(*args),
-        Command::Plan(args) => plan::main(*args),
         Command::Sweep(args) => sweep::main(args),
         Command::Theory(command) => theory::main(command),
         Command::Report(args) => report::main(args),
