@@ -7,7 +7,7 @@
 # virtual`; VIRTUAL=0 keeps to this host's); else it is hours, told before it begins. NASA=FILE names
 # the log for figures 13 to 16 of 003, which are left out without it; TRACE=FILE replays another log than the shipped
 # synthetic trace. It may be interrupted at any time: what is finished is kept, and the same command goes on from there. The
-# runs are in OUT/runs, the report is OUT/report.md, its tables are in OUT/csv. $WEIR_PROGRAMS is the folder of `weir` and `weirlab`.
+# runs are in OUT/runs, the report is OUT/report.md. $WEIR_PROGRAMS is the folder of `weir` and `weirlab`.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 
@@ -85,6 +85,6 @@ else
 fi
 "$length"
 
-"$weirlab" report "$out/runs" --md "$out/report.md" --csv "$out/csv" >/dev/null
+"$weirlab" report "$out/runs" --md "$out/report.md" >/dev/null
 echo "the report is $out/report.md"
 exit "$status"

@@ -5,31 +5,12 @@ use crate::claim::Expect;
 use crate::summary::{RunSummary, SkippedRun, VIRTUAL};
 use crate::verdict::{Finding, Found, Tally};
 
-/// What is measured has 95 % intervals, by batches of one run; what is simulated has those of its sweep.
-pub(crate) const CLAIM_COLUMNS: [&str; 5] = ["claim", "measured ± 95 %", "simulated ± 99 %", "bound", "verdict"];
+/// What is measured has 95 % intervals: over traces, or by batches of one run.
+pub(crate) const CLAIM_COLUMNS: [&str; 4] = ["claim", "measured ± 95 %", "bound", "verdict"];
 
 /// What the two bounds assume.
 pub(crate) const BOUNDS: &str = "The bound is a fluid: any part of any response at any instant, no handshake; no schedule is lower. The \
 packet bound is the same order of whole packets, a handshake before each connection's first, without delay or loss.";
-
-/// From so much worse or better than the baseline on, a figure is marked: the papers' measure of harm (003, section 5).
-const NOTABLE: f64 = 1.1;
-
-/// A cell, and what is to be thought of it.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Cell {
-    Text(String),
-    Value(String),
-    Better(String),
-    Worse(String),
-}
-
-impl Cell {
-    pub fn text(&self) -> &str {
-        let (Cell::Text(text) | Cell::Value(text) | Cell::Better(text) | Cell::Worse(text)) = self;
-        text
-    }
-}
 
 /// What the number of claims that hold does not say: `1 not reproduced; worst: mean 8 x lower [rho-0.8], 6.3 ×`.
 pub(crate) fn tally_rest(tally: &Tally) -> String {
@@ -53,33 +34,13 @@ pub(crate) fn not_here(left_out: &[SkippedRun]) -> Vec<(String, &str)> {
     by_reason
 }
 
-/// Claim, measured, simulated and bound of a finding.
-pub(crate) fn claim(finding: &Finding) -> [String; 4] {
+/// Claim, measured and bound of a finding.
+pub(crate) fn claim(finding: &Finding) -> [String; 3] {
     let expect = &finding.expect;
     let at = if finding.point.is_empty() { String::new() } else { format!(" [{}]", finding.point) };
     let found = |found: Option<Found>| found.map_or("-".into(), |found| with_interval(expect, found));
     let bound = finding.bound.map_or("-".into(), |bound| with_interval(expect, Found::exact(bound)));
-    let apart = finding.simulated_apart.as_ref().map(|why| format!("not comparable: {why}"));
-    let simulated = apart.unwrap_or_else(|| found(finding.simulated));
-    [format!("{}{at}", expect.text), found(finding.found), simulated, bound]
-}
-
-/// What is measured, in words: `response_time_ms.mean of apache-fair / weir-bands, 3 to 8`.
-pub(crate) fn definition(expect: &Expect) -> String {
-    let of = match &expect.over {
-        Some(over) if expect.value.is_of_pairs() => format!("{} against {over}", expect.of),
-        Some(over) => format!("{} / {over}", expect.of),
-        None => expect.of.clone(),
-    };
-    let sizes = expect.sizes.map_or(String::new(), |[from, to]| format!(", sizes {from} to {to} %"));
-    let client = expect.client.as_ref().map_or(String::new(), |client| format!(", client {client}"));
-    let range = match (expect.least, expect.most) {
-        (Some(least), Some(most)) => format!("{least} to {most}"),
-        (Some(least), None) => format!("at least {least}"),
-        (None, most) => format!("at most {}", most.unwrap_or(f64::INFINITY)),
-    };
-    let said = expect.one_sided.as_ref().map_or(String::new(), |said| format!(" (the paper: {said})"));
-    format!("{} of {of}{sizes}{client}: {range}{said}", expect.value)
+    [format!("{}{at}", expect.text), found(finding.found), bound]
 }
 
 fn with_interval(expect: &Expect, found: Found) -> String {
@@ -99,31 +60,31 @@ pub(crate) fn run_columns(point: &PointReport) -> Vec<&'static str> {
 }
 
 /// The cells of a run under these columns.
-pub(crate) fn run(point: &PointReport, at: usize) -> Vec<Cell> {
+pub(crate) fn run(point: &PointReport, at: usize) -> Vec<String> {
     columns(point).into_iter().map(|(_, cell)| cell(point, at)).collect()
 }
 
-type Column = (&'static str, fn(&PointReport, usize) -> Cell);
+type Column = (&'static str, fn(&PointReport, usize) -> String);
 
 fn columns(point: &PointReport) -> Vec<Column> {
     let mut columns: Vec<Column> = vec![
-        ("run", |point, at| Cell::Text(of(point, at).name.clone())),
+        ("run", |point, at| of(point, at).name.clone()),
         ("server, policy, shaping", |point, at| {
             let run = of(point, at);
-            Cell::Text(format!("{}, {}, {}", run.server, run.policy, run.shaping))
+            format!("{}, {}, {}", run.server, run.policy, run.shaping)
         }),
-        ("completed", |point, at| Cell::Value(of(point, at).completed.to_string())),
-        ("incomplete", |point, at| Cell::Value(incomplete(of(point, at)))),
+        ("completed", |point, at| of(point, at).completed.to_string()),
+        ("incomplete", |point, at| incomplete(of(point, at))),
         ("mean, ms", |point, at| {
             let run = of(point, at);
             let interval = run.mean_ms_half_width.map_or(String::new(), |half| format!(" ± {}", figure(half)));
-            Cell::Value(figure(run.response_time_ms.mean) + &interval)
+            figure(run.response_time_ms.mean) + &interval
         }),
         ("times sooner", times_sooner),
-        ("slowdown", |point, at| Cell::Value(figure(of(point, at).slowdown_mean))),
-        ("p50, ms", |point, at| Cell::Value(figure(of(point, at).response_time_ms.p50))),
-        ("p99, ms", |point, at| Cell::Value(figure(of(point, at).response_time_ms.p99))),
-        ("longest, ms", |point, at| Cell::Value(figure(of(point, at).response_time_ms.max))),
+        ("slowdown", |point, at| figure(of(point, at).slowdown_mean)),
+        ("p50, ms", |point, at| figure(of(point, at).response_time_ms.p50)),
+        ("p99, ms", |point, at| figure(of(point, at).response_time_ms.p99)),
+        ("longest, ms", |point, at| figure(of(point, at).response_time_ms.max)),
         ("largest 1 %, ms", |point, at| optional(point.extras[at].top_1_percent_ms)),
         ("largest 1 % / baseline", top_1_percent),
         ("variance, ms²", |point, at| optional(point.extras[at].variance_ms2)),
@@ -134,7 +95,7 @@ fn columns(point: &PointReport) -> Vec<Column> {
     columns.extend(measured_columns(point));
     columns.push(("late p99, ms", |point, at| {
         let run = of(point, at);
-        if run.clock == VIRTUAL { Cell::Value(VIRTUAL.into()) } else { optional(run.client_lateness_p99_ms) }
+        if run.clock == VIRTUAL { VIRTUAL.into() } else { optional(run.client_lateness_p99_ms) }
     }));
     columns
 }
@@ -163,7 +124,7 @@ fn measured_columns(point: &PointReport) -> impl Iterator<Item = Column> {
             point.summary.runs.iter().any(|run| run.server_cpu.is_some()),
             ("server CPU", |point, at| {
                 let run = of(point, at);
-                if run.clock == VIRTUAL { Cell::Value(VIRTUAL.into()) } else { optional(run.server_cpu) }
+                if run.clock == VIRTUAL { VIRTUAL.into() } else { optional(run.server_cpu) }
             }),
         ),
     ];
@@ -175,13 +136,13 @@ fn of(point: &PointReport, at: usize) -> &RunSummary {
 }
 
 /// A ratio to a bound is quoted from a link that does not serialise only with that said.
-fn of_bound(run: &RunSummary, ratio: f64) -> Cell {
+fn of_bound(run: &RunSummary, ratio: f64) -> String {
     let mark = if run.not_a_wire.is_some() { " (not a wire)" } else { "" };
-    Cell::Value(figure(ratio) + mark)
+    figure(ratio) + mark
 }
 
-fn optional(value: Option<f64>) -> Cell {
-    Cell::Value(value.map_or("-".into(), figure))
+fn optional(value: Option<f64>) -> String {
+    value.map_or("-".into(), figure)
 }
 
 fn incomplete(run: &RunSummary) -> String {
@@ -192,41 +153,26 @@ fn incomplete(run: &RunSummary) -> String {
 }
 
 /// How many times sooner than the baseline, in the mean.
-fn times_sooner(point: &PointReport, at: usize) -> Cell {
+fn times_sooner(point: &PointReport, at: usize) -> String {
     let base = point.extras[at].baseline.map(|base| of(point, base).response_time_ms.mean);
-    let ratio = base.map(|base| base / of(point, at).response_time_ms.mean).filter(|ratio| ratio.is_finite());
-    compared(point, at, ratio, |ratio| 1.0 / ratio)
+    compared(point, at, base.map(|base| base / of(point, at).response_time_ms.mean))
 }
 
 /// What the largest pay: their mean over that under the baseline.
-fn top_1_percent(point: &PointReport, at: usize) -> Cell {
+fn top_1_percent(point: &PointReport, at: usize) -> String {
     let extras = &point.extras;
     let base = extras[at].baseline.and_then(|base| extras[base].top_1_percent_ms);
-    let ratio = extras[at].top_1_percent_ms.zip(base).map(|(mine, base)| mine / base);
-    compared(point, at, ratio.filter(|ratio| ratio.is_finite()), |ratio| ratio)
+    compared(point, at, extras[at].top_1_percent_ms.zip(base).map(|(mine, base)| mine / base))
 }
 
-/// A comparison with the baseline, marked by how many times as long it takes; one with a void run is worth no more than that run.
-fn compared(point: &PointReport, at: usize, ratio: Option<f64>, times_as_long: fn(f64) -> f64) -> Cell {
+/// A comparison with the baseline; one with a void run is worth no more than that run.
+fn compared(point: &PointReport, at: usize, ratio: Option<f64>) -> String {
     if of(point, at).not_comparable.is_some() {
-        return Cell::Value("not comparable".into());
+        return "not comparable".into();
     }
     let is_void = point.extras[at].baseline.is_some_and(|base| of(point, base).void.is_some());
-    match ratio {
-        None => Cell::Value("-".into()),
-        Some(ratio) if is_void => Cell::Value(format!("{} (void baseline)", figure(ratio))),
-        Some(ratio) => marked(ratio, times_as_long(ratio)),
-    }
-}
-
-/// A figure, marked by how many times as long it takes as under the baseline.
-fn marked(value: f64, times_as_long: f64) -> Cell {
-    let text = figure(value);
-    match times_as_long {
-        longer if longer > NOTABLE => Cell::Worse(text),
-        shorter if shorter < 1.0 / NOTABLE => Cell::Better(text),
-        _ => Cell::Value(text),
-    }
+    let Some(ratio) = ratio.filter(|ratio| ratio.is_finite()) else { return "-".into() };
+    figure(ratio) + if is_void { " (void baseline)" } else { "" }
 }
 
 /// Three significant digits, or all before the point.

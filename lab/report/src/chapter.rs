@@ -14,7 +14,6 @@ use crate::factors::load;
 use crate::findings::{self, Findings};
 use crate::jobs::Jobs;
 use crate::metric::{Metric, Observed};
-use crate::simulated::Simulated;
 use crate::summary::{Compared, SkippedRun, Summary, summary_of};
 use crate::verdict::{Finding, Tally};
 
@@ -46,7 +45,6 @@ pub struct Chapter {
     pub findings: Vec<Finding>,
     /// Points that could not be summed up, points and runs that are not here, and why.
     pub left_out: Vec<SkippedRun>,
-    simulated: Option<Simulated>,
 }
 
 /// What the runs of a point came to.
@@ -64,10 +62,8 @@ pub struct PointReport {
 /// Figures of a run that its summary does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Extras {
-    pub p999_ms: Option<f64>,
     pub variance_ms2: Option<f64>,
     pub scv: Option<f64>,
-    pub first_byte_ms: Option<f64>,
     /// Mean response time of the largest 1 % of requests.
     pub top_1_percent_ms: Option<f64>,
     pub attempts_mean: Option<f64>,
@@ -103,10 +99,10 @@ impl PointRuns {
 }
 
 impl Chapter {
-    pub fn new(name: &str, described: Described, simulated: Option<Simulated>) -> Chapter {
+    pub fn new(name: &str, described: Described) -> Chapter {
         let name = name.into();
         let (run_names, points, findings, left_out) = (vec![], vec![], vec![], vec![]);
-        Chapter { name, described, run_names, points, findings, left_out, simulated }
+        Chapter { name, described, run_names, points, findings, left_out }
     }
 
     /// Sums up the runs of a point, in the order of the experiment file; runs that it does not name come last.
@@ -133,7 +129,7 @@ impl Chapter {
         }
         let described = &self.described;
         if let Some(figure) = &described.figure {
-            let of_figure = Findings { figure, clients: &described.clients, simulated: self.simulated.as_ref() };
+            let of_figure = Findings { figure, clients: &described.clients };
             self.findings.extend(of_figure.at(&point));
         }
         let extras = extras(&point);
@@ -217,10 +213,8 @@ fn extras(point: &Point) -> Vec<Extras> {
         let is_top = stats::within_percentiles(&point.jobs[at].sizes, 99.0, 100.0);
         let top: Vec<usize> = all.iter().copied().filter(|job| is_top[*job]).collect();
         Extras {
-            p999_ms: figure("response_time_ms.p999", &all),
             variance_ms2: figure("response_time_ms.variance", &all),
             scv: figure("response_time_ms.scv", &all),
-            first_byte_ms: figure("first_byte_ms.mean", &all),
             top_1_percent_ms: figure("response_time_ms.mean", &top),
             attempts_mean: figure("attempts_mean", &all).filter(|mean| *mean > 1.0),
             connections_max: figure("connections_max", &all),
@@ -287,7 +281,7 @@ name = \"nginx-fair\"
 
     fn chapter(change: impl Fn(&mut Vec<Run>)) -> Chapter {
         let described = Described::parse(FIGURE, Path::new("f.toml")).unwrap();
-        let mut chapter = Chapter::new("e", described, None);
+        let mut chapter = Chapter::new("e", described);
         let mut runs = experiment();
         change(&mut runs);
         chapter.add(PointRuns { runs, ..PointRuns::default() }).unwrap();
@@ -301,7 +295,7 @@ name = \"nginx-fair\"
 
     /// The same in so many traces: each a little later, which makes it another load, or all alike.
     fn traces(count: u64, are_other: bool, change: impl Fn(u64, &mut Vec<Run>)) -> Chapter {
-        let mut chapter = Chapter::new("e", Described::parse(FIGURE, Path::new("f.toml")).unwrap(), None);
+        let mut chapter = Chapter::new("e", Described::parse(FIGURE, Path::new("f.toml")).unwrap());
         for seed in 1..=count {
             let mut runs = experiment();
             for record in runs.iter_mut().flat_map(|run| &mut run.records).filter(|_| are_other) {
@@ -367,7 +361,7 @@ name = \"nginx-fair\"
         assert_eq!(verdicts(&chapter)[..3], [Verdict::NotComparable; 3]);
         assert_eq!(chapter.findings[0].remark.as_deref(), Some("nginx-fair ran for 2 s, weir-paced-srpt for 200"));
         let described = FIGURE.replacen("least = 4.0\n", "least = 4.0\nseconds = 1800\n", 1);
-        let mut long = Chapter::new("e", Described::parse(&described, Path::new("f.toml")).unwrap(), None);
+        let mut long = Chapter::new("e", Described::parse(&described, Path::new("f.toml")).unwrap());
         long.add(PointRuns { runs: experiment(), ..PointRuns::default() }).unwrap();
         assert_eq!(verdicts(&long)[..2], [Verdict::NotComparable, Verdict::Undecided]);
         let said = long.findings[0].remark.as_deref();
@@ -381,27 +375,6 @@ name = \"nginx-fair\"
         );
     }
 
-    /// The packet model's link takes its time for every packet; a token bucket's does not.
-    #[test]
-    fn what_is_simulated_stands_only_beside_its_own_kind_of_link() {
-        let table = "| server | response_time_ms |\n|---|---|\n| nginx-fair | 40 |\n| weir-paced-srpt | 8 |\n";
-        let of = |runs: Vec<Run>| {
-            let described = Described::parse(FIGURE, Path::new("f.toml")).unwrap();
-            let mut chapter = Chapter::new("e", described, Simulated::parse(table));
-            chapter.add(PointRuns { runs, ..PointRuns::default() }).unwrap();
-            chapter.findings.remove(0)
-        };
-        let bucket = of(experiment());
-        let said = "simulated over a wire, measured over a token bucket";
-        assert_eq!((bucket.simulated, bucket.simulated_apart.as_deref()), (None, Some(said)));
-        let mut runs = experiment();
-        for run in &mut runs {
-            run.manifest.environment.insert("wire".into(), "netem rate 8000000".into());
-        }
-        let wire = of(runs);
-        assert_eq!((wire.simulated.map(|found| found.value), wire.simulated_apart), (Some(5.0), None));
-    }
-
     #[test]
     fn nothing_is_said_of_a_link_that_is_no_wire_without_saying_so() {
         let chapter = chapter(|runs| runs[1].records[0].end_ns = 100_000);
@@ -411,8 +384,6 @@ name = \"nginx-fair\"
         let page = crate::markdown("t", &chapters);
         assert!(page.contains("2.03 (not a wire) | 1.79 (not a wire) |"), "{page}");
         assert!(page.contains("- not a wire: weir-paced-srpt: 1 of 400 jobs"), "{page}");
-        let runs = &crate::csv(&chapters)[1].1;
-        assert!(runs.lines().nth(1).unwrap().ends_with("are not comparable\""), "{runs}");
     }
 
     #[test]

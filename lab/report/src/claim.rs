@@ -3,9 +3,7 @@
 //!
 //! ```toml
 //! [figure]
-//! paper = "000"; figure = "3"; claim = "mean response time 3-8 x lower for rho > 0.5"; simulated = "000-fig3-6"
-//! [figure.simulated_names]                # which row of the simulation a run is, where names differ
-//! apache-fair = "fair"
+//! paper = "000"; figure = "3"; claim = "mean response time 3-8 x lower for rho > 0.5"
 //! [[figure.expect]]
 //! text = "3-8 x at rho 0.8"; point = "rho-0.8"
 //! value = "response_time_ms.mean"; of = "apache-fair"; over = "weir-bands"; least = 3.0; most = 8.0; larger = "more"
@@ -14,7 +12,6 @@
 //! A claim has two sides: eighty times is not three to eight. One side is enough only where the paper's own statement has one,
 //! and `one_sided` quotes it.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -46,14 +43,6 @@ pub struct Figure {
     /// As the paper counts it: `3`, `table 2`, `§5.1`.
     pub figure: String,
     pub claim: String,
-    /// Name of the simulated sweep of the same figure: `000-fig3-6`.
-    pub simulated: Option<String>,
-    /// Which row of the simulation a run of ours is, where the names differ and [`crate::simulated`] cannot tell.
-    #[serde(default)]
-    pub simulated_names: BTreeMap<String, String>,
-    /// Axes of the simulation that are the same for every point: `profile = "W1"`.
-    #[serde(default)]
-    pub simulated_at: BTreeMap<String, String>,
     #[serde(default, rename = "expect")]
     expects: Vec<Spanned<Expect>>,
 }
@@ -213,7 +202,6 @@ rho = [0.5, 0.8]
 paper = \"000\"
 figure = \"3\"
 claim = \"3-8 x lower\"
-simulated = \"000-fig3-6\"
 [[figure.expect]]
 text = \"3-8 x at rho 0.8\"
 point = \"rho-0.8\"
@@ -268,29 +256,29 @@ server = \"weir\"
             (
                 "over = \"srpt\"",
                 "over = \"sprt\"",
-                "f.toml:10: there is no run `sprt`; the runs are fair, srpt, and bound",
+                "f.toml:9: there is no run `sprt`; the runs are fair, srpt, and bound",
             ),
-            ("least = 3.0", "", "f.toml:10: `3-8 x at rho 0.8` claims nothing"),
-            ("least = 3.0", "least = 3.0\nmost = 1.0", "f.toml:10: `3-8 x at rho 0.8` claims nothing"),
+            ("least = 3.0", "", "f.toml:9: `3-8 x at rho 0.8` claims nothing"),
+            ("least = 3.0", "least = 3.0\nmost = 1.0", "f.toml:9: `3-8 x at rho 0.8` claims nothing"),
             (
                 "least = 3.0",
                 "least = 3.0\nmost = 8.0\none_sided = \"at least 3\"",
-                "f.toml:10: `3-8 x at rho 0.8` has two",
+                "f.toml:9: `3-8 x at rho 0.8` has two",
             ),
-            ("least = 3.0", "least = 3.0\nseconds = 0", "f.toml:10: `3-8 x at rho 0.8`: seconds is how long"),
+            ("least = 3.0", "least = 3.0\nseconds = 0", "f.toml:9: `3-8 x at rho 0.8`: seconds is how long"),
             (
                 "least = 3.0",
                 "least = 3.0\nlarger = \"higher\"",
-                "f.toml:17: unknown variant `higher`, expected `more` or",
+                "f.toml:16: unknown variant `higher`, expected `more` or",
             ),
-            ("least = 3.0", "lest = 3.0", "f.toml:16: unknown field `lest`"),
-            ("least = 3.0", "least = 3.0\nsizes = [80, 0]", "f.toml:10: sizes = [80, 0] are no percentiles"),
+            ("least = 3.0", "lest = 3.0", "f.toml:15: unknown field `lest`"),
+            ("least = 3.0", "least = 3.0\nsizes = [80, 0]", "f.toml:9: sizes = [80, 0] are no percentiles"),
             (
                 "least = 3.0",
                 "least = 3.0\nclient = \"wan2\"",
-                "f.toml:10: there is no client `wan2`; the clients are wan1",
+                "f.toml:9: there is no client `wan2`; the clients are wan1",
             ),
-            ("ms.mean", "ms.men", "f.toml:13: `response_time_ms.men` is nothing a report computes"),
+            ("ms.mean", "ms.men", "f.toml:12: `response_time_ms.men` is nothing a report computes"),
             ("paper = \"000\"", "", "f.toml:5: missing field `paper`"),
         ] {
             let error = Described::parse(&FILE.replace(right, wrong), Path::new("f.toml")).unwrap_err().to_string();
@@ -298,6 +286,6 @@ server = \"weir\"
         }
         let alone = FILE.replace("over = \"srpt\"", "").replace("response_time_ms.mean", "share_gaining");
         let said = Described::parse(&alone, Path::new("f.toml")).unwrap_err().to_string();
-        assert!(said.starts_with("f.toml:10: `share_gaining` compares two runs"), "{said}");
+        assert!(said.starts_with("f.toml:9: `share_gaining` compares two runs"), "{said}");
     }
 }

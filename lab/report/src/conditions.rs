@@ -27,12 +27,6 @@ pub(crate) fn apart_from_paper(expect: &Expect, run: &Manifest) -> Option<String
     Some(format!("{} ran for {} s, the paper's for {seconds}", run.name, run.seconds))
 }
 
-/// Why what a sweep simulated does not stand beside what these runs measured, if so: the packet model's link of a figure is a wire.
-pub(crate) fn apart_from_simulated(run: &Manifest) -> Option<String> {
-    let of_run = link(run);
-    (of_run != link_of_sweeps()).then(|| format!("simulated over {}, measured over {of_run}", link_of_sweeps()))
-}
-
 /// All of it in words, the same for runs that are compared.
 pub(crate) fn in_words(run: &Manifest) -> String {
     let of_physics = physics(run).into_iter().map(|(what, value)| format!("{what}: {value}"));
@@ -58,11 +52,7 @@ fn link(manifest: &Manifest) -> &'static str {
     if manifest.is_of_server() {
         return "not seen by the server, which recorded";
     }
-    if manifest.environment.contains_key(WIRE) { link_of_sweeps() } else { "a token bucket" }
-}
-
-fn link_of_sweeps() -> &'static str {
-    "a wire"
+    if manifest.environment.contains_key(WIRE) { "a wire" } else { "a token bucket" }
 }
 
 #[cfg(test)]
@@ -96,7 +86,7 @@ mod tests {
             assert_eq!(apart(&plain, &with("b", &[(name, value)])).unwrap(), said);
             assert_eq!(apart(&with("a", &[(name, value)]), &with("b", &[(name, value)])), None);
         }
-        let [one, other] = ["netem rate 8000000", "own link"].map(|kind| with("a", &[("wire", kind)]));
+        let [one, other] = ["netem rate 8000000", "netem rate 4000000"].map(|kind| with("a", &[("wire", kind)]));
         assert_eq!(apart(&one, &other), None, "both serialise");
     }
 
@@ -112,14 +102,5 @@ mod tests {
     fn conditions_in_words() {
         let said = "2 s, link: a token bucket, clock: virtual, network: no delay or loss, largest packets: as the kernel has them";
         assert_eq!(in_words(&with("a", &[("clock", "virtual")])), said);
-    }
-
-    #[test]
-    fn what_is_simulated_stands_beside_a_wire_only() {
-        assert_eq!(apart_from_simulated(&with("a", &[("wire", "netem rate 8000000")])), None);
-        assert_eq!(
-            apart_from_simulated(&manifest("a")).unwrap(),
-            "simulated over a wire, measured over a token bucket"
-        );
     }
 }

@@ -6,9 +6,8 @@ use record::Manifest;
 
 use crate::chapter::Point;
 use crate::claim::{BOUND, Expect, Figure, IDEAL_PS};
-use crate::conditions::{apart, apart_from_paper, apart_from_simulated};
+use crate::conditions::{apart, apart_from_paper};
 use crate::metric::{Metric, Observed, Times};
-use crate::simulated::{self, Simulated, Sought};
 use crate::verdict::{Finding, Found, Over, Side, Verdict, found, judge};
 
 const NOT_A_WIRE: &str = "not a wire: ";
@@ -18,7 +17,6 @@ pub(crate) struct Findings<'a> {
     pub figure: &'a Figure,
     /// Names of the groups of clients.
     pub clients: &'a [String],
-    pub simulated: Option<&'a Simulated>,
 }
 
 /// A run or an oracle that a claim names.
@@ -115,8 +113,7 @@ fn not_measured(expect: &Expect, point: &str, why: String) -> Finding {
     let (expect, point) = (expect.clone(), point.to_string());
     let verdict = Verdict::NotMeasured;
     let remark = Some(why);
-    let (found, simulated, simulated_apart, bound) = (None, None, None, None);
-    Finding { expect, point, found, simulated, simulated_apart, bound, verdict, remark, load: 0 }
+    Finding { expect, point, found: None, bound: None, verdict, remark, load: 0 }
 }
 
 impl Findings<'_> {
@@ -151,16 +148,10 @@ impl Findings<'_> {
         let not_a_wire = of.not_a_wire.or(over.as_ref().and_then(|over| over.not_a_wire));
         let remark = remarks(remark, not_a_wire);
         let bound = self.bound(expect, &of_side, over_side.as_ref(), point, &of_jobs);
-        let simulated = self.simulated(expect, point, &of, over.as_ref());
-        let mut sides = [Some(&of), over.as_ref()].into_iter().flatten();
-        let simulated_apart =
-            simulated.and_then(|_| sides.find_map(|side| apart_from_simulated(side.manifest(point)?)));
         Ok(Finding {
             expect: expect.clone(),
             point: point.given.name.clone(),
             found: Some(measured),
-            simulated: simulated.filter(|_| simulated_apart.is_none()),
-            simulated_apart,
             bound,
             verdict,
             remark,
@@ -199,23 +190,6 @@ impl Findings<'_> {
             Some(_) => found(&expect.value, of, Some(&bound)),
         };
         found.map(|found| found.value)
-    }
-
-    fn simulated(&self, expect: &Expect, point: &Point, of: &Named, over: Option<&Named>) -> Option<Found> {
-        let simulated = self.simulated?;
-        // Sweeps keep what all requests came to.
-        if expect.sizes.is_some() || expect.client.is_some() || expect.value.is_of_pairs() {
-            return None;
-        }
-        let of_run = |named: &Named| {
-            let run = &point.summary.runs[named.run?];
-            let sought = Sought { name: &run.name, policy: &run.policy, shaping: &run.shaping };
-            simulated.find(self.figure, &point.given.values, &sought, &expect.value)
-        };
-        match over {
-            None => of_run(of),
-            Some(over) => simulated::ratio(of_run(of)?, of_run(over)?),
-        }
     }
 }
 

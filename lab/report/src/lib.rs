@@ -1,5 +1,5 @@
 //! From recorded runs of the same jobs to a summary, a table and JSON; from whole experiments to what became of the papers'
-//! claims ([`Chapter`], [`markdown`], [`csv`]). Pictures are Python's (package `weirlab`).
+//! claims ([`Chapter`], [`markdown`]). Pictures are Python's (package `weirlab`).
 //!
 //! Runs are compared job by job, so [`summarize`] refuses runs whose jobs differ. Every job counts: one that did not
 //! complete counts with the time it waited, because dropping it would hide starvation. Beside the runs stand three
@@ -27,7 +27,6 @@ mod line;
 mod metric;
 mod pages;
 mod papers;
-mod simulated;
 mod summary;
 mod table;
 #[cfg(test)]
@@ -46,10 +45,9 @@ pub use kept::Kept;
 pub use line::{LineRow, LineRuns, LineSecond, LineSeen, LineTable, Notice, Pace};
 pub use pages::{PageTimesMs, PagesSummary};
 pub use papers::{KeptClaim, Papers, claims_json, kept_claims};
-pub use simulated::Simulated;
 pub use summary::{GivenUp, GroupSummary, ResponseTimeMs, RunSummary, SizeClassMs, SkippedRun, Summary, summarize};
 pub use table::table;
-pub use text::{csv, markdown};
+pub use text::markdown;
 pub use validity::{CPU_MAX, LATENESS_P99_MAX, void_reason};
 pub use verdict::{Claimed, Finding, Found, Over, TRACES_MIN, Tally, Verdict};
 pub use wire::CLOCK_GRANULARITY;

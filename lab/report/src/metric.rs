@@ -189,20 +189,6 @@ impl Metric {
     pub fn is_of_pairs(&self) -> bool {
         matches!(self, Metric::Pair(_))
     }
-
-    /// What the columns of a simulated sweep call it, in the order of preference.
-    pub(crate) fn simulated_names(&self) -> Vec<String> {
-        match self {
-            Metric::Of(Times::Slowdown, Stat::Mean) => vec!["slowdown_mean".into(), "slowdown".into()],
-            Metric::Of(times, Stat::Mean) => {
-                let of = TIMES.iter().find(|(_, known)| known == times).map_or("", |(name, _)| *name);
-                vec![of.into(), format!("{of}_mean")]
-            }
-            Metric::Jobs(JobCount::Completed) => vec!["complete".into(), "completed".into()],
-            Metric::Counter(column, _) => vec![self.to_string(), column.clone()],
-            other => vec![other.to_string().replace('.', "_")],
-        }
-    }
 }
 
 /// A run, or an oracle, as figures are computed of it. One entry per job everywhere.
@@ -438,14 +424,5 @@ mod tests {
         let (base, run) = (of([0.0, 4.0]), of([7.0, 4.0]));
         assert_eq!(figure("share_starved", &run, Some(&base)), Some(0.5));
         assert_eq!((figure("stretch.max", &run, Some(&base)), figure("stretch.mean", &run, Some(&base))), (None, None));
-    }
-
-    #[test]
-    fn simulations_have_names_of_their_own() {
-        let names = |metric: &str| metric.parse::<Metric>().unwrap().simulated_names();
-        assert_eq!(names("response_time_ms.mean")[0], "response_time_ms");
-        assert_eq!(names("response_time_ms.variance"), ["response_time_ms_variance"]);
-        assert_eq!(names("slowdown_mean")[0], "slowdown_mean");
-        assert_eq!(names("syn_drops")[0], "syn_drops");
     }
 }

@@ -179,9 +179,6 @@ pub struct Finding {
     /// Folder of the point; empty where the experiment has one only.
     pub point: String,
     pub found: Option<Found>,
-    pub simulated: Option<Found>,
-    /// Why the simulated figure is not to stand beside the measured one, if so; it then does not.
-    pub simulated_apart: Option<String>,
     /// The same figure with the clairvoyant bound in the place of the run that is claimed to be better.
     pub bound: Option<f64>,
     pub verdict: Verdict,
@@ -441,8 +438,6 @@ mod tests {
             expect: expect("response_time_ms.mean", true, Some(least), None),
             point: String::new(),
             found: Some(Found::exact(value)),
-            simulated: None,
-            simulated_apart: None,
             bound: None,
             verdict,
             remark: None,

@@ -1,10 +1,10 @@
-//! `weirlab report --md`: experiments read one point at a time, and written as Markdown and as CSV.
+//! `weirlab report --md`: experiments read one point at a time, and written as Markdown, or as what results keep of claims.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ::report::{Chapter, Counters, Described, PointRuns, Simulated, SkippedRun};
+use ::report::{Chapter, Counters, Described, PointRuns, SkippedRun};
 use record::{Run, Samples};
 use testbed::{ExperimentFile, Overrides};
 
@@ -26,12 +26,8 @@ const HOLDING: [&str; 5] = [
 pub(super) struct Wanted<'a> {
     pub folders: &'a [PathBuf],
     pub markdown: Option<&'a Path>,
-    /// A folder.
-    pub csv: Option<&'a Path>,
     /// The figures of claims that are kept in results.
     pub claims: Option<&'a Path>,
-    /// Folder of the tables of simulated sweeps.
-    pub simulated: Option<&'a Path>,
     pub title: Option<&'a str>,
 }
 
@@ -39,7 +35,7 @@ pub(super) fn write(wanted: &Wanted) -> Result<(), Failure> {
     let found = experiments(wanted.folders)?;
     let mut chapters = Vec::new();
     for experiment in &found {
-        chapters.push(chapter(experiment, wanted.simulated)?);
+        chapters.push(chapter(experiment)?);
     }
     if chapters.iter().all(|chapter| chapter.points.is_empty()) {
         let folders: Vec<String> = wanted.folders.iter().map(|folder| folder.display().to_string()).collect();
@@ -52,10 +48,6 @@ pub(super) fn write(wanted: &Wanted) -> Result<(), Failure> {
     }
     if let Some(file) = wanted.claims {
         write(file, &::report::claims_json(&::report::kept_claims(&chapters)))?;
-    }
-    if let Some(folder) = wanted.csv {
-        fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
-        ::report::csv(&chapters).iter().try_for_each(|(name, text)| write(&folder.join(name), text))?;
     }
     Ok(())
 }
@@ -73,7 +65,7 @@ struct PointOfFile {
     values: Vec<(String, String)>,
 }
 
-fn chapter(folder: &ExperimentFolder, simulated: Option<&Path>) -> Result<Chapter, Failure> {
+fn chapter(folder: &ExperimentFolder) -> Result<Chapter, Failure> {
     let (described, points) = match &folder.file {
         Some(file) => {
             let text = fs::read_to_string(file).map_err(|error| failed(file, error))?;
@@ -81,9 +73,7 @@ fn chapter(folder: &ExperimentFolder, simulated: Option<&Path>) -> Result<Chapte
         }
         None => (Described::default(), vec![]),
     };
-    let simulated = simulated.zip(described.figure.as_ref().and_then(|figure| figure.simulated.as_ref()));
-    let simulated = simulated.map(|(folder, name)| read_simulated(folder, name)).transpose()?.flatten();
-    let mut chapter = Chapter::new(&folder.name, described, simulated);
+    let mut chapter = Chapter::new(&folder.name, described);
     let place = |point: &PointFolder| points.iter().position(|of_file| of_file.name == point.name);
     let mut folders: Vec<(Option<usize>, &PointFolder)> = folder.points.iter().map(|p| (place(p), p)).collect();
     folders.sort_by_key(|(place, _)| place.unwrap_or(points.len()));
@@ -136,17 +126,6 @@ fn points_of(text: &str, file: &Path) -> Vec<PointOfFile> {
         }
     };
     read.points().iter().map(point).collect()
-}
-
-/// A sweep's table, as results keep it or as the sweep wrote it; a sweep that is not there is named.
-fn read_simulated(folder: &Path, name: &str) -> Result<Option<Simulated>, Failure> {
-    let files = [folder.join(format!("{name}-table.md")), folder.join(name).join("table.md")];
-    let Some(file) = files.iter().find(|file| file.is_file()) else {
-        eprintln!("weirlab: {}: no such table, so nothing simulated stands beside it", files[0].display());
-        return Ok(None);
-    };
-    let text = fs::read_to_string(file).map_err(|error| failed(file, error))?;
-    Simulated::parse(&text).map(Some).ok_or_else(|| failed(file, "it holds no table of a sweep"))
 }
 
 fn read(point: &PointFolder, of_file: Option<&PointOfFile>) -> Result<PointRuns, Failure> {

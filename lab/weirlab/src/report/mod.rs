@@ -26,7 +26,7 @@ const SUMMARY: &str = "summary.json";
 #[derive(clap::Args)]
 pub struct Args {
     /// Folders of runs, or folders that hold folders of runs (or, alone, one of which only summary.json was kept), or access logs of
-    /// weir in JSON; the first run is what the others are compared with. For --md and --csv also experiments with points, and
+    /// weir in JSON; the first run is what the others are compared with. For --md also experiments with points, and
     /// folders of experiments
     #[arg(required = true, value_name = "DIR")]
     folders: Vec<PathBuf>,
@@ -39,22 +39,19 @@ pub struct Args {
     /// Write claims, verdicts and runs as Markdown; with --over its table, beside printing it
     #[arg(long, value_name = "FILE.md")]
     md: Option<PathBuf>,
-    /// Write every table into this folder, a file each
-    #[arg(long, value_name = "DIR")]
+    /// With --line: write its table and what each run left of its line into this folder
+    #[arg(long, value_name = "DIR", requires = "line")]
     csv: Option<PathBuf>,
-    /// Folder of simulated sweeps (NAME-table.md, or NAME/table.md), to stand beside what was measured
-    #[arg(long, value_name = "DIR")]
-    simulated: Option<PathBuf>,
     /// Print one table of runs repeated with several seeds (seed in [vary], or folders of one experiment made with --seed):
     /// every run's time over this run's, by everything but the seed, this run's losses first. The factor is of the means, and
     /// of the largest 0.5 % of requests; it is taken seed by seed (geometric mean, 95 % interval by Student's t). Void runs, runs that
     /// beat their wire time and seeds without the other run are left out and counted. Goes with --json, --md and --title
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["csv", "simulated"])]
+    #[arg(long, value_name = "RUN", conflicts_with = "csv")]
     over: Option<String>,
     /// Print one table of runs on lines whose rate is to be found, over this run, mostly told-right: their times, also of the half with the
     /// smallest bodies, how much of the line they used, and when the rate was found; seeds as with --over. Goes with --json, and
     /// with --csv: the table, and of every run what left the bottleneck in each second, what could, and what the server said
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["md", "simulated", "over"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["md", "over"])]
     line: Option<String>,
     /// Write what became of each claim into this file, as results keep it (claims.json) for the page of all items of the papers
     #[arg(long, value_name = "FILE.json", conflicts_with_all = ["over", "line"])]
@@ -80,7 +77,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     if let Some(over) = &args.line {
         return line::write(&line::Wanted { folders: &args.folders, over, json: args.json, csv: args.csv.as_deref() });
     }
-    let is_book = args.md.is_some() || args.csv.is_some() || args.claims.is_some();
+    let is_book = args.md.is_some() || args.claims.is_some();
     if is_book {
         return write_book(&args);
     }
@@ -131,14 +128,12 @@ fn print_kept(file: &Path, args: &Args) -> Result<(), Failure> {
 
 fn write_book(args: &Args) -> Result<(), Failure> {
     if args.json {
-        return Err(Failure::Usage("--md, --csv and --claims do not go with --json".into()));
+        return Err(Failure::Usage("--md and --claims do not go with --json".into()));
     }
     book::write(&book::Wanted {
         folders: &args.folders,
         markdown: args.md.as_deref(),
-        csv: args.csv.as_deref(),
         claims: args.claims.as_deref(),
-        simulated: args.simulated.as_deref(),
         title: args.title.as_deref(),
     })
 }

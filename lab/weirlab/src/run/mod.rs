@@ -246,8 +246,6 @@ mod tests {
                 let is_there = |name: &String| file.points().iter().any(|point| ::report::is_at(name, &point.name));
                 assert!(expect.point.iter().all(is_there), "{}: {}", path.display(), expect.text);
             }
-            let simulated = figure.simulated.iter().map(|name| folder.join(format!("{name}-sim.toml")));
-            assert!(simulated.into_iter().all(|sim| sim.is_file()), "{}: {:?}", path.display(), figure.simulated);
         }
         assert!(figures >= 25 && expects >= 60, "{figures} figures, {expects} expectations");
     }

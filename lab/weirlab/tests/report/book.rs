@@ -1,4 +1,4 @@
-//! `weirlab report --md`: an experiment with points, a figure and its claims, as Markdown and as CSV.
+//! `weirlab report --md`: an experiment with points, a figure and its claims, as Markdown and as kept claims.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,6 @@ seed = [2, 10]
 paper = \"000\"
 figure = \"3\"
 claim = \"3-8 x lower\"
-simulated = \"sweep\"
 [[figure.expect]]
 text = \"3-8 x\"
 value = \"response_time_ms.mean\"
@@ -50,7 +49,7 @@ name = \"late\"
 server = \"weir\"
 ";
 
-/// An experiment folder as `weirlab run` leaves it, and the table of a simulated sweep.
+/// An experiment folder as `weirlab run` leaves it.
 fn experiment(test: &str) -> Folder {
     let folder = Folder::new("report", test);
     let out = folder.path().join("000-fig3");
@@ -70,15 +69,12 @@ fn experiment(test: &str) -> Folder {
     fs::write(out.join("experiment.toml"), EXPERIMENT).unwrap();
     fs::write(out.join("left-out.json"), "{ \"seed-2/late\": \"no <cake>\", \"seed-2/srpt\": \"was made since\" }")
         .unwrap();
-    let sweep = "| seed | server | response_time_ms |\n|---|---|---|\n| 2 | fair | 80 ± 4 |\n| 2 | srpt | 20 ± 1 |\n";
-    fs::write(folder.path().join("sweep-table.md"), sweep).unwrap();
     folder
 }
 
 fn made(folder: &Folder) -> String {
-    let [markdown, csv] = ["page.md", "csv"].map(|name| folder.path().join(name));
-    let flags = ["--md", "--csv", "--simulated"].map(Path::new);
-    let output = report(&[folder.path(), flags[0], &markdown, flags[1], &csv, flags[2], folder.path()]);
+    let [markdown, claims] = ["page.md", "claims.json"].map(|name| folder.path().join(name));
+    let output = report(&[folder.path(), Path::new("--md"), &markdown, Path::new("--claims"), &claims]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     fs::read_to_string(markdown).unwrap()
 }
@@ -88,7 +84,7 @@ fn claims_stand_beside_what_was_found() {
     let folder = experiment("claims");
     let markdown = made(&folder);
     for row in [
-        "| 3-8 x | 5.20 ×, 1 trace | 4 ± 0.283 × | - | undecided: 1 trace; a verdict needs 5 |",
+        "| 3-8 x | 5.20 ×, 1 trace | - | undecided: 1 trace; a verdict needs 5 |",
         "**void**: requests were <late> |",
         "not measured: syn_drops was not measured or has no value |",
         "| ~~late~~ |",
@@ -98,12 +94,10 @@ fn claims_stand_beside_what_was_found() {
         assert!(markdown.contains(row), "`{row}` is not in\n{markdown}");
     }
     assert!(markdown.find("### seed-2").unwrap() < markdown.find("### seed-10").unwrap(), "in the order of the file");
-    let csv = |name: &str| fs::read_to_string(folder.path().join("csv").join(name)).unwrap();
-    assert!(
-        csv("claims.csv")
-            .contains("000-fig3,000,3,3-8 x,,response_time_ms.mean of fair / srpt: 2 to 8,5.196152422706632,,1,,,4,")
-    );
-    assert_eq!(csv("runs.csv").lines().count(), 6);
+    let claims = fs::read_to_string(folder.path().join("claims.json")).unwrap();
+    let kept: Vec<serde_json::Value> = serde_json::from_str(&claims).unwrap();
+    assert_eq!((kept.len(), &kept[0]["traces"]), (3, &1.into()), "{claims}");
+    assert!((kept[0]["value"].as_f64().unwrap() - 27f64.sqrt()).abs() < 1e-9, "the geometric mean of 3 and 9");
 }
 
 /// A run that was left out, or lost, is not to look as if nobody had thought of it.
@@ -143,7 +137,7 @@ fn mistakes_are_named() {
     let file = folder.path().join("000-fig3/experiment.toml");
     fs::write(&file, EXPERIMENT.replace("over = \"srpt\"", "over = \"sprt\"")).unwrap();
     let wrong = report(&[folder.path(), Path::new("--md"), &out]);
-    let said = format!("{}:12: there is no run `sprt`; the runs are srpt, fair, late", file.display());
+    let said = format!("{}:11: there is no run `sprt`; the runs are srpt, fair, late", file.display());
     assert_eq!(wrong.status.code(), Some(1));
     assert!(text(&wrong.stderr).contains(&said) && !out.exists(), "{}", text(&wrong.stderr));
     fs::create_dir(folder.path().join("empty")).unwrap();
