@@ -3,7 +3,7 @@
 //!
 //! [`queue`] is one link and nothing else, the model of queueing theory, against which `theory` can be checked.
 //! [`server`] is a web server with a processor, a disk and a network interface (Murta & Corlassoli 2002). [`packet`] is
-//! TCP over a bottleneck. [`unknown`] is the first with sizes that are not told. Time is integer nanoseconds; the same seed gives the same run to the byte.
+//! TCP over a bottleneck. Time is integer nanoseconds; the same seed gives the same run to the byte.
 //!
 //! Each model counts its jobs with a [`Tally`] and gives each one whole to [`Hooks::record`] if that is wanted.
 
@@ -12,7 +12,6 @@ pub mod packet;
 pub mod queue;
 pub mod server;
 mod tally;
-pub mod unknown;
 
 pub use hooks::{Hooks, PROGRESS_JOBS};
-pub use tally::{CLASSES_MAX, CcdfPoint, ClassSummary, Finished, GroupSummary, ResponseTimes, SizeBin, Summary, Tally};
+pub use tally::{CLASSES_MAX, ClassSummary, Finished, GroupSummary, ResponseTimes, SizeBin, Summary, Tally};

@@ -30,9 +30,6 @@ pub const CLASSES_MAX: usize = 16;
 /// The histogram reaches from 1 ns to 2^62 ns (146 years); it clamps what lies outside.
 const HISTOGRAM_NS_MAX: u64 = 1 << 62;
 
-/// Response times of the complementary distribution are this many per decade.
-const CCDF_POINTS_PER_DECADE: i32 = 20;
-
 /// Collects finished jobs.
 #[derive(Debug, Clone)]
 pub struct Tally {
@@ -106,7 +103,6 @@ impl Tally {
             slowdown_variance: self.slowdowns.variance().unwrap_or(0.0),
             by_size: self.by_size.iter().enumerate().filter(|(_, group)| group.jobs() > 0).map(bin).collect(),
             by_class: self.classes(),
-            ccdf: self.ccdf(),
             no_interval: self.time_batches.interval_99().err().map(|reason| reason.to_string()),
         }
     }
@@ -135,29 +131,6 @@ impl Tally {
         }
         let present = self.by_class.iter().enumerate().filter(|(_, group)| group.jobs() > 0);
         present.map(|(class, group)| ClassSummary { class: class as u16, group: group.summary() }).collect()
-    }
-
-    fn ccdf(&self) -> Vec<CcdfPoint> {
-        if self.jobs() == 0 {
-            return Vec::new();
-        }
-        let (jobs, max) = (self.jobs() as f64, self.times.max().0);
-        let least = (self.histogram.min().max(1) as f64).log10() * f64::from(CCDF_POINTS_PER_DECADE);
-        let mut points = Vec::new();
-        let mut at_most = 0u64;
-        let mut recorded = self.histogram.iter_recorded().peekable();
-        for step in least.floor() as i32.. {
-            let span = 10f64.powf(f64::from(step) / f64::from(CCDF_POINTS_PER_DECADE)) as u64;
-            while let Some(value) = recorded.next_if(|value| value.value_iterated_to() <= span) {
-                at_most += value.count_since_last_iteration();
-            }
-            let share = if span >= max { 0.0 } else { 1.0 - at_most as f64 / jobs };
-            points.push(CcdfPoint { response_time_ms: Nanos(span).as_millis_f64(), share_above: share });
-            if span >= max {
-                break;
-            }
-        }
-        points
     }
 }
 
@@ -205,7 +178,6 @@ pub struct Summary {
     /// Classes that anybody was in; empty where that is class 0 alone.
     pub by_class: Vec<ClassSummary>,
     /// The share of jobs with a longer response time, at 20 response times per decade.
-    pub ccdf: Vec<CcdfPoint>,
     /// Why the mean response time has no interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_interval: Option<String>,
@@ -264,12 +236,6 @@ pub struct GroupSummary {
     pub slowdown_variance: f64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct CcdfPoint {
-    pub response_time_ms: f64,
-    pub share_above: f64,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,7 +249,7 @@ mod tests {
     fn figures_by_hand() {
         let mut tally = Tally::new();
         (1..=1000).for_each(|n| tally.record(&job(10 * n, 1000 * n)));
-        let Summary { response_time_ms: time, by_size, by_class, ccdf, .. } = tally.summary();
+        let Summary { response_time_ms: time, by_size, by_class, .. } = tally.summary();
         assert_eq!((tally.jobs(), time.mean, time.max), (1000, 500.5, 1000.0));
         assert!((time.variance - 83_333.25).abs() < 1e-6 && (time.scv - 0.332_667).abs() < 1e-6);
         for (found, exact) in [(time.p50, 500.0), (time.p90, 900.0), (time.p99, 990.0), (time.p999, 999.0)] {
@@ -292,15 +258,12 @@ mod tests {
         assert_eq!(by_size.iter().map(|bin| bin.group.jobs).sum::<u64>(), 1000);
         let classes = by_class.iter().map(|of| (of.class, of.group.jobs, of.group.response_time_ms_mean));
         assert_eq!(classes.collect::<Vec<_>>(), [(0, 500, 250.5), (1, 500, 750.5)]);
-        let hundred = ccdf.iter().find(|point| (point.response_time_ms - 100.0).abs() < 1e-3).unwrap();
-        assert!((hundred.share_above - 0.9).abs() < 2e-3, "{hundred:?}");
-        assert_eq!(ccdf.last().unwrap().share_above, 0.0);
     }
 
     #[test]
     fn nothing_recorded_is_zero_and_never_nan() {
         let summary = Tally::new().summary();
         assert_eq!((summary.jobs, summary.response_time_ms.p99, summary.slowdown_mean), (0, 0.0, 0.0));
-        assert!(summary.by_size.is_empty() && summary.ccdf.is_empty());
+        assert!(summary.by_size.is_empty());
     }
 }

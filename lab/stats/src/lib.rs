@@ -27,10 +27,10 @@ pub use confidence::{BATCHES, Interval, batch_means, interval_95, interval_99};
 pub use growth::GrowthBins;
 pub use jackknife::{batch, jackknife};
 pub use moments::{mean, mean_nanos, scv, variance};
-pub use rank::{ccdf, nearest_rank};
+pub use rank::nearest_rank;
 pub use saturation::{Saturation, Sent, Work, saturation};
 pub use size::{
-    Bin, PERCENTILE_BUCKETS, SIZE_CLASSES, SIZE_DECADES, growth_bins, percentile_buckets, size_class_means,
-    size_decade, weighted_mean, within_percentiles,
+    Bin, PERCENTILE_BUCKETS, SIZE_CLASSES, SIZE_DECADES, percentile_buckets, size_class_means, size_decade,
+    weighted_mean, within_percentiles,
 };
 pub use streaming::{Moments, SpanMoments};

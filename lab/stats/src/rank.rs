@@ -8,19 +8,6 @@ pub fn nearest_rank<T: Copy + PartialOrd>(ascending: &[T], permille: u32) -> Opt
     ascending.get(rank.clamp(1, ascending.len().max(1)) - 1).copied()
 }
 
-/// The complementary distribution of values in ascending order: each distinct value x with the share of values > x.
-pub fn ccdf<T: Copy + PartialOrd>(ascending: &[T]) -> Vec<(T, f64)> {
-    debug_assert!(ascending.is_sorted());
-    let mut above = ascending.len();
-    ascending
-        .chunk_by(|a, b| a == b)
-        .map(|equals| {
-            above -= equals.len();
-            (equals[0], above as f64 / ascending.len() as f64)
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,13 +19,11 @@ mod tests {
         for (permille, value) in [(0, 15), (50, 15), (300, 20), (400, 20), (500, 35), (1000, 50), (2000, 50)] {
             assert_eq!(nearest_rank(&[15, 20, 35, 40, 50], permille), Some(value), "{permille} per mille");
         }
-        assert_eq!(ccdf(&[1, 1, 2, 4]), [(1, 0.5), (2, 0.25), (4, 0.0)]);
     }
 
     #[test]
     fn nothing_has_no_percentile() {
         assert_eq!(nearest_rank::<u64>(&[], 500), None);
-        assert!(ccdf::<u64>(&[]).is_empty());
     }
 
     proptest! {

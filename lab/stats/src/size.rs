@@ -66,23 +66,6 @@ pub fn within_percentiles(sizes: &[u64], from: f64, to: f64) -> Vec<bool> {
     is_within
 }
 
-/// The mean of `values` over bins of sizes [x, 1.2 x), each starting at the smallest size not yet in a bin.
-///
-/// Where bins start depends on the sizes only: the same jobs fall into the same bins in every run.
-pub fn growth_bins(sizes: &[u64], values: &[f64]) -> Vec<Bin> {
-    let order = by_size(sizes);
-    let mut rest = order.as_slice();
-    let mut bins = Vec::new();
-    while let Some(&first) = rest.first() {
-        let start = sizes[first];
-        let within = |&job: &usize| sizes[job] == start || u128::from(sizes[job]) * 5 < u128::from(start) * 6;
-        let (head, tail) = rest.split_at(rest.partition_point(within));
-        bins.extend(bin(head, sizes, values));
-        rest = tail;
-    }
-    bins
-}
-
 /// Job numbers in order of size; equal sizes in order of job number.
 fn by_size(sizes: &[u64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..sizes.len()).collect();
@@ -137,22 +120,14 @@ mod tests {
     #[test]
     fn nothing_falls_into_no_class() {
         assert_eq!(size_class_means(&[], &[]), [None; 5]);
-        assert!(percentile_buckets(&[], &[], 200).iter().all(Option::is_none) && growth_bins(&[], &[]).is_empty());
+        assert!(percentile_buckets(&[], &[], 200).iter().all(Option::is_none));
         assert!(within_percentiles(&[], 0.0, 50.0).is_empty());
     }
 
     #[test]
-    fn bins_grow_by_a_fifth() {
-        let sizes = [0, 0, 100, 119, 120, 143, 144];
-        let bins = growth_bins(&sizes, &[1.0; 7]);
-        assert_eq!(bins.iter().map(|bin| bin.jobs).collect::<Vec<_>>(), [2, 2, 2, 1]);
-        assert_eq!(bins[1].size_bytes_mean, 109.5);
-    }
-
-    #[test]
     fn a_bin_has_the_variance_of_its_jobs() {
-        let bins = growth_bins(&[100, 101, 300], &[1.0, 5.0, 9.0]);
-        assert_eq!(bins.iter().map(|bin| bin.value_variance).collect::<Vec<_>>(), [4.0, 0.0]);
+        let bins = percentile_buckets(&[100, 101, 300, 301], &[1.0, 5.0, 9.0, 9.0], 2);
+        assert_eq!(bins.iter().flatten().map(|bin| bin.value_variance).collect::<Vec<_>>(), [4.0, 0.0]);
     }
 
     /// The same jobs as [`SIZE_CLASSES`] has, ties included.
@@ -177,7 +152,6 @@ mod tests {
             let least = sizes.len() / 200;
             prop_assert!(buckets.iter().all(|bin| bin.jobs == least.max(1) || bin.jobs == least + 1));
             prop_assert!(buckets.is_sorted_by(|a, b| a.size_bytes_mean <= b.size_bytes_mean));
-            prop_assert_eq!(growth_bins(&sizes, &ones).iter().map(|bin| bin.jobs).sum::<usize>(), sizes.len());
         }
 
         /// The classes together hold every job once: their means weighted by their counts are the whole mean.

@@ -32,8 +32,6 @@ pub enum Command {
     Convert(change::ConvertArgs),
     /// Write the part of a trace that passes every condition given.
     Cut(change::CutArgs),
-    /// Write a trace with the gaps of one file and the sizes of another, where no log has both.
-    Pair(change::PairArgs),
     /// Make a trace of Poisson arrivals and heavy-tailed sizes; without options, the one this program carries.
     Make(change::MakeArgs),
 }
@@ -43,7 +41,6 @@ pub fn main(command: Command) -> Result<(), Failure> {
         Command::Info(args) => info::main(&args),
         Command::Convert(args) => change::convert(&args),
         Command::Cut(args) => change::cut(&args),
-        Command::Pair(args) => change::pair(&args),
         Command::Make(args) => change::make(&args),
     }
 }

@@ -120,21 +120,6 @@ fn convert_loses_nothing() {
 }
 
 #[test]
-fn pair_takes_times_and_sizes_from_two_files() {
-    let folder = Folder::new("pair");
-    let gaps = folder.file("gaps.txt", "0.5\n0.25\n1\n1\n");
-    let sizes = folder.file("sizes.csv", "epoch_s,size_bytes,status\n1,10,200\n2,99,404\n3,20,200\n");
-    let out = folder.path("pair.csv");
-    done(&["pair", &gaps, &sizes, "--first", "2", "--out", &out]);
-    let said = json(&["info", "--json", &out]);
-    assert_eq!((&said["requests"], &said["span_s"], &said["sizes"]["bytes"]), (&2.into(), &0.25.into(), &30.into()));
-    let wrong = folder.file("wrong.txt", "0.5\nx\n");
-    assert!(fails(1, &["pair", &wrong, &sizes, "--out", &out]).contains("wrong.txt: line 2: `x` is no gap"));
-    let none = folder.file("none.csv", "epoch_s,size_bytes,status\n1,10,404\n");
-    assert!(fails(1, &["pair", &gaps, &none, "--out", &out]).contains("none.csv: none of its requests"));
-}
-
-#[test]
 fn cut_by_the_clock_of_the_busy_day() {
     let folder = Folder::new("cut");
     // Two requests on the evening before, five on the day.

@@ -28,7 +28,6 @@ mod format;
 mod input;
 mod log;
 mod pages;
-mod pair;
 mod population;
 mod profile;
 mod read;
@@ -51,7 +50,6 @@ pub use pages::{
     DOCUMENTS_BYTES_MAX, DOCUMENTS_MAX, Document, Documents, DocumentsError, ObjectKind, PAGE_OBJECTS_MAX,
     PAGE_OBJECTS_MEDIAN, PAGES_MAX, PageLoads, PageObject, PageTimes, PagesError, READER_PAGES, Readers, Visit, page,
 };
-pub use pair::{PairError, pair};
 pub use population::{EndlessSizes, Population, SessionModel, USERS_MAX, endless};
 pub use profile::{LoadProfile, PHASES_MAX, Phase, ProfileError};
 pub use read::{BAD_LINES_KEPT, BadLine, BadLines, ReadError, ReadOptions, read};

@@ -29,7 +29,6 @@ pub use line::Wire;
 pub use owners::{CLIENTS_MAX, CLOSED_CONNECTIONS_MAX, CLOSED_MAX, ClientSpec, Closed, ClosedOutcome, Owners};
 pub use pages::{PAGE_CONNECTIONS_MAX, PAGES_MAX, PageLoad, PageOutcome, Times};
 pub use rank::SizeRank;
-pub(crate) use source::stream;
 pub use source::{Paths, Poisson};
 
 use std::num::NonZeroU32;

@@ -1,10 +1,6 @@
-//! `trace convert`, `trace cut`, `trace pair` and `trace make`: a log or two in, or a seed, and our CSV out.
+//! `trace convert`, `trace cut` and `trace make`: a log in, or a seed, and our CSV out.
 
-use std::fs::File;
-use std::io::BufReader;
-use std::path::PathBuf;
-
-use workload::{Filter, Log, PairError, Synthetic};
+use workload::{Filter, Log, Synthetic};
 
 use super::Source;
 use super::output::Output;
@@ -84,33 +80,6 @@ impl CutArgs {
         }
         Ok(filter)
     }
-}
-
-#[derive(clap::Args)]
-pub struct PairArgs {
-    /// Seconds between requests, one number a line, gzipped or not.
-    gaps: PathBuf,
-    /// The sizes, in their order; when they are used up, again in orders drawn by the seed.
-    #[command(flatten)]
-    source: Source,
-    /// At most this many, the earliest.
-    #[arg(long, value_name = "N")]
-    first: Option<usize>,
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    #[command(flatten)]
-    output: Output,
-}
-
-pub fn pair(args: &PairArgs) -> Result<(), Failure> {
-    let sizes = args.source.read()?.cut(&Filter::for_schedules());
-    let gaps = File::open(&args.gaps).map_err(|error| super::about(&args.gaps, error))?;
-    let log = workload::pair(BufReader::new(gaps), &sizes, args.seed).map_err(|error| match error {
-        PairError::NoSizes => super::about(&args.source.file, error),
-        _ => super::about(&args.gaps, error),
-    })?;
-    let kept = log.cut(&Filter { first: args.first, ..Filter::all() });
-    args.output.write(&format!("{} and {}", args.gaps.display(), args.source.file.display()), &kept)
 }
 
 #[derive(clap::Args)]
