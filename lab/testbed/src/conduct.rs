@@ -336,7 +336,8 @@ fn feasible<'a>(
 }
 
 /// What decides how a run's link is built.
-type LinkKey = (Qdisc, Vec<String>, Option<Attach>, Vec<String>, bool, Option<Limits>);
+type LinkKey = (Qdisc, Vec<String>, Attached, bool, Option<Limits>);
+type Attached = (Option<Attach>, Vec<String>, bool);
 
 /// Links that were built once, and what came of it.
 #[derive(Default)]
@@ -355,7 +356,8 @@ fn rehearse(plan: &Plan<'_>, spec: &RunSpec, rehearsed: &mut Rehearsed) -> Resul
     let needs_netem = plan.experiment.wire || plan.experiment.clients().any(|group| !group.path.is_plain());
     let is_everywhere = qdisc == Qdisc::Fifo && !needs_netem && !limits.concern_kernel();
     let kernel_limits = limits.concern_kernel().then(|| limits.clone());
-    let key = (qdisc, spec.qdisc_flags.clone(), spec.attach, spec.attach_flags.clone(), needs_netem, kernel_limits);
+    let attached = (spec.attach, spec.attach_flags.clone(), spec.container);
+    let key = (qdisc, spec.qdisc_flags.clone(), attached, needs_netem, kernel_limits);
     let known = rehearsed.links.iter().find(|(known, _)| *known == key).map(|(_, outcome)| outcome.clone());
     let attempt = || -> Result<(), LabError> {
         let link = Link::build(plan.experiment, spec, weir)?;

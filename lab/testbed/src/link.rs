@@ -26,6 +26,8 @@ pub struct Link {
     /// The `weir` whose tree is the bottleneck: it takes it down again, since a BPF qdisc outlives its device.
     tree_of: Option<PathBuf>,
     server: Namespace,
+    /// The host of a server that is in a container.
+    host: Option<Namespace>,
     client: Namespace,
     /// Where the bottleneck is, if not at the server.
     router: Option<Namespace>,
@@ -46,6 +48,7 @@ impl Link {
         let is_routed = experiment.network == Network::Router;
         let router = if is_routed { Some(Namespace::create("router")?) } else { None };
         let (server, client) = (Namespace::create("server")?, Namespace::create("client")?);
+        let host = spec.container.then(|| Namespace::create("host")).transpose()?;
         let wire = experiment.wire.then(|| Wire::new(experiment.link)).transpose()?;
         let paths = Paths::new(experiment.clients(), || Namespace::create("wan"))?;
         let neighbours = experiment.neighbours.iter().map(|neighbour| match neighbour.at {
@@ -55,7 +58,7 @@ impl Link {
         let neighbours = neighbours.collect::<Result<Vec<_>, _>>()?;
         let twin = experiment.twin.as_ref().map(|_| Namespace::create("neighbour")).transpose()?;
         let limits = KernelLimits::default();
-        let mut link = Link { tree_of: None, server, client, router, wire, paths, neighbours, twin, limits };
+        let mut link = Link { tree_of: None, server, host, client, router, wire, paths, neighbours, twin, limits };
         let others = link.neighbours.iter().flatten().chain(&link.twin);
         for side in link.routers().chain([&link.server, &link.client]).chain(others) {
             silence_ipv6(side)?;
@@ -101,7 +104,8 @@ impl Link {
         port: u16,
         weir: Option<&Path>,
     ) -> Result<Option<String>, LabError> {
-        let words = attach_command(self.server.name(), DEVICE, experiment, spec, port, weir)?;
+        let (side, device) = self.attached();
+        let words = attach_command(side, device, experiment, spec, port, weir)?;
         words
             .map(|words| {
                 tool::run_words(&words).map_err(|cause| LabError::Attach { cause: Box::new(cause) })?;
@@ -113,14 +117,15 @@ impl Link {
     /// Follows the rate of the line from the server's side until the program is dropped, if the run attaches and is told none. Its log is
     /// in `folder`.
     pub fn follow(&self, spec: &RunSpec, folder: &Path, weir: Option<&Path>) -> Result<Option<Program>, LabError> {
-        let words = follow_command(self.server.name(), DEVICE, spec, folder, weir)?;
+        let (side, device) = self.attached();
+        let words = follow_command(side, device, spec, folder, weir)?;
         words.map(|words| Program::start(Place::Here, "weir attach", &words, &folder.join("attach.log"))).transpose()
     }
 
     /// Namespaces that forward packets, from the server to the clients.
     fn routers(&self) -> impl Iterator<Item = &Namespace> {
         let wire = self.wire.as_ref().map(|wire| &wire.namespace);
-        self.router.iter().chain(wire).chain(self.paths.as_ref().map(|paths| &paths.namespace))
+        self.host.iter().chain(&self.router).chain(wire).chain(self.paths.as_ref().map(|paths| &paths.namespace))
     }
 
     /// What builds cables and routes.
@@ -139,6 +144,11 @@ impl Link {
             commands.extend(neighbour_commands(NEIGHBOURS_MAX, twin.name(), &hops));
         }
         commands
+    }
+
+    /// Where `weir attach` is: what the server, or its host, sends into.
+    fn attached(&self) -> (&str, &'static str) {
+        self.host.as_ref().map_or((self.server.name(), DEVICE), |host| (host.name(), FAR_DEVICE))
     }
 
     /// The namespace and device that are shaped.

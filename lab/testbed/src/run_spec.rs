@@ -64,6 +64,9 @@ pub struct RunSpec {
     /// More flags for `weir attach`.
     #[serde(default)]
     pub attach_flags: Vec<String>,
+    /// The server is in a container: its host, which attaches, only forwards its packets.
+    #[serde(default)]
+    pub container: bool,
     /// One more client downloads a file from a disk that gives so many reads per second, for as long as the run lasts; unset
     /// is no such client.
     pub cold_reads_per_s: Option<NonZeroU32>,
@@ -304,6 +307,9 @@ impl RunSpec {
         if self.attach.is_none() && !self.attach_flags.is_empty() {
             return wrong("attach_flags without attach: name a policy, for example attach = \"las\"".into());
         }
+        if self.container && (self.attach.is_none() || network != Network::Router) {
+            return wrong("container is of the host that attaches before a router's line: name a policy".into());
+        }
         if !qdisc.is_ours() && !self.qdisc_flags.is_empty() {
             return wrong(format!("qdisc_flags are for `bands`, not for `{queue}`: leave them out"));
         }
@@ -422,6 +428,7 @@ mod tests {
             ("", "server = \"nginx\"\nattach = \"fifo\"", "unknown variant `fifo`, expected one of `las`"),
             ("", "server = \"weir\"\npolicy = \"sprt\"", "unknown policy `sprt`: choose one of fair, fcfs, srpt"),
             ("", "server = \"nginx\"\nattach_flags = [\"-x\"]", "run `a`: attach_flags without attach"),
+            ("", "server = \"nginx\"\ncontainer = true", "run `a`: container is of the host that attaches"),
             ("", "server = \"nginx\"\nqdisc_flags = [\"-x\"]", "run `a`: qdisc_flags are for `bands`"),
             ("", "server = \"nginx\"\nconfig = \"\"", "run `a`: config is of `weir run`"),
             ("", "server = \"caddy\"\ncodings = [\"br\"]", "the lab does not give caddy `br`, but zstd, gzip"),

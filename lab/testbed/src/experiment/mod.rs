@@ -223,6 +223,9 @@ impl Experiment {
             let per_connection = if self.load.has_own_connections() { u64::MAX } else { self.load.per_connection };
             spec.check(self.qdisc_of(spec), self.network, per_connection).map_err(at)?;
             spec.check_placeholders(&self.fill).map_err(at)?;
+            if spec.container && (self.twin.is_some() || !self.neighbours.is_empty()) {
+                return Err(at("a container has no neighbours: leave them out, or `container`".into()));
+            }
             if let Some(baseline) =
                 spec.baseline.as_ref().filter(|baseline| self.runs().all(|run| run.name != **baseline))
             {
