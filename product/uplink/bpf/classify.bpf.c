@@ -616,7 +616,7 @@ int weir_clients_in(struct __sk_buff *skb)
 	note_client_packet(&known->flow, packet.ack, packet.payload_bytes);
 	path = path_of(known->path);
 	if (path)
-		note_acked(path, packet.ack, packet.tcp_words, bpf_ktime_get_ns());
+		note_acked(path, packet.ack, is_beyond_gap(skb, &packet, path), bpf_ktime_get_ns());
 	return TC_ACT_UNSPEC;
 }
 

@@ -25,6 +25,8 @@
 // 32-bit words of a TCP header with timestamps, and without options.
 #define WORDS_WITH_TIMESTAMPS 8
 #define WORDS_MIN 5
+// The words of a SACK option with one block.
+#define SACK_WORDS 3
 
 struct path {
 	// Of this flow alone; 0 while the place is being taken. Its lowest bits are the place.
@@ -47,7 +49,7 @@ struct path {
 	__u32 acked_seq;
 	__u32 next_seq;
 	__u32 opened_seq;
-	// Acknowledgements with SACK since the last without a gap: each shows a segment that has arrived.
+	// Acknowledgements of something beyond a gap since the last without one: each shows a segment that has arrived.
 	__u32 sacked;
 	__u16 segment_bytes;
 	__u8 version;
@@ -154,18 +156,30 @@ static __always_inline void end_trip(struct path *path, __u64 now)
 	path->opened_ns = 0;
 }
 
-// Notes what the client acknowledges with a packet whose TCP header has this many words.
-static __always_inline void note_acked(struct path *path, __u32 ack, __u32 words, __u64 now)
+// Returns true if the packet has a SACK option whose first block, that of the segment that has just come, lies beyond a
+// gap. Below what is acknowledged it is of a segment that came twice (RFC 2883).
+static __always_inline bool is_beyond_gap(struct __sk_buff *skb, struct packet *packet, struct path *path)
 {
-	__u32 without_sack = path->has_timestamps ? WORDS_WITH_TIMESTAMPS : WORDS_MIN;
+	__u32 words = path->has_timestamps ? WORDS_WITH_TIMESTAMPS : WORDS_MIN, edge;
 
+	if (packet->tcp_words < words + SACK_WORDS)
+		return false;
+	// Behind the head of the option and two bytes of padding.
+	if (bpf_skb_load_bytes(skb, packet->payload_at - (packet->tcp_words - words - 1) * 4, &edge, sizeof(edge)))
+		return false;
+	return (__s32)(bpf_ntohl(edge) - packet->ack) > 0;
+}
+
+// Notes what the client acknowledges, and whether something has come beyond a gap.
+static __always_inline void note_acked(struct path *path, __u32 ack, bool has_gap, __u64 now)
+{
 	// A FIN takes one number.
 	if (ack == path->next_seq + 1)
 		ack = path->next_seq;
 	if ((__s32)(ack - path->next_seq) > 0 || (__s32)(ack - path->acked_seq) < 0)
 		return;
 	if (ack == path->acked_seq) {
-		if (words > without_sack && ack != path->next_seq) {
+		if (has_gap && ack != path->next_seq) {
 			path->sacked++;
 			path->acked_ns = path->last_ns = now;
 		}
@@ -174,7 +188,7 @@ static __always_inline void note_acked(struct path *path, __u32 ack, __u32 words
 	path->acked_bytes += ack - path->acked_seq;
 	path->acked_seq = ack;
 	path->acked_ns = path->last_ns = now;
-	if (words <= without_sack)
+	if (!has_gap)
 		path->sacked = 0;
 	if (path->opened_ns && (__s32)(ack - path->opened_seq) >= 0)
 		end_trip(path, now);

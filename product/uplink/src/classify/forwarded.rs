@@ -18,6 +18,8 @@ use crate::{Connection, Error, Interface, TcpInfo};
 const TABLE_BYTES: usize = PATHS_COUNT * PATH_BYTES;
 /// A flow is listed until nothing has left or arrived for this long. By then it has left its place (`PATH_IDLE_NS`).
 const LISTED_FOR: Nanos = Nanos::from_millis(1500);
+/// A flow without an acknowledgement is listed for this long, if other flows have some.
+const UNACKED_FOR: Nanos = Nanos::from_secs(3);
 /// A round trip is of the present for its own length and this long, the time of a late acknowledgement and more.
 const FRESH_FOR: Nanos = Nanos::from_millis(50);
 /// A flow with so many segments on their way has more to send than its windows allow.
@@ -73,6 +75,7 @@ impl ForwardedWatch {
     /// Passes on the flows that have sent or were acknowledged lately, if acknowledgements of theirs pass here.
     pub fn read(&self, mut each: impl FnMut(Connection)) {
         let now = now();
+        let (mut unacked, mut sees_acknowledgements) = (Vec::new(), false);
         for place in 0..PATHS_COUNT {
             // SAFETY: the mapping has PATHS_COUNT paths and lasts as long as `self`; a program writes them meanwhile,
             // so they are read as volatile, and any bytes are a valid `Path`.
@@ -84,12 +87,22 @@ impl ForwardedWatch {
             }
             // SAFETY: as above.
             let [one, again] = [0; 2].map(|_: u8| unsafe { path.as_ptr().read_volatile() });
-            // Otherwise another flow took the place meanwhile. Without acknowledgements (before Linux 6.6, or by another
-            // way) nothing shows that anything arrives.
-            if one.number != 0 && one.number == again.number && one.acked_at != 0 {
-                each(one.connection(now));
+            if one.number == 0 || one.number != again.number {
+                // Another flow takes the place.
+                continue;
+            }
+            match one.acked_at {
+                0 if now - one.began() < UNACKED_FOR => unacked.push(one),
+                // Acknowledgements go another way: nothing shows what arrives.
+                0 => {}
+                _ => {
+                    sees_acknowledgements = true;
+                    each(one.connection(now));
+                }
             }
         }
+        // Before Linux 6.6 none are seen.
+        unacked.iter().filter(|_| sees_acknowledgements).for_each(|one| each(one.connection(now)));
     }
 }
 
@@ -111,6 +124,11 @@ fn mapped(map: impl AsFd) -> io::Result<ptr::NonNull<Path>> {
 }
 
 impl Path {
+    /// When it began: its number is that instant, but for the bits of its place and the highest.
+    fn began(&self) -> Nanos {
+        Nanos(self.number & !(1 << 63) & !(PATHS_COUNT as u64 - 1))
+    }
+
     /// The flow as the kernel would describe its sender.
     fn connection(&self, now: Nanos) -> Connection {
         let segment_bytes = u32::from(self.segment_bytes).max(SEGMENT_BYTES_MIN);

@@ -68,6 +68,9 @@ fn what_leaves_and_is_acknowledged_is_counted_with_its_round_trip() {
         let all = only(&watch).info;
         assert_eq!((all.acked_bytes, all.unacked_segments, all.rtt_us), (5600, 0, info.rtt_us));
         assert_eq!(only(&watch).cookie, sent.cookie);
+        // Where acknowledgements are seen, a flow counts from its first packet on.
+        leave(site, &segment(2, 5000));
+        assert_eq!(listed(&watch).len(), 2);
     });
 }
 
@@ -101,8 +104,14 @@ fn segments_beyond_a_gap_have_arrived() {
             arrive(site, &acknowledgement(1, ack, words));
             assert_eq!(only(&watch).info.sacked_segments, sacked, "{ack} {words}");
         }
-        // The FIN takes a number.
+        // One that came twice lies below what is acknowledged.
         leave(site, &segment(1, 12_000));
+        let mut twice = acknowledgement(1, 12_000, WITH_SACK);
+        let left_edge = twice.len() - 8;
+        twice[left_edge..left_edge + 4].copy_from_slice(&10_600u32.to_be_bytes());
+        arrive(site, &twice);
+        assert_eq!(only(&watch).info.sacked_segments, 0);
+        // The FIN takes a number.
         arrive(site, &acknowledgement(1, 13_401, PLAIN));
         assert_eq!(only(&watch).info.acked_bytes, 6 * 1400);
     });
