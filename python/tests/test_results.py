@@ -156,8 +156,12 @@ def test_a_picture_of_runs(experiment, tmp_path):
 
 def test_a_picture_of_a_sweep(tmp_path):
     rows = ["policy,dist,rho,metric,mean,ci99_low,ci99_high,runs,theory"]
-    rows += [f"{policy},{dist},{rho},response_time_ms_mean,{ms},{ms - 1},{ms + 2},3,{ms if policy == 'ps' else ''}"
-             for policy, ms in [("ps", 8), ("srpt", 4)] for dist in ["a", "b"] for rho in [0.5, 0.8]]
+    rows += [
+        f"{policy},{dist},{rho},response_time_ms_mean,{ms},{ms - 1},{ms + 2},3,{ms if policy == 'ps' else ''}"
+        for policy, ms in [("ps", 8), ("srpt", 4)]
+        for dist in ["a", "b"]
+        for rho in [0.5, 0.8]
+    ]
     (tmp_path / "cells.csv").write_text("\n".join(rows))
     axes = weirlab.plots.sweep(tmp_path, "response_time_ms", dist="b").axes[0]
     drawn = [(line.get_label(), line.get_ydata().tolist()) for line in axes.lines if line.get_linestyle() in ("-", "--")]
