@@ -63,6 +63,7 @@ fn header() -> String {
         ("PRIORITIES_AT", PRIORITIES_AT as u64),
         ("PORTS_AT", PORTS_AT as u64),
         ("SHARE_AT", SHARE_AT as u64),
+        ("CLASSES_MAX", CLASSES_MAX as u64),
         ("SETTINGS_BYTES", SETTINGS_BYTES as u64),
         ("COUNTERS_RESPONSES_AT", COUNTERS_RESPONSES_AT as u64),
         ("PATHS_COUNT", PATHS_COUNT as u64),

@@ -10,6 +10,8 @@ pub const BAND_DATA_FIRST: usize = 2;
 /// Maximum number of cut points: one fewer than bands for responses.
 pub const CUTS_MAX: usize = BANDS_MAX - BAND_DATA_FIRST - 1;
 pub const PORT_WORDS: usize = 65536 / 64;
+/// Maximum number of classes of responses, the default included.
+pub const CLASSES_MAX: usize = 16;
 
 /// Offsets of the fields of `struct settings`, in bytes.
 pub const CUTS_AT: usize = 16;

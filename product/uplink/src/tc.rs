@@ -11,6 +11,7 @@ pub const RTM_NEWQDISC: u16 = 36;
 pub const RTM_DELQDISC: u16 = 37;
 pub const RTM_GETQDISC: u16 = 38;
 pub const RTM_NEWTCLASS: u16 = 40;
+pub const RTM_DELTCLASS: u16 = 41;
 pub const RTM_GETTCLASS: u16 = 42;
 pub const RTM_NEWTFILTER: u16 = 44;
 /// The size of `struct tcmsg`.
@@ -47,6 +48,18 @@ pub struct Counted {
     pub drops: u64,
     pub backlog_packets: u64,
     pub backlog_bytes: u64,
+}
+
+impl Counted {
+    pub fn plus(self, other: Counted) -> Counted {
+        Counted {
+            packets: self.packets + other.packets,
+            bytes: self.bytes + other.bytes,
+            drops: self.drops + other.drops,
+            backlog_packets: self.backlog_packets + other.backlog_packets,
+            backlog_bytes: self.backlog_bytes + other.backlog_bytes,
+        }
+    }
 }
 
 /// A class of a queueing discipline.

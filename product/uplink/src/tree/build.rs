@@ -7,7 +7,7 @@ use std::io;
 
 use units::{Nanos, Rate};
 
-use super::{CONTROL_BAND, DATA_BAND_FIRST, Framing, HTB_PRIORITIES, Kind, OTHER_BAND, Plan};
+use super::{CONTROL_BAND, DATA_BAND_FIRST, Framing, HTB_PRIORITIES, Kind, OTHER_BAND, Plan, inner};
 use crate::netlink::{Body, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Socket};
 use crate::tc::{RTM_DELQDISC, RTM_NEWQDISC, RTM_NEWTCLASS, TC_H_ROOT, TCA_KIND, TCA_OPTIONS, tcm};
 
@@ -36,23 +36,30 @@ const HTB_VERSION: u32 = 3;
 /// Only used for classes without a quantum; all of ours have one.
 const HTB_RATE_TO_QUANTUM: u32 = 10;
 /// The kernel warns about larger quanta.
-const QUANTUM_MAX: u32 = 200_000;
+pub const QUANTUM_MAX: u32 = 200_000;
 const TC_LINKLAYER_ETHERNET: u8 = 1;
 pub const TC_LINKLAYER_ATM: u8 = 2;
 /// A tick of the packet scheduler (PSCHED_SHIFT 6; the second number in /proc/net/psched).
 const TICK_NS: u64 = 64;
 /// The burst that the shaper may send after its timer was late: half a millisecond of the link, at least a packet.
-const BURST: Nanos = Nanos::from_micros(500);
+pub const BURST: Nanos = Nanos::from_micros(500);
 const ETHERNET_HEADER_BYTES: u64 = 14;
 /// Entries in prio's map from a packet's priority to a band (TC_PRIO_MAX + 1).
 const PRIORITIES: usize = 16;
 
-/// Returns the class of a band, which is also its priority.
-pub fn class_of(kind: Kind, band: u8) -> u32 {
-    match kind {
+/// Returns the class of the kernel's for a band of a class of responses, which is also its priority. Control packets and
+/// other traffic belong to no class.
+pub fn leaf_of(plan: &Plan, class: usize, band: u8) -> u32 {
+    match plan.kind {
         Kind::Prio => PRIO | (u32::from(band) + 1),
-        Kind::Htb => LEAF_FIRST + u32::from(band),
+        Kind::Htb if band < plan.own_bands() => LEAF_FIRST + u32::from(band),
+        Kind::Htb => inner::root_of(class) | ((LEAF_FIRST & 0xffff) + u32::from(band)),
     }
+}
+
+/// Returns the bytes of a full packet.
+pub fn packet_bytes(mtu_bytes: u32) -> u64 {
+    u64::from(mtu_bytes) + ETHERNET_HEADER_BYTES
 }
 
 /// Returns the guaranteed share of a band in bytes per second, never zero.
@@ -94,33 +101,45 @@ pub fn bytes_per_s(rate: Rate) -> u64 {
     rate.bits_per_s().div_ceil(8)
 }
 
+/// The interface that a tree is at.
+pub struct At<'a> {
+    pub netlink: &'a mut Socket,
+    pub interface: u32,
+    pub mtu_bytes: u32,
+}
+
 /// Builds the tree at the interface, replacing whatever is at its root.
-pub fn build(netlink: &mut Socket, interface: u32, mtu_bytes: u32, plan: &Plan) -> io::Result<()> {
+pub fn build(at: &mut At<'_>, plan: &Plan) -> io::Result<()> {
     let default = match plan.kind {
         Kind::Prio => LINK_CLASS,
-        _ => class_of(plan.kind, OTHER_BAND),
+        _ => leaf_of(plan, 0, OTHER_BAND),
     };
+    make_htb(at, ROOT, TC_H_ROOT, default)?;
+    set_own_rates(at, plan)?;
+    if plan.kind == Kind::Prio {
+        at.netlink.change(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, prio(at.interface, plan.bands).bytes())?;
+    }
+    (0..plan.own_bands()).try_for_each(|band| make_queue(at, plan, 0, band))?;
+    inner::make(at, plan)
+}
+
+/// Makes an HTB whose packets without a class go to `default`.
+pub fn make_htb(at: &mut At<'_>, handle: u32, parent: u32, default: u32) -> io::Result<()> {
     let globals: Vec<u8> =
         [HTB_VERSION, HTB_RATE_TO_QUANTUM, default & 0xffff, 0, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
-    let root = Body::new(&tcm(interface, ROOT, TC_H_ROOT))
-        .text(TCA_KIND, "htb")
-        .nested(TCA_OPTIONS, Body::new(&[]).attribute(TCA_HTB_INIT, &globals));
-    netlink.change(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, root.bytes())?;
-    set_rates(netlink, interface, mtu_bytes, plan)?;
-    if plan.kind == Kind::Prio {
-        netlink.change(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, prio(interface, plan.bands).bytes())?;
-    }
-    (0..plan.bands).try_for_each(|band| make_queue(netlink, interface, mtu_bytes, plan, band))
+    let options = Body::new(&[]).attribute(TCA_HTB_INIT, &globals);
+    let htb = Body::new(&tcm(at.interface, handle, parent)).text(TCA_KIND, "htb").nested(TCA_OPTIONS, options);
+    at.netlink.change(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, htb.bytes())
 }
 
 /// Makes the queue of a band: a FIFO. If the kernel has it, other traffic gets a queue in which flows take turns, so
 /// that ssh does not wait behind a backup.
-fn make_queue(netlink: &mut Socket, interface: u32, mtu_bytes: u32, plan: &Plan, band: u8) -> io::Result<()> {
-    let queue = |kind: &str| {
-        Body::new(&tcm(interface, (QUEUE_FIRST + u32::from(band)) << 16, class_of(plan.kind, band)))
-            .text(TCA_KIND, kind)
-    };
-    let mut make = |body: Body| netlink.change(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, body.bytes());
+pub fn make_queue(at: &mut At<'_>, plan: &Plan, class: usize, band: u8) -> io::Result<()> {
+    let handle =
+        if band < plan.own_bands() { (QUEUE_FIRST + u32::from(band)) << 16 } else { inner::queue_of(class, band) };
+    let queue = |kind: &str| Body::new(&tcm(at.interface, handle, leaf_of(plan, class, band))).text(TCA_KIND, kind);
+    let mtu_bytes = at.mtu_bytes;
+    let mut make = |body: Body| at.netlink.change(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, body.bytes());
     if band == OTHER_BAND {
         let options = Body::new(&[])
             .attribute(TCA_FQ_CODEL_TARGET, &fq_codel_target_us(plan, mtu_bytes).to_ne_bytes())
@@ -136,34 +155,36 @@ fn make_queue(netlink: &mut Socket, interface: u32, mtu_bytes: u32, plan: &Plan,
 /// Returns how long a packet of other traffic may wait before CoDel considers the queue a standing one: CoDel's own 5
 /// ms, and on slow links the time for the two packets that TCP keeps in the queue of a connection.
 fn fq_codel_target_us(plan: &Plan, mtu_bytes: u32) -> u32 {
-    let packet_bytes = u64::from(mtu_bytes) + ETHERNET_HEADER_BYTES;
+    let packet_bytes = packet_bytes(mtu_bytes);
     let share_bytes_per_s = share_bytes_per_s(plan, OTHER_BAND).max(bytes_per_s(plan.rate) / 10);
     let packets_us = 2 * packet_bytes * 1_000_000 / share_bytes_per_s.max(1);
     u32::try_from(packets_us).unwrap_or(u32::MAX).max(CODEL_TARGET_US)
 }
 
-/// Makes the classes of the plan, or changes their rates if they exist.
-pub fn set_rates(netlink: &mut Socket, interface: u32, mtu_bytes: u32, plan: &Plan) -> io::Result<()> {
-    let packet_bytes = u64::from(mtu_bytes) + ETHERNET_HEADER_BYTES;
-    let mut set = |class: u32, parent: u32, options: Body| {
-        let body = Body::new(&tcm(interface, class, parent)).text(TCA_KIND, "htb").nested(TCA_OPTIONS, options);
-        netlink.change(RTM_NEWTCLASS, NLM_F_CREATE, body.bytes())
-    };
+/// Changes the rates, and the classes of responses, of which there were `before`, to those of the plan.
+pub fn set_rates(at: &mut At<'_>, plan: &Plan, before: usize) -> io::Result<()> {
+    set_own_rates(at, plan)?;
+    inner::set(at, plan, before)
+}
+
+/// Makes the classes of the HTB at the root, or changes their rates if they exist.
+fn set_own_rates(at: &mut At<'_>, plan: &Plan) -> io::Result<()> {
     let ceiling = bytes_per_s(plan.rate);
-    let link = HtbClass { guaranteed: ceiling, ceiling, priority: 0, quantum_bytes: QUANTUM_MAX };
-    set(LINK_CLASS, ROOT, link.options(packet_bytes, plan.framing))?;
+    let link = HtbClass { guaranteed: ceiling, ceiling, priority: 0, quantum_bytes: QUANTUM_MAX, burst: BURST };
+    link.set(at, LINK_CLASS, ROOT, plan.framing)?;
     if plan.kind == Kind::Htb {
-        for band in 0..plan.bands {
-            let class = HtbClass {
-                guaranteed: share_bytes_per_s(plan, band),
-                ceiling,
-                priority: htb_priority(plan, band),
-                quantum_bytes: quantum_bytes(plan, band, packet_bytes),
-            };
-            set(class_of(Kind::Htb, band), LINK_CLASS, class.options(packet_bytes, plan.framing))?;
+        for band in 0..plan.own_bands() {
+            let class = band_class(at, plan, band, [share_bytes_per_s(plan, band), ceiling]);
+            class.set(at, leaf_of(plan, 0, band), LINK_CLASS, plan.framing)?;
         }
     }
-    Ok(())
+    inner::set_leaves(at, plan)
+}
+
+/// Returns the class of a band of [`Kind::Htb`] with this guaranteed rate and ceiling.
+pub fn band_class(at: &At<'_>, plan: &Plan, band: u8, [guaranteed, ceiling]: [u64; 2]) -> HtbClass {
+    let quantum_bytes = quantum_bytes(plan, band, packet_bytes(at.mtu_bytes));
+    HtbClass { guaranteed, ceiling, priority: htb_priority(plan, band), quantum_bytes, burst: BURST }
 }
 
 /// Removes the tree; the kernel then restores its default.
@@ -178,19 +199,29 @@ fn prio(interface: u32, bands: u8) -> Body {
 }
 
 /// The parameters of an HTB class. Rates in bytes per second.
-struct HtbClass {
-    guaranteed: u64,
-    ceiling: u64,
-    priority: u8,
-    quantum_bytes: u32,
+pub struct HtbClass {
+    pub guaranteed: u64,
+    pub ceiling: u64,
+    pub priority: u8,
+    pub quantum_bytes: u32,
+    /// Minimum time at the ceiling that the class may make up for, having waited for its turn.
+    pub burst: Nanos,
 }
 
 impl HtbClass {
+    /// Makes the class, or changes it if it exists.
+    pub fn set(&self, at: &mut At<'_>, class: u32, parent: u32, framing: Framing) -> io::Result<()> {
+        let options = self.options(packet_bytes(at.mtu_bytes), framing);
+        let body = Body::new(&tcm(at.interface, class, parent)).text(TCA_KIND, "htb").nested(TCA_OPTIONS, options);
+        at.netlink.change(RTM_NEWTCLASS, NLM_F_CREATE, body.bytes())
+    }
+
     fn options(&self, packet_bytes: u64, framing: Framing) -> Body {
-        let HtbClass { guaranteed, ceiling, priority, quantum_bytes } = *self;
+        let HtbClass { guaranteed, ceiling, priority, quantum_bytes, burst } = *self;
         let mut options = ratespec(guaranteed, framing).to_vec();
         options.extend(ratespec(ceiling, framing));
-        let bursts = [guaranteed, ceiling].map(|rate| burst_ticks(rate, packet_bytes));
+        let bursts =
+            [(guaranteed, BURST), (ceiling, burst)].map(|(rate, least)| burst_ticks(rate, packet_bytes, least));
         let words = [bursts[0], bursts[1], quantum_bytes, 0, priority.into()];
         options.extend(words.iter().flat_map(|word: &u32| word.to_ne_bytes()));
         let mut body = Body::new(&[]).attribute(TCA_HTB_PARMS, &options);
@@ -214,9 +245,9 @@ fn ratespec(bytes_per_s: u64, framing: Framing) -> [u8; 12] {
 }
 
 /// Returns the duration of a burst at this rate, in ticks.
-fn burst_ticks(bytes_per_s: u64, packet_bytes: u64) -> u32 {
+fn burst_ticks(bytes_per_s: u64, packet_bytes: u64, least: Nanos) -> u32 {
     let packet_ns = u128::from(packet_bytes) * 1_000_000_000 / u128::from(bytes_per_s);
-    let ticks = packet_ns.max(BURST.0.into()).div_ceil(TICK_NS.into());
+    let ticks = packet_ns.max(least.0.into()).div_ceil(TICK_NS.into());
     u32::try_from(ticks).unwrap_or(u32::MAX)
 }
 
@@ -227,9 +258,10 @@ mod tests {
     /// A packet of 1514 bytes takes 1.2 ms at 10 Mbit/s, 12 µs at 1 Gbit/s and 25 minutes at the minimum rate.
     #[test]
     fn a_burst_is_a_packet_or_half_a_millisecond() {
-        let burst_us = |rate: &str| u64::from(burst_ticks(bytes_per_s(rate.parse().unwrap()), 1514)) * TICK_NS / 1000;
+        let burst_us =
+            |rate: &str| u64::from(burst_ticks(bytes_per_s(rate.parse().unwrap()), 1514, BURST)) * TICK_NS / 1000;
         assert_eq!(["1mbit", "10mbit", "1gbit", "10gbit"].map(burst_us), [12_112, 1211, 500, 500]);
-        assert_eq!(burst_ticks(1, 1514), u32::MAX);
+        assert_eq!(burst_ticks(1, 1514, BURST), u32::MAX);
     }
 
     #[test]

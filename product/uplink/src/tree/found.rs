@@ -4,8 +4,9 @@ use std::io;
 
 use units::Rate;
 
-use super::build::{self, LINK_CLASS, PRIO, ROOT, class_of};
-use super::{CONTROL_BAND, Framing, Kind, OTHER_BAND, Plan, Tree};
+use super::build::{self, LINK_CLASS, PRIO, ROOT, leaf_of};
+use super::classes::{self, ClassShare};
+use super::{CONTROL_BAND, DATA_BAND_FIRST, Framing, Kind, OTHER_BAND, Plan, Tree, inner};
 use crate::netlink::{Socket, attribute, u16_at, u32_at, u64_at};
 use crate::tc::{self, Class, Counted, Qdisc, TC_H_ROOT};
 use crate::{Error, Interface};
@@ -40,34 +41,50 @@ fn inspect(interface: &Interface) -> io::Result<Found> {
         return Ok(Found::Others(root.clone()));
     }
     let classes = tc::classes(&mut netlink, interface.index)?;
-    Ok(match plan(&qdiscs, &classes) {
+    let is_divided = classes.iter().any(|class| class.id == inner::leaf_of(0));
+    let shares = if is_divided { classes::kept(interface) } else { Some(Vec::new()) };
+    Ok(match shares.and_then(|shares| plan(&qdiscs, &classes, shares)) {
         Some(plan) => Found::Ours(Tree { interface: interface.clone(), plan }),
         None => Found::Broken,
     })
 }
 
-/// Returns the plan that these were made by; `None` if a part is missing.
-fn plan(qdiscs: &[Qdisc], classes: &[Class]) -> Option<Plan> {
+/// Returns the plan that these were made by, with these classes of responses; `None` if a part is missing.
+fn plan(qdiscs: &[Qdisc], classes: &[Class], shares: Vec<ClassShare>) -> Option<Plan> {
     let class = |id: u32| classes.iter().find(|class| class.id == id);
     let link_bytes_per_s = bytes_per_s(class(LINK_CLASS)?, HTB_CEIL_AT, build::TCA_HTB_CEIL64)?;
     let rate = Rate::from_bits_per_s(link_bytes_per_s.checked_mul(8)?)?;
-    let (kind, bands, [share_permille, other_share_permille]) = match qdiscs.iter().find(|qdisc| qdisc.handle == PRIO) {
-        Some(prio) => (Kind::Prio, u8::try_from(u32_at(&prio.options, 0)?).ok()?, [0, 0]),
+    let mut plan = Plan { classes: shares, framing: framing(class(LINK_CLASS)?)?, ..Plan::new(Kind::Htb, rate) };
+    match qdiscs.iter().find(|qdisc| qdisc.handle == PRIO) {
+        Some(prio) => {
+            plan = Plan {
+                framing: plan.framing,
+                bands: u8::try_from(u32_at(&prio.options, 0)?).ok()?,
+                ..Plan::new(Kind::Prio, rate)
+            }
+        }
         None => {
-            let bands =
-                (0..Kind::Htb.bands_max()).take_while(|band| class(class_of(Kind::Htb, *band)).is_some()).count();
+            let is_there = |band: &u8| class(leaf_of(&plan, 0, *band)).is_some();
+            plan.bands = (0..Kind::Htb.bands_max()).take_while(is_there).count() as u8;
             let share = |band: u8| {
-                let share = bytes_per_s(class(class_of(Kind::Htb, band))?, HTB_RATE_AT, build::TCA_HTB_RATE64)?;
+                let share = bytes_per_s(class(leaf_of(&plan, 0, band))?, HTB_RATE_AT, build::TCA_HTB_RATE64)?;
                 Some(permille(share, link_bytes_per_s))
             };
-            (Kind::Htb, bands as u8, [share(CONTROL_BAND)?, share(OTHER_BAND)?])
+            [plan.share_permille, plan.other_share_permille] = [share(CONTROL_BAND)?, share(OTHER_BAND)?];
         }
-    };
-    let limits: Vec<u32> = (0..bands).map(|band| limit(qdiscs, class_of(kind, band))).collect::<Option<_>>()?;
-    let packets_per_band = *limits.first()?;
-    let framing = framing(class(LINK_CLASS)?)?;
-    let plan = Plan { kind, rate, framing, bands, packets_per_band, share_permille, other_share_permille };
-    (limits.iter().all(|limit| *limit == packets_per_band) && plan.check().is_ok()).then_some(plan)
+    }
+    let limits = leaves(&plan).map(|leaf| limit(qdiscs, leaf)).collect::<Option<Vec<u32>>>()?;
+    plan.packets_per_band = *limits.first()?;
+    let ids: Vec<u32> = classes.iter().map(|class| class.id).collect();
+    let is_whole = plan.classes.is_empty() || inner::is_whole(&plan, qdiscs, &ids);
+    (is_whole && limits.iter().all(|limit| *limit == plan.packets_per_band) && plan.check().is_ok()).then_some(plan)
+}
+
+/// Returns the class of the kernel's for each band of each class of responses.
+fn leaves(plan: &Plan) -> impl Iterator<Item = u32> {
+    let own = (0..plan.own_bands()).map(|band| leaf_of(plan, 0, band));
+    let inner = move |class| (DATA_BAND_FIRST..plan.bands).map(move |band| leaf_of(plan, class, band));
+    own.chain((0..plan.classes.len()).flat_map(inner))
 }
 
 /// Returns a rate of an HTB class; the kernel sends the 64-bit attribute only for rates that do not fit in 32 bits.
@@ -106,12 +123,24 @@ fn permille(share_bytes_per_s: u64, link_bytes_per_s: u64) -> u16 {
     u16::try_from((share_bytes_per_s * 1000 + link_bytes_per_s / 2) / link_bytes_per_s).unwrap_or(u16::MAX)
 }
 
-/// Returns the counters of each band, by number; zeros for a band that has disappeared.
+/// Returns the counters of each band, by number, of all classes together; zeros for a band that has disappeared.
 pub fn stats(netlink: &mut Socket, tree: &Tree) -> io::Result<Vec<Counted>> {
     let qdiscs = tc::qdiscs(netlink, tree.interface.index)?;
-    let of = |band: u8| {
-        let class = class_of(tree.plan.kind, band);
-        qdiscs.iter().find(|qdisc| qdisc.parent == class).map(|qdisc| qdisc.counted).unwrap_or_default()
+    let counted = |class: usize, band: u8| {
+        let leaf = leaf_of(&tree.plan, class, band);
+        qdiscs.iter().find(|qdisc| qdisc.parent == leaf).map(|qdisc| qdisc.counted).unwrap_or_default()
     };
+    let classes = |band: u8| if band < tree.plan.own_bands() { 1 } else { tree.plan.classes.len() };
+    let of = |band: u8| (0..classes(band)).map(|class| counted(class, band)).fold(Counted::default(), Counted::plus);
     Ok((0..tree.plan.bands).map(of).collect())
+}
+
+/// Returns the counters of each class of responses; zeros for one that has disappeared.
+pub fn class_stats(netlink: &mut Socket, tree: &Tree) -> io::Result<Vec<Counted>> {
+    let qdiscs = tc::qdiscs(netlink, tree.interface.index)?;
+    let counted = |class: usize| {
+        let found = qdiscs.iter().find(|qdisc| qdisc.handle == inner::root_of(class));
+        found.map(|qdisc| qdisc.counted).unwrap_or_default()
+    };
+    Ok((0..tree.plan.classes.len()).map(counted).collect())
 }

@@ -14,6 +14,8 @@
 //! | 1 ([`OTHER_BAND`]) | unclassified traffic: ssh, DNS, ARP, and a server that `weir` does not know |
 //! | 2 ... ([`DATA_BAND_FIRST`]) | responses, the most urgent first |
 //!
+//! With classes of responses (`classes.rs`), each class has the bands from 2 on.
+//!
 //! On slow links the interface's packets are kept small while the tree is there: see `segments.rs`.
 //!
 //! Other traffic has [`OTHER_SHARE_PERMILLE`] of the link before any response, so that the machine can be reached
@@ -21,8 +23,10 @@
 //! by itself. Under `prio` it comes before the responses, without a limit.
 
 mod build;
+mod classes;
 mod found;
 mod framing;
+mod inner;
 mod keep;
 pub(crate) mod leftovers;
 mod segments;
@@ -36,6 +40,7 @@ use crate::device::Device;
 use crate::netlink::Socket;
 use crate::{Counted, Error, Interface};
 
+pub use classes::{ClassShare, Part, WEIGHT_MAX, check_floors};
 pub use framing::{Framing, Overhead};
 pub use leftovers::forget_namespace;
 pub use up::{Change, change_rate, check, check_root, down, put_back, same, up};
@@ -49,6 +54,8 @@ pub const DATA_BAND_FIRST: u8 = 2;
 /// The `skb->priority` of packets that pass the bands by, unshaped: the root's own number, which HTB takes for its
 /// direct queue.
 pub const PAST_BANDS: u32 = build::ROOT;
+/// The difference of the priorities of one band in a class and in the next.
+pub const CLASS_STEP: u32 = 1 << 16;
 /// Minimum number of bands: at least one for data.
 pub const BANDS_MIN: u8 = DATA_BAND_FIRST + 1;
 /// Maximum number of packets in each band; the papers' FIFO has as many in total.
@@ -111,6 +118,8 @@ pub struct Plan {
     pub share_permille: u16,
     /// The same for other traffic.
     pub other_share_permille: u16,
+    /// The classes of responses, the default class first; none if all responses are alike ([`Kind::Htb`] only).
+    pub classes: Vec<ClassShare>,
 }
 
 impl Plan {
@@ -125,7 +134,13 @@ impl Plan {
             packets_per_band: PACKETS_PER_BAND,
             share_permille: share(SHARE_PERMILLE),
             other_share_permille: share(OTHER_SHARE_PERMILLE),
+            classes: Vec::new(),
         }
+    }
+
+    /// The number of the first bands, which belong to no class of responses.
+    fn own_bands(&self) -> u8 {
+        if self.classes.is_empty() { self.bands } else { DATA_BAND_FIRST }
     }
 
     /// The share of the rate guaranteed to this band, in thousandths.
@@ -147,6 +162,7 @@ impl Plan {
             let packets = self.packets_per_band;
             return Err(Error::new(format!("{packets} packets per band: a band takes 1 to {PACKETS_PER_BAND_MAX}")));
         }
+        classes::check(self)?;
         self.check_shares()
     }
 
@@ -177,8 +193,9 @@ pub struct Tree {
 
 impl Tree {
     /// The `skb->priority`, set with SO_PRIORITY, of the packets of a band; a band beyond the last counts as the last.
+    /// With classes it is that of the default class, and for each class after it greater by [`CLASS_STEP`].
     pub fn priority(&self, band: u8) -> u32 {
-        build::class_of(self.plan.kind, band.min(self.plan.bands.saturating_sub(1)))
+        build::leaf_of(&self.plan, 0, band.min(self.plan.bands.saturating_sub(1)))
     }
 
     /// The number of bands for responses.
@@ -196,6 +213,13 @@ impl Tree {
         let doing = format!("reading the bands of {}", self.interface.name);
         let mut netlink = Socket::open().map_err(|error| Error::kernel(&doing, error))?;
         found::stats(&mut netlink, self).map_err(|error| Error::kernel(&doing, error))
+    }
+
+    /// The counters of each class of responses since the tree was made.
+    pub fn class_stats(&self) -> Result<Vec<Counted>, Error> {
+        let doing = format!("reading the classes of {}", self.interface.name);
+        let mut netlink = Socket::open().map_err(|error| Error::kernel(&doing, error))?;
+        found::class_stats(&mut netlink, self).map_err(|error| Error::kernel(&doing, error))
     }
 }
 

@@ -5,8 +5,9 @@ use std::io;
 
 use units::Rate;
 
+use super::build::At;
 use super::found::{Found, look};
-use super::{CONTROL_BAND, OTHER_BAND, Plan, Tree, build, keep, leftovers, segments};
+use super::{CONTROL_BAND, OTHER_BAND, Plan, Tree, build, classes, keep, leftovers, segments};
 use crate::device::Device;
 use crate::netlink::Socket;
 use crate::tc::Qdisc;
@@ -163,6 +164,7 @@ pub fn put_back(interface: &Interface) -> Result<bool, Error> {
         })?;
     }
     keep::forget(interface);
+    classes::forget(interface);
     Ok(is_released || kept.is_some())
 }
 
@@ -212,21 +214,30 @@ impl Site<'_> {
     }
 
     fn change_rates(&mut self, tree: &Tree, plan: &Plan) -> Result<Change, Error> {
-        let Err(error) = self.set_rates(plan) else { return Ok(Change::Rates) };
-        match self.set_rates(&tree.plan) {
+        if plan.classes != tree.plan.classes {
+            classes::keep(self.interface, &plan.classes).map_err(|error| self.explain(plan, error))?;
+        }
+        let [before, now] = [&tree.plan, plan].map(|plan| plan.classes.len());
+        let Err(error) = self.set_rates(plan, before) else { return Ok(Change::Rates) };
+        let undo = classes::keep(self.interface, &tree.plan.classes).map_err(|error| self.explain(plan, error));
+        match undo.and_then(|()| self.set_rates(&tree.plan, now)) {
             Ok(()) => Err(error),
             Err(undo) => Err(Error::undo(error, "the rate before", undo)),
         }
     }
 
     fn put(&mut self, plan: &Plan) -> Result<(), Error> {
-        build::build(self.netlink, self.interface.index, self.mtu_bytes, plan)
-            .map_err(|error| self.explain(plan, error))
+        // First: a tree whose shares are not known is not whole.
+        classes::keep(self.interface, &plan.classes).map_err(|error| self.explain(plan, error))?;
+        build::build(&mut self.at(), plan).map_err(|error| self.explain(plan, error))
     }
 
-    fn set_rates(&mut self, plan: &Plan) -> Result<(), Error> {
-        build::set_rates(self.netlink, self.interface.index, self.mtu_bytes, plan)
-            .map_err(|error| self.explain(plan, error))
+    fn set_rates(&mut self, plan: &Plan, before: usize) -> Result<(), Error> {
+        build::set_rates(&mut self.at(), plan, before).map_err(|error| self.explain(plan, error))
+    }
+
+    fn at(&mut self) -> At<'_> {
+        At { netlink: self.netlink, interface: self.interface.index, mtu_bytes: self.mtu_bytes }
     }
 
     fn explain(&self, plan: &Plan, error: io::Error) -> Error {
@@ -280,13 +291,14 @@ pub fn same(one: &Plan, other: &Plan) -> bool {
             build::bytes_per_s(plan.rate),
             plan.framing,
             [CONTROL_BAND, OTHER_BAND].map(|band| build::share_bytes_per_s(plan, band)),
+            plan.classes.clone(),
         )
     };
     same_queues(one, other) && rates(one) == rates(other)
 }
 
-/// Returns true if the plans differ in rates and framing only.
+/// Returns true if the plans differ in rates, framing and classes only, and both have classes or none.
 fn same_queues(one: &Plan, other: &Plan) -> bool {
-    let queues = |plan: &Plan| (plan.kind, plan.bands, plan.packets_per_band);
+    let queues = |plan: &Plan| (plan.kind, plan.bands, plan.packets_per_band, plan.classes.is_empty());
     queues(one) == queues(other)
 }
