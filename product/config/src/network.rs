@@ -22,6 +22,11 @@ impl Network {
         client_width == width && masked(client, width, self.length) == network
     }
 
+    /// The first address.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
     /// Returns true for the network of all addresses of a family.
     pub fn is_all(&self) -> bool {
         self.length == 0

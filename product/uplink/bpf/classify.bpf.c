@@ -16,6 +16,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "class.h"
 #include "client.h"
 #include "head.h"
 #include "packet.h"
@@ -77,7 +78,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, CLASSES_MAX);
 	__type(key, __u32);
 	__type(value, struct share);
 } weir_share SEC(".maps");
@@ -438,11 +439,11 @@ static __always_inline __u64 ahead_with(struct __sk_buff *skb, struct client_key
 	struct client fresh = {}, *client;
 	struct share *share;
 	__u64 now, ahead;
-	__u32 zero = 0;
+	__u32 class = key->version >> 8;
 
 	if (!settings.allowance_bytes)
 		return 0;
-	share = bpf_map_lookup_elem(&weir_share, &zero);
+	share = bpf_map_lookup_elem(&weir_share, &class);
 	client = bpf_map_lookup_elem(&weir_clients, key);
 	if (!client) {
 		bpf_map_update_elem(&weir_clients, key, &fresh, BPF_NOEXIST);
@@ -452,7 +453,7 @@ static __always_inline __u64 ahead_with(struct __sk_buff *skb, struct client_key
 		return 0;
 	now = bpf_ktime_get_ns();
 	bpf_spin_lock(&share->lock);
-	ahead = charge(share, client, skb->len, settings.allowance_bytes, settings.link_bytes_per_s, now);
+	ahead = charge(share, client, skb->len, settings.allowance_bytes, shared_bytes_per_s(class), now);
 	if (is_alone(share, key, now))
 		ahead = 0;
 	bpf_spin_unlock(&share->lock);
@@ -482,7 +483,7 @@ static __always_inline int classify_data(struct __sk_buff *skb, struct bpf_sock 
 	if (is_behind)
 		band = behind(band);
 	band = keep_order(skb, flow, is_idle, is_first, band, counters);
-	flow->priority = settings.priorities[band & (BANDS_MAX - 1)];
+	flow->priority = priority_of(packet, band);
 	flow->band = band;
 	follow_pipelined(skb, flow, tcp, packet, offset, counters);
 	return stamp(skb, counters, band, flow->priority);
@@ -500,7 +501,7 @@ static __always_inline int classify_unknown(struct __sk_buff *skb, struct bpf_tc
 	offset = tcp->bytes_acked + (__s32)(packet->seq - tcp->snd_una);
 	value = value_of(settings.policy, &flow, tcp, offset, 0);
 	band = band_of(value);
-	return stamp(skb, counters, band, settings.priorities[band & (BANDS_MAX - 1)]);
+	return stamp(skb, counters, band, priority_of(packet, band));
 }
 
 // Classifies data by its flow. Its size is unknown, so every policy ranks it by the bytes sent.
@@ -550,7 +551,7 @@ static __always_inline int classify_step(struct __sk_buff *skb, struct packet *p
 			counters->promotions++;
 		}
 	}
-	tracked->priority = settings.priorities[band & (BANDS_MAX - 1)];
+	tracked->priority = priority_of(packet, band);
 	tracked->band = band;
 	return stamp(skb, counters, band, tracked->priority);
 }
@@ -645,6 +646,7 @@ int weir_classify(struct __sk_buff *skb)
 	counters = bpf_map_lookup_elem(&weir_counters, &zero);
 	if (!counters)
 		return TC_ACT_UNSPEC;
+	find_class(skb, &packet);
 	// There is none for a SYN-ACK and a RST to a closed port, and for packets that are only forwarded.
 	sk = packet.protocol == IPPROTO_TCP ? skb->sk : NULL;
 	if (sk)

@@ -14,6 +14,29 @@
 
 enum policy { LAS = 0, PSJF = 1, SRPT = 2, SRRT = 3 };
 
+// Conditions of a rule.
+enum condition { ON_PORT = 1, ON_NETWORK = 2, ON_DSCP = 4, ON_MARK = 8, ON_CGROUP = 16 };
+
+// What a packet of a class meets; a condition that is not there counts as met.
+struct rule {
+	// The network's first address, as in a header; an IPv4 address is the first four bytes.
+	__u64 network[2];
+	// 0 if the group is not there.
+	__u64 cgroup;
+	__u32 mark;
+	__u16 port;
+	__u8 conditions;
+	__u8 class;
+	__u8 version;
+	__u8 bits;
+	__u8 dscp;
+	// Number of groups above the cgroup.
+	__u8 level;
+	__u32 unused;
+};
+
+_Static_assert(sizeof(struct rule) == RULE_BYTES, "rule");
+
 // Fixed when the program is loaded: the verifier sees constants and removes the code of policies that are not used.
 struct settings {
 	__u32 layout;
@@ -36,12 +59,26 @@ struct settings {
 	// The first band of clients that are further ahead, and the number of such bands.
 	__u32 behind_band;
 	__u32 behind_bands;
+	// 0 if all responses are alike. The first class is that of packets that no rule is for.
+	__u32 classes_count;
+	__u32 rules_count;
+	// All conditions that a rule has.
+	__u32 conditions;
+	__u32 unused;
+	// What a class has of the link by its weight, in thousandths.
+	__u32 class_permille[CLASSES_MAX];
+	struct rule rules[RULES_MAX];
+	// Not read here.
+	char classes_text[CLASSES_TEXT_BYTES];
 };
 
 _Static_assert(__builtin_offsetof(struct settings, cuts) == CUTS_AT, "settings.cuts");
 _Static_assert(__builtin_offsetof(struct settings, priorities) == PRIORITIES_AT, "settings.priorities");
 _Static_assert(__builtin_offsetof(struct settings, ports) == PORTS_AT, "settings.ports");
 _Static_assert(__builtin_offsetof(struct settings, allowance_bytes) == SHARE_AT, "settings.allowance_bytes");
+_Static_assert(__builtin_offsetof(struct settings, classes_count) == CLASSES_AT, "settings.classes_count");
+_Static_assert(__builtin_offsetof(struct settings, rules) == RULES_AT, "settings.rules");
+_Static_assert(__builtin_offsetof(struct settings, classes_text) == CLASSES_TEXT_AT, "settings.classes_text");
 _Static_assert(sizeof(struct settings) == SETTINGS_BYTES, "settings");
 
 struct band_counters {

@@ -33,6 +33,7 @@
 // The leading bits of a client's address; an IPv4 address is the first four bytes.
 struct client_key {
 	__u64 words[2];
+	// The version of IP, and above its eight bits the class of responses.
 	__u64 version;
 };
 

@@ -56,6 +56,7 @@ struct packet {
 	// Of TCP; the length of its header in words of 32 bits.
 	__u8 flags;
 	__u8 tcp_words;
+	__u8 class;
 	// Set only if clients share the link.
 	struct client_key client;
 };

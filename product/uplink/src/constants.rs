@@ -10,15 +10,23 @@ pub const BAND_DATA_FIRST: usize = 2;
 /// Maximum number of cut points: one fewer than bands for responses.
 pub const CUTS_MAX: usize = BANDS_MAX - BAND_DATA_FIRST - 1;
 pub const PORT_WORDS: usize = 65536 / 64;
-/// Maximum number of classes of responses, the default included.
+/// Maximum number of classes of responses, the default included, and of their rules: a packet tries each.
 pub const CLASSES_MAX: usize = 16;
+pub const RULES_MAX: usize = 64;
+/// The size of `struct rule`.
+pub const RULE_BYTES: usize = 40;
+/// Maximum size of the classes as text, which only this crate reads.
+pub const CLASSES_TEXT_BYTES: usize = 8192;
 
 /// Offsets of the fields of `struct settings`, in bytes.
 pub const CUTS_AT: usize = 16;
 pub const PRIORITIES_AT: usize = CUTS_AT + CUTS_MAX * 8;
 pub const PORTS_AT: usize = PRIORITIES_AT + BANDS_MAX * 4;
 pub const SHARE_AT: usize = PORTS_AT + PORT_WORDS * 8;
-pub const SETTINGS_BYTES: usize = SHARE_AT + 32;
+pub const CLASSES_AT: usize = SHARE_AT + 32;
+pub const RULES_AT: usize = CLASSES_AT + 16 + CLASSES_MAX * 4;
+pub const CLASSES_TEXT_AT: usize = RULES_AT + RULES_MAX * RULE_BYTES;
+pub const SETTINGS_BYTES: usize = CLASSES_TEXT_AT + CLASSES_TEXT_BYTES;
 
 /// Offset in `struct counters`, in words of 64 bits: two words per band come first, nine follow.
 pub const COUNTERS_RESPONSES_AT: usize = BANDS_MAX * 2;

@@ -74,6 +74,10 @@ fn inspect<'a>(interface: &'a Interface, wanted: &Classify) -> Result<(Site<'a>,
     let site = Site::look(interface, wanted)?;
     let plan = site.plan(wanted)?;
     tree::check(interface, &plan, wanted.replace)?;
+    wanted.classes.check(&wanted.ports)?;
+    if !wanted.is_followed {
+        tree::check_floors(&plan)?;
+    }
     let settings = site.settings(wanted, &plan)?;
     Ok((site, plan, settings))
 }
@@ -183,6 +187,13 @@ impl<'a> Site<'a> {
     /// Returns the tree that will be there after attaching.
     fn plan(&self, wanted: &Classify) -> Result<Plan, Error> {
         let plan = self.plan_of_rate(wanted)?;
+        if !wanted.classes.all.is_empty() && !self.has_made_tree() && matches!(self.tree, Ok(Some(_))) {
+            let name = &self.interface.name;
+            return Err(Error::new(format!(
+                "the bands on {name} are of `weir uplink up` and know no classes: run `weir uplink down {name}` first"
+            )));
+        }
+        let plan = Plan { classes: wanted.classes.shares(), ..plan };
         match wanted.overhead {
             Some(overhead) => Ok(Plan { framing: tree::framing(self.interface, overhead)?, ..plan }),
             None => Ok(plan),
@@ -246,6 +257,7 @@ impl<'a> Site<'a> {
             cuts,
             priorities: std::array::from_fn(|band| tree.priority(band.min(BANDS_MAX) as u8)),
             ports,
+            classes: wanted.classes.resolved(),
         })
     }
 

@@ -7,6 +7,7 @@
 //! process was killed in between.
 
 mod attach;
+mod class;
 mod counters;
 mod cuts;
 mod filter;
@@ -32,6 +33,7 @@ use crate::{Error, Interface};
 use program::Program;
 
 pub use attach::{Preview, attach, detach, is_in_place, preview};
+pub use class::{CLASSES_MAX, Cgroup, Class, Classes, RULES_MAX, Rule, cgroup_root};
 pub use counters::{BandCounters, Counters};
 pub use cuts::Cuts;
 pub use forwarded::ForwardedWatch;
@@ -57,6 +59,7 @@ pub struct Classify {
     pub overhead: Option<Overhead>,
     /// The sharing of the link between clients, if they share it.
     pub clients: Option<Clients>,
+    pub classes: Classes,
     /// Replace a queueing discipline that is not ours.
     pub replace: bool,
 }

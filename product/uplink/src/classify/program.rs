@@ -275,9 +275,11 @@ fn raw_info(program: BorrowedFd<'_>, ids: &mut [u32]) -> std::io::Result<libbpf_
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::classify::class::{CLASSES_MAX, Cgroup, Class, Classes, RULES_MAX, Rule};
     use crate::classify::settings::{CUTS_MAX, Policy, Settings, Share};
     use crate::constants::BANDS_MAX;
     use crate::testing::skip;
+    use crate::tree::ClassShare;
 
     /// The setting that shows whether there is a JIT is hidden in a namespace, and a container is one.
     #[test]
@@ -287,10 +289,27 @@ mod tests {
         assert_eq!(calls(OBJECT), !OBJECT.is_empty());
     }
 
+    /// As many classes and rules as there may be, each rule with all conditions.
+    fn full_classes() -> Classes {
+        let rule = |class: usize| Rule {
+            class,
+            port: Some(80),
+            network: Some(("2001:db8::".parse().unwrap(), 32 + class as u8 * 6)),
+            dscp: Some(class as u8),
+            mark: Some(class as u32),
+            cgroup: Some(Cgroup { path: "a/b".into(), id: 7 }),
+        };
+        let class = Class { name: "a".into(), share: ClassShare::default() };
+        Classes { all: vec![class; CLASSES_MAX], rules: (0..RULES_MAX).map(|nth| rule(nth % CLASSES_MAX)).collect() }
+    }
+
     /// A kernel with a JIT takes it too.
     #[test]
     fn the_verifier_takes_both_programs_under_every_policy() {
-        for policy in Policy::ALL {
+        for (policy, classes) in Policy::ALL
+            .into_iter()
+            .flat_map(|policy| [Classes::default(), full_classes()].map(|classes| (policy, classes)))
+        {
             let share = Share {
                 allowance_bytes: 1 << 20,
                 link_bytes_per_s: 1 << 20,
@@ -307,6 +326,7 @@ mod tests {
                 priorities: [0; BANDS_MAX],
                 ports: vec![80],
                 share: Some(share),
+                classes,
             };
             for object in [OBJECT, OBJECT_INTERPRETED] {
                 if object.is_empty() {

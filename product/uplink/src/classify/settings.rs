@@ -5,9 +5,10 @@ pub use crate::constants::CUTS_MAX;
 use sched::policy::ClientShareSpec;
 use units::{Nanos, Rate};
 
-use super::{Clients, Cuts};
+use super::{Classes, Clients, Cuts};
 use crate::constants::{
-    BAND_DATA_FIRST, BANDS_MAX, CUTS_AT, LAYOUT, PORT_WORDS, PORTS_AT, PRIORITIES_AT, SETTINGS_BYTES, SHARE_AT,
+    BAND_DATA_FIRST, BANDS_MAX, CLASSES_AT, CUTS_AT, LAYOUT, PORT_WORDS, PORTS_AT, PRIORITIES_AT, SETTINGS_BYTES,
+    SHARE_AT,
 };
 use crate::netlink::{u32_at, u64_at};
 
@@ -60,6 +61,7 @@ pub struct Settings {
     pub ports: Vec<u16>,
     /// `None` if clients do not share the link.
     pub share: Option<Share>,
+    pub classes: Classes,
 }
 
 /// The sharing of the link between clients.
@@ -92,7 +94,7 @@ impl Share {
     fn to_bytes(share: Option<Share>) -> Vec<u8> {
         let Some(Share { allowance_bytes, link_bytes_per_s, v4_bits, v6_bits, behind_band, behind_bands }) = share
         else {
-            return vec![0; SETTINGS_BYTES - SHARE_AT];
+            return vec![0; CLASSES_AT - SHARE_AT];
         };
         let longs = [allowance_bytes, link_bytes_per_s].into_iter().flat_map(u64::to_ne_bytes);
         longs
@@ -154,6 +156,7 @@ impl Settings {
         }
         bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
         bytes.extend(Share::to_bytes(self.share));
+        bytes.extend(self.classes.to_bytes());
         bytes
     }
 
@@ -179,6 +182,7 @@ impl Settings {
             priorities,
             ports: (0..=u16::MAX).filter(is_wanted).collect(),
             share: Share::from_bytes(bytes),
+            classes: Classes::from_bytes(bytes)?,
         })
     }
 }
@@ -204,6 +208,7 @@ mod tests {
                     cuts,
                     priorities: [0; BANDS_MAX],
                     ports: vec![8080],
+                    classes: Classes::default(),
                 };
                 let found = settings.clients();
                 assert_eq!(found, (share != off).then_some(clients));
@@ -229,6 +234,7 @@ mod tests {
                 behind_band: 12,
                 behind_bands: 4,
             }),
+            classes: Classes::default(),
         };
         let bytes = settings.to_bytes();
         assert_eq!(bytes.len(), SETTINGS_BYTES);

@@ -63,6 +63,12 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let until = Instant::now() + Duration::from_secs(args.wait);
     let mut failed = Vec::new();
     for saved in chosen.iter().copied() {
+        let missing = saved.classes.missing();
+        if !missing.is_empty() {
+            missing.iter().for_each(|said| eprintln!("weir: {said}"));
+            failed.push(saved.interface.as_str());
+            continue;
+        }
         match apply(saved, until) {
             Ok(outcome) => crate::uplink::print(&said(saved, &outcome))?,
             Err(error) => {
@@ -113,6 +119,9 @@ fn watch(args: &Args) -> Result<(), Failure> {
         let is_followed = |saved: &Saved, name: &String| saved.interface == *name && saved.is_followed();
         watched.following.retain(|name, _| chosen(args, &file).any(|saved| is_followed(saved, name)));
         for saved in chosen(args, &file) {
+            // A unit that is started later has its group then.
+            let missing = saved.classes.missing().into_iter().next();
+            watched.note(&format!("the classes of {}", saved.interface), missing);
             let outcome = apply(saved, Instant::now());
             let was_failed = watched.failures.contains_key(&saved.interface);
             let failed = outcome.as_ref().err().map(|error| format!("{}: {error}", saved.interface));
@@ -210,7 +219,8 @@ fn apply(saved: &Saved, until: Instant) -> Result<Outcome, Error> {
     let interface = awaited(&saved.interface, until)?;
     let wish = Wish::of_saved(saved.args.rate, &interface)?;
     let overhead = saved.args.overhead.map_or(Overhead::None, Overhead::from);
-    let wanted = Classify { overhead: Some(overhead), ..super::wanted_by(&saved.args, None, wish) };
+    let classes = saved.classes.classes.clone();
+    let wanted = Classify { overhead: Some(overhead), classes, ..super::wanted_by(&saved.args, None, wish) };
     if classify::is_in_place(&interface, &wanted)? && line::read(&interface).is_some() == wish.is_followed() {
         return Ok(Outcome::InPlace);
     }

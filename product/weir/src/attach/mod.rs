@@ -1,6 +1,7 @@
 //! `weir attach`: adds an order by size to a server that already runs and need not be changed.
 
 pub mod apply;
+mod classes;
 mod follow;
 mod rate;
 mod saved;
@@ -25,6 +26,8 @@ use rate::{AttachRate, Wish};
 use saved::File;
 pub use show::rate_said;
 
+/// The ports of a server that are not told.
+const PORTS: [u16; 2] = [80, 443];
 const AFTER_HELP: &str = "\
 Examples:
   weir attach eth0
@@ -270,13 +273,14 @@ fn wanted_by(args: &Args, earlier: Option<&Settings>, wish: Wish) -> Classify {
     let earlier_cuts = earlier.filter(|earlier| earlier.policy == policy).map(|earlier| earlier.wanted_cuts());
     let ports = args.ports.as_ref().map(|ports| ports.0.clone());
     Classify {
-        ports: ports.or_else(|| earlier.map(|earlier| earlier.ports.clone())).unwrap_or(vec![80, 443]),
+        ports: ports.or_else(|| earlier.map(|earlier| earlier.ports.clone())).unwrap_or(PORTS.to_vec()),
         policy,
         cuts: args.cuts.clone().or(earlier_cuts).unwrap_or(Cuts::Usual),
         rate: wish.rate(),
         is_followed: wish.is_followed(),
         overhead: args.overhead.map(Overhead::from),
         clients: clients(args, earlier),
+        classes: earlier.map(|earlier| earlier.classes.clone()).unwrap_or_default(),
         replace: args.replace,
     }
 }

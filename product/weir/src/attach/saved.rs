@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use ::uplink::classify::{Cuts, Settings};
+use ::uplink::classify::{Classes, Cuts, Settings};
 use ::uplink::tree::Overhead;
 use clap::Parser;
 use cli::Failure;
@@ -13,6 +13,8 @@ use toml::de::{DeTable, DeValue};
 use units::Rate;
 
 use super::Args;
+use super::classes::{self, CLASS, DEFAULT_CLASS, SavedClasses, Setting};
+use super::rate::AttachRate;
 
 pub const FILE: &str = "/etc/weir/attach.toml";
 /// Maximum size of the file: a thousand interfaces take a fifth of it.
@@ -20,7 +22,8 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const RATE: &str = "rate";
 const REPLACE: &str = "replace";
 const OVERHEAD: &str = "overhead";
-const KEYS: [&str; 8] = ["port", RATE, OVERHEAD, "policy", "cuts", "client_share", "client_prefix", REPLACE];
+const KEYS: [&str; 10] =
+    ["port", RATE, OVERHEAD, "policy", "cuts", "client_share", "client_prefix", REPLACE, DEFAULT_CLASS, CLASS];
 const HEADING: &str = "# Attaches that stay: written by `weir attach --save`, made by `weir apply`.\n";
 
 /// The wanted attach of an interface.
@@ -28,12 +31,13 @@ const HEADING: &str = "# Attaches that stay: written by `weir attach --save`, ma
 pub struct Saved {
     pub interface: String,
     pub args: Args,
+    pub classes: SavedClasses,
 }
 
 /// Arguments as `weir attach` gets them.
 #[derive(clap::Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
-struct Words {
+struct Flags {
     #[command(flatten)]
     args: Args,
 }
@@ -87,19 +91,24 @@ impl File {
 
     /// Writes the attach of this interface in place of an earlier one; `None` removes it. Attaches of other interfaces that
     /// were saved since the file was opened stay.
-    pub fn put(&self, interface: &str, words: Option<&[(&str, String)]>) -> Result<(), Failure> {
+    pub fn put(&self, interface: &str, words: Option<&Words>) -> Result<(), Failure> {
         let name = self.path.display().to_string();
         let _lock = locked(&self.path)
             .map_err(|error| Failure::Failed(format!("cannot write {name}: {error}; --save=FILE takes another")))?;
         File::open(&self.path)?.put_now(interface, words)
     }
 
-    fn put_now(&self, interface: &str, words: Option<&[(&str, String)]>) -> Result<(), Failure> {
+    fn put_now(&self, interface: &str, words: Option<&Words>) -> Result<(), Failure> {
         let name = self.path.display().to_string();
-        let table = words.map(|words| table(interface, words));
+        // Classes that are there stay as they are written.
+        let kept = self.of(interface).map(|saved| &saved.classes.classes).filter(|classes| !classes.all.is_empty());
+        let table = words.map(|words| table(interface, words, kept.is_none()));
         let text = with_table(&self.text, interface, table.as_deref());
-        let is_there = |all: &[Saved]| all.iter().any(|saved| saved.interface == interface);
-        if !parse(&name, &text).is_ok_and(|all| is_there(&all) == words.is_some() && all.len() + 1 >= self.all.len()) {
+        let wanted = words.map(|words| kept.unwrap_or(&words.classes).all.len());
+        let found = |all: &[Saved]| {
+            all.iter().find(|saved| saved.interface == interface).map(|saved| saved.classes.classes.all.len())
+        };
+        if !parse(&name, &text).is_ok_and(|all| found(&all) == wanted && all.len() + 1 >= self.all.len()) {
             return Err(Failure::Failed(format!(
                 "{name}: {interface} is not a table of its own there: write it as [{interface}] with one key per line; the file is unchanged"
             )));
@@ -136,63 +145,81 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
     written.inspect_err(|_| drop(fs::remove_file(&new)))
 }
 
+/// The table of an attach: keys with values, and classes, which no flag has.
+#[derive(Debug, Default)]
+pub struct Words {
+    pub keys: Vec<(&'static str, String)>,
+    pub classes: Classes,
+}
+
 /// The words of the flags that attach like this; without a rate it is followed.
-pub fn words(
-    settings: &Settings,
-    rate: Option<Rate>,
-    overhead: Option<Overhead>,
-    replace: bool,
-) -> Vec<(&'static str, String)> {
+pub fn words(settings: &Settings, rate: Option<Rate>, overhead: Option<Overhead>, replace: bool) -> Words {
     let ports: Vec<String> = settings.ports.iter().map(u16::to_string).collect();
-    let mut words = vec![
+    let mut keys = vec![
         ("port", format!("[{}]", ports.join(", "))),
         (RATE, rate.map_or("\"auto\"".to_string(), |rate| format!("\"{rate}\""))),
         ("policy", format!("\"{}\"", settings.policy.name())),
     ];
     if let Some(overhead) = overhead.filter(|overhead| *overhead != Overhead::None) {
-        words.push((OVERHEAD, format!("\"{}\"", overhead.name())));
+        keys.push((OVERHEAD, format!("\"{}\"", overhead.name())));
     }
     if let Cuts::Given(cuts) = settings.wanted_cuts() {
         let cuts: Vec<String> = cuts.iter().map(u64::to_string).collect();
-        words.push(("cuts", format!("[{}]", cuts.join(", "))));
+        keys.push(("cuts", format!("[{}]", cuts.join(", "))));
     }
     match settings.clients() {
-        Some(clients) => words.extend([
+        Some(clients) => keys.extend([
             ("client_share", format!("\"{}\"", clients.share)),
             ("client_prefix", format!("\"{},{}\"", clients.v4_bits, clients.v6_bits)),
         ]),
-        None => words.push(("client_share", "\"off\"".to_string())),
+        None => keys.push(("client_share", "\"off\"".to_string())),
     }
     if replace {
-        words.push((REPLACE, "true".to_string()));
+        keys.push((REPLACE, "true".to_string()));
     }
-    words
+    if let Some(name) = classes::default_name(&settings.classes) {
+        keys.push((DEFAULT_CLASS, format!("\"{name}\"")));
+    }
+    Words { keys, classes: settings.classes.clone() }
 }
 
-fn table(interface: &str, words: &[(&str, String)]) -> String {
+fn table(interface: &str, words: &Words, has_classes: bool) -> String {
     let is_bare = interface.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
     let name = if is_bare { interface.to_string() } else { toml::Value::from(interface).to_string() };
-    let lines: String = words.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
-    format!("[{name}]\n{lines}")
+    let lines: String = words.keys.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+    let classes = if has_classes { classes::tables(&name, &words.classes) } else { String::new() };
+    format!("[{name}]\n{lines}{classes}")
 }
 
-/// Returns the text with this table in place of the interface's, or without it; other lines stay.
+/// Returns the text with this table in place of the interface's, or without it and its classes; other lines stay.
 fn with_table(text: &str, interface: &str, table: Option<&str>) -> String {
     let is_header = |line: &str| line.trim_start().starts_with('[');
-    let is_own = |line: &str| {
-        is_header(line) && DeTable::parse(line).is_ok_and(|parsed| parsed.get_ref().contains_key(interface))
+    // A header of a class has the name with a key in it.
+    let is_own = |line: &str, of_class: bool| {
+        let keys = |value: &DeValue<'_>| value.as_table().map(|keys| keys.is_empty());
+        let is =
+            |parsed: &DeTable<'_>| parsed.get(interface).and_then(|value| keys(value.get_ref())) == Some(!of_class);
+        is_header(line) && DeTable::parse(line).is_ok_and(|parsed| is(parsed.get_ref()))
     };
-    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
+    // The lines from a header on that belong to it. Comments above the next table belong to that.
+    let lines_of = |lines: &[&str], begin: usize| {
+        let next = lines[begin + 1..].iter().position(|line| is_header(line)).map_or(lines.len(), |at| begin + 1 + at);
+        let is_key = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+        begin..lines[begin..next].iter().rposition(is_key).map_or(next, |at| begin + at + 1)
+    };
+    while table.is_none()
+        && let Some(begin) = lines.iter().position(|line| is_own(line, true))
+    {
+        drop(lines.drain(lines_of(&lines, begin)));
+    }
     let table = table.unwrap_or_default();
-    let Some(begin) = lines.iter().position(|line| is_own(line)) else {
+    let Some(begin) = lines.iter().position(|line| is_own(line, false)) else {
         let between = if text.is_empty() { HEADING } else { "" };
         let end = if text.is_empty() || text.ends_with('\n') { "\n" } else { "\n\n" };
-        return if table.is_empty() { text.to_string() } else { format!("{text}{between}{end}{table}") };
+        return if table.is_empty() { lines.concat() } else { format!("{text}{between}{end}{table}") };
     };
-    let next = lines[begin + 1..].iter().position(|line| is_header(line)).map_or(lines.len(), |at| begin + 1 + at);
-    // Comments above the next table belong to it.
-    let is_key = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
-    let end = lines[begin..next].iter().rposition(is_key).map_or(next, |at| begin + at + 1);
+    let end = lines_of(&lines, begin).end;
     format!("{}{table}{}", lines[..begin].concat(), lines[end..].concat())
 }
 
@@ -214,18 +241,36 @@ fn parse(file: &str, text: &str) -> Result<Vec<Saved>, Vec<String>> {
                 .push(format!("{place}: key `{interface}` outside a table: write [eth0], with its interface, before"));
             continue;
         };
-        let flags: Vec<_> =
-            keys.iter().map(|(key, value)| (at(key.span().start), flag(key.get_ref(), value))).collect();
+        let is_flag = |key: &str| ![CLASS, DEFAULT_CLASS].contains(&key);
+        let flags = keys.iter().filter(|(key, _)| is_flag(key.get_ref()));
+        let flags: Vec<_> = flags.map(|(key, value)| (at(key.span().start), flag(key.get_ref(), value))).collect();
         let before = mistakes.len();
         mistakes.extend(flags.iter().filter_map(|(place, flag)| Some(format!("{place}: {}", flag.as_ref().err()?))));
         let flags = flags.into_iter().filter_map(|(_, flag)| flag.ok().flatten()).collect();
         match arguments(flags, interface) {
             _ if mistakes.len() > before => {}
-            Ok(args) => all.push(Saved { interface: interface.to_string(), args }),
+            Ok(args) => match classes_of(&at, interface, keys, &args) {
+                Ok(classes) => all.push(Saved { interface: interface.to_string(), args, classes }),
+                Err(said) => mistakes.extend(said),
+            },
             Err(said) => mistakes.push(format!("{place}: {said}")),
         }
     }
     if mistakes.is_empty() { Ok(all) } else { Err(mistakes) }
+}
+
+fn classes_of(
+    at: &dyn Fn(usize) -> String,
+    interface: &str,
+    keys: &DeTable<'_>,
+    args: &Args,
+) -> Result<SavedClasses, Vec<String>> {
+    let rate = match args.rate {
+        Some(AttachRate::Told(rate)) => Some(rate),
+        _ => None,
+    };
+    let ports = args.ports.as_ref().map_or(&super::PORTS[..], |ports| &ports.0);
+    classes::parse(at, interface, keys, &Setting { ports, rate })
 }
 
 /// Returns the flag for a key and its value, which is checked as the flag's; `None` for one that is off.
@@ -262,7 +307,7 @@ fn flag(key: &str, value: &Spanned<DeValue<'_>>) -> Result<Option<String>, Strin
 
 fn arguments(flags: Vec<String>, interface: &str) -> Result<Args, String> {
     let words = flags.into_iter().chain(["--".to_string(), interface.to_string()]);
-    Words::try_parse_from(words).map(|words| words.args).map_err(|error| cli::one_line(&error.to_string()))
+    Flags::try_parse_from(words).map(|flags| flags.args).map_err(|error| cli::one_line(&error.to_string()))
 }
 
 #[cfg(test)]
@@ -314,7 +359,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("weir-saved-{}", std::process::id()));
         let path = folder.join("attach.toml");
         let open = || File::open(&path).unwrap();
-        let words = [(RATE, "\"1mbit\"".to_string())];
+        let words = Words { keys: vec![(RATE, "\"1mbit\"".to_string())], ..Words::default() };
         // Both have read the file before one writes it.
         let (first, second) = (open(), open());
         first.put("eth0", Some(&words)).unwrap();
@@ -327,10 +372,11 @@ mod tests {
 
     #[test]
     fn a_table_is_replaced_and_the_rest_stays() {
-        let one = table("eth0", &[(RATE, "\"1mbit\"".to_string())]);
+        let words = |rate: &str| Words { keys: vec![(RATE, format!("\"{rate}\""))], ..Words::default() };
+        let one = table("eth0", &words("1mbit"), true);
         let first = with_table("", "eth0", Some(&one));
         assert_eq!(first, format!("{HEADING}\n[eth0]\nrate = \"1mbit\"\n"));
-        let two = table("eth0.5", &[(RATE, "\"2mbit\"".to_string())]);
+        let two = table("eth0.5", &words("2mbit"), true);
         let both = with_table(&first, "eth0.5", Some(&two));
         assert_eq!(both, format!("{first}\n[\"eth0.5\"]\nrate = \"2mbit\"\n"));
         let text = "# mine\n[ eth0 ] # outer\nrate = \"9mbit\"\n# of eth1\n\n[eth1]\nrate = \"8mbit\"";

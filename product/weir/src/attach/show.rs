@@ -124,6 +124,7 @@ fn table(attached: &Attached) -> String {
             text += &format!("{band:>5} {what:>24} {packets:>12} {bytes:>16}\n");
         }
     }
+    text += &super::classes::listed(&attached.interface, &settings.classes);
     text += &totals(settings, counters);
     // There are no counts unless the sysctl kernel.bpf_stats_enabled is 1.
     if let Some(ns) = facts.run_time_ns.checked_div(facts.runs) {
@@ -214,7 +215,11 @@ fn said(place: Hook, settings: &Settings) -> String {
         Hook::Tcx => "at TCX",
         Hook::Clsact => "at clsact",
     };
-    format!("{policy} into bands for port {}, {place}; {share}", ports.join(","))
+    let classes = match settings.classes.all.len() {
+        0 => String::new(),
+        count => format!("; {count} classes"),
+    };
+    format!("{policy} into bands for port {}, {place}; {share}{classes}", ports.join(","))
 }
 
 fn heading(plan: &Plan) -> String {
@@ -236,6 +241,7 @@ fn described(interface: &Interface, place: Hook, settings: &Settings) -> Map<Str
         "client_allowance_bytes": settings.share.map(|share| share.allowance_bytes),
         "client_prefix": settings.share.map(|share| [share.v4_bits, share.v6_bits]),
         "cuts_unit": settings.policy.unit(),
+        "classes": super::classes::described(interface, &settings.classes),
         "made_tree": settings.made_tree,
         "made_clsact": settings.made_clsact,
     }) else {

@@ -10,16 +10,16 @@ use crate::network::{Network, WEIR};
 const UNIT: &str = include_str!("../../../../packaging/systemd/weir-attach@.service");
 
 /// A folder of its own, removed with its content.
-struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
+    pub fn new(name: &str) -> Folder {
         let path = std::env::temp_dir().join(format!("weir-apply-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Folder(path)
     }
 
-    fn file(&self) -> PathBuf {
+    pub fn file(&self) -> PathBuf {
         self.0.join("new/attach.toml")
     }
 }

@@ -4,6 +4,7 @@ mod apply;
 mod attach;
 #[path = "../serve/common/cable.rs"]
 mod cable;
+mod classes;
 mod floods;
 mod follow;
 mod leftovers;
@@ -16,6 +17,7 @@ mod virtual_time;
 
 /// Tests whose verdict depends on time: they run in virtual time, if there is a kernel for that.
 const VIRTUAL_TESTS: &[&str] = &[
+    "classes::the_link_is_divided_as_the_file_says",
     "floods::a_flood_does_not_hold_up_syn_acks",
     "floods::of_two_bands_with_one_priority_the_better_has_nearly_all",
     "floods::of_two_floods_the_better_band_has_the_link_but_for_the_others_share",

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
 mod attaching;
+mod classes;
 mod clients;
 mod forwarded;
 mod heads;
@@ -34,6 +35,7 @@ fn wanted(policy: Policy) -> Classify {
         overhead: None,
         replace: false,
         clients: None,
+        classes: Classes::default(),
     }
 }
 
