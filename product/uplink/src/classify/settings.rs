@@ -82,8 +82,8 @@ impl Share {
     /// share it.
     pub fn of(clients: Clients, rate: Rate, cuts: usize, data_bands: u8) -> Option<Share> {
         let Clients { share, v4_bits, v6_bits } = clients;
-        let allowance_bytes = share.of_link(Some(rate))?.allowance_bytes;
         let link_bytes_per_s = rate.bytes_in(Nanos::from_secs(1));
+        let allowance_bytes = share.of_link(rate_of(link_bytes_per_s))?.allowance_bytes;
         // After the band of the largest responses, if there are more bands.
         let data_bands = usize::from(data_bands).max(1);
         let first = (cuts + 1).min(data_bands - 1);
@@ -123,9 +123,9 @@ impl Settings {
     /// The wanted sharing of the link; `None` if clients do not share it.
     pub fn clients(&self) -> Option<Clients> {
         let Share { allowance_bytes, link_bytes_per_s, v4_bits, v6_bits, .. } = self.share?;
-        let rate = link_bytes_per_s.checked_mul(8).and_then(Rate::from_bits_per_s);
-        let is_so =
-            |share: &ClientShareSpec| share.of_link(rate).is_some_and(|share| share.allowance_bytes == allowance_bytes);
+        let is_so = |share: &ClientShareSpec| {
+            share.of_link(rate_of(link_bytes_per_s)).is_some_and(|share| share.allowance_bytes == allowance_bytes)
+        };
         let named = [ClientShareSpec::On, ClientShareSpec::Strict].into_iter().find(is_so);
         Some(Clients { share: named.unwrap_or(ClientShareSpec::Allowance(allowance_bytes)), v4_bits, v6_bits })
     }
@@ -135,6 +135,11 @@ impl Settings {
         let usual = Cuts::Usual.resolve(self.policy, self.cuts.len() as u8 + 1, None);
         if usual.is_ok_and(|usual| usual == self.cuts) { Cuts::Usual } else { Cuts::Given(self.cuts.clone()) }
     }
+}
+
+/// The rate of a link as the program has it, in whole bytes.
+fn rate_of(bytes_per_s: u64) -> Option<Rate> {
+    bytes_per_s.checked_mul(8).and_then(Rate::from_bits_per_s)
 }
 
 const MADE_CLSACT: u32 = 1;
@@ -193,10 +198,11 @@ mod tests {
 
     #[test]
     fn what_was_wanted_is_read_back() {
-        let rate: Rate = "9500kbit".parse().unwrap();
+        // A rate that is found has no whole number of bytes.
+        let rates = ["9500kbit", "94123457bit"].map(|rate| rate.parse::<Rate>().unwrap());
         let [on, strict, off, given] =
             [ClientShareSpec::On, ClientShareSpec::Strict, ClientShareSpec::Off, ClientShareSpec::Allowance(77_777)];
-        for share in [on, strict, given, off] {
+        for (share, rate) in [on, strict, given, off].into_iter().flat_map(|share| rates.map(|rate| (share, rate))) {
             let clients = Clients { share, v4_bits: 24, v6_bits: 56 };
             let usual = Cuts::Usual.resolve(Policy::Psjf, 13, None).unwrap();
             for (cuts, wanted) in [(usual, Cuts::Usual), (vec![7, 70], Cuts::Given(vec![7, 70]))] {
