@@ -161,8 +161,11 @@ pub fn main(args: Args) -> Result<(), Failure> {
 /// Attaches, and records whether the rate is followed.
 fn attach(interface: &Interface, wanted: &Classify, wish: Wish) -> Result<Settings, Error> {
     match wish {
-        // A follower ends by this, before the rate is set.
-        Wish::Told(_) => line::forget(interface)?,
+        // A follower ends by this, before the rate is set; what would be refused ends none.
+        Wish::Told(_) => {
+            classify::preview(interface, wanted)?;
+            line::forget(interface)?;
+        }
         Wish::AsIs => {}
         Wish::Follow(_) => {
             line::can_follow()?;
