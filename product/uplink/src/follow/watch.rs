@@ -179,6 +179,12 @@ impl LineWatch {
         self.rates.now >= self.rates.open
     }
 
+    /// Returns true if another program changed the rate of the bands.
+    pub fn is_overtaken(&self) -> bool {
+        let bytes_per_s = |rate: Rate| rate.bytes_in(Nanos::from_secs(1));
+        matches!(tree::find(&self.interface), Ok(Some(tree)) if bytes_per_s(tree.plan.rate) != bytes_per_s(self.rates.now))
+    }
+
     /// The instant of the next turn.
     pub fn next(&self) -> Instant {
         self.next

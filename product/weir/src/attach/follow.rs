@@ -134,6 +134,27 @@ impl Following {
         is_due
     }
 
+    /// Makes the classifier whole, and adapts the clients' share of the link to its rate, if either is needed. Returns the
+    /// reason why it ends.
+    fn check(&self) -> Result<Result<(), End>, Error> {
+        let interface = &self.interface;
+        if self.watch.is_overtaken() {
+            return Ok(Err(self.end()));
+        }
+        let Some(attached) = classify::find(interface)? else {
+            let name = &interface.name;
+            return Ok(Err(End::Lost(format!(
+                "another program took the classifier away: nothing is ordered; run `weir attach {name}` again"
+            ))));
+        };
+        let Some(settings) = attached.settings else { return Ok(Ok(())) };
+        let wanted = wanted_by(&Args::default(), Some(&settings), Wish::Follow(Some(self.watch.rate())));
+        if !classify::is_in_place(interface, &wanted)? {
+            classify::attach(interface, &wanted)?;
+        }
+        Ok(Ok(()))
+    }
+
     fn said(&self, notice: Notice) -> String {
         let line = server::Line::Found(self.status());
         match notice {
@@ -238,7 +259,11 @@ pub fn stay(interface: &Interface, mut following: Following, watches: bool, json
     };
     let mut watched = watches.then(|| watch(interface));
     while !is_ending.load(Relaxed) {
-        match following.step()? {
+        let stepped = match following.step()? {
+            Ok(said) if following.is_check_due() => following.check()?.map(|()| said),
+            stepped => stepped,
+        };
+        match stepped {
             Ok(said) => said.iter().try_for_each(|said| print(&following, said))?,
             Err(End::Released(said)) => return print(&following, &said),
             Err(End::Lost(said)) => return Err(Failure::Failed(format!("{name}: {said}"))),
@@ -247,9 +272,6 @@ pub fn stay(interface: &Interface, mut following: Following, watches: bool, json
             && let Ok(Some(said)) = done.join()
         {
             print(&following, &said)?;
-        }
-        if following.is_check_due() {
-            check(interface, &following)?;
         }
         sleep(following.next().saturating_duration_since(Instant::now()).min(WAIT_MAX));
     }
@@ -269,22 +291,6 @@ fn watch(interface: &Interface) -> JoinHandle<Option<String>> {
         let settings = classify::find(&interface).ok()??.settings?;
         matches!(verdict, Verdict::NotSeen(_) | Verdict::NoTraffic).then(|| verdict.said(&interface.name, &settings))?
     })
-}
-
-/// Makes the classifier whole, and adapts the clients' share of the link to its rate, if either is needed.
-fn check(interface: &Interface, following: &Following) -> Result<(), Failure> {
-    let name = &interface.name;
-    let Some(attached) = classify::find(interface)? else {
-        return Err(Failure::Failed(format!(
-            "{name}: another program took the classifier away: nothing is ordered; run `weir attach {name}` again"
-        )));
-    };
-    let Some(settings) = attached.settings else { return Ok(()) };
-    let wanted = wanted_by(&Args::default(), Some(&settings), Wish::Follow(Some(following.watch.rate())));
-    if !classify::is_in_place(interface, &wanted)? {
-        classify::attach(interface, &wanted)?;
-    }
-    Ok(())
 }
 
 fn changed(name: &str, said: &str, status: &Status) -> Value {

@@ -6,7 +6,7 @@ mod show;
 use std::io::Write;
 
 use ::uplink::tree::{self, Change, Kind, Overhead, Plan, Tree};
-use ::uplink::{Error, Interface};
+use ::uplink::{Error, Interface, follow};
 use clap::{Subcommand, ValueEnum};
 use cli::Failure;
 use serde_json::{Value, json};
@@ -145,6 +145,8 @@ pub fn main(args: Args) -> Result<(), Failure> {
 fn up(args: &Up) -> Result<(), Failure> {
     let interface = Interface::by_name(&args.interface)?;
     let (change, why) = make(&interface, args)?;
+    // A follower ends by this: the rate is told.
+    follow::forget(&interface)?;
     let gone = || Failure::Failed(format!("another program removed the tree on {}; run this again", interface.name));
     let tree = tree::find(&interface)?.ok_or_else(gone)?;
     warn_of_prio(&tree);
@@ -211,6 +213,7 @@ pub fn warn_of_prio(tree: &Tree) {
 fn down(args: &Down) -> Result<(), Failure> {
     let interface = Interface::by_name(&args.interface)?;
     let removed = tree::down(&interface)?;
+    follow::forget(&interface)?;
     let name = &interface.name;
     match (args.json, removed) {
         (true, _) => print(&format!("{}\n", json!({ "interface": name, "removed": removed }))),
