@@ -39,10 +39,16 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes the right. Returns the process that has it, if another has.
+    /// Takes the right, if the rate is to be followed. Returns the process that has it, if another has.
     pub fn take(interface: &Interface) -> Result<Result<Lock, u32>, Error> {
         let doing = || format!("following the line of {}", interface.name);
-        take(interface).map_err(|error| Error::kernel(&doing(), error))
+        take(interface).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Error::new(format!(
+                "another command detached {}, or gave it a rate, meanwhile: run this again",
+                interface.name
+            )),
+            _ => Error::kernel(&doing(), error),
+        })
     }
 
     /// Returns false if the file was removed or is another: the interface is detached, or has a rate that was told.
@@ -59,23 +65,23 @@ impl Lock {
     }
 }
 
-/// Records that the rate of an interface is to be followed.
-pub fn mark(interface: &Interface) -> Result<(), Error> {
+/// Records that the rate of an interface is to be followed. Returns false if it was recorded already.
+pub fn mark(interface: &Interface) -> Result<bool, Error> {
     make(interface).map_err(|error| Error::kernel(&format!("following the line of {}", interface.name), error))
 }
 
-fn make(interface: &Interface) -> io::Result<()> {
+fn make(interface: &Interface) -> io::Result<bool> {
     let path = leftovers::path(KIND, interface)?;
-    if leftovers::read(&path, interface).is_none() {
-        // Missing, or of an earlier interface with this number.
+    // Missing, or of an earlier interface with this number.
+    let is_new = leftovers::read(&path, interface).is_none();
+    if is_new {
         leftovers::write(&path, interface, &words(&Status::default(), unix_now(), std::process::id()))?;
     }
-    Ok(())
+    Ok(is_new)
 }
 
 fn take(interface: &Interface) -> io::Result<Result<Lock, u32>> {
     let path = leftovers::path(KIND, interface)?;
-    make(interface)?;
     let file = OpenOptions::new().read(true).write(true).open(&path)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Ok(Lock { file, interface: interface.clone() })),
@@ -197,6 +203,8 @@ mod tests {
             run("ip link add weir0 type veth peer name weir1");
             let interface = Interface::by_name("weir0").unwrap();
             assert_eq!(read(&interface), None);
+            assert!(Lock::take(&interface).unwrap_err().to_string().contains("another command detached weir0"));
+            assert_eq!([(); 2].map(|()| mark(&interface).unwrap()), [true, false]);
             let lock = Lock::take(&interface).unwrap().unwrap();
             assert_eq!(Lock::take(&interface).unwrap().map(drop), Err(std::process::id()));
             lock.write(&found()).unwrap();
@@ -211,6 +219,7 @@ mod tests {
             assert!(!lock.is_valid() && read(&interface).is_none());
             lock.write(&found()).unwrap();
             assert_eq!(read(&interface), None, "a follower makes no file");
+            mark(&interface).unwrap();
             let _other = Lock::take(&interface).unwrap().unwrap();
             assert!(!lock.is_valid());
             forget(&interface).unwrap();

@@ -160,19 +160,25 @@ pub fn main(args: Args) -> Result<(), Failure> {
 
 /// Attaches, and records whether the rate is followed.
 fn attach(interface: &Interface, wanted: &Classify, wish: Wish) -> Result<Settings, Error> {
-    match wish {
+    let is_marked = match wish {
         // A follower ends by this, before the rate is set; what would be refused ends none.
         Wish::Told(_) => {
             classify::preview(interface, wanted)?;
             line::forget(interface)?;
+            false
         }
-        Wish::AsIs => {}
+        Wish::AsIs => false,
         Wish::Follow(_) => {
             line::can_follow()?;
-            line::mark(interface)?;
+            line::mark(interface)?
         }
-    }
-    classify::attach(interface, wanted)
+    };
+    classify::attach(interface, wanted).inspect_err(|_| {
+        if is_marked {
+            // The first error is the one to report.
+            let _ = line::forget(interface);
+        }
+    })
 }
 
 /// Follows the line, or says which process does.

@@ -34,9 +34,12 @@ const WAITING_PERCENT: u64 = 10;
 
 pub fn main(args: &Args, interface: &Interface, time: Duration) -> Result<(), Failure> {
     let before = Before::of(interface)?;
+    let open = line::open_rate(interface)?;
     let wish = match Wish::of(args.rate, interface)? {
         // Found before, and kept for this interface and gateway.
-        Wish::Follow(Some(rate)) if rate < line::open_rate(interface)? => Wish::Told(rate),
+        Wish::Follow(Some(rate)) if rate < open => Wish::Told(rate),
+        // Found, and followed by nobody now.
+        Wish::Follow(None) if before.tree.as_ref().is_some_and(|tree| tree.plan.rate < open) => Wish::AsIs,
         Wish::Follow(_) => {
             return Err(Failure::Usage(format!(
                 "--try needs a rate that stays: write --rate RATE, for example 9500kbit, or let `weir attach {}` find one before",
@@ -122,7 +125,7 @@ impl Before {
         if classify::is_tried(interface)? {
             return Err(Failure::Failed(format!("another `weir attach {name} --try` runs: wait for its end")));
         }
-        if line::read(interface).is_some() {
+        if line::read(interface).is_some_and(|followed| followed.process.is_some()) {
             return Err(Failure::Failed(format!(
                 "the rate of {name} is followed, which slices without it would mislead: run `weir attach --detach {name}`, then try with the rate that was found"
             )));
