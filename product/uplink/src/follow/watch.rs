@@ -27,6 +27,8 @@ const COST_PARTS: u32 = 20;
 const USUAL_PARTS: u32 = 16;
 /// The interval between looks at the addresses of this host, and for its classifier.
 const ADDRESSES_EVERY: Duration = Duration::from_secs(10);
+/// The interval between looks at the speed of the device, which may get a carrier, or renegotiate.
+const SPEED_EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of connections in one list; others are left out.
 const CONNECTIONS_MAX: usize = 1 << 16;
 /// The time for which connections are listed after the last packet has left: the longest path.
@@ -80,8 +82,9 @@ impl Usual {
 
 /// The rates of the bands.
 struct Rates {
-    /// While the line's rate is not known.
+    /// While the line's rate is not known, and at most.
     open: Rate,
+    open_at: Instant,
     now: Rate,
     /// The rate for which packets are limited.
     packets_for: Rate,
@@ -150,7 +153,7 @@ impl LineWatch {
             forwarded: ForwardedWatch::open(interface)?,
             elsewhere: Elsewhere::read(interface).map_err(kernel)?,
             left: Left::default(),
-            rates: Rates { open, now, packets_for: now },
+            rates: Rates { open, open_at: instant, now, packets_for: now },
             usual: Usual::default(),
             interface: interface.clone(),
         })
@@ -203,6 +206,9 @@ impl LineWatch {
         self.next = Instant::now() + SEE_EVERY;
         let kernel = |error: io::Error| Error::kernel("following the line", error);
         let Some(before) = self.root().map_err(kernel)? else { return Ok(Turn::Lost) };
+        if self.rates.open_at.elapsed() >= SPEED_EVERY && !self.look_at_speed()? {
+            return Ok(Turn::Lost);
+        }
         let is_busy = self.left.count(before.bytes) || before.backlog_packets > 0;
         if !is_busy && self.left.is_quiet() {
             self.next = Instant::now() + IDLE_EVERY;
@@ -238,6 +244,14 @@ impl LineWatch {
         self.set(line.permille(LEFT_PERMILLE)).map(drop)
     }
 
+    /// Keeps the bands at the device's speed while they are open, and below it later. Returns false if they are lost.
+    fn look_at_speed(&mut self) -> Result<bool, Error> {
+        let was_open = self.is_open();
+        self.rates.open = open_rate(&self.interface)?;
+        self.rates.open_at = Instant::now();
+        self.set(if was_open { self.rates.open } else { self.rates.now })
+    }
+
     fn apply(&mut self, change: Option<Change>) -> Result<Turn, Error> {
         let Some(change) = change else { return Ok(Turn::Nothing) };
         // On a line as fast as the core, an order gains nothing and bands cost much.
@@ -247,6 +261,7 @@ impl LineWatch {
     }
 
     fn set(&mut self, rate: Rate) -> Result<bool, Error> {
+        let rate = rate.min(self.rates.open);
         if rate == self.rates.now {
             return Ok(true);
         }

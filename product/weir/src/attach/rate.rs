@@ -62,10 +62,11 @@ impl Wish {
     }
 
     fn follow(interface: &Interface) -> Result<Wish, Error> {
-        if has_tree(interface) {
-            return Ok(Wish::Follow(None));
-        }
         let open = follow::open_rate(interface)?;
+        if let Ok(Some(tree)) = tree::find(interface) {
+            // A device that learned its speed may have less than the bands were open at.
+            return Ok(Wish::Follow((tree.plan.rate > open).then_some(open)));
+        }
         let kept = Kept::open(interface).line.map(|line| line.rate.permille(KNOWN_PERMILLE).min(open));
         Ok(Wish::Follow(Some(kept.unwrap_or(open))))
     }
