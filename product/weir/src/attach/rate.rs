@@ -89,10 +89,10 @@ fn has_tree(interface: &Interface) -> bool {
     matches!(tree::find(interface), Ok(Some(_)))
 }
 
-/// The rate found earlier on the line of an interface and its gateway, and the place where it is kept.
+/// The rate found earlier on the line of an interface and its gateway, and the folder where it is kept.
 pub struct Kept {
     keeper: Result<Keeper, (PathBuf, std::io::Error)>,
-    place: String,
+    interface: Interface,
     pub line: Option<KeptLine>,
 }
 
@@ -100,26 +100,59 @@ impl Kept {
     pub fn open(interface: &Interface) -> Kept {
         let folder =
             crate::serve::state_folder::of_program(FOLDER).unwrap_or_else(|| Path::new("/var/lib").join(FOLDER));
-        let keeper = Keeper::open(&folder, None).map_err(|error| (folder, error));
-        let gateway = interface.gateway().ok().flatten().map_or("-".to_string(), |gateway| gateway.to_string());
-        let place = format!("{} {gateway}", interface.name);
-        let lines = keeper.as_ref().map_or(&[][..], |keeper| keeper.lines());
-        let line = lines.iter().find(|line| line.place == place && line.age().is_some()).cloned();
-        Kept { keeper, place, line }
+        Kept::open_in(folder, interface)
     }
 
-    /// Keeps a rate that was confirmed `age` ago; returns the reason if it cannot.
+    fn open_in(folder: PathBuf, interface: &Interface) -> Kept {
+        let keeper = Keeper::open(&folder, None).map_err(|error| (folder, error));
+        let place = place(interface);
+        let lines = keeper.as_ref().map_or(&[][..], |keeper| keeper.lines());
+        let line = lines.iter().find(|line| line.place == place && line.age().is_some()).cloned();
+        Kept { keeper, interface: interface.clone(), line }
+    }
+
+    /// Keeps a rate that was confirmed `age` ago, for the gateway of now: at a start of the machine it comes later.
+    /// Returns the reason if it cannot.
     pub fn keep(&self, rate: Rate, age: Duration) -> Result<(), String> {
         match &self.keeper {
-            Ok(keeper) => keeper.keep(&self.place, rate, age).map_err(|error| server::unkept(keeper.path(), &error)),
+            Ok(keeper) => {
+                keeper.keep(&place(&self.interface), rate, age).map_err(|error| server::unkept(keeper.path(), &error))
+            }
             Err((folder, error)) => Err(server::unkept(folder, error)),
         }
     }
 }
 
+fn place(interface: &Interface) -> String {
+    let gateway = interface.gateway().ok().flatten().map_or("-".to_string(), |gateway| gateway.to_string());
+    format!("{} {gateway}", interface.name)
+}
+
+#[cfg(test)]
+#[path = "../../tests/serve/common/cable.rs"]
+mod cable;
+
 #[cfg(test)]
 mod tests {
+    use super::cable::{Cable, ip};
     use super::*;
+
+    /// As at the start of a machine, where the route comes after the interface.
+    #[test]
+    fn a_rate_is_kept_for_the_gateway_of_the_moment() {
+        let Some(cable) = Cable::lay() else { return };
+        let folder = std::env::temp_dir().join(format!("weir-kept-{}", std::process::id()));
+        cable.at_server(|| {
+            let uplink = Interface::by_name("uplink").unwrap();
+            let kept = Kept::open_in(folder.clone(), &uplink);
+            ip("route add default via 198.18.60.2");
+            kept.keep("9mbit".parse().unwrap(), Duration::ZERO).unwrap();
+            assert!(Kept::open_in(folder.clone(), &uplink).line.is_some());
+        });
+        let text = std::fs::read_to_string(folder.join("uplink")).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(text.contains("\nuplink 198.18.60.2 9000000 "), "{text}");
+    }
 
     #[test]
     fn a_rate_is_told_or_found() {
