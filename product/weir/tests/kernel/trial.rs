@@ -170,11 +170,12 @@ fn without_a_queue_no_gain_is_found() {
 }
 
 /// Starts a trial, and waits until it has begun.
-fn start(network: &Network, args: &str) -> Child {
-    let mut child = network.start(&format!("attach uplink {args} --try 1h"));
+fn start(network: &Network, args: &str, time: &str) -> Child {
+    let mut child = network.start(&format!("attach uplink {args} --try {time}"));
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.starts_with("weir: uplink: 180 slices of 20.0 s, half with the order at "), "{line}");
+    let slices = if time == "1h" { "180 slices of 20.0 s" } else { "6 slices of 3.0 s" };
+    assert!(line.starts_with(&format!("weir: uplink: {slices}, half with the order at ")), "{line}");
     while !network.refused("attach uplink --try 1s").contains("another `weir attach uplink --try` runs") {
         std::thread::sleep(TURN);
     }
@@ -196,7 +197,7 @@ fn a_signal_leaves_the_interface_as_it_was() {
     let of = || ["ports", "policy", "cuts"].map(|key| network.json("attach --list")[0][key].to_string());
     let (settings, tree) = (of(), qdiscs(&network));
     for (args, signal) in [("", Signal::INT), ("--rate 8mbit --policy psjf --port 80", Signal::TERM)] {
-        let child = start(&network, args);
+        let child = start(&network, args, "1h");
         kill_process(Pid::from_child(&child), signal).unwrap();
         let (status, said) = ended(child);
         assert!(said.starts_with("weir: stopped after 0 s; uplink: attached, as before"), "{said}");
@@ -205,17 +206,37 @@ fn a_signal_leaves_the_interface_as_it_was() {
     }
     network.printed("attach --detach uplink");
     assert_eq!(qdiscs(&network), before);
-    let child = start(&network, "--rate 8mbit");
+    let child = start(&network, "--rate 8mbit", "1h");
     kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
     assert!(ended(child).1.starts_with("weir: stopped after 0 s; uplink: detached, as before"));
     assert_eq!(qdiscs(&network), before);
     // Killed, it leaves the attach, and nothing of the trial.
-    let mut child = start(&network, "--rate 8mbit");
+    let mut child = start(&network, "--rate 8mbit", "1h");
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(network.refusal("attach uplink --try 1s", 2).contains("--try 1s is too short: write 18s or more"));
     network.printed("attach --detach uplink");
     assert_eq!(qdiscs(&network), before);
+}
+
+/// Its numbers would be those of another order, and what the other command made is not to be undone.
+#[test]
+fn another_command_ends_a_trial_and_has_the_last_word() {
+    let Some(network) = Network::new() else { return };
+    for (command, left) in
+        [("attach uplink --rate 7mbit --no-watch", "rate 7mbit"), ("attach --detach uplink", "nothing is attached")]
+    {
+        if !attached(&network, "attach uplink --rate 9mbit --no-watch") {
+            return;
+        }
+        let mut child = start(&network, "--rate 8mbit", "18s");
+        network.printed(command);
+        let is_early = child.wait().unwrap().code() == Some(1);
+        let (_, said) = ended(child);
+        assert!(is_early && said.contains("another command"), "{command}: {said}");
+        let list = network.printed("attach --list");
+        assert!(list.contains(left), "{command}: {list}");
+    }
 }
 
 #[test]
@@ -225,7 +246,7 @@ fn an_interface_that_vanishes_ends_a_trial() {
         return;
     }
     network.printed("attach --detach uplink");
-    let child = start(&network, "--rate 9mbit");
+    let child = start(&network, "--rate 9mbit", "1h");
     network.command("ip link del uplink");
     let (status, said) = ended(child);
     assert!(status == Some(1) && said.contains("the interface has gone, and the attach with it"), "{said}");

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::sleep;
 use std::time::Duration;
 
-use ::uplink::classify::{self, Classify, Facts, Meter, Missed, Response, Settings};
+use ::uplink::classify::{self, Classify, Facts, Meter, Missed, Preview, Response, Settings};
 use ::uplink::tree::{self, Tree};
 use ::uplink::{Error, Interface, QueueWatch, follow as line};
 use cli::Failure;
@@ -49,7 +49,8 @@ pub fn main(args: &Args, interface: &Interface, time: Duration) -> Result<(), Fa
         wish => wish,
     };
     let wanted = wanted(args, interface, wish)?;
-    let rate = classify::preview(interface, &wanted)?.tree.rate;
+    let preview = classify::preview(interface, &wanted)?;
+    let rate = preview.tree.rate;
     let slices = Slices::new(time, coin()).map_err(|least| {
         let [time, least] = [time, least].map(|time| time.as_secs());
         Failure::Usage(format!("--try {time}s is too short: write {least}s or more"))
@@ -63,7 +64,7 @@ pub fn main(args: &Args, interface: &Interface, time: Duration) -> Result<(), Fa
     }
     let outcome = attach_and_try(interface, &wanted, slices, &is_ended);
     // The first error is the one to report.
-    let restored = before.put_back(interface);
+    let restored = before.put_back(interface, &preview);
     conclude(args, interface, rate, outcome, restored)
 }
 
@@ -141,10 +142,16 @@ impl Before {
         Ok(Before { classifier, tree: tree::find(interface)? })
     }
 
-    /// Makes the interface as it was, and says how that is.
-    fn put_back(&self, interface: &Interface) -> Result<&'static str, Error> {
+    /// Makes the interface as it was before it was as `tried`, and says how that is.
+    fn put_back(&self, interface: &Interface, tried: &Preview) -> Result<&'static str, Error> {
         if interface.check().is_err() {
             return Ok("the interface has gone, and the attach with it");
+        }
+        let is_tried = |attached: classify::Attached| attached.settings.as_ref() == Some(&tried.settings);
+        let has_rate = |tree: Tree| tree::same(&tree.plan, &tried.tree);
+        let tree = tree::find(interface).ok().flatten();
+        if !classify::find(interface)?.is_some_and(is_tried) || !tree.is_none_or(has_rate) {
+            return Ok("left as another command, or an attach that failed, has left it");
         }
         let Some(settings) = &self.classifier else {
             classify::detach(interface)?;
@@ -174,6 +181,7 @@ fn attach_and_try(
     }
     let mut trying = Trying {
         interface,
+        wanted,
         meter: Meter::start(interface)?,
         queues: QueueWatch::open(&interface.name)?,
         is_ended,
@@ -190,6 +198,7 @@ fn attach_and_try(
 /// A trial under way.
 struct Trying<'a> {
     interface: &'a Interface,
+    wanted: &'a Classify,
     meter: Meter,
     queues: QueueWatch,
     is_ended: &'a AtomicBool,
@@ -225,8 +234,10 @@ impl Trying<'_> {
             return Ok(false);
         }
         let name = &self.interface.name;
-        if classify::find(self.interface)?.is_none() {
-            return Err(Error::Refused(format!("another program took the classifier from {name}")));
+        if !classify::is_in_place(self.interface, self.wanted)? {
+            return Err(Error::Refused(format!(
+                "another command changed the attach of {name} or removed it: stop what does, such as `systemctl stop weir-attach@{name}`, and try again"
+            )));
         }
         let carried_bytes = self.meter.acked_bytes()?.saturating_sub(bytes);
         let to = classify::now();
