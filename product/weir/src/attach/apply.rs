@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use ::uplink::tree::{self, Overhead};
 use ::uplink::{Error, Interface};
 use cli::Failure;
 
-use super::follow::{End, Following};
+use super::follow::{End, Following, WAIT_MAX, ending_signals};
 use super::rate::{AttachRate, Wish};
 use super::saved::{FILE, File, Saved};
 
@@ -112,7 +113,8 @@ fn watch(args: &Args) -> Result<(), Failure> {
     all_chosen(args, &file)?;
     let mut watched = Watched::default();
     let mut is_first = true;
-    loop {
+    let is_ending = ending_signals()?;
+    while !is_ending.load(Relaxed) {
         let read = File::open_existing(&args.file).map(|read| file = read);
         let failed = read.err().map(Failure::into_text);
         watched.note("", failed.or_else(|| without_table(args, &file)));
@@ -136,8 +138,10 @@ fn watch(args: &Args) -> Result<(), Failure> {
             }
         }
         is_first = false;
-        watched.follow(Instant::now() + WATCH_EVERY)?;
+        watched.follow(Instant::now() + WATCH_EVERY, &is_ending)?;
     }
+    // The followers leave their bands at a rate that lasts.
+    Ok(())
 }
 
 /// What is followed, and the failures that were said, by interface.
@@ -162,9 +166,9 @@ impl Watched {
         Ok(())
     }
 
-    /// Follows the lines until then. One that is lost is found by the next look.
-    fn follow(&mut self, until: Instant) -> Result<(), Failure> {
-        while Instant::now() < until {
+    /// Follows the lines until then, or until a signal. One that is lost is found by the next look.
+    fn follow(&mut self, until: Instant, is_ending: &AtomicBool) -> Result<(), Failure> {
+        while Instant::now() < until && !is_ending.load(Relaxed) {
             let mut ended = Vec::new();
             for (name, following) in &mut self.following {
                 match following.step() {
@@ -173,12 +177,16 @@ impl Watched {
                             crate::uplink::print(&format!("weir: {name}: {line}\n"))?;
                         }
                     }
-                    Ok(Err(End::Released(_) | End::Lost(_))) | Err(_) => ended.push(name.clone()),
+                    Ok(Err(End::Released(said) | End::Lost(said))) => ended.push((name.clone(), said)),
+                    Err(error) => ended.push((name.clone(), error.to_string())),
                 }
             }
-            ended.iter().for_each(|name| drop(self.following.remove(name)));
+            for (name, said) in ended {
+                crate::uplink::print(&format!("weir: {name}: {said}\n"))?;
+                self.following.remove(&name);
+            }
             let next = self.following.values().map(Following::next).min().unwrap_or(until).min(until);
-            sleep(next.saturating_duration_since(Instant::now()));
+            sleep(next.saturating_duration_since(Instant::now()).min(WAIT_MAX));
         }
         Ok(())
     }
@@ -190,7 +198,7 @@ impl Watched {
 }
 
 /// Says a failure unless it is the one said before.
-fn note(failures: &mut BTreeMap<String, String>, of: &str, failed: Option<String>) {
+pub fn note(failures: &mut BTreeMap<String, String>, of: &str, failed: Option<String>) {
     match failed {
         Some(failed) if failures.get(of) == Some(&failed) => {}
         Some(failed) => {

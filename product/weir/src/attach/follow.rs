@@ -1,5 +1,6 @@
 //! Follows the line of an interface: what `weir attach` does until it is interrupted, and `weir apply --watch`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{JoinHandle, sleep};
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use units::{Nanos, Rate};
 
+use super::apply::note;
 use super::rate::{Kept, Wish};
 use super::{Args, wanted_by};
 
@@ -21,7 +23,7 @@ const RECORD_EVERY: Duration = Duration::from_secs(1);
 /// The interval between looks at the classifier, in records.
 const CHECK_EVERY: u32 = 5;
 /// Maximum time of a wait, so that a signal is heeded.
-const WAIT_MAX: Duration = Duration::from_millis(100);
+pub const WAIT_MAX: Duration = Duration::from_millis(100);
 /// Maximum number of turns in a row that may fail.
 const FAILURES_MAX: u32 = 20;
 /// A rate is kept again if it differs by one part in this many, or after so many records.
@@ -232,7 +234,7 @@ impl Following {
         }
     }
 
-    /// Leaves the bands at a rate that lasts, and says which.
+    /// Leaves the bands at a rate that lasts, and says which. Dropped, it leaves them there without a word.
     pub fn leave(mut self) -> Result<String, Error> {
         self.watch.leave()?;
         let name = &self.interface.name;
@@ -245,22 +247,34 @@ impl Following {
     }
 }
 
+impl Drop for Following {
+    fn drop(&mut self) {
+        if self.lock.is_valid() {
+            // There is nobody to report it to; the bands keep the rate that they have.
+            let _ = self.watch.leave();
+        }
+    }
+}
+
 /// Follows in the foreground, until a signal or until there is nothing to follow.
 pub fn stay(interface: &Interface, mut following: Following, watches: bool, json: bool) -> Result<(), Failure> {
     let name = &interface.name;
-    let is_ending = Arc::new(AtomicBool::new(false));
-    for signal in [SIGHUP, SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&is_ending))
-            .map_err(|error| Failure::Failed(error.to_string()))?;
-    }
+    let is_ending = ending_signals()?;
     let print = |following: &Following, said: &str| match json {
         true => crate::uplink::print(&format!("{}\n", changed(name, said, &following.status()))),
         false => crate::uplink::print(&format!("weir: {name}: {said}\n")),
     };
     let mut watched = watches.then(|| watch(interface));
+    let mut failures = BTreeMap::new();
     while !is_ending.load(Relaxed) {
         let stepped = match following.step()? {
-            Ok(said) if following.is_check_due() => following.check()?.map(|()| said),
+            Ok(said) if following.is_check_due() => {
+                let checked = following.check();
+                // An interface that is down may be up again.
+                let failed = checked.as_ref().err().map(|error| format!("warning: {name}: {error}"));
+                note(&mut failures, name, failed);
+                checked.unwrap_or(Ok(())).map(|()| said)
+            }
             stepped => stepped,
         };
         match stepped {
@@ -281,6 +295,16 @@ pub fn stay(interface: &Interface, mut following: Following, watches: bool, json
         true => crate::uplink::print(&format!("{}\n", changed(name, &said, &status))),
         false => crate::uplink::print(&format!("weir: {name}: {said}\n")),
     }
+}
+
+/// The flag that a signal sets which ends a follower.
+pub fn ending_signals() -> Result<Arc<AtomicBool>, Failure> {
+    let is_ending = Arc::new(AtomicBool::new(false));
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&is_ending))
+            .map_err(|error| Failure::Failed(error.to_string()))?;
+    }
+    Ok(is_ending)
 }
 
 /// Watches in a thread whether there is anything to order; a queue is no part of it while the rate is searched.
