@@ -212,8 +212,9 @@ pub fn warn_of_prio(tree: &Tree) {
 
 fn down(args: &Down) -> Result<(), Failure> {
     let interface = Interface::by_name(&args.interface)?;
-    let removed = tree::down(&interface)?;
+    // First, so that a follower does not find the bands gone.
     follow::forget(&interface)?;
+    let removed = tree::down(&interface)?;
     let name = &interface.name;
     match (args.json, removed) {
         (true, _) => print(&format!("{}\n", json!({ "interface": name, "removed": removed }))),

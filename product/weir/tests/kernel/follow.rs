@@ -88,6 +88,97 @@ fn a_rate_that_is_told_or_a_detach_ends_the_follower() {
 }
 
 #[test]
+fn a_refused_attach_leaves_the_follower() {
+    let Some(network) = network() else { return };
+    let follower = Follower::start(&network, "");
+    let said = network.refusal("attach uplink --rate 20gbit", 1);
+    assert!(said.contains("above the 10gbit of uplink"), "{said}");
+    let line = &network.json("attach --list")[0]["line"];
+    assert_eq!(line["process"], follower.child.id());
+    follower.signal(Signal::INT);
+    assert_eq!(follower.ended().1, Some(0));
+}
+
+/// `weir uplink` changes the bands under a follower.
+#[test]
+fn bands_that_are_told_a_rate_are_followed_no_longer() {
+    let Some(network) = network() else { return };
+    for command in ["uplink up uplink --rate 5mbit", "uplink down uplink"] {
+        let follower = Follower::start(&network, "--rate auto");
+        network.printed(command);
+        let (last, status, said) = follower.ended();
+        assert!(status == Some(0) && last.contains("followed no longer"), "{command}: {status:?} {last} {said}");
+        if command.contains("5mbit") {
+            assert!(network.printed("uplink show uplink").contains("at 5mbit"));
+            let planned = network.printed("attach uplink --dry-run");
+            assert!(!planned.contains("found and followed"), "{planned}");
+        }
+    }
+    // As `tc class change` does, which removes no mark.
+    let follower = Follower::start(&network, "--rate auto");
+    network.command("tc class change dev uplink classid 5745:1 htb rate 7gbit ceil 7gbit");
+    let (last, status, said) = follower.ended();
+    assert!(status == Some(0) && last.contains("another command set 7gbit"), "{status:?} {last} {said}");
+    assert!(network.printed("uplink show uplink").contains("at 7gbit"));
+}
+
+#[test]
+fn an_attach_that_fails_marks_nothing() {
+    let Some(network) = network() else { return };
+    network.command("tc qdisc replace dev uplink root handle 7: pfifo limit 77");
+    let said = network.refusal("attach uplink", 1);
+    assert!(said.contains("--replace"), "{said}");
+    network.command("tc qdisc del dev uplink root");
+    network.printed("uplink up uplink --rate 9mbit");
+    let shown = network.printed("uplink show uplink");
+    assert!(!shown.contains("followed"), "{shown}");
+    let planned = network.printed("attach uplink --dry-run");
+    assert!(!planned.contains("found and followed"), "{planned}");
+}
+
+/// A network card gets a carrier, and may then have less speed than the bands were open at.
+#[test]
+fn a_device_that_becomes_slower_stays_attached() {
+    let Some(network) = network() else { return };
+    network.command("ip link del uplink");
+    network.command("ip tuntap add uplink mode tap");
+    network.command("ip link set uplink up");
+    network.command("ethtool -s uplink speed 10000");
+    let file = std::env::temp_dir().join(format!("weir-slower-{}.toml", std::process::id()));
+    network.printed(&format!("attach uplink --no-watch --save={}", file.display()));
+    network.command("ethtool -s uplink speed 1000");
+    let applied = network.weir(&format!("apply --file {}", file.display()));
+    std::fs::remove_file(&file).unwrap();
+    let said = String::from_utf8(applied.stderr).unwrap();
+    assert!(applied.status.success() && network.printed("uplink show uplink").contains("at 1gbit"), "{said}");
+    let follower = Follower::start(&network, "");
+    for (mbit, rate) in [(100, "at 100mbit"), (10_000, "at 10gbit")] {
+        network.command(&format!("ethtool -s uplink speed {mbit}"));
+        // It looks at the classifier every five seconds.
+        std::thread::sleep(std::time::Duration::from_secs(7));
+        let shown = network.printed("uplink show uplink");
+        assert!(shown.contains(rate) && shown.contains("followed by process"), "{mbit}: {shown}");
+    }
+    follower.signal(Signal::INT);
+    assert_eq!(follower.ended().1, Some(0));
+}
+
+#[test]
+fn an_interface_that_is_down_for_a_while_is_followed_on() {
+    let Some(network) = network() else { return };
+    let follower = Follower::start(&network, "");
+    network.command("ip link set uplink down");
+    // It looks at the classifier every five seconds.
+    std::thread::sleep(std::time::Duration::from_secs(7));
+    network.command("ip link set uplink up");
+    assert_eq!(network.json("attach --list")[0]["line"]["process"], follower.child.id());
+    follower.signal(Signal::INT);
+    let (last, status, said) = follower.ended();
+    assert!(status == Some(0) && last.contains("the bands order nothing"), "{status:?} {last}");
+    assert!(said.lines().count() == 1 && said.contains("uplink is down"), "{said}");
+}
+
+#[test]
 fn a_lost_order_is_said_and_a_killed_follower_replaced() {
     let Some(network) = network() else { return };
     let killed = Follower::start(&network, "");
@@ -127,9 +218,17 @@ fn a_watch_follows_each_table_without_a_rate() {
     let mut mistakes = BufReader::new(second.stderr.take().unwrap()).lines();
     let said = mistakes.next().unwrap().unwrap();
     assert!(said.ends_with(&format!("uplink: process {} follows the line already", first.id())), "{said}");
-    first.kill().unwrap();
-    first.wait().unwrap();
+    kill_process(Pid::from_child(&first), Signal::TERM).unwrap();
+    assert_eq!(first.wait().unwrap().code(), Some(0));
     // The other takes over.
+    while !follows(&second) {
+        std::thread::yield_now();
+    }
+    // It says why it follows no longer, and attaches again as the file says.
+    network.printed("uplink up uplink --rate 5mbit");
+    let mut lines = BufReader::new(second.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let said = lines.find(|line| line.contains("followed no longer")).unwrap();
+    assert!(said.starts_with("weir: uplink: "), "{said}");
     while !follows(&second) {
         std::thread::yield_now();
     }
@@ -159,6 +258,13 @@ fn a_rate_that_was_kept_is_begun_with() {
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(status.success() && said.contains(" at 9.00 Mbit/s until the line's rate is found"), "{said}");
     assert!(too_short.contains("--try 1s is too short"), "{too_short}");
+    // Followed by nobody, they stay at their rate; open ones order nothing.
+    let after = network.refusal("attach uplink --try 1s", 2);
+    assert!(after.contains("--try 1s is too short"), "{after}");
+    network.printed("attach --detach uplink");
+    network.printed("attach uplink --no-watch");
+    let open = network.refusal("attach uplink --try 1s", 2);
+    assert!(open.contains("--try needs a rate that stays"), "{open}");
     assert!(without.0 == Some(2) && without.1.contains("--try needs a rate that stays"), "{without:?}");
 }
 
