@@ -129,6 +129,7 @@ fn place(interface: &Interface) -> String {
 }
 
 #[cfg(test)]
+#[allow(dead_code, reason = "the clients' end is for other tests")]
 #[path = "../../tests/serve/common/cable.rs"]
 mod cable;
 
