@@ -577,6 +577,8 @@ __noinline int classify_tracked(struct __sk_buff *skb, struct packet *packet)
 		counters->no_storage += !known;
 	}
 	tracked = known ? &known->flow : NULL;
+	if ((packet->flags & (SYN | ACK)) == (SYN | ACK))
+		open_handshake(&tuple, bpf_ktime_get_ns());
 	if (is_data) {
 		counters->by_flow++;
 		counters->forwarded += skb->ingress_ifindex > 0;
@@ -612,7 +614,12 @@ int weir_clients_in(struct __sk_buff *skb)
 	if (!is_wanted(bpf_ntohs(packet.peer_port)) || !read_reversed_tuple(skb, &packet, &flow))
 		return TC_ACT_UNSPEC;
 	known = bpf_map_lookup_elem(&weir_tracked, &flow);
-	if (!known || !(packet.flags & ACK))
+	if (!(packet.flags & ACK))
+		return TC_ACT_UNSPEC;
+	// The flow is stored from its first packet of data on.
+	if (!known || known->flow.seen != SEEN)
+		end_handshake(&flow, bpf_ktime_get_ns());
+	if (!known)
 		return TC_ACT_UNSPEC;
 	note_client_packet(&known->flow, packet.ack, packet.payload_bytes);
 	path = path_of(known->path);

@@ -66,6 +66,14 @@ struct known {
 	__u64 path;
 };
 
+// At least one.
+static __always_inline __u32 micros_between(__u64 from, __u64 until)
+{
+	__u64 lasted = (until - from) / 1000;
+
+	return lasted < 1 ? 1 : lasted < ~0u ? lasted : ~0u;
+}
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -74,6 +82,64 @@ struct {
 	__type(value, struct path);
 } weir_paths SEC(".maps");
 
+// Handshakes of which a round trip is open or has ended, by a hash of their addresses and ports; a power of two. A SYN-ACK
+// takes its place from another, so a flood costs no more. Control packets do not wait in the bands, data may.
+#define HANDSHAKES_MAX (1 << 10)
+
+struct handshake {
+	// When the SYN-ACK left; 0 if it left more than once.
+	__u64 opened_ns;
+	// The hash, and the round trip once it has ended.
+	__u32 hash;
+	__u32 rtt_us;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HANDSHAKES_MAX);
+	__type(key, __u32);
+	__type(value, struct handshake);
+} weir_handshakes SEC(".maps");
+
+static __always_inline __u32 hash_of(struct tuple *tuple)
+{
+	__u64 hash = ((__u64)tuple->source_port << 16 | tuple->destination_port) + 1;
+
+	for (int i = 0; i < 4; i++)
+		hash = (hash ^ tuple->addresses[i]) * 0x9e3779b97f4a7c15ull;
+	return hash >> 32;
+}
+
+static __always_inline struct handshake *handshake_at(__u32 hash)
+{
+	__u32 at = hash & (HANDSHAKES_MAX - 1);
+
+	return bpf_map_lookup_elem(&weir_handshakes, &at);
+}
+
+// Notes a SYN-ACK that leaves.
+static __always_inline void open_handshake(struct tuple *tuple, __u64 now)
+{
+	__u32 hash = hash_of(tuple);
+	struct handshake *handshake = handshake_at(hash);
+
+	if (!handshake)
+		return;
+	handshake->opened_ns = handshake->hash == hash && handshake->opened_ns ? 0 : now;
+	handshake->hash = hash;
+	handshake->rtt_us = 0;
+}
+
+// Notes the first packet of a client that acknowledges one.
+static __always_inline void end_handshake(struct tuple *tuple, __u64 now)
+{
+	__u32 hash = hash_of(tuple);
+	struct handshake *handshake = handshake_at(hash);
+
+	if (handshake && handshake->hash == hash && handshake->opened_ns && !handshake->rtt_us)
+		handshake->rtt_us = micros_between(handshake->opened_ns, now);
+}
+
 // Returns the path of this number; NULL if another flow has its place by now.
 static __always_inline struct path *path_of(__u64 number)
 {
@@ -81,6 +147,19 @@ static __always_inline struct path *path_of(__u64 number)
 	struct path *path = number ? bpf_map_lookup_elem(&weir_paths, &at) : NULL;
 
 	return path && path->number == number ? path : NULL;
+}
+
+// Gives the path the round trip of its handshake, if that was seen.
+static __always_inline void take_handshake(struct path *path, struct tuple *tuple)
+{
+	__u32 hash = hash_of(tuple);
+	struct handshake *handshake = handshake_at(hash);
+
+	if (!handshake || handshake->hash != hash || !handshake->rtt_us)
+		return;
+	path->rtt_us = path->least_us = handshake->rtt_us;
+	path->tripped_ns = handshake->opened_ns + handshake->rtt_us * 1000ull;
+	handshake->hash = handshake->rtt_us = handshake->opened_ns = 0;
 }
 
 // Begins the path of a flow whose next packet is this. Returns NULL if no place is free.
@@ -104,6 +183,7 @@ static __always_inline struct path *begin_path(struct known *known, struct packe
 		path->version = packet->version;
 		path->has_timestamps = packet->tcp_words >= WORDS_WITH_TIMESTAMPS;
 		path->last_ns = step->now;
+		take_handshake(path, tuple);
 		known->path = path->number = PATH_NUMBER | (step->now & ~(__u64)(PATHS_MAX - 1)) | at;
 		return path;
 	}
@@ -146,8 +226,7 @@ static __always_inline void note_leaving(struct path *path, struct step *step, e
 // Ends the open round trip. What the client alone adds to one, such as a late acknowledgement, counts half.
 static __always_inline void end_trip(struct path *path, __u64 now)
 {
-	__u64 lasted = (now - path->opened_ns) / 1000;
-	__u32 rtt_us = lasted < 1 ? 1 : lasted < ~0u ? lasted : ~0u;
+	__u32 rtt_us = micros_between(path->opened_ns, now);
 
 	path->rtt_us = path->rtt_us && rtt_us > path->rtt_us ? path->rtt_us + (rtt_us - path->rtt_us) / 2 : rtt_us;
 	if (!path->least_us || rtt_us < path->least_us)

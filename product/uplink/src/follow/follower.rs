@@ -147,8 +147,6 @@ struct Sender {
     /// The instant of the last round trip, and what was acknowledged by then.
     tripped_at: Nanos,
     tripped_bytes: u64,
-    /// The first of a forwarded flow was seen.
-    has_tripped: bool,
     /// Packets waited here then.
     was_waiting: bool,
     /// The instant of the last sight, and what was acknowledged by then.
@@ -328,8 +326,6 @@ impl Follower {
         }
         let seen = sender.seen(now, connection, waiting_bytes, (pace, self.stays.all.excess()));
         let look = sender.looks.look(now, &seen, framing(connection));
-        // The first counts at once, as a handshake's.
-        let look = if connection.is_forwarded { Look { rtt: seen.rtt, ..look } } else { look };
         if connection.info.min_rtt_us > 0 && !std::mem::replace(&mut sender.has_base, true) {
             self.estimator.on_base(now, client, micros(connection.info.min_rtt_us));
         }
@@ -407,10 +403,6 @@ impl Sender {
             return None;
         }
         let acked = info.acked_bytes.saturating_sub(self.tripped_bytes);
-        if connection.is_forwarded && !std::mem::replace(&mut self.has_tripped, true) {
-            // In place of the handshake's: that of the first segment, which had the best band of responses.
-            return Some(smoothed);
-        }
         if acked < TRIP_SEGMENTS * framing.segment_bytes {
             // Nothing has been acknowledged before the first round trip, the handshake's.
             return (info.acked_bytes == 0).then_some(smoothed);

@@ -74,6 +74,27 @@ fn what_leaves_and_is_acknowledged_is_counted_with_its_round_trip() {
     });
 }
 
+/// A SYN-ACK does not wait in the bands; sent twice, it shows nothing.
+#[test]
+fn a_handshake_is_the_first_round_trip() {
+    at_tcx(|site, watch| {
+        for client in [1, 2] {
+            let mut syn_ack = transport(TCP, 4999, 0);
+            syn_ack[13] = 0x12;
+            for _ in 0..client {
+                leave(site, &ethernet(&[], IPV4, &ipv4(client, TCP, &syn_ack)));
+            }
+            arrive(site, &acknowledgement(client, 5000, PLAIN));
+            leave(site, &segment(client, 5000));
+        }
+        // Its acknowledgement shows that those of others would be seen.
+        exchange(site, 3, 5000);
+        let of = |client| listed(&watch).into_iter().find(|one| one.client[3] == client).unwrap().info;
+        assert!(of(1).acked_bytes == 0 && of(1).rtt_us > 0 && of(1).min_rtt_us == of(1).rtt_us, "{:?}", of(1));
+        assert_eq!((of(2).acked_bytes, of(2).rtt_us), (0, 0));
+    });
+}
+
 /// Either transmission may have been acknowledged.
 #[test]
 fn what_is_sent_again_ends_no_round_trip() {
