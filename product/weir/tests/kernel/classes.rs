@@ -2,7 +2,9 @@
 
 use std::cell::Cell;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -215,4 +217,44 @@ fn mistakes_are_refused_and_change_nothing() {
     network.printed("uplink up uplink --rate 10mbit");
     fs::write(&file, FILE).unwrap();
     assert!(network.refused(&apply).contains("run `weir uplink down uplink` first"));
+}
+
+/// A unit's group of processes comes after the attach, and is made anew when the unit starts again.
+#[test]
+fn a_cgroup_that_comes_or_is_made_anew_is_found() {
+    let (Some(network), folder) = (Network::new(), Folder::new("cgroup")) else { return };
+    let has_all = |root: &&Path| root.join("cgroup.procs").exists() && root.join("cgroup.subtree_control").exists();
+    let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
+    let (file, name) = (folder.file(), format!("weir-watched-{}", std::process::id()));
+    let can_make =
+        |root: &&Path| fs::create_dir(root.join(&name)).and_then(|()| fs::remove_dir(root.join(&name))).is_ok();
+    let Some(root) = roots.into_iter().find(has_all).filter(can_make) else {
+        return println!("SKIPPED: no group of processes of version 2 can be made");
+    };
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, FILE.replace("port = 8081\n", &format!("cgroup = \"{name}\"\n"))).unwrap();
+    if !attached(&network, "attach uplink --rate 9mbit --no-watch") {
+        return;
+    }
+    let mut watch = network.start(&format!("apply --watch --file {}", file.display()));
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut next = || lines.next().unwrap().unwrap();
+    let rule = || classes(&network)[1]["rules"][0].as_str().unwrap().to_string();
+    assert_eq!(next(), "weir: uplink: changed at 10mbit");
+    assert_eq!(rule(), format!("cgroup \"{name}\", which is not there"));
+    let mut mistakes = BufReader::new(watch.stderr.take().unwrap()).lines();
+    assert!(mistakes.next().unwrap().unwrap().contains(&format!("key `class.rule.cgroup`: \"{name}\" is not there")));
+    for _ in 0..2 {
+        // Its number is another each time.
+        fs::create_dir(root.join(&name)).unwrap();
+        assert_eq!(next(), "weir: uplink: changed at 10mbit");
+        assert_eq!(rule(), format!("cgroup \"{name}\""));
+        fs::remove_dir(root.join(&name)).unwrap();
+        fs::create_dir(root.join(&name)).unwrap();
+        assert_eq!(next(), "weir: uplink: changed at 10mbit");
+        fs::remove_dir(root.join(&name)).unwrap();
+        assert_eq!(next(), "weir: uplink: changed at 10mbit");
+    }
+    watch.kill().unwrap();
+    watch.wait().unwrap();
 }
