@@ -77,9 +77,10 @@ pub fn lost() -> Result<Vec<Lost>, Error> {
 
 /// Returns what a classifier's tree lacks, with the remedy.
 pub fn missing(attached: &Attached) -> Option<String> {
-    let Attached { interface, settings: Some(_), .. } = attached else { return None };
+    let Attached { interface, settings: Some(settings), .. } = attached else { return None };
     let what = match tree::find(interface) {
-        Ok(Some(_)) => return None,
+        Ok(Some(tree)) if tree.plan.classes == settings.classes.shares() => return None,
+        Ok(Some(_)) => "the classes are not as told: somebody made the bands anew".to_string(),
         Ok(None) => "nothing is ordered: somebody removed the bands or replaced them".to_string(),
         Err(_) => "the order is not as told: somebody removed some of the bands".to_string(),
     };

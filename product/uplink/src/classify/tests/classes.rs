@@ -189,6 +189,13 @@ fn classes_are_read_back_changed_in_place_and_leave_nothing() {
         attach(&interface, &other).unwrap();
         assert_eq!(settings().classes, other.classes);
         assert_eq!(find_tree(&interface).unwrap().unwrap().plan.classes, other.classes.shares());
+        // Bands without the classes are said, and made whole.
+        let missing = || find(&interface).unwrap().unwrap().missing();
+        assert_eq!(missing(), None);
+        tree::up(&interface, &tree::Plan::new(Kind::Htb, "1gbit".parse().unwrap()), false).unwrap();
+        assert!(missing().is_some_and(|said| said.starts_with("the classes are not as told: ")));
+        attach(&interface, &other).unwrap();
+        assert_eq!(missing(), None);
         attach(&interface, &plain).unwrap();
         assert_eq!(find_tree(&interface).unwrap().unwrap().plan.classes, []);
         attach(&interface, &two).unwrap();
