@@ -94,3 +94,26 @@ pub fn rpm(root: &Path, tree: &Stage, folder: &Path, release: &Release) -> Resul
     std::fs::copy(&built, &path).map_err(|e| format!("{}: {e}", built.display()))?;
     Ok(path)
 }
+
+#[cfg(test)]
+mod tests {
+    /// `StateDirectory=weir-attach` makes /var/lib/weir-attach, which no package knows.
+    #[test]
+    fn a_purge_removes_each_folder_of_the_units() {
+        let packaging = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging");
+        let postrm = std::fs::read_to_string(packaging.join("deb/postrm")).unwrap();
+        let mut count = 0;
+        for unit in std::fs::read_dir(packaging.join("systemd")).unwrap() {
+            let unit = std::fs::read_to_string(unit.unwrap().path()).unwrap();
+            for (key, folder) in [("StateDirectory=", "/var/lib/"), ("LogsDirectory=", "/var/log/")] {
+                for name in unit.lines().filter_map(|line| line.strip_prefix(key)) {
+                    let folder = format!("{folder}{name}");
+                    let is_removed = |line: &str| line.contains("rm -rf") && line.split(' ').any(|word| word == folder);
+                    assert!(postrm.lines().any(is_removed), "{folder}");
+                    count += 1;
+                }
+            }
+        }
+        assert_eq!(count, 3);
+    }
+}
