@@ -14,6 +14,6 @@ mod watch;
 
 pub use follower::{Follower, Sight, Tally};
 pub use sched::line::{Bounds, Change, Limit, Notice, Status};
-pub use state::{Followed, Lock, forget, mark, read};
+pub use state::{Changing, Followed, Lock, changing, forget, mark, read};
 #[cfg(feature = "bpf")]
 pub use watch::{LineWatch, Turn, can_follow, open_rate};

@@ -8,7 +8,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, flock};
 use sched::line::{Bounds, Limit, Status};
@@ -22,6 +23,9 @@ const KIND: &str = "line";
 /// Maximum size of a file that is read.
 const BYTES_MAX: u64 = 4096;
 const NONE: &str = "-";
+/// Maximum time to wait for another process that changes the interface, and the interval between looks.
+const CHANGING_MAX: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// What is recorded of an interface whose rate is followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +67,35 @@ impl Lock {
         let words = words(status, unix_now(), std::process::id());
         write_in_place(&self.file, &self.interface, &words)
     }
+}
+
+/// The right to attach, detach or change the rate of an interface, which one process has at a time. Dropping it ends
+/// the right.
+#[derive(Debug)]
+pub struct Changing {
+    _file: File,
+}
+
+/// Waits for the right. A process that has it must not take it again.
+pub fn changing(interface: &Interface) -> Result<Changing, Error> {
+    let name = &interface.name;
+    let open = || {
+        std::fs::create_dir_all(leftovers::FOLDER)?;
+        let path = leftovers::path("change", interface)?;
+        OpenOptions::new().create(true).append(true).open(path)
+    };
+    let file = open().map_err(|error| Error::kernel(&format!("changing {name}"), error))?;
+    let until = Instant::now() + CHANGING_MAX;
+    while flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(rustix::io::Errno::WOULDBLOCK) {
+        if Instant::now() >= until {
+            let seconds = CHANGING_MAX.as_secs();
+            return Err(Error::new(format!(
+                "another weir has been changing {name} for {seconds} s: end it (`ps -C weir`), and run this again"
+            )));
+        }
+        sleep(LOOK_EVERY);
+    }
+    Ok(Changing { _file: file })
 }
 
 /// Records that the rate of an interface is to be followed. Returns false if it was recorded already.

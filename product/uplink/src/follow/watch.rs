@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use sched::line::{Bounds, Change, Status, is_fast};
 use units::{Nanos, Rate};
 
+use super::changing;
 use super::follower::{Follower, Sight, Tally};
 use crate::classify::ForwardedWatch;
 use crate::connections::padded;
@@ -267,6 +268,7 @@ impl LineWatch {
         }
         let line = self.status().rate.filter(|_| rate < self.rates.open).unwrap_or(rate);
         let is_other = line > self.rates.packets_for.permille(1250) || line < self.rates.packets_for.permille(800);
+        let _changing = changing(&self.interface)?;
         let is_set = tree::change_rate(&self.interface, self.rates.now, rate, is_other.then_some(line))?;
         if is_set {
             self.rates.now = rate;

@@ -1,7 +1,7 @@
 //! `weir apply`: makes the attaches of a file, where they are not as it says.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -70,7 +70,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
             failed.push(saved.interface.as_str());
             continue;
         }
-        match apply(saved, until) {
+        match apply(saved, &args.file, until) {
             Ok(outcome) => crate::uplink::print(&said(saved, &outcome))?,
             Err(error) => {
                 eprintln!("weir: {}: {error}", saved.interface);
@@ -124,7 +124,7 @@ fn watch(args: &Args) -> Result<(), Failure> {
             // A unit that is started later has its group then.
             let missing = saved.classes.missing().into_iter().next();
             watched.note(&format!("the classes of {}", saved.interface), missing);
-            let outcome = apply(saved, Instant::now());
+            let outcome = apply(saved, &args.file, Instant::now());
             let was_failed = watched.failures.contains_key(&saved.interface);
             let failed = outcome.as_ref().err().map(|error| format!("{}: {error}", saved.interface));
             watched.note(&saved.interface, failed);
@@ -223,7 +223,7 @@ fn said(saved: &Saved, outcome: &Outcome) -> String {
     format!("weir: {}: {what}\n", saved.interface)
 }
 
-fn apply(saved: &Saved, until: Instant) -> Result<Outcome, Error> {
+fn apply(saved: &Saved, path: &Path, until: Instant) -> Result<Outcome, Error> {
     let interface = awaited(&saved.interface, until)?;
     let wish = Wish::of_saved(saved.args.rate, &interface)?;
     let overhead = saved.args.overhead.map_or(Overhead::None, Overhead::from);
@@ -231,6 +231,11 @@ fn apply(saved: &Saved, until: Instant) -> Result<Outcome, Error> {
     let wanted = Classify { overhead: Some(overhead), classes, ..super::wanted_by(&saved.args, None, wish) };
     if classify::is_in_place(&interface, &wanted)? && line::read(&interface).is_some() == wish.is_followed() {
         return Ok(Outcome::InPlace);
+    }
+    let _changing = line::changing(&interface)?;
+    // Another command may have detached meanwhile.
+    if File::open_existing(path).is_ok_and(|file| file.of(&saved.interface).is_none()) {
+        return Err(Error::Refused(format!("{} has no table [{}] any more", path.display(), saved.interface)));
     }
     let was_attached = classify::find(&interface)?.is_some();
     super::attach(&interface, &wanted, wish)?;

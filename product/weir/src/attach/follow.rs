@@ -152,6 +152,11 @@ impl Following {
         let Some(settings) = attached.settings else { return Ok(Ok(())) };
         let wanted = wanted_by(&Args::default(), Some(&settings), Wish::Follow(Some(self.watch.rate())));
         if !classify::is_in_place(interface, &wanted)? {
+            let _changing = follow::changing(interface)?;
+            // Another command may have detached meanwhile.
+            if !self.lock.is_valid() {
+                return Ok(Err(self.end()));
+            }
             classify::attach(interface, &wanted)?;
         }
         Ok(Ok(()))

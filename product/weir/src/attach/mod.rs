@@ -139,7 +139,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
         return show::preview(&interface, &preview, wish.is_followed(), args.json);
     }
     let file = args.save.as_deref().map(File::open).transpose()?;
-    let attached = attach(&interface, &wanted, wish)?;
+    let attached = line::changing(&interface).and_then(|_changing| attach(&interface, &wanted, wish))?;
     warn();
     let tree = tree::find(&interface)?;
     match (&file, &tree) {
@@ -236,7 +236,8 @@ fn is_saved(name: &str) -> bool {
 fn detach(name: &str, save: Option<&Path>, json: bool) -> Result<(), Failure> {
     let file = save.map(File::open).transpose()?;
     let saved = file.as_ref().filter(|file| file.of(name).is_some());
-    // First, so that `weir apply --watch` finds no table when it finds no classifier.
+    // Until the end, so that `weir apply` attaches nothing between the two, and a follower nothing after them.
+    let _changing = Interface::by_name(name).and_then(|interface| line::changing(&interface));
     saved.map_or(Ok(()), |file| file.put(name, None))?;
     let was_attached = match Interface::by_name(name) {
         // A table may outlast its interface.

@@ -186,6 +186,28 @@ fn the_unit_leaves_nothing_attached_when_it_stops() {
     assert!(network.printed("attach --list").contains("nothing is attached"));
 }
 
+/// The table is removed while `weir apply`, which has read it, waits for the command that removes it.
+#[test]
+fn an_apply_that_comes_late_attaches_nothing() {
+    let (Some(network), folder) = (Network::new(), Folder::new("late")) else { return };
+    let file = folder.file();
+    if !attached(&network, &format!("attach uplink --rate 9mbit --no-watch --save={}", file.display())) {
+        return;
+    }
+    network.printed("attach --detach uplink");
+    let namespace = network.command("stat -Lc %i /proc/self/ns/net");
+    let index = network.command("ip -o link show uplink");
+    let change = format!("/run/weir/change-{}-{}", namespace.trim(), index.split(':').next().unwrap());
+    let change = fs::OpenOptions::new().create(true).append(true).open(change).unwrap();
+    change.lock().unwrap();
+    let apply = network.start(&format!("apply --file {}", file.display()));
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    fs::write(&file, "").unwrap();
+    drop(change);
+    let said = String::from_utf8(apply.wait_with_output().unwrap().stderr).unwrap();
+    assert!(network.printed("attach --list").contains("nothing is attached"), "{said}");
+}
+
 /// Either both or nothing.
 #[test]
 fn an_attach_whose_table_cannot_be_removed_stays() {

@@ -153,6 +153,7 @@ impl Before {
         if !classify::find(interface)?.is_some_and(is_tried) || !tree.is_none_or(has_rate) {
             return Ok("left as another command, or an attach that failed, has left it");
         }
+        let _changing = line::changing(interface)?;
         let Some(settings) = &self.classifier else {
             classify::detach(interface)?;
             if let Some(tree) = &self.tree {
@@ -177,7 +178,7 @@ fn attach_and_try(
     is_ended: &AtomicBool,
 ) -> Result<Trial, Error> {
     if !classify::is_in_place(interface, wanted)? {
-        classify::attach(interface, wanted)?;
+        line::changing(interface).and_then(|_changing| classify::attach(interface, wanted))?;
     }
     let mut trying = Trying {
         interface,
