@@ -7,7 +7,7 @@ use std::io;
 
 use crate::Error;
 use crate::TcpInfo;
-use crate::netlink::{Body, Socket, attribute, u32_at, u64_at};
+use crate::netlink::{Body, REPLIES_MAX, Socket, attribute, u32_at, u64_at};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 /// `struct inet_diag_sockid`, a part of both structures below.
@@ -167,6 +167,8 @@ pub fn padded(address: std::net::IpAddr) -> [u8; 16] {
 /// Queries the IPv4 and IPv6 connections of some ports, or of all, that may send, repeatedly.
 pub struct SenderWatch {
     netlink: Socket,
+    /// Maximum number of datagrams of a list, about 80 connections each; what comes after them is left out.
+    replies_max: usize,
     requests: Vec<Vec<u8>>,
 }
 
@@ -184,16 +186,21 @@ impl SenderWatch {
         let families = [libc::AF_INET, libc::AF_INET6];
         let of =
             |port: &u16| families.map(|family| request(family, *port, &[INET_DIAG_INFO, INET_DIAG_MEMINFO], states));
-        Ok(SenderWatch { netlink: Socket::open_sock_diag()?, requests: ports.iter().flat_map(of).collect() })
+        let requests = ports.iter().flat_map(of).collect();
+        Ok(SenderWatch { netlink: Socket::open_sock_diag()?, replies_max: REPLIES_MAX, requests })
     }
 
     pub fn read(&mut self, mut each: impl FnMut(Connection)) -> io::Result<()> {
         for request in &self.requests {
-            self.netlink.dump(SOCK_DIAG_BY_FAMILY, request, |message| {
+            let is_whole = self.netlink.dump_at_most(self.replies_max, SOCK_DIAG_BY_FAMILY, request, |message| {
                 if let Some(connection) = Connection::of(message) {
                     each(connection);
                 }
             })?;
+            if !is_whole {
+                // The rest would come as the reply to the next request.
+                self.netlink = Socket::open_sock_diag()?;
+            }
         }
         Ok(())
     }
@@ -267,6 +274,24 @@ mod tests {
         drop(clients);
         accepted.set_nonblocking(false).unwrap();
         let _ = accepted.read(&mut [0]);
+    }
+
+    /// The second list is whole again, and has nothing of the rest of the first.
+    #[test]
+    fn a_list_beyond_its_bound_is_cut_short() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let pairs: Vec<_> =
+            (0..200).map(|_| (TcpStream::connect(address).unwrap(), listener.accept().unwrap())).collect();
+        let mut watch = SenderWatch::open(&[address.port()]).unwrap();
+        let mut listed = |replies_max| {
+            let mut count = 0;
+            watch.replies_max = replies_max;
+            watch.read(|_| count += 1).unwrap();
+            count
+        };
+        let [part, whole] = [1, REPLIES_MAX].map(&mut listed);
+        assert!((1..pairs.len()).contains(&part) && whole == pairs.len(), "{part} {whole}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, Socket
 /// Maximum size of a reply datagram (`NLMSG_GOODSIZE` is a page; dumps use up to 32 KiB).
 const REPLY_BYTES_MAX: usize = 32 << 10;
 /// Maximum number of reply datagrams read for one request: enough for tens of thousands of routes, and finite.
-const REPLIES_MAX: usize = 1024;
+pub const REPLIES_MAX: usize = 1024;
 const REPLY_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500);
 /// A change may make the kernel load a module first, by starting a program and waiting for it.
 const CHANGE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
@@ -67,14 +67,28 @@ impl Socket {
     /// `body` and reports every interface. A request for one object would be shorter, but Linux 6.18 sends its answer
     /// to the listeners for changes and not to the requester.
     pub fn dump(&mut self, kind: u16, body: &[u8], each: impl FnMut(&[u8])) -> io::Result<()> {
-        self.request(kind, NLM_F_DUMP, body, each)
+        match self.dump_at_most(REPLIES_MAX, kind, body, each)? {
+            true => Ok(()),
+            false => Err(io::Error::other("netlink: the reply does not end")),
+        }
+    }
+
+    /// As [`Socket::dump`], up to this many datagrams. Returns false if more are to come: then the socket is of no use.
+    pub fn dump_at_most(
+        &mut self,
+        replies_max: usize,
+        kind: u16,
+        body: &[u8],
+        each: impl FnMut(&[u8]),
+    ) -> io::Result<bool> {
+        self.request(replies_max, kind, NLM_F_DUMP, body, each)
     }
 
     /// Requests a change and waits until it is made. `flags` are the `NLM_F_` flags of changes; 0 is right for a
     /// deletion.
     pub fn change(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
         sockopt::set_socket_timeout(&self.fd, sockopt::Timeout::Recv, Some(CHANGE_TIMEOUT))?;
-        let outcome = self.request(kind, flags | NLM_F_ACK, body, |_| ());
+        let outcome = self.request(REPLIES_MAX, kind, flags | NLM_F_ACK, body, |_| ()).map(drop);
         sockopt::set_socket_timeout(&self.fd, sockopt::Timeout::Recv, Some(REPLY_TIMEOUT))?;
         outcome
     }
@@ -93,7 +107,14 @@ impl Socket {
         Ok(())
     }
 
-    fn request(&mut self, kind: u16, flags: u16, body: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<()> {
+    fn request(
+        &mut self,
+        replies_max: usize,
+        kind: u16,
+        flags: u16,
+        body: &[u8],
+        mut each: impl FnMut(&[u8]),
+    ) -> io::Result<bool> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut message = Vec::with_capacity(HEADER_BYTES + body.len());
         message.extend((HEADER_BYTES as u32 + body.len() as u32).to_ne_bytes());
@@ -103,13 +124,13 @@ impl Socket {
         message.extend(0u32.to_ne_bytes());
         message.extend(body);
         net::sendto(&self.fd, &message, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
-        for _ in 0..REPLIES_MAX {
+        for _ in 0..replies_max {
             let (_, bytes) = net::recv(&self.fd, &mut self.buffer[..], RecvFlags::empty())?;
             if read_replies(&self.buffer[..bytes.min(REPLY_BYTES_MAX)], self.sequence, &mut each)? {
-                return Ok(());
+                return Ok(true);
             }
         }
-        Err(io::Error::other("netlink: the reply does not end"))
+        Ok(false)
     }
 }
 
