@@ -39,10 +39,13 @@ impl Handler {
         // `//a`, `/b/../a` and `/a` name one file: caches, logs and the links of a page should have a single address for it.
         // No rule has seen a path with dot segments, so it does not reach a program either.
         if let Some(target) = sites::resolved(request) {
-            // The rules for fields cannot read the path with its dot segments.
+            // Rules cannot read the path with its dot segments.
             let path = target.split('?').next().unwrap_or_default().as_bytes();
             let resolved = request.with_path(path, request.query);
-            return self.with_headers(to, &resolved, redirect(Status::PERMANENT_REDIRECT, &target)).into();
+            // No file has such a name as `a%2Fb`.
+            if http::decode_path(path, &mut Vec::new()).is_ok() || self.served.group(site, &resolved).is_some() {
+                return self.with_headers(to, &resolved, redirect(Status::PERMANENT_REDIRECT, &target)).into();
+            }
         }
         if scripts.is_none() && !is_of_files(request.method) {
             return self.with_headers(to, request, unserved(request, ALLOW)).into();

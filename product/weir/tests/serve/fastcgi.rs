@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use crate::common::{Client, PATIENCE, Response, Server, Site};
+use crate::common::{Client, PATIENCE, Response, Server, Site, wait_until};
 
 const BEGIN_REQUEST: u8 = 1;
 const END_REQUEST: u8 = 3;
@@ -352,8 +352,9 @@ fn a_wrong_answer_is_502_or_cut_and_hurts_nobody_else() {
         );
     }
     assert_eq!(client.get("/plain.txt").text(), "text");
-    let log = server.stderr();
-    let said = log.iter().filter(|line| line.contains("says: PHP message: a warning and more")).count();
+    let said = || server.stderr().iter().filter(|line| line.contains("says: PHP message: a warning and more")).count();
+    wait_until("a line in the error log", || said() > 0);
+    let (said, log) = (said(), server.stderr());
     assert!(said == 1 && log.iter().all(|line| line.len() < 2_000 && !line.contains('\x1b')), "{log:#?}");
 }
 

@@ -136,6 +136,9 @@ fn no_spelling_leads_past_a_redirect() {
         assert_eq!(guarded.statuses(&mut asking, path), [200; 3], "{path}");
         assert_eq!(guarded.upstream.asked().last().unwrap().path(), path, "as it came");
     }
+    for path in ["/x/../api/group%2Fproject", "/a/%2e/b%5Cc", "/new/../old/x"] {
+        assert_eq!(guarded.statuses(&mut asking, path), [308; 3], "{path}");
+    }
 }
 
 /// A program for all, and another, which asks who it is, for a part.
