@@ -108,10 +108,10 @@ fn who_is_let_in_reaches_the_program_with_what_is_said_of_him() {
             assert!(got.field("If-None-Match").is_some() && got.head.matches("Remote-User").count() == 1);
         }
     }
-    // Characters that a client has not encoded: both get one spelling.
-    asked.curl(&["-H", "Cookie: session=ada"], "/old/caf\u{e9}?\u{e9}");
+    // A query that a client has not encoded: both get one spelling. (curl encodes paths by itself.)
+    asked.curl(&["-H", "Cookie: session=ada"], "/old/x?\u{e9}");
     let shown = asked.auth.asked().last().unwrap().clone();
-    assert_eq!(shown.field("X-Forwarded-Uri"), Some("/old/caf%C3%A9?%C3%A9"));
+    assert_eq!(shown.field("X-Forwarded-Uri"), Some("/old/x?%C3%A9"));
     let mut asking = Asking::to(&asked.guarded.server);
     let stream = asking.ask_with("/old/y", &[("cookie", "session=ada"), ("remote-user", "root")]);
     assert_eq!(asking.answer(stream).field(":status"), Some("200"));
