@@ -429,3 +429,27 @@ fn set_priority(socket: &std::net::UdpSocket, priority: u32) {
     };
     assert_eq!(status, 0, "{}", std::io::Error::last_os_error());
 }
+
+/// The kernel puts an `mq` at devices of several queues by itself, and again when the tree goes.
+#[test]
+fn the_kernel_s_mq_comes_back_and_somebody_s_is_refused() {
+    in_own_network(|| {
+        if !std::path::Path::new("/dev/net/tun").exists() {
+            return crate::testing::skip("there is no /dev/net/tun");
+        }
+        run("ip tuntap add dev weir0 mode tap multi_queue");
+        run("ip link set weir0 up");
+        let weir0 = Interface::by_name("weir0").unwrap();
+        let root = || {
+            let qdiscs = tc::qdiscs(&mut Socket::open().unwrap(), weir0.index).unwrap();
+            let root = qdiscs.iter().find(|qdisc| qdisc.parent == tc::TC_H_ROOT);
+            root.map(|root| (root.kind.clone(), root.handle)).unwrap()
+        };
+        assert_eq!(root(), ("mq".to_string(), 0));
+        assert_eq!(up(&weir0, &plan("10mbit"), false).unwrap(), Change::Made);
+        assert!(down(&weir0).unwrap());
+        assert_eq!(root(), ("mq".to_string(), 0));
+        run("tc qdisc replace dev weir0 root handle 1: mq");
+        assert!(refused(&weir0, &plan("10mbit"), true).contains("has a mq, which weir cannot put back later"));
+    });
+}
