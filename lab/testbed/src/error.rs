@@ -78,6 +78,9 @@ impl fmt::Display for LabError {
             LabError::NotRoot => write!(f, "making network namespaces needs root: use sudo"),
             LabError::Missing { program } => write!(f, "the program `{program}` is not found: {}", how_to_get(program)),
             LabError::Tool { command, said } => write!(f, "`{command}` failed: {said}"),
+            LabError::Qdisc { name: "netem", cause } => {
+                write!(f, "qdisc `netem` cannot be had here: {cause}; --virtual has it, wire = false needs no wire")
+            }
             LabError::Qdisc { name, cause } => write!(f, "qdisc `{name}` cannot be had here: {cause}"),
             LabError::Limit { key, reason } => write!(f, "limits: {key}: {reason}"),
             LabError::Attach { cause } => write!(f, "weir attach: {cause}"),
