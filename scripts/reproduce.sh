@@ -49,17 +49,17 @@ trap 'interrupted=1' INT TERM
 quick() {
     local runs=apache-fair,apache-attach-srpt,weir-bands,weir-paced
     if [ "$is_virtual" = 1 ]; then runs=$runs,nginx-fq-codel,nginx-cake; fi
-    measure 000-fig3.toml --seconds 30 --points rho-0.6_seed-101,rho-0.8_seed-101,rho-0.9_seed-101 --only "$runs" "${trace[@]}" "$@"
-    measure 003-w1-a.toml --seconds 50 --points seed-101 --only "$runs" "${trace[@]}" "$@"
-    measure 003-fig11.toml --seconds 50 --points seed-101 --only apache-fair,apache-attach-srpt,weir-paced "${trace[@]}" "$@"
-    measure 003-fig6.toml --seconds 50 --points rho-1.2_seed-101 --only apache-fair,apache-attach-srpt,weir-bands,weir-paced "${trace[@]}" "$@"
-    measure 002-table2.toml --seconds 40 --points link-10mbit_rho-0.9_seed-101 --only ps,srpt,srrt "$@"
+    measure 000/000-fig3.toml --seconds 30 --points rho-0.6_seed-101,rho-0.8_seed-101,rho-0.9_seed-101 --only "$runs" "${trace[@]}" "$@"
+    measure 003/003-w1-a.toml --seconds 50 --points seed-101 --only "$runs" "${trace[@]}" "$@"
+    measure 003/003-fig11.toml --seconds 50 --points seed-101 --only apache-fair,apache-attach-srpt,weir-paced "${trace[@]}" "$@"
+    measure 003/003-fig6.toml --seconds 50 --points rho-1.2_seed-101 --only apache-fair,apache-attach-srpt,weir-bands,weir-paced "${trace[@]}" "$@"
+    measure 002/002-table2.toml --seconds 40 --points link-10mbit_rho-0.9_seed-101 --only ps,srpt,srrt "$@"
 }
 
 # SURGE makes its own requests, and NASA's log is another trace: the set-up tells them apart.
 whole() {
     local own=() surge=() nasa=() file
-    for file in 00[023]-*.toml default-queues*.toml traps*.toml; do
+    for file in 00[023]/*.toml queues/default-queues*.toml queues/traps*.toml; do
         if grep -q '^\[grid\]' "$file"; then
             continue
         elif grep -q 'nasa' "$file"; then

@@ -33,7 +33,7 @@ copies=$out/.programs
 trap 'rm -rf "$copies"' EXIT
 mkdir "$copies"
 cp "$programs/weir" "$programs/weirlab" "$experiment" "$copies/"
-setups=$(dirname "$experiment")/setups
+setups=$(dirname "$experiment")/../setups
 if [ -d "$setups" ]; then cp -r "$setups" "$copies/"; fi
 
 # A trace that the experiment names is beside the experiment, not beside the copy.

@@ -96,7 +96,7 @@ def test_an_experiment_in_virtual_time_has_the_figures_of_weirlab_report(program
     if not program.with_name("weir").exists():
         pytest.skip("SKIPPED: no program weir beside weirlab: cargo build -p weir")
     try:
-        found = weirlab.run(root / "experiments/first-light.toml", tmp_path / "out", only=names, seconds=2, weirlab=program)
+        found = weirlab.run(root / "experiments/pages/first-light.toml", tmp_path / "out", only=names, seconds=2, weirlab=program)
     except weirlab.RunError as error:
         if "setup.sh virtual" not in str(error):
             raise

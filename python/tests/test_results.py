@@ -62,13 +62,13 @@ def test_claims_of_figure_3_are_computed_to_the_bit_of_a_microsecond(root):
     of_claims = [figure for figure in checked if figure.what.startswith("claims.json") and figure.computed is not None]
     assert len(of_claims) == 36
     assert max(abs(figure.computed / figure.published - 1) for figure in of_claims) < 3e-5
-    found = weirlab.judge(weirlab.runs(result), weirlab.claims(root / "experiments" / "000-fig3.toml"))
+    found = weirlab.judge(weirlab.runs(result), weirlab.claims(root / "experiments" / "000" / "000-fig3.toml"))
     mean = next(of for of in found if of.claim.text == "mean 3-8 x lower, by bands")
     assert (mean.verdict, mean.point, mean.traces) == ("refuted", "rho-0.8", 5)
 
 
 def test_every_experiment_has_claims_that_are_read(root):
-    files = sorted((root / "experiments").glob("0*.toml"))
+    files = sorted((root / "experiments").glob("0*/*.toml"))
     stated = {file.name: weirlab.claims(file) for file in files if not file.name.endswith("-sim.toml")}
     assert sum(map(len, stated.values())) > 150
 

@@ -233,9 +233,10 @@ server = \"weir\"
     #[test]
     fn every_experiment_says_the_size_of_its_claims() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
-        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let folders = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let files = folders.flat_map(|folder| std::fs::read_dir(folder).unwrap()).map(|entry| entry.unwrap().path());
         let mut claims = 0;
-        for file in files.filter(|file| file.extension().is_some_and(|is| is == "toml")) {
+        for file in files {
             let text = std::fs::read_to_string(&file).unwrap();
             if !text.contains("\n[figure]\n") {
                 continue;

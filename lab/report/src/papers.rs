@@ -140,11 +140,10 @@ impl Papers {
         let experiments = project.join("experiments");
         let items: ItemsFile = parse(&project.join("docs/reproduction/items.toml"))?;
         let mut papers = Papers { items: items.item, ..Papers::default() };
-        for file in files_in(&experiments, "toml")? {
+        let papers_of = folders_below(&experiments, 1)?.into_iter().filter(|folder| is_paper(folder));
+        let files = papers_of.map(|folder| files_in(&folder, "toml")).collect::<Result<Vec<_>, _>>()?;
+        for file in files.concat() {
             let name = stem(&file);
-            if !name.starts_with(|first: char| first.is_ascii_digit()) {
-                continue;
-            }
             let read: ClaimsFile = parse(&file)?;
             let expects = read.figure.map_or(vec![], |figure| figure.expect);
             let claims = expects.into_iter().map(|of_file| (false, of_file));
@@ -275,6 +274,11 @@ fn files_in(folder: &Path, extension: &str) -> Result<Vec<std::path::PathBuf>, S
     let mut files: Vec<_> = entries(folder)?.into_iter().filter(is_of).collect();
     files.sort();
     Ok(files)
+}
+
+/// Returns true for the experiments of a paper: its folder has the paper's number.
+fn is_paper(folder: &Path) -> bool {
+    stem(folder).starts_with(|first: char| first.is_ascii_digit())
 }
 
 fn stem(file: &Path) -> String {

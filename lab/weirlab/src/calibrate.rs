@@ -15,7 +15,7 @@ const RAMP: (f64, f64) = (0.6, 1.3);
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The experiment whose link, limits and jobs are meant, for example experiments/first-light.toml
+    /// The experiment whose link, limits and jobs are meant, for example experiments/pages/first-light.toml
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
     /// How long requests arrive

@@ -1,7 +1,7 @@
 //! The texts an experiment is made of: its own, over the set-up it names, over the set-up that one names.
 //!
 //! Twenty figures of one paper have the same link, limits and runs; they stand once, in `setups/NAME.toml` beside the
-//! experiments. What a file says itself goes before what its set-up says.
+//! experiment or beside its folder. What a file says itself goes before what its set-up says.
 
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,9 @@ impl Sources {
     pub(crate) fn read(text: &str, file: &Path) -> Result<Sources, LabError> {
         let mut sources = Sources { texts: vec![] };
         sources.push(file, text);
-        let folder = file.parent().unwrap_or(Path::new("")).join("setups");
+        let beside = file.parent().unwrap_or(Path::new(""));
+        let own = beside.join("setups");
+        let folder = if own.is_dir() { own } else { beside.join("../setups") };
         while let Some((name, at)) = sources.setup_of_last()? {
             if sources.texts.len() == LAYERS_MAX {
                 return Err(sources.error(at, format!("more than {LAYERS_MAX} set-ups build on each other")));

@@ -22,7 +22,7 @@ const VIRTUAL_SITE: &str = "/run";
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The experiments, for example experiments/first-light.toml
+    /// The experiments, for example experiments/pages/first-light.toml
     #[arg(required = true, value_name = "FILE.toml")]
     files: Vec<PathBuf>,
     /// How long requests arrive, instead of what the file says
@@ -232,9 +232,10 @@ mod tests {
     fn the_figures_we_ship_claim_what_can_be_checked() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
         let (mut figures, mut expects) = (0, 0);
-        for path in std::fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.path()) {
-            let is_toml = path.extension().is_some_and(|extension| extension == "toml");
-            if !is_toml || std::fs::read_to_string(&path).unwrap().contains("[grid]") {
+        let folders = std::fs::read_dir(&folder).unwrap().flatten().filter(|folder| folder.file_name() != "setups");
+        let files = folders.flat_map(|folder| std::fs::read_dir(folder.path()).unwrap().flatten());
+        for path in files.map(|entry| entry.path()) {
+            if std::fs::read_to_string(&path).unwrap().contains("[grid]") {
                 continue;
             }
             let file = ExperimentFile::read(&path, &Overrides::default()).unwrap();

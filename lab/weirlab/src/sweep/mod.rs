@@ -21,7 +21,7 @@ use simulator::Simulator;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The experiment, for example experiments/mg1-policies.toml
+    /// The experiment, for example experiments/ranks/mg1-policies.toml
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
     /// Folder for the results; the same again goes on where it stopped [default: runs/NAME-<unix time>]

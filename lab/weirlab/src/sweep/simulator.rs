@@ -248,12 +248,12 @@ mod tests {
     fn the_sweeps_we_ship_are_right() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
         let mut count = 0;
-        for entry in std::fs::read_dir(&folder).unwrap().flatten() {
-            let file = entry.path();
-            let is_toml = file.extension().is_some_and(|extension| extension == "toml");
-            if is_toml && std::fs::read_to_string(&file).unwrap().contains("[grid]") {
+        let folders = std::fs::read_dir(&folder).unwrap().flatten();
+        let files = folders.flat_map(|folder| std::fs::read_dir(folder.path()).unwrap().flatten());
+        for file in files.map(|entry| entry.path()) {
+            if std::fs::read_to_string(&file).unwrap().contains("[grid]") {
                 let plan = ::sweep::Plan::read(&file).unwrap();
-                let simulator = Simulator::new(&plan.model, &folder, &file).unwrap();
+                let simulator = Simulator::new(&plan.model, file.parent().unwrap(), &file).unwrap();
                 // Real logs are not shipped, and this one does for all.
                 let trace = folder.join("../traces/synthetic.csv.gz");
                 let simulator = simulator.with_trace(names_a_log(&plan).then_some(trace));
