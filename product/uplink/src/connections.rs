@@ -10,6 +10,8 @@ use crate::TcpInfo;
 use crate::netlink::{Body, REPLIES_MAX, Socket, attribute, u32_at, u64_at};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
+/// The same for TCP of all families at once: the kernel walks the machine's whole table of sockets for each request.
+const TCPDIAG_GETSOCK: u16 = 18;
 /// `struct inet_diag_sockid`, a part of both structures below.
 const ID_BYTES: usize = 48;
 /// `struct inet_diag_req_v2`: family, protocol, extensions, padding, states, then the wanted ports and addresses.
@@ -183,16 +185,14 @@ impl SenderWatch {
         let states =
             [State::Established, State::FinWait1, State::FinWait2, State::CloseWait, State::LastAck, State::Closing];
         let states = states.iter().fold(0, |states, state| states | 1 << *state as u32);
-        let families = [libc::AF_INET, libc::AF_INET6];
-        let of =
-            |port: &u16| families.map(|family| request(family, *port, &[INET_DIAG_INFO, INET_DIAG_MEMINFO], states));
-        let requests = ports.iter().flat_map(of).collect();
+        let of = |port: &u16| request_of_both(*port, &[INET_DIAG_INFO, INET_DIAG_MEMINFO], states);
+        let requests = ports.iter().map(of).collect();
         Ok(SenderWatch { netlink: Socket::open_sock_diag()?, replies_max: REPLIES_MAX, requests })
     }
 
     pub fn read(&mut self, mut each: impl FnMut(Connection)) -> io::Result<()> {
         for request in &self.requests {
-            let is_whole = self.netlink.dump_at_most(self.replies_max, SOCK_DIAG_BY_FAMILY, request, |message| {
+            let is_whole = self.netlink.dump_at_most(self.replies_max, TCPDIAG_GETSOCK, request, |message| {
                 if let Some(connection) = Connection::of(message) {
                     each(connection);
                 }
@@ -233,11 +233,24 @@ impl EndWatch {
 /// The port of a request for the connections of all ports.
 const ANY_PORT: u16 = 0;
 
+/// `struct inet_diag_req`: family, two lengths, extensions, the wanted ports and addresses, states, and padding.
+fn request_of_both(port: u16, extensions: &[u16], states: u32) -> Vec<u8> {
+    let mut request = [0u8; 4 + ID_BYTES + 8];
+    request[3] = bits(extensions);
+    request[4..6].copy_from_slice(&port.to_be_bytes());
+    request[4 + ID_BYTES..8 + ID_BYTES].copy_from_slice(&states.to_ne_bytes());
+    Body::new(&request).bytes().to_vec()
+}
+
+fn bits(extensions: &[u16]) -> u8 {
+    extensions.iter().fold(0, |bits, extension| bits | 1 << (extension - 1))
+}
+
 fn request(family: i32, port: u16, extensions: &[u16], states: u32) -> Vec<u8> {
     let mut request = [0u8; REQUEST_BYTES];
     request[0] = family as u8;
     request[1] = libc::IPPROTO_TCP as u8;
-    request[2] = extensions.iter().fold(0, |bits, extension| bits | 1 << (extension - 1));
+    request[2] = bits(extensions);
     request[4..8].copy_from_slice(&states.to_ne_bytes());
     request[8..10].copy_from_slice(&port.to_be_bytes());
     Body::new(&request).bytes().to_vec()
