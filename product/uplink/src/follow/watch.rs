@@ -185,8 +185,7 @@ impl LineWatch {
 
     /// Returns true if another program changed the rate of the bands.
     pub fn is_overtaken(&self) -> bool {
-        let bytes_per_s = |rate: Rate| rate.bytes_in(Nanos::from_secs(1));
-        matches!(tree::find(&self.interface), Ok(Some(tree)) if bytes_per_s(tree.plan.rate) != bytes_per_s(self.rates.now))
+        matches!(tree::find(&self.interface), Ok(Some(tree)) if !tree::is_rate(tree.plan.rate, self.rates.now))
     }
 
     /// The instant of the next turn.
@@ -358,6 +357,7 @@ const LOOPBACK: u32 = 1;
 mod tests {
     use super::*;
     use crate::testing::{in_own_network, run};
+    use crate::tree::{Kind, Plan};
 
     #[test]
     fn open_bands_have_the_speed_of_the_device() {
@@ -369,6 +369,22 @@ mod tests {
                 assert_eq!(open(), rate);
             }
             assert_eq!(open_rate(&Interface::by_name("lo").unwrap()).unwrap().to_string(), OPEN);
+        });
+    }
+
+    /// The kernel keeps whole bytes per second.
+    #[test]
+    fn only_another_rate_overtakes_a_follower() {
+        in_own_network(|| {
+            run("ip link add weir0 type veth peer name weir1");
+            run("ip link set weir0 up");
+            let interface = Interface::by_name("weir0").unwrap();
+            let rate: Rate = Rate::from_bits_per_s(8_558_675).unwrap();
+            tree::up(&interface, &Plan::new(Kind::Htb, "5mbit".parse().unwrap()), false).unwrap();
+            let mut watch = LineWatch::open(&interface, None).unwrap();
+            assert!(watch.set(rate).unwrap() && !watch.is_overtaken());
+            assert!(tree::change_rate(&interface, rate, "8mbit".parse().unwrap(), None).unwrap());
+            assert!(watch.is_overtaken());
         });
     }
 }

@@ -43,7 +43,7 @@ use crate::{Counted, Error, Interface};
 pub use classes::{ClassShare, Part, WEIGHT_MAX, check_floors};
 pub use framing::{Framing, Overhead};
 pub use leftovers::forget_namespace;
-pub use up::{Change, change_rate, check, check_root, down, put_back, same, up};
+pub use up::{Change, change_rate, check, check_root, down, is_rate, put_back, same, up};
 
 /// The band for SYN-ACK, RST and other packets without data.
 pub const CONTROL_BAND: u8 = 0;

@@ -63,7 +63,7 @@ pub fn change_rate(interface: &Interface, before: Rate, rate: Rate, packets_for:
     let change = || {
         let kernel = |error: io::Error| Error::kernel(&format!("changing the rate on {}", interface.name), error);
         let Found::Ours(tree) = look(interface)? else { return Ok(false) };
-        if build::bytes_per_s(tree.plan.rate) != build::bytes_per_s(before) {
+        if !is_rate(tree.plan.rate, before) {
             return Ok(false);
         }
         let plan = Plan { rate, ..tree.plan.clone() };
@@ -77,6 +77,11 @@ pub fn change_rate(interface: &Interface, before: Rate, rate: Rate, packets_for:
         site.change_rates(&tree, &plan).map(|_| true)
     };
     interface.explain(change())
+}
+
+/// Returns true if both rates are the same to the kernel, which knows whole bytes per second.
+pub fn is_rate(one: Rate, other: Rate) -> bool {
+    build::bytes_per_s(one) == build::bytes_per_s(other)
 }
 
 fn make(interface: &Interface, plan: &Plan, replace: bool) -> Result<Change, Error> {
