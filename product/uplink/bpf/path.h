@@ -16,8 +16,10 @@
 // The places looked at, at random, for one that is free. With half of the table in use one flow in 16 finds none, and
 // looks again with its next packet.
 #define PATH_TRIES 4
-// A flow that was idle for this long has left its place, and begins anew. Whoever reads the table looks more often.
+// A flow that was idle for this long has left its place, and begins anew; one of which something is outstanding, which may
+// wait in the bands, after the longer time. The table is read more often.
 #define PATH_IDLE_NS 1000000000ull
+#define PATH_GONE_NS 8000000000ull
 // A flow goes on after packets that passed elsewhere, if they are fewer bytes than this.
 #define PATH_GAP_MAX (1 << 20)
 // Distinguishes a flow's number from the kernel's number of a socket.
@@ -149,6 +151,11 @@ static __always_inline struct path *path_of(__u64 number)
 	return path && path->number == number ? path : NULL;
 }
 
+static __always_inline bool is_in_use(struct path *path, __u64 now)
+{
+	return (__s64)(now - path->last_ns) < (__s64)(path->acked_seq == path->next_seq ? PATH_IDLE_NS : PATH_GONE_NS);
+}
+
 // Gives the path the round trip of its handshake, if that was seen.
 static __always_inline void take_handshake(struct path *path, struct tuple *tuple)
 {
@@ -174,7 +181,7 @@ static __always_inline struct path *begin_path(struct known *known, struct packe
 		__u32 at = bpf_get_prandom_u32() & (PATHS_MAX - 1);
 
 		path = bpf_map_lookup_elem(&weir_paths, &at);
-		if (!path || (__s64)(step->now - path->last_ns) < (__s64)PATH_IDLE_NS)
+		if (!path || is_in_use(path, step->now))
 			continue;
 		__builtin_memset(path, 0, sizeof(*path));
 		path->acked_seq = path->next_seq = step->seq;
@@ -196,7 +203,7 @@ static __always_inline struct path *path_for(struct known *known, struct packet 
 {
 	struct path *path = path_of(known->path);
 
-	if (path && known->flow.seen == SEEN && (__s64)(step->now - path->last_ns) < (__s64)PATH_IDLE_NS &&
+	if (path && known->flow.seen == SEEN && is_in_use(path, step->now) &&
 	    (how == STEP_AGAIN || step->seq - path->next_seq < PATH_GAP_MAX))
 		return path;
 	// What is sent again is no beginning.

@@ -16,8 +16,10 @@ use crate::constants::{PATH_BYTES, PATHS_COUNT};
 use crate::{Connection, Error, Interface, TcpInfo};
 
 const TABLE_BYTES: usize = PATHS_COUNT * PATH_BYTES;
-/// A flow is listed until nothing has left or arrived for this long. By then it has left its place (`PATH_IDLE_NS`).
+/// A flow is listed until nothing has left or arrived for this long, the longer while something is outstanding. By then it
+/// has left its place (`PATH_IDLE_NS`, `PATH_GONE_NS`).
 const LISTED_FOR: Nanos = Nanos::from_millis(1500);
+const OUTSTANDING_FOR: Nanos = Nanos::from_millis(8500);
 /// A flow without an acknowledgement is listed for this long, if other flows have some.
 const UNACKED_FOR: Nanos = Nanos::from_secs(3);
 /// A round trip is of the present for its own length and this long, the time of a late acknowledgement and more.
@@ -82,13 +84,14 @@ impl ForwardedWatch {
             let path = unsafe { self.table.add(place) };
             // SAFETY: as above.
             let last = unsafe { (&raw const (*path.as_ptr()).last).read_volatile() };
-            if last == 0 || now - Nanos(last) >= LISTED_FOR {
+            if last == 0 || now - Nanos(last) >= OUTSTANDING_FOR {
                 continue;
             }
             // SAFETY: as above.
             let [one, again] = [0; 2].map(|_: u8| unsafe { path.as_ptr().read_volatile() });
-            if one.number == 0 || one.number != again.number {
-                // Another flow takes the place.
+            // Another flow takes the place.
+            let is_taken = one.number == 0 || one.number != again.number;
+            if is_taken || one.acked_seq == one.next_seq && now - Nanos(last) >= LISTED_FOR {
                 continue;
             }
             match one.acked_at {
