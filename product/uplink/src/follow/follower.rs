@@ -47,6 +47,8 @@ const TIMEOUT_MIN_MS: u32 = 200;
 const DROPS_SHOW_FOR: Nanos = Nanos::from_secs(3);
 /// A sight that is later than this shows what happened before in the time after it.
 const LATE_MIN: Nanos = Nanos::from_millis(3);
+/// The bytes of a client that has acknowledged nothing for this time wait for the client.
+const SILENT_MS: u32 = 1000;
 /// A part of what has left that no connection accounts for, in thousandths, beyond which it counts as arrived: QUIC and
 /// other datagrams. A smaller part, such as handshakes, has arrived in the same proportion as the
 /// rest. Without it, the line would be found too slow by as much as is unseen beyond a third.
@@ -155,6 +157,8 @@ struct Sender {
     stay: Stay,
     /// What had been sent when it last waited here for a timeout.
     stalled_bytes: u64,
+    /// The time for which the client's window had been shut by the last sight.
+    shut_us: u64,
 }
 
 /// The stay of bytes beyond the interface, from their departure to their acknowledgement, by Little's law: the sum of
@@ -268,7 +272,10 @@ impl Follower {
             self.look(now, connection, 0, sight.left_bytes);
             self.senders.remove(&connection.cookie);
         }
+        let mut is_backlogged = sight.waiting_bytes > 0;
         for connection in sight.connections {
+            let sender = self.senders.get_mut(&connection.cookie);
+            is_backlogged |= sender.map_or(connection.info.notsent_bytes > 0, |sender| sender.waits(now, connection));
             let waiting = part(sight.waiting_bytes, connection.below_bytes.into(), below);
             self.look(now, connection, waiting, sight.left_bytes);
         }
@@ -277,7 +284,7 @@ impl Follower {
         self.look_at_unseen(now, left, sight.left_bytes);
         let turn = self.turn;
         self.senders.retain(|_, sender| sender.turn + REMEMBERED_TURNS >= turn);
-        if sight.waiting_bytes == 0 && sight.connections.iter().all(|connection| connection.info.notsent_bytes == 0) {
+        if !is_backlogged {
             self.estimator.on_idle();
         }
         self.estimator.is_due(now).then(|| self.estimator.judge(now, sight.left_bytes)).flatten()
@@ -364,6 +371,14 @@ impl Sender {
         self.stay.fade(lasted, acked_bytes);
         self.stay.add(&stay);
         stay
+    }
+
+    /// Returns true if bytes wait for the line: not for a client that has stopped reading, or has gone.
+    fn waits(&mut self, now: Nanos, connection: &Connection) -> bool {
+        let info = &connection.info;
+        let shut_us = info.rwnd_limited_us.saturating_sub(std::mem::replace(&mut self.shut_us, info.rwnd_limited_us));
+        let is_shut = shut_us.saturating_mul(2000) > (now - self.seen_at).0;
+        info.notsent_bytes > 0 && info.last_ack_ms < SILENT_MS && !is_shut
     }
 
     /// Returns true if what it sends again was not acknowledged in time because it waited here.

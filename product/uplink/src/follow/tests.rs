@@ -400,6 +400,38 @@ fn a_line_that_is_never_full_stays_unknown() {
     assert_eq!((world.follower.pace(), world.follower.status(Nanos::from_secs(20)).rate), (None, None));
 }
 
+/// One client that has stopped reading, and one that has gone: their bytes wait for no line.
+#[test]
+fn bytes_that_nobody_takes_are_no_backlog() {
+    for is_shut in [true, false] {
+        let mut world = World::new(None, 2, 20, |_| 10.0);
+        for ms in 0..20_000u64 {
+            world.flows.iter_mut().for_each(|flow| {
+                flow.window = 4;
+                flow.lost += u64::from(ms % 1000 == 0);
+            });
+            world.step(ms);
+            if ms % SIGHT_EVERY_MS > 0 {
+                continue;
+            }
+            let mut connections = world.connections();
+            let mut stuck = connections[0];
+            connections.iter_mut().for_each(|connection| connection.info.notsent_bytes = 0);
+            stuck.cookie = 9;
+            stuck.info.acked_bytes = 0;
+            stuck.info.sent_bytes = 0;
+            stuck.info.retransmitted_bytes = 0;
+            (stuck.info.rwnd_limited_us, stuck.info.last_ack_ms) =
+                if is_shut { (1000 * ms, 10) } else { (0, 1000 + ms as u32) };
+            stuck.below_bytes = 0;
+            connections.push(stuck);
+            let sight = Sight { left_bytes: world.left_bytes, ..sight(&connections, &[]) };
+            let _ = world.follower.see(Nanos(ms * STEP.0), &sight);
+        }
+        assert_eq!(world.follower.pace(), None, "{is_shut}");
+    }
+}
+
 /// Rests, lists without connections and counters that stand are no evidence of anything.
 #[test]
 fn silence_changes_nothing() {
