@@ -16,7 +16,7 @@ use super::settings::{Settings, Share};
 use super::{Classify, Clients, Hook};
 use crate::constants::BANDS_MAX;
 use crate::device::Device;
-use crate::tree::{self, Kind, Plan, Tree};
+use crate::tree::{self, Framing, Kind, Plan, Tree};
 use crate::{Error, Interface, follow};
 
 /// The effect that an attach would have.
@@ -194,10 +194,16 @@ impl<'a> Site<'a> {
             )));
         }
         let plan = Plan { classes: wanted.classes.shares(), ..plan };
-        match wanted.overhead {
-            Some(overhead) => Ok(Plan { framing: tree::framing(self.interface, overhead)?, ..plan }),
-            None => Ok(plan),
+        let framing = wanted.overhead.map(|overhead| tree::framing(self.interface, overhead)).transpose()?;
+        let plan = Plan { framing: framing.unwrap_or(plan.framing), ..plan };
+        // In other bytes than the estimator's the bands never seem full, and their rate never rises.
+        if wanted.is_followed && plan.framing != Framing::default() {
+            return Err(Error::new(format!(
+                "the rate that is found on {} counts packets as the interface has them: give --rate, or --overhead none",
+                self.interface.name
+            )));
         }
+        Ok(plan)
     }
 
     fn plan_of_rate(&self, wanted: &Classify) -> Result<Plan, Error> {

@@ -65,6 +65,12 @@ fn the_overhead_of_a_line_is_in_the_kernel_and_kept() {
     network.printed("attach --detach uplink");
     network.printed("uplink up uplink --rate 9mbit --overhead docsis");
     assert_eq!(network.json("uplink show uplink")["overhead_bytes"], 4);
+    // A rate that is found counts no overhead: the bands would never seem full.
+    for args in ["--rate auto", "--rate auto --overhead atm"] {
+        let said = network.refusal(&format!("attach uplink {args}"), 1);
+        assert!(said.contains("give --rate, or --overhead none"), "{args}: {said}");
+    }
+    network.printed("attach uplink --rate auto --overhead none --no-watch");
     assert!(network.refusal("uplink up uplink --rate 9mbit --overhead dsl", 2).contains("docsis"));
 }
 
