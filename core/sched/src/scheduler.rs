@@ -61,6 +61,8 @@ pub struct Grant {
     pub bytes_max: u64,
     /// Payload that the connection may carry for the job, frames and records included: it ends where a segment does.
     pub room_bytes: u64,
+    /// Whole segments behind that room, if all of it becomes one TLS record.
+    pub record_bytes: u64,
 }
 
 /// The bytes that were handed down for a job.
@@ -250,8 +252,7 @@ impl Scheduler {
         id
     }
 
-    /// The job that may send now. Returns `None` while no job is ready or the link has enough
-    /// ([`Scheduler::poll_timeout`] says until when).
+    /// The job that may send now; `None` while no job is ready or the link has enough (see [`Scheduler::poll_timeout`]).
     #[must_use]
     pub fn poll_grant(&mut self, now: Nanos) -> Option<Grant> {
         self.let_go(now);
@@ -266,7 +267,8 @@ impl Scheduler {
         self.order.earn(&self.jobs, self.pacer.pace(), ungranted_bytes);
         let slot = self.order.next(&self.jobs, self.pacer.pace(), now)?;
         self.pacer.on_grant(now);
-        Some(self.jobs.grant(slot, self.pacer.pace()))
+        let grant = self.jobs.grant(slot, self.pacer.pace());
+        Some(if self.order.is_helping() { Grant { record_bytes: 0, ..grant } } else { grant })
     }
 
     /// When to ask again for a grant: an instant, possibly past, or `None` while no job is ready.
@@ -275,8 +277,7 @@ impl Scheduler {
         granted_at.or_else(|| self.limits.as_ref()?.poll_timeout(self.pacer.used_at()))
     }
 
-    /// Records that bytes of the job were handed down; zero is fine. A no-op for a departed job. A job that has had
-    /// more than its size departs.
+    /// Records that bytes of the job were handed down, or none; beyond its size it departs. A no-op for a departed job.
     pub fn on_sent(&mut self, now: Nanos, id: JobId, sent: impl Into<Sent>) -> Progress {
         let sent: Sent = sent.into();
         self.carry_turns(now, id, sent.content_bytes);

@@ -11,6 +11,8 @@
 
 use units::{Nanos, Rate};
 
+use crate::pacing::pace::RECORD_FOR;
+
 /// A response that got a byte within this time is not helped. People notice a wait after a second (Nielsen 1993,
 /// chapter 5). A shorter time disturbs the order more often; a longer one makes the bound longer.
 pub const PATIENCE: Nanos = Nanos::from_secs(1);
@@ -58,7 +60,8 @@ impl Guard {
             return None;
         }
         let earned_by = grant_wire_bytes.saturating_mul(1000).div_ceil(u64::from(self.permille));
-        let per_response = rate.time_for(earned_by.saturating_add(grant_wire_bytes));
+        // A record of another response may have to end first.
+        let per_response = rate.time_for(earned_by.saturating_add(grant_wire_bytes)) + RECORD_FOR;
         Some(WaitBound { fixed: PATIENCE + per_response, per_response })
     }
 
@@ -104,7 +107,7 @@ mod tests {
         // A byte takes a microsecond, and a hundredth of the bytes is for the jobs that wait.
         let rate: Rate = "8mbit".parse().unwrap();
         let bound = Guard::new(10).wait_bound(rate, GRANT).unwrap();
-        let per_response = Nanos::from_micros(101 * GRANT);
+        let per_response = Nanos::from_micros(101 * GRANT) + RECORD_FOR;
         assert_eq!(bound, WaitBound { fixed: PATIENCE + per_response, per_response });
         assert_eq!(bound.with(3), PATIENCE + Nanos(4 * per_response.0));
         assert_eq!(Guard::default().wait_bound(rate, GRANT), None);

@@ -221,7 +221,9 @@ impl Jobs {
                 (room_bytes.min(left_at_most(job)), room_bytes)
             }
         };
-        Grant { job: JobId { slot, number: job.number }, bytes_max, room_bytes }
+        let segments = pace.record_segments(job.framing(), job.remaining());
+        let record_bytes = (segments * job.framing().segment_bytes).saturating_sub(pace.grant_bytes(job.framing()));
+        Grant { job: JobId { slot, number: job.number }, bytes_max, room_bytes, record_bytes }
     }
 
     /// The grant for the connection's next job in the room left in a segment already granted: half a packet wastes its
@@ -230,7 +232,7 @@ impl Jobs {
         let slot = self.connection(id)?.offered.filter(|_| room_bytes > 0)?;
         let job = self.at(slot);
         let bytes_max = room_bytes.min(left_at_most(job));
-        Some(Grant { job: JobId { slot, number: job.number }, bytes_max, room_bytes })
+        Some(Grant { job: JobId { slot, number: job.number }, bytes_max, room_bytes, record_bytes: 0 })
     }
 
     /// The number of slots with allocated memory.

@@ -85,6 +85,11 @@ impl Order {
         Some(self.helped.unwrap_or(first))
     }
 
+    /// Returns whether the outstanding grant was given against the policy.
+    pub(crate) fn is_helping(&self) -> bool {
+        self.helped.is_some()
+    }
+
     fn overdue(&self, jobs: &Jobs, pace: &Pace, now: Nanos) -> Option<u32> {
         let slot = self.waiting.first()?;
         let since = jobs.waits_since(jobs.at(slot));

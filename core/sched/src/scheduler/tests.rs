@@ -184,6 +184,27 @@ mod shares {
         assert_eq!(promised, longest, "the promise holds for the longest grant");
     }
 
+    /// A response that the guard helps gets no more than was earned for it.
+    #[test]
+    fn what_the_guard_gives_is_not_made_longer_for_a_record() {
+        let rate: Rate = "10mbit".parse().unwrap();
+        let mut scheduler =
+            Scheduler::new(policy::parse("srpt").unwrap(), Pace::of_line(rate)).with_guard(Guard::new(10));
+        let [first, helped] =
+            [1 << 22, 1 << 30].map(|bytes| scheduler.arrive(Nanos(0), Arrival::of(Size::Known(bytes))));
+        let mut given = [0, 0];
+        while given[1] == 0 {
+            let now = scheduler.poll_timeout().expect("both are ready");
+            let Some(grant) = scheduler.poll_grant(now) else { continue };
+            let is_helped = grant.job == helped;
+            assert_eq!(grant.record_bytes, if is_helped { 0 } else { 3 * 1448 });
+            given[usize::from(is_helped)] += 1;
+            assert!(is_helped || grant.job == first);
+            let _ = scheduler.on_sent(now, grant.job, grant.bytes_max);
+        }
+        assert!(given[0] > 500, "the patience of the guard: {given:?}");
+    }
+
     /// A job that was blocked comes back to its turn, not to all the turns it missed.
     #[test]
     fn a_blocked_job_catches_up_on_nothing() {
@@ -297,7 +318,7 @@ mod pacing {
         let mut scheduler = paced("10mbit");
         let job = scheduler.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
         let grant = scheduler.poll_grant(Nanos(0)).unwrap();
-        assert_eq!(grant, Grant { job, bytes_max: 1448, room_bytes: 1448 });
+        assert_eq!(grant, Grant { job, bytes_max: 1448, room_bytes: 1448, record_bytes: 1448 });
         let _ = scheduler.on_sent(Nanos(0), job, 1448);
         // 1,514 bytes on the wire take 1,211,200 ns, and we may be 300 µs ahead.
         assert_eq!(scheduler.poll_grant(Nanos(0)), None);

@@ -194,7 +194,8 @@ fn room<S: Socket>(
     let segment_bytes = connection.delivery.framing().segment_bytes;
     let burst = marker.map(|marker| (marker.burst_bytes / segment_bytes).max(1) * segment_bytes);
     let (burst_bytes, overhead_bytes) = (burst.unwrap_or(u64::MAX), connection.record_overhead());
-    let frames_bytes_max = grant.room_bytes.min(burst_bytes).min(FRAMES_BYTES_MAX);
+    let record_bytes = if overhead_bytes > 0 { grant.record_bytes } else { 0 };
+    let frames_bytes_max = (grant.room_bytes + record_bytes).min(burst_bytes).min(FRAMES_BYTES_MAX);
     if let Some(room_bytes) = connection.frames_room_bytes(frames_bytes_max) {
         return Room::paced(u64::MAX, room_bytes);
     }
@@ -203,7 +204,8 @@ fn room<S: Socket>(
         return Room::paced(grant.bytes_max.min(burst_bytes - over_bytes), grant.room_bytes);
     }
     // Under TLS, segments do not align with the response's own bytes.
-    let most_bytes = link.scheduler.pacer().pace().grant_bytes(connection.delivery.framing()).min(burst_bytes);
+    let grant_bytes = link.scheduler.pacer().pace().grant_bytes(connection.delivery.framing());
+    let most_bytes = (grant_bytes + record_bytes).min(burst_bytes);
     let left_bytes = most_bytes - sending.carried_bytes % segment_bytes;
     let room_bytes = if left_bytes > ROOM_BYTES_MIN { left_bytes } else { left_bytes + segment_bytes };
     match link.has_pace() || burst.is_some() {

@@ -120,7 +120,7 @@ fn a_ticket_and_a_response_share_the_first_segment() {
     let writes: Vec<u64> = bench.journal.borrow().iter().map(|(_, bytes)| *bytes).collect();
     let (ticket, held) = (writes[0], socket.writes.borrow()[0]);
     assert!((64..512).contains(&ticket) && held == Write::Sent(1, true), "{ticket}, {held:?}");
-    assert_eq!((ticket + writes[1], writes[2]), (SEGMENT, SEGMENT), "{writes:?}");
+    assert_eq!((ticket + writes[1], writes[2]), (4 * SEGMENT, 4 * SEGMENT), "{writes:?}");
     let (mut plain, _) = deliver(&mut client, &socket.received.borrow());
     assert_eq!(bodies(&testing::frames(&mut plain)), BTreeMap::from([whole(1, 20_000)]));
 }
