@@ -112,7 +112,7 @@ impl Session {
         let mut order = self.begin(name, replaced)?;
         let answered = self.answer_all(&mut order, attempt, answers)?;
         let status = self.poll(&mut order, pause, |status| status == OrderStatus::Pending)?;
-        let reason = (status == OrderStatus::Invalid).then(|| self.refusal(&mut order));
+        let reason = (status == OrderStatus::Invalid).then(|| self.refusal(&mut order, &answered));
         drop(answered);
         if let Some(reason) = reason {
             return Err(reason);
@@ -210,8 +210,9 @@ impl Session {
         }
     }
 
-    /// The authority's reason to refuse an order.
-    fn refusal(&self, order: &mut Order) -> Failure {
+    /// The authority's reason to refuse an order whose challenges were answered. An order may be refused a moment before its
+    /// challenges show why.
+    fn refusal(&self, order: &mut Order, answered: &[Answered<'_>]) -> Failure {
         let mut authorizations = order.authorizations();
         while let Some(Ok(authorization)) = ready(authorizations.next()).flatten() {
             let refused =
@@ -222,7 +223,8 @@ impl Session {
                 return Failure::of_name(format!("{kind} failed: {}", told(problem)));
             }
         }
-        let problem = order.state().error.as_ref().map(told);
+        let kind = answered.first().map_or("a challenge", |answered| answered.kind.name());
+        let problem = order.state().error.as_ref().map(|problem| format!("{kind} failed: {}", told(problem)));
         Failure::of_name(problem.unwrap_or_else(|| "the authority refuses the order and says not why".into()))
     }
 
