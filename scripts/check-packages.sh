@@ -29,7 +29,7 @@ mount --rbind /dev "$root/dev"
 mount -t proc proc "$root/proc"
 # A container: no systemd to talk to, and nothing of an earlier installation.
 mount -t tmpfs tmpfs "$root/run"
-rm -rf "$root"/var/l{ib,og}/weir "$root/etc/weir"
+rm -rf "$root"/var/l{ib,og}/weir "$root/var/lib/weir-attach" "$root/etc/weir"
 mkdir "$root/run/packages"
 cp "$dir"/*.deb "$dir"/*.rpm "$dir"/*.tar "$dir"/*.tar.gz "$root/run/packages/" 2>/dev/null || true
 ip link set lo up

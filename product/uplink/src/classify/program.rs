@@ -2,6 +2,7 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, ObjectBuilder, TC_EGRESS, TcHook};
 
@@ -182,8 +183,27 @@ pub fn detach_arriving(interface: &Interface, kept: Option<u32>) -> Result<(), E
     Ok(())
 }
 
-/// Loads the programs of an object file into the kernel: the classifier, and the one that sees what clients send.
+/// The maximum number of tries to load programs, and the time between two.
+const LOADS_MAX: usize = 5;
+const LOAD_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+/// Loads the programs of an object file into the kernel: the classifier, and the one that sees what clients send. The
+/// kernel gives up a verification while a signal is pending (EAGAIN); libbpf then tries five times at once.
 fn load_object(
+    object: &[u8],
+    settings: &[u8],
+    earlier: Option<&Program>,
+) -> Result<(OwnedFd, OwnedFd), libbpf_rs::Error> {
+    for _ in 1..LOADS_MAX {
+        match load_once(object, settings, earlier) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(LOAD_AGAIN_AFTER),
+            loaded => return loaded,
+        }
+    }
+    load_once(object, settings, earlier)
+}
+
+fn load_once(
     object: &[u8],
     settings: &[u8],
     earlier: Option<&Program>,
