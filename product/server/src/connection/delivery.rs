@@ -12,7 +12,7 @@ use crate::net::Status;
 /// acknowledged.
 const UNSEEN_BYTES_MAX: u32 = 64 << 10;
 
-/// What the link is charged for acknowledging what a client sent.
+/// The charge to the link for acknowledging what a client sent.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Acknowledged {
     /// An acknowledgement of this many wire bytes; 0 if a response may carry it.

@@ -80,9 +80,9 @@ pub fn missing(attached: &Attached) -> Option<String> {
     let Attached { interface, settings: Some(settings), .. } = attached else { return None };
     let what = match tree::find(interface) {
         Ok(Some(tree)) if tree.plan.classes == settings.classes.shares() => return None,
-        Ok(Some(_)) => "the classes are not as told: somebody made the bands anew".to_string(),
+        Ok(Some(_)) => "the classes are gone: another program made the bands anew".to_string(),
         Ok(None) => "nothing is ordered: somebody removed the bands or replaced them".to_string(),
-        Err(_) => "the order is not as told: somebody removed some of the bands".to_string(),
+        Err(_) => "the order is incomplete: another program removed some of the bands".to_string(),
     };
     Some(cure(interface, &what))
 }

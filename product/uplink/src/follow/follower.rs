@@ -42,8 +42,8 @@ const STARVED_PACKETS: u64 = 64;
 const STARVED_MIN: Nanos = Nanos::from_millis(20);
 /// TCP sends again after this time without an acknowledgement (TCP_RTO_MIN), or more.
 const TIMEOUT_MIN_MS: u32 = 200;
-/// What a forwarded flow sends again within this time after a band has dropped a packet was dropped there: it meets the
-/// queue of the bands first, and may lose several before it slows down.
+/// The time after a drop in a band for which retransmissions of forwarded flows are put down to the bands: a flow meets
+/// their queue first, and may lose several packets before it slows down.
 const DROPS_SHOW_FOR: Nanos = Nanos::from_secs(3);
 /// A sight that is later than this shows what happened before in the time after it.
 const LATE_MIN: Nanos = Nanos::from_millis(3);
@@ -95,7 +95,7 @@ pub struct Follower {
     host: Host,
 }
 
-/// What this host itself adds to what is seen.
+/// The drops and the lateness that this host itself adds to the evidence.
 #[derive(Debug, Default)]
 struct Host {
     /// Packets that the bands had dropped by the last sight, and the sight before which they last dropped some.

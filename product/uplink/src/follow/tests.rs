@@ -400,7 +400,7 @@ fn a_line_that_is_never_full_stays_unknown() {
     assert_eq!((world.follower.pace(), world.follower.status(Nanos::from_secs(20)).rate), (None, None));
 }
 
-/// One client that has stopped reading, and one that has gone: their bytes wait for no line.
+/// The bytes of a client that has stopped reading, or has gone, wait for no line.
 #[test]
 fn bytes_that_nobody_takes_are_no_backlog() {
     for is_shut in [true, false] {

@@ -83,9 +83,9 @@ pub struct ClassRates {
     /// Above 0.
     pub guaranteed: u64,
     pub ceiling: u64,
-    /// What the class has while all classes have something to send.
+    /// The rate of the class while all classes have something to send, in bytes a second.
     pub nominal: u64,
-    /// What the class sends before another has its turn.
+    /// The bytes that the class sends before another has its turn.
     pub turn_bytes: u32,
 }
 
@@ -208,7 +208,7 @@ mod tests {
         Plan { classes: classes.to_vec(), ..Plan::new(Kind::Htb, rate.parse().unwrap()) }
     }
 
-    /// Of 10 Mbit/s other traffic is guaranteed a fifth, and packets without data 0.5 %.
+    /// Other traffic is guaranteed a fifth of the 10 Mbit/s, and packets without data 0.5 %.
     #[test]
     fn what_the_minimum_rates_leave_is_divided_by_weight() {
         let classes = [share(1, "-", "-"), share(3, "2mbit", "-"), share(2, "-", "500kbit")];

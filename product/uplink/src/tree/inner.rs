@@ -284,7 +284,7 @@ mod tests {
         }
     }
 
-    /// What waits goes on waiting.
+    /// Packets that wait stay in their queues.
     #[test]
     fn weights_and_rates_change_in_place() {
         on_an_interface(|weir0| {

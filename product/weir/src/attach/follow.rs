@@ -173,7 +173,7 @@ impl Following {
         }
     }
 
-    /// What lowers the confidence in a rate.
+    /// The part of the sentence that lowers the confidence in a rate; empty if nothing does.
     fn doubt(&self) -> String {
         self.watch.unseen_percent().map_or(String::new(), |percent| {
             format!(

@@ -193,7 +193,7 @@ fn classes_are_read_back_changed_in_place_and_leave_nothing() {
         let missing = || find(&interface).unwrap().unwrap().missing();
         assert_eq!(missing(), None);
         tree::up(&interface, &tree::Plan::new(Kind::Htb, "1gbit".parse().unwrap()), false).unwrap();
-        assert!(missing().is_some_and(|said| said.starts_with("the classes are not as told: ")));
+        assert!(missing().is_some_and(|said| said.starts_with("the classes are gone: ")));
         attach(&interface, &other).unwrap();
         assert_eq!(missing(), None);
         attach(&interface, &plain).unwrap();

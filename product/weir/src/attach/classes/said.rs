@@ -57,7 +57,7 @@ fn said(rule: &Rule) -> String {
     format!("{}{}", words.join(", "), if is_gone { ", which is not there" } else { "" })
 }
 
-/// What has left of each class, and waits, since the bands were made; zeros if they are gone.
+/// The counters of each class since the bands were made; zeros if they are gone.
 fn counted(interface: &Interface, classes: &Classes) -> Vec<Counted> {
     let tree = tree::find(interface).ok().flatten();
     let mut counted = tree.and_then(|tree| tree.class_stats().ok()).unwrap_or_default();
