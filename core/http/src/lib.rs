@@ -36,7 +36,7 @@ mod images;
 mod lines;
 mod list;
 pub mod multipart;
-mod names;
+mod name_filter;
 mod path;
 mod peer_length;
 pub mod proxy_header;

@@ -24,8 +24,8 @@ mod pacing;
 pub mod policy;
 pub mod routes;
 mod scheduler;
-mod turns;
-pub mod waiting;
+mod turns_comparison;
+pub mod upstream_queue;
 
 pub use classes::slots::{LEVELS_MAX, LevelSpec, SLOTS_MAX, Sharing, Slots, Turn};
 pub use pacing::account::{Account, Correction, TcpSent};
@@ -45,4 +45,4 @@ pub use scheduler::jobs::{CONNECTIONS_MAX, JOBS_MAX, Jobs};
 pub use scheduler::order::Order;
 pub use scheduler::settings::Settings;
 pub use scheduler::{Grant, Overrun, Progress, Scheduler, Sent, Waiter};
-pub use turns::{SHARING_MAX, Turns, TurnsEnded};
+pub use turns_comparison::{SHARING_MAX, Turns, TurnsEnded};

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sched::routes::{Route, ServiceRoute, ServiceTimes};
-use sched::waiting::{Begun, Bounds, Places, Turn};
+use sched::upstream_queue::{Begun, Bounds, Places, Turn};
 use units::Nanos;
 
 #[derive(Clone, Copy, PartialEq)]

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use crate::class::Token;
-use crate::form::{FromText, HttpsUrl, Mail, Name, Wrong};
 use crate::host::Host;
 use crate::keys::Form;
 use crate::place::{Place, Placed};
 use crate::section::{Book, Section};
 use crate::settings::Listener;
 use crate::site::Site;
+use crate::value_forms::{FromText, HttpsUrl, Mail, Name, Wrong};
 
 /// The authority and the account.
 #[derive(Debug, Clone, PartialEq, Eq)]

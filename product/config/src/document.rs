@@ -7,12 +7,12 @@ use std::path::Path;
 use toml::de::DeTable;
 
 use crate::acme;
-use crate::form::FilePattern;
 use crate::keys::{Key, Kind};
 use crate::place::{FileNames, Lines, Place, Remark, quoted};
 use crate::section::{Book, Section};
 use crate::settings::Settings;
 use crate::sources::Sources;
+use crate::value_forms::FilePattern;
 use crate::{Configuration, class, site, suggest};
 
 /// Maximum size of a file. Ten thousand sites, each with a class and a few rules, take half of it.

@@ -6,13 +6,13 @@ use std::net::IpAddr;
 use http::Readings;
 
 use crate::class::{Asked, OTHERS, Why};
-use crate::form::Satisfy;
 use crate::host::HostName;
 use crate::network::Network;
 use crate::place::{Named, Place, quoted};
 use crate::section::Held;
 use crate::site::{self, ByNetwork, Proxy, Rewritten, Site, Unclear, split_host};
-use crate::{Configuration, UpstreamVersion, form};
+use crate::value_forms::Satisfy;
+use crate::{Configuration, UpstreamVersion, value_forms};
 
 /// A request to explain.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Question {
 fn field(header: &str) -> Result<(String, String), AskError> {
     let split = header.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
     let (name, value) =
-        split.filter(|(name, _)| form::is_field_name(name)).ok_or_else(|| AskError::Header(header.into()))?;
+        split.filter(|(name, _)| value_forms::is_field_name(name)).ok_or_else(|| AskError::Header(header.into()))?;
     Ok((name.into(), value.into()))
 }
 

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-use crate::form::{FromText, Wrong};
 use crate::keys::Form;
+use crate::value_forms::{FromText, Wrong};
 
 /// The maximum length of a name (RFC 1035 section 2.3.4).
 const NAME_BYTES_MAX: usize = 253;

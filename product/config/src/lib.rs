@@ -16,37 +16,34 @@ mod class;
 pub mod defaults;
 mod document;
 mod explain;
-mod form;
-mod gone;
 mod host;
 pub mod keys;
 mod network;
 mod pattern;
 mod place;
-mod reach;
 mod reference;
+mod renamed_words;
 mod schema;
 mod section;
 mod settings;
 mod site;
 mod sources;
 mod suggest;
+mod unreached_rules;
 mod uplink_rate;
+mod value_forms;
 
 pub use acme::{Acme, Challenge};
 pub use changes::{Change, changes};
 pub use class::{Asked, Assignment, Class, Field, FieldLines, OTHERS, Objective, Rule, Token, Why};
 pub use document::{FILE_BYTES_MAX, FileError, open, read, read_file};
 pub use explain::{AskError, Explanation, Question, explain};
-pub use form::{
-    ConcurrencySharing, LogFormat, Satisfy, Shaping, Statuses, is_https_url, listen_address, listen_expected,
-};
-pub use gone::{RENAMED, Renamed, elsewhere, gone};
 pub use host::{Host, HostName};
 pub use network::Network;
 pub use pattern::Pattern;
 pub use place::{FileNames, Named, Place, Placed, Remark};
 pub use reference::{manual, reference};
+pub use renamed_words::{RENAMED, Renamed, elsewhere, gone};
 pub use schema::schema;
 pub use section::Held;
 pub use settings::{AccessLog, HEAD_BYTES, Limits, Listener, Process, Settings, Timeouts, Uplink};
@@ -57,6 +54,9 @@ pub use site::{
     Variable, split_host,
 };
 pub use uplink_rate::UplinkRate;
+pub use value_forms::{
+    ConcurrencySharing, LogFormat, Satisfy, Shaping, Statuses, is_https_url, listen_address, listen_expected,
+};
 
 use std::path::PathBuf;
 

@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use crate::form::{FromText, Wrong};
 use crate::keys::Form;
+use crate::value_forms::{FromText, Wrong};
 
 /// The addresses that begin with the same bits; a single address if the length is all bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
-use crate::form::{FromText, Wrong};
-use crate::gone::gone;
 use crate::keys::{Form, Key, Kind, Unset};
 use crate::place::{FileNames, Lines, Named, Place, Placed, Remark, quoted};
+use crate::renamed_words::gone;
 use crate::suggest;
+use crate::value_forms::{FromText, Wrong};
 
 type Value<'t> = toml::Spanned<DeValue<'t>>;
 

@@ -9,11 +9,11 @@ use sched::policy::{ClientShareSpec, PolicySpec};
 use units::{Rate, Share};
 
 use crate::acme::{self, Acme};
-use crate::form::{ConcurrencySharing, LogFormat, Name, Percent, Shaping, Size};
 use crate::network::Network;
 use crate::place::{Place, Placed};
 use crate::section::{Book, Held, Section};
 use crate::uplink_rate::UplinkRate;
+use crate::value_forms::{ConcurrencySharing, LogFormat, Name, Percent, Shaping, Size};
 
 /// Maximum number of listeners: each has sockets in every event loop.
 const LISTENERS_MAX: usize = 64;

@@ -1,8 +1,8 @@
 //! Suggestions for misspelled words.
 
-use crate::gone::gone;
 use crate::keys::{Form, Key, keys};
 use crate::place::quoted;
+use crate::renamed_words::gone;
 
 /// Maximum edit distance between a word and its suggestion.
 const DISTANCE_MAX: usize = 2;

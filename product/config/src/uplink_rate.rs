@@ -4,8 +4,8 @@ use sched::line::BoundsError;
 
 pub use sched::UplinkRate;
 
-use crate::form::{FromText, Wrong};
 use crate::keys::Form;
+use crate::value_forms::{FromText, Wrong};
 
 impl FromText for UplinkRate {
     const FORM: Form = Form::Uplink;

@@ -1,10 +1,10 @@
 //! The environment of a worker: a clock, readiness, and sockets. In production it is the kernel's ([`Os`]); a
 //! simulation has its own.
 
-mod down;
 #[cfg(test)]
 mod far_end;
 mod flow;
+mod sealed_socket;
 mod socket;
 mod transport;
 
@@ -19,10 +19,10 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, socket_with, sockopt};
 use units::Nanos;
 
-pub use down::Down;
 #[cfg(test)]
 pub use far_end::{Connecting, FarEnd};
 pub use flow::Flow;
+pub use sealed_socket::Down;
 pub use socket::{DatagramSink, Seen, Shared, Sink, Socket, Status, Stream, has_room};
 pub use transport::{TcpSocket, Transport};
 

@@ -12,8 +12,8 @@ mod examples;
 mod explain;
 mod generate;
 mod hash_password;
+mod helper_processes;
 mod init;
-mod keys;
 mod process;
 mod reload;
 mod running;
@@ -86,8 +86,8 @@ enum Command {
 }
 
 fn main() -> std::process::ExitCode {
-    if let Some(main) = std::env::args_os().next().and_then(|name| keys::of_name(&name)) {
-        return keys::run(main);
+    if let Some(main) = std::env::args_os().next().and_then(|name| helper_processes::of_name(&name)) {
+        return helper_processes::run(main);
     }
     let outcome = match cli::parse::<Cli>("weir", |word| config::gone(word).or_else(|| config::elsewhere(word))).command
     {

@@ -2,21 +2,21 @@
 
 mod acme;
 mod admin;
-mod again;
 pub mod control;
 mod events;
 mod first_line;
-mod given;
+mod gain_of_order;
 pub mod handover;
+mod inherited_sockets;
 mod limits;
 mod privileges;
 pub mod proxy;
+mod reload_config;
 pub mod run;
 mod shaping;
 pub mod state_folder;
 mod status;
 mod under_way;
-mod worth;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -33,9 +33,9 @@ use server::{
 use signal_hook::consts::{SIGINT, SIGTERM};
 use units::{Rate, Share};
 
-use again::{OfFlags, Source, readable};
-use given::Given;
+use inherited_sockets::Given;
 use limits::limits;
+use reload_config::{OfFlags, Source, readable};
 
 const HTTPS: &str = "HTTPS";
 const DEVELOPMENT: &str =

@@ -9,7 +9,7 @@ use super::Gateway;
 use super::hop::Hop;
 use super::writer::Writer;
 use crate::Request;
-use crate::names::Names;
+use crate::name_filter::Names;
 
 /// Returns true if this module writes the field, or if it describes the client and does not come from a trusted proxy.
 pub(crate) fn is_ours(name: &[u8], is_trusted: bool) -> bool {

@@ -2,7 +2,7 @@
 
 use super::writer::Writer;
 use crate::list::members;
-use crate::names::Names;
+use crate::name_filter::Names;
 
 const HOP_BY_HOP: Names<11> = Names::new([
     "connection",

@@ -17,7 +17,7 @@ use core::net::IpAddr;
 
 use crate::codings::restored;
 use crate::list::members;
-use crate::names::Names;
+use crate::name_filter::Names;
 use crate::{BodyLength, Method, Request, lines};
 pub use change::FieldChange;
 use change::Unchanged;

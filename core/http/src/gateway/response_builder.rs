@@ -2,7 +2,7 @@
 
 use crate::fields::FieldList;
 use crate::http1::upstream::{Framing, ResponseLimits, UpstreamFault, UpstreamHead, content_length};
-use crate::names::NameFilter;
+use crate::name_filter::NameFilter;
 use crate::request::check_field;
 use crate::trailers::Trailers;
 use crate::{Method, PeerLength, Status};

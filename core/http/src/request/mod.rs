@@ -21,7 +21,7 @@ pub use owned::OwnedRequest;
 
 use crate::fields::FieldIter;
 use crate::http1::FieldLines;
-use crate::names::NameFilter;
+use crate::name_filter::NameFilter;
 use crate::{PeerLength, Reject, Status};
 
 /// A request that is well formed and unambiguous.

@@ -1,6 +1,6 @@
 use super::{All, BodyLength, Fields, Method, Request};
 use crate::fields::{FieldList, Span};
-use crate::names::NameFilter;
+use crate::name_filter::NameFilter;
 
 /// A request that owns its memory: all fields in one allocation, and the positions of the ones that matter.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 use super::target::is_host_port;
 use super::{BodyLength, Fields, MORE_THAN_ONE_HOST};
 use crate::list::members;
-use crate::names::NameFilter;
+use crate::name_filter::NameFilter;
 use crate::{PeerLength, Reject, Status};
 
 /// The fields found so far. `V` is how a value is stored: its bytes, or their position.

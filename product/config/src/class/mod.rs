@@ -13,13 +13,13 @@ use sched::classes::{CLASSES_MAX, ClassSpec};
 use sched::policy::PolicySpec;
 use units::Rate;
 
-use crate::form::Name;
 use crate::place::{Place, Placed, quoted};
-use crate::reach;
 use crate::section::{Book, Held, Section};
 use crate::settings::Uplink;
 use crate::site::{self, Site};
 use crate::suggest;
+use crate::unreached_rules;
+use crate::value_forms::Name;
 
 /// The class of requests that no rule, site or default assigns.
 pub const OTHERS: &str = "others";
@@ -58,7 +58,7 @@ pub(crate) fn read(file: &Section<'_, '_>, sites: &[Site]) -> (Vec<Class>, Vec<R
         classes.extend(Class::read(table));
     }
     rules.sort_by_key(|rule| rule.at);
-    reach::check(file.book, &rules);
+    unreached_rules::check(file.book, &rules);
     (classes, rules)
 }
 

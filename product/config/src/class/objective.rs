@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use units::Nanos;
 
-use crate::form::{FromText, Wrong};
 use crate::keys::Form;
+use crate::value_forms::{FromText, Wrong};
 
 /// A percentile of the response times and its limit.
 #[derive(Debug, Clone, PartialEq, Eq)]

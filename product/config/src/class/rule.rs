@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use crate::form::{FromText, SiteName, Wrong, is_field_name, is_field_value};
 use crate::keys::Form;
 use crate::network::Network;
 use crate::pattern::Pattern;
 use crate::place::Place;
-use crate::reach;
 use crate::section::{Held, Section};
 use crate::site;
+use crate::unreached_rules;
+use crate::value_forms::{FromText, SiteName, Wrong, is_field_name, is_field_value};
 
 /// A rule. A request matches if every given condition holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,7 +108,7 @@ fn wider<C>(first: &Option<C>, second: &Option<C>, covers: impl Fn(&C, &C) -> bo
     }
 }
 
-impl reach::Rule for Rule {
+impl unreached_rules::Rule for Rule {
     const NOUN: &'static str = "class.rule";
 
     fn at(&self) -> Place {
@@ -191,7 +191,7 @@ impl std::fmt::Debug for Token {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reach::Rule as _;
+    use crate::unreached_rules::Rule as _;
 
     fn rule(path: Option<&str>, network: Option<&str>, field: Option<&str>) -> Rule {
         Rule {

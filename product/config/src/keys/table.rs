@@ -532,7 +532,7 @@ mod tests {
                     Kind::Flag => text.parse::<bool>().is_ok(),
                     Kind::Whole { min, max } => text.parse().is_ok_and(|number| (min..=max).contains(&number)),
                     Kind::Code(codes) => text.parse().is_ok_and(|code| codes.contains(&code)),
-                    Kind::Text(of) | Kind::Texts(of) => form::check(of, &text).is_ok(),
+                    Kind::Text(of) | Kind::Texts(of) => value_forms::check(of, &text).is_ok(),
                     Kind::Table | Kind::Tables => false,
                 };
                 assert!(right, "{} = {text}", key.path);

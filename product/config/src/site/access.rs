@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use crate::form::{Realm, Satisfy};
 use crate::network::Network;
 use crate::pattern::Pattern;
 use crate::place::{Place, Placed};
-use crate::reach::Rule;
 use crate::section::Section;
+use crate::unreached_rules::Rule;
+use crate::value_forms::{Realm, Satisfy};
 
 use super::ForwardAuth;
 

@@ -2,8 +2,8 @@
 
 use http::{Coding, Codings};
 
-use crate::form::CodingName;
 use crate::section::Section;
+use crate::value_forms::CodingName;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compression {

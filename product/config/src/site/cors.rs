@@ -3,12 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::form::{FieldName, FromText, MethodName, Wrong};
 use crate::keys::Form;
 use crate::pattern::Pattern;
 use crate::place::Place;
-use crate::reach::Rule;
 use crate::section::Section;
+use crate::unreached_rules::Rule;
+use crate::value_forms::{FieldName, FromText, MethodName, Wrong};
 
 /// The table `[[site.cors]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]

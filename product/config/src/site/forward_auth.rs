@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::form::{FieldName, FromText, RequestPath, Wrong};
 use crate::keys::Form;
 use crate::place::{Placed, quoted};
 use crate::section::Section;
+use crate::value_forms::{FieldName, FromText, RequestPath, Wrong};
 
 use super::request_header::mistake;
 use super::{Proxy, UpstreamAddress};

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use super::Site;
-use crate::form::FieldValue;
 use crate::place::Placed;
 use crate::section::{Book, Section};
 use crate::settings::Listener;
+use crate::value_forms::FieldValue;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Https {

@@ -6,13 +6,13 @@ mod compression;
 mod cors;
 mod forward_auth;
 mod https;
+mod other_names;
 mod proxy;
 mod proxy_request;
 mod redirect;
 mod request_header;
 mod rewrite;
 mod rules;
-mod tries;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,6 +24,7 @@ pub use cors::{CorsRule, Origin};
 pub use forward_auth::{AuthUrl, ForwardAuth};
 pub use https::Https;
 pub(crate) use https::{check as check_https, check_logins};
+pub use other_names::Tries;
 pub(crate) use proxy::Responder;
 pub use proxy::{Health, Proxy, UpstreamAddress, UpstreamSocket, UpstreamVersion};
 pub use proxy_request::ProxyRequest;
@@ -32,16 +33,15 @@ pub use redirect::{Redirect, Target};
 pub use request_header::{FieldTemplate, RequestHeader, Variable};
 pub use rewrite::{Rewrite, Rewritten, Template};
 pub use rules::{CacheRule, ErrorPage, HeaderRule};
-pub use tries::Tries;
 
-use crate::form::{FileName, FromText, LogFormat, Name, PathBelow, SiteName, SymlinkTargets};
 use crate::host::{Host, HostName};
 use crate::pattern::Pattern;
 use crate::place::{Place, Placed, quoted};
-use crate::reach;
 use crate::section::{Book, Held, Section};
 use crate::settings::{AccessLog, Process};
 use crate::suggest;
+use crate::unreached_rules;
+use crate::value_forms::{FileName, FromText, LogFormat, Name, PathBelow, SiteName, SymlinkTargets};
 
 /// Maximum number of sites: a host is searched for among all of them.
 const SITES_MAX: usize = 10_000;
@@ -221,15 +221,15 @@ fn fastcgi(table: &Section<'_, '_>, proxies: impl Iterator<Item = Proxy>) -> Vec
 
 fn check_answers(answers: &Answers, table: &Section<'_, '_>, hosts: &[Placed<Host>], is_default: bool) {
     let book = table.book;
-    reach::check(book, &answers.rewrites);
-    reach::check(book, &answers.access);
-    reach::check(book, &answers.request_headers);
-    reach::check(book, &answers.headers);
-    reach::check(book, &answers.cache);
-    reach::check(book, &answers.error_pages);
-    reach::check(book, &answers.redirects);
-    reach::check(book, &answers.proxies);
-    reach::check(book, &answers.cors);
+    unreached_rules::check(book, &answers.rewrites);
+    unreached_rules::check(book, &answers.access);
+    unreached_rules::check(book, &answers.request_headers);
+    unreached_rules::check(book, &answers.headers);
+    unreached_rules::check(book, &answers.cache);
+    unreached_rules::check(book, &answers.error_pages);
+    unreached_rules::check(book, &answers.redirects);
+    unreached_rules::check(book, &answers.proxies);
+    unreached_rules::check(book, &answers.cors);
     for redirect in &answers.redirects {
         let Some(host) = redirect.host.as_ref().filter(|_| !is_default) else { continue };
         if !hosts.iter().any(|own| own.value.fits(host).is_some()) {

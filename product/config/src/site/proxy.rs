@@ -5,13 +5,13 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::form::{FromText, RequestPath, Size, Wrong};
 use crate::host::HostName;
 use crate::keys::Form;
 use crate::pattern::Pattern;
 use crate::place::{Place, Placed};
-use crate::reach::Rule;
 use crate::section::Section;
+use crate::unreached_rules::Rule;
+use crate::value_forms::{FromText, RequestPath, Size, Wrong};
 
 use super::proxy_request::ProxyRequest;
 use super::redirect::split_host;

@@ -1,9 +1,9 @@
 //! The changes and bounds of requests before upstreams get them.
 
-use crate::form::{Prefix, Size};
 use crate::pattern::Pattern;
 use crate::place::quoted;
 use crate::section::Section;
+use crate::value_forms::{Prefix, Size};
 
 /// A part of the table `[[site.proxy]]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

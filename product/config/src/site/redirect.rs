@@ -3,13 +3,13 @@
 use http::Readings;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
-use crate::form::{FromText, Wrong};
 use crate::host::HostName;
 use crate::keys::Form;
 use crate::pattern::Pattern;
 use crate::place::Place;
-use crate::reach::Rule;
 use crate::section::Section;
+use crate::unreached_rules::Rule;
+use crate::value_forms::{FromText, Wrong};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redirect {

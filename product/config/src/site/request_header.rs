@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use crate::form::{FieldName, FromText, Wrong, is_field_value};
 use crate::keys::Form;
 use crate::pattern::Pattern;
 use crate::place::{Place, quoted};
-use crate::reach::Rule;
 use crate::section::Section;
+use crate::unreached_rules::Rule;
+use crate::value_forms::{FieldName, FromText, Wrong, is_field_value};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestHeader {

@@ -6,12 +6,12 @@ use std::fmt;
 use http::Readings;
 
 use super::redirect::as_value;
-use crate::form::{FromText, Wrong};
 use crate::keys::Form;
 use crate::pattern::Pattern;
 use crate::place::Place;
-use crate::reach::Rule;
 use crate::section::Section;
+use crate::unreached_rules::Rule;
+use crate::value_forms::{FromText, Wrong};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rewrite {

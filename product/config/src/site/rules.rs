@@ -1,10 +1,10 @@
 //! The rules for responses of a site: header fields, Cache-Control and error pages.
 
-use crate::form::{CacheControl, FieldName, FieldValue, PathBelow, Statuses};
 use crate::pattern::Pattern;
 use crate::place::Place;
-use crate::reach::Rule;
 use crate::section::Section;
+use crate::unreached_rules::Rule;
+use crate::value_forms::{CacheControl, FieldName, FieldValue, PathBelow, Statuses};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderRule {

@@ -4,15 +4,15 @@
 //! turns; an event loop asks and goes on. Verdicts are kept for a while, and a client that guesses is stopped early.
 
 mod attempts;
+mod awaited_verdicts;
 mod credentials;
-mod hash;
-mod password_verdicts;
+mod kept_verdicts;
+mod password_hash;
 mod users;
-mod verifications;
-mod verifier;
+mod verifier_thread;
 
+pub use awaited_verdicts::{Question, Verdict, Verifications};
 pub use credentials::Credentials;
-pub use hash::{HashError, PASSWORD_BYTES_MAX, hash_password};
+pub use password_hash::{HashError, PASSWORD_BYTES_MAX, hash_password};
 pub use users::{USERS_FILE_BYTES_MAX, Users, UsersFault};
-pub use verifications::{Question, Verdict, Verifications};
-pub use verifier::{Refused, Verifier};
+pub use verifier_thread::{Refused, Verifier};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thiserror::Error;
 
 use super::Credentials;
-use super::hash::Hash;
+use super::password_hash::Hash;
 
 /// The maximum size of a file of users: ten thousand of them.
 pub const USERS_FILE_BYTES_MAX: u64 = 1 << 20;

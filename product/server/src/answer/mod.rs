@@ -2,6 +2,7 @@
 //! concern.
 
 mod alt_svc;
+mod before_answer;
 mod error_replies;
 mod file;
 mod file_waits;
@@ -9,7 +10,6 @@ mod form_waits;
 mod logins;
 mod named_file;
 mod pictures;
-mod rules;
 mod scripts;
 mod search;
 mod sites_in_force;

@@ -8,8 +8,8 @@
 
 mod bucket;
 mod busiest;
-mod client_limits;
-mod idle;
+mod idle_clients;
+mod limits_in_force;
 mod network;
 mod prefix;
 mod refusals;
@@ -27,7 +27,7 @@ use units::{Nanos, Rate};
 
 use bucket::Bucket;
 pub use busiest::{Busy, Column};
-use client_limits::InForce;
+use limits_in_force::InForce;
 pub use prefix::{ClientPrefix, ClientPrefixError};
 use refusals::{Kind, Refusals};
 use table::Table;

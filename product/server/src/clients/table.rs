@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use hashbrown::HashTable;
 use units::Nanos;
 
-use super::idle::Idle;
+use super::idle_clients::Idle;
 
 /// The maximum number of clients without connections that are remembered; they take 6 MB.
 pub const CLIENTS_REMEMBERED: usize = 131_072;

@@ -17,9 +17,9 @@ use hashbrown::HashMap;
 use http::Digest;
 
 use super::shelf::Shelf;
+use crate::client_turns::Turns;
 use crate::codec::{DICTIONARY_BYTES, PAGE_BYTES_MAX, digest_of};
 use crate::files::{Entry, State};
-use crate::turns::Turns;
 
 /// The maximum number of files that wait to be stored; more are not offered.
 const WAITING_MAX: usize = 64;

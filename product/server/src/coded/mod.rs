@@ -23,11 +23,11 @@ use http::{Coding, Codings};
 use units::Nanos;
 use units::memory::Account;
 
+use crate::client_turns::Turns;
 use crate::codec::{Level, encoder_bytes, encoder_bytes_with};
 use crate::exchange_id::ExchangeId;
 use crate::files::{Entry, State};
 use crate::storage::Done;
-use crate::turns::Turns;
 pub use dictionaries::{Dictionaries, DictionaryId, Had, Held, SiteKey};
 use forms::{Forms, Made};
 pub use job::Job;

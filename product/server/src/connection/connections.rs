@@ -13,12 +13,12 @@ use units::memory::Account;
 use super::Opening;
 use super::quic::Shared;
 use super::{Connection, Engine, Exchange, Framed};
+use crate::client_turns::Turns;
 use crate::clock::{ClientClock, ClientTime};
 use crate::exchange_id::{ExchangeId, Tokens, slot_of};
 #[cfg(test)]
 use crate::limits::Limits;
 use crate::net::Socket;
-use crate::turns::Turns;
 
 pub struct Connections<S> {
     slots: Slab<Connection<S>>,

@@ -9,15 +9,15 @@ use sched::policy::ClientTraits;
 use units::Nanos;
 use units::memory::Account;
 
-use super::client::KnownClients;
+use super::known_clients::KnownClients;
 use super::longest_idle::Idle;
 use super::shortage::{self, Shortage};
 use crate::clients::{Busy, Client, ClientWeights, Clients, Column, Refusal, TrustedProxies};
 use crate::clock::ClientTime;
 use crate::connection::{Connection, Connections};
+use crate::connection_places::Places;
 use crate::limits::Limits;
 use crate::net::Socket;
-use crate::places::Places;
 
 pub struct Admission {
     /// The number of this worker among the workers that share places and clients.

@@ -7,8 +7,8 @@ use http::http1::Head;
 use http::{BodyLength, Method, Request};
 use sched::routes::ServiceRoute;
 
-use super::messages::{encode, gateway};
 use super::responder::Responder;
+use super::upstream_messages::{encode, gateway};
 use crate::access::Verdict;
 use crate::answer::To;
 use crate::connection::{Connection, Task};

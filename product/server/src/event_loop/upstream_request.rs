@@ -4,8 +4,8 @@ use http::gateway::{Gateway, is_connection_login};
 use http::{BodyLength, Method, Request, websocket};
 use sched::routes::ServiceRoute;
 
-use super::messages::{encode, gateway, is_grpc, upload_limits};
 use super::responder::Responder;
+use super::upstream_messages::{encode, gateway, is_grpc, upload_limits};
 use crate::answer::To;
 use crate::exchange_id::ExchangeId;
 use crate::net::Net;

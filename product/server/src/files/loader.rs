@@ -13,7 +13,7 @@ use super::root::{self, Entered, Identity, Looked};
 use super::sidecars::Sidecars;
 use super::view::ListingView;
 use super::watch::{Inotify, WatchId};
-use super::{Entry, Missing, Root, Stop, Wait, listing, trim_slashes};
+use super::{Entry, Missing, Root, Stop, Wait, listing_content, trim_slashes};
 
 /// The maximum number of attempts if the file at a path is replaced between the look and the open.
 const LOAD_ATTEMPTS_MAX: usize = 3;
@@ -170,7 +170,7 @@ impl Search<'_> {
         // Added before the folder is read, so that no later change goes unnoticed.
         let watch = self.loader.inotify.add_folder(&file);
         self.added.extend(watch);
-        let page = Arc::new(listing::page(&self.root, folder, view)?);
+        let page = Arc::new(listing_content::page(&self.root, folder, view)?);
         Ok(Loaded::Page(LoadedPage { folder: folder.into(), page, state, watch }))
     }
 
@@ -251,7 +251,7 @@ fn folder_link(folder: &[u8]) -> String {
     let mut link = String::with_capacity(folder.len() + 2);
     for segment in folder.split(|&byte| byte == b'/').filter(|segment| !segment.is_empty()) {
         link.push('/');
-        link.extend(percent_encode(segment, listing::SEGMENT));
+        link.extend(percent_encode(segment, listing_content::SEGMENT));
     }
     link.push('/');
     link

@@ -2,9 +2,9 @@
 //! when memory was given back; clients take turns.
 
 use super::Proxy;
+use crate::client_turns::Turns;
 use crate::exchange_id::ExchangeId;
 use crate::net::Net;
-use crate::turns::Turns;
 
 /// The waiting transfers, by the names of their exchanges; each occurs once, so the places of upstreams bound them.
 #[derive(Default)]

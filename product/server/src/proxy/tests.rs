@@ -8,7 +8,7 @@ use std::rc::Rc;
 use config::UpstreamAddress;
 use http::{BodyLength, Method};
 use rustix::io::Errno;
-use sched::waiting::Bounds;
+use sched::upstream_queue::Bounds;
 use units::memory::{Account, Charge};
 
 use super::*;

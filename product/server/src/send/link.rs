@@ -6,8 +6,8 @@ use sched::{Correction, JobId, Presence, Reading, Scheduler};
 use units::wire::Framing;
 use units::{Nanos, Rate};
 
-use super::below::Below;
 use super::line_feedback::Observer;
+use super::own_queued_bytes::Below;
 use super::unacknowledged::Unacknowledged;
 use super::{Gauge, Line, Notice, Queued};
 use crate::connection::{Acknowledged, Connection, Connections};

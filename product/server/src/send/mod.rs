@@ -5,20 +5,20 @@
 //! `paced`, there is one worker and so one order. With `bands`, packets are marked ([`Marker`]), and the kernel orders
 //! them. It is generic over the socket and takes the time as an argument: tests run it under simulated time.
 
-mod adopt;
-mod below;
 mod dispatch;
 mod ending;
-mod flight;
 mod frames;
-mod gauge;
+mod handshake_flight;
 mod http1;
 mod limit;
 mod line_feedback;
 mod link;
 mod mark;
+mod new_settings;
 mod notice;
+mod own_queued_bytes;
 mod producing;
+mod queue_gauge;
 mod quic_events;
 mod reads;
 mod responding;
@@ -31,17 +31,17 @@ mod unacknowledged;
 mod under_way;
 mod write;
 
-pub use adopt::{LineSettings, LinkSettings, ReaderSettings};
 pub use dispatch::{Direct, Dispatch};
 pub use ending::{EndContext, Ending};
-pub use gauge::{Gauge, Queue, Queued};
 pub use http1::{BYTES_PER_TURN_MAX, Gathered, SentNow};
 pub use limit::Limit;
 pub use line_feedback::Line;
 pub use link::Link;
 pub use mark::{Bands, Marker, Raise};
+pub use new_settings::{LineSettings, LinkSettings, ReaderSettings};
 pub use notice::{Notice, in_words, mbit};
 pub use producing::Producer;
+pub use queue_gauge::{Gauge, Queue, Queued};
 pub use reads::Reads;
 pub use responding::Http2Begin;
 pub use sendings::Sendings;

@@ -5,7 +5,7 @@ use http2::Broken;
 use units::Nanos;
 use units::memory::Counted;
 
-use super::flight::{self, FLIGHT_BYTES_MAX};
+use super::handshake_flight::{self, FLIGHT_BYTES_MAX};
 use super::{Dispatch, Order, Transmitter};
 use crate::clock::ClientTime;
 use crate::connection::{CLOSING_PERIOD, Connection, Connections, Outgoing, Task};
@@ -101,7 +101,7 @@ impl Transmitter {
         let Some(session) = connection.session.as_deref_mut().filter(|session| session.has_unsent()) else {
             return 0;
         };
-        if !is_handshaking || !flight::is_job(self.order, session) {
+        if !is_handshaking || !handshake_flight::is_job(self.order, session) {
             return self.send_sealed(connections, now, at);
         }
         let flight = session.take_unsent(FLIGHT_BYTES_MAX);

@@ -14,7 +14,7 @@ use config::UpstreamVersion;
 use http::{Codings, Request};
 use tls::{Acceptor, Connector, Roots as Authorities, RootsError, Tickets};
 
-use super::gates::{Gate, open_gates};
+use super::login_gates::{Gate, open_gates};
 use super::pages::listing_page;
 use super::{
     AcmeConfig, Development, Ordered, SecureError, Secured, SiteConfig, Sites, SitesError, name_of, ordered_names,

@@ -1,13 +1,13 @@
 //! Starting and stopping the server. Sockets come first and threads last, so that what cannot work is reported before
 //! anything runs.
 
-mod asked;
 mod check;
 mod config;
 mod confine;
 mod listen;
 mod reload;
 mod start_error;
+mod status_queries;
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,6 +23,7 @@ use crate::answer::{FormWaits, Handler};
 use crate::clients::Clients;
 use crate::codec::Level;
 use crate::coded::{BEST_NICE, Coder, FAST_NICE, SHELVES, Shelf};
+use crate::connection_places::Places;
 use crate::event_loop::{Admission, Changes, Listener, MemoryShare, Parts, Setup, Stop, Worker};
 use crate::files::{Cache, Lookups};
 use crate::journal::Journal;
@@ -31,7 +32,6 @@ use crate::limits::Limits;
 use crate::logging::{Log, LogConfig, Logs};
 use crate::net::Os;
 use crate::objectives::StatusChannel;
-use crate::places::Places;
 use crate::send::{Limit, Link, Order, Reads, Transmitter};
 use crate::service_manager::Listen;
 use crate::shaping::ShapingChoice;

@@ -13,7 +13,7 @@
 //!
 //! A file system without RWF_NOWAIT (NFS, FUSE, overlayfs) is always read on a thread of the pool.
 
-mod done;
+mod finished_tasks;
 #[cfg(test)]
 mod jam;
 mod pool;
@@ -33,7 +33,7 @@ use sched::JobId;
 
 use crate::clock;
 use crate::files::{Content, Entry, OpenFile};
-pub use done::Done;
+pub use finished_tasks::Done;
 #[cfg(test)]
 pub use jam::Jam;
 pub use pool::{BUFFERED_BYTES_MAX, Buffer, Lane, Pool};

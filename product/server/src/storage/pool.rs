@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
 use units::memory::{Account, Charge};
 
-use crate::turns::Turns;
+use crate::client_turns::Turns;
 
 /// The maximum number of threads that read and look up. They sleep most of the time.
 pub const THREADS_MAX: usize = 16;

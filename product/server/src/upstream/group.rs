@@ -9,7 +9,7 @@ use config::{Proxy, ProxyRequest, Statuses, UpstreamAddress, UpstreamVersion};
 use http::gateway::FieldChange;
 use http::{BodyLength, Request};
 use sched::routes::Route;
-use sched::waiting::Bounds;
+use sched::upstream_queue::Bounds;
 use thiserror::Error;
 use tls::{ClientSession, Connector, RootsError};
 use units::Nanos;

@@ -3,7 +3,7 @@
 use std::ops::{Index, IndexMut};
 
 use hashbrown::HashMap;
-use sched::waiting::{Bounds, Turn};
+use sched::upstream_queue::{Bounds, Turn};
 use slab::Slab;
 use units::Nanos;
 

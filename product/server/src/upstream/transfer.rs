@@ -6,7 +6,7 @@ use http::http1::upstream::{Framing, UpstreamBody, UpstreamHead};
 use http::websocket::ACCEPT_BYTES;
 use http::{BodyLength, Method};
 use sched::routes::{RouteKey, ServiceRoute};
-use sched::waiting::Turn;
+use sched::upstream_queue::Turn;
 use units::Nanos;
 use units::memory::{Account, Counted};
 

@@ -1,5 +1,5 @@
 //! Places at upstreams for all event loops. There is one count and one queue, so that the application sees at most
-//! `max_concurrent_requests`, and a client's share and the order of waiting requests are those of a single loop ([`sched::waiting`]).
+//! `max_concurrent_requests`, and a client's share and the order of waiting requests are those of a single loop ([`sched::upstream_queue`]).
 //! Tunnels have places of their own: they last for hours, and an application that answers requests with threads has
 //! other threads for them.
 //!
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use sched::waiting::{self, Bounds, Places, Turn};
+use sched::upstream_queue::{self, Bounds, Places, Turn};
 
 use super::Endpoint;
 use crate::exchange_id::ExchangeId;
@@ -122,9 +122,9 @@ impl LoopPlaces {
         let mut state = lock(&places.state);
         let waiter = Waiter { ticket: state.tickets, event_loop: self.number, exchange, client: turn.client };
         let begun = match state.requests.begin(turn, bounds, waiter) {
-            waiting::Begun::Taken => Begun::Taken,
-            waiting::Begun::Waits => Begun::Waits(waiter.ticket),
-            waiting::Begun::Full => Begun::Full,
+            upstream_queue::Begun::Taken => Begun::Taken,
+            upstream_queue::Begun::Waits => Begun::Waits(waiter.ticket),
+            upstream_queue::Begun::Full => Begun::Full,
         };
         state.tickets += u64::from(begun == Begun::Waits(waiter.ticket));
         places.note_load(&state);
@@ -196,7 +196,7 @@ impl EndpointPlaces {
         let bounds = Bounds { waiting_of_client: 0, ..Bounds::halves(tunnels_max) };
         let begun = state.tunnels.begin(Turn { client, ..Turn::default() }, bounds, ());
         self.note_load(&state);
-        begun == waiting::Begun::Taken
+        begun == upstream_queue::Begun::Taken
     }
 
     /// Gives back the place of a client's tunnel.

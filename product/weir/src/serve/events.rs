@@ -16,9 +16,9 @@ use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
 use super::admin::Admin;
-use super::again::{Outcome, Source, Verdict, reload};
 use super::control::{Control, FIXED, NAME, ROUTES_NAME, STATUS_NAME, UNUSED, USED};
 use super::handover::{ADMIN, Handover, Predecessor, Successor};
+use super::reload_config::{Outcome, Source, Verdict, reload};
 use super::status::{self, Asker};
 
 /// Interval at which the found rate of the uplink is saved.

@@ -9,7 +9,7 @@ use cli::Failure;
 use config::{AccessLog, Change, Configuration};
 use server::{Certificate, Checked, ClassesConfig, FileOptions, Https, Listen, Saving, Server, SiteConfig};
 
-use super::again::{Next, Refused, Source, UplinkChange};
+use super::reload_config::{Next, Refused, Source, UplinkChange};
 use super::{Hosted, LogFormat, Shaping};
 
 const HTTPS_PORT: u16 = 443;

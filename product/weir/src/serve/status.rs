@@ -8,8 +8,8 @@ use server::metrics::{Count, Labels, Metrics, SIZES, Times, protocol_name};
 use server::{ClassStatus, Counts, Limit, Line, LineStatus, ObjectiveStatus, RouteStatus, STATUS_WAIT_MAX, Server};
 use units::Nanos;
 
+use super::gain_of_order::Worth;
 use super::under_way;
-use super::worth::Worth;
 
 /// The reader of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::{Framing, UpstreamFault, UpstreamHead};
 use crate::fields::FieldList;
 use crate::gateway::hop::{connection, is_any, is_listed};
 use crate::list::members;
-use crate::names::NameFilter;
+use crate::name_filter::NameFilter;
 use crate::request::section::CONNECTION_OPTIONS_MAX;
 use crate::{FIELDS_MAX, Limits, Method, PeerLength, Status};
 

@@ -12,7 +12,7 @@ mod response;
 use thiserror::Error;
 
 use crate::fields::FieldList;
-use crate::names::NameFilter;
+use crate::name_filter::NameFilter;
 use crate::{Limits, PeerLength, Status};
 
 pub use body::UpstreamBody;

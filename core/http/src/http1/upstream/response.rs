@@ -3,7 +3,7 @@
 use super::{Framing, UpstreamHead};
 use crate::fields::FieldList;
 use crate::gateway::hop::{Hop, connection};
-use crate::names::Names;
+use crate::name_filter::Names;
 use crate::{Length, Response, Status};
 
 /// Bytes for the fields that are added to those of an upstream: Via, Content-Length, Vary, Cache-Control.

@@ -1,7 +1,7 @@
 //! Replacement of a root by another folder, and symlinks that lead out of a root.
 
 use super::*;
-use crate::files::followed::FOLLOW_EVERY;
+use crate::files::replaced_roots::FOLLOW_EVERY;
 
 /// A site whose root is a folder in a temporary one.
 fn site_below(change: impl Fn(Root) -> Root) -> Site {

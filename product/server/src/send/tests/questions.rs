@@ -2,7 +2,7 @@
 
 use sched::Watched;
 
-use super::super::below::Below;
+use super::super::own_queued_bytes::Below;
 use super::ledger::gauged;
 use super::*;
 use std::sync::atomic::Ordering;

@@ -85,7 +85,7 @@ fn what_is_acknowledged_behind_the_end_is_told() {
 /// A reload behind a shaper: the look that was due used to stay due, and the event loop spun.
 #[test]
 fn nothing_is_due_any_more_where_the_queue_can_be_read() {
-    use super::super::gauge::{Gauge, Queue, Queued};
+    use super::super::queue_gauge::{Gauge, Queue, Queued};
     struct Empty;
     impl Queue for Empty {
         fn name(&self) -> &str {

@@ -3,7 +3,7 @@ use std::thread;
 
 use config::UpstreamVersion;
 use rustix::event::epoll::EventFlags;
-use sched::waiting::{RELEASES_PER_OLDEST, WAITING_MAX};
+use sched::upstream_queue::{RELEASES_PER_OLDEST, WAITING_MAX};
 use units::Nanos;
 
 use super::*;

@@ -8,8 +8,8 @@ use http::{Request, Trailers};
 use sched::JobId;
 use units::Nanos;
 
-use super::messages::{announced, responding, size_from};
 use super::responder::Responder;
+use super::upstream_messages::{announced, responding, size_from};
 use crate::answer::{Handler, Reply, To};
 use crate::body::Trailing;
 use crate::connection::{Exchange, KeptRequest, LogEntry, Search, Task, UpstreamEntry};

@@ -1,8 +1,8 @@
 //! The other names under which the files of a site are found.
 
-use crate::form::{FileName, PathBelow};
 use crate::place::Placed;
 use crate::section::Section;
+use crate::value_forms::{FileName, PathBelow};
 
 use super::redirect::encoded;
 

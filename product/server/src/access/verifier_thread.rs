@@ -7,11 +7,11 @@ use hashbrown::HashMap;
 use units::Nanos;
 
 use super::attempts::Attempts;
-use super::password_verdicts::{Key, Secret, Verdicts};
+use super::kept_verdicts::{Key, Secret, Verdicts};
 use super::{Credentials, Users};
+use crate::client_turns::Turns;
 use crate::clients::ClientPrefix;
 use crate::clock;
-use crate::turns::Turns;
 
 /// The maximum number of passwords that wait to be verified, of all clients and of one.
 pub const WAITING_MAX: usize = 256;
