@@ -489,8 +489,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::form;
     use crate::keys::keys;
+    use crate::value_forms;
 
     #[test]
     fn every_key_stands_once_below_its_table_and_is_described() {
