@@ -56,6 +56,8 @@ pub struct Expect {
     pub text: String,
     /// Folder of the point it speaks of; unset, it has to hold at every point.
     pub point: Option<String>,
+    /// Folder of another point: what counts is the figure at `point` over the same figure there, with the same seed.
+    pub against: Option<String>,
     pub value: Metric,
     pub of: String,
     pub over: Option<String>,
@@ -155,6 +157,11 @@ impl Expect {
         (self.least.is_some() && self.most.is_some()) || self.one_sided.as_ref().is_some_and(|said| !said.is_empty())
     }
 
+    /// Whether it is of one run over another, or of one point over another, so that it has a direction.
+    pub fn is_ratio(&self) -> bool {
+        self.against.is_some() || (self.over.is_some() && !self.value.is_of_pairs())
+    }
+
     fn check(&self, runs: &[String], clients: &[String]) -> Result<(), String> {
         for name in [Some(&self.of), self.over.as_ref()].into_iter().flatten() {
             if ![BOUND, IDEAL_PS].contains(&name.as_str()) && !runs.contains(name) {
@@ -181,6 +188,12 @@ impl Expect {
             return Err(format!(
                 "sizes = [{from}, {to}] are no percentiles: write two from 0 to 100, the lesser first"
             ));
+        }
+        if self.against.is_some() && self.against == self.point {
+            return Err(format!("`{}` compares a point with itself: against names another", self.text));
+        }
+        if self.against.is_some() && self.point.is_none() {
+            return Err(format!("`{}` compares two points: write point", self.text));
         }
         if self.value.is_of_pairs() && self.over.is_none() {
             return Err(format!("`{}` compares two runs: write over", self.value));
@@ -279,6 +292,8 @@ server = \"weir\"
                 "least = 3.0\nclient = \"wan2\"",
                 "f.toml:9: there is no client `wan2`; the clients are wan1",
             ),
+            ("least = 3.0", "least = 3.0\nagainst = \"rho-0.8\"", "f.toml:9: `3-8 x at rho 0.8` compares a point with"),
+            ("point = \"rho-0.8\"", "against = \"rho-0.5\"", "f.toml:9: `3-8 x at rho 0.8` compares two points: write"),
             ("ms.mean", "ms.men", "f.toml:12: `response_time_ms.men` is nothing a report computes"),
             ("paper = \"000\"", "", "f.toml:5: missing field `paper`"),
         ] {

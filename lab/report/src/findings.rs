@@ -59,6 +59,44 @@ pub fn without_seed(point: &str) -> String {
     point.split('_').filter(|word| !is_seed(word)).collect::<Vec<_>>().join("_")
 }
 
+/// Divides each finding of a claim about two points by that of the other point with the same seed. Those of the other point go.
+pub(crate) fn of_two_points(findings: Vec<Finding>) -> Vec<Finding> {
+    let (of_two, of_one): (Vec<Finding>, Vec<Finding>) =
+        findings.into_iter().partition(|finding| finding.expect.against.is_some());
+    let is_of = |finding: &Finding, point: &Option<String>| point.as_ref().is_some_and(|at| is_at(at, &finding.point));
+    let over_other = |finding: &Finding| {
+        let (expect, seed) = (&finding.expect, seed_of(&finding.point));
+        let is_other = |other: &&Finding| {
+            other.expect == *expect && is_of(other, &expect.against) && seed_of(&other.point) == seed
+        };
+        of_two.iter().find(is_other).map_or_else(
+            || not_measured(expect, &finding.point, "no run of the other point is here".into()),
+            |other| divided(finding, other),
+        )
+    };
+    let pairs = of_two.iter().filter(|finding| is_of(finding, &finding.expect.point)).map(over_other);
+    pairs.chain(of_one).collect()
+}
+
+fn divided(finding: &Finding, other: &Finding) -> Finding {
+    let unusable = [finding, other].into_iter().find(|of| !of.verdict.is_judged());
+    let values = finding.found.zip(other.found).map(|(top, bottom)| (top.value, bottom.value));
+    let ratio = values.map(|(top, bottom)| if top == bottom { 1.0 } else { top / bottom });
+    match (unusable, ratio.filter(|ratio| ratio.is_finite())) {
+        (Some(why), _) => Finding { point: finding.point.clone(), found: None, bound: None, ..why.clone() },
+        (None, None) => not_measured(&finding.expect, &finding.point, "it is nothing at the other point".into()),
+        (None, Some(ratio)) => {
+            let found = Found::exact(ratio);
+            let (verdict, remark) = judge(&finding.expect, found);
+            Finding { found: Some(found), bound: None, verdict, remark, ..finding.clone() }
+        }
+    }
+}
+
+fn seed_of(point: &str) -> Option<&str> {
+    point.split('_').find(|word| word.strip_prefix("seed-").is_some_and(|seed| seed.parse::<u64>().is_ok()))
+}
+
 /// Pools the findings of each claim over the seeds of its point. Findings that cannot be used are left out and counted.
 pub(crate) fn over_seeds(findings: Vec<Finding>) -> Vec<Finding> {
     let mut groups: Vec<Vec<Finding>> = vec![];
@@ -80,8 +118,7 @@ fn pooled(group: Vec<Finding>) -> Option<Finding> {
     let Some(first) = used.first().filter(|_| group.len() > 1) else { return group.into_iter().next() };
     let expect = &first.expect;
     let values: Vec<f64> = used.iter().filter_map(|finding| Some(finding.found?.value)).collect();
-    let is_ratio = expect.over.is_some() && !expect.value.is_of_pairs();
-    let mut found = Found::pooled(&values, is_ratio)?;
+    let mut found = Found::pooled(&values, expect.is_ratio())?;
     // A trace that comes again with another seed says nothing of other requests.
     let loads = used.iter().map(|finding| finding.load).collect::<BTreeSet<u64>>().len();
     found.over = found.over.map(|over| Over { traces: loads, ends: over.ends.filter(|_| loads > 1) });
@@ -120,7 +157,10 @@ impl Findings<'_> {
     /// Of each claim that speaks of this point.
     pub fn at(&self, point: &Point) -> Vec<Finding> {
         let name = &point.given.name;
-        let concerns = |expect: &&Expect| expect.point.as_ref().is_none_or(|wanted| is_at(wanted, name));
+        let concerns = |expect: &&Expect| {
+            let is_against = expect.against.as_ref().is_some_and(|against| is_at(against, name));
+            is_against || expect.point.as_ref().is_none_or(|wanted| is_at(wanted, name))
+        };
         let of = |expect: &Expect| self.of(expect, point).unwrap_or_else(|why| not_measured(expect, name, why));
         self.figure.expects().filter(concerns).map(of).collect()
     }

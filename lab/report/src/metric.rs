@@ -35,6 +35,8 @@ pub enum Times {
     Completed,
     FirstByte,
     Slowdown,
+    /// For each second in which requests came, the mean of their response times.
+    SecondMeans,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,11 +100,12 @@ const PAIRS: [(&str, PairStat); 6] = [
     ("bucket_scv_ratio", PairStat::BucketScvRatio),
     ("file_share_starved", PairStat::FileShareStarved),
 ];
-const TIMES: [(&str, Times); 4] = [
+const TIMES: [(&str, Times); 5] = [
     ("response_time_ms", Times::Response),
     ("completed_ms", Times::Completed),
     ("first_byte_ms", Times::FirstByte),
     ("slowdown", Times::Slowdown),
+    ("second_means_ms", Times::SecondMeans),
 ];
 const STATS: [(&str, Stat); 8] = [
     ("mean", Stat::Mean),
@@ -196,6 +199,8 @@ impl Metric {
 pub(crate) struct Observed {
     pub sizes: Vec<u64>,
     pub responses_ms: Vec<f64>,
+    /// The second of the run in which each request was due; of an oracle nothing.
+    pub arrivals_s: Vec<u64>,
     /// Since the request was due; of jobs that got no byte, what they waited.
     pub first_bytes_ms: Vec<f64>,
     pub slowdowns: Vec<f64>,
@@ -233,6 +238,13 @@ impl Observed {
             Times::Response => pick(&self.responses_ms, chosen),
             Times::FirstByte => pick(&self.first_bytes_ms, chosen),
             Times::Slowdown => pick(&self.slowdowns, chosen),
+            Times::SecondMeans => {
+                let mut seconds: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+                for (second, ms) in pick(&self.arrivals_s, chosen).into_iter().zip(pick(&self.responses_ms, chosen)) {
+                    seconds.entry(second).or_default().push(ms);
+                }
+                seconds.values().filter_map(|of| mean(of)).collect()
+            }
             Times::Completed => {
                 let completed = chosen.iter().filter(|&&job| self.is_complete.get(job) == Some(&true));
                 completed.filter_map(|&job| self.responses_ms.get(job).copied()).collect()
@@ -393,6 +405,13 @@ mod tests {
         assert_eq!(figure("accept_drops", &run, None), None, "nobody counted");
         assert_eq!(figure("share_gaining", &run, None), None, "nothing to compare with");
         assert_eq!(figure("completed", &base, None), None, "an oracle completes nothing");
+    }
+
+    #[test]
+    fn each_second_of_arrivals_has_a_mean() {
+        let run = Observed { responses_ms: vec![1.0, 5.0, 9.0], arrivals_s: vec![0, 0, 3], ..Observed::default() };
+        let found = ["max", "p50", "mean"].map(|stat| figure(&format!("second_means_ms.{stat}"), &run, None));
+        assert_eq!(found, [Some(9.0), Some(3.0), Some(6.0)]);
     }
 
     #[test]

@@ -94,6 +94,7 @@ struct ClaimOfFile {
     #[serde(default)]
     point: String,
     over: Option<toml::Value>,
+    against: Option<String>,
     least: Option<f64>,
     most: Option<f64>,
     larger: Option<Larger>,
@@ -241,7 +242,7 @@ impl DeclaredClaim {
         let over = Some(Over { traces: kept.traces, ends: kept.ends });
         let ClaimOfFile { least, most, larger, .. } = self.of_file;
         let has_size = (least.is_some() && most.is_some()) || self.of_file.one_sided.is_some();
-        let is_ratio = self.of_file.over.is_some();
+        let is_ratio = self.of_file.over.is_some() || self.of_file.against.is_some();
         Claimed { least, most, larger, has_size, is_ratio }.judge(Found { value, half_width: None, over }).0
     }
 }
@@ -321,6 +322,7 @@ mod tests {
         let of_file = ClaimOfFile {
             text: text.into(),
             point: String::new(),
+            against: None,
             over: Some("b".into()),
             least: Some(3.0),
             most: Some(8.0),

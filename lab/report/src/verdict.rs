@@ -281,7 +281,7 @@ pub(crate) fn judge(expect: &Expect, found: Found) -> (Verdict, Option<String>) 
         most: expect.most,
         larger: expect.larger,
         has_size: expect.has_size(),
-        is_ratio: expect.over.is_some() && !expect.value.is_of_pairs(),
+        is_ratio: expect.is_ratio(),
     };
     claimed.judge(found)
 }
@@ -346,6 +346,7 @@ mod tests {
         Expect {
             text: "claim".into(),
             point: None,
+            against: None,
             value: value.parse().unwrap(),
             of: "fair".into(),
             over: over.then(|| "srpt".into()),

@@ -85,7 +85,8 @@ def is_of_pairs(name: str) -> bool:
 
 def figure(name: str, run: Responses, chosen: npt.NDArray[np.bool_] | None = None, *, alone_ms: Floats | None = None) -> float:
     """A figure of a run: `response_time_ms.mean` (p50, p90, p99, p999, max, variance, scv), the same of `completed_ms`,
-    `first_byte_ms` and `slowdown`, `completed`, `incomplete`, `incomplete_share`, `bytes`, `attempts_mean`.
+    `first_byte_ms` and `slowdown`, of `second_means_ms`, the means over each second of arrivals, `completed`,
+    `incomplete`, `incomplete_share`, `bytes`, `attempts_mean`.
 
     `chosen` are the requests that count, `alone_ms` the time of the link for each, for slowdown. Raises NotKept where the run
     has not what the figure is of.
@@ -96,12 +97,23 @@ def figure(name: str, run: Responses, chosen: npt.NDArray[np.bool_] | None = Non
     times, _, stat = ("slowdown.mean" if name == "slowdown_mean" else name).rpartition(".")
     if times not in TIMES or stat not in _STATS:
         raise ValueError(f"`{name}` is no figure of response times")
+    if times == "second_means_ms":
+        return _stat(stat, second_means(run, of))
     values = _times(times, run, alone_ms)
     if times == "completed_ms":
         of = of & run.is_complete
     if not of.any():
         raise NoRequests(f"{name}: no request counts")
     return _stat(stat, values[of])
+
+
+def second_means(run: Responses, of: npt.NDArray[np.bool_]) -> Floats:
+    """For each second in which requests came, the mean of their response times, in order."""
+    second = _kept("second_means_ms", run.arrival_s)[of]
+    if not len(second):
+        raise NoRequests("second_means_ms: no request counts")
+    _, place = np.unique(second, return_inverse=True)
+    return np.asarray(np.bincount(place, run.ms[of]) / np.bincount(place))
 
 
 class NoRequests(ValueError):
@@ -135,7 +147,7 @@ def _count(name: str, run: Responses, of: npt.NDArray[np.bool_]) -> float:
     return float({"completed": done.sum(), "incomplete": (~done).sum(), "incomplete_share": (~done).mean()}[name])
 
 
-TIMES = ("response_time_ms", "completed_ms", "first_byte_ms", "slowdown")
+TIMES = ("response_time_ms", "completed_ms", "first_byte_ms", "slowdown", "second_means_ms")
 COUNTS = ("completed", "incomplete", "incomplete_share", "bytes", "attempts_mean")
 
 # Short names of counters, with their columns in samples.parquet and what is taken of them.

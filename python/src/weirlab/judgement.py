@@ -16,7 +16,7 @@ import numpy.typing as npt
 from .figures import NoRequests, NotKept, counter, figure, is_counter, is_of_pairs, of_pair, share_within
 from .intervals import Estimate, mean, pooled, ratio
 from .points import Point, points_of
-from .recorded import RESPONSES, Responses, Run, runs
+from .recorded import RESPONSES, Responses, Run, runs, seed_of
 
 # Traces with requests of their own that a verdict needs.
 TRACES_MIN = 5
@@ -35,6 +35,8 @@ class Claim:
     of: str
     over: str | None = None
     point: str | None = None
+    against: str | None = None
+    """Another point: what counts is the figure over the same one there, with the same seed."""
     least: float | None = None
     most: float | None = None
     larger: str | None = None
@@ -46,8 +48,8 @@ class Claim:
 
     @property
     def is_ratio(self) -> bool:
-        """Whether it is of one run over another."""
-        return self.over is not None and not is_of_pairs(self.value)
+        """Whether it is of one run over another, or of one point over another."""
+        return self.against is not None or (self.over is not None and not is_of_pairs(self.value))
 
     def verdict(self, found: Estimate, traces: int) -> str:
         """`reproduced`, `larger`, `refuted`, `undecided` or `not comparable`: the interval decides, never the point."""
@@ -110,7 +112,7 @@ def judge(found_in: Iterable[Run], stated: Iterable[Claim]) -> list[Found]:
     points, found = points_of(found_in), []
     for claim in stated:
         for group in dict.fromkeys(point.group for point in points):
-            of_points = {point: _value(claim, point) for point in points if point.group == group}
+            of_points = {point: _value_at(claim, point, points) for point in points if point.group == group}
             values = {point: value for point, value in of_points.items() if value is not None}
             if values:
                 seconds = next(iter(next(iter(values)).runs.values())).manifest.get("seconds")
@@ -118,10 +120,24 @@ def judge(found_in: Iterable[Run], stated: Iterable[Claim]) -> list[Found]:
     return found
 
 
-def _value(claim: Claim, point: Point) -> float | None:
-    """The figure of one trace, if the claim is of this point and its runs have it."""
+def _value_at(claim: Claim, point: Point, points: list[Point]) -> float | None:
+    """The figure of one trace, if the claim is of this point and its runs, and those of its other point, have it."""
     if claim.point not in (None, point.group, point.name):
         return None
+    value = _value(claim, point)
+    if claim.against is None or value is None:
+        return value
+    others = [of for of in points if claim.against in (of.group, of.name) and seed_of(of.name) == seed_of(point.name)]
+    base = _value(claim, others[0]) if others else None
+    return None if base is None else _divided(value, base)
+
+
+def _divided(top: float, bottom: float) -> float | None:
+    return 1.0 if top == bottom else top / bottom if bottom else None
+
+
+def _value(claim: Claim, point: Point) -> float | None:
+    """The figure of one trace, if its runs have it."""
     try:
         if is_of_pairs(claim.value):
             mine, base = point.of(claim.of), point.of(claim.over or claim.of)
@@ -132,7 +148,7 @@ def _value(claim: Claim, point: Point) -> float | None:
         bottom = _figure(claim, point, claim.over)
     except (NotKept, NoRequests):
         return None
-    return None if bottom is None else 1.0 if top == bottom else top / bottom if bottom else None
+    return None if bottom is None else _divided(top, bottom)
 
 
 def _figure(claim: Claim, point: Point, name: str) -> float | None:

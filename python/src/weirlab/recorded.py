@@ -40,6 +40,8 @@ class Responses:
     head_bytes: Numbers | None = None
     """Of the response; 0 where none came."""
     arrival_ns: Numbers | None = None
+    arrival_s: Numbers | None = None
+    """The second of the run in which it was due."""
     first_byte_ms: npt.NDArray[np.float64] | None = None
     """Until the first byte, or what the request waited if none came."""
     body_bytes: Numbers | None = None
@@ -90,8 +92,16 @@ class Run:
 
 def without_seed(point: str) -> str:
     """The name of a point without its seed: `rho-0.8` of `rho-0.8_seed-101`."""
-    words = point.split("_")
-    return "_".join(word for word in words if not (word.startswith("seed-") and word[len("seed-") :].isdigit()))
+    return "_".join(word for word in point.split("_") if not _is_seed(word))
+
+
+def seed_of(point: str) -> str | None:
+    """The seed in the name of a point: `seed-101` of `rho-0.8_seed-101`."""
+    return next(filter(_is_seed, point.split("_")), None)
+
+
+def _is_seed(word: str) -> bool:
+    return word.startswith("seed-") and word[len("seed-") :].isdigit()
 
 
 def records(path: str | os.PathLike[str]) -> pa.Table:
@@ -138,10 +148,10 @@ def runs(folder: str | os.PathLike[str]) -> list[Run]:
 def keep(folder: str | os.PathLike[str], result: str | os.PathLike[str]) -> list[pathlib.Path]:
     """Writes the response times of an experiment's runs into a result that is kept: RESULT/responses/POINT.parquet.
 
-    A row is a request in order of arrival: its size, the least head that it had, its group of clients where there are several,
-    and for each run a column `RUN_us` with the response time in microseconds, negative where it did not complete. Runs that had
-    other requests than their neighbours, as clients make who wait for their answers, have a file each:
-    RESULT/responses/RUN/POINT.parquet. Each file takes its name once it is whole.
+    A row is a request in order of arrival: its size, the least head that it had, the second in which it was due, its group of
+    clients where there are several, and for each run a column `RUN_us` with the response time in microseconds, negative where it
+    did not complete. Runs that had other requests than their neighbours, as clients make who wait for their answers, have a file
+    each: RESULT/responses/RUN/POINT.parquet. Each file takes its name once it is whole.
     """
     out = pathlib.Path(result) / RESPONSES
     out.mkdir(parents=True, exist_ok=True)
@@ -171,6 +181,9 @@ def _write_point(path: pathlib.Path, runs_of: dict[str, Responses]) -> pathlib.P
     heads = least_heads(runs_of.values())
     if heads is not None:
         columns["head_bytes"] = pa.array(heads).cast(pa.int32())
+    seconds = [run.arrival_s for run in runs_of.values() if run.arrival_s is not None]
+    if len(seconds) == len(runs_of) and all(np.array_equal(seconds[0], of) for of in seconds):
+        columns["arrival_s"] = pa.array(seconds[0]).cast(pa.int32())
     for name, run in sorted(runs_of.items()):
         us = np.maximum(np.rint(run.ms * 1e3), 1).astype(np.int64)
         signed = np.where(run.is_complete, us, -us)
@@ -217,6 +230,7 @@ def _of_records(table: pa.Table) -> Responses:
         is_complete=pc.equal(table["outcome"], "complete").to_numpy(),
         head_bytes=numbers("head_bytes"),
         arrival_ns=numbers("arrival_ns"),
+        arrival_s=(arrivals // 1_000_000_000).astype(np.uint64),
         first_byte_ms=None if first is None else np.maximum(first - arrivals, 0) / 1e6,
         body_bytes=numbers("body_bytes"),
         attempts=numbers("attempts"),
@@ -236,7 +250,7 @@ def _kept_runs(result: pathlib.Path) -> list[Run]:
 
 def _of_kept(file: pathlib.Path, run: str) -> Responses:
     names = set(pa.parquet.read_schema(file).names)
-    wanted = ("size_bytes", "head_bytes", "group", f"{run}_us")
+    wanted = ("size_bytes", "head_bytes", "arrival_s", "group", f"{run}_us")
     table = pa.parquet.read_table(file, columns=[name for name in wanted if name in names])
 
     def numbers(name: str) -> Numbers | None:
@@ -244,7 +258,8 @@ def _of_kept(file: pathlib.Path, run: str) -> Responses:
 
     us = table[f"{run}_us"].to_numpy().astype(np.int64)
     sizes = table["size_bytes"].to_numpy().astype(np.uint64)
-    return Responses(sizes, np.abs(us) / 1e3, us >= 0, numbers("head_bytes"), group=numbers("group"))
+    heads, seconds, groups = (numbers(name) for name in ("head_bytes", "arrival_s", "group"))
+    return Responses(sizes, np.abs(us) / 1e3, us >= 0, heads, arrival_s=seconds, group=groups)
 
 
 def _json(path: pathlib.Path) -> Any:
