@@ -153,7 +153,7 @@ static __always_inline struct path *path_of(__u64 number)
 
 static __always_inline bool is_in_use(struct path *path, __u64 now)
 {
-	return (__s64)(now - path->last_ns) < (__s64)(path->acked_seq == path->next_seq ? PATH_IDLE_NS : PATH_GONE_NS);
+	return path->last_ns && (__s64)(now - path->last_ns) < (__s64)(path->acked_seq == path->next_seq ? PATH_IDLE_NS : PATH_GONE_NS);
 }
 
 // Gives the path the round trip of its handshake, if that was seen.
