@@ -90,6 +90,16 @@ struct {
 	__type(value, struct known);
 } weir_tracked SEC(".maps");
 
+// What was put into the bands of responses, as they count it: with a head for each segment. Less what has left them and
+// what waits there, it is what they have dropped.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} weir_put SEC(".maps");
+
 // Maximum number of responses distinguished in one packet: 64 KiB hold this many of 2 KiB.
 #define PIPELINED_MAX 32
 // Converts nanoseconds to the units of `flow.last`.
@@ -359,11 +369,24 @@ __noinline __u32 band_of(__u64 value)
 	return band;
 }
 
+// Not static, for the same reason as `read_line`.
+__noinline int count_put(struct __sk_buff *skb)
+{
+	__u32 zero = 0;
+	__u64 *put = bpf_map_lookup_elem(&weir_put, &zero);
+
+	if (put)
+		__sync_fetch_and_add(put, skb->wire_len);
+	return 0;
+}
+
 // Marks the packet and counts it.
 static __always_inline int stamp(struct __sk_buff *skb, struct counters *counters, __u8 band, __u32 priority)
 {
 	struct band_counters *counted = &counters->bands[band & (BANDS_MAX - 1)];
 
+	if (band >= BAND_DATA_FIRST)
+		count_put(skb);
 	counted->packets += skb->gso_segs ?: 1;
 	counted->bytes += skb->len;
 	skb->priority = priority;

@@ -3,7 +3,7 @@
 //! not compile.
 
 /// The layout version. The settings of a program with another layout, from another version of weir, are not read.
-pub const LAYOUT: u32 = 12;
+pub const LAYOUT: u32 = 13;
 /// Bands of a tree (`prio` has 16): control packets, unclassified traffic, then data.
 pub const BANDS_MAX: usize = 16;
 pub const BAND_DATA_FIRST: usize = 2;

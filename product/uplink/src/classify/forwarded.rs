@@ -10,12 +10,11 @@ use std::ptr;
 use units::Nanos;
 
 use super::meter::now;
-use super::program::{PATHS_MAP, Program};
+use super::program::{PATHS_MAP, PUT_MAP, Program};
 use super::{Attached, find};
 use crate::constants::{PATH_BYTES, PATHS_COUNT};
 use crate::{Connection, Error, Interface, TcpInfo};
 
-const TABLE_BYTES: usize = PATHS_COUNT * PATH_BYTES;
 /// A flow is listed until nothing has left or arrived for this long, the longer while something is outstanding. By then it
 /// has left its place (`PATH_IDLE_NS`, `PATH_GONE_NS`).
 const LISTED_FOR: Nanos = Nanos::from_millis(1500);
@@ -59,7 +58,16 @@ const _: () = assert!(size_of::<Path>() == PATH_BYTES);
 /// The table of paths of a classifier.
 #[derive(Debug)]
 pub struct ForwardedWatch {
-    table: ptr::NonNull<Path>,
+    table: Mapping<Path>,
+    /// What the classifier has put into the bands of responses.
+    put_bytes: Mapping<u64>,
+}
+
+/// An array of the kernel's, which programs change meanwhile.
+#[derive(Debug)]
+struct Mapping<T> {
+    first: ptr::NonNull<T>,
+    entries: usize,
 }
 
 impl ForwardedWatch {
@@ -68,10 +76,17 @@ impl ForwardedWatch {
         let Some(Attached { facts, .. }) = find(interface)? else { return Ok(None) };
         let program = Program::open(facts.id)?;
         // A classifier of another version has none.
-        let Some(map) = program.map(PATHS_MAP) else { return Ok(None) };
-        let doing = || format!("reading the forwarded flows of {}", interface.name);
-        let table = mapped(map.as_fd()).map_err(|error| Error::kernel(&doing(), error))?;
-        Ok(Some(ForwardedWatch { table }))
+        let (Some(paths), Some(put)) = (program.map(PATHS_MAP), program.map(PUT_MAP)) else { return Ok(None) };
+        let failure = |error| Error::kernel(&format!("reading the forwarded flows of {}", interface.name), error);
+        let table = Mapping::of(paths.as_fd(), PATHS_COUNT).map_err(failure)?;
+        let put_bytes = Mapping::of(put.as_fd(), 1).map_err(failure)?;
+        Ok(Some(ForwardedWatch { table, put_bytes }))
+    }
+
+    /// The bytes that the classifier has put into the bands of responses, as they count them.
+    pub fn put_bytes(&self) -> u64 {
+        // SAFETY: there is one entry, of eight bytes, at an aligned address; any bytes are a number.
+        unsafe { self.put_bytes.first.as_ptr().read_volatile() }
     }
 
     /// Passes on the flows that have sent or were acknowledged lately, if acknowledgements of theirs pass here.
@@ -81,7 +96,7 @@ impl ForwardedWatch {
         for place in 0..PATHS_COUNT {
             // SAFETY: the mapping has PATHS_COUNT paths and lasts as long as `self`; a program writes them meanwhile,
             // so they are read as volatile, and any bytes are a valid `Path`.
-            let path = unsafe { self.table.add(place) };
+            let path = unsafe { self.table.first.add(place) };
             // SAFETY: as above.
             let last = unsafe { (&raw const (*path.as_ptr()).last).read_volatile() };
             if last == 0 || now - Nanos(last) >= OUTSTANDING_FOR {
@@ -109,21 +124,25 @@ impl ForwardedWatch {
     }
 }
 
-impl Drop for ForwardedWatch {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made with this length, and nothing refers to it any more.
-        unsafe { libc::munmap(self.table.as_ptr().cast(), TABLE_BYTES) };
+impl<T> Mapping<T> {
+    /// Maps this many entries of an array that has them.
+    fn of(map: impl AsFd, entries: usize) -> io::Result<Mapping<T>> {
+        let (map, shared, bytes) = (map.as_fd().as_raw_fd(), libc::MAP_SHARED, entries * size_of::<T>());
+        // SAFETY: the kernel chooses the address, so that no other memory is touched; it fails if the map is smaller.
+        let first = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ, shared, map, 0) };
+        if first == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let first = ptr::NonNull::new(first.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Mapping { first, entries })
     }
 }
 
-fn mapped(map: impl AsFd) -> io::Result<ptr::NonNull<Path>> {
-    let (map, shared) = (map.as_fd().as_raw_fd(), libc::MAP_SHARED);
-    // SAFETY: the kernel chooses the address, so that no other memory is touched; it fails if the map is smaller.
-    let table = unsafe { libc::mmap(ptr::null_mut(), TABLE_BYTES, libc::PROT_READ, shared, map, 0) };
-    if table == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
+impl<T> Drop for Mapping<T> {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made with this length, and nothing refers to it any more.
+        unsafe { libc::munmap(self.first.as_ptr().cast(), self.entries * size_of::<T>()) };
     }
-    ptr::NonNull::new(table.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
 impl Path {

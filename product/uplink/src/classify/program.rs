@@ -26,6 +26,8 @@ pub const SIZES_MAP: &str = "weir_sizes";
 const FLOWS_MAP: &str = "weir_flows";
 const TRACKED_MAP: &str = "weir_tracked";
 pub const PATHS_MAP: &str = "weir_paths";
+const HANDSHAKES_MAP: &str = "weir_handshakes";
+pub const PUT_MAP: &str = "weir_put";
 const MAPS_MAX: usize = 16;
 const OPENING: &str = "opening the classifier";
 /// The privilege for opening programs by number, which is how they are found again; loading programs does not require
@@ -214,7 +216,7 @@ fn load_once(
         if name.contains(".rodata.settings") || name == SETTINGS_MAP {
             map.set_initial_value(settings)?;
         }
-        if let (FLOWS_MAP | TRACKED_MAP | PATHS_MAP | SIZES_MAP, Some(handle)) =
+        if let (FLOWS_MAP | TRACKED_MAP | PATHS_MAP | HANDSHAKES_MAP | PUT_MAP | SIZES_MAP, Some(handle)) =
             (name.as_str(), earlier.and_then(|earlier| earlier.map(&name)))
         {
             map.reuse_fd(handle.as_fd())?;

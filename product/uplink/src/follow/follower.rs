@@ -22,6 +22,8 @@ use sched::line::{Bounds, Change, Estimator, Look, Looks, Seen, Status};
 use units::wire::Framing;
 use units::{Nanos, Rate};
 
+use super::handed::{Below, Handed, Here, part};
+use super::stay::{Stay, Stays};
 use crate::Connection;
 
 /// Maximum number of connections that are known at once; others are left out.
@@ -30,11 +32,6 @@ const SENDERS_MAX: usize = 1 << 16;
 const REMEMBERED_TURNS: u64 = 80;
 /// The segments that must be acknowledged for a round trip; the estimator's own minimum.
 const TRIP_SEGMENTS: u64 = 8;
-/// A mean by Little's law is of about this many packets, and at least of this time; fewer packets make none.
-const MEAN_PACKETS: f64 = 40.0;
-const MEAN_FOR: Nanos = Nanos::from_millis(100);
-const MEAN_PACKETS_MIN: f64 = 24.0;
-const PACKET_BYTES: f64 = 1514.0;
 /// A connection whose packets wait here and that takes longer than this for them, four round trips and the time of 64
 /// packets, stands behind others: its round trips show the order, not the line.
 const STARVED_TRIPS: u64 = 4;
@@ -45,6 +42,10 @@ const TIMEOUT_MIN_MS: u32 = 200;
 /// The time after a drop in a band for which retransmissions of forwarded flows are put down to the bands: a flow meets
 /// their queue first, and may lose several packets before it slows down.
 const DROPS_SHOW_FOR: Nanos = Nanos::from_secs(3);
+/// The part of what forwarded flows send, in thousandths, that they send again while their packets wait here: some that
+/// leave from two bands arrive in another order, and the last of a window is sent again after two round trips. More is
+/// lost by the line. In overload it was 10 to 40.
+const HASTY_PERMILLE: u64 = 80;
 /// A sight that is later than this shows what happened before in the time after it.
 const LATE_MIN: Nanos = Nanos::from_millis(3);
 /// The bytes of a client that has acknowledged nothing for this time wait for the client.
@@ -65,8 +66,8 @@ pub struct Sight<'a> {
     pub left_bytes: u64,
     /// Everything that waits in them.
     pub waiting_bytes: u64,
-    /// Packets that they have dropped.
-    pub drops: u64,
+    /// Everything that the bands of responses have dropped.
+    pub dropped_bytes: u64,
     /// By how much it was taken later than it was due.
     pub late: Nanos,
     /// The connections that may send through the interface.
@@ -88,9 +89,7 @@ pub struct Follower {
     tally: Tally,
     /// The same, fading.
     recent: Tally,
-    /// What TCP has handed down, and how much of it had left the bands at most.
-    handed_bytes: u64,
-    sent_bytes: u64,
+    handed: Handed,
     stays: Stays,
     host: Host,
 }
@@ -98,8 +97,8 @@ pub struct Follower {
 /// The drops and the lateness that this host itself adds to the evidence.
 #[derive(Debug, Default)]
 struct Host {
-    /// Packets that the bands had dropped by the last sight, and the sight before which they last dropped some.
-    drops: u64,
+    /// What the bands had dropped by the last sight, and the sight before which they last dropped some.
+    dropped_bytes: u64,
     dropped_at: Option<Nanos>,
     /// The lateness of the last sight, and of all.
     late: Nanos,
@@ -107,12 +106,19 @@ struct Host {
 }
 
 impl Host {
-    /// Takes the drops and the lateness of a sight. Returns the time that all lateness has spoiled: acknowledgements
-    /// that waited for the same processor are seen in the sight after the late one.
-    fn see(&mut self, now: Nanos, sight: &Sight<'_>) -> Nanos {
-        if std::mem::replace(&mut self.drops, sight.drops) != sight.drops {
+    /// Takes the drops of a sight. Returns the bytes dropped since the last.
+    fn see_drops(&mut self, now: Nanos, sight: &Sight<'_>) -> u64 {
+        let dropped = sight.dropped_bytes.saturating_sub(self.dropped_bytes);
+        self.dropped_bytes = sight.dropped_bytes;
+        if dropped > 0 {
             self.dropped_at = Some(now);
         }
+        dropped
+    }
+
+    /// Takes the lateness of a sight. Returns the time that all lateness has spoiled: acknowledgements
+    /// that waited for the same processor are seen in the sight after the late one.
+    fn see_late(&mut self, sight: &Sight<'_>) -> Nanos {
         let late = if sight.late > LATE_MIN { sight.late } else { Nanos::ZERO };
         self.lost += late + std::mem::replace(&mut self.late, late);
         self.lost
@@ -130,13 +136,24 @@ pub struct Tally {
     pub sent_bytes: u64,
     /// Those that were acknowledged.
     pub delivered_bytes: u64,
+    /// Bytes without a connection that count as arrived.
+    pub unseen_bytes: u64,
+    /// Bytes of `sent_bytes` that had been sent before, and that no band had dropped.
+    pub again_bytes: u64,
 }
 
 impl Tally {
+    /// Returns true if more is sent again than flows send in haste because their packets wait here.
+    fn has_much_again(&self) -> bool {
+        self.again_bytes * 1000 > HASTY_PERMILLE * self.sent_bytes
+    }
+
     /// Forgets a part, so that about the last 64 sights count.
     fn fade(&mut self) {
-        self.left_bytes -= self.left_bytes / 64;
-        self.sent_bytes -= self.sent_bytes / 64;
+        let Tally { left_bytes, sent_bytes, unseen_bytes, again_bytes, .. } = self;
+        for bytes in [left_bytes, sent_bytes, unseen_bytes, again_bytes] {
+            *bytes -= *bytes / 64;
+        }
     }
 }
 
@@ -161,61 +178,6 @@ struct Sender {
     shut_us: u64,
 }
 
-/// The stay of bytes beyond the interface, from their departure to their acknowledgement, by Little's law: the sum of
-/// the stays is the number of bytes on their way, summed over the time. It fades.
-#[derive(Debug, Clone, Copy, Default)]
-struct Stay {
-    byte_ns: f64,
-    acked_bytes: f64,
-    /// The sum if each byte had stayed for the minimum of its connection.
-    least_byte_ns: f64,
-}
-
-/// The stay of all connections' bytes, until the last sight and in this one.
-#[derive(Debug, Default)]
-struct Stays {
-    all: Stay,
-    next: Stay,
-}
-
-impl Stays {
-    fn end_sight(&mut self, lasted: Nanos) {
-        let next = std::mem::take(&mut self.next);
-        self.all.fade(lasted, next.acked_bytes);
-        self.all.add(&next);
-    }
-}
-
-impl Stay {
-    /// Takes a time in which this much was on its way and this much acknowledged.
-    fn add(&mut self, other: &Stay) {
-        self.byte_ns += other.byte_ns;
-        self.acked_bytes += other.acked_bytes;
-        self.least_byte_ns += other.least_byte_ns;
-    }
-
-    /// Forgets as much as this time and these bytes replace.
-    fn fade(&mut self, lasted: Nanos, acked_bytes: f64) {
-        let part = (acked_bytes / (MEAN_PACKETS * PACKET_BYTES)).min(lasted.0 as f64 / MEAN_FOR.0 as f64).min(1.0);
-        for sum in [&mut self.byte_ns, &mut self.acked_bytes, &mut self.least_byte_ns] {
-            *sum *= 1.0 - part;
-        }
-    }
-
-    fn is_enough(&self) -> bool {
-        self.acked_bytes >= MEAN_PACKETS_MIN * PACKET_BYTES
-    }
-
-    fn mean(&self) -> Option<Nanos> {
-        self.is_enough().then(|| Nanos((self.byte_ns / self.acked_bytes) as u64))
-    }
-
-    /// The mean time that bytes stayed beyond the minimum.
-    fn excess(&self) -> Option<Nanos> {
-        self.is_enough().then(|| Nanos(((self.byte_ns - self.least_byte_ns).max(0.0) / self.acked_bytes) as u64))
-    }
-}
-
 impl Follower {
     pub fn new(bounds: Bounds) -> Follower {
         Follower {
@@ -227,8 +189,7 @@ impl Follower {
             left_bytes: 0,
             tally: Tally::default(),
             recent: Tally::default(),
-            handed_bytes: 0,
-            sent_bytes: 0,
+            handed: Handed::default(),
             stays: Stays::default(),
             host: Host::default(),
         }
@@ -259,7 +220,7 @@ impl Follower {
     pub fn see(&mut self, now: Nanos, sight: &Sight<'_>) -> Option<Change> {
         let is_first = self.turn == 0;
         self.turn += 1;
-        let lost = self.host.see(now, sight);
+        let lost = self.host.see_late(sight);
         // Nothing is handed down ahead: the kernel paces the bands.
         self.estimator.on_sender(Nanos::ZERO, lost);
         let left = if is_first { 0 } else { sight.left_bytes.saturating_sub(self.left_bytes) };
@@ -267,17 +228,18 @@ impl Follower {
         for tally in [&mut self.tally, &mut self.recent] {
             tally.left_bytes += left;
         }
-        let below: u64 = sight.connections.iter().map(|connection| u64::from(connection.below_bytes)).sum();
         for connection in sight.ended {
-            self.look(now, connection, 0, sight.left_bytes);
+            self.look(now, connection, Here::default(), sight.left_bytes);
             self.senders.remove(&connection.cookie);
         }
+        let below = Below::of(sight.connections);
+        self.look_at_drops(now, sight, &below);
         let mut is_backlogged = sight.waiting_bytes > 0;
         for connection in sight.connections {
             let sender = self.senders.get_mut(&connection.cookie);
             is_backlogged |= sender.map_or(connection.info.notsent_bytes > 0, |sender| sender.waits(now, connection));
-            let waiting = part(sight.waiting_bytes, connection.below_bytes.into(), below);
-            self.look(now, connection, waiting, sight.left_bytes);
+            let here = below.here(connection, sight.waiting_bytes, self.handed.owed_bytes());
+            self.look(now, connection, here, sight.left_bytes);
         }
         self.stays.end_sight(now - std::mem::replace(&mut self.seen_at, now));
         self.look_at_sent(now, sight);
@@ -296,11 +258,17 @@ impl Follower {
         self.estimator.is_due(now).then(|| self.estimator.judge(now, left_bytes)).flatten()
     }
 
+    /// Takes back what the bands have dropped; without the part of datagrams, which nobody sends again.
+    fn look_at_drops(&mut self, now: Nanos, sight: &Sight<'_>, below: &Below) {
+        let dropped = self.host.see_drops(now, sight);
+        let seen = part(dropped, 100 - self.unseen_percent().unwrap_or(0), 100);
+        self.handed.drop(seen, part(seen, below.forwarded_bytes, below.bytes));
+        self.handed.limit_owed(below.forwarded_bytes);
+    }
+
     /// Counts what TCP handed down and no longer waits as sent.
     fn look_at_sent(&mut self, now: Nanos, sight: &Sight<'_>) {
-        let gone = self.handed_bytes.saturating_sub(sight.waiting_bytes);
-        let sent_bytes = gone.saturating_sub(self.sent_bytes);
-        self.sent_bytes += sent_bytes;
+        let sent_bytes = self.handed.leave(sight.waiting_bytes);
         for tally in [&mut self.tally, &mut self.recent] {
             tally.sent_bytes += sent_bytes;
         }
@@ -310,15 +278,20 @@ impl Follower {
     /// Counts what left without a connection as arrived, if it is much.
     fn look_at_unseen(&mut self, now: Nanos, left: u64, left_bytes: u64) {
         if let Some(percent) = self.unseen_percent().filter(|_| left > 0) {
-            let bytes = part(left, percent, 100);
+            // No more than connections leave unexplained, since those of before may be seen only now.
+            let Tally { left_bytes: all, sent_bytes, unseen_bytes, .. } = self.recent;
+            let bytes = part(left, percent, 100).min(all.saturating_sub(sent_bytes + unseen_bytes));
+            for tally in [&mut self.tally, &mut self.recent] {
+                tally.unseen_bytes += bytes;
+            }
             let look = Look { sent_bytes: bytes, delivered_bytes: bytes, ..Look::default() };
             self.estimator.on_look(now, left_bytes, || UNSEEN, look);
         }
         self.recent.fade();
     }
 
-    /// Looks at a connection of which this many wire bytes wait here.
-    fn look(&mut self, now: Nanos, connection: &Connection, waiting_bytes: u64, left_bytes: u64) {
+    /// Looks at a connection of which this is here.
+    fn look(&mut self, now: Nanos, connection: &Connection, here: Here, left_bytes: u64) {
         let is_known = self.senders.contains_key(&connection.cookie);
         if !is_known && self.senders.len() >= SENDERS_MAX {
             return;
@@ -327,11 +300,11 @@ impl Follower {
         let pace = self.estimator.pace();
         let sender = self.senders.entry(connection.cookie).or_default();
         sender.turn = self.turn;
-        let stay = sender.stayed(now, connection, waiting_bytes);
+        let stay = sender.stayed(now, connection, here);
         if is_known {
             self.stays.next.add(&stay);
         }
-        let seen = sender.seen(now, connection, waiting_bytes, (pace, self.stays.all.excess()));
+        let seen = sender.seen(now, connection, here.waiting_bytes, (pace, self.stays.all.excess()));
         let look = sender.looks.look(now, &seen, framing(connection));
         if connection.info.min_rtt_us > 0 && !std::mem::replace(&mut sender.has_base, true) {
             self.estimator.on_base(now, client, micros(connection.info.min_rtt_us));
@@ -341,20 +314,24 @@ impl Follower {
             return;
         }
         self.tally.delivered_bytes += look.delivered_bytes;
-        self.handed_bytes += look.sent_bytes;
+        self.handed.add(look.sent_bytes);
+        let is_forwarded = connection.is_forwarded;
+        let again = if is_forwarded { self.handed.add_again(look.lost_bytes) } else { look.lost_bytes };
         for tally in [&mut self.tally, &mut self.recent] {
-            tally.sent_bytes += look.lost_bytes;
+            tally.sent_bytes += again;
+            tally.again_bytes += again;
         }
-        let is_lost_here = connection.is_forwarded && self.host.has_dropped_lately(now);
-        let is_no_loss = sender.is_stalled(connection, waiting_bytes) || is_lost_here;
-        let lost_bytes = if is_no_loss { 0 } else { look.lost_bytes };
+        let may_be_hasty = here.waiting_bytes > 0 || self.host.has_dropped_lately(now);
+        let is_lost_here = is_forwarded && may_be_hasty && !self.recent.has_much_again();
+        let is_no_loss = sender.is_stalled(connection, here.waiting_bytes) || is_lost_here;
+        let lost_bytes = if is_no_loss { 0 } else { again };
         self.estimator.on_look(now, left_bytes, || client, Look { sent_bytes: 0, lost_bytes, ..look });
     }
 }
 
 impl Sender {
     /// The stay of the bytes of this connection since the last sight.
-    fn stayed(&mut self, now: Nanos, connection: &Connection, waiting_bytes: u64) -> Stay {
+    fn stayed(&mut self, now: Nanos, connection: &Connection, here: Here) -> Stay {
         let (info, framing) = (&connection.info, framing(connection));
         let lasted = now - std::mem::replace(&mut self.seen_at, now);
         let acked = info.acked_bytes.saturating_sub(std::mem::replace(&mut self.seen_bytes, info.acked_bytes));
@@ -364,7 +341,7 @@ impl Sender {
         let on_way = framing.wire_bytes(outstanding.saturating_sub(sacked));
         let acked_bytes = framing.wire_bytes(acked) as f64;
         let stay = Stay {
-            byte_ns: on_way.saturating_sub(waiting_bytes) as f64 * lasted.0 as f64,
+            byte_ns: on_way.saturating_sub(here.waiting_bytes + here.owed_bytes) as f64 * lasted.0 as f64,
             acked_bytes,
             least_byte_ns: acked_bytes * micros(info.min_rtt_us).0 as f64,
         };
@@ -440,12 +417,6 @@ impl Sender {
 
 /// The pace, and the mean time that bytes of all connections stayed beyond their minimum.
 type Common = (Option<Rate>, Option<Nanos>);
-
-/// A part of a whole of `all`, without overflow; zero of nothing.
-fn part(whole: u64, part: u64, all: u64) -> u64 {
-    let bytes = (u128::from(whole) * u128::from(part)).checked_div(all.into()).unwrap_or(0);
-    u64::try_from(bytes).unwrap_or(u64::MAX)
-}
 
 fn micros(us: u32) -> Nanos {
     Nanos(u64::from(us) * 1000)

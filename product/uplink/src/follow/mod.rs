@@ -5,8 +5,12 @@
 //! it and changes the bands, and [`Followed`] records in /run/weir that the rate is followed, what was found, and by
 //! which process, of which an interface has one at most.
 
+#[cfg(feature = "bpf")]
+mod drops;
 mod follower;
+mod handed;
 mod state;
+mod stay;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "bpf")]

@@ -8,6 +8,7 @@ use sched::line::{Bounds, Change, Status, is_fast};
 use units::{Nanos, Rate};
 
 use super::changing;
+use super::drops::Drops;
 use super::follower::{Follower, Sight, Tally};
 use crate::classify::ForwardedWatch;
 use crate::connections::padded;
@@ -81,6 +82,12 @@ impl Usual {
     }
 }
 
+/// The counters of everything in the tree, and of the queues of responses.
+struct Bands {
+    all: Counted,
+    responses: Counted,
+}
+
 /// The rates of the bands.
 struct Rates {
     /// While the line's rate is not known, and at most.
@@ -91,11 +98,12 @@ struct Rates {
     packets_for: Rate,
 }
 
-/// The bytes that have left the bands, counted on over a tree made anew.
+/// The bytes that have left the bands, counted on over a tree made anew, and those that the bands have dropped.
 #[derive(Default)]
 struct Left {
     counter: u64,
     bytes: u64,
+    drops: Drops,
     changed_at: Option<Instant>,
 }
 
@@ -205,7 +213,7 @@ impl LineWatch {
         }
         self.next = Instant::now() + SEE_EVERY;
         let kernel = |error: io::Error| Error::kernel("following the line", error);
-        let Some(before) = self.root().map_err(kernel)? else { return Ok(Turn::Lost) };
+        let Some(Bands { all: before, .. }) = self.bands().map_err(kernel)? else { return Ok(Turn::Lost) };
         if self.rates.open_at.elapsed() >= SPEED_EVERY && !self.look_at_speed()? {
             return Ok(Turn::Lost);
         }
@@ -218,7 +226,8 @@ impl LineWatch {
         let began = Instant::now();
         let late = began - due;
         let (connections, ended) = self.listed().map_err(kernel)?;
-        let Some(after) = self.root().map_err(kernel)? else { return Ok(Turn::Lost) };
+        let put_bytes = self.forwarded.as_ref().map_or(0, ForwardedWatch::put_bytes);
+        let Some(Bands { all: after, responses }) = self.bands().map_err(kernel)? else { return Ok(Turn::Lost) };
         let now = self.now();
         self.next = began + SEE_EVERY.max(began.elapsed() * COST_PARTS);
         self.left.count(after.bytes);
@@ -226,7 +235,7 @@ impl LineWatch {
         let sight = Sight {
             left_bytes: self.left.bytes,
             waiting_bytes: before.backlog_bytes.midpoint(after.backlog_bytes),
-            drops: after.drops,
+            dropped_bytes: self.left.drops.see(put_bytes, &responses),
             late: Nanos(u64::try_from(late.as_nanos()).unwrap_or(u64::MAX)),
             connections: &connections,
             ended: &ended,
@@ -276,11 +285,13 @@ impl LineWatch {
         Ok(is_set)
     }
 
-    /// The counters of the tree's root; `None` if another discipline is there, or the interface has gone.
-    fn root(&mut self) -> io::Result<Option<Counted>> {
+    /// The counters of the tree; `None` if another discipline is there, or the interface has gone.
+    fn bands(&mut self) -> io::Result<Option<Bands>> {
         let qdiscs = tc::qdiscs(&mut self.route, self.interface.index)?;
         let root = qdiscs.iter().find(|qdisc| qdisc.parent == TC_H_ROOT && tree::is_root(qdisc));
-        Ok(root.map(|root| root.counted))
+        let queues = qdiscs.iter().filter(|qdisc| tree::is_response_queue(qdisc)).map(|queue| queue.counted);
+        let responses = queues.fold(Counted::default(), Counted::plus);
+        Ok(root.map(|root| Bands { all: root.counted, responses }))
     }
 
     /// The connections that may send through the interface, and those that have ended.
@@ -356,6 +367,7 @@ const LOOPBACK: u32 = 1;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::classify;
     use crate::testing::{in_own_network, run};
     use crate::tree::{Kind, Plan};
 
@@ -386,5 +398,51 @@ mod tests {
             assert!(tree::change_rate(&interface, rate, "8mbit".parse().unwrap(), None).unwrap());
             assert!(watch.is_overtaken());
         });
+    }
+    /// The kernel counts packets that it drops, whatever their size.
+    #[test]
+    fn what_the_bands_drop_is_known_in_bytes() {
+        in_own_network(|| {
+            run("ip link add weir0 type veth peer name weir1");
+            run("ip link set weir1 up");
+            run("ip link set weir0 up");
+            run("ip address add 198.18.0.1/24 dev weir0");
+            run("ip neigh add 198.18.0.2 lladdr 02:00:00:00:00:02 dev weir0");
+            let interface = Interface::by_name("weir0").unwrap();
+            classify::attach(&interface, &wanted()).unwrap();
+            let mut watch = LineWatch::open(&interface, None).unwrap();
+            let mut look = |drops: &mut Drops| {
+                let put_bytes = watch.forwarded.as_ref().unwrap().put_bytes();
+                let Bands { responses, .. } = watch.bands().unwrap().unwrap();
+                (put_bytes, responses, drops.see(put_bytes, &responses))
+            };
+            let mut drops = Drops::default();
+            assert_eq!(look(&mut drops).2, 0);
+            let socket = std::net::UdpSocket::bind("198.18.0.1:8000").unwrap();
+            // Shorter ones than TCP's heads are not read.
+            let sizes = 12..=311;
+            for bytes in sizes.clone() {
+                socket.send_to(&vec![0; bytes], "198.18.0.2:9").unwrap();
+            }
+            let heads = 14 + 20 + 8;
+            let sent: u64 = sizes.map(|bytes| bytes as u64 + heads).sum();
+            let (put_bytes, responses, dropped) = look(&mut drops);
+            assert!(responses.drops > 100, "{responses:?}");
+            assert_eq!((put_bytes, dropped), (sent, sent - responses.bytes - responses.backlog_bytes), "{responses:?}");
+        });
+    }
+
+    fn wanted() -> classify::Classify {
+        classify::Classify {
+            ports: vec![8000],
+            policy: classify::Policy::Psjf,
+            cuts: classify::Cuts::Given(vec![2000, 100_000]),
+            rate: Some("64kbit".parse().unwrap()),
+            is_followed: true,
+            overhead: None,
+            replace: false,
+            clients: None,
+            classes: classify::Classes::default(),
+        }
     }
 }

@@ -18,7 +18,7 @@ pub const LINK_CLASS: u32 = ROOT | 1;
 /// The handle `5746:` of the `prio` discipline below it.
 pub const PRIO: u32 = 0x5746_0000;
 /// Band 0 of [`Kind::Htb`]: `5745:10`.
-const LEAF_FIRST: u32 = ROOT | 0x10;
+pub const LEAF_FIRST: u32 = ROOT | 0x10;
 
 /// The queue of band 0: `5750:`. That of band 1 is `5751:`.
 const QUEUE_FIRST: u32 = 0x5750;

@@ -87,6 +87,15 @@ fn leaves(plan: &Plan) -> impl Iterator<Item = u32> {
     own.chain((0..plan.classes.len()).flat_map(inner))
 }
 
+/// Returns true if a band of responses has this class of the kernel's.
+#[cfg(feature = "bpf")]
+pub fn is_response_leaf(class: u32) -> bool {
+    let (of, leaf) = (class & 0xffff_0000, class & 0xffff);
+    let bands = build::LEAF_FIRST & 0xffff..(build::LEAF_FIRST & 0xffff) + u32::from(Kind::Htb.bands_max());
+    let is_of_class = (inner::root_of(0)..=inner::root_of(crate::constants::CLASSES_MAX - 1)).contains(&of);
+    (of == ROOT || is_of_class) && bands.contains(&leaf) && leaf - bands.start >= u32::from(DATA_BAND_FIRST)
+}
+
 /// Returns a rate of an HTB class; the kernel sends the 64-bit attribute only for rates that do not fit in 32 bits.
 fn bytes_per_s(class: &Class, at: usize, wide: u16) -> Option<u64> {
     let wide = attribute(&class.options, wide).and_then(|value| u64_at(value, 0));

@@ -229,6 +229,12 @@ pub(crate) fn is_root(qdisc: &crate::tc::Qdisc) -> bool {
     qdisc.handle == build::ROOT && qdisc.kind == "htb"
 }
 
+/// Returns true if this is the queue of a band of responses, in a tree of kind [`Kind::Htb`].
+#[cfg(feature = "bpf")]
+pub(crate) fn is_response_queue(qdisc: &crate::tc::Qdisc) -> bool {
+    found::is_response_leaf(qdisc.parent) && qdisc.kind != "htb"
+}
+
 /// Returns what such a line adds to packets of this interface.
 pub fn framing(interface: &Interface, overhead: Overhead) -> Result<Framing, Error> {
     Ok(overhead.framing(head_bytes(interface)?))

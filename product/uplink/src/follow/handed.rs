@@ -1,0 +1,121 @@
+//! The bytes that connections have handed to the bands, and what became of them: they wait, they have left, or the bands
+//! have dropped them.
+//!
+//! TCP of another host does not see a drop, and counts what was dropped as sent and as on its way. Taken for sent, the
+//! line would seem to lose it; on its way, to have a queue of it. So the bands' drops are taken back, and are owed until
+//! they are sent again.
+
+use crate::Connection;
+
+/// What connections have handed to the bands, in bytes of the wire.
+#[derive(Debug, Default)]
+pub struct Handed {
+    /// Each counted once, however often it was sent, and without what is owed.
+    bytes: u64,
+    /// The most of it that has left.
+    left_bytes: u64,
+    /// What the bands have dropped of forwarded flows and was not sent again.
+    owed_bytes: u64,
+}
+
+impl Handed {
+    /// Takes what was sent for the first time.
+    pub fn add(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+
+    /// Takes what a forwarded flow has sent again. Returns the part that had left before.
+    pub fn add_again(&mut self, bytes: u64) -> u64 {
+        let repaid = bytes.min(self.owed_bytes);
+        self.owed_bytes -= repaid;
+        self.bytes += repaid;
+        bytes - repaid
+    }
+
+    /// Takes a drop, and the part of it that was of forwarded flows. TCP of this host counts a refused packet as sent,
+    /// and again as sent for the first time when it sends it again.
+    pub fn drop(&mut self, bytes: u64, forwarded_bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.owed_bytes += forwarded_bytes;
+    }
+
+    /// Forgets what flows owed that have ended: the others owe no more than what was not acknowledged.
+    pub fn limit_owed(&mut self, unacked_bytes: u64) {
+        self.owed_bytes = self.owed_bytes.min(unacked_bytes);
+    }
+
+    pub fn owed_bytes(&self) -> u64 {
+        self.owed_bytes
+    }
+
+    /// Returns what has left since the last call, if this much waits.
+    pub fn leave(&mut self, waiting_bytes: u64) -> u64 {
+        let left = self.bytes.saturating_sub(waiting_bytes).saturating_sub(self.left_bytes);
+        self.left_bytes += left;
+        left
+    }
+}
+
+/// The memory that connections have below TCP, in all and of forwarded flows, by which what waits here and what was
+/// dropped here are divided between them.
+pub struct Below {
+    pub bytes: u64,
+    pub forwarded_bytes: u64,
+}
+
+/// What is on no way yet of a connection: waits in the bands, or was dropped there and is to be sent again.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Here {
+    pub waiting_bytes: u64,
+    pub owed_bytes: u64,
+}
+
+impl Below {
+    pub fn of(connections: &[Connection]) -> Below {
+        let sum = |connections: &mut dyn Iterator<Item = &Connection>| {
+            connections.map(|connection| u64::from(connection.below_bytes)).sum()
+        };
+        let bytes = sum(&mut connections.iter());
+        Below { bytes, forwarded_bytes: sum(&mut connections.iter().filter(|connection| connection.is_forwarded)) }
+    }
+
+    pub fn here(&self, connection: &Connection, waiting_bytes: u64, owed_bytes: u64) -> Here {
+        let below = u64::from(connection.below_bytes);
+        let owed_bytes = if connection.is_forwarded { part(owed_bytes, below, self.forwarded_bytes) } else { 0 };
+        Here { waiting_bytes: part(waiting_bytes, below, self.bytes), owed_bytes }
+    }
+}
+
+/// A part of a whole of `all`, without overflow; zero of nothing.
+pub fn part(whole: u64, part: u64, all: u64) -> u64 {
+    let bytes = (u128::from(whole) * u128::from(part)).checked_div(all.into()).unwrap_or(0);
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_dropped_counts_as_sent_once_it_leaves() {
+        let mut handed = Handed::default();
+        handed.add(10_000);
+        assert_eq!(handed.leave(4000), 6000);
+        handed.drop(3000, 3000);
+        assert_eq!((handed.leave(1000), handed.owed_bytes()), (0, 3000));
+        assert_eq!((handed.add_again(2000), handed.owed_bytes()), (0, 1000));
+        assert_eq!(handed.leave(0), 3000);
+        // The rest had left before.
+        assert_eq!((handed.add_again(1500), handed.owed_bytes(), handed.leave(0)), (500, 0, 1000));
+    }
+
+    #[test]
+    fn tcp_of_this_host_and_flows_that_have_ended_owe_nothing() {
+        let mut handed = Handed::default();
+        handed.add(10_000);
+        handed.drop(3000, 1000);
+        assert_eq!((handed.leave(0), handed.owed_bytes()), (7000, 1000));
+        handed.limit_owed(200);
+        assert_eq!(handed.add_again(1000), 800);
+    }
+}
