@@ -305,7 +305,7 @@ impl Body {
         let Some(piece) = &self.front else { return Ok(Available::Memory(&[])) };
         let clip = |bytes: u64| usize::try_from(bytes.min(bytes_max)).unwrap_or(usize::MAX);
         match (piece, piece.in_memory()) {
-            (_, Some([])) => Err(Failure::Pending),
+            (_, Some([])) => Err(self.dry()),
             (_, Some(bytes)) => Ok(Available::Memory(&bytes[..clip(bytes.len() as u64)])),
             (Piece::File { entry, range }, None) => look(storage, entry, range, bytes_max),
             (_, None) => unreachable!("only a file is not in memory"),
@@ -351,6 +351,11 @@ impl Body {
             return Err(self.truncated());
         }
         Ok(bytes)
+    }
+
+    /// The reason why nothing is queued at the end of the body.
+    pub fn dry(&self) -> Failure {
+        self.pipe().map_or(Failure::Pending, Pipe::dry)
     }
 
     fn read_file(&self, into: &mut [u8]) -> Result<usize, Failure> {

@@ -5,6 +5,8 @@ use http::http1::{CHUNK_OVERHEAD_MAX, Delimiter, LAST_CHUNK, begin_chunk};
 use http::{Length, Trailers};
 use units::memory::{Account, Counted};
 
+use super::Failure;
+
 /// The maximum number of bytes that wait in a pipe. The rest stays with the producer.
 pub const PIPE_BYTES_MAX: usize = 64 << 10;
 /// A producer that was stopped may resume when this much room is free.
@@ -23,6 +25,8 @@ pub struct Pipe {
     /// Trailers, until they are written or given to the body.
     trailers: Option<Box<Trailers>>,
     is_finished: bool,
+    /// The producer failed: nothing comes after what is queued.
+    is_cut: bool,
     was_full: bool,
     write: FileWrite,
 }
@@ -61,6 +65,7 @@ impl Pipe {
             trailing: Trailing::InFrames,
             trailers: None,
             is_finished: false,
+            is_cut: false,
             was_full: false,
             write: FileWrite::None,
         }
@@ -132,6 +137,17 @@ impl Pipe {
         }
         self.is_finished = true;
         self.to_come.is_none_or(|left| left == 0)
+    }
+
+    /// Ends the body without an end that a client takes for one, because its producer failed. What is queued is still
+    /// sent.
+    pub fn cut(&mut self) {
+        self.is_cut = true;
+    }
+
+    /// The reason why nothing is queued.
+    pub fn dry(&self) -> Failure {
+        if self.is_cut { Failure::Source } else { Failure::Pending }
     }
 
     /// The number of bytes that may be pushed now.

@@ -105,7 +105,7 @@ impl Staged {
         let mut given = Vec::new();
         while self.out.queued().is_empty() && !self.has_ended {
             let run = self.run(storage, &mut given);
-            let is_waiting = matches!(run, Err(Failure::Pending));
+            let is_waiting = matches!(run, Err(Failure::Pending | Failure::Source));
             #[cfg(test)]
             let is_waiting = is_waiting && !strikes(Fault::KeptByStage);
             let is_silent = run.is_ok() && given.is_empty();

@@ -212,7 +212,7 @@ impl Outgoing {
             }
         }
         let Some((entry, range)) = file else {
-            return if gathered.bytes == 0 { Err(Failure::Pending) } else { Ok(Next::Memory(gathered)) };
+            return if gathered.bytes == 0 { Err(self.body.dry()) } else { Ok(Next::Memory(gathered)) };
         };
         match body::look(storage, entry, range, gathered.room()) {
             Ok(Available::Memory(bytes)) if !bytes.is_empty() => {

@@ -76,9 +76,12 @@ impl<'a, S: Socket> Producer<'a, S> {
         }
     }
 
-    /// Fails the body, whose producer reports why: what waits is dropped, so that no client takes it for complete.
+    /// Fails the body, whose producer reports why. What has arrived is sent; then the response is cut, so that no client
+    /// takes it for complete.
     pub fn fail(&mut self, now: Nanos) {
-        self.transmitter.abort(self.connections, now, self.job, Failure::Source);
+        let Some(pipe) = self.pipe() else { return };
+        pipe.cut();
+        self.transmitter.link.scheduler.on_wait_over(now, self.job, Why::Source);
     }
 
     pub(super) fn pipe(&mut self) -> Option<&mut Pipe> {

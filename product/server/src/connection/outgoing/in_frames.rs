@@ -18,6 +18,16 @@ struct FromBody<'a> {
     body: &'a mut Body,
     storage: &'a mut dyn Storage,
     failure: Option<Failure>,
+    /// Some of it was taken.
+    is_taken: bool,
+    /// The producer has failed behind what was taken, which leaves before the stream is reset.
+    is_cut_next: bool,
+}
+
+impl<'a> FromBody<'a> {
+    fn new(body: &'a mut Body, storage: &'a mut dyn Storage) -> FromBody<'a> {
+        FromBody { body, storage, failure: None, is_taken: false, is_cut_next: false }
+    }
 }
 
 impl Source for FromBody<'_> {
@@ -25,6 +35,10 @@ impl Source for FromBody<'_> {
         match self.body.peek(self.storage, into, bytes_max as u64) {
             Ok(bytes) if bytes == self.body.len() && !self.body.is_open_ended() => Supply::End,
             Ok(_) => Supply::More,
+            Err(Failure::Source) if self.is_taken => {
+                self.is_cut_next = true;
+                Supply::Later
+            }
             Err(failure) => {
                 let is_for_now = matches!(failure, Failure::Absent | Failure::Pending);
                 self.failure = Some(failure);
@@ -34,6 +48,7 @@ impl Source for FromBody<'_> {
     }
 
     fn advance(&mut self, bytes: usize) {
+        self.is_taken |= bytes > 0;
         self.body.advance(bytes as u64);
     }
 
@@ -85,12 +100,12 @@ impl Outgoing {
         }
         let head_bytes = head.map_or(0, |head| head.bytes());
         out.reserve(frames_bytes(self.body.len().min(session.window().into()).min(room as u64)));
-        let mut source = FromBody { body: &mut self.body, storage, failure: None };
+        let mut source = FromBody::new(&mut self.body, storage);
         let written = session.write(stream, room, &mut source, out);
-        let failure = source.failure;
+        let (failure, is_cut_next) = (source.failure, source.is_cut_next);
         let stop = if is_bare { Stop::End } else { written.stop };
         let frame_bytes = (out.len() - begin) as u64;
-        Sent::stopped(head_bytes + written.bytes, frame_bytes, stop, failure)
+        Sent::stopped(head_bytes + written.bytes, frame_bytes, if is_cut_next { Stop::Room } else { stop }, failure)
     }
 
     fn give_http3(&mut self, session: &mut quic::Session, stream: u32, storage: &mut dyn Storage, room: usize) -> Sent {
@@ -101,9 +116,12 @@ impl Outgoing {
             self.sealed = u32::try_from(head.bytes()).unwrap_or(u32::MAX);
             self.fields = None;
         }
-        let mut source = FromBody { body: &mut self.body, storage, failure: None };
-        let wrote = session.write(stream, room, &mut source);
+        let mut source = FromBody::new(&mut self.body, storage);
+        let mut wrote = session.write(stream, room, &mut source);
         let failure = source.failure;
+        if source.is_cut_next {
+            wrote.stop = Stop::Room;
+        }
         let is_begun = wrote.carried_bytes > 0 || wrote.stop == Stop::End;
         let head_bytes = if is_begun { u64::from(std::mem::take(&mut self.sealed)) } else { 0 };
         #[cfg(test)]

@@ -439,6 +439,48 @@ fn a_body_that_fails_ends_as_no_whole_one_does() {
     }
 }
 
+/// A client that has nothing of the response may repeat a request that was processed.
+#[test]
+fn what_came_before_a_failure_is_sent_before_the_cut() {
+    for way in OPEN_ENDED.into_iter().chain([Way::Length(20_000)]) {
+        for (rate, room) in [(None, u64::MAX), (Some("10mbit"), u64::MAX), (None, 700)] {
+            let mut produced = Produced::new(way, rate);
+            produced.socket.room.set(room);
+            produced.push(10_000);
+            produced.fail();
+            produced.drive();
+            assert_eq!(produced.departures.is_empty(), room != u64::MAX, "{way:?}: it waits for its client");
+            produced.make_room(u64::MAX);
+            produced.drive();
+            let departure = &produced.departures[0];
+            assert!(matches!(departure.failure, Some(Failure::Source)), "{way:?}: {departure:?}");
+            assert_eq!(produced.socket.is_reset.get(), way.ends_by_close(), "{way:?}");
+            assert!(produced.received() == (produced.pushed.clone(), false), "{way:?}");
+        }
+    }
+}
+
+/// The stage gives what it has kept back, but no end.
+#[test]
+fn a_stage_gives_all_that_came_before_a_failure() {
+    for delimiter in [Delimiter::Close, Delimiter::LastChunk] {
+        let mut bench = Bench::new("srpt", None);
+        let socket = bench.socket('A', u64::MAX);
+        let (body, at) = (Body::from(pipe(Length::Unknown)), bench.open(&socket));
+        let body = body.through(Box::<Folding>::default(), Length::Unknown).delimited(delimiter);
+        let job = bench.dispatch_on(at, Outgoing::new(HEAD.to_vec(), body, End::Finish));
+        let now = bench.now.get();
+        bench.transmitter.producer(job).push(now, b"some bytes");
+        bench.transmitter.producer(job).fail(now);
+        bench.drive();
+        let departures: Vec<Departure> = bench.transmitter.departures().collect();
+        assert!(matches!(departures[0].failure, Some(Failure::Source)), "{departures:?}");
+        let framed: &[u8] = if delimiter == Delimiter::Close { b"headsome bytes" } else { b"heada\r\nsome bytes\r\n" };
+        assert_eq!(*socket.received.borrow(), framed);
+        assert_eq!((socket.is_finished.get(), socket.is_reset.get()), (false, delimiter == Delimiter::Close));
+    }
+}
+
 #[test]
 fn a_producer_is_held_to_the_length_it_announced() {
     // Fewer.
