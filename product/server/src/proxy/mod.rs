@@ -200,12 +200,15 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// Once a second: ends transfers whose upstream is too slow, closes idle connections, and learns from coded responses.
+    /// Once a second: ends transfers whose upstream is too slow, or repeats them elsewhere, closes idle connections, and
+    /// learns from coded responses.
     pub fn end_late(&mut self, net: &N, now: Nanos) {
         self.upstreams.learned.learn_ratios();
         for at in self.upstreams.late(net, now) {
-            if let Some(fault) = self.upstreams.transfer(at).map(Transfer::timed_out) {
-                self.fail(net, now, at, fault);
+            match self.upstreams.transfer(at).is_some().then(|| self.upstreams.on_late(net, now, at)) {
+                Some(Err(fault)) => self.fail(net, now, at, fault),
+                Some(Ok(())) => self.go_on(at),
+                None => {}
             }
         }
         self.release();

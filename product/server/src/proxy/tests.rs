@@ -78,11 +78,18 @@ const FIVE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
 
 impl Bench {
     fn new(requests_max: u32) -> Bench {
-        let to = vec![UpstreamAddress::new(":1").expect("an upstream")];
+        Bench::among(&[":1"], requests_max)
+    }
+
+    /// A proxy with these upstreams.
+    fn among(to: &[&str], requests_max: u32) -> Bench {
+        let to = to.iter().map(|to| UpstreamAddress::new(to).expect("an upstream")).collect();
         let group =
             Group::new("a", &config::Proxy::of_all(to), &Room::new(1), &|_| unreachable!(), &Default::default());
         let bounds = Bounds::halves(requests_max).of_client(requests_max);
-        let group = Arc::new(Group { bounds, spool: Some(Room::new(1)), ..group.expect("an address") });
+        let connect_timeout = Nanos::from_secs(1);
+        let group =
+            Arc::new(Group { bounds, connect_timeout, spool: Some(Room::new(1)), ..group.expect("an address") });
         let places = Arc::new(UpstreamPlaces::new(&[Arc::new(Wake::new().unwrap())])).of_loop(0);
         let far = || Near(Rc::new(Far { takes: Cell::new(usize::MAX), ..Far::default() }));
         Bench {
@@ -112,10 +119,23 @@ impl Bench {
         Rc::clone(&self.net.made.borrow()[connection].0)
     }
 
+    /// Lets this time pass, and the proxy look for those that are late.
+    fn pass(&mut self, span: Nanos) -> Vec<String> {
+        self.now += span;
+        self.proxy.end_late(&self.net, self.now);
+        self.run();
+        self.take_done()
+    }
+
     /// Returns what is done when a connection is ready, on which its upstream has sent this.
     fn hear(&mut self, connection: usize, text: &str) -> Vec<String> {
+        self.hear_in_slot(connection, connection, text)
+    }
+
+    /// The same, for a connection that took the slot of one that was closed.
+    fn hear_in_slot(&mut self, connection: usize, slot: usize, text: &str) -> Vec<String> {
         self.far(connection).says.borrow_mut().extend(text.as_bytes());
-        self.proxy.on_ready(&self.net, self.now, connection, EventFlags::IN | EventFlags::OUT);
+        self.proxy.on_ready(&self.net, self.now, slot, EventFlags::IN | EventFlags::OUT);
         self.run();
         self.take_done()
     }
@@ -232,6 +252,80 @@ fn an_upstream_that_is_too_slow_fails() {
     bench.proxy.end_late(&bench.net, bench.now);
     bench.run();
     assert_eq!(bench.take_done(), ["1 ends of 0", "1 fails with 504"]);
+}
+
+/// Its packets are dropped, so that no event of the connection comes.
+#[test]
+fn an_upstream_that_is_off_costs_time_and_no_request() {
+    let mut bench = Bench::among(&[":1", ":2"], 8);
+    bench.begin(1, Method::Post, NONE);
+    let connect_timeout = bench.group.connect_timeout;
+    assert!(bench.pass(connect_timeout).is_empty(), "it goes on at the other");
+    let done = bench.hear_in_slot(1, 0, &format!("{FIVE}hello"));
+    assert_eq!(done, ["1 responds 200 with 5 of 127.0.0.1:2", "1 ends of 5"]);
+    // The others avoid it for a while.
+    bench.begin(2, Method::Post, NONE);
+    bench.begin(3, Method::Post, NONE);
+    let done = bench.hear_in_slot(1, 0, &format!("{FIVE}hello"));
+    assert_eq!(done, ["2 responds 200 with 5 of 127.0.0.1:2", "2 ends of 5"]);
+    // With both off, a client is told so after the first: it has waited long enough.
+    assert_eq!(bench.pass(connect_timeout), ["3 ends of 0", "3 fails with 504"]);
+    assert_eq!((bench.proxy.upstreams().transfers(), bench.net.made.borrow().len()), (0, 3));
+}
+
+#[test]
+fn an_upstream_that_says_nothing_is_avoided_for_a_while() {
+    let mut bench = Bench::among(&[":1", ":2"], 8);
+    bench.begin(1, Method::Get, NONE);
+    bench.hear(0, "");
+    let read_timeout = bench.group.read_timeout;
+    assert_eq!(bench.pass(read_timeout), ["1 ends of 0", "1 fails with 504"], "it may have been processed");
+    for number in 2..6 {
+        bench.begin(number, Method::Get, NONE);
+        let done = bench.hear_in_slot(1, 0, &format!("{FIVE}hello"));
+        assert_eq!(done[0], format!("{number} responds 200 with 5 of 127.0.0.1:2"));
+    }
+}
+
+#[test]
+fn upstreams_with_as_much_to_do_take_turns() {
+    let mut bench = Bench::among(&[":1", ":2", ":3"], 8);
+    for number in 0..6 {
+        bench.begin(number, Method::Get, NONE);
+        let upstream = number % 3 + 1;
+        let done = bench.hear(upstream as usize - 1, &format!("{FIVE}hello"));
+        assert_eq!(done[0], format!("{number} responds 200 with 5 of 127.0.0.1:{upstream}"));
+    }
+}
+
+/// What has come on it would be the response to the next request.
+#[test]
+fn a_connection_on_which_something_has_come_is_not_used_again() {
+    let mut bench = Bench::new(8);
+    bench.begin(1, Method::Get, NONE);
+    bench.hear(0, &format!("{FIVE}hello"));
+    // Its event comes later than the next request.
+    bench.far(0).says.borrow_mut().extend(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno");
+    bench.begin(2, Method::Get, NONE);
+    assert_eq!((bench.net.made.borrow().len(), bench.net.closed.get()), (2, 1));
+    let done = bench.hear_in_slot(1, 0, &format!("{FIVE}hello"));
+    assert_eq!(done, ["2 responds 200 with 5 of 127.0.0.1:1", "2 ends of 5"]);
+}
+
+/// An upstream that announces a body in answer to HEAD may send it.
+#[test]
+fn a_connection_whose_upstream_may_send_more_is_not_used_again() {
+    for (method, head) in [
+        (Method::Head, FIVE),
+        (Method::Head, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"),
+        (Method::Get, "HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    ] {
+        let mut bench = Bench::new(8);
+        bench.begin(1, method, NONE);
+        bench.hear(0, head);
+        bench.begin(2, Method::Get, NONE);
+        assert_eq!((bench.net.made.borrow().len(), bench.net.closed.get()), (2, 1), "{method:?} {head}");
+    }
 }
 
 #[test]

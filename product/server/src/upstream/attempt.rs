@@ -5,13 +5,21 @@ use units::Nanos;
 use super::Fault;
 use super::request::Outbound;
 
-/// The maximum number of connections tried for one request, if it may be sent again.
+/// The maximum number of connections tried for one request, if it may be sent again. Those that got nothing of it, and
+/// those that were crowded, have bounds of their own.
 const ATTEMPTS_MAX: u32 = 3;
+/// The maximum number of crowded connections tried for one request: after the first, the limit of their upstream is
+/// known.
+const CROWDED_MAX: u32 = 8;
 
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Attempt {
     /// Counted from 1; 0 before the first.
     number: u32,
+    /// Earlier attempts that are not counted: no connection could be made.
+    unconnected: u32,
+    /// Earlier attempts that are not counted: the upstream was sent more requests than it takes at once.
+    crowded: u32,
     /// The connection was made for it.
     is_new: bool,
     /// When the request got its connection, or began to make it.
@@ -25,30 +33,50 @@ pub struct Attempt {
 impl Attempt {
     /// Returns the next attempt, on a new connection or one that was idle.
     pub fn next(&self, now: Nanos, is_new: bool) -> Attempt {
-        Attempt { number: self.number + 1, is_new, begun_at: Some(now), ..Attempt::default() }
+        let Attempt { number, unconnected, crowded, .. } = *self;
+        Attempt { number: number + 1, unconnected, crowded, is_new, begun_at: Some(now), ..Attempt::default() }
     }
 
     /// Returns whether a request of whose response nothing has come may be sent again over another connection after this
     /// fault. It cannot have been processed if none of it was sent, or its upstream reports so; an idle connection may
     /// have been closed before the request arrived.
-    pub(super) fn may_be_repeated(&self, fault: &Fault, request: &Outbound) -> bool {
+    pub(super) fn may_be_repeated(&self, fault: &Fault, request: &Outbound, endpoints: usize) -> bool {
         let may_do_no_harm = match fault {
-            Fault::Refused => !request.has_sent,
+            Fault::Refused | Fault::Crowded => !request.has_sent,
             Fault::Unreachable(_) | Fault::Broken(_) | Fault::Closed | Fault::Tls(_) => {
                 request.is_unsent() || (!self.is_new && request.is_repeatable)
             }
+            Fault::TooSlow(_) => self.is_unconnected(fault, request),
             _ => false,
         };
-        may_do_no_harm && !request.is_refused && !self.is_last()
+        may_do_no_harm && !request.is_refused && !self.is_last(fault, request, endpoints)
+    }
+
+    /// Returns true if no connection could be made, so that nothing of the request has left.
+    pub(super) fn is_unconnected(&self, fault: &Fault, request: &Outbound) -> bool {
+        self.is_new && request.is_unsent() && !matches!(fault, Fault::Refused | Fault::Crowded)
+    }
+
+    /// Returns true if another attempt after this fault would be too many.
+    fn is_last(&self, fault: &Fault, request: &Outbound, endpoints: usize) -> bool {
+        match fault {
+            Fault::Crowded => self.crowded >= CROWDED_MAX,
+            _ if self.is_unconnected(fault, request) => self.unconnected as usize + 1 >= endpoints.max(2),
+            _ => self.number >= ATTEMPTS_MAX,
+        }
+    }
+
+    /// Records the fault of an attempt that is followed by another.
+    pub(super) fn on_failed(&mut self, fault: &Fault, request: &Outbound) {
+        let is_unconnected = self.is_unconnected(fault, request);
+        let is_crowded = matches!(fault, Fault::Crowded);
+        self.unconnected += u32::from(is_unconnected);
+        self.crowded += u32::from(is_crowded);
+        self.number -= u32::from(is_unconnected || is_crowded);
     }
 
     pub fn is_new(&self) -> bool {
         self.is_new
-    }
-
-    /// Returns true if another attempt would be too many.
-    fn is_last(&self) -> bool {
-        self.number >= ATTEMPTS_MAX
     }
 
     /// Records that part of the request has left.
@@ -64,13 +92,44 @@ impl Attempt {
 
 #[cfg(test)]
 mod tests {
+    use http::{BodyLength, Method};
+    use units::memory::Account;
+
     use super::*;
+
+    fn request() -> Outbound {
+        Outbound::new(b"HEAD".to_vec().into(), Method::Post, BodyLength::None, &Account::default())
+    }
+
+    /// Returns how many attempts there are if all fail with this.
+    fn attempts(fault: &Fault, endpoints: usize) -> usize {
+        let (mut attempt, request) = (Attempt::default(), request());
+        for made in 1.. {
+            attempt = attempt.next(Nanos(made), true);
+            if !attempt.may_be_repeated(fault, &request, endpoints) {
+                return made as usize;
+            }
+            attempt.on_failed(fault, &request);
+        }
+        unreachable!("they are bounded")
+    }
+
+    #[test]
+    fn each_endpoint_is_tried_while_nothing_has_left_and_a_crowded_one_a_few_times() {
+        let unconnected = [Fault::Closed, Fault::TooSlow("x"), Fault::Tls("x".into())];
+        for fault in &unconnected {
+            assert_eq!([1, 2, 3, 7].map(|endpoints| attempts(fault, endpoints)), [2, 2, 3, 7], "{fault}");
+        }
+        assert_eq!((attempts(&Fault::Refused, 7), attempts(&Fault::Crowded, 1)), (3, 9));
+        assert_eq!(attempts(&Fault::Busy, 7), 1);
+    }
 
     #[test]
     fn first_bytes_are_those_of_the_last_of_three_attempts() {
-        let mut attempt = Attempt::default();
+        let (mut attempt, mut sent) = (Attempt::default(), request());
+        sent.at = 1;
         for (number, is_new) in [(1, true), (2, false), (3, true)] {
-            assert!(!attempt.is_last());
+            assert!(!attempt.is_last(&Fault::Closed, &sent, 9));
             attempt = attempt.next(Nanos(10 * number), is_new);
             assert_eq!((attempt.connected_at, attempt.first_byte_at), (None, None));
             (1..3).for_each(|later| attempt.on_sent(Nanos(10 * number + later)));
@@ -78,6 +137,6 @@ mod tests {
             let connected_at = is_new.then_some(Nanos(10 * number + 1));
             assert_eq!((attempt.connected_at, attempt.first_byte_at), (connected_at, Some(Nanos(10 * number + 3))));
         }
-        assert!(attempt.is_last());
+        assert!(attempt.is_last(&Fault::Closed, &sent, 9));
     }
 }

@@ -22,6 +22,8 @@ pub enum Fault {
     Wrong(UpstreamFault),
     /// The upstream reports that it has not processed the request.
     Refused,
+    /// The upstream has refused the request because it had got more of them than it takes at once.
+    Crowded,
     /// The upstream has reset the stream, with this HTTP/2 error code.
     Reset(u32),
     /// The bytes it sends are not HTTP/2.
@@ -48,7 +50,9 @@ impl Fault {
             Fault::Unreachable(_) | Fault::Broken(_) | Fault::Closed | Fault::Tls(_) | Fault::Wrong(_) => {
                 Status::BAD_GATEWAY
             }
-            Fault::NoAddress | Fault::Refused | Fault::Reset(_) | Fault::Http2(_) => Status::BAD_GATEWAY,
+            Fault::NoAddress | Fault::Refused | Fault::Crowded | Fault::Reset(_) | Fault::Http2(_) => {
+                Status::BAD_GATEWAY
+            }
             Fault::TooSlow(_) => Status::GATEWAY_TIMEOUT,
             Fault::TooLarge => Status::CONTENT_TOO_LARGE,
             Fault::Unmeasured => Status::LENGTH_REQUIRED,
@@ -74,6 +78,7 @@ impl fmt::Display for Fault {
             Fault::Tls(why) => write!(f, "TLS: {why}"),
             Fault::Wrong(fault) => fault.fmt(f),
             Fault::Refused => f.write_str("refused the request"),
+            Fault::Crowded => f.write_str("refused the request: it takes fewer at once"),
             Fault::Reset(code) => write!(f, "reset the stream with error {code} of HTTP/2 (RFC 9113 section 7)"),
             Fault::Http2(why) => write!(f, "HTTP/2: {why}"),
             Fault::TooSlow(why) => f.write_str(why),

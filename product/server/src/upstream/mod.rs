@@ -23,6 +23,7 @@ mod on_connection;
 mod on_stream;
 mod peer;
 mod peers;
+mod repeats;
 mod request;
 pub mod resolver;
 mod response;
@@ -193,10 +194,10 @@ impl<N: Net> Upstreams<N> {
         Ok(())
     }
 
-    /// Returns an idle HTTP/1.1 connection for a transfer; old ones are closed.
+    /// Returns an idle HTTP/1.1 connection for a transfer; those that are old or not quiet are closed.
     fn take_idle(&mut self, net: &N, now: Nanos, at: usize) -> Option<usize> {
         while let Some(connection) = self.peers.take_idle(&self.transfers[at], &self.connections) {
-            if !self.connections.get(connection).is_some_and(|own| own.is_old(now)) {
+            if self.connections.get_mut(connection).is_some_and(|own| !own.is_old(now) && own.is_quiet()) {
                 return Some(connection);
             }
             self.connections.close(net, connection);
@@ -293,31 +294,6 @@ impl<N: Net> Upstreams<N> {
         has_place
     }
 
-    /// Repeats the request over another connection, if that does no harm.
-    fn repeat(&mut self, net: &N, now: Nanos, at: usize, fault: Fault) -> Result<(), Fault> {
-        let transfer = &self.transfers[at];
-        let (is_new, peer) = (transfer.attempt.is_new(), transfer.peer);
-        if matches!(fault, Fault::Unreachable(_) | Fault::Tls(_)) && is_new {
-            self.peers[peer].on_unreachable(now);
-        }
-        if !transfer.may_repeat(&fault) {
-            return Err(fault);
-        }
-        self.disconnect(net, now, at, false);
-        let group = self.transfers[at].group.clone();
-        let endpoints = group.endpoints();
-        let next = self.peers.choose((&group, &endpoints), now, &self.checks).unwrap_or(peer);
-        if next != peer {
-            self.give_place_back(at);
-            self.transfers[at].peer = next;
-            return self.begin_at(net, now, at);
-        }
-        // Retries the same upstream only if the connection was an old one, or the upstream is reachable.
-        let may_be_reached = !is_new || matches!(fault, Fault::Refused);
-        let connected = if may_be_reached { self.connect(net, now, at) } else { Err(fault) };
-        connected.inspect_err(|_| self.give_place_back(at))
-    }
-
     /// Takes the connection from a transfer; it is kept if it can be reused.
     fn disconnect(&mut self, net: &N, now: Nanos, at: usize, is_whole: bool) {
         let transfer = &mut self.transfers[at];
@@ -403,7 +379,8 @@ impl<N: Net> Upstreams<N> {
             match self.of(handed.exchange).filter(is_of) {
                 Some(at) => {
                     self.transfers[at].queued.hold = Hold::Place;
-                    return Some((at, self.begin_at(net, now, at)));
+                    let begun = self.begin_at(net, now, at);
+                    return Some((at, self.or_elsewhere(net, now, at, begun)));
                 }
                 // Its client has left.
                 None => self.peers.give_back(&handed),

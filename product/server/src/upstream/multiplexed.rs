@@ -27,7 +27,11 @@ pub struct Multiplexed {
     has_begun: bool,
     /// The upstream has been silent for longer than allowed, and may be gone.
     is_doubtful: bool,
+    /// Something has come; what comes first are its SETTINGS (RFC 9113 section 3.4).
+    has_heard: bool,
     heard_at: Nanos,
+    /// The streams that the upstream is taken to allow before it has said how many.
+    assumed_streams_max: Option<u32>,
     fault: Option<Fault>,
 }
 
@@ -36,6 +40,8 @@ pub struct Multiplexed {
 struct Carried {
     transfer: usize,
     stream: Option<u32>,
+    /// The streams that were open when it got its own, with that.
+    nth: usize,
 }
 
 impl Multiplexed {
@@ -44,13 +50,40 @@ impl Multiplexed {
         let mut out = Vec::new();
         session.control(&mut out);
         let carried = Vec::new();
-        Multiplexed { session, out, carried, has_begun: false, is_doubtful: false, heard_at: now, fault: None }
+        Multiplexed {
+            session,
+            out,
+            carried,
+            has_begun: false,
+            is_doubtful: false,
+            has_heard: false,
+            heard_at: now,
+            assumed_streams_max: None,
+            fault: None,
+        }
+    }
+
+    /// Takes the upstream to allow as many streams as before, until it says how many. Without that it is sent as many
+    /// requests as may be open at all, and those that it refuses are sent again: most upstreams allow as many, and to
+    /// wait for their word would cost the first requests of each connection a round trip.
+    pub fn assume(&mut self, streams_max: u32) {
+        self.assumed_streams_max = Some(streams_max.max(1));
+    }
+
+    /// The number of streams that the upstream has said it allows.
+    pub fn known_streams_max(&mut self) -> Option<u32> {
+        (self.has_heard && !self.session.is_leaving()).then(|| self.session.streams_max())
+    }
+
+    fn streams_max(&mut self) -> usize {
+        let assumed = self.assumed_streams_max.filter(|_| !self.has_heard).unwrap_or(u32::MAX);
+        self.session.streams_max().min(assumed) as usize
     }
 
     /// Returns true if another transfer may use it.
     pub fn has_room(&mut self) -> bool {
         let is_taking = self.fault.is_none() && !self.is_doubtful;
-        is_taking && self.out.len() < FRAMES_BYTES_MAX && self.carried.len() < self.session.streams_max() as usize
+        is_taking && self.out.len() < FRAMES_BYTES_MAX && self.carried.len() < self.streams_max()
     }
 
     /// Returns true if the connection is established.
@@ -63,7 +96,7 @@ impl Multiplexed {
         if self.carried.is_empty() {
             self.heard_at = now;
         }
-        self.carried.push(Carried { transfer, stream: None });
+        self.carried.push(Carried { transfer, stream: None, nth: 0 });
     }
 
     /// Returns true if it carries no transfer.
@@ -82,7 +115,7 @@ impl Multiplexed {
         while self.fault.is_none() && self.has_begun {
             match wire.receive(scratch) {
                 Ok(Received::Bytes(bytes)) => {
-                    self.heard_at = now;
+                    (self.heard_at, self.has_heard) = (now, true);
                     let taken = self.session.receive(now, &scratch[..bytes], &mut self.out);
                     let is_unread = self.out.len() > UNREAD_BYTES_MAX;
                     let taken = taken.and(if is_unread { Err(Broken::Flood(Flood::Unread)) } else { Ok(()) });
@@ -169,9 +202,10 @@ impl Multiplexed {
             return Ok(None);
         }
         if let Some(mut on_stream) = self.stream_of(number) {
-            let head = on_stream.read_head(transfer, now)?;
-            if head.is_some() {
-                return Ok(head);
+            match on_stream.read_head(transfer, now) {
+                Ok(None) => {}
+                Err(Fault::Refused) if self.was_crowded(number) => return Err(Fault::Crowded),
+                head => return head,
             }
         } else if self.fault.is_none() && self.session.is_leaving() {
             return Err(Fault::Refused);
@@ -179,18 +213,25 @@ impl Multiplexed {
         self.fault().map_or(Ok(None), Err)
     }
 
+    /// Returns true if the stream of a transfer was one more than its upstream allows, which was not known then.
+    fn was_crowded(&mut self, number: usize) -> bool {
+        let nth = self.carried.iter().find(|carried| carried.transfer == number).map_or(0, |carried| carried.nth);
+        self.known_streams_max().is_some_and(|known| nth > known as usize)
+    }
+
     /// Returns the stream of a transfer, opening it if allowed.
     fn begin(&mut self, transfer: &mut Transfer, number: usize, now: Nanos) -> Option<OnStream<'_>> {
         let at = self.carried.iter().position(|carried| carried.transfer == number)?;
         let open = self.carried.iter().filter(|carried| carried.stream.is_some()).count();
         let may_open = self.has_begun && self.fault.is_none() && self.out.len() < FRAMES_BYTES_MAX;
-        if self.carried[at].stream.is_none() && may_open && open < self.session.streams_max() as usize {
+        if self.carried[at].stream.is_none() && may_open && open < self.streams_max() {
             // Its response may fill its window before any of it is taken.
             if transfer.account().whole().room() < BODY_BYTES_MAX {
                 transfer.need_memory();
                 return None;
             }
             self.carried[at].stream = on_stream::open(transfer, &mut self.session, &mut self.out, now);
+            self.carried[at].nth = open + 1;
         }
         let stream = self.carried[at].stream?;
         Some(OnStream { session: &mut self.session, stream, out: &mut self.out })

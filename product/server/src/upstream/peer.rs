@@ -25,12 +25,17 @@ pub struct Peer {
     /// Shared by all workers.
     pub places: Arc<EndpointPlaces>,
     down_until: Nanos,
+    /// The number of the choice by which it was last chosen.
+    pub chosen: u64,
+    /// The streams that its last HTTP/2 connection could have: a new one is taken for alike until its upstream says.
+    pub streams_max: Option<u32>,
 }
 
 impl Peer {
     pub fn new(endpoint: Endpoint, places: Arc<EndpointPlaces>) -> Peer {
         let name = endpoint.to_string().into();
-        Peer { endpoint, name, idle: Vec::new(), shared: Vec::new(), places, down_until: Nanos::ZERO }
+        let (idle, shared, down_until) = (Vec::new(), Vec::new(), Nanos::ZERO);
+        Peer { endpoint, name, idle, shared, places, down_until, chosen: 0, streams_max: None }
     }
 
     /// The load from all workers, as a sort key: an upstream that could not be reached sorts after all others.

@@ -23,6 +23,8 @@ pub struct Peers {
     places: LoopPlaces,
     /// Places for transfers that have waited for them.
     handed: Vec<Handed>,
+    /// The number of choices so far.
+    choices: u64,
 }
 
 impl Index<usize> for Peers {
@@ -42,7 +44,7 @@ impl IndexMut<usize> for Peers {
 impl Peers {
     /// Creates an empty set; `places` are the places at upstreams.
     pub fn new(places: LoopPlaces) -> Peers {
-        Peers { all: Slab::new(), by_endpoint: HashMap::new(), places, handed: Vec::new() }
+        Peers { all: Slab::new(), by_endpoint: HashMap::new(), places, handed: Vec::new(), choices: 0 }
     }
 
     pub fn get(&self, at: usize) -> Option<&Peer> {
@@ -73,8 +75,8 @@ impl Peers {
         self.handed.pop()
     }
 
-    /// Chooses the upstream of a group with the fewest requests for its share, among the current addresses. Unreachable
-    /// ones come last. Returns `None` if all are down.
+    /// Chooses the upstream of a group with the fewest requests for its share, among the current addresses; among equals
+    /// the one that was not chosen for the longest time. Unreachable ones come last. Returns `None` if all are down.
     pub fn choose(&mut self, (group, endpoints): (&Group, &[Endpoint]), now: Nanos, checks: &Checks) -> Option<usize> {
         let mut best = None;
         for endpoint in endpoints {
@@ -87,10 +89,13 @@ impl Peers {
             let at = self.at(endpoint);
             let (is_unreachable, requests) = self.all[at].load(now);
             let share = if group.health.is_some() { checks.share_permille(now, endpoint) } else { 1000 };
-            let load = (is_unreachable, (requests as u64 + 1) * 1000 / share);
+            let load = (is_unreachable, (requests as u64 + 1) * 1000 / share, self.all[at].chosen);
             best = best.filter(|(least, _)| *least <= load).or(Some((load, at)));
         }
-        best.map(|(_, at)| at)
+        let (_, at) = best?;
+        self.choices += 1;
+        self.all[at].chosen = self.choices;
+        Some(at)
     }
 
     /// Returns the upstream among these that has a connection bound to this client connection.
@@ -169,8 +174,14 @@ impl Peers {
         if let Some(found) = self.all[peer].shared().iter().copied().find(|at| has_room(*at)) {
             return Ok(found);
         }
+        let mut known = |at: &usize| connections.multiplexed(*at).and_then(|several| several.known_streams_max());
+        let streams_max = self.all[peer].shared().iter().rev().find_map(&mut known).or(self.all[peer].streams_max);
+        self.all[peer].streams_max = streams_max;
         let opened = self.open(net, now, peer, transfer.client.announced, connections)?;
         self.all[peer].share(opened);
+        if let (Some(several), Some(streams_max)) = (connections.multiplexed(opened), streams_max) {
+            several.assume(streams_max);
+        }
         bound_to.into_iter().for_each(|client| connections.bind(opened, client));
         Ok(opened)
     }

@@ -222,7 +222,18 @@ impl Transfer {
 
     /// Returns whether the request may be sent again over another connection.
     pub fn may_repeat(&self, fault: &Fault) -> bool {
-        !self.inbound.has_come && self.attempt.may_be_repeated(fault, &self.outbound)
+        let endpoints = self.group.endpoints().len();
+        !self.inbound.has_come && self.attempt.may_be_repeated(fault, &self.outbound, endpoints)
+    }
+
+    /// Returns true if no connection could be made for it.
+    pub(super) fn is_unconnected(&self, fault: &Fault) -> bool {
+        self.attempt.is_unconnected(fault, &self.outbound)
+    }
+
+    /// Records the fault of an attempt that is followed by another.
+    pub(super) fn on_failed(&mut self, fault: &Fault) {
+        self.attempt.on_failed(fault, &self.outbound);
     }
 
     /// The maximum time of silence of the upstream.

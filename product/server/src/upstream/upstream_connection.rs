@@ -116,6 +116,19 @@ impl<N: Net> UpstreamConnection<N> {
         self.is_idle() && now >= self.idle_until
     }
 
+    /// Returns true if nothing has come on it while it waited for a request, not even its end. What has would be read as
+    /// the response to the next request.
+    pub fn is_quiet(&mut self) -> bool {
+        let mut wire = self.wire();
+        wire.look();
+        wire.receive(&mut [0]).is_ok_and(|come| come == Received::Nothing)
+    }
+
+    /// Returns true if it is an HTTP/2 connection that was established.
+    pub fn has_begun(&self) -> bool {
+        matches!(&self.load, Load::Several(several) if several.has_begun())
+    }
+
     /// Assigns an HTTP/1.1 connection to this transfer; one that was idle is writable.
     pub fn take(&mut self, transfer: usize, is_idle: bool) {
         self.load = Load::Single(Some(transfer));

@@ -75,7 +75,7 @@ fn an_upstream_that_is_down_is_asked_for_nothing_until_it_is_up() {
     server.assert_alive();
 }
 
-/// It is the first with this load, and has a tenth of its share for now.
+/// Those with the same load take turns. One that is back has a tenth of its share for now.
 #[test]
 fn others_have_the_requests_of_one_that_is_down_and_most_of_them_when_it_is_back() {
     let (first, second) = (Checked::start(), Checked::start());
@@ -87,7 +87,7 @@ fn others_have_the_requests_of_one_that_is_down_and_most_of_them_when_it_is_back
         (0..10).for_each(|_| assert_eq!(client.get("/").status, 200));
         assert_eq!((first.requests() - before.0, second.requests() - before.1), (first_has, second_has));
     };
-    ask(10, 0);
+    ask(5, 5);
     first.turn(&server, false);
     ask(0, 10);
     first.turn(&server, true);
@@ -100,6 +100,22 @@ fn others_have_the_requests_of_one_that_is_down_and_most_of_them_when_it_is_back
     drop(gates);
     waiting.iter_mut().for_each(|client| assert_eq!(client.response().status, 200));
     server.assert_alive();
+}
+
+/// None of its request has left to those that refuse the connection, so each other is tried.
+#[test]
+fn one_of_five_that_is_there_answers() {
+    let upstream = Upstream::start(|_, socket| answer(socket, &[OK]));
+    let dead = [(); 4].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let to: Vec<SocketAddr> = dead.iter().map(|dead| dead.local_addr().unwrap()).chain([upstream.address]).collect();
+    drop(dead);
+    for keys in ["[server]\nworkers = 1", "[uplink]\nshaping = \"off\""] {
+        let server = proxy(&to, keys);
+        let mut clients: Vec<Client> = (0..8).map(|_| server.connect()).collect();
+        clients.iter_mut().for_each(|client| client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"));
+        clients.iter_mut().for_each(|client| assert_eq!(client.response().status, 200));
+        server.assert_alive();
+    }
 }
 
 /// The number of event loops makes no difference: clients are spread over them by the kernel.

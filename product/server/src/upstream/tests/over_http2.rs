@@ -30,6 +30,8 @@ struct Far {
     has_ended: Cell<bool>,
     /// It refuses connections.
     is_refused: bool,
+    /// What it says has not arrived yet.
+    is_late: Rc<Cell<bool>>,
     closed: RefCell<Vec<u32>>,
 }
 
@@ -59,7 +61,7 @@ impl BodySource for Content {
 }
 
 impl Far {
-    fn new(streams_max: u32, is_refused: bool) -> Far {
+    fn new(streams_max: u32, is_refused: bool, is_late: Rc<Cell<bool>>) -> Far {
         Far {
             session: RefCell::new(Session::new(&Settings { streams_max, ..Settings::default() })),
             said: RefCell::default(),
@@ -68,6 +70,7 @@ impl Far {
             is_silent: Cell::new(false),
             has_ended: Cell::new(false),
             is_refused,
+            is_late,
             closed: RefCell::default(),
         }
     }
@@ -137,7 +140,7 @@ impl FarEnd for Near {
 
     fn give(&self, into: &mut [u8]) -> rustix::io::Result<usize> {
         let mut said = self.0.said.borrow_mut();
-        let bytes = said.len().min(into.len());
+        let bytes = if self.0.is_late.get() { 0 } else { said.len().min(into.len()) };
         if bytes == 0 {
             return if self.0.has_ended.get() { Ok(0) } else { Err(Errno::AGAIN) };
         }
@@ -152,6 +155,8 @@ struct Bench {
     net: Connecting<Near>,
     /// New connections are refused.
     is_refusing: Rc<Cell<bool>>,
+    /// What upstreams say does not arrive.
+    is_late: Rc<Cell<bool>>,
     upstreams: Upstreams<Connecting<Near>>,
     group: Arc<Group>,
     now: Nanos,
@@ -183,10 +188,20 @@ impl Bench {
         let places = Arc::new(UpstreamPlaces::new(&[Arc::new(Wake::new().unwrap())])).of_loop(0);
         let (upstreams, came) = (Upstreams::new(places, ClientClock::default()), HashMap::new());
         let is_refusing = Rc::<Cell<bool>>::default();
-        let refuses = Rc::clone(&is_refusing);
-        let net = Connecting::to(move || Near(Rc::new(Far::new(streams_max, refuses.get()))));
+        let (refuses, is_late) = (Rc::clone(&is_refusing), Rc::<Cell<bool>>::default());
+        let late = Rc::clone(&is_late);
+        let net = Connecting::to(move || Near(Rc::new(Far::new(streams_max, refuses.get(), Rc::clone(&late)))));
         let account = Account::default();
-        Bench { net, is_refusing, upstreams, group: Arc::new(group), now: Nanos::from_secs(100), came, account }
+        Bench {
+            net,
+            is_refusing,
+            is_late,
+            upstreams,
+            group: Arc::new(group),
+            now: Nanos::from_secs(100),
+            came,
+            account,
+        }
     }
 
     fn far(&self, nth: usize) -> Rc<Far> {
@@ -340,6 +355,23 @@ fn requests_share_a_connection_as_far_as_their_upstream_lets_them() {
     assert!(bench.upstreams.late(&bench.net, bench.now).is_empty());
     assert_eq!((bench.upstreams.connections_in_use(), bench.upstreams.idle_connections()), (1, 0));
     assert!(bench.far(1).session.borrow_mut().has_ended(), "it was told so");
+}
+
+/// The requests leave before the upstream has said how many it takes. Those that it refuses cost no attempt, and new
+/// connections get no more than it takes.
+#[test]
+fn what_was_too_much_for_an_upstream_goes_over_other_connections() {
+    let mut bench = Bench::new(3);
+    bench.is_late.set(true);
+    (0..20).for_each(|number| bench.ask(number, "POST", NONE));
+    assert_eq!(bench.connections(), 1, "nothing is known of the upstream");
+    bench.is_late.set(false);
+    bench.turn();
+    let asked: Vec<usize> = (0..bench.connections()).map(|nth| bench.far(nth).asked.borrow().len()).collect();
+    assert_eq!(asked, [3, 3, 3, 3, 3, 3, 2]);
+    assert!((0..20).all(|number| bench.is_under_way(number)));
+    let refused: Vec<usize> = (0..bench.connections()).map(|nth| bench.far(nth).closed.borrow().len()).collect();
+    assert_eq!(refused[1..], [0; 6], "no stream was closed");
 }
 
 #[test]

@@ -1,0 +1,85 @@
+//! Requests that are tried again: over another connection, or at another upstream. A request that may have been processed
+//! is not; one of which nothing has left, because no connection could be made, is tried at each upstream of its group.
+
+use std::sync::Arc;
+
+use units::Nanos;
+
+use super::{Fault, Upstreams};
+use crate::net::Net;
+
+impl<N: Net> Upstreams<N> {
+    /// Repeats the request over another connection, if that does no harm.
+    pub(super) fn repeat(&mut self, net: &N, now: Nanos, at: usize, fault: Fault) -> Result<(), Fault> {
+        let transfer = &mut self.transfers[at];
+        let (is_new, peer) = (transfer.attempt.is_new(), transfer.peer);
+        if matches!(fault, Fault::Unreachable(_) | Fault::Tls(_) | Fault::TooSlow(_)) && is_new {
+            self.peers[peer].on_unreachable(now);
+        }
+        if !transfer.may_repeat(&fault) {
+            return Err(fault);
+        }
+        transfer.on_failed(&fault);
+        self.disconnect(net, now, at, false);
+        let next = self.other_peer(now, at);
+        if next != peer {
+            // A client that has waited for one is not made to wait for another that may be off, too.
+            if matches!(fault, Fault::TooSlow(_)) && self.peers[next].load(now).0 {
+                return Err(fault);
+            }
+            let begun = self.begin_at_other(net, now, (at, next));
+            return self.or_elsewhere(net, now, at, begun);
+        }
+        // Retries the same upstream only if the connection was an old one, or the upstream is reachable.
+        let may_be_reached = !is_new || matches!(fault, Fault::Refused | Fault::Crowded);
+        let connected = if may_be_reached { self.connect(net, now, at) } else { Err(fault) };
+        connected.inspect_err(|_| self.give_place_back(at))
+    }
+
+    /// Chooses an upstream for another attempt; returns the same one if there is none.
+    fn other_peer(&mut self, now: Nanos, at: usize) -> usize {
+        let group = Arc::clone(&self.transfers[at].group);
+        let chosen = self.peers.choose((&group, &group.endpoints()), now, &self.checks);
+        chosen.unwrap_or(self.transfers[at].peer)
+    }
+
+    fn begin_at_other(&mut self, net: &N, now: Nanos, (at, peer): (usize, usize)) -> Result<(), Fault> {
+        self.give_place_back(at);
+        self.transfers[at].peer = peer;
+        self.begin_at(net, now, at)
+    }
+
+    /// Goes on at one upstream after the other, as long as they refuse at once.
+    pub(super) fn or_elsewhere(
+        &mut self,
+        net: &N,
+        now: Nanos,
+        at: usize,
+        begun: Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let mut begun = begun;
+        for _ in 1..self.transfers[at].group.endpoints().len() {
+            if !matches!(begun, Err(Fault::Unreachable(_))) {
+                break;
+            }
+            let next = self.other_peer(now, at);
+            begun = self.begin_at_other(net, now, (at, next));
+        }
+        begun
+    }
+
+    /// Has a transfer past its deadline go on at another upstream if it could not be connected. Returns its fault if
+    /// that cannot be. Others avoid an upstream of which nothing has come.
+    pub fn on_late(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
+        let transfer = &self.transfers[at];
+        let fault = transfer.timed_out();
+        let Some(own) = transfer.connection.and_then(|own| self.connections.get(own)) else { return Err(fault) };
+        if transfer.is_unconnected(&fault) && !own.has_begun() {
+            return self.repeat(net, now, at, fault);
+        }
+        if !transfer.inbound.has_come && !transfer.outbound.is_unsent() && !transfer.is_probe() {
+            self.peers[transfer.peer].on_unreachable(now);
+        }
+        Err(fault)
+    }
+}
