@@ -49,6 +49,7 @@ pub fn parse_response(
 
 const OTHER_VERSION: UpstreamFault = UpstreamFault("no response of HTTP/1.0 or 1.1");
 const TOO_LARGE: UpstreamFault = UpstreamFault("a response head over the limit");
+const FOLDED: UpstreamFault = UpstreamFault("a folded line of a field that frames the message");
 const WRONG_LENGTH: UpstreamFault = UpstreamFault("a content-length that is no decimal number below 2^63");
 
 /// The end of a head.
@@ -60,16 +61,24 @@ struct End {
 }
 
 fn head_end(bytes: &[u8]) -> Result<Option<End>, UpstreamFault> {
-    let (mut line, mut has_folds) = (0, false);
+    let (mut line, mut has_folds, mut field) = (0, false, &bytes[..0]);
     while let Some(at) = memchr::memchr(b'\n', &bytes[line..]) {
         match &bytes[line..line + at] {
             [b'\r'] => return Ok(Some(End { at: line + at + 1, has_folds })),
-            [first, .., b'\r'] => has_folds |= matches!(first, b' ' | b'\t'),
+            [b' ' | b'\t', .., b'\r'] if frames(field) => return Err(FOLDED),
+            [b' ' | b'\t', .., b'\r'] => has_folds = true,
+            [.., b'\r'] => field = &bytes[line..line + at],
             _ => return Err(UpstreamFault("a bare line feed in a response head")),
         }
         line += at + 1;
     }
     Ok(None)
+}
+
+/// Returns true if this line is of a field that frames the message.
+fn frames(line: &[u8]) -> bool {
+    let name = line.split(|&byte| byte == b':').next().unwrap_or_default();
+    is_any(name.trim_ascii_end(), &["content-length", "transfer-encoding"])
 }
 
 fn fault(error: httparse::Error) -> UpstreamFault {
@@ -114,11 +123,21 @@ fn interpret(parsed: &httparse::Response, method: Method, has_folds: bool) -> Re
         stays |= option.eq_ignore_ascii_case(b"keep-alive");
         lists_fields |= is_listed(option);
     }
-    // An upstream that announces a body may send it.
-    let is_doubtful = status == 204 && (is_chunked || content_length.is_some_and(|length| length > PeerLength::ZERO));
+    let announces_body = is_chunked || content_length.is_some_and(|length| length > PeerLength::ZERO);
+    let is_doubtful = announces_body && may_send_body(status, method, is_chunked);
     let is_kept_alive = stays && !closes && !is_doubtful && !matches!(framing, Framing::Close | Framing::Upgraded);
     let status = Status(status);
     Ok(UpstreamHead { status, framing, is_kept_alive, content_length, minor_version, list, names, lists_fields })
+}
+
+/// Returns true if an upstream that announces a body may send it, though none may follow. The length in a 304 is that of
+/// the 200.
+fn may_send_body(status: u16, method: Method, is_chunked: bool) -> bool {
+    match status {
+        304 => is_chunked,
+        204 => true,
+        _ => method == Method::Head,
+    }
 }
 
 /// The fields of these lines, of which some may be folded, and a filter of their names.
@@ -128,9 +147,6 @@ fn fields(lines: &[httparse::Header], has_folds: bool) -> Result<(FieldList, Nam
     for line in lines {
         names = names.add(line.name.as_bytes());
         let is_folded = has_folds && line.value.contains(&b'\n');
-        if is_folded && is_any(line.name.as_bytes(), &["content-length", "transfer-encoding"]) {
-            return Err(UpstreamFault("a folded line of a field that frames the message"));
-        }
         match is_folded {
             true => list.push(line.name.as_bytes(), unfolded(line.value).trim_ascii()),
             false => list.push(line.name.as_bytes(), line.value.trim_ascii()),
