@@ -25,6 +25,9 @@ pub struct OnConnection<'c, S> {
 impl<S: Stream> OnConnection<'_, S> {
     /// Sends what is available of the request.
     pub fn send(&mut self, transfer: &mut Transfer, now: Nanos) -> Result<(), Fault> {
+        if self.wire.has_room() {
+            transfer.outbound.decide_framing();
+        }
         while transfer.outbound.at < transfer.outbound.bytes.len() {
             let out = &mut transfer.outbound;
             match self.wire.send(&out.bytes[out.at..]) {

@@ -57,6 +57,11 @@ enum Framing {
     /// Not at all: a length delimits it, or a stream.
     Plain,
     Chunks,
+    /// In chunks behind a head of `head_bytes`, unless the body is whole before the first byte leaves: then the head
+    /// gets its length, which many programs need to read a body at all.
+    Undecided {
+        head_bytes: usize,
+    },
     /// Records of FastCGI.
     Records,
     /// The same, until the body is whole and its length can be put between the head and the body.
@@ -100,7 +105,7 @@ impl Outbound {
         let has_body = body != BodyLength::None;
         let is_idempotent = is_idempotent(method);
         let framing = match head {
-            Head::Lines(_) if body == BodyLength::Unknown => Framing::Chunks,
+            Head::Lines(ref bytes) if body == BodyLength::Unknown => Framing::Undecided { head_bytes: bytes.len() },
             Head::Records(_) => Framing::Records,
             Head::Unmeasured(ref bytes) => Framing::Unmeasured { head_bytes: bytes.len(), body_bytes: 0 },
             Head::Lines(_) | Head::Fields(_) => Framing::Plain,
@@ -140,6 +145,13 @@ impl Outbound {
             match &mut self.framing {
                 Framing::Plain => into.extend_from_slice(bytes),
                 Framing::Chunks => append_chunk(&mut into, bytes, is_last),
+                Framing::Undecided { head_bytes } => {
+                    into.extend_from_slice(bytes);
+                    if is_last {
+                        measure(&mut into, *head_bytes);
+                        self.framing = Framing::Plain;
+                    }
+                }
                 Framing::Records => append_stdin(&mut into, bytes, is_last),
                 Framing::Unmeasured { head_bytes, body_bytes } => {
                     append_stdin(&mut into, bytes, is_last);
@@ -156,6 +168,15 @@ impl Outbound {
     /// Returns true if it may not be sent yet, since the length of its body is not known.
     pub fn is_unmeasured(&self) -> bool {
         matches!(self.framing, Framing::Unmeasured { .. }) && !self.is_whole
+    }
+
+    /// Has what follows be sent in chunks, with what has arrived as the first of them, if that is not decided.
+    pub fn decide_framing(&mut self) {
+        let Framing::Undecided { head_bytes } = self.framing else { return };
+        let mut into = self.bytes.edit();
+        let body = into.split_off(head_bytes);
+        append_chunk(&mut into, &body, false);
+        self.framing = Framing::Chunks;
     }
 
     /// Restarts from the first byte.
@@ -232,6 +253,23 @@ impl Source for Outbound {
         self.at += bytes;
     }
 }
+
+/// Puts the length of a whole body into the head before it, in place of the line that says that it is in chunks.
+fn measure(request: &mut Vec<u8>, head_bytes: usize) {
+    match request[..head_bytes].windows(IN_CHUNKS.len()).position(|line| line == IN_CHUNKS) {
+        Some(at) => {
+            let length = format!("\r\nContent-Length: {}\r\n", request.len() - head_bytes);
+            request.splice(at..at + IN_CHUNKS.len(), length.into_bytes());
+        }
+        None => {
+            let body = request.split_off(head_bytes);
+            append_chunk(request, &body, true);
+        }
+    }
+}
+
+/// The line of a head without the length of its body ([`http::gateway`]).
+const IN_CHUNKS: &[u8] = b"\r\nTransfer-Encoding: chunked\r\n";
 
 /// Appends a part of a body in chunks.
 fn append_chunk(into: &mut Vec<u8>, bytes: &[u8], is_last: bool) {

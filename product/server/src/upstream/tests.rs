@@ -179,8 +179,37 @@ fn bytes_behind_the_response_end_the_connection() {
     let wire = Wire::of(&[&response(0, b"hello")[..], b"HTTP/1.1 200 OK\r\n"].concat(), &[]);
     let (body, step, is_kept) = play(&wire, Method::Get, 1 << 20);
     assert!(body == b"hello" && matches!(step, TransferStep::Done) && !is_kept);
-    let head = Wire { has_ended: false, ..Wire::of(&response(0, b"hello")[..38], &[]) };
+    let head = Wire { has_ended: false, ..Wire::of(&response(0, b"")[..38], &[]) };
     assert!(play(&head, Method::Head, 1).2, "the response to HEAD has no body");
+}
+
+/// A body that is whole before the first byte leaves has a length; one that is not goes in chunks.
+#[test]
+fn a_body_that_came_before_its_request_left_has_a_length() {
+    let head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nHost: a\r\n\r\n";
+    let measured = |length: usize| format!("POST / HTTP/1.1\r\nContent-Length: {length}\r\nHost: a\r\n\r\n");
+    for (parts, sent) in [
+        (&[("ab", false), ("c", true)][..], measured(3) + "abc"),
+        (&[("", true)], measured(0)),
+        (&[("abc", false), ("", true)], measured(3) + "abc"),
+    ] {
+        let (account, wire) = (Account::default(), Wire::of(b"", &[]));
+        let client = ClientConnection::new(&account);
+        let (id, body) = (ExchangeId::new(7, 0), BodyLength::Unknown);
+        let mut transfer = Transfer::new(id, group(), Method::Post, head.to_vec(), body, &account, client);
+        for (bytes, is_last) in parts {
+            transfer.push_request(bytes.as_bytes(), *is_last);
+            // Its socket is not connected, so nothing is decided.
+            over(&wire, &mut Readiness::default()).send(&mut transfer, Nanos::ZERO).unwrap();
+        }
+        over(&wire, &mut { READY }).send(&mut transfer, Nanos::ZERO).unwrap();
+        assert_eq!(String::from_utf8_lossy(&wire.sent.borrow()), sent);
+        // The same leaves again over another connection.
+        transfer.connect(1, false, Nanos::ZERO);
+        over(&wire, &mut { READY }).send(&mut transfer, Nanos::ZERO).unwrap();
+        let sent = if transfer.outbound.has_sent { sent } else { sent.repeat(2) };
+        assert_eq!(String::from_utf8_lossy(&wire.sent.borrow()), sent);
+    }
 }
 
 #[test]

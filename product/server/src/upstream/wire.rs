@@ -105,6 +105,13 @@ impl<'c, S: Stream> Wire<'c, S> {
         self.tls.as_deref().is_none_or(|tls| tls.is_handshaking() || tls.speaks_http2())
     }
 
+    /// Returns true if bytes of a request may leave.
+    pub fn has_room(&self) -> bool {
+        let is_behind = self.preface.as_ref().is_some_and(|preface| !preface.is_empty());
+        let is_handshaking = self.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
+        self.ready.is_writable && !is_behind && !is_handshaking
+    }
+
     /// Sends the first of `bytes` and returns how many. Fails with `WouldBlock` while there is no room.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let is_behind = self.preface.as_ref().is_some_and(|preface| !preface.is_empty());
