@@ -309,8 +309,60 @@ fn what_was_begun_and_is_cut_has_no_clean_end() {
             client.send(get(path));
             let all = client.rest();
             assert!(!all.ends_with(b"0\r\n\r\n") && all.len() < 75_000, "{path}: {} bytes", all.len());
+            assert!(all.len() > 70_000, "{path}: {} bytes, though 70000 came of the body", all.len());
         }
     });
+}
+
+/// A client that gets nothing back may send a POST again (RFC 9110 section 9.2.2), though it was processed.
+#[test]
+fn what_came_before_an_upstream_died_reaches_the_client() {
+    let upstream = Upstream::start(|asked, socket| {
+        asked.body(socket);
+        let framing = if asked.path() == "/length" { "Content-Length: 10" } else { "Transfer-Encoding: chunked" };
+        let body = if asked.path() == "/length" { "hello" } else { "5\r\nhello\r\n" };
+        let fields = "Content-Type: text/plain\r\nConnection: close\r\n";
+        answer_last(socket, &[format!("HTTP/1.1 200 OK\r\n{fields}{framing}\r\n\r\n{body}").as_bytes()])
+    });
+    on_every_path(&upstream, |server| {
+        for (path, version, coding, end) in [
+            ("/length", "1.1", "", "\r\n\r\nhello"),
+            ("/length", "1.0", "", "\r\n\r\nhello"),
+            ("/chunked", "1.1", "", "\r\n\r\n5\r\nhello\r\n"),
+            ("/chunked", "1.1", "Accept-Encoding: gzip\r\n", ""),
+        ] {
+            for _ in 0..10 {
+                let mut client = server.connect();
+                client.send(format!("POST {path} HTTP/{version}\r\nHost: a\r\n{coding}Content-Length: 1\r\n\r\na"));
+                let all = client.rest();
+                assert!(all.starts_with(b"HTTP/1.1 200 OK\r\n"), "{path} {version}: {} bytes", all.len());
+                let text = String::from_utf8_lossy(&all);
+                assert!(text.ends_with(end) && !text.ends_with("0\r\n\r\n"), "{path} {version}: {text}");
+            }
+        }
+    });
+}
+
+/// What an upstream sends for HEAD behind the head is no response to the next request, whoever that is of.
+#[test]
+fn a_body_that_should_not_be_is_nobodys_response() {
+    const POISON: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
+    let upstream = Upstream::start(|asked, socket| match asked.path() {
+        "/head" => {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", POISON.len());
+            answer(socket, &[head.as_bytes()]);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            answer(socket, &[POISON.as_bytes()])
+        }
+        _ => answer(socket, &[b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"]),
+    });
+    let server = proxy(&upstream, &["--workers", "1"]);
+    let mut client = server.connect();
+    for _ in 0..20 {
+        client.send("HEAD /head HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(client.response_to_head().status, 200);
+        assert_eq!(client.get("/").text(), "ok");
+    }
 }
 
 /// Names are found in the sandbox. They used to be asked of a server of names alone.
@@ -576,7 +628,7 @@ fn files_that_upstreams_name_are_sent_from_their_folder() {
         server.assert_alive();
     }
     let connections = upstream.asked().iter().map(|asked| asked.connection).max();
-    assert_eq!(connections, Some(1), "an upstream is used again");
+    assert_eq!(connections, Some(3), "all share one, until a HEAD is answered with a length");
 }
 
 /// A response with such a field is like any other if there is no folder.
