@@ -20,6 +20,9 @@ pub use ask::{After, Ask, Expected, Fault, Framing, PREFIX, TEXT, Takes};
 const SLOW_BYTES: usize = 9_000;
 const SLOW_EVERY: Nanos = Nanos::from_millis(150);
 
+/// The maximum number of times that a request may come, whose repetition does no harm.
+const ATTEMPTS_MAX: u32 = 3;
+
 /// A connection of an application.
 pub struct Application {
     pub wire: usize,
@@ -238,8 +241,8 @@ impl Application {
         }
         let times = seen.entry(ask.word).or_default();
         *times += 1;
-        // A request that is not safe to repeat is sent once, and others as often as an idle connection may be stale.
-        if *times > 1 && (ask.method == "POST" || ask.upload.is_some_and(|upload| upload.bytes > 0)) {
+        // One that is not safe to repeat is sent once, others (PUT, too) as often as an idle connection may be stale.
+        if *times > if ask.method == "POST" { 1 } else { ATTEMPTS_MAX } {
             return Err(format!("{ask:?} comes {times} times"));
         }
         let client = values("x-forwarded-for").first().and_then(|address| address.parse().ok());
