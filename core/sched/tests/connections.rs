@@ -296,6 +296,32 @@ fn fair_is_fair_between_connections() {
     }
 }
 
+/// A stream that begins late owes its connection nothing: it and a download that has had 4 MB take turns.
+#[test]
+fn fair_is_fair_between_streams() {
+    let mut scheduler = Scheduler::new(policy_of("fair"), Pace::UNLIMITED);
+    let connection = opened(&mut scheduler, 1)[0];
+    let arrival = Arrival::of(Size::Known(8_000_000));
+    let begin =
+        |scheduler: &mut Scheduler, now| scheduler.arrive_on(now, connection, arrival, Precedence::default()).unwrap();
+    let download = begin(&mut scheduler, Nanos(0));
+    let serve = |scheduler: &mut Scheduler, now| {
+        let job = scheduler.poll_grant(now).unwrap().job;
+        let _ = scheduler.on_sent(now, job, 1000);
+        job
+    };
+    (0..4000).for_each(|tick| assert_eq!(serve(&mut scheduler, Nanos(tick)), download));
+    let late = begin(&mut scheduler, Nanos(4000));
+    let of_late = (4000..4100).filter(|tick| serve(&mut scheduler, Nanos(*tick)) == late).count();
+    assert_eq!(of_late, 50);
+    // One that was blocked has no more than its turns either.
+    scheduler.on_wait(late, Why::Stream);
+    (4100..5000).for_each(|tick| assert_eq!(serve(&mut scheduler, Nanos(tick)), download));
+    scheduler.on_wait_over(Nanos(5000), late, Why::Stream);
+    let of_late = (5000..5100).filter(|tick| serve(&mut scheduler, Nanos(*tick)) == late).count();
+    assert!((50..=51).contains(&of_late), "{of_late}");
+}
+
 /// A client that is gone in any state leaves nothing behind, and its ids are recognised as stale.
 #[test]
 fn a_closed_connection_frees_its_jobs() {

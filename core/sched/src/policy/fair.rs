@@ -9,6 +9,7 @@
 //! preferred; bad in the mean: a short response pays for every long one in the system. A size that is not known makes
 //! no difference.
 
+use crate::grow::grow_to;
 use crate::policy::virtual_time::VirtualTime;
 use crate::scheduler::job::NO_CONNECTION;
 use crate::scheduler::run_queue::{Key, RunQueue};
@@ -18,6 +19,7 @@ use crate::{Job, Policy};
 pub struct Fair {
     turns: Turns,
     queue: TurnQueue,
+    streams: Streams,
 }
 
 impl Policy for Fair {
@@ -35,8 +37,8 @@ impl Policy for Fair {
     }
 
     /// The jobs of a connection go round among themselves too.
-    fn within(&self, _slot: u32, job: &Job) -> u64 {
-        job.attained
+    fn within(&self, slot: u32, job: &Job) -> u64 {
+        self.streams.tag(slot, job)
     }
 
     fn enqueue(&mut self, slot: u32, job: &Job) {
@@ -54,15 +56,54 @@ impl Policy for Fair {
     fn on_arrival(&mut self, slot: u32, job: &Job) {
         if job.connection == NO_CONNECTION {
             self.turns.join(slot);
+        } else {
+            self.streams.join(slot, job);
         }
     }
 
     fn on_sent(&mut self, slot: u32, job: &Job, bytes: u64) {
         self.turns.on_sent(job.turn(slot), bytes);
+        if job.connection != NO_CONNECTION {
+            self.streams.on_sent(slot, job, bytes);
+        }
     }
 
     fn can_starve(&self) -> bool {
         false
+    }
+}
+
+/// The start tags of jobs among those of their connections.
+#[derive(Default)]
+struct Streams {
+    /// The bytes a job has sent, by slot, counted from where the others of its connection were when it arrived.
+    tags: Vec<u64>,
+    /// The highest start tag granted on a connection, by turn.
+    times: Vec<VirtualTime<u64>>,
+}
+
+impl Streams {
+    fn join(&mut self, slot: u32, job: &Job) {
+        grow_to(&mut self.tags, slot as usize + 1, || 0);
+        self.tags[slot as usize] = self.time(slot, job);
+    }
+
+    /// A job that was not ready for some time has its place now: the others owe it nothing for that time.
+    fn tag(&self, slot: u32, job: &Job) -> u64 {
+        self.tags.get(slot as usize).copied().unwrap_or_default().max(self.time(slot, job))
+    }
+
+    fn on_sent(&mut self, slot: u32, job: &Job, bytes: u64) {
+        let (start, turn) = (self.tag(slot, job), job.turn(slot) as usize);
+        grow_to(&mut self.times, turn + 1, VirtualTime::default);
+        self.times[turn].advance_to(start);
+        grow_to(&mut self.tags, slot as usize + 1, || 0);
+        self.tags[slot as usize] = start.saturating_add(bytes);
+    }
+
+    /// A connection that takes the turn of an earlier one goes on from its time, at which its own jobs join.
+    fn time(&self, slot: u32, job: &Job) -> u64 {
+        self.times.get(job.turn(slot) as usize).copied().unwrap_or_default().now()
     }
 }
 
