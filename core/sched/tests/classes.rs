@@ -438,3 +438,17 @@ proptest! {
         prop_assert!(live.is_empty() && link.scheduler.jobs().is_empty(), "{live:?} are left");
     }
 }
+
+/// The line's rate is searched only while something waits for the line.
+#[test]
+fn a_class_at_its_maximum_rate_leaves_the_line_idle() {
+    let mut link = Link::new(&table(&[ClassSpec { greatest: "1mbit".parse().ok(), ..plain() }]));
+    link.arrive(0, 900_000);
+    assert!(!link.scheduler.order().is_idle());
+    let begun = link.now;
+    while !link.scheduler.order().is_idle() {
+        assert!(link.serve().is_some() && link.now < begun + Nanos::from_secs(9), "it is never held");
+    }
+    assert!(link.scheduler.poll_timeout().is_some(), "it goes on later");
+    assert_eq!(link.serve().map(|(.., is_departed)| is_departed), Some(false));
+}

@@ -73,8 +73,8 @@ impl Order {
         self.longest_wait
     }
 
-    /// Returns whether no job is ready.
-    pub(crate) fn is_idle(&self) -> bool {
+    /// Returns true if no job is ready; one whose class is at its maximum rate is not.
+    pub fn is_idle(&self) -> bool {
         self.policy.first().is_none()
     }
 

@@ -239,10 +239,10 @@ impl Link {
     }
 
     /// Reports to the estimator that no response waits for the line: an interval without a backlog reveals nothing of
-    /// the line's rate. A silent WebSocket, a slow program and a client that has stopped reading leave the line empty;
-    /// bytes in a full socket wait for it.
+    /// the line's rate. A silent WebSocket, a slow program, a client that has stopped reading and a class at its maximum
+    /// rate leave the line empty; bytes in a full socket wait for it.
     pub(super) fn note_idle(&mut self) {
-        let is_backlogged = self.scheduler.poll_timeout().is_some() || self.unacknowledged.has_full();
+        let is_backlogged = !self.scheduler.order().is_idle() || self.unacknowledged.has_full();
         if (self.scheduler.jobs().is_empty() || !is_backlogged)
             && let Some(observer) = &mut self.observer
         {
