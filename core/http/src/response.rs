@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use crate::fields::FieldList;
+use crate::list::members;
 use crate::{HttpDate, Shared, Status, lines};
 
 /// The name of this server, sent in the Server field.
@@ -75,6 +76,26 @@ impl<B> Response<B> {
     pub fn with(mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Response<B> {
         self.own.push_clean(name.as_ref(), value);
         self
+    }
+
+    /// Adds names of request fields to Vary (RFC 9110 section 12.5.5), which stays one line: nginx before 1.23 obeys one
+    /// line alone as a cache.
+    pub fn varying_by(self, names: &str) -> Response<B> {
+        let of_name = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(b"vary");
+        let mut value: Vec<u8> =
+            self.fields().filter(of_name).map(|(_, value)| value).collect::<Vec<_>>().join(&b", "[..]);
+        if value.is_empty() {
+            return self.with("Vary", names.as_bytes());
+        }
+        for name in members(names.as_bytes()) {
+            if !members(&value).any(|own| own == b"*" || own.eq_ignore_ascii_case(name)) {
+                value.extend_from_slice(b", ");
+                value.extend_from_slice(name);
+            }
+        }
+        let is_shared = self.shared.iter().any(|field| of_name(&field));
+        let response = if is_shared { self.unshared() } else { self };
+        response.without("Vary").with("Vary", &value)
     }
 
     pub fn has(&self, name: &str) -> bool {
@@ -194,6 +215,18 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use super::*;
+
+    #[test]
+    fn vary_is_one_line() {
+        let of = |response: Response<()>| text(response.fields());
+        let response =
+            Response::new(Status::OK, ()).varying_by("Accept-Encoding").varying_by("origin, accept-encoding");
+        assert_eq!(of(response), ["Vary: Accept-Encoding, origin"]);
+        let forwarded = Response::new(Status::OK, ()).with("vary", b"Cookie").with("A", b"b").with("Vary", b"TE");
+        assert_eq!(of(forwarded.varying_by("Accept")), ["A: b", "Vary: Cookie, TE, Accept"]);
+        let any = Response::new(Status::OK, ()).with("Vary", b"*").varying_by("Accept");
+        assert_eq!(of(any), ["Vary: *"]);
+    }
 
     fn text(fields: impl Iterator<Item = (impl AsRef<[u8]>, impl AsRef<[u8]>)>) -> Vec<String> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();

@@ -209,7 +209,9 @@ impl Handler {
         let stays = to.is_secure || self.served.is_certificate_pending(site, request);
         let preflight = self.sites().preflight(site, request).map(Reply::from);
         let redirected = || self.sites().redirect(site, request, stays);
-        preflight.or_else(|| redirected().map(|(status, target)| redirect(status, &target)))
+        preflight.or_else(|| {
+            redirected().map(|redirected| redirected.map_or_else(reject, |(status, target)| redirect(status, &target)))
+        })
     }
 
     /// The upstream groups of all sites.
@@ -302,5 +304,5 @@ fn listing(page: Arc<Vec<u8>>, request: &Request) -> Response<Body> {
     let length = page.len() as u64;
     let response = Response::new(Status::OK, Piece::Page { page, at: 0 }.into());
     let mime: &[u8] = if view_of(request).is_json { b"application/json" } else { b"text/html; charset=utf-8" };
-    response.with("Content-Type", mime).with("Vary", b"Accept").with_length(length)
+    response.with("Content-Type", mime).varying_by("Accept").with_length(length)
 }

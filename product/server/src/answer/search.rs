@@ -17,7 +17,7 @@ use crate::sites;
 use crate::upstream::PassOn;
 
 /// The fields of a request that decide whether it is a navigation.
-const NAVIGATION: &[u8] = b"Sec-Fetch-Mode, Sec-Fetch-Dest, Accept";
+const NAVIGATION: &str = "Sec-Fetch-Mode, Sec-Fetch-Dest, Accept";
 const HTML: &[u8] = b".html";
 /// The file whose clean URL is that of its folder.
 const INDEX: &[u8] = b"index.html";
@@ -149,7 +149,7 @@ impl Handler {
         // The rules for what leads nowhere, perhaps a year in caches, are not for this file.
         let mut named = *request;
         named.path = path.as_bytes();
-        Ok(self.with_headers(to, &named, response.with("Vary", NAVIGATION).into()))
+        Ok(self.with_headers(to, &named, response.varying_by(NAVIGATION).into()))
     }
 
     /// The reply that there is no file; of a site with a fallback, a navigation would have another.
@@ -157,7 +157,7 @@ impl Handler {
         let reply = super::error_replies::missing(missing, request.path);
         let has_fallback = to.site.is_some_and(|site| self.sites().tries(site).fallback.is_some());
         match has_fallback && reply.response.status == Status::NOT_FOUND {
-            true => Reply { response: reply.response.with("Vary", NAVIGATION), ..reply },
+            true => Reply { response: reply.response.varying_by(NAVIGATION), ..reply },
             false => reply,
         }
     }

@@ -514,7 +514,7 @@ fn a_page_is_coded_with_the_one_before() {
     assert_eq!((got.status, got.field("content-encoding"), rig.waited - waited), (200, "dcb", 1));
     assert!(got.body.len() < 300 && got.field("content-length") == got.body.len().to_string());
     assert!(decoded_with(Coding::Brotli, &got.body, &dictionary).unwrap() == rig.page("b.html"));
-    assert_eq!(got.vary(), ["Accept-Encoding", "Available-Dictionary, Sec-Fetch-Site"]);
+    assert_eq!(got.vary(), ["Accept-Encoding, Available-Dictionary, Sec-Fetch-Site"]);
     assert_eq!(got.field("use-as-dictionary"), "match=\"/{b.html}\", match-dest=(\"document\")");
     let zstd = with_dictionary_but(&dictionary, "Accept-Encoding: dcz");
     let got = rig.ask_with("/b.html", &zstd);
@@ -665,7 +665,7 @@ fn a_dictionary_is_used_for_its_own_clients_alone() {
         let got = rig.ask_with("/b.html", &lines);
         assert!(!got.field("content-encoding").starts_with("dc"), "{other}");
         assert!(got.status == 200 && got.content() == rig.page("b.html"), "{other}");
-        assert!(got.vary().iter().any(|value| value.starts_with("Available-Dictionary")), "{other}");
+        assert!(got.vary().iter().any(|value| value.contains("Available-Dictionary")), "{other}");
     }
     rig.is_secure = false;
     let got = rig.ask_with("/b.html", &with_dictionary(&dictionary));
@@ -707,7 +707,7 @@ fn a_client_that_has_a_form_with_a_dictionary_gets_no_other() {
     let asked = [&lines[..], &[format!("If-None-Match: {tag}")]].concat();
     let got = rig.ask_with("/b.html", &asked);
     assert_eq!((got.status, got.field("etag"), got.body.len()), (304, tag.as_str(), 0));
-    assert_eq!(got.vary(), ["Accept-Encoding", "Available-Dictionary, Sec-Fetch-Site"]);
+    assert_eq!(got.vary(), ["Accept-Encoding, Available-Dictionary, Sec-Fetch-Site"]);
     let without = [BROWSER.to_string(), format!("If-None-Match: {tag}")];
     assert_eq!(rig.ask_with("/b.html", &without).status, 304);
     for wrong in [tag.replace("dcb", "dcx"), tag.replace("dcb6", "dcb7"), tag.replace('-', "")] {

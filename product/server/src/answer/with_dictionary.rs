@@ -67,7 +67,7 @@ impl Handler {
         }
         let vary = varying_by_dictionary(request);
         let is_whole = response.status == Status::OK;
-        let response = response.with("Vary", vary.as_bytes());
+        let response = response.varying_by(vary);
         match self.offer(to, request, entry).filter(|_| is_whole) {
             Some(offer) => response.with("Use-As-Dictionary", offer.as_bytes()),
             None => response,

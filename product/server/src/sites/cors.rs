@@ -42,7 +42,7 @@ pub(super) fn shared(rule: &CorsRule, request: &Request, response: Response<Body
         return exposed(rule, response.with("Access-Control-Allow-Origin", b"*"));
     }
     // Caches must not give one origin's response to another.
-    let response = response.with("Vary", b"Origin");
+    let response = response.varying_by("Origin");
     let Some(origin) = value(request, "origin").filter(|origin| rule.allows(origin)) else { return response };
     let response = response.with("Access-Control-Allow-Origin", origin);
     let response = match rule.allows_credentials {

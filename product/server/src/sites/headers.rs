@@ -43,7 +43,7 @@ impl Sites {
         if let Some(page) = self.pages.of(place, response.status.0) {
             response = with_page(&response, page);
         } else if response.status.0 >= 400 {
-            response = response.with("Vary", b"Accept");
+            response = response.varying_by("Accept");
             if built_in_pages::is_for_browser(request) {
                 let bytes = Arc::new(built_in_pages::page(response.status, &reason_of(&response)));
                 let mime = "text/html; charset=utf-8".into();
@@ -72,8 +72,11 @@ impl Sites {
         let Ok(readings) = Readings::of(request.path) else { return response };
         let path = readings.plain();
         for rule in answers.headers(path) {
-            // A value set by an upstream is replaced.
-            response = response.without(&rule.name).with(&rule.name, rule.value.as_bytes());
+            response = match rule.name.eq_ignore_ascii_case("vary") {
+                true => response.varying_by(&rule.value),
+                // A value set by an upstream is replaced.
+                false => response.without(&rule.name).with(&rule.name, rule.value.as_bytes()),
+            };
         }
         if let Some(rule) = answers.cors(path) {
             response = cors::shared(rule, request, response);

@@ -7,14 +7,26 @@ use super::{Sites, name_of};
 use crate::files::SiteNumber;
 
 const HTTPS_PORT: u16 = 443;
+const NO_HOST: Reject = Reject { status: Status::BAD_REQUEST, reason: "no valid host to redirect to over TLS" };
 
 impl Sites {
-    /// The redirect of a request of this site: the status and the address.
-    pub fn redirect(&self, site: SiteNumber, request: &Request, is_secure: bool) -> Option<(Status, String)> {
-        let answers = &self.answers[self.place(site)];
-        if let Some(port) = self.https[self.place(site)].redirects_to.filter(|_| !is_secure) {
-            return Some((Status::PERMANENT_REDIRECT, https_url(request, port)?));
+    /// The redirect of a request of this site: the status and the address. The rejection of a request without TLS, if it
+    /// has to be redirected to TLS and names no host.
+    pub fn redirect(
+        &self,
+        site: SiteNumber,
+        request: &Request,
+        is_secure: bool,
+    ) -> Option<Result<(Status, String), Reject>> {
+        let is_of_path = request.path.starts_with(b"/");
+        if let Some(port) = self.https[self.place(site)].redirects_to.filter(|_| !is_secure && is_of_path) {
+            return Some(https_url(request, port).map(|url| (Status::PERMANENT_REDIRECT, url)).ok_or(NO_HOST));
         }
+        self.redirect_by_rule(site, request).map(Ok)
+    }
+
+    fn redirect_by_rule(&self, site: SiteNumber, request: &Request) -> Option<(Status, String)> {
+        let answers = &self.answers[self.place(site)];
         if answers.redirects.is_empty() {
             return None;
         }
@@ -78,9 +90,9 @@ impl Sites {
     }
 }
 
-/// The same URL over TLS, at this port; `None` if the request names no host, or has no path.
+/// The same URL over TLS, at this port; `None` if the request names no valid host.
 fn https_url(request: &Request, port: u16) -> Option<String> {
-    let host = host_of(request).filter(|_| request.path.starts_with(b"/"))?;
+    let host = host_of(request)?;
     let port = if port == HTTPS_PORT { String::new() } else { format!(":{port}") };
     let to = format!("https://{}{port}{}", host.as_str(), String::from_utf8_lossy(request.path));
     Some(with_query(to, request))

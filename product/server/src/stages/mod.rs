@@ -63,7 +63,7 @@ pub fn staged_with(
     let token = coded.as_ref().map(Coded::token);
     let stages = chosen(request, &response, coded);
     let response = if stages.is_empty() { response } else { through(request, response, stages) };
-    let response = vary.into_iter().flatten().fold(response, |response, names| response.with("Vary", names.as_bytes()));
+    let response = vary.into_iter().flatten().fold(response, |response, names| response.varying_by(names));
     let response = match offer {
         Some(offer) => response.with("Use-As-Dictionary", offer.as_bytes()),
         None => response,
@@ -134,7 +134,7 @@ fn unchanged(request: &Request, response: Response<Body>, has_dictionaries: bool
         Some(tag) => {
             let response = response.unshared().without("ETag").with("ETag", &tag);
             let response = match has_dictionaries {
-                true => response.with("Vary", varying_by_dictionary(request).as_bytes()),
+                true => response.varying_by(varying_by_dictionary(request)),
                 false => response,
             };
             if CodingFields::of(&response).varies { response } else { varying(response) }
@@ -145,7 +145,7 @@ fn unchanged(request: &Request, response: Response<Body>, has_dictionaries: bool
 
 /// Adds that Accept-Encoding decides about the bytes.
 fn varying(response: Response<Body>) -> Response<Body> {
-    response.with("Vary", b"Accept-Encoding")
+    response.varying_by("Accept-Encoding")
 }
 
 /// Returns true if the response with this whole representation has stages. Its ranges are not served then, since they

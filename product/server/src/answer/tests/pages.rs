@@ -114,12 +114,12 @@ fn a_page_of_a_program_is_coded_with_the_one_before() {
         let mut rig = programs();
         let got = rig.pass("GET /a/one", &browser(), &Page::of(&first));
         assert_eq!((got.field("content-encoding"), got.offered()), ("zstd", "/*"));
-        assert_eq!(got.vary(), ["Accept-Encoding", "Available-Dictionary"]);
+        assert_eq!(got.vary(), ["Accept-Encoding, Available-Dictionary"]);
         assert!(got.content() == first && rig.kept() == 1);
         let got = rig.pass("GET /b/two", &with_dictionary(&first), &Page { length, ..Page::of(&second) });
         assert!(got.is_with_dictionary() && got.body.len() < 300, "{}", got.body.len());
         assert!(decoded_with(Coding::Zstd, &got.body, &first).unwrap() == second);
-        assert_eq!(got.vary(), ["Accept-Encoding", "Available-Dictionary, Sec-Fetch-Site"]);
+        assert_eq!(got.vary(), ["Accept-Encoding, Available-Dictionary, Sec-Fetch-Site"]);
         assert_eq!((got.offered(), got.field("etag")), ("/b/*", "W/\"v~weir\""));
         assert_eq!(rig.kept(), 1);
         let got = rig.pass("GET /b/three", &with_dictionary(&second), &Page::of(&first));
@@ -219,7 +219,7 @@ fn a_page_is_coded_with_it_for_clients_that_say_so_alone() {
         let got = rig.pass("GET /b", &with_dictionary_but(&first, other), &Page::of(&second));
         assert!(!got.is_with_dictionary() && got.content() == second, "{other}");
         assert_eq!(got.offered(), offered, "{other}");
-        assert!(got.vary().iter().any(|value| value.starts_with("Available-Dictionary")), "{other}");
+        assert!(got.vary().iter().any(|value| value.contains("Available-Dictionary")), "{other}");
         rig.kept();
     }
     // One of another site, and one that is gone.

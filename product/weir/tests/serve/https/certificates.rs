@@ -67,6 +67,11 @@ fn requests_without_tls_are_redirected_and_hsts_is_for_tls_alone() {
     // The port of the file, which is 0 here.
     assert_eq!((redirected.status, redirected.field("Location")), (308, Some("https://a.test:0/a.txt?x=%20y")));
     assert_eq!(redirected.field("Strict-Transport-Security"), None);
+    // A host that no URL can name gets nothing without TLS either.
+    for host in ["x..y", ".x", "1.2.3.4.5"] {
+        let refused = ask(host, "/a.txt");
+        assert_eq!((refused.status, refused.text().contains("files of")), (400, false), "{host}");
+    }
     assert_eq!(ask("c.test", "/a.txt").text(), "files of c");
     let mut client = made[0].trust().connect(server.address, "a.test");
     client.send(&asking("a.test"));
