@@ -62,7 +62,11 @@ pub(super) fn missing(missing: Missing, path: &[u8]) -> Reply {
             let trouble = line.map(|line| io::Error::other(line.to_string()));
             Reply { trouble, ..text(Status::NOT_FOUND, "nothing is here").into() }
         }
-        Missing::Forbidden => text(Status::FORBIDDEN, "this may not be read").into(),
+        Missing::Forbidden => {
+            let said = format!("{}: the user of the server may not read it", String::from_utf8_lossy(path));
+            let trouble = Some(io::Error::new(io::ErrorKind::PermissionDenied, said));
+            Reply { trouble, ..text(Status::FORBIDDEN, "this may not be read").into() }
+        }
         Missing::NoIndex => text(Status::FORBIDDEN, "this folder has no index page").into(),
         Missing::BadPath(reject) => self::reject(reject),
         Missing::Exhausted => {

@@ -2,7 +2,7 @@
 //!
 //! A handshake costs as much as hundreds of requests, so each turn has only a few: the others wait for the next turn,
 //! like connections that have more to send than their share. A handshake's output leaves at once, except for a flight
-//! with a certificate if responses are ordered: that is a job, as they are ([`super::flight`]).
+//! with a certificate if responses are ordered: that is a job, as they are (`send/handshake_flight.rs`).
 
 use http::{Reject, Status, http1};
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Request;
-use sched::line::Status as LineStatus;
+use sched::line::{Limit, Status as LineStatus};
 use units::Nanos;
 
 use crate::classes::Assigned;
@@ -184,10 +184,11 @@ impl Journal {
         [self.flush_at, due].into_iter().flatten().min()
     }
 
-    /// Hands the rate found for the line to the thread that keeps it across restarts.
+    /// Hands the rate found for the line to the thread that keeps it across restarts. A configured maximum is no rate of
+    /// the line: the next start may have another.
     pub fn leave_found_rate(&self, now: Nanos, link: &Link) {
-        if let Some(Line::Found(LineStatus { rate: Some(rate), age, .. })) = link.line(now) {
-            self.leave_rate(Found { rate, at: now - age });
+        if let Some(found) = found(now, link.line(now)) {
+            self.leave_rate(found);
         }
     }
 
@@ -252,6 +253,16 @@ impl Journal {
     }
 }
 
+/// The rate of a line that was found, unless it is the configured maximum.
+fn found(now: Nanos, line: Option<Line>) -> Option<Found> {
+    match line {
+        Some(Line::Found(LineStatus { rate: Some(rate), age, limit, .. })) if limit != Limit::Ceiling => {
+            Some(Found { rate, at: now - age })
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use sched::{Pace, Scheduler};
@@ -313,6 +324,23 @@ mod tests {
         let class = status(&mut journal, &status_channel).classes.remove(0);
         assert_eq!((class.responses, class.bytes), (2, 1107));
         assert_eq!(class.objective.unwrap().total.missed, 2, "one that was cut missed it too");
+    }
+
+    /// The next start may have another maximum, or none.
+    #[test]
+    fn a_configured_maximum_is_no_rate_of_the_line() {
+        let rate = "2mbit".parse().ok();
+        let status = LineStatus {
+            bounds: sched::line::Bounds::default(),
+            rate,
+            pace: rate,
+            age: Nanos(2),
+            busy_intervals: 9,
+            limit: Limit::Line,
+        };
+        let of = |limit| found(Nanos(7), Some(Line::Found(LineStatus { limit, ..status })));
+        assert_eq!(of(Limit::Line), rate.map(|rate| Found { rate, at: Nanos(5) }));
+        assert_eq!((of(Limit::Ceiling), found(Nanos(7), None)), (None, None));
     }
 
     #[test]
