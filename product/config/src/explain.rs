@@ -89,6 +89,8 @@ pub struct Explanation {
     pub is_passed_on: bool,
     /// True if its client is not let in.
     pub is_refused: bool,
+    /// True if its client has to log in.
+    pub needs_login: bool,
 }
 
 #[derive(Debug)]
@@ -234,6 +236,9 @@ fn explain_access(explanation: &mut Explanation, site: &Site, question: &Questio
         explanation.say(format!("access: as {} answers", auth.url), Reason::At(access.at));
     }
     let (networks, at) = (&access.networks, Reason::At(access.at));
+    let has_login = access.users.is_some() || access.auth.is_some();
+    explanation.needs_login =
+        has_login && question.client.is_none_or(|client| access.by_network(client) == ByNetwork::NeedsLogin);
     if networks.is_empty() {
         explanation.say("access: clients of all networks", at);
         return true;

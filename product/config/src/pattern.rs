@@ -59,6 +59,20 @@ impl Pattern {
         ["*", "/*"].contains(&self.0.as_str())
     }
 
+    /// Returns why a path of a request hardly matches, if so: paths are compared decoded, and without their query.
+    pub(crate) fn why_odd(&self) -> Option<&'static str> {
+        let is_hex = |at: usize| self.0.as_bytes().get(at).is_some_and(u8::is_ascii_hexdigit);
+        let is_encoded = |at: usize| is_hex(at + 1) && is_hex(at + 2);
+        if self.0.match_indices('%').any(|(at, _)| is_encoded(at)) {
+            return Some("paths are compared decoded; expected the characters themselves in place of %XX");
+        }
+        if self.0.contains('?') {
+            return Some("paths are compared without their query; expected no ?");
+        }
+        let has_dots = self.0.split('/').any(|segment| segment == "." || segment == "..");
+        has_dots.then_some("paths have no dot segments when they are compared; expected none")
+    }
+
     pub fn stars(&self) -> usize {
         self.0.matches('*').count()
     }

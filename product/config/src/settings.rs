@@ -254,6 +254,9 @@ impl Uplink {
             let said = "uplink.rate `off` with shaping = \"paced\": expected only one of them";
             uplink.book.mistake(uplink.place_of("rate"), said);
         }
+        for key in ["policy", "starvation_share", "client_share"].iter().filter(|key| is_off && uplink.is_given(key)) {
+            uplink.book.note(uplink.place_of(key), format!("uplink.{key}: no effect with rate = \"off\""));
+        }
         let starvation_share = uplink.text::<Percent<100>>("starvation_share");
         let other_traffic_share = uplink.text::<Percent<90>>("other_traffic_share");
         let client_share = uplink.text("client_share");

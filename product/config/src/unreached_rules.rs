@@ -1,5 +1,6 @@
 //! Lists of rules in which the first match decides. Finds rules that are never reached and pairs that compete.
 
+use crate::pattern::Pattern;
 use crate::place::Place;
 use crate::section::Book;
 
@@ -12,6 +13,8 @@ pub(crate) trait Rule {
     const NOUN: &'static str;
 
     fn at(&self) -> Place;
+    /// The pattern of paths, if the rule has one.
+    fn path(&self) -> Option<&Pattern>;
     /// Returns whether this matches every request that the other matches.
     fn covers(&self, other: &Self) -> bool;
     /// Returns whether both match some request, neither covers the other, and the order makes a difference.
@@ -25,6 +28,9 @@ pub(crate) fn check<R: Rule>(book: &Book<'_>, rules: &[R]) {
         return;
     }
     for (index, rule) in rules.iter().enumerate() {
+        if let Some((path, why)) = rule.path().and_then(|path| Some((path, path.why_odd()?))) {
+            book.note(rule.at(), format!("{} for `{path}`: {why}", R::NOUN));
+        }
         let before = &rules[..index];
         if let Some(first) = before.iter().find(|first| first.covers(rule)) {
             let said = format!(

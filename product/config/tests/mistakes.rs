@@ -620,6 +620,33 @@ control = 'public'
     assert_eq!(notes(text), ["f:6:1: site.cache overlaps that of line 3, which wins where both match",]);
 }
 
+/// A rule for a path that no request has protects nothing.
+#[test]
+fn notes_name_paths_that_hardly_match() {
+    for (path, why) in [
+        ("/my%20files/*", "paths are compared decoded; expected the characters themselves in place of %XX"),
+        ("/a?b=*", "paths are compared without their query; expected no ?"),
+        ("/a/../b", "paths have no dot segments when they are compared; expected none"),
+    ] {
+        let text = format!("[[site]]\nroot = 'r'\n[[site.access]]\npath = '{path}'\ndeny = ['192.0.2.0/24']\n");
+        assert_eq!(notes(&text), [format!("f:3:1: site.access for `{path}`: {why}")]);
+    }
+    for path in ["/my files/*", "/100%", "/a..b/.c/*"] {
+        let text = format!("[[site]]\nroot = 'r'\n[[site.access]]\npath = '{path}'\ndeny = ['192.0.2.0/24']\n");
+        assert_eq!(notes(&text), [""; 0], "{path}");
+    }
+}
+
+#[test]
+fn notes_name_an_order_without_effect() {
+    let text = "[uplink]\nrate = 'off'\npolicy = 'fair'\nstarvation_share = '2%'\n[[site]]\nroot = 'r'\n";
+    let said = [
+        "f:3:10: uplink.policy: no effect with rate = \"off\"",
+        "f:4:20: uplink.starvation_share: no effect with rate = \"off\"",
+    ];
+    assert_eq!(notes(text), said);
+}
+
 #[test]
 fn wrong_toml_has_one_mistake_with_its_place() {
     for (text, place) in [("[[site]\nroot = 'a'", "f:1:"), ("[[site]]\nroot = \n", "f:2:"), ("a = 'x", "f:1:")] {

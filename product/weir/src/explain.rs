@@ -43,7 +43,8 @@ pub fn answer(configuration: &Configuration, file: &Path, explanation: &Explanat
             return lines;
         }
     };
-    let _ = writeln!(lines, "answer: {}", answer.status);
+    let login = if explanation.needs_login { "401 without a login; with one " } else { "" };
+    let _ = writeln!(lines, "answer: {login}{}", answer.status);
     let site = explanation.site.map(|site| &configuration.sites[site]);
     let site = site.filter(|site| !site.answers.is_measured(&explanation.path));
     if let Some(site) = site {

@@ -115,6 +115,10 @@ impl unreached_rules::Rule for Rule {
         self.at
     }
 
+    fn path(&self) -> Option<&Pattern> {
+        self.path.as_ref()
+    }
+
     fn covers(&self, other: &Rule) -> bool {
         let any_path = self.path.as_ref().is_some_and(Pattern::is_any);
         wider(&self.site, &other.site, PartialEq::eq)

@@ -327,7 +327,7 @@ pub static SERVER_AND_SITES: &[Key] = &[
     key(
         "site.root",
         text(Form::Path),
-        Absent("no files: every path needs a redirect"),
+        Absent("no files: every path needs a redirect or a proxy"),
         "Folder of the site's files.",
         r#""/srv/www""#,
     ),

@@ -146,6 +146,10 @@ impl Rule for Access {
         self.at
     }
 
+    fn path(&self) -> Option<&Pattern> {
+        Some(&self.path)
+    }
+
     fn covers(&self, other: &Access) -> bool {
         self.path.covers(&other.path)
     }

@@ -94,6 +94,10 @@ impl Rule for CorsRule {
         self.at
     }
 
+    fn path(&self) -> Option<&Pattern> {
+        Some(&self.path)
+    }
+
     fn covers(&self, other: &CorsRule) -> bool {
         self.path.covers(&other.path)
     }

@@ -263,6 +263,10 @@ impl Rule for Proxy {
         self.at
     }
 
+    fn path(&self) -> Option<&Pattern> {
+        Some(&self.path)
+    }
+
     fn covers(&self, other: &Proxy) -> bool {
         self.path.covers(&other.path)
     }

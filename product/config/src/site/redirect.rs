@@ -110,6 +110,10 @@ impl Rule for Redirect {
         self.at
     }
 
+    fn path(&self) -> Option<&Pattern> {
+        Some(&self.from)
+    }
+
     fn covers(&self, other: &Redirect) -> bool {
         (self.host.is_none() || self.host == other.host) && self.from.covers(&other.from)
     }

@@ -91,6 +91,10 @@ impl Rule for RequestHeader {
         self.at
     }
 
+    fn path(&self) -> Option<&Pattern> {
+        Some(&self.path)
+    }
+
     fn covers(&self, other: &RequestHeader) -> bool {
         self.name.eq_ignore_ascii_case(&other.name) && self.path.covers(&other.path)
     }

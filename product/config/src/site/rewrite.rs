@@ -93,6 +93,10 @@ impl Rule for Rewrite {
         self.at
     }
 
+    fn path(&self) -> Option<&Pattern> {
+        Some(&self.from)
+    }
+
     fn covers(&self, other: &Rewrite) -> bool {
         self.from.covers(&other.from)
     }

@@ -74,6 +74,10 @@ impl Rule for HeaderRule {
         self.at
     }
 
+    fn path(&self) -> Option<&Pattern> {
+        Some(&self.path)
+    }
+
     fn covers(&self, other: &HeaderRule) -> bool {
         self.name.eq_ignore_ascii_case(&other.name) && self.path.covers(&other.path)
     }
@@ -97,6 +101,10 @@ impl Rule for CacheRule {
         self.at
     }
 
+    fn path(&self) -> Option<&Pattern> {
+        Some(&self.path)
+    }
+
     fn covers(&self, other: &CacheRule) -> bool {
         self.path.covers(&other.path)
     }
@@ -118,6 +126,10 @@ impl Rule for ErrorPage {
 
     fn at(&self) -> Place {
         self.at
+    }
+
+    fn path(&self) -> Option<&Pattern> {
+        None
     }
 
     fn covers(&self, other: &ErrorPage) -> bool {

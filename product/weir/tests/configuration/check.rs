@@ -369,6 +369,8 @@ fn a_file_of_users_is_read_as_at_a_start() {
     assert!(status == Some(1) && out.starts_with(expected) && !out.contains("bbbbb"), "{out}");
     folder.write("users", &format!("ada:{}\n", bcrypt::hash("right", 4).unwrap()));
     assert_eq!(checked().0, Some(0), "{}", checked().1);
+    let (_, out, _) = said(&weir(&folder.0, &["check", "--explain", "http://a.test/none"]));
+    assert!(out.contains("\nanswer: 401 without a login; with one 404 Not Found\n"), "{out}");
     folder.write("weir.toml", &text.replace("127.0.0.1:0", "[::]:0"));
     let (status, out, _) = checked();
     assert!(status == Some(0) && out.contains("site.access.users at a listener without TLS ([::]:0)"), "{out}");
