@@ -124,10 +124,16 @@ fn others_are_refused() {
     let mut client = Client::connect(admin);
     client.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(client.response().status, 405);
-    // One that says nothing is left, and others are answered.
-    let silent = Client::connect(admin);
-    assert_eq!(ask(admin, "/healthz", "localhost").text(), "ok\n");
-    drop(silent);
+    // Those that say half of a request are waited for together.
+    let halves: Vec<Client> = (0..200)
+        .map(|_| {
+            let mut half = Client::connect(admin);
+            half.send("GET / HTTP/1.1\r\n");
+            half
+        })
+        .collect();
+    assert_eq!(ask(admin, "/healthz", "LOCALHOST").text(), "ok\n");
+    drop(halves);
     let mut served = server.connect();
     served.send(get("/size-1000"));
     assert_eq!(served.response().body.len(), 1000);

@@ -1,6 +1,7 @@
 //! The admin listener: a page about the activity of the server, its metrics and its health, for this machine alone.
 //!
-//! The main thread answers one short connection after the other. Answers hold no path and no client of requests, and change nothing.
+//! The main thread reads the requests of all who ask together, so that nobody waits for a slow one. Answers hold no path
+//! and no client of requests, and change nothing.
 
 mod history;
 mod openmetrics;
@@ -12,6 +13,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant, SystemTime};
 
 use cli::Failure;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use server::Server;
 
 use self::history::{History, SAMPLE_EVERY};
@@ -19,9 +21,9 @@ use self::openmetrics::Known;
 use self::process::Process;
 use super::status::{self, Asker};
 
-/// Maximum number of requests answered at once; others wait for the next call.
-const ANSWERS_MAX: usize = 8;
-/// Time for a client to send its request, and to read the answer.
+/// Maximum number of clients whose requests are awaited; the first of them makes room for another.
+const ASKERS_MAX: usize = 64;
+/// Time for the clients of one call to send their requests, and for each to read its answer.
 const ASKER_MAX: Duration = Duration::from_millis(250);
 /// Maximum size of the head of a request.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
@@ -90,23 +92,52 @@ impl Admin {
         }
     }
 
-    /// Answers the clients that are waiting.
+    /// Answers the clients that are waiting, as soon as each has sent its request.
     pub fn answer(&self, server: &Server) {
-        for _ in 0..ANSWERS_MAX {
-            match self.listener.accept() {
-                // An error means that the client has gone or is slow.
-                Ok((asker, _)) => drop(self.serve(asker, server)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(_) => return std::thread::sleep(ASKER_MAX),
+        let (until, mut askers) = (Instant::now() + ASKER_MAX, Vec::new());
+        loop {
+            if self.accept(&mut askers).is_err() {
+                return std::thread::sleep(ASKER_MAX);
             }
+            askers.retain_mut(|asker| match asker.read() {
+                Ok(Some(request)) => {
+                    // An error means that the client has gone or is slow.
+                    let _ = self.reply(&mut asker.stream, &request, server);
+                    false
+                }
+                Ok(None) => true,
+                Err(_) => false,
+            });
+            let left = until.saturating_duration_since(Instant::now());
+            if askers.is_empty() || left.is_zero() {
+                return;
+            }
+            wait(&self.listener, &askers, left);
         }
     }
 
-    fn serve(&self, mut asker: TcpStream, server: &Server) -> std::io::Result<()> {
+    /// Accepts those who wait, a bounded number of them.
+    fn accept(&self, askers: &mut Vec<Asking>) -> std::io::Result<()> {
+        for _ in 0..ASKERS_MAX {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            if askers.len() == ASKERS_MAX {
+                askers.remove(0);
+            }
+            if stream.set_nonblocking(true).is_ok() {
+                askers.push(Asking { stream, head: Vec::new() });
+            }
+        }
+        Ok(())
+    }
+
+    fn reply(&self, asker: &mut TcpStream, request: &[u8], server: &Server) -> std::io::Result<()> {
         asker.set_nonblocking(false)?;
         asker.set_write_timeout(Some(ASKER_MAX))?;
-        let Some(request) = request(&mut asker)? else { return Ok(()) };
-        let Answer { status, media_type, body } = self.answer_to(&request, server);
+        let Answer { status, media_type, body } = self.answer_to(request, server);
         let (length, date) = (body.len(), http::HttpDate::new(SystemTime::now()));
         let date = String::from_utf8_lossy(date.as_bytes()).into_owned();
         let policy = if media_type == HTML { PAGE_POLICY } else { "" };
@@ -148,21 +179,38 @@ impl Admin {
     }
 }
 
-/// Reads the head of a request; `None` if it does not arrive in time.
-fn request(asker: &mut TcpStream) -> std::io::Result<Option<Vec<u8>>> {
-    let (until, mut head, mut part) = (Instant::now() + ASKER_MAX, Vec::new(), [0; 1024]);
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() || head.len() > REQUEST_BYTES_MAX {
-            return Ok(None);
+/// A client whose request is not whole yet.
+struct Asking {
+    stream: TcpStream,
+    head: Vec<u8>,
+}
+
+impl Asking {
+    /// Reads what has arrived. Returns the head of the request once it is whole.
+    fn read(&mut self) -> std::io::Result<Option<Vec<u8>>> {
+        let mut part = [0; 1024];
+        while self.head.len() <= REQUEST_BYTES_MAX {
+            match self.stream.read(&mut part) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(read) => self.head.extend_from_slice(&part[..read]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(error),
+            }
+            if self.head.windows(4).any(|end| end == b"\r\n\r\n") {
+                return Ok(Some(std::mem::take(&mut self.head)));
+            }
         }
-        asker.set_read_timeout(Some(left))?;
-        match asker.read(&mut part)? {
-            0 => return Ok(None),
-            read => head.extend_from_slice(&part[..read]),
-        }
+        Err(ErrorKind::InvalidData.into())
     }
-    Ok(Some(head))
+}
+
+/// Waits until another client comes or one of these sends more, for this long at most.
+fn wait(listener: &TcpListener, askers: &[Asking], at_most: Duration) {
+    let streams = askers.iter().map(|asker| PollFd::new(&asker.stream, PollFlags::IN));
+    let mut sources: Vec<PollFd> = streams.chain([PollFd::new(listener, PollFlags::IN)]).collect();
+    let at_most = Timespec { tv_sec: 0, tv_nsec: at_most.subsec_nanos().into() };
+    // A signal ends it early, which does no harm.
+    let _ = poll(&mut sources, Some(&at_most));
 }
 
 fn is_this_machine(host: &[u8]) -> bool {
@@ -171,7 +219,7 @@ fn is_this_machine(host: &[u8]) -> bool {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.split(':').next().unwrap_or_default(),
     };
-    without_port == "localhost" || without_port.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    without_port.eq_ignore_ascii_case("localhost") || without_port.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 #[cfg(test)]
