@@ -279,8 +279,10 @@ fn explain_answer(explanation: &mut Explanation, site: &Site, question: &Questio
     if is_measured {
         explanation.say("responsiveness: what clients measure it with", Reason::At(site.at));
     }
-    if let Some(at) = site.answers.proxy(path).filter(|_| !is_measured) {
-        explain_proxy(explanation, site, &site.answers.proxies[at], path);
+    match site.answers.proxies.iter().find(|proxy| proxy.path.matches(path)).filter(|_| !is_measured) {
+        Some(proxy) if proxy.is_of_files() => explanation.say("proxy: none, the site's files", Reason::At(proxy.at)),
+        Some(proxy) => explain_proxy(explanation, site, proxy, path),
+        None => {}
     }
     for rule in site.answers.headers(path) {
         explanation.say(format!("header: {}: {}", rule.name, rule.value), Reason::At(rule.at));

@@ -114,6 +114,11 @@ impl<'r, 't> Section<'r, 't> {
         self.find(name).is_some()
     }
 
+    /// The names of the keys that are given, unknown ones too.
+    pub(crate) fn given(&self) -> impl Iterator<Item = &'r str> {
+        self.table.into_iter().flatten().map(|(name, _)| name.get_ref().as_ref())
+    }
+
     /// The place of a value, or of the table if the value is missing.
     pub(crate) fn place_of(&self, name: &str) -> Place {
         self.find(name).map_or(self.at, |value| self.book.place(value.span().start))

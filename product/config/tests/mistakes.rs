@@ -166,7 +166,16 @@ fn proxies_of_a_site() {
         ),
         ("to=['https://app']\ntls_server_name='a:1'", "f:4:17: site.proxy.tls_server_name `a:1`: expected a host name"),
         ("to=[]", "f:3:4: site.proxy.to `[]`: expected one or more in the brackets"),
-        ("path='/a'", "f:2:1: site.proxy.to missing: expected a list in brackets, each an upstream"),
+        (
+            "path='/a'",
+            "f:2:1: site.proxy.to missing: expected upstreams, for example [\"127.0.0.1:3000\"], or serve_files = true",
+        ),
+        (
+            "path='/a'\nserve_files=true",
+            "f:2:1: site.proxy.serve_files without site.root: expected the folder of the files",
+        ),
+        ("serve_files=true\nto=['1']", "f:4:4: site.proxy.to with serve_files = true: expected no such key"),
+        ("serve_files=true\nhost='a'", "f:4:6: site.proxy.host with serve_files = true: expected no such key"),
         ("to=['1']\nhost='*.a'", "f:4:6: site.proxy.host `*.a`: expected a host name"),
         (
             "to=['1']\n[[site.proxy]]\npath='/a'\nto=['2']",

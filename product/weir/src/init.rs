@@ -280,7 +280,7 @@ mod tests {
         for (lines, expected) in [
             (lines, "`files`: expected folder, program, php or app"),
             (":3000\n", "`:3000`: expected folder, program, php or app; where it is, is asked next"),
-            ("folder\nnowhere\n", "expected a folder that exists; for a program answer program"),
+            ("folder\nnowhere\n", "expected a folder that exists; for a program start again with --serve program"),
             ("app\nsrc\n", "npm run build"),
             ("folder\n.\nany\nacme\n", "`acme`: a certificate is for host names"),
             ("folder\n.\n*.a.org\nacme\n", "expected acme.dns_hook, or cert and key"),

@@ -1,6 +1,6 @@
 //! The keys of a proxy, in the order of the reference.
 
-use super::Unset::{Absent, Is, Required};
+use super::Unset::{Absent, Is};
 use super::table::{key, tables, text, whole};
 use super::{Form, Key, Kind};
 
@@ -14,9 +14,16 @@ pub static PROXY: &[Key] = &[
     key(
         "site.proxy.to",
         Kind::Texts(Form::Upstream),
-        Required,
+        Absent("required without `serve_files`"),
         "Upstreams; each request goes to the one with the fewest requests in flight. h2c:// and h2:// are HTTP/2, gRPC too; `fastcgi:` is [PHP](php.md).",
         r#"["127.0.0.1:3000", "unix:/run/app.sock", "https://app.internal:8443"]"#,
+    ),
+    key(
+        "site.proxy.serve_files",
+        Kind::Flag,
+        Is("false"),
+        "Enable the site's files for these paths in place of upstreams: an exception to a proxy of more paths behind it.",
+        "true",
     ),
     key(
         "site.proxy.tls_ca",

@@ -163,9 +163,10 @@ impl Answers {
         self.access.iter().position(|access| access.path.matches(path))
     }
 
-    /// The index in [`Answers::proxies`] of the proxy for this decoded path.
+    /// The index in [`Answers::proxies`] of the proxy for this decoded path; `None`: files.
     pub fn proxy(&self, path: &[u8]) -> Option<usize> {
-        self.proxies.iter().position(|proxy| proxy.path.matches(path))
+        let at = self.proxies.iter().position(|proxy| proxy.path.matches(path))?;
+        (!self.proxies[at].is_of_files()).then_some(at)
     }
 
     /// Returns true for one of [`MEASURED_PATHS`] if the site answers them.

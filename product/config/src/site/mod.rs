@@ -244,7 +244,7 @@ fn check_answers(answers: &Answers, table: &Section<'_, '_>, hosts: &[Placed<Hos
     }
     check_scripts(answers, table);
     let all_redirected = answers.redirects.iter().any(|redirect| redirect.host.is_none() && redirect.from.is_any());
-    let all_proxied = answers.proxies.iter().any(|proxy| proxy.path.is_any());
+    let all_proxied = answers.proxies.iter().any(|proxy| proxy.path.is_any() && !proxy.is_of_files());
     let has_mistakes = (table.is_given("redirect") && answers.redirects.is_empty())
         || (table.is_given("proxy") && answers.proxies.is_empty());
     if table.is_given("root") || all_redirected || all_proxied || has_mistakes {
@@ -263,6 +263,17 @@ fn check_scripts(answers: &Answers, table: &Section<'_, '_>) {
     }
     if let Some(proxy) = scripts.filter(|_| !table.is_given("root")) {
         book.mistake(proxy.at, "site.fastcgi without site.root: expected the folder of its scripts");
+    }
+    let Some(files) = answers.proxies.iter().find(|proxy| proxy.is_of_files()) else { return };
+    if !table.is_given("root") {
+        book.mistake(files.at, "site.proxy.serve_files without site.root: expected the folder of the files");
+    }
+    // The source of a script would be sent.
+    if scripts.is_some() {
+        book.mistake(
+            files.at,
+            "site.proxy.serve_files with FastCGI: expected no such table; files that are no scripts are sent",
+        );
     }
 }
 

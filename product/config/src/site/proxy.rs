@@ -21,7 +21,7 @@ use super::redirect::split_host;
 pub struct Proxy {
     pub at: Place,
     pub path: Pattern,
-    /// At least one.
+    /// None if the site's files answer.
     pub to: Vec<UpstreamAddress>,
     pub request: ProxyRequest,
     /// The Host field of requests to upstreams, in place of the client's.
@@ -129,6 +129,11 @@ impl Proxy {
         }
     }
 
+    /// Returns true if the files of the site answer.
+    pub fn is_of_files(&self) -> bool {
+        self.to.is_empty()
+    }
+
     /// Returns true if any upstream uses TLS.
     pub fn speaks_tls(&self) -> bool {
         self.to.iter().any(UpstreamAddress::speaks_tls)
@@ -151,7 +156,7 @@ impl Proxy {
         let [request_buffering, ignore_client_abort, intercept_errors, proxy_protocol] = flags;
         let [connect, read] = ["connect_timeout", "read_timeout"].map(|name| table.text::<Duration>(name));
         let (temp_files, accel_root) = (table.text::<Size>("max_temp_file_size"), table.text::<PathBuf>("accel_root"));
-        if to.is_empty() {
+        if !has_upstreams(table, &to) {
             return None;
         }
         let path = path?.value;
@@ -179,6 +184,25 @@ impl Proxy {
             fastcgi_except: Vec::new(),
         })
     }
+}
+
+/// Checks that a table has either upstreams or files, with none of the other keys. Returns false if it cannot be used.
+fn has_upstreams(table: &Section<'_, '_>, to: &[Placed<UpstreamAddress>]) -> bool {
+    let (book, is_of_files) = (table.book, table.flag("serve_files"));
+    if !is_of_files {
+        if !table.is_given("to") {
+            book.mistake(
+                table.at,
+                "site.proxy.to missing: expected upstreams, for example [\"127.0.0.1:3000\"], or serve_files = true",
+            );
+        }
+        return !to.is_empty();
+    }
+    let others: Vec<&str> = table.given().filter(|name| !["path", "serve_files"].contains(name)).collect();
+    for name in &others {
+        book.mistake(table.place_of(name), format!("site.proxy.{name} with serve_files = true: expected no such key"));
+    }
+    others.is_empty()
 }
 
 /// Checks that upstreams are of one protocol, and that TLS has its settings only where it is used.

@@ -21,6 +21,9 @@ pub const AUTO: &str = "auto";
 /// The names that certbot gives.
 pub const USUAL_CERT: &str = "fullchain.pem";
 pub const USUAL_KEY: &str = "privkey.pem";
+/// Folders of files, and of the builds of applications, as tools name them.
+const FOLDERS: [&str; 6] = ["www", "public", "public_html", "html", "_site", "site"];
+const APP_FOLDERS: [&str; 3] = ["dist", "build", "out"];
 /// Sockets of php-fpm: those of Debian, of Red Hat's systems.
 const PHP_SOCKETS: [&str; 3] = ["/run/php/php-fpm.sock", "/run/php-fpm/www.sock", "/run/php-fpm/php-fpm.sock"];
 /// The script that answers for paths without a file.
@@ -94,8 +97,10 @@ impl Answers {
         is(&self.certificate, ACME)
     }
 
+    /// The folder of this place that most likely has the files, or the one that tools make most often.
     pub fn usual_folder(&self) -> String {
-        if self.is_app() { "dist" } else { "www" }.into()
+        let usual = if self.is_app() { &APP_FOLDERS[..] } else { &FOLDERS };
+        usual.iter().find(|folder| Path::new(folder).is_dir()).unwrap_or(&usual[0]).to_string()
     }
 
     /// The socket of this machine's php-fpm, or the one that it will most likely have.
@@ -132,7 +137,9 @@ impl Answers {
         let root = self.root();
         let shown = root.display();
         if !root.is_dir() {
-            return Err(format!("`{shown}`: expected a folder that exists; for a program answer {PROGRAM} (--serve)"));
+            return Err(format!(
+                "`{shown}`: expected a folder that exists; for a program start again with --serve {PROGRAM}"
+            ));
         }
         if self.is_app() && !root.join("index.html").is_file() {
             let cure = "the folder of a build, with index.html: npm run build makes it, most often as dist";

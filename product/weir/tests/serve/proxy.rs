@@ -29,6 +29,30 @@ fn proxy_with(upstream: &Upstream, keys: &str) -> Server {
     Server::run(&site.path("weir.toml"))
 }
 
+/// As nginx has it: a location of files before a program that answers everything else.
+#[test]
+fn files_are_an_exception_to_a_proxy_of_all_paths() {
+    let upstream =
+        Upstream::start(|_, socket| answer(socket, &[b"HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\nof the program"]));
+    let site = Site::new();
+    site.write("static/a.css", b"of the folder");
+    let text = format!(
+        "[[listener]]\naddress = '127.0.0.1:0'\n[[site]]\nroot = '{}'\n[[site.proxy]]\npath = '/static/*'\nserve_files = true\n\
+         [[site.proxy]]\nto = ['{}']\n",
+        site.served().display(),
+        upstream.address
+    );
+    let file = site.outside("weir.toml");
+    std::fs::write(&file, text).unwrap();
+    let server = Server::run(&file);
+    let mut client = server.connect();
+    assert_eq!(client.get("/static/a.css").text(), "of the folder");
+    assert_eq!(client.get("/static/none").status, 404);
+    assert_eq!(client.get("/a.css").text(), "of the program");
+    // The program might take this for a path of its own, so that neither answers.
+    assert_eq!(client.get("/static%2Fa.css").status, 400);
+}
+
 fn on_every_path(upstream: &Upstream, test: impl Fn(&Server)) {
     for path in WRITE_PATHS {
         let server = proxy(upstream, path);
