@@ -185,6 +185,15 @@ fn proxies_of_a_site() {
     all_say("[[site]]\n[[site.proxy]]\n", "\n", &cases);
 }
 
+/// The exception would send the source of a script.
+#[test]
+fn files_are_no_exception_to_fastcgi() {
+    let text = "[[site]]\nroot='r'\nfastcgi='127.0.0.1:9000'\n[[site.proxy]]\npath='/s/*'\nserve_files=true\n";
+    let said = mistakes(text);
+    let expected = "f:4:1: site.proxy.serve_files with FastCGI: expected no such table";
+    assert!(said.len() == 1 && said[0].starts_with(expected), "{said:?}");
+}
+
 #[test]
 fn rewrites_and_prefixes() {
     let cases = [

@@ -272,7 +272,7 @@ fn check_scripts(answers: &Answers, table: &Section<'_, '_>) {
     if scripts.is_some() {
         book.mistake(
             files.at,
-            "site.proxy.serve_files with FastCGI: expected no such table; files that are no scripts are sent",
+            "site.proxy.serve_files with FastCGI: expected no such table, since files that are no scripts are sent without it",
         );
     }
 }
