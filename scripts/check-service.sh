@@ -35,9 +35,9 @@ mount -t overlay overlay -o "lowerdir=/,upperdir=$work/upper,workdir=$work/work"
 root=$work/root
 rm -rf "$root"/var/l{ib,og}/weir "$root"/etc/weir "$root"/etc/systemd/system/weir*
 cp "$deb" "$root/weir.deb"
-# basic.target: none of the services of this machine. The calls of Landlock: systemd-nspawn 252 refuses them to what it boots.
-landlock='landlock_create_ruleset landlock_add_rule landlock_restrict_self'
-systemd-nspawn --directory="$root" --register=no --keep-unit --private-network --system-call-filter="$landlock" --boot -- --unit=basic.target >"$work/boot.log" 2>&1 </dev/null &
+# basic.target: none of the services of this machine. The calls of Landlock, and bpf: systemd-nspawn 252 refuses them to what it boots.
+calls='landlock_create_ruleset landlock_add_rule landlock_restrict_self bpf'
+systemd-nspawn --directory="$root" --register=no --keep-unit --private-network --system-call-filter="$calls" --boot -- --unit=basic.target >"$work/boot.log" 2>&1 </dev/null &
 machine=$!
 
 first=
@@ -143,6 +143,56 @@ soon restarted || fail "not restarted after SIGKILL"
 within systemctl stop weir
 [ "$(within systemctl show --property Result --value weir)" = success ] || fail "stop: $(within systemctl show --property Result weir)"
 if within pgrep -x weir >/dev/null; then fail "a process is left after the stop"; fi
+# The order at an interface. Its unit detaches in whatever state the process is.
+within ip link add outer type veth peer name inner
+for end in outer inner; do within ip link set $end up; done
+within weir attach outer --rate 50mbit --no-watch --save >"$work/said" 2>&1 || fail "weir attach: $(cat "$work/said")"
+attached() { within weir attach --list | grep -q '^outer: psjf'; }
+watch_state() { within systemctl show --property SubState --value weir-attach-watch@outer; }
+watches() { [ "$(watch_state)" = running ] && [ "$(within systemctl show --property MainPID --value weir-attach-watch@outer)" != "${1:-0}" ]; }
+killed() {
+    local process
+    process=$(within systemctl show --property MainPID --value weir-attach-watch@outer)
+    within kill -KILL "$process"
+    until [ "$(watch_state)" = auto-restart ]; do sleep 0.1; done
+    echo "$process"
+}
+stopped() {
+    within systemctl stop weir-attach@outer || fail "stop of the attach $1"
+    if attached; then fail "attached after a stop $1"; fi
+    [ "$(watch_state)" = dead ] || fail "after a stop $1 the watch is $(watch_state)"
+}
+within weir attach --detach outer >/dev/null 2>&1
+within systemctl start weir-attach@outer
+soon attached || fail "the unit attaches nothing: $(within journalctl -u 'weir-attach*' --no-pager -n 5)"
+process=$(killed)
+attached || fail "nothing is attached between SIGKILL and the next start"
+soon watches "$process" || fail "no watch after SIGKILL"
+attached || fail "nothing is attached after SIGKILL and a start"
+stopped "while it watches"
+within systemctl start weir-attach@outer
+soon attached || fail "the unit does not attach again"
+killed >/dev/null
+stopped "before the start that follows SIGKILL"
+# A file with mistakes: the process cannot start.
+within systemctl start weir-attach@outer
+soon attached || fail "the unit does not attach again"
+within sed -i 's/rate = .*/rate = 9/' /etc/weir/attach.toml
+within systemctl restart weir-attach-watch@outer || true
+until [ "$(watch_state)" = auto-restart ]; do sleep 0.1; done
+attached || fail "a file with mistakes takes the order away"
+stopped "where the process cannot start"
+within sed -i 's/rate = .*/rate = "50mbit"/' /etc/weir/attach.toml
+within systemctl enable --now weir-attach@outer >"$work/said" 2>&1 || fail "enable: $(cat "$work/said")"
+soon attached || fail "the enabled unit does not attach"
+process=$(within systemctl show --property MainPID --value weir-attach-watch@outer)
+within dpkg -i --force-confold /weir.deb >"$work/said" 2>&1 || fail "dpkg, with an attach: $(cat "$work/said")"
+soon watches "$process" || fail "after another package the process before watches"
+soon attached || fail "after another package nothing is attached"
+echo "attach: attached, killed and restarted, stopped in each state, another package"
+
 within dpkg -P weir >/dev/null 2>&1 || fail "purge"
 if within systemctl cat weir >/dev/null 2>&1; then fail "a unit is left after the purge"; fi
+[ "$(watch_state)" = dead ] || fail "the watch is $(watch_state) after the purge"
+if within tc qdisc show dev outer | grep -q htb; then fail "bands are left after the purge"; fi
 echo "service: upgraded, killed and restarted, stopped, purged"

@@ -14,6 +14,7 @@ const FILES: &[(&str, &str)] = &[
     ("packaging/systemd/weir.service", "usr/lib/systemd/system/weir.service"),
     ("packaging/systemd/weir.socket", "usr/lib/systemd/system/weir.socket"),
     ("packaging/systemd/weir-attach@.service", "usr/lib/systemd/system/weir-attach@.service"),
+    ("packaging/systemd/weir-attach-watch@.service", "usr/lib/systemd/system/weir-attach-watch@.service"),
     ("packaging/systemd/weir.sysusers.conf", "usr/lib/sysusers.d/weir.conf"),
     ("packaging/weir.logrotate", "etc/logrotate.d/weir"),
     ("packaging/welcome/index.html", "usr/share/weir/welcome/index.html"),

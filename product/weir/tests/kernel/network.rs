@@ -64,11 +64,6 @@ impl Network {
         said
     }
 
-    /// Runs a line of a shell there, whatever comes of it.
-    pub fn shell(&self, line: &str) {
-        self.run("sh", ["-c", line].into_iter());
-    }
-
     /// Starts the program there, with its output piped.
     pub fn start(&self, args: &str) -> Child {
         let mut command = Command::new(WEIR);
