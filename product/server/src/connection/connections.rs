@@ -252,12 +252,12 @@ impl<S> Connections<S> {
         self.clock.at(now)
     }
 
-    /// Reads nothing after the responses under way.
+    /// Reads nothing after the responses under way, or after the next one.
     pub fn stop(&mut self) {
         self.slots
             .iter_mut()
             .filter_map(|(_, conn)| conn.protocol.http1_mut())
-            .for_each(|http1| http1.answering.close());
+            .for_each(|http1| http1.answering.end_with_next());
     }
 
     /// Returns the slots of the connections for which `is_meant` returns true.

@@ -19,6 +19,9 @@ use crate::send::Order;
 /// already open.
 const ACCEPTS_PER_TURN_MAX: usize = 64;
 
+/// The maximum number of times that a stopping server accepts so many.
+const LAST_ACCEPTS_MAX: usize = 16;
+
 /// The maximum segment size that is counted: Ethernet's, even if the interface's is larger (64 KiB on loopback). A
 /// grant is at least one segment, and the bottleneck is elsewhere.
 const SEGMENT_BYTES_MAX: u32 = 1460;
@@ -54,6 +57,19 @@ impl<N: Net> Listeners<N> {
             }
         }
         self.newcomers = newcomers;
+    }
+
+    /// Accepts the clients in the kernel's queue whom no other process will accept.
+    pub fn accept_last(&mut self, with: &mut Responder<N>) {
+        if self.listeners().iter().any(|listener| listener.is_passed) {
+            return;
+        }
+        for _ in 0..LAST_ACCEPTS_MAX {
+            if !self.is_client_waiting(&with.net) {
+                return;
+            }
+            self.accept(with);
+        }
     }
 
     fn accept_some(&mut self, newcomers: &mut Vec<usize>, with: &mut Responder<N>) {

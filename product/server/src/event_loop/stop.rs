@@ -7,11 +7,14 @@ use std::sync::{Mutex, PoisonError};
 use units::Nanos;
 
 use super::Worker;
+use super::responder::Responder;
 use crate::net::Net;
 use crate::send::Transmitter;
 
 /// The time for which a server whose sockets another process has taken over goes on sending: the largest downloads take hours.
 const HANDED_OVER_FOR: Nanos = Nanos::from_secs(24 * 3600);
+/// The time for the first request of a client that has connected: it is a round trip or two away.
+const FIRST_REQUEST_FOR: Nanos = Nanos::from_secs(2);
 const GOES_ON: u8 = 0;
 const ENDS: u8 = 1;
 const HANDED_OVER: u8 = 2;
@@ -114,21 +117,23 @@ impl<N: Net> Worker<N> {
         is_over
     }
 
-    /// Accepts no new connections, and closes idle ones.
+    /// Accepts no connections but those in the kernel's queue, and ends those without a request.
     fn begin_stop(&mut self, is_handed_over: bool, timeout: Nanos) {
         let with = &mut self.responder;
         if is_handed_over {
             self.acceptor.leave(&with.net);
             self.udp.share();
         }
+        self.acceptor.accept_last(with);
         self.acceptor.pause(&with.net);
         with.service.admission.wait_no_more();
         self.acceptor.refuse(&with.net);
-        for at in with.connections.slots(|conn| !conn.ends_behind_response()) {
-            with.end(at, Transmitter::leave);
-        }
-        // Responses under way will announce that the connection closes after them.
+        // Responses from now on announce that the connection closes after them.
         with.connections.stop();
+        for at in with.connections.slots(|conn| !conn.ends_behind_response()) {
+            with.read_what_came(at);
+            with.end_without_request(at);
+        }
         let left = self.left();
         let with = &self.responder;
         let line = with.setup.stop.tell_begun(left, with.service.admission.workers(), timeout);
@@ -158,6 +163,32 @@ impl<N: Net> Worker<N> {
         let with = &self.responder;
         let responses = with.connections.iter().map(|(_, connection)| connection.protocol.answering());
         Left { responses: responses.sum(), bytes: with.transmitter.link.scheduler().jobs().left_bytes() }
+    }
+}
+
+impl<N: Net> Responder<N> {
+    /// Reads a request that may be in the socket without an event yet.
+    fn read_what_came(&mut self, at: usize) {
+        let Some(conn) = self.connections.get_mut(at) else { return };
+        if !conn.channel.is_in_flight && !conn.is_lingering() {
+            conn.input.is_readable = true;
+            self.read(at);
+        }
+    }
+
+    /// Ends a connection of a stopping server, unless its client sends a request, is in its handshake, may be about to
+    /// send its first request, or takes its last response. With streams open it ends after the last one.
+    pub(super) fn end_without_request(&mut self, at: usize) {
+        let Some(conn) = self.connections.get(at).filter(|conn| !conn.channel.is_handshaking) else { return };
+        let waited_for = || self.timers.client_now() - conn.idle_since(&self.limits);
+        let is_idle = conn.is_idle() && (conn.has_answered || waited_for() >= FIRST_REQUEST_FOR);
+        let ends = match conn.protocol.streams() {
+            None => is_idle && !conn.is_lingering(),
+            Some(streams) => !streams.is_leaving && (is_idle || !streams.is_idle()),
+        };
+        if ends {
+            self.end(at, Transmitter::leave);
+        }
     }
 }
 

@@ -31,6 +31,10 @@ impl<N: Net> Responder<N> {
         self.connections[at].input.is_cut = false;
         let taken = self.transmitter.take_in(&mut self.connections, self.timers.now(), at, bytes, &self.limits);
         self.take_events(at);
+        if self.timers.is_stopping() {
+            // With its first request a client of a stopping server learns that it is to send no more.
+            self.end_without_request(at);
+        }
         if let Err(broken) = &taken
             && self.connections.contains(at)
         {

@@ -64,6 +64,12 @@ impl<N: Net> Worker<N> {
         if !with.connections.contains(at) {
             return;
         }
+        if with.timers.is_stopping() {
+            with.end_without_request(at);
+            if !with.connections.contains(at) {
+                return;
+            }
+        }
         with.end_slow_bodies(at);
         with.transmitter.end_stalled(&mut with.connections, with.timers.now(), at);
         with.service.book_spent(with.timers.now(), &mut with.connections[at], &mut with.transmitter.sendings);

@@ -37,15 +37,20 @@ fn a_stopping_server_finishes_what_it_is_sending() {
             halfway.send("GET /size-10 HT");
             server.signal(signal);
             idle.assert_end();
+            new_connections_are_refused(&server);
             // Not even accepted yet (TCP_DEFER_ACCEPT): the kernel says so to its first byte.
             silent.try_send("G");
             silent.assert_gone();
-            halfway.assert_gone();
-            new_connections_are_refused(&server);
+            // Its request had begun.
+            halfway.send("TP/1.1\r\nHost: a\r\n\r\n");
+            let response = halfway.response();
+            assert_eq!((response.status, response.field("connection")), (200, Some("close")));
+            halfway.assert_end();
+            drop(halfway);
             server.assert_alive();
             assert!(slow.body(LARGE) == content(LARGE));
             slow.assert_end();
-            // The server waits a moment for its client to go, who has sent what was not read.
+            // The server waits a moment for its clients to go: one has sent what was not read.
             drop(slow);
             assert_eq!(server.exit_status().code(), Some(0));
         }

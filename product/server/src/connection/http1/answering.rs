@@ -8,6 +8,8 @@ pub struct Answering {
     form: Form,
     /// Set if nothing is read after the response being made or sent.
     closes: bool,
+    /// Set if the next response is the last.
+    is_next_last: bool,
 }
 
 /// The progress of the response. Nothing after its request is parsed meanwhile.
@@ -55,7 +57,7 @@ impl Form {
 impl Answering {
     /// Creates the state in which no response is due.
     pub(super) fn new() -> Answering {
-        Answering { stage: Stage::None, form: Form::OF_REFUSAL, closes: false }
+        Answering { stage: Stage::None, form: Form::OF_REFUSAL, closes: false, is_next_last: false }
     }
 
     /// Returns true if a response is due or being sent.
@@ -76,6 +78,12 @@ impl Answering {
     /// Stops reading after the response that is owed.
     pub fn close(&mut self) {
         self.closes = true;
+    }
+
+    /// Stops reading after the response under way, or after the next one.
+    pub fn end_with_next(&mut self) {
+        self.is_next_last = true;
+        self.closes |= self.is_on();
     }
 
     /// Records that a response of this form is owed.
@@ -106,7 +114,7 @@ impl Answering {
         self.stage = Stage::Made;
         let Form { has_body, closes, minor_version } = self.form;
         let delimiter = Delimiter::of(response, minor_version);
-        self.closes |= is_last || closes || delimiter == Delimiter::Close;
+        self.closes |= is_last || self.is_next_last || closes || delimiter == Delimiter::Close;
         let connection = if self.closes { Connection::Close } else { Connection::KeepAlive };
         http1::encode(out, response, date, connection, minor_version);
         has_body.then_some(delimiter)

@@ -267,7 +267,8 @@ fn a_stopping_server_says_farewell_and_finishes() {
     std::fs::write(bench.folder.join("large"), vec![b'x'; LARGE]).unwrap();
     let (mut busy, mut idle) = (bench.connect_http2(), bench.connect_http2());
     busy.send(&request(1, "/large", &[]));
-    bench.turn_until_came(&mut idle, |client| !client.came.is_empty());
+    idle.send(&request(1, "/a", &[]));
+    bench.turn_until_came(&mut idle, |client| client.body(1).is_some());
     bench.turn_until_came(&mut busy, |client| client.has(DATA));
     assert!(!bench.worker.stop(), "a response is under way");
     bench.turn_until_came(&mut idle, |client| client.has_ended);
@@ -279,6 +280,29 @@ fn a_stopping_server_says_farewell_and_finishes() {
     drop((busy, idle));
     (0..3).for_each(|_| bench.turn());
     assert!(bench.worker.stop());
+}
+
+/// Its first request was about to come.
+#[test]
+fn a_client_without_an_answer_has_one_from_a_server_that_stops() {
+    let mut bench = Bench::new("http2-stop-new", "srpt");
+    let (mut new, mut silent) = (bench.connect_http2(), bench.connect_http2());
+    for client in [&mut new, &mut silent] {
+        bench.turn_until_came(client, |client| client.has(SETTINGS));
+    }
+    assert!(!bench.worker.stop(), "they have had no answer");
+    new.send(&request(1, "/a", &[]));
+    bench.turn_until_came(&mut new, |client| client.has_ended);
+    assert!(new.has(GOAWAY) && new.body(1).as_deref() == Some(FILE));
+    // The other sends nothing, and is left after two seconds.
+    silent.read();
+    assert!(!silent.has_ended);
+    bench.worker.responder.timers.set(bench.worker.responder.timers.now() + Nanos::from_secs(2));
+    for at in bench.worker.responder.connections.slots(|conn| !conn.is_lingering()) {
+        bench.worker.look_at(at);
+    }
+    bench.turn_until_came(&mut silent, |client| client.has_ended);
+    assert!(silent.has(GOAWAY));
 }
 
 /// A client with a window so small that the rest of its response stays with the server, which is stopping and has sent
