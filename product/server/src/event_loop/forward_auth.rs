@@ -8,7 +8,7 @@ use http::{BodyLength, Method, Request};
 use sched::routes::ServiceRoute;
 
 use super::responder::Responder;
-use super::upstream_messages::{encode, gateway};
+use super::upstream_request::{encode, gateway};
 use crate::access::Verdict;
 use crate::answer::To;
 use crate::connection::{Connection, Task};

@@ -42,8 +42,8 @@ mod sweep;
 mod tests;
 mod timers;
 mod udp_endpoints;
-mod upstream_messages;
 mod upstream_request;
+mod upstream_response;
 mod upstreams;
 
 use std::io;

@@ -9,7 +9,7 @@ use sched::JobId;
 use units::Nanos;
 
 use super::responder::Responder;
-use super::upstream_messages::{announced, responding, size_from};
+use super::upstream_response::{announced, responding, size_from};
 use crate::answer::{Handler, Reply, To};
 use crate::body::Trailing;
 use crate::connection::{Exchange, KeptRequest, LogEntry, Search, Task, UpstreamEntry};

@@ -1,16 +1,20 @@
 //! Converts a client's request into the one that an upstream receives.
 
-use http::gateway::{Gateway, is_connection_login};
+use std::net::IpAddr;
+
+use http::fastcgi::{self, Script};
+use http::gateway::{Gateway, RequestHead, encode_request, is_connection_login, upgrade_of};
 use http::{BodyLength, Method, Request, websocket};
 use sched::routes::ServiceRoute;
 
 use super::responder::Responder;
-use super::upstream_messages::{encode, gateway, is_grpc, upload_limits};
 use crate::answer::To;
+use crate::connection::Connection;
 use crate::exchange_id::ExchangeId;
-use crate::net::Net;
-use crate::upload::Upload;
-use crate::upstream::{Announced, BodyAllowance, ClientConnection, Group, PassOn, Transfer};
+use crate::limits::Limits;
+use crate::net::{Net, Socket};
+use crate::upload::{Upload, UploadLimits};
+use crate::upstream::{self, Announced, BodyAllowance, ClientConnection, Group, PassOn, Run, Scripts, Transfer};
 
 impl<N: Net> Responder<N> {
     /// Begins the upload of the request's body, if its client sends one on a stream.
@@ -62,4 +66,86 @@ impl<N: Net> Responder<N> {
         }
         if is_on_stream { transfer.on_stream() } else { transfer }
     }
+}
+
+/// Returns what the gateway adds for this client's request, of this minor version of HTTP/1; `websocket_key` is the key
+/// of a CONNECT.
+pub(super) fn gateway<'r>(
+    conn: &Connection<impl Socket>,
+    group: &'r Group,
+    request: &'r Request,
+    (minor_version, websocket_key): (u8, Option<&'r [u8]>),
+) -> Gateway<'r> {
+    let may_upgrade = websocket_key.is_some() || minor_version > 0;
+    let is_upgradable = may_upgrade && !group.is_http2() && group.scripts.is_none();
+    let host = group.host.as_ref().or_else(|| request.fields.host.is_none().then_some(&group.authority));
+    Gateway {
+        client: conn.peer.address,
+        client_port: Some(conn.peer.port),
+        is_secure: conn.channel.is_secure(),
+        is_trusted: conn.is_trusted(),
+        host: host.map(String::as_bytes),
+        version: conn.version(minor_version),
+        upgrade: upgrade_of(request).filter(|_| is_upgradable),
+        websocket_key,
+        changes: &[],
+    }
+}
+
+/// Returns the limits for a client that sends a body. A gRPC client sends messages from time to time, and may be silent
+/// for as long as its upstream.
+fn upload_limits(limits: &Limits, group: &Group, request: &Request) -> UploadLimits {
+    let of_messages = UploadLimits { timeout: group.read_timeout, rate_bytes_per_s_min: 0 };
+    if is_grpc(group, request) { of_messages } else { limits.upload() }
+}
+
+/// Returns true for a gRPC call, whose messages may be answered before the last of them has arrived.
+fn is_grpc(group: &Group, request: &Request) -> bool {
+    group.is_http2() && request.values("content-type").any(|value| value.starts_with(b"application/grpc"))
+}
+
+/// Encodes the head of a request with this body length for its upstreams, which may run a script for it. `client` is the
+/// client's address, and whether it uses TLS.
+pub(super) fn encode(
+    (group, run): (&Group, Option<&Run>),
+    request: &Request,
+    gateway: &Gateway,
+    client: (IpAddr, bool),
+    body: BodyLength,
+) -> upstream::Head {
+    if let Some((run, scripts)) = run.zip(group.scripts.as_ref()) {
+        return encode_script((scripts, run), request, gateway, client, body);
+    }
+    let request = &request.with_path(group.path_for(request.path), request.query);
+    if group.is_http2() {
+        return upstream::Head::Fields(RequestHead::new(request, gateway, body, group.scheme));
+    }
+    let mut lines = Vec::new();
+    encode_request(&mut lines, request, gateway, body);
+    lines.into()
+}
+
+/// Encodes a request for the responder that runs this script.
+fn encode_script(
+    (scripts, run): (&Scripts, &Run),
+    request: &Request,
+    gateway: &Gateway,
+    (client, is_secure): (IpAddr, bool),
+    body: BodyLength,
+) -> upstream::Head {
+    let script = Script {
+        root: &scripts.root,
+        name: &run.name,
+        path_info: &run.path_info,
+        client,
+        client_port: gateway.client_port.filter(|_| client == gateway.client),
+        is_trusted: gateway.is_trusted,
+        is_secure,
+        version: gateway.version,
+        keeps_connection: scripts.keeps_connections,
+        changes: gateway.changes,
+    };
+    let mut records = Vec::new();
+    fastcgi::encode_request(&mut records, request, &script, body);
+    if body == BodyLength::Unknown { upstream::Head::Unmeasured(records) } else { upstream::Head::Records(records) }
 }

@@ -23,7 +23,6 @@ mod quic_events;
 mod reads;
 mod responding;
 mod sending;
-mod sendings;
 mod spooling;
 #[cfg(test)]
 mod tests;
@@ -44,8 +43,8 @@ pub use producing::Producer;
 pub use queue_gauge::{Gauge, Queue, Queued};
 pub use reads::Reads;
 pub use responding::Http2Begin;
-pub use sendings::Sendings;
 
+pub use sending::Sendings;
 pub use under_way::{UnderWay, WaitsFor, under_way};
 
 use std::collections::HashMap;

@@ -1,0 +1,161 @@
+//! The decision at the end of an interval: a cut of the pace, the trial whether it helped, or a rise.
+
+use units::Nanos;
+
+use super::history::Interval;
+use super::losses::{LOST_BYTES_MIN, Lost};
+use super::measure::Measure;
+use super::{
+    BUSY_PERMILLE, CHANCE_PERMILLE, CUTS_MAX, Change, DRAIN_MAX, DRAIN_UNSEEN, Estimator, LOSS_PERMILLE, LOSSY_FOR,
+    MARGIN_PERMILLE, OTHERS_MAX, OTHERS_MIN, Phase, Signal, Trial, UNKNOWN_INTERVALS, UNKNOWN_PERMILLE,
+};
+
+impl Estimator {
+    /// Decides at the end of an interval. Until the effect of the last change is seen, nothing proves anything.
+    pub(super) fn decide(
+        &mut self,
+        now: Nanos,
+        charged: u64,
+        interval: Interval,
+        lost: Option<Lost>,
+    ) -> Option<Change> {
+        if !matches!(self.phase, Phase::Free) {
+            self.settle(now, charged);
+            return None;
+        }
+        if let Some(change) = self.follow_fall(now, charged) {
+            return Some(change);
+        }
+        if let Some(trial) = self.trial {
+            return self.verify(now, charged, trial, lost);
+        }
+        let threshold = self.threshold();
+        if now < self.others.until {
+            // Queue and losses prove nothing now; what arrives does.
+            return self.raise(now, charged, interval, interval.used_permille >= BUSY_PERMILLE);
+        }
+        if self.is_queued(threshold) && self.is_ours() {
+            let delay = self.evidence.delay().unwrap_or_default().delay;
+            return self.cut(now, charged, Signal::Delay(delay), self.carried());
+        }
+        if let Some(lost) = lost.filter(|lost| lost.permille >= LOSS_PERMILLE) {
+            if let Some(before) = self.is_lossy_anyhow(now, lost) {
+                return Some(self.leave_alone(now, charged, Some(before)));
+            }
+            return self.cut(now, charged, Signal::Loss(lost.permille), self.left_over(lost));
+        }
+        if let Some((signal, measure)) = self.plateau() {
+            return self.cut(now, charged, signal, Some(measure));
+        }
+        let is_lossy = self.losses.evidence.lost_by_all_bytes() >= LOST_BYTES_MIN;
+        let is_queued = self.evidence.is_queued(Nanos(threshold.0 / 2));
+        let is_clear = interval.used_permille >= BUSY_PERMILLE && !is_queued;
+        if is_lossy { None } else { self.raise(now, charged, interval, is_clear) }
+    }
+
+    /// Ends the wait for the effect of a change, once its time is over.
+    fn settle(&mut self, now: Nanos, charged: u64) {
+        if matches!(self.phase, Phase::Settling { until } if now >= until) {
+            self.phase = Phase::Free;
+            self.forget(now, charged);
+        }
+    }
+
+    /// Returns whether the queue is there now, and was in the interval before unless it is long.
+    fn is_queued(&self, threshold: Nanos) -> bool {
+        let is_long = self.evidence.delay().is_some_and(|least| least.delay.0 > 4 * threshold.0);
+        let before = usize::from(!is_long);
+        let mut earlier = self.history.backwards().skip(1).take(before);
+        self.evidence.is_queued(threshold)
+            && self.history.len() > before
+            && earlier.all(|interval| interval.delay.is_some_and(|delay| delay > threshold))
+    }
+
+    /// Checks whether the cut has emptied the queue, or ended the losses.
+    fn verify(&mut self, now: Nanos, charged: u64, trial: Trial, lost: Option<Lost>) -> Option<Change> {
+        let is_gone = match trial.signal {
+            Signal::Delay(before) => self.evidence.delay()?.delay <= self.threshold().max(Nanos(before.0 / 2)),
+            Signal::Loss(before) => !trial.arrived && self.arrives() || lost?.permille <= before / 4,
+            Signal::Plateau(_) => true,
+        };
+        if is_gone {
+            self.trial = None;
+            self.others.lasts = OTHERS_MIN;
+            return None;
+        }
+        let is_known = self.carried().is_some() || self.history.len() >= UNKNOWN_INTERVALS;
+        if matches!(trial.signal, Signal::Delay(_)) && !is_known {
+            return None;
+        }
+        if trial.cuts < CUTS_MAX {
+            let (signal, line) = match trial.signal {
+                Signal::Delay(_) => (Signal::Delay(self.evidence.delay()?.delay), self.carried()),
+                Signal::Loss(_) | Signal::Plateau(_) => (Signal::Loss(lost?.permille), self.left_over(lost?)),
+            };
+            return self.cut(now, charged, signal, line);
+        }
+        Some(self.leave_alone(now, charged, trial.pace_before))
+    }
+
+    /// Returns to the pace before for some time, because the cause of delays or losses is not ours.
+    fn leave_alone(&mut self, now: Nanos, charged: u64, pace: Option<u64>) -> Change {
+        self.trial = None;
+        self.others.until = now + self.others.lasts;
+        let notice = self.found.on_others(self.others.lasts, pace.unwrap_or(self.history.peak()));
+        self.others.lasts = Nanos(2 * self.others.lasts.0).min(OTHERS_MAX);
+        self.change(now, charged, pace, Some(notice))
+    }
+
+    /// Returns the pace before the last cut for light losses if they are back at no more than the pace that ended them,
+    /// which was then chance.
+    fn is_lossy_anyhow(&mut self, now: Nanos, lost: Lost) -> Option<u64> {
+        let pace = self.pace.filter(|_| !lost.is_plain())?;
+        let (at, before, after) = self.others.lossy.take()?;
+        // All of the pace before has arrived at some time, except for what is lost.
+        let has_arrived = before / 1000 * MARGIN_PERMILLE.saturating_sub(lost.permille) <= self.history.peak();
+        (pace <= after && now - at < LOSSY_FOR && has_arrived).then_some(before)
+    }
+
+    pub(super) fn cut(&mut self, now: Nanos, charged: u64, signal: Signal, measure: Option<Measure>) -> Option<Change> {
+        if measure.is_none() && self.is_open() {
+            // A pace that limits nothing is no measure of anything.
+            return None;
+        }
+        let pace = self.pace.unwrap_or(u64::MAX);
+        let peak = self.history.peak();
+        let before = if peak == 0 || self.pace.is_some() { pace } else { peak };
+        let is_again = self.trial.is_some() && !matches!(signal, Signal::Loss(_));
+        let again = if is_again { UNKNOWN_PERMILLE } else { 990 };
+        let unknown = Measure { line: before / 1000 * UNKNOWN_PERMILLE, is_full: false };
+        let Measure { line, is_full } = measure.unwrap_or(unknown);
+        // The maximum of several is a little more than the line's rate, by chance.
+        let line = if is_full || self.pace.is_none() { line } else { line / 1000 * CHANCE_PERMILLE };
+        let line = line.min(pace / 1000 * again).max(self.bounds.floor());
+        let first = Trial { pace_before: self.pace, signal, arrived: self.arrives(), cuts: 0 };
+        let trial = self.trial.unwrap_or(first);
+        let cuts = trial.cuts + 1;
+        self.trial = Some(Trial { cuts, ..trial });
+        let was_over = self.pace.is_some_and(|pace| pace >= line / 10 * 11);
+        let line = self.rise.on_cut(line, is_full, was_over, peak);
+        self.fall.on_cut();
+        let then = line / 1000 * MARGIN_PERMILLE;
+        if let (Some(pace), Signal::Loss(_)) = (self.pace, signal) {
+            let before = self.others.lossy.map_or(pace, |(_, before, _)| before.max(pace));
+            self.others.lossy = Some((now, before, then));
+        }
+        let notice = self.found.on_line(now, line);
+        // At half of the line's rate the queue is gone after twice its time, unless others add to it.
+        let drain_for = Nanos(2 * self.queue_now(now, line).0);
+        let drain_for = if let Signal::Loss(_) = signal { drain_for.max(DRAIN_UNSEEN) } else { drain_for };
+        self.phase = Phase::Draining { until: now + drain_for.min(DRAIN_MAX), then };
+        Some(self.change(now, charged, Some(line >> cuts), notice))
+    }
+
+    /// The time that the line needs for its queue: as seen, plus what was added since.
+    fn queue_now(&self, now: Nanos, line: u64) -> Nanos {
+        let Some(least) = self.evidence.delay() else { return Nanos::ZERO };
+        let excess = self.pace.unwrap_or(line).saturating_sub(line);
+        let added = u128::from(excess) * u128::from((now - least.seen_at).0) / u128::from(line);
+        least.delay + Nanos(u64::try_from(added).unwrap_or(u64::MAX).min(DRAIN_MAX.0))
+    }
+}
