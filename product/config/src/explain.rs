@@ -284,6 +284,9 @@ fn explain_answer(explanation: &mut Explanation, site: &Site, question: &Questio
         Some(proxy) => explain_proxy(explanation, site, proxy, path),
         None => {}
     }
+    if !explanation.is_passed_on {
+        explain_type(explanation, site, path);
+    }
     for rule in site.answers.headers(path) {
         explanation.say(format!("header: {}: {}", rule.name, rule.value), Reason::At(rule.at));
     }
@@ -297,6 +300,16 @@ fn explain_answer(explanation: &mut Explanation, site: &Site, question: &Questio
     for page in &site.answers.error_pages {
         explanation.say(format!("error page: {} is {}", page.statuses, page.file), Reason::At(page.at));
     }
+}
+
+/// Explains the media type of a file, if the site names it.
+fn explain_type(explanation: &mut Explanation, site: &Site, path: &[u8]) {
+    let path = String::from_utf8_lossy(path);
+    let extension = std::path::Path::new(&*path).extension().and_then(|extension| extension.to_str());
+    let Some(extension) = extension.filter(|_| !path.ends_with('/')) else { return };
+    let Some(media_type) = site.types.of_extension(extension) else { return };
+    let at = site.type_places.get(&extension.to_ascii_lowercase()).map_or(Reason::Default, |at| Reason::At(*at));
+    explanation.say(format!("type: {}, of files in .{extension}", site.types.with_charset(media_type)), at);
 }
 
 /// Explains what upstreams get.

@@ -49,9 +49,9 @@ pub use section::Held;
 pub use settings::{AccessLog, HEAD_BYTES, Limits, Listener, Process, Settings, Timeouts, Uplink};
 pub use site::{
     Access, Answers, AuthUrl, ByNetwork, CacheRule, Compression, CorsRule, ErrorPage, FieldTemplate, ForwardAuth,
-    HeaderRule, Health, Https, MEASURED_PATHS, Networks, Origin, Proxy, ProxyRequest, Redirect, RequestHeader, Rewrite,
-    Rewritten, Site, Target, Template, Tries, Unclear, UpstreamAddress, UpstreamSocket, UpstreamVersion, UsersFile,
-    Variable, split_host,
+    HeaderRule, Health, Https, MEASURED_PATHS, MediaTypes, Networks, Origin, Proxy, ProxyRequest, Redirect,
+    RequestHeader, Rewrite, Rewritten, Site, Target, Template, Tries, Unclear, UpstreamAddress, UpstreamSocket,
+    UpstreamVersion, UsersFile, Variable, split_host,
 };
 pub use uplink_rate::UplinkRate;
 pub use value_forms::{

@@ -73,6 +73,9 @@ texts! {
     MethodName: Form::Method, |text| is_field_name(text) && !text.bytes().any(|byte| byte.is_ascii_lowercase());
     FieldValue: Form::FieldValue, is_field_value;
     Realm: Form::Realm, |text| is_field_value(text) && !text.contains(['"', '\\']);
+    MediaType: Form::MediaType, is_media_type;
+    Extension: Form::Extension, |text| is_path(text) && !text.contains(['/', '.']);
+    Charset: Form::Charset, is_field_name;
     CacheControl: Form::CacheControl, |text| is_field_value(text) && text.split(',').all(|part| is_directive(part.trim()));
 }
 
@@ -358,6 +361,21 @@ pub(crate) fn is_field_value(text: &str) -> bool {
     (1..=FIELD_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_visible) && text.trim() == text
 }
 
+/// Returns true for a media type with its parameters (RFC 9110 section 8.3.1).
+fn is_media_type(text: &str) -> bool {
+    let mut parts = text.split(';').map(str::trim);
+    let is_essence =
+        |essence: &str| essence.split_once('/').is_some_and(|(kind, sub)| is_field_name(kind) && is_field_name(sub));
+    let is_quoted = |value: &str| {
+        let inner = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
+        inner.is_some_and(|inner| !inner.contains(['"', '\\']))
+    };
+    let is_value = |value: &str| is_field_name(value) || is_quoted(value);
+    is_field_value(text)
+        && parts.next().is_some_and(is_essence)
+        && parts.all(|part| part.split_once('=').is_some_and(|(name, value)| is_field_name(name) && is_value(value)))
+}
+
 /// Directives of RFC 9111, 5861 and 8246 whose value is a number of seconds.
 const SECONDS: &[&str] = &["max-age", "s-maxage", "stale-while-revalidate", "stale-if-error"];
 
@@ -421,6 +439,9 @@ fn check_of_request(form: Form, text: &str) -> Result<(), Wrong> {
         Form::FieldValue => read_as::<FieldValue>(text),
         Form::FieldTemplate => read_as::<crate::site::FieldTemplate>(text),
         Form::CacheControl => read_as::<CacheControl>(text),
+        Form::MediaType => read_as::<MediaType>(text),
+        Form::Extension => read_as::<Extension>(text),
+        Form::Charset => read_as::<Charset>(text),
         form => panic!("{form:?} is read elsewhere"),
     }
 }
@@ -453,6 +474,13 @@ mod tests {
                 &["no-store", "Max-Age=3, public", "x=\"y\""],
                 &["max-age", "max-age=1h", "a,,b", "max_age=", "a b"],
             ),
+            (
+                Form::MediaType,
+                &["text/plain", "text/html; charset=koi8-r", "a/b;c=\"d e\""],
+                &["text", "text/", "/x", "text/plain;", "text/plain; charset", "a/b, c/d", "a/b; c=\"", "a/b\r\nX: y"],
+            ),
+            (Form::Extension, &["md", "7z", "tar_gz", "ä"], &["", ".md", "tar.gz", "a/b"]),
+            (Form::Charset, &["utf-8", "off", "ISO-8859-1"], &["", "utf 8", "x;y"]),
             (Form::ClientShare, &["on", "strict", "5MB"], &["yes", ""]),
             (Form::Uplink, &["auto", "off", "9mbit", "1mbit..2mbit"], &["9", "on", "2mbit..1mbit", "1mbit..1mbit", ""]),
             (Form::Size, &["5", "64KiB"], &["5 KB", "-1"]),

@@ -457,7 +457,7 @@ fn fields_and_caches_of_a_site() {
             "f:4:6: site.header.name `Content-Length`: expected a field that the server does not set itself",
         ),
         ("[[site.header]]\nname='Cache-Control'\nvalue='x'", "expected [[site.cache]] for it"),
-        ("[[site.header]]\nname='Content-type'\nvalue='x'", "expected a field that the server does not set itself"),
+        ("[[site.header]]\nname='Content-type'\nvalue='x'", "`Content-type`: expected [[site.type]] for files"),
         (
             "[[site.header]]\nname='a'\nvalue=\"b\\r\\nc: d\"",
             "f:5:7: site.header.value `b\\r\\nc: d`: expected the value of a header field",
@@ -476,6 +476,28 @@ fn fields_and_caches_of_a_site() {
         ),
     ];
     all_say("[[site]]\nroot='r'\n", "\n", &cases);
+}
+
+#[test]
+fn media_types_of_a_site() {
+    let table = "[[site.type]]\nextensions=['md', 'log']\nmedia_type='text/plain'\n";
+    let cases = [
+        ("charset='utf 8'", "f:3:9: site.charset `utf 8`: expected the name of a charset, for example utf-8, or off"),
+        ("default_type='text'", "f:3:14: site.default_type `text`: expected a media type, with parameters or without"),
+        ("[[site.type]]\nmedia_type='a/b'", "f:3:1: site.type.extensions missing: expected a list in brackets"),
+        ("[[site.type]]\nextensions=['a']", "f:3:1: site.type.media_type missing: expected a media type"),
+        (
+            "[[site.type]]\nextensions=['.md']\nmedia_type='a/b'",
+            "f:4:13: site.type.extensions `.md`: expected an extension without a dot, for example md",
+        ),
+        (
+            &format!("{table}[[site.type]]\nextensions=['x', 'LOG']\nmedia_type='a/b'"),
+            "f:7:18: site.type.extensions `log`: expected once, line 4 has it",
+        ),
+    ];
+    all_say("[[site]]\nroot='r'\n", "\n", &cases);
+    let passed = "[[site]]\ncharset='off'\n[[site.proxy]]\nto=['127.0.0.1:1']\n[[listener]]\naddress='127.0.0.1:80'\n";
+    assert_eq!(notes(passed), ["f:2:9: site.charset: no effect without site.root"]);
 }
 
 #[test]

@@ -56,6 +56,36 @@ pub static FILES: &[Key] = &[
         "Paths below the root whose scripts do not run and are not sent: 403. For folders that programs write into.",
         r#"["/wp-content/uploads/*"]"#,
     ),
+    key(
+        "site.default_type",
+        text(Form::MediaType),
+        Absent("`text/plain` if the first 512 bytes are text in UTF-8, else `application/octet-stream`"),
+        "[Media type of files](files.md#media-types) whose extension has none, or that have no extension.",
+        r#""text/plain""#,
+    ),
+    key(
+        "site.charset",
+        text(Form::Charset),
+        Is("utf-8"),
+        "Charset in the `Content-Type` of files of text (`text/*`) whose type names none; `off` for none.",
+        r#""windows-1251""#,
+    ),
+    //
+    tables("site.type", "the types that Weir knows", "The media type of files with one of these extensions."),
+    key(
+        "site.type.extensions",
+        Kind::Texts(Form::Extension),
+        Required,
+        "Extensions, in any case; what follows the last dot of a name.",
+        r#"["log", "conf"]"#,
+    ),
+    key(
+        "site.type.media_type",
+        text(Form::MediaType),
+        Required,
+        "Media type, with a charset of its own or that of the site.",
+        r#""text/plain""#,
+    ),
     //
     tables(
         "site.cors",

@@ -95,6 +95,11 @@ pub enum Form {
     /// A field value with variables of the request.
     FieldTemplate,
     CacheControl,
+    MediaType,
+    /// The part of a file's name after its last dot.
+    Extension,
+    /// The name of a charset, or `off`.
+    Charset,
     /// A text within quotes in a header field.
     Realm,
     Rate,
@@ -231,6 +236,9 @@ static EXPECTED: &[(Form, &str)] = &[
     ),
     (Form::FieldValue, "the value of a header field, on one line of visible characters"),
     (Form::CacheControl, "directives of Cache-Control, for example max-age=3600, public"),
+    (Form::MediaType, "a media type, with parameters or without, for example text/plain; charset=iso-8859-1"),
+    (Form::Extension, "an extension without a dot, for example md"),
+    (Form::Charset, "the name of a charset, for example utf-8, or off"),
     (Form::AuthUrl, "an address with http:// or https:// and a path, for example http://127.0.0.1:9091/auth"),
     (Form::Realm, "a text of visible characters without quotes and backslashes"),
     (Form::Uplink, "auto, off, a rate or two rates, for example 10mbit or 2mbit..20mbit"),

@@ -6,6 +6,7 @@ mod compression;
 mod cors;
 mod forward_auth;
 mod https;
+mod media_types;
 mod other_names;
 mod proxy;
 mod proxy_request;
@@ -24,6 +25,7 @@ pub use cors::{CorsRule, Origin};
 pub use forward_auth::{AuthUrl, ForwardAuth};
 pub use https::Https;
 pub(crate) use https::{check as check_https, check_logins};
+pub use media_types::MediaTypes;
 pub use other_names::Tries;
 pub(crate) use proxy::Responder;
 pub use proxy::{Health, Proxy, UpstreamAddress, UpstreamSocket, UpstreamVersion};
@@ -62,6 +64,9 @@ pub struct Site {
     pub serve_dotfiles: bool,
     /// Folders that symlinks out of the root may lead into.
     pub links_into: Vec<PathBuf>,
+    pub types: MediaTypes,
+    /// The places of the types, by extension.
+    pub type_places: BTreeMap<String, Place>,
     pub access_log: Option<AccessLog>,
     /// The name of a class.
     pub class: Option<Placed<String>>,
@@ -131,6 +136,7 @@ fn site(table: Section<'_, '_>, alone: bool, process: Option<&Process>) -> Site 
     let (mut answers, answers_held) = read_answers(&table);
     answers.tries = Tries::read(&table, &files.1);
     check_answers(&answers, &table, &hosts, is_default);
+    let (types, type_places, types_held) = media_types::read(&table);
     Site {
         at: table.at,
         name,
@@ -142,13 +148,15 @@ fn site(table: Section<'_, '_>, alone: bool, process: Option<&Process>) -> Site 
         listing_page,
         serve_dotfiles,
         links_into: links_into(&table),
+        types,
+        type_places,
         access_log,
         class: class.map(|class| Placed { value: class.value.0, at: class.at }),
         answers,
         compression: compression::read(&table),
         https: https::read(&table),
         held: table.held(),
-        answers_held,
+        answers_held: answers_held.into_iter().chain(types_held).collect(),
     }
 }
 

@@ -57,6 +57,7 @@ impl HeaderRule {
         let name = name?;
         let expected = match name.value.0.to_ascii_lowercase().as_str() {
             "cache-control" => Some("[[site.cache]] for it"),
+            "content-type" => Some("[[site.type]] for files, a program sets its own"),
             own if OWN_FIELDS.contains(&own) => Some("a field that the server does not set itself"),
             _ => None,
         };

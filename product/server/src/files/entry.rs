@@ -13,6 +13,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use config::MediaTypes;
 use http::{Coding, Codings, Described, Digest, EntityFields, ImageType};
 use units::memory::Charge;
 
@@ -93,7 +94,8 @@ pub struct OpenFile {
 pub(super) struct Closer(pub Arc<Pool>);
 
 impl Entry {
-    /// Loads an entry. `path` gives the media type; `file` must be a regular file on a file system of this kind, open
+    /// Loads an entry. `path` and `types` give the media type; a form of another file has the type of that, and needs no
+    /// `types`. `file` must be a regular file on a file system of this kind, open
     /// for reading, and `metadata` its current metadata.
     pub(super) fn load(
         path: &str,
@@ -101,6 +103,7 @@ impl Entry {
         metadata: Metadata,
         kind: Kind,
         wait: Wait,
+        types: Option<&MediaTypes>,
     ) -> Result<(Entry, State), Stop> {
         let is_in_memory = kind == Kind::Memory;
         let wait = if is_in_memory { Wait::Allowed } else { wait };
@@ -109,11 +112,17 @@ impl Entry {
             None => (None, metadata),
         };
         let state = State::of(&metadata);
+        let begin = match (&held, types) {
+            (None, Some(types)) if media::needs_content(path, types) => read(&mut file, media::BEGIN_BYTES, wait)?,
+            _ => Vec::new(),
+        };
+        let begin = held.as_deref().unwrap_or(&begin);
+        let mime = types.map_or_else(String::new, |types| media::mime_of(path, begin, types));
         let mut entry = Entry {
             len: state.size_bytes,
             etag: held.as_ref().map_or_else(|| state.etag(), |body| etag_of(body)),
             last_modified: state.last_modified(SystemTime::now()),
-            mime: media::mime_of_content(path, held.as_ref().map(|body| &body[..])),
+            mime,
             content: held.map_or_else(|| Content::Open(OpenFile::new(file)), Content::Held),
             path: path.into(),
             device: state.device,

@@ -229,7 +229,8 @@ impl Search<'_> {
         if !metadata.is_file() {
             return Err(Stop::Missing(Missing::NotFound));
         }
-        let (mut entry, state) = Entry::load(&String::from_utf8_lossy(path), file, metadata, kind, self.wait)?;
+        let types = Some(&self.root.options().types);
+        let (mut entry, state) = Entry::load(&String::from_utf8_lossy(path), file, metadata, kind, self.wait, types)?;
         if kind == Kind::Remote {
             entry.close_by(self.loader.closer.clone());
         }

@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use config::MediaTypes;
 use hashbrown::HashMap;
 use http::Codings;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, open, openat, openat2};
@@ -67,12 +68,14 @@ pub struct Options {
     pub codings: Codings,
     /// Send pictures in the types of their sidecars.
     pub image_sidecars: bool,
+    pub types: MediaTypes,
 }
 
 impl Default for Options {
     fn default() -> Options {
         let (index, links_into, codings) = (vec!["index.html".into()], Vec::new(), Codings::ALL);
-        Options { hidden: false, listing: false, index, page: None, links_into, codings, image_sidecars: true }
+        let types = MediaTypes::default();
+        Options { hidden: false, listing: false, index, page: None, links_into, codings, image_sidecars: true, types }
     }
 }
 

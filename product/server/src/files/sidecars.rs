@@ -135,7 +135,7 @@ impl Sidecars<'_> {
     fn load(&self, path: &[u8], looked: &Looked) -> Result<Option<Entry>, Stop> {
         let Ok(file) = self.root.read(path, self.wait) else { return Ok(None) };
         let Some(metadata) = file.metadata().ok().filter(|metadata| metadata.is_file()) else { return Ok(None) };
-        let loaded = Entry::load(&String::from_utf8_lossy(path), file, metadata, looked.kind, self.wait);
+        let loaded = Entry::load(&String::from_utf8_lossy(path), file, metadata, looked.kind, self.wait, None);
         let Ok((mut sidecar, _)) = loaded else { return Ok(None) };
         if looked.kind == Kind::Remote {
             sidecar.close_by(self.closer.cloned());

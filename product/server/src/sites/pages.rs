@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use config::{ErrorPage, Statuses};
+use config::{ErrorPage, MediaTypes, Statuses};
 use thiserror::Error;
 
 use super::SiteConfig;
@@ -71,7 +71,7 @@ fn of_site(site: &SiteConfig) -> Result<Vec<(Statuses, Page)>, PageError> {
         let path: PathBuf = dir.join(file.trim_start_matches('/'));
         let page = match known.get(file.as_str()) {
             Some(page) => page.clone(),
-            None => read(&path).map_err(|cause| {
+            None => read(&path, &site.files.types).map_err(|cause| {
                 let file = format!("`{}`", path.display());
                 PageError { file, statuses: *statuses, cause }
             })?,
@@ -82,8 +82,8 @@ fn of_site(site: &SiteConfig) -> Result<Vec<(Statuses, Page)>, PageError> {
     Ok(pages)
 }
 
-fn read(path: &Path) -> io::Result<Page> {
+fn read(path: &Path, types: &MediaTypes) -> io::Result<Page> {
     let bytes = tls::read_within(path, PAGE_BYTES_MAX)?;
-    let mime = crate::files::mime_of(&path.to_string_lossy());
+    let mime = crate::files::mime_of(&path.to_string_lossy(), &bytes, types);
     Ok(Page { bytes: Arc::new(bytes), mime })
 }

@@ -188,7 +188,8 @@ fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path, po
     let links_into = site.links_into.iter().map(|into| folder.join(into)).collect();
     let (listing, codings) = (site.autoindex, site.compression.codings);
     let (hidden, image_sidecars) = (site.serve_dotfiles, site.compression.has_image_sidecars);
-    let files = FileOptions { hidden, listing, index, page: None, links_into, codings, image_sidecars };
+    let types = site.types.clone();
+    let files = FileOptions { hidden, listing, index, page: None, links_into, codings, image_sidecars, types };
     let dir = site.root.as_ref().map(|root| folder.join(root));
     let below = |page: &String| dir.as_ref().map(|dir| dir.join(page.trim_start_matches('/')));
     SiteConfig {
@@ -348,7 +349,7 @@ trusted_proxies = ['::1', '10.0.0.0/8']
 
     #[test]
     fn every_key_of_a_site_is_taken() {
-        let text = "[[site]]\nroot = 'w'\nhosts = ['A.org', '*.a.org']\nindex = ['i', 'j']\nautoindex = true\nserve_dotfiles = true\nfollow_symlinks_into = ['/m', 'n']\ncodings = ['gzip']\ncompress_private = true\ndictionaries = false\nimmutable = false\nimage_sidecars = false\n[[site]]\nroot = '/x'\ndefault = true";
+        let text = "[[site]]\nroot = 'w'\nhosts = ['A.org', '*.a.org']\nindex = ['i', 'j']\nautoindex = true\nserve_dotfiles = true\nfollow_symlinks_into = ['/m', 'n']\ncodings = ['gzip']\ncompress_private = true\ndictionaries = false\nimmutable = false\nimage_sidecars = false\ncharset = 'off'\ndefault_type = 'a/b'\n[[site.type]]\nextensions = ['LOG']\nmedia_type = 'text/x-a'\n[[site]]\nroot = '/x'\ndefault = true";
         let sites = parsed(text).sites;
         let [one, other] = [0, 1].map(|at| site_config(&sites[at], None, Path::new("/etc"), 443));
         let files = FileOptions {
@@ -359,6 +360,11 @@ trusted_proxies = ['::1', '10.0.0.0/8']
             links_into: vec!["/m".into(), "/etc/n".into()],
             codings: [http::Coding::Gzip].into_iter().collect(),
             image_sidecars: false,
+            types: config::MediaTypes {
+                by_extension: [("log".into(), "text/x-a".into())].into(),
+                default: Some("a/b".into()),
+                charset: None,
+            },
         };
         let hosts = vec!["a.org".into(), "*.a.org".into()];
         assert_eq!(

@@ -424,3 +424,18 @@ fn rewrites_and_access_are_explained() {
     let refused = explained("http://a/page.txt", &["--client", "192.0.2.7"]);
     assert!(!refused.contains("answer:"), "{refused}");
 }
+
+#[test]
+fn a_media_type_is_explained_with_its_line() {
+    let folder = Folder::new("check-types");
+    std::fs::create_dir(folder.0.join("www")).unwrap();
+    folder.write("www/page.TXT", "hello");
+    let text = "[[site]]\nroot = 'www'\ncharset = 'koi8-r'\n[[site.type]]\nextensions = ['md', 'txt']\nmedia_type = 'text/x-a'\n";
+    folder.write("weir.toml", text);
+    let (_, out, _) = said(&weir(&folder.0, &["check", "--all", "--explain", "http://a/page.TXT"]));
+    for line in
+        ["type: text/x-a; charset=koi8-r, of files in .TXT (weir.toml:5)", "site.charset = koi8-r (weir.toml:3)"]
+    {
+        assert!(out.lines().any(|of| of == line), "{line}: {out}");
+    }
+}

@@ -57,6 +57,38 @@ fn a_fallback_answers_navigations_and_nothing_else() {
     assert_eq!(ask(&mut server.connect(), "/route", NAVIGATION).status, 404, "a fallback that is gone");
 }
 
+/// The type of a file is the operator's, for small files and those that are not held in memory alike; error pages too.
+#[test]
+fn media_types_are_those_of_the_operator() {
+    let long = "a line of text\n".repeat(10_000);
+    let files: [(&str, &[u8]); 6] = [
+        ("LICENSE", b"Permission is hereby granted"),
+        ("LONG", long.as_bytes()),
+        ("binary", b"\x7fELF\0"),
+        ("a.LOG", b"a"),
+        ("a.css", b"a"),
+        ("404.html", b"none"),
+    ];
+    let site = Site::with(&files);
+    let types = |keys: &str| {
+        let server = serve(&site, keys);
+        let mut client = server.connect();
+        let mut field = |path: &str| ask(&mut client, path, "").field("Content-Type").map(str::to_string).unwrap();
+        ["/LICENSE", "/LONG", "/binary", "/a.LOG", "/a.css", "/none"].map(&mut field)
+    };
+    let page = "[[site.error_page]]\nstatus = 404\nfile = '/404.html'\n";
+    let (text, bytes) = ("text/plain; charset=utf-8", "application/octet-stream");
+    let css = "text/css; charset=utf-8";
+    assert_eq!(types(page), [text, text, bytes, text, css, "text/html; charset=utf-8"]);
+    let table = "[[site.type]]\nextensions = ['log', 'html']\nmedia_type = 'text/x-a'\n";
+    let own = types(&format!("default_type = 'a/b'\ncharset = 'koi8-r'\n{page}{table}"));
+    assert_eq!(
+        own,
+        ["a/b", "a/b", "a/b", "text/x-a; charset=koi8-r", "text/css; charset=koi8-r", "text/x-a; charset=koi8-r"]
+    );
+    assert_eq!(types("charset = 'off'\n")[..5], ["text/plain", "text/plain", bytes, "text/plain", "text/css"]);
+}
+
 /// A site with pages, and its server.
 fn pages() -> (Site, Server) {
     let site = Site::with(&[

@@ -288,8 +288,8 @@ fn media_types() {
         ("a.mp4", "video/mp4"),
         ("a.tar.gz", "application/gzip"),
         ("a.txt", "text/plain; charset=utf-8"),
-        ("README", "application/octet-stream"),
-        ("a.unheard-of", "application/octet-stream"),
+        ("README", "text/plain; charset=utf-8"),
+        ("a.unheard-of", "text/plain; charset=utf-8"),
     ];
     let files: Vec<(&str, &[u8])> = types.iter().map(|(name, _)| (*name, &b"x"[..])).collect();
     let site = Site::with(&files);
