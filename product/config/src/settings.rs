@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sched::policy::{ClientShareSpec, PolicySpec};
+use sched::policy::{BAND_POLICIES, ClientShareSpec, PolicySpec};
 use units::{Rate, Share};
 
 use crate::acme::{self, Acme};
@@ -81,6 +81,8 @@ pub struct AccessLog {
 pub struct Uplink {
     pub rate: UplinkRate,
     pub shaping: Shaping,
+    /// The place of `shaping` if that is `bands`.
+    pub(crate) bands_at: Option<Place>,
     pub policy: PolicySpec,
     pub starvation_share: Share,
     pub other_traffic_share: Share,
@@ -248,11 +250,14 @@ fn trusted_proxies(server: &Section<'_, '_>) -> Vec<Network> {
 impl Uplink {
     fn read(uplink: &Section<'_, '_>) -> Option<Uplink> {
         let rate = uplink.text::<UplinkRate>("rate");
-        let (shaping, policy) = (uplink.text::<Shaping>("shaping"), uplink.text("policy"));
+        let (shaping, policy) = (uplink.text::<Shaping>("shaping"), uplink.text::<PolicySpec>("policy"));
         let is_off = rate.as_ref().is_some_and(|rate| rate.value == UplinkRate::Off);
         if is_off && shaping.as_ref().is_some_and(|shaping| shaping.value == Shaping::Paced) {
             let said = "uplink.rate `off` with shaping = \"paced\": expected only one of them";
             uplink.book.mistake(uplink.place_of("rate"), said);
+        }
+        if let Some((shaping, policy)) = shaping.as_ref().zip(policy.as_ref()) {
+            check_bands(uplink, shaping, policy);
         }
         for key in ["policy", "starvation_share", "client_share"].iter().filter(|key| is_off && uplink.is_given(key)) {
             uplink.book.note(uplink.place_of(key), format!("uplink.{key}: no effect with rate = \"off\""));
@@ -263,6 +268,7 @@ impl Uplink {
         let (sharing, default_class) = (uplink.text("concurrency_sharing"), uplink.text::<Name>("default_class"));
         Some(Uplink {
             rate: rate?.value,
+            bands_at: shaping.as_ref().filter(|shaping| shaping.value == Shaping::Bands).map(|shaping| shaping.at),
             shaping: shaping?.value,
             policy: policy?.value,
             starvation_share: starvation_share?.value.0,
@@ -271,6 +277,17 @@ impl Uplink {
             concurrency_sharing: sharing?.value,
             default_class: default_class.map(|name| Placed { value: name.value.0, at: name.at }),
         })
+    }
+}
+
+/// The kernel's bands keep the order of few policies.
+fn check_bands(uplink: &Section<'_, '_>, shaping: &Placed<Shaping>, policy: &Placed<PolicySpec>) {
+    if shaping.value == Shaping::Bands && !policy.value.has_bands() {
+        let said = format!(
+            "uplink.policy `{}` with shaping = \"bands\": expected a policy with bands, {BAND_POLICIES}",
+            policy.value
+        );
+        uplink.book.mistake(policy.at, said);
     }
 }
 

@@ -265,7 +265,14 @@ impl FromText for PolicySpec {
     const FORM: Form = Form::Order;
 
     fn from_text(text: &str) -> Result<PolicySpec, Wrong> {
-        text.parse::<PolicySpec>().map_err(|error| match error {
+        let parsed = text.parse::<PolicySpec>();
+        if let Ok(policy) = &parsed
+            && policy.needs_laboratory()
+        {
+            let said = "is for the laboratory, where routes learn other indices: expected gittins in place of mserpt";
+            return Err(Wrong::Said(format!("`{policy}` {said}")));
+        }
+        parsed.map_err(|error| match error {
             PolicyError::Unknown(_) => Wrong::Expected(suggest::with_guess(Form::OneOf(NAMES), text)),
             other => Wrong::Said(other.to_string()),
         })

@@ -660,6 +660,28 @@ control = 'public'
     assert_eq!(notes(text), ["f:6:1: site.cache overlaps that of line 3, which wins where both match",]);
 }
 
+/// What the server would refuse at its start without a place.
+#[test]
+fn orders_that_cannot_be_kept_have_their_place() {
+    let bands = "[uplink]\nshaping = 'bands'\n";
+    assert_eq!(
+        one("[uplink]\npolicy = 'rank:mserpt'"),
+        "f:2:10: uplink.policy: `rank:mserpt` is for the laboratory, where routes learn other indices: expected gittins in place of mserpt"
+    );
+    assert_eq!(
+        one(&format!("{bands}policy = 'las'")),
+        "f:3:10: uplink.policy `las` with shaping = \"bands\": expected a policy with bands, srpt, srpt-bands, srrt, quick-fix, fair"
+    );
+    let class = "[[class]]\nname = 'a'\n[[class.rule]]\npath = '/a'\n";
+    assert_eq!(
+        one(&format!("{bands}{class}")),
+        "f:2:11: uplink.shaping `bands` with [[class]], which the kernel's bands do not have: expected auto, paced or off"
+    );
+    let said = one(&class.replace("'a'\n", "'a'\npolicy = 'rank:mserpt * 2'\n"));
+    assert!(said.starts_with("f:3:10: class.policy: `rank:mserpt * 2` is for the laboratory"), "{said}");
+    assert_eq!(notes(&format!("{bands}policy = 'fair'\n[[site]]\nroot = 'r'\n")), [""; 0]);
+}
+
 /// A rule for a path that no request has protects nothing.
 #[test]
 fn notes_name_paths_that_hardly_match() {

@@ -10,7 +10,7 @@ use ::config::UplinkRate;
 use rustix::thread::CapabilitySet;
 use sched::classes::{ByClass, ClassTable};
 use sched::line::{Bounds, is_fast};
-use sched::policy::{ClientShare, ClientShareSpec, Order, PolicySpec, RouteIndex};
+use sched::policy::{ClientShare, ClientShareSpec, PolicySpec};
 use sched::{Guard, Pace, Policy, Scheduler, WaitBound};
 use units::wire::Framing;
 use units::{Nanos, Rate};
@@ -65,9 +65,9 @@ impl ShapingOptions {
     /// Routes learn one index, that of the order by size.
     fn check_indices(&self) -> Result<(), ShapingError> {
         let of_classes = self.classes.iter().flat_map(|table| &table.classes).map(|class| &class.order);
-        let learns_other = |order: &&Order| matches!(order, Order::Rank(expression) if expression.route_index() == Some(RouteIndex::MSerpt));
-        match of_classes.chain([self.policy.order()]).find(learns_other) {
-            Some(order) => Err(ShapingError::Policy(Misfit::OtherIndex { policy: order.clone().into() })),
+        let mut orders = of_classes.chain([self.policy.order()]).map(|order| PolicySpec::from(order.clone()));
+        match orders.find(PolicySpec::needs_laboratory) {
+            Some(policy) => Err(ShapingError::Policy(Misfit::OtherIndex { policy })),
             None => Ok(()),
         }
     }

@@ -37,7 +37,7 @@ pub use papers::{fcf::Fcf, quick_fix::QuickFix, srrt::Srrt};
 pub use parse::{FORMS, NAMES, PolicyError, parse};
 pub use psjf::Psjf;
 pub use ranked::{Rank, Ranked};
-pub use spec::{BandSpec, Order, PolicySpec};
+pub use spec::{BAND_POLICIES, BandSpec, Order, PolicySpec};
 pub use srpt::Srpt;
 
 use crate::classes::ClassSpec;

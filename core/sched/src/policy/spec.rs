@@ -7,7 +7,7 @@ use std::fmt;
 
 use super::{
     BANDS_MAX, Bands, ByClient, ClientShare, Expression, Fair, Fcf, Fcfs, Fsp, Las, Policy, Psjf, QuickFix, Rank,
-    Ranked, Rule, Srpt, Srrt,
+    Ranked, RouteIndex, Rule, Srpt, Srrt,
 };
 
 /// A policy with all its options. [`std::str::FromStr`] parses the forms of [`super::FORMS`]; [`fmt::Display`] writes
@@ -16,6 +16,9 @@ use super::{
 pub struct PolicySpec {
     order: Order,
 }
+
+/// The policies that [`PolicySpec::has_bands`], for messages.
+pub const BAND_POLICIES: &str = "srpt, srpt-bands, srrt, quick-fix, fair";
 
 /// The order of the jobs, or of the jobs of a class.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,6 +75,25 @@ impl PolicySpec {
             Order::QuickFix { .. } => 2,
             _ => 1,
         }
+    }
+
+    /// Returns whether queues of the kernel can keep this order: as many as there are, so many, or one.
+    pub fn has_bands(&self) -> bool {
+        matches!(
+            self.order,
+            Order::Srpt
+                | Order::Srrt
+                | Order::Fair
+                | Order::SrptBands(_)
+                | Order::SrrtBands(_)
+                | Order::QuickFix { .. }
+        )
+    }
+
+    /// Returns whether the order needs an index that routes learn in the laboratory alone: those of a server learn the
+    /// Gittins index.
+    pub fn needs_laboratory(&self) -> bool {
+        matches!(&self.order, Order::Rank(expression) if expression.route_index() == Some(RouteIndex::MSerpt))
     }
 
     /// Returns whether all jobs are alike, so that there is nothing to order.

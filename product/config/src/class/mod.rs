@@ -126,6 +126,11 @@ impl Class {
 /// Checks the classes against the rest of the file.
 pub(crate) fn check(book: &Book<'_>, classes: &[Class], rules: &[Rule], sites: &[Site], uplink: &Uplink) {
     check_names(book, classes);
+    if let Some(at) = uplink.bands_at.filter(|_| !classes.is_empty()) {
+        let said =
+            "uplink.shaping `bands` with [[class]], which the kernel's bands do not have: expected auto, paced or off";
+        book.mistake(at, said);
+    }
     check_rates(book, classes, uplink.rate.most());
     let mut used: BTreeSet<usize> = rules.iter().map(|rule| rule.class).collect();
     let names = by_name(classes);

@@ -14,9 +14,6 @@ use super::shaping_error::Misfit;
 use super::{BURST_FOR, ShapingChoice, ShapingError, ShapingOptions, UNSENT_BYTES};
 use crate::send::{Bands, Marker, Raise};
 
-/// The policies that a few bands can implement, for messages.
-pub const POLICIES: &str = "srpt, srpt-bands, srrt, quick-fix, fair";
-
 pub fn find(options: &ShapingOptions, listen: SocketAddr, raise: Raise) -> Result<ShapingChoice, ShapingError> {
     let (interface, tree) = tree_at(listen.ip())?;
     let is_sorted = is_sorted(&interface, listen.port());
@@ -83,7 +80,7 @@ fn fit(asked: &PolicySpec, interface: &str, bands_max: u8) -> Result<(PolicySpec
     };
     // At most [`sched::policy::BANDS_MAX`].
     let bands = policy.bands() as u8;
-    if bands == 1 && !is_one_queue(&policy) {
+    if !policy.has_bands() {
         return Err(ShapingError::Policy(Misfit::NoBands { policy }));
     }
     if bands > bands_max {
@@ -91,12 +88,6 @@ fn fit(asked: &PolicySpec, interface: &str, bands_max: u8) -> Result<(PolicySpec
         return Err(ShapingError::Policy(Misfit::TooManyBands { policy, bands, interface, bands_max }));
     }
     Ok((policy, bands))
-}
-
-/// Returns true if a single queue of the kernel implements the policy.
-fn is_one_queue(policy: &PolicySpec) -> bool {
-    let is_one_band = matches!(policy.order(), Order::SrptBands(bands) | Order::SrrtBands(bands) if bands.count() == 1);
-    policy.is_fair() || is_one_band
 }
 
 /// Checks that packets may be marked, on a throwaway socket: priorities above 6 need a privilege.

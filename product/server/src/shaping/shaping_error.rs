@@ -32,7 +32,7 @@ pub enum ShapingError {
 /// The reason why the policy does not fit this shaping.
 #[derive(Debug, Error)]
 pub enum Misfit {
-    #[error("policy `{policy}` has no bands; expected one of {}", super::bands::POLICIES)]
+    #[error("policy `{policy}` has no bands; expected one of {}", sched::policy::BAND_POLICIES)]
     NoBands { policy: PolicySpec },
     #[error(
         "policy `{policy}` has {bands} bands; {interface} has {bands_max} for responses; expected at most {bands_max}, or run `weir \

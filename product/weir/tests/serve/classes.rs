@@ -175,5 +175,6 @@ fn kernel_queues_know_no_classes() {
     std::fs::write(site.outside("weir.toml"), whole(&site, &slots(1).replace("off", "bands"))).unwrap();
     let output = crate::common::run_to_end(&["run", &site.outside("weir.toml").display().to_string()]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!((output.status.code(), said.contains("[[class]] tables have no bands")), (Some(2), true), "{said}");
+    let place = format!("{}:2:11: uplink.shaping `bands` with [[class]]", site.outside("weir.toml").display());
+    assert_eq!((output.status.code(), said.contains(&place)), (Some(1), true), "{said}");
 }
