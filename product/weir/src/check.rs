@@ -6,11 +6,12 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use cli::Failure;
-use config::{Configuration, FileError, FileNames, Held, Listener, Place, Placed, Question, Remark, Site};
+use config::{Configuration, FileError, FileNames, Listener, Place, Placed, Question, Remark};
+use server::Checked;
 use server::service_manager::Account;
-use server::{Checked, Fault, Part, SitesError, StartError};
 
 use crate::explain::{self, Asked};
+use crate::faults::{fault_in, place_of, wrong};
 use crate::running;
 use crate::serve::run;
 
@@ -106,8 +107,13 @@ fn try_out(configuration: &Configuration, file: &Path) -> Result<Vec<String>, Fa
         (process.user, process.group) = (None, None);
     }
     mistakes.extend(admin(configuration));
+    // Everything else can be tried all the same.
+    if let Err(mistake) = run::check_shaping(&wanted, file) {
+        mistakes.push(mistake);
+        wanted.settings.uplink.shaping = config::Shaping::Auto;
+    }
     let Checked { faults, remarks } = run::check(wanted, file)?;
-    mistakes.extend(faults.iter().map(|fault| placed(configuration, fault)));
+    mistakes.extend(faults.iter().map(|fault| fault_in(configuration, fault)));
     if mistakes.is_empty() {
         return Ok(remarks.into_iter().map(told_of_use).collect());
     }
@@ -144,58 +150,6 @@ fn admin(configuration: &Configuration) -> Option<Remark> {
         },
     };
     Some(Remark { at: place_of(&settings.held, "server.admin").unwrap_or(Place::START), said })
-}
-
-/// A fault, placed at the key that names the file or the address.
-fn placed(configuration: &Configuration, Fault { of, error }: &Fault) -> Remark {
-    let said = units::plain(&error.to_string()).into_owned();
-    let settings = &configuration.settings;
-    if let Some((site, part)) = of {
-        let site = &configuration.sites[*site];
-        return Remark { at: place_in(site, *part, &said), said };
-    }
-    let listener = |address| settings.listeners.iter().find(|listener| listener.value.address == address);
-    match error {
-        StartError::Listen(address, _) | StartError::Udp(address, _) => {
-            Remark { at: listener(*address).map_or(Place::START, |listener| listener.at), said }
-        }
-        StartError::Sites(SitesError::Log(..)) => wrong(&settings.held, "server.access_log", error),
-        StartError::Privileges(_) => wrong(&settings.held, "server.user", error),
-        StartError::Sites(SitesError::Secure(_)) => {
-            let secure = settings.listeners.iter().find(|listener| listener.value.is_secure);
-            Remark { at: secure.map_or(Place::START, |listener| listener.at), said }
-        }
-        _ => Remark { at: Place::START, said },
-    }
-}
-
-fn place_in(site: &Site, part: Part, said: &str) -> Place {
-    let is_of_key = || {
-        let key = site.https.certificate.as_ref().map(|files| files.value.1.display().to_string());
-        key.is_some_and(|key| said.contains(&format!("{key}`")))
-    };
-    let is_of_links = || site.links_into.iter().any(|folder| said.contains(&format!("{}`", folder.display())));
-    let key = match part {
-        Part::Folder if is_of_links() => "site.follow_symlinks_into",
-        Part::Folder => "site.root",
-        Part::ListingPage => "site.listing_page",
-        Part::ErrorPage(at) => return site.answers.error_pages.get(at).map_or(site.at, |page| page.at),
-        Part::Proxy(at) => return site.answers.proxies.get(at).map_or(site.at, |proxy| proxy.at),
-        Part::Access(at) => return site.answers.access.get(at).map_or(site.at, |access| access.login_at),
-        Part::Certificate if is_of_key() => "site.key",
-        Part::Certificate => "site.cert",
-        Part::Log => "site.access_log",
-    };
-    place_of(&site.held, key).unwrap_or(site.at)
-}
-
-fn place_of(held: &[Held], key: &str) -> Option<Place> {
-    held.iter().find(|held| held.key == key)?.at
-}
-
-fn wrong(held: &[Held], key: &str, error: &dyn std::error::Error) -> Remark {
-    let said = error.to_string();
-    Remark { at: place_of(held, key).unwrap_or(Place::START), said: format!("{key}: {}", units::plain(&said)) }
 }
 
 /// The counts, then the notes.

@@ -10,6 +10,7 @@ mod demo;
 #[cfg(test)]
 mod examples;
 mod explain;
+mod faults;
 mod generate;
 mod hash_password;
 mod helper_processes;

@@ -393,7 +393,9 @@ fn weir_reload_waits_for_the_outcome() {
     folder.write("weir.toml", &SITES.replace("root = \"one\"", "root = \"none\""));
     let (status, out, err) = said(&weir(&folder.0, &["reload", "--pid", &pid]));
     assert!(status == Some(1) && out.is_empty(), "{out}");
-    assert!(err.starts_with(&format!("weir: server {pid}: cannot serve `")) && err.contains("stays in force"), "{err}");
+    let place = format!("{}:7:8", folder.0.join("weir.toml").display());
+    let expected = format!("weir: server {pid}: {place}: cannot serve `");
+    assert!(err.starts_with(&expected) && err.contains("stays in force"), "{err}");
     assert!(get(&address, "/a.txt", "one.test").ends_with("of many"));
 }
 

@@ -401,6 +401,18 @@ impl Current {
         Ok(())
     }
 
+    /// Opens these sites as [`Current::replace`] does, and closes them again.
+    pub fn try_out(&self, wanted: &Wanted<'_>) -> Result<(), SitesError> {
+        let Current { tickets, development, keys, spool, .. } = self;
+        let (names, renewer) = (&Arc::default(), self.renewer.as_ref());
+        let before = Before { first: 0, tickets, development, keys, spool, names, renewer };
+        Served::open(wanted, None, before).map(drop)
+    }
+
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
     /// Sets the disk space for spooled responses.
     pub fn set_spool(&self, bytes_max: u64) {
         self.spool.set_bytes_max(bytes_max);

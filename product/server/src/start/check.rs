@@ -133,28 +133,39 @@ impl Checked {
             }
             Err(error) => error,
         };
-        let before = self.faults.len();
-        for (at, site) in config.sites.iter().enumerate() {
-            let mut has_folder = true;
-            for (part, alone) in parts(site) {
-                if !has_folder && matches!(part, Part::ListingPage | Part::ErrorPage(_)) {
-                    continue;
-                }
-                match open(std::slice::from_ref(&alone), false, &keys) {
-                    Ok(current) => self.remarks.extend(current.served().remarks.iter().cloned()),
-                    Err(error) => {
-                        has_folder &= part != Part::Folder;
-                        all_of(error, site, &keys)
-                            .into_iter()
-                            .for_each(|error| self.fault(Some((at, part)), error.into()));
-                    }
-                }
-            }
+        let remarks = &mut self.remarks;
+        let found = faults(&config.sites, &keys, |alone| {
+            let current = open(std::slice::from_ref(alone), false, &keys)?;
+            remarks.extend(current.served().remarks.iter().cloned());
+            Ok(())
+        });
+        if found.is_empty() {
+            return self.fault(None, together.into());
         }
-        if self.faults.len() == before {
-            self.fault(None, together.into());
+        self.faults.extend(found);
+    }
+}
+
+/// Opens each part of each site alone, and returns the faults of all.
+pub(super) fn faults(
+    sites: &[SiteConfig],
+    keys: &Keys,
+    mut open: impl FnMut(&SiteConfig) -> Result<(), StartError>,
+) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for (at, site) in sites.iter().enumerate() {
+        let mut has_folder = true;
+        for (part, alone) in parts(site) {
+            if !has_folder && matches!(part, Part::ListingPage | Part::ErrorPage(_)) {
+                continue;
+            }
+            let Err(error) = open(&alone) else { continue };
+            has_folder &= part != Part::Folder;
+            let of = Some((at, part));
+            faults.extend(all_of(error, site, keys).into_iter().map(|error| Fault { of, error }));
         }
     }
+    faults
 }
 
 /// Explains why certificates cannot be kept in this folder, if so: then none is ordered. A start makes it, as root
@@ -209,13 +220,16 @@ fn parts(site: &SiteConfig) -> Vec<(Part, SiteConfig)> {
 }
 
 /// Returns all faults of the certificate and its key if `error` is about them, otherwise `error` alone.
-fn all_of(error: SitesError, site: &SiteConfig, keys: &Keys) -> Vec<SitesError> {
+fn all_of(error: StartError, site: &SiteConfig, keys: &Keys) -> Vec<StartError> {
     let files = match (&error, &site.https.certificate) {
-        (SitesError::Secure(SecureError::Identity(_)), Some(Certificate::Files { cert, key })) => (cert, key),
+        (StartError::Sites(SitesError::Secure(SecureError::Identity(_))), Some(Certificate::Files { cert, key })) => {
+            (cert, key)
+        }
         _ => return vec![error],
     };
     let faults = Identity::faults(files.0, files.1, &|file| keys.read(file));
-    let faults: Vec<SitesError> = faults.into_iter().map(|fault| SecureError::from(fault).into()).collect();
+    let faults: Vec<StartError> =
+        faults.into_iter().map(|fault| SitesError::from(SecureError::from(fault)).into()).collect();
     // The files may have been fixed since.
     if faults.is_empty() { vec![error] } else { faults }
 }

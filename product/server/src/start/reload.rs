@@ -10,7 +10,7 @@ use std::time::Duration;
 use sched::Settings;
 use sched::policy::{ClientShare, PolicySpec};
 
-use super::{Config, STATUS_WAIT_MAX, Server, StartError, confine, open_log, order};
+use super::{Config, Fault, STATUS_WAIT_MAX, Server, StartError, check, confine, open_log, order};
 use crate::classes::ClassesConfig;
 use crate::clients::ClientRate;
 use crate::event_loop::{Change, LinkChange, MemoryShare, NewSettings};
@@ -167,7 +167,28 @@ impl Server {
             Err(_) => self.logs.remove_made(),
         }
         self.logs.forget_unused();
-        replaced.map_err(|error| if self.is_confined { confine::explained(error) } else { error })
+        replaced.map_err(|error| self.explained(error))
+    }
+
+    /// The reasons why these sites and this log of the server cannot replace those in force, which stay as they are.
+    pub fn faults(&self, sites: &[SiteConfig], access_log: Option<&LogConfig>) -> Vec<Fault> {
+        let open = |config: &LogConfig| open_log(&self.logs, config);
+        let log = access_log.and_then(|log| open(log).err()).map(|error| Fault { of: None, error: error.into() });
+        let mut faults = check::faults(sites, self.current.keys(), |alone| {
+            let sites = std::slice::from_ref(alone);
+            let reached = if self.is_confined { confine::out_of_reach(sites) } else { Ok(()) };
+            let wanted = Wanted { sites, classes: None, access_log: None, open_log: &open, acme: None };
+            reached.and_then(|()| Ok(self.current.try_out(&wanted)?))
+        });
+        faults.extend(log);
+        self.logs.remove_made();
+        self.logs.forget_unused();
+        faults.into_iter().map(|Fault { of, error }| Fault { of, error: self.explained(error) }).collect()
+    }
+
+    /// The error, with the sandbox if that may be the reason.
+    fn explained(&self, error: StartError) -> StartError {
+        if self.is_confined { confine::explained(error) } else { error }
     }
 
     /// Sets the limits that all event loops share.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use cli::Failure;
-use server::{Reload, Server, SiteConfig, SitesError, StartError};
+use server::{Fault, LogConfig, Reload, Server, SiteConfig, SitesError, StartError};
 
 use super::{Flags, Hosted, access_log, acme, limits, shaping};
 
@@ -13,6 +13,8 @@ pub trait Source {
     fn file(&self) -> Option<&Path>;
     /// Reads the configuration as it is now.
     fn next(&self) -> Result<Next, Refused>;
+    /// The mistakes of the configuration read last that a server finds when it opens what it names, with their places.
+    fn placed(&self, faults: &[Fault]) -> Vec<String>;
     /// Records that the configuration read last is in force; the next one is compared with it.
     fn adopt(&self);
 }
@@ -31,6 +33,10 @@ impl Source for OfFlags {
     fn next(&self) -> Result<Next, Refused> {
         let hosted = Hosted { sites: vec![self.site.clone()], classes: None };
         Ok(Next { hosted, flags: self.flags.clone(), uplink: UplinkChange::None, changes: Vec::new() })
+    }
+
+    fn placed(&self, faults: &[Fault]) -> Vec<String> {
+        faults.iter().map(|fault| fault.error.to_string()).collect()
     }
 
     fn adopt(&self) {}
@@ -135,16 +141,33 @@ fn replaced(server: &Server, source: &dyn Source) -> Result<(Vec<String>, usize)
         return Err(Refused::fixed(format!("the table [acme] is new\n{}", super::run::TAKES_A_PROCESS)));
     }
     let found = || shaping::found(&flags, classes.as_ref(), &addresses, None);
+    let log = flags.access_log.as_ref().map(|path| access_log(path.clone(), flags.log_format));
     let reload = Reload {
         sites: &sites,
         classes: classes.as_ref(),
-        access_log: flags.access_log.as_ref().map(|path| access_log(path.clone(), flags.log_format)),
+        access_log: log.clone(),
         acme,
         limits: limits(&flags),
         shaping: (uplink != UplinkChange::None).then(found).transpose()?,
         is_line_new: uplink == UplinkChange::Line,
     };
-    server.reload(reload)?;
+    server.reload(reload).map_err(|error| explained(server, source, (&sites, log.as_ref()), error))?;
     source.adopt();
     Ok((changes, sites.len()))
+}
+
+/// The refusal of a configuration, with every part of it that could not be opened, as `weir check` names them.
+fn explained(
+    server: &Server,
+    source: &dyn Source,
+    (sites, log): (&[SiteConfig], Option<&LogConfig>),
+    error: StartError,
+) -> Refused {
+    let is_open = !matches!(error, StartError::Sites(_) | StartError::OutOfReach(_));
+    let refused = Refused::from(error);
+    let faults = if is_open { Vec::new() } else { server.faults(sites, log) };
+    match source.placed(&faults) {
+        lines if lines.is_empty() => refused,
+        lines => Refused { reason: Failure::Failed(lines.join("\n")), ..refused },
+    }
 }

@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use cli::Failure;
-use config::{AccessLog, Change, Configuration};
-use server::{Certificate, Checked, ClassesConfig, FileOptions, Https, Listen, Saving, Server, SiteConfig};
+use config::{AccessLog, Change, Configuration, Remark};
+use server::{Certificate, Checked, ClassesConfig, Fault, FileOptions, Https, Listen, Saving, Server, SiteConfig};
+
+use crate::faults::{fault_in, shaping_in};
 
 use super::reload_config::{Next, Refused, Source, UplinkChange};
-use super::{Hosted, LogFormat, Shaping};
+use super::{Hosted, LogFormat, Shaping, shaping};
 
 const HTTPS_PORT: u16 = 443;
 
@@ -77,6 +79,14 @@ impl Source for OfFile {
         Ok(next)
     }
 
+    fn placed(&self, faults: &[Fault]) -> Vec<String> {
+        let read = self.read.borrow();
+        let Some(configuration) = read.as_ref() else { return Vec::new() };
+        let mut mistakes: Vec<Remark> = faults.iter().map(|fault| fault_in(configuration, fault)).collect();
+        mistakes.sort();
+        mistakes.iter().map(|mistake| mistake.line(&configuration.files)).collect()
+    }
+
     fn adopt(&self) {
         if let Some(configuration) = self.read.take() {
             *self.in_force.borrow_mut() = configuration;
@@ -127,6 +137,14 @@ pub fn start(configuration: Configuration, file: &Path, address: SocketAddr) -> 
     let listen = super::Addresses { listen: vec![listen], is_secure: false, has_http3: false };
     let config = super::config(flags(settings, folder_of(file)), hosted, listen, Vec::new(), None)?;
     Ok(Server::start(config, || {})?)
+}
+
+/// Checks that this machine has the shaping of a file.
+pub fn check_shaping(configuration: &Configuration, file: &Path) -> Result<(), Remark> {
+    let (settings, classes) = (&configuration.settings, hosted(configuration, file).classes);
+    let addresses: Vec<SocketAddr> = settings.listeners.iter().map(|listener| listener.value.address).collect();
+    let found = shaping::find(&flags_of(configuration, file), classes.as_ref(), &addresses, None);
+    found.map(drop).map_err(|error| shaping_in(configuration, &error))
 }
 
 /// Opens and closes everything that `weir run` of this file would open.
@@ -240,7 +258,7 @@ fn flags(settings: config::Settings, folder: &Path) -> super::Flags {
         acme,
         uplink: uplink.rate,
         policy: uplink.policy,
-        shaping: shaping(uplink.shaping),
+        shaping: shaping_kind(uplink.shaping),
         starvation_share: uplink.starvation_share,
         other_traffic_share: uplink.other_traffic_share,
         client_share: uplink.client_share,
@@ -291,7 +309,7 @@ fn log_format(format: config::LogFormat) -> LogFormat {
     }
 }
 
-fn shaping(shaping: config::Shaping) -> Shaping {
+fn shaping_kind(shaping: config::Shaping) -> Shaping {
     match shaping {
         config::Shaping::Auto => Shaping::Auto,
         config::Shaping::Paced => Shaping::Paced,

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use cli::Failure;
 use config::UplinkRate;
 use server::service_manager::Account;
-use server::{ClassesConfig, Keeper, ShapingChoice, ShapingKind, ShapingOptions};
+use server::{ClassesConfig, Keeper, ShapingChoice, ShapingError, ShapingKind, ShapingOptions};
 
 use super::{Flags, Shaping, state_folder};
 
@@ -29,6 +29,20 @@ pub fn found(
     listen: &[SocketAddr],
     keeper: Option<&Keeper>,
 ) -> Result<ShapingChoice, Failure> {
+    find(flags, classes, listen, keeper).map_err(|error| {
+        let name = flags.shaping.to_possible_value().map_or(String::new(), |value| value.get_name().to_string());
+        let said = format!("--shaping {name}: {error}");
+        if error.is_usage() { Failure::Usage(said) } else { Failure::Failed(said) }
+    })
+}
+
+/// The same, with the error as it is.
+pub fn find(
+    flags: &Flags,
+    classes: Option<&ClassesConfig>,
+    listen: &[SocketAddr],
+    keeper: Option<&Keeper>,
+) -> Result<ShapingChoice, ShapingError> {
     let asked = ShapingOptions {
         kind: match flags.shaping {
             Shaping::Auto => ShapingKind::Auto,
@@ -45,9 +59,5 @@ pub fn found(
         uplink: flags.uplink,
         kept: keeper.map_or(vec![], |keeper| keeper.lines().to_vec()),
     };
-    ShapingChoice::find_for_all(&asked, listen).map_err(|error| {
-        let name = flags.shaping.to_possible_value().map_or(String::new(), |value| value.get_name().to_string());
-        let said = format!("--shaping {name}: {error}");
-        if error.is_usage() { Failure::Usage(said) } else { Failure::Failed(said) }
-    })
+    ShapingChoice::find_for_all(&asked, listen)
 }

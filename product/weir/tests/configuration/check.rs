@@ -439,3 +439,16 @@ fn a_media_type_is_explained_with_its_line() {
         assert!(out.lines().any(|of| of == line), "{line}: {out}");
     }
 }
+
+/// The shaping that this machine does not have is found with all else.
+#[test]
+fn a_shaping_that_is_not_there_has_its_place() {
+    let folder = Folder::new("check-shaping");
+    let text = "[uplink]\nshaping = 'bands'\n[[listener]]\naddress = '127.0.0.1:0'\n[[site]]\nroot = 'absent'\n";
+    folder.write("weir.toml", text);
+    let (status, out, _) = said(&weir(&folder.0, &["check"]));
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(status == Some(1) && lines.len() == 2, "{out}");
+    assert!(lines[0].starts_with("weir.toml:2:11: uplink.shaping: lo has no bands; run `weir uplink up lo"), "{out}");
+    assert!(lines[1].starts_with("weir.toml:6:8: cannot serve `absent`"), "{out}");
+}

@@ -108,6 +108,33 @@ fn what_cannot_be_changes_nothing() {
     assert!(download.response().body == content(HUGE));
 }
 
+/// The log and the command have the place of each mistake, as `weir check` has.
+#[test]
+fn a_refused_reload_names_the_place_of_each_mistake() {
+    let hosted = Hosted::new(&[SMALL], "");
+    let file = hosted.site.outside("weir.toml").display().to_string();
+    let right = whole(&hosted.site, "[server]\naccess_log = '-'");
+    let sites = "hosts = ['a']\nerror_root = 'none-of-that-name'\n[[site.error_page]]\nstatus = 404\nfile = '/404.html'\n\
+        [[site]]\nhosts = ['b']\nroot = 'none-of-that-name'\n[[site]]\nhosts = ['c']\nroot = '.'\ncert = 'no.pem'\nkey = 'no.key'\n";
+    std::fs::write(hosted.site.outside("weir.toml"), format!("{right}{sites}")).unwrap();
+    let (is_used, said) = hosted.reload_as_it_is();
+    let places = [
+        format!("{file}:9:1: error page `"),
+        format!("{file}:14:8: cannot serve `"),
+        format!("{file}:18:8: cannot read `"),
+        format!("{file}:19:7: cannot read `"),
+    ];
+    for place in places {
+        assert!(!is_used && said.contains(&place), "{place}: {said}");
+        let is_logged = |line: &String| line.contains(&format!("weir: {place}"));
+        wait_until(&place, || hosted.server.stderr().iter().any(is_logged));
+    }
+    let log_missing = format!("[server]\naccess_log = '{}'", hosted.site.outside("none/a.log").display());
+    let (_, said) = hosted.reload(&log_missing);
+    assert!(said.contains(&format!("{file}:2:14: server.access_log: cannot open access log")), "{said}");
+    assert_eq!(hosted.server.connect().get("/size-1024").status, 200);
+}
+
 /// The keys that are reloaded twenty times, each with two values.
 const KEYS: &[(&str, &str, &str)] = &[
     ("uplink.rate", "'400mbit'", "'300mbit..500mbit'"),
