@@ -62,6 +62,11 @@ impl Which {
         }
     }
 
+    /// Returns true if no server is named.
+    pub fn is_any(&self) -> bool {
+        self.pid.is_none() && self.pid_file.is_none()
+    }
+
     /// The server with this process number.
     pub fn fixed(pid: u32) -> Which {
         Which { pid: Some(pid), pid_file: None }

@@ -1,5 +1,10 @@
-//! `weir top`: shows the activity of a running server, once a second.
+//! `weir top`: shows the activity of a running server, and of interfaces with `weir attach`, once a second.
 
+#[cfg(feature = "bpf")]
+mod attached;
+#[cfg(not(feature = "bpf"))]
+#[path = "top/no_attached.rs"]
+mod attached;
 mod layout;
 mod page;
 mod screen;
@@ -10,16 +15,17 @@ use std::time::{Duration, Instant};
 use cli::Failure;
 use serde_json::Value;
 
-use crate::running::Which;
+use crate::running::{Which, servers_here};
 use crate::serve::control::STATUS_NAME;
 use crate::status;
-use layout::lines;
+use attached::Attaches;
+use layout::{Block, lines};
 use page::page;
 use screen::{Screen, Woken};
 
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Show what a running server does, once a second; Ctrl-C ends it
+/// Show what a running server does, and what `weir attach` does, once a second; Ctrl-C ends it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -29,20 +35,23 @@ Examples:
 responses under way: the longest silent first, those that wait for upstreams last; 20 at most. silent: since
 the last byte. lately: a minute ago counts a half. turns: the time that the same responses would have taken
 if all that are ready shared the rate evenly. Ended responses are counted by servers with --admin
-(server.admin). Where the output is no terminal it is printed once. NO_COLOR=1 leaves colours out.")]
+(server.admin). Interfaces with `weir attach` stand below, for root; without a server they stand alone.
+Where the output is no terminal it is printed once. NO_COLOR=1 leaves colours out.")]
 pub struct Args {
     #[command(flatten)]
     which: Which,
 }
 
 pub fn main(args: &Args) -> Result<(), Failure> {
-    let asked = ask(&args.which)?;
+    let mut attaches = Attaches::default();
+    attaches.read();
+    let is_alone = !attaches.is_empty() && args.which.is_any() && servers_here().is_empty();
+    let server = if is_alone { None } else { Some(ask(&args.which)?) };
+    let told = Told { server: server.map(|(pid, now)| OfServer { pid, now, before: None }), attaches };
     if screen::is_one() {
-        return watch(&Which::fixed(asked.0), asked);
+        return watch(told);
     }
-    let (pid, told) = asked;
-    let lines: String =
-        lines(&page(pid, &told, None, None), usize::MAX).iter().map(|line| format!("{}\n", line.text)).collect();
+    let lines: String = lines(&told.blocks(None), usize::MAX).iter().map(|line| format!("{}\n", line.text)).collect();
     Ok(std::io::stdout().write_all(lines.as_bytes())?)
 }
 
@@ -51,25 +60,60 @@ fn ask(which: &Which) -> Result<(u32, Value), Failure> {
     Ok((pid, status::read(pid, &answer)?))
 }
 
-/// Shows the page until ctrl-c or the end of the server.
-fn watch(which: &Which, (pid, first): (u32, Value)) -> Result<(), Failure> {
-    let mut screen = Screen::open()?;
-    let (mut told, mut at) = (first, Instant::now());
-    let mut before: Option<(Duration, Value)> = None;
-    loop {
+/// Everything that is shown.
+struct Told {
+    server: Option<OfServer>,
+    attaches: Attaches,
+}
+
+/// The status of a server, now and before.
+struct OfServer {
+    pid: u32,
+    now: Value,
+    before: Option<(Duration, Value)>,
+}
+
+impl Told {
+    /// The page, on a screen of this many rows if there is one.
+    fn blocks(&self, screen_rows: Option<usize>) -> Vec<Block> {
+        let attached = self.attaches.blocks();
+        let Some(OfServer { pid, now, before }) = &self.server else { return attached };
         let lately = before.as_ref().map(|(passed, told)| (*passed, told));
-        screen.draw(&page(pid, &told, lately, Some(screen::size().1)))?;
+        let taken = lines(&attached, usize::MAX).len() + usize::from(!attached.is_empty());
+        let mut blocks = page(*pid, now, lately, screen_rows.map(|rows| rows.saturating_sub(taken)));
+        if !attached.is_empty() {
+            blocks.push(Block::Gap);
+        }
+        blocks.extend(attached);
+        blocks
+    }
+
+    /// Reads all again, after `passed`.
+    fn again(&mut self, passed: Duration) -> Result<(), Failure> {
+        self.attaches.read();
+        if let Some(server) = &mut self.server {
+            let (_, now) = ask(&Which::fixed(server.pid))?;
+            server.before = Some((passed, std::mem::replace(&mut server.now, now)));
+        }
+        Ok(())
+    }
+}
+
+/// Shows the page until ctrl-c or the end of the server.
+fn watch(mut told: Told) -> Result<(), Failure> {
+    let mut screen = Screen::open()?;
+    let mut at = Instant::now();
+    loop {
+        screen.draw(&told.blocks(Some(screen::size().1)))?;
         match screen.wait(at + EVERY) {
             Woken::Resized => {}
             Woken::End => return Ok(screen.leave()?),
             Woken::Time => {
-                let answered = ask(which);
-                if answered.is_err() {
+                if let Err(failure) = told.again(at.elapsed()) {
                     screen.leave()?;
+                    return Err(failure);
                 }
-                let (now, before_told) = (Instant::now(), std::mem::replace(&mut told, answered?.1));
-                before = Some((now - at, before_told));
-                at = now;
+                at = Instant::now();
             }
         }
     }

@@ -2,7 +2,9 @@
 
 pub mod apply;
 mod classes;
+pub mod figures;
 mod follow;
+mod prometheus;
 mod rate;
 mod saved;
 mod show;
@@ -24,7 +26,7 @@ use units::Rate;
 use crate::uplink::{OVERHEAD_HELP, OverheadName};
 use rate::{AttachRate, Wish};
 use saved::File;
-pub use show::rate_said;
+pub use show::{rate_of, rate_said, said};
 
 /// The ports of a server that are not told.
 const PORTS: [u16; 2] = [80, 443];
@@ -34,6 +36,7 @@ Examples:
   weir attach eth0 --port 80,443 --rate 9500kbit --save
   weir attach eth0 --rate 9500kbit --try 60s
   weir attach --list
+  weir attach --list --prometheus=/var/lib/prometheus/node-exporter/weir.prom
   weir attach --detach eth0
 
 Without a rate it stays and follows the line; ctrl-c ends that, and the order stays. With
@@ -107,6 +110,18 @@ pub struct Args {
     /// List attached classifiers with their counters
     #[arg(long, conflicts_with = "detach")]
     list: bool,
+    /// With --list, print the counters in the text format of Prometheus, or write them to a
+    /// file, for the textfile collector of node_exporter
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        require_equals = true,
+        requires = "list",
+        conflicts_with = "json",
+        verbatim_doc_comment
+    )]
+    prometheus: Option<Option<PathBuf>>,
     /// Remove the classifier from this interface, and the bands if it made them
     #[arg(long, value_name = "INTERFACE")]
     detach: Option<String>,
@@ -121,7 +136,7 @@ struct Ports(Vec<u16>);
 
 pub fn main(args: Args) -> Result<(), Failure> {
     if args.list {
-        return show::list(&classify::list()?, &classify::lost()?, args.json);
+        return list(&args);
     }
     if let Some(name) = &args.detach {
         return detach(name, args.save.as_deref(), args.json);
@@ -155,6 +170,15 @@ pub fn main(args: Args) -> Result<(), Failure> {
     match wish.is_followed() {
         true => stay(&args, &interface),
         false => Ok(()),
+    }
+}
+
+fn list(args: &Args) -> Result<(), Failure> {
+    let (all, lost) = (figures::all()?, classify::lost()?);
+    match &args.prometheus {
+        None => show::list(&all, &lost, args.json),
+        Some(None) => crate::uplink::print(&prometheus::text(&all, &lost)),
+        Some(Some(file)) => prometheus::write(file, &prometheus::text(&all, &lost)),
     }
 }
 

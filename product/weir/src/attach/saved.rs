@@ -137,7 +137,7 @@ fn locked(path: &Path) -> std::io::Result<fs::File> {
 }
 
 /// Writes a new file and renames it: a power failure leaves the file before or this one.
-fn write(path: &Path, text: &str) -> std::io::Result<()> {
+pub fn write(path: &Path, text: &str) -> std::io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(format!(".{}.new", std::process::id()));
     let mut file = fs::File::create_new(&new)?;

@@ -1,14 +1,14 @@
 //! Attached classifiers, for people and for programs.
 
-use ::uplink::classify::{
-    self, Attached, BandCounters, Counters, Hook, Lost, Policy, Preview, Settings, Share, Verdict,
-};
+use ::uplink::classify::{self, Attached, Counters, Hook, Lost, Preview, Settings, Verdict};
 use ::uplink::follow::{self, Followed};
 use ::uplink::tree::{self, Plan, Tree};
-use ::uplink::{Error, Interface};
+use ::uplink::{Counted, Error, Interface};
 use cli::Failure;
 use serde_json::{Map, Value, json};
 use units::Rate;
+
+use super::figures::Figures;
 
 /// Prints what was attached, and the result of watching it: as text in two steps, as JSON at the end.
 pub fn attached(
@@ -87,10 +87,10 @@ pub fn would(preview: &Preview, is_followed: bool) -> String {
 }
 
 /// Lists the attached classifiers, and the interfaces that have lost theirs.
-pub fn list(all: &[Attached], lost: &[Lost], json: bool) -> Result<(), Failure> {
+pub fn list(all: &[Figures], lost: &[Lost], json: bool) -> Result<(), Failure> {
     if json {
         let lost = lost.iter().map(|lost| json!({ "interface": lost.interface.name, "missing": lost.what }));
-        let all: Vec<Value> = all.iter().map(counted).chain(lost).collect();
+        let all: Vec<Value> = all.iter().map(listed).chain(lost).collect();
         return crate::uplink::print(&format!("{}\n", Value::Array(all)));
     }
     if all.is_empty() && lost.is_empty() {
@@ -100,8 +100,9 @@ pub fn list(all: &[Attached], lost: &[Lost], json: bool) -> Result<(), Failure> 
     crate::uplink::print(&all.iter().map(table).chain(lost).collect::<String>())
 }
 
-fn table(attached: &Attached) -> String {
-    let (name, counters, facts) = (&attached.interface.name, &attached.counters, &attached.facts);
+fn table(of: &Figures) -> String {
+    let Figures { attached, tree, .. } = of;
+    let name = of.name();
     let Some(settings) = &attached.settings else {
         return format!(
             "{name}: a classifier of another version of weir; run `weir attach {name} ...` or `weir attach --detach {name}`\n"
@@ -113,22 +114,21 @@ fn table(attached: &Attached) -> String {
     } else if let Some(said) = looked_at(attached).and_then(|verdict| said_of(verdict, attached, settings)) {
         text += &format!("{name}: {said}\n");
     }
-    text += &format!("{name}: {}\n", rate_said(&attached.interface));
-    let tree = tree::find(&attached.interface).ok().flatten();
-    if let Some(said) = tree.and_then(|tree| tree.plan.framing.said()) {
+    text += &format!("{name}: {}\n", rate_of(of));
+    if let Some(said) = tree.as_ref().and_then(|tree| tree.plan.framing.said()) {
         text += &format!("{name}: against the rate count {said}\n");
     }
-    text += &format!("{:>5} {:>24} {:>12} {:>16}\n", "band", "what", "packets", "bytes");
-    for (band, BandCounters { packets, bytes }) in counters.bands.iter().enumerate() {
-        if let Some(what) = what(settings, band) {
-            text += &format!("{band:>5} {what:>24} {packets:>12} {bytes:>16}\n");
-        }
+    let head = ["what", "packets", "bytes", "waiting", "lost"];
+    text += &format!("{:>5} {:>24} {:>12} {:>16} {:>8} {:>8}\n", "band", head[0], head[1], head[2], head[3], head[4]);
+    for (band, held, Counted { packets, bytes, drops, backlog_packets, .. }) in of.held() {
+        let what = held.said(settings.policy);
+        text += &format!("{band:>5} {what:>24} {packets:>12} {bytes:>16} {backlog_packets:>8} {drops:>8}\n");
     }
-    text += &super::classes::listed(&attached.interface, &settings.classes);
-    text += &totals(settings, counters);
+    text += &super::classes::listed(&settings.classes, &of.classes);
+    text += &totals(settings, &attached.counters);
     // There are no counts unless the sysctl kernel.bpf_stats_enabled is 1.
-    if let Some(ns) = facts.run_time_ns.checked_div(facts.runs) {
-        text += &format!("{ns} ns per packet over {} packets\n", facts.runs);
+    if let Some(ns) = attached.facts.run_time_ns.checked_div(attached.facts.runs) {
+        text += &format!("{ns} ns per packet over {} packets\n", attached.facts.runs);
     }
     text
 }
@@ -167,11 +167,20 @@ fn said_of(verdict: Verdict, attached: &Attached, settings: &Settings) -> Option
 
 /// The origin of the rate, and who follows it.
 pub fn rate_said(interface: &Interface) -> String {
-    let name = &interface.name;
-    let Some(Followed { status, process }) = follow::read(interface) else {
-        return match tree::find(interface) {
-            Ok(Some(tree)) => format!("rate {}, as given", tree.plan.rate),
-            _ => "no rate: the bands are gone".to_string(),
+    let tree = || tree::find(interface).ok().flatten();
+    rate_in_words(&interface.name, follow::read(interface), tree)
+}
+
+/// The same of figures that were read.
+pub fn rate_of(of: &Figures) -> String {
+    rate_in_words(of.name(), of.line.clone(), || of.tree.clone())
+}
+
+fn rate_in_words(name: &str, line: Option<Followed>, tree: impl FnOnce() -> Option<Tree>) -> String {
+    let Some(Followed { status, process }) = line else {
+        return match tree() {
+            Some(tree) => format!("rate {}, as given", tree.plan.rate),
+            None => "no rate: the bands are gone".to_string(),
         };
     };
     let who = match process {
@@ -186,26 +195,8 @@ fn looked_at(attached: &Attached) -> Option<Verdict> {
     classify::look(&attached.interface).ok()
 }
 
-/// The sizes that go to a band; `None` for bands without use.
-fn what(settings: &Settings, band: usize) -> Option<String> {
-    let is_behind = |share: Share| (0..share.behind_bands).any(|nth| usize::from(share.behind_band + nth) == band);
-    if settings.share.is_some_and(is_behind) {
-        return Some("ahead of their share".to_string());
-    }
-    let first = usize::from(tree::DATA_BAND_FIRST);
-    let nth = match band {
-        0 => return Some("control".to_string()),
-        _ => band.checked_sub(first)?,
-    };
-    let unit = if settings.policy == Policy::Srrt { "us" } else { "B" };
-    match (settings.cuts.get(nth), nth.checked_sub(1).and_then(|before| settings.cuts.get(before))) {
-        (Some(cut), _) => Some(format!("up to {cut} {unit}")),
-        (None, Some(before)) => Some(format!("above {before} {unit}")),
-        (None, None) => (nth == 0).then(|| "all data".to_string()),
-    }
-}
-
-fn said(place: Hook, settings: &Settings) -> String {
+/// The order that a classifier keeps, on a line.
+pub fn said(place: Hook, settings: &Settings) -> String {
     let ports: Vec<String> = settings.ports.iter().map(u16::to_string).collect();
     let policy = settings.policy.name();
     let share = settings.share.map_or("each response for itself".to_string(), |share| {
@@ -241,7 +232,6 @@ fn described(interface: &Interface, place: Hook, settings: &Settings) -> Map<Str
         "client_allowance_bytes": settings.share.map(|share| share.allowance_bytes),
         "client_prefix": settings.share.map(|share| [share.v4_bits, share.v6_bits]),
         "cuts_unit": settings.policy.unit(),
-        "classes": super::classes::described(interface, &settings.classes),
         "made_tree": settings.made_tree,
         "made_clsact": settings.made_clsact,
     }) else {
@@ -250,22 +240,23 @@ fn described(interface: &Interface, place: Hook, settings: &Settings) -> Map<Str
     object
 }
 
-fn counted(attached: &Attached) -> Value {
+fn listed(of: &Figures) -> Value {
+    let Figures { attached, line, .. } = of;
     let (counters, facts) = (&attached.counters, &attached.facts);
     let mut object = match &attached.settings {
         Some(settings) => {
             let mut object = described(&attached.interface, attached.place, settings);
-            judge(&mut object, &attached.interface.name, settings, looked_at(attached));
+            object.insert("classes".into(), super::classes::described(&settings.classes, &of.classes).into());
+            judge(&mut object, of.name(), settings, looked_at(attached));
             object
         }
-        None => Map::from_iter([("interface".to_string(), attached.interface.name.clone().into())]),
+        None => Map::from_iter([("interface".to_string(), of.name().into())]),
     };
-    let band = |band: &BandCounters| json!({ "packets": band.packets, "bytes": band.bytes });
-    object.insert("bands".into(), counters.bands.iter().map(band).collect());
-    let followed = follow::read(&attached.interface);
-    let line = followed.map(|followed| super::follow::described(&followed.status, followed.process));
+    object.insert("bands".into(), crate::uplink::bands_as_json(&of.bands, cuts(attached)).into());
+    let line = line.as_ref().map(|followed| super::follow::described(&followed.status, followed.process));
     object.insert("line".into(), line.into());
     object.insert("missing".into(), attached.missing().into());
+    object.insert("ordered_packets".into(), of.ordered_packets().into());
     object.insert("responses".into(), counters.responses.into());
     object.insert("sizes_read".into(), counters.sizes_read.into());
     object.insert("sizes_unknown".into(), counters.sizes_unknown.into());
@@ -286,4 +277,8 @@ fn counted(attached: &Attached) -> Value {
         }),
     );
     Value::Object(object)
+}
+
+fn cuts(attached: &Attached) -> &[u64] {
+    attached.settings.as_ref().map_or(&[], |settings| &settings.cuts)
 }

@@ -12,6 +12,9 @@ use cli::Failure;
 use serde_json::{Value, json};
 use units::{Rate, Share};
 
+#[cfg(feature = "bpf")]
+pub use show::bands_as_json;
+
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -58,12 +58,6 @@ struct Cuts {
     unit: &'static str,
 }
 
-impl Cuts {
-    fn of(&self, band: usize) -> Option<u64> {
-        self.up_to.get(band.checked_sub(DATA_BAND_FIRST.into())?).copied()
-    }
-}
-
 /// The origin of the rate, if something is attached; a line.
 #[cfg(feature = "bpf")]
 fn line(interface: &Interface) -> String {
@@ -90,12 +84,25 @@ fn cuts(_interface: &Interface) -> Cuts {
 }
 
 fn as_json(tree: &Tree, counted: &[Counted], cuts: &Cuts) -> Value {
+    let Value::Object(mut object) = described(tree) else { unreachable!("a tree is an object") };
+    if !cuts.up_to.is_empty() {
+        object.insert("up_to_unit".into(), cuts.unit.into());
+    }
+    let mut bands = bands_as_json(counted, &cuts.up_to);
+    for (band, value) in bands.iter_mut().enumerate() {
+        value["priority"] = tree.priority(band as u8).into();
+    }
+    object.insert("bands".into(), bands.into());
+    Value::Object(object)
+}
+
+/// The bands with their counters; `cuts` are the maximum of each band for responses but the last.
+pub fn bands_as_json(counted: &[Counted], cuts: &[u64]) -> Vec<Value> {
     let band = |(band, counted): (usize, &Counted)| {
         json!({
             "band": band,
             "use": used_for(band),
-            "priority": tree.priority(band as u8),
-            "up_to": cuts.of(band),
+            "up_to": cut_of(cuts, band),
             "packets": counted.packets,
             "bytes": counted.bytes,
             "drops": counted.drops,
@@ -103,12 +110,11 @@ fn as_json(tree: &Tree, counted: &[Counted], cuts: &Cuts) -> Value {
             "backlog_bytes": counted.backlog_bytes,
         })
     };
-    let Value::Object(mut object) = described(tree) else { unreachable!("a tree is an object") };
-    if !cuts.up_to.is_empty() {
-        object.insert("up_to_unit".into(), cuts.unit.into());
-    }
-    object.insert("bands".into(), counted.iter().enumerate().map(band).collect());
-    Value::Object(object)
+    counted.iter().enumerate().map(band).collect()
+}
+
+fn cut_of(cuts: &[u64], band: usize) -> Option<u64> {
+    cuts.get(band.checked_sub(DATA_BAND_FIRST.into())?).copied()
 }
 
 fn as_text(tree: &Tree, counted: &[Counted], cuts: &Cuts) -> String {
@@ -119,7 +125,8 @@ fn as_text(tree: &Tree, counted: &[Counted], cuts: &Cuts) -> String {
     text += "band  use           up to   packets          bytes     drops   waiting   waiting bytes\n";
     for (band, counted) in counted.iter().enumerate() {
         let Counted { packets, bytes, drops, backlog_packets, backlog_bytes } = counted;
-        let (used_for, up_to) = (used_for(band), cuts.of(band).map_or("-".to_string(), |cut| cut.to_string()));
+        let (used_for, up_to) =
+            (used_for(band), cut_of(&cuts.up_to, band).map_or("-".to_string(), |cut| cut.to_string()));
         text += &format!(
             "{band:>4}  {used_for:<8}{up_to:>11}{packets:>10}{bytes:>15}{drops:>10}{backlog_packets:>10}{backlog_bytes:>16}\n"
         );

@@ -1,5 +1,9 @@
 //! `weir attach`, its plan and its list.
 
+use std::path::Path;
+
+use serde_json::Value;
+
 use crate::network::Network;
 
 /// Needs the BPF programs, which a build without clang has not.
@@ -94,4 +98,55 @@ fn the_doctor_says_what_attach_would() {
         assert_eq!(is_ok && args.is_empty(), is_ok && planned.contains("at 10gbit"), "{planned}");
         assert_eq!(is_ok && args.is_empty(), planned.ends_with("; the rate of the line would be found and followed"));
     }
+}
+
+/// What JSON, Prometheus, the list and `weir top` say between two lists that agree, so that nothing has left the interface meanwhile; `file` is
+/// written too.
+fn figures(network: &Network, file: &Path) -> (Value, [String; 3]) {
+    let told = || {
+        let before = network.json("attach --list")[0].clone();
+        let prometheus = network.printed("attach --list --prometheus");
+        network.printed(&format!("attach --list --prometheus={}", file.display()));
+        let texts = [prometheus, network.printed("attach --list"), network.printed("top")];
+        (network.json("attach --list")[0]["bands"] == before["bands"]).then_some((before, texts))
+    };
+    (0..20).find_map(|_| told()).expect("a moment without traffic")
+}
+
+#[test]
+fn all_that_show_figures_show_the_same() {
+    let Some(network) = Network::new() else { return };
+    let file = std::env::temp_dir().join(format!("weir-attach-{}.prom", std::process::id()));
+    if !attached(&network, "attach uplink --rate 9mbit --no-watch") {
+        return;
+    }
+    let socket = network.cable.at_server(|| std::net::UdpSocket::bind("198.18.60.1:0").unwrap());
+    (0..3).for_each(|_| assert_eq!(socket.send_to(&[0; 1000], "198.18.60.2:9").unwrap(), 1000));
+    let (list, [prometheus, listed, top]) = figures(&network, &file);
+    let written = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(written, prometheus);
+    let other = &list["bands"][1];
+    let (packets, bytes) = (other["packets"].as_u64().unwrap(), other["bytes"].as_u64().unwrap());
+    assert!(packets >= 3 && other["use"] == "other", "{list}");
+    let labels = r#"{interface="uplink",band="1",holds="other"}"#;
+    for sample in [
+        format!("weir_attach_band_packets_total{labels} {packets}\n"),
+        format!("weir_attach_band_bytes_total{labels} {bytes}\n"),
+        format!("weir_attach_band_waiting_packets{labels} 0\n"),
+        "weir_attach_active{interface=\"uplink\"} 1\n".to_string(),
+        "weir_attach_info{interface=\"uplink\",policy=\"psjf\",rate=\"given\"} 1\n".to_string(),
+        "weir_attach_rate_bytes_per_second{interface=\"uplink\"} 1125000\n".to_string(),
+    ] {
+        assert!(prometheus.contains(&sample), "{sample}: {prometheus}");
+    }
+    let words =
+        |text: &str| text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>();
+    let band = format!("1 other {packets} {bytes} 0 0");
+    assert!(words(&listed).contains(&band), "{band}: {listed}");
+    let band = format!("other 0 0 {packets} {:.1}", bytes as f64 / 1e6);
+    assert!(words(&top).contains(&band), "{band}: {top}");
+    assert!(top.contains("uplink: psjf into bands") && top.contains("rate 9mbit, as given"), "{top}");
+    let said = network.refusal("attach --list --prometheus=/proc/nowhere/weir.prom", 1);
+    assert!(said.contains("cannot write /proc/nowhere/weir.prom"), "{said}");
 }

@@ -1,8 +1,8 @@
 //! Classes as text: for the file, for people and for programs.
 
+use ::uplink::Counted;
 use ::uplink::classify::{Class, Classes, Rule};
-use ::uplink::tree::{self, ClassShare, Part};
-use ::uplink::{Counted, Interface};
+use ::uplink::tree::{ClassShare, Part};
 use serde_json::{Value, json};
 
 use super::OTHERS;
@@ -57,16 +57,8 @@ fn said(rule: &Rule) -> String {
     format!("{}{}", words.join(", "), if is_gone { ", which is not there" } else { "" })
 }
 
-/// The counters of each class since the bands were made; zeros if they are gone.
-fn counted(interface: &Interface, classes: &Classes) -> Vec<Counted> {
-    let tree = tree::find(interface).ok().flatten();
-    let mut counted = tree.and_then(|tree| tree.class_stats().ok()).unwrap_or_default();
-    counted.resize(classes.all.len(), Counted::default());
-    counted
-}
-
 /// A table of the classes and the rules in the order in which they are tried; nothing without classes.
-pub fn listed(interface: &Interface, classes: &Classes) -> String {
+pub fn listed(classes: &Classes, counted: &[Counted]) -> String {
     if classes.all.is_empty() {
         return String::new();
     }
@@ -75,9 +67,9 @@ pub fn listed(interface: &Interface, classes: &Classes) -> String {
         "{:>24} {:>6} {:>12} {:>12} {:>12} {:>16} {:>8} {:>8}\n",
         "class", "weight", "min rate", "max rate", "packets", "bytes", "waiting", "lost"
     );
-    for (class, counted) in classes.all.iter().zip(counted(interface, classes)) {
+    for (class, counted) in classes.all.iter().zip(counted) {
         let (name, ClassShare { weight, min_rate, max_rate }) = (&class.name, class.share);
-        let Counted { packets, bytes, drops, backlog_packets, .. } = counted;
+        let Counted { packets, bytes, drops, backlog_packets, .. } = *counted;
         let (min, max) = (part(min_rate), part(max_rate));
         text += &format!(
             "{name:>24} {weight:>6} {min:>12} {max:>12} {packets:>12} {bytes:>16} {backlog_packets:>8} {drops:>8}\n"
@@ -90,9 +82,9 @@ pub fn listed(interface: &Interface, classes: &Classes) -> String {
 }
 
 /// The classes as JSON, with their rules and counters.
-pub fn described(interface: &Interface, classes: &Classes) -> Vec<Value> {
+pub fn described(classes: &Classes, counted: &[Counted]) -> Vec<Value> {
     let part = |part: Option<Part>| part.map(|part| part.to_string());
-    let described = |(number, (class, counted)): (usize, (&Class, Counted))| {
+    let described = |(number, (class, counted)): (usize, (&Class, &Counted))| {
         let rules: Vec<String> = classes.rules.iter().filter(|rule| rule.class == number).map(said).collect();
         json!({
             "name": class.name,
@@ -106,5 +98,5 @@ pub fn described(interface: &Interface, classes: &Classes) -> Vec<Value> {
             "waiting_packets": counted.backlog_packets,
         })
     };
-    classes.all.iter().zip(counted(interface, classes)).enumerate().map(described).collect()
+    classes.all.iter().zip(counted).enumerate().map(described).collect()
 }

@@ -1,0 +1,224 @@
+//! The figures of attaches in the text format of Prometheus, as node_exporter's textfile collector reads it. That collector refuses a file of
+//! OpenMetrics with `info`, and takes its counters for untyped. Labels are interfaces, bands and classes: never a client.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use ::uplink::Counted;
+use ::uplink::classify::Lost;
+use cli::Failure;
+use units::Rate;
+
+use super::figures::Figures;
+use super::saved;
+
+/// A label's name and value.
+type Label<'a> = (&'static str, &'a str);
+
+/// A metric of each attach: name or its end, help, value.
+type Metric<V> = (&'static str, &'static str, fn(&Figures) -> V);
+/// A metric of each queue: the end of its name, kind, help, value.
+type QueueMetric = (&'static str, &'static str, &'static str, fn(&Counted) -> u64);
+
+/// The metrics of each attach; `lost` are interfaces that lost theirs.
+pub fn text(all: &[Figures], lost: &[Lost]) -> String {
+    let mut page = Page::default();
+    page.of_attaches(all, lost);
+    page.rates(all);
+    page.queues(all);
+    page.counters(all);
+    page.0
+}
+
+/// Writes a file by a rename, so that a collector finds all or the one before.
+pub fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    let unwritten =
+        |error| Failure::Failed(format!("cannot write {}: {error}; --prometheus prints it", file.display()));
+    saved::write(file, text).map_err(unwritten)
+}
+
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[Label], value: impl std::fmt::Display) {
+        let escaped = |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let labels: Vec<String> =
+            labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
+        let _ = writeln!(self.0, "{name}{{{}}} {value}", labels.join(","));
+    }
+
+    fn of_attaches(&mut self, all: &[Figures], lost: &[Lost]) {
+        let name = "weir_attach_active";
+        self.head(
+            name,
+            "gauge",
+            "1 for an interface whose responses are ordered, 0 for one whose classifier or bands are gone",
+        );
+        for of in all {
+            let is_whole = of.attached.settings.is_some() && of.attached.missing().is_none();
+            self.sample(name, &[("interface", of.name())], u8::from(is_whole));
+        }
+        for lost in lost {
+            self.sample(name, &[("interface", &lost.interface.name)], 0);
+        }
+        let name = "weir_attach_info";
+        self.head(name, "gauge", "1: how an interface is attached; rate is given, or found by a search");
+        for of in all {
+            let Some(settings) = &of.attached.settings else { continue };
+            let rate = if of.line.is_some() { "found" } else { "given" };
+            let labels = [("interface", of.name()), ("policy", settings.policy.name()), ("rate", rate)];
+            self.sample(name, &labels, 1);
+        }
+    }
+
+    fn rates(&mut self, all: &[Figures]) {
+        let gauges: [Metric<Option<f64>>; 4] = [
+            ("weir_attach_rate_bytes_per_second", "Rate of the bands", |of| {
+                of.tree.as_ref().map(|tree| bytes_per_s(tree.plan.rate))
+            }),
+            ("weir_attach_found_rate_bytes_per_second", "Rate of the line, where it was found by a search", |of| {
+                of.line.as_ref()?.status.rate.map(bytes_per_s)
+            }),
+            ("weir_attach_found_rate_age_seconds", "Time since the rate that was found was last confirmed", |of| {
+                let status = &of.line.as_ref()?.status;
+                status.rate.map(|_| status.age.0 as f64 / 1e9)
+            }),
+            ("weir_attach_followed", "1 if a process follows the line, 0 if it should and none does", |of| {
+                Some(f64::from(u8::from(of.line.as_ref()?.process.is_some())))
+            }),
+        ];
+        for (name, help, value) in gauges {
+            self.head(name, "gauge", help);
+            for of in all {
+                if let Some(value) = value(of) {
+                    self.sample(name, &[("interface", of.name())], value);
+                }
+            }
+        }
+    }
+
+    /// The bands, and the classes, each by the same five figures.
+    fn queues(&mut self, all: &[Figures]) {
+        let figures: [QueueMetric; 5] = [
+            ("packets_total", "counter", "Packets that left", |of| of.packets),
+            ("bytes_total", "counter", "Bytes that left, with the interface's own header", |of| of.bytes),
+            ("dropped_packets_total", "counter", "Packets that found it full", |of| of.drops),
+            ("waiting_packets", "gauge", "Packets that wait", |of| of.backlog_packets),
+            ("waiting_bytes", "gauge", "Bytes that wait", |of| of.backlog_bytes),
+        ];
+        for (suffix, kind, help, value) in figures {
+            let name = format!("weir_attach_band_{suffix}");
+            self.head(&name, kind, &format!("{help}, by band of the tree and what it is for"));
+            for of in all {
+                let Some(settings) = &of.attached.settings else { continue };
+                for (band, held, counted) in of.held() {
+                    let (band, held) = (band.to_string(), held.label(settings.policy));
+                    let labels = [("interface", of.name()), ("band", &*band), ("holds", &*held)];
+                    self.sample(&name, &labels, value(&counted));
+                }
+            }
+        }
+        for (suffix, kind, help, value) in figures {
+            let name = format!("weir_attach_class_{suffix}");
+            self.head(&name, kind, &format!("{help}, by class of responses"));
+            for of in all {
+                for (class, counted) in of.named() {
+                    self.sample(&name, &[("interface", of.name()), ("class", class)], value(&counted));
+                }
+            }
+        }
+    }
+
+    fn counters(&mut self, all: &[Figures]) {
+        let name = "weir_attach_ordered_packets_total";
+        self.head(
+            name,
+            "counter",
+            "Packets of responses that were given a place, by their socket here or by their flow",
+        );
+        for of in all {
+            let by_flow = of.attached.counters.by_flow;
+            let by_socket = of.ordered_packets().saturating_sub(by_flow);
+            for (by, count) in [("socket", by_socket), ("flow", by_flow)] {
+                self.sample(name, &[("interface", of.name()), ("by", by)], count);
+            }
+        }
+        let counters: [Metric<u64>; 8] = [
+            ("responses", "Responses that began", |of| of.attached.counters.responses),
+            ("responses_size_read", "Responses whose size was read from their head", |of| {
+                of.attached.counters.sizes_read
+            }),
+            ("responses_size_unknown", "Responses whose head gave no size", |of| of.attached.counters.sizes_unknown),
+            ("promotions", "Times a connection moved to a better band", |of| of.attached.counters.promotions),
+            ("held_back_packets", "Packets kept in a worse band behind earlier ones", |of| {
+                of.attached.counters.held_back
+            }),
+            ("unordered_packets", "Packets for whose connection the kernel had no memory", |of| {
+                of.attached.counters.no_storage
+            }),
+            ("ahead_of_share_packets", "Packets of clients ahead of their share", |of| of.attached.counters.behind),
+            ("forwarded_packets", "Ordered packets that arrived over an interface", |of| {
+                of.attached.counters.forwarded
+            }),
+        ];
+        for (suffix, help, value) in counters {
+            let name = format!("weir_attach_{suffix}_total");
+            self.head(&name, "counter", help);
+            for of in all {
+                self.sample(&name, &[("interface", of.name())], value(of));
+            }
+        }
+    }
+}
+
+fn bytes_per_s(rate: Rate) -> f64 {
+    rate.bits_per_s() as f64 / 8.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The dashboard, the rules and the documentation use only names that exist, and the documentation has all.
+    #[test]
+    fn what_others_ask_for_is_there() {
+        let said = text(&[], &[]);
+        let page = include_str!("../../../../docs/attach.md");
+        let asked = [
+            page,
+            include_str!("../../../../packaging/grafana/weir-attach.json"),
+            include_str!("../../../../packaging/prometheus/weir-attach.rules.yml"),
+        ];
+        let names = |text: &str| -> Vec<String> {
+            let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+            words.filter(|word| word.starts_with("weir_attach_")).map(String::from).collect()
+        };
+        for name in asked.into_iter().flat_map(names) {
+            assert!(said.contains(&format!("# TYPE {name} ")), "{name}");
+        }
+        let documented = names(page);
+        for name in names(&said) {
+            assert!(documented.contains(&name), "{name}");
+        }
+    }
+
+    /// Each family is together, as the format wants it, and its counters alone end in `_total`.
+    #[test]
+    fn it_is_the_text_format_of_prometheus() {
+        let lost = Lost { interface: ::uplink::Interface { name: "a\"b".into(), index: 7 }, what: String::new() };
+        let said = text(&[], &[lost]);
+        assert!(said.contains("\nweir_attach_active{interface=\"a\\\"b\"} 0\n"), "{said}");
+        let types: Vec<(&str, &str)> =
+            said.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
+        let mut once = types.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), types.len());
+        assert!(types.iter().all(|(name, kind)| name.ends_with("_total") == (*kind == "counter")), "{types:?}");
+    }
+}
