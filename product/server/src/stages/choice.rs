@@ -2,7 +2,7 @@
 //! say, and by the settings of its site.
 
 use http::http1::Delimiter;
-use http::{AcceptedCodings, Coding, Length, Method, Request, Response, Status};
+use http::{AcceptedCodings, Coding, Length, Method, Request, Response};
 
 use super::Streaming;
 use crate::body::{Body, Piece};
@@ -46,7 +46,8 @@ impl<'r> CodingFields<'r> {
     }
 }
 
-/// Returns true if the response would be coded for some client. Files have forms of their own.
+/// Returns true if the response would be coded for some client, whatever its status: a page of an error may be as long
+/// as any other. Files have forms of their own.
 pub(super) fn may_be_coded(
     request: &Request,
     response: &Response<Body>,
@@ -55,14 +56,12 @@ pub(super) fn may_be_coded(
 ) -> bool {
     let is_private =
         || streaming.is_private || ["cookie", "authorization"].iter().any(|name| request.values(name).next().is_some());
-    let is_made = || response.is_forwarded() || response.status == Status::OK;
     let is_file = || response.body.pieces().any(Piece::is_file);
     let mime = || std::str::from_utf8(fields.content_type).unwrap_or_default();
     let length = || length_of(request, response, fields.content_length);
     let is_short = || matches!(length(), Length::Known(bytes) if bytes < *CODED_BYTES.start());
     let is_refused = || response.is_forwarded() && !streaming.codes_private && is_private();
-    is_made()
-        && !is_file()
+    !is_file()
         && !fields.has_coding
         && !fields.forbids
         && is_compressible(mime())

@@ -201,6 +201,24 @@ mod tests {
         assert_eq!(coding(&page).as_deref(), Some("gzip"));
     }
 
+    /// The page of an error has neither a tag nor a secret. Its HEAD has the same fields.
+    #[test]
+    fn pages_of_errors_are_coded() {
+        for status in [403, 404, 412, 500, 503] {
+            let staged = |method: &str, lines: &[&str]| {
+                let page = Response::new(Status(status), text(2_000).into()).with("Content-Type", b"text/html");
+                with(method, lines, |request| staged(request, page.with_length(2_000), &STREAMING))
+            };
+            let page = staged("GET", &[GZIP, "Cookie: a=b"]);
+            assert_eq!((coding(&page).as_deref(), fields(&page, "Vary")), (Some("gzip"), vec!["Accept-Encoding".into()]));
+            let head = ["Content-Encoding", "Vary"].map(|name| fields(&staged("HEAD", &[GZIP]), name));
+            assert_eq!(head, ["Content-Encoding", "Vary"].map(|name| fields(&page, name)));
+            assert!(decoded(Coding::Gzip, &all(page.body)) == text(2_000));
+            let plain = staged("GET", &[]);
+            assert_eq!((coding(&plain), fields(&plain, "Content-Length")), (None, vec!["2000".to_string()]));
+        }
+    }
+
     #[test]
     fn without_memory_a_response_stays_as_it_is() {
         let coded = |room_bytes| {
