@@ -16,6 +16,8 @@ pub struct Entity<'a> {
     pub etag: &'a str,
     /// The Last-Modified value that is sent; only its whole seconds count.
     pub last_modified: SystemTime,
+    /// The time of the request; only a date in If-Range needs it.
+    pub now: SystemTime,
 }
 
 /// The answer to a GET or HEAD that found its file.
@@ -102,13 +104,17 @@ fn precondition(request: &Request, entity: &Entity) -> Option<Verdict> {
 /// Step 5: returns true if the parts the client holds belong to the current file, or if there is no If-Range.
 ///
 /// The comparison is strong: a weak tag never equals ours. A date must equal Last-Modified exactly; a later one is not
-/// enough. Only the client can know that such a date is strong (RFC 9110 section 13.1.5): it may send the date only if
-/// it has no tag and its copy was made at least a second after that date (section 8.8.2.2). We always send a tag.
+/// enough. A date is weak while its second lasts (RFC 9110 sections 13.1.5 and 8.8.2.2): the file may have changed twice
+/// in it, so that the client's part is of other bytes. Only the client can know whether its copy was made in that
+/// second; it may send the date only if it was not, and has no tag. We always send a tag.
 fn if_range_holds(request: &Request, entity: &Entity) -> bool {
     match request.fields.if_range {
         None => true,
         Some(tag) if tag.starts_with(b"\"") => tag == entity.etag.as_bytes(),
-        Some(value) => date::parse(value) == Some(last_modified(entity)),
+        Some(value) => {
+            let is_strong = date::seconds(entity.now) as i64 > last_modified(entity);
+            is_strong && date::parse(value) == Some(last_modified(entity))
+        }
     }
 }
 
@@ -169,11 +175,15 @@ mod tests {
     /// Returns the verdict on `method` with these field lines, for a file of 100 bytes with the tag `"v,1"`, changed in
     /// NOW.
     fn verdict(method: &str, lines: &[&str]) -> Verdict {
+        verdict_at(Duration::from_secs(784_111_778), method, lines)
+    }
+
+    fn verdict_at(now: Duration, method: &str, lines: &[&str]) -> Verdict {
         let bytes = format!("{method} / HTTP/1.1\r\nHost: a\r\n{}\r\n\r\n", lines.join("\r\n"));
         let bytes = bytes.replace("\r\n\r\n\r\n", "\r\n\r\n");
         let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request;
         let last_modified = UNIX_EPOCH + Duration::from_millis(784_111_777_900);
-        evaluate(&request, &Entity { len: 100, etag: "\"v,1\"", last_modified })
+        evaluate(&request, &Entity { len: 100, etag: "\"v,1\"", last_modified, now: UNIX_EPOCH + now })
     }
 
     fn part() -> Verdict {
@@ -227,7 +237,7 @@ mod tests {
         let of_1970 = |line: &str| {
             let bytes = format!("GET / HTTP/1.1\r\nHost: a\r\n{line}\r\n\r\n");
             let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request;
-            evaluate(&request, &Entity { len: 1, etag: "\"v\"", last_modified: UNIX_EPOCH })
+            evaluate(&request, &Entity { len: 1, etag: "\"v\"", last_modified: UNIX_EPOCH, now: UNIX_EPOCH })
         };
         assert_eq!(of_1970("If-Modified-Since: Wed, 31 Dec 1969 23:59:59 GMT"), Whole);
         assert_eq!(of_1970("If-Unmodified-Since: Wed, 31 Dec 1969 23:59:59 GMT"), PreconditionFailed);
@@ -273,6 +283,13 @@ mod tests {
         ] {
             let line = format!("If-Range: {value}");
             assert_eq!(verdict("GET", &[&line, "Range: bytes=0-9"]), expected, "{value}");
+        }
+        // Within its second a date is weak, and a tag is as strong as ever; so is a date before a clock that was set back.
+        for (ms, expected) in [(784_111_776_000, Whole), (784_111_777_999, Whole), (784_111_778_000, part())] {
+            let of = |value: &str| {
+                verdict_at(Duration::from_millis(ms), "GET", &[&format!("If-Range: {value}"), "Range: bytes=0-9"])
+            };
+            assert_eq!((of(NOW), of("\"v,1\"")), (expected, part()), "{ms}");
         }
         assert_eq!(verdict("GET", &["If-Range: \"v,1\""]), Whole);
         assert_eq!(verdict("GET", &["If-Range: \"v,1\"", "If-Range: \"v,1\"", "Range: bytes=0-9"]), Whole);

@@ -12,7 +12,7 @@
 //! assert_eq!(path, b"a b");
 //!
 //! let last_modified = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
-//! let entity = http::Entity { len: 100, etag: "\"v1\"", last_modified };
+//! let entity = http::Entity { len: 100, etag: "\"v1\"", last_modified, now: SystemTime::now() };
 //! assert_eq!(http::evaluate(&head.request, &entity), http::Verdict::Ranges(vec![0..10]));
 //!
 //! let fields = http::EntityFields::new("text/plain", "\"v1\"", last_modified, 100);

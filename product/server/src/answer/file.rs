@@ -9,6 +9,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use http::{
     AcceptedCodings, Coding, Codings, Entity, EntityFields, Method, Request, Response, Status, Verdict,
@@ -119,7 +120,11 @@ impl Handler {
     /// Returns true if the request is for a part of the file that exists, or for one that does not.
     fn asks_for_part(&self, request: &Request, entry: &Entry) -> bool {
         let is_asked = request.fields.range.is_some() && request.method == Method::Get;
-        is_asked && matches!(http::evaluate(request, &entity(entry)), Verdict::Ranges(_) | Verdict::RangeNotSatisfiable)
+        is_asked
+            && matches!(
+                http::evaluate(request, &entity(request, entry)),
+                Verdict::Ranges(_) | Verdict::RangeNotSatisfiable
+            )
     }
 
     /// Chooses the form of a file. The most wanted one is made if it is not there; until then, a less wanted one serves.
@@ -166,7 +171,7 @@ impl Handler {
 
     /// The response with a file that is coded while it is sent.
     fn on_its_way(&mut self, request: &Request, entry: &Arc<Entry>, coding: Coding) -> Response<Body> {
-        match http::evaluate(request, &entity(entry)) {
+        match http::evaluate(request, &entity(request, entry)) {
             Verdict::Whole => {
                 let whole = Response::new(Status::OK, part(entry, 0..entry.len).into()).of(entry.fields.whole());
                 coded_on_its_way(request, whole, coding)
@@ -211,7 +216,7 @@ impl Handler {
 
     /// The response with a coded form of a file.
     fn coded(&mut self, request: &Request, entry: &Arc<Entry>, form: &Arc<Entry>) -> Response<Body> {
-        match http::evaluate(request, &entity(form)) {
+        match http::evaluate(request, &entity(request, form)) {
             Verdict::NotModified => bare(Status::NOT_MODIFIED).of(form.fields.validators()),
             // The client may have the file as it is.
             Verdict::PreconditionFailed => self.plain(request, entry),
@@ -225,7 +230,7 @@ impl Handler {
     pub(super) fn plain(&mut self, request: &Request, entry: &Arc<Entry>) -> Response<Body> {
         let fields = &entry.fields;
         let whole = || Response::new(Status::OK, part(entry, 0..entry.len).into()).of(fields.whole());
-        match http::evaluate(request, &entity(entry)) {
+        match http::evaluate(request, &entity(request, entry)) {
             Verdict::Whole => whole(),
             Verdict::Ranges(_) | Verdict::RangeNotSatisfiable if has_stages(request, &whole()) => whole(),
             Verdict::Ranges(ranges) if ranges.len() == 1 => {
@@ -276,8 +281,10 @@ fn saves_data(request: &Request) -> bool {
     request.values("save-data").any(|value| value.trim_ascii().eq_ignore_ascii_case(b"on"))
 }
 
-fn entity(entry: &Entry) -> Entity<'_> {
-    Entity { len: entry.len, etag: &entry.etag, last_modified: entry.last_modified }
+fn entity<'e>(request: &Request, entry: &'e Entry) -> Entity<'e> {
+    // Nothing else needs the time.
+    let now = if request.fields.if_range.is_some() { SystemTime::now() } else { entry.last_modified };
+    Entity { len: entry.len, etag: &entry.etag, last_modified: entry.last_modified, now }
 }
 
 /// Returns the entity tag of the form that the client has, if the request only asks whether the file has changed and the client

@@ -61,12 +61,7 @@ pub(super) fn may_be_coded(
     let length = || length_of(request, response, fields.content_length);
     let is_short = || matches!(length(), Length::Known(bytes) if bytes < *CODED_BYTES.start());
     let is_refused = || response.is_forwarded() && !streaming.codes_private && is_private();
-    !is_file()
-        && !fields.has_coding
-        && !fields.forbids
-        && is_compressible(mime())
-        && !is_short()
-        && !is_refused()
+    !is_file() && !fields.has_coding && !fields.forbids && is_compressible(mime()) && !is_short() && !is_refused()
 }
 
 /// Returns true if this value of Vary says that already.

@@ -210,7 +210,10 @@ mod tests {
                 with(method, lines, |request| staged(request, page.with_length(2_000), &STREAMING))
             };
             let page = staged("GET", &[GZIP, "Cookie: a=b"]);
-            assert_eq!((coding(&page).as_deref(), fields(&page, "Vary")), (Some("gzip"), vec!["Accept-Encoding".into()]));
+            assert_eq!(
+                (coding(&page).as_deref(), fields(&page, "Vary")),
+                (Some("gzip"), vec!["Accept-Encoding".into()])
+            );
             let head = ["Content-Encoding", "Vary"].map(|name| fields(&staged("HEAD", &[GZIP]), name));
             assert_eq!(head, ["Content-Encoding", "Vary"].map(|name| fields(&page, name)));
             assert!(decoded(Coding::Gzip, &all(page.body)) == text(2_000));
