@@ -73,8 +73,8 @@ class Late(http.server.BaseHTTPRequestHandler):
             return self.send_error(404)
         if " " not in urllib.parse.unquote(self.path):
             return self.pass_on()
-        address, wait_s = urllib.parse.unquote(self.path[1:]).split(" ")
-        body = f"""<!DOCTYPE html><meta name="color-scheme" content="light dark"><style>body{{margin:0}}iframe{{border:0;width:100vw;height:100vh;display:block}}</style>
+        address, wait_s, width = urllib.parse.unquote(self.path[1:]).split(" ")
+        body = f"""<!DOCTYPE html><meta name="color-scheme" content="light dark"><style>body{{margin:0}}iframe{{border:0;width:{width};height:100vh;display:block;margin:auto}}</style>
             <iframe src="{address}"></iframe><img src="/late?{wait_s}" hidden>""".encode()
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
@@ -97,20 +97,22 @@ PROGRAM
 python3 "$work/late.py" &
 started+=($!)
 
-# Name, address, width and height, seconds to wait, further flags.
+# Name, address, width and height, width of the page in it, seconds to wait, further flags.
 picture() {
-    local name=$1 address=$2 size=$3 wait_s=$4
-    shift 4
+    local name=$1 address=$2 size=$3 width=$4 wait_s=$5
+    shift 5
     "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars --no-first-run --disable-background-networking \
-        --user-data-dir="$work/$name" --window-size="$size" --screenshot="$to/$name.png" "$@" "http://127.0.0.1:18482/$address%20$wait_s" \
+        --user-data-dir="$work/$name" --window-size="$size" --screenshot="$to/$name.png" "$@" "http://127.0.0.1:18482/$address%20$wait_s%20$width" \
         >"$work/$name.log" 2>&1 || { echo "screenshots: $name: $(tail -3 "$work/$name.log")" >&2; exit 1; }
     echo "docs/pictures/$name.png"
 }
 dark=(--force-dark-mode --blink-settings=preferredColorScheme=0)
-picture listing http://127.0.0.1:18480/mirror/ 900,520 1
-picture error http://127.0.0.1:18480/nowhere 900,340 1
-picture demo http://127.0.0.1:18481/ 900,760 12
+picture listing http://127.0.0.1:18480/mirror/ 900,520 100vw 1
+# No window is narrower than 500 pixels: a phone is a frame in it.
+picture listing-phone http://127.0.0.1:18480/mirror/ 500,520 360px 1
+picture error http://127.0.0.1:18480/nowhere 900,340 100vw 1
+picture demo http://127.0.0.1:18481/ 900,760 100vw 12
 # Samples of the last hour are taken every ten seconds.
-picture admin http://127.0.0.1:18482/ 900,1500 30
-picture admin-dark http://127.0.0.1:18482/ 900,1500 4 "${dark[@]}"
-picture admin-phone http://127.0.0.1:18482/ 500,1500 4
+picture admin http://127.0.0.1:18482/ 900,1500 100vw 30
+picture admin-dark http://127.0.0.1:18482/ 900,1500 100vw 4 "${dark[@]}"
+picture admin-phone http://127.0.0.1:18482/ 500,1500 360px 4

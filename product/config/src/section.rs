@@ -137,6 +137,11 @@ impl<'r, 't> Section<'r, 't> {
         }
     }
 
+    /// Returns true if the value is no flag, which reading it reports.
+    pub(crate) fn is_wrong_flag(&self, name: &str) -> bool {
+        self.find(name).is_some_and(|value| value.get_ref().as_bool().is_none())
+    }
+
     pub(crate) fn whole_number(&self, name: &str) -> Option<u64> {
         let key = self.key(name);
         let Some(value) = self.find(name) else { return self.default_of(key).and_then(|text| text.parse().ok()) };

@@ -186,6 +186,15 @@ fn proxies_of_a_site() {
 }
 
 /// The exception would send the source of a script.
+/// One mistake has one message.
+#[test]
+fn a_wrong_flag_is_not_a_missing_upstream_too() {
+    let text = "[[site]]\nroot='r'\n[[site.proxy]]\npath='/a/*'\nserve_files='yes'\n";
+    assert_eq!(mistakes(text), ["f:5:13: site.proxy.serve_files `yes`: expected true or false"]);
+    let not_set = text.replace("'yes'", "false");
+    assert!(mistakes(&not_set)[0].starts_with("f:3:1: site.proxy.to missing"), "{:?}", mistakes(&not_set));
+}
+
 #[test]
 fn files_are_no_exception_to_fastcgi() {
     let text = "[[site]]\nroot='r'\nfastcgi='127.0.0.1:9000'\n[[site.proxy]]\npath='/s/*'\nserve_files=true\n";

@@ -190,7 +190,7 @@ impl Proxy {
 fn has_upstreams(table: &Section<'_, '_>, to: &[Placed<UpstreamAddress>]) -> bool {
     let (book, is_of_files) = (table.book, table.flag("serve_files"));
     if !is_of_files {
-        if !table.is_given("to") {
+        if !table.is_given("to") && !table.is_wrong_flag("serve_files") {
             book.mistake(
                 table.at,
                 "site.proxy.to missing: expected upstreams, for example [\"127.0.0.1:3000\"], or serve_files = true",

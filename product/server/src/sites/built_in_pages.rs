@@ -6,7 +6,7 @@ use http::{Request, Status};
 /// Styled like listings.
 const STYLE: &str = "<style>:root{color-scheme:light dark}\
 body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1rem}\
-h1{font-size:1.25rem}p{overflow-wrap:anywhere}a:focus{outline:2px solid}.note{color:#888}</style>";
+h1{font-size:1.25rem}p{overflow-wrap:anywhere}a:focus{outline:2px solid}.note{color:light-dark(#5c5c5c,#a0a0a0)}</style>";
 
 /// Returns true if the client names HTML in Accept, as browsers do (RFC 9110 section 12.5.1); its weight does not
 /// matter.
@@ -56,6 +56,32 @@ fn sentence(status: Status) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The relative luminance of a colour (WCAG 2.2).
+    fn luminance(hex: &str) -> f64 {
+        let part = |at: usize| {
+            let value = f64::from(u8::from_str_radix(&hex[at..at + 2], 16).unwrap()) / 255.0;
+            if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * part(0) + 0.7152 * part(2) + 0.0722 * part(4)
+    }
+
+    /// Grey text has the contrast of WCAG AA, 4.5, on white and on the darkest grey that browsers have as a background,
+    /// and a narrow listing keeps the heading by which it is sorted.
+    #[test]
+    fn pages_can_be_read() {
+        let listing = include_str!("../files/listing.html");
+        for page in [listing, STYLE] {
+            let (_, greys) = page.split_once("color:light-dark(#").unwrap();
+            let contrast = |grey: &str, back: &str| {
+                let (grey, back) = (luminance(grey), luminance(back));
+                (grey.max(back) + 0.05) / (grey.min(back) + 0.05)
+            };
+            let contrasts = [contrast(&greys[..6], "ffffff"), contrast(&greys[8..14], "242424")];
+            assert!(contrasts.iter().all(|contrast| *contrast >= 4.5), "{contrasts:?}");
+            assert!(!page.contains("color:#") && !page.contains("display:none"), "{page}");
+        }
+    }
 
     #[test]
     fn a_page_is_small_and_has_a_sentence() {
