@@ -1,6 +1,7 @@
 //! Command lines and exits of our programs: exit status 0 ok, 1 failed, 2 usage, and for the last two one line on
 //! standard error that states what is wrong, where, and what would be right.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 /// The reason why a command failed.
@@ -47,6 +48,11 @@ pub fn parse<C: clap::Parser>(program: &str, gone: fn(&str) -> Option<String>) -
     })
 }
 
+/// Prints a line about what was done. It is done whether anybody reads of it or not, so a closed or full output is no failure.
+pub fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
 /// Prints the failure, if any, as `program: reason` and returns the exit status.
 pub fn exit_code(program: &str, outcome: Result<(), Failure>) -> ExitCode {
     let (status, reason) = match outcome {
@@ -54,7 +60,7 @@ pub fn exit_code(program: &str, outcome: Result<(), Failure>) -> ExitCode {
         Err(Failure::Failed(reason)) => (1, reason),
         Err(Failure::Usage(reason)) => (2, reason),
     };
-    eprintln!("{program}: {}", units::plain(&reason));
+    let _ = writeln!(std::io::stderr(), "{program}: {}", units::plain(&reason));
     ExitCode::from(status)
 }
 

@@ -136,6 +136,18 @@ pub(crate) fn check(book: &Book<'_>, acme: Option<&Acme>, sites: &[Site], listen
     book.note(acme.at, said);
 }
 
+fn is_address(host: &str) -> bool {
+    host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok()
+}
+
+/// Returns whether a public authority may have a certificate for this host.
+pub fn is_public(host: &str) -> bool {
+    let is_private_below = |top: &str| host.strip_suffix(top).is_some_and(|rest| rest.ends_with('.'));
+    host.contains('.')
+        && !is_address(host)
+        && !["local", "internal", "localhost", "test", "lan"].into_iter().any(is_private_below)
+}
+
 fn check_host(book: &Book<'_>, acme: &Acme, host: &Placed<Host>) {
     let name = host.value.to_string();
     if name.starts_with("*.") && !acme.is_by_dns() {
@@ -144,12 +156,10 @@ fn check_host(book: &Book<'_>, acme: &Acme, host: &Placed<Host>) {
         );
         return book.mistake(host.at, said);
     }
-    if name.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok() {
+    if is_address(&name) {
         return book.note(host.at, format!("site.hosts `{name}`: no certificate is ordered for an address"));
     }
-    let is_public = name.contains('.')
-        && !["local", "internal", "localhost", "test", "lan"].iter().any(|top| name.ends_with(&format!(".{top}")));
-    if !is_public && acme.directory.contains("letsencrypt.org") {
+    if !is_public(&name) && acme.directory.contains("letsencrypt.org") {
         let said = format!(
             "site.hosts `{name}`: no public authority has certificates for it; expected another acme.directory, cert and key, or acme = false in the site"
         );

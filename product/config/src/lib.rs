@@ -33,7 +33,7 @@ mod unreached_rules;
 mod uplink_rate;
 mod value_forms;
 
-pub use acme::{Acme, Challenge};
+pub use acme::{Acme, Challenge, is_public};
 pub use changes::{Change, changes};
 pub use class::{Asked, Assignment, Class, Field, FieldLines, OTHERS, Objective, Rule, Token, Why};
 pub use document::{FILE_BYTES_MAX, FileError, open, read, read_file};
@@ -55,7 +55,7 @@ pub use site::{
 };
 pub use uplink_rate::UplinkRate;
 pub use value_forms::{
-    ConcurrencySharing, LogFormat, Satisfy, Shaping, Statuses, is_https_url, listen_address, listen_expected,
+    ConcurrencySharing, LogFormat, Satisfy, Shaping, Statuses, is_https_url, listen_address, listen_expected, timeout,
 };
 
 use std::path::PathBuf;

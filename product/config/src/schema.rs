@@ -70,7 +70,7 @@ fn text(form: Form) -> Value {
             "^(auto|off|[0-9]+(\\.[0-9]+)?[kKmMgGtT]?[bB][iI][tT](\\.\\.[0-9]+(\\.[0-9]+)?[kKmMgGtT]?[bB][iI][tT])?)$"
         }
         Form::Percent(_) => "^[0-9]+(\\.[0-9]+)?%$",
-        Form::Time => "^[0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|min|h)$",
+        Form::Time | Form::Timeout => "^[0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|min|h)$",
         Form::Pattern => "^[/*]",
         Form::PathBelow => "^/.",
         Form::Origin => "^([*]$|[a-z][a-z0-9+.-]*://)",

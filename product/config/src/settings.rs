@@ -13,7 +13,7 @@ use crate::network::Network;
 use crate::place::{Place, Placed};
 use crate::section::{Book, Held, Section};
 use crate::uplink_rate::UplinkRate;
-use crate::value_forms::{ConcurrencySharing, LogFormat, Name, Percent, Shaping, Size};
+use crate::value_forms::{ConcurrencySharing, LogFormat, Name, Percent, Shaping, Size, Timeout};
 
 /// Maximum number of listeners: each has sockets in every event loop.
 const LISTENERS_MAX: usize = 64;
@@ -333,8 +333,8 @@ impl Limits {
 
 impl Timeouts {
     fn read(timeouts: &Section<'_, '_>) -> Option<Timeouts> {
-        let times = ["idle", "header", "body", "shutdown"].map(|name| timeouts.text::<Duration>(name));
-        let [idle, header, body, shutdown] = times;
-        Some(Timeouts { idle: idle?.value, header: header?.value, body: body?.value, shutdown: shutdown?.value })
+        let [idle, header, body] = ["idle", "header", "body"].map(|name| timeouts.text::<Timeout>(name));
+        let shutdown = timeouts.text::<Duration>("shutdown");
+        Some(Timeouts { idle: idle?.value.0, header: header?.value.0, body: body?.value.0, shutdown: shutdown?.value })
     }
 }

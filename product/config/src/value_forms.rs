@@ -194,6 +194,27 @@ impl FromText for Duration {
     }
 }
 
+/// The shortest timeout. 0 would not disable a timeout, as operators may expect: it would end what has hardly begun.
+const TIMEOUT_MIN: Duration = Duration::from_millis(1);
+
+/// Reads a time for which somebody is waited for.
+pub fn timeout(text: &str) -> Result<Duration, String> {
+    let time = units::parse_duration(text).map_err(|error| error.to_string())?;
+    if time < TIMEOUT_MIN { Err("expected 1ms or more".to_string()) } else { Ok(time) }
+}
+
+/// A time for which somebody is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Timeout(pub(crate) Duration);
+
+impl FromText for Timeout {
+    const FORM: Form = Form::Timeout;
+
+    fn from_text(text: &str) -> Result<Timeout, Wrong> {
+        timeout(text).map(Timeout).map_err(|_| Wrong::Form)
+    }
+}
+
 impl FromText for SocketAddr {
     const FORM: Form = Form::Address;
 
@@ -412,6 +433,7 @@ pub(crate) fn check(form: Form, text: &str) -> Result<(), Wrong> {
         Form::Percent(90) => read_as::<Percent<90>>(text),
         Form::Percent(max) => panic!("no key has {max} %"),
         Form::Time => read_as::<Duration>(text),
+        Form::Timeout => read_as::<Timeout>(text),
         Form::Order => read_as::<PolicySpec>(text),
         Form::ClientShare => read_as::<ClientShareSpec>(text),
         Form::Name => read_as::<Name>(text),

@@ -73,7 +73,7 @@ fn settings() {
             "[uplink]\nshaping = \"pacd\"",
             "f:2:11: uplink.shaping `pacd`: expected auto, paced, bands or off; did you mean `paced`?",
         ),
-        ("[timeouts]\nidle = 75", "f:2:8: timeouts.idle `75`: expected a string in quotes, a time in ns"),
+        ("[timeouts]\nidle = 75", "f:2:8: timeouts.idle `75`: expected a string in quotes, a time of 1ms or more"),
         ("[limits]\nhead_bytes = \"1MiB\"", "f:2:14: limits.head_bytes `1048576`: expected 4KiB to 128KiB"),
         ("[limits]\nhead_bytes = 4095", "f:2:14: limits.head_bytes `4095`: expected 4KiB to 128KiB"),
         ("[limits]\nhead_fields = 1001", "f:2:15: limits.head_fields `1001`: expected a whole number from 16 to 1000"),
@@ -310,6 +310,8 @@ fn places_and_health_checks_of_a_proxy() {
             "to=['1']\nhealth_uri='/a'\nhealth_interval='20ms'",
             "f:5:17: site.proxy.health_interval below 1s: expected 1s or more",
         ),
+        ("to=['1']\nconnect_timeout='0s'", "f:4:17: site.proxy.connect_timeout `0s`: expected a time of 1ms or more"),
+        ("to=['1']\nread_timeout='0.5ms'", "f:4:14: site.proxy.read_timeout `0.5ms`: expected a time of 1ms or more"),
         (
             "to=['1']\nslow_start='9s'",
             "f:4:12: site.proxy.slow_start without site.proxy.health_uri: expected the path of the checks",

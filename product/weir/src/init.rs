@@ -144,10 +144,10 @@ pub fn main(args: Args) -> Result<(), Failure> {
         ErrorKind::AlreadyExists => exists(),
         _ => Failure::Failed(format!("cannot write {name}: {error}; expected a folder that you may write")),
     })?;
-    println!("Written: {name}");
-    answers.remark().inspect(|remark| println!("{remark}"));
+    cli::say(&format!("Written: {name}"));
+    answers.remark().inspect(|remark| cli::say(remark));
     check::report(file)?;
-    println!("Serve it: weir run {name}");
+    cli::say(&format!("Serve it: weir run {name}"));
     Ok(())
 }
 
@@ -252,6 +252,10 @@ mod tests {
                 "folder\n.\na.org\n\n\n",
                 "[acme]    # by Let's Encrypt, to whose terms you agree\n\n[[site]]\nhosts = [\"a.org\"]\n\
                  default = true    # requests for other names too\nhttps_redirect = true\nroot = \"HERE\"\n",
+            ),
+            (
+                "folder\n.\nlocalhost 127.0.0.1 nas.lan\n\n\n",
+                "hosts = [\"localhost\", \"127.0.0.1\", \"nas.lan\"]\ndefault = true    # requests for other names too\nroot = \"HERE\"\n",
             ),
             ("program\n\n\n\n2mbit..20mbit\n", "[[site]]\n\n[[site.proxy]]\nto = [\":3000\"]\n"),
             ("program\nhttps://b.org\n\n\n\n", "to = [\"https://b.org\"]\n"),

@@ -39,7 +39,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     if verdict == FIXED && args.upgrade {
         // Prints the changes alone: the verdict is about to be out of date.
         let (changed, _) = lines.trim_end().rsplit_once('\n').unwrap_or_default();
-        changed.lines().filter(|line| *line != TAKES_A_PROCESS).for_each(|line| println!("{line}"));
+        changed.lines().filter(|line| *line != TAKES_A_PROCESS).for_each(cli::say);
         return upgrade::replace(pid, &[]);
     }
     if verdict != USED {
@@ -47,8 +47,8 @@ pub fn main(args: Args) -> Result<(), Failure> {
     }
     // The changes, the notes and the verdict.
     let (told, last) = lines.trim_end().rsplit_once('\n').unwrap_or(("", lines.trim_end()));
-    told.lines().for_each(|line| println!("{line}"));
-    println!("weir: server {pid}: {last}");
+    told.lines().for_each(cli::say);
+    cli::say(&format!("weir: server {pid}: {last}"));
     if args.upgrade && runs_another_program(pid) {
         return upgrade::replace(pid, &[]);
     }

@@ -25,7 +25,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use cli::Failure;
 use config::{Answers, Network, UplinkRate, defaults};
-use server::service_manager::{Account, Notifier, PassedSocket, unpassed};
+use server::service_manager::{Account, Notifier, PassedSocket, to_bind};
 use server::{
     Certificate, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, Config, FileOptions, Https, Keeper,
     Listen, LogConfig, PolicySpec, Reporting, Server, SiteConfig, StartError, WORKERS_MAX,
@@ -233,14 +233,14 @@ pub struct Flags {
     #[arg(hide_short_help = true, long, value_enum, value_name = "FORMAT", default_value = "combined")]
     log_format: LogFormat,
     /// Maximum time of a connection without a request
-    #[arg(hide_short_help = true, long, value_name = "TIME", default_value = defaults::IDLE_TIMEOUT, value_parser = units::parse_duration, help_heading = TIMEOUTS)]
+    #[arg(hide_short_help = true, long, value_name = "TIME", default_value = defaults::IDLE_TIMEOUT, value_parser = config::timeout, help_heading = TIMEOUTS)]
     idle_timeout: Duration,
     /// Maximum time for the head of a request to arrive
     // One that is lost three times takes 21 s.
-    #[arg(hide_short_help = true, long, value_name = "TIME", default_value = defaults::HEADER_TIMEOUT, value_parser = units::parse_duration, help_heading = TIMEOUTS)]
+    #[arg(hide_short_help = true, long, value_name = "TIME", default_value = defaults::HEADER_TIMEOUT, value_parser = config::timeout, help_heading = TIMEOUTS)]
     header_timeout: Duration,
     /// Maximum time between two bytes of a request body
-    #[arg(hide_short_help = true, long, value_name = "TIME", default_value = defaults::BODY_TIMEOUT, value_parser = units::parse_duration, help_heading = TIMEOUTS)]
+    #[arg(hide_short_help = true, long, value_name = "TIME", default_value = defaults::BODY_TIMEOUT, value_parser = config::timeout, help_heading = TIMEOUTS)]
     body_timeout: Duration,
     /// Minimum average rate of a request body, in bytes per second; 0 disables the check
     #[arg(hide_short_help = true, long, value_name = "SIZE", default_value = "500", value_parser = units::parse_size, help_heading = TIMEOUTS)]
@@ -449,9 +449,8 @@ fn config(
     if is_secure {
         passed.iter_mut().for_each(|socket| (socket.is_secure, socket.has_http3) = (true, has_http3));
     }
-    let is_unsaid = listen.is_empty() && passed.is_empty();
-    let default = Listen { address: LISTEN, is_secure, has_http3, has_proxy_header: false };
-    let listen = if is_unsaid { vec![default] } else { unpassed(&listen, &mut passed) };
+    let usual = Listen { address: LISTEN, is_secure, has_http3, has_proxy_header: false };
+    let listen = to_bind(&listen, usual, &mut passed);
     let addresses: Vec<_> =
         passed.iter().map(|socket| socket.address).chain(listen.iter().map(|listen| listen.address)).collect();
     let Hosted { sites, classes: assigned } = hosted;

@@ -1,9 +1,10 @@
 //! `weir upgrade`: a new process of this program takes the sockets of a running server, which then finishes its responses.
 
 mod group;
+mod open_files;
 
 use std::ffi::OsString;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -78,6 +79,9 @@ pub fn replace(old: u32, words: &[OsString]) -> Result<(), Failure> {
         )));
     }
     join(old, &started)?;
+    if let Some(line) = open_files::take_over(old) {
+        let _ = writeln!(io::stderr(), "weir: {line}");
+    }
     let command = command(words, &started, account, old);
     let mut command = command.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
     command.stdin(Stdio::null()).stderr(Stdio::piped());
@@ -87,7 +91,7 @@ pub fn replace(old: u32, words: &[OsString]) -> Result<(), Failure> {
     match relay(&mut child, START_MAX) {
         Heard::Serves => {
             let then = if before.has_ended() { "has ended" } else { "finishes what it has begun" };
-            println!("weir: process {new} serves in place of {old}, which {then}");
+            cli::say(&format!("weir: process {new} serves in place of {old}, which {then}"));
             Ok(())
         }
         Heard::Ended => {
@@ -249,7 +253,8 @@ fn relay(child: &mut Child, wait: Duration) -> Heard {
             if line == SERVES {
                 return Heard::Serves;
             }
-            eprintln!("{line}");
+            // The new process serves whether anybody reads of it or not.
+            let _ = writeln!(io::stderr(), "{line}");
         }
         let left = until.saturating_duration_since(Instant::now());
         let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };

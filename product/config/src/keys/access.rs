@@ -53,7 +53,13 @@ pub static ACCESS: &[Key] = &[
         "Fields of that answer that the request gets; those of the client with these names are removed.",
         r#"["Remote-User", "Remote-Groups"]"#,
     ),
-    key("site.access.auth_timeout", text(Form::Time), Is("10s"), "Maximum time for that answer; then 504.", r#""3s""#),
+    key(
+        "site.access.auth_timeout",
+        text(Form::Timeout),
+        Is("10s"),
+        "Maximum time for that answer; then 504.",
+        r#""3s""#,
+    ),
     key(
         "site.access.satisfy",
         text(Form::OneOf(&["all", "any"])),

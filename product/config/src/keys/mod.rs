@@ -109,6 +109,8 @@ pub enum Form {
     /// A percentage, at most this.
     Percent(u16),
     Time,
+    /// A time of 1 ms or more.
+    Timeout,
     /// A policy without classes.
     Order,
     ClientShare,
@@ -244,6 +246,7 @@ static EXPECTED: &[(Form, &str)] = &[
     (Form::Uplink, "auto, off, a rate or two rates, for example 10mbit or 2mbit..20mbit"),
     (Form::Rate, "a rate in bit, kbit, mbit or gbit per second, for example 10mbit"),
     (Form::Size, "bytes, or with a unit of KB, MB, GB, KiB, MiB, GiB, for example 64KiB"),
+    (Form::Timeout, "a time of 1ms or more in ms, s, m or h, for example 250ms or 10s"),
     (Form::Time, "a time in ns, us, ms, s, m or h, for example 250ms or 10s"),
     (Form::Order, "a policy without classes, for example srpt"),
     (Form::ClientShare, "on, off, strict, or the allowance as a size, for example 20MB"),

@@ -95,10 +95,16 @@ pub static PROXY: &[Key] = &[
         "Continue the request of a client that has shut its sending side of an HTTP/1.1 connection (`nc -N`); otherwise it is cancelled.",
         "true",
     ),
-    key("site.proxy.connect_timeout", text(Form::Time), Is("5s"), "Maximum time to connect to an upstream.", r#""1s""#),
+    key(
+        "site.proxy.connect_timeout",
+        text(Form::Timeout),
+        Is("5s"),
+        "Maximum time to connect to an upstream.",
+        r#""1s""#,
+    ),
     key(
         "site.proxy.read_timeout",
-        text(Form::Time),
+        text(Form::Timeout),
         Is("60s"),
         "Maximum time between two bytes of an upstream's response.",
         r#""5m""#,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::keys::Form;
 use crate::place::{Placed, quoted};
 use crate::section::Section;
-use crate::value_forms::{FieldName, FromText, RequestPath, Wrong};
+use crate::value_forms::{FieldName, FromText, RequestPath, Timeout, Wrong};
 
 use super::request_header::mistake;
 use super::{Proxy, UpstreamAddress};
@@ -36,7 +36,7 @@ const HTTP_PORT: u16 = 80;
 
 impl ForwardAuth {
     pub(super) fn read(table: &Section<'_, '_>) -> Option<ForwardAuth> {
-        let (url, timeout) = (table.text::<AuthUrl>("auth_url"), table.text::<Duration>("auth_timeout"));
+        let (url, timeout) = (table.text::<AuthUrl>("auth_url"), table.text::<Timeout>("auth_timeout"));
         let copied = table.texts::<FieldName>("copy_headers");
         for Placed { value: FieldName(name), at } in &copied {
             if let Some(expected) = mistake(name) {
@@ -51,7 +51,7 @@ impl ForwardAuth {
             }
         }
         let copy_headers = copied.into_iter().map(|name| name.value.0).collect();
-        Some(ForwardAuth { url: url?.value, copy_headers, timeout: timeout?.value })
+        Some(ForwardAuth { url: url?.value, copy_headers, timeout: timeout?.value.0 })
     }
 
     /// The settings of the connections to that server.

@@ -11,7 +11,7 @@ use crate::pattern::Pattern;
 use crate::place::{Place, Placed};
 use crate::section::Section;
 use crate::unreached_rules::Rule;
-use crate::value_forms::{FromText, RequestPath, Size, Wrong};
+use crate::value_forms::{FromText, RequestPath, Size, Timeout, Wrong};
 
 use super::proxy_request::ProxyRequest;
 use super::redirect::split_host;
@@ -154,7 +154,7 @@ impl Proxy {
         let flags = ["request_buffering", "ignore_client_abort", "intercept_errors", "proxy_protocol"]
             .map(|name| table.flag(name));
         let [request_buffering, ignore_client_abort, intercept_errors, proxy_protocol] = flags;
-        let [connect, read] = ["connect_timeout", "read_timeout"].map(|name| table.text::<Duration>(name));
+        let [connect, read] = ["connect_timeout", "read_timeout"].map(|name| table.text::<Timeout>(name));
         let (temp_files, accel_root) = (table.text::<Size>("max_temp_file_size"), table.text::<PathBuf>("accel_root"));
         if !has_upstreams(table, &to) {
             return None;
@@ -173,8 +173,8 @@ impl Proxy {
             request_buffering,
             tunnels: tunnels?.try_into().ok()?,
             ignore_client_abort,
-            connect_timeout: connect?.value,
-            read_timeout: read?.value,
+            connect_timeout: connect?.value.0,
+            read_timeout: read?.value.0,
             max_temp_file_bytes: temp_files?.value.0,
             accel_root: accel_root.map(|folder| folder.value),
             health,

@@ -10,5 +10,5 @@ mod privileges;
 pub use hook::{HookProgram, NAME as HOOK_NAME, serve as serve_hook};
 pub use keys::{Keys, NAME as KEYS_NAME, keep as keep_keys};
 pub use notify::{Notifier, Watchdog};
-pub use passed::{Listen, NamedSocket, PassedError, PassedSocket, gather, passed_sockets, unpassed};
+pub use passed::{Listen, NamedSocket, PassedError, PassedSocket, gather, passed_sockets, to_bind};
 pub use privileges::{Account, PrivilegeError, Privileges};

@@ -21,6 +21,9 @@ const SECURE_NAME: &str = "https";
 /// The name of a socket that the previous process bound; any other is the service manager's.
 pub const OWN_NAME: &str = "weir";
 
+/// The name of a socket that came without one, as in sd_listen_fds_with_names(3).
+const NO_NAME: &str = "unknown";
+
 /// A listening address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listen {
@@ -51,7 +54,7 @@ impl NamedSocket {
 #[derive(Debug)]
 pub struct PassedSocket {
     pub address: SocketAddr,
-    /// The name in LISTEN_FDNAMES; empty without one.
+    /// The name in LISTEN_FDNAMES, else [`NO_NAME`].
     pub name: String,
     /// Clients use TLS here.
     pub is_secure: bool,
@@ -93,7 +96,7 @@ pub fn passed_sockets() -> Result<Vec<PassedSocket>, PassedError> {
     let mut names = names.split(':');
     let mut named = Vec::new();
     for (nth, socket) in sys::take_passed(FIRST, count).into_iter().enumerate() {
-        let name = names.next().unwrap_or_default().to_string();
+        let name = names.next().filter(|name| !name.is_empty()).unwrap_or(NO_NAME).to_string();
         let socket = socket.map_err(|_| PassedError::Closed(FIRST + nth as i32, count))?;
         named.push(NamedSocket { name, socket });
     }
@@ -135,7 +138,7 @@ struct Descriptor {
 
 impl Descriptor {
     fn unfit(&self, is: String) -> PassedError {
-        let name = if self.name.is_empty() { String::new() } else { format!(" ({})", self.name) };
+        let name = if self.name == NO_NAME { String::new() } else { format!(" ({})", self.name) };
         PassedError::Unfit { fd: self.fd, name, is }
     }
 }
@@ -160,7 +163,7 @@ fn unread(error: impl Into<io::Error>) -> String {
 
 /// Returns the configured listeners that no passed socket serves; they must be bound. A passed socket uses TLS if the
 /// listener of its address does or, without one, if its name is `https`.
-pub fn unpassed(configured: &[Listen], passed: &mut Vec<PassedSocket>) -> Vec<Listen> {
+fn unpassed(configured: &[Listen], passed: &mut Vec<PassedSocket>) -> Vec<Listen> {
     // Sockets that the previous process bound and that are no longer configured are dropped; a service manager's are
     // kept.
     passed.retain(|socket| !socket.is_own() || configured.iter().any(|listen| socket.is_for(listen.address)));
@@ -172,6 +175,13 @@ pub fn unpassed(configured: &[Listen], passed: &mut Vec<PassedSocket>) -> Vec<Li
     }
     let is_passed = |listen: &Listen| passed.iter().any(|socket| socket.is_for(listen.address));
     configured.iter().copied().filter(|listen| !is_passed(listen)).collect()
+}
+
+/// Returns the listeners that must be bound: those of [`unpassed`], or this one if none is configured and no service
+/// manager has passed a socket.
+pub fn to_bind(configured: &[Listen], usual: Listen, passed: &mut Vec<PassedSocket>) -> Vec<Listen> {
+    let is_unsaid = configured.is_empty() && passed.iter().all(PassedSocket::is_own);
+    unpassed(if is_unsaid { std::slice::from_ref(&usual) } else { configured }, passed)
 }
 
 impl PassedSocket {
@@ -222,7 +232,7 @@ impl PassedSocket {
 
     /// The address, with the name if it has one.
     pub fn label(&self) -> String {
-        if self.name.is_empty() { self.address.to_string() } else { format!("{} ({})", self.address, self.name) }
+        if self.name == NO_NAME { self.address.to_string() } else { format!("{} ({})", self.address, self.name) }
     }
 }
 
@@ -249,7 +259,7 @@ mod tests {
             (udp.into(), "that does not listen"),
             (file.into(), "no socket"),
         ] {
-            let said = PassedSocket::new(socket, "").unwrap_err();
+            let said = PassedSocket::new(socket, NO_NAME).unwrap_err();
             assert!(said.contains(is), "{said}");
         }
         let fits = PassedSocket::new(listener.into(), "web").unwrap();
@@ -294,5 +304,18 @@ mod tests {
         let mut any_port = vec![own()];
         assert_eq!(unpassed(&[listen("127.0.0.1:0".parse().unwrap())], &mut any_port), []);
         assert_eq!(any_port.len(), 1, "its port stays");
+    }
+
+    /// A server without a listener of its own could not be followed: its socket was dropped, and none was bound.
+    #[test]
+    fn the_usual_listener_is_that_of_the_process_before() {
+        let own = || PassedSocket::new(TcpListener::bind("127.0.0.1:0").unwrap().into(), OWN_NAME).unwrap();
+        let listen = |address| Listen { address, is_secure: false, has_http3: false, has_proxy_header: false };
+        let (mut same, mut another, mut managed) = (vec![own()], vec![own()], vec![passed("127.0.0.1:0")]);
+        let usual = listen(same[0].address);
+        assert_eq!((to_bind(&[], usual, &mut same), same.len()), (vec![], 1));
+        assert_eq!((to_bind(&[], usual, &mut another), another.len()), (vec![usual], 0));
+        assert_eq!((to_bind(&[], usual, &mut managed), managed.len()), (vec![], 1));
+        assert_eq!(to_bind(&[], usual, &mut vec![]), [usual]);
     }
 }

@@ -110,7 +110,7 @@ impl Answers {
     }
 
     pub fn usual_certificate(&self) -> String {
-        if self.hosts().is_empty() { NONE } else { ACME }.into()
+        if self.hosts().into_iter().any(config::is_public) { ACME } else { NONE }.into()
     }
 
     pub fn check_kind(&self) -> Result<(), String> {

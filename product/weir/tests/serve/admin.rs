@@ -123,7 +123,11 @@ fn others_are_refused() {
     assert_eq!(ask(admin, "/other", "localhost").status, 404);
     let mut client = Client::connect(admin);
     client.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
-    assert_eq!(client.response().status, 405);
+    let refused = client.response();
+    assert_eq!((refused.status, refused.field("allow")), (405, Some("GET, HEAD")));
+    let mut client = Client::connect(admin);
+    client.send("HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!((client.response_to_head().field("content-length"), client.rest().len()), (Some("3"), 0));
     // Those that say half of a request are waited for together.
     let halves: Vec<Client> = (0..200)
         .map(|_| {

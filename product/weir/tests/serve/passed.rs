@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use socket2::SockRef;
 
 use crate::common::{Client, Server, Site, WEIR, WRITE_PATHS, content, get};
+use crate::upgrades::upgrade;
 use crate::{common::wait_until, http3::Asking};
 
 /// Beyond those that the shell uses.
@@ -95,6 +96,20 @@ fn a_listener_that_was_not_passed_is_bound() {
     for address in [address, bound] {
         assert_eq!(Client::connect(address).get("/a").text(), "hello");
     }
+}
+
+/// A name that is missing was an empty record, which reads as the end: the next process got no socket.
+#[test]
+fn a_socket_without_a_name_goes_to_the_next_process() {
+    let site = Site::with(&[("a", b"hello")]);
+    let dir = site.served().display().to_string();
+    let (socket, address) = listening("127.0.0.1:0");
+    let passed = Passed::new(&[socket]);
+    let server = Server::spawn(passed.command("", &["serve", &dir]));
+    let next = upgrade(server.pid());
+    assert_eq!(server.exit_status().code(), Some(0));
+    assert_eq!(Client::connect(address).get("/a").text(), "hello");
+    drop(next);
 }
 
 /// A file without a listener takes what is passed; one with another binds that too.

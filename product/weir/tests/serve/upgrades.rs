@@ -1,20 +1,21 @@
 //! `weir upgrade`: another process takes the sockets, and no client is refused.
 
 use std::net::TcpListener;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::common::tls::Made;
-use crate::common::{Client, Server, Site, content, get, run_to_end, wait_until};
+use crate::common::{Client, Server, Site, content, get, run_to_end, wait_until, weir_under};
 
 const SMALL: usize = 1 << 10;
 /// A size beyond the buffers of two sockets.
 const HUGE: usize = 16 << 20;
 
 /// The process that serves now, ended with the test.
-struct Serving(u32);
+#[derive(Debug)]
+pub struct Serving(u32);
 
 impl Drop for Serving {
     fn drop(&mut self) {
@@ -32,7 +33,7 @@ fn has_ended(number: u32) -> bool {
 }
 
 /// The number of the next process, or what was said of it.
-fn upgrade(old: u32) -> Result<Serving, String> {
+pub fn upgrade(old: u32) -> Result<Serving, String> {
     by(&["upgrade"], old)
 }
 
@@ -167,6 +168,37 @@ fn a_reload_by_another_program_puts_that_in_place() {
     assert_eq!(std::fs::read_link(format!("/proc/{}/exe", serving.0)).unwrap(), other);
     assert_eq!(server.exit_status().code(), Some(0));
     assert_eq!(server.connect().get("/size-1024").body, content(SMALL));
+}
+
+/// The command ended with a panic, though the new process served.
+#[test]
+fn an_upgrade_and_a_reload_of_which_nobody_reads_succeed() {
+    let site = Site::of_sizes(&[SMALL]);
+    let server = Server::run(&file(&site, free_port(), ""));
+    for word in ["reload", "upgrade"] {
+        let (read, write) = std::io::pipe().unwrap();
+        drop(read);
+        let mut command = weir_under(&[]);
+        command.args([word, "--pid", &server.pid().to_string()]);
+        let output = command.stdout(write).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{word}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let next = successor(server.pid());
+    assert_eq!(server.exit_status().code(), Some(0));
+    assert_eq!(server.connect().get("/size-1024").body, content(SMALL));
+    drop(next);
+}
+
+/// The process that was started to replace this one.
+fn successor(old: u32) -> Serving {
+    let variable = format!("WEIR_PREDECESSOR={old}");
+    let is_it = |pid: &u32| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|one| one == variable.as_bytes())
+    };
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let mut processes = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    Serving(processes.find(is_it).expect("a process after it"))
 }
 
 /// It went on listening there, and commands still reached the process that finishes a download.

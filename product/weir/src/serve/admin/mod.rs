@@ -28,6 +28,8 @@ const ASKER_MAX: Duration = Duration::from_millis(250);
 /// Maximum size of the head of a request.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 
+const NOT_ALLOWED: &str = "405 Method Not Allowed";
+
 const PAGE: &str = include_str!("page.html");
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
@@ -138,14 +140,16 @@ impl Admin {
         asker.set_nonblocking(false)?;
         asker.set_write_timeout(Some(ASKER_MAX))?;
         let Answer { status, media_type, body } = self.answer_to(request, server);
+        let allow = if status == NOT_ALLOWED { "Allow: GET, HEAD\r\n" } else { "" };
         let (length, date) = (body.len(), http::HttpDate::new(SystemTime::now()));
         let date = String::from_utf8_lossy(date.as_bytes()).into_owned();
         let policy = if media_type == HTML { PAGE_POLICY } else { "" };
         let head = format!(
             "HTTP/1.1 {status}\r\nServer: weir\r\nDate: {date}\r\nContent-Type: {media_type}\r\nContent-Length: {length}\r\nCache-Control: no-store\r\n\
-         X-Content-Type-Options: nosniff\r\n{policy}Connection: close\r\n\r\n"
+         X-Content-Type-Options: nosniff\r\n{allow}{policy}Connection: close\r\n\r\n"
         );
-        asker.write_all((head + &body).as_bytes())
+        let body = if request.starts_with(b"HEAD ") { "" } else { &body };
+        asker.write_all((head + body).as_bytes())
     }
 
     fn answer_to(&self, request: &[u8], server: &Server) -> Answer {
@@ -161,7 +165,7 @@ impl Admin {
             return text("421 Misdirected Request", "ask by localhost or an address of this machine");
         }
         if !matches!(request.method, http::Method::Get | http::Method::Head) {
-            return text("405 Method Not Allowed", "only GET");
+            return text(NOT_ALLOWED, "only GET and HEAD");
         }
         match request.path {
             b"/" => Answer { status: "200 OK", media_type: HTML, body: PAGE.into() },
