@@ -77,7 +77,8 @@ fn framings() {
     ] {
         let text = format!("HTTP/1.1 {status} x\r\n{lines}\r\n");
         let head = parsed(text.as_bytes(), method).unwrap().unwrap().0;
-        assert_eq!((head.framing, head.is_kept_alive), (framing, is_kept_alive), "{method:?} {text}");
+        let is_kept = head.is_kept_alive && !head.is_end_doubtful;
+        assert_eq!((head.framing, is_kept), (framing, is_kept_alive), "{method:?} {text}");
         assert_eq!(head.is_interim(), matches!(status, 100 | 103));
     }
     let old = |lines: &str| head(&format!("HTTP/1.0 200 OK\r\n{lines}\r\n"));
@@ -530,7 +531,8 @@ proptest! {
         let (head, consumed) = parsed(&out, Method::Get).unwrap().unwrap();
         // A 304 in chunks may be followed by one.
         let is_kept_alive = (status, length) != (304, None);
-        prop_assert_eq!((head.status, consumed, head.is_kept_alive), (Status(status), out.len(), is_kept_alive));
+        let is_kept = head.is_kept_alive && !head.is_end_doubtful;
+        prop_assert_eq!((head.status, consumed, is_kept), (Status(status), out.len(), is_kept_alive));
         let expected = match (status, length) {
             (204 | 304, _) => Framing::None,
             (_, Some(bytes)) => Framing::Length(PeerLength::new(bytes).unwrap()),

@@ -22,6 +22,8 @@ pub struct Decoder {
     /// The maximum length of a head.
     head_bytes_max: usize,
     keeps_connection: bool,
+    /// The request was a HEAD.
+    is_bodiless: bool,
     said: Vec<u8>,
 }
 
@@ -53,7 +55,13 @@ impl Decoder {
     /// Creates the state before the answer of a request on a connection that is kept or not.
     pub fn new(head_bytes_max: usize, keeps_connection: bool) -> Decoder {
         let record = Record::Header([0; HEADER_BYTES], 0);
-        Decoder { record, stage: Stage::Head, kept: Vec::new(), head_bytes_max, keeps_connection, said: Vec::new() }
+        let (kept, said) = (Vec::new(), Vec::new());
+        Decoder { record, stage: Stage::Head, kept, head_bytes_max, keeps_connection, is_bodiless: false, said }
+    }
+
+    /// The same for a HEAD, whose answer has no body whatever the program says and sends: its end is a record.
+    pub fn of_head(self) -> Decoder {
+        Decoder { is_bodiless: true, ..self }
     }
 
     /// Returns true if the answer is whole: the connection may carry another request.
@@ -162,7 +170,8 @@ impl Decoder {
                 let Some(end) = end else { return Ok(()) };
                 let kept = std::mem::take(&mut self.kept);
                 let (head, rest) = kept.split_at(end);
-                self.stage = rewrite(head, self.keeps_connection, out)?;
+                let with_body = rewrite(head, (self.keeps_connection, self.is_bodiless), out)?;
+                self.stage = if self.is_bodiless { Stage::Nothing } else { with_body };
                 if self.stage == Stage::Chunks && rest.len() + left > 0 {
                     begin_chunk(out, rest.len() + left);
                 }
@@ -223,7 +232,11 @@ fn head_end(bytes: &[u8], before: usize) -> Option<usize> {
 
 /// Appends the head in HTTP/1.1; what is malformed stays so, and is refused with all else that HTTP/1.1 refuses. Returns
 /// how the body follows.
-fn rewrite(head: &[u8], keeps_connection: bool, out: &mut Vec<u8>) -> Result<Stage, UpstreamFault> {
+fn rewrite(
+    head: &[u8],
+    (keeps_connection, is_bodiless): (bool, bool),
+    out: &mut Vec<u8>,
+) -> Result<Stage, UpstreamFault> {
     let lines = || head.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let lines = || lines().filter(|line| !line.is_empty());
     let value = |name: &str| {
@@ -240,11 +253,7 @@ fn rewrite(head: &[u8], keeps_connection: bool, out: &mut Vec<u8>) -> Result<Sta
         (None, _) if value("location").0.is_some() => 302,
         (None, _) => 200,
     };
-    let (length, is_twice) = value("content-length");
-    let length = length.map(|length| PeerLength::from_decimal(length).filter(|_| !is_twice));
-    let length =
-        length.map(|length| length.ok_or(UpstreamFault("a content-length that is no decimal number below 2^63")));
-    let length = length.transpose()?;
+    let length = length_of(value("content-length"))?;
     out.extend_from_slice(format!("HTTP/1.1 {status} \r\n").as_bytes());
     for line in lines() {
         let name = line.split(|byte| *byte == b':').next().unwrap_or_default().trim_ascii_end();
@@ -259,10 +268,18 @@ fn rewrite(head: &[u8], keeps_connection: bool, out: &mut Vec<u8>) -> Result<Sta
         (_, Some(length)) => Stage::Length(length),
         (_, None) => Stage::Chunks,
     };
-    out.extend_from_slice(if stage == Stage::Chunks { b"Transfer-Encoding: chunked\r\n" } else { b"" });
+    out.extend_from_slice(if stage == Stage::Chunks && !is_bodiless { b"Transfer-Encoding: chunked\r\n" } else { b"" });
     out.extend_from_slice(if keeps_connection { b"\r\n" } else { b"Connection: close\r\n\r\n" });
     Ok(stage)
 }
+
+/// The length that a head says, by the first of its values and whether there are others.
+fn length_of((said, is_twice): (Option<&[u8]>, bool)) -> Result<Option<PeerLength>, UpstreamFault> {
+    let read = |said| PeerLength::from_decimal(said).filter(|_| !is_twice).ok_or(WRONG_LENGTH);
+    said.map(read).transpose()
+}
+
+const WRONG_LENGTH: UpstreamFault = UpstreamFault("a content-length that is no decimal number below 2^63");
 
 /// The number at the beginning of a status. A program sends no interim response.
 fn status_of(status: &[u8]) -> Option<u16> {
@@ -300,6 +317,17 @@ mod tests {
     fn answer(output: &str) -> Result<String, &'static str> {
         let bytes = [record(kind::STDOUT, output.as_bytes(), 5), end()].concat();
         decoded(&bytes).map(|out| String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn the_answer_to_a_head_ends_with_its_record() {
+        for output in ["A: b\r\n\r\n", "A: b\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"] {
+            let (mut decoder, mut out) = (Decoder::new(4096, true).of_head(), Vec::new());
+            decoder.decode(&record(kind::STDOUT, output.as_bytes(), 5), &mut out).unwrap();
+            assert!(!decoder.is_done(), "more may follow");
+            decoder.decode(&end(), &mut out).unwrap();
+            assert!(decoder.is_done() && out == b"HTTP/1.1 200 \r\nA: b\r\n\r\n", "{output}");
+        }
     }
 
     #[test]

@@ -82,8 +82,18 @@ impl ResponseBuilder {
         // An HTTP/1.1 client needs a length to see that the body is empty.
         let content_length = if is_bare || !ends_stream { said } else { Some(PeerLength::ZERO) };
         let (status, names) = (Status(status), std::mem::take(&mut self.names));
-        let (is_kept_alive, minor_version, lists_fields) = (true, 2, false);
-        Ok(UpstreamHead { status, framing, is_kept_alive, content_length, minor_version, list, names, lists_fields })
+        let (is_kept_alive, is_end_doubtful, minor_version, lists_fields) = (true, false, 2, false);
+        Ok(UpstreamHead {
+            status,
+            framing,
+            is_kept_alive,
+            is_end_doubtful,
+            content_length,
+            minor_version,
+            list,
+            names,
+            lists_fields,
+        })
     }
 
     /// Returns the fields collected as trailers; `None` if none of them is forwarded.

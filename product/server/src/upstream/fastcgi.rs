@@ -51,8 +51,8 @@ pub struct Inflow {
 
 impl Inflow {
     /// Creates the state before an answer, whose memory is counted in `account`.
-    pub fn new(head_bytes_max: usize, keeps_connection: bool, account: &Account) -> Inflow {
-        let (decoder, charge) = (Decoder::new(head_bytes_max, keeps_connection), Charge::new(account, 0));
+    pub fn new(decoder: Decoder, account: &Account) -> Inflow {
+        let charge = Charge::new(account, 0);
         Inflow { decoder, ready: Vec::new(), at: 0, fault: None, charge }
     }
 
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn what_waits_is_counted_and_given_back() {
         let account = Account::default();
-        let mut inflow = Inflow::new(4096, true, &account);
+        let mut inflow = Inflow::new(Decoder::new(4096, true), &account);
         inflow.push(&record(6, b"A: b"));
         assert!((4..200).contains(&account.bytes()), "{}", account.bytes());
         inflow.push(&record(6, &[b"\r\n\r\n", &[b'x'; 50_000][..]].concat()));
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_fault_follows_what_was_right() {
-        let mut inflow = Inflow::new(4096, true, &Account::default());
+        let mut inflow = Inflow::new(Decoder::new(4096, true), &Account::default());
         inflow.push(&[record(6, b"\nab"), b"HTTP/1.1".to_vec()].concat());
         inflow.push(b"more");
         let mut into = [0; 1000];

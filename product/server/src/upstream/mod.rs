@@ -40,9 +40,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use http::Request;
 use http::gateway::is_connection_login;
 use http::http1::upstream::{Framing, ResponseLimits, UpstreamHead};
+use http::{Method, Request};
 use rustix::event::epoll::EventFlags;
 use sched::routes::Route;
 use sched::upstream_queue::Turn;
@@ -185,7 +185,8 @@ impl<N: Net> Upstreams<N> {
         own.take(at, is_idle);
         let transfer = &mut self.transfers[at];
         if let Some(scripts) = &transfer.group.scripts {
-            own.decode(scripts.keeps_connections, transfer.account());
+            let is_head = transfer.inbound.method == Method::Head;
+            own.decode((scripts.keeps_connections, is_head), transfer.account());
         }
         transfer.connect(connection, is_idle, now);
         if transfer.client.logs_in {

@@ -45,8 +45,9 @@ pub struct Inbound {
 /// Returns the time for which a connection may wait for another request after this response: zero if its upstream closes it, and somewhat
 /// less than the upstream says that it waits (Node, gunicorn, Tomcat: `Keep-Alive: timeout=5`). A request that meets the
 /// close on its way is lost if it may not be repeated.
-pub fn kept_for(head: &UpstreamHead) -> Nanos {
-    if !head.is_kept_alive {
+/// A framed response has its end in records or frames, whatever its head announces.
+pub fn kept_for(head: &UpstreamHead, is_framed: bool) -> Nanos {
+    if !head.is_kept_alive || head.is_end_doubtful && !is_framed {
         return Nanos::ZERO;
     }
     let said = head.values("keep-alive").flat_map(|value| value.split(|&byte| byte == b',')).find_map(|parameter| {
@@ -173,7 +174,7 @@ mod tests {
         ] {
             let text = format!("HTTP/1.1 204 No Content\r\n{fields}\r\n\r\n").replace("\r\n\r\n\r\n", "\r\n\r\n");
             let (head, _) = parse_response(text.as_bytes(), Method::Get, &Limits::default()).unwrap().unwrap();
-            assert_eq!(kept_for(&head), Nanos((seconds * 1e9) as u64), "{fields}");
+            assert_eq!(kept_for(&head, false), Nanos((seconds * 1e9) as u64), "{fields}");
         }
     }
 }

@@ -313,7 +313,7 @@ impl Transfer {
             self.outbound.begin_tunnel();
         }
         self.inbound.tunnel.is_open = head.framing == Framing::Upgraded;
-        self.inbound.kept_for = kept_for(head);
+        self.inbound.kept_for = kept_for(head, self.group.scripts.is_some());
         self.inbound.announced_bytes = if let Framing::Length(length) = head.framing { length.bytes() } else { 0 };
         self.inbound.body = Some(UpstreamBody::new(head.framing));
     }

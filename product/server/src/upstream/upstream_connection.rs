@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 
+use http::fastcgi::Decoder;
 use http::http1::upstream::{ResponseLimits, UpstreamHead};
 use rustix::event::epoll::EventFlags;
 use slab::Slab;
@@ -136,9 +137,11 @@ impl<N: Net> UpstreamConnection<N> {
     }
 
     /// Decodes the next answer as FastCGI; its memory is counted in `account`.
-    pub fn decode(&mut self, keeps_connection: bool, account: &Account) {
+    pub fn decode(&mut self, (keeps_connection, is_head): (bool, bool), account: &Account) {
         let head_bytes_max = self.limits.head.head_bytes_max;
-        self.inflow = Some(Box::new(Inflow::new(head_bytes_max, keeps_connection, account)));
+        let decoder = Decoder::new(head_bytes_max, keeps_connection);
+        let decoder = if is_head { decoder.of_head() } else { decoder };
+        self.inflow = Some(Box::new(Inflow::new(decoder, account)));
     }
 
     /// Handles an event of the connection.

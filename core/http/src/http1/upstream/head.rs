@@ -113,6 +113,27 @@ fn interpret(parsed: &httparse::Response, method: Method, has_folds: bool) -> Re
         (_, false, Some(length)) => Framing::Length(length),
         (_, false, None) => Framing::Close,
     };
+    let (persists, lists_fields) = persistence(&list, &names, minor_version)?;
+    let announces_body = is_chunked || content_length.is_some_and(|length| length > PeerLength::ZERO);
+    let is_end_doubtful = announces_body && may_send_body(status, method, is_chunked);
+    let is_kept_alive = persists && !matches!(framing, Framing::Close | Framing::Upgraded);
+    let status = Status(status);
+    Ok(UpstreamHead {
+        status,
+        framing,
+        is_kept_alive,
+        is_end_doubtful,
+        content_length,
+        minor_version,
+        list,
+        names,
+        lists_fields,
+    })
+}
+
+/// Returns whether the connection persists by its fields (RFC 9112 section 9.3), and whether Connection lists fields that
+/// are not forwarded.
+fn persistence(list: &FieldList, names: &NameFilter, minor_version: u8) -> Result<(bool, bool), UpstreamFault> {
     let (mut closes, mut stays, mut lists_fields) = (false, minor_version >= 1, false);
     let connection = names.may_have(b"connection").then(|| connection(list.iter()));
     for (nth, option) in connection.into_iter().flatten().flat_map(members).enumerate() {
@@ -123,11 +144,7 @@ fn interpret(parsed: &httparse::Response, method: Method, has_folds: bool) -> Re
         stays |= option.eq_ignore_ascii_case(b"keep-alive");
         lists_fields |= is_listed(option);
     }
-    let announces_body = is_chunked || content_length.is_some_and(|length| length > PeerLength::ZERO);
-    let is_doubtful = announces_body && may_send_body(status, method, is_chunked);
-    let is_kept_alive = stays && !closes && !is_doubtful && !matches!(framing, Framing::Close | Framing::Upgraded);
-    let status = Status(status);
-    Ok(UpstreamHead { status, framing, is_kept_alive, content_length, minor_version, list, names, lists_fields })
+    Ok((stays && !closes, lists_fields))
 }
 
 /// Returns true if an upstream that announces a body may send it, though none may follow. The length in a 304 is that of

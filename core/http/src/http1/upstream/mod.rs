@@ -75,6 +75,9 @@ pub struct UpstreamHead {
     pub framing: Framing,
     /// True if the connection can carry another request after the body.
     pub is_kept_alive: bool,
+    /// True if the head announces a body that must not follow, and that an upstream of HTTP/1.1 may send all the same:
+    /// then nothing says where its response ends.
+    pub is_end_doubtful: bool,
     /// The Content-Length, even if no body follows.
     pub(crate) content_length: Option<PeerLength>,
     /// 0 and 1 for HTTP/1.0 and 1.1, 2 for HTTP/2.
