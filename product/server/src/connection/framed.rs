@@ -15,7 +15,7 @@ use units::Nanos;
 use units::memory::{Account, Counted};
 
 use super::engine::Engine;
-use super::room::{ROOM_BYTES_MIN, Room};
+use super::sendable_bytes::{ROOM_BYTES_MIN, Room};
 use super::{Departure, Streams};
 use crate::body::Failure;
 use crate::clock::ClientTime;

@@ -7,7 +7,7 @@ use sched::ConnectionId;
 use tls::{RECORD_BYTES_MAX, Session};
 use units::Nanos;
 
-use super::room::RECORDS_AT_ONCE_MAX;
+use super::sendable_bytes::RECORDS_AT_ONCE_MAX;
 use super::{Connection, Connections, Departure, Engine, Framed, Protocol, Single};
 use crate::clock::ClientTime;
 use crate::net::{Down, Sink, Socket};
