@@ -1,5 +1,7 @@
 //! Closed forms, and bounds of given jobs.
 
+use std::num::NonZeroU64;
+
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use sched::policy::Expression;
@@ -100,6 +102,33 @@ pub fn alone<'py>(py: Python<'py>, sizes: &[u8], heads: &[u8], link: &str) -> Py
     let pairs = columns::numbers(sizes).zip(columns::numbers(heads));
     let times: Vec<u64> = pairs.map(|(size, head)| wire_service(head, size.min(BYTES_MAX), link).0).collect();
     columns::column(py, &times)
+}
+
+/// The same of a job that is its size and nothing else, as in queueing theory.
+#[pyfunction]
+pub fn alone_plain<'py>(py: Python<'py>, sizes: &[u8], link: &str) -> PyResult<Bound<'py, PyBytes>> {
+    let link = columns::link(link)?;
+    let times: Vec<u64> = columns::numbers(sizes).map(|size| plain_service(size, link).0).collect();
+    columns::column(py, &times)
+}
+
+/// For each request, of these bytes of head and body, its response time in nanoseconds in the best order of whole packets with handshakes
+/// over a protocol in the load generator's words.
+#[pyfunction]
+pub fn packet_bound<'py>(
+    py: Python<'py>,
+    arrivals: &[u8],
+    payloads: &[u8],
+    per_connection: NonZeroU64,
+    protocol: &str,
+    link: &str,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let link = columns::link(link)?;
+    let jobs = columns::jobs(payloads, arrivals)?;
+    let requests: Vec<(Nanos, u64)> = jobs.iter().map(|job| (job.arrival, job.size_bytes)).collect();
+    let carrier = theory::Carrier::of_protocol(protocol);
+    let times = py.detach(|| theory::packet_bound(&requests, per_connection, carrier, link));
+    columns::column(py, &times.into_iter().map(|time| time.0).collect::<Vec<u64>>())
 }
 
 /// Above it a sum with a head would wrap.

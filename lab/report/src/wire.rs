@@ -4,9 +4,11 @@
 //! closer to the bounds than any schedule of a wire can come. No figure of the run shows it: a mean hides a millisecond under
 //! its queue. So every completed job of every run is held against the time its own bytes take.
 
+use std::num::NonZeroU64;
+
 use record::{JobRecord, Manifest, Run, Wire};
-use theory::{Carrier, Response, packet_srpt, plain_service, wire_service};
-use units::wire::{CONNECTION_BYTES, PACKET_OVERHEAD_BYTES, SEGMENT_BYTES, SYN_ACK_BYTES};
+use theory::{Carrier, plain_service, wire_service};
+use units::wire::SEGMENT_BYTES;
 use units::{Nanos, Rate};
 
 /// How much sooner than its wire time a response may seem to end: clocks of two programs and of kernels that count in
@@ -75,37 +77,19 @@ fn beats(record: &JobRecord, wire: Wire, link: Rate) -> bool {
 
 /// By what the load generator wrote of its protocol; of others, and of runs that a server recorded, nobody knows, and it is HTTP/1.1.
 pub(crate) fn carrier(manifest: &Manifest) -> Carrier {
-    let said = manifest.environment.get(PROTOCOL).map_or("", String::as_str);
-    let of = [
-        ("HTTP/3", Carrier::HTTP3),
-        ("HTTP/2 over TLS", Carrier::HTTP2_TLS),
-        ("HTTP/2", Carrier::HTTP2),
-        ("HTTP/1.1 over TLS", Carrier::HTTP1_TLS),
-    ];
-    of.into_iter().find(|(begin, _)| said.starts_with(begin)).map_or(Carrier::HTTP1, |(_, carrier)| carrier)
+    Carrier::of_protocol(manifest.environment.get(PROTOCOL).map_or("", String::as_str))
 }
 
 /// In a manifest's environment, where it is not HTTP/1.1 without TLS.
 const PROTOCOL: &str = "protocol";
 
-/// The packet bound of these jobs. Which of them opened a connection no record says: taken is every one after `per_connection`
-/// others, which is so where connections are used to their end one after the other, and never more than there were.
+/// The packet bound of these jobs.
 pub(crate) fn packet_bound(run: &Run, heads: &[u64], link: Rate) -> Vec<Nanos> {
-    let (records, per_connection, carrier) = (&run.records, run.manifest.per_connection, carrier(&run.manifest));
-    let closing_packets = if carrier == Carrier::HTTP3 { 0 } else { CLOSING_PACKETS };
-    let is_last = |job: u64| job % per_connection == per_connection - 1 || job + 1 == records.len() as u64;
-    let response = |(record, head): (&JobRecord, &u64)| Response {
-        arrival: Nanos(record.arrival_ns),
-        payload_bytes: head + record.size_bytes,
-        opens: record.job.is_multiple_of(per_connection),
-        closing_packets: if is_last(record.job) { closing_packets } else { 0 },
-    };
-    let responses: Vec<Response> = records.iter().zip(heads).map(response).collect();
-    packet_srpt(&responses, carrier, link)
+    let payload = |(record, head): (&JobRecord, &u64)| (Nanos(record.arrival_ns), head + record.size_bytes);
+    let requests: Vec<(Nanos, u64)> = run.records.iter().zip(heads).map(payload).collect();
+    let per_connection = NonZeroU64::new(run.manifest.per_connection).unwrap_or(NonZeroU64::MIN);
+    theory::packet_bound(&requests, per_connection, carrier(&run.manifest), link)
 }
-
-/// What a connection sends beside its SYN-ACK and its data, in packets without data: it acknowledges the request, and the client's end.
-const CLOSING_PACKETS: u64 = (CONNECTION_BYTES - SYN_ACK_BYTES) / PACKET_OVERHEAD_BYTES;
 
 #[cfg(test)]
 mod tests {

@@ -59,6 +59,18 @@ impl Carrier {
         is_shared: true,
     };
 
+    /// Returns the carrier of a protocol in the load generator's words, `HTTP/2 over TLS, up to 6 streams on a connection`; of others it
+    /// is HTTP/1.1.
+    pub fn of_protocol(said: &str) -> Carrier {
+        let of = [
+            ("HTTP/3", Carrier::HTTP3),
+            ("HTTP/2 over TLS", Carrier::HTTP2_TLS),
+            ("HTTP/2", Carrier::HTTP2),
+            ("HTTP/1.1 over TLS", Carrier::HTTP1_TLS),
+        ];
+        of.into_iter().find(|(begin, _)| said.starts_with(begin)).map_or(Carrier::HTTP1, |(_, carrier)| carrier)
+    }
+
     /// `inside_bytes` of each segment are not the response's; so many follow the SYN-ACK of a connection.
     const fn over_tcp(inside_bytes: u64, opening_bytes: u64, is_shared: bool) -> Carrier {
         Carrier {

@@ -26,7 +26,7 @@ mod srpt;
 mod tests;
 
 pub use carrier::Carrier;
-pub use packet::{Response, packet_srpt};
+pub use packet::{Response, packet_bound, packet_srpt};
 pub use ps::ideal_ps;
 pub use srpt::clairvoyant_srpt;
 

@@ -34,10 +34,15 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::num::NonZeroU64;
 
+use units::wire::{CONNECTION_BYTES, PACKET_OVERHEAD_BYTES, SYN_ACK_BYTES};
 use units::{Nanos, Rate};
 
 use crate::Carrier;
+
+/// What a connection sends beside its SYN-ACK and its data, in packets without data: it acknowledges the request, and the client's end.
+const CLOSING_PACKETS: u64 = (CONNECTION_BYTES - SYN_ACK_BYTES) / PACKET_OVERHEAD_BYTES;
 
 /// A response as a link of packets sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +75,23 @@ pub fn packet_srpt(responses: &[Response], carrier: Carrier, link: Rate) -> Vec<
     line.run_until(Nanos::MAX, |done, at| found[order[done]] = at - responses[order[done]].arrival);
     assert!(line.waiting.is_empty(), "the work ends after the last instant that can be written");
     found
+}
+
+/// The packet bound of requests: [`packet_srpt`] of these instants and bytes of head and body. Which of them opened a connection no record
+/// says: taken is every one after `per_connection` others, which is so where connections are used to their end one after the other, and
+/// never more than there were.
+pub fn packet_bound(requests: &[(Nanos, u64)], per_connection: NonZeroU64, carrier: Carrier, link: Rate) -> Vec<Nanos> {
+    let closing_packets = if carrier == Carrier::HTTP3 { 0 } else { CLOSING_PACKETS };
+    let (count, of_connection) = (requests.len() as u64, per_connection.get());
+    let is_last = |job: u64| job % of_connection == of_connection - 1 || job + 1 == count;
+    let response = |(job, &(arrival, payload_bytes)): (u64, &(Nanos, u64))| Response {
+        arrival,
+        payload_bytes,
+        opens: job.is_multiple_of(of_connection),
+        closing_packets: if is_last(job) { closing_packets } else { 0 },
+    };
+    let responses: Vec<Response> = (0..).zip(requests).map(response).collect();
+    packet_srpt(&responses, carrier, link)
 }
 
 /// How long the link is busy with each kind of packet.
