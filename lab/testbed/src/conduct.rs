@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -287,8 +288,8 @@ fn one_round(
             std::fs::remove_dir_all(&folder).map_err(|e| LabError::path(&folder, e))?;
         }
         let root = site.root(task.plan.experiment.load.site.as_deref());
-        let run = one_run(task.plan, task.spec, &root, &mut company, interrupt)?;
-        let void = (order.judge)(&run);
+        let mut run = one_run(task.plan, task.spec, &root, &mut company, interrupt)?;
+        let void = judge(order, &mut run, &folder)?;
         Ok((run.manifest, void))
     };
     std::thread::scope(|scope| {
@@ -300,6 +301,16 @@ fn one_round(
         let joined = threads.into_iter().map(|thread| thread.join());
         joined.map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     })
+}
+
+/// Why the run may not be used, which its manifest then says: who reads it later does not judge it again.
+fn judge(order: &Order<'_>, run: &mut Run, folder: &Path) -> Result<Option<String>, LabError> {
+    let void = (order.judge)(run);
+    if run.manifest.void != void {
+        run.manifest.void.clone_from(&void);
+        Run::write_manifest(folder, &run.manifest).map_err(|e| LabError::path(folder, io::Error::other(e)))?;
+    }
+    Ok(void)
 }
 
 fn kind(plan: &Plan<'_>, spec: &RunSpec) -> Kind {
@@ -403,4 +414,26 @@ fn check_needs(plans: &[Plan<'_>]) -> Result<(), LabError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_run_is_void_is_written_into_its_manifest() {
+        let text = r#"{"name":"a","server":"weir","policy":"fair","shaping":"off","link_bps":10000000,"rho":1,"seed":1,
+            "per_connection":1,"seconds":9.0,"commit":"","kernel":"","command":[],"server_cpu":0.75,"client_cpu":null,
+            "lateness_ns_p99":null,"wire_bytes":null,"void":null,"environment":{}}"#;
+        let mut run = Run { manifest: serde_json::from_str(text).unwrap(), records: vec![], pages: vec![] };
+        let folder = std::env::temp_dir().join(format!("weir-judged-{}", std::process::id()));
+        run.write(&folder).unwrap();
+        let busy = |run: &Run| run.manifest.server_cpu.map(|cpu| format!("the server used {cpu} of a core"));
+        let order = |judge| Order { folders: &[], plans: &[], site: &folder, parallel: 1, judge, machines: None };
+        assert_eq!(judge(&order(&|_| None), &mut run, &folder).unwrap(), None);
+        let said = judge(&order(&busy), &mut run, &folder).unwrap();
+        let kept = Run::read(&folder).unwrap().manifest.void;
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!((said.as_deref(), &kept), (Some("the server used 0.75 of a core"), &said));
+    }
 }
