@@ -127,6 +127,8 @@ vm-run:
 reproduce:
 	@scripts/setup.sh test
 	@if [ "$(QUICK)" = 1 ]; then scripts/setup.sh virtual || true; fi
+	@scripts/setup.sh python
+	@scripts/python.sh --install
 	cargo build --release --locked
 	@QUICK=$(QUICK) TRACE=$(TRACE) NASA=$(NASA) scripts/reproduce.sh $(TO) $(ARGS)
 

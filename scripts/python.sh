@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the Python package `weirlab` as dist/weirlab-*.whl, and tests that wheel in an environment of its own (target/python).
-# PROFILE=dev builds sooner, and simulates slower. Usage: scripts/python.sh [words for pytest]
+# PROFILE=dev builds sooner, and simulates slower. Usage: scripts/python.sh [--install | words for pytest]; with --install it tests nothing.
 #
 # Where packages cannot be downloaded, this says SKIPPED and why, and with CI=true it fails.
 set -euo pipefail
@@ -23,6 +23,11 @@ pip install 'maturin>=1.9.4,<2' || skipped "maturin cannot be downloaded"
 rm -f dist/weirlab-*.whl
 (cd python && "$env/bin/maturin" build --quiet --locked --profile "${PROFILE:-release}" --out ../dist)
 wheel=$(ls dist/weirlab-*.whl)
+if [ "${1:-}" = --install ]; then
+    pip install --upgrade "$wheel" || skipped "what $wheel needs cannot be downloaded"
+    pip install --force-reinstall --no-deps "$wheel"
+    exit 0
+fi
 # Ray has no wheel for every Python; its tests say SKIPPED then.
 pip install --upgrade "$wheel[ray,test]" || pip install --upgrade "$wheel[test]" || skipped "what $wheel needs cannot be downloaded"
 pip install --force-reinstall --no-deps "$wheel"

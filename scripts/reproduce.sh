@@ -7,7 +7,7 @@
 # virtual`; VIRTUAL=0 keeps to this host's); else it is hours, told before it begins. NASA=FILE names
 # the log for figures 13 to 16 of 003, which are left out without it; TRACE=FILE replays another log than the shipped
 # synthetic trace. It may be interrupted at any time: what is finished is kept, and the same command goes on from there. The
-# runs are in OUT/runs, the report is OUT/report.md. $WEIR_PROGRAMS is the folder of `weir` and `weirlab`.
+# runs are in OUT/runs, the report is OUT/report.md, the figures of its claims OUT/claims.json. $WEIR_PROGRAMS is the folder of `weir` and `weirlab`.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 
@@ -20,6 +20,13 @@ shift
 weirlab=${WEIR_PROGRAMS:-${CARGO_TARGET_DIR:-$root/target}/release}/weirlab
 if [ ! -x "$weirlab" ]; then
     echo "reproduce: $weirlab is missing; build it with \`cargo build --release\`, or set WEIR_PROGRAMS" >&2
+    exit 1
+fi
+
+# What judges the runs: the environment of `make python`, or $WEIR_PYTHON.
+python=${WEIR_PYTHON:-${CARGO_TARGET_DIR:-$root/target}/python/env/bin/python}
+if ! "$python" -c 'import weirlab' 2>/dev/null; then
+    echo "reproduce: $python has no package weirlab; run \`scripts/python.sh --install\`, or set WEIR_PYTHON" >&2
     exit 1
 fi
 
@@ -85,6 +92,6 @@ else
 fi
 "$length"
 
-"$weirlab" report "$out/runs" --md "$out/report.md" >/dev/null
+"$python" -m weirlab report "$out/runs" --md "$out/report.md" --claims "$out/claims.json"
 echo "the report is $out/report.md"
 exit "$status"

@@ -48,7 +48,7 @@ test,dist      dpkg-deb dpkg             the package for Debian's systems
 test,dist      systemd-nspawn systemd-container the check of the service
 test,dist      rpmbuild rpm              the package for Red Hat's systems
 test,dist      /etc/ssl/certs/ca-certificates.crt ca-certificates the image for containers
-test           chromium chromium         looking at the page of weirlab report
+test           chromium chromium         looking at pages
 test           go       golang-go        certificates by ACME against Pebble
 test           faketime faketime         certificates with the clock moved
 virtual        flex     flex             building the kernel of virtual time

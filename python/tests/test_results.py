@@ -11,6 +11,7 @@ import pytest
 import weirlab
 from weirlab.__main__ import main
 from weirlab.figures import figure, of_pair
+from weirlab.points import points_of
 
 MANIFEST = {"link_bps": 10_000_000, "seed": 1}
 
@@ -180,6 +181,7 @@ def test_claims_of_runs(experiment):
         text = "{what}"
         value = "{value}"
         of = "fair"
+        least = 0
         {rest}
         """
     stated = [
@@ -204,10 +206,17 @@ def test_claims_of_runs(experiment):
         pa.parquet.write_table(pa.table({"at_ns": [1, 2], "listen_drops_total": [3, 5]}), run.path / "samples.parquet")
     found = {of.claim.text: of for of in weirlab.judge(weirlab.runs(experiment), weirlab.claims(toml))}
     assert set(found) == {"all", "one", "bound", "slowdown", "b", "drops", "cpu"}
+    stated_all = weirlab.findings(points_of(weirlab.runs(experiment)), weirlab.claims(toml))
+    absent = {of.claim.text: (of.verdict, of.remark) for of in stated_all if of.estimate is None}
+    assert absent == {
+        "nobody": ("not measured", "response_time_ms.mean was not measured or has no value"),
+        "absent": ("not measured", "first_byte_ms.mean was not measured or has no value"),
+        "elsewhere": ("not measured", "no run of this point is here"),
+    }
     assert found["all"].estimate.value == pytest.approx((2 * 4) ** 0.5)
     assert found["one"].estimate.value == found["b"].estimate.value == 6
-    # 386, 486 and 586 bytes on the link, 1 ms apart.
-    assert found["bound"].estimate.value == pytest.approx((4 * 8) ** 0.5 / (0.8 * 0.486))
+    # 386, 486 and 586 bytes on the link, 1 ms apart: 309, 389 and 469 us.
+    assert found["bound"].estimate.value == pytest.approx((4 * 8) ** 0.5 / 0.389)
     assert found["slowdown"].estimate.value > found["all"].estimate.value
     assert (found["drops"].estimate.value, found["cpu"].estimate.value) == (2, 0.25)
     assert [found[text].verdict for text in ("all", "cpu")] == ["not comparable", "not comparable"]
@@ -221,7 +230,8 @@ def test_claims_about_two_points_are_paired_by_seed(tmp_path):
     for seed in (1, 2, 3, 4, 5, 6):
         for name, times in (("near", 1), ("far", 1.1)):
             if (name, seed) != ("near", 3):
-                write_run(tmp_path / "runs" / f"{name}_seed-{seed}", "srpt", [times * seed * ms for ms in (1, 2, 3)])
+                ends = [times * seed * ms for ms in (1, 2, 3)]
+                write_run(tmp_path / "runs" / f"{name}_seed-{seed}", "srpt", ends, sizes=(seed, 200, 300))
     claim = """
         [[figure.expect]]
         text = "far as near"
@@ -267,7 +277,7 @@ def test_an_experiment_that_varies_nothing_but_the_seed(experiment, tmp_path):
     """The report calls its group by the experiment; its claims name no point."""
     project = tmp_path / "project"
     (project / "experiments" / "003").mkdir(parents=True)
-    claim = "[[figure.expect]]\ntext = 'm'\nvalue = 'response_time_ms.mean'\nof = 'fair'\n"
+    claim = "[[figure.expect]]\ntext = 'm'\nvalue = 'response_time_ms.mean'\nof = 'fair'\nleast = 0\n"
     (project / "experiments" / "003" / "003-x.toml").write_text(claim)
     for folder in list(experiment.iterdir()):
         folder.rename(folder.with_name(folder.name.removeprefix("rho-0.8_")))
@@ -305,7 +315,7 @@ def test_mistakes_are_named(tmp_path, experiment, capsys):
     with pytest.raises(ValueError, match=r"wrong.toml: .*'sense'"):
         weirlab.claims(wrong)
     assert main(["weep"]) == 2
-    assert "python -m weirlab keep" in capsys.readouterr().err
+    assert "choose from 'report', 'sweep', 'items'" in capsys.readouterr().err
 
 
 def test_an_access_log_is_a_run(tmp_path):

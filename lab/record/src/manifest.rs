@@ -1,10 +1,6 @@
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
-
-use crate::FileError;
 
 /// Key of [`Manifest::environment`]: the connections that the server's kernel gave up during the run (TCPAbortOnTimeout).
 pub const GIVEN_UP: &str = "given_up_by_kernel";
@@ -108,32 +104,5 @@ impl Wire {
             Wire::Tcp => "tcp",
             Wire::Plain => "plain",
         }
-    }
-}
-
-/// A description of how a sweep was made: next to its results in `sweep.json`, so that it is not taken for a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SweepManifest {
-    /// Name of the experiment.
-    pub name: String,
-    pub question: String,
-    pub model: String,
-    pub runs: u64,
-    /// The seeds of every cell of the grid.
-    pub seeds: Vec<u64>,
-    /// Commit of this project that wrote the results; existing runs may be older, see the version in their files.
-    pub commit: String,
-    /// `uname -r`.
-    pub kernel: String,
-    /// The command that was given.
-    pub command: Vec<String>,
-}
-
-impl SweepManifest {
-    /// Writes `sweep.json` into `folder`.
-    pub fn write(&self, folder: &Path) -> Result<(), FileError> {
-        let path = folder.join("sweep.json");
-        let write = || fs::write(&path, serde_json::to_string_pretty(self)? + "\n");
-        write().map_err(|e: io::Error| FileError::new(&path, e))
     }
 }

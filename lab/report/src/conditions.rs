@@ -3,7 +3,6 @@
 
 use record::Manifest;
 
-use crate::claim::Expect;
 use crate::wire::WIRE;
 
 /// Runs as long as each other to this part are of one length.
@@ -19,18 +18,6 @@ pub(crate) fn apart(one: &Manifest, other: &Manifest) -> Option<String> {
         .zip(theirs)
         .find(|(mine, theirs)| mine != theirs)
         .map(|((what, mine), (_, theirs))| format!("{what}: {mine} ({}), {theirs} ({})", one.name, other.name))
-}
-
-/// Why this run is not held against the paper's, if so.
-pub(crate) fn apart_from_paper(expect: &Expect, run: &Manifest) -> Option<String> {
-    let seconds = expect.seconds.filter(|seconds| is_of_other_length(run.seconds, *seconds))?;
-    Some(format!("{} ran for {} s, the paper's for {seconds}", run.name, run.seconds))
-}
-
-/// All of it in words, the same for runs that are compared.
-pub(crate) fn in_words(run: &Manifest) -> String {
-    let of_physics = physics(run).into_iter().map(|(what, value)| format!("{what}: {value}"));
-    std::iter::once(format!("{} s", run.seconds)).chain(of_physics).collect::<Vec<_>>().join(", ")
 }
 
 fn is_of_other_length(one: f64, other: f64) -> bool {
@@ -96,11 +83,5 @@ mod tests {
         let said = "link: a token bucket (a), not seen by the server, which recorded (b)";
         assert_eq!(apart(&manifest("a"), &of_server).unwrap(), said);
         assert_eq!(apart(&of_server, &manifest("c").of_server()), None);
-    }
-
-    #[test]
-    fn conditions_in_words() {
-        let said = "2 s, link: a token bucket, clock: virtual, network: no delay or loss, largest packets: as the kernel has them";
-        assert_eq!(in_words(&with("a", &[("clock", "virtual")])), said);
     }
 }

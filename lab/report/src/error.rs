@@ -22,12 +22,4 @@ pub enum ReportError {
         given.0, given.1, expected.0, expected.1
     )]
     DifferentJob { run: String, first: String, job: usize, given: (u64, u64), expected: (u64, u64) },
-    /// Of a seed there are two runs, so that it is open which of them counts.
-    #[error(
-        "run `{run}` of seed {seed} is there twice under the same conditions; of each seed one run counts: leave one out"
-    )]
-    SeedTwice { run: String, seed: u64 },
-    /// The picture could not be drawn.
-    #[error("the picture could not be drawn: {0}")]
-    Picture(String),
 }

@@ -6,7 +6,7 @@ use stats::{SIZE_DECADES, batch_means, mean, nearest_rank, size_class_means, siz
 use units::Nanos;
 
 use crate::ReportError;
-use crate::conditions::{apart, in_words};
+use crate::conditions::apart;
 use crate::jobs::{Jobs, mean_ms};
 use crate::pages::PagesSummary;
 use crate::validity::{lateness_p99, void_reason};
@@ -102,9 +102,6 @@ pub struct RunSummary {
     /// Half the 95 % confidence interval of the mean, by batch means; `None` for too few jobs.
     #[serde(skip)]
     pub mean_ms_half_width: Option<f64>,
-    /// What it has to share with a run it is compared with, in words.
-    #[serde(skip)]
-    pub conditions: String,
 }
 
 /// Connections of a run that the server's kernel gave up. Their clients wait until the run ends, so the mean of all requests
@@ -254,7 +251,6 @@ fn summarize_run(run: &Run, jobs: &Jobs) -> RunSummary {
         groups: groups(run),
         pages: PagesSummary::of(&run.pages),
         mean_ms_half_width: batch_means(&millis).map(|interval| interval.half_width),
-        conditions: in_words(manifest),
     }
 }
 

@@ -15,7 +15,6 @@
 mod batches;
 mod confidence;
 mod growth;
-mod jackknife;
 mod moments;
 mod rank;
 mod saturation;
@@ -23,14 +22,10 @@ mod size;
 mod streaming;
 
 pub use batches::{BatchMeans, NoInterval};
-pub use confidence::{BATCHES, Interval, batch_means, interval_95, interval_99};
+pub use confidence::{Interval, batch_means, interval_95, interval_99};
 pub use growth::GrowthBins;
-pub use jackknife::{batch, jackknife};
 pub use moments::{mean, mean_nanos, scv, variance};
 pub use rank::nearest_rank;
 pub use saturation::{Saturation, Sent, Work, saturation};
-pub use size::{
-    Bin, PERCENTILE_BUCKETS, SIZE_CLASSES, SIZE_DECADES, percentile_buckets, size_class_means, size_decade,
-    weighted_mean, within_percentiles,
-};
+pub use size::{SIZE_CLASSES, SIZE_DECADES, size_class_means, size_decade, weighted_mean, within_percentiles};
 pub use streaming::{Moments, SpanMoments};

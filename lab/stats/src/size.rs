@@ -7,9 +7,6 @@
 /// Upper ends of the classes in per mille of jobs by size: the smallest half, to 80 %, to 99 %, to 99.5 %, the largest.
 pub const SIZE_CLASSES: [u32; 5] = [500, 800, 990, 995, 1000];
 
-/// Buckets of half a percent of the jobs, as the papers have them (000, figure 5).
-pub const PERCENTILE_BUCKETS: u32 = 200;
-
 /// Upper ends of classes of like size, bytes, the last without one: 004 (section 2) has "a small number" of them and does not say which.
 pub const SIZE_DECADES: [u64; 3] = [1_000, 10_000, 100_000];
 
@@ -27,16 +24,6 @@ pub fn weighted_mean(classes: impl IntoIterator<Item = (f64, Option<f64>)>) -> O
     (weights > 0.0).then(|| sum / weights)
 }
 
-/// Jobs of like size, and the mean of what was observed of them.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bin {
-    pub jobs: usize,
-    pub size_bytes_mean: f64,
-    pub value_mean: f64,
-    /// Of exactly these jobs (divided by their number).
-    pub value_variance: f64,
-}
-
 /// The mean of `values` (one per job) over each of [`SIZE_CLASSES`]; `None` for a class without jobs.
 pub fn size_class_means(sizes: &[u64], values: &[f64]) -> [Option<f64>; SIZE_CLASSES.len()] {
     let order = by_size(sizes);
@@ -44,16 +31,8 @@ pub fn size_class_means(sizes: &[u64], values: &[f64]) -> [Option<f64>; SIZE_CLA
     SIZE_CLASSES.map(|permille| {
         let class = from..share(order.len(), permille, 1000);
         from = class.end;
-        bin(&order[class], sizes, values).map(|bin| bin.value_mean)
+        mean_of(&order[class], values)
     })
-}
-
-/// The mean of `values` over each of so many equal shares of the jobs by size, smallest first (usually
-/// [`PERCENTILE_BUCKETS`]); `None` for a share too small to hold a job.
-pub fn percentile_buckets(sizes: &[u64], values: &[f64], buckets: u32) -> Vec<Option<Bin>> {
-    let order = by_size(sizes);
-    let cut = |bucket: u32| share(order.len(), bucket, buckets);
-    (0..buckets).map(|bucket| bin(&order[cut(bucket)..cut(bucket + 1)], sizes, values)).collect()
 }
 
 /// Which jobs have a size between these percentiles (0 to 100) of all sizes: true for `from` < rank / jobs ≤ `to`.
@@ -78,18 +57,9 @@ fn share(jobs: usize, part: u32, whole: u32) -> usize {
     (jobs as u128 * u128::from(part) / u128::from(whole)) as usize
 }
 
-fn bin(jobs: &[usize], sizes: &[u64], values: &[f64]) -> Option<Bin> {
-    let size_sum: u128 = jobs.iter().map(|&job| u128::from(sizes[job])).sum();
-    let value_sum: f64 = jobs.iter().map(|&job| values[job]).sum();
-    let count = jobs.len() as f64;
-    let value_mean = value_sum / count;
-    let squares: f64 = jobs.iter().map(|&job| (values[job] - value_mean).powi(2)).sum();
-    (!jobs.is_empty()).then(|| Bin {
-        jobs: jobs.len(),
-        size_bytes_mean: size_sum as f64 / count,
-        value_mean,
-        value_variance: squares / count,
-    })
+fn mean_of(jobs: &[usize], values: &[f64]) -> Option<f64> {
+    let sum: f64 = jobs.iter().map(|&job| values[job]).sum();
+    (!jobs.is_empty()).then(|| sum / jobs.len() as f64)
 }
 
 #[cfg(test)]
@@ -120,14 +90,7 @@ mod tests {
     #[test]
     fn nothing_falls_into_no_class() {
         assert_eq!(size_class_means(&[], &[]), [None; 5]);
-        assert!(percentile_buckets(&[], &[], 200).iter().all(Option::is_none));
         assert!(within_percentiles(&[], 0.0, 50.0).is_empty());
-    }
-
-    #[test]
-    fn a_bin_has_the_variance_of_its_jobs() {
-        let bins = percentile_buckets(&[100, 101, 300, 301], &[1.0, 5.0, 9.0, 9.0], 2);
-        assert_eq!(bins.iter().flatten().map(|bin| bin.value_variance).collect::<Vec<_>>(), [4.0, 0.0]);
     }
 
     /// The same jobs as [`SIZE_CLASSES`] has, ties included.
@@ -143,17 +106,6 @@ mod tests {
     }
 
     proptest! {
-        /// Every job is in exactly one bucket, buckets are equal to within one job, and sizes ascend.
-        #[test]
-        fn buckets_partition(sizes in prop::collection::vec(0u64..1000, 1..900)) {
-            let ones = vec![1.0; sizes.len()];
-            let buckets: Vec<Bin> = percentile_buckets(&sizes, &ones, 200).into_iter().flatten().collect();
-            prop_assert_eq!(buckets.iter().map(|bin| bin.jobs).sum::<usize>(), sizes.len());
-            let least = sizes.len() / 200;
-            prop_assert!(buckets.iter().all(|bin| bin.jobs == least.max(1) || bin.jobs == least + 1));
-            prop_assert!(buckets.is_sorted_by(|a, b| a.size_bytes_mean <= b.size_bytes_mean));
-        }
-
         /// The classes together hold every job once: their means weighted by their counts are the whole mean.
         #[test]
         fn classes_partition(sizes in prop::collection::vec(0u64..1000, 1..900)) {

@@ -3,13 +3,11 @@
 mod awake;
 mod calibrate;
 mod load;
-mod papers;
 mod processes;
 mod report;
 mod run;
 mod sim;
 mod stall;
-mod sweep;
 mod theory;
 mod trace;
 mod upstream;
@@ -43,15 +41,11 @@ enum Command {
     Processes(processes::Command),
     /// Simulate one policy under one load.
     Sim(Box<sim::Args>),
-    /// Simulate a whole grid of policies, loads and workloads, and draw it.
-    Sweep(sweep::Args),
     /// What formulas say of a policy under a load, to hold a simulation against.
     #[command(subcommand)]
     Theory(theory::Command),
     /// Print the table of recorded runs.
     Report(report::Args),
-    /// Print the page of all items of the five papers, with what became of their claims (docs/reproduction/items.md).
-    Papers(papers::Args),
 }
 
 fn main() -> std::process::ExitCode {
@@ -65,10 +59,8 @@ fn main() -> std::process::ExitCode {
         Command::Upstream(args) => upstream::main(args),
         Command::Processes(command) => processes::main(command),
         Command::Sim(args) => sim::main(*args),
-        Command::Sweep(args) => sweep::main(args),
         Command::Theory(command) => theory::main(command),
         Command::Report(args) => report::main(args),
-        Command::Papers(args) => papers::main(&args),
     };
     cli::exit_code("weirlab", outcome)
 }

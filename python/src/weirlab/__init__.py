@@ -7,10 +7,13 @@ weirlab.response_ms(done).mean()
 
 from . import figures, intervals, plots
 from ._weirlab import Path, PolicyError
+from .claims import Claim, claims
 from .closed_forms import Solution, bounds, theory
 from .experiments import RunError, run, sim
-from .judgement import Checked, Claim, Found, check, claims, judge, over
+from .folders import Experiment, experiments_in
+from .judgement import Checked, Found, check, findings, judge
 from .recorded import Responses, Run, keep, records, runs, without_seed
+from .repeats import factors, over
 from .simulation import Policy, poisson, policies, response_ms, simulate, stretch
 from .sweeps import SweepError, sweep
 from .traces import trace
@@ -18,6 +21,7 @@ from .traces import trace
 __all__ = [
     "Checked",
     "Claim",
+    "Experiment",
     "Found",
     "Path",
     "Policy",
@@ -30,7 +34,10 @@ __all__ = [
     "bounds",
     "check",
     "claims",
+    "experiments_in",
+    "factors",
     "figures",
+    "findings",
     "intervals",
     "judge",
     "keep",

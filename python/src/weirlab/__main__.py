@@ -1,33 +1,142 @@
-"""python -m weirlab: response times of kept results, for scripts.
-
-    python -m weirlab keep RUNS RESULT     writes RESULT/responses of an experiment's folder
-    python -m weirlab check RESULT...      computes the published figures of kept results again
-
-Exit status: 0 if all that is computed agrees to 0.1 %, 1 if not, 2 for a wrong command.
-"""
+"""python -m weirlab: what runs came to, judged, and results as they are kept."""
 
 from __future__ import annotations
 
+import argparse
+import pathlib
 import sys
+from collections.abc import Sequence
 
-from .judgement import check
+from . import chapters, grids, items, lines, repeats
+from .experiments import RunError
+from .folders import experiments_in
+from .judgement import check, claims_json, kept_claims
 from .recorded import keep
+from .sweeps import SweepError
 
 
-def main(arguments: list[str]) -> int:
-    """Runs a command."""
-    match arguments:
-        case ["keep", folder, result]:
-            for path in keep(folder, result):
-                print(path)
-            return 0
-        case ["check", first, *others]:
-            return max(_check(result) for result in (first, *others))
-    print(__doc__, file=sys.stderr)
-    return 2
+def main(arguments: Sequence[str]) -> int:
+    """Runs a command. Exit status: 0, or 1 if something does not agree or is not there, 2 for a wrong command."""
+    try:
+        args = _parser().parse_args(arguments)
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    try:
+        status: int = args.command(args)
+    except (OSError, ValueError, RunError, SweepError) as error:
+        print(f"weirlab: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("weirlab: interrupted: what is finished is kept, and the same command goes on", file=sys.stderr)
+        return 130
+    return status
 
 
-def _check(result: str) -> int:
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m weirlab", description=__doc__.split(": ", 1)[1])
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    report = commands.add_parser("report", help="claims with verdicts, and runs over another, of experiments' folders")
+    report.set_defaults(command=_report)
+    report.add_argument("folders", nargs="+", metavar="DIR", help="of an experiment, of experiments, of runs, or a kept result")
+    what = report.add_mutually_exclusive_group()
+    what.add_argument("--over", metavar="RUN", help="each run's time over this one's, paired by seed, its losses first")
+    what.add_argument("--line", metavar="RUN", help="the same of runs on lines whose rate is to be found")
+    what.add_argument("--claims", metavar="FILE.json", help="write what became of each claim, as results keep it (claims.json)")
+    report.add_argument("--json", action="store_true", help="with --over or --line: one JSON object (over-RUN.json)")
+    report.add_argument("--md", metavar="FILE.md", help="write it as Markdown")
+    report.add_argument("--csv", metavar="DIR", help="with --line: write its table and each run's line by the second")
+    report.add_argument("--title", help="what the Markdown is called")
+    sweep = commands.add_parser("sweep", help="simulate a grid from a file; the same again goes on")
+    sweep.set_defaults(command=_sweep)
+    sweep.add_argument("file", metavar="FILE.toml")
+    sweep.add_argument("--out", required=True, metavar="DIR", help="folder for the results")
+    sweep.add_argument("--trace", metavar="FILE", help="read this trace wherever the experiment names one")
+    sweep.add_argument("--replications", type=int, metavar="N", help="seeds of each cell, instead of as many as the file says")
+    sweep.add_argument("--workers", type=int, metavar="N", help="runs at once (one per core)")
+    sweep.add_argument("--engine", choices=("local", "ray"), default="local")
+    page = commands.add_parser("items", help="the page of all items of the papers")
+    page.set_defaults(command=_items)
+    page.add_argument("project", nargs="?", default=".", metavar="PROJECT", help="its folder")
+    kept = commands.add_parser("keep", help="write the response times of an experiment into a result: RESULT/responses")
+    kept.set_defaults(command=_keep)
+    kept.add_argument("folder", metavar="RUNS")
+    kept.add_argument("result", metavar="RESULT")
+    checked = commands.add_parser("check", help="compute what kept results publish again, to 0.1 %%")
+    checked.set_defaults(command=_check)
+    checked.add_argument("results", nargs="+", metavar="RESULT")
+    return parser
+
+
+def _report(args: argparse.Namespace) -> int:
+    found = experiments_in(*args.folders)
+    if args.csv and not args.line:
+        raise ValueError("--csv goes with --line")
+    if args.line:
+        into = pathlib.Path(args.csv) if args.csv else None
+        if into is not None:
+            into.mkdir(parents=True, exist_ok=True)
+        of_lines = lines.lines(found, args.line, into)
+        if into is not None:
+            (into / "lines.csv").write_text(lines.csv_table(of_lines))
+        sys.stdout.write(repeats.to_json(of_lines) if args.json else lines.table(of_lines))
+        return 0
+    if args.over:
+        of = repeats.factors(found, args.over)
+        if args.md:
+            pathlib.Path(args.md).write_text(repeats.markdown(of, args.title or f"Weir: every run over {args.over}"))
+        sys.stdout.write(repeats.to_json(of) if args.json else repeats.table(of))
+        return 0
+    if args.json:
+        raise ValueError("--json goes with --over or --line")
+    return _chapters(args, [chapters.chapter(of) for of in found])
+
+
+def _chapters(args: argparse.Namespace, made: list[chapters.Chapter]) -> int:
+    if not any(point.mismatch is None for of in made for point in of.points):
+        raise ValueError(f"{', '.join(args.folders)}: nothing is left to report")
+    if args.claims:
+        kept = [row for of in made for row in kept_claims(of.experiment.name, of.findings)]
+        pathlib.Path(args.claims).write_text(claims_json(kept))
+    if args.md or not args.claims:
+        only = made[0].experiment.name if len(made) == 1 else None
+        title = args.title or (f"Weir: {only}" if only else "Weir: the papers' figures, measured")
+        text = chapters.markdown(title, made)
+        if args.md:
+            pathlib.Path(args.md).write_text(text)
+        else:
+            sys.stdout.write(text)
+    return 0
+
+
+def _sweep(args: argparse.Namespace) -> int:
+    plan = grids.read(args.file, args.replications)
+    shown = _show if sys.stderr.isatty() else None
+    results = grids.conduct(plan, args.out, trace=args.trace, workers=args.workers, engine=args.engine, progress=shown)
+    grids.write(results, args.out)
+    sys.stdout.write(grids.table(results))
+    return 0
+
+
+def _show(done: int, of: int) -> None:
+    print(f"\r{done} of {of} runs", end="" if done < of else "\n", file=sys.stderr, flush=True)
+
+
+def _items(args: argparse.Namespace) -> int:
+    sys.stdout.write(items.read(args.project).page())
+    return 0
+
+
+def _keep(args: argparse.Namespace) -> int:
+    for path in keep(args.folder, args.result):
+        print(path)
+    return 0
+
+
+def _check(args: argparse.Namespace) -> int:
+    return max(map(_check_one, args.results))
+
+
+def _check_one(result: str) -> int:
     checked = check(result)
     computed = [figure for figure in checked if figure.computed is not None]
     wrong = [figure for figure in computed if not figure.agrees]
@@ -39,7 +148,4 @@ def _check(result: str) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except (OSError, ValueError) as error:
-        sys.exit(f"weirlab: {error}")
+    sys.exit(main(sys.argv[1:]))

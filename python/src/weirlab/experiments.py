@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
+from .claims import claims
 from .recorded import Run, runs
 
 PROGRAM = "WEIRLAB"
@@ -45,8 +46,11 @@ def run(
     """Runs an experiment with `weirlab run --virtual` into the folder `out`, and returns its runs.
 
     What is finished there is not done again, so the same call continues after an interruption. `show` lets the program's output
-    through. Raises RunError if the program fails; the runs that were finished stay.
+    through. Raises ValueError, before anything is run, if a claim of the experiment speaks of what it has not, and RunError if
+    the program fails; the runs that were finished stay.
     """
+    if pathlib.Path(experiment).is_file():
+        claims(experiment)
     command = [os.fspath(program(weirlab)), "run", "--virtual", os.fspath(experiment), "--out", os.fspath(out)]
     for flag, names in (("--only", only), ("--points", points)):
         command += [flag, ",".join(names)] if names else []

@@ -149,6 +149,8 @@ def _count(name: str, run: Responses, of: npt.NDArray[np.bool_]) -> float:
 
 TIMES = ("response_time_ms", "completed_ms", "first_byte_ms", "slowdown", "second_means_ms")
 COUNTS = ("completed", "incomplete", "incomplete_share", "bytes", "attempts_mean")
+OF_RUNS = ("bound_ratio", "packet_bound_ratio", "server_cpu")
+_COUNTER_STATS = ("max", "mean", "last", "first_s")
 
 # Short names of counters, with their columns in samples.parquet and what is taken of them.
 _SHORT = {
@@ -180,6 +182,17 @@ def counter(name: str, samples: pa.Table | None) -> float:
             raise NotKept(f"{name}: it was never above 0")
         return float(samples["at_ns"][int(above[0])].as_py() / 1e9)
     return float({"max": values.max(), "mean": values.mean(), "last": values[-1]}[stat])
+
+
+def check_name(name: str) -> None:
+    """Raises ValueError, with the names that there are, if there is no such figure."""
+    times, _, stat = ("slowdown.mean" if name == "slowdown_mean" else name).rpartition(".")
+    is_time = times in TIMES and stat in _STATS
+    is_sample = times.startswith("samples.") and stat in _COUNTER_STATS
+    if not (is_time or is_sample or name in (*COUNTS, *OF_RUNS, *_PAIRS, *_SHORT)):
+        known = [f"{of}.{{{'|'.join(_STATS)}}}" for of in TIMES]
+        known += [f"samples.COLUMN.{{{'|'.join(_COUNTER_STATS)}}}", *COUNTS, *OF_RUNS, *_PAIRS, *_SHORT]
+        raise ValueError(f"`{name}` is no figure; there are {', '.join(known)}")
 
 
 def is_counter(name: str) -> bool:

@@ -20,6 +20,10 @@ class Estimate:
     low: float | None = None
     high: float | None = None
 
+    def as_json(self) -> dict[str, float | None]:
+        """As results keep it."""
+        return {"value": self.value, "low": self.low, "high": self.high}
+
     @property
     def half_width(self) -> float | None:
         """Half of the interval's width, as a share of the mean."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pathlib
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -13,141 +13,184 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .claims import NOT_COMPARABLE, NOT_MEASURED, ORACLES, VOID, Claim, claims
+from .conditions import NOT_A_WIRE, apart, is_of_other_length, not_a_wire, number
 from .figures import NoRequests, NotKept, counter, figure, is_counter, is_of_pairs, of_pair, share_within
-from .intervals import Estimate, mean, pooled, ratio
+from .intervals import Estimate, pooled
 from .points import Point, points_of
-from .recorded import RESPONSES, Responses, Run, runs, seed_of
+from .recorded import RESPONSES, Run, runs, seed_of, without_seed
+from .repeats import over
 
-# Traces with requests of their own that a verdict needs.
-TRACES_MIN = 5
 # How far a figure may be from the published one: kept response times are whole microseconds.
 TOLERANCE = 0.001
-# The largest requests, which may lose.
-_TOP_PERCENT = 99.5
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A statement of an experiment: a figure of `of`, or that over the same of `over`, lies from `least` to `most`."""
-
-    text: str
-    value: str
-    of: str
-    over: str | None = None
-    point: str | None = None
-    against: str | None = None
-    """Another point: what counts is the figure over the same one there, with the same seed."""
-    least: float | None = None
-    most: float | None = None
-    larger: str | None = None
-    one_sided: str | None = None
-    sizes: tuple[float, float] | None = None
-    client: str | None = None
-    seconds: float | None = None
-    items: tuple[int, ...] = ()
-
-    @property
-    def is_ratio(self) -> bool:
-        """Whether it is of one run over another, or of one point over another."""
-        return self.against is not None or (self.over is not None and not is_of_pairs(self.value))
-
-    def verdict(self, found: Estimate, traces: int) -> str:
-        """`reproduced`, `larger`, `refuted`, `undecided` or `not comparable`: the interval decides, never the point."""
-        if (self.least is None or self.most is None) and not self.one_sided:
-            return "not comparable"
-        if traces < TRACES_MIN or found.low is None or found.high is None:
-            return "undecided"
-        least = -np.inf if self.least is None else self.least
-        most = np.inf if self.most is None else self.most
-        if found.low >= least and found.high <= most:
-            return "reproduced"
-        if found.low <= most and found.high >= least:
-            return "undecided"
-        is_larger = (self.larger == "more" and found.low > most) or (self.larger == "less" and found.high < least)
-        return "larger" if is_larger else "refuted"
 
 
 @dataclass(frozen=True)
 class Found:
-    """What became of a claim at a point."""
+    """What became of a claim at a point, over its traces."""
 
     claim: Claim
     point: str
-    estimate: Estimate
+    """Without its seed where it has several."""
+    estimate: Estimate | None
     traces: int
-    seconds: float | None = None
-    """How long the runs were."""
+    """With requests of their own."""
+    verdict: str
+    remark: str | None = None
+    bound: float | None = None
+    """The figure that no schedule can beat, of one trace."""
 
     @property
-    def verdict(self) -> str:
-        """That of the claim; `not comparable` where what is claimed grows with the length, and that is another."""
-        if self.claim.seconds not in (None, self.seconds):
-            return "not comparable"
-        return self.claim.verdict(self.estimate, self.traces)
+    def is_judged(self) -> bool:
+        """Whether its figure was found and may be used."""
+        return self.estimate is not None and self.verdict not in (VOID, NOT_COMPARABLE, NOT_MEASURED)
 
 
-def claims(experiment: str | os.PathLike[str]) -> list[Claim]:
-    """The claims of an experiment's file (`[[figure.expect]]`)."""
-    path = pathlib.Path(experiment)
-    try:
-        expects = tomllib.loads(path.read_text()).get("figure", {}).get("expect", [])
-        return [Claim(**{**of, "larger": of.get("larger", of.get("better")), **_tuples(of)}) for of in map(_known, expects)]
-    except (tomllib.TOMLDecodeError, TypeError) as error:
-        raise ValueError(f"{path}: {error}") from error
+@dataclass(frozen=True)
+class _One:
+    """The figure of a claim in one trace."""
+
+    point: str
+    value: float | None = None
+    fault: str | None = None
+    """What it is if it may not be used."""
+    remark: str | None = None
+    wire: str | None = None
+    """Why its link was no wire."""
+    bound: float | None = None
+    load: str = ""
 
 
-def _known(of: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in of.items() if key != "better"}
-
-
-def _tuples(of: dict[str, Any]) -> dict[str, Any]:
-    return {key: tuple(of[key]) for key in ("sizes", "items") if key in of}
+class _Absent(ValueError):
+    """What a claim needs is not here."""
 
 
 def judge(found_in: Iterable[Run], stated: Iterable[Claim]) -> list[Found]:
-    """Each claim at each point whose runs are here, pooled over the traces.
-
-    Runs that are void by their manifests are left out, and so are claims whose figures these runs have not.
-    """
-    points, found = points_of(found_in), []
-    for claim in stated:
-        for group in dict.fromkeys(point.group for point in points):
-            of_points = {point: _value_at(claim, point, points) for point in points if point.group == group}
-            values = {point: value for point, value in of_points.items() if value is not None}
-            if values:
-                seconds = next(iter(next(iter(values)).runs.values())).manifest.get("seconds")
-                found.append(Found(claim, group, pooled(list(values.values()), claim.is_ratio), len(values), seconds))
-    return found
+    """Each claim at each point whose runs are here and have its figure, pooled over the traces. Void runs do not count."""
+    return [found for found in findings(points_of(found_in), stated) if found.estimate is not None]
 
 
-def _value_at(claim: Claim, point: Point, points: list[Point]) -> float | None:
-    """The figure of one trace, if the claim is of this point and its runs, and those of its other point, have it."""
-    if claim.point not in (None, point.group, point.name):
-        return None
-    value = _value(claim, point)
-    if claim.against is None or value is None:
-        return value
-    others = [of for of in points if claim.against in (of.group, of.name) and seed_of(of.name) == seed_of(point.name)]
-    base = _value(claim, others[0]) if others else None
-    return None if base is None else _divided(value, base)
+def findings(points: list[Point], stated: Iterable[Claim]) -> list[Found]:
+    """What became of each claim at each point that it speaks of, in this order, also where nothing was measured."""
+    ones: dict[tuple[int, str], _One] = {}
+    stated = list(stated)
+    for point in points:
+        for claim in stated:
+            if any(at in (point.group, point.name) for at in (claim.against, claim.point)) or claim.point is None:
+                ones[_key(claim, point)] = _one(claim, point)
+        point.forget()
+    return [found for claim in stated for found in _of_claim(claim, points, ones)]
+
+
+def _key(claim: Claim, point: Point) -> tuple[int, str]:
+    return id(claim), point.name
+
+
+def _of_claim(claim: Claim, points: list[Point], ones: dict[tuple[int, str], _One]) -> list[Found]:
+    of = [point for point in points if claim.point in (None, point.group, point.name)]
+    if not of:
+        return [Found(claim, claim.point or "", None, 0, NOT_MEASURED, "no run of this point is here")]
+    groups: dict[str, list[_One]] = {}
+    for point in of:
+        one = ones[_key(claim, point)]
+        if claim.against is not None:
+            others = [at for at in points if claim.against in (at.group, at.name) and seed_of(at.name) == seed_of(point.name)]
+            one = _over_other(one, [ones[_key(claim, other)] for other in others])
+        groups.setdefault(point.group, []).append(one)
+    return [_pooled(claim, group) for group in groups.values()]
+
+
+def _pooled(claim: Claim, group: list[_One]) -> Found:
+    """Over the traces of a point. Figures that cannot be used are left out and counted."""
+    used = [one for one in group if one.fault is None and one.value is not None]
+    if not used:
+        one = group[0]
+        alone = None if one.value is None else Estimate(one.value)
+        return Found(
+            claim, one.point, alone, int(alone is not None), one.fault or NOT_MEASURED, _and(one.remark, one.wire), one.bound
+        )
+    found = pooled([one.value for one in used if one.value is not None], claim.is_ratio)
+    loads = len({one.load for one in used})
+    if loads < 2:
+        found = Estimate(found.value)
+    verdict, remark = claim.judged(found, loads)
+    left_out = [one for one in group if one not in used]
+    if left_out:
+        why = f" ({left_out[0].remark})" if left_out[0].remark else ""
+        remark = _and(remark, f"{len(left_out)} of {len(group)} seeds {left_out[0].fault}{why}")
+    remark = _and(remark, next((one.wire for one in used if one.wire), None))
+    if len(group) == 1:
+        return Found(claim, used[0].point, found, loads, verdict, remark, used[0].bound)
+    return Found(claim, without_seed(used[0].point), found, loads, verdict, remark)
+
+
+def _and(*said: str | None) -> str | None:
+    return "; ".join(of for of in said if of) or None
+
+
+def _over_other(one: _One, others: list[_One]) -> _One:
+    """The figure over that of the other point with the same seed."""
+    if not others:
+        return _One(one.point, fault=NOT_MEASURED, remark="no run of the other point is here")
+    other = others[0]
+    for of in (one, other):
+        if of.fault is not None:
+            return dataclasses.replace(of, point=one.point, value=None, bound=None)
+    value = _divided(one.value or 0, other.value or 0)
+    if value is None:
+        return _One(one.point, fault=NOT_MEASURED, remark="it is nothing at the other point")
+    return dataclasses.replace(one, value=value, bound=None)
 
 
 def _divided(top: float, bottom: float) -> float | None:
     return 1.0 if top == bottom else top / bottom if bottom else None
 
 
-def _value(claim: Claim, point: Point) -> float | None:
-    """The figure of one trace, if its runs have it."""
+def _one(claim: Claim, point: Point) -> _One:
+    """The figure of one trace, or what is missing."""
     try:
-        if is_of_pairs(claim.value):
-            mine, base = point.of(claim.of), point.of(claim.over or claim.of)
-            return None if mine is None or base is None else of_pair(claim.value, mine, base, _chosen(claim, point, claim.of))
-        top = _figure(claim, point, claim.of)
-        if claim.over is None or top is None:
-            return top
-        bottom = _figure(claim, point, claim.over)
-    except (NotKept, NoRequests):
-        return None
+        for name in (claim.of, claim.over):
+            if name is not None and name not in (*point.runs, *ORACLES):
+                raise _Absent(f"{name}: {point.skipped[name]}" if name in point.skipped else f"run {name} is not here")
+        if point.mismatch is not None:
+            raise _Absent(point.mismatch)
+        if is_of_pairs(claim.value) and not point.are_alike:
+            raise _Absent("the runs have different requests, as closed loads do: they cannot be matched")
+        value = _value(claim, point, claim.of, claim.over)
+        if value is None:
+            raise _Absent(f"{claim.value} was not measured or has no value")
+    except (_Absent, NotKept, NoRequests) as why:
+        said = str(why) if isinstance(why, _Absent) else f"{claim.value} was not measured or has no value"
+        return _One(point.name, fault=NOT_MEASURED, remark=said)
+    sides = [point.runs[name] for name in (claim.of, claim.over) if name in point.runs]
+    wires = [not_a_wire(run, point.responses[run.name]) for run in sides]
+    wire = next((f"{NOT_A_WIRE}{why}" for why in wires if why), None)
+    bound = _bound(claim, point)
+    void = next((run.void for run in sides if run.void is not None), None)
+    if void is not None:
+        return _One(point.name, value, VOID, void, wire, bound, point.load)
+    other = _why_apart(claim, sides)
+    return _One(point.name, value, NOT_COMPARABLE if other else None, other, wire, bound, point.load)
+
+
+def _why_apart(claim: Claim, sides: list[Run]) -> str | None:
+    """Why the runs are not compared, with each other or with the paper's."""
+    if len(sides) == 2 and (why := apart(*sides)) is not None:
+        return why
+    for run in sides:
+        if claim.seconds is not None and is_of_other_length(run.manifest.get("seconds", 0), claim.seconds):
+            return f"{run.name} ran for {number(run.manifest.get('seconds', 0))} s, the paper's for {number(claim.seconds)}"
+    return None
+
+
+def _value(claim: Claim, point: Point, of: str, base: str | None) -> float | None:
+    if is_of_pairs(claim.value):
+        mine, theirs = point.of(of), point.of(base or of)
+        return None if mine is None or theirs is None else of_pair(claim.value, mine, theirs, _chosen(claim, point, of))
+    top = _figure(claim, point, of)
+    if base is None or top is None:
+        return top
+    bottom = _figure(claim, point, base)
     return None if bottom is None else _divided(top, bottom)
 
 
@@ -157,7 +200,13 @@ def _figure(claim: Claim, point: Point, name: str) -> float | None:
         return None if run is None else counter(claim.value, run.samples())
     if claim.value == "server_cpu":
         return None if run is None else run.manifest.get("server_cpu")
-    return None if of is None else figure(claim.value, of, _chosen(claim, point, name), alone_ms=point.alone_ms)
+    if of is None:
+        return None
+    chosen, of_run = _chosen(claim, point, name), name if name in point.runs else next(iter(point.runs))
+    if claim.value in ("bound_ratio", "packet_bound_ratio"):
+        bound = (point.packet_bound_ms if claim.value == "packet_bound_ratio" else point.bound_ms)(of_run)
+        return None if not bound else figure("response_time_ms.mean", of, chosen) / bound
+    return figure(claim.value, of, chosen, alone_ms=point.alone_ms_of(of_run))
 
 
 def _chosen(claim: Claim, point: Point, name: str) -> npt.NDArray[np.bool_] | None:
@@ -166,7 +215,7 @@ def _chosen(claim: Claim, point: Point, name: str) -> npt.NDArray[np.bool_] | No
     if of is not None and claim.sizes is not None:
         chosen = share_within(of.size_bytes, *claim.sizes)
     if of is not None and claim.client is not None:
-        clients = point.runs[claim.of if name in ("bound", "ideal-ps") else name].manifest.get("clients", [])
+        clients = point.runs[next(iter(point.runs)) if name in ORACLES else name].manifest.get("clients", [])
         if of.group is None or claim.client not in clients:
             raise NotKept(f"{claim.client}: these responses were not kept with their clients")
         is_of_client = of.group == clients.index(claim.client)
@@ -174,25 +223,43 @@ def _chosen(claim: Claim, point: Point, name: str) -> npt.NDArray[np.bool_] | No
     return chosen
 
 
-def over(found_in: Iterable[Run], reference: str) -> list[dict[str, Any]]:
-    """Each run's mean response time over the traces of its point, and over that of another run, paired: what `weirlab report
-    --over RUN --json` prints of them."""
-    groups: dict[tuple[str, str], list[tuple[Responses, Responses | None]]] = {}
-    for point in points_of(found_in):
-        for name, of in point.responses.items():
-            groups.setdefault((point.group, name), []).append((of, point.of(reference)))
-    rows = []
-    for (group, name), used in groups.items():
-        pairs = [(mine, base) for mine, base in used if base is not None and name != reference]
-        row: dict[str, Any] = {"group": group, "run": name, "mean_ms": mean(mine.ms.mean() for mine, _ in used)}
-        row["factor"] = ratio((mine.ms.mean(), base.ms.mean()) for mine, base in pairs) if pairs else None
-        row["factor_top"] = ratio((_top(mine), _top(base)) for mine, base in pairs) if pairs else None
-        rows.append(row)
-    return rows
+def _bound(claim: Claim, point: Point) -> float | None:
+    """The bound in the place of the side that is claimed to be better: of the smaller figure."""
+    times = claim.value.split(".")[0] in ("response_time_ms", "slowdown", "slowdown_mean")
+    is_of_schedule = times or claim.value == "bound_ratio" or is_of_pairs(claim.value)
+    if not (is_of_schedule and point.are_alike and "bound" in point.oracles):
+        return None
+    is_better_first = is_of_pairs(claim.value) or claim.least is None or claim.least < 1
+    of, base = ("bound", claim.over) if claim.over is None or is_better_first else (claim.of, "bound")
+    try:
+        return _value(claim, point, of, base)
+    except (NotKept, NoRequests):
+        return None
 
 
-def _top(run: Responses) -> float:
-    return float(run.ms[share_within(run.size_bytes, _TOP_PERCENT, 100)].mean())
+def kept_claims(experiment: str, found: Iterable[Found]) -> list[dict[str, Any]]:
+    """What results keep of claims (`claims.json`): the figures. The range that they are judged by is the experiment's."""
+    return [_kept(experiment, of) for of in found]
+
+
+def _kept(experiment: str, found: Found) -> dict[str, Any]:
+    kept: dict[str, Any] = {"experiment": experiment, "text": found.claim.text}
+    if without_seed(found.point):
+        kept["point"] = without_seed(found.point)
+    if found.estimate is not None:
+        kept["value"] = found.estimate.value
+        if found.estimate.low is not None:
+            kept["ends"] = [found.estimate.low, found.estimate.high]
+    kept["traces"] = found.traces
+    if found.verdict in (VOID, NOT_COMPARABLE, NOT_MEASURED):
+        kept["not_judged"] = found.verdict.replace(" ", "-")
+    return kept
+
+
+def claims_json(kept: Iterable[dict[str, Any]]) -> str:
+    """The text of `claims.json`: a claim a line."""
+    lines = [json.dumps(claim, ensure_ascii=False, separators=(",", ":")) for claim in kept]
+    return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
 @dataclass(frozen=True)
@@ -252,7 +319,8 @@ def _check_claims(published: list[dict[str, Any]], experiments: pathlib.Path, ke
     if absent:
         raise FileNotFoundError(f"{experiments}: there is no {absent[0]}.toml, whose claims are published")
     stated = {name: claims(files[name]) for name in names}
-    found = {(name, of.claim.text, of.point): of.estimate for name, all_of in stated.items() for of in judge(kept, all_of)}
+    judged = [(name, of) for name, all_of in stated.items() for of in judge(kept, all_of)]
+    found = {(name, of.claim.text, without_seed(of.point)): of.estimate for name, of in judged}
     for row in published:
         if row.get("value") is None:
             continue

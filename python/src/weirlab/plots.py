@@ -45,8 +45,8 @@ def by_size(runs: Iterable[Run], title: str = "response time by size") -> Any:
 def sweep(folder: str | os.PathLike[str], metric: str, x: str = "rho", lines: str = "policy", **only: str) -> Any:
     """A metric of a sweep against its axis `x`, with 99 % intervals: a line for each value of the axis `lines`.
 
-    `folder` is where `weirlab sweep` wrote its `cells.csv`; `dist="exponential:mean=5000"` takes the cells of that value
-    alone. The closed form is dashed where there is one.
+    `folder` is where `python -m weirlab sweep` wrote its `cells.csv`; `dist="exponential:mean=5000"` takes the cells of that
+    value alone. The closed form is dashed where there is one.
     """
     file = pathlib.Path(folder) / "cells.csv"
     with file.open(newline="") as text:

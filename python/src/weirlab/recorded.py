@@ -68,6 +68,24 @@ class Run:
         """Its point without the seed."""
         return without_seed(self.point)
 
+    @property
+    def seed(self) -> int:
+        """That in the name of its point, else that of its manifest."""
+        word = seed_of(self.point)
+        return int(word.removeprefix("seed-") if word else self.manifest.get("seed", 0))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What else its manifest says of it."""
+        said: dict[str, str] = self.manifest.get("environment", {})
+        return said
+
+    def pages(self) -> list[dict[str, int]]:
+        """The pages that it loaded, if it did."""
+        file = self.path / "pages.json"
+        pages: list[dict[str, int]] = _json(file) if file.exists() else []
+        return pages
+
     def records(self) -> pa.Table:
         """One row for each request, in order of arrival."""
         if self.path.is_dir():
@@ -81,7 +99,7 @@ class Run:
 
     @property
     def void(self) -> str | None:
-        """Why it may not be used, as its manifest says it; `weirlab report` adds reasons of busy processors and of links."""
+        """Why it may not be used, as `weirlab run` wrote it into its manifest."""
         said: str | None = self.manifest.get("void")
         return said
 
@@ -134,15 +152,24 @@ def runs(folder: str | os.PathLike[str]) -> list[Run]:
     if not at.is_dir():
         raise FileNotFoundError(f"{at}: no folder is here")
     if (at / RESPONSES).is_dir():
-        return _kept_runs(at)
+        return kept_runs(at)
     found = []
     for manifest in sorted(at.glob(f"**/{MANIFEST}")):
         of_run = manifest.parent
-        if (of_run / "records.parquet").exists() or (of_run / "records.csv").exists():
-            said = _json(manifest)
-            point = of_run.parent.name if of_run != at and of_run.parent != at else ""
-            found.append(Run(point, said["name"], of_run, said))
+        if has_records(of_run):
+            found.append(run_in(of_run, of_run.parent.name if of_run != at and of_run.parent != at else ""))
     return found
+
+
+def has_records(folder: pathlib.Path) -> bool:
+    """Whether a run recorded here, finished or not."""
+    return (folder / "records.parquet").exists() or (folder / "records.csv").exists()
+
+
+def run_in(folder: pathlib.Path, point: str) -> Run:
+    """The finished run in this folder."""
+    said = _json(folder / MANIFEST)
+    return Run(point, said["name"], folder, said)
 
 
 def keep(folder: str | os.PathLike[str], result: str | os.PathLike[str]) -> list[pathlib.Path]:
@@ -238,7 +265,8 @@ def _of_records(table: pa.Table) -> Responses:
     )
 
 
-def _kept_runs(result: pathlib.Path) -> list[Run]:
+def kept_runs(result: pathlib.Path) -> list[Run]:
+    """The runs whose response times a result keeps."""
     manifest = _json(result / MANIFEST) if (result / MANIFEST).exists() else {}
     found = []
     for file in sorted((result / RESPONSES).glob("**/*.parquet")):

@@ -69,7 +69,7 @@ impl ExperimentFile {
         let sources = Sources::read(text, file)?;
         let mut table = sources.merged()?;
         if table.contains_key("grid") {
-            return Err(sources.error(0, "it has a [grid]: that is an experiment for weirlab sweep".into()));
+            return Err(sources.error(0, "it has a [grid]: that is an experiment for python -m weirlab sweep".into()));
         }
         let whole =
             if sources.is_one() { text.into() } else { whole_text(&table).map_err(|e| sources.toml_error(&e))? };

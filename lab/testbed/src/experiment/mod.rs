@@ -391,7 +391,7 @@ shaping = "paced"
     #[test]
     fn a_sweep_is_told_apart() {
         let said = parse("question = \"x\"\n[grid]\nrho = [0.5]\n").unwrap_err();
-        assert_eq!(said, "x.toml:1: it has a [grid]: that is an experiment for weirlab sweep");
+        assert_eq!(said, "x.toml:1: it has a [grid]: that is an experiment for python -m weirlab sweep");
     }
 
     #[test]

@@ -148,7 +148,6 @@ fn read(file: &Path, args: &Args) -> Result<ExperimentFile, Failure> {
         Overrides { seconds: args.seconds, seed: args.seed, rho: args.rho, trace: args.trace.clone(), profile: None };
     let path = file;
     let file = ExperimentFile::read(path, &overrides)?;
-    report::check_figure(&file, path)?;
     for (key, is_given) in [("rho", args.rho.is_some()), ("seconds", args.seconds.is_some())] {
         if is_given && file.varies_key(key) {
             return Err(Failure::Usage(format!("--{key}: {} varies it: choose with --points", file.name)));
@@ -221,33 +220,4 @@ fn our_programs() -> Result<Programs, Failure> {
     let beside = weirlab.with_file_name("weir");
     let weir = if beside.is_file() { Some(beside) } else { testbed::find_program("weir").ok() };
     Ok(Programs { weir, weirlab })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What a report reads of every experiment we ship: its claims speak of runs and points that are there.
-    #[test]
-    fn the_figures_we_ship_claim_what_can_be_checked() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
-        let (mut figures, mut expects) = (0, 0);
-        let folders = std::fs::read_dir(&folder).unwrap().flatten().filter(|folder| folder.file_name() != "setups");
-        let files = folders.flat_map(|folder| std::fs::read_dir(folder.path()).unwrap().flatten());
-        for path in files.map(|entry| entry.path()) {
-            if std::fs::read_to_string(&path).unwrap().contains("[grid]") {
-                continue;
-            }
-            let file = ExperimentFile::read(&path, &Overrides::default()).unwrap();
-            let described = ::report::Described::parse(&file.text, &path).unwrap();
-            let Some(figure) = described.figure else { continue };
-            figures += 1;
-            for expect in figure.expects() {
-                expects += 1;
-                let is_there = |name: &String| file.points().iter().any(|point| ::report::is_at(name, &point.name));
-                assert!(expect.point.iter().all(is_there), "{}: {}", path.display(), expect.text);
-            }
-        }
-        assert!(figures >= 25 && expects >= 60, "{figures} figures, {expects} expectations");
-    }
 }

@@ -1,7 +1,8 @@
 //! `weirlab sim`: one simulation. The models are the crate `sim`; here words become their configurations, and their
-//! outcomes a table or JSON. A sweep calls [`check`] and [`run`] for every cell of its grid.
+//! outcomes a table or JSON. Python's sweeps call it for every cell of a grid, first with `--check`.
 
 mod clients;
+mod closed_form;
 mod output;
 mod packet;
 mod packet_spec;
@@ -22,8 +23,10 @@ use std::time::Instant;
 use cli::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
 use output::Took;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use sim::{Hooks, Summary};
+
+use crate::load::machine;
 
 /// What came of one simulation, whatever the model.
 pub struct SimOutcome {
@@ -51,18 +54,13 @@ pub fn check(spec: &SimSpec) -> Result<(), Failure> {
     }
 }
 
-/// Simulates. Pure but for the trace it may read.
-pub fn try_out(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
-    match spec.model {
+/// Simulates. Pure but for the trace it may read. A run without a job to be counted is an error: it has no mean.
+pub fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
+    let outcome = match spec.model {
         Model::Queue => queue::run(spec, hooks),
         Model::Server => server::run(spec, hooks),
         Model::Packet => packet::run(spec, hooks),
-    }
-}
-
-/// The same; a run without a job to be counted is an error: it has no mean.
-pub fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
-    let outcome = try_out(spec, hooks)?;
+    }?;
     if outcome.summary.jobs == 0 {
         let left = outcome.simulated_jobs;
         return Err(Failure::Failed(format!(
@@ -130,11 +128,23 @@ pub struct Args {
     /// Print one JSON object instead of the table
     #[arg(long)]
     json: bool,
+    /// Simulate nothing: check the flags, and print as JSON what a closed form says of them, the commit, and a digest of the sources that
+    /// decide what comes of them
+    #[arg(long, conflicts_with = "out")]
+    check: bool,
 }
 
+/// See `build.rs`: what an older program made is not mixed with what this one makes.
+const MODEL_DIGEST: &str = env!("WEIR_MODEL_DIGEST");
+
 pub fn main(args: Args) -> Result<(), Failure> {
-    let Args { spec, out, json } = args;
+    let Args { spec, out, json, check: is_check } = args;
     check(&spec)?;
+    if is_check {
+        let (theory, commit) = (closed_form::of(&spec).unwrap_or_default(), machine::commit());
+        println!("{}", json!({ "digest": MODEL_DIGEST, "commit": commit, "theory": theory }));
+        return Ok(());
+    }
     if let Some(said) = rounding(&spec) {
         eprintln!("weirlab: {said}");
     }
@@ -156,7 +166,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     if let Some(reason) = &outcome.summary.no_interval {
         eprintln!(
             "weirlab: the mean response time has no confidence interval: {reason}; for one ask for more --jobs, or for \
-             several seeds (weirlab sweep, replications = 10)"
+             several seeds (python -m weirlab sweep, replications = 10)"
         );
     }
     output::print(&spec, &outcome, took, json)

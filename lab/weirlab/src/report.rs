@@ -1,5 +1,5 @@
-//! `weirlab report`: the table and JSON of runs that were recorded before, a page of whole experiments, or one run over
-//! the others with several seeds.
+//! `weirlab report`: the table and JSON of runs that were recorded before, as `weirlab run` prints them. Claims, and runs over several seeds, are
+//! judged in Python (`python -m weirlab report`).
 //!
 //! A result without a manifest does not exist: a folder that holds records but no manifest is of a run that was cut
 //! short, and is named on standard error and left out.
@@ -13,12 +13,8 @@ use record::{LeftOut, Run};
 use units::Rate;
 
 use cli::Failure;
-use folders::MANIFEST;
 
-mod book;
-mod folders;
-mod line;
-mod repeats;
+const MANIFEST: &str = "manifest.json";
 
 /// What is kept of runs in git.
 const SUMMARY: &str = "summary.json";
@@ -26,8 +22,7 @@ const SUMMARY: &str = "summary.json";
 #[derive(clap::Args)]
 pub struct Args {
     /// Folders of runs, or folders that hold folders of runs (or, alone, one of which only summary.json was kept), or access logs of
-    /// weir in JSON; the first run is what the others are compared with. For --md also experiments with points, and
-    /// folders of experiments
+    /// weir in JSON; the first run is what the others are compared with
     #[arg(required = true, value_name = "DIR")]
     folders: Vec<PathBuf>,
     /// The rate of the link below the server, for access logs
@@ -36,50 +31,11 @@ pub struct Args {
     /// Print one JSON object instead of the table
     #[arg(long)]
     json: bool,
-    /// Write claims, verdicts and runs as Markdown; with --over its table, beside printing it
-    #[arg(long, value_name = "FILE.md")]
-    md: Option<PathBuf>,
-    /// With --line: write its table and what each run left of its line into this folder
-    #[arg(long, value_name = "DIR", requires = "line")]
-    csv: Option<PathBuf>,
-    /// Print one table of runs repeated with several seeds (seed in [vary], or folders of one experiment made with --seed):
-    /// every run's time over this run's, by everything but the seed, this run's losses first. The factor is of the means, and
-    /// of the largest 0.5 % of requests; it is taken seed by seed (geometric mean, 95 % interval by Student's t). Void runs, runs that
-    /// beat their wire time and seeds without the other run are left out and counted. Goes with --json, --md and --title
-    #[arg(long, value_name = "RUN", conflicts_with = "csv")]
-    over: Option<String>,
-    /// Print one table of runs on lines whose rate is to be found, over this run, mostly told-right: their times, also of the half with the
-    /// smallest bodies, how much of the line they used, and when the rate was found; seeds as with --over. Goes with --json, and
-    /// with --csv: the table, and of every run what left the bottleneck in each second, what could, and what the server said
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["md", "over"])]
-    line: Option<String>,
-    /// Write what became of each claim into this file, as results keep it (claims.json) for the page of all items of the papers
-    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["over", "line"])]
-    claims: Option<PathBuf>,
-    /// What the Markdown is called
-    #[arg(long, value_name = "TEXT")]
-    title: Option<String>,
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
     if let Some(file) = kept(&args.folders)? {
-        return print_kept(&file, &args);
-    }
-    if let Some(over) = &args.over {
-        return repeats::write(&repeats::Wanted {
-            folders: &args.folders,
-            over,
-            json: args.json,
-            markdown: args.md.as_deref(),
-            title: args.title.as_deref(),
-        });
-    }
-    if let Some(over) = &args.line {
-        return line::write(&line::Wanted { folders: &args.folders, over, json: args.json, csv: args.csv.as_deref() });
-    }
-    let is_book = args.md.is_some() || args.claims.is_some();
-    if is_book {
-        return write_book(&args);
+        return print_kept(&file, args.json);
     }
     let (runs, skipped) = read_all(&args)?;
     print(&experiment_name(&args.folders), &runs, skipped, args.json)
@@ -106,50 +62,17 @@ fn read_all(args: &Args) -> Result<(Vec<Run>, Vec<SkippedRun>), Failure> {
 fn kept(folders: &[PathBuf]) -> Result<Option<PathBuf>, Failure> {
     let [folder] = folders else { return Ok(None) };
     let file = folder.join(SUMMARY);
-    if !file.is_file() || Run::has_records(folder) || !folders::runs_in(&folders::folders_in(folder)?).is_empty() {
+    if !file.is_file() || Run::has_records(folder) || !runs_in(&folders_in(folder)?).is_empty() {
         return Ok(None);
     }
     Ok(Some(file))
 }
 
-fn print_kept(file: &Path, args: &Args) -> Result<(), Failure> {
-    let needs_records = [&args.md, &args.csv, &args.claims].iter().any(|wanted| wanted.is_some());
-    if needs_records || args.over.is_some() || args.line.is_some() {
-        return Err(failed(
-            file,
-            "only this summary was kept, and no records to compare or to write: run the experiment again",
-        ));
-    }
+fn print_kept(file: &Path, json: bool) -> Result<(), Failure> {
     let text = fs::read_to_string(file).map_err(|error| failed(file, error))?;
     let kept = ::report::Kept::parse(&text).map_err(|error| failed(file, error))?;
-    let text = if args.json { text.trim_end().to_string() + "\n" } else { kept.table() };
+    let text = if json { text.trim_end().to_string() + "\n" } else { kept.table() };
     Ok(io::stdout().write_all(text.as_bytes())?)
-}
-
-fn write_book(args: &Args) -> Result<(), Failure> {
-    if args.json {
-        return Err(Failure::Usage("--md and --claims do not go with --json".into()));
-    }
-    book::write(&book::Wanted {
-        folders: &args.folders,
-        markdown: args.md.as_deref(),
-        claims: args.claims.as_deref(),
-        title: args.title.as_deref(),
-    })
-}
-
-/// Checks what the report will make of an experiment before anything is run for it.
-pub(crate) fn check_figure(file: &testbed::ExperimentFile, path: &Path) -> Result<(), Failure> {
-    let Some(figure) = ::report::Described::parse(&file.text, path)?.figure else { return Ok(()) };
-    let points: Vec<&str> = file.points().iter().map(|point| point.name.as_str()).collect();
-    let is_unknown = |wanted: &&String| !points.iter().any(|point| ::report::is_at(wanted, point));
-    match figure.expects().filter_map(|expect| expect.point.as_ref()).find(is_unknown) {
-        Some(point) => {
-            let reason = format!("a figure.expect speaks of point `{point}`; the points are {}", points.join(", "));
-            Err(failed(path, reason))
-        }
-        None => Ok(()),
-    }
 }
 
 /// Prints the summary of these runs, and of those that were left out: the table, or with `json` one object and nothing else.
@@ -196,10 +119,36 @@ fn run_folders(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     if folder.join(MANIFEST).is_file() {
         return Ok(vec![folder.into()]);
     }
-    let found = folders::runs_in(&folders::folders_in(folder)?);
+    let found = runs_in(&folders_in(folder)?);
     if found.is_empty() {
         return Err(failed(folder, format!("no run here: neither it nor a folder in it has a {MANIFEST}")));
     }
+    Ok(found)
+}
+
+/// Those that are of finished runs; one cut short is named and left out.
+fn runs_in(folders: &[PathBuf]) -> Vec<PathBuf> {
+    let is_finished = |folder: &&PathBuf| {
+        let is_finished = folder.join(MANIFEST).is_file();
+        if !is_finished && Run::has_records(folder) {
+            let folder = folder.display();
+            eprintln!("weirlab: {folder}: left out, it has records but no {MANIFEST}: the run was cut short");
+        }
+        is_finished
+    };
+    folders.iter().filter(is_finished).cloned().collect()
+}
+
+/// By name.
+fn folders_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(|error| failed(folder, error))? {
+        let inner = entry.map_err(|error| failed(folder, error))?.path();
+        if inner.is_dir() {
+            found.push(inner);
+        }
+    }
+    found.sort();
     Ok(found)
 }
 

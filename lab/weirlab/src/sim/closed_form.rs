@@ -1,15 +1,16 @@
 //! Which simulations have a closed form: one link, Poisson arrivals at a load below 1, sizes alone, a policy that is exactly
 //! what the formula is of.
 
-use ::sweep::Theory;
+use std::collections::BTreeMap;
+
 use sched::policy::Expression;
 use theory::mg1::{Mg1, Policy};
 
-use crate::sim::{Model, SimSpec, Wire};
+use super::{Model, SimSpec, Wire};
 use crate::theory::{distribution, rank};
 
-/// What the formulas say of such runs.
-pub fn of(spec: &SimSpec) -> Option<Theory> {
+/// What the formulas say of such runs, by the name of the metric that they foretell.
+pub fn of(spec: &SimSpec) -> Option<BTreeMap<&'static str, f64>> {
     let is_plain = spec.wire == Wire::Plain && spec.seconds.is_none();
     let (true, Some(rho), Some(dist)) = (spec.model == Model::Queue && is_plain, spec.rho, &spec.dist) else {
         return None;
@@ -23,8 +24,7 @@ pub fn of(spec: &SimSpec) -> Option<Theory> {
         None => queue.solve(&policy(&spec.policy)?),
     };
     let metrics = [("response_time_ms_mean", solution.response_ms()), ("slowdown_mean", solution.slowdown_mean())];
-    let is_finite = |(name, value): (&str, f64)| value.is_finite().then(|| (name.to_string(), value));
-    Some(Theory { metrics: metrics.into_iter().filter_map(is_finite).collect() })
+    Some(metrics.into_iter().filter(|(_, value)| value.is_finite()).collect())
 }
 
 /// The parts of a mean size that are near enough to service without chunks.
@@ -51,7 +51,7 @@ fn policy(spec: &str) -> Option<Policy> {
 mod tests {
     use super::*;
 
-    fn foretold(policy: &str, more: &str) -> Option<Theory> {
+    fn foretold(policy: &str, more: &str) -> Option<BTreeMap<&'static str, f64>> {
         let common = "model = 'queue'\nrho = 0.8\ndist = 'exponential:mean=5000'\nlink = '10mbit'";
         of(&toml::from_str(&format!("{common}\npolicy = '{policy}'\n{more}")).unwrap())
     }
@@ -60,7 +60,7 @@ mod tests {
     fn of_processor_sharing_by_hand() {
         // 4 ms of service at rho 0.8: 20 ms in the mean, five times the time alone for every size.
         let theory = foretold("ps", "").unwrap();
-        let [mean, slowdown] = ["response_time_ms_mean", "slowdown_mean"].map(|name| theory.metrics[name]);
+        let [mean, slowdown] = ["response_time_ms_mean", "slowdown_mean"].map(|name| theory[name]);
         assert!((mean - 20.0).abs() < 1e-2 && (slowdown - 5.0).abs() < 1e-3, "{theory:?}");
     }
 

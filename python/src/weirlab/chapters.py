@@ -1,0 +1,290 @@
+"""Experiments as Markdown: their claims with verdicts, and what every run came to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+
+from . import figures
+from .claims import NOT_COMPARABLE, REFUTED, REPRODUCED, VERDICTS, VOID, claims_of
+from .conditions import apart, not_a_wire, number
+from .folders import Experiment
+from .judgement import Found, findings
+from .points import Point, points_in
+from .recorded import Responses, Run
+from .texts import markdown as table
+from .texts import short
+
+_BOUNDS = (
+    "The bound is a fluid: any part of any response at any instant, no handshake; no schedule is lower. The "
+    "packet bound is the same order of whole packets, a handshake before each connection's first, without delay or loss."
+)
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """An experiment of a report."""
+
+    experiment: Experiment
+    points: list[Point]
+    findings: list[Found]
+
+    @property
+    def not_here(self) -> list[tuple[str, str]]:
+        """Runs and points that are not here, with the reason: those of points that have others are said at the point."""
+        here = {point.name for point in self.points}
+        named = [
+            (point, name, why) for point, of in sorted(self.experiment.absent().items()) if point not in here for name, why in of
+        ]
+        broken = [(point.name, "", point.mismatch) for point in self.points if point.mismatch]
+        return [
+            (" / ".join(filter(None, (point, name))) or self.experiment.name, str(why)) for point, name, why in named + broken
+        ]
+
+
+def chapter(experiment: Experiment) -> Chapter:
+    """Holds the claims of an experiment's own file against its runs."""
+    try:
+        stated = claims_of(experiment.file)
+    except ValueError as error:
+        raise ValueError(f"{experiment.name}/experiment.toml: {error}") from error
+    points, absent = points_in(experiment), experiment.absent()
+    for point in points:
+        point.skipped = dict(absent.get(point.name, []))
+        if point.mismatch:
+            print(f"weirlab: {experiment.name}/{point.name}: left out, {point.mismatch}", file=sys.stderr)
+    return Chapter(experiment, points, findings(points, stated))
+
+
+def markdown(title: str, chapters: Iterable[Chapter]) -> str:
+    """The page of these chapters."""
+    return f"# {title}\n\n{_BOUNDS}\n" + "".join(map(_chapter, chapters))
+
+
+def _chapter(of: Chapter) -> str:
+    said, name = of.experiment.file, of.experiment.name
+    figure = said.get("figure")
+    text = f"\n## {f'{_title(figure)}: ' if figure else ''}{name}\n\n"
+    text += f"{said['question']}\n\n" if said.get("question") else ""
+    if figure:
+        rest = _others(of.findings)
+        text += f"The paper: {figure['claim']}. **{_tally(of.findings)}**{f': {rest}' if rest else ''}.\n\n"
+    if of.findings:
+        rows = [[*_claim_cells(found), _verdict(found)] for found in of.findings]
+        text += table(("claim", "measured ± 95 %", "bound", "verdict"), rows) + "\n"
+    absent = "".join(f"- not here: {names}: {why}\n" for names, why in _by_reason(of.not_here))
+    text += f"{absent}\n" if absent else ""
+    return text + "".join(_point(point) for point in of.points if point.mismatch is None)
+
+
+def _title(figure: dict[str, str]) -> str:
+    """`000, figure 3`, or `003, §5.1` where the file says so."""
+    of = figure["figure"]
+    return f"{figure['paper']}, {'figure ' if of[:1].isdigit() else ''}{of}"
+
+
+def _tally(found: Sequence[Found]) -> str:
+    """`4 of 6 claims reproduced`; void and unmeasured ones are among the six."""
+    count = sum(of.verdict == REPRODUCED for of in found)
+    if not found:
+        return "no claim to check"
+    return f"{count} of {len(found)} claim{'' if len(found) == 1 else 's'} reproduced"
+
+
+def _others(found: Sequence[Found]) -> str:
+    """What became of the other claims, and which fails worst."""
+    counts = ((verdict, sum(of.verdict == verdict for of in found)) for verdict in VERDICTS if verdict != REPRODUCED)
+    others = ", ".join(f"{count} {verdict}" for verdict, count in counts if count)
+    failed = [of for of in found if of.verdict == REFUTED]
+    worst = max(failed, key=_miss, default=None)
+    said = [others] if others else []
+    if worst is not None:
+        claim, measured, _ = _claim_cells(worst)
+        said.append(f"worst: {claim}, {measured}")
+    return "; ".join(said)
+
+
+def _miss(found: Found) -> tuple[float, float]:
+    """How many times too large or too small the figure is; 1 where it lies where the claim has it."""
+    (least, most), value = found.claim.ends, found.estimate.value if found.estimate else 0.0
+    top, bottom = (least, value) if value < least else (value, most) if value > most else (1.0, 1.0)
+    # Something where nothing is claimed, or the reverse, cannot be missed by more.
+    times = top / bottom if bottom else float("inf")
+    return (times if times >= 1 else float("inf")), value
+
+
+_TIMES = " ×"  # noqa: RUF001
+
+
+def _claim_cells(found: Found) -> list[str]:
+    """Claim, measured and bound."""
+    claim, of = found.claim, found.estimate
+    unit = _TIMES if claim.over is not None and not figures.is_of_pairs(claim.value) else ""
+    measured = "-"
+    if of is not None:
+        ends = "" if of.low is None or of.high is None else f" ({short(of.low)} to {short(of.high)})"
+        measured = f"{short(of.value)}{unit}{ends}, {found.traces} trace{'' if found.traces == 1 else 's'}"
+    bound = "-" if found.bound is None else f"{short(found.bound)}{unit}"
+    return [f"{claim.text}{f' [{found.point}]' if found.point else ''}", measured, bound]
+
+
+def _verdict(found: Found) -> str:
+    strong = found.verdict in (REFUTED, NOT_COMPARABLE, VOID)
+    return (f"**{found.verdict}**" if strong else found.verdict) + (f": {found.remark}" if found.remark else "")
+
+
+def _by_reason(left_out: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Runs that are not here, those of one reason together."""
+    names: dict[str, list[str]] = {}
+    for name, reason in left_out:
+        names.setdefault(reason, []).append(name)
+    return [(", ".join(of), reason) for reason, of in names.items()]
+
+
+def _point(point: Point) -> str:
+    rows = [_Row(point, name) for name in point.runs]
+    columns = [(heading, cell) for heading, cell, is_always in _COLUMNS if is_always or any(cell(row) != "-" for row in rows)]
+    cells = [[f"~~{cell(row)}~~" if row.run.void else cell(row) for _, cell in columns] for row in rows]
+    text = (f"### {point.name}\n\n" if point.name else "") + table([heading for heading, _ in columns], cells) + "\n"
+    for row in rows:
+        reasons = (("void", row.run.void), ("not a wire", row.wire), ("not comparable", row.apart))
+        text += "".join(f"- {what}: {row.run.name}: {why}\n" for what, why in reasons if why)
+    text += "".join(f"- not here: {names}: {why}\n" for names, why in _by_reason(point.skipped.items()))
+    text += f"\n{_conditions(rows[0].run)}; bound {_optional(rows[0].bound_ms)} ms, "
+    text += f"packet bound {_optional(rows[0].packet_bound_ms)} ms.\n\n"
+    point.forget()
+    return text
+
+
+def _conditions(run: Run) -> str:
+    said, commit = run.manifest, run.manifest.get("commit", "")[:12]
+    return f"{number(said.get('seconds', 0))} s of arrivals, seed {run.seed}, kernel {said.get('kernel', '')}, commit {commit}"
+
+
+class _Row:
+    """A run in the table of its point."""
+
+    def __init__(self, point: Point, name: str) -> None:
+        self.point, self.run = point, point.runs[name]
+        self.is_virtual = self.run.environment.get("clock") == "virtual"
+        self.of = point.responses[name]
+
+    @cached_property
+    def is_top(self) -> npt.NDArray[np.bool_]:
+        return figures.share_within(self.of.size_bytes, 99, 100)
+
+    @cached_property
+    def bound_ms(self) -> float | None:
+        return self.point.bound_ms(self.run.name)
+
+    @cached_property
+    def packet_bound_ms(self) -> float | None:
+        return self.point.packet_bound_ms(self.run.name)
+
+    @cached_property
+    def wire(self) -> str | None:
+        return not_a_wire(self.run, self.point.responses[self.run.name])
+
+    @cached_property
+    def apart(self) -> str | None:
+        """Why it is not set beside the run that it is compared with, if so."""
+        base = self.point.runs.get(self.base_name)
+        return None if base is None else apart(self.run, base)
+
+    @property
+    def base_name(self) -> str:
+        """The run that this one is compared with: the one that it names, or the first."""
+        name: str = self.run.manifest.get("baseline") or next(iter(self.point.runs))
+        return name
+
+    def compared(self, of: Callable[[Responses], float]) -> str:
+        """A comparison with the baseline; one with a void run is worth no more than that run."""
+        base = self.point.runs.get(self.base_name)
+        if self.apart is not None:
+            return "not comparable"
+        if base is None or base is self.run:
+            return "-"
+        theirs, mine = of(self.point.responses[self.base_name]), of(self.of)
+        return "-" if not mine else short(theirs / mine) + (" (void baseline)" if base.void else "")
+
+    def figure(self, name: str) -> str:
+        """A figure of it, if it has it."""
+        try:
+            if figures.is_counter(name):
+                return short(figures.counter(name, self.run.samples()))
+            return short(figures.figure(name, self.of, alone_ms=self.point.alone_ms_of(self.run.name)))
+        except (figures.NotKept, figures.NoRequests):
+            return "-"
+
+    def top(self) -> str:
+        return short(float(self.of.ms[self.is_top].mean()))
+
+    def incomplete(self) -> str:
+        if not self.run.path.is_dir():
+            return self.figure("incomplete")
+        counted = pc.value_counts(self.run.records()["outcome"]).to_pylist()
+        ways = {of["values"]: of["counts"] for of in counted if of["values"] != "complete"}
+        ordered = sorted(ways, key=lambda way: _OUTCOMES.index(way) if way in _OUTCOMES else len(_OUTCOMES))
+        return ", ".join(f"{ways[way]} {way.replace('_', ' ')}" for way in ordered) or "0"
+
+    def over_bound(self, bound: float | None) -> str:
+        """A ratio to a bound is quoted from a link that does not serialise only with that said."""
+        ratio = "-" if not bound else short(float(self.of.ms.mean()) / bound)
+        return ratio + (" (not a wire)" if self.wire else "")
+
+    def server(self) -> str:
+        return ", ".join(str(self.run.manifest.get(key, "")) for key in ("server", "policy", "shaping"))
+
+    def server_cpu(self) -> str:
+        return "-" if self.is_virtual else _optional(self.run.manifest.get("server_cpu"))
+
+    def lateness_ms(self) -> str:
+        """What the virtual clock does not tell is called so."""
+        late = self.run.manifest.get("lateness_ns_p99")
+        return "virtual" if self.is_virtual else "-" if late is None else short(late / 1e6)
+
+
+_OUTCOMES = ("incomplete", "refused", "reset", "timed_out", "aborted", "wrong")
+_MEAN: Callable[[Responses], float] = lambda of: float(of.ms.mean())  # noqa: E731
+
+
+def _attempts(row: _Row) -> str:
+    said = row.figure("attempts_mean")
+    return "-" if said == "1" else said
+
+
+def _optional(value: float | None) -> str:
+    return "-" if value is None else short(value)
+
+
+_Column = tuple[str, Callable[[_Row], str], bool]
+_COLUMNS: list[_Column] = [
+    ("run", lambda row: row.run.name, True),
+    ("server, policy, shaping", lambda row: row.server(), True),
+    ("completed", lambda row: row.figure("completed"), True),
+    ("incomplete", lambda row: row.incomplete(), True),
+    ("mean, ms", lambda row: row.figure("response_time_ms.mean"), True),
+    ("times sooner", lambda row: row.compared(_MEAN), True),
+    ("slowdown", lambda row: row.figure("slowdown.mean"), True),
+    ("p50, ms", lambda row: row.figure("response_time_ms.p50"), True),
+    ("p99, ms", lambda row: row.figure("response_time_ms.p99"), True),
+    ("longest, ms", lambda row: row.figure("response_time_ms.max"), True),
+    ("largest 1 %, ms", lambda row: row.top(), True),
+    ("largest 1 % / baseline", lambda row: row.compared(lambda of: 1 / float(of.ms[row.is_top].mean())), True),
+    ("variance, ms²", lambda row: row.figure("response_time_ms.variance"), True),
+    ("SCV", lambda row: row.figure("response_time_ms.scv"), True),
+    ("mean / bound", lambda row: row.over_bound(row.bound_ms), True),
+    ("mean / packet bound", lambda row: row.over_bound(row.packet_bound_ms), True),
+    ("attempts", _attempts, False),
+    ("most connections", lambda row: row.figure("connections_max"), False),
+    ("SYNs dropped", lambda row: row.figure("syn_drops"), False),
+    ("accept queue full", lambda row: row.figure("accept_drops"), False),
+    ("server CPU", lambda row: row.server_cpu(), False),
+    ("late p99, ms", lambda row: row.lateness_ms(), True),
+]

@@ -1,0 +1,453 @@
+"""Grids of simulations from a file: every policy at every load on every workload, each repeated with other seeds.
+
+A cell is a combination of the values of `[grid]`, a run one of its seeds, and `weirlab sim` does it: the fields of a cell are its
+flags. The same seeds are used in every cell, so under every policy the same jobs arrive. `docs/weirlab.md` has the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import os
+import pathlib
+import platform
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+from .claims import Claim, claims_of
+from .experiments import RunError, sim
+from .intervals import Estimate, mean
+from .judgement import claims_json
+from .sweeps import sweep
+from .texts import csv_line, markdown
+
+Fields = dict[str, Any]
+Metrics = dict[str, float]
+
+_KEYS = ("question", "model", "replications", "seed", "fixed", "grid", "plot", "claim")
+_RESERVED = ("model", "replications", "seed")
+_REPLICATIONS_MAX, _RUNS_MAX = 10_000, 50_000
+_LEVEL = 0.99
+# What of `weirlab sim --json` is no result of the simulation.
+_OF_THE_PROGRAM = ("spec", "simulated_jobs", "jobs_per_second", "cpu_seconds", "peak_rss_bytes")
+_FILES = {"trace": "", "class_table": "", "dist": "trace:"}
+"""Fields that name a file, and what stands before its name."""
+_BIN = ("size_bytes_mean", "response_time_ms_mean", "response_time_variance_ms2", "slowdown_mean")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A combination of the grid's values."""
+
+    at: dict[str, Any]
+    """The value on each axis, by which tables call it."""
+    fields: Fields
+
+    @property
+    def labels(self) -> list[str]:
+        """The same as text."""
+        return [_label(value) for value in self.at.values()]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An experiment's file."""
+
+    file: pathlib.Path
+    said: dict[str, Any]
+    cells: list[Cell]
+    seeds: list[int]
+    claims: list[Claim]
+
+    @property
+    def y(self) -> list[str]:
+        """The metrics of the table; `name` also stands for `name_mean`."""
+        of: list[str] = self.said.get("plot", {}).get("y", ["response_time_ms", "slowdown_mean"])
+        return of
+
+
+@dataclass(frozen=True)
+class Results:
+    """What the runs of a plan came to, for each cell in the order of its seeds."""
+
+    plan: Plan
+    metrics: list[list[Metrics]]
+    by_size: list[list[list[dict[str, float]]]]
+    theory: list[Metrics]
+    """What closed forms say of a cell."""
+    commit: str
+    """That of the program that simulated."""
+
+
+def read(file: str | os.PathLike[str], replications: int | None = None) -> Plan:
+    """Reads an experiment; ValueError names the key that is wrong."""
+    path = pathlib.Path(file)
+    try:
+        said = tomllib.loads(path.read_text())
+        return _plan(path, said if replications is None else {**said, "replications": replications})
+    except (tomllib.TOMLDecodeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _plan(path: pathlib.Path, said: dict[str, Any]) -> Plan:
+    if "run" in said and "grid" not in said:
+        raise ValueError("it has [[run]] and no [grid]: that is an experiment for weirlab run")
+    for key in said:
+        if key not in _KEYS:
+            raise ValueError(f"unknown key `{key}`; there are {', '.join(_KEYS)}")
+    for key in ("question", "model", "grid"):
+        if key not in said:
+            raise ValueError(f"it has no `{key}`")
+    fixed, axes = dict(_flat(said.get("fixed", {}))), dict(_flat(said["grid"]))
+    values = {name: _axis(name, of) for name, of in axes.items()}
+    _check_fields(fixed, values)
+    for key in ("x", "lines"):
+        if (name := said.get("plot", {}).get(key)) is not None and name not in axes:
+            raise ValueError(f"plot.{key}: `{name}` is not in [grid]")
+    count, first = said.get("replications", 10), said.get("seed", 1)
+    if not 1 <= count <= _REPLICATIONS_MAX:
+        raise ValueError(f"replications: `{count}` is not from 1 to {_REPLICATIONS_MAX}")
+    if math.prod(map(len, values.values())) * count > _RUNS_MAX:
+        sizes = " x ".join(f"{len(of)} {name}" for name, of in values.items())
+        raise ValueError(f"grid: {sizes} x {count} replications are more than {_RUNS_MAX} runs: make two experiments of it")
+    cells = []
+    for combination in itertools.product(*values.values()):
+        fields = {key: value for _, sets in combination for key, value in sets.items()}
+        at = {name: name_of for name, (name_of, _) in zip(values, combination, strict=True)}
+        cells.append(Cell(at, {**fixed, **fields}))
+    plan = Plan(path, said, cells, list(range(first, first + count)), claims_of({"claim": said.get("claim", [])}))
+    for claim in plan.claims:
+        for at in filter(None, (claim.of, claim.over)):
+            _place(plan, claim, at)
+    return plan
+
+
+def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Takes the tables in a table apart, as a dot in a key means a table: `internet.loss`."""
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from ((f"{name}.{inner}", of) for inner, of in _flat(value))
+        else:
+            yield name, value
+
+
+def _axis(name: str, values: Any) -> list[tuple[Any, Fields]]:
+    """The values of an axis, each with what it sets: its own field, or those of a table, which goes by its `name`."""
+    if not isinstance(values, list):
+        raise ValueError(f"grid.{name}: a value of the grid is a list; what every run has stands in [fixed]")
+    if not values:
+        raise ValueError(f"grid.{name}: the list is empty: give at least one value")
+    found: list[tuple[Any, Fields]] = []
+    for value in values:
+        if isinstance(value, dict):
+            if "name" not in value:
+                raise ValueError(f"grid.{name}: a table in the grid has a `name`, a text or number that stands for it")
+            found.append((value["name"], dict(_flat({key: of for key, of in value.items() if key != "name"}))))
+        else:
+            found.append((value, {name: value}))
+    labels = [_label(of) for of, _ in found]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise ValueError(f"grid.{name}: `{label}` is given twice")
+    return found
+
+
+def _check_fields(fixed: Fields, axes: Mapping[str, list[tuple[Any, Fields]]]) -> None:
+    """Each field is set in one place only, and is a value that a simulation can have."""
+    places = {name: "[fixed]" for name in fixed}
+    every = list(fixed.items())
+    for axis, values in axes.items():
+        for name in dict.fromkeys(key for _, sets in values for key in sets):
+            if name in places:
+                raise ValueError(f"grid.{axis}: `{name}` is set in {places[name]} too: leave one of them out")
+            places[name] = f"grid.{axis}"
+        every += [(key, of) for _, sets in values for key, of in sets.items()]
+    for name, place in places.items():
+        if name in _RESERVED:
+            raise ValueError(f"{name}: it is set at the top of the file, not in {place}")
+    for name, value in every:
+        for of in value if isinstance(value, list) else [value]:
+            if not isinstance(of, (str, bool, int, float)) or (isinstance(of, float) and not math.isfinite(of)):
+                raise ValueError(f"{name}: `{of}` is no text, boolean or finite number")
+
+
+def _label(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+
+
+def plain(value: float) -> str:
+    """A number without a power of ten: 0.0000001."""
+    return np.format_float_positional(value, trim="-")
+
+
+def _place(plan: Plan, claim: Claim, at: Mapping[str, Any]) -> int:
+    """The one cell that has these values."""
+    axes = plan.cells[0].at
+    for name in at:
+        if name not in axes:
+            raise ValueError(f"claim `{claim.text}`: `{name}` is not in [grid]")
+    for name in axes:
+        if name not in at:
+            raise ValueError(f"claim `{claim.text}`: it says no {name}: write one of its values")
+        if all(_label(cell.at[name]) != _label(at[name]) for cell in plan.cells):
+            raise ValueError(f"claim `{claim.text}`: `{_label(at[name])}` is no value of grid.{name}")
+    wanted = [_label(at[name]) for name in axes]
+    return next(place for place, cell in enumerate(plan.cells) if cell.labels == wanted)
+
+
+def conduct(
+    plan: Plan,
+    out: str | os.PathLike[str],
+    *,
+    trace: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    engine: str = "local",
+    progress: Callable[[int, int], None] | None = None,
+) -> Results:
+    """Does the runs that are not yet in the folder `out`, and reads all. `trace` is read wherever the experiment names one.
+
+    Raises ValueError if a cell cannot be simulated, before any run, and SweepError as `weirlab.sweep`.
+    """
+    folder, model = str(plan.file.parent.resolve()), plan.said["model"]
+    given = None if trace is None else os.path.abspath(trace)
+    said = [_checked(plan, cell, flags(model, cell.fields, folder, given)) for cell in plan.cells]
+    contents = [_files(cell.fields, folder, given) for cell in plan.cells]
+    # Runs with other contents of files, and of other sources of the simulator, are other runs.
+    cells = [json.dumps({"fields": cell.fields, "files": of}) for cell, of in zip(plan.cells, contents, strict=True)]
+    fixed = {"model": model, "folder": folder, "trace": given, "digest": said[0]["digest"]}
+    grid: dict[str, list[Any]] = {"cell": cells, "seed": plan.seeds}
+    runs = sweep(simulated, grid, pathlib.Path(out) / "runs", fixed=fixed, workers=workers, engine=engine, progress=progress)
+    count, rows = len(plan.seeds), runs.select(["metrics"]).to_pylist()
+    measured = [json.loads(row["metrics"]) for row in rows]
+    groups = [measured[at : at + count] for at in range(0, len(measured), count)]
+    metrics = [[run["metrics"] for run in group] for group in groups]
+    sizes, theory = [[run["by_size"] for run in group] for group in groups], [of["theory"] for of in said]
+    results = Results(plan, metrics, sizes, theory, said[0]["commit"])
+    return _check_metrics(results)
+
+
+def _checked(plan: Plan, cell: Cell, of: Fields) -> dict[str, Any]:
+    try:
+        return sim(check=True, seed=1, **of)
+    except RunError as error:
+        reason = str(error).rpartition("exit status ")[2].partition(": ")[2].removeprefix("weirlab: ")
+        raise ValueError(f"{plan.file}: {reason}") from error
+
+
+def _check_metrics(results: Results) -> Results:
+    """What a misspelt name is called by."""
+    known = sorted({name for cell in results.metrics for run in cell for name in run})
+    of_claims = [(f"claim `{of.text}`", of.value) for of in results.plan.claims]
+    for where, name in [("plot.y", name) for name in results.plan.y] + of_claims:
+        if name not in known and f"{name}_mean" not in known:
+            raise ValueError(f"{results.plan.file}: {where}: it has no `{name}`, only {', '.join(known)}")
+    return results
+
+
+def simulated(cell: str, seed: int, model: str, folder: str, trace: str | None, digest: str) -> dict[str, str]:
+    """One run: a point of the sweep. The digest and the files' contents are what its result depends on beside its flags."""
+    said = sim(seed=seed, **flags(model, json.loads(cell)["fields"], folder, trace))
+    of = {name: value for name, value in said.items() if name not in _OF_THE_PROGRAM}
+    return {"metrics": json.dumps({"metrics": dict(_numbers("", of)), "by_size": said.get("by_size", [])})}
+
+
+def flags(model: str, fields: Fields, folder: str, trace: str | None) -> Fields:
+    """The flags of `weirlab sim` for a cell. A field with a dot is an assignment of `--set`; files are beside the experiment."""
+    found: Fields = {"model": model}
+    settings = [f"{name}={_label(value)}" for name, value in fields.items() if "." in name]
+    for name, value in fields.items():
+        if "." not in name:
+            found[name] = [_label(of) for of in value] if isinstance(value, list) else value if value is True else _label(value)
+            if value is False:
+                del found[name]
+    for name, prefix, file in _named(fields):
+        found[name] = prefix + (trace or os.path.join(folder, file))
+    if settings:
+        found["set"] = ",".join([found["set"]] * ("set" in found) + settings)
+    # Flags have the policy of a table of classes.
+    return {name: of for name, of in found.items() if name != "policy" or "class_table" not in found}
+
+
+def _named(fields: Fields) -> Iterator[tuple[str, str, str]]:
+    """The files that a run reads: the field that names one, what stands before the name, and the name."""
+    for name, prefix in _FILES.items():
+        if isinstance(fields.get(name), str) and fields[name].startswith(prefix):
+            yield name, prefix, fields[name].removeprefix(prefix)
+
+
+def _files(fields: Fields, folder: str, trace: str | None) -> dict[str, str]:
+    """A digest of what is in each file that a run reads."""
+    paths = {name: pathlib.Path(trace or os.path.join(folder, file)) for name, _, file in _named(fields)}
+    return {name: hashlib.sha256(path.read_bytes()).hexdigest()[:32] for name, path in paths.items()}
+
+
+def _numbers(prefix: str, value: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Metrics go by the names of the objects that hold them, joined by `_`; those of `by_class` by their class."""
+    for name, of in value.items():
+        if name == "by_class":
+            for group in of:
+                inner = {key: number for key, number in group.items() if key != "class"}
+                yield from _numbers(f"{prefix}class{group['class']}_", inner)
+        elif isinstance(of, dict):
+            yield from _numbers(f"{prefix}{name}_", of)
+        elif isinstance(of, (int, float)) and not isinstance(of, bool):
+            yield f"{prefix}{name}", float(of)
+
+
+def _named_metric(of: Mapping[str, Any], name: str) -> Any:
+    """The metric of this name, or else of this name with `_mean` behind it."""
+    return of.get(name, of.get(f"{name}_mean"))
+
+
+def estimates(runs: list[Metrics]) -> dict[str, Estimate]:
+    """The mean of each metric over the seeds that have it, with its 99 % interval."""
+    names = sorted({name for run in runs for name in run})
+    return {name: mean((run[name] for run in runs if name in run), _LEVEL) for name in names}
+
+
+def found(results: Results, claim: Claim) -> Estimate | None:
+    """What the sweep found of a claim, over its seeds; ratios are of runs with the same seed."""
+    of = [_named_metric(run, claim.value) for run in results.metrics[_place(results.plan, claim, claim.of)]]
+    if claim.over is not None:
+        over = [_named_metric(run, claim.value) for run in results.metrics[_place(results.plan, claim, claim.over)]]
+        of = [None if base is None or top is None or not base else top / base for top, base in zip(of, over, strict=True)]
+    return None if None in of else mean(of, _LEVEL)
+
+
+def write(results: Results, out: str | os.PathLike[str]) -> None:
+    """Writes `runs.parquet`, `sizes.parquet`, `cells.csv`, `table.md`, `sweep.json`, and of claims `claims.json`."""
+    folder, plan = pathlib.Path(out), results.plan
+    pa.parquet.write_table(_runs(results), folder / "runs.parquet", compression="snappy")
+    pa.parquet.write_table(_sizes(results), folder / "sizes.parquet", compression="snappy")
+    (folder / "cells.csv").write_text(_cells_csv(results))
+    (folder / "table.md").write_text(table(results))
+    if plan.claims:
+        (folder / "claims.json").write_text(claims_json(_kept(results, claim) for claim in plan.claims))
+    said = {"name": plan.file.stem, "question": plan.said["question"], "model": plan.said["model"]}
+    said |= {"runs": len(plan.cells) * len(plan.seeds), "seeds": plan.seeds, "commit": results.commit}
+    said |= {"kernel": platform.release(), "command": sys.argv}
+    (folder / "sweep.json").write_text(json.dumps(said, indent=2, ensure_ascii=False) + "\n")
+
+
+def _kept(results: Results, claim: Claim) -> dict[str, Any]:
+    of = found(results, claim)
+    kept: dict[str, Any] = {"experiment": results.plan.file.stem, "text": claim.text}
+    if of is not None:
+        kept["value"] = of.value
+        kept |= {"ends": [of.low, of.high]} if of.low is not None else {}
+    return {**kept, "traces": 0 if of is None else len(results.plan.seeds)}
+
+
+def _axis_columns(results: Results, repeat: Iterable[int]) -> dict[str, pa.Array]:
+    """The value of each axis for each cell, as often as it has rows."""
+    counts, columns = list(repeat), {}
+    for name in results.plan.cells[0].at:
+        values = [cell.at[name] for cell in results.plan.cells]
+        is_number = all(isinstance(of, (int, float)) and not isinstance(of, bool) for of in values)
+        column = [float(of) for of in values] if is_number else [_label(of) for of in values]
+        repeated = [of for of, count in zip(column, counts, strict=True) for _ in range(count)]
+        columns[name] = pa.array(repeated, pa.float64() if is_number else pa.string())
+    return columns
+
+
+def _runs(results: Results) -> pa.Table:
+    """One row per run: the axes, every other field, the seed, every metric."""
+    plan, count = results.plan, len(results.plan.seeds)
+    columns = list(_axis_columns(results, [count] * len(plan.cells)).items())
+    others = sorted({name for cell in plan.cells for name in cell.fields} - set(plan.cells[0].at))
+    for name in others:
+        texts = [None if name not in cell.fields else _label(cell.fields[name]) for cell in plan.cells for _ in plan.seeds]
+        columns.append((name, pa.array(texts, pa.string())))
+    columns.append(("seed", pa.array(plan.seeds * len(plan.cells), pa.int64())))
+    every = [run for cell in results.metrics for run in cell]
+    for name in sorted({name for run in every for name in run}):
+        columns.append((name, pa.array([run.get(name) for run in every], pa.float64())))
+    return pa.table([of for _, of in columns], _distinct(name for name, _ in columns))
+
+
+def _distinct(names: Iterable[str]) -> list[str]:
+    """A field and a metric may have one name: what stands further left keeps it, the other is then called `measured_jobs`."""
+    taken: list[str] = []
+    for name in names:
+        while name in taken:
+            name = f"measured_{name}"
+        taken.append(name)
+    return taken
+
+
+def _sizes(results: Results) -> pa.Table:
+    """One row per run and bin of sizes."""
+    plan = results.plan
+    columns = list(_axis_columns(results, [sum(map(len, runs)) for runs in results.by_size]).items())
+    rows = [(seed, of) for runs in results.by_size for seed, run in zip(plan.seeds, runs, strict=True) for of in run]
+    columns.append(("seed", pa.array([seed for seed, _ in rows], pa.int64())))
+    columns += [(name, pa.array([of[name] for _, of in rows], pa.int64())) for name in ("from_bytes", "jobs")]
+    columns += [(name, pa.array([of[name] for _, of in rows], pa.float64())) for name in _BIN]
+    return pa.table([of for _, of in columns], _distinct(name for name, _ in columns))
+
+
+def _cells_csv(results: Results) -> str:
+    """One row per cell and metric: mean, the ends of its interval, of how many runs, and what a closed form says."""
+    plan = results.plan
+    text = csv_line([*plan.cells[0].at, "metric", "mean", "ci99_low", "ci99_high", "runs", "theory"])
+    for cell, runs, theory in zip(plan.cells, results.metrics, results.theory, strict=True):
+        for name, of in estimates(runs).items():
+            foretold = _named_metric(theory, name)
+            numbers = ["" if value is None else plain(value) for value in (of.value, of.low, of.high)]
+            text += csv_line([*cell.labels, name, *numbers, str(len(runs)), "" if foretold is None else plain(foretold)])
+    return text
+
+
+def table(results: Results) -> str:
+    """One row per cell, one column per metric of `plot.y`, and the claims with their verdicts: Markdown."""
+    plan, count = results.plan, len(results.plan.seeds)
+    text = f"{plan.said['question']}\n\nModel {plan.said['model']}, "
+    text += "one run: no interval.\n\n" if count == 1 else f"mean \N{PLUS-MINUS SIGN} 99 % over {count} runs.\n\n"
+    foretold = [name for name in plan.y if any(_named_metric(of, name) is not None for of in results.theory)]
+    head = [column for name in plan.y for column in ([name, "theory"] if name in foretold else [name])]
+    rows = []
+    for cell, runs, theory in zip(plan.cells, results.metrics, results.theory, strict=True):
+        of, row = estimates(runs), list(cell.labels)
+        for name in plan.y:
+            estimate, said = _named_metric(of, name), _named_metric(theory, name)
+            row.append("-" if estimate is None else figure(estimate))
+            row += ["-" if said is None else figure(Estimate(said))] if name in foretold else []
+        rows.append(row)
+    return text + markdown([*plan.cells[0].at, *head], rows) + _claims(results)
+
+
+def _claims(results: Results) -> str:
+    """The claims with what was found and its verdict."""
+    rows = []
+    for claim in results.plan.claims:
+        of = found(results, claim)
+        claimed = " to ".join("" if end is None else plain(end) for end in (claim.least, claim.most)).strip()
+        if of is None:
+            rows.append([claim.text, "-", claimed, "not measured"])
+            continue
+        verdict, remark = claim.judged(of, len(results.plan.seeds))
+        half = "" if of.low is None or of.high is None else f" \N{PLUS-MINUS SIGN} {(of.high - of.low) / 2:.3f}"
+        rows.append([claim.text, f"{of.value:.3f}{half}", claimed, verdict + (f": {remark}" if remark else "")])
+    return "\n" + markdown(["claim", "found", "claimed", "verdict"], rows) if rows else ""
+
+
+def figure(of: Estimate) -> str:
+    """As many digits as the interval makes sense of: two of its own, and at least three of the mean."""
+
+    def decimals(value: float, digits: int) -> int:
+        return min(max(digits - 1 - math.floor(math.log10(abs(value))), 0), 6) if value else 0
+
+    if of.high is None:
+        return f"{of.value:.{decimals(of.value, 4)}f}"
+    half, of_mean = of.high - of.value, decimals(of.value, 3)
+    both = max(of_mean, min(decimals(half, 2), of_mean + 2))
+    return f"{of.value:.{both}f} \N{PLUS-MINUS SIGN} {half:.{both}f}"

@@ -1,0 +1,210 @@
+"""All that the five papers claim, one page: every item of `docs/reproduction/items.toml` with the claims that name it and what
+became of them. Nothing on the page is written by hand but the items themselves.
+
+Figures come of `results/*/claims.json` (`python -m weirlab report --claims`), the newest folder first; the range that a figure is
+judged by comes of the experiment's file. So another rule needs no other run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .claims import DECIDED, LARGER, NOT_MEASURED, REFUTED, REPRODUCED, TRACES_MIN, UNDECIDED, VERDICTS, Claim, claims
+from .conditions import number
+from .intervals import Estimate
+from .texts import figure, markdown
+
+_STATES = ("built", REPRODUCED, LARGER, REFUTED, UNDECIDED, NOT_MEASURED, "by hand", "missing", "all")
+"""The states of an item, in the order of the columns of the table of all papers."""
+Kept = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A claim of an experiment's file."""
+
+    experiment: str
+    claim: Claim
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether it is of cells of a sweep."""
+        return isinstance(self.claim.of, dict)
+
+    def judge(self, kept: Kept) -> str:
+        """The verdict on a figure that a result keeps."""
+        if said := kept.get("not_judged"):
+            return next((verdict for verdict in VERDICTS if verdict.replace(" ", "-") == said), NOT_MEASURED)
+        if kept.get("value") is None:
+            return NOT_MEASURED
+        low, high = kept.get("ends") or (None, None)
+        return self.claim.verdict(Estimate(kept["value"], low, high), kept["traces"])
+
+
+@dataclass(frozen=True)
+class Papers:
+    """The items, the claims, and what results keep of them."""
+
+    items: list[dict[str, Any]]
+    claims: list[Declared]
+    kept: dict[tuple[str, str], list[tuple[Kept, str]]] = field(default_factory=dict)
+    """By experiment and text: the figure of each point, with the folder of the newest result that has it."""
+    tables: dict[str, str] = field(default_factory=dict)
+    """Experiments of which a table of one trace is kept, and where."""
+
+    def of_item(self, item: int) -> list[Declared]:
+        """The claims that name an item."""
+        return [of for of in self.claims if item in of.claim.items]
+
+    def judged(self, of: Declared) -> list[tuple[Kept, str, str]]:
+        """What is kept of a claim at each point, the verdict, and the folder of the result."""
+        kept = self.kept.get((of.experiment, of.claim.text), [])
+        return [(row, of.judge(row), folder) for row, folder in kept if of.claim.point in (None, row.get("point", ""))]
+
+    def verdict(self, of: Declared) -> str:
+        """The verdict on a claim over all its points: the worst, with undecided before reproduced."""
+        verdicts = [verdict for _, verdict, _ in self.judged(of)]
+        state = state_of(verdicts)
+        return UNDECIDED if not verdicts and of.experiment in self.tables else state
+
+    def state(self, item: dict[str, Any]) -> tuple[str, str]:
+        """The state of an item, and the lines that show it."""
+        stated = self.of_item(item["number"])
+        if tests := item.get("tests"):
+            return "built", "<br>".join([f"tests in [{tests}](../../{tests})", *self._lines(stated)])
+        for key, state in (("by_hand", "by hand"), ("gap", "missing")):
+            if key in item:
+                return state, item[key]
+        return state_of([self.verdict(of) for of in stated]), "<br>".join(self._lines(stated))
+
+    def _lines(self, stated: list[Declared]) -> list[str]:
+        """A line for each claim of which something is kept, and one for all others of an experiment."""
+        lines = [self._line(of) for of in stated if self.judged(of)]
+        rest = [of.experiment for of in stated if not self.judged(of)]
+        for name in dict.fromkeys(rest):
+            why = (
+                f"one trace at most ([table](../../{self.tables[name]})): **undecided**"
+                if name in self.tables
+                else "**not measured**"
+            )
+            lines.append(f"`{name}`, {rest.count(name)} claim{'' if rest.count(name) == 1 else 's'}: {why}")
+        return lines
+
+    def _line(self, of: Declared) -> str:
+        """A claim in a line: where it is from, and what was found at each point."""
+        claim = of.claim
+        at = f" [{claim.point}]" if claim.point else ""
+        if claim.least is not None and claim.most is not None:
+            size = f"{number(claim.least)} to {number(claim.most)}"
+        else:
+            size = f"at most {number(claim.most)}" if claim.most is not None else f"at least {number(claim.least or 0)}"
+        found = "; ".join(_said(of, *judged) for judged in self.judged(of))
+        return f"`{of.experiment}`{at}{', simulated' if of.is_simulated else ''}: {claim.text} ({size}): {found}"
+
+    def page(self) -> str:
+        """`docs/reproduction/items.md`."""
+        page = (
+            "# All items of the five papers\n\nGenerated by `python -m weirlab items` of [the items](items.toml), the claims in "
+            "`experiments/` and `claims.json` of the [kept results](../../results/README.md); a test holds this page to them. "
+            "[Rules](verdicts.md#rules).\n\n"
+            f"A claim is decided by its 95 % interval over traces with requests of their own, {TRACES_MIN} at least; a simulated "
+            "one by the 99 % interval over its seeds. One trace decides nothing. An item is refuted if one of its claims is, and "
+            "reproduced if all are, at every point that was run.\n\n"
+        )
+        states = {item["number"]: self.state(item) for item in self.items}
+        papers = list(dict.fromkeys(item["paper"] for item in self.items))
+        rows = []
+        for paper in [*papers, "all"]:
+            of = [states[item["number"]][0] for item in self.items if paper in ("all", item["paper"])]
+            rows.append([paper, *(str(len(of) if state == "all" else of.count(state)) for state in _STATES)])
+        declared = [of for of in self.claims if of.claim.items]
+        decided = sum(self.verdict(of) in DECIDED for of in declared)
+        page += markdown(["paper", *_STATES], rows)
+        page += f"\n{decided} of the {len(declared)} declared claims of the papers are decided.\n"
+        for paper in papers:
+            of_paper = [item for item in self.items if item["paper"] == paper]
+            rows = [[str(item["number"]), item["what"], *states[item["number"]]] for item in of_paper]
+            page += f"\n## {paper}\n\n{markdown(['#', 'item', 'state', 'of'], rows)}"
+        return page
+
+
+def _said(of: Declared, kept: Kept, verdict: str, folder: str) -> str:
+    point = kept.get("point", "")
+    at = "" if point in ("", of.claim.point) else f"{point} "
+    if kept.get("value") is None:
+        return f"{at}**{verdict}**"
+    ends = f" ({figure(kept['ends'][0])} to {figure(kept['ends'][1])})" if kept.get("ends") else ""
+    count, unit = kept["traces"], "seed" if of.is_simulated else "trace"
+    source = f"[{count} {unit}{'' if count == 1 else 's'}](../../results/{folder})"
+    return f"{at}{figure(kept['value'])}{ends}, {source}: **{verdict}**"
+
+
+def state_of(verdicts: list[str]) -> str:
+    """Refuted if one verdict is; undecided if one is; reproduced or larger if all are; else not measured."""
+    if REFUTED in verdicts:
+        return REFUTED
+    if verdicts and all(verdict in DECIDED for verdict in verdicts):
+        return LARGER if LARGER in verdicts else REPRODUCED
+    return UNDECIDED if any(verdict in (*DECIDED, UNDECIDED) for verdict in verdicts) else NOT_MEASURED
+
+
+def read(project: str | os.PathLike[str]) -> Papers:
+    """The items, the claims and what was kept below the folder of the project.
+
+    Raises ValueError if the page would be untrue: if an item stands twice or has nothing, or a claim names none.
+    """
+    root = pathlib.Path(project)
+    items = tomllib.loads((root / "docs/reproduction/items.toml").read_text())["item"]
+    files = [
+        file for folder in _folders(root / "experiments") if folder.name[:1].isdigit() for file in sorted(folder.glob("*.toml"))
+    ]
+    papers = Papers(items, [Declared(file.stem, claim) for file in files for claim in claims(file)])
+    results = root / "results"
+    for folder in sorted(of for top in _folders(results) for of in (top, *_folders(top))):
+        _add_result(papers, folder, folder.relative_to(results).as_posix())
+    check(papers, root)
+    return papers
+
+
+def _folders(folder: pathlib.Path) -> list[pathlib.Path]:
+    return sorted(of for of in folder.iterdir() if of.is_dir())
+
+
+def _add_result(papers: Papers, folder: pathlib.Path, name: str) -> None:
+    """The newest folder that has a claim at a point decides it there: dates begin their names."""
+    file = folder / "claims.json"
+    for row in json.loads(file.read_text()) if file.is_file() else []:
+        if row.get("value") is not None:
+            older = papers.kept.setdefault((row["experiment"], row["text"]), [])
+            older[:] = [of for of in older if of[0].get("point", "") != row.get("point", "")] + [(row, name)]
+    for table in sorted(folder.glob("*.md")):
+        papers.tables.setdefault(table.stem, f"results/{name}/{table.name}")
+
+
+def check(papers: Papers, root: pathlib.Path) -> None:
+    """Raises ValueError if the page would be untrue."""
+    for at, item in enumerate(papers.items, 1):
+        name = f"items.toml: item {item['number']}"
+        if item["number"] != at:
+            raise ValueError(f"{name} is the one at place {at}: they count up from 1")
+        if "tests" in item and not (root / item["tests"]).exists():
+            raise ValueError(f"{name}: there is no {item['tests']}")
+        said = [key for key in ("tests", "by_hand", "gap") if key in item]
+        has_claims = bool(papers.of_item(at))
+        if not said and not has_claims:
+            raise ValueError(f"{name} has no claim: write tests, by_hand or gap")
+        if len(said) > 1 or (said and has_claims and said != ["tests"]):
+            raise ValueError(f"{name} has more than one of claims, tests, by_hand and gap")
+    _check_numbers(papers.claims, len(papers.items))
+
+
+def _check_numbers(stated: Iterable[Declared], last: int) -> None:
+    for of in stated:
+        if any(not 1 <= item <= last for item in of.claim.items):
+            raise ValueError(f"{of.experiment}.toml: `{of.claim.text}`: items.toml has items 1 to {last}")

@@ -1,0 +1,352 @@
+"""Repeated runs: what one run takes of another's time, over several seeds, and how sure that is.
+
+Seeds differ from each other by far more than servers do on one seed, so an interval around each mean would hide every difference
+that is there. Runs of one seed had the same requests: their ratio is taken first, and the interval is that of the ratios.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from . import texts
+from .conditions import apart, in_words, not_a_wire, number
+from .figures import nearest_rank, share_within
+from .folders import Experiment
+from .intervals import Estimate, mean, ratio
+from .points import Point, load_of
+from .recorded import Responses, Run, without_seed
+
+# The largest requests, which may lose.
+_TOP_PERCENT = 99.5
+PAGE_MEASURES = ("view mean", "view p50", "view p95", "whole mean", "whole p50", "whole p95", "KB mean")
+"""Of pages: until something is seen, until all is there (ms), and their bodies as they came."""
+Row = dict[str, Any]
+
+
+@dataclass
+class _Repeat:
+    """What is kept of the run of one seed."""
+
+    run: Run
+    load: str
+    mean_ms: float
+    top_ms: float
+    packet_bound_ratio: float | None
+    pages: list[float] | None
+    fault: tuple[str, str] | None
+    """What it is and why, if it may not be used."""
+
+
+@dataclass
+class _Group:
+    """Runs of several seeds that have all else in common."""
+
+    key: tuple[Any, ...]
+    experiments: list[str] = field(default_factory=list)
+    seeds: set[int] = field(default_factory=set)
+    runs: dict[str, dict[int, _Repeat]] = field(default_factory=dict)
+
+    @property
+    def names(self) -> str:
+        """The first name, and how many others there are: `e-1 (+2)`."""
+        return self.experiments[0] + (f" (+{len(self.experiments) - 1})" if len(self.experiments) > 1 else "")
+
+    @property
+    def settings(self) -> str:
+        return str(self.key[0])
+
+    @property
+    def point(self) -> str:
+        return str(self.key[1])
+
+    def is_of(self, key: tuple[Any, ...], runs: Iterable[Run]) -> bool:
+        """Whether these runs repeat its own, which have been as long and over the same link."""
+        known = [(next(iter(self.runs[run.name].values())).run, run) for run in runs if self.runs.get(run.name)]
+        return self.key == key and all(apart(one, run) is None for one, run in known)
+
+
+def over(found_in: Iterable[Run], reference: str) -> list[Row]:
+    """Each run's mean response time over the traces of its point, and over that of another run, paired: rows of `factors`."""
+    rows: list[Row] = factors([Experiment("", list(found_in))], reference, may_lack=True)["rows"]
+    return rows
+
+
+def factors(of: Iterable[Experiment], reference: str, *, may_lack: bool = False) -> Row:
+    """What each run takes of this one's time over the seeds, its losses first: what results keep as `over-RUN.json`.
+
+    Void runs, runs that beat their wire time and seeds without the other run are left out and counted. Raises ValueError with the
+    names of all runs if there is none of this name.
+    """
+    groups: list[_Group] = []
+    for experiment in of:
+        for name, runs in experiment.points.items():
+            for seed in sorted({run.seed for run in runs}):
+                point = Point(name)
+                point.runs = {run.name: run for run in runs if run.seed == seed}
+                if point.mismatch is not None:
+                    print(f"weirlab: {experiment.name}/{name}: seed {seed} left out, {point.mismatch}", file=sys.stderr)
+                    continue
+                _add(groups, experiment, point, seed)
+    names = list(dict.fromkeys(name for group in groups for name in group.runs))
+    if reference not in names and not may_lack:
+        raise ValueError(f"there is no run `{reference}`; the runs are {', '.join(names)}")
+    labels = _labels(groups)
+    placed = [
+        (_order(row, reference, place), row)
+        for place, (group, label) in enumerate(zip(groups, labels, strict=True))
+        for row in (_row(group, label, name, reference) for name in group.runs)
+    ]
+    return {"over": reference, "rows": [row for _, row in sorted(placed, key=lambda of: of[0])]}
+
+
+def _add(groups: list[_Group], experiment: Experiment, point: Point, seed: int) -> None:
+    first = next(iter(point.runs.values())).manifest
+    said = (first.get(name) for name in ("link_bps", "rho", "per_connection", "closed", "wire"))
+    key = (experiment.settings, without_seed(point.name), *said)
+    group = next((group for group in groups if group.is_of(key, point.runs.values())), None)
+    if group is None:
+        group = _Group(key)
+        groups.append(group)
+    group.seeds.add(seed)
+    if experiment.name not in group.experiments:
+        group.experiments.append(experiment.name)
+    for name, run in point.runs.items():
+        repeats = group.runs.setdefault(name, {})
+        if seed in repeats:
+            at = f"{experiment.name}/{point.name}".rstrip("/")
+            said_twice = "is there twice under the same conditions; of each seed one run counts: leave one out"
+            raise ValueError(f"{at}: run `{name}` of seed {seed} {said_twice}")
+        repeats[seed] = _repeat(point, run)
+    point.forget()
+
+
+def _repeat(point: Point, run: Run) -> _Repeat:
+    of = point.responses[run.name]
+    bound_ms, wire = point.packet_bound_ms(run.name), not_a_wire(run, of)
+    fault = ("void", run.void) if run.void is not None else ("beat their wire time", wire) if wire else None
+    mean_ms, pages = float(of.ms.mean()), run.pages()
+    of_pages = _page_figures(pages) if pages else None
+    return _Repeat(run, load_of(of), mean_ms, _top(of), bound_ms and mean_ms / bound_ms, of_pages, fault)
+
+
+def _top(run: Responses) -> float:
+    return float(run.ms[share_within(run.size_bytes, _TOP_PERCENT, 100)].mean())
+
+
+def _page_figures(pages: Sequence[dict[str, int]]) -> list[float]:
+    found = []
+    for key in ("first_view_ns", "full_ns"):
+        ms = np.array([max(page[key] - page["arrival_ns"], 0) for page in pages]) / 1e6
+        found += [float(ms.mean()), nearest_rank(ms, 500), nearest_rank(ms, 950)]
+    return [*found, float(np.mean([page["bytes"] for page in pages])) / 1e3]
+
+
+def _row(group: _Group, label: str, name: str, reference: str) -> Row:
+    every, base = group.runs[name], group.runs.get(reference, {})
+    left_out: dict[str, Row] = {}
+    for seed in sorted(group.seeds):
+        if seed not in every:
+            _leave_out(left_out, "missing", seed, None)
+        elif (fault := every[seed].fault) is not None:
+            _leave_out(left_out, fault[0], seed, fault[1])
+    used = {seed: repeat for seed, repeat in sorted(every.items()) if repeat.fault is None}
+    pairs = [] if name == reference else list(_pairs(used, base, reference, left_out))
+    factor = _ratio([(mine.mean_ms, theirs.mean_ms) for mine, theirs in pairs])
+    factor_top = _ratio([(mine.top_ms, theirs.top_ms) for mine, theirs in pairs])
+    bounds = [repeat.packet_bound_ratio for repeat in used.values() if repeat.packet_bound_ratio]
+    row: Row = {"group": label, "run": name, "seeds": len(group.seeds), "used": len(used), "pairs": len(pairs)}
+    row["loads"] = len({repeat.load for repeat in used.values()})
+    row["mean_ms"] = mean(repeat.mean_ms for repeat in used.values()) if used else None
+    row["packet_bound_ratio"] = mean(bounds) if bounds else None
+    row |= {"factor": factor, "factor_top": factor_top, "standing": _standing(factor), "standing_top": _standing(factor_top)}
+    if pages := _pages([repeat.pages for repeat in used.values()], [(mine.pages, theirs.pages) for mine, theirs in pairs]):
+        row["pages"] = pages
+    row["left_out"] = list(left_out.values())
+    row["conditions"] = in_words(next(iter(every.values())).run)
+    return row
+
+
+def _pairs(
+    used: dict[int, _Repeat], base: dict[int, _Repeat], reference: str, left_out: dict[str, Row]
+) -> Iterable[tuple[_Repeat, _Repeat]]:
+    """These runs, each with the other of its seed; those without one, or with one of other conditions, are left out."""
+    for seed, mine in used.items():
+        theirs = base.get(seed)
+        if theirs is None or theirs.fault is not None:
+            _leave_out(left_out, f"without {reference}", seed, None)
+        elif (why := apart(mine.run, theirs.run)) is not None:
+            _leave_out(left_out, f"not comparable with {reference}", seed, why)
+        else:
+            yield mine, theirs
+
+
+def _leave_out(left_out: dict[str, Row], what: str, seed: int, reason: str | None) -> None:
+    known = left_out.setdefault(what, {"what": what, "seeds": []} | ({} if reason is None else {"reason": reason}))
+    known["seeds"].append(seed)
+
+
+def _ratio(pairs: list[tuple[float, float]]) -> Estimate | None:
+    return ratio(pairs) if any(mine > 0 and base > 0 for mine, base in pairs) else None
+
+
+def _standing(factor: Estimate | None) -> str | None:
+    """What a factor says of the run that others are divided by; with one seed only, by its value alone."""
+    if factor is None:
+        return None
+    low, high = (factor.value if end is None else end for end in (factor.low, factor.high))
+    return "loses" if high < 1 else "gains" if low > 1 else "open"
+
+
+def _pages(used: list[list[float] | None], pairs: list[tuple[list[float] | None, list[float] | None]]) -> list[Row]:
+    """Each figure of pages, over the seeds and over the other run's."""
+    with_pages = [of for of in used if of is not None]
+    both = [(mine, base) for mine, base in pairs if mine is not None and base is not None]
+    if not with_pages:
+        return []
+    return [
+        {"measure": name, "value": mean(of[at] for of in with_pages), "factor": _ratio([(m[at], b[at]) for m, b in both])}
+        for at, name in enumerate(PAGE_MEASURES)
+    ]
+
+
+_STANDINGS = ("loses", "open", "gains")
+
+
+def _order(row: Row, reference: str, place: int) -> tuple[int, int, int, float]:
+    """Losses first, those of the mean before those of the largest only; last what is divided by itself."""
+    of_mean, of_top = row["standing"], row["standing_top"]
+    if row["run"] == reference:
+        rank = (4, 0)
+    elif of_mean is None:
+        rank = (3, 0)
+    elif of_mean == "gains":
+        rank = (2, 0) if of_top in (None, "gains") else (1, _STANDINGS.index(of_top) + 1)
+    else:
+        rank = (0, _STANDINGS.index(of_mean) + 1)
+    return (*rank, place, row["factor"].value if row["factor"] else float("inf"))
+
+
+def _labels(groups: list[_Group]) -> list[str]:
+    """What the groups are called: by their points, with as much more as tells them apart."""
+    are_of_one = all(group.settings == groups[0].settings for group in groups)
+    labels: list[str] = []
+    for group in groups:
+        alike = [of for of in groups if of.point == group.point and (are_of_one or of.experiments[0] == group.experiments[0])]
+        link_bps, rho = group.key[2], group.key[3]
+        words = [] if are_of_one else [group.names]
+        words += [group.point] if group.point else []
+        words += [f"rho-{number(rho)}"] if any(of.key[3] != rho for of in alike) else []
+        words += [texts.rate(link_bps)] if any(of.key[2] != link_bps for of in alike) else []
+        label = " ".join(words) or group.names
+        free = (of for of in (label, *(f"{label} #{count}" for count in range(2, len(groups) + 2))) if of not in labels)
+        labels.append(next(free))
+    return labels
+
+
+def to_json(of: Row) -> str:
+    """The text of `over-RUN.json`."""
+    return json.dumps(of, default=lambda estimate: estimate.as_json(), ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+_COLUMNS = ("group", "run", "seeds", "mean, ms ± 95 %", "/ packets ± 95 %", "factor, 95 %", "top 0.5 %, 95 %", "losses")
+_RUN_CHARS_MAX, _GROUP_CHARS_MIN, _SEEDS_NAMED_MAX = 20, 12, 10
+
+
+def table(of: Row) -> str:
+    """For a terminal."""
+    rows = [list(_COLUMNS), *(_cells(row) for row in of["rows"])]
+    rows = [[cells[0], texts.cut(cells[1], _RUN_CHARS_MAX), *cells[2:]] for cells in rows]
+    rest = max(map(len, texts.aligned([cells[1:] for cells in rows]).splitlines()))
+    room = max(texts.WIDTH_MAX - rest - 2, _GROUP_CHARS_MIN)
+    text = texts.wrap(_legend(of)) + "\n" + texts.aligned([[texts.cut(cells[0], room), *cells[1:]] for cells in rows])
+    text += "".join("\n" + texts.aligned([heading, *cells]) for heading, cells in _page_tables(of))
+    remarks = _remarks(of)
+    return text + ("\n" if remarks else "") + "".join(map(texts.wrap, remarks))
+
+
+def markdown(of: Row, title: str) -> str:
+    """For a page."""
+    rows = []
+    for row in of["rows"]:
+        cells = [cell.replace("*", "\\*") for cell in _cells(row)]
+        rows.append([f"**{cell}**" for cell in cells] if _losses(row) else cells)
+    text = f"# {title}\n\n{_legend(of)}\n\n{texts.markdown(_COLUMNS, rows)}"
+    text += "".join("\n" + texts.markdown(heading, cells) for heading, cells in _page_tables(of))
+    remarks = _remarks(of)
+    return text + ("\n" if remarks else "") + "".join(f"- {remark}\n" for remark in remarks)
+
+
+def _legend(of: Row) -> str:
+    other = of["over"]
+    return (
+        f"Factors are the mean response time of a run over that of {other}, the same of the largest 0.5 % of requests: geometric "
+        "means of the ratios of each seed, with the 95 % interval of their logarithms by Student's t. "
+        f"Below 1 {other} loses; losses come first, and those with a question mark have an interval that includes 1."
+    )
+
+
+def _cells(row: Row) -> list[str]:
+    seeds = str(row["seeds"]) if row["used"] == row["seeds"] else f"{row['used']}/{row['seeds']}"
+    means = [texts.plus_minus(row[key]) for key in ("mean_ms", "packet_bound_ratio")]
+    ratios = [texts.with_ends(row[key]) for key in ("factor", "factor_top")]
+    return [row["group"], row["run"], seeds, *means, *ratios, _losses(row) or "-"]
+
+
+def _losses(row: Row) -> str:
+    """Of the mean, of the largest; with a question mark where the interval includes 1."""
+    marks = {"loses": "", "open": "?"}
+    both = (("mean", row["standing"]), ("top", row["standing_top"]))
+    return ", ".join(f"{name}{marks[standing]}" for name, standing in both if standing in marks)
+
+
+_PAGE_TABLES = (("first view, ms (factor)", 0, 3), ("whole page, ms (factor)", 3, 3), ("bodies, KB (factor)", 6, 1))
+
+
+def _page_tables(of: Row) -> list[tuple[list[str], list[list[str]]]]:
+    """Where pages were loaded: tables of first views, of whole pages and of their bodies, each figure with its factor."""
+    tables = []
+    for name, first, count in (
+        ("first view, ms (factor)", 0, 3),
+        ("whole page, ms (factor)", 3, 3),
+        ("bodies, KB (factor)", 6, 1),
+    ):
+        with_pages = [row for row in of["rows"] if "pages" in row]
+        rows = [
+            [row["group"], texts.cut(row["run"], _RUN_CHARS_MAX), *map(_page_cell, row["pages"][first : first + count])]
+            for row in with_pages
+        ]
+        tables += [(["group", name, *("mean", "p50", "p95")[:count]], rows)] if rows else []
+    return tables
+
+
+def _page_cell(page: Row) -> str:
+    return texts.figure(page["value"].value) + (f" ({texts.with_ends(page['factor'])})" if page["factor"] else "")
+
+
+def _remarks(of: Row) -> list[str]:
+    remarks = [
+        f"{row['group']} / {row['run']}: {_said(left_out, row['seeds'])}" for row in of["rows"] for left_out in row["left_out"]
+    ]
+    few = {row["group"]: row for row in reversed(of["rows"]) if row["used"] > row["loads"]}
+    for group in dict.fromkeys(row["group"] for row in of["rows"] if row["group"] in few):
+        used, loads = few[group]["used"], few[group]["loads"]
+        had = f"all {used} seeds had the same requests" if loads == 1 else f"{used} seeds had only {loads} different loads"
+        said = "the intervals are of what machine and programs left to chance, and say nothing of other requests"
+        remarks.append(f"{group}: {had}: {said}")
+    if any(1 in (row["used"], row["pairs"]) for row in of["rows"]):
+        remarks.append("1 seed has no interval: what another seed would give is not known")
+    return remarks
+
+
+def _said(left_out: Row, seeds: int) -> str:
+    """`2 of 10 seeds void (3, 7): the server used 0.75 of a core, more than 0.5`."""
+    those = left_out["seeds"]
+    named = [str(seed) for seed in those[:_SEEDS_NAMED_MAX]] + (["…"] if len(those) > _SEEDS_NAMED_MAX else [])
+    reason = f": {left_out['reason']}" if "reason" in left_out else ""
+    return f"{len(those)} of {seeds} {'seed' if seeds == 1 else 'seeds'} {left_out['what']} ({', '.join(named)}){reason}"
