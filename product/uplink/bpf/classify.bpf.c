@@ -634,7 +634,7 @@ int weir_clients_in(struct __sk_buff *skb)
 
 	if (!parse(skb, &packet) || packet.protocol != IPPROTO_TCP)
 		return TC_ACT_UNSPEC;
-	if (!is_wanted(bpf_ntohs(packet.peer_port)) || !read_reversed_tuple(skb, &packet, &flow))
+	if (!is_of_other_end(&packet) || !read_reversed_tuple(skb, &packet, &flow))
 		return TC_ACT_UNSPEC;
 	known = bpf_map_lookup_elem(&weir_tracked, &flow);
 	if (!(packet.flags & ACK))
@@ -671,7 +671,7 @@ int weir_classify(struct __sk_buff *skb)
 	__u32 zero = 0;
 	bool is_closing;
 
-	if (!parse(skb, &packet) || !is_wanted(packet.port))
+	if (!parse(skb, &packet) || !(is_wanted(packet.port) || turn_upload(skb, &packet)))
 		return TC_ACT_UNSPEC;
 	counters = bpf_map_lookup_elem(&weir_counters, &zero);
 	if (!counters)

@@ -11,6 +11,7 @@
 
 #define BAND_CONTROL 0
 #define WORD_BYTES 8
+#define UPLOADS 4
 
 enum policy { LAS = 0, PSJF = 1, SRPT = 2, SRRT = 3 };
 
@@ -41,8 +42,8 @@ _Static_assert(sizeof(struct rule) == RULE_BYTES, "rule");
 struct settings {
 	__u32 layout;
 	__u32 policy;
-	// What attaching made and detaching must remove: 1 the clsact, 2 the tree.
-	__u32 made;
+	// What attaching made and detaching must remove: 1 the clsact, 2 the tree. And 4: uploads are ordered too.
+	__u32 flags;
 	__u32 cuts_count;
 	// Increasing, in bytes (srrt: microseconds); a value equal to a cut goes to the band below it.
 	__u64 cuts[CUTS_MAX];

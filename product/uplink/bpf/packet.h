@@ -264,4 +264,48 @@ static __always_inline bool is_wanted(__u32 port)
 	return settings.ports[port / 64 & (PORT_WORDS - 1)] >> (port % 64) & 1;
 }
 
+static __always_inline void exchange_ports(struct packet *packet)
+{
+	__u16 port = packet->port;
+
+	packet->port = bpf_ntohs(packet->peer_port);
+	packet->peer_port = bpf_htons(port);
+}
+
+// Turns a packet that leaves to a server's port round, so that it counts as one of a response: its client is then the host
+// that sends it. Returns false if it is none, or cannot be read.
+static __always_inline bool turn_upload(struct __sk_buff *skb, struct packet *packet)
+{
+	__u64 address[2] = {};
+
+	if (!(settings.flags & UPLOADS) || !is_wanted(bpf_ntohs(packet->peer_port)))
+		return false;
+	exchange_ports(packet);
+	if (!settings.allowance_bytes)
+		return true;
+	if (packet->version == 4) {
+		if (!load_ip(skb, packet, IPV4_ADDRESSES_AT, address, sizeof(__u32)))
+			return false;
+		packet->client.words[0] = leading(*(__u32 *)address, settings.v4_bits);
+		return true;
+	}
+	if (!load_ip(skb, packet, IPV6_ADDRESSES_AT, address, sizeof(address)))
+		return false;
+	packet->client.words[0] = leading(address[0], settings.v6_bits);
+	packet->client.words[1] = settings.v6_bits > 64 ? leading(address[1], settings.v6_bits - 64) : 0;
+	return true;
+}
+
+// Returns true if this packet, which arrives, is of the other end of what is ordered. One that answers an upload has its
+// ports exchanged, as the upload has.
+static __always_inline bool is_of_other_end(struct packet *packet)
+{
+	if (is_wanted(bpf_ntohs(packet->peer_port)))
+		return true;
+	if (!(settings.flags & UPLOADS) || !is_wanted(packet->port))
+		return false;
+	exchange_ports(packet);
+	return true;
+}
+
 #endif

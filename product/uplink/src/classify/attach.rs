@@ -259,6 +259,7 @@ impl<'a> Site<'a> {
             made_clsact: self.place == Hook::Clsact
                 && (self.has_made_clsact() || (self.earlier.is_none() && !self.filters.has_clsact)),
             made_tree: self.has_made_tree() || !matches!(self.tree, Ok(Some(_))),
+            has_uploads: wanted.has_uploads,
             share: share.and_then(|clients| self.share(wanted, clients, plan, cuts.len(), bands)),
             cuts,
             priorities: std::array::from_fn(|band| tree.priority(band.min(BANDS_MAX) as u8)),

@@ -49,6 +49,8 @@ pub use warnings::warnings;
 pub struct Classify {
     /// The ports that the servers listen on.
     pub ports: Vec<u16>,
+    /// Order what is sent to the ports too, such as uploads of hosts behind this one.
+    pub has_uploads: bool,
     pub policy: Policy,
     pub cuts: Cuts,
     /// The uplink's rate; required if there is no tree yet.

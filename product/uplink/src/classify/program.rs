@@ -344,6 +344,7 @@ mod tests {
                 policy,
                 made_clsact: false,
                 made_tree: false,
+                has_uploads: true,
                 cuts: (1..=CUTS_MAX as u64).collect(),
                 priorities: [0; BANDS_MAX],
                 ports: vec![80],

@@ -53,6 +53,8 @@ pub struct Settings {
     pub policy: Policy,
     pub made_clsact: bool,
     pub made_tree: bool,
+    /// What is sent to the ports is ordered too.
+    pub has_uploads: bool,
     /// Increasing, at most [`CUTS_MAX`]; in bytes, or in microseconds for `srrt`.
     pub cuts: Vec<u64>,
     /// The `skb->priority` of each band.
@@ -144,12 +146,15 @@ fn rate_of(bytes_per_s: u64) -> Option<Rate> {
 
 const MADE_CLSACT: u32 = 1;
 const MADE_TREE: u32 = 2;
+const UPLOADS: u32 = 4;
 
 impl Settings {
     pub fn to_bytes(&self) -> Vec<u8> {
         assert!(self.cuts.len() <= CUTS_MAX, "{} cuts", self.cuts.len());
-        let made = u32::from(self.made_clsact) * MADE_CLSACT + u32::from(self.made_tree) * MADE_TREE;
-        let words = [LAYOUT, self.policy.number(), made, self.cuts.len() as u32];
+        let flags = u32::from(self.made_clsact) * MADE_CLSACT
+            + u32::from(self.made_tree) * MADE_TREE
+            + u32::from(self.has_uploads) * UPLOADS;
+        let words = [LAYOUT, self.policy.number(), flags, self.cuts.len() as u32];
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         bytes.resize(CUTS_AT, 0);
         bytes.extend(self.cuts.iter().flat_map(|cut| cut.to_ne_bytes()));
@@ -170,7 +175,7 @@ impl Settings {
         if bytes.len() != SETTINGS_BYTES || u32_at(bytes, 0)? != LAYOUT {
             return None;
         }
-        let made = u32_at(bytes, 8)?;
+        let flags = u32_at(bytes, 8)?;
         let cuts = (u32_at(bytes, 12)? as usize).min(CUTS_MAX);
         let mut priorities = [0; BANDS_MAX];
         for (band, priority) in priorities.iter_mut().enumerate() {
@@ -181,8 +186,9 @@ impl Settings {
         };
         Some(Settings {
             policy: *Policy::ALL.get(u32_at(bytes, 4)? as usize)?,
-            made_clsact: made & MADE_CLSACT != 0,
-            made_tree: made & MADE_TREE != 0,
+            made_clsact: flags & MADE_CLSACT != 0,
+            made_tree: flags & MADE_TREE != 0,
+            has_uploads: flags & UPLOADS != 0,
             cuts: (0..cuts).map(|at| u64_at(bytes, CUTS_AT + at * 8)).collect::<Option<_>>()?,
             priorities,
             ports: (0..=u16::MAX).filter(is_wanted).collect(),
@@ -210,6 +216,7 @@ mod tests {
                     policy: Policy::Psjf,
                     made_clsact: false,
                     made_tree: true,
+                    has_uploads: false,
                     share: Share::of(clients, rate, cuts.len(), 13),
                     cuts,
                     priorities: [0; BANDS_MAX],
@@ -229,6 +236,7 @@ mod tests {
             policy: Policy::Srrt,
             made_clsact: false,
             made_tree: true,
+            has_uploads: true,
             cuts: vec![1000, u64::MAX],
             priorities: std::array::from_fn(|band| band as u32 * 7),
             ports: vec![1, 63, 64, 443, 65535],

@@ -439,6 +439,7 @@ mod tests {
             cuts: classify::Cuts::Given(vec![2000, 100_000]),
             rate: Some("64kbit".parse().unwrap()),
             is_followed: true,
+            has_uploads: false,
             overhead: None,
             replace: false,
             clients: None,

@@ -53,6 +53,18 @@ pub struct Args {
     /// Ports of the server [default: 80,443]
     #[arg(long = "port", value_name = "PORT,...", value_parser = ports)]
     ports: Option<Ports>,
+    /// Also order what goes to these ports, on a router the uploads of the hosts behind it
+    /// [default: off]
+    #[arg(
+        long,
+        value_name = "on|off",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "on",
+        value_parser = on_or_off,
+        verbatim_doc_comment
+    )]
+    uploads: Option<bool>,
     /// Rate of the uplink, for example 10mbit or 1gbit; auto finds and follows it
     /// [default: the rate that the bands were given, else auto]
     #[arg(long, value_name = "RATE", verbatim_doc_comment)]
@@ -308,6 +320,7 @@ fn wanted_by(args: &Args, earlier: Option<&Settings>, wish: Wish) -> Classify {
     let ports = args.ports.as_ref().map(|ports| ports.0.clone());
     Classify {
         ports: ports.or_else(|| earlier.map(|earlier| earlier.ports.clone())).unwrap_or(PORTS.to_vec()),
+        has_uploads: args.uploads.or(earlier.map(|earlier| earlier.has_uploads)).unwrap_or(false),
         policy,
         cuts: args.cuts.clone().or(earlier_cuts).unwrap_or(Cuts::Usual),
         rate: wish.rate(),
@@ -332,6 +345,14 @@ fn clients(args: &Args, earlier: Option<&Settings>) -> Option<Clients> {
 fn policies() -> impl TypedValueParser<Value = Policy> {
     let of_name = |name: String| Policy::ALL.into_iter().find(|policy| policy.name() == name);
     PossibleValuesParser::new(Policy::ALL.map(Policy::name)).map(move |name| of_name(name).expect("one of the names"))
+}
+
+fn on_or_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("expected on or off".to_string()),
+    }
 }
 
 fn ports(text: &str) -> Result<Ports, String> {

@@ -22,8 +22,9 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const RATE: &str = "rate";
 const REPLACE: &str = "replace";
 const OVERHEAD: &str = "overhead";
-const KEYS: [&str; 10] =
-    ["port", RATE, OVERHEAD, "policy", "cuts", "client_share", "client_prefix", REPLACE, DEFAULT_CLASS, CLASS];
+const UPLOADS: &str = "uploads";
+const KEYS: [&str; 11] =
+    ["port", UPLOADS, RATE, OVERHEAD, "policy", "cuts", "client_share", "client_prefix", REPLACE, DEFAULT_CLASS, CLASS];
 const HEADING: &str = "# Attaches that stay: written by `weir attach --save`, made by `weir apply`.\n";
 
 /// The wanted attach of an interface.
@@ -160,6 +161,9 @@ pub fn words(settings: &Settings, rate: Option<Rate>, overhead: Option<Overhead>
         (RATE, rate.map_or("\"auto\"".to_string(), |rate| format!("\"{rate}\""))),
         ("policy", format!("\"{}\"", settings.policy.name())),
     ];
+    if settings.has_uploads {
+        keys.push((UPLOADS, "true".to_string()));
+    }
     if let Some(overhead) = overhead.filter(|overhead| *overhead != Overhead::None) {
         keys.push((OVERHEAD, format!("\"{}\"", overhead.name())));
     }
@@ -279,10 +283,10 @@ fn flag(key: &str, value: &Spanned<DeValue<'_>>) -> Result<Option<String>, Strin
         return Err(format!("unknown key `{key}`: expected one of {}", KEYS.join(", ")));
     }
     let flag = format!("--{}", key.replace('_', "-"));
-    if key == REPLACE {
+    if [REPLACE, UPLOADS].contains(&key) {
         return match value.get_ref() {
             DeValue::Boolean(is_on) => Ok(is_on.then_some(flag)),
-            _ => Err("key `replace`: expected true or false".to_string()),
+            _ => Err(format!("key `{key}`: expected true or false")),
         };
     }
     let one = |value: &DeValue<'_>| match value {
@@ -319,7 +323,7 @@ mod tests {
     fn each_mistake_has_its_line_its_value_and_a_cure() {
         for (text, said) in [
             ("[eth0]\nrate = \"9\"", "f:2: key `rate`: invalid value '9' for '--rate <RATE>'"),
-            ("\n[eth0]\nrates = \"9mbit\"\nrate = \"9mbit\"", "f:3: unknown key `rates`: expected one of port, rate,"),
+            ("\n[eth0]\nrates = \"9mbit\"\nrate = \"9mbit\"", "f:3: unknown key `rates`: expected one of port, uploads, rate,"),
             ("[eth0]\nport = [80, 70000]\nrate = \"9mbit\"", "f:2: key `port`: invalid value '80,70000'"),
             ("[eth0]\noverhead = \"dsl\"", "f:2: key `overhead`: invalid value 'dsl'"),
             ("[eth0]\npolicy = \"fifo\"\nrate = \"9mbit\"", "f:2: key `policy`: invalid value 'fifo'"),

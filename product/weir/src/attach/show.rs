@@ -210,7 +210,8 @@ pub fn said(place: Hook, settings: &Settings) -> String {
         0 => String::new(),
         count => format!("; {count} classes"),
     };
-    format!("{policy} into bands for port {}, {place}; {share}{classes}", ports.join(","))
+    let uploads = if settings.has_uploads { " and uploads to it" } else { "" };
+    format!("{policy} into bands for port {}{uploads}, {place}; {share}{classes}", ports.join(","))
 }
 
 fn heading(plan: &Plan) -> String {
@@ -228,6 +229,7 @@ fn described(interface: &Interface, place: Hook, settings: &Settings) -> Map<Str
         "place": place.name(),
         "policy": settings.policy.name(),
         "ports": settings.ports,
+        "uploads": settings.has_uploads,
         "cuts": settings.cuts,
         "client_allowance_bytes": settings.share.map(|share| share.allowance_bytes),
         "client_prefix": settings.share.map(|share| [share.v4_bits, share.v6_bits]),

@@ -12,6 +12,7 @@ mod network;
 mod shares;
 mod trial;
 mod uplink;
+mod uploads;
 #[path = "../../../../lab/testbed/tests/common/virtual_time.rs"]
 mod virtual_time;
 

@@ -32,6 +32,7 @@ fn wanted(policy: Policy) -> Classify {
         cuts: Cuts::Given(CUTS.to_vec()),
         rate: Some("1gbit".parse().unwrap()),
         is_followed: false,
+        has_uploads: false,
         overhead: None,
         replace: false,
         clients: None,
