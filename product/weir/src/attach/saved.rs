@@ -323,7 +323,10 @@ mod tests {
     fn each_mistake_has_its_line_its_value_and_a_cure() {
         for (text, said) in [
             ("[eth0]\nrate = \"9\"", "f:2: key `rate`: invalid value '9' for '--rate <RATE>'"),
-            ("\n[eth0]\nrates = \"9mbit\"\nrate = \"9mbit\"", "f:3: unknown key `rates`: expected one of port, uploads, rate,"),
+            (
+                "\n[eth0]\nrates = \"9mbit\"\nrate = \"9mbit\"",
+                "f:3: unknown key `rates`: expected one of port, uploads, rate,",
+            ),
             ("[eth0]\nport = [80, 70000]\nrate = \"9mbit\"", "f:2: key `port`: invalid value '80,70000'"),
             ("[eth0]\noverhead = \"dsl\"", "f:2: key `overhead`: invalid value 'dsl'"),
             ("[eth0]\npolicy = \"fifo\"\nrate = \"9mbit\"", "f:2: key `policy`: invalid value 'fifo'"),
