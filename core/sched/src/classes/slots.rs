@@ -5,11 +5,17 @@
 //! it; when a job ends, the Wakeup policy lets at most one postponed job run in its place, by priority, then by age.
 //! There are three kinds ([`Sharing`]).
 //!
+//! Jobs have clients, which 004 does not distinguish. A client keeps half of a level's slots, rounded up, against others:
+//! beyond that its youngest running job is put to sleep for one of a client that has fewer. Alone it may have them all.
+//! Of the sleeping jobs of a level, one of the client with the fewest running resumes, then the oldest.
+//!
 //! Good if some jobs must not be slowed by the number of others, whatever their sizes; bad in the mean, and a level
 //! whose slots are all taken waits even while the link is idle, unless slots are shared. The order of bytes among the
 //! running jobs is the policy's ([`crate::Policy`]).
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use hashbrown::HashMap;
 
 /// The jobs that may use a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +59,7 @@ struct Level {
     /// Running jobs by arrival, the oldest first.
     running: BTreeSet<u64>,
     asleep: BTreeSet<u64>,
+    clients: Clients,
     /// The place in `waiting` and `entitled`, and in `borrowing`.
     waits: Option<SlotKey>,
     is_entitled: bool,
@@ -67,6 +74,87 @@ impl Level {
     fn has_more_than_its_own(&self) -> bool {
         self.running.len() > self.slots as usize
     }
+
+    fn run(&mut self, number: u64, client: u32) {
+        self.asleep.remove(&number);
+        self.running.insert(number);
+        self.clients.change(client, |own| {
+            own.asleep.remove(&number);
+            own.running.insert(number);
+        });
+    }
+
+    fn sleep(&mut self, number: u64, client: u32) {
+        self.running.remove(&number);
+        self.asleep.insert(number);
+        self.clients.change(client, |own| {
+            own.running.remove(&number);
+            own.asleep.insert(number);
+        });
+    }
+
+    /// Removes a job; returns whether it was running.
+    fn remove(&mut self, number: u64, client: u32) -> bool {
+        let has_run = self.running.remove(&number);
+        self.asleep.remove(&number);
+        self.clients.change(client, |own| {
+            own.running.remove(&number);
+            own.asleep.remove(&number);
+        });
+        has_run
+    }
+
+    /// The youngest running job of the client with the most, if it has more than its half and others than this one have
+    /// to wait for it.
+    fn victim(&self, client: u32) -> Option<u64> {
+        let kept = self.slots.div_ceil(2) as usize;
+        let (running, greatest) = *self.clients.holders.last()?;
+        let is_over = running > kept && running > self.clients.running(client) + 1;
+        self.clients.all.get(&greatest).filter(|_| is_over)?.running.last().copied()
+    }
+}
+
+/// The clients of a level that have jobs.
+#[derive(Debug, Default)]
+struct Clients {
+    all: HashMap<u32, OfClient>,
+    /// Those with running jobs, by the number of them.
+    holders: BTreeSet<(usize, u32)>,
+    /// Those with sleeping jobs, by the number of running ones and the oldest that sleeps.
+    sleepers: BTreeSet<(usize, u64, u32)>,
+}
+
+#[derive(Debug, Default)]
+struct OfClient {
+    running: BTreeSet<u64>,
+    asleep: BTreeSet<u64>,
+}
+
+impl Clients {
+    fn running(&self, client: u32) -> usize {
+        self.all.get(&client).map_or(0, |own| own.running.len())
+    }
+
+    /// The sleeping job that is next.
+    fn next(&self) -> Option<u64> {
+        self.sleepers.first().map(|(_, oldest, _)| *oldest)
+    }
+
+    fn change(&mut self, client: u32, by: impl FnOnce(&mut OfClient)) {
+        let places = |own: &OfClient| {
+            let (running, oldest) = (own.running.len(), own.asleep.first());
+            ((running > 0).then_some((running, client)), oldest.map(|oldest| (running, *oldest, client)))
+        };
+        let own = self.all.entry(client).or_default();
+        let (held, slept) = places(own);
+        by(own);
+        let (holds, sleeps) = places(own);
+        if holds.is_none() && sleeps.is_none() {
+            self.all.remove(&client);
+        }
+        change(&mut self.holders, held, holds);
+        change(&mut self.sleepers, slept, sleeps);
+    }
 }
 
 /// The jobs of all levels. A job is named by its number in the order of arrival.
@@ -74,8 +162,8 @@ impl Level {
 pub struct Slots {
     sharing: Sharing,
     levels: Vec<Level>,
-    /// The level of each job.
-    jobs: BTreeMap<u64, u32>,
+    /// The level and the client of each job.
+    jobs: BTreeMap<u64, (u32, u32)>,
     running: u64,
     slots: u64,
     /// Levels with a sleeping job, by their oldest.
@@ -136,7 +224,7 @@ impl Slots {
     }
 
     pub fn is_running(&self, number: u64) -> bool {
-        self.jobs.get(&number).is_some_and(|level| self.levels[*level as usize].running.contains(&number))
+        self.jobs.get(&number).is_some_and(|(level, _)| self.levels[*level as usize].running.contains(&number))
     }
 
     /// Releases the jobs of this level, which need no slots any more. Returns those that were asleep; no job of another
@@ -144,6 +232,7 @@ impl Slots {
     pub fn dissolve(&mut self, level: u32) -> Vec<u64> {
         let at = &mut self.levels[level as usize];
         let (running, asleep) = (std::mem::take(&mut at.running), std::mem::take(&mut at.asleep));
+        at.clients = Clients::default();
         self.running -= running.len() as u64;
         running.iter().chain(&asleep).for_each(|number| {
             self.jobs.remove(number);
@@ -152,15 +241,20 @@ impl Slots {
         asleep.into_iter().collect()
     }
 
-    /// Adds a job of this level; a level past the last counts as the last. The number must be greater than any before.
-    /// Returns what must happen, the new job's turn last.
+    /// Adds a job of this level, all jobs being of one client. See [`Slots::arrive_of`].
     pub fn arrive(&mut self, number: u64, level: u32) -> Vec<Turn> {
+        self.arrive_of(number, level, 0)
+    }
+
+    /// Adds a job of this level and client; a level past the last counts as the last. The number must be greater than
+    /// any before. Returns what must happen, the new job's turn last.
+    pub fn arrive_of(&mut self, number: u64, level: u32, client: u32) -> Vec<Turn> {
         let level = level.min(self.levels.len() as u32 - 1);
-        let before = self.jobs.insert(number, level);
+        let before = self.jobs.insert(number, (level, client));
         assert!(before.is_none(), "job {number} has come before");
         let mut turns = Vec::new();
         if !self.may_run(level)
-            && let Some(victim) = self.victim(level)
+            && let Some(victim) = self.victim(level).or_else(|| self.victim_of_client(level, client))
         {
             self.sleep(victim);
             turns.push(Turn::Sleep(victim));
@@ -169,7 +263,7 @@ impl Slots {
             self.run(number);
             turns.push(Turn::Run(number));
         } else {
-            self.levels[level as usize].asleep.insert(number);
+            self.levels[level as usize].sleep(number, client);
             self.note(level);
             turns.push(Turn::Sleep(number));
         }
@@ -179,15 +273,13 @@ impl Slots {
     /// Removes a job that has ended, or whose client is gone, running or asleep. Returns the job that resumes in its
     /// place. A no-op for an unknown job.
     pub fn depart(&mut self, number: u64) -> Option<Turn> {
-        let level = self.jobs.remove(&number)?;
-        let at = &mut self.levels[level as usize];
-        if at.asleep.remove(&number) {
-            self.note(level);
+        let (level, client) = self.jobs.remove(&number)?;
+        let has_run = self.levels[level as usize].remove(number, client);
+        self.note(level);
+        if !has_run {
             return None;
         }
-        at.running.remove(&number);
         self.running -= 1;
-        self.note(level);
         let next = self.next()?;
         self.run(next);
         Some(Turn::Run(next))
@@ -210,28 +302,36 @@ impl Slots {
         self.borrowing.last().filter(|(priority, ..)| *priority >= own).map(|(_, youngest, _)| *youngest)
     }
 
-    /// The Wakeup policy: the highest of the levels with a free slot of their own, otherwise of all; within it the
-    /// oldest job. Shared slots may all be taken although a level lacks its own.
+    /// The job of another client that makes room for one of this client. There is no room if more run than there are
+    /// slots, as after a reload.
+    fn victim_of_client(&self, level: u32, client: u32) -> Option<u64> {
+        let at = &self.levels[level as usize];
+        let makes_room = match self.sharing {
+            Sharing::Own => at.running.len() <= at.slots as usize,
+            Sharing::Any | Sharing::AnyUntilWanted => self.running <= self.slots,
+        };
+        if makes_room { at.victim(client) } else { None }
+    }
+
+    /// The Wakeup policy: the highest of the levels with a free slot of their own, otherwise of all; within it the job
+    /// whose turn it is. Shared slots may all be taken although a level lacks its own.
     fn next(&self) -> Option<u64> {
         let is_free = self.sharing == Sharing::Own || self.running < self.slots;
         let any = || self.waiting.first().filter(|_| self.sharing != Sharing::Own);
-        self.entitled.first().or_else(any).filter(|_| is_free).map(|(_, oldest, _)| *oldest)
+        let (.., level) = self.entitled.first().or_else(any).filter(|_| is_free)?;
+        self.levels[*level as usize].clients.next()
     }
 
     fn run(&mut self, number: u64) {
-        let level = self.jobs[&number];
-        let at = &mut self.levels[level as usize];
-        at.asleep.remove(&number);
-        at.running.insert(number);
+        let (level, client) = self.jobs[&number];
+        self.levels[level as usize].run(number, client);
         self.running += 1;
         self.note(level);
     }
 
     fn sleep(&mut self, number: u64) {
-        let level = self.jobs[&number];
-        let at = &mut self.levels[level as usize];
-        at.running.remove(&number);
-        at.asleep.insert(number);
+        let (level, client) = self.jobs[&number];
+        self.levels[level as usize].sleep(number, client);
         self.running -= 1;
         self.note(level);
     }
@@ -250,7 +350,7 @@ impl Slots {
     }
 }
 
-fn change(set: &mut BTreeSet<SlotKey>, before: Option<SlotKey>, now: Option<SlotKey>) {
+fn change<K: Ord>(set: &mut BTreeSet<K>, before: Option<K>, now: Option<K>) {
     if before != now {
         before.iter().for_each(|place| {
             set.remove(place);
@@ -315,6 +415,37 @@ mod tests {
         // A's own slot is free first for A, and B's for B.
         assert_eq!(slots.depart(5), Some(Turn::Run(6)));
         assert_eq!(slots.depart(9), Some(Turn::Run(10)));
+    }
+
+    /// One client may have all slots until another comes, and keeps half of them then.
+    #[test]
+    fn a_client_makes_room_for_another() {
+        let mut slots = Slots::new(&[4], Sharing::Own);
+        for number in 0..4 {
+            assert_eq!(slots.arrive_of(number, A, 1), [Turn::Run(number)]);
+        }
+        assert_eq!(slots.arrive_of(4, A, 1), [Turn::Sleep(4)], "for one of its own it makes no room");
+        assert_eq!(slots.arrive_of(5, A, 2), [Turn::Sleep(3), Turn::Run(5)]);
+        assert_eq!(slots.arrive_of(6, A, 3), [Turn::Sleep(2), Turn::Run(6)]);
+        // The first has its half, which nobody takes.
+        assert_eq!(slots.arrive_of(7, A, 4), [Turn::Sleep(7)]);
+        assert_eq!(slots.arrive_of(8, A, 3), [Turn::Sleep(8)]);
+        // The client with the fewest goes first, then the oldest; who leaves asleep has no turn any more.
+        assert_eq!(slots.depart(0), Some(Turn::Run(7)));
+        assert_eq!(slots.depart(2), None);
+        assert_eq!([slots.depart(5), slots.depart(6)], [3, 8].map(|number| Some(Turn::Run(number))));
+        assert_eq!([slots.depart(1), slots.depart(7)], [Some(Turn::Run(4)), None]);
+        assert_eq!(slots.counts(A), (3, 0));
+    }
+
+    /// Of one slot there is no half: a response is not cut for another.
+    #[test]
+    fn the_only_slot_stays_with_its_job() {
+        let mut slots = Slots::new(&[1], Sharing::Own);
+        assert_eq!(slots.arrive_of(0, A, 1), [Turn::Run(0)]);
+        assert_eq!(slots.arrive_of(1, A, 1), [Turn::Sleep(1)]);
+        assert_eq!(slots.arrive_of(2, A, 2), [Turn::Sleep(2)]);
+        assert_eq!(slots.depart(0), Some(Turn::Run(1)), "both have none, and it is older");
     }
 
     #[test]
@@ -396,6 +527,38 @@ mod tests {
     }
 
     proptest! {
+        /// Whatever comes and goes, a client has more than its half only while no other waits that has fewer, no slot
+        /// stays empty, and of what sleeps everything runs at last.
+        #[test]
+        fn clients_have_their_halves(
+            slots in 1u32..7,
+            steps in prop::collection::vec(prop_oneof![3 => (0u32..4).prop_map(Step::Arrive), 2 => any::<usize>().prop_map(Step::Depart)], 1..200),
+        ) {
+            let mut kept = Slots::new(&[slots], Sharing::Own);
+            let mut present: Vec<(u64, u32)> = Vec::new();
+            for (number, step) in (0..).zip(steps) {
+                match step {
+                    Step::Arrive(client) => {
+                        present.push((number, client));
+                        kept.arrive_of(number, 0, client);
+                    }
+                    Step::Depart(_) if present.is_empty() => continue,
+                    Step::Depart(nth) => drop(kept.depart(present.remove(nth % present.len()).0)),
+                }
+                let (running, asleep) = kept.counts(0);
+                prop_assert!(running <= slots as usize && (asleep == 0 || running == slots as usize));
+                let of = |client: u32, runs: bool| present.iter().filter(|job| job.1 == client && kept.is_running(job.0) == runs).count();
+                for (greedy, other) in (0..4).flat_map(|greedy| (0..4).map(move |other| (greedy, other))) {
+                    let (most, few) = (of(greedy, true), of(other, true));
+                    prop_assert!(of(other, false) == 0 || most <= slots.div_ceil(2) as usize || most <= few + 1);
+                }
+            }
+            while let Some(at) = present.iter().position(|job| kept.is_running(job.0)) {
+                kept.depart(present.remove(at).0);
+            }
+            prop_assert!(present.is_empty() && kept.counts(0) == (0, 0));
+        }
+
         /// Whatever comes and goes: no more run than there are slots, no slot stays empty that a job may use, no job is
         /// preempted within the slots of its own level, and the returned turns are complete.
         #[test]

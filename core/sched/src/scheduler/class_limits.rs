@@ -93,7 +93,7 @@ impl Limits {
         };
         self.jobs.insert(id.number, id.slot);
         let (mut may_run, mut sleepers) = (false, Vec::new());
-        for turn in slots.arrive(id.number, class.into()) {
+        for turn in slots.arrive_of(id.number, class.into(), job.client) {
             match turn {
                 Turn::Run(number) => may_run |= number == id.number,
                 Turn::Sleep(number) => sleepers.extend(id_of(&self.jobs, number)),

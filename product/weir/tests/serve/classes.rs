@@ -79,6 +79,19 @@ fn the_second_of_a_class_of_one_sleeps_until_the_first_is_gone() {
     }
 }
 
+/// One client with all slots of a class makes room for another; what sleeps for that goes on where it was.
+#[test]
+fn a_client_does_not_keep_all_slots_of_a_class() {
+    let paced = slots(2).replace("shaping = \"off\"", "rate = \"500mbit\"");
+    for text in [slots(2), paced] {
+        let hosted = Hosted::new(&[HUGE, SMALL], &text);
+        let (mut first, mut second) = (hosted.ask_first(HUGE), hosted.ask_first(HUGE));
+        let mut other = Client::connect_from("127.0.0.2:0", hosted.server.address);
+        assert!(other.get(&format!("/size-{SMALL}")).body == content(SMALL), "{text}");
+        assert!(first.response().body == content(HUGE) && second.response().body == content(HUGE), "{text}");
+    }
+}
+
 #[test]
 fn a_sleeper_that_leaves_is_passed_over() {
     let hosted = Hosted::new(&[HUGE, SMALL], &slots(1));
