@@ -10,8 +10,8 @@ use std::error::Error;
 use std::path::{Component, Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    RulesetError, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 use seccompiler::SeccompCmpArgLen::Dword;
 use seccompiler::SeccompCmpOp::{Eq, MaskedEq, Ne};
@@ -48,10 +48,20 @@ pub fn below_root(folder: &Path) -> Option<PathBuf> {
     (!is_root).then(|| folder.into())
 }
 
-/// Restricts access to files. Returns false if the kernel has no Landlock. `connects` allows TCP connections to
-/// upstreams. Paths that do not exist or cannot be opened remain inaccessible.
-pub fn restrict_files(reach: &Reach, connects: bool) -> Result<bool, String> {
-    let restricted = || -> Result<bool, RulesetError> {
+/// The oldest ABI that restricts TCP connections (Linux 6.7).
+const OF_CONNECTIONS: ABI = ABI::V4;
+
+/// Rights that the kernel grants under a restriction of files, and that no file shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Granted {
+    /// TCP connections to other programs.
+    pub connects: bool,
+}
+
+/// Restricts access to files. Returns what else is granted, or `None` if the kernel has no Landlock. `connects` allows
+/// TCP connections to upstreams. Paths that do not exist or cannot be opened remain inaccessible.
+pub fn restrict_files(reach: &Reach, connects: bool) -> Result<Option<Granted>, String> {
+    let restricted = || -> Result<Option<Granted>, RulesetError> {
         let ruleset = Ruleset::default().handle_access(AccessFs::from_all(KNOWN))?;
         // A reload may name upstreams at other ports.
         let refused = if connects { AccessNet::BindTcp.into() } else { AccessNet::from_all(KNOWN) };
@@ -62,7 +72,10 @@ pub fn restrict_files(reach: &Reach, connects: bool) -> Result<bool, String> {
         for (paths, access) in [(&reach.reads, read), (&reach.writes, write)] {
             paths.iter().for_each(|path| allow(&mut ruleset, path, access));
         }
-        Ok(ruleset.restrict_self()?.ruleset != RulesetStatus::NotEnforced)
+        let status = ruleset.restrict_self()?;
+        let restricts_connections = matches!(status.landlock, LandlockStatus::Available { effective_abi, .. } if effective_abi >= OF_CONNECTIONS);
+        let granted = Granted { connects: connects || !restricts_connections };
+        Ok((status.ruleset != RulesetStatus::NotEnforced).then_some(granted))
     };
     restricted().map_err(|error| error.to_string())
 }

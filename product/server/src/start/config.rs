@@ -9,6 +9,7 @@ use crate::logging::LogConfig;
 use crate::service_manager::{Listen, PassedSocket, Privileges, Watchdog};
 use crate::shaping::ShapingChoice;
 use crate::sites::{AcmeConfig, SiteConfig};
+use crate::storage::SpoolConfig;
 
 /// The maximum number of event loops.
 pub const WORKERS_MAX: usize = 256;
@@ -50,6 +51,12 @@ pub struct Reporting {
     pub has_metrics: bool,
 }
 
+/// Returns true if responses of these sites' upstreams may be spooled to files.
+pub(super) fn is_spooling(sites: &[SiteConfig], spool: &SpoolConfig) -> bool {
+    let mut proxies = sites.iter().flat_map(|site| &site.answers.proxies);
+    spool.bytes_max > 0 && proxies.any(|proxy| proxy.max_temp_file_bytes > 0)
+}
+
 impl Config {
     /// All listening addresses.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
@@ -58,8 +65,7 @@ impl Config {
 
     /// Returns true if upstream responses may be spooled to files.
     pub fn is_spooling(&self) -> bool {
-        let mut proxies = self.sites.iter().flat_map(|site| &site.answers.proxies);
-        self.limits.spool.bytes_max > 0 && proxies.any(|proxy| proxy.max_temp_file_bytes > 0)
+        is_spooling(&self.sites, &self.limits.spool)
     }
 
     /// Returns the reason why responses cannot be spooled, if they should be.

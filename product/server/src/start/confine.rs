@@ -7,11 +7,13 @@ use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use config::UpstreamAddress;
+use config::{UpstreamAddress, UpstreamSocket};
+use rustix::fs::Access;
 
-use super::{Config, StartError};
-use crate::sandbox::{Reach, below_root, folders_of, refuse_calls, restrict_files};
+use super::{Config, StartError, config::is_spooling};
+use crate::sandbox::{Granted, Reach, below_root, folders_of, refuse_calls, restrict_files};
 use crate::sites::{Certificate, SiteConfig, SitesError};
+use crate::storage::SpoolConfig;
 
 /// Files that the C library reads to resolve a name: a reload resolves those of upstreams again.
 const RESOLVER_FILES: [&str; 5] =
@@ -20,8 +22,8 @@ const RESOLVER_FILES: [&str; 5] =
 /// The restrictions in force.
 #[derive(Debug, Default)]
 pub struct Confined {
-    /// The kernel refuses access to other files.
-    pub are_files: bool,
+    /// What the kernel grants where it refuses access to other files.
+    pub granted: Option<Granted>,
     /// Remarks for the operator.
     pub remarks: Vec<String>,
 }
@@ -32,14 +34,14 @@ pub fn confine(config: &Config) -> Confined {
         return Confined::default();
     }
     let connects = config.acme.is_some() || config.sites.iter().any(|site| site.answers.upstreams().next().is_some());
-    let files = restrict_files(&reach(config), connects).and_then(|is_enforced| {
-        is_enforced.then_some(()).ok_or_else(|| "this kernel has none, or a container forbids it".into())
-    });
+    let files = restrict_files(&reach(config), connects)
+        .and_then(|granted| granted.ok_or_else(|| "this kernel has none, or a container forbids it".into()));
     let files =
         files.map_err(|why| format!("no Landlock: {why}; which files weir can open is up to its user's rights alone"));
     let calls = refuse_calls();
     let calls = calls.map_err(|why| format!("no filter of system calls (seccomp): {why}; weir serves without"));
-    Confined { are_files: files.is_ok(), remarks: [files, calls].into_iter().filter_map(Result::err).collect() }
+    let (granted, unconfined) = (files.as_ref().ok().copied(), files.err());
+    Confined { granted, remarks: unconfined.into_iter().chain(calls.err()).collect() }
 }
 
 /// The files and folders that this configuration needs.
@@ -113,17 +115,46 @@ fn above(dir: &Path) -> Option<PathBuf> {
     (!is_kept).then_some(above)
 }
 
-/// Returns an error for the first folder that the user's rights would open but Landlock does not. A
-/// [`Root`](crate::files) does not open its folder for reading, and would serve nothing from it.
-pub fn out_of_reach(sites: &[SiteConfig]) -> Result<(), StartError> {
-    for dir in sites.iter().flat_map(|site| site.dir.iter().chain(&site.files.links_into)) {
-        let is_readable = rustix::fs::access(dir, rustix::fs::Access::READ_OK).is_ok();
-        match std::fs::File::open(dir) {
-            Err(error) if is_readable && is_denied(&error) => return Err(SitesError::Folder(dir.clone(), error).into()),
-            _ => {}
+/// Returns an error for the first thing that these sites need, and that the user's rights would allow but Landlock does
+/// not. All of it would otherwise fail request by request: a [`Root`](crate::files) does not open its folder for
+/// reading, and upstreams are connected to, looked up and spooled later. Error pages, logs, certificates and users are
+/// opened by the reload itself.
+pub fn out_of_reach(granted: Granted, sites: &[SiteConfig], spool: Option<&SpoolConfig>) -> Result<(), StartError> {
+    for site in sites {
+        let of_proxies = site.answers.proxies.iter().filter_map(|proxy| proxy.accel_root.as_ref());
+        let links_into = site.dir.iter().flat_map(|_| &site.files.links_into);
+        for dir in site.dir.iter().chain(links_into).chain(of_proxies) {
+            shut(dir).map_or(Ok(()), |error| Err(SitesError::Folder(dir.clone(), error)))?;
         }
     }
+    let beyond = |what: String| Err(StartError::BeyondSandbox(what));
+    let upstreams = || sites.iter().flat_map(|site| site.answers.upstreams());
+    let is_of_tcp = |to: &&UpstreamAddress| !matches!(to.socket, UpstreamSocket::Unix(_));
+    if let Some(to) = upstreams().find(is_of_tcp).filter(|_| !granted.connects) {
+        return beyond(format!("a connection to `{to}`"));
+    }
+    if let Some(to) = upstreams().find(|to| to.is_named())
+        && let Some(file) = RESOLVER_FILES.iter().find(|file| shut(Path::new(file)).is_some())
+    {
+        return beyond(format!("the file `{file}`, by which the name in `{to}` is looked up,"));
+    }
+    if let Some(spool) = spool.filter(|spool| is_spooling(sites, spool) && is_unspooled(spool)) {
+        return beyond(format!("a file in `{}` for upstreams' responses (limits.spool)", spool.folder.display()));
+    }
     Ok(())
+}
+
+/// Returns the error of opening this file or folder if the user's rights allow that but Landlock does not.
+fn shut(path: &Path) -> Option<io::Error> {
+    let is_readable = rustix::fs::access(path, Access::READ_OK).is_ok();
+    let denied = std::fs::File::open(path).err().filter(|error| is_denied(error));
+    denied.filter(|_| is_readable)
+}
+
+/// Returns true if the user's rights allow files in this folder but Landlock does not.
+fn is_unspooled(spool: &SpoolConfig) -> bool {
+    let is_writable = rustix::fs::access(&spool.folder, Access::WRITE_OK | Access::EXEC_OK).is_ok();
+    is_writable && spool.try_out().is_err_and(|error| is_denied(&error))
 }
 
 /// Mentions the sandbox in the error if it may be the reason.

@@ -32,6 +32,7 @@ use crate::limits::Limits;
 use crate::logging::{Log, LogConfig, Logs};
 use crate::net::Os;
 use crate::objectives::StatusChannel;
+use crate::sandbox::Granted;
 use crate::send::{Limit, Link, Order, Reads, Transmitter};
 use crate::service_manager::Listen;
 use crate::shaping::ShapingChoice;
@@ -71,8 +72,8 @@ pub struct Server {
     current: Arc<Current>,
     /// A channel for each event loop; the first also has what all loops share.
     status_channels: Vec<Arc<StatusChannel>>,
-    /// Access is confined to the files that were named at the start.
-    is_confined: bool,
+    /// What the sandbox grants where access is confined to the files that were named at the start.
+    granted: Option<Granted>,
     keeping: Keeping,
     /// The configuration in force, with which a reload compares its own.
     in_force: Mutex<InForce>,
@@ -157,7 +158,7 @@ impl Server {
         let (Listening { of_workers, mut remarks }, addresses) = listen(&config)?;
         let sockets = named_sockets(&config, &of_workers).map_err(|e| StartError::System("keep the sockets", e))?;
         let state_folder = config.keeper.as_ref().map(|keeper| keeper.path().to_path_buf());
-        let is_confined = settle(&config, &mut remarks);
+        let granted = settle(&config, &mut remarks);
         let threads = Threads::start(config.watchdog.take(), on_failure)
             .map_err(|e| StartError::Thread("weir-watch".into(), e))?;
         let logs = Logs::start(&threads).map_err(|e| StartError::Thread("weir-log".into(), e))?;
@@ -176,7 +177,7 @@ impl Server {
             logs,
             current,
             status_channels: (0..config.workers).map(|_| Arc::default()).collect(),
-            is_confined,
+            granted,
             keeping: Keeping::new(config.keeper.take(), config.shaping.place.take()),
             in_force: Mutex::new(InForce::of(&config, connections_allowed, sockets)),
         };
@@ -456,14 +457,14 @@ fn transmitter(server: &Server, config: &mut Config, wake: &Arc<Wake>) -> Transm
     transmitter
 }
 
-/// Applies the sandbox. Returns true if files are confined; remarks give the reason if they are not.
-fn settle(config: &Config, remarks: &mut Vec<String>) -> bool {
+/// Applies the sandbox. Returns what it grants if files are confined; remarks give the reason if they are not.
+fn settle(config: &Config, remarks: &mut Vec<String>) -> Option<Granted> {
     let state_folder = config.keeper.iter().map(|keeper| keeper.path());
     state_folder.for_each(|folder| SHELVES.iter().for_each(|(name, _)| Shelf::prepare(folder, name)));
     let confined = confine::confine(config);
     remarks.extend(confined.remarks);
     remarks.extend(config.unspooled());
-    confined.are_files
+    confined.granted
 }
 
 fn open_sites(config: &mut Config, logs: &Logs) -> Result<Current, SitesError> {

@@ -22,7 +22,7 @@ use crate::send::{LineSettings, LinkSettings};
 use crate::service_manager::NamedSocket;
 use crate::shaping::ShapingChoice;
 use crate::sites::{AcmeConfig, SiteConfig, Wanted};
-use crate::storage::BUFFERED_BYTES_MAX;
+use crate::storage::{BUFFERED_BYTES_MAX, SpoolConfig};
 
 /// The new settings of a running server.
 pub struct Reload<'r> {
@@ -157,7 +157,7 @@ impl Server {
     /// Replaces the sites. The event loops take them over with the next change that is handed to them.
     fn replace_sites(&self, reload: &Reload<'_>) -> Result<(), StartError> {
         let open = |config: &LogConfig| open_log(&self.logs, config);
-        let reached = if self.is_confined { confine::out_of_reach(reload.sites) } else { Ok(()) };
+        let reached = self.reaches(reload.sites, Some(&reload.limits.spool));
         let Reload { sites, classes, .. } = *reload;
         let (access_log, acme) = (reload.access_log.as_ref(), reload.acme.as_ref());
         let wanted = Wanted { sites, classes, access_log, open_log: &open, acme };
@@ -176,9 +176,8 @@ impl Server {
         let log = access_log.and_then(|log| open(log).err()).map(|error| Fault { of: None, error: error.into() });
         let mut faults = check::faults(sites, self.current.keys(), |alone| {
             let sites = std::slice::from_ref(alone);
-            let reached = if self.is_confined { confine::out_of_reach(sites) } else { Ok(()) };
             let wanted = Wanted { sites, classes: None, access_log: None, open_log: &open, acme: None };
-            reached.and_then(|()| Ok(self.current.try_out(&wanted)?))
+            self.reaches(sites, None).and_then(|()| Ok(self.current.try_out(&wanted)?))
         });
         faults.extend(log);
         self.logs.remove_made();
@@ -186,9 +185,19 @@ impl Server {
         faults.into_iter().map(|Fault { of, error }| Fault { of, error: self.explained(error) }).collect()
     }
 
+    /// Returns an error if the sandbox forbids what these sites need, or their spool.
+    fn reaches(&self, sites: &[SiteConfig], spool: Option<&SpoolConfig>) -> Result<(), StartError> {
+        self.granted.map_or(Ok(()), |granted| confine::out_of_reach(granted, sites, spool))
+    }
+
     /// The error, with the sandbox if that may be the reason.
     fn explained(&self, error: StartError) -> StartError {
-        if self.is_confined { confine::explained(error) } else { error }
+        if self.is_sandboxed() { confine::explained(error) } else { error }
+    }
+
+    /// Returns true if access is confined to the files that were named at the start.
+    pub fn is_sandboxed(&self) -> bool {
+        self.granted.is_some()
     }
 
     /// Sets the limits that all event loops share.

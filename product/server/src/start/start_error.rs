@@ -29,6 +29,9 @@ pub enum StartError {
     OtherShaping { before: &'static str, after: &'static str },
     #[error("{0}; or it is new since the start and out of reach of weir's sandbox: run `weir upgrade` for that")]
     OutOfReach(#[source] Box<StartError>),
+    /// The sandbox certainly forbids this.
+    #[error("{0} is new since the start and out of reach of weir's sandbox: run `weir upgrade` for that")]
+    BeyondSandbox(String),
     #[error("cannot {0}: {1}")]
     System(&'static str, #[source] io::Error),
 }

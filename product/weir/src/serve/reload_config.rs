@@ -98,7 +98,10 @@ impl From<StartError> for Refused {
     fn from(error: StartError) -> Refused {
         let is_fixed = matches!(
             error,
-            StartError::OtherShaping { .. } | StartError::OutOfReach(_) | StartError::Sites(SitesError::Classes(_))
+            StartError::OtherShaping { .. }
+                | StartError::OutOfReach(_)
+                | StartError::BeyondSandbox(_)
+                | StartError::Sites(SitesError::Classes(_))
         );
         let verdict = if is_fixed { Verdict::Fixed } else { Verdict::Unused };
         Refused { verdict, reason: error.into() }
@@ -163,7 +166,7 @@ fn explained(
     (sites, log): (&[SiteConfig], Option<&LogConfig>),
     error: StartError,
 ) -> Refused {
-    let is_open = !matches!(error, StartError::Sites(_) | StartError::OutOfReach(_));
+    let is_open = !matches!(error, StartError::Sites(_) | StartError::OutOfReach(_) | StartError::BeyondSandbox(_));
     let refused = Refused::from(error);
     let faults = if is_open { Vec::new() } else { server.faults(sites, log) };
     match source.placed(&faults) {

@@ -46,6 +46,7 @@ mod proxy_protocol;
 mod proxy_streams;
 mod proxy_tls;
 mod proxy_upstreams;
+mod reach;
 mod refusals;
 mod reloads;
 mod request_headers;

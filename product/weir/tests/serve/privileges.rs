@@ -185,7 +185,7 @@ fn run_apart(site: &Site, text: &str) -> Server {
     Server::run(&site.outside("conf/weir.toml"))
 }
 
-fn has_landlock(server: &Server) -> bool {
+pub fn has_landlock(server: &Server) -> bool {
     !server.stderr().iter().any(|line| line.contains("no Landlock"))
 }
 

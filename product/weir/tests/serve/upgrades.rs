@@ -41,7 +41,7 @@ fn by(command: &[&str], old: u32) -> Result<Serving, String> {
     serving(run_to_end(&[command, &["--pid", &old.to_string()]].concat()))
 }
 
-fn serving(output: Output) -> Result<Serving, String> {
+pub fn serving(output: Output) -> Result<Serving, String> {
     let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
     let new = out.lines().find_map(|line| line.strip_prefix("weir: process ")?.split(' ').next()?.parse().ok());
     match new.filter(|_| output.status.code() == Some(0)) {
