@@ -23,9 +23,19 @@ pub const FILE_BYTES_MAX: usize = 8 << 20;
 pub enum FileError {
     #[error("cannot read {path}: {source}{cure}", cure = cure(.source))]
     Read { path: String, source: std::io::Error },
-    /// All mistakes, in the order of the files.
+    /// All mistakes, in the order of the files. `is_denied`: the rights of the process do not reach an included file.
     #[error("{}", listed(files, .mistakes))]
-    Mistakes { files: FileNames, mistakes: Vec<Remark> },
+    Mistakes { files: FileNames, mistakes: Vec<Remark>, is_denied: bool },
+}
+
+impl FileError {
+    /// Returns true if the rights of the process do not reach the file, or one that it includes.
+    pub fn is_denied(&self) -> bool {
+        match self {
+            FileError::Read { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
+            FileError::Mistakes { is_denied, .. } => *is_denied,
+        }
+    }
 }
 
 fn cure(error: &std::io::Error) -> &'static str {
@@ -44,8 +54,10 @@ pub fn read_file(path: &Path) -> Result<Configuration, FileError> {
     let sources = sources.map_err(|mistake| FileError::Mistakes {
         files: FileNames::new(vec![path_shown()]),
         mistakes: vec![mistake],
+        is_denied: false,
     })?;
-    read_all(&sources).map_err(|mistakes| FileError::Mistakes { files: sources.names(), mistakes })
+    let is_denied = sources.is_denied;
+    read_all(&sources).map_err(|mistakes| FileError::Mistakes { files: sources.names(), mistakes, is_denied })
 }
 
 /// Opens a regular file. A FIFO would wait for a writer, and a device may have no end.

@@ -26,6 +26,8 @@ pub(crate) struct Sources {
     pub folders: Vec<PathBuf>,
     /// Mistakes in what is included.
     pub mistakes: Vec<Remark>,
+    /// The rights of the process do not reach a file or folder that is included.
+    pub is_denied: bool,
 }
 
 #[derive(Debug)]
@@ -75,7 +77,8 @@ impl Sources {
                     self.folders.push(beneath);
                     files.iter().for_each(|file| self.include(file, main, place, known));
                 }
-                Err(said) => {
+                Err(Unmatched { said, is_denied }) => {
+                    self.is_denied |= is_denied;
                     self.mistakes.push(Remark { at: place, said: format!("include {}: {said}", quoted(&pattern)) })
                 }
             }
@@ -99,6 +102,7 @@ impl Sources {
                     .push(wrong(format!("expected {most} MiB and {FILES_MAX} files at most, all together")));
             }
             Err(error) => {
+                self.is_denied |= error.kind() == io::ErrorKind::PermissionDenied;
                 return self.mistakes.push(wrong(format!("cannot read it: {}", units::plain(&error.to_string()))));
             }
         };
@@ -218,8 +222,14 @@ fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new(""))
 }
 
+/// The reason why the files of a pattern are not known.
+struct Unmatched {
+    said: String,
+    is_denied: bool,
+}
+
 /// The files that a pattern matches, in the order of their names, and the folder above all of them.
-fn matching(folder: &Path, pattern: &str) -> Result<(PathBuf, Vec<PathBuf>), String> {
+fn matching(folder: &Path, pattern: &str) -> Result<(PathBuf, Vec<PathBuf>), Unmatched> {
     let is_pattern = |part: &str| part.contains(['*', '?', '[']);
     let fixed: PathBuf = pattern.split_inclusive('/').take_while(|part| !is_pattern(part)).collect();
     if !is_pattern(pattern) {
@@ -231,9 +241,15 @@ fn matching(folder: &Path, pattern: &str) -> Result<(PathBuf, Vec<PathBuf>), Str
         false if folder.as_os_str().is_empty() => pattern.into(),
         false => format!("{}/{pattern}", glob::Pattern::escape(&folder.display().to_string())),
     };
-    let paths = glob::glob(&whole).map_err(|error| format!("{}; expected a path such as sites/*.toml", error.msg))?;
+    let paths = glob::glob(&whole).map_err(|error| Unmatched {
+        said: format!("{}; expected a path such as sites/*.toml", error.msg),
+        is_denied: false,
+    })?;
     let files: Result<Vec<PathBuf>, _> = paths.take(FILES_MAX + 1).collect();
-    let files = files.map_err(|error| format!("cannot read `{}`: {}", error.path().display(), error.error()))?;
+    let files = files.map_err(|error| Unmatched {
+        said: format!("cannot read `{}`: {}", error.path().display(), error.error()),
+        is_denied: error.error().kind() == io::ErrorKind::PermissionDenied,
+    })?;
     Ok((folder.join(fixed), files.into_iter().filter(|file| !is_hidden(file)).collect()))
 }
 

@@ -24,7 +24,7 @@ impl Folder {
     fn read(&self) -> Result<Configuration, Vec<String>> {
         let folder = format!("{}/", self.0.display());
         read_file(&self.0.join("weir.toml")).map_err(|error| match error {
-            FileError::Mistakes { files, mistakes } => {
+            FileError::Mistakes { files, mistakes, .. } => {
                 mistakes.iter().map(|mistake| mistake.line(&files).replace(&folder, "")).collect()
             }
             error => vec![error.to_string()],

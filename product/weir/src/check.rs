@@ -84,7 +84,7 @@ pub fn report(file: &Path) -> Result<(), Failure> {
 
 fn read(file: &Path) -> Result<Configuration, Failure> {
     config::read_file(file).map_err(|error| match error {
-        FileError::Mistakes { mistakes, files } => refused(&mistakes, &files, &file.display().to_string()),
+        FileError::Mistakes { mistakes, files, .. } => refused(&mistakes, &files, &file.display().to_string()),
         error => error.into(),
     })
 }

@@ -93,7 +93,7 @@ impl Bench {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let (threads, wake) = (Threads::start(None, || {}).unwrap(), Arc::new(Wake::new().unwrap()));
-        let logs = Logs::start(&threads).unwrap();
+        let logs = Logs::start(&threads, false).unwrap();
         let (pool, woken) = (Pool::new(), Arc::clone(&wake));
         let (limits, policy): (Limits, PolicySpec) = (Limits::default(), policy.parse().unwrap());
         let log = is_logged.then(|| logs.open(&log_in(&folder)).unwrap());

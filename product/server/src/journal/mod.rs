@@ -282,7 +282,7 @@ mod tests {
 
     fn journal(assigned: Option<&Assigned>) -> (Journal, Arc<StatusChannel>, Threads) {
         let threads = Threads::start(None, || {}).unwrap();
-        let (logs, status_channel) = (Logs::start(&threads).unwrap(), Arc::<StatusChannel>::default());
+        let (logs, status_channel) = (Logs::start(&threads, false).unwrap(), Arc::<StatusChannel>::default());
         (Journal::new(logs.handle(), Arc::clone(&status_channel), assigned), status_channel, threads)
     }
 

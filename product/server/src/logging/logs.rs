@@ -28,8 +28,9 @@ pub struct Logs {
 }
 
 impl Logs {
-    pub fn start(threads: &Threads) -> io::Result<Logs> {
-        let (logs, writer, running) = Logs::with(Complaints(Box::new(io::stderr())));
+    /// Starts the thread. `is_sandboxed`: access is confined to the folders that were named at the start.
+    pub fn start(threads: &Threads, is_sandboxed: bool) -> io::Result<Logs> {
+        let (logs, writer, running) = Logs::with(Complaints { to: Box::new(io::stderr()), is_sandboxed });
         let main = move || {
             let _running = running;
             writer.run();
@@ -135,7 +136,7 @@ impl Unthreaded {
     /// Returns it with its logs.
     pub fn new() -> (Logs, Unthreaded) {
         let said = Said::default();
-        let (logs, writer, _) = Logs::with(Complaints(Box::new(said.clone())));
+        let (logs, writer, _) = Logs::with(Complaints { to: Box::new(said.clone()), is_sandboxed: false });
         (logs, Unthreaded { writer, said })
     }
 

@@ -24,13 +24,28 @@ pub struct Output {
 }
 
 /// Reports problems as lines on standard error. If that fails too, they are lost.
-pub struct Complaints(pub Box<dyn Write + Send>);
+pub struct Complaints {
+    pub to: Box<dyn Write + Send>,
+    /// Access is confined to the folders that were named at the start.
+    pub is_sandboxed: bool,
+}
 
 impl Complaints {
     pub fn tell(&mut self, text: &str) {
-        let _ = self.0.write_all(stderr::line(text).as_bytes());
+        let _ = self.to.write_all(stderr::line(text).as_bytes());
+    }
+
+    /// The error of opening a file, with the sandbox if that may be the reason: another folder is in the place of the
+    /// one that was named.
+    fn explained(&self, error: &io::Error) -> String {
+        let may_be = self.is_sandboxed && error.kind() == ErrorKind::PermissionDenied;
+        let why = if may_be { OUT_OF_REACH } else { "" };
+        format!("{error}{why}")
     }
 }
+
+const OUT_OF_REACH: &str =
+    ", or its folder is new since the start and out of reach of weir's sandbox: run `weir upgrade` for that";
 
 #[derive(Debug)]
 pub struct Sink {
@@ -153,8 +168,8 @@ impl Sink {
                 true
             }
             Err(error) => {
-                let name = self.output.name();
-                complaints.tell(&format!("access log: cannot reopen {name}: {error}; writing to the old file"));
+                let (name, why) = (self.output.name(), complaints.explained(&error));
+                complaints.tell(&format!("access log: cannot reopen {name}: {why}; writing to the old file"));
                 false
             }
         }
@@ -171,8 +186,9 @@ impl Sink {
         let name = || self.output.name();
         match (self.failing, result) {
             (None, Err(error)) => {
+                let why = complaints.explained(&error);
                 complaints.tell(&format!(
-                    "access log: cannot write {}: {error}; serving goes on without it, free space or reopen it elsewhere",
+                    "access log: cannot write {}: {why}; serving goes on without it, free space or reopen it elsewhere",
                     name()
                 ));
                 self.failing = Some(lost);

@@ -51,7 +51,7 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         let said = Said::default();
-        let (logs, writer, running) = Logs::with(Complaints(Box::new(said.clone())));
+        let (logs, writer, running) = Logs::with(Complaints { to: Box::new(said.clone()), is_sandboxed: false });
         Bench { logs, writer: RefCell::new(writer), running, said }
     }
 
@@ -97,7 +97,7 @@ fn lines_of_all_ends_are_written_by_the_time_the_logs_are_gone() {
     let folder = Folder::new();
     let path = folder.put("log", "a line of before\n");
     let threads = Threads::start(None, || {}).unwrap();
-    let logs = Logs::start(&threads).unwrap();
+    let logs = Logs::start(&threads, false).unwrap();
     let log = logs.open(&combined(&path)).unwrap();
     let (mut first, mut second) = (logs.handle(), logs.handle());
     first.write(&log, &entry(b"/1"));
@@ -343,7 +343,7 @@ fn a_pipe_that_nobody_reads_holds_up_the_thread_alone() {
     let pipe = folder.path("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
     let threads = Threads::start(None, || {}).unwrap();
-    let logs = Logs::start(&threads).unwrap();
+    let logs = Logs::start(&threads, false).unwrap();
     let refused = logs.open(&combined(&pipe)).unwrap_err();
     assert_eq!(refused.to_string(), "nobody reads this pipe");
     let reader = File::options().read(true).write(true).open(&pipe).unwrap();

@@ -101,7 +101,7 @@ impl Checked {
 
     fn open(&mut self, config: &mut Config) -> Result<(), StartError> {
         let threads = Threads::start(None, || {}).map_err(|e| StartError::Thread("weir-watch".into(), e))?;
-        let logs = Logs::start(&threads).map_err(|e| StartError::Thread("weir-log".into(), e))?;
+        let logs = Logs::start(&threads, false).map_err(|e| StartError::Thread("weir-log".into(), e))?;
         let open = |config: &LogConfig| open_log(&logs, config);
         let server_log = config.reporting.access_log.as_ref().map(open).transpose();
         if let Err(error) = server_log {

@@ -161,7 +161,7 @@ impl Server {
         let granted = settle(&config, &mut remarks);
         let threads = Threads::start(config.watchdog.take(), on_failure)
             .map_err(|e| StartError::Thread("weir-watch".into(), e))?;
-        let logs = Logs::start(&threads).map_err(|e| StartError::Thread("weir-log".into(), e))?;
+        let logs = Logs::start(&threads, granted.is_some()).map_err(|e| StartError::Thread("weir-log".into(), e))?;
         logs.bound(usize::try_from(config.limits.memory.logs_bytes()).unwrap_or(usize::MAX));
         let current = Arc::new(open_sites(&mut config, &logs)?);
         let loops = Loops::new(config.workers, &config.limits)?;

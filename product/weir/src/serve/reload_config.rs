@@ -79,18 +79,40 @@ pub enum Verdict {
 pub struct Refused {
     verdict: Verdict,
     reason: Failure,
+    /// The rights of the process do not reach a file of the configuration.
+    is_denied: bool,
 }
+
+/// The line after files of the configuration that may not be read in the sandbox.
+const OUT_OF_REACH: &str =
+    "or what cannot be read is new since the start and out of reach of weir's sandbox: run `weir upgrade` for that";
 
 impl Refused {
     /// A refusal because a process cannot change this setting.
     pub fn fixed(reason: String) -> Refused {
-        Refused { verdict: Verdict::Fixed, reason: Failure::Failed(reason) }
+        Refused { verdict: Verdict::Fixed, reason: Failure::Failed(reason), is_denied: false }
+    }
+
+    /// The refusal by a server in its sandbox, which may be the reason why a file cannot be read.
+    fn in_sandbox(self) -> Refused {
+        if !self.is_denied {
+            return self;
+        }
+        let reason = self.reason.into_text();
+        Refused::fixed(format!("{}\n{OUT_OF_REACH}", units::plain(&reason)))
+    }
+}
+
+impl From<config::FileError> for Refused {
+    fn from(error: config::FileError) -> Refused {
+        let is_denied = error.is_denied();
+        Refused { verdict: Verdict::Unused, reason: error.into(), is_denied }
     }
 }
 
 impl From<Failure> for Refused {
     fn from(reason: Failure) -> Refused {
-        Refused { verdict: Verdict::Unused, reason }
+        Refused { verdict: Verdict::Unused, reason, is_denied: false }
     }
 }
 
@@ -104,7 +126,7 @@ impl From<StartError> for Refused {
                 | StartError::Sites(SitesError::Classes(_))
         );
         let verdict = if is_fixed { Verdict::Fixed } else { Verdict::Unused };
-        Refused { verdict, reason: error.into() }
+        Refused { verdict, reason: error.into(), is_denied: false }
     }
 }
 
@@ -127,7 +149,7 @@ pub fn reload(server: &Server, source: &dyn Source) -> Outcome {
             let lines = changes.into_iter().chain(server.remarks()).chain([verdict]);
             Outcome { verdict: Verdict::Used, lines: lines.collect() }
         }
-        Err(Refused { verdict, reason }) => {
+        Err(Refused { verdict, reason, .. }) => {
             let said = "configuration read again and not used: that from before stays in force";
             let lines = reason.into_text().lines().chain([said]).map(Into::into).collect();
             Outcome { verdict, lines }
@@ -137,7 +159,8 @@ pub fn reload(server: &Server, source: &dyn Source) -> Outcome {
 
 /// Replaces the configuration. Returns the changes and the number of sites.
 fn replaced(server: &Server, source: &dyn Source) -> Result<(Vec<String>, usize), Refused> {
-    let Next { hosted: Hosted { sites, classes }, flags, uplink, changes } = source.next()?;
+    let next = source.next().map_err(|refused| if server.is_sandboxed() { refused.in_sandbox() } else { refused });
+    let Next { hosted: Hosted { sites, classes }, flags, uplink, changes } = next?;
     let addresses: Vec<_> = server.addresses().iter().map(|listen| listen.address).collect();
     let acme = acme::config(&flags, server.addresses().iter().map(|listen| listen.is_secure))?;
     if acme.is_some() && !server.orders_certificates() {

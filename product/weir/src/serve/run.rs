@@ -61,7 +61,7 @@ impl Source for OfFile {
     }
 
     fn next(&self) -> Result<Next, Refused> {
-        let configuration = config::read_file(&self.file).map_err(Failure::from)?;
+        let configuration = config::read_file(&self.file)?;
         let changes = config::changes(&self.in_force.borrow(), &configuration);
         let files = &configuration.files;
         let fixed: Vec<String> =

@@ -5,6 +5,8 @@ use std::cell::Cell;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
+use rustix::process::Signal;
+
 use crate::common::{Server, Site, Upstream, answer, run_to_end, wait_until};
 use crate::privileges::has_landlock;
 use crate::upgrades::{Serving, free_port, serving};
@@ -145,4 +147,72 @@ fn upstreams_that_the_sandbox_allows_are_reloaded() {
 
 fn unix(socket: &Path) -> String {
     format!("unix:{}", socket.display())
+}
+
+/// Starts a server whose file is `conf/weir.toml`, out of reach of the folder above its root.
+fn run_from(apart: &Apart, text: &str) -> Server {
+    let conf = apart.elsewhere.outside("conf");
+    std::fs::create_dir_all(&conf).unwrap();
+    apart.port.set(free_port());
+    apart.write("", "");
+    let whole = std::fs::read_to_string(apart.site.outside("weir.toml")).unwrap();
+    std::fs::write(conf.join("weir.toml"), format!("{text}\n{whole}")).unwrap();
+    Server::run(&conf.join("weir.toml"))
+}
+
+/// The reason was a bare `Permission denied`, and `--upgrade` did not help.
+#[test]
+fn files_of_the_configuration_out_of_reach_need_another_process() {
+    let apart = Apart::new();
+    let conf = apart.elsewhere.outside("conf");
+    let assert_upgrades = |server: &Server, said: &str| {
+        let (status, reasons) = reload(server);
+        let is_told = reasons.contains(said) && reasons.contains("out of reach of weir's sandbox: run `weir upgrade`");
+        assert!(status == Some(1) && is_told, "{reasons}");
+        let _next = reload_with_upgrade(server);
+        assert_eq!(server.connect().get("/page").text(), "page");
+    };
+    let server = run_from(&apart, "");
+    if !has_landlock(&server) {
+        println!("SKIPPED: no Landlock in this kernel");
+        return;
+    }
+    std::fs::rename(&conf, apart.elsewhere.outside("old")).unwrap();
+    std::fs::create_dir(&conf).unwrap();
+    std::fs::copy(apart.elsewhere.outside("old/weir.toml"), conf.join("weir.toml")).unwrap();
+    assert_upgrades(&server, "weir.toml: Permission denied");
+    drop(server);
+
+    let server = run_from(&apart, "");
+    let included = apart.elsewhere.outside("sites");
+    std::fs::create_dir(&included).unwrap();
+    std::fs::write(included.join("a.toml"), "[[class]]\nname = 'a'\n[[class.rule]]\npath = '/a'\n").unwrap();
+    let whole = std::fs::read_to_string(conf.join("weir.toml")).unwrap();
+    for pattern in ["*.toml", "a.toml"] {
+        let text = format!("include = ['{}/{pattern}']\n{whole}", included.display());
+        std::fs::write(conf.join("weir.toml"), text).unwrap();
+        let (status, reasons) = reload(&server);
+        assert!(status == Some(1) && reasons.contains("weir.toml:1:12: include `"), "{reasons}");
+    }
+    assert_upgrades(&server, "Permission denied");
+}
+
+#[test]
+fn a_log_whose_folder_is_another_is_said_to_need_another_process() {
+    let apart = Apart::new();
+    let logs = apart.elsewhere.outside("logs");
+    std::fs::create_dir(&logs).unwrap();
+    apart.write(&format!("access_log = '{}/a.log'", logs.display()), "");
+    let server = apart.run();
+    if !has_landlock(&server) {
+        println!("SKIPPED: no Landlock in this kernel");
+        return;
+    }
+    std::fs::rename(&logs, apart.elsewhere.outside("old")).unwrap();
+    std::fs::create_dir(&logs).unwrap();
+    server.signal(Signal::USR1);
+    let said = |line: &String| {
+        line.contains("cannot reopen") && line.contains("out of reach of weir's sandbox: run `weir upgrade`")
+    };
+    wait_until("a line about the log", || server.stderr().iter().any(said));
 }

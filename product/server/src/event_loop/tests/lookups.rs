@@ -208,7 +208,7 @@ fn who_leaves_before_the_answer_is_logged() {
     }
     disk.set_hanging(false);
     // Everything is written when they are gone.
-    let logs = Logs::start(&bench._threads).unwrap();
+    let logs = Logs::start(&bench._threads, false).unwrap();
     bench.worker.responder.service.journal.replace_log(logs.handle());
     drop(std::mem::replace(&mut bench._logs, logs));
     let text = std::fs::read_to_string(&path).unwrap();
