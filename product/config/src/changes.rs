@@ -1,5 +1,7 @@
 //! The differences between two files, in the words of the files, for an operator who reloads a server.
 
+mod tables;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,9 +12,7 @@ use crate::place::{Named, Place, Placed};
 use crate::section::Held;
 use crate::settings::Listener;
 use crate::site::Site;
-
-/// Maximum length of a default that is shown as it is; some defaults are sentences.
-const DEFAULT_BYTES_MAX: usize = 40;
+use tables::of_values;
 
 /// Changes of listeners begin with this.
 const LISTENER: &str = "listener ";
@@ -81,38 +81,6 @@ fn of_tables(noun: &str, before: &BTreeMap<&str, Table>, after: &BTreeMap<&str, 
         }
     };
     names.into_iter().flat_map(of_name).collect()
-}
-
-/// The differences of two lists of settings. A key that occurs several times, as in two `[[site.proxy]]`, is compared by position.
-fn of_values(prefix: &str, before: &[Held], after: &[Held]) -> Vec<Change> {
-    let (before, after) = (by_key(before), by_key(after));
-    let keys: BTreeSet<&'static str> = before.keys().chain(after.keys()).copied().collect();
-    let of_key = |key: &'static str| {
-        let [before, after] = [&before, &after].map(|all| all.get(key).map_or(&[][..], Vec::as_slice));
-        (0..before.len().max(after.len())).filter_map(move |at| of_value(prefix, key, before.get(at), after.get(at)))
-    };
-    keys.into_iter().flat_map(of_key).collect()
-}
-
-fn of_value(prefix: &str, key: &'static str, before: Option<&&Held>, after: Option<&&Held>) -> Option<Change> {
-    let [was, is] = [before, after].map(|held| held.map_or("none", |held| shown(held)));
-    (was != is).then(|| Change {
-        key: Some(key),
-        said: format!("{prefix}{key} {was} → {is}"),
-        at: after.and_then(|held| held.at),
-    })
-}
-
-/// The value as it is shown; a default that is a sentence is abbreviated.
-fn shown(held: &Held) -> &str {
-    let is_sentence = held.at.is_none() && held.value.len() > DEFAULT_BYTES_MAX;
-    if is_sentence { "the default" } else { &held.value }
-}
-
-fn by_key(held: &[Held]) -> BTreeMap<&'static str, Vec<&Held>> {
-    let mut all: BTreeMap<_, Vec<&Held>> = BTreeMap::new();
-    held.iter().for_each(|held| all.entry(held.key).or_default().push(held));
-    all
 }
 
 fn of_listeners(before: &Configuration, after: &Configuration) -> Vec<Change> {

@@ -23,6 +23,8 @@ pub struct Held {
     pub value: String,
     /// `None` for a default.
     pub at: Option<Place>,
+    /// The place of its table, by which tables of one name are told apart.
+    pub table: Place,
 }
 
 /// The mistakes and notes found while a file is read.
@@ -284,7 +286,7 @@ impl<'r, 't> Section<'r, 't> {
     fn hold(&self, key: &'static Key, shown: &str, value: Option<&Value<'t>>) {
         let shown = if is_secret(key) && value.is_some() { "…" } else { shown };
         let at = value.map(|value| self.book.place(value.span().start));
-        self.held.borrow_mut().push(Held { key: key.path, value: shown.into(), at });
+        self.held.borrow_mut().push(Held { key: key.path, value: shown.into(), at, table: self.at });
     }
 }
 

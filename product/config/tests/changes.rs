@@ -48,13 +48,67 @@ fn listeners_sites_and_classes_come_change_and_go() {
             "listener 127.0.0.3:80 added (weir.toml:5)",
             "listener 127.0.0.1:80 removed",
             "site a.org: site.autoindex false → true (weir.toml:11)",
-            "site a.org: site.header.name none → X-A (weir.toml:13)",
-            "site a.org: site.header.path none → *",
-            "site a.org: site.header.value none → b (weir.toml:14)",
+            "site a.org: [[site.header]] X-A added (weir.toml:12)",
             "site b.org removed",
             "site c.org added (weir.toml:15)",
-            "class gold: class.rule.path /x → /y (weir.toml:22)",
             "class gold: class.weight the default → 3 (weir.toml:20)",
+            "class gold: class.rule.path /x → /y (weir.toml:22)",
         ]
     );
+}
+
+/// Each was compared with the one at its position: 22 lines, most of them defaults, and none said that a proxy was gone.
+#[test]
+fn tables_of_a_site_are_told_by_their_names() {
+    let proxy = |path: &str, more: &str| format!("[[site.proxy]]\npath = '{path}'\nto = ['127.0.0.1:9']\n{more}\n");
+    let site = |tables: &[String]| format!("[[site]]\nroot = '.'\n{}", tables.concat());
+    let of = |before: &[String], after: &[String]| told(&site(before), &site(after));
+    let [a, b, c] = ["/a/*", "/b/*", "/c/*"].map(|path| proxy(path, ""));
+    let at = |of: usize| 3 + 4 * of;
+    assert_eq!(
+        of(&[], std::slice::from_ref(&a)),
+        [format!("site default: [[site.proxy]] /a/* added (weir.toml:{})", at(0))]
+    );
+    assert_eq!(of(&[a.clone(), b.clone()], std::slice::from_ref(&b)), ["site default: [[site.proxy]] /a/* removed"]);
+    let all = [a.clone(), b.clone(), c.clone()];
+    let removed = ["/a/*", "/b/*", "/c/*"].map(|path| format!("site default: [[site.proxy]] {path} removed"));
+    assert_eq!(of(&all, &[]), removed);
+    let changed = proxy("/b/*", "connect_timeout = '2s'");
+    assert_eq!(
+        of(&all, &[c.clone(), changed.clone()]),
+        [
+            "site default: site.proxy.connect_timeout 5s → 2s (weir.toml:10)",
+            "site default: [[site.proxy]] /a/* removed",
+            "site default: [[site.proxy]] in another order (weir.toml:3)",
+        ]
+    );
+    let order = "site default: [[site.proxy]] in another order (weir.toml:3)";
+    assert_eq!(of(&[a.clone(), b.clone()], &[b.clone(), a.clone()]), [order], "the first that matches decides");
+}
+
+#[test]
+fn tables_of_other_kinds_are_told_as_one_line_too() {
+    let site = "[[site]]\nhosts = ['a.org']\nroot = '.'\n";
+    let with = |tables: &str| format!("{site}{tables}");
+    let added = |tables: &str| told(site, &with(tables));
+    assert_eq!(
+        added("[[site.redirect]]\nfrom = '/x'\nto = '/y'"),
+        ["site a.org: [[site.redirect]] /x added (weir.toml:4)"]
+    );
+    assert_eq!(
+        added("[[site.access]]\nallow = ['::1']"),
+        ["site a.org: [[site.access]] allow ::1 added (weir.toml:4)"],
+        "its path is the default"
+    );
+    let class = "[[class]]\nname = 'c'\n[[class.rule]]\npath = '/x/*'\n";
+    let rules = format!("{class}[[class.rule]]\nnetwork = '::1'\n{site}");
+    assert_eq!(told(&rules, &format!("{class}{site}")), ["class c: [[class.rule]] network ::1 removed"]);
+    let acme = "[acme]\nemail = 'a@a.org'\n[[listener]]\naddress = ':80'\n[[listener]]\naddress = ':443'\ntls = true\n";
+    let lines = told(site, &format!("{acme}{site}"));
+    let of_acme: Vec<&String> = lines.iter().filter(|line| line.contains("acme")).collect();
+    assert_eq!(of_acme, ["[acme] added (weir.toml:1)", "acme.email none → a@a.org (weir.toml:2)"]);
+    let redirects = |from: usize| -> String {
+        (from..from + 1000).map(|nth| format!("[[site.redirect]]\nfrom = '/{nth}'\nto = '/y'\n")).collect()
+    };
+    assert_eq!(told(&with(&redirects(0)), &with(&redirects(1))).len(), 2, "the first is gone, and one is new");
 }
