@@ -383,7 +383,7 @@ fn serve(flags: Flags, hosted: Hosted, listen: Addresses, source: &dyn Source) -
     notifier.ready(&status);
     let successor = events.handle(&server, source, &notifier, &status);
     if successor.is_some() {
-        events.leave();
+        events.leave(&server);
     }
     end(server, &notifier, successor)
 }

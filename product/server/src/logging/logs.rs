@@ -107,6 +107,12 @@ impl Logs {
         self.queue.reopen();
     }
 
+    /// Returns what reopens them, for another thread, also while the server ends.
+    pub fn reopener(&self) -> impl Fn() + Send + use<> {
+        let queue = self.queue.clone();
+        move || queue.reopen()
+    }
+
     /// Closes the files that no site names any more, once the last response has been logged.
     pub fn forget_unused(&self) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, log| log.strong_count() > 0);

@@ -218,6 +218,11 @@ impl Server {
         }
     }
 
+    /// Returns what does [`Server::reopen_logs`] from another thread, also while the server ends.
+    pub fn logs_reopener(&self) -> impl Fn() + Send + use<> {
+        self.logs.reopener()
+    }
+
     /// All listening sockets, for the process that follows this one.
     pub fn sockets(&self) -> std::io::Result<Vec<NamedSocket>> {
         let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);

@@ -98,10 +98,24 @@ impl Events {
         Ok(())
     }
 
-    /// Closes the sockets, since another process serves from now on.
-    pub fn leave(&mut self) {
+    /// Closes the sockets, since another process serves from now on. A thread goes on to reopen logs at SIGUSR1 and
+    /// SIGHUP until the process ends: a download may take a day, and logs are rotated meanwhile.
+    pub fn leave(mut self, server: &Server) {
         (self.control, self.status, self.routes, self.admin) = (None, None, None, None);
-        self.handover = None;
+        (self.handover, self.predecessor) = (None, None);
+        let reopen = server.logs_reopener();
+        let reopen_logs = move || {
+            loop {
+                let is_asked = |signal| matches!(signal, SIGHUP | SIGUSR1);
+                if self.signals.pending().filter(|signal| is_asked(*signal)).count() > 0 {
+                    reopen();
+                }
+                self.wait(false);
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("weir-signals".into()).spawn(reopen_logs) {
+            server.tell(&format!("logs are not reopened while this process ends: no thread weir-signals: {error}"));
+        }
     }
 
     /// Ends [`Events::handle`], from any thread.

@@ -221,6 +221,29 @@ fn a_listener_that_is_gone_is_closed_and_the_old_process_is_not_asked() {
     assert!(download.response().body == content(HUGE));
 }
 
+/// It wrote to the file that the rotation had moved away, for as long as a download took.
+#[test]
+fn a_process_that_finishes_a_download_reopens_its_log() {
+    let site = Site::of_sizes(&[SMALL, HUGE]);
+    let log = site.outside("access.log");
+    let server = Server::run(&file(&site, free_port(), &format!("[server]\naccess_log = '{}'", log.display())));
+    let mut download = server.connect();
+    download.send(get(&format!("/size-{HUGE}")));
+    download.wait_for_first_byte();
+    let _serving = upgrade(server.pid()).unwrap();
+    for signal in [Signal::USR1, Signal::HUP] {
+        let old = site.outside("access.log.1");
+        std::fs::rename(&log, &old).unwrap();
+        server.signal(signal);
+        wait_until("another log", || log.exists());
+        assert_eq!(std::fs::read_to_string(&old).unwrap(), "");
+    }
+    assert!(download.response().body == content(HUGE));
+    assert_eq!(server.exit_status().code(), Some(0));
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert!(said.lines().count() == 1 && said.contains(&format!("/size-{HUGE} ")), "{said}");
+}
+
 /// A server that has given root up could be anybody's by now: its word is no command for root.
 #[test]
 fn root_says_itself_how_a_server_of_another_user_is_followed() {
