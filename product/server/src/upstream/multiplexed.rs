@@ -194,9 +194,14 @@ impl Multiplexed {
         now: Nanos,
     ) -> Result<Option<UpstreamHead>, Fault> {
         self.hand_down(wire);
-        if let Some(mut on_stream) = self.begin(transfer, number, now) {
-            on_stream.send(transfer, now);
+        // What the socket has not taken is followed by an event; a buffer that it has emptied is not, so the rest is sent
+        // now. The transfer holds no more than the body that may wait, and each round sends some of it.
+        while let Some(mut on_stream) = self.begin(transfer, number, now) {
+            let waits_for_room = on_stream.send(transfer, now);
             self.hand_down(wire);
+            if !waits_for_room || !self.out.is_empty() {
+                break;
+            }
         }
         if transfer.is_answered() {
             return Ok(None);

@@ -30,11 +30,13 @@ pub fn open(transfer: &mut Transfer, session: &mut ClientSession, out: &mut Vec<
 }
 
 impl OnStream<'_> {
-    /// Sends what is available of the request's body.
-    pub fn send(&mut self, transfer: &mut Transfer, now: Nanos) {
+    /// Makes frames of what is available of the request's body. Returns true if the rest waits only for room in `out`.
+    pub fn send(&mut self, transfer: &mut Transfer, now: Nanos) -> bool {
+        let mut waits_for_room = false;
         while transfer.outbound.has_unsent() {
             let room = FRAMES_BYTES_MAX.saturating_sub(self.out.len());
             if room <= FRAME_HEADER_BYTES {
+                waits_for_room = true;
                 break;
             }
             let written = self.session.write(self.stream, room, &mut transfer.outbound, self.out);
@@ -45,13 +47,18 @@ impl OnStream<'_> {
                 Stop::End => {
                     transfer.outbound.of_stream.iter_mut().for_each(|of_stream| of_stream.is_ended = true);
                 }
-                Stop::Room | Stop::Source | Stop::Window | Stop::StreamWindow => break,
+                Stop::Room => {
+                    waits_for_room = true;
+                    break;
+                }
+                Stop::Source | Stop::Window | Stop::StreamWindow => break,
                 // It may have answered before.
                 Stop::Closed | Stop::Failed => transfer.outbound.is_refused = true,
             }
         }
         transfer.outbound.forget_sent();
         transfer.set_deadline(now);
+        waits_for_room
     }
 
     /// Continues until the head of the response has arrived, or the head of an interim response for the client.

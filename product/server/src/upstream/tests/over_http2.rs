@@ -15,6 +15,7 @@ use rustix::event::epoll::EventFlags;
 use super::*;
 use crate::body::PIPE_BYTES_MAX;
 use crate::net::Connecting;
+use crate::upstream::request::REQUEST_BODY_BYTES_MAX;
 use crate::wake::Wake;
 
 /// The upstream's end of a connection.
@@ -322,6 +323,7 @@ fn content(bytes: usize) -> Content {
 const NONE: BodyLength = BodyLength::None;
 const RST_STREAM: u8 = 3;
 const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
 const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
 
 #[test]
@@ -582,6 +584,23 @@ fn a_response_may_begin_before_the_request_has_ended() {
     bench.assert_whole(1, &content(10).0);
     assert_eq!(*far.closed.borrow(), [1]);
     assert_eq!(bench.upstreams.idle_connections(), 1);
+}
+
+/// An upstream that opens its windows once, as nginx does, says nothing more: no event follows the last part.
+#[test]
+fn a_request_leaves_whole_without_another_event() {
+    let mut bench = Bench::new(100);
+    bench.ask(1, "POST", BodyLength::Unknown);
+    [0, 1].into_iter().for_each(|stream| bench.far(0).say(WINDOW_UPDATE, stream, &(1u32 << 30).to_be_bytes()));
+    bench.turn();
+    let at = bench.upstreams.of(ExchangeId::new(1, 0)).unwrap();
+    let body = content(5 * REQUEST_BODY_BYTES_MAX).0;
+    for (nth, part) in body.chunks(REQUEST_BODY_BYTES_MAX).enumerate() {
+        bench.upstreams.get(at).unwrap().push_request(part, nth == 4);
+        bench.step(at);
+        assert_eq!(bench.far(0).bodies.borrow()[&1].len(), (nth + 1) * REQUEST_BODY_BYTES_MAX);
+    }
+    assert!(bench.far(0).bodies.borrow()[&1] == body);
 }
 
 /// Bytes that an upstream does not take wait with the client, and continue when there is room.
