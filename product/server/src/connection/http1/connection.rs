@@ -153,7 +153,7 @@ impl Http1 {
             Phase::Head | Phase::Lingering { .. } => self.next_head(now, limits, received, is_wanted),
             Phase::Passing(_) => unreachable!("it is looked at first"),
             Phase::Body(_) => self.next_of_body(now, received),
-            Phase::Waiting(_) => self.begin_kept(received),
+            Phase::Waiting(_) => self.begin_kept(received, true),
         }
     }
 
@@ -161,12 +161,17 @@ impl Http1 {
     fn next_of_body<'r>(&mut self, now: ClientTime, received: &'r mut Received) -> Option<Event<'r>> {
         let Phase::Body(body) = &mut self.phase else { return None };
         let taken = body.take(now, received.rest());
-        if let Ok((bytes, true)) = taken {
-            received.used += bytes;
-            return self.begin_kept(received);
-        }
-        received.used = received.bytes.len();
-        let reject = taken.err()?;
+        received.used = match taken {
+            Ok(Some((bytes, true))) => received.used + bytes,
+            _ => received.bytes.len(),
+        };
+        let reject = match taken {
+            Ok(Some((_, false))) => return None,
+            Ok(Some((_, true))) => return self.begin_kept(received, true),
+            // The body is too long to be awaited.
+            Ok(None) => return self.begin_kept(received, false),
+            Err(reject) => reject,
+        };
         received.head = self.take_unanswered();
         let shown = received.head.as_ref()?.view().shown();
         Some(self.refuse(reject, shown, false))
@@ -215,15 +220,11 @@ impl Http1 {
             received.search = Search::default();
         }
         let refused = match parsed {
-            Ok(Some(head)) => {
+            Ok(Some(mut head)) => {
                 let is_wanted = head.request.body != BodyLength::None && is_wanted(&head.request);
-                match self.on_head(now, limits, &head, is_wanted) {
-                    Ok(is_whole) => {
-                        received.used += head.bytes;
-                        return Some(if is_whole { Event::Request { head } } else { Event::Body });
-                    }
-                    Err(reject) => reject,
-                }
+                let is_answered = self.on_head(now, limits, &mut head, is_wanted);
+                received.used += head.bytes;
+                return Some(if is_answered { Event::Request { head } } else { Event::Body });
             }
             Ok(None) => {
                 // The time for a head runs from its first byte, however slowly the others come.
@@ -237,22 +238,24 @@ impl Http1 {
     }
 
     /// Handles a head that has arrived. Returns whether it is answered now; if it has a body that is not wanted, the
-    /// body comes first.
-    fn on_head(&mut self, now: ClientTime, limits: &Limits, head: &Head, is_wanted: bool) -> Result<bool, Reject> {
+    /// body comes first. A body that is too long for that is dropped, and the connection ends with the answer.
+    fn on_head(&mut self, now: ClientTime, limits: &Limits, head: &mut Head, is_wanted: bool) -> bool {
         let upload = Upload::new(now, limits.upload());
         if is_wanted {
             self.owe(Form::of_wanted(head));
             let body = RequestBody::new(head, u64::MAX, upload).expect("no body is longer");
             self.phase = Phase::Passing(Box::new(Passing::of(Some(body))));
-            return Ok(true);
+            return true;
         }
-        if head.request.body == BodyLength::None || head.expect_continue {
-            self.owe(Form::of(head));
-            return Ok(true);
+        if head.request.body != BodyLength::None && !head.expect_continue {
+            if let Some(body) = RequestBody::new(head, limits.body_bytes_max, upload) {
+                self.phase = Phase::Body(Box::new(body));
+                return false;
+            }
+            head.keep_alive = false;
         }
-        let body = RequestBody::new(head, limits.body_bytes_max, upload)?;
-        self.phase = Phase::Body(Box::new(body));
-        Ok(false)
+        self.owe(Form::of(head));
+        true
     }
 
     /// Returns the state of what is passed on as it arrives, if anything is.
@@ -263,10 +266,11 @@ impl Http1 {
         }
     }
 
-    /// Begins with the request that is kept.
-    fn begin_kept<'r>(&mut self, received: &'r mut Received) -> Option<Event<'r>> {
+    /// Begins with the request that is kept. Nothing after its answer is read if its body was not received whole.
+    fn begin_kept<'r>(&mut self, received: &'r mut Received, is_whole: bool) -> Option<Event<'r>> {
         received.head = self.take_unanswered();
-        let head = received.head.as_ref()?.view();
+        let mut head = received.head.as_ref()?.view();
+        head.keep_alive &= is_whole;
         self.owe(Form::of(&head));
         Some(Event::Request { head })
     }

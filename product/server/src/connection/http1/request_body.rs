@@ -1,10 +1,8 @@
 use http::http1::{Chunked, Head, OwnedHead};
-use http::{BodyLength, Reject, Status};
+use http::{BodyLength, Reject};
 
 use crate::clock::ClientTime;
 use crate::upload::Upload;
-
-const TOO_LARGE: Reject = Reject { status: Status::CONTENT_TOO_LARGE, reason: "the request body is too large" };
 
 /// A request whose body is still arriving.
 pub(super) struct RequestBody {
@@ -30,27 +28,29 @@ enum Left {
 }
 
 impl RequestBody {
-    /// Begins a body; refuses one whose announced length is too large.
-    pub fn new(head: &Head, bytes_max: u64, upload: Upload) -> Result<RequestBody, Reject> {
+    /// Begins a body; returns `None` if its announced length is over the maximum.
+    pub fn new(head: &Head, bytes_max: u64, upload: Upload) -> Option<RequestBody> {
         let left = match head.request.body {
             BodyLength::None => Left::Known(0),
-            BodyLength::Known(length) if length.bytes() > bytes_max => return Err(TOO_LARGE),
+            BodyLength::Known(length) if length.bytes() > bytes_max => return None,
             BodyLength::Known(length) => Left::Known(length.bytes()),
             BodyLength::Unknown => Left::Chunked(Chunked::new()),
         };
         let head = Box::new(head.into());
-        Ok(RequestBody { head, left, bytes_max, upload })
+        Some(RequestBody { head, left, bytes_max, upload })
     }
 
-    /// Takes the next bytes; returns how many belong to the body and whether it has ended.
-    pub fn take(&mut self, now: ClientTime, bytes: &[u8]) -> Result<(usize, bool), Reject> {
+    /// Takes the next bytes; returns how many belong to the body and whether it has ended. Returns `None` if the body is
+    /// over the maximum.
+    pub fn take(&mut self, now: ClientTime, bytes: &[u8]) -> Result<Option<(usize, bool)>, Reject> {
         let mut consumed = 0;
         loop {
             let passed = self.pass(now, &bytes[consumed..])?;
             consumed += passed.consumed;
             if passed.is_last || consumed == bytes.len() {
-                self.bytes_max = self.bytes_max.checked_sub(consumed as u64).ok_or(TOO_LARGE)?;
-                return Ok((consumed, passed.is_last));
+                let Some(left) = self.bytes_max.checked_sub(consumed as u64) else { return Ok(None) };
+                self.bytes_max = left;
+                return Ok(Some((consumed, passed.is_last)));
             }
         }
     }
@@ -80,21 +80,21 @@ mod tests {
 
     const NOW: ClientTime = ClientTime::NEVER;
 
-    fn new(length: BodyLength, bytes_max: u64) -> Result<RequestBody, Reject> {
+    fn new(length: BodyLength, bytes_max: u64) -> Option<RequestBody> {
         let head = http::http1::parse_request(b"PUT / HTTP/1.1\r\nHost: a\r\n\r\n", &http::Limits::default());
         let mut head = head.unwrap().unwrap();
         head.request.body = length;
         RequestBody::new(&head, bytes_max, Upload::new(NOW, Limits::default().upload()))
     }
 
-    /// Refused by its announced length, or by what arrives: chunks and their framing count.
+    /// Known by its announced length, or by what arrives: chunks and their framing count.
     #[test]
-    fn a_body_over_the_limit_is_refused() {
+    fn a_body_over_the_limit_is_known() {
         let new = |length| new(length, 10);
-        assert!(new(BodyLength::Known(11.into())).is_err_and(|reject| reject == TOO_LARGE));
-        assert_eq!(new(BodyLength::Known(10.into())).unwrap().take(NOW, b"0123456789abc"), Ok((10, true)));
+        assert!(new(BodyLength::Known(11.into())).is_none());
+        assert_eq!(new(BodyLength::Known(10.into())).unwrap().take(NOW, b"0123456789abc"), Ok(Some((10, true))));
         let mut chunked = new(BodyLength::Unknown).unwrap();
-        assert_eq!(chunked.take(NOW, b"6\r\nabcdef"), Ok((9, false)));
-        assert_eq!(chunked.take(NOW, b"\r\n"), Err(TOO_LARGE));
+        assert_eq!(chunked.take(NOW, b"6\r\nabcdef"), Ok(Some((9, false))));
+        assert_eq!(chunked.take(NOW, b"\r\n"), Ok(None));
     }
 }
