@@ -56,7 +56,7 @@ pub use dictionaries::{
 };
 pub use entity_fields::{Described, EntityFields, Shared};
 pub use images::{AcceptedImages, ImageType};
-pub use path::{decode_path, is_servable_name};
+pub use path::{decode_path, decode_path_info, is_servable_name};
 pub use peer_length::PeerLength;
 pub use range::RANGES_MAX;
 pub use readings::{Readings, merge_slashes, resolved, strip_prefix};

@@ -9,7 +9,7 @@
 use percent_encoding::percent_decode;
 
 use crate::Reject;
-use crate::readings::overlong;
+use crate::readings::{Readings, overlong};
 
 /// Decodes `raw` (as in [`crate::Request::path`]) into `out`, replacing its contents. The result has no leading slash,
 /// a trailing slash if `raw` has one (a directory), and is empty for the root. On `Err`, `out` is empty.
@@ -26,6 +26,14 @@ pub fn decode_path(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Reject> {
         out.extend_from_slice(relative);
     }
     check_decoded(out).inspect_err(|_| out.clear())
+}
+
+/// Decodes the part of a path behind its script, which names no file: the program alone gives it a meaning. Refused are
+/// dot segments, as for every program ([`Readings::of`]), and NUL, at which C ends a string.
+pub fn decode_path_info(raw: &[u8]) -> Result<Vec<u8>, Reject> {
+    Readings::of(raw)?;
+    let decoded: Vec<u8> = percent_decode(raw).collect();
+    if decoded.contains(&0) { Err(Reject::bad("nul in path")) } else { Ok(decoded) }
 }
 
 /// Returns true if a request can name this file: [`decode_path`] returns the name for its percent-encoded segment.
@@ -161,6 +169,24 @@ mod tests {
             (b"\xc0\xae", false),
         ] {
             assert_eq!(is_servable_name(name), is_servable, "{}", name.escape_ascii());
+        }
+    }
+
+    /// A file of Nextcloud may have any name.
+    #[test]
+    fn what_follows_a_script_may_be_anything_but_a_path_elsewhere() {
+        for (raw, decoded) in [
+            ("/dav/a%5Cb.txt", &b"/dav/a\\b.txt"[..]),
+            ("/dav/a%09%0A%7F", b"/dav/a\t\n\x7f"),
+            ("/a%2Fb%252F", b"/a/b%2F"),
+            ("/100%/%zz", b"/100%/%zz"),
+            ("/%E9/.hidden//;x", b"/\xe9/.hidden//;x"),
+            ("/", b"/"),
+        ] {
+            assert_eq!(decode_path_info(raw.as_bytes()), Ok(decoded.to_vec()), "{raw}");
+        }
+        for raw in ["", "a", "/a%00b", "/a/../b", "/a%2F..%2Fb", "/%2e%2e/"] {
+            assert!(decode_path_info(raw.as_bytes()).is_err(), "{raw}");
         }
     }
 

@@ -9,6 +9,8 @@ use crate::http1::upstream::UpstreamFault;
 
 /// The maximum bytes of an error stream that are kept; the rest is dropped.
 const SAID_BYTES_MAX: usize = 1024;
+/// The line of a log about a body that is longer than its Content-Length.
+const CUT: &[u8] = b"more bytes than its Content-Length, at which the body was cut\n";
 /// The length of the content of the record that ends a request.
 const END_BYTES: usize = 8;
 
@@ -25,6 +27,8 @@ pub struct Decoder {
     /// The request was a HEAD.
     is_bodiless: bool,
     said: Vec<u8>,
+    /// The program has sent more than the length that it said.
+    is_cut: bool,
 }
 
 #[derive(Debug)]
@@ -54,9 +58,9 @@ enum Stage {
 impl Decoder {
     /// Creates the state before the answer of a request on a connection that is kept or not.
     pub fn new(head_bytes_max: usize, keeps_connection: bool) -> Decoder {
-        let record = Record::Header([0; HEADER_BYTES], 0);
-        let (kept, said) = (Vec::new(), Vec::new());
-        Decoder { record, stage: Stage::Head, kept, head_bytes_max, keeps_connection, is_bodiless: false, said }
+        let (record, stage) = (Record::Header([0; HEADER_BYTES], 0), Stage::Head);
+        let (kept, said, is_bodiless, is_cut) = (Vec::new(), Vec::new(), false, false);
+        Decoder { record, stage, kept, head_bytes_max, keeps_connection, is_bodiless, said, is_cut }
     }
 
     /// The same for a HEAD, whose answer has no body whatever the program says and sends: its end is a record.
@@ -66,7 +70,7 @@ impl Decoder {
 
     /// Returns true if the answer is whole: the connection may carry another request.
     pub fn is_done(&self) -> bool {
-        self.stage == Stage::Done && matches!(self.record, Record::Header(_, 0))
+        self.stage == Stage::Done && matches!(self.record, Record::Header(_, 0)) && !self.is_cut
     }
 
     /// Bytes of memory of what is kept.
@@ -150,12 +154,16 @@ impl Decoder {
         match kind {
             kind::STDOUT => self.take_output(part, left, out),
             kind::STDERR => {
-                let room = SAID_BYTES_MAX - self.said.len().min(SAID_BYTES_MAX);
-                self.said.extend_from_slice(&part[..part.len().min(room)]);
+                self.say(part);
                 Ok(())
             }
             _ => self.take_end(part, left, out),
         }
+    }
+
+    fn say(&mut self, text: &[u8]) {
+        let room = SAID_BYTES_MAX - self.said.len().min(SAID_BYTES_MAX);
+        self.said.extend_from_slice(&text[..text.len().min(room)]);
     }
 
     fn take_output(&mut self, part: &[u8], left: usize, out: &mut Vec<u8>) -> Result<(), UpstreamFault> {
@@ -185,15 +193,26 @@ impl Decoder {
                 Ok(())
             }
             Stage::Length(length) => {
-                *length =
-                    length.less(part.len() as u64).ok_or(UpstreamFault("more bytes than the length that was said"))?;
-                out.extend_from_slice(part);
+                let left = *length;
+                self.stage = Stage::Length(self.take_of_length(left, part, out));
                 Ok(())
             }
             // The program need not know that its body is not sent.
             Stage::Nothing => Ok(()),
             Stage::Done => Err(UpstreamFault("output after the end of the answer")),
         }
+    }
+
+    /// Takes a part of a body of which `length` is to come. Returns what is to come then; more is dropped.
+    fn take_of_length(&mut self, length: PeerLength, part: &[u8], out: &mut Vec<u8>) -> PeerLength {
+        let bytes = length.bytes().min(part.len() as u64);
+        let (body, rest) = part.split_at(bytes as usize);
+        out.extend_from_slice(body);
+        // As nginx has it: scripts count characters and send bytes.
+        if !rest.is_empty() && !std::mem::replace(&mut self.is_cut, true) {
+            self.say(CUT);
+        }
+        length.less(bytes).unwrap_or_default()
     }
 
     fn take_end(&mut self, part: &[u8], left: usize, out: &mut Vec<u8>) -> Result<(), UpstreamFault> {
@@ -354,13 +373,26 @@ mod tests {
             ("Status: 100 Continue\n\n", "a status that is no number from 200 to 999"),
             ("Status: 200\nstatus : 404\n\n", "two statuses"),
             ("Content-Length: 3\n\nhi", "fewer bytes than the length that was said"),
-            ("Content-Length: 1\n\nhi", "more bytes than the length that was said"),
             ("Content-Length: -1\n\nhi", "a content-length that is no decimal number below 2^63"),
             ("Content-Length: 2\nContent-Length: 2\n\nhi", "a content-length that is no decimal number below 2^63"),
             (&"x".repeat(4097), "a response head over the limit"),
             (&format!("A: {}\n\n", "x".repeat(4092)), "a response head over the limit"),
         ] {
             assert_eq!(answer(output), Err(fault), "{output}");
+        }
+    }
+
+    /// The rest of a body that is too long is dropped, wherever it is cut, and its connection carries nothing else.
+    #[test]
+    fn a_body_ends_at_its_length() {
+        let parts = [record(kind::STDOUT, b"Content-Length: 3\n\nhi", 0), record(kind::STDOUT, b"gh", 1), end()];
+        let bytes = parts.concat();
+        for at in 0..bytes.len() {
+            let (mut decoder, mut out) = (Decoder::new(4096, true), Vec::new());
+            decoder.decode(&bytes[..at], &mut out).unwrap();
+            decoder.decode(&bytes[at..], &mut out).unwrap();
+            assert_eq!(String::from_utf8_lossy(&out), "HTTP/1.1 200 \r\nContent-Length: 3\r\n\r\nhig");
+            assert!(!decoder.is_done() && decoder.take_said() == CUT, "cut at {at}");
         }
     }
 

@@ -5,6 +5,7 @@ use core::net::IpAddr;
 use super::{CONTENT_BYTES_MAX, kind, push_header};
 use crate::gateway::hop::{Hop, is_any};
 use crate::gateway::{FieldChange, forwarded};
+use crate::request::target::origin_form;
 use crate::{BodyLength, Request};
 
 /// The role of a program that answers requests.
@@ -86,7 +87,7 @@ fn variables(request: &Request, script: &Script, body: BodyLength) -> Vec<u8> {
     set("SERVER_PORT", &[port]);
     set("REQUEST_METHOD", &[request.method.token()]);
     set("REQUEST_SCHEME", &[scheme.as_bytes()]);
-    set("REQUEST_URI", &[request.target]);
+    set("REQUEST_URI", &[origin_form(request.target)]);
     set("QUERY_STRING", &[request.query.unwrap_or_default()]);
     set("DOCUMENT_ROOT", &[script.root]);
     set("DOCUMENT_URI", &[script.name, script.path_info]);
@@ -266,7 +267,11 @@ mod tests {
     }
 
     fn asked(lines: &str, script: &Script) -> Vec<(String, String)> {
-        let text = format!("POST /a/x.php/i?q=1 HTTP/1.1\r\nHost: [::1]:8443\r\n{lines}\r\n");
+        asked_for("/a/x.php/i?q=1", lines, script)
+    }
+
+    fn asked_for(target: &str, lines: &str, script: &Script) -> Vec<(String, String)> {
+        let text = format!("POST {target} HTTP/1.1\r\nHost: [::1]:8443\r\n{lines}\r\n");
         let head = http1::parse_request(text.as_bytes(), &Limits::default()).unwrap().expect("a head");
         let mut out = Vec::new();
         encode_request(&mut out, &head.request, script, head.request.body);
@@ -318,6 +323,19 @@ mod tests {
             "HTTP_X_FORWARDED_FOR",
         ] {
             assert_eq!(of(name), None, "{name}");
+        }
+    }
+
+    /// RFC 9112 section 3.2.2: a server takes the absolute form too, and programs split REQUEST_URI at its `?`.
+    #[test]
+    fn a_program_is_told_the_path_and_query_of_a_url() {
+        for (target, uri) in [
+            ("http://a/x.php/%5C?b=http://c/", "/x.php/%5C?b=http://c/"),
+            ("HTTPS://a:1/x", "/x"),
+            ("http://a", "/"),
+            ("/http://a/x", "/http://a/x"),
+        ] {
+            assert_eq!(only(&asked_for(target, "", &script()), "REQUEST_URI"), Some(uri), "{target}");
         }
     }
 

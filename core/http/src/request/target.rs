@@ -32,6 +32,15 @@ pub(crate) fn parse(target: &str, method: Method) -> Result<Target<'_>, Reject> 
     }
 }
 
+/// The path and query of a target that [`parse`] takes, as they came.
+pub(crate) fn origin_form(target: &[u8]) -> &[u8] {
+    let Some(rest) = strip_scheme(target, b"http://").or_else(|| strip_scheme(target, b"https://")) else {
+        return target;
+    };
+    let at = rest.iter().position(|b| matches!(b, b'/' | b'?'));
+    at.map_or(b"/", |at| &rest[at..])
+}
+
 fn origin<'a>(bytes: &'a [u8], host: Option<&'a [u8]>) -> Target<'a> {
     match bytes.iter().position(|&b| b == b'?') {
         Some(mark) => Target { path: &bytes[..mark], query: Some(&bytes[mark + 1..]), host },

@@ -53,15 +53,7 @@ fn run(entry: &Entry, request: &Request, step: SearchStep) -> Option<Run> {
     if !entry.path.ends_with(SCRIPT) || entry.path.contains('\u{fffd}') {
         return None;
     }
-    let mut path_info = Vec::new();
-    if step == SearchStep::Script {
-        let rest = &request.path[script_part(request.path)?.len()..];
-        http::decode_path(rest, &mut path_info).ok()?;
-        // As the responder has it, with the slash that the decoded path is without.
-        if !path_info.starts_with(b"/") {
-            path_info.insert(0, b'/');
-        }
-    }
+    let path_info = if step == SearchStep::Script { path_info(request.path)? } else { Vec::new() };
     Some(Run { name: [b"/", entry.path.as_bytes()].concat(), path_info })
 }
 
@@ -80,6 +72,11 @@ pub(super) fn script_part(path: &[u8]) -> Option<&[u8]> {
     let at =
         path.windows(SCRIPT.len() + 1).position(|part| part.starts_with(SCRIPT.as_bytes()) && part.ends_with(b"/"))?;
     Some(&path[..at + SCRIPT.len()])
+}
+
+/// The part of a path behind its script, decoded: `/b` of `/a.php/b`.
+pub(super) fn path_info(path: &[u8]) -> Option<Vec<u8>> {
+    http::decode_path_info(&path[script_part(path)?.len()..]).ok()
 }
 
 #[cfg(test)]

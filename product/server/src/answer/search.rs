@@ -10,7 +10,7 @@ use http::{Method, Request, Status};
 use units::Nanos;
 
 use super::error_replies::unserved;
-use super::scripts::script_part;
+use super::scripts::{path_info, script_part};
 use super::{ALLOW, Answer, Awaited, FormWait, Handler, Reply, To, is_of_files, redirect};
 use crate::files::{CacheAnswer, Found, Key, ListingView, Missing, SearchStep, SiteNumber};
 use crate::sites;
@@ -200,7 +200,9 @@ fn next(
     let is_folder = matches!(found, Ok(Found::Redirect(_)));
     let is_unanswered = is_nothing || is_folder;
     let may_be_page = tries.has_clean_urls && !request.path.ends_with(HTML) && !without_slash(request.path).is_empty();
-    let may_be_script = has_scripts && is_nothing && script_part(request.path).is_some();
+    // What is behind a script names no file.
+    let is_no_file = is_nothing || matches!(found, Err(Missing::BadPath(_)));
+    let may_be_script = has_scripts && is_no_file && path_info(request.path).is_some();
     // A program decides by itself what leads nowhere.
     let is_program = |file: &str| has_scripts && file.ends_with(".php");
     let answers = |file: &str| is_program(file) || is_navigation(request);

@@ -164,6 +164,8 @@ fn scripts_run_with_what_follows_them_in_the_path() {
         ("/a.php/b/c%20d", "/a.php|/b/c d"),
         ("/a.php/", "/a.php|/"),
         ("/a.php/upload.jpg/x.php", "/a.php|/upload.jpg/x.php"),
+        ("/a.php/dav/a%5Cb%09c%7F%2Fd%252F", "/a.php|/dav/a\\b\tc\u{7f}/d%2F"),
+        ("/a.php/100%", "/a.php|/100%"),
         ("/d/", "/d/index.php|"),
         ("/d/x%20y.php", "/d/x y.php|"),
         ("/%61.php", "/a.php|"),
@@ -191,6 +193,11 @@ fn only_scripts_run_and_their_source_is_never_sent() {
         "/none.php/a",
         "/d.php/a.php",
         "/plain.txt/a.php/b",
+        "/upload.jpg%5Cx.php",
+        "/upload.jpg/%5C/x.php/y",
+        "/none.php/a%5Cb",
+        "/a.php/a%00b",
+        "/a.php/b%2F..%2Fc",
         "/out.php",
     ] {
         let response = client.get(path);
@@ -299,7 +306,7 @@ fn wrong(asked: &Asked) -> Vec<u8> {
         "half-head" => output("X-A: b\r\n"),
         "end-in-head" => [output("X-A: b\r\n"), end()].concat(),
         "end-alone" => end(),
-        "malformed" => [output("no field\r\n\r\nx"), end()].concat(),
+        "malformed" => [output("Content Length: 1\r\n\r\nx"), end()].concat(),
         "status" => [output("Status: many\r\n\r\nx"), end()].concat(),
         "interim" => [output("Status: 100 Continue\r\n\r\n"), end()].concat(),
         "long-head" => {
@@ -356,6 +363,27 @@ fn a_wrong_answer_is_502_or_cut_and_hurts_nobody_else() {
     wait_until("a line in the error log", || said() > 0);
     let (said, log) = (said(), server.stderr());
     assert!(said == 1 && log.iter().all(|line| line.len() < 2_000 && !line.contains('\x1b')), "{log:#?}");
+}
+
+/// A script that counts characters sends more bytes than it says.
+#[test]
+fn a_body_longer_than_its_length_ends_there() {
+    let site = scripts();
+    let responder = Responder::start(|asked| {
+        let body = "\u{e9}".repeat(3000);
+        let length = &asked.variables["QUERY_STRING"];
+        [output(&format!("Content-Type: text/plain\r\nContent-Length: {length}\r\n\r\n{body}")), end()].concat()
+    });
+    let table = "index = ['index.php']\n[[site.proxy]]\nto = ['fastcgi://RESPONDER']\nfastcgi_keep_conn = true\n";
+    let server = serve(&site, &responder, table);
+    let mut client = server.connect();
+    for length in [3000, 5998, 6000, 2] {
+        let response = client.get(&format!("/a.php?{length}"));
+        assert_eq!((response.status, response.text().len()), (200, length), "{length}");
+    }
+    wait_until("a line in the error log", || {
+        server.stderr().iter().any(|line| line.contains("than its Content-Length"))
+    });
 }
 
 #[test]
