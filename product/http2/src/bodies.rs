@@ -1,4 +1,4 @@
-//! Request bodies that have arrived and are not read yet. A stream's window opens as its body is read (RFC 9113 section
+//! Bodies that have arrived and are not read yet. A stream's window opens as its body is read (RFC 9113 section
 //! 5.2), so a client stops where the reader stops, and a stream buffers at most its window, which is larger if its
 //! reader takes everything that arrives (`window`). The connection's window opens as bytes arrive, so that no stream
 //! blocks the others; if memory is short, it opens as they are read.
@@ -11,10 +11,10 @@ use units::Nanos;
 use units::memory::{Account, Charge};
 
 use crate::STREAMS_MAX;
-use crate::window::{RoundTrip, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN, Window};
+use crate::window::{RoundTrip, WINDOW_BYTES_MAX, Window};
 
-/// Memory of a request body that is not being read, and of a response: the initial window of a stream (65,535 bytes,
-/// RFC 9113 section 6.5.2), which the engine enforces.
+/// Memory of a request body that is not being read, and of a response at first: the initial window of a stream (65,535
+/// bytes, RFC 9113 section 6.5.2), which the engine enforces.
 pub const BODY_BYTES_MAX: usize = 64 << 10;
 /// Memory of all request bodies of a connection, whatever their readers take.
 pub const BODIES_BYTES_MAX: usize = STREAMS_MAX as usize * WINDOW_BYTES_MAX;
@@ -36,7 +36,7 @@ pub enum BodyRead {
 struct Body {
     bytes: VecDeque<u8>,
     window: Window,
-    /// The body of a response, whose window never changes.
+    /// The body of a response, whose whole window is counted: it may arrive before any of it is read.
     is_response: bool,
     charge: Charge,
     has_ended: bool,
@@ -189,11 +189,11 @@ impl Bodies {
         if body.has_ended { 0 } else { body.bytes.len() }
     }
 
-    /// Adapts the window after a request body was read up to what has arrived. Returns the stream's window if it
-    /// changed.
+    /// Adapts the window after a body was read up to what has arrived. Returns the stream's window if it changed.
     pub fn fit(&mut self, stream: u32) -> Option<usize> {
-        let (now, trip, room_bytes) = (self.trip.now, self.trip.get(), self.account.room());
-        let body = self.get_mut(stream).filter(|body| !body.has_ended && !body.is_response)?;
+        let (now, trip, of_requests_bytes) = (self.trip.now, self.trip.get(), self.account.room());
+        let body = self.get_mut(stream).filter(|body| !body.has_ended)?;
+        let room_bytes = if body.is_response { body.charge.account().room() } else { of_requests_bytes };
         let before = body.window.wider_bytes();
         if !body.window.on_read(now, trip, room_bytes) {
             return None;
@@ -204,9 +204,9 @@ impl Bodies {
         Some(bytes)
     }
 
-    /// The window of the connection for the current streams.
-    pub fn connection_bytes(&self) -> usize {
-        WINDOW_BYTES_MIN + self.wider_bytes
+    /// The window of the connection for the current streams, where it is `least_bytes` for narrow ones.
+    pub fn connection_bytes(&self, least_bytes: usize) -> usize {
+        least_bytes + self.wider_bytes
     }
 
     /// Counts bytes that were received and stored. Returns the number by which the connection's window may open now; if

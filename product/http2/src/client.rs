@@ -18,8 +18,9 @@ const NO_ERROR: u32 = 0;
 const REFUSED_STREAM: u32 = 7;
 const CANCEL: u32 = 8;
 
-/// The window of a connection: the bytes that all its responses may have in flight. It opens as bytes arrive, read or
-/// not; each stream's own window, [`BODY_BYTES_MAX`](crate::BODY_BYTES_MAX), limits how much is stored.
+/// The window of a connection: the bytes that all its responses may have in flight, and more where the windows of its
+/// streams have grown. It opens as bytes arrive, read or not; each stream's own window, first
+/// [`BODY_BYTES_MAX`](crate::BODY_BYTES_MAX), limits how much is stored.
 pub const WINDOW_BYTES: i32 = 1 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,11 +43,14 @@ pub enum Closed {
 /// The client side of a connection.
 pub struct ClientSession {
     framer: Framer,
+    /// The window of the connection as it was set last.
+    window_bytes: usize,
 }
 
 impl ClientSession {
     pub fn new(settings: &ClientSettings) -> ClientSession {
-        ClientSession { framer: Framer::new(Engine::client(settings), 0, Budget::of_responses()) }
+        let framer = Framer::new(Engine::client(settings), 0, Budget::of_responses());
+        ClientSession { framer, window_bytes: WINDOW_BYTES as usize }
     }
 
     /// Takes received bytes and appends the session's own answers; [`ClientSession::news`] returns the streams
@@ -55,6 +59,7 @@ impl ClientSession {
         if self.framer.is_broken {
             return Ok(());
         }
+        self.framer.engine.hooks().bodies.trip.at(now);
         let taken = self.take(now, bytes, out);
         self.framer.conclude(taken, out)
     }
@@ -83,11 +88,13 @@ impl ClientSession {
         self.framer.is_broken || !self.framer.engine.may_request()
     }
 
-    /// Sends the head of a request on a new stream, appending it to `out`. Returns `None` if no request can be sent.
+    /// Sends the head of a request on a new stream, appending it to `out`. Returns `None` if no request can be sent. The
+    /// first follows our SETTINGS, whose answer tells the round trip.
     /// The caller must not open more than [`ClientSession::streams_max`]. The memory of the response is charged to
     /// `account`.
     pub fn request(
         &mut self,
+        now: Nanos,
         method: Method,
         head: &RequestHead,
         has_body: bool,
@@ -99,6 +106,7 @@ impl ClientSession {
         }
         let stream = self.framer.engine.request(head, has_body)?;
         let hooks = self.framer.engine.hooks();
+        hooks.bodies.trip.at(now);
         hooks.responses().begin(stream, method);
         hooks.bodies.begin_response(stream, account);
         // The server may reset each request once; that is not a flood.
@@ -118,11 +126,18 @@ impl ClientSession {
         self.responses().take_head(stream)
     }
 
-    /// Appends at most `bytes_max` bytes of the response's body. The stream's window opens by as much, which
-    /// [`ClientSession::control`] sends to the server.
-    pub fn read_body(&mut self, stream: u32, into: &mut Vec<u8>, bytes_max: usize) -> BodyRead {
-        let (opened_bytes, read) = self.framer.engine.hooks().bodies.read(stream, into, bytes_max);
-        self.framer.engine.open_window(stream, opened_bytes);
+    /// Appends at most `bytes_max` bytes of the response's body. The stream's window opens by as much, and further if its
+    /// reader takes all that a far server sends, which [`ClientSession::control`] sends to the server.
+    pub fn read_body(&mut self, now: Nanos, stream: u32, into: &mut Vec<u8>, bytes_max: usize) -> BodyRead {
+        let engine = &mut self.framer.engine;
+        engine.hooks().bodies.trip.at(now);
+        let (opened_bytes, read) = engine.hooks().bodies.read(stream, into, bytes_max);
+        engine.open_window(stream, opened_bytes);
+        if read == BodyRead::Later
+            && let Some(bytes) = engine.hooks().bodies.fit(stream)
+        {
+            engine.set_window(stream, bytes);
+        }
         read
     }
 
@@ -163,6 +178,11 @@ impl ClientSession {
 
     /// Appends the session's own frames: settings, answers, resets, window updates.
     pub fn control(&mut self, out: &mut Vec<u8>) {
+        let engine = &mut self.framer.engine;
+        let bytes = engine.hooks().bodies.connection_bytes(WINDOW_BYTES as usize);
+        if std::mem::replace(&mut self.window_bytes, bytes) != bytes {
+            engine.set_window(0, bytes);
+        }
         self.framer.control(out);
     }
 

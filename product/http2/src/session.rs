@@ -242,7 +242,7 @@ impl Session {
     fn fit_window(&mut self) {
         let engine = &mut self.framer.engine;
         let bodies = &mut engine.hooks().bodies;
-        let (owed_bytes, bytes) = (bodies.take_owed(), bodies.connection_bytes());
+        let (owed_bytes, bytes) = (bodies.take_owed(), bodies.connection_bytes(WINDOW_BYTES_MIN));
         if owed_bytes > 0 {
             engine.open_connection_window(owed_bytes);
         }

@@ -1,7 +1,7 @@
-//! The window of a stream: how much of a request's body a client may send before it is read. A constant 64 KiB carries
-//! 64 KiB per round trip, 5 Mbit/s at 100 ms. The window therefore grows while its reader takes everything that arrives
-//! and the client uses it up within a round trip, and it shrinks again if the reader takes less. A body that is not
-//! read keeps the initial window.
+//! The window of a stream: how much of a body its sender may send before it is read. A constant 64 KiB carries 64 KiB per
+//! round trip, 5 Mbit/s at 100 ms. The window therefore grows while its reader takes everything that arrives and the
+//! sender uses it up within a round trip, and it shrinks again if the reader takes less. A body that is not read keeps
+//! the initial window.
 
 use units::Nanos;
 
@@ -76,7 +76,7 @@ fn widest(round_trip: Nanos) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX)
 }
 
-/// The round trip to a client, measured from our SETTINGS to the acknowledgement (RFC 9113 section 6.5.3), and the
+/// The round trip to the peer, measured from our SETTINGS to the acknowledgement (RFC 9113 section 6.5.3), and the
 /// current time.
 #[derive(Debug, Default)]
 pub struct RoundTrip {
@@ -86,13 +86,13 @@ pub struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Sets the current time when something is received; before the first time, SETTINGS were just sent.
+    /// Sets the current time; before the first time, SETTINGS were just sent.
     pub fn at(&mut self, now: Nanos) {
         self.now = now;
         self.asked_at.get_or_insert(now);
     }
 
-    /// Records that the client has acknowledged SETTINGS.
+    /// Records that the peer has acknowledged SETTINGS.
     pub fn on_acknowledged(&mut self) {
         let asked_at = self.asked_at.unwrap_or(self.now);
         self.measured.get_or_insert(self.now - asked_at);

@@ -7,8 +7,8 @@ use http::gateway::RequestHead;
 use http::http1::upstream::{Framing, ResponseLimits};
 use http2::testing::{self, DATA, END_STREAM, GOAWAY, HEADERS, RST_STREAM, WINDOW_UPDATE};
 use http2::{
-    BODIES_BYTES_MAX, BODY_BYTES_MAX, BodyRead, Broken, ClientSession, ClientSettings, Closed, FRAME_HEADER_BYTES,
-    Flood, PREFACE, STREAMS_MAX, Stop,
+    BODIES_BYTES_MAX, BodyRead, Broken, ClientSession, ClientSettings, Closed, FRAME_HEADER_BYTES, Flood, PREFACE,
+    STREAMS_MAX, Stop,
 };
 use units::Nanos;
 use units::memory::Account;
@@ -136,7 +136,7 @@ impl Client {
             self.take_heads(stream);
         }
         for stream in self.streams.keys() {
-            assert!(self.session.kept_bytes(*stream) <= BODY_BYTES_MAX);
+            assert!(self.session.kept_bytes(*stream) <= BODIES_BYTES_MAX / STREAMS_MAX as usize);
         }
         assert!(self.session.body_bytes() <= BODIES_BYTES_MAX);
     }
@@ -175,7 +175,8 @@ impl Client {
         let body = matches!(method, Method::Post | Method::Put).then(|| Body::new(choice));
         let head = RequestHead::of_get("http", "a", "/x");
         self.allowance += HEAD_BYTES_MAX;
-        let Some(stream) = self.session.request(method, &head, body.is_some(), &Account::default(), &mut self.out)
+        let Some(stream) =
+            self.session.request(self.now, method, &head, body.is_some(), &Account::default(), &mut self.out)
         else {
             return;
         };
@@ -256,7 +257,7 @@ impl Client {
             return;
         }
         let mut came = Vec::new();
-        let read = self.session.read_body(stream, &mut came, bytes_max);
+        let read = self.session.read_body(self.now, stream, &mut came, bytes_max);
         assert!(came.len() <= bytes_max, "{} bytes where {bytes_max} were asked for", came.len());
         known.read_bytes += came.len() as u64;
         let most = match known.framing {

@@ -1,10 +1,10 @@
-//! Bodies of requests.
+//! Bodies of requests, and the windows of responses.
 
 use http::BodyLength;
 use units::memory::{Account, Charge};
 
 use super::*;
-use crate::{BODY_BYTES_MAX, BodyRead, STREAMS_MAX};
+use crate::{BODY_BYTES_MAX, BodyRead, ClientSession, ClientSettings, PREFACE, STREAMS_MAX};
 
 /// The window of a stream, and initially of the connection (RFC 9113 section 6.5.2).
 const WINDOW_BYTES: usize = 65_535;
@@ -401,4 +401,78 @@ proptest! {
         prop_assert_eq!(client.read_all(1, &mut read), BodyRead::End);
         prop_assert_eq!(read, body);
     }
+}
+
+/// A server at 100 ms that uses its windows fully: returns the round trips needed for these bytes of a response if the
+/// reader takes `take` in each.
+fn round_trips_of_response(account: &Account, bytes: usize, mut take: impl FnMut(&mut ClientSession, Nanos)) -> usize {
+    let (mut session, mut out) = (ClientSession::new(&ClientSettings::default()), Vec::new());
+    let (method, head) = super::client::request_head("GET");
+    session.request(Nanos(0), method, &head, false, account, &mut out).expect("it takes requests");
+    session.control(&mut out);
+    out.drain(..PREFACE.len());
+    let (mut windows, mut left) = ([WINDOW_BYTES; 2], bytes);
+    for nth in 1.. {
+        for (kind, _, stream, payload) in testing::frames(&mut out) {
+            if kind == WINDOW_UPDATE {
+                windows[stream as usize] += u32::from_be_bytes(payload[..].try_into().unwrap()) as usize;
+            }
+        }
+        let now = Nanos::from_millis(100 * nth);
+        if nth == 1 {
+            let settings = [frame(testing::SETTINGS, 0, 0, &[]), frame(testing::SETTINGS, 1, 0, &[])].concat();
+            let head = frame(HEADERS, END_HEADERS, 1, &block(&[(":status", "200")]));
+            session.receive(now, &[settings, head].concat(), &mut out).unwrap();
+        }
+        let may = windows[0].min(windows[1]).min(left);
+        for part in counted(may).chunks(FRAME_BYTES_MAX) {
+            session.receive(now, &data(0, 1, part), &mut out).unwrap();
+        }
+        windows = windows.map(|window| window - may);
+        left -= may;
+        if left == 0 || nth == 100 {
+            return nth as usize;
+        }
+        take(&mut session, now);
+        session.control(&mut out);
+    }
+    unreachable!("it has an end")
+}
+
+/// Returns the bytes that have arrived of the response on stream 1.
+fn read_response(session: &mut ClientSession, now: Nanos, bytes_max: usize) -> Vec<u8> {
+    let mut into = Vec::new();
+    while session.read_body(now, 1, &mut into, bytes_max) == BodyRead::More && bytes_max == usize::MAX {}
+    into
+}
+
+/// A download from a far program used to take 46 round trips, too.
+#[test]
+fn the_window_of_a_response_grows_while_its_reader_takes_all() {
+    let mut taken = Vec::new();
+    let trips = round_trips_of_response(&Account::default(), 3_000_000, |session, now| {
+        taken.extend(read_response(session, now, usize::MAX));
+    });
+    assert!(trips <= 5, "{trips} round trips");
+    assert!(taken.iter().zip(counted(WINDOW_BYTES)).all(|(came, sent)| *came == sent), "the first part is right");
+}
+
+#[test]
+fn the_window_of_a_response_stays_small_where_its_client_waits_or_memory_is_short() {
+    assert_eq!(round_trips_of_response(&Account::default(), 3_000_000, |_, _| {}), 100, "it does not get through");
+    // A client that takes 20 KB in a second.
+    let mut seconds = 0;
+    let account = Account::default();
+    round_trips_of_response(&account, 3_000_000, |session, now| {
+        if now.0 / 1_000_000_000 > seconds {
+            seconds = now.0 / 1_000_000_000;
+            read_response(session, now, 20_000);
+        }
+        assert_eq!(session.alive_bytes(1), WINDOW_BYTES.max(session.kept_bytes(1)));
+    });
+    let whole = Account::of_at_most(4 << 20);
+    let part = whole.part();
+    let trips = round_trips_of_response(&part, 1_000_000, |session, now| drop(read_response(session, now, usize::MAX)));
+    assert!((8..=16).contains(&trips), "{trips} round trips");
+    assert!(whole.bytes() <= 136_000, "{} bytes", whole.bytes());
 }

@@ -15,7 +15,7 @@ const PROTOCOL_ERROR: u8 = 1;
 const ENHANCE_YOUR_CALM: u8 = 11;
 
 /// Returns a request for `/a`.
-fn request_head(method: &str) -> (Method, RequestHead) {
+pub(super) fn request_head(method: &str) -> (Method, RequestHead) {
     let bytes = format!("{method} /a HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n");
     let head = parse_request(bytes.as_bytes(), &http::Limits::default()).unwrap().expect("a whole head");
     let gateway = Gateway {
@@ -108,8 +108,10 @@ impl Pair {
 
     fn ask(&mut self, method: &str, has_body: bool) -> u32 {
         let (method, head) = request_head(method);
-        let stream =
-            self.client.request(method, &head, has_body, &Account::default(), &mut self.up).expect("it takes requests");
+        let stream = self
+            .client
+            .request(Nanos(0), method, &head, has_body, &Account::default(), &mut self.up)
+            .expect("it takes requests");
         self.exchange();
         stream
     }
@@ -134,7 +136,7 @@ impl Pair {
 
     fn read(&mut self, stream: u32, bytes_max: usize) -> (Vec<u8>, BodyRead) {
         let mut into = Vec::new();
-        let read = self.client.read_body(stream, &mut into, bytes_max);
+        let read = self.client.read_body(Nanos(0), stream, &mut into, bytes_max);
         self.exchange();
         (into, read)
     }
@@ -271,7 +273,7 @@ fn a_server_says_how_many_streams_it_takes_and_when_it_leaves() {
     pair.exchange();
     assert_eq!((pair.client.streams_max(), pair.client.is_leaving()), (0, true));
     let (method, head) = request_head("GET");
-    assert_eq!(pair.client.request(method, &head, false, &Account::default(), &mut pair.up), None);
+    assert_eq!(pair.client.request(Nanos(0), method, &head, false, &Account::default(), &mut pair.up), None);
     let stream = pair.asked().0;
     assert_eq!(pair.answer(stream, &status(Status::OK), &mut Content::new(10)), Stop::End, "what was begun ends");
     assert_eq!(pair.read(1, 100).0.len(), 10);
@@ -301,7 +303,7 @@ impl Server {
         assert!(out.starts_with(PREFACE));
         let (method, head) = request_head("GET");
         for _ in 0..streams {
-            assert!(client.request(method, &head, false, &Account::default(), &mut out).is_some());
+            assert!(client.request(Nanos(0), method, &head, false, &Account::default(), &mut out).is_some());
         }
         let mut server = Server { client, out: out.split_off(PREFACE.len()) };
         server.say(&frame(SETTINGS, 0, 0, &[])).unwrap();
@@ -347,7 +349,7 @@ fn a_cut_is_no_end() {
         server.say(&cut).unwrap();
         assert!(server.client.take_head(1).unwrap().is_ok());
         let mut into = Vec::new();
-        assert_eq!(server.client.read_body(1, &mut into, 100), BodyRead::Cut);
+        assert_eq!(server.client.read_body(Nanos(0), 1, &mut into, 100), BodyRead::Cut);
         let is_reset = matches!(server.client.closed(1), Some(Closed::Reset(2)));
         assert!(is_reset || matches!(server.client.take_head(1), Some(Err(_))), "{cut:?}");
         assert!(!server.client.has_ended(), "others go on");
@@ -362,7 +364,7 @@ fn a_reset_behind_a_whole_response_costs_nothing() {
     server.say(&frame(DATA, END_STREAM, 1, b"hello")).unwrap();
     server.say(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 0])).unwrap();
     let mut into = Vec::new();
-    assert_eq!((server.client.read_body(1, &mut into, 100), &into[..]), (BodyRead::End, &b"hello"[..]));
+    assert_eq!((server.client.read_body(Nanos(0), 1, &mut into, 100), &into[..]), (BodyRead::End, &b"hello"[..]));
 }
 
 #[test]
@@ -410,7 +412,7 @@ fn a_response_that_is_none_is_reset() {
         server.client.leave(1);
         let (method, head) = request_head("GET");
         assert_eq!(
-            server.client.request(method, &head, false, &Account::default(), &mut Vec::new()),
+            server.client.request(Nanos(0), method, &head, false, &Account::default(), &mut Vec::new()),
             Some(3),
             "{fields:?}"
         );
@@ -453,12 +455,13 @@ fn small_messages_and_refusals_are_no_flood() {
     for _ in 0..5000 {
         server.say(&frame(DATA, 0, 1, b"hello")).unwrap();
         let mut into = Vec::new();
-        server.client.read_body(1, &mut into, 100);
+        server.client.read_body(Nanos(0), 1, &mut into, 100);
         assert_eq!(into, b"hello");
     }
     let (method, head) = request_head("GET");
     for _ in 0..1000 {
-        let stream = server.client.request(method, &head, false, &Account::default(), &mut server.out).unwrap();
+        let stream =
+            server.client.request(Nanos(0), method, &head, false, &Account::default(), &mut server.out).unwrap();
         server.say(&frame(RST_STREAM, 0, stream, &[0, 0, 0, 7])).unwrap();
         server.client.leave(stream);
     }
@@ -486,7 +489,7 @@ proptest! {
             }
             for stream in server.news() {
                 server.client.take_head(stream);
-                server.client.read_body(stream, &mut Vec::new(), 10);
+                server.client.read_body(Nanos(0), stream, &mut Vec::new(), 10);
             }
         }
         prop_assert!(server.client.body_bytes() <= 2 * BODY_BYTES_MAX);

@@ -23,7 +23,7 @@ pub struct OnStream<'c> {
 pub fn open(transfer: &mut Transfer, session: &mut ClientSession, out: &mut Vec<u8>, now: Nanos) -> Option<u32> {
     let of_stream = transfer.outbound.of_stream.as_mut().expect("its upstreams speak HTTP/2");
     let account = transfer.inbound.kept.account();
-    let stream = session.request(transfer.inbound.method, &of_stream.head, of_stream.has_body, account, out)?;
+    let stream = session.request(now, transfer.inbound.method, &of_stream.head, of_stream.has_body, account, out)?;
     of_stream.is_begun = true;
     transfer.note_sent(now);
     Some(stream)
@@ -94,7 +94,7 @@ impl OnStream<'_> {
         loop {
             let Some(room) = sink.room() else { return TransferStep::Unwanted };
             scratch.clear();
-            let read = self.session.read_body(self.stream, scratch, room.min(READ_BYTES_MAX));
+            let read = self.session.read_body(now, self.stream, scratch, room.min(READ_BYTES_MAX));
             if !scratch.is_empty() {
                 transfer.deadline.set(now, transfer.patience());
                 transfer.inbound.body_bytes += scratch.len() as u64;
