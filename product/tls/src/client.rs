@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use crate::ReadFile;
 use crate::acceptor::{HTTP_2, provider};
+use crate::server_verifier::ServerVerifier;
 use crate::session::{Broken, HandedDown, RECORD_BYTES_MAX, hand_down};
 
 /// Files in which distributions store their trusted authorities, as Go's crypto/x509 searches them.
@@ -29,7 +30,11 @@ const ROOTS_MAX: usize = 10_000;
 
 /// Certificates of authorities.
 #[derive(Clone)]
-pub struct Roots(Arc<RootCertStore>);
+pub struct Roots {
+    store: Arc<RootCertStore>,
+    /// The same certificates, if a server may have one of them itself.
+    own: Arc<[CertificateDer<'static>]>,
+}
 
 #[derive(Debug, Error)]
 pub enum RootsError {
@@ -51,21 +56,25 @@ impl Roots {
 
     /// Reads the authorities that the system trusts.
     pub fn of_system(read: &ReadFile<'_>) -> Result<Roots, RootsError> {
-        Roots::read(Roots::system_file().ok_or(RootsError::NoSystem)?, read)
+        let roots = Roots::read(Roots::system_file().ok_or(RootsError::NoSystem)?, read)?;
+        Ok(Roots { own: [].into(), ..roots })
     }
 
-    /// Reads the authorities of a file. Skips certificates that cannot be used, as long as there are others.
+    /// Reads the authorities of a file, which are trusted as certificates of servers too. Skips certificates that cannot
+    /// be used, as long as there are others.
     pub fn read(file: &Path, read: &ReadFile<'_>) -> Result<Roots, RootsError> {
         let text = read(file).map_err(|error| RootsError::Unreadable(error, file.into()))?;
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&text).take(ROOTS_MAX).filter_map(Result::ok));
-        if roots.is_empty() { Err(RootsError::Nothing(file.into())) } else { Ok(Roots(Arc::new(roots))) }
+        let (mut store, read) = (RootCertStore::empty(), CertificateDer::pem_slice_iter(&text));
+        let own: Vec<CertificateDer<'static>> = read.take(ROOTS_MAX).filter_map(Result::ok).collect();
+        store.add_parsable_certificates(own.iter().cloned());
+        let roots = Roots { store: Arc::new(store), own: own.into() };
+        if roots.store.is_empty() { Err(RootsError::Nothing(file.into())) } else { Ok(roots) }
     }
 }
 
 impl fmt::Debug for Roots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} authorities", self.0.len())
+        write!(f, "{} authorities", self.store.len())
     }
 }
 
@@ -78,11 +87,12 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Creates a connector to servers whose certificate an authority in `roots` has signed.
+    /// Creates a connector to servers whose certificate an authority in `roots` has signed, or is one of them.
     pub fn new(roots: Roots) -> Connector {
         let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13, &TLS12]);
         let builder = builder.expect("the provider has suites of both");
-        Connector::of(builder.with_root_certificates(roots.0).with_no_client_auth())
+        let verifier = Arc::new(ServerVerifier::new(roots.store, roots.own));
+        Connector::of(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
     }
 
     /// Offers either protocol alone (RFC 7301), because the protocol of a connection is known in advance.
@@ -227,7 +237,14 @@ impl Broken {
                 "certificate of an unknown authority (site.proxy.tls_ca names others)".into()
             }
             CertificateError::Other(other) if other.to_string() == "CaUsedAsEndEntity" => {
-                "its certificate is that of an authority; expected one that an authority has signed".into()
+                "its certificate is that of an authority; expected one that an authority has signed, or that \
+                 site.proxy.tls_ca names itself"
+                    .into()
+            }
+            CertificateError::Other(other) if other.to_string() == "UnsupportedCertVersion" => {
+                "its certificate is of version 1 of X.509, which names no host; expected version 3 (openssl req -x509 \
+                 -addext subjectAltName=DNS:NAME)"
+                    .into()
             }
             other => other.to_string(),
         }
@@ -329,6 +346,50 @@ mod tests {
         assert!(ClientSession::new(&Connector::new(others), "a b").is_none());
     }
 
+    /// A certificate as `openssl req -x509` makes it, which has signed itself and is marked as an authority's.
+    #[test]
+    fn a_certificate_that_is_named_itself_is_trusted_for_its_name_and_time() {
+        let made = |until: i32| {
+            let mut params = CertificateParams::new(vec!["a.test".to_string()]).unwrap();
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            params.not_before = rcgen::date_time_ymd(if until > 2100 { 2200 } else { 2000 }, 1, 1);
+            params.not_after = rcgen::date_time_ymd(until, 1, 1);
+            let key = KeyPair::generate().unwrap();
+            let (cert, key) = (params.self_signed(&key).unwrap().pem().into_bytes(), key.serialize_pem().into_bytes());
+            let read = |file: &Path| Ok(if file == Path::new("cert") { cert.clone() } else { key.clone() });
+            let identity = Identity::read_by(Path::new("cert"), Path::new("key"), &read).unwrap();
+            (Roots::read(Path::new("ca"), &|_| Ok(cert.clone())).unwrap(), acceptor(identity))
+        };
+        let said = |roots: &Roots, acceptor: &Acceptor, name: &str| {
+            let mut client = ClientSession::new(&Connector::new(roots.clone()), name).unwrap();
+            talk(&mut client, &mut Session::new(acceptor))
+                .map(|_| client.is_handshaking())
+                .map_err(|error| error.of_server())
+        };
+        let (roots, good) = made(2100);
+        assert_eq!(said(&roots, &good, "a.test"), Ok(false));
+        assert!(said(&roots, &good, "b.test").unwrap_err().contains("not valid for name \"b.test\""));
+        // Another of the same name: nothing but the bytes tell them apart.
+        assert!(said(&made(2100).0, &good, "a.test").is_err());
+        let as_system = Roots { own: [].into(), ..roots };
+        assert!(said(&as_system, &good, "a.test").unwrap_err().starts_with("its certificate is that of an authority"));
+        let (roots, old) = made(2001);
+        assert_eq!(said(&roots, &old, "a.test"), Err("certificate expired".into()));
+        let (roots, early) = made(2201);
+        assert_eq!(said(&roots, &early, "a.test"), Err("certificate not valid yet".into()));
+    }
+
+    #[test]
+    fn a_certificate_without_version_is_explained() {
+        let error = CertificateError::Other(rustls::OtherError(Arc::new(OfVersion1)));
+        let said = Broken(rustls::Error::InvalidCertificate(error)).of_server();
+        assert!(said.starts_with("its certificate is of version 1 of X.509"), "{said}");
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("UnsupportedCertVersion")]
+    struct OfVersion1;
+
     #[test]
     fn a_file_without_authorities_is_named() {
         for (text, said) in [
@@ -339,7 +400,7 @@ mod tests {
             assert!(Roots::read(Path::new("ca"), &read).unwrap_err().to_string().contains(said));
         }
         if Roots::system_file().is_some() {
-            assert!(Roots::of_system(&read_file).unwrap().0.len() > 10);
+            assert!(Roots::of_system(&read_file).unwrap().store.len() > 10);
         }
     }
 }

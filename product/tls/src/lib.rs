@@ -12,6 +12,7 @@ mod client;
 mod first_bytes;
 mod identity;
 mod records;
+mod server_verifier;
 mod session;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
