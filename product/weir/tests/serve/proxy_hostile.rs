@@ -320,7 +320,7 @@ fn an_upstream_has_one_reading_of_what_a_client_says() {
 }
 
 /// Responses of old programs, and the status that clients get, with the body `hello` where it is not 502. The notebook has the reasons.
-const ODD_RESPONSES: [(&str, u16); 16] = [
+const ODD_RESPONSES: [(&str, u16); 20] = [
     ("200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5     \r\nhello\r\n0     \r\n\r\n", 200),
     ("200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\t\r\nhello\r\n0\r\n\r\n", 200),
     ("200 OK\r\nX : a   b\r\nContent-Length: 5\r\n\r\nhello", 200),
@@ -330,7 +330,11 @@ const ODD_RESPONSES: [(&str, u16); 16] = [
     ("999 Odd\r\nContent-Length: 5\r\n\r\nhello", 999),
     ("200 OK\r\nContent-Length: 5\r\n 0\r\n\r\nhello", 502),
     ("200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello", 502),
-    ("200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", 502),
+    ("200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", 200),
+    ("200 OK\r\nSecured by Z: y\r\nContent-Length: 5\r\n\r\nhello", 200),
+    ("200 OK\r\nSet-Cookie: a=b\x01c\r\nContent-Length: 5\r\n\r\nhello", 200),
+    ("200 O\x01K\r\nContent-Length: 5\r\n\r\nhello", 200),
+    ("200 OK\r\nContent-Length: 5\x01\r\n\r\nhello", 502),
     ("200 OK\r\nTransfer-Encoding: gzip\r\n\r\nhello", 502),
     ("200 OK\nX: a   b\nContent-Length: 5\n\nhello", 502),
     ("200 OK\r\nTransfer-Encoding: chunked\r\n\r\n 5\r\nhello\r\n0\r\n\r\n", 502),

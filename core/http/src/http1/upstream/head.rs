@@ -9,6 +9,7 @@ use crate::fields::FieldList;
 use crate::gateway::hop::{connection, is_any, is_listed};
 use crate::list::members;
 use crate::name_filter::NameFilter;
+use crate::request::is_token_byte;
 use crate::request::section::CONNECTION_OPTIONS_MAX;
 use crate::{FIELDS_MAX, Limits, Method, PeerLength, Status};
 
@@ -33,15 +34,23 @@ pub fn parse_response(
     let Some(End { at: end, has_folds }) = head_end(window)? else {
         return if bytes.len() < limits.head_bytes_max { Ok(None) } else { Err(TOO_LARGE) };
     };
+    let head = &window[..end];
+    let parsed = parse_whole(head, method, limits, has_folds).or_else(|fault| match mended(head, fault) {
+        Some(mended) => parse_whole(&mended?, method, limits, has_folds),
+        None => Err(fault),
+    });
+    Ok(Some((parsed?, end)))
+}
+
+/// Parses a head that ends with its last byte.
+fn parse_whole(head: &[u8], method: Method, limits: &Limits, has_folds: bool) -> Result<UpstreamHead, UpstreamFault> {
     let mut lines = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let lines = &mut lines[..limits.fields_max.min(FIELDS_MAX)];
     let mut parsed = httparse::Response::new(&mut []);
     let mut config = httparse::ParserConfig::default();
     config.allow_spaces_after_header_name_in_responses(true).allow_obsolete_multiline_headers_in_responses(true);
-    match config.parse_response_with_uninit_headers(&mut parsed, &window[..end], lines) {
-        Ok(httparse::Status::Complete(bytes)) if bytes == end => {
-            Ok(Some((interpret(&parsed, method, has_folds)?, end)))
-        }
+    match config.parse_response_with_uninit_headers(&mut parsed, head, lines) {
+        Ok(httparse::Status::Complete(bytes)) if bytes == head.len() => interpret(&parsed, method, has_folds),
         Ok(_) => Err(UpstreamFault("a malformed response head")),
         Err(error) => Err(fault(error)),
     }
@@ -50,6 +59,9 @@ pub fn parse_response(
 const OTHER_VERSION: UpstreamFault = UpstreamFault("no response of HTTP/1.0 or 1.1");
 const TOO_LARGE: UpstreamFault = UpstreamFault("a response head over the limit");
 const FOLDED: UpstreamFault = UpstreamFault("a folded line of a field that frames the message");
+const WRONG_NAME: UpstreamFault = UpstreamFault("a malformed field name");
+const WRONG_VALUE: UpstreamFault = UpstreamFault("a control character in a field value");
+const WRONG_STATUS_LINE: UpstreamFault = UpstreamFault("a malformed status line");
 const WRONG_LENGTH: UpstreamFault = UpstreamFault("a content-length that is no decimal number below 2^63");
 
 /// The end of a head.
@@ -82,14 +94,14 @@ fn frames(line: &[u8]) -> bool {
 }
 
 fn fault(error: httparse::Error) -> UpstreamFault {
-    UpstreamFault(match error {
-        httparse::Error::TooManyHeaders => "more response fields than the limit",
-        httparse::Error::HeaderName => "a malformed field name",
-        httparse::Error::HeaderValue => "a control character in a field value",
-        httparse::Error::NewLine => "a response line that does not end in carriage return, line feed",
-        httparse::Error::Token | httparse::Error::Status => "a malformed status line",
-        httparse::Error::Version => return OTHER_VERSION,
-    })
+    match error {
+        httparse::Error::TooManyHeaders => UpstreamFault("more response fields than the limit"),
+        httparse::Error::HeaderName => WRONG_NAME,
+        httparse::Error::HeaderValue => WRONG_VALUE,
+        httparse::Error::NewLine => UpstreamFault("a response line that does not end in carriage return, line feed"),
+        httparse::Error::Token | httparse::Error::Status => WRONG_STATUS_LINE,
+        httparse::Error::Version => OTHER_VERSION,
+    }
 }
 
 fn interpret(parsed: &httparse::Response, method: Method, has_folds: bool) -> Result<UpstreamHead, UpstreamFault> {
@@ -104,19 +116,15 @@ fn interpret(parsed: &httparse::Response, method: Method, has_folds: bool) -> Re
     };
     let content_length = content_length(values("content-length"))?;
     let is_chunked = is_chunked(values("transfer-encoding"), minor_version)?;
-    let framing = match (status, is_chunked, content_length) {
-        (_, true, Some(_)) => return Err(UpstreamFault("both transfer-encoding and content-length")),
-        (101, ..) => Framing::Upgraded,
-        (100..=199 | 204 | 304, ..) => Framing::None,
-        _ if method == Method::Head => Framing::None,
-        (_, true, None) => Framing::Chunked,
-        (_, false, Some(length)) => Framing::Length(length),
-        (_, false, None) => Framing::Close,
-    };
+    let framing = framing(status, method, is_chunked, content_length);
     let (persists, lists_fields) = persistence(&list, &names, minor_version)?;
     let announces_body = is_chunked || content_length.is_some_and(|length| length > PeerLength::ZERO);
     let is_end_doubtful = announces_body && may_send_body(status, method, is_chunked);
-    let is_kept_alive = persists && !matches!(framing, Framing::Close | Framing::Upgraded);
+    let has_end = !matches!(framing, Framing::Close | Framing::Upgraded);
+    // Another reader may find another end of the body.
+    let has_two_ends = is_chunked && content_length.is_some();
+    let is_kept_alive = persists && has_end && !has_two_ends;
+    let content_length = content_length.filter(|_| !is_chunked);
     let status = Status(status);
     Ok(UpstreamHead {
         status,
@@ -145,6 +153,70 @@ fn persistence(list: &FieldList, names: &NameFilter, minor_version: u8) -> Resul
         lists_fields |= is_listed(option);
     }
     Ok((stays && !closes, lists_fields))
+}
+
+/// The end of a body (RFC 9112 section 6.3).
+fn framing(status: u16, method: Method, is_chunked: bool, content_length: Option<PeerLength>) -> Framing {
+    match (status, is_chunked, content_length) {
+        (101, ..) => Framing::Upgraded,
+        (100..=199 | 204 | 304, ..) => Framing::None,
+        _ if method == Method::Head => Framing::None,
+        // The length counts for nothing then.
+        (_, true, _) => Framing::Chunked,
+        (_, false, Some(length)) => Framing::Length(length),
+        (_, false, None) => Framing::Close,
+    }
+}
+
+/// The head of an old program without what nobody is passed and no parser takes: its lines that are malformed, unless they
+/// may frame the message, and its reason phrase. `None` for a fault that these are not the cause of, and for a head in
+/// which readers may find other lines.
+fn mended(head: &[u8], fault: UpstreamFault) -> Option<Result<Vec<u8>, UpstreamFault>> {
+    let ends_elsewhere = |pair: &[u8]| pair[0] == 0 || pair[0] == b'\r' && pair[1] != b'\n';
+    let is_cause = [WRONG_NAME, WRONG_VALUE, WRONG_STATUS_LINE].contains(&fault);
+    if !is_cause || head.windows(2).any(ends_elsewhere) {
+        return None;
+    }
+    let mut lines = head.split_inclusive(|&byte| byte == b'\n').peekable();
+    let mut out = Vec::with_capacity(head.len());
+    let start = lines.next()?;
+    match start.get(STATUS_BYTES) {
+        Some(b' ') => out.extend([&start[..STATUS_BYTES], b"\r\n"].concat()),
+        _ => out.extend_from_slice(start),
+    }
+    while let Some(line) = lines.next() {
+        let begin = out.len();
+        out.extend_from_slice(line);
+        while let Some(fold) = lines.next_if(|next| matches!(next, [b' ' | b'\t', ..])) {
+            out.extend_from_slice(fold);
+        }
+        let field = &out[begin..];
+        if field != b"\r\n" && is_malformed(field) {
+            if may_frame(field) {
+                return Some(Err(fault));
+            }
+            out.truncate(begin);
+        }
+    }
+    Some(Ok(out))
+}
+
+/// The bytes of a status line before its reason phrase: `HTTP/1.1 200`.
+const STATUS_BYTES: usize = 12;
+
+/// Returns true if a line, with those that are folded behind it, is no field.
+fn is_malformed(field: &[u8]) -> bool {
+    let Some(colon) = field.iter().position(|&byte| byte == b':') else { return true };
+    let name = field[..colon].trim_ascii_end();
+    let is_control = |&byte: &u8| byte.is_ascii_control() && !matches!(byte, b'\t' | b'\r' | b'\n');
+    name.is_empty() || !name.iter().all(|&byte| is_token_byte(byte)) || field[colon..].iter().any(is_control)
+}
+
+/// Returns true if some reader could take a malformed line for one of a field that frames the message.
+fn may_frame(line: &[u8]) -> bool {
+    let letters = line.iter().filter(|byte| byte.is_ascii_alphabetic()).map(u8::to_ascii_lowercase);
+    let letters: Vec<u8> = letters.take(b"transferencoding".len()).collect();
+    letters.starts_with(b"contentlength") || letters == b"transferencoding"
 }
 
 /// Returns true if an upstream that announces a body may send it, though none may follow. The length in a 304 is that of
