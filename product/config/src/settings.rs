@@ -298,6 +298,9 @@ pub const MEMORY_BYTES_MIN: u64 = 32 << 20;
 /// HTTP/3 buffers of incomplete heads.
 pub const HEAD_BYTES: RangeInclusive<u64> = 4 << 10..=128 << 10;
 
+/// The maximum of one field or path over HTTP/2, as sent: a constant of nghttp2 (NGHTTP2_HD_MAX_NV).
+const HTTP2_FIELD_BYTES: u64 = 64 << 10;
+
 impl Limits {
     fn read(limits: &Section<'_, '_>) -> Option<Limits> {
         let (request, send) = (limits.text::<Size>("min_request_rate"), limits.text::<Size>("min_send_rate"));
@@ -316,6 +319,15 @@ impl Limits {
             && !HEAD_BYTES.contains(bytes)
         {
             limits.book.mistake(*at, format!("limits.head_bytes `{bytes}`: expected 4KiB to 128KiB"));
+        }
+        if let Some(Placed { value: Size(bytes), at }) = &head
+            && *bytes > HTTP2_FIELD_BYTES
+        {
+            let said = format!(
+                "limits.head_bytes `{bytes}`: over HTTP/2 one field or path has 65536 bytes at most; a longer one ends its \
+                 connection"
+            );
+            limits.book.note(*at, said);
         }
         Some(Limits {
             head: http::Limits { head_bytes_max: head?.value.0.try_into().ok()?, fields_max: fields?.try_into().ok()? },

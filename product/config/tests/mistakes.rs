@@ -451,6 +451,11 @@ fn tls_of_listeners_and_sites() {
         "[[listener]]\naddress = \"127.0.0.1:80\"\nhttp3 = true\n\n[[site]]\ndefault = true\nroot = \"/srv\"\n";
     assert_eq!(notes(unused), ["f:3:9: listener.http3: no effect without tls = true"]);
     assert_eq!(notes(&unused.replace("http3 = true", "http3 = false")), [""; 0]);
+    let limited = |size: &str| format!("[limits]\nhead_bytes = \"{size}\"\n{}", unused.replace("http3 = true", ""));
+    let said = "f:2:14: limits.head_bytes `65537`: over HTTP/2 one field or path has 65536 bytes at most; a longer one ends \
+                its connection";
+    assert_eq!(notes(&limited("65537")), [said]);
+    assert_eq!(notes(&limited("64KiB")), [""; 0]);
 }
 
 fn all_say(before: &str, after: &str, cases: &[(&str, &str)]) {
