@@ -318,7 +318,7 @@ impl Policy for ByClient {
     }
 
     fn within(&self, slot: u32, job: &Job) -> u64 {
-        self.inner.within(slot, job)
+        self.inner.within(slot, &ByClient::as_inner_sees(job))
     }
 
     fn size_rank(&self, slot: u32, job: &Job) -> Option<u64> {
@@ -327,14 +327,15 @@ impl Policy for ByClient {
 
     fn enqueue(&mut self, slot: u32, job: &Job) {
         grow::grow_to(&mut self.held_at, slot as usize + 1, || NONE);
-        let own = self.inner.within(slot, job);
+        let seen = ByClient::as_inner_sees(job);
+        let own = self.inner.within(slot, &seen);
         let is_size = self.inner.size_rank(slot, job).is_some();
         let key = if is_size { job.rank_or(own) } else { own };
         let allowance = self.share.allowance_bytes;
         let takes_turns = is_size && job.carried_rank == OWN_RANK && key > allowance;
         let (key, turn) =
             if takes_turns { (power_of_two(key).max(allowance + 1), self.clock) } else { (key, job.number) };
-        let held = Held { slot, job: ByClient::as_inner_sees(job), key, is_size, turn };
+        let held = Held { slot, job: seen, key, is_size, turn };
         let place = held.place();
         let before = self.hold(held);
         let waiting = self.join(job.client);

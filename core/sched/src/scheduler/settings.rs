@@ -68,6 +68,7 @@ mod tests {
     use units::wire::Framing;
 
     use super::*;
+    use crate::policy::{ClientShare, PolicySpec};
     use crate::scheduler::connection::{Precedence, Why};
     use crate::{Arrival, JobId, Size, policy};
 
@@ -76,6 +77,11 @@ mod tests {
     fn settings(name: &str) -> Settings {
         let order = Some((policy::parse(name).unwrap(), Guard::new(GUARD_PERMILLE)));
         Settings { order, pace: Pace::UNLIMITED }
+    }
+
+    fn fair_among_clients(share: Option<ClientShare>) -> Settings {
+        let policy = "fair".parse::<PolicySpec>().unwrap().build_among_clients(share);
+        Settings { order: Some((policy, Guard::new(GUARD_PERMILLE))), pace: Pace::UNLIMITED }
     }
 
     fn of(name: &str) -> Scheduler {
@@ -126,6 +132,66 @@ mod tests {
         slower.apply_to(Nanos::ZERO, &mut scheduler);
         assert_eq!(scheduler.poll_timeout().unwrap().0.div_ceil(2), before.0, "what is below takes twice as long");
         assert_eq!(scheduler.pacer().ledger().cross_traffic().share_permille(), 0);
+    }
+
+    /// What a download had before is no debt: after a change to `fair` each goes on in its turn, whatever ordered it.
+    #[test]
+    fn a_change_to_fair_stops_nobody() {
+        const ROUNDS: usize = 400;
+        for from in policy::NAMES {
+            for (clients, share) in
+                [(1, None), (3, None), (1, Some(ClientShare::of_link(None))), (3, Some(ClientShare::of_link(None)))]
+            {
+                let mut scheduler = of(from);
+                let connections: Vec<_> = (0..2).map(|_| scheduler.open(Framing::ETHERNET)).collect();
+                let mut ids = Vec::new();
+                for number in 0..6u32 {
+                    let size = Size::Known(2_000_000 + 100_000 * u64::from(number));
+                    let arrival = Arrival { client: number % clients, ..Arrival::of(size) };
+                    let on = connections.get(number as usize / 2);
+                    ids.push(match on {
+                        Some(on) => scheduler.arrive_on(Nanos::ZERO, *on, arrival, Precedence::default()).unwrap(),
+                        None => scheduler.arrive(Nanos::ZERO, arrival),
+                    });
+                    // Each has had more than the next.
+                    for _ in 0..100 {
+                        let Some(grant) = scheduler.poll_grant(Nanos::ZERO) else { break };
+                        let _ = scheduler.on_sent(Nanos::ZERO, grant.job, grant.bytes_max.min(1400));
+                    }
+                }
+                fair_among_clients(share).apply_to(Nanos::ZERO, &mut scheduler);
+                let mut served: Vec<JobId> = Vec::new();
+                for _ in 0..ROUNDS {
+                    let grant = scheduler.poll_grant(Nanos::ZERO).unwrap();
+                    let _ = scheduler.on_sent(Nanos::ZERO, grant.job, grant.bytes_max.min(1400));
+                    served.push(grant.job);
+                }
+                for id in &ids {
+                    // Four turns, two of which have two streams each: one in eight, with a guard of one in a hundred.
+                    let gap = served.split(|job| job == id).map(<[JobId]>::len).max().unwrap();
+                    assert!(gap <= 12, "{from}, {clients} clients, {share:?}: {id:?} waits for {gap} grants");
+                }
+            }
+        }
+    }
+
+    /// Downloads of one client take turns on connections of their own, whatever another client has.
+    #[test]
+    fn downloads_of_a_client_take_turns_under_fair() {
+        let policy = "fair".parse::<PolicySpec>().unwrap().build_among_clients(Some(ClientShare::of_link(None)));
+        let mut scheduler = Scheduler::new(policy, Pace::UNLIMITED).with_guard(Guard::new(GUARD_PERMILLE));
+        let ids = [0, 0, 1, 0].map(|client| {
+            let arrival = Arrival { client, ..Arrival::of(Size::Known(2_000_000)) };
+            scheduler.arrive(Nanos::ZERO, arrival)
+        });
+        let mut served: Vec<JobId> = Vec::new();
+        for _ in 0..600 {
+            let grant = scheduler.poll_grant(Nanos::ZERO).unwrap();
+            let _ = scheduler.on_sent(Nanos::ZERO, grant.job, grant.bytes_max.min(1400));
+            served.push(grant.job);
+        }
+        let grants = ids.map(|id| served.iter().filter(|job| **job == id).count());
+        assert!(grants.iter().zip([100, 100, 300, 100]).all(|(had, fair)| had.abs_diff(fair) <= 20), "{grants:?}");
     }
 
     proptest! {
