@@ -43,7 +43,8 @@ fn answer(bytes: &[u8], piece_bytes: usize, head_bytes_max: usize, reached: &mut
     assert!(if fault.is_some() { out.starts_with(&at_once) } else { out == at_once }, "it depends on the cuts");
     assert!(out.len() <= 2 * bytes.len() + 200, "{} bytes of {}", out.len(), bytes.len());
     let said = decoder.take_said();
-    assert!(said.len() <= bytes.len().min(1024));
+    // With a line of ours about a body that is longer than its length.
+    assert!(said.len() <= (bytes.len() + 64).min(1024));
     reached.mark_if(!said.is_empty(), "said aside");
     reached.mark_if(fault.is_some(), "fault");
     reached.mark_if(decoder.is_done(), "a whole answer");
