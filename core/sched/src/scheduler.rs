@@ -238,7 +238,7 @@ impl Scheduler {
                 return id;
             }
         }
-        self.jobs.begin_wait(now, id.slot);
+        self.order.begin_wait(&mut self.jobs, now, id.slot);
         self.order.enqueue(&mut self.jobs, id.slot);
         // A new job that goes before the others waits for what was last granted.
         if let Size::Known(bytes) = arrival.size
@@ -353,7 +353,7 @@ impl Scheduler {
                 if job.waits.remove(why) {
                     on_ready(&mut self.order, &mut self.pacer, now);
                     self.jobs.at_mut(id.slot).waits_since = now;
-                    self.jobs.begin_wait(now, id.slot);
+                    self.order.begin_wait(&mut self.jobs, now, id.slot);
                     self.order.enqueue(&mut self.jobs, id.slot);
                 }
             }
@@ -364,7 +364,7 @@ impl Scheduler {
                 on_ready(&mut self.order, &mut self.pacer, now);
                 let connection = self.jobs.connection_at_mut(id.slot);
                 if connection.waits.remove(why) {
-                    connection.waits_since = now;
+                    connection.begin_waits(now);
                     self.order.offer(&mut self.jobs, id.slot);
                 }
             }

@@ -370,10 +370,10 @@ fn the_rest_of_a_segment_is_the_next_jobs() {
     let grant = scheduler.poll_grant(Nanos(0)).unwrap();
     assert_eq!((grant.job, grant.bytes_max, grant.room_bytes), (small, 500, 1448));
     assert!(scheduler.on_sent(Nanos(0), small, Sent { content_bytes: 500, carried_bytes: 509 }).is_departed());
-    let filling = scheduler.jobs().filling(connection, 1448 - 509).unwrap();
+    let filling = scheduler.order().filling(scheduler.jobs(), connection, 1448 - 509).unwrap();
     assert_eq!((filling.job, filling.bytes_max), (large, 939));
     let _ = scheduler.on_sent(Nanos(0), large, Sent { content_bytes: 930, carried_bytes: 939 });
-    assert_eq!(scheduler.jobs().filling(connection, 0), None);
+    assert_eq!(scheduler.order().filling(scheduler.jobs(), connection, 0), None);
     let grant = scheduler.poll_grant(Nanos::from_secs(1)).unwrap();
     assert_eq!((grant.job, grant.room_bytes), (large, 1448));
 }

@@ -224,12 +224,18 @@ impl Policy for ByClass {
     }
 
     fn within(&self, slot: u32, job: &Job) -> u64 {
-        const KEY_BITS: u32 = 56;
-        const BELOW: u64 = (1 << KEY_BITS) - 1;
         let Some(member) = self.member(slot) else { return u64::MAX };
         let class = &self.classes[usize::from(member.class)];
-        let key = class.lane.as_ref().map_or(0, |lane| lane.within(member.local, job));
-        (u64::from(class.spec.priority) << KEY_BITS) | key.min(BELOW)
+        class.lane.as_ref().map_or(0, |lane| lane.within(member.local, job))
+    }
+
+    fn lane_of(&self, slot: u32) -> u16 {
+        self.member(slot).map_or(0, |member| member.class)
+    }
+
+    fn turn_of(&self, lane: u16) -> Option<(u8, u64)> {
+        let class = self.classes.get(usize::from(lane)).filter(|class| class.is_ready && !class.is_held)?;
+        Some(if self.most_due() == Some(lane) { (0, 0) } else { (1 + class.spec.priority, class.tag) })
     }
 
     fn size_rank(&self, slot: u32, job: &Job) -> Option<u64> {

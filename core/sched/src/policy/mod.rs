@@ -71,6 +71,17 @@ pub trait Policy: Send {
         None
     }
 
+    /// The lane of a job that has arrived: its class, in a policy that divides the link among classes. A connection offers
+    /// a job to each lane, so that a client's wishes decide within lanes and not between them.
+    fn lane_of(&self, _slot: u32) -> u16 {
+        0
+    }
+
+    /// The place of a lane's next turn, smallest first; `None` if its jobs are not sent now.
+    fn turn_of(&self, _lane: u16) -> Option<(u8, u64)> {
+        Some((0, 0))
+    }
+
     /// Puts a ready job at its place, whether or not it was in the order. Called again whenever its attained service or
     /// its path has changed.
     fn enqueue(&mut self, slot: u32, job: &Job);

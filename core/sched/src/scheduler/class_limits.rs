@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use units::Nanos;
 
 use crate::classes::{Ceilings, ClassSpec, ClassTable};
+use crate::scheduler::Scheduler;
 use crate::scheduler::job::NO_CONNECTION;
 use crate::scheduler::jobs::Jobs;
 use crate::scheduler::order::Order;
@@ -158,10 +159,17 @@ impl Limits {
     pub fn unpark(&mut self, class: u16, jobs: &Jobs, order: &mut Order) {
         for id in self.parked.remove(&class).into_iter().flatten() {
             let Some(job) = jobs.get(id).filter(|job| job.is_ready()) else { continue };
-            if job.connection == NO_CONNECTION || jobs.connection_at(job.connection).offered == Some(id.slot) {
-                order.wait(id.slot, jobs.waits_since(job), id.number);
+            if job.connection == NO_CONNECTION || jobs.connection_at(job.connection).is_offered(id.slot) {
+                order.wait(id.slot, jobs.waits_since(id.slot), id.number);
             }
         }
+    }
+}
+
+impl Scheduler {
+    /// Returns whether the class of the job is at its maximum rate.
+    pub fn is_at_class_rate(&self, job: &Job) -> bool {
+        self.limits.as_ref().is_some_and(|limits| limits.ceilings.is_held(limits.class_of(job)))
     }
 }
 

@@ -5,6 +5,10 @@
 //! rank loses nothing; and a client's wishes (urgency and incremental, RFC 9218) are settled within its connection, so
 //! no client can take the link from another by calling everything urgent.
 //!
+//! With classes a connection offers a job to each of them, its lanes ([`crate::Policy::lane_of`]). A single offer would
+//! let a client's wishes decide between classes: a class at its maximum rate would hold up all responses of the
+//! connection, and an urgent job of a lower class those of a higher one.
+//!
 //! Within a connection, urgency goes first (RFC 9218 section 10), then the policy's own order. Incremental responses
 //! whose keys are alike (the same power of two) take turns, because each is useful in parts.
 
@@ -102,6 +106,7 @@ pub struct ConnectionId {
 /// A ready job's place within its connection, smallest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct ReadyKey {
+    lane: u16,
     urgency: u8,
     key: u64,
     /// 0 for a job that is not incremental, which goes before incremental jobs of the same power of two; otherwise
@@ -116,6 +121,8 @@ struct Member {
     number: u64,
     precedence: Precedence,
     class: u16,
+    /// [`Standing::lane`], once it was ready.
+    lane: u16,
     /// The fields of [`Standing`], which is larger by half.
     key: u64,
     size: u64,
@@ -131,7 +138,7 @@ impl Member {
             true => (power_of_two(self.key), 1 + self.had_turn),
             false => (self.key, 0),
         };
-        ReadyKey { urgency: self.precedence.urgency, key, turn, number: self.number }
+        ReadyKey { lane: self.lane, urgency: self.precedence.urgency, key, turn, number: self.number }
     }
 
     /// The place of the member, if it is ready.
@@ -148,10 +155,22 @@ impl Member {
 /// The rank that the policy gives a ready job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Standing {
+    /// [`crate::Policy::lane_of`].
+    pub lane: u16,
     /// [`crate::Policy::within`].
     pub key: u64,
     /// [`crate::Policy::size_rank`].
     pub size: Option<u64>,
+}
+
+/// The job that a connection offers to one lane of the order.
+#[derive(Debug, Clone, Copy)]
+pub struct Offer {
+    pub lane: u16,
+    /// The slot of the job that stands in the order; `None` if no job of the lane is ready.
+    pub slot: Option<u32>,
+    /// Since when the connection has had a ready job of the lane, which got no byte.
+    pub waits_since: Nanos,
 }
 
 #[derive(Debug)]
@@ -159,12 +178,12 @@ pub struct Connection {
     pub number: u64,
     pub framing: Framing,
     pub waits: Waits,
-    /// Since when it has had a ready job and no byte.
-    pub waits_since: Nanos,
     /// Payload of the connection so far, which gives where its segments end.
     pub carried_bytes: u64,
-    /// The slot of the job that it has in the policy's order.
-    pub offered: Option<u32>,
+    /// Its offers: at most one for each lane that a job on it has.
+    offers: Vec<Offer>,
+    /// [`Offer::waits_since`] of offers to the lanes of another policy.
+    waited_since: Nanos,
     turns: u64,
     /// The client has set a precedence other than the default for any job so far.
     has_wishes: bool,
@@ -179,9 +198,9 @@ impl Connection {
             number,
             framing,
             waits: Waits::default(),
-            waits_since: Nanos::ZERO,
             carried_bytes: 0,
-            offered: None,
+            offers: Vec::new(),
+            waited_since: Nanos::ZERO,
             turns: 0,
             has_wishes: false,
             members: Vec::new(),
@@ -206,6 +225,7 @@ impl Connection {
             number,
             precedence,
             class,
+            lane: 0,
             key: 0,
             size: 0,
             has_size: false,
@@ -217,16 +237,84 @@ impl Connection {
     pub fn remove(&mut self, slot: u32) {
         self.set(slot, None);
         if let Some(at) = self.members.iter().position(|member| member.slot == slot) {
-            self.members.remove(at);
+            let lane = self.members.remove(at).lane;
+            if self.members.iter().all(|member| member.lane != lane) {
+                self.offers.retain(|offer| offer.lane != lane);
+            }
         }
+    }
+
+    /// Must be called before the job becomes ready: its lane waits from now on, unless it already does.
+    pub fn begin_wait(&mut self, now: Nanos, slot: u32, lane: u16) {
+        self.change(slot, |member| member.lane = lane);
+        let offer = self.offer_of(lane);
+        if offer.slot.is_none() {
+            offer.waits_since = now;
+        }
+    }
+
+    /// All lanes wait from now on: the connection waits for nothing else any more.
+    pub fn begin_waits(&mut self, now: Nanos) {
+        self.offers.iter_mut().for_each(|offer| offer.waits_since = now);
+    }
+
+    /// Records that the job was sent bytes; its lane waits from now on for the next. Returns since when it waited.
+    pub fn end_wait(&mut self, now: Nanos, slot: u32) -> Nanos {
+        let lane = self.lane_of(slot);
+        std::mem::replace(&mut self.offer_of(lane).waits_since, now)
+    }
+
+    /// Since when the lane of the job has had no byte although it could.
+    pub fn waits_since(&self, slot: u32) -> Nanos {
+        self.offer(self.lane_of(slot)).map_or(self.waited_since, |offer| offer.waits_since)
+    }
+
+    /// The offers, in no order.
+    pub fn offers(&self) -> &[Offer] {
+        &self.offers
+    }
+
+    pub fn offer(&self, lane: u16) -> Option<&Offer> {
+        self.offers.iter().find(|offer| offer.lane == lane)
+    }
+
+    pub fn offer_mut(&mut self, lane: u16) -> Option<&mut Offer> {
+        self.offers.iter_mut().find(|offer| offer.lane == lane)
+    }
+
+    /// The offer to this lane, made if there is none.
+    pub fn offer_of(&mut self, lane: u16) -> &mut Offer {
+        let at = self.offers.iter().position(|offer| offer.lane == lane).unwrap_or_else(|| {
+            reserve_one(&mut self.offers);
+            self.offers.push(Offer { lane, slot: None, waits_since: self.waited_since });
+            self.offers.len() - 1
+        });
+        &mut self.offers[at]
+    }
+
+    /// Returns whether the job stands in the order for the connection.
+    pub fn is_offered(&self, slot: u32) -> bool {
+        self.offers.iter().any(|offer| offer.slot == Some(slot))
+    }
+
+    /// Forgets the offers, because another policy has other lanes.
+    pub fn withdraw(&mut self) {
+        let waited_since = self.offers.iter().map(|offer| offer.waits_since).min();
+        self.waited_since = waited_since.unwrap_or(self.waited_since);
+        self.offers.clear();
+    }
+
+    fn lane_of(&self, slot: u32) -> u16 {
+        self.members.iter().find(|member| member.slot == slot).map_or(0, |member| member.lane)
     }
 
     /// Makes the job ready with this standing, or not ready if `None`.
     pub fn set(&mut self, slot: u32, standing: Option<Standing>) {
         self.change(slot, |member| {
             member.is_ready = standing.is_some();
-            if let Some(Standing { key, size }) = standing {
+            if let Some(Standing { lane, key, size }) = standing {
                 (member.key, member.has_size, member.size) = (key, size.is_some(), size.unwrap_or(0));
+                member.lane = lane;
             }
         });
     }
@@ -265,13 +353,17 @@ impl Connection {
         }
     }
 
-    /// The job it offers now.
-    pub fn best(&self) -> Option<u32> {
-        let (_, slot) = self.ready.last().filter(|_| self.waits.is_empty())?;
-        Some(*slot)
+    /// The job that it offers to this lane now.
+    pub fn best(&self, lane: u16) -> Option<u32> {
+        let end = match self.ready.last() {
+            Some((place, _)) if place.lane == lane => self.ready.len(),
+            _ => self.ready.partition_point(|(place, _)| place.lane >= lane),
+        };
+        let (place, slot) = self.ready[..end].last().filter(|_| self.waits.is_empty())?;
+        (place.lane == lane).then_some(*slot)
     }
 
-    /// The job it offers now, and the rank of the stage that the job represents, if that is not its own rank.
+    /// The job that it offers to this lane now, and the rank of the stage that the job represents, if that is not its own rank.
     ///
     /// A connection is ranked by its stage. The first stage of a page is what its first view needs (urgency 0 and 1), the
     /// second all the rest: a page is shown when all its style sheets are there, one of ten helps no client, and a page
@@ -280,8 +372,8 @@ impl Connection {
     /// independent, and the connection is ranked by the first. The stage never ranks a connection ahead of its first
     /// job: wishes buy nothing from other clients. In an order that is not by size, a connection is ranked by the job
     /// that it offers.
-    pub fn offer(&self) -> Option<(u32, Option<u64>)> {
-        let slot = self.best()?;
+    pub fn best_stage(&self, lane: u16) -> Option<(u32, Option<u64>)> {
+        let slot = self.best(lane)?;
         let has_stage = self.has_wishes && self.members.len() > 1;
         Some((slot, if has_stage { self.stage(slot) } else { None }))
     }
@@ -317,7 +409,7 @@ mod tests {
         let mut connection = Connection::new(0, Framing::ETHERNET);
         for (slot, (precedence, key)) in (0..).zip(jobs) {
             connection.add(slot, u64::from(slot), 0, *precedence);
-            connection.set(slot, Some(Standing { key: *key, size: Some(*key) }));
+            connection.set(slot, Some(Standing { lane: 0, key: *key, size: Some(*key) }));
         }
         connection
     }
@@ -328,9 +420,9 @@ mod tests {
 
     #[test]
     fn urgency_goes_before_size_and_size_before_arrival() {
-        assert_eq!(connection(&[(plain(3), 10), (plain(1), 1000), (plain(1), 900)]).best(), Some(2));
-        assert_eq!(connection(&[(plain(3), 10), (plain(3), 10)]).best(), Some(0));
-        assert_eq!(connection(&[]).best(), None);
+        assert_eq!(connection(&[(plain(3), 10), (plain(1), 1000), (plain(1), 900)]).best(0), Some(2));
+        assert_eq!(connection(&[(plain(3), 10), (plain(3), 10)]).best(0), Some(0));
+        assert_eq!(connection(&[]).best(0), None);
     }
 
     #[test]
@@ -339,14 +431,14 @@ mod tests {
             connection(&[(INCREMENTAL, 700), (INCREMENTAL, 1000), (INCREMENTAL, 5000), (plain(3), 600)]);
         let mut served = Vec::new();
         for _ in 0..4 {
-            let slot = connection.best().unwrap();
+            let slot = connection.best(0).unwrap();
             connection.on_turn(slot);
             served.push(slot);
         }
         assert_eq!(served, [0, 1, 0, 1], "512 each; 600 and 5000 come after");
         connection.set(0, None);
         connection.set(1, None);
-        assert_eq!(connection.best(), Some(3));
+        assert_eq!(connection.best(0), Some(3));
     }
 
     proptest! {
@@ -362,14 +454,14 @@ mod tests {
                 match change {
                     0 if !is_there => connection.add(slot, number, 0, precedence),
                     0 => connection.remove(slot),
-                    1 => connection.set(slot, Some(Standing { key, size: None })),
+                    1 => connection.set(slot, Some(Standing { lane: 0, key, size: None })),
                     2 => connection.set(slot, None),
                     3 => connection.set_precedence(slot, precedence),
                     _ => connection.on_turn(slot),
                 }
                 let ready = connection.members.iter().filter(|member| member.is_ready);
                 let least = ready.min_by_key(|member| member.place()).map(|member| member.slot);
-                prop_assert_eq!(connection.best(), least);
+                prop_assert_eq!(connection.best(0), least);
             }
         }
     }
@@ -378,29 +470,29 @@ mod tests {
     fn a_connection_that_waits_offers_nothing() {
         let mut connection = connection(&[(plain(3), 1)]);
         connection.waits.insert(Why::Connection);
-        assert_eq!(connection.best(), None);
+        assert_eq!(connection.best(0), None);
         assert!(connection.waits.remove(Why::Connection));
-        assert_eq!(connection.best(), Some(0));
+        assert_eq!(connection.best(0), Some(0));
         connection.remove(0);
-        assert_eq!((connection.best(), connection.len()), (None, 0));
+        assert_eq!((connection.best(0), connection.len()), (None, 0));
     }
 
     #[test]
     fn a_stage_is_the_first_view_and_then_all_the_rest() {
-        let stage = |jobs: &[(Precedence, u64)]| connection(jobs).offer().and_then(|offer| offer.1);
+        let stage = |jobs: &[(Precedence, u64)]| connection(jobs).best_stage(0).and_then(|offer| offer.1);
         assert_eq!(stage(&[]), None);
         assert_eq!(stage(&[(plain(3), 10), (plain(3), 20)]), None, "nobody wished anything");
         assert_eq!(stage(&[(plain(1), 10), (plain(0), 20), (plain(2), 5)]), Some(30));
         assert_eq!(stage(&[(INCREMENTAL, 10), (plain(3), 20)]), Some(30));
         let mut jobs = connection(&[(plain(3), 10), (plain(3), 20), (plain(3), 40)]);
         jobs.set_precedence(1, plain(2));
-        assert_eq!(jobs.offer().and_then(|offer| offer.1), Some(70));
+        assert_eq!(jobs.best_stage(0).and_then(|offer| offer.1), Some(70));
         jobs.set(1, None);
-        assert_eq!(jobs.offer().and_then(|offer| offer.1), Some(50), "it has wished once");
-        jobs.set(2, Some(Standing { key: 40, size: None }));
-        assert_eq!(jobs.offer().and_then(|offer| offer.1), Some(10), "no size, nothing to add");
-        jobs.set(2, Some(Standing { key: 5, size: None }));
-        assert_eq!(jobs.offer().and_then(|offer| offer.1), None, "the first has no size");
+        assert_eq!(jobs.best_stage(0).and_then(|offer| offer.1), Some(50), "it has wished once");
+        jobs.set(2, Some(Standing { lane: 0, key: 40, size: None }));
+        assert_eq!(jobs.best_stage(0).and_then(|offer| offer.1), Some(10), "no size, nothing to add");
+        jobs.set(2, Some(Standing { lane: 0, key: 5, size: None }));
+        assert_eq!(jobs.best_stage(0).and_then(|offer| offer.1), None, "the first has no size");
     }
 
     #[test]

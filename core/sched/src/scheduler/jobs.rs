@@ -172,26 +172,16 @@ impl Jobs {
         self.vacant.push(id.slot);
     }
 
-    /// Since when the job, or its connection, has had no byte although it could.
-    pub(crate) fn waits_since(&self, job: &Job) -> Nanos {
+    /// Since when the job, or its lane of a connection, has had no byte although it could.
+    pub(crate) fn waits_since(&self, slot: u32) -> Nanos {
+        let job = self.at(slot);
         match job.connection {
             NO_CONNECTION => job.waits_since,
-            at => self.connection_at(at).waits_since,
+            at => self.connection_at(at).waits_since(slot),
         }
     }
 
-    /// Must be called before the job becomes ready: its connection waits from now on, unless it already does.
-    pub(crate) fn begin_wait(&mut self, now: Nanos, slot: u32) {
-        let at = self.at(slot).connection;
-        if at != NO_CONNECTION {
-            let connection = self.connection_at_mut(at);
-            if connection.offered.is_none() {
-                connection.waits_since = now;
-            }
-        }
-    }
-
-    /// Records that the job, or its connection, was sent these bytes; it waits from now on for the next. Returns how
+    /// Records that the job, or its lane of a connection, was sent these bytes; it waits from now on for the next. Returns how
     /// long it waited for them, or `None` if there were none.
     pub(crate) fn end_wait(&mut self, now: Nanos, slot: u32, sent: Sent) -> Option<Nanos> {
         let job = self.at_mut(slot);
@@ -203,7 +193,7 @@ impl Jobs {
         connection.carried_bytes = connection.carried_bytes.saturating_add(sent.carried_bytes);
         (sent.carried_bytes > 0).then(|| {
             connection.on_turn(slot);
-            now - std::mem::replace(&mut connection.waits_since, now)
+            now - connection.end_wait(now, slot)
         })
     }
 
@@ -226,13 +216,11 @@ impl Jobs {
         Grant { job: JobId { slot, number: job.number }, bytes_max, room_bytes, record_bytes }
     }
 
-    /// The grant for the connection's next job in the room left in a segment already granted: half a packet wastes its
-    /// headers. Must be called after [`crate::Scheduler::on_sent`], before the next grant.
-    pub fn filling(&self, id: ConnectionId, room_bytes: u64) -> Option<Grant> {
-        let slot = self.connection(id)?.offered.filter(|_| room_bytes > 0)?;
+    /// The grant for this job of a connection in the room left in a segment already granted to another.
+    pub(crate) fn filling(&self, slot: u32, room_bytes: u64) -> Grant {
         let job = self.at(slot);
         let bytes_max = room_bytes.min(left_at_most(job));
-        Some(Grant { job: JobId { slot, number: job.number }, bytes_max, room_bytes, record_bytes: 0 })
+        Grant { job: JobId { slot, number: job.number }, bytes_max, room_bytes, record_bytes: 0 }
     }
 
     /// The number of slots with allocated memory.

@@ -2,7 +2,8 @@
 
 use units::Nanos;
 
-use crate::scheduler::connection::Standing;
+use crate::scheduler::Grant;
+use crate::scheduler::connection::{ConnectionId, Standing};
 use crate::scheduler::job::{NO_CONNECTION, OWN_RANK};
 use crate::scheduler::jobs::Jobs;
 use crate::scheduler::run_queue::{Key, RunQueue};
@@ -85,6 +86,14 @@ impl Order {
         Some(self.helped.unwrap_or(first))
     }
 
+    /// The grant for the connection's next job in the room left in a segment already granted: half a packet wastes its
+    /// headers. Must be called after [`crate::Scheduler::on_sent`], before the next grant.
+    pub fn filling(&self, jobs: &Jobs, id: ConnectionId, room_bytes: u64) -> Option<Grant> {
+        let offers = jobs.connection(id).filter(|_| room_bytes > 0)?.offers();
+        let ready = offers.iter().filter_map(|offer| Some((self.policy.turn_of(offer.lane)?, offer.slot?)));
+        ready.min().map(|(_, slot)| jobs.filling(slot, room_bytes))
+    }
+
     /// Returns whether the outstanding grant was given against the policy.
     pub(crate) fn is_helping(&self) -> bool {
         self.helped.is_some()
@@ -92,7 +101,7 @@ impl Order {
 
     fn overdue(&self, jobs: &Jobs, pace: &Pace, now: Nanos) -> Option<u32> {
         let slot = self.waiting.first()?;
-        let since = jobs.waits_since(jobs.at(slot));
+        let since = jobs.waits_since(slot);
         self.guard.is_due(now, since, grant_wire_bytes(jobs, pace, slot)).then_some(slot)
     }
 
@@ -158,12 +167,12 @@ impl Order {
     fn enqueue_on_connection(&mut self, jobs: &mut Jobs, slot: u32) {
         let job = jobs.at(slot);
         let (key, size, at) = (self.policy.within(slot, job), self.policy.size_rank(slot, job), job.connection);
+        let lane = self.policy.lane_of(slot);
         let connection = jobs.connection_at_mut(at);
-        connection.set(slot, Some(Standing { key, size }));
-        if size.is_some()
-            || connection.offered.is_none_or(|offered| offered == slot || connection.best() != Some(offered))
-        {
-            self.offer(jobs, at);
+        connection.set(slot, Some(Standing { lane, key, size }));
+        let offered = connection.offer_of(lane).slot;
+        if size.is_some() || offered.is_none_or(|offered| offered == slot || connection.best(lane) != Some(offered)) {
+            self.offer_to(lane, jobs, at);
         }
     }
 
@@ -171,27 +180,45 @@ impl Order {
     pub(crate) fn dequeue(&mut self, jobs: &mut Jobs, slot: u32) {
         let job = jobs.at(slot);
         if job.connection != NO_CONNECTION {
-            let at = job.connection;
+            let (at, lane) = (job.connection, self.policy.lane_of(slot));
             jobs.connection_at_mut(at).set(slot, None);
-            return self.offer(jobs, at);
+            return self.offer_to(lane, jobs, at);
         }
         self.policy.dequeue(slot, job);
         self.wait_no_more(slot);
     }
 
-    /// Puts the connection's best job at its place in the order, and takes out the job that stood there for the
-    /// connection before.
+    /// Must be called before a job becomes ready: its lane of its connection waits from now on, unless it already does.
+    pub(crate) fn begin_wait(&self, jobs: &mut Jobs, now: Nanos, slot: u32) {
+        let at = jobs.at(slot).connection;
+        if at != NO_CONNECTION {
+            jobs.connection_at_mut(at).begin_wait(now, slot, self.policy.lane_of(slot));
+        }
+    }
+
+    /// Puts the connection's best job of each lane at its place in the order, and takes out the jobs that stood there
+    /// for the connection before.
     pub(crate) fn offer(&mut self, jobs: &mut Jobs, at: u32) {
+        for nth in 0..jobs.connection_at(at).offers().len() {
+            let lane = jobs.connection_at(at).offers()[nth].lane;
+            self.offer_to(lane, jobs, at);
+        }
+    }
+
+    /// Puts the connection's best job of this lane at its place in the order, and takes out the one that stood there.
+    fn offer_to(&mut self, lane: u16, jobs: &mut Jobs, at: u32) {
         let connection = jobs.connection_at_mut(at);
-        let (before, offer, waits_since) = (connection.offered, connection.offer(), connection.waits_since);
-        connection.offered = offer.map(|(slot, _)| slot);
-        if let Some((slot, rank)) = offer {
+        let best = connection.best_stage(lane);
+        let Some(offer) = connection.offer_mut(lane) else { return };
+        let (before, waits_since) = (offer.slot, offer.waits_since);
+        offer.slot = best.map(|(slot, _)| slot);
+        if let Some((slot, rank)) = best {
             let job = jobs.at_mut(slot);
             job.carried_rank = rank.unwrap_or(OWN_RANK);
             self.policy.enqueue(slot, job);
             self.wait(slot, waits_since, job.number);
         }
-        if let Some(slot) = before.filter(|before| offer.is_none_or(|(slot, _)| slot != *before)) {
+        if let Some(slot) = before.filter(|before| best.is_none_or(|(slot, _)| slot != *before)) {
             self.policy.dequeue(slot, jobs.at(slot));
             self.wait_no_more(slot);
         }

@@ -40,7 +40,7 @@ fn reorder(scheduler: &mut Scheduler, policy: Box<dyn Policy>, guard: Guard) {
     order.replace_policy(policy, guard);
     for at in jobs.open_connections() {
         order.policy_mut().on_open(at);
-        jobs.connection_at_mut(at).offered = None;
+        jobs.connection_at_mut(at).withdraw();
     }
     let mut slots: Vec<u32> = jobs.occupied().collect();
     slots.sort_unstable_by_key(|slot| jobs.at(*slot).number);

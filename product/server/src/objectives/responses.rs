@@ -116,6 +116,6 @@ mod tests {
         let silent: Vec<u64> = sum.first.iter().map(|one| one.silent_for.0 / 1_000_000_000).collect();
         assert_eq!(silent.len(), RESPONSES_MAX);
         assert_eq!(silent[..6], [9, 8, 5, 1, 100, 99], "idle streams of upstreams do not hide others");
-        assert_eq!((sum.counts, sum.by_client[&7]), ([1, 3, 0, 20, 0, 0], 24));
+        assert_eq!((sum.counts, sum.by_client[&7]), ([1, 3, 0, 20, 0, 0, 0], 24));
     }
 }

@@ -22,6 +22,8 @@ pub enum WaitsFor {
     Limit,
     /// The maximum number of responses of its class is being sent.
     Slot,
+    /// Its class is at its maximum rate.
+    ClassRate,
 }
 
 /// A response that is being sent.
@@ -39,12 +41,19 @@ pub struct UnderWay {
 }
 
 impl WaitsFor {
-    pub const ALL: [WaitsFor; 6] =
-        [WaitsFor::Turn, WaitsFor::Client, WaitsFor::File, WaitsFor::Upstream, WaitsFor::Limit, WaitsFor::Slot];
+    pub const ALL: [WaitsFor; 7] = [
+        WaitsFor::Turn,
+        WaitsFor::Client,
+        WaitsFor::File,
+        WaitsFor::Upstream,
+        WaitsFor::Limit,
+        WaitsFor::Slot,
+        WaitsFor::ClassRate,
+    ];
 
     /// Chooses among several reasons the one that ends last, as far as can be judged: a response without a slot is not
-    /// sent whatever else ends.
-    pub fn of(waits: Waits) -> WaitsFor {
+    /// sent whatever else ends. With none, it waits for its class if that is at its maximum rate, and else for its turn.
+    pub fn of(waits: Waits, is_at_class_rate: bool) -> WaitsFor {
         let first = [
             (Why::Slot, WaitsFor::Slot),
             (Why::Source, WaitsFor::Upstream),
@@ -55,13 +64,15 @@ impl WaitsFor {
         ]
         .into_iter()
         .find(|(why, _)| waits.contains(*why));
-        first.map_or(WaitsFor::Turn, |(_, waits_for)| waits_for)
+        let ready = if is_at_class_rate { WaitsFor::ClassRate } else { WaitsFor::Turn };
+        first.map_or(ready, |(_, waits_for)| waits_for)
     }
 }
 
 /// Lists the responses among the first `jobs_max` jobs, leaving out the flights of handshakes.
 pub fn under_way(transmitter: &Transmitter, now: Nanos, jobs_max: usize) -> impl Iterator<Item = UnderWay> {
-    transmitter.link.scheduler.jobs().iter().take(jobs_max).filter_map(move |(id, job, waits)| {
+    let scheduler = &transmitter.link.scheduler;
+    scheduler.jobs().iter().take(jobs_max).filter_map(move |(id, job, waits)| {
         let sending = transmitter.sendings.get(id).filter(|sending| !sending.outgoing.is_sealed)?;
         Some(UnderWay {
             job: id,
@@ -70,7 +81,7 @@ pub fn under_way(transmitter: &Transmitter, now: Nanos, jobs_max: usize) -> impl
             size: sending.outgoing.size(sending.sent_bytes),
             sent_bytes: sending.sent_bytes,
             silent_for: now - sending.last_byte_at().unwrap_or(job.arrived_at),
-            waits_for: WaitsFor::of(waits),
+            waits_for: WaitsFor::of(waits, scheduler.is_at_class_rate(job)),
         })
     })
 }
@@ -84,11 +95,13 @@ mod tests {
         let of = |whys: &[Why]| {
             let mut waits = Waits::default();
             whys.iter().for_each(|why| waits.insert(*why));
-            WaitsFor::of(waits)
+            [false, true].map(|is_at_class_rate| WaitsFor::of(waits, is_at_class_rate))
         };
-        assert_eq!(of(&[]), WaitsFor::Turn);
-        assert_eq!([of(&[Why::Stream]), of(&[Why::Connection])], [WaitsFor::Client; 2]);
-        assert_eq!([of(&[Why::Source, Why::Connection]), of(&[Why::Disk])], [WaitsFor::Upstream, WaitsFor::File]);
-        assert_eq!([of(&[Why::Limit]), of(&[Why::Slot, Why::Source])], [WaitsFor::Limit, WaitsFor::Slot]);
+        assert_eq!(of(&[]), [WaitsFor::Turn, WaitsFor::ClassRate]);
+        assert_eq!([of(&[Why::Stream]), of(&[Why::Connection])], [[WaitsFor::Client; 2]; 2]);
+        let [of_source, of_disk] = [of(&[Why::Source, Why::Connection]), of(&[Why::Disk])];
+        assert_eq!([of_source, of_disk], [[WaitsFor::Upstream; 2], [WaitsFor::File; 2]]);
+        let [of_limit, of_slot] = [of(&[Why::Limit]), of(&[Why::Slot, Why::Source])];
+        assert_eq!([of_limit, of_slot], [[WaitsFor::Limit; 2], [WaitsFor::Slot; 2]]);
     }
 }

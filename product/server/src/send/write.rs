@@ -44,8 +44,9 @@ impl Transmitter {
             if let (Some(group), Some(bytes)) = (group, frames_bytes) {
                 room.before_bytes += bytes;
                 let left_bytes = room.left_bytes();
-                let filling =
-                    (left_bytes >= ROOM_BYTES_MIN).then(|| self.link.scheduler.jobs().filling(group, left_bytes));
+                let scheduler = &self.link.scheduler;
+                let filling = (left_bytes >= ROOM_BYTES_MIN)
+                    .then(|| scheduler.order().filling(scheduler.jobs(), group, left_bytes));
                 next = filling.flatten().map(|grant| grant.job);
             }
         }

@@ -28,6 +28,7 @@ fn name(waits_for: WaitsFor) -> &'static str {
         WaitsFor::Upstream => "upstream",
         WaitsFor::Limit => "limit",
         WaitsFor::Slot => "slot",
+        WaitsFor::ClassRate => "class_rate",
     }
 }
 

@@ -54,13 +54,14 @@ fn leaving(told: &Value, (passed, before): (Duration, &Value)) -> Block {
 }
 
 /// The kinds of waiting: the name, and the words for one response and for a number of them.
-const WAITING: [(&str, &str, &str); 6] = [
+const WAITING: [(&str, &str, &str); 7] = [
     ("turn", "its turn", "for their turn"),
     ("client", "its client", "for their clients"),
     ("file", "its file", "for files"),
     ("upstream", "its upstream", "for upstreams"),
     ("limit", "its limit", "for limits of clients"),
     ("slot", "a slot", "for slots of classes"),
+    ("class_rate", "its class's max_rate", "for max_rate of classes"),
 ];
 
 /// The responses that have not ended.
