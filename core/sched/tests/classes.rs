@@ -32,6 +32,9 @@ struct Link {
     jobs: Vec<(u16, u64)>,
     /// Bytes, by class.
     had: Vec<u64>,
+    /// How late the caller wakes, in turn.
+    late: Vec<Nanos>,
+    wakes: usize,
 }
 
 const SEGMENT_BYTES: u64 = 1000;
@@ -44,7 +47,9 @@ impl Link {
     fn new(table: &ClassTable) -> Link {
         let policy = ByClass::new("classes".into(), &table.classes, None, Some(rate(LINK)));
         let scheduler = Scheduler::new(Box::new(policy), Pace::of_line(rate(LINK))).with_classes(table);
-        Link { scheduler, now: Nanos::from_secs(1), jobs: Vec::new(), had: vec![0; table.classes.len()] }
+        let (now, had) = (Nanos::from_secs(1), vec![0; table.classes.len()]);
+        // A waiting loop wakes a little late.
+        Link { scheduler, now, jobs: Vec::new(), had, late: vec![Nanos::from_micros(10)], wakes: 0 }
     }
 
     fn arrive(&mut self, class: u16, bytes: u64) -> JobId {
@@ -87,8 +92,8 @@ impl Link {
         for _ in 0..1000 {
             let Some(grant) = self.scheduler.poll_grant(self.now) else {
                 let at = self.scheduler.poll_timeout()?;
-                // A waiting loop wakes a little late.
-                self.now = at.max(self.now + Nanos::from_micros(10));
+                self.wakes += 1;
+                self.now = at.max(self.now) + self.late[self.wakes % self.late.len()];
                 continue;
             };
             let class = self.jobs[grant.job.slot()].0;
@@ -233,6 +238,41 @@ fn a_greatest_rate_holds_on_an_idle_link() {
     assert_near(&Link::rates(&[capped.clone(), plain()], &[0, 1]), &[0.1, 0.9]);
     // Whatever its priority.
     assert_near(&Link::rates(&[capped, ClassSpec { priority: 3, ..plain() }], &[0, 0, 1]), &[0.1, 0.9]);
+}
+
+/// A class just below its share has its maximum, although it is never behind the others for long.
+#[test]
+fn a_greatest_rate_below_the_share_is_reached() {
+    for (weight, permille, part) in [(1, 240, 0.24), (1, 100, 0.1), (3, 490, 0.49)] {
+        let capped = ClassSpec { weight, greatest: Some(rate(LINK).permille(permille)), ..plain() };
+        let rates = Link::rates(&[capped, plain(), plain(), plain()], &[0, 0, 1, 2, 3]);
+        assert!((rates[0] - part).abs() < 0.005, "{rates:?}, expected {part}");
+    }
+}
+
+/// What a class was not allowed to take is not owed to it: without its maximum rate, or once this is above its share, it
+/// has its share and no more.
+#[test]
+fn a_class_at_its_greatest_rate_saves_nothing_up() {
+    let capped = ClassSpec { greatest: Some(rate(LINK / 10)), ..plain() };
+    let last = ClassSpec { priority: 9, guaranteed: Some(rate(LINK / 5)), ..capped.clone() };
+    let without = |class: &ClassSpec| ClassSpec { greatest: None, ..class.clone() };
+    for (class, slower, expected) in [(&capped, 1, 0.5), (&capped, 8, 0.5), (&last, 1, 0.2)] {
+        let mut link = Link::new(&table(&[class.clone(), plain()]));
+        for class in [0, 0, 1, 1] {
+            link.arrive(class, 50_000);
+        }
+        link.run(Nanos::from_secs(15));
+        match slower {
+            1 => link.scheduler.replace_classes(link.now, &[without(class), plain()]),
+            _ => link.scheduler.set_pace(link.now, Some(rate(LINK / slower))),
+        }
+        let before = link.had.clone();
+        link.run(Nanos::from_secs(2));
+        let [of_class, of_other] = [0, 1].map(|class| (link.had[class] - before[class]) as f64);
+        let part = of_class / (of_class + of_other);
+        assert!((part - expected).abs() < 0.02, "{class:?}, a line {slower} times slower: {part}");
+    }
 }
 
 #[test]

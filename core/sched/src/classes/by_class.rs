@@ -10,6 +10,10 @@ use crate::{Job, Path};
 /// Turns are counted in parts of a byte, so that weights divide it: a segment of the heaviest class is counted to half
 /// a percent, and 64 bits last for seven years at 10 Gbit/s.
 const PARTS: u64 = 64;
+/// The time of the link that a class released from its maximum rate is behind the others at most. Without a bound it
+/// would have a claim to all that it was not allowed to take, for minutes once its maximum is above its share; with none,
+/// it would miss a turn whenever it is released late.
+const BEHIND_MAX: Nanos = Nanos::from_millis(5);
 /// Binary places of the cost of a guaranteed byte, in bytes of the link.
 const COST_BITS: u32 = 16;
 /// The promise of a guaranteed rate to a class.
@@ -152,6 +156,17 @@ impl ByClass {
         let idle = self.idle - idle + Nanos(u64::try_from(by_others).unwrap_or(u64::MAX));
         if idle > Nanos::ZERO {
             self.lane(at).on_idle(idle);
+        }
+    }
+
+    /// Bounds what a class is owed that was at its maximum rate.
+    fn release(&mut self, at: u16) {
+        let behind_bytes = self.link.map_or(0, |link| link.bytes_in(BEHIND_MAX));
+        let class = &mut self.classes[usize::from(at)];
+        let behind = behind_bytes.saturating_mul(PARTS) / u64::from(class.spec.weight);
+        class.tag = class.tag.max(self.joins[usize::from(class.spec.priority)].now().saturating_sub(behind));
+        if let Some(promise) = &mut class.promise {
+            promise.due_at = promise.due_at.max(self.sent.saturating_sub(behind_bytes));
         }
     }
 
@@ -326,7 +341,10 @@ impl Policy for ByClass {
     }
 
     fn hold(&mut self, class: u16, is_held: bool) {
-        self.classes[usize::from(class)].is_held = is_held;
+        let was_held = std::mem::replace(&mut self.classes[usize::from(class)].is_held, is_held);
+        if was_held && !is_held {
+            self.release(class);
+        }
         self.settle(class);
     }
 
