@@ -275,6 +275,19 @@ fn a_class_at_its_greatest_rate_saves_nothing_up() {
     }
 }
 
+/// A busy host wakes late, by no more than the sender makes up for elsewhere.
+#[test]
+fn a_greatest_rate_is_reached_on_a_busy_host() {
+    let mut link = Link::new(&table(&[ClassSpec { greatest: Some(rate(LINK / 5)), ..plain() }]));
+    link.late = [0, 12, 3, 19, 7, 1, 15].map(Nanos::from_millis).to_vec();
+    link.arrive(0, 50_000);
+    link.arrive(0, 50_000);
+    link.run(Nanos::from_secs(20));
+    let goodput = LINK as f64 / 8.0 * 20.0 * SEGMENT_BYTES as f64 / framing().packet_bytes() as f64;
+    let part = link.had[0] as f64 / goodput;
+    assert!((part - 0.2).abs() < 0.001, "{part}");
+}
+
 #[test]
 fn the_order_within_a_class_is_its_own() {
     let mut link = Link::new(&table(&[plain(), ClassSpec::plain("b", Order::Fcfs)]));

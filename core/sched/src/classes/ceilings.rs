@@ -3,16 +3,22 @@
 
 use units::{Nanos, Rate};
 
+use crate::pacing::lateness::AHEAD_MAX;
 use crate::scheduler::run_queue::{Key, RunQueue};
 
-/// The time that a class released late may catch up; more would be a burst above its rate.
-const LATE_MAX: Nanos = Nanos::from_millis(2);
+/// The time that any class may catch up; more would be a burst above its rate.
+const BEHIND_MAX: Nanos = Nanos::from_millis(2);
+/// The time that a class released late may catch up in addition. On a host whose processor is busy, wake-ups come so
+/// late ([`crate::Lateness`]).
+const LATE_MAX: Nanos = AHEAD_MAX;
 
 #[derive(Debug, Clone, Copy)]
 struct Ceiling {
     rate: Rate,
     /// When the bytes it has been sent would be sent at this rate.
     sent_at: Nanos,
+    /// How late it was last released.
+    late: Nanos,
 }
 
 #[derive(Debug, Default)]
@@ -31,8 +37,8 @@ impl Ceilings {
             return;
         }
         self.classes.resize(self.classes.len().max(at + 1), None);
-        let sent_at = self.classes[at].map_or(Nanos::ZERO, |ceiling| ceiling.sent_at);
-        self.classes[at] = rate.map(|rate| Ceiling { rate, sent_at });
+        let (sent_at, late) = self.classes[at].map_or_else(Default::default, |before| (before.sent_at, before.late));
+        self.classes[at] = rate.map(|rate| Ceiling { rate, sent_at, late });
         if rate.is_none() && self.held.contains(class.into()) {
             // Released at the next call.
             self.held.set(class.into(), Key { rank: 0, number: class.into() });
@@ -43,7 +49,7 @@ impl Ceilings {
     #[must_use]
     pub fn on_sent(&mut self, now: Nanos, class: u16, wire_bytes: u64) -> bool {
         let Some(ceiling) = self.classes.get_mut(usize::from(class)).and_then(Option::as_mut) else { return false };
-        let from = ceiling.sent_at.max(now - LATE_MAX);
+        let from = ceiling.sent_at.max(now - BEHIND_MAX - ceiling.late);
         ceiling.sent_at = from + ceiling.rate.time_for(wire_bytes);
         let waits = ceiling.sent_at > now;
         if waits {
@@ -59,8 +65,11 @@ impl Ceilings {
 
     /// Returns a class that has waited long enough.
     pub fn poll(&mut self, now: Nanos) -> Option<u16> {
-        let class = self.held.first_entry().filter(|(key, _)| key.rank <= now.0)?.1;
+        let (key, class) = self.held.first_entry().filter(|(key, _)| key.rank <= now.0)?;
         self.held.remove(class);
+        if let Some(ceiling) = self.classes.get_mut(class as usize).and_then(Option::as_mut) {
+            ceiling.late = (now - Nanos(key.rank)).min(LATE_MAX);
+        }
         Some(class as u16)
     }
 
@@ -104,6 +113,29 @@ mod tests {
             ceilings.poll(now);
         }
         assert!((998_000..=1_004_000).contains(&sent), "{sent}");
+    }
+
+    /// It is sent its rate in time, and never more than 22 ms of it at once.
+    #[test]
+    fn released_late_it_catches_up_within_a_bound() {
+        for (late_ms, part) in [(0, 1.0), (5, 1.0), (20, 1.0), (60, 0.4)] {
+            let mut ceilings = Ceilings::default();
+            ceilings.set(0, Rate::from_bits_per_s(8 * MBIT));
+            let (began, mut sent) = (Nanos::from_secs(1), 0);
+            let mut now = began;
+            while now < Nanos::from_secs(9) {
+                let before = sent;
+                while !ceilings.is_held(0) {
+                    let _ = ceilings.on_sent(now, 0, 1000);
+                    sent += 1000;
+                }
+                assert!(sent - before <= 23_000, "a burst of {} bytes", sent - before);
+                now = ceilings.next().unwrap() + Nanos::from_millis(late_ms);
+                assert_eq!(ceilings.poll(now), Some(0));
+            }
+            let got = sent as f64 / ((now - began).0 as f64 / 1000.0);
+            assert!((got - part).abs() < 0.1 * (1.0 - part) + 0.005, "{late_ms} ms late: {got}");
+        }
     }
 
     #[test]
