@@ -26,6 +26,10 @@ const SAMPLES_MIN: u32 = 2;
 /// The maximum number of clients whose round trips are counted: those seen first.
 const CLIENTS_MAX: usize = 16;
 
+/// A rate that one client alone met is doubted this often, or whenever the line carried twice as much lately: a visitor
+/// who downloads while others come and go would else have the pace tried with each of them.
+const DOUBT_EVERY: Nanos = Nanos::from_secs(10);
+
 /// The round trips since the last instant at which no fall was found.
 #[derive(Debug, Default)]
 pub(super) struct Fall {
@@ -33,6 +37,7 @@ pub(super) struct Fall {
     seen: Vec<RoundTrips>,
     /// The only client seen before the last cut, if there was only one: what it met may be a slow link of its own.
     alone: Option<u64>,
+    doubted_at: Option<Nanos>,
 }
 
 /// The round trips of a client.
@@ -83,11 +88,17 @@ impl Fall {
         };
     }
 
-    /// Returns whether the last cut was by what one client alone met, and another is seen now. Returns true once for
-    /// each cut.
-    pub fn is_in_doubt(&mut self) -> bool {
+    /// Returns whether the last cut was by what one client alone met, and another is seen without a queue now. Returns
+    /// true once for each cut.
+    pub fn is_in_doubt(&mut self, now: Nanos, is_far_below: bool) -> bool {
         let seen = &self.seen;
-        self.alone.take_if(|one| seen.iter().any(|seen| seen.client != *one)).is_some()
+        let is_due = is_far_below || self.doubted_at.is_none_or(|before| now - before >= DOUBT_EVERY);
+        let is_other = |one: &mut u64| seen.iter().any(|seen| seen.client != *one && !seen.are_delayed());
+        let is_in_doubt = is_due && self.alone.take_if(is_other).is_some();
+        if is_in_doubt {
+            self.doubted_at = Some(now);
+        }
+        is_in_doubt
     }
 
     /// The mean delay of the queue that stood, if one did: most round trips of every client with enough of them were
@@ -157,16 +168,29 @@ mod tests {
     #[test]
     fn what_one_client_met_is_in_doubt_once_another_comes() {
         let mut fall = Fall::default();
-        let delay = DelayBounds { at_least: MS(30), at_most: MS(30) };
-        fall.on_round_trip(1, delay, MS(5));
+        let [none, long] = [0, 30].map(|ms| DelayBounds { at_least: MS(ms), at_most: MS(ms) });
+        let see = |fall: &mut Fall, delays: &[(u64, DelayBounds)]| {
+            fall.restart(MS(0));
+            delays.iter().for_each(|(client, bounds)| fall.on_round_trip(*client, *bounds, MS(5)));
+        };
+        see(&mut fall, &[(1, long)]);
         fall.on_cut();
-        fall.restart(MS(0));
-        fall.on_round_trip(1, delay, MS(5));
-        assert!(!fall.is_in_doubt());
-        fall.on_round_trip(2, delay, MS(5));
-        assert!(fall.is_in_doubt() && !fall.is_in_doubt());
+        see(&mut fall, &[(1, long), (2, long)]);
+        assert!(!fall.is_in_doubt(MS(0), true), "both meet it");
+        see(&mut fall, &[(1, long), (2, none)]);
+        assert!(fall.is_in_doubt(MS(0), false) && !fall.is_in_doubt(MS(0), true));
+        see(&mut fall, &[(1, long)]);
         fall.on_cut();
-        fall.on_round_trip(3, delay, MS(5));
-        assert!(!fall.is_in_doubt(), "two clients met it");
+        see(&mut fall, &[(2, none)]);
+        let doubts = [(9_999, false), (10_000, false), (10_001, true)];
+        assert_eq!(doubts.map(|(ms, is_far_below)| fall.is_in_doubt(MS(ms), is_far_below)), [false, true, false]);
+        see(&mut fall, &[(1, long)]);
+        fall.on_cut();
+        see(&mut fall, &[(2, none)]);
+        assert!(fall.is_in_doubt(MS(10_002), true), "the line carried twice as much lately");
+        see(&mut fall, &[(1, long), (2, none)]);
+        fall.on_cut();
+        see(&mut fall, &[(2, none)]);
+        assert!(!fall.is_in_doubt(MS(60_000), true), "another was there");
     }
 }

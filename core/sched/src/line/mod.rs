@@ -273,7 +273,7 @@ impl Estimator {
         if pace >= most {
             return None;
         }
-        if is_clear && pace < self.history.peak() / 2 && self.fall.is_in_doubt() {
+        if is_clear && self.fall.is_in_doubt(now, pace < self.history.peak() / 2) {
             self.rise.grow();
         }
         let lasted = interval.run.lasted.min(RISE_EVERY);

@@ -470,6 +470,31 @@ fn a_slow_client_that_was_alone_does_not_hold_the_next_one_up() {
     }
 }
 
+/// The first visitor is behind a slow link, and alone until another comes: what it takes is found, from nothing, by its
+/// queue or its losses. The other has its line within seconds, and the slow one, which stays, takes nothing of it.
+#[test]
+fn a_slow_client_alone_at_the_start_does_not_hold_the_next_one_up() {
+    const FAST_COMES_AT_S: usize = 14;
+    for (windows_packets, room_ms, has_few_samples) in
+        [(40.0, 6_000.0, true), (40.0, 6_000.0, false), (f64::INFINITY, 120.0, true), (f64::INFINITY, 250.0, false)]
+    {
+        let mut world = World::of("auto", 20.0);
+        world.line = Box::new(move |at| if at < FAST_COMES_AT_S as f64 { 2.0 * MBIT } else { 20.0 * MBIT });
+        (world.windows_packets, world.room_ms, world.has_few_samples) = (windows_packets, room_ms, has_few_samples);
+        let slow = Path { rtt_ms: 20.0, own_queue_ms: 100.0, ..LAN };
+        world.clients = vec![slow, LAN, LAN];
+        world.only_first = Box::new(move |at| at < FAST_COMES_AT_S as f64);
+        let outcome = world.run(FAST_COMES_AT_S as f64 + 30.0, 0.0);
+        let rates = &outcome.rates[FAST_COMES_AT_S * 1000..];
+        let case = format!("{windows_packets} packets, {room_ms} ms");
+        assert!((1.0..3.2 * MBIT).contains(&rates[0]), "{case}: {} {:?}", rates[0], world.notices);
+        let found = rates.iter().position(|rate| *rate > 17.0 * MBIT);
+        assert!(found.is_some_and(|ms| ms < 3_000), "{case}: {found:?} {:?}", world.notices);
+        let mean = rates[5_000..].iter().sum::<f64>() / (rates.len() - 5_000) as f64;
+        assert!((0.95..1.06).contains(&(mean / (20.0 * MBIT))), "{case}: {mean} {:?}", world.notices);
+    }
+}
+
 /// Too little is asked for to make the queue ours, however long it is: with less to send it stays.
 #[test]
 fn a_light_load_beside_others_is_not_slowed() {
