@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::{Client, Server, Site, content, get, on_every_path};
+use crate::common::{Client, Site, content, get, on_every_path};
 
 const SMALL: usize = 1000;
 const LARGE: usize = 700_000;
