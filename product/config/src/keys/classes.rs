@@ -29,7 +29,7 @@ pub static CLASSES: &[Key] = &[
         "class.max_concurrent_requests",
         CONNECTIONS,
         Absent("no limit"),
-        "Maximum responses of the class at once; others sleep, and go on by priority, client and age (`uplink.concurrency_sharing`). Against other clients, [a client keeps half](policies.md#classes).",
+        "Maximum responses of the class at once; others sleep, and go on by priority, client and age. [A client keeps half](policies.md#classes) against others.",
         "50",
     ),
     key(

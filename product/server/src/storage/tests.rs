@@ -14,9 +14,12 @@ use crate::files::temporary::Folder;
 /// Long enough for any machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The name of a file whose type needs no look at its content, which would bring it into memory.
+const NAME: &str = "a.txt";
+
 fn entry(folder: &Folder, content: &[u8]) -> Arc<Entry> {
-    folder.put("a", content);
-    folder.entry("a")
+    folder.put(NAME, content);
+    folder.entry(NAME)
 }
 
 /// A disk, and the channel that it wakes.
@@ -81,7 +84,7 @@ fn what_is_in_the_page_cache_is_seen() {
     assert_eq!(disk.look(&entry, 400_000, 100).unwrap(), Look::Copied(&[]));
     file.sync_all().unwrap();
     assert!(is_seen_absent(file, || disk.look(&entry, 100_000, 100).unwrap() == Look::Absent), "copied");
-    assert!(is_seen_absent(file, || disk.look(&folder.entry("a"), 0, 400_000).unwrap() == Look::Absent), "probed");
+    assert!(is_seen_absent(file, || disk.look(&folder.entry(NAME), 0, 400_000).unwrap() == Look::Absent), "probed");
 }
 
 /// Returns true if a look at a file that was just dropped from memory finds it absent. The look itself starts
