@@ -31,7 +31,7 @@ HANDSHAKE_SECONDS = 10
 LIMIT_SECONDS = 40
 # Of the page: the document, a style sheet, a script, eight images, and a large file.
 FILES = 12
-LARGE = "large"
+LARGE = "large.bin"
 # Windows so small that most of the large file is still to come when something happens to its connection.
 SMALL_WINDOW = 64 << 10
 # What a ticket would say if the server took early data (RFC 9001 section 4.6.1).

@@ -28,7 +28,7 @@ const (
 	handshake, limit = 10 * time.Second, 40 * time.Second
 	// Of the page: the document, a style sheet, a script, eight images, and a large file.
 	files = 12
-	large = "large"
+	large = "large.bin"
 	// A window so small that most of the large file is still to come when something happens to its connection.
 	window = 64 << 10
 	// Each leaves a part of a connection's window behind: all together more than there is, should a side forget to give it back.

@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_request_by_another_protocol_or_too_few_are_no_success() {
-        let line = "a - - [b] \"GET /large HTTP/3.0\" 200 1000000 \"-\" \"-\"\n";
+        let line = "a - - [b] \"GET /large.bin HTTP/3.0\" 200 1000000 \"-\" \"-\"\n";
         let log = line.repeat(site::IMAGES + 5);
         assert_eq!(by_protocol(&log, "HTTP/3.0").as_deref(), Ok("a page with 12 files; 13 requests by HTTP/3.0"));
         assert!(by_protocol(&log[line.len()..], "HTTP/3.0").unwrap_err().starts_with("12 requests"));

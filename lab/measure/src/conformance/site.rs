@@ -20,7 +20,7 @@ const SCRIPT: &str = "\
 addEventListener('load', async () => {
   const failed = [...document.images].filter(image => !image.naturalWidth).map(image => image.src);
   if (getComputedStyle(document.body).color !== 'rgb(1, 2, 3)') failed.push('style.css');
-  const large = await fetch('large').then(answer => answer.arrayBuffer()).catch(() => new ArrayBuffer(0));
+  const large = await fetch('large.bin').then(answer => answer.arrayBuffer()).catch(() => new ArrayBuffer(0));
   if (new Uint8Array(large).some((byte, at) => byte !== 97 + at % 26)) failed.push('bytes of large');
   const [page] = performance.getEntriesByType('navigation');
   fetch(`report?by=${location.search.slice(1)}&protocol=${page.nextHopProtocol}&images=${document.images.length}`
@@ -29,7 +29,7 @@ addEventListener('load', async () => {
 ";
 
 /// Files that clients compare.
-pub const FILES: [&str; 3] = ["index.html", "style.css", "large"];
+pub const FILES: [&str; 3] = ["index.html", "style.css", "large.bin"];
 
 pub fn write(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
@@ -44,6 +44,6 @@ pub fn write(folder: &Path) -> io::Result<()> {
     fs::write(folder.join("index.html"), PAGE.replace("%IMAGES%", &images))?;
     fs::write(folder.join("style.css"), STYLE)?;
     fs::write(folder.join("script.js"), SCRIPT)?;
-    fs::write(folder.join("large"), large)?;
+    fs::write(folder.join("large.bin"), large)?;
     fs::write(folder.join("report"), "")
 }
