@@ -135,7 +135,7 @@ def test_what_is_not_here_is_named(experiment, tmp_path):
     assert not_here() == [*gone, "fair: no finished run is here"]
     (experiment / "left-out.json").unlink()
     assert not_here()[0] == "seed-2: no finished run is here"
-    # Of an experiment that this machine could do nothing of there is a reason, and no run.
+    # An experiment of which this machine could run nothing has a reason and no run.
     other = tmp_path / "runs" / "other"
     other.mkdir()
     (other / "experiment.toml").write_text(CLAIMS)
@@ -388,7 +388,7 @@ def test_every_claim_of_a_paper_names_its_item(root):
 
 
 def test_the_claims_we_ship_speak_of_what_is_there(root):
-    """Of runs, clients and points that the experiments have, set-ups included."""
+    """Every claim names runs, clients and points that its experiment has, set-ups included."""
     files = [file for file in (root / "experiments").glob("*/*.toml") if file.parent.name != "setups"]
     stated = {file: weirlab.claims(file) for file in files}
     assert sum(map(bool, stated.values())) >= 40 and sum(map(len, stated.values())) >= 300

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 Numbers = npt.NDArray[np.uint64]
 
-# What Rust writes where a column has no number.
+# The value that Rust writes where a column has no number.
 NONE = np.uint64(2**64 - 1)
 
 
@@ -39,7 +39,7 @@ def _wrong(array: npt.NDArray[Any]) -> list[tuple[int, Any]]:
     if array.dtype.kind == "i":
         wrong = array < 0
     elif array.dtype.kind == "f":
-        # What is missing in a column of pandas is a NaN.
+        # A NaN stands for a missing value in a column of pandas.
         wrong = ~((array >= 0) & (array < 2.0**64) & (array == np.floor(array)))
     else:
         wrong = np.array([not (isinstance(value, int) and 0 <= value < 2**64) for value in array.tolist()])

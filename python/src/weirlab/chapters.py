@@ -98,7 +98,7 @@ def _tally(found: Sequence[Found]) -> str:
 
 
 def _others(found: Sequence[Found]) -> str:
-    """What became of the other claims, and which fails worst."""
+    """The number of claims with each other verdict, and the claim that fails worst."""
     counts = ((verdict, sum(of.verdict == verdict for of in found)) for verdict in VERDICTS if verdict != REPRODUCED)
     others = ", ".join(f"{count} {verdict}" for verdict, count in counts if count)
     failed = [of for of in found if of.verdict == REFUTED]
@@ -111,7 +111,7 @@ def _others(found: Sequence[Found]) -> str:
 
 
 def _miss(found: Found) -> tuple[float, float]:
-    """How many times too large or too small the figure is; 1 where it lies where the claim has it."""
+    """The factor by which the figure misses the claimed range, which is 1 within the range, and the figure itself."""
     (least, most), value = found.claim.ends, found.estimate.value if found.estimate else 0.0
     top, bottom = (least, value) if value < least else (value, most) if value > most else (1.0, 1.0)
     # Something where nothing is claimed, or the reverse, cannot be missed by more.
@@ -193,7 +193,7 @@ class _Row:
 
     @cached_property
     def apart(self) -> str | None:
-        """Why it is not set beside the run that it is compared with, if so."""
+        """The reason why the run is not compared with its baseline, or None."""
         base = self.point.runs.get(self.base_name)
         return None if base is None else apart(self.run, base)
 
@@ -245,7 +245,7 @@ class _Row:
         return "-" if self.is_virtual else _optional(self.run.manifest.get("server_cpu"))
 
     def lateness_ms(self) -> str:
-        """What the virtual clock does not tell is called so."""
+        """The 99th percentile of the load's lateness, or `virtual` for a run on the virtual clock."""
         late = self.run.manifest.get("lateness_ns_p99")
         return "virtual" if self.is_virtual else "-" if late is None else short(late / 1e6)
 

@@ -19,7 +19,7 @@ from .recorded import without_seed
 TRACES_MIN = 5
 """Traces with requests of their own that a verdict needs: an interval over two or three decides nothing, or wrongly by chance."""
 ORACLES = ("bound", "ideal-ps")
-"""Names that a claim may use beside those of runs."""
+"""Names that a claim may use in addition to the names of runs."""
 
 REPRODUCED, LARGER, REFUTED, UNDECIDED = "reproduced", "larger", "refuted", "undecided"
 NOT_COMPARABLE, NOT_MEASURED, VOID = "not comparable", "not measured", "void"
@@ -49,17 +49,17 @@ class Claim:
     sizes: tuple[float, float] | None = None
     client: str | None = None
     seconds: float | None = None
-    """How long the paper's run was, where what is claimed grows with it."""
+    """The length of the paper's run in seconds, where the claimed figure grows with it."""
     items: tuple[int, ...] = ()
 
     @property
     def is_ratio(self) -> bool:
-        """Whether it is of one run over another, or of one point over another."""
+        """True if the claim is about the ratio of two runs or of two points."""
         return self.against is not None or (self.over is not None and not is_of_pairs(self.value))
 
     @property
     def has_size(self) -> bool:
-        """Whether it says as much as the paper does: both ends of its range, or the statement that has one."""
+        """True if the claim gives both ends of its range, or quotes the paper's statement that has one side."""
         return (self.least is not None and self.most is not None) or bool(self.one_sided)
 
     @property
@@ -88,7 +88,7 @@ class Claim:
         return REFUTED, self._right_way(found.value)
 
     def _right_way(self, value: float) -> str | None:
-        """Whether a ratio that misses the claim goes its way: only a claim that lies wholly on one side of 1 has a direction."""
+        """Returns a remark on a ratio that misses in the claimed direction. Its range must lie on one side of 1."""
         least, most = self.ends
         if self.is_ratio and least >= 1 and value > 1:
             return f"its direction, by {'more' if value > most else 'less'}"
@@ -107,7 +107,7 @@ def claims(experiment: str | os.PathLike[str]) -> list[Claim]:
 
 
 def with_setups(said: dict[str, Any], path: pathlib.Path) -> dict[str, Any]:
-    """What the file says with all that its setups say before it (`setup = "papers"`: `../setups/papers.toml`)."""
+    """Returns the keys of the file together with those of its setup (`setup = "papers"`: `../setups/papers.toml`)."""
     setup = path.parent.parent / "setups" / f"{said.get('setup')}.toml"
     if "setup" not in said or not setup.is_file():
         return said

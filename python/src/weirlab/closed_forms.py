@@ -1,4 +1,4 @@
-"""What can be known without a simulation: closed forms of the M/G/1 queue, and bounds of given jobs."""
+"""Results that need no simulation: closed forms of the M/G/1 queue, and bounds of given jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ._columns import to_arrow, to_bytes
 
 @dataclass(frozen=True)
 class Solution:
-    """Means in the steady state, of all jobs or of those of one size."""
+    """Means in the steady state, of all jobs or of the jobs of one size."""
 
     response_ms: float
     slowdown: float

@@ -1,4 +1,4 @@
-"""What two runs have in common where they are compared, and whether the link of a run was a wire."""
+"""The conditions that two compared runs have in common, and the check that the link of a run was a wire."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .recorded import Responses, Run
 _LENGTH_PART = 0.02
 """Runs as long as each other to this part are of one length."""
 _CLOCKS_NS = 1_000
-"""How much sooner than its own bytes on the link a response may seem to end: clocks of two programs, read before and after."""
+"""The time by which a response may seem to end before its bytes have crossed the link: two programs read the clock."""
 _SEGMENT_BYTES = 1448
 NOT_A_WIRE = "not a wire: "
 _OF_SERVER = (
@@ -23,7 +23,7 @@ _OF_SERVER = (
 
 
 def apart(one: Run, other: Run) -> str | None:
-    """Why these two are not compared, if so: a figure of 200 s says nothing beside one of 30 minutes."""
+    """Returns the reason why two runs are not compared, or None: a run of 200 s says nothing of a run of 30 minutes."""
     mine, theirs = (of.manifest.get("seconds") for of in (one, other))
     if mine is not None and theirs is not None and is_of_other_length(mine, theirs):
         return f"{one.name} ran for {number(mine)} s, {other.name} for {number(theirs)}"
@@ -40,7 +40,7 @@ def in_words(run: Run) -> str:
 
 
 def is_of_other_length(one: float, other: float) -> bool:
-    """Whether runs of so many seconds are of another length."""
+    """Returns whether two lengths of runs, in seconds, are too different to compare the runs."""
     return abs(one - other) > _LENGTH_PART * max(one, other)
 
 
@@ -50,7 +50,7 @@ def number(value: float) -> str:
 
 
 def _physics(run: Run) -> list[tuple[str, str]]:
-    """What decides how packets move, and is not the server's to decide."""
+    """The conditions that decide how packets move, and that the server does not choose."""
     said = run.environment
     link = "a wire" if "wire" in said else "a token bucket"
     return [
@@ -66,7 +66,7 @@ def _is_of_server(run: Run) -> bool:
 
 
 def not_a_wire(run: Run, of: Responses) -> str | None:
-    """What is said beside every figure that depends on the link; None where it serialised, or nobody kept enough."""
+    """The warning for figures that depend on the link. It is None if the link serialised or if too little was kept."""
     if _is_of_server(run):
         return _OF_SERVER
     link: Any = run.manifest.get("link_bps")

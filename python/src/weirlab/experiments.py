@@ -79,7 +79,7 @@ def sim(*, weirlab: str | os.PathLike[str] | None = None, **flags: Any) -> dict[
 
 
 def _call(command: Sequence[str], stdout: int | None, stderr: int | None) -> str:
-    """What the program prints; RunError has what it said last if it fails."""
+    """Runs the program and returns what it prints. If it fails, RunError has the last line of its errors."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, text=True, errors="replace")
     if done.returncode != 0:
         last = (done.stderr or "").strip().splitlines()[-1:]

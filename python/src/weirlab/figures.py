@@ -33,9 +33,9 @@ def nearest_rank(values: Floats, permille: int) -> float:
 
 
 def by_size(sizes: npt.NDArray[np.uint64], values: Floats, count: int = _BUCKETS) -> tuple[Floats, Floats, Floats]:
-    """Of each of so many equal shares of the requests by size, smallest first: the mean size, mean and variance of the values.
+    """The mean size, and the mean and variance of the values, in each of `count` equal shares of the requests by size.
 
-    A share too small for a request is left out; equal sizes count in order of arrival.
+    The smallest sizes come first. A share too small for a request is left out. Equal sizes count in order of arrival.
     """
     order = np.argsort(sizes, kind="stable")
     cuts = [len(order) * share // count for share in range(count + 1)]
@@ -50,9 +50,9 @@ def by_size(sizes: npt.NDArray[np.uint64], values: Floats, count: int = _BUCKETS
 
 
 def growth(sizes: npt.NDArray[np.uint64], values: Floats) -> tuple[Floats, Floats]:
-    """Of each bin of sizes from x to below 1.2 x, each from the least size not yet in one: the mean size and the mean value.
+    """The mean size and the mean value in each bin of sizes. Every run of the same requests has the same bins.
 
-    Where bins begin depends on the sizes alone: the same requests are in the same bins in every run.
+    A bin is from x to below 1.2 x, where x is the least size not yet in a bin.
     """
     order = np.argsort(sizes, kind="stable")
     ascending, low, parts = sizes[order].astype(np.float64), 0, []
@@ -79,7 +79,7 @@ _STATS = (*_PERMILLE, "mean", "variance", "scv")
 
 
 def is_of_pairs(name: str) -> bool:
-    """Whether the figure is of each request of one run against the same one of another."""
+    """Returns whether the figure compares each request of one run with the same request of another run."""
     return name in _PAIRS
 
 
@@ -196,7 +196,7 @@ def check_name(name: str) -> None:
 
 
 def is_counter(name: str) -> bool:
-    """Whether the figure is of what was measured from outside."""
+    """Returns whether the figure comes from the samples that were measured from outside the server."""
     return name in _SHORT or name.startswith("samples.")
 
 
@@ -222,7 +222,7 @@ class _Pair:
             self.stretch = np.where(self.mine == self.base, 1.0, self.mine / self.base)
 
     def buckets(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Of each half percent of all requests by size: the means of both runs, and the variances."""
+        """The means of both runs, then their variances, in each half percent of all requests by size."""
         count = max(round(len(self.sizes) / max(self.of_all, 1) * _BUCKETS), 1)
         _, mine, mine_variance = by_size(self.sizes, self.mine, count)
         _, base, base_variance = by_size(self.sizes, self.base, count)
@@ -236,7 +236,7 @@ class _Pair:
 
 
 def _median(mine: Floats, base: Floats) -> float:
-    """How many times as large the base's is, in the median; two without any are alike."""
+    """The median of the base's values over this run's. Two equal values have the ratio 1, even if both are 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where(mine == base, 1.0, base / mine)
     return nearest_rank(ratios[~np.isnan(ratios)], 500)

@@ -1,5 +1,5 @@
-"""Experiments as they lie on disk: EXPERIMENT/RUN/, or where something varies EXPERIMENT/POINT/RUN/, beside `experiment.toml` and
-`left-out.json`; a folder without runs and without those files is one of experiments."""
+"""Experiments on disk: EXPERIMENT/RUN/, or EXPERIMENT/POINT/RUN/ where something varies. `experiment.toml` and
+`left-out.json` lie in EXPERIMENT/. A folder without runs and without these files is a folder of experiments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEFT_OUT = "left-out.json"
 _DEPTH_MAX = 5
 """Folders below each other that are looked into: of experiments, of points, of runs, and two to group them by."""
 _OF_NO_SETTING = ("seed", "question", "figure")
-"""What is the same in an experiment with another seed, and in one with another text for people."""
+"""Keys that are no settings of an experiment: its seed and its text for people."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,15 @@ class Experiment:
     runs: list[Run]
     """In the order of the file, as far as it says one."""
     text: str = field(default="", repr=False)
-    """Of `experiment.toml`, where it was kept."""
+    """The text of `experiment.toml`, which is empty if the file was not kept."""
     left_out: dict[str, str] = field(default_factory=dict)
-    """Why runs are not here, by `POINT/RUN`."""
+    """The reasons why runs are not here, by `POINT/RUN`."""
     is_whole: bool = True
-    """Whether it was given as a whole, so that what is missing is named; not so where runs were given one by one."""
+    """True if the whole experiment was given, not single runs. Runs that are missing are named only then."""
 
     @cached_property
     def file(self) -> dict[str, Any]:
-        """What the file says; nothing where there is none that can be read."""
+        """The contents of `experiment.toml`, which are empty if it is missing or cannot be read."""
         try:
             return tomllib.loads(self.text)
         except tomllib.TOMLDecodeError:
@@ -59,7 +59,7 @@ class Experiment:
 
     @cached_property
     def settings(self) -> str:
-        """What the file says but for its seeds."""
+        """The settings in the file, as text, without its seeds and its text for people."""
         if not self.file:
             return self.text
         said = {key: of for key, of in self.file.items() if key not in (*_OF_NO_SETTING, "vary")}
@@ -75,8 +75,8 @@ class Experiment:
         return {point: sorted(of, key=lambda run: _place(names, run.name)) for point, of in by_name.items()}
 
     def absent(self) -> dict[str, list[tuple[str, str]]]:
-        """The runs that are not here with the reason, by point: those of which somebody said why, and those that the file has. Of
-        a point without any run one without a name stands for all of which nobody said anything."""
+        """The runs that are not here, by point, with the reason: those with a recorded reason, and others of the file.
+        At a point without any run, one entry without a name stands for all runs that have no recorded reason."""
         absent: dict[str, list[tuple[str, str]]] = {}
         for run, reason in sorted(self.left_out.items()):
             point, _, name = run.rpartition("/")

@@ -37,7 +37,7 @@ _KEYS = ("question", "model", "replications", "seed", "fixed", "grid", "plot", "
 _RESERVED = ("model", "replications", "seed")
 _REPLICATIONS_MAX, _RUNS_MAX = 10_000, 50_000
 _LEVEL = 0.99
-# What of `weirlab sim --json` is no result of the simulation.
+# Fields of `weirlab sim --json` that are no result of the simulation.
 _OF_THE_PROGRAM = ("spec", "simulated_jobs", "jobs_per_second", "cpu_seconds", "peak_rss_bytes")
 _FILES = {"trace": "", "class_table": "", "dist": "trace:"}
 """Fields that name a file, and what stands before its name."""
@@ -77,13 +77,13 @@ class Plan:
 
 @dataclass(frozen=True)
 class Results:
-    """What the runs of a plan came to, for each cell in the order of its seeds."""
+    """The results of a plan's runs, for each cell in the order of the seeds."""
 
     plan: Plan
     metrics: list[list[Metrics]]
     by_size: list[list[list[dict[str, float]]]]
     theory: list[Metrics]
-    """What closed forms say of a cell."""
+    """The values of closed forms, for each cell."""
     commit: str
     """That of the program that simulated."""
 
@@ -244,7 +244,7 @@ def _checked(plan: Plan, cell: Cell, of: Fields) -> dict[str, Any]:
 
 
 def _check_metrics(results: Results) -> Results:
-    """What a misspelt name is called by."""
+    """Returns the results. Raises ValueError with the names of all metrics if the plan asks for one that no run has."""
     known = sorted({name for cell in results.metrics for run in cell for name in run})
     of_claims = [(f"claim `{of.text}`", of.value) for of in results.plan.claims]
     for where, name in [("plot.y", name) for name in results.plan.y] + of_claims:
@@ -254,14 +254,14 @@ def _check_metrics(results: Results) -> Results:
 
 
 def simulated(cell: str, seed: int, model: str, folder: str, trace: str | None, digest: str) -> dict[str, str]:
-    """One run: a point of the sweep. The digest and the files' contents are what its result depends on beside its flags."""
+    """Does a run, which is a point of the sweep. Its result depends on flags, digest and the files' contents."""
     said = sim(seed=seed, **flags(model, json.loads(cell)["fields"], folder, trace))
     of = {name: value for name, value in said.items() if name not in _OF_THE_PROGRAM}
     return {"metrics": json.dumps({"metrics": dict(_numbers("", of)), "by_size": said.get("by_size", [])})}
 
 
 def flags(model: str, fields: Fields, folder: str, trace: str | None) -> Fields:
-    """The flags of `weirlab sim` for a cell. A field with a dot is an assignment of `--set`; files are beside the experiment."""
+    """The flags of `weirlab sim` for a cell. A field with a dot is an assignment of `--set`. Files lie in `folder`."""
     found: Fields = {"model": model}
     settings = [f"{name}={_label(value)}" for name, value in fields.items() if "." in name]
     for name, value in fields.items():
@@ -315,7 +315,7 @@ def estimates(runs: list[Metrics]) -> dict[str, Estimate]:
 
 
 def found(results: Results, claim: Claim) -> Estimate | None:
-    """What the sweep found of a claim, over its seeds; ratios are of runs with the same seed."""
+    """The estimate of a claim's figure over the seeds, or None. A ratio is that of two runs with the same seed."""
     of = [_named_metric(run, claim.value) for run in results.metrics[_place(results.plan, claim, claim.of)]]
     if claim.over is not None:
         over = [_named_metric(run, claim.value) for run in results.metrics[_place(results.plan, claim, claim.over)]]
@@ -360,7 +360,7 @@ def _axis_columns(results: Results, repeat: Iterable[int]) -> dict[str, pa.Array
 
 
 def _runs(results: Results) -> pa.Table:
-    """One row per run: the axes, every other field, the seed, every metric."""
+    """The table of runs. A row has the axes, every other field, the seed and every metric of a run."""
     plan, count = results.plan, len(results.plan.seeds)
     columns = list(_axis_columns(results, [count] * len(plan.cells)).items())
     others = sorted({name for cell in plan.cells for name in cell.fields} - set(plan.cells[0].at))
@@ -385,7 +385,7 @@ def _distinct(names: Iterable[str]) -> list[str]:
 
 
 def _sizes(results: Results) -> pa.Table:
-    """One row per run and bin of sizes."""
+    """The table of sizes, with a row per run and bin of sizes."""
     plan = results.plan
     columns = list(_axis_columns(results, [sum(map(len, runs)) for runs in results.by_size]).items())
     rows = [(seed, of) for runs in results.by_size for seed, run in zip(plan.seeds, runs, strict=True) for of in run]
@@ -396,7 +396,7 @@ def _sizes(results: Results) -> pa.Table:
 
 
 def _cells_csv(results: Results) -> str:
-    """One row per cell and metric: mean, the ends of its interval, of how many runs, and what a closed form says."""
+    """The text of `cells.csv`. A row has cell, metric, mean, interval, number of runs, and closed form."""
     plan = results.plan
     text = csv_line([*plan.cells[0].at, "metric", "mean", "ci99_low", "ci99_high", "runs", "theory"])
     for cell, runs, theory in zip(plan.cells, results.metrics, results.theory, strict=True):
@@ -408,7 +408,7 @@ def _cells_csv(results: Results) -> str:
 
 
 def table(results: Results) -> str:
-    """One row per cell, one column per metric of `plot.y`, and the claims with their verdicts: Markdown."""
+    """The results as Markdown: a row per cell, a column per metric of `plot.y`, and the claims with their verdicts."""
     plan, count = results.plan, len(results.plan.seeds)
     text = f"{plan.said['question']}\n\nModel {plan.said['model']}, "
     text += "one run: no interval.\n\n" if count == 1 else f"mean \N{PLUS-MINUS SIGN} 99 % over {count} runs.\n\n"

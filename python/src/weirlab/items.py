@@ -34,7 +34,7 @@ class Declared:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether it is of cells of a sweep."""
+        """True if the claim is about cells of a sweep."""
         return isinstance(self.claim.of, dict)
 
     def judge(self, kept: Kept) -> str:
@@ -63,7 +63,7 @@ class Papers:
         return [of for of in self.claims if item in of.claim.items]
 
     def judged(self, of: Declared) -> list[tuple[Kept, str, str]]:
-        """What is kept of a claim at each point, the verdict, and the folder of the result."""
+        """The kept figure of a claim at each point, with its verdict and the folder of its result."""
         kept = self.kept.get((of.experiment, of.claim.text), [])
         return [(row, of.judge(row), folder) for row, folder in kept if of.claim.point in (None, row.get("point", ""))]
 

@@ -21,13 +21,13 @@ from .points import Point, points_of
 from .recorded import RESPONSES, Run, runs, seed_of, without_seed
 from .repeats import over
 
-# How far a figure may be from the published one: kept response times are whole microseconds.
+# The largest relative error of a figure computed again: kept response times are whole microseconds.
 TOLERANCE = 0.001
 
 
 @dataclass(frozen=True)
 class Found:
-    """What became of a claim at a point, over its traces."""
+    """The verdict on a claim at a point, over its traces."""
 
     claim: Claim
     point: str
@@ -42,7 +42,7 @@ class Found:
 
     @property
     def is_judged(self) -> bool:
-        """Whether its figure was found and may be used."""
+        """True if the figure was found and may be used."""
         return self.estimate is not None and self.verdict not in (VOID, NOT_COMPARABLE, NOT_MEASURED)
 
 
@@ -53,16 +53,16 @@ class _One:
     point: str
     value: float | None = None
     fault: str | None = None
-    """What it is if it may not be used."""
+    """The verdict on a figure that may not be used: void, not comparable or not measured."""
     remark: str | None = None
     wire: str | None = None
-    """Why its link was no wire."""
+    """The reason why the link was no wire."""
     bound: float | None = None
     load: str = ""
 
 
 class _Absent(ValueError):
-    """What a claim needs is not here."""
+    """A run or a figure that a claim needs is not here."""
 
 
 def judge(found_in: Iterable[Run], stated: Iterable[Claim]) -> list[Found]:
@@ -71,7 +71,7 @@ def judge(found_in: Iterable[Run], stated: Iterable[Claim]) -> list[Found]:
 
 
 def findings(points: list[Point], stated: Iterable[Claim]) -> list[Found]:
-    """What became of each claim at each point that it speaks of, in this order, also where nothing was measured."""
+    """The verdict on each claim at each point that it speaks of, in this order, also where nothing was measured."""
     ones: dict[tuple[int, str], _One] = {}
     stated = list(stated)
     for point in points:
@@ -174,7 +174,7 @@ def _one(claim: Claim, point: Point) -> _One:
 
 
 def _why_apart(claim: Claim, sides: list[Run]) -> str | None:
-    """Why the runs are not compared, with each other or with the paper's."""
+    """Returns the reason why the runs are not compared with each other or with the paper's run, or None."""
     if len(sides) == 2 and (why := apart(*sides)) is not None:
         return why
     for run in sides:
@@ -238,7 +238,7 @@ def _bound(claim: Claim, point: Point) -> float | None:
 
 
 def kept_claims(experiment: str, found: Iterable[Found]) -> list[dict[str, Any]]:
-    """What results keep of claims (`claims.json`): the figures. The range that they are judged by is the experiment's."""
+    """The figures of claims as results keep them (`claims.json`). The claimed range stays in the experiment's file."""
     return [_kept(experiment, of) for of in found]
 
 

@@ -1,5 +1,5 @@
-"""What runs on a line whose rate has to be found say of it: times over those of a run that was told the rate, how much of the
-line was used, and when the rate was found."""
+"""Results of runs on a line whose rate has to be found: their times over those of a run that was given the rate, the
+share of the line that was used, and the time at which the rate was found."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen of a run's line beside its requests."""
+    """The observations of a run's line, as opposed to its requests."""
 
     sent: list[tuple[float, float]]
-    """When how many bytes had left the bottleneck."""
+    """Seconds, each with the number of bytes that had left the bottleneck by then."""
     rates: list[tuple[float, float]]
-    """From when on which rate the line had, bits per second; empty where it always had the link's."""
+    """Seconds, each with the bits per second from then on; empty if the line always had the rate of the link."""
     notices: list[tuple[float, str]]
-    """What the server, or what shapes for it, said of the line."""
+    """Seconds, each with the message about the line from the server, or from the program that shapes for it."""
     paces: list[tuple[int | None, int | None, str]]
-    """What the server answered each second: the rate found, its pace, what limits it."""
+    """The answers of the server, one a second: the rate found, its pace, and what limits the pace."""
 
     def found_s(self) -> float | None:
         """When the server first named a rate of the line."""
@@ -67,7 +67,7 @@ class Seen:
 
 
 def seen(run: Run) -> Seen:
-    """What was seen of a run's line."""
+    """Reads the observations of a run's line from its folder."""
     samples = run.samples()
     rates = [(at, _number(run.path / "line.csv", rest)) for at, rest in _rows(run.path / "line.csv")]
     paces = [(int(found) if found.isdigit() else None, int(pace) if pace.isdigit() else None, limit)
@@ -120,7 +120,7 @@ def rate_in(text: str) -> int | None:
 
 @dataclass
 class _Measured:
-    """What is kept of the run of one seed."""
+    """The figures of the run of one seed."""
 
     times: tuple[float, float, float]
     """The mean of all requests, and median and 95th percentile of the half with the smallest bodies."""
@@ -157,9 +157,9 @@ def _is_number(text: str) -> bool:
 
 
 def lines(of: Iterable[Experiment], reference: str, seconds_into: pathlib.Path | None = None) -> Row:
-    """What each run on a line takes of this one's times, over the seeds; folders of one file with other seeds are one group.
+    """Compares the times of each run with those of `reference`. Folders that differ by seed form a group.
 
-    With `seconds_into` each run's line second by second is written there.
+    With `seconds_into` it also writes each run's line, second by second, into that folder.
     """
     groups = _Groups()
     for experiment in of:
@@ -180,7 +180,7 @@ def lines(of: Iterable[Experiment], reference: str, seconds_into: pathlib.Path |
 
 
 def _without_seed(name: str, seed: int) -> str:
-    """What an experiment is called whose folder ends in its seed: `line-row` for `line-row-2` and seed 2."""
+    """The name of an experiment without the seed that its folder ends in: `line-row` for `line-row-2` and seed 2."""
     return next((name.removesuffix(tail) for tail in (f"-seed-{seed}", f"-{seed}") if name.endswith(tail)), name)
 
 
@@ -266,7 +266,7 @@ def _cells_of(row: Row) -> list[str]:
 
 
 def csv_table(of: Row) -> str:
-    """One row for each run."""
+    """The results as CSV, with a row for each run."""
     names = ["group", "run", "seeds", *(f"{key}_ms" for key in _TIMES)]
     names += [f"{key}_factor{end}" for key in _TIMES for end in ("", "_low", "_high")]
     text = texts.csv_line([*names, "used_share", "dropped_packets", "found_seeds", "found_s"])

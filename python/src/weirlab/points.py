@@ -1,4 +1,4 @@
-"""The runs of one trace beside each other, and what no run of it can beat."""
+"""The runs of one trace together, and the bounds that no run of it can beat."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Point:
 
     @cached_property
     def are_alike(self) -> bool:
-        """Whether the runs had the same requests; of a load that asks when it was answered they have not."""
+        """True if the runs had the same requests. Under a load whose clients wait for their answers they have not."""
         first, *others = self.responses.values()
         return all(np.array_equal(first.size_bytes, of.size_bytes) for of in others)
 
     @cached_property
     def mismatch(self) -> str | None:
-        """Why runs that asked at instants of their own may not stand beside each other, if so."""
+        """The reason why the runs are not compared, or None. Runs of an open load must have had the same requests."""
         if self.are_alike or any(run.manifest.get("closed") is not None or not run.path.is_dir() for run in self.runs.values()):
             return None
         return f"runs {', '.join(self.runs)}: they had different requests; only runs of the same jobs compare"
@@ -63,7 +63,7 @@ class Point:
         return from_bytes(_weirlab.alone(sizes, to_bytes("head_bytes", heads), self.link)) / 1e6
 
     def oracles_of(self, name: str) -> dict[str, Responses]:
-        """What no schedule of the requests of this run can beat, and ideal sharing of them."""
+        """The response times that no schedule of this run's requests can beat, and those under ideal sharing."""
         first, heads = self.responses[name], self.heads_of(name)
         if first.arrival_ns is None or heads is None or self.link is None:
             return {}
@@ -89,7 +89,7 @@ class Point:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the link carries sizes alone, as in queueing theory."""
+        """True if the link carries sizes alone, as in queueing theory."""
         return next(iter(self.runs.values())).manifest.get("wire") == "plain"
 
     @cached_property

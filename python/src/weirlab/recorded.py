@@ -1,4 +1,4 @@
-"""What runs recorded: their folders, their records, and the response times that kept results have of them."""
+"""The records of runs: their folders, their requests, and the response times that kept results have of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Responses:
     """Until the last byte, or what the request waited if it did not complete."""
     is_complete: npt.NDArray[np.bool_]
     head_bytes: Numbers | None = None
-    """Of the response; 0 where none came."""
+    """The size of the response's head, which is 0 if no response came."""
     arrival_ns: Numbers | None = None
     arrival_s: Numbers | None = None
     """The second of the run in which it was due."""
@@ -61,7 +61,7 @@ class Run:
     path: pathlib.Path
     """Its folder; of a kept result the file of its point."""
     manifest: dict[str, Any] = field(default_factory=dict, repr=False)
-    """How it was made; of a kept result that of one run of it."""
+    """The manifest, which says how the run was made. All runs of a kept result share the manifest of one."""
 
     @property
     def group(self) -> str:
@@ -76,7 +76,7 @@ class Run:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What else its manifest says of it."""
+        """Further facts about the run from its manifest, by name."""
         said: dict[str, str] = self.manifest.get("environment", {})
         return said
 
@@ -87,19 +87,19 @@ class Run:
         return pages
 
     def records(self) -> pa.Table:
-        """One row for each request, in order of arrival."""
+        """The table of requests, a row for each in order of arrival."""
         if self.path.is_dir():
             return records(self.path)
         raise ValueError(f"{self.path}: a kept result has response times alone; call responses()")
 
     def samples(self) -> pa.Table | None:
-        """What was measured from outside while it went on, if anything was."""
+        """The samples that were measured from outside the server during the run, or None."""
         path = self.path / "samples.parquet"
         return pa.parquet.read_table(path) if path.exists() else None
 
     @property
     def void(self) -> str | None:
-        """Why it may not be used, as `weirlab run` wrote it into its manifest."""
+        """The reason why the run may not be used, as `weirlab run` wrote it into the manifest, or None."""
         said: str | None = self.manifest.get("void")
         return said
 
@@ -125,7 +125,7 @@ def _is_seed(word: str) -> bool:
 def records(path: str | os.PathLike[str]) -> pa.Table:
     """Reads what a run recorded, from its folder, or from an access log of `weir serve --log-format json`.
 
-    One row for each request, in order of arrival; `docs/weirlab.md` has the columns.
+    The table has a row for each request, in order of arrival. `docs/weirlab.md` has the columns.
     """
     at = pathlib.Path(path)
     if at.is_file():
@@ -162,7 +162,7 @@ def runs(folder: str | os.PathLike[str]) -> list[Run]:
 
 
 def has_records(folder: pathlib.Path) -> bool:
-    """Whether a run recorded here, finished or not."""
+    """Returns whether the folder has records of a run, finished or not."""
     return (folder / "records.parquet").exists() or (folder / "records.csv").exists()
 
 
@@ -195,7 +195,7 @@ def keep(folder: str | os.PathLike[str], result: str | os.PathLike[str]) -> list
 
 
 def _are_alike(runs_of: list[Responses]) -> bool:
-    """Whether they had the same requests."""
+    """Returns whether the runs had the same requests."""
     return all(np.array_equal(runs_of[0].size_bytes, other.size_bytes) for other in runs_of[1:])
 
 

@@ -1,4 +1,4 @@
-"""Repeated runs: what one run takes of another's time, over several seeds, and how sure that is.
+"""Repeated runs: the ratio of one run's response times to another's over several seeds, with its interval.
 
 Seeds differ from each other by far more than servers do on one seed, so an interval around each mean would hide every difference
 that is there. Runs of one seed had the same requests: their ratio is taken first, and the interval is that of the ratios.
@@ -25,13 +25,13 @@ from .recorded import Responses, Run, without_seed
 # The largest requests, which may lose.
 _TOP_PERCENT = 99.5
 PAGE_MEASURES = ("view mean", "view p50", "view p95", "whole mean", "whole p50", "whole p95", "KB mean")
-"""Of pages: until something is seen, until all is there (ms), and their bodies as they came."""
+"""Figures of pages: time until something is seen, time until all is there (ms), and size of their bodies (KB)."""
 Row = dict[str, Any]
 
 
 @dataclass
 class _Repeat:
-    """What is kept of the run of one seed."""
+    """The figures of the run of one seed."""
 
     run: Run
     load: str
@@ -40,7 +40,7 @@ class _Repeat:
     packet_bound_ratio: float | None
     pages: list[float] | None
     fault: tuple[str, str] | None
-    """What it is and why, if it may not be used."""
+    """The kind of fault and the reason, if the run may not be used."""
 
 
 @dataclass
@@ -66,7 +66,7 @@ class _Group:
         return str(self.key[1])
 
     def is_of(self, key: tuple[Any, ...], runs: Iterable[Run]) -> bool:
-        """Whether these runs repeat its own, which have been as long and over the same link."""
+        """Returns whether these runs repeat the group's own runs, under the same conditions and for as long."""
         known = [(next(iter(self.runs[run.name].values())).run, run) for run in runs if self.runs.get(run.name)]
         return self.key == key and all(apart(one, run) is None for one, run in known)
 
@@ -78,10 +78,10 @@ def over(found_in: Iterable[Run], reference: str) -> list[Row]:
 
 
 def factors(of: Iterable[Experiment], reference: str, *, may_lack: bool = False) -> Row:
-    """What each run takes of this one's time over the seeds, its losses first: what results keep as `over-RUN.json`.
+    """Compares the time of each run with that of `reference` over the seeds. Results keep it as `over-RUN.json`.
 
-    Void runs, runs that beat their wire time and seeds without the other run are left out and counted. Raises ValueError with the
-    names of all runs if there is none of this name.
+    Losses of `reference` come first. Void runs, runs that beat their wire time and seeds without `reference` are left
+    out and counted. Raises ValueError with the names of all runs if there is none of this name.
     """
     groups: list[_Group] = []
     for experiment in of:
@@ -196,7 +196,7 @@ def _ratio(pairs: list[tuple[float, float]]) -> Estimate | None:
 
 
 def _standing(factor: Estimate | None) -> str | None:
-    """What a factor says of the run that others are divided by; with one seed only, by its value alone."""
+    """The standing of the run that others are divided by: loses, gains or open. With one seed, the value decides."""
     if factor is None:
         return None
     low, high = (factor.value if end is None else end for end in (factor.low, factor.high))
@@ -233,7 +233,7 @@ def _order(row: Row, reference: str, place: int) -> tuple[int, int, int, float]:
 
 
 def _labels(groups: list[_Group]) -> list[str]:
-    """What the groups are called: by their points, with as much more as tells them apart."""
+    """The names of the groups: their points, and the words that distinguish groups of the same point."""
     are_of_one = all(group.settings == groups[0].settings for group in groups)
     labels: list[str] = []
     for group in groups:
@@ -299,7 +299,7 @@ def _cells(row: Row) -> list[str]:
 
 
 def _losses(row: Row) -> str:
-    """Of the mean, of the largest; with a question mark where the interval includes 1."""
+    """The losses in the mean and in the largest requests, with a question mark where the interval includes 1."""
     marks = {"loses": "", "open": "?"}
     both = (("mean", row["standing"]), ("top", row["standing_top"]))
     return ", ".join(f"{name}{marks[standing]}" for name, standing in both if standing in marks)

@@ -1,4 +1,4 @@
-"""One link and what is sent over it, by the scheduler that the server runs on."""
+"""Simulations of a link and the jobs sent over it, by the scheduler that the server runs on."""
 
 from __future__ import annotations
 

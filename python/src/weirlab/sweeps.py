@@ -28,7 +28,7 @@ Result = dict[str, Any]
 Function = Callable[..., Mapping[str, Any]]
 
 RETRIES_MAX = 3
-"""How often a point is begun again because the worker that had it died."""
+"""The most times that a point is begun again because its worker died."""
 IN_FLIGHT_PER_WORKER = 2
 """Points handed out before their results are kept."""
 POINTS_MAX = 1_000_000
@@ -125,7 +125,7 @@ def _read(folder: pathlib.Path, key: str) -> Result | None:
 
 
 def _done(kept: Mapping[str, Result | None]) -> tuple[int, int]:
-    """How many results are kept, of how many."""
+    """The number of results that are kept, and the number of all points."""
     return sum(of is not None for of in kept.values()), len(kept)
 
 
@@ -156,7 +156,7 @@ class _Pool(Protocol):
     def submit(self, function: Function, point: Point) -> Any: ...
 
     def wait(self, running: Iterable[Any]) -> list[tuple[Any, Result | BaseException]]:
-        """What has ended, at least one; a death of its worker is an outcome too."""
+        """Waits for a task to end, and returns all that have ended. The death of a worker is an outcome too."""
 
     def is_death(self, outcome: BaseException) -> bool: ...
 
@@ -168,7 +168,7 @@ def _conduct(
     waiting, suspects = list(reversed(list(todo))), dict.fromkeys(todo, 0)
     running: dict[Any, str] = {}
     while waiting or running:
-        # Whoever was there when a worker died is tried alone: only so it is known whose fault it is.
+        # A point that was running when a worker died is tried alone, which shows whether the fault is its own.
         alone = any(suspects.values())
         while waiting and len(running) < (1 if alone else in_flight_max):
             key = waiting.pop()
@@ -259,7 +259,7 @@ def _engine(name: str, workers: int) -> Iterator[_Pool]:
         raise ValueError(f"engine: `{name}`: write local or ray")
 
 
-# What a cluster of this machine keeps of results on their way.
+# The memory in which a cluster of this machine keeps results on their way.
 _OBJECT_STORE_BYTES = 128 * 1024 * 1024
 
 
