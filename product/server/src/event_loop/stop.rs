@@ -8,6 +8,7 @@ use units::Nanos;
 
 use super::Worker;
 use super::responder::Responder;
+use crate::connection::Connection;
 use crate::net::Net;
 use crate::send::Transmitter;
 
@@ -27,7 +28,7 @@ pub struct Stop {
     cut: Mutex<Tally>,
 }
 
-/// Responses under way, added up over the event loops.
+/// Responses under way and requests that are arriving, added up over the event loops.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Left {
     pub responses: usize,
@@ -158,10 +159,12 @@ impl<N: Net> Worker<N> {
         line.inspect(|line| with.service.journal.error(line));
     }
 
-    /// Counts the responses under way and their remaining bytes.
+    /// Counts the responses under way, with their remaining bytes, and the requests that are arriving.
     fn left(&self) -> Left {
         let with = &self.responder;
-        let responses = with.connections.iter().map(|(_, connection)| connection.protocol.answering());
+        let owed =
+            |connection: &Connection<_>| connection.protocol.answering() + usize::from(connection.has_request_part());
+        let responses = with.connections.iter().map(|(_, connection)| owed(connection));
         Left { responses: responses.sum(), bytes: with.transmitter.link.scheduler().jobs().left_bytes() }
     }
 }

@@ -22,7 +22,7 @@ const RESOLVER_FILES: [&str; 5] =
 /// The restrictions in force.
 #[derive(Debug, Default)]
 pub struct Confined {
-    /// What the kernel grants where it refuses access to other files.
+    /// The access that the kernel grants where it refuses other files.
     pub granted: Option<Granted>,
     /// Remarks for the operator.
     pub remarks: Vec<String>,

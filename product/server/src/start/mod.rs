@@ -72,7 +72,7 @@ pub struct Server {
     current: Arc<Current>,
     /// A channel for each event loop; the first also has what all loops share.
     status_channels: Vec<Arc<StatusChannel>>,
-    /// What the sandbox grants where access is confined to the files that were named at the start.
+    /// The access that the sandbox grants where it is confined to the files that were named at the start.
     granted: Option<Granted>,
     keeping: Keeping,
     /// The configuration in force, with which a reload compares its own.

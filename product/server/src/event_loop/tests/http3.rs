@@ -91,3 +91,29 @@ fn a_flood_of_datagrams_leaves_others_their_turn() {
     }
     assert!(turns < others.len(), "answered after {turns} turns");
 }
+
+/// A client in its handshake was closed by a server that stopped, and one that had sent no request yet.
+#[test]
+fn a_client_in_its_handshake_has_its_answer_from_a_server_that_stops() {
+    let mut bench = Bench::of_datagrams("http3-stop");
+    let mut new = bench.ask(Windows::default());
+    new.talk(bench.worker.responder.timers.now());
+    while bench.worker.responder.connections.is_empty() {
+        bench.turn();
+    }
+    assert!(!bench.worker.stop(), "its handshake is under way");
+    let mut stream = None;
+    for _ in 0..100_000 {
+        new.talk(bench.worker.responder.timers.now());
+        if new.peer.is_connected && stream.is_none() {
+            new.peer.hello();
+            stream = Some(new.peer.request("/a", &[]));
+        }
+        if stream.is_some_and(|stream| new.peer.response(stream).is_whole) {
+            break;
+        }
+        bench.turn();
+    }
+    let response = stream.map(|stream| new.peer.response(stream));
+    assert!(response.is_some_and(|response| response.is_whole && response.body == FILE), "{:?}", new.peer.lost);
+}
