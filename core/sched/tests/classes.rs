@@ -32,7 +32,7 @@ struct Link {
     jobs: Vec<(u16, u64)>,
     /// Bytes, by class.
     had: Vec<u64>,
-    /// How late the caller wakes, in turn.
+    /// The lateness of the caller's wake-ups, in turn.
     late: Vec<Nanos>,
     wakes: usize,
 }
@@ -250,8 +250,8 @@ fn a_greatest_rate_below_the_share_is_reached() {
     }
 }
 
-/// What a class was not allowed to take is not owed to it: without its maximum rate, or once this is above its share, it
-/// has its share and no more.
+/// A class is not owed the bytes that its maximum rate kept from it: without a maximum, or once its maximum is above its
+/// share, it has its share and no more.
 #[test]
 fn a_class_at_its_greatest_rate_saves_nothing_up() {
     let capped = ClassSpec { greatest: Some(rate(LINK / 10)), ..plain() };

@@ -41,7 +41,7 @@ use units::{Nanos, Rate};
 
 use crate::Carrier;
 
-/// What a connection sends beside its SYN-ACK and its data, in packets without data: it acknowledges the request, and the client's end.
+/// The packets without data that a connection sends after its SYN-ACK: it acknowledges the request, and the client's end.
 const CLOSING_PACKETS: u64 = (CONNECTION_BYTES - SYN_ACK_BYTES) / PACKET_OVERHEAD_BYTES;
 
 /// A response as a link of packets sees it.

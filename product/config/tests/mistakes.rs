@@ -185,8 +185,7 @@ fn proxies_of_a_site() {
     all_say("[[site]]\n[[site.proxy]]\n", "\n", &cases);
 }
 
-/// The exception would send the source of a script.
-/// One mistake has one message.
+/// A value of another type has one message.
 #[test]
 fn a_wrong_flag_is_not_a_missing_upstream_too() {
     let text = "[[site]]\nroot='r'\n[[site.proxy]]\npath='/a/*'\nserve_files='yes'\n";
@@ -195,6 +194,7 @@ fn a_wrong_flag_is_not_a_missing_upstream_too() {
     assert!(mistakes(&not_set)[0].starts_with("f:3:1: site.proxy.to missing"), "{:?}", mistakes(&not_set));
 }
 
+/// The exception would send the source of a script.
 #[test]
 fn files_are_no_exception_to_fastcgi() {
     let text = "[[site]]\nroot='r'\nfastcgi='127.0.0.1:9000'\n[[site.proxy]]\npath='/s/*'\nserve_files=true\n";
@@ -676,7 +676,7 @@ control = 'public'
     assert_eq!(notes(text), ["f:6:1: site.cache overlaps that of line 3, which wins where both match",]);
 }
 
-/// What the server would refuse at its start without a place.
+/// The server would refuse these at its start, without a place.
 #[test]
 fn orders_that_cannot_be_kept_have_their_place() {
     let bands = "[uplink]\nshaping = 'bands'\n";

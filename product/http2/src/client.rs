@@ -89,7 +89,7 @@ impl ClientSession {
     }
 
     /// Sends the head of a request on a new stream, appending it to `out`. Returns `None` if no request can be sent. The
-    /// first follows our SETTINGS, whose answer tells the round trip.
+    /// first follows our SETTINGS, whose answer shows the round trip.
     /// The caller must not open more than [`ClientSession::streams_max`]. The memory of the response is charged to
     /// `account`.
     pub fn request(

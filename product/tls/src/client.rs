@@ -369,7 +369,7 @@ mod tests {
         let (roots, good) = made(2100);
         assert_eq!(said(&roots, &good, "a.test"), Ok(false));
         assert!(said(&roots, &good, "b.test").unwrap_err().contains("not valid for name \"b.test\""));
-        // Another of the same name: nothing but the bytes tell them apart.
+        // Another of the same name: only the bytes differ.
         assert!(said(&made(2100).0, &good, "a.test").is_err());
         let as_system = Roots { own: [].into(), ..roots };
         assert!(said(&as_system, &good, "a.test").unwrap_err().starts_with("its certificate is that of an authority"));

@@ -1,6 +1,6 @@
 //! The verification of a server's certificate: an authority of ours has signed it, or it is one of ours itself.
 //!
-//! `openssl req -x509` makes a certificate that is marked as an authority's, and rustls takes none of those for a
+//! `openssl req -x509` makes a certificate that is marked as an authority's, and rustls takes no authority's for a
 //! server's, though an operator who names this very file trusts it. Then its signature proves nothing more, but its name,
 //! its dates and the handshake's signature count as ever.
 

@@ -17,7 +17,7 @@ struct Ceiling {
     rate: Rate,
     /// When the bytes it has been sent would be sent at this rate.
     sent_at: Nanos,
-    /// How late it was last released.
+    /// The lateness of its last release.
     late: Nanos,
 }
 

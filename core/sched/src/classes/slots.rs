@@ -7,7 +7,7 @@
 //!
 //! Jobs have clients, which 004 does not distinguish. A client keeps half of a level's slots, rounded up, against others:
 //! beyond that its youngest running job is put to sleep for one of a client that has fewer. Alone it may have them all.
-//! Of the sleeping jobs of a level, one of the client with the fewest running resumes, then the oldest.
+//! The sleeping job that resumes is the oldest of the client with the fewest running jobs in the level.
 //!
 //! Good if some jobs must not be slowed by the number of others, whatever their sizes; bad in the mean, and a level
 //! whose slots are all taken waits even while the link is idle, unless slots are shared. The order of bytes among the
@@ -417,7 +417,7 @@ mod tests {
         assert_eq!(slots.depart(9), Some(Turn::Run(10)));
     }
 
-    /// One client may have all slots until another comes, and keeps half of them then.
+    /// A client may have all slots until another comes, and then keeps half of them.
     #[test]
     fn a_client_makes_room_for_another() {
         let mut slots = Slots::new(&[4], Sharing::Own);
@@ -438,7 +438,7 @@ mod tests {
         assert_eq!(slots.counts(A), (3, 0));
     }
 
-    /// Of one slot there is no half: a response is not cut for another.
+    /// A level with a single slot has no half of it: a response is not cut for another.
     #[test]
     fn the_only_slot_stays_with_its_job() {
         let mut slots = Slots::new(&[1], Sharing::Own);

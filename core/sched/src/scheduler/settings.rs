@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(scheduler.pacer().ledger().cross_traffic().share_permille(), 0);
     }
 
-    /// What a download had before is no debt: after a change to `fair` each goes on in its turn, whatever ordered it.
+    /// A download owes nothing for the bytes that it had before: after a change to `fair` each goes on in its turn, from every policy.
     #[test]
     fn a_change_to_fair_stops_nobody() {
         const ROUNDS: usize = 400;

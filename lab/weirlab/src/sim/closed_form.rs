@@ -9,7 +9,7 @@ use theory::mg1::{Mg1, Policy};
 use super::{Model, SimSpec, Wire};
 use crate::theory::{distribution, rank};
 
-/// What the formulas say of such runs, by the name of the metric that they foretell.
+/// The values that the formulas give for such runs, by the name of the metric that they foretell.
 pub fn of(spec: &SimSpec) -> Option<BTreeMap<&'static str, f64>> {
     let is_plain = spec.wire == Wire::Plain && spec.seconds.is_none();
     let (true, Some(rho), Some(dist)) = (spec.model == Model::Queue && is_plain, spec.rho, &spec.dist) else {

@@ -74,7 +74,7 @@ impl Table<'_> {
     }
 }
 
-/// The differences of two lists of settings, of one table and of those below it.
+/// The differences of two lists of settings, of one table and of the tables below it.
 pub(super) fn of_values(prefix: &str, before: &[Held], after: &[Held]) -> Vec<Change> {
     let [before, after] = [before, after].map(by_path);
     let paths: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();

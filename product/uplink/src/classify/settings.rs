@@ -53,7 +53,7 @@ pub struct Settings {
     pub policy: Policy,
     pub made_clsact: bool,
     pub made_tree: bool,
-    /// What is sent to the ports is ordered too.
+    /// Packets to the ports are ordered too.
     pub has_uploads: bool,
     /// Increasing, at most [`CUTS_MAX`]; in bytes, or in microseconds for `srrt`.
     pub cuts: Vec<u64>,

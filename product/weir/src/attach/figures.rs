@@ -41,7 +41,7 @@ pub fn all() -> Result<Vec<Figures>, Error> {
 }
 
 impl Figures {
-    /// What is gone meanwhile counts zero.
+    /// Reads the figures of an attach. Parts that are gone meanwhile count zero.
     fn of(attached: Attached) -> Figures {
         let tree = tree::find(&attached.interface).ok().flatten();
         let of_tree = |read: fn(&Tree) -> Result<Vec<Counted>, Error>| tree.as_ref().and_then(|tree| read(tree).ok());

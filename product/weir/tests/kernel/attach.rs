@@ -100,7 +100,7 @@ fn the_doctor_says_what_attach_would() {
     }
 }
 
-/// What JSON, Prometheus, the list and `weir top` say between two lists that agree, so that nothing has left the interface meanwhile; `file` is
+/// The figures of JSON, Prometheus, the list and `weir top` between two lists that agree, so that nothing has left the interface meanwhile; `file` is
 /// written too.
 fn figures(network: &Network, file: &Path) -> (Value, [String; 3]) {
     let told = || {

@@ -79,7 +79,7 @@ fn the_second_of_a_class_of_one_sleeps_until_the_first_is_gone() {
     }
 }
 
-/// One client with all slots of a class makes room for another; what sleeps for that goes on where it was.
+/// A client with all slots of a class makes room for another; the response that sleeps for that goes on where it was.
 #[test]
 fn a_client_does_not_keep_all_slots_of_a_class() {
     let paced = slots(2).replace("shaping = \"off\"", "rate = \"500mbit\"");

@@ -367,7 +367,7 @@ fn what_came_before_an_upstream_died_reaches_the_client() {
     });
 }
 
-/// What an upstream sends for HEAD behind the head is no response to the next request of any client.
+/// Bytes that an upstream sends behind the head of a HEAD are no response to the next request of any client.
 #[test]
 fn a_body_that_should_not_be_is_nobodys_response() {
     const POISON: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";

@@ -122,7 +122,7 @@ fn files_for_responses_that_the_sandbox_forbids_need_another_process() {
     assert_needs_upgrade(&apart, &[&without, &proxy], &[&with, &proxy], "limits.spool", ("/p/a", "program"));
 }
 
-/// What the start allows, a reload may use: other ports, the same names, no files for responses.
+/// A reload may use all that the start allows: other ports, the same names, no files for responses.
 #[test]
 fn upstreams_that_the_sandbox_allows_are_reloaded() {
     let program = program();

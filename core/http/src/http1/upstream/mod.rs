@@ -3,7 +3,7 @@
 //! If an upstream's bytes have two readings, part of them could be taken for the response to another request. Such a
 //! response is a fault, and its connection carries no other. Old but unambiguous syntax is accepted and rewritten for
 //! the client: space before a colon (RFC 9112 section 5.1), folded lines of fields that frame nothing (5.2), chunk
-//! sizes padded with spaces (7.1.1), a length beside chunks (6.3), a status above 599. Lines that are no field and frame
+//! sizes padded with spaces (7.1.1), a length together with chunks (6.3), a status above 599. Lines that are no field and frame
 //! nothing are left out. The notebook has the table (docs/notebook/proxy.md).
 
 mod body;
