@@ -238,7 +238,9 @@ impl Connection {
         self.set(slot, None);
         if let Some(at) = self.members.iter().position(|member| member.slot == slot) {
             let lane = self.members.remove(at).lane;
-            if self.members.iter().all(|member| member.lane != lane) {
+            if self.members.is_empty() {
+                self.offers.clear();
+            } else if self.offers.len() > 1 && self.members.iter().all(|member| member.lane != lane) {
                 self.offers.retain(|offer| offer.lane != lane);
             }
         }
@@ -246,10 +248,12 @@ impl Connection {
 
     /// Must be called before the job becomes ready: its lane waits from now on, unless it already does.
     pub fn begin_wait(&mut self, now: Nanos, slot: u32, lane: u16) {
-        self.change(slot, |member| member.lane = lane);
         let offer = self.offer_of(lane);
         if offer.slot.is_none() {
             offer.waits_since = now;
+        }
+        if self.offers.len() > 1 {
+            self.change(slot, |member| member.lane = lane);
         }
     }
 
@@ -304,7 +308,11 @@ impl Connection {
         self.offers.clear();
     }
 
+    /// The lane of a job that was ready, without a search if there is no other.
     fn lane_of(&self, slot: u32) -> u16 {
+        if let [offer] = &self.offers[..] {
+            return offer.lane;
+        }
         self.members.iter().find(|member| member.slot == slot).map_or(0, |member| member.lane)
     }
 
