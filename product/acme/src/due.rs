@@ -599,12 +599,13 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever fails, and however the clock is set, attempts are rare and waits end.
+        /// Refusals, which authorities count, are at most two a name in an hour; attempts that reach nobody, of which each
+        /// refusal begins a new row, are at most ten between two refusals.
         #[test]
         fn attempts_are_bounded(fails in proptest::collection::vec((0..3u8, 0.0..1.0f64), 1..80), days in 0.0..40.0f64) {
             let mut renewals = renewals(&["a.test", "b.test"]);
             renewals.on_certificate("a.test", lifetime(0.0, 30.0), at(0.0), 0.3);
-            let mut at_failure = fails.iter().cycle();
+            let (mut at_failure, mut refused) = (fails.iter().cycle(), 0);
             let (orders, lines) = run(&mut renewals, at(days), at(days + 2.0), |renewals, name, now| {
                 let (kind, chance) = at_failure.next().unwrap();
                 let failure = match kind {
@@ -612,9 +613,12 @@ mod tests {
                     1 => Failure::of_name("refused"),
                     _ => Failure { after: Some(10 * DAY), ..Failure::of_name("too many") },
                 };
+                refused += usize::from(failure.scope == Scope::Name);
                 renewals.on_failure(name, failure, now, *chance);
             });
-            proptest::prop_assert!(orders.len() <= 400, "{} orders", orders.len());
+            // The first waits are shorter: six refusals of each name.
+            proptest::prop_assert!(refused <= 2 * (2 * 48 + 6), "{refused} refusals");
+            proptest::prop_assert!(orders.len() <= 10 * (refused + 1) + 2 * 48, "{} orders, {refused} refusals", orders.len());
             proptest::prop_assert!(lines.len() <= 2 * 25 + 1, "{} lines", lines.len());
         }
     }
