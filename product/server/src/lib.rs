@@ -15,6 +15,7 @@ mod codec;
 mod coded;
 mod connection;
 mod connection_places;
+mod disk;
 mod event_loop;
 mod exchange_id;
 mod files;
@@ -53,6 +54,7 @@ pub use answer::alternative;
 pub use classes::ClassesConfig;
 pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightError, ClientWeights, TrustedProxies};
 pub use codec::digest_of;
+pub use disk::SpoolConfig;
 pub use files::Options as FileOptions;
 pub use kept_rates::{Keeper, KeptLine, unkept};
 pub use limits::{Limits, Patience};
@@ -69,7 +71,6 @@ pub use sites::{AcmeConfig, Certificate, Https, Saving, SecureError, SiteConfig,
 pub use start::{
     Checked, Config, Fault, IN_USE, Part, Reload, Reporting, STATUS_WAIT_MAX, Server, StartError, WORKERS_MAX, check,
 };
-pub use storage::SpoolConfig;
 pub use threads::ThreadError;
 pub use upstream::{RouteStatus, RoutesStatus, UpstreamStatus};
 

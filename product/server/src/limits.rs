@@ -7,8 +7,8 @@ use units::{Nanos, Rate};
 
 use crate::clients::{ClientLimits, ClientPrefix, ClientWeights, TrustedProxies};
 use crate::clock::ClientTime;
+use crate::disk::SpoolConfig;
 use crate::memory::MemoryLimit;
-use crate::storage::SpoolConfig;
 use crate::upload::UploadLimits;
 
 /// Limits on what a client may cost.

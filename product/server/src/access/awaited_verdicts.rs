@@ -7,8 +7,8 @@ use http::gateway::FieldChange;
 use units::Nanos;
 
 use super::{Credentials, Refused, Users, Verifier};
+use crate::disk::Done;
 use crate::exchange_id::ExchangeId;
-use crate::storage::Done;
 
 /// A password to be verified.
 #[derive(Debug)]

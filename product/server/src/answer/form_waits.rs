@@ -6,9 +6,9 @@ use std::sync::Arc;
 use units::{Nanos, Rate};
 
 use crate::coded::{Coder, FormId, Waiter};
+use crate::disk::Done;
 use crate::exchange_id::ExchangeId;
 use crate::files::{Entry, Found, Key, LookupResult, SearchStep};
-use crate::storage::Done;
 
 /// The maximum time that a request waits for a form: a thread that codes a file may wait for its disk.
 pub(super) const WAIT_MAX: Nanos = Nanos::from_secs(2);

@@ -13,12 +13,13 @@ use super::*;
 use crate::codec::testing::{decoded, decoded_with, text};
 use crate::codec::{Level, digest_of, encoded};
 use crate::coded::{Coder, DictionaryId, SiteKey};
+use crate::disk::Pool;
 use crate::exchange_id::ExchangeId;
 use crate::files::picture::testing::picture;
 use crate::files::temporary::Folder;
 use crate::files::{CacheAnswer, CacheLimits, Options, REVALIDATE_AFTER};
 use crate::sites::{Saving, SiteConfig, Wanted};
-use crate::storage::{InMemory, Pool};
+use crate::storage::InMemory;
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 /// The name of the exchange.

@@ -14,8 +14,9 @@ use http::http1::Delimiter;
 use http::{Length, Trailers};
 use units::memory::{Account, Counted};
 
+use crate::disk::Buffer;
 use crate::files::{Content, Entry};
-use crate::storage::{Buffer, Look, Storage};
+use crate::storage::{Look, Storage};
 pub use failure::Failure;
 pub use pipe::{PIPE_BYTES_MAX, Pipe, Trailing};
 pub use stage::{Stage, Staged, Tally};

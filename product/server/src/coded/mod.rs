@@ -25,9 +25,9 @@ use units::memory::Account;
 
 use crate::client_turns::Turns;
 use crate::codec::{Level, encoder_bytes, encoder_bytes_with};
+use crate::disk::Done;
 use crate::exchange_id::ExchangeId;
 use crate::files::{Entry, State};
-use crate::storage::Done;
 pub use dictionaries::{Dictionaries, DictionaryId, Had, Held, SiteKey};
 use forms::{Forms, Made};
 pub use job::Job;

@@ -11,9 +11,10 @@ use sched::Size;
 use units::memory::Account;
 
 use crate::body::{self, Available, Body, Failure, Piece, Pipe};
+use crate::disk::Buffer;
 use crate::files::{Content, Entry};
 use crate::net::Sink;
-use crate::storage::{Buffer, Storage};
+use crate::storage::Storage;
 
 /// The maximum number of memory slices handed down in one system call: a head and a body, or a few parts of several
 /// ranges.

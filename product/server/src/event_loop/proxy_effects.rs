@@ -13,13 +13,13 @@ use super::upstream_response::{announced, responding, size_from};
 use crate::answer::{Handler, Reply, To};
 use crate::body::Trailing;
 use crate::connection::{Exchange, KeptRequest, LogEntry, Search, Task, UpstreamEntry};
+use crate::disk::Room;
 use crate::exchange_id::ExchangeId;
 use crate::files::CacheAnswer;
 use crate::journal::Kind;
 use crate::net::{Net, Socket, Transport};
 use crate::proxy::{Begun, Effect, Measured, Named, Proxy, Tried};
 use crate::send::Producer;
-use crate::storage::Room;
 use crate::upstream::{BodySink, CodedBody, Fault, Prediction};
 
 impl<S: Socket> BodySink for (Producer<'_, S>, Nanos) {

@@ -12,11 +12,11 @@ use super::*;
 use crate::answer::Handler;
 use crate::clients::{ClientLimits, Clients};
 use crate::connection_places::Places;
+use crate::disk::Pool;
 use crate::files::{Cache, CacheLimits, Lookups, Options, Root};
 use crate::logging::{Format, Log, LogConfig, Logs};
 use crate::send::{Limit, Link, Order};
 use crate::sites::{Current, SiteConfig, Wanted};
-use crate::storage::Pool;
 use crate::threads::Threads;
 use crate::upstream::UpstreamPlaces;
 

@@ -42,7 +42,7 @@ use super::root::Identity;
 use super::view::ListingView;
 use super::watch::{Changed, Inotify, Watch, WatchId};
 use super::{Entry, Found, Key, Missing, Root, Roots, SiteNumber, Stop, Wait, trim_slashes};
-use crate::storage::Pool;
+use crate::disk::Pool;
 
 /// The time from its last comparison after which a file is closed if it is neither requested nor being sent. The last
 /// comparison is at most [`REVALIDATE_AFTER`] before the last use.

@@ -22,7 +22,7 @@ use super::mounts::{self, Kind};
 use super::sidecar_kind::SidecarKind;
 use super::{Stop, Wait};
 use crate::codec::{CODED_BYTES, is_compressible};
-use crate::storage::{Lane, Pool, Probed, Reserved, read_now};
+use crate::disk::{Lane, Pool, Probed, Reserved, read_now};
 
 /// The maximum length of files held in memory. At 64 KiB, a copy to the socket costs about as much as `sendfile`, and a
 /// thousand such files fit the cache.
@@ -498,7 +498,7 @@ fn read(file: &mut File, bytes: usize, wait: Wait) -> Result<Vec<u8>, Stop> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::{Jam, THREADS_PER_DEVICE_MAX};
+    use crate::disk::{Jam, THREADS_PER_DEVICE_MAX};
 
     fn state(modified_s: i64) -> State {
         State { device: 1, inode: 0xab, size_bytes: 0x10, modified: (modified_s, 5), changed: (0, 0) }

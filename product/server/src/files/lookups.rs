@@ -13,8 +13,8 @@ use units::Nanos;
 
 use super::lookup::FinishedLookup;
 use super::{Cache, CacheAnswer, Found, Key, Lookup, Missing};
+use crate::disk::{Done, Lane, Pool};
 use crate::exchange_id::ExchangeId;
-use crate::storage::{Done, Lane, Pool};
 
 /// The result for an asker.
 pub type LookupResult = (ExchangeId, Result<Found, Missing>);

@@ -6,9 +6,9 @@ use http::http1::upstream::UpstreamHead;
 use units::Nanos;
 
 use crate::body::Pipe;
+use crate::disk::Room;
 use crate::exchange_id::ExchangeId;
 use crate::files::SiteNumber;
-use crate::storage::Room;
 use crate::upstream::{Attempt, Fault, TransferStep};
 
 /// The next thing for the event loop to do. `id` is the name of an exchange, which may have ended meanwhile.

@@ -13,8 +13,8 @@ use units::memory::{Account, Charge};
 
 use super::*;
 use crate::body::{PIPE_BYTES_MAX, Pipe};
+use crate::disk::Room;
 use crate::net::{Connecting, FarEnd};
-use crate::storage::Room;
 use crate::upstream::{ClientConnection, Group, UpstreamPlaces};
 use crate::wake::Wake;
 

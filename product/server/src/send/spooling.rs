@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use super::{Producer, Reads, Sendings};
 use crate::body::{Body, Piece};
+use crate::disk::Room;
 use crate::files::Entry;
 use crate::net::Socket;
 #[cfg(test)]
 use crate::simulation::planted::{Fault, strikes};
-use crate::storage::{Room, Target, Write, Written};
+use crate::storage::{Target, Write, Written};
 
 impl<S: Socket> Producer<'_, S> {
     /// Writes the pipe's bytes to a file, so that the pipe has room: the response is then among

@@ -13,8 +13,9 @@ use super::plan::Plan;
 use super::random::Random;
 use crate::codec::Level;
 use crate::coded::{Coder, Job};
+use crate::disk::{Buffer, Pool, Taken};
 use crate::files::{Content, Entry};
-use crate::storage::{Buffer, Look, Pool, ReadDone, Storage, Taken, Write, Written};
+use crate::storage::{Look, ReadDone, Storage, Write, Written};
 use crate::wake::Wake;
 
 /// The memory for coded forms: too little for those of all pages.

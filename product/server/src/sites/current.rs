@@ -21,10 +21,10 @@ use super::{
     secure,
 };
 use crate::classes::{Assigned, ClassesChange, ClassesConfig};
+use crate::disk::Room;
 use crate::files::{Options, Root, Roots, SiteNumber};
 use crate::logging::{Log, LogConfig};
 use crate::service_manager::Keys;
-use crate::storage::Room;
 use crate::upstream::resolver::{Name, Names};
 use crate::upstream::{Group, NamedFiles, Scripts, Trust};
 

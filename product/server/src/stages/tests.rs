@@ -15,9 +15,10 @@ use units::memory::Account;
 use super::staging::{Folding, Staging, Upper, applied};
 use super::*;
 use crate::body::{Failure, Piece, Pipe, Trailing};
+use crate::disk::Buffer;
 use crate::files::temporary::Folder;
 use crate::files::{Content, Entry};
-use crate::storage::{Buffer, Look, ReadDone, Storage};
+use crate::storage::{Look, ReadDone, Storage};
 
 /// The length of a file that is not held in memory.
 const FILE: u64 = 100_000;

@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 
 use crate::classes::ClassesConfig;
+use crate::disk::SpoolConfig;
 use crate::kept_rates::Keeper;
 use crate::limits::Limits;
 use crate::logging::LogConfig;
 use crate::service_manager::{Listen, PassedSocket, Privileges, Watchdog};
 use crate::shaping::ShapingChoice;
 use crate::sites::{AcmeConfig, SiteConfig};
-use crate::storage::SpoolConfig;
 
 /// The maximum number of event loops.
 pub const WORKERS_MAX: usize = 256;

@@ -11,9 +11,9 @@ use config::{UpstreamAddress, UpstreamSocket};
 use rustix::fs::Access;
 
 use super::{Config, StartError, config::is_spooling};
+use crate::disk::SpoolConfig;
 use crate::sandbox::{Granted, Reach, below_root, folders_of, refuse_calls, restrict_files};
 use crate::sites::{Certificate, SiteConfig, SitesError};
-use crate::storage::SpoolConfig;
 
 /// Files that the C library reads to resolve a name: a reload resolves those of upstreams again.
 const RESOLVER_FILES: [&str; 5] =

@@ -13,6 +13,7 @@ use sched::policy::{ClientShare, PolicySpec};
 use super::{Config, Fault, STATUS_WAIT_MAX, Server, StartError, check, confine, open_log, order};
 use crate::classes::ClassesConfig;
 use crate::clients::ClientRate;
+use crate::disk::{BUFFERED_BYTES_MAX, SpoolConfig};
 use crate::event_loop::{Change, LinkChange, MemoryShare, NewSettings};
 use crate::files::CacheLimits;
 use crate::limits::Limits;
@@ -22,7 +23,6 @@ use crate::send::{LineSettings, LinkSettings};
 use crate::service_manager::NamedSocket;
 use crate::shaping::ShapingChoice;
 use crate::sites::{AcmeConfig, SiteConfig, Wanted};
-use crate::storage::{BUFFERED_BYTES_MAX, SpoolConfig};
 
 /// The new settings of a running server.
 pub struct Reload<'r> {

@@ -7,40 +7,27 @@
 //!
 //! Up to [`COPIED_BYTES_MAX`] the look is the read itself (`preadv2` with RWF_NOWAIT), so nothing is left to chance, at
 //! no more cost than `sendfile`. For more, a copy would cost a fifth of the throughput: pages are probed, one byte in
-//! each [`PROBE_EVERY_BYTES`], and `sendfile` sends them. A probe's result is valid for a moment ([`Probed`]). A hole
+//! each [`PROBE_EVERY_BYTES`], and `sendfile` sends them. A probe's result is valid for a moment ([`Probed`](crate::disk::Probed)). A hole
 //! between two probes, or a page reclaimed between probe and `sendfile`, is the only read that may still block.
 //! `mincore` and `cachestat` check every page, but only for the owner of a file.
 //!
 //! A file system without RWF_NOWAIT (NFS, FUSE, overlayfs) is always read on a thread of the pool.
 
-mod finished_tasks;
-#[cfg(test)]
-mod jam;
-mod pool;
-mod probed;
 mod spool;
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use sched::JobId;
 
 use crate::clock;
+use crate::disk::{Buffer, Done, Lane, Pool, read_now, spool_folder};
 use crate::files::{Content, Entry, OpenFile};
-pub use finished_tasks::Done;
-#[cfg(test)]
-pub use jam::Jam;
-pub use pool::{BUFFERED_BYTES_MAX, Buffer, Lane, Pool};
-#[cfg(test)]
-pub use pool::{THREADS_PER_DEVICE_MAX, Taken};
-pub use probed::Probed;
-pub use spool::{Reserved, Room, SpoolConfig, Target, Write, Written};
+pub use spool::{Target, Write, Written};
 
 /// The maximum number of bytes that are copied; more are probed and sent with `sendfile`.
 pub const COPIED_BYTES_MAX: usize = 64 << 10;
@@ -128,7 +115,7 @@ impl Disk {
 
     /// Adds a folder for spooled responses; `wake` is called when [`Storage::take_written`] has something to return.
     pub fn spooling(self, folder: &Path, wake: impl Fn() + Send + Sync + 'static) -> Disk {
-        let (device, written) = (spool::device(folder), Arc::new(Done::new(wake)));
+        let (device, written) = (spool_folder::device(folder), Arc::new(Done::new(wake)));
         Disk { spool: Some(SpoolFolder { path: folder.into(), device, written }), ..self }
     }
 }
@@ -175,19 +162,6 @@ impl Storage for Disk {
     fn take_written(&mut self, into: &mut Vec<(JobId, Written)>) {
         if let Some(spool) = &self.spool {
             spool.written.take(into);
-        }
-    }
-}
-
-/// Reads what is in the page cache. Returns `None` if the first byte is not, or the file system cannot read without
-/// waiting.
-pub fn read_now(file: &File, into: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
-    loop {
-        match preadv2(file, &mut [IoSliceMut::new(into)], offset, ReadWriteFlags::NOWAIT) {
-            Ok(bytes) => return Ok(Some(bytes)),
-            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(None),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
         }
     }
 }

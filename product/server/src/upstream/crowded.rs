@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::Upstreams;
+use crate::disk::Room;
 use crate::exchange_id::ExchangeId;
 use crate::net::Net;
-use crate::storage::Room;
 
 impl<N: Net> Upstreams<N> {
     /// Returns true if this transfer waits for its client, and with it half of its upstream's places or more.

@@ -17,7 +17,7 @@ use units::Nanos;
 use super::addresses::Addresses;
 use super::resolver::Names;
 use super::{Endpoint, EndpointAddress, HealthCheck, NamedFiles, Run, Scripts, TlsEndpoint};
-use crate::storage::Room;
+use crate::disk::Room;
 
 /// Upstreams that answer the same requests.
 #[derive(Debug)]

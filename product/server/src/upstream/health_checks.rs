@@ -180,7 +180,7 @@ mod tests {
     use config::{Proxy, UpstreamAddress};
 
     use super::*;
-    use crate::storage::Room;
+    use crate::disk::Room;
 
     const S: fn(u64) -> Nanos = Nanos::from_secs;
 

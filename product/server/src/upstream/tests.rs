@@ -93,7 +93,7 @@ impl Client {
 fn group() -> Arc<Group> {
     let to = vec![UpstreamAddress::new(":1").expect("an upstream")];
     Arc::new(
-        Group::new("a", &Proxy::of_all(to), &crate::storage::Room::new(1), &|_| unreachable!(), &Default::default())
+        Group::new("a", &Proxy::of_all(to), &crate::disk::Room::new(1), &|_| unreachable!(), &Default::default())
             .expect("an address"),
     )
 }

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::connection::LogEntry;
+use crate::disk::{Jam, Lane, THREADS_PER_DEVICE_MAX};
 use crate::files::fake_disk::FakeDisk;
 use crate::logging::{Format, LogConfig};
-use crate::storage::{Jam, Lane, THREADS_PER_DEVICE_MAX};
 
 const COLD: &str = "GET /cold HTTP/1.1\r\nHost: a\r\n\r\n";
 const WARM: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";

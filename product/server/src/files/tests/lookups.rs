@@ -6,8 +6,8 @@ use rustix::fs::{Advice, fadvise};
 
 use super::fake_disk::FakeDisk;
 use super::*;
+use crate::disk::{Jam, Lane, Pool, THREADS_PER_DEVICE_MAX};
 use crate::exchange_id::ExchangeId;
-use crate::storage::{Jam, Lane, Pool, THREADS_PER_DEVICE_MAX};
 
 /// The key of a path of the first site.
 fn key(path: &str) -> Key {

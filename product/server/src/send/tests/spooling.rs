@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use super::producing::{OPEN_ENDED, Produced, Way};
 use super::*;
 use crate::body::PIPE_BYTES_MAX;
+use crate::disk::{Buffer, Room};
 use crate::files::{Content, Entry, temporary::Folder};
-use crate::storage::{Buffer, Look, ReadDone, Room, Storage, Write, Written};
+use crate::storage::{Look, ReadDone, Storage, Write, Written};
 
 const NO_SPACE: i32 = 28;
 

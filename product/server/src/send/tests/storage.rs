@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use super::secure::{connected, deliver};
 use super::*;
+use crate::disk::Buffer;
 use crate::files::{Content, Entry, temporary::Folder};
 use crate::storage::ReadDone;
-use crate::storage::{Buffer, Look, Storage};
+use crate::storage::{Look, Storage};
 
 const LARGE: u64 = 200_000;
 

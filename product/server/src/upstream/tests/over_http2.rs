@@ -184,7 +184,7 @@ impl Bench {
         let mut proxy = Proxy::of_all(vec![UpstreamAddress::new("h2c://:1").expect("an upstream")]);
         proxy.max_concurrent_requests = REQUESTS_MAX;
         proxy.max_concurrent_requests_per_client = Some(REQUESTS_MAX);
-        let room = crate::storage::Room::new(1);
+        let room = crate::disk::Room::new(1);
         let group = Group::new("a", &proxy, &room, &|_| unreachable!(), &Default::default()).expect("an address");
         let places = Arc::new(UpstreamPlaces::new(&[Arc::new(Wake::new().unwrap())])).of_loop(0);
         let (upstreams, came) = (Upstreams::new(places, ClientClock::default()), HashMap::new());
