@@ -28,7 +28,7 @@ pub use digest::Digest;
 pub use error::FileError;
 pub use job_record::{JobRecord, Outcome};
 pub use left_out::LeftOut;
-pub use manifest::{GIVEN_UP, Manifest, Wire};
+pub use manifest::{CARRIED, GIVEN_UP, Manifest, Wire};
 pub use pages::PageRecord;
 pub use records::RecordWriter;
 pub use run::Run;

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// Key of [`Manifest::environment`]: the connections that the server's kernel gave up during the run (TCPAbortOnTimeout).
 pub const GIVEN_UP: &str = "given_up_by_kernel";
+/// Key of [`Manifest::environment`]: the bytes that the bottleneck sent while requests arrived, as a part of what the link carries in that time.
+pub const CARRIED: &str = "link_carried_share";
 
 /// A description of how a run was made: enough to make it again and to know what it may be compared with.
 ///

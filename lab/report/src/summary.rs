@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use record::{GIVEN_UP, JobRecord, Manifest, Outcome, Run};
+use record::{CARRIED, GIVEN_UP, JobRecord, Manifest, Outcome, Run};
 use serde::{Serialize, Serializer};
 use stats::{SIZE_DECADES, batch_means, mean, nearest_rank, size_class_means, size_decade, weighted_mean};
 use units::Nanos;
@@ -99,6 +99,9 @@ pub struct RunSummary {
     /// Where pages were loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pages: Option<PagesSummary>,
+    /// The part of the link that was used while requests arrived, where somebody measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link_carried_share: Option<f64>,
     /// Half the 95 % confidence interval of the mean, by batch means; `None` for too few jobs.
     #[serde(skip)]
     pub mean_ms_half_width: Option<f64>,
@@ -250,6 +253,7 @@ fn summarize_run(run: &Run, jobs: &Jobs) -> RunSummary {
         not_comparable: None,
         groups: groups(run),
         pages: PagesSummary::of(&run.pages),
+        link_carried_share: manifest.environment.get(CARRIED).and_then(|share| share.parse().ok()),
         mean_ms_half_width: batch_means(&millis).map(|interval| interval.half_width),
     }
 }
@@ -579,7 +583,7 @@ mod tests {
         assert_eq!(told(&summary.runs[0]), ("virtual".into(), None));
         assert_eq!(told(&summary.runs[1]), ("real".into(), Some(0.25)));
         let table = crate::table(&summary);
-        assert!(table.contains("     virtual       virtual\n"), "{table}");
+        assert!(table.contains("  virtual   virtual\n"), "{table}");
     }
 
     #[test]

@@ -155,7 +155,7 @@ fn groups(summary: &Summary) -> Vec<Row> {
 
 fn accounts(summary: &Summary) -> Vec<Row> {
     let heading =
-        row("run", &["policy", "shaping", "completed", "incomplete", "body MB", "server CPU", "late p99, ms"]);
+        row("run", &["policy", "shaping", "completed", "incomplete", "body MB", "carried", "CPU", "late, ms"]);
     block(heading, summary, |run| {
         vec![
             cut(&run.policy, POLICY_CHARS_MAX),
@@ -163,6 +163,7 @@ fn accounts(summary: &Summary) -> Vec<Row> {
             run.completed.to_string(),
             run.incomplete.to_string(),
             format!("{:.3}", run.bytes as f64 / 1e6),
+            run.link_carried_share.map_or("-".into(), |share| format!("{share:.3}")),
             by_real_clock(run, run.server_cpu.map_or("-".into(), |cpu| format!("{cpu:.3}"))),
             by_real_clock(run, run.client_lateness_p99_ms.map_or("-".into(), |late| format!("{late:.3}"))),
         ]
@@ -307,6 +308,7 @@ mod tests {
     fn as_it_is_printed() {
         let mut runs = experiment();
         runs[1].manifest.server_cpu = Some(0.75);
+        runs[1].manifest.environment.insert(record::CARRIED.into(), "0.7312".into());
         runs[1].records[7].outcome = Outcome::Incomplete;
         let text = table(&summarize("first-light", &runs).unwrap());
         assert_eq!(text, EXPECTED, "\n{text}");
@@ -326,9 +328,9 @@ mean by size, ms      0-50 %  50-80 %  80-99 %  99-99.5 %  top 0.5 %
 nginx-fair              40.0     40.0     63.7       90.0       90.0
 weir-paced-srpt VOID    2.00     2.00     38.9       80.0       80.0
 
-run                   policy  shaping  completed  incomplete  body MB  server CPU  late p99, ms
-nginx-fair              srpt    paced        400           0    1.460       0.250         0.050
-weir-paced-srpt VOID    srpt    paced        399           1    1.460       0.750         0.050
+run                   policy  shaping  completed  incomplete  body MB  carried    CPU  late, ms
+nginx-fair              srpt    paced        400           0    1.460        -  0.250     0.050
+weir-paced-srpt VOID    srpt    paced        399           1    1.460    0.731  0.750     0.050
 
 times sooner than 1st  mean    p50    p90   p99  0-50 %  50-80 %  80-99 %  99-99.5 %  top 0.5 %
 nginx-fair             1.00   1.00   1.00  1.00    1.00     1.00     1.00       1.00       1.00

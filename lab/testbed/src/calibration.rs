@@ -16,6 +16,7 @@ use stats::{Sent, Work, saturation};
 use units::wire;
 
 use crate::LabError;
+use crate::view::LINK_SENT;
 
 /// Beyond this the two do not agree (experiments.md, common rules).
 pub const DIFFERENCE_MAX: f64 = 0.02;
@@ -109,7 +110,7 @@ fn work(run: &Run) -> Vec<Work> {
 fn sent(samples: &Samples, seconds: f64) -> Vec<Sent> {
     let mut next_ns = 0;
     let mut sent = vec![];
-    for (at_ns, total) in samples.series("link_sent_bytes_total") {
+    for (at_ns, total) in samples.series(LINK_SENT) {
         if at_ns >= next_ns && at_ns as f64 <= seconds * 1e9 {
             sent.push(Sent { at_s: at_ns as f64 / 1e9, total: total as f64 });
             next_ns = (at_ns / BIN_NS + 1) * BIN_NS;
@@ -139,7 +140,7 @@ mod tests {
         let slack = |at: u64| (60.0 * bytes * cost * at as f64) as u64;
         let total = |at: u64| if at <= 30 { slack(at) } else { slack(30) + (at - 30) * LINK_BYTES_PER_S };
         let rows = (0..=60).map(|at| Sample { at_ns: at * BIN_NS, values: vec![Some(7 + total(at))] }).collect();
-        (Run { manifest, records, pages: vec![] }, Samples { columns: vec!["link_sent_bytes_total".into()], rows })
+        (Run { manifest, records, pages: vec![] }, Samples { columns: vec![LINK_SENT.into()], rows })
     }
 
     #[test]

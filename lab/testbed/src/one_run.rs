@@ -22,7 +22,7 @@ use crate::program::{POLL_EVERY, Program};
 use crate::server::{Endpoint, SERVER_LOG, Source, server_command, start_server};
 use crate::twin::Twin;
 use crate::upstream::{Upstream, free_address};
-use crate::view::{LOG_COLUMN, Sampler, TWIN_LOG_COLUMN, Taken, View, shares};
+use crate::view::{LOG_COLUMN, Sampler, TWIN_LOG_COLUMN, Taken, View, carried, shares};
 use crate::{
     Calibration, Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, SlowDisk, find_program, machine,
     said, server_side, tool, twin, watch,
@@ -343,8 +343,9 @@ fn complete(
     environment.extend(shares(&samples, run.manifest.seconds));
     environment.extend(given_up(&samples));
     // A line that changes is full at another load each time.
-    let calibration = if line::is_kept(folder) { None } else { Calibration::of(&run, &samples) };
-    if let Some(calibration) = calibration {
+    let is_steady = !line::is_kept(folder);
+    environment.extend(is_steady.then(|| carried(&samples, run.manifest.link_bps, run.manifest.seconds)).flatten());
+    if let Some(calibration) = is_steady.then(|| Calibration::of(&run, &samples)).flatten() {
         calibration.write(folder)?;
         if !calibration.agrees {
             eprintln!("run {}: {}", spec.name, calibration.describe());

@@ -35,6 +35,7 @@
 //!
 //! A cell is empty where the kernel does not tell: no queue on loopback, no version 2 of control groups.
 
+mod carried;
 mod counters;
 mod processors;
 mod sampler;
@@ -49,9 +50,12 @@ use crate::namespace::Place;
 use crate::{Link, cgroup};
 use counters::{Machine, Protocol};
 
+pub(crate) use carried::carried;
 pub(crate) use processors::shares;
 pub(crate) use sampler::{Sampler, Taken};
 
+/// What the bottleneck has sent.
+pub(crate) const LINK_SENT: &str = "link_sent_bytes_total";
 /// Say when the server said what, and its twin.
 pub(crate) const LOG_COLUMN: &str = "server_log_bytes_total";
 pub(crate) const TWIN_LOG_COLUMN: &str = "twin_log_bytes_total";
@@ -146,7 +150,7 @@ fn queue_cells(found: Option<Queues>, bands: usize, row: &mut Vec<Cell>) {
     cell("link_backlog_bytes".into(), &|found| found.root.backlog_bytes);
     cell("link_drops_packets_total".into(), &|found| found.drops);
     cell("link_sent_packets_total".into(), &|found| found.root.packets);
-    cell("link_sent_bytes_total".into(), &|found| found.root.bytes);
+    cell(LINK_SENT.into(), &|found| found.root.bytes);
     for band in 0..bands {
         cell(format!("band_{band}_backlog_packets").into(), &|found| found.bands[band].backlog_packets);
         cell(format!("band_{band}_backlog_bytes").into(), &|found| found.bands[band].backlog_bytes);
