@@ -11,7 +11,8 @@
 #include "packet.h"
 #include "tracked.h"
 
-// Of more flows at once, some are not followed; a power of two. The table takes 448 KB.
+// Of more flows at once, some are not followed; a power of two. The table takes 1.8 MB. Short responses over a line of 100 Mbit/s are
+// 3,000 flows a second, each with its place for a second after its last packet.
 #define PATHS_MAX PATHS_COUNT
 // The places looked at, at random, for one that is free. With half of the table in use one flow in 16 finds none, and
 // looks again with its next packet.
@@ -203,8 +204,9 @@ static __always_inline struct path *path_for(struct known *known, struct packet 
 {
 	struct path *path = path_of(known->path);
 
-	if (path && known->flow.seen == SEEN && is_in_use(path, step->now) &&
-	    (how == STEP_AGAIN || step->seq - path->next_seq < PATH_GAP_MAX))
+	// A short response is sent again after the last word of its flow.
+	if (path && is_in_use(path, step->now) &&
+	    (how == STEP_AGAIN || (known->flow.seen == SEEN && step->seq - path->next_seq < PATH_GAP_MAX)))
 		return path;
 	// What is sent again is no beginning.
 	return how == STEP_AGAIN ? NULL : begin_path(known, packet, tuple, step);

@@ -36,5 +36,5 @@ pub const SIZE_STEPS: usize = 4;
 pub const SIZE_BUCKETS: usize = 64 * SIZE_STEPS;
 
 /// Flows of which round trips are known at once, and the size of `struct path`.
-pub const PATHS_COUNT: usize = 1 << 12;
+pub const PATHS_COUNT: usize = 1 << 14;
 pub const PATH_BYTES: usize = 112;

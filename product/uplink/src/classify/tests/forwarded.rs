@@ -112,6 +112,23 @@ fn what_is_sent_again_ends_no_round_trip() {
     });
 }
 
+/// A server that closes says so with its last segment, so all that is sent again of a short response follows its FIN.
+#[test]
+fn what_is_sent_again_after_the_end_is_counted() {
+    at_tcx(|site, watch| {
+        leave(site, &segment(1, 5000));
+        let mut fin = transport(TCP, 6400, 600);
+        fin[13] = 0x11;
+        for _ in 0..2 {
+            leave(site, &ethernet(&[], IPV4, &ipv4(1, TCP, &fin)));
+        }
+        leave(site, &segment(1, 5000));
+        arrive(site, &acknowledgement(1, 7001, PLAIN));
+        let info = only(&watch).info;
+        assert_eq!((info.sent_bytes, info.retransmitted_bytes, info.acked_bytes), (4000, 2000, 2000));
+    });
+}
+
 /// An acknowledgement with SACK shows that a segment beyond the gap has arrived; one without it may be of a window.
 #[test]
 fn segments_beyond_a_gap_have_arrived() {
@@ -186,27 +203,32 @@ fn flows_over_ipv6_are_followed() {
     });
 }
 
-/// More flows than there are places: some are not followed, and none disturbs another. Attached again, all stay.
+/// Short responses over a line of 100 Mbit/s are 3,000 flows a second, each in its place for a second and longer. A third of them was in no
+/// table of 4,096. None disturbs another, and attached again, all stay.
 #[test]
-fn the_table_is_bounded_and_outlasts_its_program() {
+fn the_table_has_room_for_a_fast_line_and_outlasts_its_program() {
     at_tcx(|site, watch| {
         let id = find(&site.interface).unwrap().unwrap().facts.id;
         let [arriving] = filter::look(&site.interface).unwrap().arriving[..] else { panic!("there is one") };
         for client in 0..6000u32 {
             let number = &(client + (1 << 16)).to_be_bytes()[1..];
-            let (mut leaves, mut arrives) = (segment(1, 5000), acknowledgement(1, 6400, PLAIN));
-            leaves[31..34].copy_from_slice(number);
+            let (mut leaves, mut arrives) = ([5000, 6400].map(|seq| segment(1, seq)), acknowledgement(1, 6400, PLAIN));
             arrives[27..30].copy_from_slice(number);
-            run_on(id, &leaves);
+            for leaves in &mut leaves {
+                leaves[31..34].copy_from_slice(number);
+                run_on(id, leaves);
+            }
+            // Something is outstanding, so that all are there at once however long this takes.
             run_on(arriving, &arrives);
         }
         let many = listed(&watch);
         let numbers: std::collections::HashSet<u64> = many.iter().map(|one| one.cookie).collect();
-        assert!((2000..=4096).contains(&many.len()) && numbers.len() == many.len(), "{}", many.len());
-        assert!(many.iter().all(|one| (one.info.sent_bytes, one.info.acked_bytes) == (1400, 1400)));
+        assert_eq!(numbers.len(), many.len());
+        let (whole, others): (Vec<_>, Vec<_>) =
+            many.iter().map(|one| (one.info.sent_bytes, one.info.acked_bytes)).partition(|one| *one == (2800, 1400));
+        // One that found no place at first has one from its second packet on.
+        assert!(whole.len() >= 5800 && others.iter().all(|one| *one == (1400, 0)), "{} {others:?}", whole.len());
         attach(&site.interface, &wanted(Policy::Las)).unwrap();
-        // Once the flows above have left their places.
-        std::thread::sleep(std::time::Duration::from_millis(1100));
         exchange(site, 77, 5000);
         let is_there = |watch: &ForwardedWatch| listed(watch).iter().any(|one| one.client[..4] == [198, 18, 1, 77]);
         assert!(is_there(&watch) && is_there(&ForwardedWatch::open(&site.interface).unwrap().unwrap()));
