@@ -20,6 +20,7 @@ mod experiment;
 mod folder;
 mod gate;
 mod interrupt;
+mod ipv6;
 mod limits;
 mod line;
 mod link;

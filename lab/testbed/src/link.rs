@@ -18,7 +18,7 @@ use crate::neighbour::{self, At, NEIGHBOURS_MAX, Transfers};
 use crate::program::Program;
 use crate::wide::Paths;
 use crate::wire::Wire;
-use crate::{ClientGroup, Counters, Experiment, LabError, Network, RunSpec, tool};
+use crate::{ClientGroup, Counters, Experiment, LabError, Network, RunSpec, ipv6, tool};
 
 /// A built link. Dropping it removes both namespaces, and with them the cable and the bottleneck.
 #[derive(Debug)]
@@ -40,6 +40,7 @@ pub struct Link {
     /// The host of a second server behind the router.
     twin: Option<Namespace>,
     limits: KernelLimits,
+    is_ipv6: bool,
 }
 
 impl Link {
@@ -57,22 +58,24 @@ impl Link {
         });
         let neighbours = neighbours.collect::<Result<Vec<_>, _>>()?;
         let twin = experiment.twin.as_ref().map(|_| Namespace::create("neighbour")).transpose()?;
-        let limits = KernelLimits::default();
-        let mut link = Link { tree_of: None, server, host, client, router, wire, paths, neighbours, twin, limits };
+        let (limits, is_ipv6) = (KernelLimits::default(), experiment.ipv6);
+        let mut link =
+            Link { tree_of: None, server, host, client, router, wire, paths, neighbours, twin, limits, is_ipv6 };
         let others = link.neighbours.iter().flatten().chain(&link.twin);
         for side in link.routers().chain([&link.server, &link.client]).chain(others) {
-            silence_ipv6(side)?;
+            if experiment.ipv6 { ipv6::quieten(Place::In(side))? } else { silence_ipv6(side)? }
         }
         for command in link.commands(experiment) {
-            tool::run(&command)?;
+            tool::run(&if experiment.ipv6 { ipv6::command(&command) } else { command })?;
         }
         link.build_bottleneck(experiment, spec, weir)?;
         link.wire.as_ref().map_or(Ok(()), |wire| wire.build(FAR_DEVICE))?;
         if let Some(paths) = &link.paths {
-            paths.build(link.client.name())?;
+            paths.build(link.client.name(), experiment.ipv6)?;
         }
         for side in link.routers() {
-            tool::run_words(&patient_write(Place::In(side), "net/ipv4/ip_forward", "1"))?;
+            let setting = if experiment.ipv6 { "net/ipv6/conf/all/forwarding" } else { "net/ipv4/ip_forward" };
+            tool::run_words(&patient_write(Place::In(side), setting, "1"))?;
         }
         link.set_tcp(experiment)?;
         link.limits = KernelLimits::set(&experiment.limits, &link.server, &link.client)?;
@@ -199,7 +202,7 @@ impl Link {
     }
 
     pub fn server_address(&self) -> IpAddr {
-        cable_addresses(0)[0].into()
+        ipv6::address(self.is_ipv6, cable_addresses(0)[0])
     }
 
     /// What the bottleneck has counted so far.

@@ -24,8 +24,8 @@ use crate::twin::Twin;
 use crate::upstream::{Upstream, free_address};
 use crate::view::{LOG_COLUMN, Sampler, TWIN_LOG_COLUMN, Taken, View, carried, shares};
 use crate::{
-    Calibration, Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, SlowDisk, find_program, machine,
-    said, server_side, tool, twin, watch,
+    Calibration, Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, SlowDisk, find_program, ipv6,
+    machine, said, server_side, tool, twin, watch,
 };
 
 /// The server's port; a namespace has no other.
@@ -311,7 +311,7 @@ fn load_command(plan: &Plan<'_>, spec: &RunSpec, address: SocketAddr, folder: &P
     }
     flag("uplink", experiment.link.to_string());
     for client in client_flags(experiment.clients()) {
-        flag("client", client);
+        flag("client", if experiment.ipv6 { ipv6::flag(&client) } else { client });
     }
     flag("name", spec.name.clone());
     flag("server", spec.server.name().into());

@@ -11,7 +11,7 @@ use std::net::Ipv4Addr;
 
 use crate::namespace::Namespace;
 use crate::path::{Conditions, Shape, Way};
-use crate::{ClientGroup, LabError, tool};
+use crate::{ClientGroup, LabError, ipv6, tool};
 
 /// A path's device, at both ends, with the group's number behind it.
 const DEVICE: &str = "wide";
@@ -54,9 +54,10 @@ impl Paths {
     }
 
     /// Builds the devices and routes between this namespace and the clients'.
-    pub fn build(&self, client: &str) -> Result<(), LabError> {
+    pub fn build(&self, client: &str, is_ipv6: bool) -> Result<(), LabError> {
         for (index, group) in &self.groups {
             for command in commands(self.namespace.name(), client, *index, group) {
+                let command = if is_ipv6 { ipv6::command(&command) } else { command };
                 tool::run(&command).map_err(|cause| LabError::Qdisc { name: "netem", cause: Box::new(cause) })?;
             }
         }

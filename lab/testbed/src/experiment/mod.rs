@@ -30,8 +30,8 @@ pub use load::Load;
 use crate::busy_host::HostLate;
 use crate::client_group::check_groups;
 use crate::{
-    ClientGroup, LabError, Limits, Neighbour, Qdisc, RateChange, RateModel, RunSpec, Told, TwinSpec, line, neighbour,
-    twin,
+    ClientGroup, LabError, Limits, Neighbour, Qdisc, RateChange, RateModel, RunSpec, Told, TwinSpec, ipv6, line,
+    neighbour, twin,
 };
 
 /// What an experiment file says of one point, with its defaults filled in.
@@ -52,6 +52,9 @@ pub struct Experiment {
     pub limits: Limits,
     #[serde(default)]
     pub network: Network,
+    /// Server and clients have addresses of IPv6, and no others.
+    #[serde(default)]
+    pub ipv6: bool,
     /// Behind the shaper stands a wire that serialises, so that no bit arrives before its time. Without it the shaper's early
     /// packets flatter every server, and most of all the best order; results before this key was are without.
     #[serde(default = "yes")]
@@ -194,7 +197,7 @@ impl Experiment {
         self.limits.check(self).map_err(|reason| (0, reason))?;
         self.check_clients()?;
         self.check_runs()?;
-        let checks = [line::check, neighbour::check, twin::check];
+        let checks = [line::check, neighbour::check, twin::check, ipv6::check];
         checks.into_iter().try_for_each(|check| check(self)).map_err(|reason| (0, reason))
     }
 

@@ -1,0 +1,120 @@
+//! The same cables and clients over IPv6: every IPv4 address of a link stands for one of 2001:2::/48, the block set aside for benchmarks
+//! (RFC 5180), with the same last 32 bits. So a link is laid out once, and what it is made of is translated.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::namespace::Place;
+use crate::{Experiment, LabError, Network, link};
+
+const BLOCK: [u16; 6] = [0x2001, 2, 0, 0, 0, 0];
+/// Leading bits of an address that none of IPv4 has.
+const MORE_BITS: u8 = 96;
+
+/// The address of a link, which may be of IPv6.
+pub(crate) fn address(is_ipv6: bool, address: Ipv4Addr) -> IpAddr {
+    if is_ipv6 { translated(address).into() } else { address.into() }
+}
+
+fn translated(address: Ipv4Addr) -> Ipv6Addr {
+    let [a, b, c, d] = address.octets();
+    let [one, two, three, four, five, six] = BLOCK;
+    Ipv6Addr::new(one, two, three, four, five, six, u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))
+}
+
+/// A command of `ip` over IPv6; others, and words that are no address, stay.
+pub(crate) fn command(command: &str) -> String {
+    let mut words: Vec<String> = command.split(' ').map(word).collect();
+    if words[0] == "ip" && words.iter().any(|word| word == "rule") {
+        words.insert(1, "-6".into());
+    }
+    // Nobody else is on the cable: an address need not be tried first.
+    if words.windows(2).any(|pair| pair == ["address", "add"]) {
+        words.push("nodad".into());
+    }
+    words.join(" ")
+}
+
+/// Addresses of a flag, `NAME=ADDRESS,ADDRESS@SHARE` or `NAME=FIRST-LAST@SHARE`.
+pub(crate) fn flag(flag: &str) -> String {
+    let Some((name, (addresses, asks))) =
+        flag.split_once('=').and_then(|(name, rest)| Some((name, rest.split_once('@')?)))
+    else {
+        return flag.into();
+    };
+    let ranges = addresses.split(',').map(|range| range.split('-').map(word).collect::<Vec<_>>().join("-"));
+    format!("{name}={}@{asks}", ranges.collect::<Vec<_>>().join(","))
+}
+
+/// An address or a block of IPv4, translated; anything else.
+fn word(text: &str) -> String {
+    let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+    let (Ok(address), Ok(bits)) = (address.parse::<Ipv4Addr>(), bits.map(str::parse::<u8>).transpose()) else {
+        return text.into();
+    };
+    let address = translated(address);
+    bits.map_or(address.to_string(), |bits| format!("{address}/{}", bits + MORE_BITS))
+}
+
+/// Nothing but what an experiment sends: no router is looked for.
+pub(crate) fn quieten(place: Place<'_>) -> Result<(), LabError> {
+    for setting in ["accept_ra", "router_solicitations", "accept_dad"] {
+        for of in ["all", "default"] {
+            link::write_setting(place, &format!("net/ipv6/conf/{of}/{setting}"), "0")?;
+        }
+    }
+    Ok(())
+}
+
+/// Why an experiment cannot be over IPv6, if so.
+pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
+    let has_others = experiment.twin.is_some() || !experiment.neighbours.is_empty();
+    let is_made_for_ipv4 = has_others || experiment.runs().any(|run| run.autorate.is_some());
+    match experiment.ipv6 {
+        true if experiment.network == Network::Loopback => Err("ipv6 is of namespaces: leave it or network out".into()),
+        true if is_made_for_ipv4 => {
+            Err("neighbours, a twin and autorate have addresses of IPv4: leave ipv6 out".into())
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_have_addresses_and_blocks_of_ipv6() {
+        for (from, to) in [
+            ("ip -n S address add 198.18.0.1/30 dev cable", "ip -n S address add 2001:2::c612:1/126 dev cable nodad"),
+            ("ip -n C route add local 198.18.24.0/21 dev lo", "ip -n C route add local 2001:2::c612:1800/117 dev lo"),
+            (
+                "ip -n C rule add from 198.18.16.0/21 lookup 100",
+                "ip -6 -n C rule add from 2001:2::c612:1000/117 lookup 100",
+            ),
+            (
+                "tc -n R qdisc add dev far root netem limit 9 delay 15000us",
+                "tc -n R qdisc add dev far root netem limit 9 delay 15000us",
+            ),
+        ] {
+            assert_eq!(command(from), to);
+        }
+    }
+
+    #[test]
+    fn flags_of_clients_have_addresses_of_ipv6() {
+        assert_eq!(flag("far=198.18.16.1,198.18.16.2@1"), "far=2001:2::c612:1001,2001:2::c612:1002@1");
+        assert_eq!(flag("all=198.18.16.1-198.18.16.9@0.5"), "all=2001:2::c612:1001-2001:2::c612:1009@0.5");
+    }
+
+    #[test]
+    fn what_has_addresses_of_ipv4_alone_is_refused() {
+        let text = |more: &str| {
+            format!(
+                "question = \"\"\nlink = \"1mbit\"\nrho = 1\nseconds = 1\nipv6 = true\n{more}[[run]]\nname = \"a\"\nserver = \"nginx\"\n"
+            )
+        };
+        let parsed = |more: &str| Experiment::parse(&text(more), std::path::Path::new("x"));
+        assert!(parsed("").unwrap().ipv6);
+        assert!(parsed("network = \"loopback\"\n").unwrap_err().to_string().contains("ipv6 is of namespaces"));
+    }
+}
