@@ -56,8 +56,15 @@ impl Paths {
     /// Builds the devices and routes between this namespace and the clients'.
     pub fn build(&self, client: &str, is_ipv6: bool) -> Result<(), LabError> {
         for (index, group) in &self.groups {
-            for command in commands(self.namespace.name(), client, *index, group) {
-                let command = if is_ipv6 { ipv6::command(&command) } else { command };
+            let mut commands = commands(self.namespace.name(), client, *index, group);
+            let gateway = format!("via {} dev {DEVICE}{index}", ClientGroup::gateway(*index));
+            if is_ipv6 {
+                commands.push(only_route(client, &gateway));
+                commands = commands.iter().map(|command| ipv6::command(command)).collect();
+            } else {
+                commands.extend(source_route(client, *index, &gateway));
+            }
+            for command in commands {
                 tool::run(&command).map_err(|cause| LabError::Qdisc { name: "netem", cause: Box::new(cause) })?;
             }
         }
@@ -86,7 +93,6 @@ fn commands(wan: &str, client: &str, index: usize, group: &ClientGroup) -> Vec<S
             commands.push(format!("tc -n {side} qdisc add dev {device} root {}", netem(conditions)));
         }
     }
-    commands.extend(source_route(client, index, &format!("via {gateway} dev {device}")));
     commands
 }
 
@@ -129,6 +135,11 @@ fn source_route(client: &str, index: usize, to: &str) -> [String; 2] {
         format!("ip -n {client} route add default {to} table {table}"),
         format!("ip -n {client} rule add from {} lookup {table}", ClientGroup::prefix(index)),
     ]
+}
+
+/// What all clients send takes the path of the only group.
+fn only_route(client: &str, to: &str) -> String {
+    format!("ip -n {client} route replace default {to}")
 }
 
 #[cfg(test)]
