@@ -13,6 +13,8 @@
 mod acme;
 mod changes;
 mod class;
+mod client_prefix;
+mod client_weight;
 pub mod defaults;
 mod document;
 mod explain;
@@ -36,6 +38,8 @@ mod value_forms;
 pub use acme::{Acme, Challenge, is_public};
 pub use changes::{Change, changes};
 pub use class::{Asked, Assignment, Class, Field, FieldLines, OTHERS, Objective, Rule, Token, Why};
+pub use client_prefix::{ClientPrefix, ClientPrefixError};
+pub use client_weight::{ClientWeight, ClientWeightError};
 pub use document::{FILE_BYTES_MAX, FileError, open, read, read_file};
 pub use explain::{AskError, Explanation, Question, explain};
 pub use host::{Host, HostName};
@@ -46,7 +50,7 @@ pub use reference::{manual, reference};
 pub use renamed_words::{RENAMED, Renamed, elsewhere, gone};
 pub use schema::schema;
 pub use section::Held;
-pub use settings::{AccessLog, HEAD_BYTES, Limits, Listener, Process, Settings, Timeouts, Uplink};
+pub use settings::{AccessLog, HEAD_BYTES, Limits, Listener, Process, Settings, Timeouts, Uplink, is_overlapping};
 pub use site::{
     Access, Answers, AuthUrl, ByNetwork, CacheRule, Compression, CorsRule, ErrorPage, FieldTemplate, ForwardAuth,
     HeaderRule, Health, Https, MEASURED_PATHS, MediaTypes, Networks, Origin, Proxy, ProxyRequest, Redirect,

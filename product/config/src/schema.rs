@@ -79,6 +79,8 @@ fn text(form: Form) -> Value {
         Form::Mail => "^[^@ ]+@[^@ ]+$",
         Form::Upstream => "^(((h2c|fastcgi):)?unix:/.*|https://.*|h2://.*|((http|h2c|fastcgi)://)?.*[0-9]/?)$",
         Form::Name => "^[A-Za-z0-9._-]{1,64}$",
+        Form::ClientPrefix => "^[0-9]{1,2},[0-9]{1,3}$",
+        Form::ClientWeight => "=[0-9]{1,3}$",
         Form::Network => "/[0-9]+$",
         Form::Objective => "^p[0-9.]+\\s+of\\s+responses\\s",
         _ => return json!({ "type": "string", "minLength": 1 }),

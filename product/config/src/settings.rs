@@ -1,6 +1,6 @@
 //! The settings of the whole server: listeners, the process, the uplink, limits and timeouts.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,6 +9,8 @@ use sched::policy::{BAND_POLICIES, ClientShareSpec, PolicySpec};
 use units::{Rate, Share};
 
 use crate::acme::{self, Acme};
+use crate::client_prefix::ClientPrefix;
+use crate::client_weight::ClientWeight;
 use crate::network::Network;
 use crate::place::{Place, Placed};
 use crate::section::{Book, Held, Section};
@@ -60,6 +62,8 @@ pub struct Process {
     /// Peers whose statements about their clients are accepted.
     pub trusted_proxies: Vec<Network>,
     pub spool_folder: PathBuf,
+    /// The folder for what is kept over a restart.
+    pub state: Option<PathBuf>,
     /// The address of the admin listener, on a loopback interface.
     pub admin: Option<SocketAddr>,
     pub user: Option<String>,
@@ -87,6 +91,8 @@ pub struct Uplink {
     pub starvation_share: Share,
     pub other_traffic_share: Share,
     pub client_share: ClientShareSpec,
+    /// Every other client has a weight of 1.
+    pub client_weights: Vec<ClientWeight>,
     /// Applies to classes that have a `max_concurrent_requests`.
     pub concurrency_sharing: ConcurrencySharing,
     /// The name of a class.
@@ -103,6 +109,8 @@ pub struct Limits {
     pub min_request_bytes_per_s: u64,
     pub min_send_bytes_per_s: u64,
     pub min_send_rate_window: Duration,
+    /// The bits of an address that identify a client.
+    pub client_prefix: ClientPrefix,
     pub client_connections: Option<u32>,
     pub client_requests_per_s: u32,
     pub client_rate: Option<Rate>,
@@ -168,7 +176,7 @@ fn listeners(file: &Section<'_, '_>) -> Vec<Placed<Listener>> {
         let has_proxy_header = has_proxy_header(table);
         let has_http3 = is_secure && wants_http3 && !has_proxy_header;
         let Some(Placed { value: address, at }) = address else { continue };
-        if let Some(same) = listeners.iter().find(|known| clash(known.value.address, address)) {
+        if let Some(same) = listeners.iter().find(|known| is_overlapping(known.value.address, address)) {
             let said = format!(
                 "listener.address `{address}`: expected an address of its own, {} is {}",
                 same.value.address,
@@ -190,11 +198,13 @@ fn has_proxy_header(table: &Section<'_, '_>) -> bool {
     is_wanted
 }
 
-/// Returns whether the kernel refuses the second address: the same port and family, and the same IP address or one that stands for all.
-fn clash(a: SocketAddr, b: SocketAddr) -> bool {
-    let all = |address: IpAddr| address.is_unspecified();
-    let family = a.is_ipv4() == b.is_ipv4();
-    a.port() != 0 && a.port() == b.port() && family && (a.ip() == b.ip() || all(a.ip()) || all(b.ip()))
+/// Returns true if the kernel refuses the second address: the same port and family, and the same IP address or one that stands for all.
+pub fn is_overlapping(a: SocketAddr, b: SocketAddr) -> bool {
+    let scope = |address: &SocketAddr| if let SocketAddr::V6(v6) = address { v6.scope_id() } else { 0 };
+    let [one, other] = [a, b].map(|address| address.ip().to_canonical());
+    let has_all = one.is_unspecified() || other.is_unspecified();
+    let is_same = one == other && scope(&a) == scope(&b);
+    a.port() != 0 && a.port() == b.port() && one.is_ipv4() == other.is_ipv4() && (is_same || has_all)
 }
 
 fn process(server: &Section<'_, '_>) -> Option<Process> {
@@ -221,6 +231,7 @@ fn process(server: &Section<'_, '_>) -> Option<Process> {
         access_log: path.zip(format).map(|(path, format)| AccessLog { path: path.value, format: format.value }),
         trusted_proxies: trusted_proxies(server),
         spool_folder: spool_folder?.value,
+        state: server.text::<PathBuf>("state").map(|folder| folder.value),
         admin: admin(server),
         user: user.map(|name| name.value.0),
         group: group.map(|name| name.value.0),
@@ -247,6 +258,9 @@ fn trusted_proxies(server: &Section<'_, '_>) -> Vec<Network> {
     networks.into_iter().map(|network| network.value).collect()
 }
 
+/// The keys of the uplink that say what goes first.
+const ORDER: [&str; 4] = ["policy", "starvation_share", "client_share", "client_weights"];
+
 impl Uplink {
     fn read(uplink: &Section<'_, '_>) -> Option<Uplink> {
         let rate = uplink.text::<UplinkRate>("rate");
@@ -259,12 +273,13 @@ impl Uplink {
         if let Some((shaping, policy)) = shaping.as_ref().zip(policy.as_ref()) {
             check_bands(uplink, shaping, policy);
         }
-        for key in ["policy", "starvation_share", "client_share"].iter().filter(|key| is_off && uplink.is_given(key)) {
+        for key in ORDER.iter().filter(|key| is_off && uplink.is_given(key)) {
             uplink.book.note(uplink.place_of(key), format!("uplink.{key}: no effect with rate = \"off\""));
         }
         let starvation_share = uplink.text::<Percent<100>>("starvation_share");
         let other_traffic_share = uplink.text::<Percent<90>>("other_traffic_share");
         let client_share = uplink.text("client_share");
+        let weights = uplink.texts::<ClientWeight>("client_weights");
         let (sharing, default_class) = (uplink.text("concurrency_sharing"), uplink.text::<Name>("default_class"));
         Some(Uplink {
             rate: rate?.value,
@@ -274,6 +289,7 @@ impl Uplink {
             starvation_share: starvation_share?.value.0,
             other_traffic_share: other_traffic_share?.value.0,
             client_share: client_share?.value,
+            client_weights: weights.into_iter().map(|weight| weight.value).collect(),
             concurrency_sharing: sharing?.value,
             default_class: default_class.map(|name| Placed { value: name.value.0, at: name.at }),
         })
@@ -307,6 +323,7 @@ impl Limits {
         let (window, rate) = (limits.text("min_send_rate_window"), limits.text("client_rate"));
         let (connections, requests) =
             (limits.whole_number("client_connections"), limits.whole_number("client_requests"));
+        let prefix = limits.text::<ClientPrefix>("client_prefix");
         let (memory, spool) = (limits.text::<Size>("memory"), limits.text::<Size>("spool"));
         if let Some(Placed { value: Size(bytes), at }) = &memory
             && *bytes < MEMORY_BYTES_MIN
@@ -336,6 +353,7 @@ impl Limits {
             min_request_bytes_per_s: request?.value.0,
             min_send_bytes_per_s: send?.value.0,
             min_send_rate_window: window?.value,
+            client_prefix: prefix?.value,
             client_connections: connections.and_then(|connections| connections.try_into().ok()),
             client_requests_per_s: requests?.try_into().ok()?,
             client_rate: rate.map(|rate| rate.value),

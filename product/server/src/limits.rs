@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use config::defaults;
+use config::{ClientPrefix, defaults};
 use units::{Nanos, Rate};
 
-use crate::clients::{ClientLimits, ClientPrefix, ClientWeights, TrustedProxies};
+use crate::clients::{ClientLimits, ClientWeights, TrustedProxies};
 use crate::clock::ClientTime;
 use crate::disk::SpoolConfig;
 use crate::memory::MemoryLimit;

@@ -114,6 +114,10 @@ pub enum Form {
     /// A policy without classes.
     Order,
     ClientShare,
+    /// The bits of an address that identify a client.
+    ClientPrefix,
+    /// The weight of a network's clients.
+    ClientWeight,
     Name,
     /// The name of a site or one of its hosts.
     SiteName,
@@ -250,6 +254,8 @@ static EXPECTED: &[(Form, &str)] = &[
     (Form::Time, "a time in ns, us, ms, s, m or h, for example 250ms or 10s"),
     (Form::Order, "a policy without classes, for example srpt"),
     (Form::ClientShare, "on, off, strict, or the allowance as a size, for example 20MB"),
+    (Form::ClientPrefix, "two lengths in bits, of IPv4 (1 to 32) and IPv6 (1 to 128), for example 32,56"),
+    (Form::ClientWeight, "a network and a weight from 1 to 100, for example 192.0.2.0/24=8"),
     (Form::Name, "a name of up to 64 letters, digits, `.`, `-` and `_`"),
     (Form::SiteName, "the name of a site or one of its hosts"),
     (Form::Network, "an address, or a network with its length, for example 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32"),

@@ -119,6 +119,13 @@ pub static SERVER_AND_SITES: &[Key] = &[
         r#""/var/spool/weir""#,
     ),
     key(
+        "server.state",
+        text(Form::Path),
+        Absent("`STATE_DIRECTORY` in the environment; `/var/lib/weir` for root, else `~/.local/state/weir`"),
+        "Folder of what is kept over a restart: certificates by ACME with their keys, the uplink's rate, compressed files.",
+        r#""/srv/weir""#,
+    ),
+    key(
         "server.user",
         text(Form::Name),
         Absent("the one that started weir"),
@@ -184,6 +191,13 @@ pub static SERVER_AND_SITES: &[Key] = &[
         r#""20MB""#,
     ),
     key(
+        "uplink.client_weights",
+        Kind::Texts(Form::ClientWeight),
+        Absent("every client has a weight of 1"),
+        "Weights of networks' clients in that share: a proxy with eight people behind it may have eight times as much.",
+        r#"["192.0.2.0/24=8"]"#,
+    ),
+    key(
         "uplink.concurrency_sharing",
         text(Form::OneOf(&["own", "any", "preempt"])),
         Is("own"),
@@ -247,6 +261,13 @@ pub static SERVER_AND_SITES: &[Key] = &[
         Is("30s"),
         "Time over which `min_send_rate` is averaged.",
         r#""1m""#,
+    ),
+    key(
+        "limits.client_prefix",
+        text(Form::ClientPrefix),
+        Is("32,56"),
+        "Leading bits of an IPv4 and of an IPv6 address that identify a client, for limits and shares.",
+        r#""24,48""#,
     ),
     key(
         "limits.client_connections",

@@ -1,5 +1,6 @@
 //! The thread that verifies passwords, and what waits for it.
 
+use config::ClientPrefix;
 use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +11,6 @@ use super::attempts::Attempts;
 use super::kept_verdicts::{Key, Secret, Verdicts};
 use super::{Credentials, Users};
 use crate::client_turns::Turns;
-use crate::clients::ClientPrefix;
 use crate::clock;
 
 /// The maximum number of passwords that wait to be verified, of all clients and of one.

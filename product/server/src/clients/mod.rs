@@ -11,7 +11,6 @@ mod busiest;
 mod idle_clients;
 mod limits_in_force;
 mod network;
-mod prefix;
 mod refusals;
 mod table;
 mod trusted;
@@ -22,18 +21,18 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
+use config::ClientPrefix;
 use sched::policy::Network;
 use units::{Nanos, Rate};
 
 use bucket::Bucket;
 pub use busiest::{Busy, Column};
 use limits_in_force::InForce;
-pub use prefix::{ClientPrefix, ClientPrefixError};
 use refusals::{Kind, Refusals};
 use table::Table;
 
 pub use trusted::TrustedProxies;
-pub use weights::{ClientWeight, ClientWeightError, ClientWeights};
+pub use weights::ClientWeights;
 
 /// The rate that each client may be sent.
 pub trait ClientRate: Send + Sync {

@@ -84,6 +84,7 @@ impl Admission {
         self.streams_max = sched::JOBS_MAX.saturating_sub(self.places.max());
         self.memory.set_bytes_max(memory_bytes_max);
         self.trusted_proxies = limits.trusted_proxies.clone();
+        self.weights = limits.client_weights.clone();
     }
 
     /// Takes a place for a connection. Returns false if there is none; otherwise [`Admission::enter`] or

@@ -19,8 +19,9 @@ use ::uplink::tree::{self, Overhead, Tree};
 use ::uplink::{Error, Interface};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use cli::Failure;
+use config::ClientPrefix;
 use serde_json::json;
-use server::{ClientPrefix, ClientShareSpec};
+use server::ClientShareSpec;
 use units::Rate;
 
 use crate::uplink::{OVERHEAD_HELP, OverheadName};

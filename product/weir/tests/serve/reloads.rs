@@ -142,6 +142,7 @@ const KEYS: &[(&str, &str, &str)] = &[
     ("uplink.starvation_share", "'1%'", "'5%'"),
     ("uplink.other_traffic_share", "'50%'", "'0%'"),
     ("uplink.client_share", "'on'", "'20MB'"),
+    ("uplink.client_weights", "['198.18.0.0/16=2']", "['198.18.0.0/16=3']"),
     ("limits.memory", "'256MiB'", "'300MiB'"),
     ("limits.spool", "'1GB'", "'2GB'"),
     ("limits.head_bytes", "'64KiB'", "'32KiB'"),

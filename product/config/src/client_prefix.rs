@@ -6,6 +6,9 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use crate::keys::Form;
+use crate::value_forms::{FromText, Wrong};
+
 /// The length of the prefix of IPv4 addresses mapped to IPv6: ::ffff:0:0/96 (RFC 4291 section 2.5.5.2).
 const MAPPED_BITS: u32 = 96;
 
@@ -60,6 +63,14 @@ impl FromStr for ClientPrefix {
         let bits = |text: &str, most| text.parse().ok().filter(|bits| (1..=most).contains(bits));
         let (v4_bits, v6_bits) = bits(v4, 32).zip(bits(v6, 128)).ok_or(ClientPrefixError)?;
         Ok(ClientPrefix { v4_bits, v6_bits })
+    }
+}
+
+impl FromText for ClientPrefix {
+    const FORM: Form = Form::ClientPrefix;
+
+    fn from_text(text: &str) -> Result<ClientPrefix, Wrong> {
+        text.parse().map_err(|_| Wrong::Form)
     }
 }
 
