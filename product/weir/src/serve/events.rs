@@ -17,9 +17,10 @@ use signal_hook::iterator::exfiltrator::SignalOnly;
 
 use super::admin::Admin;
 use super::control::{Control, FIXED, NAME, ROUTES_NAME, STATUS_NAME, UNUSED, USED};
-use super::handover::{ADMIN, Handover, Predecessor, Successor};
+use super::handover::{ADMIN, Handover, Heard, Predecessor, Successor, hear};
 use super::reload_config::{Outcome, Source, Verdict, reload};
 use super::status::{self, Asker};
+use super::unmet::Unmet;
 
 /// Interval at which the found rate of the uplink is saved.
 const KEEP_EVERY: Duration = Duration::from_secs(60);
@@ -68,7 +69,7 @@ impl Outcome {
 
 impl Events {
     /// Opens the sockets. `taken` is the socket of the admin listener if the process before this one had it.
-    pub fn new(admin: Option<SocketAddr>, taken: Option<OwnedFd>) -> Result<Events, Failure> {
+    pub fn new(admin: Option<SocketAddr>, taken: Option<OwnedFd>) -> Result<Events, Unmet> {
         let unwatched = |e| Failure::Failed(format!("cannot watch for signals: {e}"));
         let (read, write) = UnixStream::pair().map_err(unwatched)?;
         read.set_nonblocking(true).map_err(unwatched)?;
@@ -85,7 +86,8 @@ impl Events {
         let handover = Handover::open();
         let handover =
             handover.map_err(|error| remarks.push(format!("`weir upgrade` does not reach this server: {error}"))).ok();
-        let admin = admin.map(|address| Admin::open(address, taken)).transpose()?;
+        let admin = admin.map(|address| Admin::open(address, taken)).transpose();
+        let admin = admin.map_err(|failure| Unmet::Key("server.admin", failure))?;
         let address = admin.as_ref().and_then(|admin| admin.listener().local_addr().ok());
         remarks.extend(address.map(|address| format!("what it does: http://{address}/ (for this machine alone)")));
         Ok(Events { signals, control, status, routes, admin, handover, predecessor: None, remarks })
@@ -98,23 +100,40 @@ impl Events {
         Ok(())
     }
 
-    /// Closes the sockets, since another process serves from now on. A thread goes on to reopen logs at SIGUSR1 and
-    /// SIGHUP until the process ends: a download may take a day, and logs are rotated meanwhile.
-    pub fn leave(mut self, server: &Server) {
+    /// Closes the sockets, since another process serves from now on. A thread goes on to reopen logs at SIGUSR1, at
+    /// SIGHUP and when the successor says so, until the process ends: a download may take a day, and logs are rotated
+    /// meanwhile.
+    pub fn leave(mut self, server: &Server, successor: &Successor) {
         (self.control, self.status, self.routes, self.admin) = (None, None, None, None);
-        (self.handover, self.predecessor) = (None, None);
+        self.handover = None;
         let reopen = server.logs_reopener();
+        let mut connection = successor.connection().ok();
         let reopen_logs = move || {
             loop {
                 let is_asked = |signal| matches!(signal, SIGHUP | SIGUSR1);
-                if self.signals.pending().filter(|signal| is_asked(*signal)).count() > 0 {
+                let is_signalled = self.signals.pending().filter(|signal| is_asked(*signal)).count() > 0;
+                let heard = connection.as_ref().map(hear);
+                if is_signalled || heard == Some(Heard::Reopen) {
                     reopen();
+                    self.predecessor.iter().for_each(Predecessor::reopen_logs);
                 }
-                self.wait(false);
+                connection.take_if(|_| heard == Some(Heard::End));
+                self.wait_for_reopening(connection.as_ref());
             }
         };
         if let Err(error) = std::thread::Builder::new().name("weir-signals".into()).spawn(reopen_logs) {
             server.tell(&format!("logs are not reopened while this process ends: no thread weir-signals: {error}"));
+        }
+    }
+
+    /// Waits for a signal or for a word of the successor.
+    fn wait_for_reopening(&self, successor: Option<&OwnedFd>) {
+        let signals = PollFd::new(self.signals.get_read(), PollFlags::IN);
+        let successor = successor.map(|successor| PollFd::new(successor, PollFlags::IN));
+        let mut sources: Vec<_> = [signals].into_iter().chain(successor).collect();
+        match poll(&mut sources, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => std::thread::sleep(LOOK_EVERY),
         }
     }
 
@@ -136,19 +155,29 @@ impl Events {
         notifier: &Notifier,
         status: &str,
     ) -> Option<Successor> {
+        let reopen_before = |predecessor: &Option<Predecessor>| predecessor.iter().for_each(Predecessor::reopen_logs);
         let again = || again(server, source, notifier, status);
         let mut asked = Asked::default();
         let mut kept_at = Instant::now();
         while !self.signals.handle().is_closed() {
             for signal in self.signals.pending() {
                 match signal {
-                    SIGHUP => drop(again()),
-                    SIGUSR1 => server.reopen_logs(),
+                    SIGHUP => {
+                        reopen_before(&self.predecessor);
+                        again();
+                    }
+                    SIGUSR1 => {
+                        reopen_before(&self.predecessor);
+                        server.reopen_logs();
+                    }
                     SIGUSR2 => server.tell_clients(),
                     _ => return None,
                 }
             }
-            self.answer(&asked, server, || again().text());
+            self.answer(&asked, server, || {
+                reopen_before(&self.predecessor);
+                again().text()
+            });
             if asked.handover
                 && let Some(successor) = self.hand_over(server)
             {

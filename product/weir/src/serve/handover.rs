@@ -6,6 +6,8 @@
 //! serves. The next one also serves if this one has ended before it sent `go`: it has the sockets, and binds those that are missing. The end
 //! of the connection alone is no proof of that: a process that is alive has given up on the next one, which then ends.
 //!
+//! After `go` the next process sends `reopen` when the logs were rotated.
+//!
 //! Each step has a time limit, and none of them keeps this process from serving or from answering other clients.
 
 use std::ffi::OsString;
@@ -36,6 +38,7 @@ const DESCRIBE: &[u8] = b"describe";
 const TAKE: &[u8] = b"take";
 const READY: &[u8] = b"ready";
 const GO: &[u8] = b"go";
+const REOPEN: &[u8] = b"reopen";
 /// The record sent instead of the sockets while another process takes them; the number of that process follows.
 const BUSY: &str = "busy ";
 /// The last line of a new process to `weir upgrade`.
@@ -110,7 +113,7 @@ struct Pending {
 /// The process that serves from now on. The end of this connection shows it the end of this process.
 pub struct Successor {
     pub pid: u32,
-    _connection: OwnedFd,
+    connection: OwnedFd,
 }
 
 /// The process that served before.
@@ -191,7 +194,7 @@ impl Handover {
         let pid = pending.pid;
         let what = match receive_with(&pending.connection, RecvFlags::DONTWAIT) {
             Ok(Some((word, _))) if word == READY && send(&pending.connection, GO, None).is_ok() => {
-                return Ok(Some(Successor { pid, _connection: pending.connection }));
+                return Ok(Some(Successor { pid, connection: pending.connection }));
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < pending.due_at => {
                 self.pending = Some(pending);
@@ -243,7 +246,42 @@ pub fn description(pid: u32) -> io::Result<(Started, Account, Option<OwnedFd>)> 
     Ok((started, account, stdout))
 }
 
+impl Successor {
+    /// The connection on which the successor has this process reopen its logs ([`hear`]).
+    pub fn connection(&self) -> io::Result<OwnedFd> {
+        self.connection.try_clone()
+    }
+}
+
+/// The word that has arrived on a connection of [`Successor::connection`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heard {
+    Reopen,
+    Nothing,
+    /// The other process has ended.
+    End,
+}
+
+/// Reads a word, and does not wait for one.
+pub fn hear(connection: &OwnedFd) -> Heard {
+    match receive_with(connection, RecvFlags::DONTWAIT) {
+        Ok(Some((word, _))) if word == REOPEN => Heard::Reopen,
+        Ok(Some(_)) => Heard::Nothing,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Heard::Nothing,
+        Ok(None) | Err(_) => Heard::End,
+    }
+}
+
 impl Predecessor {
+    /// Has that process reopen its logs: the one who rotates them signals the main process of a service alone. A
+    /// version that does not read the word goes on in the old files.
+    pub fn reopen_logs(&self) {
+        if let Some(connection) = &self.connection {
+            // An error means that the process has ended.
+            let _ = send_with(connection, REOPEN, None, SendFlags::DONTWAIT);
+        }
+    }
+
     /// The process that the environment names, and its sockets: all of them, or those received so far if it ends meanwhile.
     pub fn from_env() -> io::Result<Option<(Predecessor, Vec<NamedSocket>)>> {
         let Ok(pid) = std::env::var(VARIABLE) else { return Ok(None) };
@@ -378,13 +416,17 @@ fn patient(connection: &OwnedFd, wait: Duration) -> io::Result<()> {
 }
 
 fn send(connection: &OwnedFd, bytes: &[u8], descriptor: Option<&OwnedFd>) -> io::Result<()> {
+    send_with(connection, bytes, descriptor, SendFlags::empty())
+}
+
+fn send_with(connection: &OwnedFd, bytes: &[u8], descriptor: Option<&OwnedFd>, flags: SendFlags) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let descriptors: Vec<_> = descriptor.into_iter().map(AsFd::as_fd).collect();
     if !descriptors.is_empty() {
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
     }
-    sendmsg(connection, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
+    sendmsg(connection, &[IoSlice::new(bytes)], &mut control, flags | SendFlags::NOSIGNAL)?;
     Ok(())
 }
 

@@ -244,6 +244,31 @@ fn a_process_that_finishes_a_download_reopens_its_log() {
     assert!(said.lines().count() == 1 && said.contains(&format!("/size-{HUGE} ")), "{said}");
 }
 
+/// The recipe for logrotate signals the main process of the service, which is the new one, and nothing else: the
+/// signal ended a `weir reload` and a DNS hook under way.
+#[test]
+fn the_new_process_has_the_old_one_reopen_its_log() {
+    let site = Site::of_sizes(&[SMALL, HUGE]);
+    let log = site.outside("access.log");
+    let server = Server::run(&file(&site, free_port(), &format!("[server]\naccess_log = '{}'", log.display())));
+    let mut download = server.connect();
+    download.send(get(&format!("/size-{HUGE}")));
+    download.wait_for_first_byte();
+    let serving = upgrade(server.pid()).unwrap();
+    let open = |process: u32| {
+        let names = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();
+        names.filter_map(|name| std::fs::read_link(name.path()).ok()).any(|file| file == log)
+    };
+    for _ in 0..2 {
+        std::fs::rename(&log, site.outside("access.log.1")).unwrap();
+        assert!(!open(server.pid()) && !open(serving.0));
+        kill_process(pid(serving.0), Signal::USR1).unwrap();
+        wait_until("another log in both", || open(server.pid()) && open(serving.0));
+    }
+    assert!(download.response().body == content(HUGE));
+    assert_eq!(server.exit_status().code(), Some(0));
+}
+
 /// A server that has given root up could be anybody's by now: its word is no command for root.
 #[test]
 fn root_says_itself_how_a_server_of_another_user_is_followed() {
