@@ -218,7 +218,7 @@ fn process(server: &Section<'_, '_>) -> Option<Process> {
     let (workers, accepted) = (server.whole_number("workers"), server.whole_number("max_accepted_connections"));
     let (connections, backlog) = (server.whole_number("connections"), server.whole_number("backlog"));
     let (path, format) = (server.text::<PathBuf>("access_log"), server.text::<LogFormat>("log_format"));
-    let spool_folder = server.text::<PathBuf>("spool_folder");
+    let (spool_folder, state) = (server.text::<PathBuf>("spool_folder"), server.text::<PathBuf>("state"));
     let [user, group] = ["user", "group"].map(|name| server.text::<Name>(name));
     if server.is_given("group") && !server.is_given("user") {
         server.book.mistake(server.place_of("group"), "server.group without server.user: expected both, or none");
@@ -231,7 +231,7 @@ fn process(server: &Section<'_, '_>) -> Option<Process> {
         access_log: path.zip(format).map(|(path, format)| AccessLog { path: path.value, format: format.value }),
         trusted_proxies: trusted_proxies(server),
         spool_folder: spool_folder?.value,
-        state: server.text::<PathBuf>("state").map(|folder| folder.value),
+        state: state.map(|folder| folder.value),
         admin: admin(server),
         user: user.map(|name| name.value.0),
         group: group.map(|name| name.value.0),
@@ -321,9 +321,8 @@ impl Limits {
     fn read(limits: &Section<'_, '_>) -> Option<Limits> {
         let (request, send) = (limits.text::<Size>("min_request_rate"), limits.text::<Size>("min_send_rate"));
         let (window, rate) = (limits.text("min_send_rate_window"), limits.text("client_rate"));
-        let (connections, requests) =
-            (limits.whole_number("client_connections"), limits.whole_number("client_requests"));
-        let prefix = limits.text::<ClientPrefix>("client_prefix");
+        let (connections, prefix) = (limits.whole_number("client_connections"), limits.text("client_prefix"));
+        let requests = limits.whole_number("client_requests");
         let (memory, spool) = (limits.text::<Size>("memory"), limits.text::<Size>("spool"));
         if let Some(Placed { value: Size(bytes), at }) = &memory
             && *bytes < MEMORY_BYTES_MIN

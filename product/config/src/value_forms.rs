@@ -513,7 +513,6 @@ mod tests {
             (Form::Extension, &["md", "7z", "tar_gz", "ä"], &["", ".md", "tar.gz", "a/b"]),
             (Form::Charset, &["utf-8", "off", "ISO-8859-1"], &["", "utf 8", "x;y"]),
             (Form::ClientPrefix, &["32,56", "1,128"], &["32", "0,64", "32,129"]),
-            (Form::ClientWeight, &["192.0.2.7=2", "2001:db8::/32=100"], &["192.0.2.0/24", "192.0.2.0/24=101", "=2"]),
             (Form::ClientShare, &["on", "strict", "5MB"], &["yes", ""]),
             (Form::Uplink, &["auto", "off", "9mbit", "1mbit..2mbit"], &["9", "on", "2mbit..1mbit", "1mbit..1mbit", ""]),
             (Form::Size, &["5", "64KiB"], &["5 KB", "-1"]),

@@ -52,7 +52,7 @@ mod wake;
 pub use access::{HashError, PASSWORD_BYTES_MAX, hash_password};
 pub use answer::alternative;
 pub use classes::ClassesConfig;
-pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightError, ClientWeights, TrustedProxies};
+pub use clients::{ClientWeights, TrustedProxies};
 pub use codec::digest_of;
 pub use disk::SpoolConfig;
 pub use files::Options as FileOptions;
@@ -67,9 +67,10 @@ pub use objectives::{
 pub use send::{Line, WaitsFor, in_words, mbit};
 pub use service_manager::Listen;
 pub use shaping::{ShapingChoice, ShapingError, ShapingKind, ShapingOptions};
-pub use sites::{AcmeConfig, Certificate, Https, Saving, SecureError, SiteConfig, SitesError};
+pub use sites::{AcmeConfig, Certificate, Https, Part, Saving, SecureError, SiteConfig, SitesError};
 pub use start::{
-    Checked, Config, Fault, IN_USE, Part, Reload, Reporting, STATUS_WAIT_MAX, Server, StartError, WORKERS_MAX, check,
+    Checked, Config, Fault, IN_USE, Reload, Reporting, STATUS_WAIT_MAX, Server, StartError, Unstarted, WORKERS_MAX,
+    check,
 };
 pub use threads::ThreadError;
 pub use upstream::{RouteStatus, RoutesStatus, UpstreamStatus};

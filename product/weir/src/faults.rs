@@ -3,6 +3,16 @@
 use config::{Configuration, Held, Place, Remark, Site};
 use server::{Fault, Part, ShapingError, SitesError, StartError};
 
+/// Returns true if a key of the configuration is the cause of the fault.
+pub fn is_of_key(Fault { of, error }: &Fault) -> bool {
+    let is_of_server = match cause_of(error) {
+        StartError::Listen(..) | StartError::Udp(..) | StartError::Privileges(_) => true,
+        StartError::Sites(error) => matches!(error, SitesError::Log(..) | SitesError::Secure(_)),
+        _ => false,
+    };
+    of.is_some() || is_of_server
+}
+
 /// A fault, placed at the key that names the file or the address.
 pub fn fault_in(configuration: &Configuration, Fault { of, error }: &Fault) -> Remark {
     let said = units::plain(&error.to_string()).into_owned();
@@ -54,6 +64,7 @@ fn place_in(site: &Site, part: Part, said: &str) -> Place {
     let key = match part {
         Part::Folder if is_of_links() => "site.follow_symlinks_into",
         Part::Folder => "site.root",
+        Part::SymlinkFolder => "site.follow_symlinks_into",
         Part::ListingPage => "site.listing_page",
         Part::ErrorPage(at) => return site.answers.error_pages.get(at).map_or(site.at, |page| page.at),
         Part::Proxy(at) => return site.answers.proxies.get(at).map_or(site.at, |proxy| proxy.at),

@@ -1,6 +1,7 @@
 //! `weir serve`: starts a server as the flags say, and stops it at a signal.
 
 mod acme;
+mod addresses;
 mod admin;
 pub mod control;
 mod events;
@@ -17,6 +18,7 @@ mod shaping;
 pub mod state_folder;
 mod status;
 mod under_way;
+mod unmet;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -24,11 +26,11 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use cli::Failure;
-use config::{Answers, Network, UplinkRate, defaults};
-use server::service_manager::{Account, Notifier, PassedSocket, to_bind};
+use config::{Answers, ClientPrefix, ClientWeight, Network, UplinkRate, defaults};
+use server::service_manager::{Notifier, PassedSocket, to_bind};
 use server::{
-    Certificate, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, Config, FileOptions, Https, Keeper,
-    Listen, LogConfig, PolicySpec, Reporting, Server, SiteConfig, StartError, WORKERS_MAX,
+    Certificate, ClassesConfig, ClientShareSpec, Config, FileOptions, Https, Keeper, Listen, LogConfig, PolicySpec,
+    Reporting, Server, SiteConfig, WORKERS_MAX,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use units::{Rate, Share};
@@ -36,6 +38,7 @@ use units::{Rate, Share};
 use inherited_sockets::Given;
 use limits::limits;
 use reload_config::{OfFlags, Source, readable};
+use unmet::{Unmet, unstarted};
 
 const HTTPS: &str = "HTTPS";
 const DEVELOPMENT: &str =
@@ -310,6 +313,7 @@ fn serve_site(site: SiteConfig, mut flags: Flags) -> Result<(), Failure> {
             "--no-http3: no effect without HTTPS; expected --domain, --cert and --key, or --tls-self-signed".into(),
         ));
     }
+    addresses::refuse_overlaps(&flags)?;
     let has_http3 = is_secure && !flags.no_http3;
     let listen = |address| Listen { address, is_secure, has_http3, has_proxy_header: false };
     let listen = match domains.is_empty() {
@@ -354,7 +358,9 @@ fn serve(flags: Flags, hosted: Hosted, listen: Addresses, source: &dyn Source) -
     // Must come before anything opens a descriptor that could be mistaken for one of them.
     let Given { passed, admin, predecessor } = Given::take()?;
     // Must come before any thread starts, so that no signal is missed and the workers inherit nothing of it.
-    let mut events = events::Events::new(flags.admin, admin)?;
+    let unmet = |unmet| source.unmet(unmet);
+    addresses::refuse_shared_admin(flags.admin, &listen.listen).map_err(unmet)?;
+    let mut events = events::Events::new(flags.admin, admin).map_err(unmet)?;
     let served = first_line::served(&hosted.sites);
     let (notifier, unheard) = notifier();
     let is_root = flags.user.is_none() && rustix::process::geteuid().is_root();
@@ -362,28 +368,29 @@ fn serve(flags: Flags, hosted: Hosted, listen: Addresses, source: &dyn Source) -
     let asked_loops = flags.workers.unwrap_or(1);
     let (keeper, unkept) = shaping::keeper(&flags);
     let dns_hook = flags.acme.dns_hook.clone();
-    let mut config = Config { watchdog: notifier.watchdog(), ..config(flags, hosted, listen, passed, keeper)? };
-    acme::start_hook(dns_hook.as_deref(), &mut config)?;
+    let config = config(flags, hosted, listen, passed, keeper).map_err(unmet)?;
+    let mut config = Config { watchdog: notifier.watchdog(), ..config };
+    acme::start_hook(dns_hook.as_deref(), &mut config).map_err(unmet)?;
     acme::make_folder(&config);
     let first_line = first_line::FirstLine::of(&config, served, asked_loops);
     let closer = events.closer();
     let account = config.privileges.account.clone();
-    let server = Server::start(config, move || closer.close()).map_err(|error| unstarted(error, account))?;
-    source.file().map_or(Ok(()), readable)?;
+    let server = Server::start(config, move || closer.close()).map_err(|error| unstarted(error, account, source))?;
+    source.file().map_or(Ok(()), readable).map_err(unmet)?;
     let status = first_line.tell(&server);
-    let remarks = events.remarks().iter().map(String::as_str);
+    source.placed(&server.lacks()).iter().for_each(|line| server.tell(line));
     unheard
         .as_deref()
         .into_iter()
-        .chain(remarks)
+        .chain(events.remarks().iter().map(String::as_str))
         .chain(unkept.as_deref())
         .chain(warnings.into_iter().flatten())
         .for_each(|line| server.tell(line));
     predecessor.map_or(Ok(()), |predecessor| events.follow(predecessor))?;
     notifier.ready(&status);
     let successor = events.handle(&server, source, &notifier, &status);
-    if successor.is_some() {
-        events.leave(&server);
+    if let Some(successor) = &successor {
+        events.leave(&server, successor);
     }
     end(server, &notifier, successor)
 }
@@ -415,14 +422,6 @@ fn notifier() -> (Notifier, Option<String>) {
     }
 }
 
-/// The failure to start. It names the account if files were opened as another user.
-fn unstarted(error: StartError, account: Option<Account>) -> Failure {
-    match (&error, account) {
-        (StartError::Listen(..) | StartError::Privileges(_), _) | (_, None) => error.into(),
-        (_, Some(account)) => Failure::Failed(format!("as user {account}: {error}")),
-    }
-}
-
 pub fn address(text: &str) -> Result<SocketAddr, String> {
     config::listen_address(text).ok_or_else(|| format!("expected {}", config::listen_expected(text)))
 }
@@ -444,7 +443,7 @@ fn config(
     asked: Addresses,
     mut passed: Vec<PassedSocket>,
     keeper: Option<Keeper>,
-) -> Result<Config, Failure> {
+) -> Result<Config, Unmet> {
     let Addresses { listen, is_secure, has_http3 } = asked;
     if is_secure {
         passed.iter_mut().for_each(|socket| (socket.is_secure, socket.has_http3) = (true, has_http3));
@@ -463,6 +462,8 @@ fn config(
         shaping,
         keeper,
         sites,
+        // A folder that the command itself names must be there.
+        may_lack: !flags.configuration.is_empty(),
         passed,
         listen,
         privileges,
@@ -505,7 +506,7 @@ mod tests {
         flags: Flags,
     }
 
-    fn alone(flags: Flags) -> Result<Config, Failure> {
+    fn alone(flags: Flags) -> Result<Config, Unmet> {
         let sites = vec![SiteConfig::alone(".".into(), Default::default())];
         config(
             flags,

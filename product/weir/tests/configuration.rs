@@ -1,7 +1,7 @@
 //! `weir check` and `weir run` as an operator runs them: what they print, and their exit status.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -282,8 +282,8 @@ fn a_site_dresses_its_responses() {
     assert!(ask("/errors/404.html").starts_with("HTTP/1.1 200 "));
 
     std::fs::remove_file(folder.0.join("www/errors/404.html")).unwrap();
-    let (status, _, err) = said(&weir(&folder.0, &["run"]));
-    assert!(status == Some(1) && err.contains("www/errors/404.html` of status 404: No such file"), "{err}");
+    let (status, out, _) = said(&weir(&folder.0, &["check"]));
+    assert!(status == Some(1) && out.contains("www/errors/404.html` of status 404: No such file"), "{out}");
 }
 
 /// A request beyond the limit gets the page of its site; bytes that are no request belong to no site.
@@ -323,6 +323,11 @@ fn run_aloud_as(folder: &Folder, text: &str) -> (Running, BufReader<std::process
         folder.write(&format!("{site}/a.txt"), &format!("of {site}"));
     }
     folder.write("weir.toml", text);
+    run_aloud_file(folder)
+}
+
+/// `weir run` of the file of this folder.
+fn run_aloud_file(folder: &Folder) -> (Running, BufReader<std::process::ChildStderr>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     command.arg("run").arg(folder.0.join("weir.toml")).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut running = Running(command.spawn().unwrap());
@@ -501,12 +506,81 @@ fn both_families_have_a_listener_on_one_port() {
 #[test]
 fn a_site_or_listener_that_cannot_be_is_named() {
     let folder = Folder::new("absent");
-    std::fs::create_dir(folder.0.join("one")).unwrap();
-    folder.write("weir.toml", SITES);
-    let (status, _, err) = said(&weir(&folder.0, &["run"]));
-    assert!(status == Some(1) && err.contains("cannot serve `many`"), "{err}");
-    std::fs::create_dir(folder.0.join("many")).unwrap();
+    for site in ["one", "many"] {
+        std::fs::create_dir(folder.0.join(site)).unwrap();
+    }
     folder.write("weir.toml", &SITES.replace("[::1]:0", "192.0.2.1:1"));
     let (status, _, err) = said(&weir(&folder.0, &["run"]));
-    assert!(status == Some(1) && err.contains("cannot listen on 192.0.2.1:1"), "{err}");
+    assert!(status == Some(1) && err.starts_with("weir: weir.toml:4:11: cannot listen on 192.0.2.1:1"), "{err}");
+    let (status, _, err) = said(&weir(&folder.0, &["serve", "none"]));
+    assert!(status == Some(1) && err.starts_with("weir: cannot serve `none`"), "the folder of the command: {err}");
+}
+
+/// The start said what was wrong, and not where.
+#[test]
+fn a_start_that_fails_names_the_place_of_each_fault() {
+    let folder = Folder::new("unstarted");
+    std::fs::create_dir(folder.0.join("www")).unwrap();
+    let site =
+        |more: &str| format!("[[site]]\nhosts = ['a']\nroot = 'www'\n{more}\n[[listener]]\naddress = '127.0.0.1:0'\n");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for (text, said_first) in [
+        (site("cert = 'no.pem'\nkey = 'no.key'"), "weir.toml:4:8: cannot read `no.pem`: No such file"),
+        (site("access_log = 'no/a.log'"), "weir.toml:4:14: cannot open access log `no/a.log`"),
+        (site("[server]\nuser = 'no-such-user'"), "weir.toml:5:8: server.user: user `no-such-user` is not known"),
+        (site("[server]\naccess_log = 'no/a.log'"), "weir.toml:5:14: server.access_log: cannot open access log"),
+        (
+            site(&format!("[server]\nadmin = '{taken}'\n[[listener]]\naddress = '{taken}'")),
+            "weir.toml:5:9: server.admin",
+        ),
+        (site("[uplink]\nshaping = 'bands'"), "weir.toml:5:11: uplink.shaping: "),
+    ] {
+        folder.write("weir.toml", &text);
+        let (status, _, err) = said(&weir(&folder.0, &["run"]));
+        assert!(status == Some(1) && err.starts_with(&format!("weir: {said_first}")), "{text}: {err}");
+    }
+    folder.write(
+        "weir.toml",
+        &(site("cert = 'no.pem'\nkey = 'no.key'") + "[[site]]\nhosts = ['b']\nroot = 'www'\naccess_log = 'no/b'\n"),
+    );
+    let (_, _, err) = said(&weir(&folder.0, &["run"]));
+    let lines: Vec<&str> = err.lines().collect();
+    assert!(lines.len() == 3 && lines[2].starts_with("weir.toml:11:14: cannot open access log"), "{err}");
+}
+
+/// A disk that was not mounted yet stopped all sites.
+#[test]
+fn a_site_whose_root_is_missing_stops_no_other() {
+    let folder = Folder::new("unmounted");
+    std::fs::create_dir(folder.0.join("one")).unwrap();
+    folder.write("one/a.txt", "of one");
+    let page = "[[site.error_page]]\nstatus = 404\nfile = '/404.html'\n";
+    folder.write("weir.toml", &format!("{}{page}", SITES.replace("root = \"many\"", "root = \"disk/many\"")));
+    let file = folder.0.join("weir.toml");
+    let (running, mut said, address) = run_aloud_file(&folder);
+    let mut lines = String::new();
+    while !lines.contains("error page") {
+        assert!(said.read_line(&mut lines).unwrap() > 0, "{lines}");
+    }
+    for line in [
+        "cannot serve `",
+        "disk/many`: No such file or directory; expected a readable folder; its files are missing until it is there\n",
+    ] {
+        assert!(lines.contains(line), "{lines}");
+    }
+    let places = SITES.lines().position(|line| line.contains("many")).unwrap() + 1;
+    assert!(lines.contains(&format!("weir: {}:{places}:8: cannot serve `", file.display())), "{lines}");
+    assert!(get(&address, "/a.txt", "one.test").ends_with("of one"));
+    assert!(get(&address, "/a.txt", "a.one.test").starts_with("HTTP/1.1 404 "));
+    let (status, out, _) = crate::said(&weir(&folder.0, &["check"]));
+    assert!(status == Some(1) && out.contains(&format!("weir.toml:{places}:8: cannot serve `disk/many`")), "{out}");
+    assert!(reload(&running, &mut said).contains("2 sites are in force"), "a reload of the rest is not refused");
+    std::fs::create_dir_all(folder.0.join("disk/many")).unwrap();
+    folder.write("disk/many/a.txt", "of many");
+    while !get(&address, "/a.txt", "a.one.test").ends_with("of many") {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    folder.write("disk/many/404.html", "lost");
+    reload(&running, &mut said);
+    assert!(get(&address, "/none", "a.one.test").ends_with("lost"));
 }

@@ -5,6 +5,7 @@ mod acme;
 mod classes;
 mod compression;
 mod files;
+mod limits;
 mod proxy;
 mod request_header;
 mod rewrite;
@@ -15,14 +16,15 @@ use acme::ACME;
 use classes::CLASSES;
 use compression::COMPRESSION;
 use files::{FILES, TOP};
+use limits::LIMITS;
 use proxy::PROXY;
 use request_header::REQUEST_HEADER;
 use rewrite::REWRITE;
-use table::SERVER_AND_SITES;
+use table::{SERVER, SITES};
 
 /// All keys, in the order of the reference.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
-    [TOP, SERVER_AND_SITES, COMPRESSION, FILES, REWRITE, ACCESS, PROXY, REQUEST_HEADER, CLASSES, ACME]
+    [TOP, SERVER, LIMITS, SITES, COMPRESSION, FILES, REWRITE, ACCESS, PROXY, REQUEST_HEADER, CLASSES, ACME]
         .into_iter()
         .flatten()
 }

@@ -66,6 +66,7 @@ impl Rig {
             access_log: None,
             open_log: &|_| unreachable!("no log"),
             acme: None,
+            may_lack: false,
         };
         let current = Arc::new(Current::open(&wanted, false, Default::default(), 0).unwrap());
         let cache = Cache::new(current.served().roots.clone(), CacheLimits::per_worker(1));

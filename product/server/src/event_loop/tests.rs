@@ -42,7 +42,14 @@ struct Client {
 fn open(sites: &[SiteConfig], is_secure: bool, log: Option<Arc<Log>>) -> Current {
     let access_log = log.as_ref().map(|_| LogConfig { path: None, format: Format::Json });
     let open_log = |_: &LogConfig| Ok(log.clone().expect("the server has one"));
-    let wanted = Wanted { sites, classes: None, access_log: access_log.as_ref(), open_log: &open_log, acme: None };
+    let wanted = Wanted {
+        sites,
+        classes: None,
+        access_log: access_log.as_ref(),
+        open_log: &open_log,
+        acme: None,
+        may_lack: false,
+    };
     Current::open(&wanted, is_secure, Default::default(), 1 << 30).unwrap()
 }
 

@@ -47,12 +47,13 @@ impl Followed {
     pub fn see(&mut self, place: usize, root: &Root, folder: Identity, at: Nanos) -> bool {
         let Some(seen) = self.seen.get_mut(place).filter(|seen| at >= seen.looked_at) else { return false };
         seen.looked_at = at;
-        if seen.folder.replace(folder).is_none_or(|before| before == folder) {
+        let before = seen.folder.replace(folder);
+        if before == Some(folder) {
             return false;
         }
-        let line = root.tell_change(folder);
+        let line = if before.is_none() { root.tell_arrival(folder) } else { root.tell_change(folder) };
         self.lines.extend(line.filter(|_| self.lines.len() < LINES_MAX));
-        true
+        before.is_some()
     }
 
     /// Adds lines for the log, as many as there is room for.

@@ -133,32 +133,58 @@ const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEX
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 impl Root {
-    /// Makes a root of a folder, which must exist and be accessible. Symlinks on the path to it are followed, being the
-    /// operator's own.
+    /// Makes a root of a folder, which must exist and be accessible.
+    #[cfg(test)]
     pub fn open(dir: &Path, options: Options) -> io::Result<Root> {
-        let path = std::path::absolute(dir)?;
-        let folder = open(&path, FOLDER, Mode::empty())?;
-        // A folder can be opened by a user who may not open what is in it.
-        openat(&folder, ".", FOLDER, Mode::empty())?;
-        let resolve = match openat2(&folder, ".", FOLDER, Mode::empty(), BENEATH | ResolveFlags::CACHED) {
+        let root = Root::awaited(dir, options)?;
+        root.try_out()?;
+        Ok(root)
+    }
+
+    /// Makes a root of a folder that may be missing: it is served once it is there. Symlinks on the path to it are
+    /// followed, being the operator's own.
+    pub fn awaited(dir: &Path, options: Options) -> io::Result<Root> {
+        let anywhere = open("/", FOLDER, Mode::empty())?;
+        let resolve = match openat2(&anywhere, ".", FOLDER, Mode::empty(), BENEATH | ResolveFlags::CACHED) {
             Err(Errno::NOSYS | Errno::PERM) => Resolve::Walk,
             Err(Errno::INVAL) => Resolve::Beneath,
             _ => Resolve::Cached,
         };
-        let (folder, mounts) = (File::from(folder), Mounts::default());
-        mounts.learn(&folder);
         Ok(Root {
             links: Links::into(&options.links_into)?,
-            path,
+            path: std::path::absolute(dir)?,
             options,
             resolve,
-            device: mounts::device(&folder).unwrap_or_default().into(),
-            told: Mutex::default(),
-            mounts,
+            device: AtomicU64::default(),
+            told: Mutex::new(Some(None)),
+            mounts: Mounts::default(),
             wrong: Mutex::default(),
             #[cfg(test)]
             disk: None,
         })
+    }
+
+    /// Returns an error unless the folder is there and accessible. Waits for its disk.
+    pub fn try_out(&self) -> io::Result<()> {
+        let folder = open(&self.path, FOLDER, Mode::empty())?;
+        // A folder can be opened by a user who may not open what is in it.
+        openat(&folder, ".", FOLDER, Mode::empty())?;
+        let folder = File::from(folder);
+        self.mounts.learn(&folder);
+        self.device.store(mounts::device(&folder).unwrap_or_default(), Ordering::Relaxed);
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).take_if(|told| told.is_none());
+        Ok(())
+    }
+
+    /// Returns true if this path is the root's or below it.
+    pub fn holds(&self, path: &Path) -> bool {
+        std::path::absolute(path).is_ok_and(|path| path.starts_with(&self.path))
+    }
+
+    /// Returns the log line about the folder being there if it was missing at the start, or was reported as gone.
+    pub(super) fn tell_arrival(&self, now: Identity) -> Option<String> {
+        let is_missed = *self.told.lock().unwrap_or_else(PoisonError::into_inner) == Some(None);
+        if is_missed && now.is_some() { self.tell_change(now) } else { None }
     }
 
     /// Opens the folder that its path leads to now.
@@ -183,7 +209,8 @@ impl Root {
     /// Returns the log line about this folder having replaced another; `None` if it was reported already.
     pub(super) fn tell_change(&self, now: Identity) -> Option<String> {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.replace(now) == Some(now) {
+        let before = told.replace(now);
+        if before == Some(now) {
             return None;
         }
         let name = self.path.display();
@@ -197,7 +224,8 @@ impl Root {
             }
             _ => "",
         };
-        Some(format!("site root `{name}` is another folder now{but}"))
+        let what = if before == Some(None) { "there" } else { "another folder" };
+        Some(format!("site root `{name}` is {what} now{but}"))
     }
 
     /// A line for each symlink at the top of the root that leads out of it and is not followed. Waits for the disk.

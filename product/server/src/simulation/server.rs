@@ -111,8 +111,14 @@ fn current(site: &Site, log: Option<Arc<Log>>, upstreams: Option<&UpstreamPlan>)
     let sites = [SiteConfig { https, answers, ..SiteConfig::alone(site.folder.path(""), Options::default()) }];
     let access_log = log.as_ref().map(|_| LogConfig { path: None, format: Format::Json });
     let open_log = |_: &LogConfig| Ok(log.clone().expect("the server has one"));
-    let wanted =
-        Wanted { sites: &sites, classes: None, access_log: access_log.as_ref(), open_log: &open_log, acme: None };
+    let wanted = Wanted {
+        sites: &sites,
+        classes: None,
+        access_log: access_log.as_ref(),
+        open_log: &open_log,
+        acme: None,
+        may_lack: false,
+    };
     Arc::new(
         Current::open(&wanted, true, Default::default(), 1 << 30).expect("the folder and the certificate are there"),
     )

@@ -307,7 +307,7 @@ mod tests {
             [ordered_for(hosts[0]), ordered_for(hosts[1]), SiteConfig { is_default: false, ..site(hosts[2]) }];
         assert_eq!(ordered_names(&configs), ["*.b.test", "a.test"]);
         let (automatic, tickets) = (Arc::<Automatic>::default(), Tickets::new().unwrap());
-        let sites = Arc::new(Sites::open(&configs, 0).unwrap());
+        let sites = Arc::new(Sites::open(&configs, 0, &super::super::Lacks::none()).unwrap());
         let development = Development::new();
         let secured =
             secure(&configs, &sites, &tickets, (&Keys::default(), &development), Some(&automatic)).unwrap().unwrap();

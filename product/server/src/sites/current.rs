@@ -14,21 +14,21 @@ use config::UpstreamVersion;
 use http::{Codings, Request};
 use tls::{Acceptor, Connector, Roots as Authorities, RootsError, Tickets};
 
+use super::lacks::{Lack, Lacks, Part, open_folder, open_named_files};
 use super::login_gates::{Gate, open_gates};
-use super::pages::listing_page;
 use super::{
     AcmeConfig, Development, Ordered, SecureError, Secured, SiteConfig, Sites, SitesError, name_of, ordered_names,
     secure,
 };
 use crate::classes::{Assigned, ClassesChange, ClassesConfig};
 use crate::disk::Room;
-use crate::files::{Options, Root, Roots, SiteNumber};
+use crate::files::{Roots, SiteNumber};
 use crate::logging::{Log, LogConfig};
 use crate::service_manager::Keys;
 use crate::upstream::resolver::{Name, Names};
 use crate::upstream::{Group, NamedFiles, Scripts, Trust};
 
-/// A set of sites with their folders and logs, which all existed when the set was opened.
+/// A set of sites with their folders and logs, which existed when the set was opened but for its lacks.
 pub struct Served {
     pub sites: Arc<Sites>,
     pub roots: Roots,
@@ -42,13 +42,20 @@ pub struct Served {
     server_log: Option<Arc<Log>>,
     /// The acceptor for TLS connections; `None` if no site has a certificate.
     pub acceptor: Option<Acceptor>,
-    /// Remarks for the operator on the certificates, and on upstreams' names.
-    pub remarks: Vec<String>,
+    pub told: Told,
     /// The expiry of each site's certificate, by its index; empty if no site has one.
     not_after: Vec<Option<SystemTime>>,
     /// The names with certificates by ACME.
     ordered: Arc<Ordered>,
     renewer: Option<Renewer>,
+}
+
+/// What an operator is told of a set of sites.
+pub struct Told {
+    /// Remarks on the certificates, and on upstreams' names.
+    pub remarks: Vec<String>,
+    /// The folders and pages that were not there.
+    pub lacks: Vec<Lack>,
 }
 
 /// Opens a log, or returns the one that is open.
@@ -63,6 +70,8 @@ pub struct Wanted<'w> {
     pub access_log: Option<&'w LogConfig>,
     pub open_log: &'w OpenLog<'w>,
     pub acme: Option<&'w AcmeConfig>,
+    /// The sites may lack folders and pages.
+    pub may_lack: bool,
 }
 
 /// The servers behind each site, by its index, in the order of its configuration.
@@ -84,6 +93,8 @@ impl Behind {
 struct Before<'b> {
     /// The number of the first site.
     first: SiteNumber,
+    /// The sites themselves; `None` at the start.
+    served: Option<&'b Served>,
     tickets: &'b Tickets,
     development: &'b Development,
     keys: &'b Keys,
@@ -95,14 +106,17 @@ struct Before<'b> {
 impl Served {
     /// Opens everything; logs last.
     fn open(wanted: &Wanted<'_>, assigned: Option<Assigned>, before: Before<'_>) -> Result<Served, SitesError> {
-        let (configs, Before { first, tickets, development, keys, spool, names, renewer }) = (wanted.sites, before);
-        let mut folders = configs.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        let sites = Arc::new(Sites::open(configs, first)?);
+        let configs = wanted.sites;
+        let Before { first, served: lacking, tickets, development, keys, spool, names, renewer } = before;
+        let lacks = Lacks::new(wanted.may_lack, lacking);
+        let open = |(at, site)| open_folder(at, site, &lacks);
+        let mut folders = configs.iter().enumerate().map(open).collect::<Result<Vec<_>, _>>()?;
+        let sites = Arc::new(Sites::open(configs, first, &lacks)?);
         let connectors = RefCell::default();
         let trust = |ca: Option<&Path>| connector(ca, keys, &connectors);
-        let mut open_files = |dir: &Path, codings| open_files(dir, codings, first, &mut folders);
+        let mut open_files = |of, files: (&Path, Codings)| open_named_files(of, files, (first, &mut folders), &lacks);
         names.introduce(&names_of(configs));
-        let groups = configs.iter().map(|site| groups(site, (spool, names), &trust, &mut open_files));
+        let groups = configs.iter().enumerate().map(|site| groups(site, (spool, names), &trust, &mut open_files));
         let groups = groups.collect::<Result<Vec<_>, _>>()?;
         let behind = Behind { groups, gates: gates_of(configs, keys, (spool, names), &trust)? };
         let has_checks = behind.groups().any(|group| group.health.is_some());
@@ -114,10 +128,7 @@ impl Served {
         };
         remarks.extend(behind.groups().flat_map(|group| group.addresses.remarks(names)));
         remarks.extend(configs.iter().filter_map(lacks_fallback));
-        let own = |own: &LogConfig| (wanted.open_log)(own).map(Some);
-        let server_log = wanted.access_log.map_or(Ok(None), own)?;
-        let log = |site: &SiteConfig| site.log.as_ref().map_or(Ok(server_log.clone()), own);
-        let logs = configs.iter().map(log).collect::<Result<_, SitesError>>()?;
+        let (server_log, logs) = open_logs(wanted)?;
         let roots = Roots { first, folders: folders.into() };
         Ok(Served {
             sites,
@@ -128,7 +139,7 @@ impl Served {
             logs,
             server_log,
             acceptor,
-            remarks,
+            told: Told { remarks, lacks: lacks.into_found() },
             not_after,
             ordered,
             renewer: renewer.cloned(),
@@ -202,19 +213,14 @@ impl Served {
     }
 }
 
-/// Opens the folder of a site, if it has one.
-fn open(site: &SiteConfig) -> Result<Option<Arc<Root>>, SitesError> {
-    let Some(dir) = &site.dir else { return Ok(None) };
-    for folder in &site.files.links_into {
-        let is_folder = folder.metadata().and_then(|found| match found.is_dir() {
-            true => Ok(()),
-            false => Err(io::ErrorKind::NotADirectory.into()),
-        });
-        is_folder.map_err(|error| SitesError::Folder(folder.clone(), error))?;
-    }
-    let options = Options { page: listing_page(site)?, ..site.files.clone() };
-    let root = Root::open(dir, options).map_err(|error| SitesError::Folder(dir.clone(), error))?;
-    Ok(Some(Arc::new(root)))
+/// Opens the log of the server and that of each site: its own, or the server's.
+#[expect(clippy::type_complexity, reason = "each part goes into a field of its own")]
+fn open_logs(wanted: &Wanted<'_>) -> Result<(Option<Arc<Log>>, Vec<Option<Arc<Log>>>), SitesError> {
+    let own = |own: &LogConfig| (wanted.open_log)(own).map(Some);
+    let server_log = wanted.access_log.map_or(Ok(None), own)?;
+    let log = |site: &SiteConfig| site.log.as_ref().map_or(Ok(server_log.clone()), own);
+    let logs = wanted.sites.iter().map(log).collect::<Result<_, _>>()?;
+    Ok((server_log, logs))
 }
 
 /// The gates of each site's accesses.
@@ -238,7 +244,7 @@ fn lacks_fallback(site: &SiteConfig) -> Option<String> {
     let (fallback, dir) = (&site.answers.tries.fallback.as_ref()?.value, site.dir.as_ref()?);
     let file = dir.join(fallback.trim_start_matches('/'));
     let said = "expected a file; until it is there, what leads nowhere is 404";
-    (!file.is_file()).then(|| format!("site.fallback `{}` of {}: {said}", file.display(), site.name))
+    (!file.is_file() && dir.is_dir()).then(|| format!("site.fallback `{}` of {}: {said}", file.display(), site.name))
 }
 
 /// The names of all upstreams.
@@ -253,25 +259,28 @@ fn first_host(config: &SiteConfig) -> &str {
     config.hosts.first().map_or("default", String::as_str)
 }
 
+/// Opens a folder whose files upstreams name, for a part of a site.
+type OpenNamedFiles<'o> = dyn FnMut((usize, Part), (&Path, Codings)) -> Result<SiteNumber, SitesError> + 'o;
+
 /// The upstreams of a site, each with its addresses.
 fn groups(
-    config: &SiteConfig,
+    (site, config): (usize, &SiteConfig),
     (spool, names): (&Arc<Room>, &Arc<Names>),
     trust: &Trust,
-    open_files: &mut dyn FnMut(&Path, Codings) -> Result<SiteNumber, SitesError>,
+    open_files: &mut OpenNamedFiles<'_>,
 ) -> Result<Vec<Arc<Group>>, SitesError> {
     let name = first_host(config);
-    let group = |proxy: &config::Proxy| {
+    let group = |(at, proxy): (usize, &config::Proxy)| {
         let group = Group::new(name, proxy, spool, trust, names)?;
         let files = match &proxy.accel_root {
-            Some(dir) => Some(NamedFiles::new(open_files(dir, config.files.codings)?, dir)),
+            Some(dir) => Some(NamedFiles::new(open_files((site, Part::Proxy(at)), (dir, config.files.codings))?, dir)),
             None => None,
         };
         let pages = config.answers.error_pages.iter().filter(|_| proxy.intercept_errors);
         let intercepted = pages.map(|page| page.statuses).collect();
         Ok(Arc::new(Group { files, intercepted, scripts: scripts(config, proxy), ..group }))
     };
-    config.answers.proxies.iter().map(group).collect()
+    config.answers.proxies.iter().enumerate().map(group).collect()
 }
 
 /// The scripts that a proxy of a site runs, if its upstreams speak FastCGI.
@@ -281,19 +290,6 @@ fn scripts(config: &SiteConfig, proxy: &config::Proxy) -> Option<Scripts> {
     let root = root.components().as_path().as_os_str().as_bytes().to_vec();
     let except = proxy.fastcgi_except.clone();
     Some(Scripts { root, except, keeps_connections: proxy.fastcgi_keep_conn })
-}
-
-/// Opens a folder whose files upstreams name: it is numbered after those of sites.
-fn open_files(
-    dir: &Path,
-    codings: Codings,
-    first: SiteNumber,
-    folders: &mut Vec<Option<Arc<Root>>>,
-) -> Result<SiteNumber, SitesError> {
-    let options = Options { hidden: true, index: Vec::new(), codings, ..Options::default() };
-    let root = Root::open(dir, options).map_err(|error| SitesError::Folder(dir.into(), error))?;
-    folders.push(Some(Arc::new(root)));
-    Ok(first.wrapping_add(folders.len() as SiteNumber - 1))
 }
 
 /// Returns the connector for this file of authorities; upstreams with the same file share one.
@@ -349,6 +345,7 @@ impl Current {
         let renewer = wanted.acme.map(|acme| Renewer::new(Folder::new(acme.folder.clone()), acme.hook.clone()));
         let before = Before {
             first: 0,
+            served: None,
             tickets: &tickets,
             development: &development,
             keys: &keys,
@@ -393,7 +390,7 @@ impl Current {
         let first = before.roots.end();
         let Current { tickets, development, keys, spool, names, renewer, .. } = self;
         let renewer = renewer.as_ref();
-        let before = Before { first, tickets, development, keys, spool, names, renewer };
+        let before = Before { first, served: Some(&before), tickets, development, keys, spool, names, renewer };
         let served = checked(Served::open(wanted, assigned, before)?, self.is_secure)?;
         let served = Arc::new(ordering(served, wanted, keys)?);
         *self.served.lock().unwrap_or_else(PoisonError::into_inner) = served;
@@ -405,7 +402,8 @@ impl Current {
     pub fn try_out(&self, wanted: &Wanted<'_>) -> Result<(), SitesError> {
         let Current { tickets, development, keys, spool, .. } = self;
         let (names, renewer) = (&Arc::default(), self.renewer.as_ref());
-        let before = Before { first: 0, tickets, development, keys, spool, names, renewer };
+        let in_force = self.served();
+        let before = Before { first: 0, served: Some(&in_force), tickets, development, keys, spool, names, renewer };
         Served::open(wanted, None, before).map(drop)
     }
 
@@ -446,7 +444,7 @@ fn checked(served: Served, is_secure: bool) -> Result<Served, SitesError> {
 fn ordering(mut served: Served, wanted: &Wanted<'_>, keys: &Keys) -> Result<Served, SitesError> {
     if let Some(renewer) = &served.renewer {
         let settings = wanted.acme.map(|acme| acme.settings(keys)).transpose()?;
-        served.remarks.extend(renewer.want(settings, &ordered_names(wanted.sites)));
+        served.told.remarks.extend(renewer.want(settings, &ordered_names(wanted.sites)));
     }
     Ok(served)
 }
@@ -457,7 +455,7 @@ mod tests {
 
     fn wanted(sites: &[SiteConfig]) -> Wanted<'_> {
         let open_log = &|_: &LogConfig| unreachable!("no site has a log");
-        Wanted { sites, classes: None, access_log: None, open_log, acme: None }
+        Wanted { sites, classes: None, access_log: None, open_log, acme: None, may_lack: true }
     }
 
     #[test]
@@ -472,5 +470,36 @@ mod tests {
         let newer = current.newer(&mut turn).unwrap();
         assert_eq!((newer.sites.of(None), newer.roots.first, newer.roots.end()), (Some(1), 1, 3));
         assert!(current.newer(&mut turn).is_none());
+    }
+
+    /// One site whose disk is not mounted yet stopped all of them. A new path that is wrong still stops a reload.
+    #[test]
+    fn a_site_whose_folder_is_missing_stops_no_other() {
+        let folder = crate::files::temporary::Folder::new();
+        folder.put("one/a", "");
+        let site = |dir: &str| SiteConfig::alone(folder.path(dir), Default::default());
+        let file = "[[site]]\nroot = 'r'\n[[site.error_page]]\nstatus = 404\nfile = '/404.html'";
+        let Ok(file) = config::read(file.as_bytes()) else { panic!("a right file") };
+        let page = &file.sites[0].answers.error_pages[0];
+        let paged = |dir: &str| {
+            let answers = config::Answers { error_pages: vec![page.clone()], ..config::Answers::default() };
+            SiteConfig { answers, ..site(dir) }
+        };
+        let sites = [site("one"), paged("disk/two")];
+        let strict = Wanted { may_lack: false, ..wanted(&sites) };
+        assert!(Current::open(&strict, false, Keys::default(), 0).is_err());
+        let current = Current::open(&wanted(&sites), false, Keys::default(), 0).unwrap();
+        let lacks = || current.served().told.lacks.iter().map(|lack| (lack.site, lack.part)).collect::<Vec<_>>();
+        assert_eq!(lacks(), [(1, Part::Folder), (1, Part::ErrorPage(0))]);
+        assert!(current.served().told.lacks[0].said.ends_with("; its files are missing until it is there"));
+        current.replace(&wanted(&[paged("disk/two"), site("one")])).unwrap();
+        assert_eq!(lacks(), [(0, Part::Folder), (0, Part::ErrorPage(0))]);
+        assert!(current.replace(&wanted(&[paged("disk/two"), site("oen")])).is_err(), "a new root");
+        folder.put("disk/two/404.html", "lost");
+        current.replace(&wanted(&sites)).unwrap();
+        assert_eq!(lacks(), []);
+        std::fs::remove_dir_all(folder.path("disk")).unwrap();
+        current.replace(&wanted(&sites)).unwrap();
+        assert_eq!(lacks(), [(1, Part::Folder), (1, Part::ErrorPage(0))], "gone while it was served");
     }
 }

@@ -7,6 +7,7 @@ mod certificates;
 mod cors;
 mod current;
 mod headers;
+mod lacks;
 mod login_gates;
 mod pages;
 mod resolve_upstreams;
@@ -30,6 +31,8 @@ pub use built_in_pages::{is_for_browser, names_json};
 pub use certificates::SecureError;
 use certificates::{Development, Ordered, Secured, ordered_names, secure};
 pub use current::{Current, Served, Wanted};
+use lacks::Lacks;
+pub use lacks::{Lack, Part};
 pub use login_gates::AskedServer;
 use pages::Pages;
 pub use pages::{ListingPageError, PageError};
@@ -170,12 +173,12 @@ pub struct Sites {
 
 impl Sites {
     /// Creates the sites, reading the files of their error pages.
-    pub fn open(configs: &[SiteConfig], first: SiteNumber) -> Result<Sites, PageError> {
+    fn open(configs: &[SiteConfig], first: SiteNumber, lacks: &Lacks<'_>) -> Result<Sites, SitesError> {
         let answers = configs.iter().map(|config| config.answers.clone()).collect();
         let https = configs.iter().map(|config| config.https.clone()).collect();
         let names = configs.iter().map(|config| config.name.clone()).collect();
         let compression = configs.iter().map(Compressed::of).collect();
-        let pages = Pages::read(configs)?;
+        let pages = Pages::read(configs, lacks)?;
         let mut sites = Sites { first, names, answers, https, compression, pages, ..Sites::default() };
         for (at, config) in (0..).zip(configs) {
             let number = first.wrapping_add(at);
@@ -252,7 +255,7 @@ mod tests {
             is_default: *is_default,
             ..SiteConfig::alone(".".into(), files::Options::default())
         };
-        Sites::open(&all.iter().map(config).collect::<Vec<_>>(), 0).unwrap()
+        Sites::open(&all.iter().map(config).collect::<Vec<_>>(), 0, &Lacks::none()).unwrap()
     }
 
     #[test]

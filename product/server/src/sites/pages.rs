@@ -9,7 +9,8 @@ use std::sync::Arc;
 use config::{ErrorPage, MediaTypes, Statuses};
 use thiserror::Error;
 
-use super::SiteConfig;
+use super::lacks::{Lacks, Part};
+use super::{SiteConfig, SitesError};
 use crate::files::{LISTING_PAGE_BYTES_MAX, ListingPage, PageFault};
 
 const PAGE_BYTES_MAX: u64 = 1 << 20;
@@ -53,8 +54,8 @@ pub fn listing_page(site: &SiteConfig) -> Result<Option<Arc<ListingPage>>, Listi
 pub struct Pages(Vec<Vec<(Statuses, Page)>>);
 
 impl Pages {
-    pub fn read(sites: &[SiteConfig]) -> Result<Pages, PageError> {
-        Ok(Pages(sites.iter().map(of_site).collect::<Result<_, _>>()?))
+    pub fn read(sites: &[SiteConfig], lacks: &Lacks<'_>) -> Result<Pages, SitesError> {
+        Ok(Pages(sites.iter().enumerate().map(|(at, site)| of_site(at, site, lacks)).collect::<Result<_, _>>()?))
     }
 
     pub fn of(&self, place: usize, status: u16) -> Option<&Page> {
@@ -63,18 +64,21 @@ impl Pages {
 }
 
 /// Reads the error pages of a site. A file that several have is read once.
-fn of_site(site: &SiteConfig) -> Result<Vec<(Statuses, Page)>, PageError> {
+fn of_site(at: usize, site: &SiteConfig, lacks: &Lacks<'_>) -> Result<Vec<(Statuses, Page)>, SitesError> {
     let Some(dir) = site.answers.error_root.as_ref().or(site.dir.as_ref()) else { return Ok(Vec::new()) };
     let mut known: HashMap<&str, Page> = HashMap::new();
     let mut pages = Vec::new();
-    for ErrorPage { statuses, file, .. } in &site.answers.error_pages {
+    for (page_at, ErrorPage { statuses, file, .. }) in site.answers.error_pages.iter().enumerate() {
         let path: PathBuf = dir.join(file.trim_start_matches('/'));
-        let page = match known.get(file.as_str()) {
-            Some(page) => page.clone(),
-            None => read(&path, &site.files.types).map_err(|cause| {
+        let page = known.get(file.as_str()).map_or_else(|| read(&path, &site.files.types), |page| Ok(page.clone()));
+        let page = match page {
+            Ok(page) => page,
+            Err(cause) => {
                 let file = format!("`{}`", path.display());
-                PageError { file, statuses: *statuses, cause }
-            })?,
+                let error = PageError { file, statuses: *statuses, cause };
+                lacks.pass((at, Part::ErrorPage(page_at)), &path, error.into())?;
+                continue;
+            }
         };
         known.insert(file, page.clone());
         pages.push((*statuses, page));

@@ -1,6 +1,7 @@
 //! The configuration check: opens what a start opens, in the same way, and closes it again, so that a server is not
 //! stopped for a configuration that cannot run.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -13,7 +14,7 @@ use tls::Identity;
 use super::{Config, StartError, open_log};
 use crate::logging::{Log, LogConfig, Logs};
 use crate::service_manager::{Keys, Listen, PrivilegeError};
-use crate::sites::{Certificate, Current, Https, SecureError, SiteConfig, SitesError, Wanted};
+use crate::sites::{Certificate, Current, Https, Part, SecureError, SiteConfig, SitesError, Wanted};
 use crate::threads::Threads;
 
 /// The end of a remark on an address in use, either by the server that has this configuration or by another program.
@@ -27,16 +28,23 @@ pub struct Fault {
     pub error: StartError,
 }
 
-/// A part of a site that is opened. Error pages, proxies and accesses have their index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    Folder,
-    ListingPage,
-    ErrorPage(usize),
-    Proxy(usize),
-    Access(usize),
-    Certificate,
-    Log,
+/// All reasons that were found why the server cannot start; at least one.
+#[derive(Debug)]
+pub struct Unstarted(pub Vec<Fault>);
+
+impl std::error::Error for Unstarted {}
+
+impl fmt::Display for Unstarted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.0.iter().map(|fault| fault.error.to_string()).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl From<StartError> for Unstarted {
+    fn from(error: StartError) -> Unstarted {
+        Unstarted(vec![Fault { of: None, error }])
+    }
 }
 
 /// The outcome of [`check`].
@@ -121,7 +129,8 @@ impl Checked {
     fn open_sites(&mut self, config: &mut Config, open_log: &dyn Fn(&LogConfig) -> Result<Arc<Log>, SitesError>) {
         let (keys, acme) = (std::mem::take(&mut config.privileges.keys), config.acme.take());
         let open = |sites: &[SiteConfig], is_secure, keys: &Keys| {
-            let wanted = Wanted { sites, classes: None, access_log: None, open_log, acme: acme.as_ref() };
+            let wanted =
+                Wanted { sites, classes: None, access_log: None, open_log, acme: acme.as_ref(), may_lack: false };
             Current::open(&wanted, is_secure, keys.clone(), config.limits.spool.bytes_max)
         };
         let together = match open(&config.sites, config.is_secure(), &keys) {
@@ -129,14 +138,14 @@ impl Checked {
                 let served = current.served();
                 let roots = served.roots.folders.iter().flatten();
                 self.remarks.extend(roots.flat_map(|root| root.symlinks_out()).map(|line| line.to_string()));
-                return self.remarks.extend(served.remarks.iter().cloned());
+                return self.remarks.extend(served.told.remarks.iter().cloned());
             }
             Err(error) => error,
         };
         let remarks = &mut self.remarks;
         let found = faults(&config.sites, &keys, |alone| {
             let current = open(std::slice::from_ref(alone), false, &keys)?;
-            remarks.extend(current.served().remarks.iter().cloned());
+            remarks.extend(current.served().told.remarks.iter().cloned());
             Ok(())
         });
         if found.is_empty() {
@@ -144,6 +153,27 @@ impl Checked {
         }
         self.faults.extend(found);
     }
+}
+
+/// Opens the sites, or returns all faults of all of them.
+pub(super) fn open_sites(config: &mut Config, logs: &Logs) -> Result<Current, Unstarted> {
+    let open = |config: &LogConfig| open_log(logs, config);
+    let keys = std::mem::take(&mut config.privileges.keys);
+    let (classes, access_log) = (config.assigned.as_ref(), config.reporting.access_log.as_ref());
+    let (acme, may_lack, spool) = (config.acme.as_ref(), config.may_lack, config.limits.spool.bytes_max);
+    let wanted = Wanted { sites: &config.sites, classes, access_log, open_log: &open, acme, may_lack };
+    let opened = Current::open(&wanted, config.is_secure(), keys.clone(), spool).map_err(|error| {
+        let mut faults = faults(&config.sites, &keys, |alone| {
+            let sites = std::slice::from_ref(alone);
+            let alone = Wanted { sites, classes: None, access_log: None, ..wanted };
+            Ok(Current::open(&alone, false, keys.clone(), spool).map(drop)?)
+        });
+        if faults.is_empty() {
+            faults.push(Fault { of: None, error: error.into() });
+        }
+        Unstarted(faults)
+    });
+    opened.inspect(|_| logs.keep_made()).inspect_err(|_| logs.remove_made())
 }
 
 /// Opens each part of each site alone, and returns the faults of all.

@@ -17,6 +17,8 @@ pub const WORKERS_MAX: usize = 256;
 pub struct Config {
     /// At least one.
     pub sites: Vec<SiteConfig>,
+    /// Sites whose folders or pages are missing are served without them; otherwise the start fails.
+    pub may_lack: bool,
     /// Sockets that are listening already.
     pub passed: Vec<PassedSocket>,
     /// Addresses to listen on; at least one, unless a socket was passed.

@@ -50,7 +50,9 @@ fn reach(config: &Config) -> Reach {
     for site in &config.sites {
         let files = site.answers.proxies.iter().filter_map(|proxy| proxy.accel_root.as_ref());
         let dirs = site.dir.iter().chain(files).chain(&site.files.links_into).chain(&site.answers.error_root);
-        reach.reads.extend(dirs.flat_map(|dir| [Some(dir.clone()), turned(dir), above(dir)]).flatten());
+        let dirs: Vec<&PathBuf> = dirs.collect();
+        reach.reads.extend(dirs.iter().flat_map(|dir| [Some(dir.to_path_buf()), turned(dir), above(dir)]).flatten());
+        reach.reads.extend(dirs.iter().flat_map(|dir| awaited(dir)));
         reach.reads.extend(site.answers.users_files().flat_map(|file| folders_of(file)));
         if let Some(Certificate::Files { cert, key }) = &site.https.certificate {
             reach.reads.extend([cert, key].into_iter().flat_map(|file| folders_of(file)));
@@ -108,7 +110,19 @@ const NOT_ABOVE: [&str; 9] = ["/", "/etc", "/home", "/root", "/run", "/usr", "/v
 /// The folder above a root, in which another folder may replace the root. `None` if that is a system folder or a home:
 /// reading all of it is more than a file server needs, and such a root is followed only by `weir upgrade`.
 fn above(dir: &Path) -> Option<PathBuf> {
-    let above = dir.canonicalize().ok()?.parent()?.to_path_buf();
+    unless_system(dir.canonicalize().ok()?.parent()?.to_path_buf())
+}
+
+/// The folders in which a missing root may appear: the last one on the way to it that is there, and the one above
+/// that. The rule of a folder does not count for a disk that is mounted over it, only that of a folder above.
+fn awaited(dir: &Path) -> Vec<PathBuf> {
+    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.into());
+    let there = dir.ancestors().skip(1).find_map(|above| above.canonicalize().ok()).filter(|_| !dir.exists());
+    let folders = there.iter().flat_map(|there| there.ancestors().take(2));
+    folders.filter_map(|folder| unless_system(folder.to_path_buf())).collect()
+}
+
+fn unless_system(above: PathBuf) -> Option<PathBuf> {
     let is_home = above.parent() == Some(Path::new("/home"))
         || std::env::var_os("HOME").is_some_and(|home| above == Path::new(&home));
     let is_kept = is_home || NOT_ABOVE.iter().any(|kept| above == Path::new(kept));
@@ -179,8 +193,12 @@ mod tests {
         let folder = Folder::new();
         folder.put("www/site/a", "");
         let www = folder.path("www").canonicalize().unwrap();
-        assert_eq!(above(&folder.path("www/site")), Some(www));
+        assert_eq!(above(&folder.path("www/site")), Some(www.clone()));
         assert_eq!(above(&folder.path("none")), None);
+        assert!(awaited(&folder.path("www/site")).is_empty());
+        let of_missing = [&www, &www.parent().unwrap().to_path_buf()].map(PathBuf::clone);
+        assert_eq!(awaited(&folder.path("www/none/of/them")), of_missing);
+        assert!(awaited(Path::new("/var/none")).is_empty());
         for dir in ["/", "/etc", "/var/log"] {
             assert_eq!(above(Path::new(dir)), None, "{dir}");
         }

@@ -37,13 +37,14 @@ use crate::sandbox::Granted;
 use crate::send::{Limit, Link, Order, Reads, Transmitter};
 use crate::service_manager::Listen;
 use crate::shaping::ShapingChoice;
-use crate::sites::{Current, Served, SitesError, Wanted, follow_names};
+use crate::sites::{Current, Lack, Served, SitesError, follow_names};
 use crate::storage::Disk;
 use crate::sys;
 use crate::threads::{ThreadError, ThreadId, Threads};
 use crate::upstream::UpstreamPlaces;
 use crate::wake::Wake;
-pub use check::{Checked, Fault, IN_USE, Part, check};
+use check::open_sites;
+pub use check::{Checked, Fault, IN_USE, Unstarted, check};
 pub use config::{Config, Reporting, WORKERS_MAX};
 use listen::{Listening, listen_all, local_addresses, named_sockets};
 use reload::InForce;
@@ -152,7 +153,7 @@ impl Server {
     /// Binds, opens and starts everything; requests are answered once this returns. `on_failure` is called if a thread
     /// fails later, from that thread or the watching one: [`Server::failure`] then gives the reason, and the process
     /// should end.
-    pub fn start(mut config: Config, on_failure: impl Fn() + Send + Sync + 'static) -> Result<Server, StartError> {
+    pub fn start(mut config: Config, on_failure: impl Fn() + Send + Sync + 'static) -> Result<Server, Unstarted> {
         if config.has_one_loop() {
             config.workers = 1;
         }
@@ -188,7 +189,7 @@ impl Server {
         server.start_helpers(state_folder.as_deref())?;
         server.tell_memory(&config.limits.memory);
         hide(&config, &server.threads)?;
-        remarks.iter().chain(&server.current.served().remarks).for_each(|remark| server.tell(remark));
+        remarks.iter().chain(&server.current.served().told.remarks).for_each(|remark| server.tell(remark));
         Ok(server)
     }
 
@@ -306,6 +307,14 @@ impl Server {
     /// Reopens the access logs, as after a rotation.
     pub fn reopen_logs(&self) {
         self.logs.reopen();
+    }
+
+    /// The folders and pages that the sites in force are served without, as faults with what that means.
+    pub fn lacks(&self) -> Vec<Fault> {
+        let served = self.current.served();
+        let fault =
+            |lack: &Lack| Fault { of: Some((lack.site, lack.part)), error: StartError::Lacking(lack.said.clone()) };
+        served.told.lacks.iter().map(fault).collect()
     }
 
     /// Writes a line to the error log.
@@ -466,16 +475,6 @@ fn settle(config: &Config, remarks: &mut Vec<String>) -> Option<Granted> {
     remarks.extend(confined.remarks);
     remarks.extend(config.unspooled());
     confined.granted
-}
-
-fn open_sites(config: &mut Config, logs: &Logs) -> Result<Current, SitesError> {
-    let open = |config: &LogConfig| open_log(logs, config);
-    let keys = std::mem::take(&mut config.privileges.keys);
-    let (classes, access_log) = (config.assigned.as_ref(), config.reporting.access_log.as_ref());
-    let wanted = Wanted { sites: &config.sites, classes, access_log, open_log: &open, acme: config.acme.as_ref() };
-    Current::open(&wanted, config.is_secure(), keys, config.limits.spool.bytes_max)
-        .inspect(|_| logs.keep_made())
-        .inspect_err(|_| logs.remove_made())
 }
 
 fn open_log(logs: &Logs, config: &LogConfig) -> Result<Arc<Log>, SitesError> {

@@ -160,7 +160,7 @@ impl Server {
         let reached = self.reaches(reload.sites, Some(&reload.limits.spool));
         let Reload { sites, classes, .. } = *reload;
         let (access_log, acme) = (reload.access_log.as_ref(), reload.acme.as_ref());
-        let wanted = Wanted { sites, classes, access_log, open_log: &open, acme };
+        let wanted = Wanted { sites, classes, access_log, open_log: &open, acme, may_lack: true };
         let replaced = reached.and_then(|()| Ok(self.current.replace(&wanted)?));
         match &replaced {
             Ok(()) => self.logs.keep_made(),
@@ -176,7 +176,7 @@ impl Server {
         let log = access_log.and_then(|log| open(log).err()).map(|error| Fault { of: None, error: error.into() });
         let mut faults = check::faults(sites, self.current.keys(), |alone| {
             let sites = std::slice::from_ref(alone);
-            let wanted = Wanted { sites, classes: None, access_log: None, open_log: &open, acme: None };
+            let wanted = Wanted { sites, classes: None, access_log: None, open_log: &open, acme: None, may_lack: true };
             self.reaches(sites, None).and_then(|()| Ok(self.current.try_out(&wanted)?))
         });
         faults.extend(log);
@@ -232,7 +232,7 @@ impl Server {
 
     /// Remarks for the operator on the certificates in force and on upstreams' names.
     pub fn remarks(&self) -> Vec<String> {
-        self.current.served().remarks.clone()
+        self.current.served().told.remarks.clone()
     }
 
     /// The time for which a stopping server goes on sending.

@@ -32,6 +32,9 @@ pub enum StartError {
     /// The sandbox certainly forbids this.
     #[error("{0} is new since the start and out of reach of weir's sandbox: run `weir upgrade` for that")]
     BeyondSandbox(String),
+    /// A site is served without this.
+    #[error("{0}")]
+    Lacking(String),
     #[error("cannot {0}: {1}")]
     System(&'static str, #[source] io::Error),
 }

@@ -11,6 +11,7 @@ use cli::Failure;
 use server::service_manager::{Account, HookProgram, PassedSocket};
 use server::{AcmeConfig, Config, Listen};
 
+use super::unmet::Unmet;
 use super::{Flags, HTTPS, state_folder};
 
 pub const HTTP_PORT: u16 = 80;
@@ -153,13 +154,15 @@ pub fn security(passed: &[PassedSocket], listen: &[Listen]) -> impl Iterator<Ite
 }
 
 /// The configuration of certificates by ACME that the flags give, for listeners with and without TLS; `None` if none are ordered.
-pub fn config(flags: &Flags, security: impl Iterator<Item = bool>) -> Result<Option<AcmeConfig>, Failure> {
+pub fn config(flags: &Flags, security: impl Iterator<Item = bool>) -> Result<Option<AcmeConfig>, Unmet> {
     let acme = &flags.acme;
     if !acme.are_wanted() {
         return Ok(None);
     }
     let folder = state_folder::folder(acme.state.as_deref()).ok_or_else(|| {
-        Failure::Failed("there is no folder for certificates: expected --state DIR, STATE_DIRECTORY or HOME".into())
+        Failure::Failed(
+            "there is no folder for certificates: expected server.state, --state DIR, STATE_DIRECTORY or HOME".into(),
+        )
     })?;
     let listeners: Vec<bool> = security.collect();
     let by_listeners = [(ChallengeKind::Http01, false), (ChallengeKind::TlsAlpn01, true)];
@@ -181,11 +184,13 @@ pub fn config(flags: &Flags, security: impl Iterator<Item = bool>) -> Result<Opt
 }
 
 /// Starts the process that runs the program for DNS records, if there is one.
-pub fn start_hook(program: Option<&Path>, config: &mut Config) -> Result<(), Failure> {
+pub fn start_hook(program: Option<&Path>, config: &mut Config) -> Result<(), Unmet> {
     let (Some(program), Some(acme)) = (program, &mut config.acme) else { return Ok(()) };
     let started = HookProgram::start(program, config.privileges.account.as_ref());
-    let hook =
-        started.map_err(|error| Failure::Failed(format!("cannot start the process for acme.dns_hook: {error}")))?;
+    let hook = started.map_err(|error| {
+        let said = format!("cannot start the process for acme.dns_hook: {error}");
+        Unmet::Key("acme.dns_hook", Failure::Failed(said))
+    })?;
     acme.hook = Some(Arc::new(hook));
     Ok(())
 }

@@ -110,8 +110,7 @@ impl Events {
         let mut connection = successor.connection().ok();
         let reopen_logs = move || {
             loop {
-                let is_asked = |signal| matches!(signal, SIGHUP | SIGUSR1);
-                let is_signalled = self.signals.pending().filter(|signal| is_asked(*signal)).count() > 0;
+                let is_signalled = self.signals.pending().filter(|signal| is_for_logs(*signal)).count() > 0;
                 let heard = connection.as_ref().map(hear);
                 if is_signalled || heard == Some(Heard::Reopen) {
                     reopen();
@@ -155,29 +154,20 @@ impl Events {
         notifier: &Notifier,
         status: &str,
     ) -> Option<Successor> {
-        let reopen_before = |predecessor: &Option<Predecessor>| predecessor.iter().for_each(Predecessor::reopen_logs);
         let again = || again(server, source, notifier, status);
         let mut asked = Asked::default();
         let mut kept_at = Instant::now();
         while !self.signals.handle().is_closed() {
             for signal in self.signals.pending() {
+                pass_on(signal, self.predecessor.as_ref());
                 match signal {
-                    SIGHUP => {
-                        reopen_before(&self.predecessor);
-                        again();
-                    }
-                    SIGUSR1 => {
-                        reopen_before(&self.predecessor);
-                        server.reopen_logs();
-                    }
+                    SIGHUP => drop(again()),
+                    SIGUSR1 => server.reopen_logs(),
                     SIGUSR2 => server.tell_clients(),
                     _ => return None,
                 }
             }
-            self.answer(&asked, server, || {
-                reopen_before(&self.predecessor);
-                again().text()
-            });
+            self.answer(&asked, server, || again().text());
             if asked.handover
                 && let Some(successor) = self.hand_over(server)
             {
@@ -200,6 +190,7 @@ impl Events {
 
     fn answer(&self, asked: &Asked, server: &Server, again: impl FnOnce() -> String) {
         if let Some(control) = self.control.as_ref().filter(|_| asked.reload) {
+            pass_on(SIGHUP, self.predecessor.as_ref());
             control.answer(again);
         }
         if let Some(control) = self.status.as_ref().filter(|_| asked.status) {
@@ -267,6 +258,15 @@ impl Events {
             }
         }
     }
+}
+
+fn is_for_logs(signal: i32) -> bool {
+    matches!(signal, SIGHUP | SIGUSR1)
+}
+
+/// Has the process before this one, which may send for a day, reopen its logs at a signal that reopens those of this one.
+fn pass_on(signal: i32, predecessor: Option<&Predecessor>) {
+    predecessor.filter(|_| is_for_logs(signal)).into_iter().for_each(Predecessor::reopen_logs);
 }
 
 /// Reads everything again, and reports the outcome to the log and to the service manager.

@@ -8,13 +8,15 @@ use server::service_manager::{Account, Keys, Privileges};
 use server::{Certificate, SiteConfig};
 
 use super::Flags;
+use super::unmet::Unmet;
 
 const NO_KEYS: &str = "cannot start the process that reads certificates and keys as root";
 const NO_KEYS_CURE: &str = "mount /proc, or start weir as the user and let that user read them";
 
 /// The privileges that are dropped, and those that are kept for as long as the server runs.
-pub fn of(flags: &Flags, sites: &[SiteConfig]) -> Result<Privileges, Failure> {
-    let account = flags.user.as_deref().map(|user| Account::find(user, flags.group.as_deref())).transpose()?;
+pub fn of(flags: &Flags, sites: &[SiteConfig]) -> Result<Privileges, Unmet> {
+    let account = flags.user.as_deref().map(|user| Account::find(user, flags.group.as_deref())).transpose();
+    let account = account.map_err(|error| Unmet::Key("server.user", error.into()))?;
     let is_root = rustix::process::geteuid().is_root();
     let keys = if account.is_some() && is_root { Keys::kept(secret_files(sites)) } else { Ok(Keys::default()) };
     let keys = keys.map_err(|error| Failure::Failed(format!("{NO_KEYS}: {error}; {NO_KEYS_CURE}")))?;

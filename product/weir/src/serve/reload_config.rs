@@ -5,6 +5,7 @@ use std::path::Path;
 use cli::Failure;
 use server::{Fault, LogConfig, Reload, Server, SiteConfig, SitesError, StartError};
 
+use super::unmet::Unmet;
 use super::{Flags, Hosted, access_log, acme, limits, shaping};
 
 /// The source of a server's configuration.
@@ -13,10 +14,13 @@ pub trait Source {
     fn file(&self) -> Option<&Path>;
     /// Reads the configuration as it is now.
     fn next(&self) -> Result<Next, Refused>;
-    /// The mistakes of the configuration read last that a server finds when it opens what it names, with their places.
+    /// The mistakes of the configuration read last that a server finds when it opens what it names, and what is lacking in
+    /// it, with their places.
     fn placed(&self, faults: &[Fault]) -> Vec<String>;
     /// Records that the configuration read last is in force; the next one is compared with it.
     fn adopt(&self);
+    /// The failure for a setting that this machine cannot meet, with its place.
+    fn unmet(&self, unmet: Unmet) -> Failure;
 }
 
 /// The configuration of flags: one site, whose folder, certificate and log are opened again.
@@ -40,6 +44,10 @@ impl Source for OfFlags {
     }
 
     fn adopt(&self) {}
+
+    fn unmet(&self, unmet: Unmet) -> Failure {
+        unmet.into()
+    }
 }
 
 /// A configuration that was read.
@@ -131,12 +139,12 @@ impl From<StartError> for Refused {
 }
 
 /// Checks that the user that the server has switched to can read the file, which SIGHUP needs.
-pub fn readable(file: &Path) -> Result<(), Failure> {
+pub fn readable(file: &Path) -> Result<(), Unmet> {
     config::open(file).map(drop).map_err(|error| {
         let name = file.display();
-        Failure::Failed(format!(
-            "cannot read {name} again as server.user: {error}; run: chgrp GROUP {name}; chmod g+r {name}"
-        ))
+        let cure = format!("chgrp GROUP {name}; chmod g+r {name}");
+        let said = format!("cannot read {name} again as server.user: {error}; run: {cure}");
+        Unmet::Key("server.user", Failure::Failed(said))
     })
 }
 
@@ -146,7 +154,8 @@ pub fn reload(server: &Server, source: &dyn Source) -> Outcome {
         Ok((changes, count)) => {
             let sites = if count == 1 { "1 site is".to_string() } else { format!("{count} sites are") };
             let verdict = format!("configuration read again: {sites} in force");
-            let lines = changes.into_iter().chain(server.remarks()).chain([verdict]);
+            let lacks = source.placed(&server.lacks());
+            let lines = changes.into_iter().chain(server.remarks()).chain(lacks).chain([verdict]);
             Outcome { verdict: Verdict::Used, lines: lines.collect() }
         }
         Err(Refused { verdict, reason, .. }) => {
@@ -162,7 +171,8 @@ fn replaced(server: &Server, source: &dyn Source) -> Result<(Vec<String>, usize)
     let next = source.next().map_err(|refused| if server.is_sandboxed() { refused.in_sandbox() } else { refused });
     let Next { hosted: Hosted { sites, classes }, flags, uplink, changes } = next?;
     let addresses: Vec<_> = server.addresses().iter().map(|listen| listen.address).collect();
-    let acme = acme::config(&flags, server.addresses().iter().map(|listen| listen.is_secure))?;
+    let acme = acme::config(&flags, server.addresses().iter().map(|listen| listen.is_secure));
+    let acme = acme.map_err(|unmet| source.unmet(unmet))?;
     if acme.is_some() && !server.orders_certificates() {
         return Err(Refused::fixed(format!("the table [acme] is new\n{}", super::run::TAKES_A_PROCESS)));
     }
@@ -174,7 +184,7 @@ fn replaced(server: &Server, source: &dyn Source) -> Result<(Vec<String>, usize)
         access_log: log.clone(),
         acme,
         limits: limits(&flags),
-        shaping: (uplink != UplinkChange::None).then(found).transpose()?,
+        shaping: (uplink != UplinkChange::None).then(found).transpose().map_err(|unmet| source.unmet(unmet))?,
         is_line_new: uplink == UplinkChange::Line,
     };
     server.reload(reload).map_err(|error| explained(server, source, (&sites, log.as_ref()), error))?;

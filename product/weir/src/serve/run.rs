@@ -9,9 +9,11 @@ use cli::Failure;
 use config::{AccessLog, Change, Configuration, Remark};
 use server::{Certificate, Checked, ClassesConfig, Fault, FileOptions, Https, Listen, Saving, Server, SiteConfig};
 
-use crate::faults::{fault_in, shaping_in};
+use crate::faults::{fault_in, is_of_key, shaping_in};
 
+use super::acme::AcmeFlags;
 use super::reload_config::{Next, Refused, Source, UplinkChange};
+use super::unmet::Unmet;
 use super::{Hosted, LogFormat, Shaping, shaping};
 
 const HTTPS_PORT: u16 = 443;
@@ -80,11 +82,18 @@ impl Source for OfFile {
     }
 
     fn placed(&self, faults: &[Fault]) -> Vec<String> {
-        let read = self.read.borrow();
-        let Some(configuration) = read.as_ref() else { return Vec::new() };
-        let mut mistakes: Vec<Remark> = faults.iter().map(|fault| fault_in(configuration, fault)).collect();
+        let (read, in_force) = (self.read.borrow(), self.in_force.borrow());
+        let configuration = read.as_ref().unwrap_or(&in_force);
+        let (placed, others): (Vec<&Fault>, Vec<&Fault>) = faults.iter().partition(|fault| is_of_key(fault));
+        let mut mistakes: Vec<Remark> = placed.iter().map(|fault| fault_in(configuration, fault)).collect();
         mistakes.sort();
-        mistakes.iter().map(|mistake| mistake.line(&configuration.files)).collect()
+        let placed = mistakes.iter().map(|mistake| mistake.line(&configuration.files));
+        placed.chain(others.iter().map(|fault| fault.error.to_string())).collect()
+    }
+
+    fn unmet(&self, unmet: Unmet) -> Failure {
+        let (read, in_force) = (self.read.borrow(), self.in_force.borrow());
+        unmet.in_file(read.as_ref().unwrap_or(&in_force))
     }
 
     fn adopt(&self) {
@@ -98,8 +107,9 @@ impl Source for OfFile {
 pub const TAKES_A_PROCESS: &str = "only a new process takes this change: run `weir upgrade`";
 
 /// The keys that a process cannot change while it runs.
-const FIXED: [&str; 11] = [
+const FIXED: [&str; 13] = [
     "acme.dns_hook",
+    "limits.client_prefix",
     "server.workers",
     "server.max_accepted_connections",
     "server.backlog",
@@ -108,6 +118,7 @@ const FIXED: [&str; 11] = [
     "server.group",
     "server.sandbox",
     "server.spool_folder",
+    "server.state",
     "uplink.shaping",
     "uplink.concurrency_sharing",
 ];
@@ -250,9 +261,11 @@ fn answers(answers: &config::Answers, folder: &Path) -> config::Answers {
 fn flags(settings: config::Settings, folder: &Path) -> super::Flags {
     let (process, uplink) = (settings.process, settings.uplink);
     let defaults = Defaults::parse_from(["weir"]).flags;
+    let state = process.state.as_ref().map(|state| folder.join(state));
+    let acme = AcmeFlags { state, ..defaults.acme.clone() };
     let acme = match &settings.acme {
-        Some(table) => defaults.acme.clone().of_file(table, folder),
-        None => defaults.acme.clone(),
+        Some(table) => acme.of_file(table, folder),
+        None => acme,
     };
     super::Flags {
         acme,
@@ -262,6 +275,7 @@ fn flags(settings: config::Settings, folder: &Path) -> super::Flags {
         starvation_share: uplink.starvation_share,
         other_traffic_share: uplink.other_traffic_share,
         client_share: uplink.client_share,
+        client_weights: uplink.client_weights,
         workers: process.workers,
         connections: process.connections,
         max_accepted_connections: process.max_accepted_connections,
@@ -291,6 +305,7 @@ fn bounded(limits: config::Limits, timeouts: config::Timeouts, args: super::Flag
         min_request_rate: limits.min_request_bytes_per_s,
         min_send_rate: limits.min_send_bytes_per_s,
         min_send_rate_window: limits.min_send_rate_window,
+        client_prefix: limits.client_prefix,
         client_connections: limits.client_connections,
         client_requests: limits.client_requests_per_s,
         client_rate: limits.client_rate,
@@ -350,13 +365,13 @@ mod tests {
     fn every_key_of_the_server_sets_its_flag() {
         let text = "\
 [server]\nconnections = 5\nbacklog = 6\nworkers = 2\nuser = 'u'\ngroup = 'g'\nsandbox = false\naccess_log = '/a'\nlog_format = 'json'
-trusted_proxies = ['::1', '10.0.0.0/8']
-[uplink]\nrate = '10mbit'\nshaping = 'paced'\npolicy = 'las'\nstarvation_share = '0.1%'\nother_traffic_share = '0.2%'\nclient_share = 'strict'
-[limits]\nmemory = '64MiB'\nhead_bytes = '8KiB'\nhead_fields = 17\nmin_request_rate = 3\nmin_send_rate = '4'\nmin_send_rate_window = '5s'\nclient_connections = 7\nclient_requests = 8\nclient_rate = '9mbit'
+trusted_proxies = ['::1', '10.0.0.0/8']\nstate = '/s'
+[uplink]\nrate = '10mbit'\nshaping = 'paced'\npolicy = 'las'\nstarvation_share = '0.1%'\nother_traffic_share = '0.2%'\nclient_share = 'strict'\nclient_weights = ['198.18.0.0/16=8', '::1=2']
+[limits]\nclient_prefix = '24,48'\nmemory = '64MiB'\nhead_bytes = '8KiB'\nhead_fields = 17\nmin_request_rate = 3\nmin_send_rate = '4'\nmin_send_rate_window = '5s'\nclient_connections = 7\nclient_requests = 8\nclient_rate = '9mbit'
 [timeouts]\nidle = '6s'\nheader = '7s'\nbody = '8s'\nshutdown = '9s'
 [[site]]\nroot = '/w'\n";
         let words = "--connections 5 --backlog 6 --workers 2 --user u --group g --no-sandbox --access-log /a --log-format json --trusted-proxy ::1 --trusted-proxy 10.0.0.0/8 --uplink 10mbit \
-            --shaping paced --policy las --starvation-share 0.1% --other-traffic-share 0.2% --client-share strict --memory 64MiB --head-bytes 8KiB --head-fields 17 --min-request-rate 3 --min-send-rate 4 \
+            --shaping paced --policy las --starvation-share 0.1% --other-traffic-share 0.2% --client-share strict --client-weight 198.18.0.0/16=8 --client-weight ::1=2 --client-prefix 24,48 --state /s --memory 64MiB --head-bytes 8KiB --head-fields 17 --min-request-rate 3 --min-send-rate 4 \
             --min-send-rate-window 5s --client-connections 7 --client-requests 8 --client-rate 9mbit --idle-timeout 6s --header-timeout 7s --body-timeout 8s --shutdown-timeout 9s";
         assert_eq!(of_file(text), of_flags(&words.split_whitespace().collect::<Vec<_>>()));
         assert_eq!(

@@ -8,6 +8,7 @@ use config::UplinkRate;
 use server::service_manager::Account;
 use server::{ClassesConfig, Keeper, ShapingChoice, ShapingError, ShapingKind, ShapingOptions};
 
+use super::unmet::Unmet;
 use super::{Flags, Shaping, state_folder};
 
 /// Returns the keeper of the found rate of the uplink, and the reason if it cannot be kept.
@@ -28,11 +29,12 @@ pub fn found(
     classes: Option<&ClassesConfig>,
     listen: &[SocketAddr],
     keeper: Option<&Keeper>,
-) -> Result<ShapingChoice, Failure> {
+) -> Result<ShapingChoice, Unmet> {
     find(flags, classes, listen, keeper).map_err(|error| {
         let name = flags.shaping.to_possible_value().map_or(String::new(), |value| value.get_name().to_string());
         let said = format!("--shaping {name}: {error}");
-        if error.is_usage() { Failure::Usage(said) } else { Failure::Failed(said) }
+        let failure = if error.is_usage() { Failure::Usage(said) } else { Failure::Failed(said) };
+        Unmet::Shaping(error, failure)
     })
 }
 

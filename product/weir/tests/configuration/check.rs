@@ -344,11 +344,12 @@ fn folders_are_opened_as_the_user() {
     let (status, out, _) = said(&weir(&folder.0, &["check"]));
     let expected = "weir.toml:6:8: cannot serve `www`: Permission denied; expected a readable folder\n";
     assert_eq!((status, &*out), (Some(1), expected));
-    let (status, _, err) = said(&weir(&folder.0, &["run", "weir.toml"]));
-    assert_eq!(
-        (status, &*err),
-        (Some(1), "weir: as user nobody: cannot serve `www`: Permission denied; expected a readable folder\n")
-    );
+    let log = "access_log = 'www/a.log'\n";
+    let of_file = std::fs::read_to_string(folder.0.join("weir.toml")).unwrap();
+    folder.write("logged.toml", &format!("{of_file}{log}"));
+    let (status, _, err) = said(&weir(&folder.0, &["run", "logged.toml"]));
+    let expected = "weir: as user nobody: logged.toml:7:14: cannot open access log `www/a.log`: Permission denied";
+    assert!(status == Some(1) && err.starts_with(expected), "{err}");
     allow(0o711);
     assert_eq!(weir(&folder.0, &["check"]).status.code(), Some(0));
 }

@@ -94,6 +94,14 @@ fn a_symlink_out_of_the_root_is_told_of_and_followed_where_its_folder_is_named()
     assert_eq!(server.connect().get("/films/film").text(), "cut");
 }
 
+/// A server of which a site has a wrong page starts, and does not wait for the page.
+fn starts_and_names(file: &str, named: &str) {
+    let server = Server::run(Path::new(file));
+    let is_named = |line: &String| line.contains(named) && line.contains("it is a folder, a FIFO or a device");
+    wait_until("a line about the page", || server.stderr().iter().any(is_named));
+    assert_eq!(server.connect().get("/none").status, 404);
+}
+
 /// A reader of a FIFO waits for a writer.
 #[test]
 fn a_fifo_in_the_place_of_a_file_is_refused() {
@@ -120,10 +128,10 @@ fn a_fifo_in_the_place_of_a_file_is_refused() {
     refused(&["run", &fifo]);
     refused(&["reload", "--pid-file", &fifo]);
     refused(&["check", &page]);
-    refused(&["run", &page]);
     let listing = site_with("autoindex = true\nlisting_page = '/page.html'");
     refused(&["check", &listing]);
-    refused(&["run", &listing]);
+    starts_and_names(&site_with("[[site.error_page]]\nstatus = 404\nfile = '/page.html'"), ":5:1: error page ");
+    starts_and_names(&site_with("autoindex = true\nlisting_page = '/page.html'"), ":6:16: listing page ");
     let secure = site_with(&format!("cert = '{fifo}'\nkey = '{fifo}'")).to_string();
     let text = fs::read_to_string(&secure).unwrap().replace("127.0.0.1:0'", "127.0.0.1:0'\ntls = true");
     fs::write(&secure, text).unwrap();

@@ -47,6 +47,37 @@ fn without_an_address_it_serves_this_machine_alone_and_says_so() {
     }
 }
 
+/// The kernel gives the second address to nobody, and another program was blamed for it.
+#[test]
+fn an_address_that_is_given_twice_is_named() {
+    let site = Site::new();
+    let dir = site.served().display().to_string();
+    for (flags, expected) in [
+        (
+            ["--listen", "127.0.0.1:8080", "--listen", "127.0.0.1:8080"],
+            "--listen 127.0.0.1:8080: --listen 127.0.0.1:8080 ",
+        ),
+        (["--listen", "0.0.0.0:8080", "--listen", "127.0.0.1:8080"], "--listen 127.0.0.1:8080: --listen 0.0.0.0:8080 "),
+        (["--listen", "[::1]:8080", "--listen", "[::]:8080"], "--listen [::]:8080: --listen [::1]:8080 "),
+    ] {
+        let output = run_to_end(&[&["serve", &dir][..], &flags].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && said.contains(expected), "{flags:?}: {said}");
+    }
+    let output = run_to_end(&["serve", &dir, "--listen", "0.0.0.0:8080", "--admin", "127.0.0.1:8080"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        output.status.code() == Some(1) && said.contains("127.0.0.1:8080 is of the listener 0.0.0.0:8080"),
+        "{said}"
+    );
+    let port = TcpListener::bind("[::]:0").unwrap().local_addr().unwrap().port();
+    let [v4, v6] = ["0.0.0.0", "[::]"].map(|address| format!("{address}:{port}"));
+    let mut command = weir_under(&[]);
+    command.args(["serve", &dir, "--listen", &v6, "--listen", &v4]);
+    let server = Server::spawn(command);
+    assert!(server.stdout()[0].contains(&format!("http://{v4}/")), "{:?}", server.stdout());
+}
+
 #[test]
 fn a_folder_that_is_refused_is_told_of() {
     let (bare, indexed) = (Site::with(&[("a", b"")]), Site::with(&[("index.html", b"")]));

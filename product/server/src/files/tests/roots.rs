@@ -42,6 +42,28 @@ fn another_folder_at_the_path_is_served() {
     }
 }
 
+/// As a disk that is mounted after the server has started.
+#[test]
+fn a_root_that_is_missing_at_first_is_served_once_it_is_there() {
+    for change in [|root| root, Root::uncached, Root::walking] {
+        for is_asked_before in [true, false] {
+            let folder = Folder::new();
+            let root = change(Root::awaited(&folder.path("disk/site"), listed()).unwrap());
+            assert!(root.try_out().is_err());
+            let mut site = Site { folder, cache: Cache::new(root.into(), LIMITS), now: Nanos::from_secs(100) };
+            if is_asked_before {
+                assert_eq!(site.get_after_change("/"), "not found");
+                assert!(site.cache.take_lines().is_empty(), "the start has said it");
+            }
+            site.folder.put("disk/site/index.html", "one");
+            site.now += REVALIDATE_AFTER;
+            assert_eq!(site.get_after_change("/"), "one");
+            let said = site.cache.take_lines();
+            assert!(said.len() == 1 && said[0].ends_with("disk/site` is there now"), "{said:?}");
+        }
+    }
+}
+
 #[test]
 fn a_root_is_followed_at_once_where_nothing_is_waited_for() {
     let mut site = site_below(|root| root);
@@ -60,8 +82,7 @@ fn a_root_is_followed_at_once_where_nothing_is_waited_for() {
     site.now += FOLLOW_EVERY;
     assert_eq!(site.get("/"), "one");
     let said = site.cache.take_lines();
-    let ends =
-        ["is another folder now", "is gone: its files are missing until it is there again", "is another folder now"];
+    let ends = ["is another folder now", "is gone: its files are missing until it is there again", "is there now"];
     assert!(said.len() == 3 && said.iter().zip(ends).all(|(line, end)| line.ends_with(end)), "{said:?}");
     assert!(site.cache.take_lines().is_empty());
 }
