@@ -64,12 +64,12 @@ pub(crate) fn quieten(place: Place<'_>) -> Result<(), LabError> {
 
 /// Why an experiment cannot be over IPv6, if so.
 pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
-    let has_others = experiment.twin.is_some() || !experiment.neighbours.is_empty();
+    let has_others = !experiment.neighbours.is_empty();
     let is_made_for_ipv4 = has_others || experiment.runs().any(|run| run.autorate.is_some());
     match experiment.ipv6 {
         true if experiment.network == Network::Loopback => Err("ipv6 is of namespaces: leave it or network out".into()),
         true if is_made_for_ipv4 => {
-            Err("neighbours, a twin and autorate have addresses of IPv4: leave ipv6 out".into())
+            Err("neighbours and autorate have addresses of IPv4: leave ipv6 out".into())
         }
         // Not every kernel has tables of routes by source for IPv6.
         true if experiment.clients().len() > 1 => {

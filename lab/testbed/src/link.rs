@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use uplink::congestion;
@@ -14,7 +14,7 @@ use crate::cables::{DEVICE, FAR_DEVICE, cable_addresses, chain_commands, neighbo
 use crate::limits::KernelLimits;
 use crate::line::Changes;
 use crate::namespace::{Namespace, Place};
-use crate::neighbour::{self, At, NEIGHBOURS_MAX, Transfers};
+use crate::neighbour::{At, Transfers};
 use crate::program::Program;
 use crate::wide::Paths;
 use crate::wire::Wire;
@@ -37,8 +37,6 @@ pub struct Link {
     paths: Option<Paths>,
     /// Other hosts behind the router; none for a neighbour at the server's.
     neighbours: Vec<Option<Namespace>>,
-    /// The host of a second server behind the router.
-    twin: Option<Namespace>,
     limits: KernelLimits,
     is_ipv6: bool,
 }
@@ -57,12 +55,9 @@ impl Link {
             At::Server => Ok(None),
         });
         let neighbours = neighbours.collect::<Result<Vec<_>, _>>()?;
-        let twin = experiment.twin.as_ref().map(|_| Namespace::create("neighbour")).transpose()?;
         let (limits, is_ipv6) = (KernelLimits::default(), experiment.ipv6);
-        let mut link =
-            Link { tree_of: None, server, host, client, router, wire, paths, neighbours, twin, limits, is_ipv6 };
-        let others = link.neighbours.iter().flatten().chain(&link.twin);
-        for side in link.routers().chain([&link.server, &link.client]).chain(others) {
+        let mut link = Link { tree_of: None, server, host, client, router, wire, paths, neighbours, limits, is_ipv6 };
+        for side in link.routers().chain([&link.server, &link.client]).chain(link.neighbours.iter().flatten()) {
             if experiment.ipv6 { ipv6::quieten(Place::In(side))? } else { silence_ipv6(side)? }
         }
         for command in link.commands(experiment) {
@@ -143,9 +138,6 @@ impl Link {
             let neighbour = neighbour.iter().flat_map(|side| neighbour_commands(index, side.name(), &hops));
             commands.extend(neighbour);
         }
-        if let Some(twin) = &self.twin {
-            commands.extend(neighbour_commands(NEIGHBOURS_MAX, twin.name(), &hops));
-        }
         commands
     }
 
@@ -191,16 +183,6 @@ impl Link {
         Egress { server: &self.server, device: DEVICE, reflector }
     }
 
-    /// Where a second server is, if there is one.
-    pub(crate) fn twin(&self) -> Option<Place<'_>> {
-        self.twin.as_ref().map(Place::In)
-    }
-
-    /// Its address: it has the cable behind those of all neighbours.
-    pub(crate) fn twin_address(&self) -> Ipv4Addr {
-        neighbour::addresses(NEIGHBOURS_MAX)[1]
-    }
-
     pub fn server_address(&self) -> IpAddr {
         ipv6::address(self.is_ipv6, cable_addresses(0)[0])
     }
@@ -242,7 +224,7 @@ impl Link {
 
     /// Sets what TCP would else inherit from the machine, on both sides.
     fn set_tcp(&self, experiment: &Experiment) -> Result<(), LabError> {
-        for side in [self.server(), self.client()].into_iter().chain(self.twin()) {
+        for side in [self.server(), self.client()] {
             // Else the kernel carries ssthresh and RTT of earlier connections to the same address into later ones.
             write_setting(side, "net/ipv4/tcp_no_metrics_save", "1")?;
             if let Some(bytes) = experiment.tcp_limit_output_bytes {
@@ -253,7 +235,7 @@ impl Link {
         write_setting(self.client(), "net/ipv4/ip_local_port_range", "1024 65535")?;
         let wanted = &experiment.congestion_control;
         congestion::while_allowed(wanted, || {
-            let neighbours = self.neighbours.iter().flatten().chain(&self.twin).map(Place::In);
+            let neighbours = self.neighbours.iter().flatten().map(Place::In);
             for side in [self.server(), self.client()].into_iter().chain(neighbours) {
                 side.enter(|| fs::write(congestion::CHOSEN, wanted))
                     .map_err(|e| LabError::io(congestion::CHOSEN, e))?;

@@ -20,12 +20,11 @@ use crate::namespace::Place;
 use crate::neighbour::Transfers;
 use crate::program::{POLL_EVERY, Program};
 use crate::server::{Endpoint, SERVER_LOG, Source, server_command, start_server};
-use crate::twin::Twin;
 use crate::upstream::{Upstream, free_address};
-use crate::view::{LOG_COLUMN, Sampler, TWIN_LOG_COLUMN, Taken, View, carried, shares};
+use crate::view::{LOG_COLUMN, Sampler, Taken, View, carried, shares};
 use crate::{
     Calibration, Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, SlowDisk, find_program, ipv6,
-    machine, said, server_side, tool, twin, watch,
+    machine, said, server_side, tool, watch,
 };
 
 /// The server's port; a namespace has no other.
@@ -55,27 +54,12 @@ struct Measured {
 struct Watched<'a> {
     serving: &'a mut Serving,
     download: Option<&'a mut Program>,
-    twin: Option<&'a mut Twin>,
 }
 
 impl Watched<'_> {
-    /// Starts the twin's load.
-    fn begin_twin(&mut self, plan: &Plan<'_>, spec: &RunSpec, client: Place<'_>) -> Result<(), LabError> {
-        let Some(twin) = self.twin.as_mut() else { return Ok(()) };
-        let (experiment, address, folder) = twin.load_of(plan.experiment);
-        let command = load_command(&Plan { experiment: &experiment, ..plan.clone() }, spec, address, &folder)?;
-        twin.begin(client, &command)
-    }
-
-    /// Whether the twin's load has ended, or there is none.
-    fn poll_twin(&mut self) -> Result<bool, LabError> {
-        self.twin.as_mut().map_or(Ok(true), |twin| twin.poll())
-    }
-
     fn check_running(&mut self) -> Result<(), LabError> {
         self.serving.check_running()?;
-        self.download.as_mut().map_or(Ok(()), |download| download.check_running())?;
-        self.twin.as_mut().map_or(Ok(()), |twin| twin.check_running())
+        self.download.as_mut().map_or(Ok(()), |download| download.check_running())
     }
 }
 
@@ -98,16 +82,15 @@ pub(crate) fn one_run(
     let disk = slow_disk(plan, spec, site)?;
     let mut serving = Serving::start(plan, spec, endpoint, (site, &folder), interrupt)?;
     let busy = BusyHost::of(plan.experiment, &serving.server)?;
-    let mut twin = Twin::start(plan, spec, link.as_ref(), (site, &folder, PORT), interrupt)?;
     let mut download = start_download(disk.as_ref(), spec, endpoint, &folder)?;
     company.ticket.begin(interrupt)?;
     let bar = company.bars.add(progress_bar(&format!("{} {}", plan.title, spec.name), plan.experiment.seconds()));
-    let watched = Watched { serving: &mut serving, download: download.as_mut(), twin: twin.as_mut() };
+    let watched = Watched { serving: &mut serving, download: download.as_mut() };
     let (measured, taken) = measure(plan, spec, endpoint, link.as_ref(), watched, &bar, interrupt)?;
     company.ticket.end(interrupt)?;
     let mut environment = link.as_ref().map_or(Ok(BTreeMap::new()), Link::describe)?;
     environment.extend(serving.describe());
-    drop((busy, download, disk, serving, twin, followed));
+    drop((busy, download, disk, serving, followed));
     drop(link);
     environment.extend(attached.map(|command| ("attach_command".into(), command)));
     environment.extend(described(plan, spec, company.size));
@@ -233,10 +216,9 @@ fn measure(
 ) -> Result<(Measured, Taken), LabError> {
     let counters = || link.map(Link::counters).transpose();
     let folder = plan.out.join(&spec.name);
-    let mut logs = vec![(LOG_COLUMN, folder.join(SERVER_LOG))];
-    logs.extend(watched.twin.as_ref().map(|twin| (TWIN_LOG_COLUMN, twin.log())));
+    let log = folder.join(SERVER_LOG);
     let view =
-        View::open(link, endpoint.address.port(), logs).map_err(|e| LabError::io("the server's connections", e))?;
+        View::open(link, endpoint.address.port(), log).map_err(|e| LabError::io("the server's connections", e))?;
     let (cpu_before, counters_before, began) = (watched.serving.server.cpu()?, counters()?, Instant::now());
     let sampler = Sampler::start(view)?;
     let mut command = machine::punctual_prefix();
@@ -247,7 +229,6 @@ fn measure(
     let shaping = shaping.transpose()?;
     let weir = plan.programs.weir.as_deref();
     let watch = watch::start(endpoint.server, spec, weir, watched.serving.server.id(), &folder)?;
-    watched.begin_twin(plan, spec, endpoint.client)?;
     let beside = link.map(|link| link.start_company(plan.experiment)).transpose()?;
     let awaited = await_load(plan, &mut load, &mut watched, bar, interrupt);
     bar.finish_and_clear();
@@ -272,9 +253,7 @@ fn await_load(
 ) -> Result<(), LabError> {
     let seconds = plan.experiment.seconds();
     let (began, grace) = (Instant::now(), plan.experiment.load.grace.unwrap_or_default());
-    let mut is_over = false;
-    while !(is_over && watched.poll_twin()?) {
-        is_over = is_over || load.poll_success()?;
+    while !load.poll_success()? {
         interrupt.check()?;
         watched.check_running()?;
         if began.elapsed() > Duration::from_secs(seconds) + plan.lasts + grace + LOAD_WITHIN {
@@ -339,7 +318,7 @@ fn complete(
     let samples = taken.since(began_unix_ns(&run.manifest)?);
     samples.write(folder).map_err(|e| LabError::io("samples", io::Error::other(e.to_string())))?;
     watch::write(folder)?;
-    said::write(folder, "", &samples.series(LOG_COLUMN))?;
+    said::write(folder, &samples.series(LOG_COLUMN))?;
     environment.extend(shares(&samples, run.manifest.seconds));
     environment.extend(given_up(&samples));
     // A line that changes is full at another load each time.
@@ -355,7 +334,6 @@ fn complete(
         environment.insert("critical_rho_half_width".into(), format!("{:.4}", calibration.critical_rho_half_width));
     }
     environment.extend(server_side::described(folder)?);
-    environment.extend(twin::complete(folder, &run, &samples)?);
     amend(&mut run.manifest, &measured, environment);
     run.manifest.baseline.clone_from(&spec.baseline);
     Run::write_manifest(folder, &run.manifest)?;

@@ -15,14 +15,13 @@ const MARKS: [&str; 2] = ["uplink ", "uplink: "];
 /// More lines than one in a tenth of a second of the longest run are no notices for an operator.
 const LINES_MAX: usize = 1_000_000;
 
-/// Writes `uplink.csv` (`at_s,text`), if there is anything to write, else leaves it as it is; the names of log and file begin with `of`, which
-/// is nothing for the run's own server. A line counts from the sample on in which the log was so
-/// long, so up to 100 ms late.
-pub(crate) fn write(folder: &Path, of: &str, lengths: &[(u64, u64)]) -> Result<(), LabError> {
-    let log = folder.join(format!("{of}{SERVER_LOG}"));
+/// Writes `uplink.csv` (`at_s,text`), if there is anything to write, else leaves it as it is. A line counts from the
+/// sample on in which the log was so long, so up to 100 ms late.
+pub(crate) fn write(folder: &Path, lengths: &[(u64, u64)]) -> Result<(), LabError> {
+    let log = folder.join(SERVER_LOG);
     let bytes = std::fs::read(&log).map_err(|e| LabError::path(&log, e))?;
     let text = table(&String::from_utf8_lossy(&bytes), lengths);
-    keep(&folder.join(format!("{of}{FILE}")), &text)
+    keep(&folder.join(FILE), &text)
 }
 
 /// Writes rows of seconds and words in quotes, unless there are none.

@@ -24,14 +24,13 @@ pub use customer::{Customer, CustomerAt, check_customers};
 pub use file::{ExperimentFile, Overrides, Point};
 pub use keys::{Session, Surge, check_rho, check_seconds};
 use keys::{burst, output_bytes, packets, segments};
-pub(crate) use keys::{check_name, duration, maybe_rate, rate, rho};
+pub(crate) use keys::{check_name, duration, maybe_rate, rate};
 pub use load::Load;
 
 use crate::busy_host::HostLate;
 use crate::client_group::check_groups;
 use crate::{
-    ClientGroup, LabError, Limits, Neighbour, Qdisc, RateChange, RateModel, RunSpec, Told, TwinSpec, ipv6, line,
-    neighbour, twin,
+    ClientGroup, LabError, Limits, Neighbour, Qdisc, RateChange, RateModel, RunSpec, Told, ipv6, line, neighbour,
 };
 
 /// What an experiment file says of one point, with its defaults filled in.
@@ -99,8 +98,6 @@ pub struct Experiment {
     /// Hosts behind the same router that send to the clients.
     #[serde(default, rename = "neighbour")]
     pub neighbours: Vec<Neighbour>,
-    /// A second server on the same line, with a load of its own.
-    pub twin: Option<TwinSpec>,
     /// At least one, names distinct.
     #[serde(rename = "run")]
     runs: Vec<Spanned<RunSpec>>,
@@ -197,7 +194,7 @@ impl Experiment {
         self.limits.check(self).map_err(|reason| (0, reason))?;
         self.check_clients()?;
         self.check_runs()?;
-        let checks = [line::check, neighbour::check, twin::check, ipv6::check];
+        let checks = [line::check, neighbour::check, ipv6::check];
         checks.into_iter().try_for_each(|check| check(self)).map_err(|reason| (0, reason))
     }
 
@@ -226,7 +223,7 @@ impl Experiment {
             let per_connection = if self.load.has_own_connections() { u64::MAX } else { self.load.per_connection };
             spec.check(self.qdisc_of(spec), self.network, per_connection).map_err(at)?;
             spec.check_placeholders(&self.fill).map_err(at)?;
-            if spec.container && (self.twin.is_some() || !self.neighbours.is_empty()) {
+            if spec.container && !self.neighbours.is_empty() {
                 return Err(at("a container has no neighbours: leave them out, or `container`".into()));
             }
             if let Some(baseline) =

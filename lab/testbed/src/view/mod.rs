@@ -30,7 +30,7 @@
 //! | `server_cpu_us_total` | CPU time of all processes on the server's side |
 //! | `server_waited_us_total` | time in which one of them was ready and had no processor |
 //! | `machine_busy_us_total`, `machine_nice_us_total`, `machine_idle_us_total` | of all processors: at ordinary or better priority, at lower, idle |
-//! | `server_log_bytes_total`, `twin_log_bytes_total` | how long the server's log was, and its twin's: when it said what |
+//! | `server_log_bytes_total` | how long the server's log was: when it said what |
 //! | `sample_cost_us` | CPU time that this row took to make |
 //!
 //! A cell is empty where the kernel does not tell: no queue on loopback, no version 2 of control groups.
@@ -54,11 +54,10 @@ pub(crate) use carried::carried;
 pub(crate) use processors::shares;
 pub(crate) use sampler::{Sampler, Taken};
 
-/// What the bottleneck has sent.
+/// The counter of what the bottleneck has sent.
 pub(crate) const LINK_SENT: &str = "link_sent_bytes_total";
-/// Say when the server said what, and its twin.
+/// The length of the server's log, which dates its lines.
 pub(crate) const LOG_COLUMN: &str = "server_log_bytes_total";
-pub(crate) const TWIN_LOG_COLUMN: &str = "twin_log_bytes_total";
 
 /// A name and what it counted.
 type Cell = (Cow<'static, str>, Option<u64>);
@@ -82,13 +81,13 @@ pub(crate) struct View {
     /// Of the server's processes.
     cgroup: Option<PathBuf>,
     machine: Machine,
-    /// Of servers, each with its column.
-    logs: Vec<(&'static str, PathBuf)>,
+    /// The server's log.
+    log: PathBuf,
 }
 
 impl View {
-    /// Of the server on this port of the link, or of loopback, and of logs.
-    pub(crate) fn open(link: Option<&Link>, port: u16, logs: Vec<(&'static str, PathBuf)>) -> io::Result<View> {
+    /// Opens the server on this port of the link, or of loopback, and its log.
+    pub(crate) fn open(link: Option<&Link>, port: u16, log: PathBuf) -> io::Result<View> {
         let server = link.map_or(Place::Here, Link::server);
         let (connections, protocol) = server.enter(|| {
             let connections = ConnectionWatch::open(port).map_err(io::Error::other)?;
@@ -104,7 +103,7 @@ impl View {
             queues: queues.transpose()?,
             cgroup: server.cgroup().map(PathBuf::from),
             machine: Machine::open()?,
-            logs,
+            log,
         })
     }
 
@@ -124,8 +123,7 @@ impl View {
         row.push(("server_cpu_us_total".into(), micros(cgroup::used)));
         row.push(("server_waited_us_total".into(), micros(cgroup::waited)));
         self.machine.read(&mut row);
-        let length = |log: &PathBuf| std::fs::metadata(log).ok().map(|file| file.len());
-        row.extend(self.logs.iter().map(|(column, log)| ((*column).into(), length(log))));
+        row.push((LOG_COLUMN.into(), std::fs::metadata(&self.log).ok().map(|file| file.len())));
         row
     }
 }

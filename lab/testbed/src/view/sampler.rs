@@ -104,6 +104,7 @@ fn thread_cpu() -> Duration {
 mod tests {
     use super::*;
     use std::net::TcpListener;
+    use std::path::PathBuf;
 
     fn taken(unix_ns: &[u64]) -> Taken {
         Taken { columns: vec!["x".into()], rows: unix_ns.iter().map(|ns| (*ns, vec![Some(*ns)])).collect() }
@@ -125,7 +126,7 @@ mod tests {
     #[test]
     fn takes_rows_of_loopback_until_finished() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let view = View::open(None, listener.local_addr().unwrap().port(), vec![]).unwrap();
+        let view = View::open(None, listener.local_addr().unwrap().port(), PathBuf::new()).unwrap();
         let sampler = Sampler::start(view).unwrap();
         std::thread::sleep(2 * EVERY);
         let samples = sampler.finish().since(0);

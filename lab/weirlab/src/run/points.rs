@@ -79,13 +79,11 @@ impl Jobs {
         for job in &jobs {
             digest = digest.with(&job.arrival.0.to_le_bytes()).with(&job.size_bytes.to_le_bytes());
         }
-        let of_twin = experiment.twin.as_ref().map(|twin| load::jobs_of(&twin.load(&experiment.load), experiment.link));
-        let of_twin = of_twin.transpose()?.unwrap_or_default();
         let of_clients = experiment.clients().filter_map(|group| Some(group.closed?.size_bytes));
         // A site has its own files.
         let of_sizes = jobs.iter().filter(|_| experiment.load.site.is_none());
         Ok(Jobs {
-            sizes: of_sizes.chain(&of_twin).map(|job| job.size_bytes).chain(of_clients).collect(),
+            sizes: of_sizes.map(|job| job.size_bytes).chain(of_clients).collect(),
             digest: digest.text(),
             lasts: sent_by(&jobs, experiment.link).max(Duration::from_secs(experiment.seconds())),
         })

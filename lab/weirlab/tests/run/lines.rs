@@ -27,9 +27,7 @@ server = "nginx"
 autorate = { least = "1mbit", base = "8mbit", most = "20mbit" }
 "#;
 
-const TWIN: &str = r#"[twin]
-rho = 0.6
-[rate_model]
+const RADIO: &str = r#"[rate_model]
 kind = "lte"
 [[run]]
 name = "both"
@@ -98,18 +96,11 @@ fn a_shaper_that_is_too_fast_is_slowed_down_by_delay() {
 }
 
 #[test]
-fn a_twin_has_its_part_of_a_line_that_never_rests() {
-    let Some((bench, run)) = run("twin", TWIN) else { return };
-    let environment = &run.manifest.environment;
-    let figure = |name: &str| environment[name].parse::<f64>().unwrap();
-    assert_eq!(environment["told"], "3mbit");
-    assert!((0.05..0.95).contains(&figure("neighbour_twin_share")), "{environment:?}");
-    assert!(figure("neighbour_twin_mean_ms") > 30.0, "sooner than a round trip");
+fn the_rates_of_a_line_that_never_rests_are_kept() {
+    let Some((bench, run)) = run("radio", RADIO) else { return };
+    assert_eq!(run.manifest.environment["told"], "3mbit");
     let out = bench.bench.out().join("both");
     let rates = fs::read_to_string(out.join("line.csv")).unwrap();
     assert_eq!(rates.lines().count(), 2 + 40, "a rate every 100 ms for 4 s: {rates}");
-    for kept in ["twin-records.parquet", "twin-server.log"] {
-        assert!(out.join(kept).is_file(), "{kept}");
-    }
     bench.assert_nothing_left();
 }
