@@ -126,7 +126,7 @@ vm-run:
 
 reproduce:
 	@scripts/setup.sh test
-	@if [ "$(QUICK)" = 1 ]; then scripts/setup.sh virtual || true; fi
+	@scripts/setup.sh virtual || true
 	@scripts/setup.sh python
 	@scripts/python.sh --install
 	cargo build --release --locked

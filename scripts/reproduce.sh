@@ -3,8 +3,8 @@
 #
 #   scripts/reproduce.sh OUT [ARGUMENT of weirlab run...]
 #
-# QUICK=1 takes a chosen subset with short runs, about 15 minutes, on a real kernel in virtual time where one was built (`scripts/setup.sh
-# virtual`; VIRTUAL=0 keeps to this host's); else it is hours, told before it begins. NASA=FILE names
+# on a real kernel in virtual time where one was built (`scripts/setup.sh virtual`; VIRTUAL=0 keeps to this host's, one run after the
+# other). QUICK=1 takes a chosen subset with short runs, about 15 minutes; the whole takes hours. NASA=FILE names
 # the log for figures 13 to 16 of 003, which are left out without it; TRACE=FILE replays another log than the shipped
 # synthetic trace. It may be interrupted at any time: what is finished is kept, and the same command goes on from there. The
 # runs are in OUT/runs, the report is OUT/report.md, the figures of its claims OUT/claims.json. $WEIR_PROGRAMS is the folder of `weir` and `weirlab`.
@@ -35,9 +35,10 @@ out=$(realpath "$out") NASA=${NASA:+$(realpath "$NASA")} TRACE=${TRACE:+$(realpa
 cd "$root/experiments"
 kernel=${WEIR_VIRTUAL_KERNEL:-${XDG_CACHE_HOME:-$HOME/.cache}/weir/virtual/linux}
 is_virtual=0
-if [ "${QUICK:-0}" = 1 ] && [ "${VIRTUAL:-1}" = 1 ] && [ -x "$kernel" ]; then is_virtual=1; fi
-if [ "$is_virtual" = 1 ]; then at_once=(--virtual); else at_once=(--parallel); fi
-common=("${at_once[@]}" --skip-missing --json "$@")
+if [ "${VIRTUAL:-1}" = 1 ] && [ -x "$kernel" ]; then is_virtual=1; fi
+clock=()
+if [ "$is_virtual" = 1 ]; then clock=(--virtual); fi
+common=("${clock[@]}" --skip-missing --json "$@")
 trace=()
 if [ -n "${TRACE:-}" ]; then trace=(--trace "$TRACE"); fi
 status=0
@@ -85,10 +86,6 @@ whole() {
 if [ "${QUICK:-0}" = 1 ]; then length=quick; else length=whole; fi
 if [ "$is_virtual" = 1 ]; then
     echo "in virtual time, with $kernel:"
-else
-    echo "what there is to do:"
-    "$length" --estimate
-    echo "doing it:"
 fi
 "$length"
 

@@ -1,17 +1,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use indicatif::MultiProgress;
-use record::{LeftOut, Manifest, Run};
+use record::{LeftOut, Run};
 use uplink::congestion;
 
-use crate::awake::Awake;
 use crate::folder::{Claim, finished};
-use crate::gate::Gate;
-use crate::one_run::{Company, PORT, one_run};
-use crate::rounds::{Due, Experience, Kind, about, lasts};
+use crate::one_run::{PORT, one_run};
 use crate::server::check_installed;
 use crate::virtual_time::{self, Machines};
 use crate::{
@@ -57,8 +53,6 @@ pub struct Order<'a> {
     pub plans: &'a [Plan<'a>],
     /// The folder in which the files to be served are made.
     pub site: &'a Path,
-    /// Runs at once, at most.
-    pub parallel: usize,
     /// Says why a run may not be used.
     pub judge: &'a (dyn Fn(&Run) -> Option<String> + Sync),
     /// Where the clock is virtual; unset is here, by the real one.
@@ -71,7 +65,7 @@ pub struct Conducted {
     /// Folders of the finished runs, those finished earlier included, in the order of the experiment.
     pub runs: Vec<PathBuf>,
     pub skipped: Vec<Skipped>,
-    /// Those that did not finish, while others did.
+    /// Runs in machines that did not finish, while others did.
     pub failed: Vec<Skipped>,
 }
 
@@ -87,10 +81,11 @@ pub struct Skipped {
 struct Task<'a> {
     plan: &'a Plan<'a>,
     spec: &'a RunSpec,
-    due: Due,
+    /// The number of its plan.
+    point: usize,
 }
 
-/// Does every run of every plan that is not finished yet, several at once if so ordered, and gives what came of each plan.
+/// Does every run of every plan that is not finished yet, one after the other, and gives what came of each plan.
 ///
 /// What a run lacks on this machine is found before the first one: it is an error, or with `skip_missing` the run is left
 /// out. Everything made is removed, the results excepted; the runs finished before an error stay in their folders.
@@ -98,10 +93,10 @@ pub fn conduct(order: &Order<'_>, interrupt: &Interrupt) -> Result<Vec<Conducted
     if let Some(machines) = &order.machines {
         return virtual_time::conduct(order, machines, interrupt);
     }
-    let (mut experience, tasks, mut conducted) = survey(order, interrupt)?;
+    let (tasks, mut conducted) = survey(order, interrupt)?;
     let skipped: usize = conducted.iter().map(|point| point.skipped.len()).sum();
     if !tasks.is_empty() || skipped > 0 {
-        announce(order, &experience, &tasks);
+        announce(order, &tasks);
         let _claims = order.folders.iter().map(Folder::claim).collect::<Result<Vec<Claim>, LabError>>()?;
         keep_left_out(order, &conducted)?;
         if skipped == order.plans.iter().map(|plan| plan.experiment.runs().len()).sum::<usize>() {
@@ -116,8 +111,7 @@ pub fn conduct(order: &Order<'_>, interrupt: &Interrupt) -> Result<Vec<Conducted
             for copied in sites {
                 site = site.with_copy(copied)?;
             }
-            let _awake = Awake::start(tasks[0].plan.programs, &site)?;
-            let ended = all_rounds(order, tasks, &site, &mut experience, &mut conducted, interrupt);
+            let ended = all(order, &tasks, &site, interrupt);
             // What ended it is told first: a full disk, say, that has no room for this either.
             let kept = keep_left_out(order, &conducted);
             ended.and(kept)?;
@@ -157,153 +151,52 @@ pub(crate) fn keep_left_out(order: &Order<'_>, conducted: &[Conducted]) -> Resul
     Ok(())
 }
 
-/// Says how long an order will take, and does nothing.
-pub fn estimate(order: &Order<'_>, interrupt: &Interrupt) -> Result<(), LabError> {
-    let (experience, tasks, _) = survey(order, interrupt)?;
-    announce(order, &experience, &tasks);
-    Ok(())
-}
-
-/// What is to be done, and what is known of it from runs that are finished.
-fn survey<'a>(
-    order: &Order<'a>,
-    interrupt: &Interrupt,
-) -> Result<(Experience, Vec<Task<'a>>, Vec<Conducted>), LabError> {
+/// Finds what is to be done, and what came of the plans so far.
+fn survey<'a>(order: &Order<'a>, interrupt: &Interrupt) -> Result<(Vec<Task<'a>>, Vec<Conducted>), LabError> {
     order.folders.iter().try_for_each(Folder::check)?;
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let (mut experience, mut tasks) = (Experience::new(order.parallel, processors), vec![]);
-    for (point, plan) in order.plans.iter().enumerate() {
-        for spec in plan.experiment.runs() {
-            let kind = kind(plan, spec);
-            match finished(&plan.out.join(&spec.name)) {
-                Some(manifest) => experience.learn(&manifest, kind),
-                None => tasks.push(Task {
-                    plan,
-                    spec,
-                    due: Due { point, kind, lasts: plan.lasts, company_max: usize::MAX },
-                }),
-            }
-        }
-    }
+    let task = |(point, spec)| Task { plan: &order.plans[point], spec, point };
+    let mut tasks: Vec<Task<'_>> = due_runs(order).into_iter().map(task).collect();
     let mut conducted: Vec<Conducted> = order.plans.iter().map(|_| Conducted::default()).collect();
     if !tasks.is_empty() {
         check_needs(order.plans)?;
         tasks = feasible(tasks, &mut conducted, interrupt)?;
     }
-    Ok((experience, tasks, conducted))
+    Ok((tasks, conducted))
 }
 
-fn announce(order: &Order<'_>, experience: &Experience, tasks: &[Task<'_>]) {
+fn announce(order: &Order<'_>, tasks: &[Task<'_>]) {
     let all: usize = order.plans.iter().map(|plan| plan.experiment.runs().len()).sum();
-    let kept = order.plans.iter().flat_map(|plan| plan.experiment.runs().map(|spec| plan.out.join(&spec.name)));
-    let kept = kept.filter(|folder| finished(folder).is_some()).count();
+    let kept = all - due_runs(order).len();
     if kept > 0 {
         eprintln!("{kept} of {all} runs are finished and kept");
     }
-    let due: Vec<Due> = tasks.iter().map(|task| task.due.clone()).collect();
-    let (time, rounds) = experience.estimate(&due);
-    eprintln!("{} runs to do in {rounds} rounds: about {}", tasks.len(), about(time));
+    eprintln!("{} runs to do", tasks.len());
 }
 
-fn all_rounds(
-    order: &Order<'_>,
-    mut tasks: Vec<Task<'_>>,
-    site: &Site,
-    experience: &mut Experience,
-    conducted: &mut [Conducted],
-    interrupt: &Interrupt,
-) -> Result<(), LabError> {
-    let mut done = 0;
-    while !tasks.is_empty() {
-        let due: Vec<Due> = tasks.iter().map(|task| task.due.clone()).collect();
-        let count = experience.round(&due);
-        let (left, all) = (about(experience.estimate(&due).0), done + tasks.len());
-        let round: Vec<Task> = tasks.drain(..count).collect();
-        let names: Vec<String> = round.iter().map(|task| format!("{} {}", task.plan.title, task.spec.name)).collect();
-        eprintln!("runs {} to {} of {all}, about {left} left: {}", done + 1, done + count, names.join(", "));
-        let began = Instant::now();
-        let ended = one_round(order, &round, site, interrupt);
-        experience.learn_time(began.elapsed(), lasts(&due[..count]));
-        done += count;
-        for (task, ended) in round.iter().zip(settle(&round, ended, conducted)?) {
-            let Some((manifest, void)) = ended else { continue };
-            experience.learn(&manifest, task.due.kind.clone());
-            let Some(reason) = void else { continue };
-            eprintln!("void: {} {}: {reason}", task.plan.title, task.spec.name);
-            // Once more with half the company, where there was any and it is the first time.
-            if count > 1 && task.due.company_max == usize::MAX {
-                tasks.push(Task { due: Due { company_max: count / 2, ..task.due.clone() }, ..task.clone() });
-            }
+/// Does these runs, until one fails or somebody wants to stop.
+fn all(order: &Order<'_>, tasks: &[Task<'_>], site: &Site, interrupt: &Interrupt) -> Result<(), LabError> {
+    for (number, Task { plan, spec, .. }) in (1..).zip(tasks) {
+        eprintln!("run {number} of {}: {} {}", tasks.len(), plan.title, spec.name);
+        let root = site.root(plan.experiment.load.site.as_deref());
+        let ended = one_run(plan, spec, &root, interrupt);
+        let ended = ended.and_then(|mut run| judge(order, &mut run, &plan.out.join(&spec.name)));
+        if let Some(reason) = ended.map_err(|cause| failed(plan, spec, cause))? {
+            eprintln!("void: {} {}: {reason}", plan.title, spec.name);
         }
     }
     Ok(())
 }
 
-/// What came of a run: its manifest, and why it may not be used.
-type Ended = (Manifest, Option<String>);
-
-/// An error where none of them finished, or somebody wants to stop; else those that failed are noted.
-fn settle(
-    round: &[Task<'_>],
-    ended: Vec<Result<Ended, LabError>>,
-    conducted: &mut [Conducted],
-) -> Result<Vec<Option<Ended>>, LabError> {
-    let finished = ended.iter().filter(|ended| ended.is_ok()).count();
-    let mut settled = vec![];
-    for (task, ended) in round.iter().zip(ended) {
-        settled.push(match ended {
-            Ok(ended) => Some(ended),
-            Err(cause) if finished == 0 || matches!(cause, LabError::Interrupted) => {
-                let kept = task.plan.experiment.runs().filter(|spec| is_finished(task.plan, spec)).count();
-                let (name, out) = (task.spec.name.clone(), task.plan.out.clone());
-                return Err(LabError::Run { name, cause: Box::new(cause), kept, out });
-            }
-            Err(cause) => {
-                eprintln!("failed: {} {}: {cause}", task.plan.title, task.spec.name);
-                let failed = Skipped { name: task.spec.name.clone(), reason: cause.to_string() };
-                conducted[task.due.point].failed.push(failed);
-                None
-            }
-        });
-    }
-    Ok(settled)
+fn failed(plan: &Plan<'_>, spec: &RunSpec, cause: LabError) -> LabError {
+    let kept = kept_runs(plan).len();
+    LabError::Run { name: spec.name.clone(), cause: Box::new(cause), kept, out: plan.out.clone() }
 }
 
 fn is_finished(plan: &Plan<'_>, spec: &RunSpec) -> bool {
     finished(&plan.out.join(&spec.name)).is_some()
 }
 
-/// Does these runs at once, each in a thread of its own: what it starts dies with it.
-fn one_round(
-    order: &Order<'_>,
-    round: &[Task<'_>],
-    site: &Site,
-    interrupt: &Interrupt,
-) -> Vec<Result<Ended, LabError>> {
-    let (gate, bars) = (Gate::new(round.len()), MultiProgress::new());
-    let one = |task: &Task<'_>, mut company: Company<'_>| {
-        let folder = task.plan.out.join(&task.spec.name);
-        if task.due.company_max != usize::MAX {
-            // It was void; what it measured then is of no use.
-            std::fs::remove_dir_all(&folder).map_err(|e| LabError::path(&folder, e))?;
-        }
-        let root = site.root(task.plan.experiment.load.site.as_deref());
-        let mut run = one_run(task.plan, task.spec, &root, &mut company, interrupt)?;
-        let void = judge(order, &mut run, &folder)?;
-        Ok((run.manifest, void))
-    };
-    std::thread::scope(|scope| {
-        let start = |task| {
-            let company = Company { ticket: gate.ticket(), bars: bars.clone(), size: round.len() };
-            scope.spawn(move || one(task, company))
-        };
-        let threads: Vec<_> = round.iter().map(start).collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
-        joined.map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-    })
-}
-
-/// Why the run may not be used, which its manifest then says: who reads it later does not judge it again.
+/// Says why the run may not be used, which its manifest then has: who reads it later does not judge it again.
 fn judge(order: &Order<'_>, run: &mut Run, folder: &Path) -> Result<Option<String>, LabError> {
     let void = (order.judge)(run);
     if run.manifest.void != void {
@@ -311,16 +204,6 @@ fn judge(order: &Order<'_>, run: &mut Run, folder: &Path) -> Result<Option<Strin
         Run::write_manifest(folder, &run.manifest).map_err(|e| LabError::path(folder, io::Error::other(e)))?;
     }
     Ok(void)
-}
-
-fn kind(plan: &Plan<'_>, spec: &RunSpec) -> Kind {
-    let shaping = plan.experiment.qdisc_of(spec).name();
-    Kind {
-        server: spec.server.name().into(),
-        policy: spec.attach.map_or_else(|| spec.policy.to_string(), |policy| policy.name().into()),
-        shaping: format!("{}/{shaping}", spec.shaping),
-        link_bps: plan.experiment.link.bits_per_s(),
-    }
 }
 
 /// The runs this machine can do; the others are noted as skipped, or an error where they may not be.
@@ -335,7 +218,7 @@ fn feasible<'a>(
         match rehearse(task.plan, task.spec, &mut rehearsed) {
             Ok(()) => kept.push(task),
             Err(cause) if task.plan.skip_missing => {
-                conducted[task.due.point].skipped.push(Skipped { name: task.spec.name.clone(), reason: cause });
+                conducted[task.point].skipped.push(Skipped { name: task.spec.name.clone(), reason: cause });
             }
             Err(cause) => return Err(LabError::Lacks { run: task.spec.name.clone(), cause }),
         }
@@ -429,7 +312,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("weir-judged-{}", std::process::id()));
         run.write(&folder).unwrap();
         let busy = |run: &Run| run.manifest.server_cpu.map(|cpu| format!("the server used {cpu} of a core"));
-        let order = |judge| Order { folders: &[], plans: &[], site: &folder, parallel: 1, judge, machines: None };
+        let order = |judge| Order { folders: &[], plans: &[], site: &folder, judge, machines: None };
         assert_eq!(judge(&order(&|_| None), &mut run, &folder).unwrap(), None);
         let said = judge(&order(&busy), &mut run, &folder).unwrap();
         let kept = Run::read(&folder).unwrap().manifest.void;

@@ -7,7 +7,6 @@
 //! is removed by the next start, which recognises it by the name of its dead owner.
 
 mod autorate;
-mod awake;
 mod bottleneck;
 mod busy_host;
 mod cables;
@@ -18,7 +17,6 @@ mod conduct;
 mod error;
 mod experiment;
 mod folder;
-mod gate;
 mod interrupt;
 mod ipv6;
 mod limits;
@@ -35,7 +33,6 @@ pub mod processes;
 mod program;
 mod qdisc;
 mod rate_model;
-mod rounds;
 mod run_spec;
 mod said;
 mod server;
@@ -54,7 +51,7 @@ mod wire;
 pub use autorate::Autorate;
 pub use calibration::Calibration;
 pub use client_group::ClientGroup;
-pub use conduct::{Conducted, Order, Plan, Programs, Skipped, conduct, estimate};
+pub use conduct::{Conducted, Order, Plan, Programs, Skipped, conduct};
 pub use error::LabError;
 pub use experiment::{
     Customer, CustomerAt, Experiment, ExperimentFile, Load, Network, Overrides, Point, Session, Shaper, Surge,

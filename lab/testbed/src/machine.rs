@@ -19,27 +19,13 @@ pub(crate) fn punctual_prefix() -> Vec<String> {
     if tool::run_words(&attempt).is_ok() { REAL_TIME.map(String::from).into() } else { vec![] }
 }
 
-/// Whether processors are kept from sleeping while something is measured. Where they are emulated that would only take time
-/// from the emulation, where our time has a quota it would be spun away, and where the clock is virtual a spin never ends.
-pub(crate) fn is_kept_awake() -> bool {
-    !is_virtual() && !is_emulated(&cpuinfo()) && !has_quota() && tool::run("chrt -i 0 true").is_ok()
-}
-
-/// Whether a control group lets us have less time than the processors we may run on.
-fn has_quota() -> bool {
-    let allowed = rustix::thread::sched_getaffinity(None).map_or(0, |processors| processors.count() as usize);
-    std::thread::available_parallelism().map_or(true, |usable| usable.get() < allowed)
-}
-
-/// The processor, which tells an emulated one, whether it was kept awake, and the scheduling of the load.
+/// The clock, the kernel, the processor, and the scheduling of the load.
 pub(crate) fn describe() -> BTreeMap<String, String> {
-    let awake = if is_kept_awake() { "kept awake" } else { "let sleep" };
     let clock = if is_virtual() { "virtual" } else { "real" };
     let entries = [
         ("clock", clock.into()),
         ("kernel_version", version()),
         ("cpu", processors(&cpuinfo())),
-        ("processors", awake.into()),
         ("load_scheduling", punctual_prefix().join(" ")),
     ];
     entries.map(|(key, value)| (key.into(), value)).into()
@@ -47,11 +33,6 @@ pub(crate) fn describe() -> BTreeMap<String, String> {
 
 fn cpuinfo() -> String {
     std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default()
-}
-
-/// QEMU names its own in the model: `QEMU TCG CPU version 2.5+`.
-fn is_emulated(cpuinfo: &str) -> bool {
-    cpuinfo.contains("QEMU TCG")
 }
 
 /// How many processors of which model, from /proc/cpuinfo; the crate `procfs` cuts a model's name at a colon.
@@ -74,10 +55,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_emulated_processor_says_so() {
+    fn a_processor_of_a_virtual_machine_says_so() {
         let info = "processor\t: 0\nmodel\t\t: 6\nmodel name\t: QEMU TCG CPU version 2.5+\nflags\t\t: fpu hypervisor\n\n\
             processor\t: 1\nmodel name\t: QEMU TCG CPU version 2.5+\n";
-        assert!(is_emulated(info) && !is_emulated("model name : AMD EPYC"));
         assert_eq!(processors(info), "2 x QEMU TCG CPU version 2.5+, of a virtual machine");
         assert_eq!(processors("processor : 0\nmodel name : A: B\nflags : fpu\n"), "1 x A: B");
         assert_eq!(processors(""), "0 x unknown model");

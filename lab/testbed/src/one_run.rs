@@ -7,14 +7,13 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use record::{GIVEN_UP, Manifest, Run, Samples};
 
 use crate::autorate::Shaping;
 use crate::busy_host::BusyHost;
 use crate::client_group::client_flags;
 use crate::folder::DIGEST;
-use crate::gate::Ticket;
 use crate::line::{self, Changes};
 use crate::namespace::Place;
 use crate::neighbour::Transfers;
@@ -32,14 +31,6 @@ pub(crate) const PORT: u16 = 8080;
 /// How much longer than its jobs on the link a load may take: users come again, packets are lost, and the generator decides
 /// when to give up (120 s after the last arrival unless told); beyond this it hangs.
 const LOAD_WITHIN: Duration = Duration::from_secs(180);
-
-/// The runs that go on at the same time.
-pub(crate) struct Company<'a> {
-    pub(crate) ticket: Ticket<'a>,
-    pub(crate) bars: MultiProgress,
-    /// How many they are.
-    pub(crate) size: usize,
-}
 
 /// What was measured around the load.
 struct Measured {
@@ -64,13 +55,7 @@ impl Watched<'_> {
 }
 
 /// Does one run of the plan; its folder is `plan.out`/NAME.
-pub(crate) fn one_run(
-    plan: &Plan<'_>,
-    spec: &RunSpec,
-    site: &Path,
-    company: &mut Company<'_>,
-    interrupt: &Interrupt,
-) -> Result<Run, LabError> {
+pub(crate) fn one_run(plan: &Plan<'_>, spec: &RunSpec, site: &Path, interrupt: &Interrupt) -> Result<Run, LabError> {
     let folder = make_folder(plan, spec)?;
     let weir = plan.programs.weir.as_deref();
     let link = match plan.experiment.network {
@@ -83,17 +68,15 @@ pub(crate) fn one_run(
     let mut serving = Serving::start(plan, spec, endpoint, (site, &folder), interrupt)?;
     let busy = BusyHost::of(plan.experiment, &serving.server)?;
     let mut download = start_download(disk.as_ref(), spec, endpoint, &folder)?;
-    company.ticket.begin(interrupt)?;
-    let bar = company.bars.add(progress_bar(&format!("{} {}", plan.title, spec.name), plan.experiment.seconds()));
+    let bar = progress_bar(&format!("{} {}", plan.title, spec.name), plan.experiment.seconds());
     let watched = Watched { serving: &mut serving, download: download.as_mut() };
     let (measured, taken) = measure(plan, spec, endpoint, link.as_ref(), watched, &bar, interrupt)?;
-    company.ticket.end(interrupt)?;
     let mut environment = link.as_ref().map_or(Ok(BTreeMap::new()), Link::describe)?;
     environment.extend(serving.describe());
     drop((busy, download, disk, serving, followed));
     drop(link);
     environment.extend(attached.map(|command| ("attach_command".into(), command)));
-    environment.extend(described(plan, spec, company.size));
+    environment.extend(described(plan, spec));
     complete(&folder, spec, measured, taken, environment)
 }
 
@@ -174,9 +157,8 @@ fn slow_disk(plan: &Plan<'_>, spec: &RunSpec, site: &Path) -> Result<Option<Slow
 }
 
 /// What is known of a run without having done it.
-fn described(plan: &Plan<'_>, spec: &RunSpec, runs_at_once: usize) -> BTreeMap<String, String> {
+fn described(plan: &Plan<'_>, spec: &RunSpec) -> BTreeMap<String, String> {
     let mut environment = plan.environment.clone();
-    environment.insert("runs_at_once".into(), runs_at_once.to_string());
     environment.insert("worker_slots".into(), plan.experiment.limits.slots_of(spec.server));
     environment.extend(spec.cold_reads_per_s.map(|reads| ("cold_reads_per_s".into(), reads.to_string())));
     if spec.server == Server::Weir && spec.shaping != "off" {

@@ -1,6 +1,5 @@
 //! weirlab: what a performance engineer or a student uses. One file per command.
 
-mod awake;
 mod calibrate;
 mod load;
 mod processes;
@@ -32,7 +31,6 @@ enum Command {
     Run(run::Args),
     /// Find at which load an experiment's link is really full (needs root).
     Calibrate(calibrate::Args),
-    Awake(awake::Args),
     #[command(hide = true)]
     Stall(stall::Args),
     Upstream(upstream::Args),
@@ -54,7 +52,6 @@ fn main() -> std::process::ExitCode {
         Command::Load(args) => load::main(*args),
         Command::Run(args) => run::main(args),
         Command::Calibrate(args) => calibrate::main(args),
-        Command::Awake(args) => awake::main(args),
         Command::Stall(args) => stall::main(&args),
         Command::Upstream(args) => upstream::main(args),
         Command::Processes(command) => processes::main(command),

@@ -14,9 +14,6 @@ use crate::report;
 use cli::Failure;
 use points::Prepared;
 
-/// Runs at once for each processor, unless told; the rules by which runs are void say whether it was too many.
-const PARALLEL_PER_PROCESSOR: usize = 3;
-
 /// Where a machine in virtual time has what is served: in its memory, on a file system that answers at once.
 const VIRTUAL_SITE: &str = "/run";
 
@@ -47,21 +44,17 @@ pub struct Args {
     /// [default: runs/NAME-<unix time>]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// So many runs at once at most, as far as the processors allow; without a number 3 for each processor [default: 1, with --virtual
-    /// 1 for each processor]
-    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "0")]
+    /// So many machines at once at most, with --virtual [default: 1 for each processor]
+    #[arg(long, value_name = "N", requires = "is_virtual")]
     parallel: Option<usize>,
     /// On a real Linux in virtual time instead of this host: nothing is late, a busy host changes no figure, and every queue of
     /// today's Linux is there; needs `scripts/setup.sh virtual`, but not root. A machine may use 3 GiB of memory, or as many MiB as
     /// WEIRLAB_MACHINE_MIB says
-    #[arg(long = "virtual", conflicts_with = "estimate")]
+    #[arg(long = "virtual")]
     is_virtual: bool,
     /// Leave out runs that need what this machine lacks (a qdisc, a server) and say so, instead of running none
     #[arg(long)]
     skip_missing: bool,
-    /// Only say how long it will take
-    #[arg(long)]
-    estimate: bool,
     /// Print one JSON object for each experiment instead of tables
     #[arg(long)]
     json: bool,
@@ -86,12 +79,8 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let plans: Vec<Vec<Plan>> = tasks.iter().map(|task| task.plans(&programs, args.skip_missing)).collect();
     let folders: Vec<Folder> = tasks.iter().map(Task::folder).collect();
     let flat: Vec<Plan> = plans.iter().flatten().cloned().collect();
-    let parallel = args.parallel.map_or(1, |given| if given == 0 { parallel_usual() } else { given });
     let site = if testbed::is_virtual() { Path::new(VIRTUAL_SITE) } else { &out };
-    let order = Order { folders: &folders, plans: &flat, site, parallel, judge: &::report::void_reason, machines };
-    if args.estimate {
-        return Ok(testbed::estimate(&order, &interrupt)?);
-    }
+    let order = Order { folders: &folders, plans: &flat, site, judge: &::report::void_reason, machines };
     let mut conducted = testbed::conduct(&order, &interrupt)?.into_iter();
     eprintln!("the runs are kept in {}", out.display());
     let mut failed = vec![];
@@ -111,14 +100,7 @@ pub(crate) fn conduct(file: ExperimentFile, out: &Path) -> Result<Vec<Run>, Fail
     let (interrupt, programs, prepared) = (Interrupt::listen()?, our_programs()?, Prepared::of(&file)?);
     let task = Task { file, prepared, out: out.into(), again: vec![] };
     let (plans, folders) = (task.plans(&programs, false), [task.folder()]);
-    let order = Order {
-        folders: &folders,
-        plans: &plans,
-        site: out,
-        parallel: 1,
-        judge: &::report::void_reason,
-        machines: None,
-    };
+    let order = Order { folders: &folders, plans: &plans, site: out, judge: &::report::void_reason, machines: None };
     let conducted = testbed::conduct(&order, &interrupt)?;
     conducted.iter().flat_map(|point| &point.runs).map(|folder| Ok(Run::read(folder)?)).collect()
 }
@@ -136,10 +118,6 @@ pub(crate) fn seconds(text: &str) -> Result<u64, String> {
 
 fn rho(text: &str) -> Result<f64, String> {
     testbed::check_rho(text.parse().map_err(|_| format!("`{text}` is not a number"))?)
-}
-
-fn parallel_usual() -> usize {
-    PARALLEL_PER_PROCESSOR * std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The experiment of the file, changed by what the command line says.

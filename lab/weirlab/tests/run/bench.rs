@@ -83,13 +83,6 @@ pub(crate) fn processes_in(folder: &Path) -> Vec<String> {
     lines.filter(|(of, line)| is_there(of, line)).map(|(_, line)| line).collect()
 }
 
-/// The processes that keep the processors awake for the experiment `pid`.
-pub(crate) fn awake_of(pid: u32) -> Vec<String> {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    let line = |child: &str| fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
-    children.split_whitespace().filter(|child| line(child).ends_with("awake\0")).map(String::from).collect()
-}
-
 /// Whether the folder of files to be served is still there.
 pub(crate) fn has_site(out: &Path) -> bool {
     fs::read_dir(out).unwrap().flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("www"))

@@ -1,4 +1,4 @@
-//! Experiments with points, several at once, and those that go on where they were.
+//! Experiments with points, and those that go on where they were.
 
 use std::fs;
 use std::path::Path;
@@ -31,12 +31,12 @@ fn written(folder: &Path) -> SystemTime {
 }
 
 #[test]
-fn points_are_done_at_once_and_not_done_again() {
+fn points_are_not_done_again() {
     let Some(_alone) = may_test() else { return };
     let bench = Bench::new("points", POINTS);
-    let output = bench.run(&["--parallel", "2", "--json"]);
+    let output = bench.run(&["--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(stderr(&output).contains("4 runs to do in 2 rounds: about 16 s\nruns 1 to 2 of 4"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("4 runs to do\nrun 1 of 4: small rho-0.3 first\n"), "{}", stderr(&output));
     let summary = json(&output.stdout);
     assert_eq!(summary["experiment"], "small");
     for (point, rho) in summary["points"].as_array().unwrap().iter().zip([0.3, 0.5]) {
@@ -55,9 +55,9 @@ fn points_are_done_at_once_and_not_done_again() {
     let (lost, kept) = (bench.out().join("rho-0.5/first"), bench.out().join("rho-0.3/first"));
     let before = written(&kept);
     fs::remove_file(lost.join("manifest.json")).unwrap();
-    let output = bench.run(&["--parallel", "2", "--json"]);
+    let output = bench.run(&["--json"]);
     let said = stderr(&output);
-    assert!(said.contains("3 of 4 runs are finished and kept\n1 runs to do in 1 rounds"), "{said}");
+    assert!(said.contains("3 of 4 runs are finished and kept\n1 runs to do\n"), "{said}");
     assert!(lost.join("manifest.json").is_file() && written(&kept) == before);
     assert_eq!(json(&output.stdout)["points"].as_array().unwrap().len(), 2);
 
@@ -81,21 +81,11 @@ fn interrupted_it_goes_on_with_what_is_missing() {
 }
 
 #[test]
-fn an_estimate_changes_nothing() {
-    let Some(_alone) = may_test() else { return };
-    let bench = Bench::new("estimate", POINTS);
-    let output = bench.run(&["--estimate", "--parallel", "4", "--seconds", "30"]);
-    assert!(output.status.success() && output.stdout.is_empty(), "{}", stderr(&output));
-    assert_eq!(stderr(&output), "4 runs to do in 1 rounds: about 36 s\n");
-    assert!(!bench.out().exists());
-}
-
-#[test]
 fn several_experiments_have_a_folder_each() {
     let Some(_alone) = may_test() else { return };
     let bench = Bench::new("several", POINTS);
     fs::write(bench.folder.join("other.toml"), POINTS.replace("[vary]\nrho = [0.3, 0.5]", "rho = 0.4")).unwrap();
-    let output = bench.run(&["other.toml", "--parallel", "--seconds", "1", "--only", "first", "--json"]);
+    let output = bench.run(&["other.toml", "--seconds", "1", "--only", "first", "--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let lines: Vec<Value> = output.stdout.split(|byte| *byte == b'\n').take(2).map(json).collect();
     assert_eq!((&lines[0]["experiment"], &lines[1]["experiment"]), (&"small".into(), &"other".into()));
