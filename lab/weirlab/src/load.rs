@@ -4,7 +4,6 @@
 //! of those names. What is measured is recorded before it is summarised, and a run that may not be used says why.
 
 mod clients;
-mod describe;
 mod jobs;
 pub(crate) mod machine;
 mod outcome;
@@ -43,23 +42,19 @@ const GRACE: Duration = Duration::from_secs(120);
 #[derive(clap::Args)]
 pub struct Args {
     /// http://HOST[:PORT]/PREFIX/, or https://, which is --tls; a job of SIZE bytes asks for PREFIX/SIZE.bin
-    #[arg(required_unless_present = "describe")]
-    url: Option<String>,
+    url: String,
     #[command(flatten)]
     load: Load,
     /// The same as one JSON object, as `weirlab run` hands it on
     #[arg(long = "load", value_name = "JSON", hide = true, conflicts_with_all = ["Load", "rate"],
           value_parser = |text: &str| serde_json::from_str::<Load>(text))]
     given: Option<Load>,
-    /// Print the statistics of --surge beside the published ones, or the files of --webstone; needs no server
-    #[arg(long)]
-    describe: bool,
     /// Instead of the trace's times, Poisson arrivals of this many requests per second
     #[arg(long, value_name = "RPS", allow_negative_numbers = true, conflicts_with_all = ["rho", "profile", "users", "webstone"])]
     rate: Option<f64>,
     /// Rate of the bottleneck between server and client, such as 10mbit
-    #[arg(long, value_name = "RATE", required_unless_present = "describe")]
-    uplink: Option<String>,
+    #[arg(long, value_name = "RATE")]
+    uplink: String,
     /// Over TLS, whatever the certificate; later connections resume the session of the first
     #[arg(long)]
     tls: bool,
@@ -164,7 +159,7 @@ impl Args {
         if self.protocol() != Protocol::Http1 && self.load.per_connection == 1 {
             self.load.per_connection = workload::REQUESTS_MAX as u64;
         }
-        self.tls |= self.url.as_ref().is_some_and(|url| url.starts_with(url::SECURE));
+        self.tls |= self.url.starts_with(url::SECURE);
     }
 
     fn check_tls(&self) -> Result<(), Failure> {
@@ -182,9 +177,6 @@ impl Args {
 
 pub fn main(mut args: Args) -> Result<(), Failure> {
     args.understand_load();
-    if args.describe {
-        return describe::main(&args);
-    }
     let mut wanted = understand(&args)?;
     let plan = plan(&wanted, wanted.url.resolve()?, &args);
     plan.check().map_err(|wrong| Failure::Usage(wrong.to_string()))?;
@@ -236,9 +228,9 @@ pub(crate) fn jobs_of(load: &Load, link: Rate) -> Result<Vec<Job>, Failure> {
 
 fn understand(args: &Args) -> Result<Wanted, Failure> {
     args.check_tls()?;
-    let url = args.url.as_deref().unwrap_or_default().parse().map_err(Failure::Usage)?;
+    let url = args.url.parse().map_err(Failure::Usage)?;
     let wrong = |error: units::ParseError| Failure::Usage(format!("--uplink: {error}"));
-    let uplink = args.uplink.as_deref().unwrap_or_default().parse().map_err(wrong)?;
+    let uplink = args.uplink.parse().map_err(wrong)?;
     let (schedule, users) = requests(&args.load, args.rate, uplink, args.page_requests())?;
     let patience = clients::patience(&args.load)?;
     let of_flag = |reason| Failure::Usage(format!("--client: {reason}"));

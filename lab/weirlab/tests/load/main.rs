@@ -224,22 +224,6 @@ fn pages_are_recorded_beside_their_requests() {
 }
 
 #[test]
-fn surge_is_described_beside_what_was_published() {
-    let output = run(&["--surge", "--describe", "--json"]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let described: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let statistics = described["statistics"].as_array().unwrap();
-    let of = |name: &str| statistics.iter().find(|statistic| statistic["name"] == name).unwrap().clone();
-    let mean = of("mean file");
-    assert_eq!((&described["model"], &mean["published"]), (&"000".into(), &13_727.0.into()));
-    assert!((mean["generated"].as_f64().unwrap() / 13_727.0 - 1.0).abs() < 0.01);
-    assert!(statistics.iter().all(|statistic| statistic["source"].as_str().is_some_and(|source| !source.is_empty())));
-    assert_eq!((&mean["checked"], &of("median stack distance")["checked"]), (&"text".into(), &"no".into()));
-    let table = String::from_utf8(run(&["--surge=1998", "--describe"]).stdout).unwrap();
-    assert!(table.starts_with("SURGE as in 1998") && table.contains("median stack distance"), "{table}");
-}
-
-#[test]
 fn surge_is_asked_for_at_a_load() {
     let folder = Folder::new("surge");
     let (printed, Run { manifest, records, .. }) = recorded(&folder, &["--surge", "--rho", "0.5", "--seconds", "2"]);
@@ -421,13 +405,7 @@ fn webstones_clients_ask_by_class() {
 }
 
 #[test]
-fn webstones_files_are_told_without_a_server() {
-    let output = run(&["--webstone", "WB", "--describe"]);
-    let table = String::from_utf8(output.stdout).unwrap();
-    assert!(table.starts_with("# WebStone WB of 004: 60 files, 28800 bytes in the mean"), "{table}");
-    assert_eq!(table.lines().last(), Some("2000000\t1.287"), "{table}");
-    let said = refused(&["--describe"]);
-    assert_eq!(said, (Some(2), "weirlab: --describe: of what: write --surge, or --webstone WA too\n".into()));
+fn a_wrong_webstone_is_refused() {
     let url = "http://127.0.0.1:1/";
     for (words, expected) in [
         (&["--webstone", "WC", "--class", "A:1"][..], "`WC` is no workload of WebStone: write WA or WB"),

@@ -6,17 +6,13 @@
 //! files embedded in it with an active OFF time before each (the browser at work), then an inactive OFF time (the reader
 //! at work). It waits for every response, so the load is closed: a slow server is asked less. 000 asks for the same
 //! sequence at Poisson times instead ([`trace`]), so that the load is what was wanted.
-//!
-//! [`describe`] holds what is generated beside what was published.
 
-mod describe;
 mod files;
 mod matched;
 mod open;
 mod sequence;
 mod user;
 
-pub use describe::{Checked, DRAWS, Described, Statistic, describe};
 pub use files::{FileModel, Files};
 pub use matched::{Requested, ServerModel};
 pub use open::trace;
