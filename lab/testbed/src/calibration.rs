@@ -5,8 +5,8 @@
 //! responses has to cost and carry in order to have sent what the shaper counted (`stats::saturation`). Were the
 //! arithmetic right and the shaper exact, that would be at 1.
 //!
-//! Where users give up, responses are sent half or twice, and no such queue fits: those runs have no calibration. A ramp
-//! through 1 (`weirlab calibrate`) tells most, a run of many seconds at 0.8 enough.
+//! Where users give up, responses are sent half or twice, and no such queue fits: those runs have no calibration. A profile that
+//! ramps through 1 shows most, a run of many seconds at 0.8 enough.
 
 use std::path::Path;
 

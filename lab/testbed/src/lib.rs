@@ -49,7 +49,7 @@ mod wide;
 mod wire;
 
 pub use autorate::Autorate;
-pub use calibration::Calibration;
+use calibration::Calibration;
 pub use client_group::ClientGroup;
 pub use conduct::{Conducted, Order, Plan, Programs, Skipped, conduct};
 pub use error::LabError;

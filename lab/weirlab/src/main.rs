@@ -1,6 +1,5 @@
 //! weirlab: what a performance engineer or a student uses. One file per command.
 
-mod calibrate;
 mod load;
 mod processes;
 mod report;
@@ -29,8 +28,6 @@ enum Command {
     Load(Box<load::Args>),
     /// Run an experiment in network namespaces (needs root).
     Run(run::Args),
-    /// Find at which load an experiment's link is really full (needs root).
-    Calibrate(calibrate::Args),
     #[command(hide = true)]
     Stall(stall::Args),
     Upstream(upstream::Args),
@@ -51,7 +48,6 @@ fn main() -> std::process::ExitCode {
         Command::Trace(command) => trace::main(command),
         Command::Load(args) => load::main(*args),
         Command::Run(args) => run::main(args),
-        Command::Calibrate(args) => calibrate::main(args),
         Command::Stall(args) => stall::main(&args),
         Command::Upstream(args) => upstream::main(args),
         Command::Processes(command) => processes::main(command),

@@ -49,14 +49,9 @@ pub struct Overrides {
     pub seconds: Option<u64>,
     pub seed: Option<u64>,
     pub rho: Option<f64>,
-    /// Instead of whatever open load there is; sessions arrive by it.
-    pub profile: Option<String>,
     /// As it is, not relative to the file.
     pub trace: Option<PathBuf>,
 }
-
-/// Keys that say how much of the link is asked for.
-const KEYS_OF_LOAD: [&str; 2] = ["rho", "profile"];
 
 impl ExperimentFile {
     pub fn read(file: &Path, overrides: &Overrides) -> Result<ExperimentFile, LabError> {
@@ -78,19 +73,9 @@ impl ExperimentFile {
         let combinations = combinations(table).map_err(|(offset, reason)| sources.error(offset, reason))?;
         let on_top = overrides.text();
         let mut points = vec![];
-        for mut combination in combinations {
+        for combination in combinations {
             let mut table = DeTable::parse(&on_top).map_err(|e| sources.toml_error(&e))?.into_inner();
-            if let Some(profile) = &overrides.profile {
-                if let Some(users) = combination.table.get("users") {
-                    let reason =
-                        format!("users ask as fast as they are answered: they have no load that could be {profile}");
-                    return Err(sources.error(users.span().start, reason));
-                }
-                for key in KEYS_OF_LOAD {
-                    combination.table.remove(key);
-                }
-            }
-            lay_under(&mut table, std::mem::take(&mut combination.table));
+            lay_under(&mut table, combination.table);
             let mut gathered = table.clone();
             gather_load(&mut gathered).map_err(|(offset, reason)| sources.error(offset, reason))?;
             let mut experiment: Experiment = plain(gathered).map_err(|e| sources.toml_error(&e))?;
@@ -173,7 +158,6 @@ impl Overrides {
             self.seconds.map(|seconds| format!("seconds = {seconds}\n")),
             self.seed.map(|seed| format!("seed = {seed}\n")),
             self.rho.map(|rho| format!("rho = {rho:?}\n")),
-            self.profile.as_ref().map(|profile| format!("profile = {profile:?}\n")),
         ];
         lines.into_iter().flatten().collect()
     }

@@ -1,9 +1,8 @@
 //! Points and set-ups: what a file makes of itself.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use super::{ExperimentFile, Load, Overrides, Session, Surge};
+use super::{ExperimentFile, Load, Overrides, Surge};
 
 const TOP: &str = "question = \"q\"\nlink = \"10mbit\"\nseconds = 60\n";
 const RUN: &str = "[[run]]\nname = \"a\"\nserver = \"nginx\"\n";
@@ -213,26 +212,6 @@ fn the_keys_of_the_load_are_the_files() {
     assert!(said.starts_with("x.toml:4: unknown field `load`, "), "{said}");
     let said = parse("users = 5000000000").unwrap_err();
     assert!(said.starts_with("x.toml:4: `5000000000` users are too many: write 1 to "), "{said}");
-}
-
-/// Of the load only how much it is; who asks stays.
-#[test]
-fn a_profile_from_outside_replaces_the_load() {
-    let with = |load: &str| {
-        let overrides = Overrides { profile: Some("ramp:9s@0.6-1.3".into()), seconds: Some(9), ..Overrides::default() };
-        ExperimentFile::parse(&format!("{TOP}{load}\n{RUN}"), Path::new("x.toml"), &overrides)
-            .map_err(|e| e.to_string())
-    };
-    let file = with("rho = 0.8\nabort = \"7s\"\nretries = 2\nsession = { requests = 5.0, think = \"2s\" }").unwrap();
-    let load = &file.points()[0].experiment.load;
-    assert_eq!((load.rho, load.profile.as_deref()), (None, Some("ramp:9s@0.6-1.3")));
-    assert_eq!((load.abort, load.retries, load.seconds), (Some(Duration::from_secs(7)), Some(2), Some(9.0)));
-    assert_eq!(load.session, Some(Session { requests: 5.0, think: Duration::from_secs(2) }));
-    let said = with("users = 50").unwrap_err();
-    assert_eq!(
-        said,
-        "x.toml:4: users ask as fast as they are answered: they have no load that could be ramp:9s@0.6-1.3"
-    );
 }
 
 #[test]

@@ -95,24 +95,14 @@ pub fn main(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// Does the runs of an experiment without points, one by one; `out` is the folder for the results.
-pub(crate) fn conduct(file: ExperimentFile, out: &Path) -> Result<Vec<Run>, Failure> {
-    let (interrupt, programs, prepared) = (Interrupt::listen()?, our_programs()?, Prepared::of(&file)?);
-    let task = Task { file, prepared, out: out.into(), again: vec![] };
-    let (plans, folders) = (task.plans(&programs, false), [task.folder()]);
-    let order = Order { folders: &folders, plans: &plans, site: out, judge: &::report::void_reason, machines: None };
-    let conducted = testbed::conduct(&order, &interrupt)?;
-    conducted.iter().flat_map(|point| &point.runs).map(|folder| Ok(Run::read(folder)?)).collect()
-}
-
 /// `runs/NAME-<unix time>`: sorted by age, and out of version control.
-pub(crate) fn default_out(name: &str) -> PathBuf {
+fn default_out(name: &str) -> PathBuf {
     let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     Path::new("runs").join(format!("{name}-{unix_s}"))
 }
 
 /// Reads a length of run on the command line.
-pub(crate) fn seconds(text: &str) -> Result<u64, String> {
+fn seconds(text: &str) -> Result<u64, String> {
     testbed::check_seconds(text.parse().map_err(|_| format!("`{text}` is not a number of whole seconds"))?)
 }
 
@@ -122,8 +112,7 @@ fn rho(text: &str) -> Result<f64, String> {
 
 /// The experiment of the file, changed by what the command line says.
 fn read(file: &Path, args: &Args) -> Result<ExperimentFile, Failure> {
-    let overrides =
-        Overrides { seconds: args.seconds, seed: args.seed, rho: args.rho, trace: args.trace.clone(), profile: None };
+    let overrides = Overrides { seconds: args.seconds, seed: args.seed, rho: args.rho, trace: args.trace.clone() };
     let path = file;
     let file = ExperimentFile::read(path, &overrides)?;
     for (key, is_given) in [("rho", args.rho.is_some()), ("seconds", args.seconds.is_some())] {

@@ -68,19 +68,3 @@ fn a_full_disk_ends_it_and_leaves_nothing() {
     assert!(!has_site(&bench.out()));
     assert_eq!(processes_in(&bench.out()), Vec::<String>::new());
 }
-
-/// What has no load, or no countable bytes, is not calibrated as if it were something else.
-#[test]
-fn what_cannot_be_calibrated_is_refused() {
-    for (load, says) in [
-        ("users = 20", "small.toml:4: users ask as fast as they are answered"),
-        ("rho = 0.5\nabort = \"7s\"\nretries = 2", "small.toml: users give up after 7 s"),
-    ] {
-        let bench = Bench::new("calibrate", &TWO_RUNS.replace("rho = 0.5", load));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weirlab"));
-        command.args(["calibrate", "small.toml", "--out", "out"]).current_dir(&bench.folder);
-        let output = command.output().unwrap();
-        assert!(stderr(&output).starts_with(&format!("weirlab: {says}")), "{load}: {}", stderr(&output));
-        assert!(output.status.code() == Some(1) && !bench.out().exists(), "{load}");
-    }
-}
