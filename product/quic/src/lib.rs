@@ -31,6 +31,13 @@ pub mod testing;
 mod tests;
 mod write;
 
+/// Frames, integers and field sections, for clients of HTTP/3.
+pub mod codec {
+    pub use crate::h3::frames::*;
+    pub use crate::h3::varint;
+    pub use crate::qpack::{decode, encode};
+}
+
 pub use datagrams::{Batch, Datagram, Datagrams};
 pub use endpoint::{Arrival, Attempt, Endpoint, Incoming, Key, Settings, Unusable};
 pub use session::{Path, Session};

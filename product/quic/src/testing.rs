@@ -16,11 +16,9 @@ use units::Nanos;
 
 pub use quinn_proto::{Dir, StreamId};
 
+pub use crate::codec::{DATA, GOAWAY, HEADERS, MAX_PUSH_ID, PRIORITY_UPDATE, SETTINGS, decode, encode, varint};
 use crate::h3::frames;
-pub use crate::h3::frames::{DATA, GOAWAY, HEADERS, MAX_PUSH_ID, PRIORITY_UPDATE, SETTINGS};
-pub use crate::h3::varint;
 use crate::qpack;
-pub use crate::qpack::{decode, encode};
 
 /// The bytes that a client lets the server send.
 #[derive(Debug, Clone, Copy)]

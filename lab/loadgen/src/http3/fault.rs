@@ -11,7 +11,6 @@ impl Fault {
     pub(super) const FRAME: Fault = Fault(0x106);
     pub(super) const EXCESSIVE_LOAD: Fault = Fault(0x107);
     pub(super) const ID: Fault = Fault(0x108);
-    pub(super) const SETTINGS: Fault = Fault(0x109);
     pub(super) const MISSING_SETTINGS: Fault = Fault(0x10a);
     pub(super) const MESSAGE: Fault = Fault(0x10e);
     pub(super) const QPACK_DECOMPRESSION: Fault = Fault(0x200);

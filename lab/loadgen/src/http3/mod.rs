@@ -1,12 +1,11 @@
 //! Requests and responses on one connection of HTTP/3, many at once, without its socket: datagrams in, datagrams out, facts into
 //! the ledger. QUIC is quinn-proto's, polled by hand whenever something has come, is due or is to be asked; what HTTP/3 adds is
-//! little for a client that wants the status and the size of a response, and is our own.
+//! little for a client that wants the status and the size of a response; its codec is that of the server (`quic::codec`), whose
+//! conformance others judge (`cargo xtask conformance`).
 
 mod control;
 mod fault;
-mod frames;
 mod probe;
-mod qpack;
 mod quic;
 mod response;
 mod socket;
@@ -15,6 +14,7 @@ mod stream;
 
 use std::collections::VecDeque;
 
+use ::quic::codec;
 use quinn_proto::{ConnectionError, Dir, EcnCodepoint, Event, StreamEvent, StreamId, TransportErrorCode};
 use record::Outcome;
 use units::Nanos;
@@ -41,11 +41,8 @@ const STREAMS_UNTOLD: u32 = 100;
 /// others go before is no reason for either side to think that the other is gone.
 const PING_EVERY: Nanos = Nanos::from_secs(15);
 
-/// Of a HEADERS frame of a request: its type, and a length that two bytes hold.
-const FRAME_HEAD_BYTES: usize = 3;
-
 /// The client's control stream: its type, and a SETTINGS frame that sets nothing, so that there is no dynamic table.
-const CONTROL_STREAM: &[u8] = &[0, frames::SETTINGS as u8, 0];
+const CONTROL_STREAM: &[u8] = &[0, codec::SETTINGS as u8, 0];
 
 /// A request that has no stream yet.
 #[derive(Debug)]
@@ -420,14 +417,19 @@ impl Requests {
 /// The whole of a request: one frame.
 fn request(plan: &Plan, ask: Ask) -> Vec<u8> {
     let (host, path) = plan.target_of(ask);
-    let mut fields = vec![];
-    let priority = ask.part.and_then(priority);
-    qpack::put_request(host, &path, priority.as_deref(), &mut fields);
-    let mut out = Vec::with_capacity(fields.len() + FRAME_HEAD_BYTES);
-    frames::put_varint(frames::HEADERS, &mut out);
-    frames::put_varint(fields.len() as u64, &mut out);
-    out.extend(fields);
-    out
+    headers(host, &path, ask.part.and_then(priority).as_deref())
+}
+
+/// The HEADERS frame of a GET over https.
+fn headers(authority: &str, path: &str, priority: Option<&str>) -> Vec<u8> {
+    let fields = [(":method", "GET"), (":scheme", "https"), (":authority", authority), (":path", path)];
+    let fields = fields.into_iter().chain(priority.map(|value| ("priority", value)));
+    let mut section = vec![];
+    codec::encode(fields.map(|(name, value)| (name.as_bytes(), value.as_bytes())), &mut section);
+    let mut frame = vec![];
+    codec::head(codec::HEADERS, section.len() as u64, &mut frame);
+    frame.extend(section);
+    frame
 }
 
 #[cfg(test)]

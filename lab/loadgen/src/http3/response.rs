@@ -1,36 +1,29 @@
 //! A response out of the bytes of its stream as they come: its field section is read, its body only counted.
 
-use super::fault::Fault;
-use super::frames::{
-    CANCEL_PUSH, DATA, Frames, GOAWAY, HEADERS, MAX_PUSH_ID, PUSH_PROMISE, Part, SETTINGS, is_of_http2,
+use quic::codec::{
+    CANCEL_PUSH, DATA, Frames, GOAWAY, HEADERS, MAX_PUSH_ID, PUSH_PROMISE, SETTINGS, Step, decode, is_reserved, varint,
 };
-use super::qpack;
 
-/// Of the fields of a response: a server's are a few hundred.
+use super::fault::Fault;
+
+/// Bytes of a field section of a response; a server's has a few hundred.
 const FIELDS_BYTES_MAX: u64 = 64 << 10;
 
 #[derive(Debug, Default)]
 pub(super) struct Response {
     frames: Frames,
     at: At,
-    /// Bytes of the frame under way that are still to come.
-    left_bytes: u64,
-    /// What has come of a field section.
-    fields: Vec<u8>,
-    /// Bytes of the frame that it comes in.
-    frame_bytes: u64,
+    /// Bytes of the HEADERS frame under way.
+    head_bytes: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum At {
-    /// Before its head, perhaps behind interim responses.
+    /// Before the final head, perhaps behind interim responses.
     #[default]
     Head,
-    HeadFields,
     Body,
-    Data,
-    Trailers,
-    /// Behind trailers.
+    /// After the trailers.
     End,
 }
 
@@ -40,35 +33,36 @@ pub(super) enum Event {
         status: u16,
         head_bytes: u64,
     },
-    /// So many more bytes of body.
+    /// This many more bytes of body.
     Body(u64),
 }
 
 impl Response {
-    /// The next thing that `input` holds, taken off its front; `None` once it holds no more.
-    pub(super) fn poll(&mut self, input: &mut &[u8]) -> Result<Option<Event>, Fault> {
-        while let Some(part) = self.frames.poll(input) {
-            let event = match part {
-                Part::Head { kind, head_bytes, payload_bytes } => {
-                    self.begin(kind, payload_bytes)?;
-                    self.frame_bytes = u64::from(head_bytes) + payload_bytes;
-                    self.left_bytes = payload_bytes;
-                    None
+    /// Takes all bytes, and calls `take` with what they hold.
+    pub(super) fn receive(&mut self, mut input: &[u8], mut take: impl FnMut(Event)) -> Result<(), Fault> {
+        let mut body = vec![];
+        loop {
+            let step = self.frames.next(&mut input, Some(&mut body));
+            if !body.is_empty() {
+                take(Event::Body(body.len() as u64));
+                body.clear();
+            }
+            match step {
+                Some(Step::Begin { kind, length }) => self.begin(kind, length)?,
+                Some(Step::Kept { payload, .. }) => {
+                    let status = status(&payload)?;
+                    // The response that counts comes after an interim one (RFC 9110 section 15.2).
+                    if status >= 200 {
+                        self.at = At::Body;
+                        take(Event::Head { status, head_bytes: self.head_bytes });
+                    }
                 }
-                Part::Payload(bytes) => {
-                    self.left_bytes -= bytes.len() as u64;
-                    self.take(bytes)
-                }
-            };
-            let head = if self.left_bytes == 0 { self.end_frame()? } else { None };
-            if event.is_some() || head.is_some() {
-                return Ok(event.or(head));
+                None => return Ok(()),
             }
         }
-        Ok(None)
     }
 
-    /// The server has ended the stream: whether the response is whole.
+    /// Checks that the response is whole, as the server has ended the stream.
     pub(super) fn on_end(&self) -> Result<(), Fault> {
         match self.at {
             _ if !self.frames.is_between() => Err(Fault::FRAME),
@@ -77,51 +71,37 @@ impl Response {
         }
     }
 
-    fn begin(&mut self, kind: u64, payload_bytes: u64) -> Result<(), Fault> {
-        self.at = match (kind, self.at) {
-            (HEADERS, At::Head | At::Body) if payload_bytes > FIELDS_BYTES_MAX => return Err(Fault::EXCESSIVE_LOAD),
-            (HEADERS, At::Head) => At::HeadFields,
-            (HEADERS, At::Body) => At::Trailers,
-            (DATA, At::Body) => At::Data,
+    fn begin(&mut self, kind: u64, length: u64) -> Result<(), Fault> {
+        match (kind, self.at) {
+            (HEADERS, At::Head | At::Body) if length > FIELDS_BYTES_MAX => return Err(Fault::EXCESSIVE_LOAD),
+            (HEADERS, At::Head) => {
+                self.head_bytes = (varint::bytes(kind) + varint::bytes(length)) as u64 + length;
+                self.frames.keep();
+            }
+            (HEADERS, At::Body) => self.at = At::End,
+            (DATA, At::Body) => {}
             (DATA | HEADERS | CANCEL_PUSH | SETTINGS | GOAWAY | MAX_PUSH_ID, _) => return Err(Fault::FRAME_UNEXPECTED),
-            // We have allowed none.
+            // The client has allowed none.
             (PUSH_PROMISE, _) => return Err(Fault::ID),
-            (kind, _) if is_of_http2(kind) => return Err(Fault::FRAME_UNEXPECTED),
-            (_, at) => at,
-        };
-        Ok(())
-    }
-
-    fn take(&mut self, bytes: &[u8]) -> Option<Event> {
-        match self.at {
-            At::HeadFields => self.fields.extend_from_slice(bytes),
-            At::Data => return Some(Event::Body(bytes.len() as u64)),
-            // Trailers, and frames of types that we do not know.
+            (kind, _) if is_reserved(kind) => return Err(Fault::FRAME_UNEXPECTED),
             _ => {}
         }
-        None
+        Ok(())
     }
+}
 
-    fn end_frame(&mut self) -> Result<Option<Event>, Fault> {
-        match self.at {
-            At::HeadFields => {
-                let status = qpack::status(&std::mem::take(&mut self.fields))?;
-                // An interim response says nothing to us; the one that counts comes after it (RFC 9110 section 15.2).
-                let is_interim = status < 200;
-                self.at = if is_interim { At::Head } else { At::Body };
-                Ok((!is_interim).then_some(Event::Head { status, head_bytes: self.frame_bytes }))
-            }
-            At::Data => {
-                self.at = At::Body;
-                Ok(None)
-            }
-            At::Trailers => {
-                self.at = At::End;
-                Ok(None)
-            }
-            At::Head | At::Body | At::End => Ok(None),
-        }
-    }
+/// Reads the status out of a whole field section.
+fn status(section: &[u8]) -> Result<u16, Fault> {
+    let (mut statuses, mut scratch) = (vec![], vec![]);
+    decode(section, &mut scratch, |name, value| {
+        statuses.extend((name == b":status").then(|| value.to_vec()));
+        true
+    })
+    .map_err(|_| Fault::QPACK_DECOMPRESSION)?;
+    let [status] = &statuses[..] else { return Err(Fault::MESSAGE) };
+    let is_sound = status.len() == 3 && status[0] != b'0' && status.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(status).ok().filter(|_| is_sound);
+    text.and_then(|text| text.parse().ok()).ok_or(Fault::MESSAGE)
 }
 
 #[cfg(test)]
@@ -133,15 +113,12 @@ mod tests {
     fn read(stream: &[u8], cuts: &[usize]) -> Result<String, Fault> {
         let (mut response, mut out, mut body, mut from) = (Response::default(), String::new(), 0, 0);
         for &cut in cuts.iter().chain([&stream.len()]) {
-            let mut input = &stream[from..cut.max(from)];
+            let input = &stream[from..cut.max(from)];
             from = cut.max(from);
-            while let Some(event) = response.poll(&mut input)? {
-                match event {
-                    Event::Head { status, head_bytes } => out += &format!("{status}/{head_bytes} "),
-                    Event::Body(count) => body += count,
-                }
-            }
-            assert!(input.is_empty());
+            response.receive(input, |event| match event {
+                Event::Head { status, head_bytes } => out += &format!("{status}/{head_bytes} "),
+                Event::Body(count) => body += count,
+            })?;
         }
         response.on_end()?;
         Ok(format!("{out}{body}"))
@@ -165,6 +142,8 @@ mod tests {
             (b"\x01\x03\x00\x00\xd8", Fault::MESSAGE),
             (b"\x01\x02\x00\x00", Fault::MESSAGE),
             (b"\x01\x00", Fault::QPACK_DECOMPRESSION),
+            (b"\x01\x04\x00\x00\xd9\xd9", Fault::MESSAGE),
+            (b"\x01\x07\x00\x00\x5f\x09\x0220", Fault::MESSAGE),
             (b"\x01\x03\x00\x00", Fault::FRAME),
             (b"\x01\x03\x00\x00\xd9\x00\x05abc", Fault::FRAME),
             (b"\x01\x03\x00\x00\xd9\x00", Fault::FRAME),

@@ -14,7 +14,7 @@ use units::Nanos;
 
 use super::fault::NO_ERROR;
 use super::quic::{Quic, QuicConfig};
-use super::{CONTROL_STREAM, frames, qpack};
+use super::{CONTROL_STREAM, headers};
 use crate::clock::Clock;
 use crate::{Protocol, Tls};
 
@@ -200,12 +200,7 @@ impl Held {
             return Ok(());
         }
         self.is_asked = true;
-        let mut fields = vec![];
-        qpack::put_request("localhost", &stall.path, None, &mut fields);
-        let mut request = vec![];
-        frames::put_varint(frames::HEADERS, &mut request);
-        frames::put_varint(fields.len() as u64, &mut request);
-        request.extend(fields);
+        let request = headers("localhost", &stall.path, None);
         let asked = std::iter::repeat_n((Dir::Bi, &request[..]), stall.requests as usize);
         for (dir, bytes) in std::iter::once((Dir::Uni, CONTROL_STREAM)).chain(asked) {
             let id = connection.streams().open(dir).ok_or_else(|| io::Error::other("no more streams"))?;

@@ -34,15 +34,13 @@ impl Stream {
         Stream { job, id, number, response: Response::default(), received_bytes, had_served }
     }
 
-    pub(super) fn on_bytes(&mut self, mut bytes: &[u8], ledger: &mut Ledger<'_>, now: Nanos) -> Result<(), Fault> {
+    pub(super) fn on_bytes(&mut self, bytes: &[u8], ledger: &mut Ledger<'_>, now: Nanos) -> Result<(), Fault> {
         ledger.on_byte(self.job, now);
-        while let Some(event) = self.response.poll(&mut bytes)? {
-            match event {
-                Event::Head { status, head_bytes } => ledger.on_head(self.job, status, head_bytes),
-                Event::Body(count) => ledger.on_body(self.job, count),
-            }
-        }
-        Ok(())
+        let job = self.job;
+        self.response.receive(bytes, |event| match event {
+            Event::Head { status, head_bytes } => ledger.on_head(job, status, head_bytes),
+            Event::Body(count) => ledger.on_body(job, count),
+        })
     }
 
     /// The server has ended it.

@@ -11,7 +11,7 @@ use units::Nanos;
 use workload::{Job, Scheduled};
 
 use super::rig::plan_of;
-use super::server::{Act, CANCELLED, Limits, NO_ERROR, Request, Server, answer, goaway, head_bytes};
+use super::server::{Act, Limits, NO_ERROR, Request, Server, answer, head_bytes};
 use crate::clock::Clock;
 use crate::{NoHttp3, Outcome, Patience, Plan, Tls, check_http3, run};
 
@@ -100,76 +100,6 @@ fn every_byte_of_every_job_comes() {
     let server = server.end();
     assert_eq!((server.requests, server.connections), (200, outcome.connections_peak));
     assert_eq!(server.closed, vec![NO_ERROR; server.connections], "none was refused or left alone");
-}
-
-/// The server answers none before all have come: two connections carry three and one.
-#[test]
-fn requests_share_a_connection_and_a_full_one_holds_none_back() {
-    let mut come: Vec<Request> = vec![];
-    let server = Running::start(Limits::default(), move |request: Request| {
-        come.push(request);
-        if come.len() < 4 {
-            return vec![];
-        }
-        let elsewhere =
-            |request: Request| answers(request.clone()).into_iter().map(move |act| elsewhere(&request, act));
-        come.drain(..).flat_map(elsewhere).collect()
-    });
-    let outcome = go(&plan(server.address, 3), &[10; 4], Nanos::ZERO);
-    assert_eq!((outcomes(&outcome), outcome.connections_peak), (vec!["complete"; 4], 2));
-    assert_eq!(server.end().requests, 4);
-}
-
-fn elsewhere(request: &Request, act: Act) -> Act {
-    Act::Elsewhere(request.connection, Box::new(act))
-}
-
-#[test]
-fn a_client_with_one_connection_has_no_more_than_its_streams() {
-    // Each answers itself and the one before it.
-    let mut waiting = vec![];
-    let server = Running::start(Limits::default(), move |request: Request| {
-        waiting.push(request);
-        assert!(waiting.len() <= 2);
-        if waiting.len() < 2 { vec![] } else { waiting.drain(..).flat_map(answers).collect() }
-    });
-    let plan = Plan { client_connections: Some(1), ..plan(server.address, 2) };
-    let outcome = go(&plan, &[10; 10], Nanos::ZERO);
-    assert_eq!((outcomes(&outcome), outcome.connections_peak), (vec!["complete"; 10], 1));
-    assert_eq!(server.end().connections, 1);
-}
-
-/// It takes one, announces the end with two on their way, and the others are asked for over the next connection.
-#[test]
-fn a_connection_that_is_retired_is_replaced() {
-    let mut come = 0;
-    let server = Running::start(Limits::default(), move |request: Request| {
-        come += 1;
-        match (request.connection, come) {
-            (0, 3) => [vec![goaway(4)], answer(0, 10)].concat(),
-            (0, _) => vec![],
-            _ => answers(request),
-        }
-    });
-    let outcome = go(&plan(server.address, 100), &[10; 4], Nanos::from_secs(1));
-    assert_eq!(outcomes(&outcome), ["complete"; 4]);
-    assert!(outcome.records.iter().all(|record| record.attempts == 1), "nobody gave up");
-    assert_eq!(server.end().connections, 2);
-}
-
-#[test]
-fn a_user_who_gives_up_resets_a_stream_and_no_connection() {
-    let server = Running::start(Limits::default(), |request: Request| match request.stream {
-        0 => vec![],
-        _ => answers(request),
-    });
-    let patience = Patience { abort_after: Nanos::from_millis(50), retries: 50 };
-    let outcome = go(&Plan { patience: Some(patience), ..plan(server.address, 100) }, &[10], Nanos::ZERO);
-    let record = &outcome.records[0];
-    assert_eq!((record.outcome.name(), outcome.connections_peak), ("complete", 1));
-    assert!(record.attempts > 1);
-    let server = server.end();
-    assert!(server.cancelled.contains(&(0, CANCELLED)), "{:?}", server.cancelled);
 }
 
 #[test]

@@ -3,12 +3,13 @@
 use proptest::prelude::*;
 use record::Outcome::{self, Complete, Incomplete, Wrong};
 
+use super::super::REQUEST_REJECTED;
 use super::super::fault::Fault;
-use super::super::{REQUEST_REJECTED, frames};
 use super::rig::{Rig, plan_of};
 use super::server::{Act, Limits, Request, answer, frame, goaway, response};
 use crate::exchange::Next;
 use crate::testing::Jobs;
+use ::quic::codec;
 
 /// A client of two jobs whose second is answered so: what becomes of them, and with which code the client has closed, if it has.
 fn two(acts: Vec<Act>) -> (Vec<Outcome>, Vec<u64>) {
@@ -33,14 +34,14 @@ fn ended(bytes: &[u8]) -> Vec<Act> {
 
 #[test]
 fn a_wrong_response_is_its_own_jobs_alone() {
-    let error = frame(frames::HEADERS, &[0, 0, 0xff, 0x08]);
+    let error = frame(codec::HEADERS, &[0, 0, 0xff, 0x08]);
     for (acts, case) in [
         (ended(&response(9)), "a short body"),
         (ended(&response(11)), "a long body"),
         (ended(&error), "500"),
         (ended(b""), "nothing"),
-        (ended(&frame(frames::HEADERS, &[0, 0, 0xd8])), "an interim response alone"),
-        (ended(&frame(frames::HEADERS, &[0, 0])), "no status"),
+        (ended(&frame(codec::HEADERS, &[0, 0, 0xd8])), "an interim response alone"),
+        (ended(&frame(codec::HEADERS, &[0, 0])), "no status"),
     ] {
         assert_eq!(two(acts), (vec![Complete, Wrong], vec![]), "{case}");
     }
@@ -51,11 +52,11 @@ fn mistakes_end_the_connection_with_their_code() {
     let control = |bytes: &[u8]| vec![Act::Control(bytes.to_vec())];
     for (acts, fault) in [
         (ended(&response(10)[..15]), Fault::FRAME),
-        (ended(&frame(frames::DATA, b"0123456789")), Fault::FRAME_UNEXPECTED),
-        (ended(&frame(frames::HEADERS, &[0, 0, 0x80])), Fault::QPACK_DECOMPRESSION),
-        (ended(&frame(frames::PUSH_PROMISE, &[0])), Fault::ID),
-        (control(&frame(frames::SETTINGS, &[])), Fault::FRAME_UNEXPECTED),
-        (control(&frame(frames::GOAWAY, &[])), Fault::FRAME),
+        (ended(&frame(codec::DATA, b"0123456789")), Fault::FRAME_UNEXPECTED),
+        (ended(&frame(codec::HEADERS, &[0, 0, 0x80])), Fault::QPACK_DECOMPRESSION),
+        (ended(&frame(codec::PUSH_PROMISE, &[0])), Fault::ID),
+        (control(&frame(codec::SETTINGS, &[])), Fault::FRAME_UNEXPECTED),
+        (control(&frame(codec::GOAWAY, &[])), Fault::FRAME),
         (vec![goaway(4), goaway(8)], Fault::ID),
         (vec![Act::EndControl], Fault::CLOSED_CRITICAL_STREAM),
         (vec![Act::Uni(vec![0])], Fault::STREAM_CREATION),

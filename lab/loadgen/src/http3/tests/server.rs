@@ -15,7 +15,8 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use units::Nanos;
 
-use super::super::{fault, frames, qpack};
+use super::super::fault;
+use ::quic::codec;
 
 /// Of the server's own limits.
 #[derive(Debug, Clone, Copy)]
@@ -55,8 +56,6 @@ pub(super) enum Act {
     /// On a unidirectional stream of its own, which ends, unless it is one that has to stay.
     Uni(Vec<u8>),
     Close(u32),
-    /// On this connection.
-    Elsewhere(usize, Box<Act>),
 }
 
 /// The head and the body of a whole response.
@@ -68,7 +67,7 @@ pub(super) fn answer(stream: u64, size: u64) -> Vec<Act> {
 pub(super) fn response(size: u64) -> Vec<u8> {
     let length = size.to_string();
     let fields = [&[0, 0, 0xd9, 0x54, length.len() as u8], length.as_bytes()].concat();
-    [frame(frames::HEADERS, &fields), frame(frames::DATA, &vec![b'x'; size as usize])].concat()
+    [frame(codec::HEADERS, &fields), frame(codec::DATA, &vec![b'x'; size as usize])].concat()
 }
 
 /// Bytes of the frame of such a head.
@@ -78,15 +77,14 @@ pub(super) fn head_bytes(size: u64) -> u64 {
 
 pub(super) fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
     let mut out = vec![];
-    frames::put_varint(kind, &mut out);
-    frames::put_varint(payload.len() as u64, &mut out);
+    codec::head(kind, payload.len() as u64, &mut out);
     out.extend(payload);
     out
 }
 
 /// The announcement that no request from this stream on is answered.
 pub(super) fn goaway(stream: u8) -> Act {
-    Act::Control(frame(frames::GOAWAY, &[stream]))
+    Act::Control(frame(codec::GOAWAY, &[stream]))
 }
 
 type Script = Box<dyn FnMut(Request) -> Vec<Act> + Send>;
@@ -248,15 +246,10 @@ impl Server {
     fn answer(&mut self, now: Nanos, request: Request) {
         self.requests += 1;
         let (at, own) = (self.instant(now), request.connection);
-        for act in (self.script)(request) {
-            let (number, act) = match act {
-                Act::Elsewhere(number, act) => (number, *act),
-                act => (own, act),
-            };
-            // One that has ended is told nothing.
-            if let Some(peer) = self.peers.values_mut().find(|peer| peer.number == number) {
-                peer.act(at, vec![act]);
-            }
+        let acts = (self.script)(request);
+        // One that has ended is told nothing.
+        if let Some(peer) = self.peers.values_mut().find(|peer| peer.number == own) {
+            peer.act(at, acts);
         }
     }
 
@@ -269,7 +262,7 @@ impl Peer {
     fn begin(&mut self) {
         self.control = self.connection.streams().open(Dir::Uni);
         // Its type, settings with one of no known meaning, and a frame of no known type.
-        let begin = [&[0][..], &frame(frames::SETTINGS, &[0x21, 0x05, 0x06, 0x40, 0xff]), &frame(0x21, b"?")].concat();
+        let begin = [&[0][..], &frame(codec::SETTINGS, &[0x21, 0x05, 0x06, 0x40, 0xff]), &frame(0x21, b"?")].concat();
         self.unwritten.extend(self.control.map(|id| (id, begin.into())));
         for kind in [2, 3, 0x21] {
             let id = self.connection.streams().open(Dir::Uni).unwrap();
@@ -300,7 +293,6 @@ impl Peer {
                 }
                 Act::Control(bytes) if bytes.is_empty() => {}
                 Act::Control(bytes) => self.unwritten.extend(self.control.map(|id| (id, bytes.into()))),
-                Act::Elsewhere(..) => panic!("only about a request"),
                 Act::Close(code) => self.connection.close(at, code.into(), Bytes::new()),
             }
         }
@@ -361,16 +353,17 @@ impl Peer {
     }
 }
 
-/// A request as [`qpack::put_request`] writes it.
+/// Reads the authority and the size out of a request.
 fn understand(connection: usize, id: StreamId, bytes: &[u8]) -> Request {
     let [1, length, section @ ..] = bytes else { panic!("{bytes:x?} is no HEADERS frame") };
     assert_eq!(usize::from(*length), section.len());
-    let (authority_bytes, rest) = (usize::from(section[5]), &section[6..]);
-    let (authority, path) = (&rest[..authority_bytes], &rest[authority_bytes + 2..]);
-    let [authority, path] = [authority, path].map(|text| std::str::from_utf8(text).unwrap().to_owned());
-    let mut again = vec![];
-    qpack::put_request(&authority, &path, None, &mut again);
-    assert_eq!(again, section);
+    let mut fields = HashMap::new();
+    codec::decode(section, &mut vec![], |name, value| {
+        fields.insert(name.to_vec(), String::from_utf8(value.to_vec()).unwrap()).is_none()
+    })
+    .unwrap();
+    assert_eq!((&*fields[&b":method"[..]], &*fields[&b":scheme"[..]]), ("GET", "https"));
+    let (authority, path) = (fields[&b":authority"[..]].clone(), &fields[&b":path"[..]]);
     let size = path.strip_prefix('/').and_then(|path| path.strip_suffix(".bin")).unwrap().parse().unwrap();
     Request { connection, stream: id.into(), authority, size }
 }
