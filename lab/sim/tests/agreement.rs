@@ -1,5 +1,4 @@
-//! A quick part of what `examples/agreement.rs` checks at length: the simulator against the closed forms of `theory`, which
-//! shares no code with it. Seeds are fixed, so an interval that contains the truth today always will.
+//! The simulator against the closed forms of `theory`, which shares no code with it. Seeds are fixed, so an interval that contains the truth today always will.
 
 use sim::queue::{Arrivals, Config, Horizon, Outcome, SizeRank, run};
 use sim::{Hooks, SizeBin};

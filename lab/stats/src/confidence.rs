@@ -36,24 +36,15 @@ pub fn batch_means(values: &[f64]) -> Option<Interval> {
     })
 }
 
-/// The 95 % confidence interval of the mean of independent values (replications, or batches long enough to be nearly so),
-/// by Student's t. `None` for fewer than two.
-pub fn interval_95(values: &[f64]) -> Option<Interval> {
-    interval(values, 0.95)
-}
-
-/// The same of 99 %.
+/// Returns the 99 % confidence interval of the mean of independent values (replications, or batches long enough to be
+/// nearly so) by Student's t, or `None` for fewer than two.
 pub fn interval_99(values: &[f64]) -> Option<Interval> {
-    interval(values, 0.99)
-}
-
-fn interval(values: &[f64], level: f64) -> Option<Interval> {
     let degrees = values.len().checked_sub(1).filter(|&degrees| degrees > 0)?;
     let centre = mean(values)?;
     let sample_variance = values.iter().map(|value| (value - centre).powi(2)).sum::<f64>() / degrees as f64;
     Some(Interval {
         mean: centre,
-        half_width: student_t(level, degrees) * (sample_variance / values.len() as f64).sqrt(),
+        half_width: student_t(0.99, degrees) * (sample_variance / values.len() as f64).sqrt(),
     })
 }
 
@@ -79,9 +70,6 @@ mod tests {
         let interval = interval_99(&[1.0, 2.0, 3.0]).unwrap();
         assert!((interval.mean, interval.half_width) == (2.0, 9.925 * (1.0f64 / 3.0).sqrt()));
         assert_eq!((interval_99(&[]), interval_99(&[1.0])), (None, None));
-        let interval = interval_95(&[1.0, 2.0, 3.0]).unwrap();
-        assert!((interval.mean, interval.half_width) == (2.0, 4.303 * (1.0f64 / 3.0).sqrt()));
-        assert_eq!((interval_95(&[]), interval_95(&[1.0])), (None, None));
     }
 
     /// Published two-sided points for 1 to 30 degrees of freedom, then for 31, 40, 60 and 120.

@@ -22,7 +22,7 @@ mod size;
 mod streaming;
 
 pub use batches::{BatchMeans, NoInterval};
-pub use confidence::{Interval, batch_means, interval_95, interval_99};
+pub use confidence::{Interval, batch_means, interval_99};
 pub use growth::GrowthBins;
 pub use moments::{mean, mean_nanos, scv, variance};
 pub use rank::nearest_rank;
