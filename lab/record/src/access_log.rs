@@ -9,7 +9,7 @@ use serde::Deserialize;
 use units::Rate;
 use units::wire::{CONNECTION_BYTES, SEGMENT_BYTES, bytes_of};
 
-use crate::{FileError, JobRecord, Manifest, Outcome, Run, Wire};
+use crate::{FileError, JobRecord, Manifest, Outcome, Run};
 
 /// The maximum length of a line: a request head is below 64 KiB, and a byte takes at most 6 characters in JSON.
 const LINE_BYTES_MAX: u64 = 1 << 20;
@@ -163,32 +163,16 @@ fn read(path: &Path) -> Result<Vec<Line>, FileError> {
 
 /// The manifest of a log; fields that a log does not contain are `unknown`.
 fn manifest(path: &Path, link: Option<Rate>, records: &[JobRecord], connections: u64) -> Manifest {
-    let unknown = || "unknown".to_string();
     let seconds = records.iter().map(|record| record.end_ns).max().unwrap_or_default() as f64 / 1e9;
     let connections = connections.max(1);
     let manifest = Manifest {
-        name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         server: "weir".into(),
-        policy: unknown(),
-        shaping: unknown(),
         link_bps: link.map_or(0, Rate::bits_per_s),
         rho: link.map_or(0.0, |link| rho(records, connections, link, seconds)),
-        seed: 0,
         per_connection: ((records.len() as u64 + connections / 2) / connections).max(1),
         seconds,
-        commit: unknown(),
-        kernel: unknown(),
-        command: vec![],
-        server_cpu: None,
-        client_cpu: None,
-        lateness_ns_p99: None,
-        wire_bytes: None,
-        void: None,
-        baseline: None,
-        closed: None,
-        wire: Wire::default(),
-        clients: vec![],
         environment: BTreeMap::from([("connections".into(), connections.to_string())]),
+        ..Manifest::new(&path.file_stem().unwrap_or_default().to_string_lossy())
     };
     manifest.of_server()
 }

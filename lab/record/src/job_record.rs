@@ -1,8 +1,8 @@
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use units::Nanos;
 
 /// The outcome of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// Every byte of a successful response arrived. Server: the kernel took every byte, with a status below 400.
@@ -58,7 +58,7 @@ impl Outcome {
 /// The server sees a response end when the kernel takes its last byte. That is before the link has carried it, by two
 /// segments if it paces, by up to a socket buffer with the shaping `off`. It sees no SYN, no lost request and no queue
 /// before its own.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRecord {
     /// Position in arrival order, from 0.
     pub job: u64,
@@ -86,22 +86,13 @@ pub struct JobRecord {
     /// The number of attempts: 1, unless the user gave up an attempt and asked again. The results (`first_byte_ns`,
     /// `head_bytes`, `body_bytes`, `status`) are those of the last attempt; the instants of the job span all of them.
     /// For the server every attempt is a job of its own: 1.
-    #[serde(default = "one")]
     pub attempts: u32,
     /// The group of clients that asked, by its index in the run's list, from 0. Server: the class of the request.
-    #[serde(default)]
     pub group: u32,
     /// The client, counted from 0. Server: addresses in the order in which they first appeared.
-    #[serde(default)]
     pub client: Option<u32>,
     /// Server: the bytes that the client had received beyond its share of the link at the end, if clients share it.
-    #[serde(default)]
     pub ahead_bytes: Option<u64>,
-}
-
-/// The number of attempts in files from before attempts were recorded.
-fn one() -> u32 {
-    1
 }
 
 impl JobRecord {

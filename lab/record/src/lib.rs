@@ -1,13 +1,11 @@
 //! The results of a run: one [`JobRecord`] per request, and the [`Manifest`] that states how it was made.
 //!
 //! The simulator and the load generator write this one record, a server's access log is read as such, and this crate
-//! alone knows the file formats: `records.parquet` (or `records.csv`) and `manifest.json` in a run's folder. A result
+//! alone knows the file formats: `records.parquet` and `manifest.json` in a run's folder. A result
 //! without a manifest does not exist. Measurements from outside are in `samples.parquet`, missing runs and the reasons
-//! in `left-out.json`, the results of pages in `pages.json`. The feature `parquet` brings tables in columns; without it
-//! records are text.
+//! in `left-out.json`, the results of pages in `pages.json`.
 
 mod access_log;
-#[cfg(feature = "parquet")]
 mod attempts;
 mod digest;
 mod error;
@@ -17,12 +15,9 @@ mod manifest;
 mod pages;
 mod records;
 mod run;
-#[cfg(feature = "parquet")]
 mod samples;
-#[cfg(feature = "parquet")]
 mod table;
 
-#[cfg(feature = "parquet")]
 pub use attempts::AttemptRecord;
 pub use digest::Digest;
 pub use error::FileError;
@@ -32,7 +27,5 @@ pub use manifest::{CARRIED, GIVEN_UP, Manifest, Wire};
 pub use pages::PageRecord;
 pub use records::RecordWriter;
 pub use run::Run;
-#[cfg(feature = "parquet")]
 pub use samples::{Sample, Samples};
-#[cfg(feature = "parquet")]
 pub use table::{Kind, Table, TableWriter, Value};

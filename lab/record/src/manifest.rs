@@ -71,6 +71,35 @@ const RECORDED_BY: &str = "recorded_by";
 const SERVER: &str = "server";
 
 impl Manifest {
+    /// A manifest of which only the name is known: texts are `unknown`, the link has no rate, nothing was measured.
+    pub fn new(name: &str) -> Manifest {
+        let unknown = || "unknown".to_string();
+        Manifest {
+            name: name.into(),
+            server: unknown(),
+            policy: unknown(),
+            shaping: unknown(),
+            link_bps: 0,
+            rho: 0.0,
+            seed: 0,
+            per_connection: 1,
+            seconds: 0.0,
+            commit: unknown(),
+            kernel: unknown(),
+            command: vec![],
+            server_cpu: None,
+            client_cpu: None,
+            lateness_ns_p99: None,
+            wire_bytes: None,
+            void: None,
+            baseline: None,
+            closed: None,
+            wire: Wire::default(),
+            clients: vec![],
+            environment: BTreeMap::new(),
+        }
+    }
+
     /// Returns whether the records are those of a server: its response times end before the link has carried the last
     /// bytes, and the instants at which requests were submitted are unknown.
     pub fn is_of_server(&self) -> bool {

@@ -19,12 +19,11 @@ impl Run {
     /// The file that marks a run as finished.
     pub const MANIFEST: &str = MANIFEST;
 
-    /// Writes the records (`records.parquet` if the build supports it, else `records.csv`), then `manifest.json`, into
-    /// `folder` (made if missing): a run cut short has no manifest. Each file takes its name only when it is whole, so
+    /// Writes the records (`records.parquet`), then `manifest.json`, into `folder` (made if missing): a run cut short has no manifest. Each file takes its name only when it is whole, so
     /// a full disk or a signal loses nothing that was there before.
     pub fn write(&self, folder: &Path) -> Result<(), FileError> {
         make(folder)?;
-        whole(&folder.join(records::USUAL), |part| {
+        whole(&folder.join(records::FILE), |part| {
             let mut writer = RecordWriter::create(part)?;
             self.records.iter().try_for_each(|record| writer.write(record))?;
             writer.finish()
@@ -39,7 +38,7 @@ impl Run {
     /// written last.
     pub fn create_records(folder: &Path) -> Result<RecordWriter, FileError> {
         make(folder)?;
-        RecordWriter::create(&folder.join(records::USUAL))
+        RecordWriter::create(&folder.join(records::FILE))
     }
 
     /// Ends a run begun by [`Run::create_records`].
@@ -59,7 +58,7 @@ impl Run {
 
     /// Returns whether records are in this folder, of a finished run or of one that was cut short.
     pub fn has_records(folder: &Path) -> bool {
-        records::find(folder).is_file()
+        folder.join(records::FILE).is_file()
     }
 
     /// Returns whether a finished run is in this folder.
@@ -67,10 +66,10 @@ impl Run {
         folder.join(MANIFEST).exists()
     }
 
-    /// Reads what [`Run::write`] wrote, in whichever format.
+    /// Reads what [`Run::write`] wrote.
     pub fn read(folder: &Path) -> Result<Run, FileError> {
         let manifest = Run::read_manifest(folder)?;
-        let records = records::read(&records::find(folder))?;
+        let records = records::read(&folder.join(records::FILE))?;
         Ok(Run { manifest, records, pages: PageRecord::read_all(folder)? })
     }
 }
@@ -107,28 +106,13 @@ mod tests {
 
     fn manifest() -> Manifest {
         Manifest {
-            name: "weir-off".into(),
-            server: "weir".into(),
-            policy: "fair".into(),
-            shaping: "off".into(),
             link_bps: 10_000_000,
             rho: 0.8,
-            seed: 1,
-            per_connection: 1,
             seconds: 60.0,
-            commit: "unknown".into(),
-            kernel: "6.18".into(),
-            command: vec!["weirlab".into()],
             server_cpu: Some(0.01),
-            client_cpu: None,
             lateness_ns_p99: Some(1000),
-            wire_bytes: None,
-            void: None,
-            baseline: None,
-            closed: None,
-            wire: crate::Wire::default(),
-            clients: vec![],
             environment: BTreeMap::from([("qdisc".into(), "htb".into())]),
+            ..Manifest::new("weir-off")
         }
     }
 
@@ -164,54 +148,6 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// The format that older runs have, that scripts read, and that a build without Parquet writes.
-    #[test]
-    fn reads_text_as_well() {
-        let folder = std::env::temp_dir().join(format!("weir-record-csv-{}", std::process::id()));
-        run().write(&folder).unwrap();
-        fs::remove_file(records::find(&folder)).unwrap();
-        let mut writer = RecordWriter::create(&folder.join("records.csv")).unwrap();
-        run().records.iter().for_each(|record| writer.write(record).unwrap());
-        writer.finish().unwrap();
-        assert!(fs::read_to_string(folder.join("records.csv")).unwrap().starts_with("job,size_bytes,head_bytes,"));
-        assert_eq!(Run::read(&folder).unwrap(), run());
-        fs::remove_dir_all(&folder).unwrap();
-    }
-
-    /// Runs from before attempts and groups of clients, and from before clients were distinguished.
-    #[test]
-    fn reads_what_older_versions_wrote() {
-        let folder = std::env::temp_dir().join(format!("weir-record-older-{}", std::process::id()));
-        run().write(&folder).unwrap();
-        fs::remove_file(records::find(&folder)).unwrap();
-        let text = "job,size_bytes,head_bytes,arrival_ns,start_ns,first_byte_ns,end_ns,body_bytes,status,outcome\n\
-                    0,10,200,5,6,,105,3,200,incomplete\n1,10,200,5,6,7,105,3,200,incomplete\n";
-        fs::write(folder.join("records.csv"), text).unwrap();
-        assert_eq!(Run::read(&folder).unwrap(), run());
-        #[cfg(feature = "parquet")]
-        for columns in [10, 12] {
-            let _ = fs::remove_file(folder.join("records.csv"));
-            older_columns(&folder.join("records.parquet"), columns);
-            assert_eq!(Run::read(&folder).unwrap(), run());
-        }
-        fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[cfg(feature = "parquet")]
-    fn older_columns(path: &Path, columns: usize) {
-        use crate::{Kind, Table, TableWriter, Value};
-        let newer = path.with_file_name("newer.parquet");
-        let mut writer = RecordWriter::create(&newer).unwrap();
-        run().records.iter().for_each(|record| writer.write(record).unwrap());
-        writer.finish().unwrap();
-        let table = Table::read(&newer).unwrap();
-        let kind = |name: &String| if name == "outcome" { Kind::Text } else { Kind::Integer };
-        let kept: Vec<_> = table.columns[..columns].iter().map(|name| (name.clone(), kind(name))).collect();
-        let mut writer = TableWriter::create(path, &kept).unwrap();
-        table.rows.iter().for_each(|row: &Vec<Value>| writer.write(row[..columns].to_vec()).unwrap());
-        writer.finish().unwrap();
-    }
-
     #[test]
     fn every_outcome_is_read_back() {
         let folder = std::env::temp_dir().join(format!("weir-record-outcomes-{}", std::process::id()));
@@ -236,7 +172,7 @@ mod tests {
     fn a_full_disk_is_named_and_costs_no_finished_run() {
         let folder = std::env::temp_dir().join(format!("weir-record-full-{}", std::process::id()));
         run().write(&folder).unwrap();
-        for name in [records::USUAL, MANIFEST] {
+        for name in [records::FILE, MANIFEST] {
             let path = folder.join(name);
             std::os::unix::fs::symlink("/dev/full", part_of(&path)).unwrap();
             let mut other = run();

@@ -1,7 +1,5 @@
 //! Runs made up for the tests of this crate.
 
-use std::collections::BTreeMap;
-
 use record::{JobRecord, Manifest, Run};
 
 /// 8 Mbit/s carries a byte per microsecond.
@@ -9,28 +7,16 @@ pub const LINK_BPS: u64 = 8_000_000;
 
 pub fn manifest(name: &str) -> Manifest {
     Manifest {
-        name: name.into(),
         server: "weir".into(),
         policy: "srpt".into(),
         shaping: "paced".into(),
         link_bps: LINK_BPS,
         rho: 0.8,
         seed: 1,
-        per_connection: 1,
         seconds: 2.0,
-        commit: "unknown".into(),
-        kernel: "6.18".into(),
-        command: vec!["weirlab".into()],
         server_cpu: Some(0.25),
-        client_cpu: None,
         lateness_ns_p99: Some(50_000),
-        wire_bytes: None,
-        void: None,
-        baseline: None,
-        closed: None,
-        wire: record::Wire::default(),
-        clients: vec![],
-        environment: BTreeMap::new(),
+        ..Manifest::new(name)
     }
 }
 

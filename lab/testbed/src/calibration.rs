@@ -128,10 +128,7 @@ mod tests {
 
     /// Responses of 12,248 bytes for 60 s, 60 a second and then 120, and what a link sent that took `cost` times their bytes.
     fn run(cost: f64) -> (Run, Samples) {
-        let text = r#"{"name":"a","server":"weir","policy":"fair","shaping":"off","link_bps":10000000,"rho":1,"seed":1,
-            "per_connection":1,"seconds":60.0,"commit":"","kernel":"","command":[],"server_cpu":null,"client_cpu":null,
-            "lateness_ns_p99":null,"wire_bytes":null,"void":null,"environment":{}}"#;
-        let manifest: Manifest = serde_json::from_str(text).unwrap();
+        let manifest = Manifest { link_bps: 10_000_000, rho: 1.0, seconds: 60.0, ..Manifest::new("a") };
         let arrivals =
             (0..1800).map(|n| n * 1_000_000_000 / 60).chain((0..3600).map(|n| (30_000 + n * 1000 / 120) * 1_000_000));
         let record = |(job, at_ns)| JobRecord { head_bytes: 240, ..JobRecord::complete(job, 12_248, at_ns, at_ns) };

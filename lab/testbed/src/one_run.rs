@@ -369,16 +369,9 @@ mod tests {
     use crate::{Experiment, Programs};
     use std::collections::BTreeSet;
 
-    fn manifest() -> Manifest {
-        let text = r#"{"name":"a","server":"weir","policy":"fair","shaping":"off","link_bps":1,"rho":0.8,"seed":1,
-            "per_connection":1,"seconds":1.0,"commit":"","kernel":"","command":[],"server_cpu":null,"client_cpu":null,
-            "lateness_ns_p99":null,"wire_bytes":null,"void":null,"environment":{}}"#;
-        serde_json::from_str(text).unwrap()
-    }
-
     #[test]
     fn adds_what_was_measured() {
-        let mut manifest = manifest();
+        let mut manifest = Manifest::new("a");
         let counters = Some(Counters { sent_bytes: 7, sent_packets: 2, dropped_packets: 1 });
         let measured = Measured {
             server_cpu: Duration::from_millis(500),

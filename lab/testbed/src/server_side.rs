@@ -58,10 +58,7 @@ mod tests {
 
     #[test]
     fn classes_are_weighed_alike_and_probes_are_none() {
-        let text = r#"{"name":"a","server":"weir","policy":"fair","shaping":"off","link_bps":1,"rho":0.8,"seed":1,
-            "per_connection":1,"seconds":1.0,"commit":"","kernel":"","command":[],"server_cpu":null,"client_cpu":null,
-            "lateness_ns_p99":null,"wire_bytes":null,"void":null,"environment":{},"clients":["A","B"]}"#;
-        let manifest: Manifest = serde_json::from_str(text).unwrap();
+        let manifest = Manifest { clients: vec!["A".into(), "B".into()], ..Manifest::new("a") };
         let records = vec![job(0, 0, 900), job(0, 500, 10), job(0, 500, 20), job(0, 5_000, 100), job(1, 5_000, 200)];
         let found = means(&Run { manifest, records, pages: vec![] });
         // Two small and two large in all; A's means are 15 and 100, B's 200 alone.

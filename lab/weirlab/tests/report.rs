@@ -2,46 +2,20 @@
 
 mod common;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use common::{Folder, text};
 use record::{JobRecord, Manifest, Run};
 
-fn manifest(name: &str) -> Manifest {
-    Manifest {
-        name: name.into(),
-        server: "weir".into(),
-        policy: "srpt".into(),
-        shaping: "paced".into(),
-        link_bps: 10_000_000,
-        rho: 0.5,
-        seed: 1,
-        per_connection: 1,
-        seconds: 1.0,
-        commit: "unknown".into(),
-        kernel: "6.18".into(),
-        command: vec!["weirlab".into()],
-        server_cpu: None,
-        client_cpu: None,
-        lateness_ns_p99: Some(1000),
-        wire_bytes: None,
-        void: None,
-        baseline: None,
-        closed: None,
-        wire: record::Wire::default(),
-        clients: vec![],
-        environment: BTreeMap::new(),
-    }
-}
-
 fn run(name: &str, response_ms: u64) -> Run {
     let records = (0..300).map(|job| {
         let end_ns = (job * 3 + response_ms) * 1_000_000;
         JobRecord { head_bytes: 210, ..JobRecord::complete(job, 10 * (job + 1), job * 3_000_000, end_ns) }
     });
-    Run { manifest: manifest(name), records: records.collect(), pages: vec![] }
+    let manifest =
+        Manifest { link_bps: 10_000_000, rho: 0.5, seconds: 1.0, lateness_ns_p99: Some(1000), ..Manifest::new(name) };
+    Run { manifest, records: records.collect(), pages: vec![] }
 }
 
 fn report(args: &[&Path]) -> Output {
@@ -118,23 +92,6 @@ fn runs_of_different_jobs_are_refused() {
     assert!(output.stdout.is_empty());
     let said = text(&output.stderr);
     assert!(said.starts_with("weirlab: run `c-other`: job 17 ") && said.contains("`a-slow`"), "{said}");
-}
-
-#[test]
-fn a_damaged_record_is_named_with_its_file_and_line() {
-    let folder = two_runs("damaged");
-    let of_run = folder.path().join("a-slow");
-    let records = of_run.join("records.csv");
-    let mut writer = record::RecordWriter::create(&records).unwrap();
-    run("a-slow", 90).records.iter().for_each(|record| writer.write(record).unwrap());
-    writer.finish().unwrap();
-    std::fs::remove_file(of_run.join("records.parquet")).unwrap();
-    let damaged = std::fs::read_to_string(&records).unwrap().replacen("complete", "finished", 1);
-    std::fs::write(&records, damaged).unwrap();
-    let output = report(&[folder.path()]);
-    assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
-    assert!(said.contains("records.csv") && said.contains("line: 2"), "{said}");
 }
 
 /// The pages name the source of their figures: every folder of results that they link to is read by `weirlab report`.

@@ -20,7 +20,6 @@ pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &l
     let client_cpu = outcome.cpu.as_secs_f64() / outcome.elapsed.as_secs_f64().max(1e-9);
     let lateness_p99 = Nanos(outcome.lateness.value_at_quantile(0.99));
     Manifest {
-        name: args.name.clone(),
         server,
         policy: args.policy.clone(),
         shaping: args.shaping.clone(),
@@ -32,16 +31,13 @@ pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &l
         commit: machine::commit(),
         kernel: machine::kernel(),
         command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
-        server_cpu: None,
         client_cpu: Some(client_cpu),
         lateness_ns_p99: Some(lateness_p99.0),
-        wire_bytes: None,
         void: void(outcome, wanted, client_cpu, lateness_p99),
-        baseline: None,
         closed: closed(wanted),
-        wire: record::Wire::default(),
         clients: groups(args, wanted),
         environment: environment(args, wanted, outcome),
+        ..Manifest::new(&args.name)
     }
 }
 

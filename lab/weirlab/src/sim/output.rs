@@ -96,7 +96,6 @@ fn manifest(spec: &SimSpec, outcome: &SimOutcome, written: &Written) -> Result<M
     }
     let number = |name: &str| outcome.details.get(name).and_then(Value::as_f64).unwrap_or(0.0);
     Ok(Manifest {
-        name: "sim".into(),
         server: format!("sim-{:?}", spec.model).to_lowercase(),
         policy: spec.policy.clone(),
         shaping: "simulated".into(),
@@ -108,16 +107,11 @@ fn manifest(spec: &SimSpec, outcome: &SimOutcome, written: &Written) -> Result<M
         commit: machine::commit(),
         kernel: machine::kernel(),
         command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
-        server_cpu: None,
-        client_cpu: None,
-        lateness_ns_p99: None,
-        wire_bytes: None,
-        void: None,
-        baseline: None,
         closed: closed(spec),
         wire: wire(spec),
         clients: spec.webstone.names()?,
         environment,
+        ..Manifest::new("sim")
     })
 }
 
