@@ -6,7 +6,7 @@ use units::Nanos;
 
 use crate::pool::Number;
 
-/// One instant for each connection that has one.
+/// An instant for each connection that has one.
 #[derive(Debug, Default)]
 pub(crate) struct Alarms {
     by_time: BTreeSet<(Nanos, u64)>,

@@ -143,7 +143,7 @@ fn best<'a>(kept: &'a [Dictionary], path: &str, destination: &str) -> Option<&'a
     kept.iter().filter(is_for).max_by_key(|dictionary| (!dictionary.destinations.is_empty(), dictionary.pattern.len()))
 }
 
-/// Whether a path matches a pattern: of those of URL Pattern, literals, `*`, and groups in braces.
+/// Returns true if a path matches a pattern: of those of URL Pattern, literals, `*`, and groups in braces.
 fn matches(pattern: &str, path: &str) -> bool {
     let plain: String = pattern.chars().filter(|c| !matches!(c, '{' | '}')).collect();
     let Some((first, rest)) = plain.split_once('*') else { return plain == path };

@@ -19,7 +19,7 @@ pub(crate) enum Connection {
     Quic(Box<QuicConnection>),
 }
 
-/// What became of a connection in a turn.
+/// The state of a connection after a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Wait for the next event.
@@ -65,7 +65,7 @@ impl Connection {
         }
     }
 
-    /// Whether the socket is to take more than it has.
+    /// Returns true if the socket is to take more than it has.
     pub(crate) fn is_sending(&self) -> bool {
         match self {
             Connection::Tcp(tcp) => tcp.is_sending(),
@@ -73,7 +73,7 @@ impl Connection {
         }
     }
 
-    /// Whether no job is under way.
+    /// Returns true if no job is under way.
     pub(crate) fn is_idle(&self) -> bool {
         match self {
             Connection::Tcp(tcp) => tcp.is_idle(),
@@ -81,7 +81,7 @@ impl Connection {
         }
     }
 
-    /// Whether another job may be asked now.
+    /// Returns true if another job may be asked now.
     pub(crate) fn has_room(&self) -> bool {
         match self {
             Connection::Tcp(tcp) => tcp.has_room(),

@@ -33,7 +33,7 @@ impl Deal {
         Deal { seed: plan.seed, upto: upto.collect(), addresses }
     }
 
-    /// Of a job, or of a user.
+    /// Returns the place of a job, or of a user.
     pub(crate) fn of(&self, number: u64) -> Dealt {
         if self.upto.is_empty() {
             return Dealt { group: 0, address: 0 };
@@ -43,14 +43,14 @@ impl Deal {
         self.within(self.upto[place].1, number)
     }
 
-    /// Of a client of the trace: clients are numbered from 0, and addresses go round by that number.
+    /// Returns the place of a client of the trace: clients are numbered from 0, and addresses go round by that number.
     pub(crate) fn of_client(&self, client: u32) -> Dealt {
         let Dealt { group, .. } = self.of(client.into());
         let addresses = self.addresses.get(group as usize).copied().unwrap_or(1);
         Dealt { group, address: client % addresses }
     }
 
-    /// Of a user of this group.
+    /// Returns the place of a user of this group.
     pub(crate) fn within(&self, group: u32, number: u64) -> Dealt {
         let addresses = self.addresses.get(group as usize).map_or(1, |&addresses| u64::from(addresses));
         Dealt { group, address: (mix(self.drawn(number)) % addresses) as u32 }

@@ -22,7 +22,7 @@ use crate::pool::{Number, Owner, Pool};
 use crate::waiting::Waiting;
 use crate::{LoadError, Outcome, Plan, Progress, Protocol};
 
-/// How often the progress function is called, and so how soon it can stop a run.
+/// The interval of calls of the progress function, and so how soon it can stop a run.
 pub const PROGRESS_EVERY: Nanos = Nanos::from_millis(100);
 
 /// Events taken from the kernel at once; due requests are looked for between any two of them.
@@ -32,7 +32,7 @@ const EVENTS_MAX: usize = 64;
 /// else be deaf until it has caught up, and charge the server for it.
 const ACTS_MAX: usize = 64;
 
-/// One read: large enough that what came at one turn is nearly always taken by one call.
+/// A read: large enough that what came at one turn is nearly always taken by one call.
 const SCRATCH_BYTES: usize = 256 << 10;
 
 /// Requests of one run, of which each costs about 200 bytes: a source that knows no end is stopped there.
@@ -78,7 +78,7 @@ pub fn run(
 
 /// Asked for once, when a connection starts: being told of changes only (`ET`) costs no further call.
 const ANSWER_EVENTS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
-/// Of a connection that does not stand yet, or has not taken all of a request.
+/// The events of a connection that does not stand yet, or has not taken all of a request.
 const ALL_EVENTS: EventFlags = ANSWER_EVENTS.union(EventFlags::OUT);
 
 /// A job to be asked for now.
@@ -188,7 +188,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Whether its client opens another connection.
+    /// Returns true if its client opens another connection.
     fn may_open(&self, owner: Owner) -> bool {
         self.plan.client_connections.is_none_or(|most| (self.pool.standing(owner) as u64) < most)
     }
@@ -386,7 +386,7 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// Whether a connection failed for want of descriptors, memory or ports here, not because of the server.
+/// Returns true if a connection failed for want of descriptors, memory or ports here, not because of the server.
 fn is_our_own_limit(errno: Errno) -> bool {
     matches!(
         errno,

@@ -20,10 +20,10 @@ pub(crate) struct Ledger<'a> {
     source: &'a mut dyn Source,
     deal: Deal,
     entries: Vec<Entry>,
-    /// Those that have ended; kept only where users can give up, else they are the jobs.
+    /// The attempts that have ended; kept only where users can give up, else they are the jobs.
     attempts: Vec<AttemptRecord>,
     ended: usize,
-    /// Where the files of a site are asked for.
+    /// The browsers, if the files of a site are asked for.
     browsers: Option<Browsers>,
 }
 
@@ -41,7 +41,7 @@ struct Entry {
     left: bool,
 }
 
-/// What the books come to.
+/// The result of the books.
 pub(crate) struct Books {
     pub(crate) records: Vec<JobRecord>,
     pub(crate) attempts: Vec<AttemptRecord>,
@@ -66,7 +66,7 @@ impl<'a> Ledger<'a> {
         self.source.last_at()
     }
 
-    /// How many jobs there will be, where it is known.
+    /// Returns how many jobs there will be, where it is known.
     pub(crate) fn count(&self) -> Option<usize> {
         self.source.count()
     }
@@ -96,7 +96,7 @@ impl<'a> Ledger<'a> {
         Some(job)
     }
 
-    /// Where a request comes from: the same place for all of a user, and for all of a client of the trace.
+    /// Returns where a request comes from: the same place for all of a user, and for all of a client of the trace.
     fn deal(&self, ask: &Ask, job: u64) -> Dealt {
         if let Some(client) = ask.client.filter(|_| ask.group.is_none()) {
             return self.deal.of_client(client);
@@ -114,7 +114,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// What was asked for.
+    /// Returns what was asked for.
     pub(crate) fn ask(&self, job: usize) -> Ask {
         self.entries[job].ask
     }
@@ -129,12 +129,12 @@ impl<'a> Ledger<'a> {
         request
     }
 
-    /// Whether the user who asked for it has ended his session with it.
+    /// Returns true if the user who asked for it has ended his session with it.
     pub(crate) fn has_left(&self, job: usize) -> bool {
         self.entries[job].left
     }
 
-    /// Where it is asked from.
+    /// Returns where it is asked from.
     pub(crate) fn dealt(&self, job: usize) -> Dealt {
         self.entries[job].dealt
     }
@@ -144,7 +144,7 @@ impl<'a> Ledger<'a> {
         self.entries[job].record.attempts
     }
 
-    /// Whether this attempt of the job has not ended.
+    /// Returns true if this attempt of the job has not ended.
     pub(crate) fn is_under_way(&self, job: usize, attempt: u32) -> bool {
         !self.entries[job].ended && self.attempt(job) == attempt
     }
@@ -170,7 +170,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// As [`Ledger::on_body`], with the bytes themselves.
+    /// Takes bytes as [`Ledger::on_body`] does, with the bytes themselves.
     pub(crate) fn on_data(&mut self, job: usize, bytes: &[u8]) {
         self.on_body(job, bytes.len() as u64);
         let ask = self.ask(job);

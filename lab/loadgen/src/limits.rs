@@ -10,14 +10,14 @@ const DESCRIPTORS_KEPT: u64 = 64;
 /// Connections of all addresses: what the kernel lets a process have unless told otherwise (`fs.nr_open`).
 const CONNECTIONS_MAX: u64 = (1 << 20) - DESCRIPTORS_KEPT;
 
-/// What this machine has for the connections of a plan.
+/// The room that this machine has for the connections of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// That can stand at once. Requests beyond are recorded as refused, at once, and void the run.
+    /// The connections that can stand at once. Requests beyond are recorded as refused, at once, and void the run.
     pub connections: usize,
-    /// That this process may have; `None` is no limit.
+    /// The descriptors that this process may have; `None` is no limit.
     pub descriptors: Option<u64>,
-    /// Of all addresses of the plan's clients.
+    /// The ports of all addresses of the plan's clients.
     pub ports: usize,
 }
 

@@ -22,7 +22,7 @@ pub(crate) const PORT_TRIES_MAX: usize = 64;
 /// The part of the ports that the kernel may choose from before we count. A random odd one is then free every other time.
 const KERNELS_PART: usize = 4;
 
-/// What Linux uses where it does not say (Documentation/networking/ip-sysctl.rst).
+/// The ports that Linux uses where it does not say (Documentation/networking/ip-sysctl.rst).
 const PORTS_USUAL: RangeInclusive<u16> = 32_768..=60_999;
 
 /// The addresses of a plan's clients, each with its ports.
@@ -60,7 +60,7 @@ impl Origins {
         Origins { groups, kernels: ports.range.len() / KERNELS_PART }
     }
 
-    /// Where the next connection of this client starts, while so many stand; `None` leaves it to the kernel.
+    /// Returns where the next connection of this client starts, while so many stand; `None` leaves it to the kernel.
     pub(crate) fn next(&mut self, dealt: Dealt, standing: usize) -> Option<SocketAddr> {
         if standing < self.kernels {
             return None;
@@ -83,7 +83,7 @@ impl Ports {
     }
 }
 
-/// Whether connections can start from every address: better known before the run.
+/// Checks that connections can start from every address: better known before the run.
 pub(crate) fn check(plan: &Plan) -> Result<(), PlanError> {
     for group in &plan.clients {
         for &address in &group.addresses {
@@ -93,7 +93,7 @@ pub(crate) fn check(plan: &Plan) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// How many connections to one server the addresses of a plan have ports for; the kernel chooses from those of one.
+/// Returns how many connections to one server the addresses of a plan have ports for; the kernel chooses from those of one.
 pub(crate) fn ports(plan: &Plan) -> usize {
     let addresses: usize = plan.clients.iter().map(|group| group.addresses.len()).sum();
     addresses.max(1) * local_ports().len()

@@ -5,20 +5,20 @@ use workload::PageTimes;
 
 use crate::PlanError;
 
-/// What came out of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// One for every request that was submitted, in order of arrival; that is all of them unless `interrupted`.
+    /// The records of every request that was submitted, in order of arrival; that is all of them unless `interrupted`.
     pub records: Vec<JobRecord>,
     /// Every attempt, in the order of the jobs, where users could give up; else the jobs say all.
     pub attempts: Vec<AttemptRecord>,
     /// In order of arrival, where pages were loaded; a job names its page as its client.
     pub pages: Vec<PageTimes>,
-    /// How late requests were submitted, nanoseconds, within 0.1 %.
+    /// The lateness of requests when they were submitted, nanoseconds, within 0.1 %.
     pub lateness: Histogram<u64>,
     /// CPU time of this process during the run, other threads included.
     pub cpu: Nanos,
-    /// How long the run took, from its start to the end of the last job or of the wait for it.
+    /// The time that the run took, from its start to the end of the last job or of the wait for it.
     pub elapsed: Nanos,
     /// Start of the run, nanoseconds since 1970.
     pub started_unix_ns: u64,
@@ -30,7 +30,7 @@ pub struct Outcome {
     pub interrupted: bool,
 }
 
-/// How far a run has come.
+/// The progress of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     pub elapsed: Nanos,
@@ -41,7 +41,7 @@ pub struct Progress {
     pub ended: usize,
 }
 
-/// Why there is no outcome.
+/// The reason why there is no outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error(transparent)]
@@ -49,7 +49,7 @@ pub enum LoadError {
     /// The source has no request.
     #[error("there is nothing to ask for: no request is due")]
     NothingToAsk,
-    /// What was tried and why it failed: our own machine, never the server.
+    /// An attempt of ours and why it failed: our own machine, never the server.
     #[error("{0}: {1}")]
     System(&'static str, #[source] rustix::io::Errno),
 }

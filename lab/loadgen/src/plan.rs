@@ -15,7 +15,8 @@ pub struct Plan {
     pub host: String,
     /// A job of SIZE bytes asks for this, SIZE and `.bin`.
     pub prefix: String,
-    /// Where a request of each group asks instead, by its number: customers of one server. Empty: all ask at the host and prefix above.
+    /// The sites where requests of each group ask instead, by its number: customers of one server. Empty: all ask at
+    /// the host and prefix above.
     pub sites: Vec<Site>,
     /// Between prefix and SIZE stands the folder of the request's route, if there are any.
     pub routes: Option<Routes>,
@@ -24,11 +25,11 @@ pub struct Plan {
     /// Requests on each connection, one after the other; 1 opens a connection for every request. A request that finds no
     /// connection without one under way opens another, as the generator of 003 did (section 2.4): it waits for nobody.
     pub per_connection: u64,
-    /// How long after the last request's instant outstanding jobs are declared incomplete.
+    /// The wait after the last request's instant; jobs outstanding then are incomplete.
     pub grace: Nanos,
     /// Users who give up; `None` waits to the end.
     pub patience: Option<Patience>,
-    /// Where requests come from; empty leaves the address to the kernel.
+    /// The groups that requests come from; empty leaves the address to the kernel.
     pub clients: Vec<ClientGroup>,
     /// Deals the jobs to the groups.
     pub seed: u64,
@@ -52,15 +53,15 @@ pub enum Protocol {
     Http3 { streams: u32 },
 }
 
-/// How users lose it (003, section 5.1 H): they wait so long, then close the connection and ask again.
+/// The patience of users (003, section 5.1 H): they wait this long, then close the connection and ask again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
     pub abort_after: Nanos,
-    /// How often they ask again before they give up for good.
+    /// The number of times that they ask again before they give up for good.
     pub retries: u32,
 }
 
-/// What a customer's files are asked by.
+/// The host and prefix of a customer's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
     /// Value of the `Host` field.
@@ -72,9 +73,9 @@ pub struct Site {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClientGroup {
     pub name: String,
-    /// Of this machine, and of the target's family.
+    /// The addresses of this machine, of the target's family.
     pub addresses: Vec<IpAddr>,
-    /// Of the requests that are dealt; those of all groups add up to 1. `None` of a group that only its own requests come from.
+    /// The share of the requests that are dealt; all shares add up to 1. `None` of a group that only its own requests come from.
     pub share: Option<f64>,
 }
 
@@ -123,7 +124,7 @@ const RETRIES_MAX: u32 = 1000;
 const SHARES_WITHIN: f64 = 1e-6;
 
 impl Plan {
-    /// Whether it can be carried out, as far as can be told without a socket.
+    /// Checks that it can be carried out, as far as can be told without a socket.
     pub fn check(&self) -> Result<(), PlanError> {
         if self.per_connection == 0 {
             return Err(PlanError::NoneOnAConnection);
@@ -233,7 +234,7 @@ pub(crate) fn priority(Part { urgency, is_incremental, .. }: Part) -> Option<Str
     (!words.is_empty()).then(|| words.join(", "))
 }
 
-/// Of a request that says nothing.
+/// The urgency of a request that says nothing.
 pub(crate) const URGENCY_USUAL: u8 = 3;
 
 /// Printable ASCII without spaces: nothing in it can end a request line or a field.

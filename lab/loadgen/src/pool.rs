@@ -14,7 +14,7 @@ pub(crate) struct Number {
     turn: u32,
 }
 
-/// Who may use a connection again.
+/// The owner of a connection, who may use it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Owner {
     /// Any request of a group of clients, in an open load.
@@ -33,10 +33,11 @@ const LISTED_KEPT: usize = 64;
 pub(crate) struct Pool {
     connections: Slab<Member>,
     started: u32,
-    /// Those with room, by their owner, the most recently used last. Those that have died or filled since are found when they are taken.
+    /// The connections with room, by their owner, the most recently used last. Those that have died or filled since are
+    /// found when they are taken.
     with_room: HashMap<Owner, Vec<Number>>,
     listed: usize,
-    /// How many stand of each owner that has one.
+    /// The number of standing connections of each owner that has one.
     standing: HashMap<Owner, usize>,
 }
 
@@ -79,17 +80,17 @@ impl Pool {
         self.member(number).map(|member| &mut member.connection)
     }
 
-    /// Whose it is, if it stands.
+    /// Returns whose it is, if it stands.
     pub(crate) fn owner(&mut self, number: Number) -> Option<Owner> {
         self.member(number).map(|member| member.owner)
     }
 
-    /// How many of this owner stand.
+    /// Returns how many of this owner stand.
     pub(crate) fn standing(&self, owner: Owner) -> usize {
         self.standing.get(&owner).copied().unwrap_or(0)
     }
 
-    /// Whether one of this owner may have room: only taking it tells for certain.
+    /// Returns true if one of this owner may have room: only taking it tells for certain.
     pub(crate) fn may_have_room(&self, owner: Owner) -> bool {
         self.with_room.contains_key(&owner)
     }
@@ -106,7 +107,7 @@ impl Pool {
         }
     }
 
-    /// It may serve its owner's next request, if it stands and has room.
+    /// Lets it serve its owner's next request, if it stands and has room.
     pub(crate) fn release(&mut self, number: Number) {
         let Some(member) = self.member(number).filter(|member| !member.is_listed && member.connection.has_room())
         else {

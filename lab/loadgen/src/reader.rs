@@ -25,7 +25,7 @@ enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
     Head(ResponseHead),
-    /// So many more bytes of body.
+    /// A count of further bytes of body.
     Body(u64),
     /// The last byte of the body has come.
     End,
@@ -58,7 +58,7 @@ impl Reader {
         }
     }
 
-    /// Whether the end of the stream is the end of a response.
+    /// Returns true if the end of the stream is the end of a response.
     pub(crate) fn ends_with_stream(&self) -> bool {
         matches!(self.state, State::UntilClose)
     }

@@ -31,7 +31,7 @@ impl Talk {
         }
     }
 
-    /// Whether another job may be asked now.
+    /// Returns true if another job may be asked now.
     pub(crate) fn has_room(&self) -> bool {
         match self {
             Talk::Http1(exchange) => exchange.has_room(),
@@ -39,7 +39,7 @@ impl Talk {
         }
     }
 
-    /// Whether no job is under way.
+    /// Returns true if no job is under way.
     pub(crate) fn is_idle(&self) -> bool {
         match self {
             Talk::Http1(exchange) => exchange.job().is_none(),

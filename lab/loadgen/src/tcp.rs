@@ -77,17 +77,17 @@ impl TcpConnection {
         if self.talk.cancel(job) { self.send(ledger, clock) } else { Turn::Done }
     }
 
-    /// Whether part of the request is still to be sent.
+    /// Returns true if part of the request is still to be sent.
     pub(crate) fn is_sending(&self) -> bool {
         !self.talk.unsent().is_empty() || self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
 
-    /// Whether no job is under way.
+    /// Returns true if no job is under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.talk.is_idle()
     }
 
-    /// Whether another job may be asked now.
+    /// Returns true if another job may be asked now.
     pub(crate) fn has_room(&self) -> bool {
         self.talk.has_room()
     }
@@ -159,7 +159,7 @@ impl TcpConnection {
         }
     }
 
-    /// What was received, for the exchange.
+    /// Hands the bytes received to the exchange.
     fn on_bytes(&mut self, received: &[u8], ledger: &mut Ledger<'_>, clock: &Clock) -> Next {
         let Some(tls) = &mut self.tls else { return self.talk.on_bytes(received, ledger, clock.now()) };
         match tls.open(received) {

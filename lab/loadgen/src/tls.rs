@@ -18,11 +18,11 @@ use crate::http3::QuicConfig;
 /// Any name will do for a server that is trusted anyway.
 pub(crate) const SERVER_NAME: &str = "localhost";
 
-/// What the connections of a load have in common: a session is resumed by the next connection, as browsers do.
+/// The settings that the connections of a load share: a session is resumed by the next connection, as browsers do.
 #[derive(Debug, Clone)]
 pub struct Tls {
     config: Arc<ClientConfig>,
-    /// Of HTTP/3.
+    /// The settings of HTTP/3.
     quic: Option<QuicConfig>,
 }
 
@@ -30,7 +30,7 @@ pub struct Tls {
 #[derive(Debug)]
 struct AnyServer(Arc<CryptoProvider>);
 
-/// One connection's.
+/// A connection's.
 #[derive(Debug)]
 pub(crate) struct Sealed(ClientConnection);
 
@@ -101,7 +101,7 @@ impl Sealed {
         Ok(())
     }
 
-    /// What these bytes say; an error where they are no TLS.
+    /// Returns what these bytes say; an error where they are no TLS.
     pub fn open(&mut self, mut wire: &[u8]) -> Result<Vec<u8>, rustls::Error> {
         let mut plain = Vec::new();
         while !wire.is_empty() {

@@ -5,12 +5,12 @@ use std::collections::{HashMap, VecDeque};
 use crate::ledger::Ledger;
 use crate::pool::Owner;
 
-/// By client, in the order in which they came.
+/// The attempts that wait, by client, in the order in which they came.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting(HashMap<Owner, VecDeque<(usize, u32)>>);
 
 impl Waiting {
-    /// This attempt of the job waits.
+    /// Lets this attempt of the job wait.
     pub(crate) fn push(&mut self, owner: Owner, job: usize, attempt: u32) {
         self.0.entry(owner).or_default().push_back((job, attempt));
     }

@@ -11,7 +11,7 @@ use units::Nanos;
 
 use crate::PolicyError;
 
-/// What is known of the path to a job's client.
+/// The path to a job's client, as far as it is known.
 #[pyclass(frozen, get_all, module = "weirlab")]
 pub struct Path {
     /// Round-trip time in seconds.
@@ -22,7 +22,7 @@ pub struct Path {
     throughput_bps: Option<u64>,
 }
 
-/// What the calls of one run share with the one who started it.
+/// The state that the calls of one run share with the one who started it.
 #[derive(Default)]
 pub struct Calls {
     /// The clock of the simulation, nanoseconds.
@@ -41,7 +41,7 @@ impl Calls {
 pub struct Function {
     pub call: Py<PyAny>,
     pub bytes_per_ns: f64,
-    /// Of each job in order of arrival; without them all are 0.
+    /// The class of each job in order of arrival; without them all are 0.
     pub classes: Vec<u16>,
     pub has_paths: bool,
     /// The longest that one call may take.

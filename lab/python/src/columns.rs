@@ -6,7 +6,7 @@ use pyo3::types::PyBytes;
 use units::{Nanos, Rate};
 use workload::Job;
 
-/// What a missing number of a column is; the package makes it a null.
+/// The mark of a missing number in a column; the package makes it a null.
 pub const NONE: u64 = u64::MAX;
 
 /// A mistake of the caller's: the argument, then what is wrong.

@@ -8,7 +8,7 @@ use crate::wire::WIRE;
 /// Runs as long as each other to this part are of one length.
 const LENGTH_PART: f64 = 0.02;
 
-/// Why these two are not compared, if so.
+/// Returns the reason why these two are not compared, if so.
 pub(crate) fn apart(one: &Manifest, other: &Manifest) -> Option<String> {
     if is_of_other_length(one.seconds, other.seconds) {
         return Some(format!("{} ran for {} s, {} for {}", one.name, one.seconds, other.name, other.seconds));

@@ -1,4 +1,4 @@
-/// Why runs could not be reported.
+/// The reason why runs could not be reported.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ReportError {
     /// There was nothing to report.

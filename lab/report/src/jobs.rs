@@ -17,7 +17,7 @@ const SPAN_MAX: Nanos = Nanos(1 << 60);
 /// The most jobs the processor sharing oracle has room for.
 const JOBS_MAX: usize = 1 << 23;
 
-/// What the compared runs have in common: the jobs, what each takes on the wire, and what the oracles make of them.
+/// The common part of the compared runs: the jobs, what each takes on the wire, and what the oracles make of them.
 pub(crate) struct Jobs {
     pub link: Rate,
     pub sizes: Vec<u64>,
@@ -72,7 +72,7 @@ impl Jobs {
         found.or(self.packet_bounds_ms.first()).map_or(f64::NAN, |&(_, bound_ms)| bound_ms)
     }
 
-    /// Of runs whose jobs differ, each its own; only the conditions have to be the same.
+    /// Returns the jobs of each of several runs that differ; only the conditions have to be the same.
     pub fn of_each(runs: &[Run]) -> Result<Vec<Jobs>, ReportError> {
         let first = runs.first().ok_or(ReportError::NoRuns)?;
         runs.iter().map(|run| check_conditions(run, first).and_then(|()| Jobs::of(std::slice::from_ref(run)))).collect()
@@ -168,7 +168,7 @@ fn check_records(run: &Run) -> Result<(), ReportError> {
     Ok(())
 }
 
-/// What is wrong with the record of this job, if anything.
+/// Returns what is wrong with the record of this job, if anything.
 fn damage(record: &JobRecord, job: usize) -> Option<String> {
     let JobRecord { job: number, size_bytes, head_bytes, arrival_ns, end_ns, .. } = *record;
     if number != job as u64 {

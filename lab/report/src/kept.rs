@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde::Deserialize;
 
-/// As `summary.json` of any age has it; further fields are for other readers.
+/// The contents of a `summary.json` of any age; further fields are for other readers.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Kept {
     experiment: String,

@@ -5,11 +5,11 @@ use serde::Serialize;
 use stats::{mean, nearest_rank};
 use units::Nanos;
 
-/// What the pages of a run took.
+/// The times of the pages of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PagesSummary {
     pub count: usize,
-    /// Of them not whole: a request failed, or the run ended first. They count with the time they waited.
+    /// The pages that are not whole: a request failed, or the run ended first. They count with the time they waited.
     pub not_whole: usize,
     pub requests_mean: f64,
     pub bytes_mean: f64,

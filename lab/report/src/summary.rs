@@ -12,7 +12,7 @@ use crate::pages::PagesSummary;
 use crate::validity::{lateness_p99, void_reason};
 use crate::wire::{Beaten, carrier};
 
-/// What the runs of one experiment came to. Its JSON is read by other programs: names and order of fields are fixed.
+/// The figures of the runs of one experiment. Its JSON is read by other programs: names and order of fields are fixed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
     pub experiment: String,
@@ -70,12 +70,12 @@ pub struct RunSummary {
     pub server_cpu: Option<f64>,
     /// `None` where nobody knows when requests were submitted.
     pub client_lateness_p99_ms: Option<f64>,
-    /// Why the run may not be used, if so.
+    /// The reason why the run may not be used, if so.
     pub void: Option<String>,
     /// Name of the run this one is compared with, if not with the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
-    /// How many jobs ended in each way.
+    /// The number of jobs that ended in each way.
     #[serde(serialize_with = "by_name")]
     pub outcomes: Vec<(Outcome, usize)>,
     /// Attempts of all jobs; more than there are jobs only where users gave up and asked again.
@@ -84,19 +84,19 @@ pub struct RunSummary {
     pub packet_bound_ratio: f64,
     /// Completed jobs that took less time than their own bytes take alone on the link.
     pub beat_wire_time: usize,
-    /// What is to be said beside every figure that depends on the link, where it did not serialise, or was not seen.
+    /// The remark on every figure that depends on the link, where it did not serialise, or was not seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_a_wire: Option<String>,
-    /// Its packet bound, where its protocol is another than the first run's.
+    /// The packet bound, where its protocol is another than the first run's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packet_bound_ms: Option<f64>,
-    /// Why it is not set beside the run it is compared with, if so.
+    /// The reason why it is not set beside the run it is compared with, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_comparable: Option<String>,
     /// Apart for each group of clients, where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupSummary>,
-    /// Where pages were loaded.
+    /// The times of pages, if pages were loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pages: Option<PagesSummary>,
     /// The part of the link that was used while requests arrived, where somebody measured.
@@ -117,10 +117,10 @@ pub struct GivenUp {
     pub completed_mean_ms: Option<f64>,
 }
 
-/// What one group of clients saw of a run.
+/// The figures of one group of clients in a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GroupSummary {
-    /// Its place in the run's list of groups, from 0.
+    /// The place in the run's list of groups, from 0.
     pub group: u32,
     /// Empty if the run does not say.
     pub name: String,
@@ -167,7 +167,7 @@ pub fn summarize(experiment: &str, runs: &[Run]) -> Result<Summary, ReportError>
 /// The jobs of the runs that are compared: of all, or of each.
 pub(crate) struct Compared {
     jobs: Vec<Jobs>,
-    /// Whether all have the same requests. Users who wait ask when they were answered: where the load was closed on purpose, they
+    /// True if all have the same requests. Users who wait ask when they were answered: where the load was closed on purpose, they
     /// differ.
     pub is_paired: bool,
 }

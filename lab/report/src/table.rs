@@ -112,7 +112,7 @@ fn classes(summary: &Summary) -> Vec<Row> {
     block(heading, summary, |run| class_means(run).map(|mean| mean.map_or("-".into(), figure)).to_vec())
 }
 
-/// Of runs that loaded pages.
+/// Returns the rows of runs that loaded pages.
 fn pages(summary: &Summary) -> Vec<Row> {
     let heading =
         row("page loads, ms", &["pages", "not whole"]).into_iter().chain(MEASURES.map(String::from)).collect();
@@ -170,12 +170,12 @@ fn accounts(summary: &Summary) -> Vec<Row> {
     })
 }
 
-/// What a virtual clock cannot tell says so.
+/// Returns the figure, or a mark where a virtual clock cannot have it.
 fn by_real_clock(run: &RunSummary, figure: String) -> String {
     if run.clock == VIRTUAL { VIRTUAL.into() } else { figure }
 }
 
-/// How many times sooner than under the first run, or than under the one it is to be compared with, which is then named;
+/// Returns how many times sooner than under the first run, or than under the one it is to be compared with, which is then named;
 /// empty when there is nothing to compare.
 fn ratios(summary: &Summary) -> Vec<Row> {
     let [first, _, ..] = summary.runs.as_slice() else { return Vec::new() };
@@ -207,7 +207,7 @@ fn ratio(base: Option<f64>, mine: Option<f64>) -> String {
     }
 }
 
-/// What the figures do not say: how jobs ended that did not complete, that its link was no wire or it is not compared, that a run
+/// Returns what the figures do not say: how jobs ended that did not complete, that its link was no wire or it is not compared, that a run
 /// beat the bound, why a run is void.
 fn remarks(run: &RunSummary) -> Vec<String> {
     let mut remarks = Vec::new();

@@ -53,7 +53,7 @@ pub fn void_reason(run: &Run) -> Option<String> {
     (!reasons.is_empty()).then(|| reasons.join("; "))
 }
 
-/// Whether the processors were short. Others on the machine do not void a run that they did not delay.
+/// Returns the reason why the processors were too short. Others on the machine do not void a run that they did not delay.
 fn processors(manifest: &record::Manifest) -> Option<String> {
     let share = |name: &str| manifest.environment.get(name)?.parse::<f64>().ok();
     let percent = |share: f64| share * 100.0;
@@ -74,7 +74,7 @@ fn add(reasons: &mut Vec<String>, reason: String) {
     }
 }
 
-/// As the load generator measured it, else as the records show it; `None` where they do not.
+/// Returns the lateness as the load generator measured it, else as the records show it; `None` where they do not.
 pub(crate) fn lateness_p99(run: &Run) -> Option<Nanos> {
     run.manifest.lateness_ns_p99.map(Nanos).or_else(|| {
         let mut lateness: Vec<Nanos> = run.records.iter().flat_map(|record| record.lateness()).collect();

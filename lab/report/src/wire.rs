@@ -11,21 +11,21 @@ use theory::{Carrier, plain_service, wire_service};
 use units::wire::SEGMENT_BYTES;
 use units::{Nanos, Rate};
 
-/// How much sooner than its wire time a response may seem to end: clocks of two programs and of kernels that count in
+/// The time by which, before its wire time, a response may seem to end: clocks of two programs and of kernels that count in
 /// nanoseconds, read before and after the event. A byte takes 800 ns at 10 Mbit/s; by a token bucket it is 1,211 us.
 pub const CLOCK_GRANULARITY: Nanos = Nanos::from_micros(1);
 
 /// Links round every packet to a nanosecond.
 const PACKET_ROUNDING: Nanos = Nanos(1);
 
-/// What a manifest's environment says of a link that serialises, and how it does; runs over a token bucket do not have it.
+/// The key of a manifest's environment for a link that serialises, and how it does; runs over a token bucket do not have it.
 pub(crate) const WIRE: &str = "wire";
 
-/// What is to be said of response times that the link has no part in.
+/// The remark on response times that the link has no part in.
 const OF_SERVER: &str = "recorded by the server: a response ends when the kernel has its last byte, before the link has carried \
                          it, and ratios to a bound are not comparable";
 
-/// Of a run, the jobs that completed, and those of them that the link would have needed longer for than they took.
+/// The jobs of a run that completed, and those of them that the link would have needed longer for than they took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Beaten {
     pub beat: usize,
@@ -40,7 +40,7 @@ impl Beaten {
         Beaten { beat, completed: completed().count() }
     }
 
-    /// What is to be said beside every figure of the run that depends on the link; `None` where there is nothing.
+    /// Returns what is to be said beside every figure of the run that depends on the link; `None` where there is nothing.
     pub fn remark(self, manifest: &Manifest) -> Option<String> {
         if manifest.is_of_server() {
             return Some(OF_SERVER.into());
@@ -48,7 +48,7 @@ impl Beaten {
         self.reason()
     }
 
-    /// That the link let jobs end before their time, if it did.
+    /// Returns the reason if the link let jobs end before their time.
     fn reason(self) -> Option<String> {
         let Beaten { beat, completed } = self;
         (beat > 0).then(|| {
@@ -60,7 +60,7 @@ impl Beaten {
     }
 }
 
-/// Why a run is void that says it went over a wire; one that does not say so is only marked.
+/// Returns the reason why a run is void that says it went over a wire; one that does not say so is only marked.
 pub(crate) fn void_reason(run: &Run) -> Option<String> {
     run.manifest.environment.contains_key(WIRE).then(|| Beaten::of(run).reason()).flatten()
 }
@@ -75,7 +75,8 @@ fn beats(record: &JobRecord, wire: Wire, link: Rate) -> bool {
     record.response_time() + CLOCK_GRANULARITY + rounding < needed
 }
 
-/// By what the load generator wrote of its protocol; of others, and of runs that a server recorded, nobody knows, and it is HTTP/1.1.
+/// Returns the carrier by what the load generator wrote of its protocol; of others, and of runs that a server recorded,
+/// nobody knows, and it is HTTP/1.1.
 pub(crate) fn carrier(manifest: &Manifest) -> Carrier {
     Carrier::of_protocol(manifest.environment.get(PROTOCOL).map_or("", String::as_str))
 }

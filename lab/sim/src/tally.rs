@@ -24,7 +24,7 @@ pub struct Finished {
     pub class: u16,
 }
 
-/// How many classes are summed apart.
+/// The number of classes that are summed apart.
 pub const CLASSES_MAX: usize = 16;
 
 /// The histogram reaches from 1 ns to 2^62 ns (146 years); it clamps what lies outside.
@@ -80,7 +80,7 @@ impl Tally {
         self.by_class[class].record(job.size_bytes, time, slowdown);
     }
 
-    /// How many jobs were recorded.
+    /// Returns how many jobs were recorded.
     pub fn jobs(&self) -> u64 {
         self.times.count()
     }
@@ -124,7 +124,7 @@ impl Tally {
         }
     }
 
-    /// Where everybody is in class 0 there is nothing to tell apart.
+    /// Returns where everybody is in class 0 there is nothing to tell apart.
     fn classes(&self) -> Vec<ClassSummary> {
         if self.by_class[0].jobs() == self.jobs() {
             return Vec::new();
@@ -164,7 +164,7 @@ impl Group {
     }
 }
 
-/// What a run came to. All figures are over the jobs recorded; without any they are 0.
+/// The result of a run. All figures are over the jobs recorded; without any they are 0.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
     pub jobs: u64,

@@ -38,21 +38,21 @@ pub struct BatchMeans {
     sums: Vec<f64>,
     /// Values per batch.
     length: u64,
-    /// Of the batch that is being filled.
+    /// The sum of the batch that is being filled.
     sum: f64,
     filled: u64,
     squares: f64,
-    /// Of one value.
+    /// The greatest square of one value.
     square_max: f64,
 }
 
-/// Why a run has no confidence interval.
+/// The reason why a run has no confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum NoInterval {
     TooFew {
         values: u64,
     },
-    /// One value has this share of the sum of squares.
+    /// A value has this share of the sum of squares.
     Dominated {
         share: f64,
     },
@@ -144,7 +144,7 @@ struct Batches {
     /// Sample variance.
     variance: f64,
     skewness: f64,
-    /// Of one batch with the next.
+    /// The correlation of one batch with the next.
     correlation: f64,
 }
 

@@ -48,7 +48,7 @@ pub fn interval_99(values: &[f64]) -> Option<Interval> {
     })
 }
 
-/// As far as published tables go, with three decimals: theirs are in the intervals of kept results, which stay the same.
+/// The degrees of freedom of published tables, with three decimals: theirs are in the intervals of kept results, which stay the same.
 const DEGREES_TABULATED: usize = 30;
 
 /// The two-sided point of Student's t.

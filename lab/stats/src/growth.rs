@@ -14,7 +14,7 @@ const GUESS_BITS: u32 = 4;
 pub struct GrowthBins {
     /// First size of each bin.
     starts: Vec<u64>,
-    /// By leading bit and the [`GUESS_BITS`] after it, the bin of the smallest such size.
+    /// The guesses by leading bit and the [`GUESS_BITS`] after it, the bin of the smallest such size.
     guesses: Vec<u16>,
 }
 
@@ -35,7 +35,7 @@ impl GrowthBins {
         GrowthBins { starts, guesses }
     }
 
-    /// How many bins there are.
+    /// Returns how many bins there are.
     pub fn count(&self) -> usize {
         self.starts.len()
     }

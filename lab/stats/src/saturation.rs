@@ -13,20 +13,20 @@ pub struct Work {
     pub amount: f64,
 }
 
-/// What a link sent up to an instant, in all.
+/// The amount that a link sent up to an instant, in all.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sent {
     pub at_s: f64,
     pub total: f64,
 }
 
-/// What fits best, each with half its 95 % confidence interval.
+/// The parameters that fit best, each with half its 95 % confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Saturation {
-    /// What the link sends for one unit of work.
+    /// The amount that the link sends for one unit of work.
     pub cost: f64,
     pub cost_half_width: f64,
-    /// What the link sends per second when it is full.
+    /// The amount that the link sends per second when it is full.
     pub capacity: f64,
     pub capacity_half_width: f64,
     /// Units of work per second at which the link is full: capacity / cost.
@@ -42,7 +42,7 @@ const STEP_LEAST: f64 = 1e-9;
 const NUDGE: f64 = 1e-4;
 /// Blocks of time for the errors, as in `batch_means`.
 const BLOCKS: usize = 20;
-/// Of the normal distribution, both sides: Student's at 18 degrees of freedom.
+/// The two-sided point of the normal distribution: Student's at 18 degrees of freedom.
 const STANDARD_ERRORS: f64 = 2.101;
 
 /// Fits a queue to a link: `work` in order of time, `sent` counted from any zero, in order of time, the first when nothing
@@ -78,7 +78,7 @@ pub fn saturation(work: &[Work], sent: &[Sent], guess: f64) -> Option<Saturation
     Some(with_errors(found, covariance(&slopes, &residuals(found))?))
 }
 
-/// What a queue that is never idle while anything waits sends between the instants, when work costs so much.
+/// Returns what a queue that is never idle while anything waits sends between the instants, when work costs so much.
 fn departures(work: &[Work], sent: &[Sent], cost: f64, capacity: f64) -> Vec<f64> {
     let (mut waiting, mut now_s, mut arrivals) = (0.0f64, 0.0, work.iter().peekable());
     let mut total = 0.0;
@@ -100,7 +100,7 @@ fn departures(work: &[Work], sent: &[Sent], cost: f64, capacity: f64) -> Vec<f64
     totals.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
-/// How each modelled interval grows with either parameter, per share of it.
+/// Returns how each modelled interval grows with either parameter, per share of it.
 fn slopes(residuals: &impl Fn([f64; 2]) -> Vec<f64>, at: [f64; 2]) -> [Vec<f64>; 2] {
     [0, 1].map(|n| {
         let (mut less, mut more) = (at, at);
@@ -136,7 +136,7 @@ fn solve(matrix: [[f64; 2]; 2], right: [f64; 2]) -> Option<[f64; 2]> {
     Some([0, 1].map(|row| inverse[row][0] * right[0] + inverse[row][1] * right[1]))
 }
 
-/// Of both parameters, from the sums of blocks of time (the sandwich of Huber and White, by clusters).
+/// Returns the covariance of both parameters, from the sums of blocks of time (the sandwich of Huber and White, by clusters).
 fn covariance(slopes: &[Vec<f64>; 2], residuals: &[f64]) -> Option<[[f64; 2]; 2]> {
     let bread = inverse(normal(slopes))?;
     let block = residuals.len().div_ceil(BLOCKS);

@@ -52,7 +52,7 @@ fn by_size(sizes: &[u64]) -> Vec<usize> {
     order
 }
 
-/// How many of `jobs` have a percentile of at most `part` / `whole`.
+/// Returns how many of `jobs` have a percentile of at most `part` / `whole`.
 fn share(jobs: usize, part: u32, whole: u32) -> usize {
     (jobs as u128 * u128::from(part) / u128::from(whole)) as usize
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{Experiment, LabError, Network, Qdisc, RunSpec, Shaper};
 
-/// What a server that is told its line's rate is paced at, in thousandths of it, as `weir serve --uplink RATE` is: `attach` gets as much of
+/// The pace of a server that is told its line's rate, in thousandths of it, as `weir serve --uplink RATE` is: `attach` gets as much of
 /// a router's line.
 const TOLD_PERMILLE: u32 = 980;
 

@@ -17,13 +17,14 @@ use serde::{Deserialize, Deserializer};
 
 use crate::{Experiment, LabError, Program};
 
-/// Of a mean: shorter than a packet of any link takes, longer than any host is busy at a stretch.
+/// The bounds of a mean: shorter than a packet of any link takes, longer than any host is busy at a stretch.
 const MEAN_MIN: Duration = Duration::from_micros(10);
 const MEAN_MAX: Duration = Duration::from_secs(10);
 /// So many times the mean at most: one in 22,000 times is cut.
 const TIMES_MEAN_MAX: f64 = 10.0;
 
-/// How long the server's processes are stopped: `exp:4ms` is exponential times of 4 ms in the mean, with equal times between in which they run.
+/// The time that the server's processes are stopped: `exp:4ms` is exponential times of 4 ms in the mean, with equal
+/// times between in which they run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostLate {
     mean: Duration,
@@ -31,7 +32,7 @@ pub struct HostLate {
 }
 
 impl HostLate {
-    /// As it was written.
+    /// Returns the text as it was written.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -70,7 +71,7 @@ impl BusyHost {
         late.map(|late| BusyHost::start(late, experiment.load.seed, server)).transpose()
     }
 
-    /// Of this server, which leads its process group. The same seed gives the same times.
+    /// Starts the turns of this server, which leads its process group. The same seed gives the same times.
     fn start(late: &HostLate, seed: u64, server: &Program) -> Result<BusyHost, LabError> {
         let group = i32::try_from(server.id()).ok().and_then(Pid::from_raw).expect("a child has an id");
         let is_over = Arc::new(AtomicBool::new(false));

@@ -17,7 +17,7 @@ pub(crate) const DEVICE: &str = "cable";
 pub(crate) const FAR_DEVICE: &str = "far";
 const MTU_BYTES: u64 = 1500;
 
-/// One end of a cable.
+/// An end of a cable.
 #[derive(Clone, Copy)]
 struct End<'a> {
     side: &'a str,

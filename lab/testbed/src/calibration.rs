@@ -29,24 +29,24 @@ const LOST_SHARE_MAX: f64 = 0.001;
 
 const FILE: &str = "calibration.json";
 
-/// What was found, each with half its 95 % confidence interval.
+/// The findings, each with half its 95 % confidence interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Calibration {
     /// The load, as it is counted, at which the link is full.
     pub critical_rho: f64,
     pub critical_rho_half_width: f64,
-    /// What the shaper let through when it was busy, of what it was told to.
+    /// The share that the shaper let through when it was busy.
     pub capacity_share: f64,
     pub capacity_share_half_width: f64,
     /// Bytes that were sent for each that was counted.
     pub wire_ratio: f64,
     pub wire_ratio_half_width: f64,
-    /// Whether the critical load is 1, to within [`DIFFERENCE_MAX`].
+    /// True if the critical load is 1, to within [`DIFFERENCE_MAX`].
     pub agrees: bool,
 }
 
 impl Calibration {
-    /// Of a finished run; `None` where it does not tell.
+    /// Returns the calibration of a finished run, or `None` where it has none.
     pub fn of(run: &Run, samples: &Samples) -> Option<Calibration> {
         let is_lost = |outcome: Outcome| !matches!(outcome, Outcome::Complete | Outcome::Incomplete);
         let lost = run.records.iter().filter(|record| is_lost(record.outcome) || record.attempts > 1).count();
@@ -106,7 +106,7 @@ fn work(run: &Run) -> Vec<Work> {
     work
 }
 
-/// What the shaper had sent, once a second while requests arrived.
+/// Returns what the shaper had sent, once a second while requests arrived.
 fn sent(samples: &Samples, seconds: f64) -> Vec<Sent> {
     let mut next_ns = 0;
     let mut sent = vec![];

@@ -20,21 +20,21 @@ const ADDRESSES: u16 = 4;
 /// The most a group can have: a client of a trace each.
 const ADDRESSES_MAX: u16 = 2000;
 
-/// What `[[client]]` says.
+/// The contents of a `[[client]]`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct ClientGroup {
     pub name: String,
-    /// Of the requests, relative to the other groups' shares; none of a closed group.
+    /// The share of the requests, relative to the other groups' shares; none of a closed group.
     pub share: f64,
     /// It always has requests of its own under way.
     pub closed: Option<Closed>,
-    /// How many of its addresses it uses.
+    /// The number of its addresses that it uses.
     addresses: u16,
     pub path: PathSpec,
 }
 
-/// So many connections, each of which asks for a body of this size again as soon as it had it.
+/// Connections, each of which asks for a body of this size again as soon as it had it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Closed {
@@ -103,13 +103,13 @@ impl ClientGroup {
         format!("{}/{BLOCK_BITS}", address(index, 0))
     }
 
-    /// Where its packets go that take a path of their own.
+    /// Returns where its packets go that take a path of their own.
     pub(crate) fn gateway(index: usize) -> Ipv4Addr {
         address(index, 254)
     }
 }
 
-/// What the load generator is told of the groups: `NAME=ADDRESS,ADDRESS@SHARE`, the shares adding up to 1, or `@CONNECTIONSxSIZE`.
+/// Returns what the load generator is told of the groups: `NAME=ADDRESS,ADDRESS@SHARE`, the shares adding up to 1, or `@CONNECTIONSxSIZE`.
 pub(crate) fn client_flags<'a>(groups: impl Iterator<Item = &'a ClientGroup> + Clone) -> Vec<String> {
     let total: f64 = groups.clone().map(|group| group.share).sum();
     let flag = |(index, group): (usize, &ClientGroup)| {
@@ -126,7 +126,7 @@ pub(crate) fn client_flags<'a>(groups: impl Iterator<Item = &'a ClientGroup> + C
     groups.enumerate().map(flag).collect()
 }
 
-/// What is wrong with the groups together: which of them, and why.
+/// Returns what is wrong with the groups together: which of them, and why.
 pub(crate) fn check_groups<'a>(groups: impl Iterator<Item = &'a ClientGroup> + Clone) -> Result<(), (usize, String)> {
     let mut names = std::collections::BTreeSet::new();
     let all_closed = groups.clone().all(|group| group.closed.is_some());

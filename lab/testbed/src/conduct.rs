@@ -15,26 +15,26 @@ use crate::{
     find_program, remove_leftovers,
 };
 
-/// One point of an experiment: what to do and with what.
+/// A point of an experiment: what to do and with what.
 #[derive(Debug, Clone)]
 pub struct Plan<'a> {
     pub experiment: &'a Experiment,
-    /// What people call it: `000-fig3 rho-0.8`.
+    /// The name for people: `000-fig3 rho-0.8`.
     pub title: String,
     /// Sizes of all the files that will be asked for.
     pub sizes: &'a BTreeSet<u64>,
     /// Folder for the results, made if missing; each run gets a folder in it.
     pub out: PathBuf,
     pub programs: &'a Programs,
-    /// Whether to leave out runs that need what this machine lacks, instead of refusing the experiment.
+    /// True if to leave out runs that need what this machine lacks, instead of refusing the experiment.
     pub skip_missing: bool,
-    /// How long the jobs take on a link that always works.
+    /// The time that the jobs take on a link that always works.
     pub lasts: Duration,
-    /// Of each run: what decides its result, see [`crate::Point::digest`].
+    /// The digest of each run's conditions, see [`crate::Point::digest`].
     pub digests: BTreeMap<String, String>,
     /// More for the manifests.
     pub environment: BTreeMap<String, String>,
-    /// What `weirlab` is told, without the runs and points, to do this experiment again: what a machine in virtual time does.
+    /// The words that make `weirlab` do this experiment again, without the runs and points: what a machine in virtual time does.
     pub again: Vec<String>,
 }
 
@@ -48,18 +48,18 @@ pub struct Programs {
 
 /// All that is to be done.
 pub struct Order<'a> {
-    /// Where the plans have their results.
+    /// The folders of the plans' results.
     pub folders: &'a [Folder<'a>],
     pub plans: &'a [Plan<'a>],
     /// The folder in which the files to be served are made.
     pub site: &'a Path,
     /// Says why a run may not be used.
     pub judge: &'a (dyn Fn(&Run) -> Option<String> + Sync),
-    /// Where the clock is virtual; unset is here, by the real one.
+    /// The machines, if the clock is virtual; unset is here, by the real one.
     pub machines: Option<Machines>,
 }
 
-/// What came of a plan.
+/// The result of a plan.
 #[derive(Debug, Default)]
 pub struct Conducted {
     /// Folders of the finished runs, those finished earlier included, in the order of the experiment.
@@ -229,7 +229,7 @@ fn feasible<'a>(
     Ok(kept)
 }
 
-/// What decides how a run's link is built.
+/// The conditions that decide how a run's link is built.
 type LinkKey = (Qdisc, Vec<String>, Attached, bool, Option<Limits>);
 type Attached = (Option<Attach>, Vec<String>, bool);
 

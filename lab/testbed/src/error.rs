@@ -2,7 +2,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why an experiment could not be read, prepared or finished.
+/// The reason why an experiment could not be read, prepared or finished.
 #[derive(Debug)]
 pub enum LabError {
     /// The experiment file is wrong at this line.
@@ -29,7 +29,7 @@ pub enum LabError {
     Io { what: String, source: io::Error },
     /// The kernel lacks or refuses something.
     Kernel { cause: uplink::Error },
-    /// What a program wrote could not be understood.
+    /// The output of a program could not be understood.
     Output { what: String, reason: String },
     /// The folder for the results has a run of something else.
     OtherExperiment { run: PathBuf, reason: &'static str },
@@ -51,7 +51,7 @@ pub enum LabError {
     Inside { said: String },
     /// SIGINT or SIGTERM came.
     Interrupted,
-    /// One run of the experiment did not finish; the finished ones are kept.
+    /// A run of the experiment did not finish; the finished ones are kept.
     Run { name: String, cause: Box<LabError>, kept: usize, out: PathBuf },
 }
 
@@ -110,7 +110,7 @@ impl fmt::Display for LabError {
 impl std::error::Error for LabError {}
 
 impl LabError {
-    /// What can be wrong with a machine in virtual time.
+    /// Returns what can be wrong with a machine in virtual time.
     fn fmt_machine(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LabError::NoVirtualKernel { file, place } => write!(
@@ -149,7 +149,7 @@ impl From<uplink::Error> for LabError {
     }
 }
 
-/// Where a program comes from: ours are built, the others are packages of Debian.
+/// Returns where a program comes from: ours are built, the others are packages of Debian.
 fn how_to_get(program: &str) -> String {
     let package = match program {
         "weir" => return "build it with `cargo build --release -p weir`, or put it in PATH".into(),

@@ -18,7 +18,7 @@ const RAMP_EVERY: Duration = Duration::from_millis(500);
 const STEPS_MAX: usize = 10_000;
 /// In the folder of a run whose line changes.
 const FILE: &str = "line.csv";
-/// How long the end of a run may have to wait for us.
+/// The time that the end of a run may have to wait for us.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The line gets another rate.
@@ -30,7 +30,7 @@ pub struct RateChange {
     pub at: Duration,
     #[serde(deserialize_with = "rate")]
     pub to: Rate,
-    /// How long it takes; zero is a step.
+    /// The time that it takes; zero is a step.
     #[serde(default, deserialize_with = "duration")]
     pub over: Duration,
 }
@@ -88,7 +88,7 @@ impl Drop for Changes {
     }
 }
 
-/// What is wrong with the changes of an experiment.
+/// Returns what is wrong with the changes of an experiment.
 pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
     let changes = &experiment.rate_changes;
     if changes.is_empty() && experiment.rate_model.is_none() {
@@ -116,7 +116,7 @@ pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the line's rate is another at times.
+/// Returns true if the line's rate is another at times.
 pub(crate) fn is_changing(experiment: &Experiment) -> bool {
     !experiment.rate_changes.is_empty() || experiment.rate_model.is_some()
 }
@@ -130,7 +130,7 @@ fn schedule(experiment: &Experiment) -> Vec<(Duration, Rate)> {
     }
 }
 
-/// Whether the run in this folder had a line that changes.
+/// Returns true if the run in this folder had a line that changes.
 pub(crate) fn is_kept(folder: &Path) -> bool {
     folder.join(FILE).exists()
 }

@@ -29,9 +29,9 @@ pub struct Link {
     /// The host of a server that is in a container.
     host: Option<Namespace>,
     client: Namespace,
-    /// Where the bottleneck is, if not at the server.
+    /// The router of the bottleneck, if that is not at the server.
     router: Option<Namespace>,
-    /// What serialises behind the bottleneck; none where the experiment leaves it out.
+    /// The wire that serialises behind the bottleneck; none where the experiment leaves it out.
     wire: Option<Wire>,
     /// Wide-area paths between the bottleneck and the clients, if there are any.
     paths: Option<Paths>,
@@ -126,7 +126,7 @@ impl Link {
         self.host.iter().chain(&self.router).chain(wire).chain(self.paths.as_ref().map(|paths| &paths.namespace))
     }
 
-    /// What builds cables and routes.
+    /// Returns what builds cables and routes.
     fn commands(&self, experiment: &Experiment) -> Vec<String> {
         let mut hops = vec![self.server.name()];
         hops.extend(self.routers().map(Namespace::name));
@@ -175,7 +175,7 @@ impl Link {
         Place::In(&self.client)
     }
 
-    /// Where the server's packets leave it, and who answers echoes from there: the first client behind the longest way.
+    /// Returns where the server's packets leave it, and who answers echoes from there: the first client behind the longest way.
     pub(crate) fn egress(&self, experiment: &Experiment) -> Egress<'_> {
         let hops = 2 + self.routers().count();
         let group = (0..).zip(experiment.clients()).find_map(|(index, _)| ClientGroup::addresses(index).next());
@@ -187,7 +187,7 @@ impl Link {
         ipv6::address(self.is_ipv6, cable_addresses(0)[0])
     }
 
-    /// What the bottleneck has counted so far.
+    /// Returns what the bottleneck has counted so far.
     pub fn counters(&self) -> Result<Counters, LabError> {
         let (side, device) = self.bottleneck();
         Counters::parse(&tool::run(&format!("tc -n {side} -s -j qdisc show dev {device}"))?)
@@ -265,7 +265,7 @@ fn silence_ipv6(namespace: &Namespace) -> Result<(), LabError> {
     Ok(())
 }
 
-/// What writes a setting that needs the lock of all links (RTNL) at ordinary priority, whatever ours is.
+/// Returns what writes a setting that needs the lock of all links (RTNL) at ordinary priority, whatever ours is.
 ///
 /// While somebody else has that lock the kernel has the write begin again at once, for ever (`restart_syscall`). At real-time
 /// priority that keeps the processor from the one who has it: two such writes on two processors stood still for 25 minutes.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::tool;
 use crate::virtual_time::{is_virtual, version};
 
-/// What `chrt` puts before a command: a real-time priority above everything ordinary, and above the servers and the lab where
+/// The words that `chrt` puts before a command: a real-time priority above everything ordinary, and above the servers and the lab where
 /// those run under `chrt -f 1` themselves: of equal ones the first keeps the processor (measured: 2 to 6 ms of lateness).
 const REAL_TIME: [&str; 3] = ["chrt", "-f", "10"];
 
@@ -35,7 +35,7 @@ fn cpuinfo() -> String {
     std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default()
 }
 
-/// How many processors of which model, from /proc/cpuinfo; the crate `procfs` cuts a model's name at a colon.
+/// Returns how many processors of which model, from /proc/cpuinfo; the crate `procfs` cuts a model's name at a colon.
 fn processors(cpuinfo: &str) -> String {
     let field = |line: &str, name: &str| {
         let (key, value) = line.split_once(':')?;

@@ -16,7 +16,7 @@ use crate::cgroup::{self, Cgroup};
 use crate::proc_stat::started;
 use crate::{LabError, tool};
 
-/// Where `ip netns` keeps its namespaces.
+/// The folder of `ip netns` for its namespaces.
 const FOLDER: &str = "/run/netns";
 /// Rounds of killing what still runs in a namespace before it is deleted; a killed process is gone in milliseconds.
 const KILL_ROUNDS: u32 = 50;
@@ -25,7 +25,7 @@ const KILL_ROUNDS: u32 = 50;
 /// machine's 262,144 buckets nor other runs' connections: 3 to 5 ms a sample else.
 const CONNECTION_BUCKETS: u32 = 16_384;
 
-/// Where a program runs.
+/// The place where a program runs.
 #[derive(Debug, Clone, Copy)]
 pub enum Place<'a> {
     /// In the namespace we are in.
@@ -134,7 +134,7 @@ pub fn remove_leftovers() -> Result<Vec<String>, LabError> {
     Ok(leftovers)
 }
 
-/// What the names of all we make begin with: `PID-START` of the process that owns it.
+/// Returns what the names of all we make begin with: `PID-START` of the process that owns it.
 pub(crate) fn owner() -> String {
     let pid = std::process::id();
     format!("{pid}-{}", started(pid).unwrap_or_default())
@@ -149,7 +149,7 @@ fn is_leftover(name: &str, start_of: impl Fn(u32) -> Option<u64>) -> bool {
     number.parse::<u32>().is_ok() && is_dead(pid, start, start_of)
 }
 
-/// Whether the owner `PID-START` is dead. The time it began stands beside its pid, since pids recur.
+/// Returns true if the owner `PID-START` is dead. The time it began stands beside its pid, since pids recur.
 pub(crate) fn is_dead(pid: &str, start: &str, start_of: impl Fn(u32) -> Option<u64>) -> bool {
     let (Ok(pid), Ok(start)) = (pid.parse(), start.parse::<u64>()) else { return false };
     start_of(pid) != Some(start)

@@ -26,10 +26,10 @@ const FIRST_PORT: u16 = 9000;
 pub(crate) const SIBLING_PRIORITY: u32 = 0x0001_0012;
 /// Written at once; a neighbour with a rate writes less, and more often.
 const CHUNK_BYTES: usize = 16 << 10;
-/// How long a thread may be in one call: it looks then whether it is to end.
+/// The time that a thread may be in one call: it looks then whether it is to end.
 const CALL_WITHIN: Duration = Duration::from_millis(100);
 
-/// What `[[neighbour]]` says: one bulk transfer.
+/// The contents of a `[[neighbour]]`: one bulk transfer.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Neighbour {
@@ -37,12 +37,12 @@ pub struct Neighbour {
     pub name: String,
     #[serde(default)]
     pub at: At,
-    /// As the kernel calls it; unset is that of the experiment.
+    /// The kernel's name of it; unset is that of the experiment.
     pub congestion_control: Option<String>,
     /// When it begins, counted from the start of the load.
     #[serde(default, deserialize_with = "duration")]
     pub from: Duration,
-    /// How long it lasts.
+    /// The time that it lasts.
     #[serde(rename = "for", deserialize_with = "duration")]
     pub lasts: Duration,
     /// At most so fast; unset is as fast as TCP lets it.
@@ -50,7 +50,7 @@ pub struct Neighbour {
     pub rate: Option<Rate>,
 }
 
-/// Where a neighbour is.
+/// The place of a neighbour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum At {
@@ -67,7 +67,7 @@ fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
     Ok(name)
 }
 
-/// What is wrong with the neighbours of an experiment.
+/// Returns what is wrong with the neighbours of an experiment.
 pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
     let count = experiment.neighbours.len();
     let is_routed = experiment.network == Network::Router;

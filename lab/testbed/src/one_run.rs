@@ -28,20 +28,20 @@ use crate::{
 
 /// The server's port; a namespace has no other.
 pub(crate) const PORT: u16 = 8080;
-/// How much longer than its jobs on the link a load may take: users come again, packets are lost, and the generator decides
+/// The time that a load may take longer than its jobs on the link: users come again, packets are lost, and the generator decides
 /// when to give up (120 s after the last arrival unless told); beyond this it hangs.
 const LOAD_WITHIN: Duration = Duration::from_secs(180);
 
-/// What was measured around the load.
+/// The measurements around the load.
 struct Measured {
     server_cpu: Duration,
     elapsed: Duration,
     counters: Option<Counters>,
-    /// By name, what the neighbours brought to their peers, bytes.
+    /// The bytes that the neighbours brought to their peers, by name.
     neighbours: Vec<(String, u64)>,
 }
 
-/// What has to go on as long as the load does.
+/// The programs that have to run as long as the load does.
 struct Watched<'a> {
     serving: &'a mut Serving,
     download: Option<&'a mut Program>,
@@ -156,7 +156,7 @@ fn slow_disk(plan: &Plan<'_>, spec: &RunSpec, site: &Path) -> Result<Option<Slow
     spec.cold_reads_per_s.map(mount).transpose()
 }
 
-/// What is known of a run without having done it.
+/// Returns what is known of a run without having done it.
 fn described(plan: &Plan<'_>, spec: &RunSpec) -> BTreeMap<String, String> {
     let mut environment = plan.environment.clone();
     environment.insert("worker_slots".into(), plan.experiment.limits.slots_of(spec.server));

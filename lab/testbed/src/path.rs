@@ -6,7 +6,7 @@ use units::{Nanos, Rate};
 /// Beyond any path on earth, by satellite too; a larger one is a mistake of units.
 const RTT_MAX: Nanos = Nanos::from_secs(10);
 
-/// How delays spread around their mean, in netem's words.
+/// The spread of delays around their mean, in netem's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shape {
@@ -28,7 +28,7 @@ impl Shape {
         }
     }
 
-    /// How many jitters above the mean the longest delay is.
+    /// Returns how many jitters above the mean the longest delay is.
     fn bound(self) -> f64 {
         match self {
             Shape::Uniform => 1.0,
@@ -41,7 +41,7 @@ impl Shape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ways {
-    /// Those to the client and those to the server: half the delay each way, and loss and rate each way. What 003 does
+    /// The packets to the client and those to the server: half the delay each way, and loss and rate each way. What 003 does
     /// (section 5.1 B: Dummynet's behaviour, incoming and outgoing packets).
     #[default]
     Both,
@@ -56,7 +56,7 @@ pub enum Way {
     ToServer,
 }
 
-/// What a path does to packets one way.
+/// The effect of a path on packets one way.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Conditions {
     /// Mean delay.
@@ -68,12 +68,12 @@ pub struct Conditions {
     pub loss: f64,
     /// Rate of the narrowest link of the path, if any.
     pub rate: Option<Rate>,
-    /// Whether packets may overtake each other, as their delays would have it.
+    /// True if packets may overtake each other, as their delays would have it.
     pub reorder: bool,
 }
 
 impl Conditions {
-    /// Whether packets pass as if there were no path.
+    /// Returns true if packets pass as if there were no path.
     pub fn is_plain(&self) -> bool {
         self.delay == Nanos::ZERO && self.jitter == Nanos::ZERO && self.loss == 0.0 && self.rate.is_none()
     }
@@ -84,7 +84,7 @@ impl Conditions {
     }
 }
 
-/// What a path between server and client does, as people say it.
+/// The effect of a path between server and client, as people write it.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct PathSpec {
     /// Mean round-trip time it adds.
@@ -96,12 +96,12 @@ pub struct PathSpec {
     pub loss: f64,
     pub rate: Option<Rate>,
     pub ways: Ways,
-    /// Whether packets may overtake each other, as with netem's own jitter; else each waits for all that are before it.
+    /// True if packets may overtake each other, as with netem's own jitter; else each waits for all that are before it.
     pub reorder: bool,
 }
 
 impl PathSpec {
-    /// What is wrong with it, in words for whoever wrote it.
+    /// Returns what is wrong with it, in words for whoever wrote it.
     pub fn check(&self) -> Result<(), String> {
         if self.rtt > RTT_MAX {
             return Err(format!("rtt `{}` is too long: write at most {}", text(self.rtt), text(RTT_MAX)));
@@ -121,12 +121,12 @@ impl PathSpec {
         Ok(())
     }
 
-    /// Whether packets pass as if there were no path.
+    /// Returns true if packets pass as if there were no path.
     pub fn is_plain(&self) -> bool {
         self.one_way(Way::ToClient).is_plain()
     }
 
-    /// What happens to packets that go this way.
+    /// Returns what happens to packets that go this way.
     ///
     /// Both ways together have the round-trip time and its spread: of two independent normal delays each has 1/sqrt(2) of
     /// the spread of their sum.
@@ -144,7 +144,7 @@ impl PathSpec {
     }
 }
 
-/// As manifests have it: `rtt=100ms,jitter=20ms,shape=normal,loss=0.01,rate=1mbit,ways=in,reorder`.
+/// The text of manifests: `rtt=100ms,jitter=20ms,shape=normal,loss=0.01,rate=1mbit,ways=in,reorder`.
 impl fmt::Display for PathSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rtt={},jitter={}", text(self.rtt), text(self.jitter))?;

@@ -2,10 +2,10 @@
 //!
 //! A brace that begins anything else, as a table of TOML does, is text.
 
-/// Those that every run fills in.
+/// The names that every run fills in.
 pub(crate) const OWN: [&str; 6] = ["address", "site", "link", "policy", "shaping", "access_log"];
 
-/// What a run with an upstream fills in besides.
+/// The name that a run with an upstream fills in too.
 pub(crate) const UPSTREAM: &str = "upstream";
 
 /// The name in front, if the text begins with one between braces.

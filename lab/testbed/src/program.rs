@@ -11,11 +11,11 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use crate::namespace::Place;
 use crate::{LabError, find_program, proc_stat, tool};
 
-/// How long a program may take to end by itself once asked to, before it is killed.
+/// The time that a program may take to end by itself once asked to, before it is killed.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
-/// How often a wait looks again: short against a run of seconds, long against what a look costs.
+/// The interval at which a wait looks again: short against a run of seconds, long against what a look costs.
 pub(crate) const POLL_EVERY: Duration = Duration::from_millis(20);
-/// How much of a failed program's log an error quotes.
+/// The lines of a failed program's log that an error quotes.
 const TAIL_LINES: usize = 5;
 
 /// A running program. Dropping it asks it to end (SIGTERM), then kills it and its process group.
@@ -57,7 +57,7 @@ impl Program {
         proc_stat::tree_cpu(self.child.id())
     }
 
-    /// How it ended, if it has.
+    /// Returns how it ended, if it has.
     pub fn poll_exit(&mut self) -> Result<Option<ExitStatus>, LabError> {
         self.child.try_wait().map_err(|e| LabError::io(&self.name, e))
     }

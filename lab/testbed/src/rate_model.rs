@@ -17,15 +17,15 @@ const LTE_MEDIAN: f64 = 0.4;
 const LTE_DEVIATION: f64 = 0.5;
 /// After this time LTE's rate remembers 1/e of what it was.
 const LTE_MEMORY: Duration = Duration::from_secs(2);
-/// What Wi-Fi's rate may be, in parts of the link's.
+/// The rates of Wi-Fi, in parts of the link's.
 const WIFI_LEVELS: [f64; 7] = [LEAST, 0.16, 0.26, 0.4, 0.6, 0.8, 1.0];
-/// How likely Wi-Fi goes one level up or down in a step.
+/// The chance that Wi-Fi goes one level up or down in a step.
 const WIFI_MOVES: f64 = 0.15;
-/// How likely in a step others take the channel, and how likely they leave it in one: 300 ms in the mean.
+/// The chance that others take the channel in a step, and that they leave it in one: 300 ms in the mean.
 const WIFI_TAKEN: f64 = 0.03;
 const WIFI_LEFT: f64 = 1.0 / 3.0;
 
-/// How the line's rate moves while the load goes on, at most as fast as the link.
+/// The movement of the line's rate while the load goes on, at most as fast as the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateModel {
@@ -62,7 +62,7 @@ impl RateModel {
 }
 
 struct State {
-    /// Of the part of the link's rate, LTE.
+    /// The logarithm of the part of the link's rate, for LTE.
     log: f64,
     level: usize,
     is_taken: bool,
@@ -89,7 +89,7 @@ impl State {
     }
 }
 
-/// Of the standard normal distribution (Box and Muller).
+/// Draws from the standard normal distribution (Box and Muller).
 fn normal(random: &mut ChaCha8Rng) -> f64 {
     // `random` is below 1, so the logarithm is of something above 0.
     let (radius, turn) = (1.0 - random.random::<f64>(), random.random::<f64>());

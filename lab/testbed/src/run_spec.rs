@@ -10,7 +10,7 @@ use workload::STREAMS_MAX;
 use crate::experiment::check_name;
 use crate::{Autorate, Framing, Network, Told, placeholders, upstream};
 
-/// One run: what serves the jobs, and in which order.
+/// A run: what serves the jobs, and in which order.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunSpec {
@@ -22,7 +22,7 @@ pub struct RunSpec {
     pub policy: PolicySpec,
     #[serde(default = "off")]
     pub shaping: String,
-    /// What Weir, or `weir attach` at a server before a router, is told of the uplink, instead of what the experiment says.
+    /// The rate of the uplink that Weir, or `weir attach` at a server before a router, is told, instead of what the experiment says.
     pub told: Option<Told>,
     /// More flags for the server: of `weir serve`, or another's own (Apache's `-c DIRECTIVE`), with its configuration unchanged.
     #[serde(default)]
@@ -39,7 +39,7 @@ pub struct RunSpec {
     /// More flags for `weirlab upstream`: its workers, and how long requests take it.
     #[serde(default)]
     pub upstream_flags: Vec<String>,
-    /// Its clients speak TLS, and the server has a certificate that signs itself.
+    /// The clients speak TLS, and the server has a certificate that signs itself.
     #[serde(default)]
     pub tls: bool,
     /// None of its clients' connections resumes the TLS session of an earlier one.
@@ -47,13 +47,13 @@ pub struct RunSpec {
     pub full_handshakes: bool,
     /// The server's certificate has at least so many bytes, as a chain of several has; unset is one alone, of a few hundred.
     pub certificate_bytes: Option<u16>,
-    /// Its clients speak HTTP/2, with up to so many requests at once on a connection; with `tls` by ALPN, else with prior knowledge.
+    /// The clients speak HTTP/2, with up to so many requests at once on a connection; with `tls` by ALPN, else with prior knowledge.
     pub h2: Option<NonZeroU32>,
     /// The same of HTTP/3, over UDP at the same port; with `tls`.
     pub h3: Option<NonZeroU32>,
     /// Connections that a client has at once, as browsers do; unset is no limit.
     pub client_connections: Option<NonZeroU32>,
-    /// What queues at the bottleneck; see [`crate::Experiment::qdisc_of`] for when it is not given.
+    /// The qdisc at the bottleneck; see [`crate::Experiment::qdisc_of`] for when it is not given.
     #[serde(rename = "qdisc")]
     pub(crate) qdisc_given: Option<Qdisc>,
     /// More flags for the `weir uplink up` that builds `bands`.
@@ -67,7 +67,7 @@ pub struct RunSpec {
     /// The server is in a container: its host, which attaches, only forwards its packets.
     #[serde(default)]
     pub container: bool,
-    /// One more client downloads a file from a disk that gives so many reads per second, for as long as the run lasts; unset
+    /// A further client downloads a file from a disk that gives so many reads per second, for as long as the run lasts; unset
     /// is no such client.
     pub cold_reads_per_s: Option<NonZeroU32>,
     /// CAKE on the server's egress, before the bottleneck, with a rate that follows delay and load.
@@ -97,7 +97,7 @@ impl Server {
         }
     }
 
-    /// Its program.
+    /// Returns the name of its program.
     pub(crate) fn program(self) -> &'static str {
         match self {
             Server::Apache => "apache2",
@@ -106,11 +106,11 @@ impl Server {
     }
 }
 
-/// What queues at the bottleneck.
+/// The qdisc at the bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Qdisc {
-    /// One FIFO of `fifo_packets` under the shaper: the papers' FAIR.
+    /// A single FIFO of `fifo_packets` under the shaper: the papers' FAIR.
     #[default]
     Fifo,
     /// fq_codel as it comes, under the shaper: what most distributions have.
@@ -173,17 +173,17 @@ impl Attach {
 }
 
 impl RunSpec {
-    /// Its server has a certificate of its own making, and is asked over TLS.
+    /// Returns true if the server has a certificate of its own making, and is asked over TLS.
     pub(crate) fn speaks_tls(&self) -> bool {
         self.tls || self.flags.iter().any(|flag| flag == crate::server::TLS_FLAG)
     }
 
-    /// Of HTTP/2 and HTTP/3: the key, and how many requests a connection has at once.
+    /// Returns, of HTTP/2 and HTTP/3, the key, and how many requests a connection has at once.
     fn streams(&self) -> Option<(&'static str, NonZeroU32)> {
         self.h2.map(|streams| ("h2", streams)).or(self.h3.map(|streams| ("h3", streams)))
     }
 
-    /// What its clients speak that the lab does not give this server.
+    /// Returns what its clients speak that the lab does not give this server.
     fn check_protocol(&self, per_connection: u64) -> Result<(), String> {
         let name = self.server.name();
         match (self.server, self.streams()) {
@@ -258,8 +258,8 @@ impl RunSpec {
         Ok(())
     }
 
-    /// What this run's keys say of the bottleneck: the qdisc named, else the one its shaping or `attach` cannot do without. Before a
-    /// router's line `attach` makes its own.
+    /// Returns what this run's keys say of the bottleneck: the qdisc named, else the one its shaping or `attach` cannot
+    /// do without. Before a router's line `attach` makes its own.
     pub(crate) fn qdisc_wanted(&self, network: Network) -> Option<Qdisc> {
         self.qdisc_given.or(match (self.shaping.as_str(), self.attach) {
             (_, Some(_)) if network == Network::Router => None,
@@ -268,7 +268,7 @@ impl RunSpec {
         })
     }
 
-    /// What is wrong with the names between braces in its configuration, where these are given besides a run's own.
+    /// Returns what is wrong with the names between braces in its configuration, where these are given besides a run's own.
     pub(crate) fn check_placeholders(&self, fill: &BTreeMap<String, u64>) -> Result<(), String> {
         let own = placeholders::OWN.into_iter().chain(self.upstream.map(|_| placeholders::UPSTREAM));
         let is_known = |name: &str| own.clone().any(|own| own == name) || fill.contains_key(name);
@@ -279,7 +279,7 @@ impl RunSpec {
         Err(format!("run `{}`: config: unknown `{{{unknown}}}`, expected one of {}", self.name, names.join(", ")))
     }
 
-    /// What is wrong with a run that stands before this qdisc on this network.
+    /// Returns what is wrong with a run that stands before this qdisc on this network.
     pub(crate) fn check(&self, qdisc: Qdisc, network: Network, per_connection: u64) -> Result<(), String> {
         let (name, queue) = (&self.name, qdisc.name());
         let wrong = |reason: String| Err(format!("run `{name}`: {reason}"));

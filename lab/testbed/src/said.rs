@@ -32,7 +32,7 @@ pub(crate) fn keep(file: &Path, rows: &str) -> Result<(), LabError> {
     std::fs::write(file, format!("{HEADING}{rows}")).map_err(|e| LabError::path(file, e))
 }
 
-/// Its rows. `lengths` are nanoseconds since the load began, and bytes of the log by then.
+/// Returns the rows. `lengths` are nanoseconds since the load began, and bytes of the log by then.
 fn table(log: &str, lengths: &[(u64, u64)]) -> String {
     let (mut table, mut end) = (String::new(), 0);
     for line in log.split_inclusive('\n').take(LINES_MAX) {

@@ -34,7 +34,7 @@ const SLOW_TO_LOOK_AT: &str = "slow-to-look-at.bin";
 /// The same, but already to open it takes as long as a read.
 const SLOW_TO_OPEN: &str = "slow-to-open.bin";
 const SLOW_TO_OPEN_NUMBER: INodeNo = INodeNo(3);
-/// How long the kernel may believe what it was told of the file: longer than any run.
+/// The time that the kernel may believe what it was told of the file: longer than any run.
 const TOLD_FOR: Duration = Duration::from_secs(86_400);
 
 /// A mounted disk. Unmounted when dropped.
@@ -95,12 +95,12 @@ fn release(folder: &Path) {
     let _ = unmount(folder, UnmountFlags::FORCE | UnmountFlags::DETACH);
 }
 
-/// What the kernel asks; what is slow is passed on to a thread that takes its time.
+/// The disk that answers the kernel; what is slow is passed on to a thread that takes its time.
 struct Disk {
     asked: Sender<Asked>,
 }
 
-/// What takes as long as a read.
+/// A question that takes as long as a read.
 enum Asked {
     Look(ReplyEntry),
     Open(ReplyOpen),

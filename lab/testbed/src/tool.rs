@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::LabError;
 
-/// Where administrators' tools live; an ordinary user's PATH often lacks these.
+/// The folders of administrators' tools; an ordinary user's PATH often lacks these.
 const ADMIN_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// The file of a program, from PATH or the administrators' folders.
@@ -43,7 +43,7 @@ pub(crate) fn run_words(words: &[impl AsRef<str>]) -> Result<String, LabError> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// What a program says its version is, on standard output or error; empty when it does not say.
+/// Returns what a program says its version is, on standard output or error; empty when it does not say.
 pub(crate) fn version(program: &Path, flag: &str) -> String {
     let output = Command::new(program).arg(flag).process_group(0).stdin(Stdio::null()).output();
     output.map(|o| one_line(&String::from_utf8_lossy(&[o.stdout, o.stderr].concat()))).unwrap_or_default()

@@ -11,20 +11,20 @@ use crate::program::Program;
 use crate::server::{Endpoint, await_answer};
 use crate::{Interrupt, LabError, Plan, RunSpec, Server};
 
-/// Its port, beside that of the run's server; it listens on loopback alone.
+/// The port, beside that of the run's server; it listens on loopback alone.
 const PORT: u16 = 3000;
-/// What it says, in the run's folder.
+/// The log of the upstream, in the run's folder.
 const LOG: &str = "upstream.log";
 
-/// How an upstream tells where a response's body ends (RFC 9112 section 6.3).
+/// The way in which an upstream marks the end of a response's body (RFC 9112 section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Framing {
-    /// By Content-Length.
+    /// A Content-Length.
     Length,
     /// In chunks: its length is known at its end.
     Chunked,
-    /// By the end of the connection.
+    /// The end of the connection.
     Close,
 }
 
@@ -38,7 +38,7 @@ impl Framing {
     }
 }
 
-/// What is wrong with the upstream of a run.
+/// Returns what is wrong with the upstream of a run.
 pub(crate) fn check(spec: &RunSpec) -> Result<(), String> {
     match spec.server {
         _ if spec.upstream.is_none() && !spec.upstream_flags.is_empty() => {

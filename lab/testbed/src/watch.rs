@@ -11,7 +11,7 @@ use crate::{LabError, Place, RunSpec, Server};
 
 const LOG: &str = "uplink-watch.log";
 const FILE: &str = "pace.csv";
-/// What is kept of each answer.
+/// The keys of each answer that are kept.
 const KEYS: [&str; 4] = ["rate_bits_per_s", "pace_bits_per_s", "limit", "age_s"];
 
 /// Starts to ask the server of a run, if it is Weir and paces; dropping it ends that. A `weir` that cannot be asked ends by itself.

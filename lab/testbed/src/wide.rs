@@ -22,12 +22,12 @@ const RATE_QUEUE_PACKETS: usize = 100;
 /// The routing table of the first path; others follow.
 const FIRST_TABLE: usize = 100;
 
-/// Where the paths are.
+/// The namespace and groups of the paths.
 #[derive(Debug)]
 pub(crate) struct Paths {
     /// Between the bottleneck and the clients.
     pub namespace: Namespace,
-    /// Those that are not plain, with their number among the groups.
+    /// The groups that are not plain, with their number among the groups.
     groups: Vec<(usize, ClientGroup)>,
 }
 
@@ -71,7 +71,7 @@ impl Paths {
         Ok(())
     }
 
-    /// What netem counted, as `tc` prints it.
+    /// Returns what netem counted, as `tc` prints it.
     pub fn counters(&self) -> Result<String, LabError> {
         tool::run(&format!("tc -n {} -s qdisc show", self.namespace.name()))
     }
@@ -128,7 +128,7 @@ fn addresses(client: &str, device: &str, index: usize, bits: u32) -> impl Iterat
     ClientGroup::addresses(index).map(add)
 }
 
-/// What the group's clients send takes the group's path.
+/// Returns the route by which packets of the group's clients take the group's path.
 fn source_route(client: &str, index: usize, to: &str) -> [String; 2] {
     let table = FIRST_TABLE + index;
     [

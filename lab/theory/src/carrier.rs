@@ -5,8 +5,9 @@ use units::wire::{DATAGRAM_OVERHEAD_BYTES, PACKET_OVERHEAD_BYTES, SEGMENT_BYTES,
 /// A record of TLS 1.3: 5 bytes of header, 1 of type, 16 of tag (RFC 8446 section 5.2).
 const RECORD_BYTES: u64 = 5 + 1 + 16;
 
-/// What a server says to resume a session, the least there is, with X25519 and SHA-256: ServerHello in a record without encryption
-/// (5 + 4 + 124), change_cipher_spec (6), and in one record EncryptedExtensions with a protocol of two letters (15) and Finished (36).
+/// The bytes that a server sends to resume a session, the least there is, with X25519 and SHA-256: ServerHello in a
+/// record without encryption (5 + 4 + 124), change_cipher_spec (6), and in one record EncryptedExtensions with a
+/// protocol of two letters (15) and Finished (36).
 const FLIGHT_BYTES: u64 = 5 + 4 + 124 + 6 + RECORD_BYTES + 15 + 36;
 
 /// Frame header of HTTP/2 (RFC 9113 section 4.1).
@@ -29,7 +30,7 @@ pub struct Carrier {
     pub segment_bytes: u64,
     /// All else in each packet with data.
     pub overhead_bytes: u64,
-    /// What a connection sends before its first response, in one go, with headers.
+    /// The bytes that a connection sends before its first response, in one go, with headers.
     pub opening_bytes: u64,
     /// A packet without data.
     pub empty_bytes: u64,
@@ -87,7 +88,7 @@ impl Carrier {
         self.segment_bytes + self.overhead_bytes
     }
 
-    /// What the last packet of a response is charged that has so many bytes in it, fewer than fill it.
+    /// Returns what the last packet of a response is charged that has so many bytes in it, fewer than fill it.
     pub const fn last_bytes(self, rest_bytes: u64) -> u64 {
         match (rest_bytes, self.is_shared) {
             (0, _) => 0,

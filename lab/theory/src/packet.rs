@@ -94,7 +94,7 @@ pub fn packet_bound(requests: &[(Nanos, u64)], per_connection: NonZeroU64, carri
     packet_srpt(&responses, carrier, link)
 }
 
-/// How long the link is busy with each kind of packet.
+/// The time that the link is busy with each kind of packet.
 #[derive(Debug, Clone, Copy)]
 struct Times {
     carrier: Carrier,
@@ -138,7 +138,7 @@ impl Left {
         Left { opens, payload_bytes, closing_packets }
     }
 
-    /// Whether the response has ended, and only the close is left.
+    /// Returns true if the response has ended, and only the close is left.
     fn is_closing(&self) -> bool {
         !self.opens && self.payload_bytes == 0
     }
@@ -146,7 +146,7 @@ impl Left {
 
 struct Line {
     now: Nanos,
-    /// Whether only a close is left, time left to send, position in order of arrival, and what it is: the least is served.
+    /// True if only a close is left, time left to send, position in order of arrival, and what it is: the least is served.
     waiting: BinaryHeap<Reverse<(bool, Nanos, usize, Left)>>,
     times: Times,
 }

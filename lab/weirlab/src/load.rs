@@ -36,7 +36,7 @@ use users::Users;
 /// Connections that a browser opens to a host over HTTP/1.1.
 const PAGE_CONNECTIONS: u32 = 6;
 
-/// How long after the last arrival to wait for what is outstanding, unless told.
+/// The wait after the last arrival for what is outstanding, unless told.
 const GRACE: Duration = Duration::from_secs(120);
 
 #[derive(clap::Args)]
@@ -103,7 +103,7 @@ struct Wanted {
     /// Groups of them that ask again at once.
     closed: Vec<ClosedClient>,
     schedule: Schedule,
-    /// Who asks instead of the schedule's jobs.
+    /// The users who ask instead of the schedule's jobs.
     users: Option<Users>,
 }
 
@@ -141,7 +141,7 @@ impl Args {
         self.client_connections.or(self.load.loads_pages().then_some(of_page))
     }
 
-    /// What is spoken, where it is not HTTP/1.1 without TLS.
+    /// Returns what is spoken, where it is not HTTP/1.1 without TLS.
     fn speech(&self) -> Option<String> {
         let over = if self.tls { " over TLS" } else { "" };
         match self.protocol() {
@@ -318,7 +318,7 @@ fn plan(wanted: &Wanted, target: SocketAddr, args: &Args) -> Plan {
     }
 }
 
-/// Where a customer's files are, below the URL.
+/// Returns where a customer's files are, below the URL.
 fn site(customer: &Customer, url: &Url) -> Site {
     match &customer.at {
         CustomerAt::Path(path) => Site { host: url.authority.clone(), prefix: url.prefix.clone() + &path[1..] },

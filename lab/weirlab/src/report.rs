@@ -16,7 +16,7 @@ use cli::Failure;
 
 const MANIFEST: &str = "manifest.json";
 
-/// What is kept of runs in git.
+/// The file of runs that is kept in git.
 const SUMMARY: &str = "summary.json";
 
 #[derive(clap::Args)]
@@ -152,7 +152,7 @@ fn folders_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
-/// What the runs are called together: the folder that holds them.
+/// Returns what the runs are called together: the folder that holds them.
 fn experiment_name(folders: &[PathBuf]) -> String {
     let holder = |folder: &PathBuf| {
         let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.clone());

@@ -22,7 +22,7 @@ pub fn main(command: Command) -> Result<(), Failure> {
     }
 }
 
-/// What `--dist trace:FILE` begins with.
+/// The begin of `--dist trace:FILE`.
 const TRACE: &str = "trace:";
 
 /// The distribution that `--dist` names; of a trace the sizes that an experiment would replay.

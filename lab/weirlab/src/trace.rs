@@ -21,7 +21,7 @@ pub(crate) use output::print;
 /// Made by `weirlab trace make`; no real log may be shipped.
 const SHIPPED: &[u8] = include_bytes!("../../../traces/synthetic.csv.gz");
 
-/// What names the shipped trace where a file is asked for.
+/// The name of the shipped trace where a file is asked for.
 const SHIPPED_NAME: &str = "synthetic";
 
 #[derive(clap::Subcommand)]

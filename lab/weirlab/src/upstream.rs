@@ -22,14 +22,14 @@ use work::{Places, Work, Works};
 const CONNECTIONS_MAX: usize = 2048;
 /// A thread's stack: its buffers are not there.
 const STACK_BYTES: usize = 128 << 10;
-/// Of a file so much is read at once, and sent as one chunk.
+/// The bytes of a file that are read at once, and sent as one chunk.
 const CHUNK_BYTES: usize = 16 << 10;
 /// Head and first chunk leave together.
 const OUT_BYTES: usize = CHUNK_BYTES + 1024;
 /// Longest time without a request: longer than proxies keep idle connections, so that none is closed as it is taken (nginx 60 s).
 const IDLE_FOR: Duration = Duration::from_secs(75);
 
-/// As many bytes behind a proxy as a file server's own head has, so that times of both compare.
+/// The head, of as many bytes behind a proxy as a file server's own, so that times of both compare.
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nAccept-Ranges: none\r\n\
     Last-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\n";
 

@@ -21,7 +21,7 @@ const STEP: Nanos = Nanos::from_micros(100);
 /// A client with always so many requests of one size under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClosedClient {
-    /// Its group of clients.
+    /// The group of clients.
     pub group: u32,
     pub connections: u32,
     pub size_bytes: u64,
@@ -33,7 +33,7 @@ pub struct Beside<'a> {
     connections: Vec<Connection>,
     /// Which connection asks when, the earliest first: answers come in order of time.
     due: VecDeque<(Nanos, u32)>,
-    /// Nobody of them asks from then on.
+    /// The instant from which none of them asks.
     until: Nanos,
 }
 

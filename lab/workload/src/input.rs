@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
-/// How much of a file is looked at to tell its format.
+/// The bytes of a file that show its format.
 const START_BYTES: u64 = 16 * 1024;
 
 /// The longest line that is read; a longer one is bad. Servers limit a request line to 8 KiB, and a log line holds at
@@ -41,7 +41,7 @@ fn look<R: BufRead>(mut file: R) -> io::Result<(Vec<u8>, impl BufRead)> {
     Ok((start.clone(), Cursor::new(start).chain(file)))
 }
 
-/// What [`next_line`] found.
+/// The finding of [`next_line`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     Whole,

@@ -4,7 +4,7 @@ use units::Nanos;
 
 use crate::{BadLines, Format, calendar, spread};
 
-/// One request of a log.
+/// A request of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     /// Since 1970, or since whatever zero the log uses.
@@ -13,7 +13,7 @@ pub struct Request {
     pub size_bytes: u64,
     /// HTTP status; `None` where the log does not record it.
     pub status: Option<u16>,
-    /// Its client by the log's own number, hosts numbered in the order of the file; `None` where the log names none.
+    /// The client by the log's own number, hosts numbered in the order of the file; `None` where the log names none.
     pub client: Option<u32>,
 }
 
@@ -54,13 +54,13 @@ impl Log {
     }
 }
 
-/// One request of a trace.
+/// A request of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
     /// Since the first request of the trace.
     pub at: Nanos,
     pub size_bytes: u64,
-    /// As in [`Request`].
+    /// The client, as in [`Request`].
     pub client: Option<u32>,
 }
 
@@ -99,7 +99,7 @@ impl Filter {
         Filter { status: None, size_bytes_min: 0, size_bytes_max: u64::MAX, from_s: None, to_s: None, first: None }
     }
 
-    /// What load is made of: requests that were answered 200 (or whose status is not recorded) with a body.
+    /// Returns what load is made of: requests that were answered 200 (or whose status is not recorded) with a body.
     pub fn for_schedules() -> Filter {
         Filter { status: Some(200), size_bytes_min: 1, ..Filter::all() }
     }

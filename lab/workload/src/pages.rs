@@ -37,7 +37,7 @@ const OBJECT_BYTES_MAX: f64 = 20e6;
 const COUNT_SIGMA: f64 = 0.5;
 const SIZE_SIGMA: f64 = 0.8;
 
-/// What an object is.
+/// The kind of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectKind {
     Html,
@@ -49,7 +49,7 @@ pub enum ObjectKind {
     FirstImage,
     Image,
     Font,
-    /// What scripts ask for.
+    /// Data that scripts ask for.
     Data,
 }
 
@@ -78,7 +78,7 @@ const MIX: [Share; 8] = [
     share(ObjectKind::Data, 16.0, 30_000.0, 1.4),
 ];
 
-/// One object.
+/// An object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageObject {
     pub kind: ObjectKind,
@@ -101,12 +101,12 @@ impl ObjectKind {
         matches!(self, ObjectKind::Html | ObjectKind::FirstImage | ObjectKind::Image | ObjectKind::Data)
     }
 
-    /// Whether nothing of the page is shown before it is there.
+    /// Returns true if nothing of the page is shown before it is there.
     pub fn is_blocking(self) -> bool {
         matches!(self, ObjectKind::Html | ObjectKind::Style | ObjectKind::Script)
     }
 
-    /// Whether it is found in a style sheet, or by what runs after them, and not in the HTML.
+    /// Returns true if it is found in a style sheet, or by what runs after them, and not in the HTML.
     pub fn follows_styles(self) -> bool {
         matches!(self, ObjectKind::Font | ObjectKind::Data)
     }
@@ -128,7 +128,7 @@ pub fn page(random: &mut ChaCha8Rng) -> Vec<PageObject> {
     objects
 }
 
-/// Of median 1 (Box and Muller 1958).
+/// Draws from a lognormal distribution of median 1 (Box and Muller 1958).
 fn lognormal(random: &mut ChaCha8Rng, sigma: f64) -> f64 {
     let (radius, angle) = (1.0 - unit(random), std::f64::consts::TAU * unit(random));
     ((-2.0 * radius.ln()).sqrt() * angle.cos() * sigma).exp()

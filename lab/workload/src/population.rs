@@ -34,9 +34,9 @@ pub struct Population {
     kind: Kind,
     sizes: EndlessSizes,
     seed: u64,
-    /// Nobody comes or asks from then on.
+    /// The instant from which nobody comes or asks.
     until: Nanos,
-    /// Who asks when, the earliest first; at most one request for each user.
+    /// The users and the instants at which they ask, the earliest first; at most one request for each user.
     due: BinaryHeap<Reverse<(Nanos, u32)>>,
 }
 
@@ -58,11 +58,11 @@ struct Sessions {
     /// When the last one drawn comes; the one after it is drawn when it has come.
     at: Nanos,
     drawn: u32,
-    /// What each session that has come still asks for, the pause before it first.
+    /// The requests that each session that has come still asks for, the pause before it first.
     open: HashMap<u32, VecDeque<(Nanos, u64)>>,
 }
 
-/// How sessions come and what they do.
+/// The arrivals and the requests of sessions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionModel {
     /// Mean number of requests, geometric: 1 to 1,000.
@@ -78,7 +78,7 @@ pub struct SessionModel {
 }
 
 impl SessionModel {
-    /// What a session of this many requests takes of the link, if these are the sizes they ask for.
+    /// Returns what a session of this many requests takes of the link, if these are the sizes they ask for.
     pub fn link_time(sizes: &[u64], requests: f64, link: Rate) -> f64 {
         let bytes: f64 = sizes.iter().map(|&size| wire_bytes(size) as f64).sum();
         let per_session = requests * bytes / sizes.len().max(1) as f64 + wire::CONNECTION_BYTES as f64;
@@ -102,7 +102,7 @@ impl SessionModel {
 }
 
 impl Population {
-    /// So many user equivalents, who come within the first ten seconds and stay until then.
+    /// Returns a population of user equivalents, who come within the first ten seconds and stay until then.
     pub fn users(users: u32, model: UserModel, until: Nanos, sizes: EndlessSizes, seed: u64) -> Population {
         assert!((1..=USERS_MAX).contains(&users), "{users} users");
         let mut due = BinaryHeap::new();
@@ -228,7 +228,7 @@ fn stream(seed: u64, stream: u64) -> ChaCha8Rng {
     rng
 }
 
-/// With mean 1.
+/// Draws from an exponential distribution with mean 1.
 fn exponential(rng: &mut ChaCha8Rng) -> f64 {
     -(1.0 - unit(rng)).ln()
 }

@@ -7,10 +7,10 @@ use crate::format::{Format, Parsed, RECORD_BYTES, Reason, parse_record, trim};
 use crate::input::{self, Input, LINE_BYTES_MAX, Line};
 use crate::{Log, REQUESTS_MAX, Request};
 
-/// How many bad lines are remembered; the rest are only counted.
+/// The number of bad lines that are remembered; the rest are only counted.
 pub const BAD_LINES_KEPT: usize = 20;
 
-/// How much of a bad line is remembered.
+/// The bytes of a bad line that are remembered.
 const EXCERPT_BYTES_MAX: usize = 80;
 
 #[derive(Debug, Clone, Copy, Default)]

@@ -35,22 +35,22 @@ pub struct Scaling {
     pub seconds: Option<f64>,
     /// Requests on each connection, at least 1.
     pub per_connection: u64,
-    /// Where the trace ends before the seconds do: its requests again, at its times, their sizes in an order that this
-    /// seed draws anew each time. The first of a repetition comes with the last before it.
+    /// The seed of repetitions, where the trace ends before the seconds do: its requests again, at its times, their
+    /// sizes in an order that this seed draws anew each time. The first of a repetition comes with the last before it.
     pub repeat: Option<u64>,
 }
 
-/// One request of a schedule.
+/// A request of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Job {
     /// Since the run began.
     pub arrival: Nanos,
     pub size_bytes: u64,
-    /// As in [`crate::Request`].
+    /// The client, as in [`crate::Request`].
     pub client: Option<u32>,
 }
 
-/// What a run submits, and when.
+/// The requests that a run submits, and their instants.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
     /// Sorted by arrival; the first is at 0.
@@ -59,9 +59,9 @@ pub struct Schedule {
     pub rho_measured: f64,
     /// The time kept: the seconds asked for, or the span of the stretched trace where that is shorter.
     pub kept: Nanos,
-    /// What the trace's time was multiplied by, on average where the load changes; above 1 it was slowed down.
+    /// The factor by which the trace's time was multiplied, on average where the load changes; above 1 it was slowed down.
     pub stretch: f64,
-    /// What the caller should tell its user.
+    /// The warning for the caller's user.
     pub warning: Option<String>,
 }
 
@@ -126,12 +126,12 @@ fn check(trace: &Trace, seconds: Option<f64>, per_connection: u64) -> Result<(),
     Ok(())
 }
 
-/// How the time of a trace becomes that of a run.
+/// The map from the time of a trace to that of a run.
 struct Pace<'a> {
     load: &'a LoadProfile,
-    /// Of the trace as it was recorded.
+    /// The end of the trace as it was recorded.
     last: Nanos,
-    /// Of the stretched trace: at a constant load the time it takes, else the work it is (in time of the link).
+    /// The span of the stretched trace: at a constant load the time it takes, else the work it is (in time of the link).
     span: Nanos,
 }
 
@@ -162,7 +162,7 @@ impl<'a> Pace<'a> {
     }
 }
 
-/// How often the trace is needed to fill the time.
+/// Returns how often the trace is needed to fill the time.
 fn copies(trace: &Trace, pace: &Pace, scaling: &Scaling, limit: Nanos) -> Result<u64, ScheduleError> {
     let (Some(seconds), Some(_)) = (scaling.seconds, scaling.repeat) else { return Ok(1) };
     let wanted = if pace.load.as_constant().is_some() { limit.0 as f64 } else { pace.load.offered(limit) };
@@ -222,7 +222,7 @@ fn too_short(span: Nanos, seconds: f64, scaling: &Scaling) -> String {
     )
 }
 
-/// Why no schedule can be made.
+/// The reason why no schedule can be made.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum ScheduleError {
     #[error("a load of {0} makes no sense: write a rho above 0, such as 0.8")]

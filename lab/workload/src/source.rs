@@ -9,7 +9,7 @@ use units::Nanos;
 
 use crate::{Job, PageTimes};
 
-/// One request of a load.
+/// A request of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ask {
     /// When it is due. Response time counts from here.
@@ -21,7 +21,7 @@ pub struct Ask {
     pub group: Option<u32>,
     /// The client of the trace that asks, as in [`crate::Request`]: all its requests come from one address.
     pub client: Option<u32>,
-    /// Of a page, which has several under way at once.
+    /// The part of a page, which has several under way at once.
     pub part: Option<Part>,
 }
 
@@ -32,13 +32,13 @@ pub struct Part {
     pub page: u32,
     /// The file of a site that it is ([`crate::Documents`]); `None` stands for any of its size.
     pub file: Option<u32>,
-    /// Its place among the objects of its page.
+    /// The place among the objects of its page.
     pub object: u16,
     pub urgency: u8,
     pub is_incremental: bool,
 }
 
-/// Where the requests of a run come from.
+/// The source of the requests of a run.
 pub trait Source {
     /// When the next request is due; `None` at the end, and while everybody waits for an answer. A later call may name an
     /// earlier instant only after [`Source::on_end`].
@@ -51,7 +51,7 @@ pub trait Source {
     /// for more. The connection of one who leaves may be closed.
     fn on_end(&mut self, user: u32, at: Nanos) -> bool;
 
-    /// This request has ended: as [`Source::on_end`], of whichever kind it was.
+    /// Notes that this request has ended: as [`Source::on_end`], of whichever kind it was.
     fn on_ended(&mut self, ask: &Ask, at: Nanos) -> bool {
         ask.user.is_none_or(|user| self.on_end(user, at))
     }
@@ -59,10 +59,10 @@ pub trait Source {
     /// No request is due after this, but for those that follow from answers.
     fn last_at(&self) -> Nanos;
 
-    /// How many requests there will be, where it is known before.
+    /// Returns how many requests there will be, where it is known before.
     fn count(&self) -> Option<usize>;
 
-    /// What became of its pages, where it loads pages.
+    /// Returns what became of its pages, where it loads pages.
     fn pages(&self) -> Vec<PageTimes> {
         vec![]
     }

@@ -17,11 +17,11 @@ pub struct Summary {
     /// Variance over squared mean of the gaps between arrivals: 1 for Poisson, more for bursts. Whole seconds are spread
     /// first, which hides bursts shorter than a second.
     pub interarrival_scv: Option<f64>,
-    /// How often each status comes; `None` where it is not recorded.
+    /// The number of requests with each status; `None` where it is not recorded.
     pub statuses: BTreeMap<Option<u16>, usize>,
-    /// How many different clients; `None` where no request has one.
+    /// The number of different clients; `None` where no request has one.
     pub clients: Option<usize>,
-    /// Of the requests with a body; `None` if there are none.
+    /// The sizes of the requests with a body; `None` if there are none.
     pub sizes: Option<SizeSummary>,
 }
 
@@ -88,7 +88,7 @@ impl SizeSummary {
     }
 }
 
-/// How many of the largest carry at least half of all bytes.
+/// Returns how many of the largest carry at least half of all bytes.
 fn carrying_half(sorted: &[u64], bytes: u128) -> usize {
     let mut sum = 0;
     let short = sorted.iter().rev().take_while(|&&size| {

@@ -52,7 +52,7 @@ pub struct WebStoneClients {
     clients: Vec<Client>,
     think: Nanos,
     until: Nanos,
-    /// Who asks when, the earliest first.
+    /// The users and the instants at which they ask, the earliest first.
     due: BinaryHeap<Reverse<(Nanos, u32)>>,
 }
 
@@ -103,7 +103,7 @@ impl FromStr for WebStone {
     }
 }
 
-/// Where a rising function is 0, to the last digits of a double.
+/// Returns where a rising function is 0, to the last digits of a double.
 fn root(mut low: f64, mut high: f64, value: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..60 {
         let middle = (low + high) / 2.0;
@@ -137,7 +137,7 @@ impl WebStoneFiles {
         self.ends[file] - file.checked_sub(1).map_or(0.0, |before| self.ends[before])
     }
 
-    /// Of the requests, bytes.
+    /// Returns the mean size of the requests, bytes.
     pub fn mean(&self) -> f64 {
         self.sizes.iter().enumerate().map(|(file, size)| *size as f64 * self.share(file)).sum()
     }
@@ -150,7 +150,7 @@ impl WebStoneFiles {
 }
 
 impl WebStoneClients {
-    /// So many clients of each class, all of whom ask from the start, think so long after an answer (WebStone's: not at all), and no more
+    /// Returns clients of each class, all of whom ask from the start, think so long after an answer (WebStone's: not at all), and no more
     /// from `until` on.
     pub fn new(of: WebStone, clients: &[u32], think: Nanos, until: Nanos, seed: u64) -> WebStoneClients {
         let classes = (0..).zip(clients).flat_map(|(class, &clients)| (0..clients).map(move |_| class));
@@ -168,7 +168,7 @@ impl WebStoneClients {
     }
 }
 
-/// What is wrong with so many clients of each class, and what would be right.
+/// Returns what is wrong with so many clients of each class, and what would be right.
 pub fn check_webstone(clients: &[u32]) -> Result<(), String> {
     if !(1..=WEBSTONE_CLASSES_MAX).contains(&clients.len()) {
         return Err(format!("{} classes: write 1 to {WEBSTONE_CLASSES_MAX}", clients.len()));

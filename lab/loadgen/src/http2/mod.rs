@@ -25,7 +25,7 @@ use stream::{End, Stream};
 
 pub use probe::{NoHttp2, check_http2};
 
-/// What the server may send before it hears from us, of one stream and of the connection: as much as Chromium allows, more
+/// The bytes that the server may send before it hears from us, on one stream and on the connection: as much as Chromium allows, more
 /// than any link we measure holds. It is opened again as the bytes come, so that no response ever waits for it.
 const STREAM_WINDOW_BYTES: u32 = 6 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 15 << 20;
@@ -33,7 +33,7 @@ const CONNECTION_WINDOW_BYTES: u32 = 15 << 20;
 /// Requests before the server has said how many it takes: no server should take fewer (RFC 9113 section 6.5.2).
 const STREAMS_UNTOLD: u32 = 100;
 
-/// Of the fields of a response; h2 refuses more, and a server's are a few hundred.
+/// The bytes of a response's fields; h2 refuses more, and a server's are a few hundred.
 const FIELDS_BYTES_MAX: u32 = 64 << 10;
 
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct Streams {
     pipe: Pipe,
     connection: client::Connection<Pipe, Bytes>,
     sender: SendRequest<Bytes>,
-    /// Those under way.
+    /// The streams under way.
     streams: Vec<Stream>,
     frames: Frames,
     /// Frames to be sent, and how many bytes of them the socket has taken.
@@ -120,7 +120,7 @@ impl Streams {
         self.unsent.extend(weight.into_iter().flatten());
     }
 
-    /// Whether another request may be asked.
+    /// Returns true if another request may be asked.
     pub(crate) fn has_room(&self) -> bool {
         let most = self.sender.current_max_send_streams().min(self.streams_max as usize);
         !self.is_last && self.streams.len() < most
@@ -239,7 +239,7 @@ impl Streams {
     }
 }
 
-/// Nobody is to be woken: all is looked at when something comes.
+/// Returns a context that wakes nobody: all is looked at when something comes.
 fn context() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }

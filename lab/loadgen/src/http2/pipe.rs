@@ -8,8 +8,9 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What has come and is not read, and what was written and has not left. One read of a socket fills the first, and h2 takes
-/// all of it at once; of the second there is what requests and the answers to a few frames take.
+/// The bytes that have come and are not read, and those that were written and have not left. One read of a socket fills
+/// the first, and h2 takes all of it at once; of the second there is what requests and the answers to a few frames
+/// take.
 #[derive(Debug, Default)]
 pub(super) struct Wires {
     incoming: Vec<u8>,

@@ -13,7 +13,7 @@ const WITHIN: Duration = Duration::from_secs(5);
 /// The client's first bytes (RFC 9113 section 3.4), and settings that set nothing.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-/// Why there is no HTTP/2.
+/// The reason why there is no HTTP/2.
 #[derive(Debug, thiserror::Error)]
 pub enum NoHttp2 {
     /// The protocol that it chose.
@@ -37,7 +37,7 @@ pub enum NoHttp2 {
     Io(#[from] io::Error),
 }
 
-/// Whether a server speaks HTTP/2, over TLS if it is given, else to clients who know it before.
+/// Checks that a server speaks HTTP/2, over TLS if it is given, else to clients who know it before.
 pub fn check_http2(target: SocketAddr, tls: Option<&Tls>) -> Result<(), NoHttp2> {
     let mut socket = TcpStream::connect_timeout(&target, WITHIN)?;
     socket.set_read_timeout(Some(WITHIN))?;

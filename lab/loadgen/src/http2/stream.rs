@@ -15,12 +15,12 @@ pub(super) struct Stream {
     pub(super) id: u32,
     /// 0 to 7, the least first.
     pub(super) urgency: u8,
-    /// Of the frames that its head came in.
+    /// The bytes of the frames that its head came in.
     pub(super) head_bytes: u64,
     answer: Answer,
-    /// Its place among the requests of its connection, from 1.
+    /// The place among the requests of its connection, from 1.
     number: u64,
-    /// What had come over the connection when it was asked.
+    /// The bytes that had come over the connection when it was asked.
     received_bytes: u64,
     /// The connection had served others when it was asked.
     had_served: bool,
@@ -32,7 +32,7 @@ enum Answer {
     Body(RecvStream),
 }
 
-/// What became of it.
+/// The end of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Whole,
@@ -63,7 +63,7 @@ impl Stream {
         }
     }
 
-    /// Nothing has come over the connection, which had served others before, since this was asked: it was closed while the
+    /// Returns true if nothing has come over the connection, which had served others before, since this was asked: it was closed while the
     /// request was on its way.
     pub(super) fn is_unheard_at(&self, received_bytes: u64) -> bool {
         self.had_served && received_bytes == self.received_bytes

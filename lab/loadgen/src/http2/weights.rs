@@ -15,7 +15,7 @@ const EXCLUSIVE: u32 = 1 << 31;
 /// From one urgency to the next, as Chromium spreads weights over 1 to 256.
 const WEIGHT_STEP: f64 = 255.9 / 7.0;
 
-/// How urgent a request is that has no part of a page.
+/// Returns the urgency of a request that has no part of a page.
 pub(super) fn urgency(part: Option<Part>) -> u8 {
     part.map_or(URGENCY_USUAL, |part| part.urgency)
 }

@@ -1,6 +1,6 @@
 //! Mistakes of a server, by their codes (RFC 9114 section 8.1, RFC 9204 section 6).
 
-/// Why a connection cannot go on, or a stream.
+/// The reason why a connection cannot go on, or a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fault(pub(super) u32);
 

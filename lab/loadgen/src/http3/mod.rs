@@ -48,7 +48,7 @@ const CONTROL_STREAM: &[u8] = &[0, codec::SETTINGS as u8, 0];
 #[derive(Debug)]
 struct Queued {
     job: usize,
-    /// Its place among the requests of its connection, from 1.
+    /// The place among the requests of its connection, from 1.
     number: u64,
     bytes: Vec<u8>,
 }
@@ -56,7 +56,7 @@ struct Queued {
 #[derive(Debug)]
 struct Requests {
     quic: Quic,
-    /// Those under way.
+    /// The streams under way.
     streams: Vec<Stream>,
     /// Requests whose stream cannot be opened yet.
     queued: VecDeque<Queued>,
@@ -114,7 +114,7 @@ impl Requests {
         self.open_streams();
     }
 
-    /// Whether another request may be asked.
+    /// Returns true if another request may be asked.
     fn has_room(&self) -> bool {
         let most = if self.is_connected { self.streams_max } else { self.streams_max.min(STREAMS_UNTOLD) };
         !self.is_last() && !self.is_blocked && self.streams.len() + self.queued.len() < most as usize

@@ -21,7 +21,7 @@ const DATAGRAM_BYTES_MAX: usize = 64 << 10;
 /// TLS' alert that no protocol is common (RFC 7301 section 3.2).
 const NO_APPLICATION_PROTOCOL: u8 = 120;
 
-/// Why there is no HTTP/3.
+/// The reason why there is no HTTP/3.
 #[derive(Debug, thiserror::Error)]
 pub enum NoHttp3 {
     #[error(
@@ -41,7 +41,7 @@ pub enum NoHttp3 {
     Unusable(String),
 }
 
-/// Whether a server speaks HTTP/3.
+/// Checks that a server speaks HTTP/3.
 pub fn check_http3(target: SocketAddr, tls: &Tls) -> Result<(), NoHttp3> {
     let config = tls.quic().ok_or_else(|| NoHttp3::Unusable("TLS of another protocol".into()))?;
     let clock = Clock::start();
@@ -61,7 +61,7 @@ fn socket_to(target: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Why there was no handshake, where the connection says it.
+/// Returns the reason why there was no handshake, where the connection says it.
 fn shake_hands(quic: &mut Quic, socket: &UdpSocket, clock: &Clock) -> io::Result<Option<ConnectionError>> {
     let (mut out, mut datagram) = (vec![], vec![0; DATAGRAM_BYTES_MAX]);
     loop {

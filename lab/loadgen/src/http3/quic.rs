@@ -14,7 +14,7 @@ use units::Nanos;
 
 use crate::tls::SERVER_NAME;
 
-/// What the server may send before it hears from us, of one stream and of the connection: more than any link we measure holds. It
+/// The bytes that the server may send before it hears from us, on one stream and on the connection: more than any link we measure holds. It
 /// is opened again as the bytes come, so that no response ever waits for it.
 const STREAM_WINDOW_BYTES: u32 = 16 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
@@ -28,7 +28,7 @@ const INITIAL_RTT: std::time::Duration = std::time::Duration::from_millis(100);
 /// A server of which nothing has come for so long is gone, in the handshake too: Chromium's. The server may say less.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// What the connections of a load have in common.
+/// The settings that the connections of a load share.
 #[derive(Debug, Clone)]
 pub(crate) struct QuicConfig {
     endpoint: Arc<EndpointConfig>,
@@ -42,7 +42,7 @@ impl QuicConfig {
         QuicConfig::with(tls, STREAM_WINDOW_BYTES, Some(silence_max))
     }
 
-    /// Whose streams may have so many bytes that nobody has read.
+    /// Returns settings whose streams may have this many bytes that nobody has read.
     pub(super) fn with(
         tls: Arc<rustls::ClientConfig>,
         stream_window_bytes: u32,
@@ -68,7 +68,7 @@ impl QuicConfig {
     }
 }
 
-/// What there is on a stream.
+/// A piece of what there is on a stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Piece<'a> {
     Bytes(&'a [u8]),
@@ -79,7 +79,7 @@ pub(super) enum Piece<'a> {
 
 #[derive(Debug)]
 pub(super) struct Quic {
-    /// Of this connection alone, as its socket is.
+    /// The endpoint of this connection alone, as its socket is.
     endpoint: Endpoint,
     handle: ConnectionHandle,
     connection: Connection,
@@ -126,7 +126,7 @@ impl Quic {
         self.connection.handle_timeout(self.instant(now));
     }
 
-    /// What has happened.
+    /// Returns what has happened.
     pub(super) fn poll(&mut self) -> Option<Event> {
         while let Some(event) = self.connection.poll_endpoint_events() {
             if let Some(answer) = self.endpoint.handle_event(self.handle, event) {

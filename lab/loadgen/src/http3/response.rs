@@ -33,7 +33,7 @@ pub(super) enum Event {
         status: u16,
         head_bytes: u64,
     },
-    /// This many more bytes of body.
+    /// A count of further bytes of body.
     Body(u64),
 }
 

@@ -22,7 +22,7 @@ use crate::ledger::Ledger;
 /// Reads of one connection before others get their turn.
 const READS_PER_TURN_MAX: usize = 4;
 
-/// What the kernel puts together of a connection's datagrams (UDP_GRO) is at most so long; several such are read at once.
+/// The most bytes that the kernel puts together of a connection's datagrams (UDP_GRO); several such are read at once.
 const GATHERED_BYTES_MAX: usize = 64 << 10;
 const READ_AT_ONCE: usize = 4;
 
@@ -94,7 +94,7 @@ impl QuicConnection {
         self.advance(ledger, clock.now())
     }
 
-    /// Whether the socket has not taken a datagram.
+    /// Returns true if the socket has not taken a datagram.
     pub(crate) fn is_sending(&self) -> bool {
         self.is_full
     }
@@ -192,7 +192,7 @@ impl QuicConnection {
         Ok(Turn::More)
     }
 
-    /// Nobody listens at the other end: there never was somebody, or no longer is.
+    /// Ends a connection to which nobody listens at the other end: there never was somebody, or no longer is.
     fn lose(&mut self, ledger: &mut Ledger<'_>, now: Nanos) -> Turn {
         match self.requests.has_connected() {
             true => self.requests.on_end(ledger, now),
@@ -217,7 +217,7 @@ impl AsFd for QuicConnection {
     }
 }
 
-/// Whether a datagram could not be sent because of what came back for one before it.
+/// Returns true if a datagram could not be sent because of what came back for one before it.
 fn is_of_server(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable)
 }

@@ -18,7 +18,7 @@ use super::{CONTROL_STREAM, headers};
 use crate::clock::Clock;
 use crate::{Protocol, Tls};
 
-/// Of each stream: the beginning of a response's head.
+/// The window of each stream: the beginning of a response's head.
 const WINDOW_BYTES: u32 = 64;
 /// Connections that are opened at the same time.
 const AT_ONCE: usize = 64;
@@ -36,7 +36,7 @@ const DATAGRAM_BYTES_MAX: usize = 64 << 10;
 /// Beside an honest client at 127.0.0.1, as those over TCP are: for a server they are two clients.
 const SOURCE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// What is asked for on each connection, how often, and on how many until when.
+/// The requests of each connection, and how many connections there are until when.
 pub struct Stall {
     pub target: SocketAddr,
     pub path: String,

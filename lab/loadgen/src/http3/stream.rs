@@ -11,21 +11,21 @@ use crate::ledger::Ledger;
 pub(super) struct Stream {
     pub(super) job: usize,
     pub(super) id: StreamId,
-    /// Its place among the requests of its connection, from 1.
+    /// The place among the requests of its connection, from 1.
     pub(super) number: u64,
     response: Response,
-    /// What had come over the connection's streams when it was asked.
+    /// The bytes that had come over the connection's streams when it was asked.
     received_bytes: u64,
     /// The connection had served others when it was asked.
     had_served: bool,
 }
 
-/// What became of it.
+/// The end of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Whole,
     Broken(Fault),
-    /// By the server, with this code.
+    /// The server reset it with this code.
     Reset(u64),
 }
 
@@ -48,7 +48,7 @@ impl Stream {
         self.response.on_end().map_or_else(End::Broken, |()| End::Whole)
     }
 
-    /// Nothing has come over the connection, which had served others before, since this was asked: it was closed while the
+    /// Returns true if nothing has come over the connection, which had served others before, since this was asked: it was closed while the
     /// request was on its way.
     pub(super) fn is_unheard_at(&self, received_bytes: u64) -> bool {
         self.had_served && received_bytes == self.received_bytes

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
-/// Of the answer at once and the late one, bytes.
+/// The bytes of the answer at once and of the late one.
 pub const ANSWER_BYTES: usize = 1024;
-/// Of a body that a server may have to keep, bytes.
+/// The bytes of a body that a server may have to keep.
 pub const KEPT_BYTES: usize = 60_000;
-/// How late the late answer is.
+/// The delay of the late answer.
 pub const LATE: Duration = Duration::from_secs(2);
 /// The listening queue of Node and php-fpm. With the standard library's 128 a flood fills it, the kernel drops the
 /// handshakes that follow, and an honest request waits a second for the retransmission, whatever the proxy does.

@@ -37,12 +37,12 @@ const INITIAL_WINDOW_SIZE: u8 = 4;
 const END_STREAM_AND_HEADERS: u8 = 5;
 const FRAME_HEAD_BYTES: usize = 9;
 
-/// What an attack has done.
+/// The account of an attack.
 pub struct Tally {
     pub upload_bytes: u64,
-    /// Of those asked for, how many the server kept open.
+    /// The connections that the server kept open.
     pub held: Vec<TcpStream>,
-    /// Of HTTP/3, held by another program.
+    /// The connections of HTTP/3, which another program holds.
     pub quic: Option<Quic>,
     pub given_up: u32,
     /// Requests whose answer has begun, where each is one line of the access log once it ends.
@@ -100,10 +100,10 @@ impl Tally {
 
 pub struct Attack {
     pub name: &'static str,
-    /// What the attacker does.
+    /// The deed of the attacker.
     pub what: &'static str,
     pub run: fn(&Server, u32, &mut Tally),
-    /// Of an application behind the server, how many requests at once it gets; none where files are served.
+    /// The requests at once that an application behind the server gets; none where files are served.
     pub places: Option<u32>,
     /// Weir's `limits.memory`, where the attack is on that.
     pub memory: Option<&'static str>,
@@ -147,13 +147,13 @@ fn connect(server: SocketAddr, at: u32) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Whose responses may send nothing.
+/// Returns whose responses may send nothing.
 pub fn opening() -> Vec<u8> {
     let zero_window = [0, INITIAL_WINDOW_SIZE, 0, 0, 0, 0];
     [PREFACE, &frame(SETTINGS, 0, 0, &zero_window)].concat()
 }
 
-/// Whose responses may send what the protocol allows from the start.
+/// Returns whose responses may send what the protocol allows from the start.
 pub fn opening_wide() -> Vec<u8> {
     [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()
 }

@@ -8,7 +8,7 @@ const SIGNATURES: [u8; 4] = [4, 3, 8, 4];
 /// Any 32 bytes are a public key of X25519.
 const KEY: [u8; 32] = [9; 32];
 
-/// As one record.
+/// Returns the message as one record.
 pub fn client_hello() -> Vec<u8> {
     let host = short(&[&[0][..], &short(b"localhost")].concat());
     let share = short(&[&X25519[..], &short(&KEY)].concat());

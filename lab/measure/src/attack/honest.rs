@@ -29,7 +29,7 @@ pub struct Honest {
 }
 
 impl Honest {
-    /// One that asks for this, a kilobyte.
+    /// Returns a client that asks for this, a kilobyte.
     pub fn start(server: SocketAddr, path: &'static str) -> Honest {
         let shared = Arc::new(Shared::default());
         let of_thread = shared.clone();

@@ -14,20 +14,20 @@ use super::{Field, Kind};
 
 const CONNECTIONS: u32 = 2000;
 const FEWER: u32 = 4;
-/// Of CPU per end, with all connections to a fourth of them: 1 where an end's cost is its own, 4 where it looks at all others.
+/// The growth of CPU per end, with all connections over a fourth of them: 1 where an end's cost is its own, 4 where it looks at all others.
 const GROWTH_MAX: f64 = 2.0;
 /// Below, an end's growth is of caches.
 const END_US_MIN: f64 = 50.0;
-/// Of the longest wait, to that beside idle connections, and above it.
+/// The ratio of the longest wait to that with idle connections.
 const WAIT_RATIO_MAX: u32 = 5;
 const WAIT_MORE: Duration = Duration::from_millis(50);
-/// What a connection of stalled streams may hold. The goal is 64 KB; what HTTP/3 holds today is 160 to 230.
+/// The memory that a connection of stalled streams may hold. The goal is 64 KB; what HTTP/3 holds today is 160 to 230.
 const STALLED_KB_MAX: f64 = 256.0;
 /// Beyond its budget of memory.
 const MEMORY_OVER_PERCENT: u64 = 10;
 /// Share of a core: with more, a wait may be another program's.
 const BUSY: f64 = 0.25;
-/// As sysexits.h has it: try again later.
+/// The status of sysexits.h for "try again later".
 const VOID: u8 = 75;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +81,7 @@ fn over(row: &Row) -> Option<Verdict> {
     (row.peak_bytes > most).then(|| Verdict::Failed(why()))
 }
 
-/// Of rows as [`run`] makes them: idle, few, all, and others.
+/// Judges rows as [`run`] makes them: idle, few, all, and others.
 fn judge(rows: &[Row]) -> Vec<Verdict> {
     let mut verdicts: Vec<Verdict> = rows.iter().flat_map(|row| [counted(row), heavy(row)]).flatten().collect();
     let [idle, few, all, ..] = rows else { return vec![Verdict::Void("no attack was made".into())] };
@@ -105,7 +105,7 @@ fn judge(rows: &[Row]) -> Vec<Verdict> {
     verdicts
 }
 
-/// What no neighbour can be the reason of.
+/// Returns what no neighbour can be the reason of.
 fn counted(row: &Row) -> Option<Verdict> {
     let lost = row.lost.unwrap_or(0);
     let why = match row {

@@ -32,18 +32,18 @@ const CONNECTIONS: u32 = 1000;
 const CONNECTIONS_QUICK: u32 = 200;
 /// For an attack to be made; what is not made by then is left out.
 const ATTACK: Duration = Duration::from_secs(60);
-/// Of the honest client alone, for what it costs.
+/// The time of the honest client alone, for what it costs.
 const ALONE: Duration = Duration::from_secs(1);
-/// With all connections held.
+/// The time with all connections held.
 const SETTLE: Duration = Duration::from_millis(500);
-/// How long a server may work on after the last connection has closed, longer than its own watchdog waits.
+/// The time that a server may work on after the last connection has closed, longer than its own watchdog waits.
 const END: Duration = Duration::from_secs(60);
 const GLANCE: Duration = Duration::from_millis(200);
 /// CPU seconds of a glance, without the honest client's: below, the server rests.
 const RESTING: f64 = 0.02;
 /// For the lines that are still on their way to the log.
 const LOG: Duration = Duration::from_secs(3);
-/// As the configuration has it.
+/// The least budget of memory in the configuration.
 const MEMORY_BYTES_MIN: u64 = 32 << 20;
 /// nginx holds a megabyte for each stalled connection, Caddy seven.
 const CONNECTIONS_NGINX_MAX: u32 = 2000;
@@ -104,7 +104,7 @@ pub struct Args {
     weir: Option<PathBuf>,
 }
 
-/// Of files, and of an application.
+/// Returns the attacks on files and on an application.
 fn attacks() -> impl Iterator<Item = &'static Attack> {
     floods::ATTACKS.iter().chain(&proxied::ATTACKS)
 }
@@ -140,7 +140,7 @@ impl Args {
         attacks().filter(|attack| self.names.is_empty() || self.names.contains(&attack.name))
     }
 
-    /// Who is attacked: Weir, and what stands beside it.
+    /// Returns who is attacked: Weir, and what stands beside it.
     fn kinds(&self, attack: &Attack) -> Vec<Kind> {
         let peers = match attack.places {
             Some(_) => &[Kind::Nginx, Kind::Haproxy][..],
@@ -191,13 +191,13 @@ pub fn main(root: &Path, args: &Args) -> Result<ExitCode, String> {
     Ok(if is_over { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What all attacks of a run share.
+/// The setting that all attacks of a run share.
 struct Field {
     site: Site,
     weir: PathBuf,
     /// Holds the connections of HTTP/3.
     weirlab: PathBuf,
-    /// Of descriptors, of this process and of each server.
+    /// The limit of descriptors, of this process and of each server.
     limit: u64,
     memory: Option<Memory>,
 }
@@ -263,7 +263,7 @@ fn flood(attack: &Attack, kind: Kind, connections: u32, server: &mut Server, hon
     }
 }
 
-/// Of a server's CPU, less what the honest client costs a second.
+/// A meter of a server's CPU, less what the honest client costs a second.
 struct Meter {
     begin: Instant,
     cpu: f64,

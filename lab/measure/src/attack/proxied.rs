@@ -9,7 +9,7 @@ use super::application::{ENDLESS, ENDLESS_HEAD, KEPT, SLOW, TUNNEL, UPLOAD};
 use super::floods::{Attack, HELD, MEMORY, STREAMS, Tally, get, opening, read_frames};
 use super::server::Server;
 
-/// Of a slow body, so many bytes so often: 700 in a second, above the limits of all servers here.
+/// The bytes of one step of a slow body: 700 in a second, above the limits of all servers here.
 const SLOW_BYTES: usize = 70;
 const SLOW_EVERY: Duration = Duration::from_millis(100);
 const UPLOAD_BYTES: usize = 100_000;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::server::{LARGE, Server};
 
-/// What the program says once all connections stand.
+/// The message of the program once all connections stand.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 pub struct Said {
     pub held: u32,

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use crate::bench::table::aligned;
 
-/// One attack on one server.
+/// An attack on one server.
 pub struct Row {
     pub attack: &'static str,
     pub server: &'static str,
     /// Held at once until the end, and given up: refused, or ended by the server before.
     pub connections: [u32; 2],
     pub upload_bytes: u64,
-    /// Of the server, without the honest client's: while the attack goes on, and from its end until the server rests.
+    /// The CPU time of the server, without the honest client's: while the attack goes on, and from its end until the server rests.
     pub cpu_s: [f64; 2],
     /// Resident: before, with all connections held, after they have closed.
     pub memory: [u64; 3],
@@ -25,7 +25,7 @@ pub struct Row {
     /// Lines of the access log, where the answered requests of the attack are known.
     pub lost: Option<u64>,
     pub is_alive: bool,
-    /// Of all other programs: share of one core.
+    /// The share of one core that all other programs took.
     pub others_cpu: f64,
 }
 
@@ -39,7 +39,7 @@ impl Row {
         self.cpu_s[1] * 1e6 / f64::from(self.connections[0].max(1))
     }
 
-    /// Of the attackers' that are held.
+    /// Returns the memory of each held connection of the attackers.
     pub fn kb_per_connection(&self) -> Option<f64> {
         let more = self.memory[1].saturating_sub(self.memory[0]) as f64;
         (self.connections[0] > 0).then(|| more / f64::from(self.connections[0]) / 1000.0)

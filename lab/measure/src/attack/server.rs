@@ -21,11 +21,11 @@ pub const LARGE: (&str, usize) = ("20m.bin", 20_000_000);
 pub struct Site {
     folder: PathBuf,
     certificates: Certificates,
-    /// Of the application.
+    /// The port of the application.
     application: u16,
 }
 
-/// What an attack asks of the server's configuration.
+/// The demands of an attack on the server's configuration.
 pub struct Behind<'a> {
     /// An application is behind the server, and gets so many requests at once.
     pub places: Option<u32>,
@@ -53,7 +53,7 @@ impl Site {
         self.folder.join("access.log")
     }
 
-    /// Where Weir keeps the rate that it finds.
+    /// Returns where Weir keeps the rate that it finds.
     fn state(&self) -> PathBuf {
         self.folder.join("state")
     }
@@ -67,7 +67,8 @@ impl Drop for Site {
     }
 }
 
-/// Of a server: HTTP/1.1, HTTP/2 (the same port in Weir, which tells them apart; nginx 1.22 cannot), TLS, and with its number HTTP/3.
+/// The ports of a server: HTTP/1.1, HTTP/2 (the same port in Weir, which tells them apart; nginx 1.22 cannot), TLS, and
+/// with its number HTTP/3.
 #[derive(Debug, Clone, Copy)]
 pub struct Ports {
     pub http1: u16,
@@ -234,7 +235,7 @@ fn command(site: &Site, kind: Kind, weir: &Path, config: &Path) -> Command {
     }
 }
 
-/// One event loop, an access log (but HAProxy's, which needs another program), and room for every connection.
+/// An event loop, an access log (but HAProxy's, which needs another program), and room for every connection.
 fn configuration(site: &Site, kind: Kind, ports: Ports, behind: &Behind<'_>) -> String {
     let (Ports { http1, http2, tls }, application) = (ports, format!("127.0.0.1:{}", site.application));
     let (folder, log) = (site.folder.display(), site.log());

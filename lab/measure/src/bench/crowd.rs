@@ -41,14 +41,14 @@ pub struct Crowd {
     pub p50: Ratio,
     pub p99: Ratio,
     pub cpu: Ratio,
-    /// Of the server's process memory.
+    /// The bytes of the server's memory for each idle connection.
     pub bytes_per_idle: f64,
-    /// What all other programs of the machine took: share of one core.
+    /// The share of one core that all other programs of the machine took.
     pub others_cpu: f64,
     pub void: Option<String>,
 }
 
-/// One round of one instance.
+/// A round of one instance.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Turn {
     pub p50_us: f64,

@@ -48,7 +48,7 @@ impl Connection {
         self.stream
     }
 
-    /// One request; an error unless the answer is 200 and exactly as long as the file.
+    /// Sends a request; returns an error unless the answer is 200 and exactly as long as the file.
     pub fn get(&mut self, sample: Sample) -> io::Result<()> {
         let id = self.next_id;
         self.next_id += 2;

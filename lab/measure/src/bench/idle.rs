@@ -17,7 +17,7 @@ pub const CONNECTIONS: u32 = 10_000;
 /// So many connections start from each local address: Weir takes a quarter of its connections from one client.
 const CONNECTIONS_PER_ADDRESS: u32 = CONNECTIONS / 5;
 
-/// How long a server may take to free what a request needed and a resting connection does not.
+/// The time that a server may take to free what a request needed and a resting connection does not.
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// A request must be answered in this time, or the row is void.

@@ -47,7 +47,7 @@ pub fn raise_descriptor_limit() -> u64 {
     limit.maximum.unwrap_or(u64::MAX)
 }
 
-/// How every server was started, and configured: `DIR` stands for the folder of the run.
+/// Returns how every server was started, and configured: `DIR` stands for the folder of the run.
 pub fn commands(kinds: &[Kind], bench: &Bench) -> BTreeMap<String, String> {
     let hide = |text: String| {
         let Programs { weir, measure, .. } = &bench.programs;
@@ -62,7 +62,7 @@ pub fn commands(kinds: &[Kind], bench: &Bench) -> BTreeMap<String, String> {
     kinds.iter().map(|&kind| describe(kind)).collect()
 }
 
-/// Where, when, with what.
+/// The place, time and tools of a measurement.
 #[derive(Debug, Serialize)]
 pub struct Manifest {
     /// Commit of this project, with `-dirty` when the tree had changes.

@@ -253,7 +253,7 @@ fn run_contests(args: &Args, bench: &Bench, contests: &[(Row, Vec<Kind>)]) -> Re
     Ok(outcomes)
 }
 
-/// One row: starts its servers side by side, then lets them take turns.
+/// Measures a row: starts its servers side by side, then lets them take turns.
 fn run_contest(args: &Args, bench: &Bench, row: &Row, kinds: &[Kind], stop: &AtomicBool) -> Result<Contest, String> {
     let instances =
         kinds.iter().map(|&kind| Instance::start(bench, kind, &[row.file])).collect::<Result<Vec<_>, _>>()?;

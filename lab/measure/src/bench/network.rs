@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 const CHOSEN: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
-/// That of new connections.
+/// Returns the congestion control of new connections.
 pub fn congestion() -> String {
     fs::read_to_string(CHOSEN).unwrap_or_default().trim().to_owned()
 }

@@ -25,7 +25,7 @@ pub struct Report {
     pub crowds: Vec<Crowd>,
 }
 
-/// One row and every server that took part; ratios are to the first.
+/// A row and every server that took part; ratios are to the first.
 #[derive(Debug, Serialize)]
 pub struct Contest {
     pub row: Row,
@@ -58,7 +58,7 @@ pub struct Round {
     /// Share of one core, and of wrk's cores.
     pub server_cpu: f64,
     pub wrk_cpu: f64,
-    /// What all other programs of the machine, and its host, took meanwhile: share of one core.
+    /// The share of one core that all other programs of the machine, and its host, took meanwhile.
     pub others_cpu: f64,
     pub void: Option<String>,
 }
@@ -125,7 +125,7 @@ impl Contest {
         Contest { row, sides }
     }
 
-    /// What a reader must know before comparing: void, or what else set the pace.
+    /// Returns what a reader must know before comparing: void, or what else set the pace.
     pub fn note(&self) -> String {
         let void: Vec<String> = self.sides.iter().filter_map(Side::void).collect();
         if !void.is_empty() {
@@ -164,7 +164,7 @@ impl Contest {
     }
 }
 
-/// Of this to the base in the same round.
+/// Returns the ratio of this to the base in the same round.
 pub fn ratio<R>(rounds: &[R], base: &[R], of: impl Fn(&R) -> f64) -> Ratio {
     let mut ratios: Vec<f64> = rounds.iter().zip(base).map(|(round, base)| of(round) / of(base)).collect();
     ratios.sort_by(f64::total_cmp);
@@ -173,7 +173,7 @@ pub fn ratio<R>(rounds: &[R], base: &[R], of: impl Fn(&R) -> f64) -> Ratio {
     Ratio { low: end(outside), high: end(ratios.len().wrapping_sub(outside + 1)), median: median(ratios) }
 }
 
-/// How many of `n` values in order lie below a 95 % interval of the median, and as many above: the median is beyond the k-th
+/// Returns how many of `n` values in order lie below a 95 % interval of the median, and as many above: the median is beyond the k-th
 /// from either end with twice the chance of fewer than k heads in n tosses.
 fn values_outside(n: usize) -> usize {
     let (mut chance, mut beyond) = (0.5f64.powi(n as i32), 0.0);

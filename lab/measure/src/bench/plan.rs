@@ -34,13 +34,13 @@ pub struct Row {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Over {
-    /// One request at a time on each connection, the next as soon as it is answered.
+    /// A request at a time on each connection, the next as soon as it is answered.
     Http1,
     /// The same, of a server that passes it on.
     PassedOn,
-    /// So many at a time.
+    /// HTTP/2 with this many streams at a time.
     Http2 { streams: u32 },
-    /// So many requests a second, however fast they are answered, up to so many at a time.
+    /// HTTP/3 with this many requests a second, however fast they are answered, up to so many at a time.
     Http3 { streams: u32, per_s: u32 },
 }
 
@@ -103,7 +103,7 @@ pub fn http3_rows() -> Vec<Row> {
     vec![over_h3(KB, 100, 1500), over_h3(KB_100, 10, 300), over_h3(MB_10, 1, 5)]
 }
 
-/// Those of the pair and its peers that speak HTTP/3, ours behind the others.
+/// Returns the servers of the pair and its peers that speak HTTP/3, ours behind the others.
 pub fn with_http3(base: Kind, other: Kind, peers: &[Kind]) -> Vec<Kind> {
     let mut kinds = beside(base, other, peers);
     kinds.retain(|kind| kind.has_http3());
@@ -133,14 +133,14 @@ pub fn beside(base: Kind, other: Kind, peers: &[Kind]) -> Vec<Kind> {
     [base, other].into_iter().chain(more).collect()
 }
 
-/// Those of them whose idle connections tell something of their own.
+/// Returns the servers whose idle connections tell something of their own.
 pub fn resting(base: Kind, other: Kind, peers: &[Kind]) -> Vec<Kind> {
     let mut kinds = beside(base, other, peers);
     kinds.retain(|kind| ![Kind::WeirFair, Kind::Floor].contains(kind));
     kinds
 }
 
-/// Those of them that speak HTTP/2 without TLS where they are configured for HTTP/1.1: nginx 1.22 does not.
+/// Returns the servers that speak HTTP/2 without TLS where they are configured for HTTP/1.1: nginx 1.22 does not.
 pub fn crowded(base: Kind, other: Kind, peers: &[Kind]) -> Vec<Kind> {
     let mut kinds = beside(base, other, peers);
     kinds.retain(|kind| [Kind::Weir, Kind::H2o].contains(kind));

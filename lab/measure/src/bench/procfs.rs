@@ -14,7 +14,7 @@ fn counted_seconds(pid: u32) -> Option<f64> {
     Some(stat(pid)?.cpu_ticks as f64 / ticks_per_second())
 }
 
-/// Of all living threads; a server's live as long as it does.
+/// Returns the seconds of all living threads; a server's live as long as it does.
 fn scheduled_seconds(pid: u32) -> Option<f64> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
     let nanos = |thread: fs::DirEntry| {

@@ -5,7 +5,7 @@ use super::server::Kind;
 /// Connections to the upstream that stay open.
 const KEPT: u32 = 128;
 
-/// What passes requests on, beside the pair.
+/// The servers that pass requests on, apart from the pair.
 pub const PEERS: [Kind; 2] = [Kind::Haproxy, Kind::Caddy];
 
 pub fn can_pass_on(kind: Kind) -> bool {

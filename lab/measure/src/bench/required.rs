@@ -12,7 +12,7 @@ const REPLACED_PROXIES: [Kind; 3] = [Kind::Nginx, Kind::Haproxy, Kind::Caddy];
 const SMALL_CPU_MAX: f64 = 0.8;
 const CONNECTIONS: u32 = 64;
 
-/// One bound and what was measured.
+/// A bound and what was measured.
 pub struct Required {
     pub row: String,
     pub text: &'static str,

@@ -18,7 +18,7 @@ use super::wrk;
 use super::{procfs, proxied};
 use crate::conformance::certificates::{self, Certificates};
 
-/// How long a server may take to answer its first request, and to end when asked to.
+/// The time that a server may take to answer its first request, and to end when asked to.
 const START: Duration = Duration::from_secs(10);
 const STOP: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(10);
@@ -30,7 +30,7 @@ pub enum Kind {
     Lighttpd,
     Haproxy,
     Caddy,
-    /// As it is without options.
+    /// Weir without options.
     Weir,
     /// In the order of arrival: nothing to order.
     WeirFair,
@@ -82,13 +82,13 @@ pub struct Programs {
     pub weirlab: PathBuf,
 }
 
-/// What all measurements share: the files, the cores, the programs. The folder is removed at the end.
+/// The things that all measurements share: the files, the cores, the programs. The folder is removed at the end.
 pub struct Bench {
     pub workers: u32,
     pub cores: Cores,
     pub programs: Programs,
     folder: PathBuf,
-    /// Where all speak TLS.
+    /// The certificates, if all speak TLS.
     certificates: Option<Certificates>,
     /// All pass requests on to it, if they do not serve the files.
     upstream: Option<Instance>,
@@ -114,7 +114,7 @@ impl Bench {
         Ok(self)
     }
 
-    /// Of the upstream, if there is one.
+    /// Returns the seconds of the upstream, if there is one.
     pub fn upstream_cpu_seconds(&self) -> f64 {
         self.upstream.as_ref().map_or(0.0, |upstream| procfs::cpu_seconds(upstream.pid()))
     }
@@ -192,7 +192,7 @@ impl Bench {
         self.folder.join(format!("{}-{port}.conf", kind.name()))
     }
 
-    /// Of a server of the files, or of one that passes requests on.
+    /// Returns the configuration of a server of the files, or of one that passes requests on.
     pub fn configuration(&self, kind: Kind, port: u16) -> Option<String> {
         match &self.upstream {
             Some(upstream) => {
@@ -359,7 +359,7 @@ impl Drop for Instance {
     }
 }
 
-/// One request over TLS, by curl, which has nothing of ours in it.
+/// Sends a request over TLS, by curl, which has nothing of ours in it.
 fn get_secure(url: &str, sample: Sample) -> io::Result<()> {
     let arguments = ["-sk", "-o", "/dev/null", "-w", "%{http_code} %{size_download}", url];
     let output = Command::new("curl").args(arguments).stdin(Stdio::null()).output()?;
@@ -367,7 +367,7 @@ fn get_secure(url: &str, sample: Sample) -> io::Result<()> {
     if said == format!("200 {}", sample.size_bytes) { Ok(()) } else { Err(io::Error::other(format!("curl: {said}"))) }
 }
 
-/// One request on an open connection; an error unless the answer is 200 and exactly as long as the file.
+/// Sends a request on an open connection; returns an error unless the answer is 200 and exactly as long as the file.
 pub fn get(stream: &mut TcpStream, sample: Sample) -> io::Result<()> {
     stream.write_all(format!("GET /{} HTTP/1.1\r\nHost: bench\r\n\r\n", sample.name).as_bytes())?;
     let mut buffer = vec![0; 64 * 1024];

@@ -119,7 +119,7 @@ fn duel_head(a: &str, b: &str) -> Vec<String> {
     head
 }
 
-/// One server a line.
+/// Returns a line for each server.
 fn peers(contests: &[&Contest]) -> String {
     let base = contests[0].sides[0].server;
     let (to_base, cpu_to_base) = (format!("/{base}"), format!("CPU /{base}"));
@@ -161,7 +161,7 @@ fn idle(report: &Report) -> String {
     aligned(&rows)
 }
 
-/// Of [`crowds`].
+/// The titles of [`crowds`].
 const CROWD_TITLES: [&str; 13] = [
     "server",
     "idle",

@@ -11,7 +11,7 @@ use super::procfs;
 use super::server::Bench;
 use super::wrk::Load;
 
-/// Of the link that its bounds are computed for; nobody reads them here.
+/// The rate of the link that its bounds are computed for; nobody reads them here.
 const LINK: &str = "10gbit";
 
 /// `per_s` requests a second, at Poisson's times, up to `streams` of them at once on a connection, for so many seconds.

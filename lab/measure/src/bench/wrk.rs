@@ -14,10 +14,10 @@ pub const SCRIPT: &str = r#"done = function(summary, latency, requests)
 end
 "#;
 
-/// How long a response may take before wrk counts it as failed: 1,000 responses of 10 MB share the link.
+/// The time that a response may take before wrk counts it as failed: 1,000 responses of 10 MB share the link.
 const TIMEOUT: &str = "60s";
 
-/// What wrk saw and what it used.
+/// The account of wrk, and the CPU that it used.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Load {
     pub requests: u64,

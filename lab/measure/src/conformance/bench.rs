@@ -9,10 +9,10 @@ use super::certificates::{self, Certificates};
 use super::run::{self, Running, last_lines};
 use super::site;
 
-/// How long the server may take to begin, and to end with what is under way.
+/// The time that the server may take to begin, and to end with what is under way.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// One `weir serve`.
+/// A `weir serve`.
 pub struct Server {
     running: Running,
     pub port: u16,
@@ -96,7 +96,7 @@ impl Bench {
         format!("https://localhost:{}/{path}", self.port)
     }
 
-    /// Where a check keeps what its program said.
+    /// Returns where a check keeps what its program said.
     pub fn log(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.log"))
     }

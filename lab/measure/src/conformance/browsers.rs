@@ -12,7 +12,7 @@ use super::site;
 
 /// A browser's first start, on a slow machine.
 const LIMIT: Duration = Duration::from_secs(120);
-/// Of HTTP/2 and HTTP/3 by ALPN, as the script names them, and as the access log does.
+/// The names of HTTP/2 by ALPN, as the script names them, and as the access log does.
 const HTTP2: [&str; 2] = ["h2", "HTTP/2.0"];
 const HTTP3: [&str; 2] = ["h3", "HTTP/3.0"];
 
@@ -117,7 +117,7 @@ fn expected(protocol: &str) -> String {
     format!("protocol={protocol}&images={}&large={}&failed=", site::IMAGES, site::LARGE_BYTES)
 }
 
-/// What the page in this browser asked to be told.
+/// Returns what the page in this browser asked to be told.
 fn report(log: &str, by: &str) -> Option<String> {
     let begin = format!("\"GET /report?by={by}&");
     let rest = log.lines().find_map(|line| line.split_once(&begin))?.1;

@@ -24,7 +24,7 @@ authorityKeyIdentifier = keyid
 pub struct Certificates {
     /// The certificate of the authority.
     pub authority: PathBuf,
-    /// Of the server, and the authority's behind it.
+    /// The certificate of the server, and the authority's behind it.
     pub chain: PathBuf,
     pub key: PathBuf,
     /// SHA-256 of the server's public key as DER, in base64.

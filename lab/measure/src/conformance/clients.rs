@@ -9,7 +9,7 @@ use super::bench::Bench;
 use super::{run, site};
 
 const LIMIT: Duration = Duration::from_secs(120);
-/// Of h2load.
+/// The requests of h2load.
 const REQUESTS: u32 = 2000;
 
 /// Files as they lie on disk, by a protocol that `words` ask for and curl names so.
@@ -31,7 +31,7 @@ pub fn curl(bench: &Bench, found: &[PathBuf], words: &[&str], protocol: &str) ->
     Ok(format!("{} files, whole", site::FILES.len()))
 }
 
-/// What it keeps of `Alt-Svc`, by the protocol of the response that had it.
+/// Returns what it keeps of `Alt-Svc`, by the protocol of the response that had it.
 pub fn alt_svc(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
     for (word, protocol) in [("--http1.1", "h1"), ("--http2", "h2")] {
         let kept = bench.folder.join(format!("alt-svc-{protocol}"));
@@ -56,7 +56,7 @@ pub fn h2load(bench: &Bench, found: &[PathBuf], words: &[&str], protocol: &str) 
     all_answered(&said, protocol)
 }
 
-/// Whether h2load says of all requests that they were answered with success, by this protocol.
+/// Checks that h2load says of all requests that they were answered with success, by this protocol.
 fn all_answered(said: &str, protocol: &str) -> Result<String, String> {
     let line = |begin| said.lines().find(|line| line.starts_with(begin)).unwrap_or(begin);
     let (spoken, requests, statuses) = (line("Application protocol: "), line("requests: "), line("status codes: "));

@@ -13,9 +13,9 @@ use super::run::{self, Running, last_lines};
 /// A browser's first start, on a slow machine.
 const LIMIT: Duration = Duration::from_secs(180);
 const PAGES: usize = 6;
-/// What a page may take that has the last one's frame, of the first page's bytes.
+/// The share of the first page's bytes that a page with the last one's frame may take.
 const NEW_PAGE_PERCENT: u64 = 60;
-/// What a page may take of which only the date is new.
+/// The bytes that a page may take of which only the date is new.
 const NEXT_VERSION_BYTES: u64 = 300;
 const DATES: [&str; 2] = ["2026-11-27", "2026-12-24"];
 
@@ -134,7 +134,7 @@ fn access_log(folder: &Path) -> String {
     fs::read_to_string(folder.join("access.log")).unwrap_or_default()
 }
 
-/// What the last page of this visit has reported.
+/// Returns what the last page of this visit has reported.
 fn report(log: &str, visit: usize) -> Option<String> {
     let begin = format!("\"GET /report?visit={visit}&said=");
     let rest = log.lines().find_map(|line| line.split_once(&begin))?.1;

@@ -16,7 +16,7 @@ pub fn aioquic(bench: &Bench, found: &[PathBuf], check: &str) -> Result<String, 
     ask(bench, &mut python(bench, found, check, bench.port), "aioquic", check)
 }
 
-/// By a server of its own, which the check fills or ends.
+/// Checks a server of its own, which the check fills or ends.
 pub fn aioquic_alone(bench: &Bench, found: &[PathBuf], check: &str) -> Result<String, String> {
     let server: Server = bench.another(check)?;
     let mut command = python(bench, found, check, server.port);

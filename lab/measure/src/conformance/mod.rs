@@ -43,7 +43,7 @@ pub struct Args {
 struct Need {
     /// Any of these, on the path or below target/tools.
     names: &'static [&'static str],
-    /// What it has to say it can, asked for its version.
+    /// The feature that it has to name when asked for its version.
     feature: Option<&'static str>,
     /// The package of Debian that has it.
     package: &'static str,
@@ -60,7 +60,7 @@ struct Check {
     run: fn(&Bench, &[PathBuf]) -> Result<String, String>,
 }
 
-/// As the tests have built it.
+/// The words that build it as the tests have.
 const BUILD: [&str; 3] = ["--workspace", "--bin", "weir"];
 
 const CURL: Need = need(&["curl"], "curl");
@@ -85,7 +85,7 @@ const fn check(
     Check { name, needs, run }
 }
 
-/// What those of HTTP/3 have in their names.
+/// The word in the names of the checks of HTTP/3.
 const HTTP3: &str = "HTTP/3";
 
 /// The short ones first.
@@ -177,7 +177,7 @@ fn outcome(count: usize, failed: &[&str], skipped: &[&str], all: bool) -> Result
     Ok(())
 }
 
-/// Of a check that must fail.
+/// Inverts the verdict of a check that must fail.
 fn inverted(verdict: Verdict) -> Verdict {
     match verdict {
         Verdict::Passed(said) => Verdict::Failed(format!("it passes though nobody serves HTTP/3: {said}")),
@@ -209,7 +209,7 @@ fn find(root: &Path, need: &Need) -> Result<PathBuf, String> {
     }
 }
 
-/// Whether its version says so.
+/// Returns true if its version says so.
 fn has(program: &Path, feature: &str) -> bool {
     let said = Command::new(program).arg("--version").output();
     said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).split_whitespace().any(|word| word == feature))

@@ -12,7 +12,7 @@ use super::run::{self, Running, last_lines};
 
 /// A browser's first start, and a minute of the demo, on a slow machine.
 const LIMIT: Duration = Duration::from_secs(180);
-/// How long a program may take to begin.
+/// The time that a program may take to begin.
 const START: Duration = Duration::from_secs(60);
 /// Works the page that its address names.
 const WORKER: &str = include_str!("pages.html");
@@ -137,7 +137,7 @@ fn write(root: &Path) -> std::io::Result<()> {
     fs::write(root.join("check/report"), "")
 }
 
-/// What the page reports as failed.
+/// Returns what the page reports as failed.
 fn report(log: &str, page: &str) -> Option<String> {
     let begin = format!("&page={page}&failed=");
     let rest = log.lines().find_map(|line| line.split_once(&begin))?.1;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 const POLL: Duration = Duration::from_millis(20);
-/// How long a program may take to end when asked to.
+/// The time that a program may take to end when asked to.
 const STOP: Duration = Duration::from_secs(10);
 
 /// A program and what it has started; ended when dropped.
@@ -31,7 +31,7 @@ impl Running {
         self.0.id()
     }
 
-    /// Its status, once it has ended.
+    /// Returns its status, once it has ended.
     pub fn status(&mut self) -> Option<ExitStatus> {
         self.0.try_wait().ok().flatten()
     }
@@ -64,7 +64,7 @@ impl Drop for Running {
     }
 }
 
-/// What `look` finds, if it does in time.
+/// Returns what `look` finds, if it does in time.
 pub fn wait_for<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let until = Instant::now() + limit;
     loop {

@@ -12,10 +12,10 @@ use super::bench::Bench;
 use super::run;
 
 const LIMIT: Duration = Duration::from_secs(300);
-/// What sslyze says of Mozilla's configuration.
+/// The verdict of sslyze on Mozilla's configuration.
 const COMPLIANT: &str = "OK - Compliant";
 
-/// By place in what was found of each.
+/// Returns the expected values, by their place in what was found.
 fn expected() -> Vec<(&'static str, Value)> {
     let (yes, no) = (json!(true), json!(false));
     vec![

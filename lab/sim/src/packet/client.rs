@@ -15,14 +15,14 @@ use super::world::{Down, Event, Up, World};
 pub struct Request {
     pub number: u64,
     pub job: Job,
-    /// Who asked, where the load is closed.
+    /// The user who asked, where the load is closed.
     pub user: Option<u32>,
     pub first_byte: Option<Nanos>,
-    /// Of the response, head included, in order, on the last try.
+    /// The bytes of the response, head included, in order, on the last try.
     pub got_bytes: u64,
     /// Which try this is, from 0.
     tried: u32,
-    /// So many attempts came before this one that the user gave up.
+    /// The number of attempts before this one that the user gave up.
     pub aborted: u32,
     conn: ConnId,
 }
@@ -237,7 +237,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
     }
 
-    /// One packet's segments, one after the other.
+    /// Takes a packet's segments, one after the other.
     fn on_data(&mut self, id: ConnId, (start, end): (u64, u64), fin: bool, sent_at: Nanos) {
         let mut start = start;
         loop {

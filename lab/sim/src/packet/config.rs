@@ -10,7 +10,7 @@ use units::{Nanos, Rate, wire};
 use super::bottleneck::{Discipline, Shape};
 use super::tcp::{Congestion, Settings};
 
-/// One run. `Default` is today's Linux on a link of 10 Mbit/s without delay or loss, shaping off, a FIFO of 100.
+/// A run. `Default` is today's Linux on a link of 10 Mbit/s without delay or loss, shaping off, a FIFO of 100.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     pub link: Rate,
@@ -20,10 +20,10 @@ pub struct Config {
     pub policy: PolicySpec,
     /// Thousandths of the bytes that paced shaping gives to the oldest response; at most 1000.
     pub guard_permille: u32,
-    /// Whether a response goes to a better band at once, as in the papers, or when nothing of its connection waits in a worse one,
+    /// True if a response goes to a better band at once, as in the papers, or when nothing of its connection waits in a worse one,
     /// as the server does it.
     pub promotes_at_once: bool,
-    /// Whether paced shaping can read the queue below; if not it keeps to 98 % of the link, as the server does.
+    /// True if paced shaping can read the queue below; if not it keeps to 98 % of the link, as the server does.
     pub sees_queue: bool,
     /// The rate that paced shaping is told where it cannot read the queue below; `None` tells it the link's.
     pub told: Option<Bounds>,
@@ -46,7 +46,7 @@ pub struct Config {
     pub seed: u64,
 }
 
-/// How responses reach the bottleneck.
+/// The way of responses to the bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shaping {
@@ -58,7 +58,7 @@ pub enum Shaping {
     Bands,
 }
 
-/// What TCP is like.
+/// The settings of TCP.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tcp {
     /// Payload of a full segment, 64 to 65,000 bytes.
@@ -70,9 +70,9 @@ pub struct Tcp {
     pub min_rto: Nanos,
     pub congestion: Congestion,
     pub receive_window_bytes: u64,
-    /// How long the reader may wait with every other acknowledgement; zero acknowledges every segment.
+    /// The time that the reader may wait with every other acknowledgement; zero acknowledges every segment.
     pub delayed_ack: Nanos,
-    /// Most segments in what is handed down as one packet; 1 to 45.
+    /// The most segments that are handed down as one packet; 1 to 45.
     pub gso_segments: u32,
     /// Linux ≥ 3.6 limits what a connection may have in the host's own qdisc.
     pub small_queues: bool,
@@ -81,7 +81,7 @@ pub struct Tcp {
     pub tail_loss_probe: bool,
     /// A reduction of the window that a timestamp shows to have been needless is undone (Linux ≥ 2.4).
     pub undoes: bool,
-    /// How often a SYN and a SYN-ACK are sent again.
+    /// The number of times that a SYN and a SYN-ACK are sent again.
     pub syn_retries: u32,
 }
 
@@ -235,7 +235,7 @@ pub struct ConfigError(String);
 const LIMIT_MAX: u32 = 1 << 24;
 
 impl Config {
-    /// Whether it can be run.
+    /// Checks that it can be run.
     pub fn check(&self) -> Result<(), ConfigError> {
         let tcp = &self.tcp;
         in_range("fifo limit", self.bottleneck.limit(), 1..=LIMIT_MAX)?;

@@ -15,7 +15,7 @@ pub struct ConnId {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientState {
-    /// Its SYN is on the way, or was lost.
+    /// The SYN is on the way, or was lost.
     Connecting,
     Connected,
     /// It has reset the connection; whatever comes is answered with another reset.
@@ -56,17 +56,17 @@ pub struct Conn {
     pub is_request_acked: bool,
     /// The request being answered is the last.
     pub closes: bool,
-    /// Where in the stream the response that the client waits for begins and ends.
+    /// The begin and the end, in the stream, of the response that the client waits for.
     pub response: (u64, u64),
     /// The response that is being handed down.
     pub job: Option<JobId>,
     /// The socket took no more.
     pub is_blocked: bool,
-    /// What its TCP has sent, as the kernel counts it.
+    /// The bytes that its TCP has sent, as the kernel counts them.
     pub sent: TcpSent,
-    /// What the link was charged for it.
+    /// The charges of the link for it.
     pub account: Account,
-    /// What was learned of the line from it.
+    /// The knowledge of the line that came from it.
     pub looks: Looks,
     /// When the last acknowledgement came.
     pub acked_at: Nanos,
@@ -128,7 +128,7 @@ impl Conn {
         self.sent.segments += segments.bytes.div_ceil(settings.segment_bytes).max(1);
     }
 
-    /// Whether the client still waits for an acknowledgement of its SYN or request.
+    /// Returns true if the client still waits for an acknowledgement of its SYN or request.
     pub fn is_client_unacked(&self) -> bool {
         match self.client {
             ClientState::Connecting => true,
@@ -223,7 +223,7 @@ impl Conns {
         self.vacant.push(id.slot);
     }
 
-    /// Those with bytes on their way.
+    /// Returns the connections with bytes on their way.
     pub fn unacknowledged(&self) -> impl Iterator<Item = ConnId> {
         let of = |(slot, conn): (usize, &Option<Conn>)| {
             let conn = conn.as_ref().filter(|conn| conn.sent.payload_bytes > 0 && !conn.sender.is_done())?;

@@ -100,7 +100,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         self.lose_dropped();
     }
 
-    /// What is dropped instead waits in `dropped`: the sender has to know first that its packet was sent.
+    /// Returns what is dropped instead waits in `dropped`: the sender has to know first that its packet was sent.
     fn enqueue(&mut self, packet: Packet) -> bool {
         let is_admitted = self.link.admits(self.now, packet.wire_bytes);
         let is_taken = is_admitted && self.queue.enqueue(packet, &mut self.dropped);
@@ -108,7 +108,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         is_taken
     }
 
-    /// What the queue has dropped after taking it is lost, and its memory free.
+    /// Loses the packets that the queue has dropped after taking them, and frees their memory.
     fn lose_dropped(&mut self) {
         while let Some(packet) = self.dropped.pop() {
             self.counts.queue_drops += 1;

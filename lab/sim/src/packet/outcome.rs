@@ -3,7 +3,7 @@ use units::{Nanos, Rate};
 
 use crate::Summary;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
     /// Over all jobs after the warm-up, whatever became of them: one that did not complete counts with the time waited.
@@ -24,13 +24,13 @@ pub struct Outcome {
     pub path_losses: u64,
     /// Packets sent on the path: every segment, handshake and acknowledgement, both directions.
     pub packets: u64,
-    /// What the link carried, as it counts it, and how much of it was payload sent before.
+    /// The bytes that the link carried, as it counts them, and how much of it was payload sent before.
     pub link_bytes: u64,
     pub resent_bytes: u64,
-    /// What paced shaping charged to it; what has left and what was charged are the same once connections have ended.
+    /// The bytes that paced shaping charged to it, which equal those that have left once connections have ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub charged_bytes: Option<u64>,
-    /// Of the whole run's time the share in which the link was busy.
+    /// The share of the whole run's time in which the link was busy.
     pub utilisation: f64,
     /// The end of the run.
     pub simulated_s: f64,
@@ -63,7 +63,7 @@ pub struct Sample {
     pub first_byte_ms_mean: f64,
     /// The pace of paced shaping, bits per second; none where sockets take what they will.
     pub pace_bps: Option<u64>,
-    /// What the link has carried so far, and what waits for it.
+    /// The bytes that the link has carried so far, and those that wait for it.
     pub link_bytes: u64,
     pub queue_bytes: u64,
 }

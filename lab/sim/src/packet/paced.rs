@@ -18,19 +18,19 @@ use super::{Config, ConnId, Shaping};
 const UNSENT_SEGMENTS_MAX: u64 = 2;
 /// The kernel looks at that limit once per packet of at most this size while it takes bytes in.
 const WRITE_BYTES_MAX: u64 = 64 << 10;
-/// How often the scheduler reads what is below it, as in the server.
+/// The interval at which the scheduler reads what is below it, as in the server.
 /// All connections with unacknowledged bytes are looked at this often, at least.
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);
 const READ_EVERY: Nanos = Nanos::from_micros(500);
 
-/// What paced shaping has beside the scheduler.
+/// The state of paced shaping apart from the scheduler.
 #[derive(Default)]
 pub struct Writer {
     /// When it last read the queue below.
     read_at: Nanos,
     /// When it last looked at all connections with unacknowledged bytes.
     looked_at: Nanos,
-    /// What the connections tell of a line that is not seen.
+    /// The estimator of a line that is not seen, which the connections feed.
     estimator: Option<Estimator>,
 }
 
@@ -78,7 +78,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
     }
 
-    /// Whether a grant could be made now.
+    /// Returns true if a grant could be made now.
     fn is_due(&self) -> bool {
         self.scheduler.poll_timeout().is_some_and(|at| at <= self.now)
     }

@@ -15,7 +15,7 @@ use super::{ConnId, Shaping};
 /// Linux's TCP_DELACK_MIN.
 const ACK_RIDES_FOR: Nanos = Nanos::from_millis(40);
 
-/// Who is at the server, and where.
+/// The connections at the server, and their places.
 pub struct Listener {
     pub syn_received: u32,
     accept: VecDeque<ConnId>,
@@ -38,7 +38,7 @@ impl Listener {
     }
 }
 
-/// What the server reads of a connection: a window per round trip stands for the delivery rate, which the kernel measures.
+/// Returns what the server reads of a connection: a window per round trip stands for the delivery rate, which the kernel measures.
 fn path_of(conn: &Conn, settings: &Settings) -> Path {
     let cwnd_bytes = u64::from(conn.sender.window_segments()) * u64::from(settings.segment_bytes);
     let rtt = conn.sender.rtt().smoothed();

@@ -14,20 +14,20 @@ use super::config::in_range;
 use super::world::{Event, World};
 use super::{Config, ConfigError};
 
-/// How many users there are, for how long they ask and for what.
+/// The users, for how long they ask and for what.
 #[derive(Debug, Clone)]
 pub struct ClosedLoad {
     /// 1 to [`USERS_MAX`].
     pub users: u32,
     pub sizes: Distribution,
-    /// Nobody asks from then on ...
+    /// The instant from which nobody asks ...
     pub until: Nanos,
     /// ... nor when this many have been asked for; one of the two has to end the run.
     pub requests_max: u64,
 }
 
 impl ClosedLoad {
-    /// Whether it can be run.
+    /// Checks that it can be run.
     pub fn check(&self, config: &Config) -> Result<(), ConfigError> {
         in_range("users", self.users, 1..=USERS_MAX)?;
         in_range("per_connection of users", config.per_connection, 1..=1)?;
@@ -68,7 +68,7 @@ impl Users {
         Users { users, sizes: load.sizes.sampler(), model, until: load.until, left: load.requests_max, paused: 0 }
     }
 
-    /// Who asks when for the first time.
+    /// Returns who asks when for the first time.
     fn starts(&mut self) -> Vec<(u32, Nanos)> {
         let starts = self.users.iter_mut().map(|user| self.model.start(&mut user.rng));
         let in_time = |(_, at): &(u32, Nanos)| *at < self.until;
@@ -77,12 +77,12 @@ impl Users {
         starts
     }
 
-    /// Whether nobody will ask again, when nobody waits for a response.
+    /// Returns true if nobody will ask again, when nobody waits for a response.
     pub fn are_done(&self) -> bool {
         self.paused == 0 || self.left == 0
     }
 
-    /// What the user asks for at the end of a pause, if others have not asked for all there is.
+    /// Returns what the user asks for at the end of a pause, if others have not asked for all there is.
     fn ask(&mut self, now: Nanos, user: u32) -> Option<Job> {
         self.paused -= 1;
         self.left = self.left.checked_sub(1)?;

@@ -19,7 +19,7 @@ use super::users::Users;
 use super::{Config, ConnId, Outcome, Sample};
 use crate::{Finished, Hooks, PROGRESS_JOBS, Tally};
 
-/// What happens at an instant.
+/// An event at an instant.
 #[derive(Debug, Clone, Copy)]
 pub enum Event {
     /// The next job arrives.
@@ -77,7 +77,7 @@ pub enum Down {
     Data { seq: u64, bytes: u32, fin: bool, sent_at: Nanos },
 }
 
-/// What is counted beside the jobs.
+/// The counts apart from the jobs.
 #[derive(Debug, Default)]
 pub struct Counts {
     pub by_outcome: [u64; 4],
@@ -108,7 +108,7 @@ pub struct World<'c, 'h, J: Iterator> {
     pub is_link_awaited: bool,
     pub scheduler: Scheduler,
     pub grant: Timer,
-    /// Whose job is in which slot of the scheduler.
+    /// The connection of the job in each slot of the scheduler.
     pub by_job: Vec<ConnId>,
     pub writer: Writer,
     /// Connections that may have more to send now.
@@ -116,7 +116,7 @@ pub struct World<'c, 'h, J: Iterator> {
     pub dropped: Vec<Packet>,
     pub counts: Counts,
     jobs: std::iter::Peekable<J>,
-    /// Who asks, where the load is closed.
+    /// The users, where the load is closed.
     pub users: Option<Users>,
     /// When the run ends if jobs do not end it.
     until: Nanos,
@@ -237,7 +237,7 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
         self.submit_job(job, None);
     }
 
-    /// Nobody asks from `at` on: what is left then has the grace configured.
+    /// Lets nobody ask from `at` on: what is left then has the grace configured.
     pub fn end_after_grace(&mut self, at: Nanos) {
         self.until = self.config.grace.map_or(Nanos::MAX, |grace| Nanos(at.0.saturating_add(grace.0)));
     }
@@ -281,7 +281,7 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
         self.calendar.push(arrives, Event::ToClient(id, down));
     }
 
-    /// Whether what follows the link treats the segments of a packet apart.
+    /// Returns true if what follows the link treats the segments of a packet apart.
     pub fn is_lossy(&mut self, id: ConnId) -> bool {
         let Some(conn) = self.conns.get(id) else { return false };
         let path = &self.config.paths[conn.path as usize];

@@ -11,16 +11,16 @@ use super::station::Flight;
 
 const SIZES: usize = SIZE_DECADES.len() + 1;
 
-/// What a class of closed clients got.
+/// The service of a class of closed clients.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CustomerOutcome {
     /// Responses per second behind the warm-up.
     pub per_s: f64,
     /// `None` where nobody was answered.
     pub latency_ms: Option<f64>,
-    /// With every size class weighted by the number of requests for it, of all customers.
+    /// The latency with every size class weighted by the number of requests for it, of all customers.
     pub latency_weighted_ms: Option<f64>,
-    /// By size class, up to 1 KB, 10 KB, 100 KB, and above; `None` where nobody asked.
+    /// The latency by size class, up to 1 KB, 10 KB, 100 KB, and above; `None` where nobody asked.
     pub latency_by_size_ms: [Option<f64>; SIZES],
 }
 

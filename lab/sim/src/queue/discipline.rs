@@ -11,7 +11,7 @@ use units::{Nanos, Rate};
 use super::line::Line;
 use super::{Config, Error};
 
-/// What chunks are where a policy takes turns, and none were asked for: a full segment, the server's grant.
+/// The chunk where a policy takes turns and none was given: a full segment, the server's grant.
 pub const CHUNK_BYTES_USUAL: u64 = units::wire::SEGMENT_BYTES;
 
 pub(super) enum Discipline {
@@ -38,7 +38,7 @@ pub(super) struct Resolved {
 }
 
 impl Resolved {
-    /// With this policy in place of its own, in chunks if service is.
+    /// Returns the discipline with this policy in place of its own, in chunks if service is.
     pub fn under(self, policy: Box<dyn Policy>) -> Resolved {
         let discipline = match self.discipline {
             Discipline::Chunked(_, chunk) => Discipline::Chunked(policy, chunk),
@@ -120,7 +120,7 @@ fn classes(config: &Config, table: &ClassTable, quantile: &dyn Fn(f64) -> f64, l
     Ok(Resolved { discipline, chunk_bytes: Some(chunk_bytes), cuts_bytes: Vec::new() })
 }
 
-/// What stands for the policy where a table of classes says the order.
+/// The name of the policy where a table of classes says the order.
 pub const CLASSES: &str = "classes";
 
 /// The link in the scheduler's unit: a nanosecond of it, as a byte, each nanosecond.

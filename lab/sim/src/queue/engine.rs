@@ -46,12 +46,12 @@ pub(super) struct Engine<'a> {
     pub hooks: Hooks<'a>,
     pub tally: Tally,
     pub customers: Customers,
-    /// Of the link, beside a job's bytes.
+    /// The time of the link for a job, apart from its bytes.
     pub job_cost: Nanos,
     pub counts: Counts,
 }
 
-/// What is counted beside the jobs themselves.
+/// The counts apart from the jobs themselves.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     pub arrived: u64,
@@ -154,7 +154,7 @@ impl Engine<'_> {
         self.admit_of(station, request, None, None)
     }
 
-    /// Of this user and class, where the load says whose it is.
+    /// Admits a job of this user and class, where the load says whose it is.
     fn admit_of(
         &mut self,
         station: &mut impl Station,
@@ -245,7 +245,7 @@ impl Engine<'_> {
         }
     }
 
-    /// So many jobs were in the system until now.
+    /// Notes that this many jobs were in the system until now.
     fn pass(&mut self, now: Nanos, jobs: usize) {
         self.counts.area += u128::from((now - self.counts.at).0) * jobs as u128;
         self.counts.at = now;

@@ -16,7 +16,7 @@ use super::station::{Flight, Station};
 pub struct LeastAttained {
     /// The instant up to which work is accounted for.
     wall: u128,
-    /// Most attained first: the one that is served is the last.
+    /// The levels, most attained first: the one that is served is the last.
     levels: Vec<Level>,
     melds: Melds,
     jobs: usize,
@@ -26,7 +26,7 @@ struct Level {
     /// Service that each of its jobs has had, in 2^-20 ns.
     attained: u128,
     jobs: u64,
-    /// Its job with the least service in all; never empty.
+    /// The job with the least service in all; never empty.
     root: u32,
 }
 

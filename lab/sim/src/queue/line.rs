@@ -7,7 +7,7 @@ use workload::{Distribution, HEAD_BYTES_NOMINAL, wire_bytes};
 /// Which bytes of a job take up the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Wire {
-    /// Its size, as queueing theory has it.
+    /// The size, as queueing theory has it.
     #[default]
     Plain,
     /// A nominal head, the headers of full segments, and a connection of its own, as [`workload::schedule`] counts them.
@@ -23,7 +23,7 @@ impl Wire {
         }
     }
 
-    /// What of them the response alone takes, without the connection: what slowdown is measured against.
+    /// Returns what of them the response alone takes, without the connection: what slowdown is measured against.
     pub fn response_bytes(self, size_bytes: u64) -> u64 {
         match self {
             Wire::Plain => size_bytes,

@@ -26,7 +26,7 @@ pub const CLOSED_CONNECTIONS_MAX: u32 = 4096;
 /// The clients of a run. By default all jobs are one client's, and there is nothing to share.
 #[derive(Debug, Clone, Default)]
 pub struct ClientSpec {
-    /// Of the jobs that arrive; `None`: all are one client's.
+    /// The owners of the jobs that arrive; `None`: all are one client's.
     pub owners: Option<Owners>,
     /// `None`: the order does not look at clients.
     pub share: Option<ClientShareSpec>,
@@ -34,7 +34,7 @@ pub struct ClientSpec {
     pub closed: Vec<Closed>,
 }
 
-/// Where the clients of jobs come from.
+/// The source of the clients of jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owners {
     /// The replayed trace.
@@ -51,14 +51,14 @@ pub struct Closed {
     pub network: Network,
 }
 
-/// What a closed client had.
+/// The service of a closed client.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ClosedOutcome {
     pub connections: u32,
     pub size_bytes: u64,
     /// Responses that were complete.
     pub responses: u64,
-    /// Of the link, parts of responses included.
+    /// The bits of the link a second, parts of responses included.
     pub bits_per_s: f64,
 }
 
@@ -83,7 +83,7 @@ impl ClientSpec {
     }
 }
 
-/// What is wrong with the clients of a config.
+/// Returns what is wrong with the clients of a config.
 pub(super) fn check(config: &Config, line: &Line) -> Result<(), Error> {
     let ClientSpec { owners, closed, .. } = &config.clients;
     if config.clients.is_any() && config.connections.is_some() {
@@ -145,7 +145,7 @@ impl Numbering {
         Numbering { owners: spec.owners, random: stream(seed, 3), first, known: HashMap::new() }
     }
 
-    /// Of the next job; `given` is the trace's.
+    /// Returns the client of the next job; `given` is the trace's.
     pub fn next(&mut self, given: Option<u32>) -> u32 {
         let client = match self.owners {
             None => 0,
@@ -156,7 +156,7 @@ impl Numbering {
         *self.known.entry(client).or_insert(next)
     }
 
-    /// How many came, where jobs have clients.
+    /// Returns how many came, where jobs have clients.
     pub fn count(&self) -> Option<u64> {
         self.owners.map(|_| self.known.len() as u64)
     }

@@ -37,14 +37,15 @@ const MARGIN_SHARE: u32 = 10;
 /// Visits to pages.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PageLoad {
-    /// How many are counted; a tenth more come before them, and as many behind, so that the last find the load of the first.
+    /// The number of pages that are counted; a tenth more come before them, and as many behind, so that the last find
+    /// the load of the first.
     pub pages: u32,
     pub rho: f64,
     /// One carries many requests at once; more carry one each at a time.
     pub connections: u32,
 }
 
-/// What the pages took.
+/// The times of the pages.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PageOutcome {
     pub count: usize,
@@ -86,7 +87,7 @@ pub(super) struct PageAsk {
 /// A page being loaded.
 struct Loading {
     from: Nanos,
-    /// Of its HTML.
+    /// The number of its HTML.
     number: u64,
     /// The visitor, once it was dealt to one.
     client: Option<u32>,
@@ -94,7 +95,7 @@ struct Loading {
 }
 
 impl Loading {
-    /// Of a page that is there.
+    /// Returns the time of a page that is there.
     fn took(&self, at: Option<Nanos>) -> Nanos {
         at.unwrap_or(Nanos::MAX) - self.from
     }
@@ -174,7 +175,7 @@ impl Pages {
         }
     }
 
-    /// Of the pages that count, all of which have to be loaded.
+    /// Returns the times of the pages that count, all of which have to be loaded.
     pub fn outcome(&self) -> PageOutcome {
         let counted = &self.visits[self.counted.clone()];
         let pages = counted.len().max(1) as f64;

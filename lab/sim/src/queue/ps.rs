@@ -22,7 +22,7 @@ pub struct ProcessorSharing {
     wall: u128,
     virtual_time: u128,
     present: BinaryHeap<Reverse<Sharer>>,
-    /// Those that sleep; `departs_at` is what each still wants.
+    /// The jobs that sleep; `departs_at` is what each still wants.
     paused: Vec<Sharer>,
 }
 
@@ -32,7 +32,7 @@ struct Sharer {
     flight: Flight,
 }
 
-/// By departure, then by arrival.
+/// The order of departure, then of arrival.
 impl Ord for Sharer {
     fn cmp(&self, other: &Sharer) -> Ordering {
         (self.departs_at, self.flight.number).cmp(&(other.departs_at, other.flight.number))

@@ -5,7 +5,7 @@ use sched::routes::{Curve, Knot};
 
 use super::line::Line;
 
-/// What a closed form cannot know of a job.
+/// The facts of a job that a closed form cannot know.
 const ELSEWHERE: [Fact; 5] = [Fact::Arrived, Fact::Class, Fact::Rtt, Fact::Window, Fact::Throughput];
 
 /// An expression of bytes for a scheduler of the link's time.
@@ -94,7 +94,7 @@ fn expected((from, larger): (f64, f64), sizes: &[(f64, f64)], atoms: bool) -> f6
     between.sum::<f64>() / larger
 }
 
-/// What jobs are sent between two sizes, of which those in between end at the second, or all the way.
+/// Returns what jobs are sent between two sizes, of which those in between end at the second, or all the way.
 fn bytes_between((from, larger): (f64, f64), (to, beyond): (f64, f64), atoms: bool) -> f64 {
     (to - from) * if atoms { larger } else { 0.5 * (larger + beyond) }
 }
@@ -113,12 +113,12 @@ impl SizeRank {
         (!expression.has(&ELSEWHERE)).then_some(SizeRank { expression, curve })
     }
 
-    /// Whether it is of the size, and of errors.
+    /// Returns whether the rank knows the size, and errors.
     pub fn knows(&self) -> (bool, bool) {
         (self.expression.knows_size(), self.expression.is_noisy())
     }
 
-    /// Where it may jump, in bytes.
+    /// Returns where it may jump, in bytes.
     pub fn cuts(&self) -> Vec<f64> {
         let jumps = self.curve.iter().filter(|curve| curve.knots().len() <= ATOMS_MAX);
         let knots = jumps.flat_map(Curve::knots).map(|knot| knot.from_bytes as f64);

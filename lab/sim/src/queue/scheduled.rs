@@ -23,11 +23,11 @@ fn framing() -> Framing {
 /// The scheduler and what the simulator keeps beside its jobs.
 struct Jobs {
     scheduler: Scheduler,
-    /// By slot; of a vacant one, the last that was there. Carriers have slots too, and no flight.
+    /// The flights by slot; of a vacant one, the last that was there. Carriers have slots too, and no flight.
     flights: Vec<Option<(JobId, Flight)>>,
     /// On which jobs come in turn; none: each has a connection of its own.
     carriers: Vec<ConnectionId>,
-    /// Those that jobs come on by number ([`Flight::stream`]), and stay open.
+    /// The connections that jobs come on by number ([`Flight::stream`]), and stay open.
     streams: Vec<Option<ConnectionId>>,
 }
 
@@ -213,7 +213,7 @@ impl Chunked {
         Chunked { jobs: Jobs::new(policy, connections), chunk, sending: None, wall: Nanos::ZERO }
     }
 
-    /// With the classes of a table, their greatest rates and slots in the scheduler.
+    /// Returns the discipline with the classes of a table, their greatest rates and slots in the scheduler.
     pub fn of_classes(Classes { policy, table }: Classes, chunk: Nanos) -> Chunked {
         let scheduler = Scheduler::new(policy, Pace::WHOLE).with_classes(&table);
         Chunked { jobs: Jobs::of(scheduler, Connections::default()), chunk, sending: None, wall: Nanos::ZERO }

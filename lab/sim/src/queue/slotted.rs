@@ -16,9 +16,9 @@ use super::station::{Flight, Station};
 pub struct Slotted<S> {
     inner: S,
     slots: Slots,
-    /// Of the link, what a socket's buffer holds.
+    /// The time of the link for what a socket's buffer holds.
     buffer: Nanos,
-    /// By number: all that have come and not left.
+    /// The jobs by number: all that have come and not left.
     present: HashMap<u64, Present>,
 }
 
@@ -78,7 +78,7 @@ impl<S: Station> Slotted<S> {
         }
     }
 
-    /// What is in the buffer goes to the link, and the slot to the job of this turn.
+    /// Returns what is in the buffer goes to the link, and the slot to the job of this turn.
     fn give_back(&mut self, at: Nanos, number: u64) -> Option<Turn> {
         let job = self.present.get_mut(&number).expect("who has a slot is present");
         job.state = State::Buffered;

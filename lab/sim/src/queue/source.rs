@@ -10,12 +10,12 @@ use workload::{Distribution, LoadProfile, Sampler};
 use super::ClassOf;
 use super::line::Line;
 
-/// One request.
+/// A request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     pub at: Nanos,
     pub size_bytes: u64,
-    /// By the trace's number.
+    /// The client's number in the trace.
     pub client: Option<u32>,
 }
 
@@ -54,7 +54,7 @@ impl Iterator for Poisson {
     }
 }
 
-/// Where clients are.
+/// The places of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Paths {
     /// Nothing is known of any path.
@@ -66,7 +66,7 @@ pub enum Paths {
     Internet,
 }
 
-/// What TCP begins with (RFC 6928).
+/// The window that TCP begins with (RFC 6928).
 const CWND_BYTES_MIN: u64 = 10 * units::wire::SEGMENT_BYTES;
 
 /// Share in per cent, bits per second, RTT classes in milliseconds.
@@ -81,7 +81,7 @@ const INTERNET: [(u64, u64, [u64; 2]); 8] = [
     (7, 10_000_000, [20, 50]),
 ];
 
-/// What is drawn of the client of each job, whatever its size.
+/// The draws for the client of each job, whatever its size.
 pub struct Clients {
     paths: Paths,
     /// The share of jobs in this class or a lower one, by class; empty where all are in class 0.

@@ -7,20 +7,20 @@ pub struct Flight {
     /// Position in arrival order, from 0.
     pub number: u64,
     pub arrival: Nanos,
-    /// Its time alone on the link, at least 1 ns.
+    /// The time alone on the link, at least 1 ns.
     pub service: Nanos,
     pub size_bytes: u64,
     pub class: u16,
     pub client: u32,
-    /// Its client is a closed one.
+    /// The client is a closed one.
     pub is_closed: bool,
-    /// Who waits for it before he asks again.
+    /// The user who waits for it before he asks again.
     pub user: Option<u32>,
     /// The connection that carries it beside others; `None`: it has one for itself, or one in turn.
     pub stream: Option<Stream>,
 }
 
-/// Where a job stands on a connection that carries several.
+/// The place of a job on a connection that carries several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stream {
     pub connection: u32,
@@ -44,10 +44,10 @@ pub trait Station {
     /// Lets it go on where it was.
     fn resume(&mut self, at: Nanos, number: u64);
 
-    /// Those still there but for closed clients', in any order.
+    /// Returns the jobs still there but for closed clients', in any order.
     fn left_over(&self) -> Vec<Flight>;
 
-    /// Those of closed clients still there, and what of the link each has had.
+    /// Returns the jobs of closed clients still there, and what of the link each has had.
     fn closed_left_over(&self) -> Vec<(Flight, Nanos)> {
         Vec::new()
     }

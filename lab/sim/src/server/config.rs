@@ -8,7 +8,7 @@ use units::Rate;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What orders the disk and the network: `fcfs`, `srpt`, `srpt-bands:...`, `fcf` or `srrt`. The processor is FIFO.
+    /// The policy that orders the disk and the network: `fcfs`, `srpt`, `srpt-bands:...`, `fcf` or `srrt`. The processor is FIFO.
     #[serde(skip)]
     pub policy: PolicySpec,
     /// User equivalents, 1 to 100,000.
@@ -77,7 +77,7 @@ pub struct Network {
 #[serde(default, deny_unknown_fields)]
 pub struct Tcp {
     pub mss_bytes: u64,
-    /// What a client advertises: 12 segments, as Windows 2000 did.
+    /// The window that a client advertises: 12 segments, as Windows 2000 did.
     pub window_bytes: u64,
     /// The socket buffer holds what is not acknowledged; the next block is read when it has room.
     pub send_buffer_bytes: u64,
@@ -101,17 +101,17 @@ pub struct Http {
     pub request_bytes: u64,
 }
 
-/// What lies between; the bandwidths and minimum round-trip times are those of 001's table 1.
+/// The network between; the bandwidths and minimum round-trip times are those of 001's table 1.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Internet {
-    /// Of packets that carry anything.
+    /// The loss of packets that carry anything.
     pub loss: f64,
     /// The round-trip time of a transfer is Pareto with this index, from the minimum ...
     pub rtt_alpha: f64,
     /// ... to this many times the minimum.
     pub rtt_spread: f64,
-    /// What policies are told of a connection's throughput.
+    /// The throughput of a connection that policies are told.
     pub throughput: Throughput,
 }
 
@@ -119,9 +119,9 @@ pub struct Internet {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Throughput {
-    /// What the path can carry: the least of the client's bandwidth and one advertised window a round trip.
+    /// The rate that the path can carry: the least of the client's bandwidth and one advertised window a round trip.
     Path,
-    /// What the client's last transfer came to; unknown before.
+    /// The rate of the client's last transfer; unknown before.
     Measured,
 }
 
@@ -187,7 +187,7 @@ impl Default for Internet {
     }
 }
 
-/// What [`is_of_remaining`] lets pass, for messages.
+/// The policies that [`is_of_remaining`] lets pass, for messages.
 const POLICIES: [&str; 5] = ["fcfs", "srpt", "srpt-bands", "fcf", "srrt"];
 
 /// The order has to be one that what is left of a request decides: a visit of a queue knows no more.
@@ -197,7 +197,7 @@ fn is_of_remaining(policy: &PolicySpec) -> bool {
 }
 
 impl Config {
-    /// Whether the run can be made.
+    /// Checks that the run can be made.
     pub fn check(&self) -> Result<(), ConfigError> {
         if !is_of_remaining(&self.policy) {
             return Err(wrong("policy", &self.policy, &format!("one of {} in this model", POLICIES.join(", "))));

@@ -32,7 +32,7 @@ pub const BANDWIDTHS: [BandwidthClass; 8] = [
     class(10_000_000, 7, [20, 50]),
 ];
 
-/// Where a client is. Its access link carries the same in both directions.
+/// The place of a client. Its access link carries the same in both directions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     /// Index into [`BANDWIDTHS`].
@@ -41,7 +41,7 @@ pub(super) struct Place {
     pub rtt_least: Nanos,
 }
 
-/// As near to the percentages as so many users allow; who is where is drawn.
+/// Returns places as near to the percentages as this many users allow; who is where is drawn.
 pub(super) fn places(users: u32, rng: &mut ChaCha8Rng) -> Vec<Place> {
     let mut percent = 0;
     let mut places = Vec::with_capacity(users as usize);
@@ -57,7 +57,7 @@ pub(super) fn places(users: u32, rng: &mut ChaCha8Rng) -> Vec<Place> {
     places
 }
 
-/// What chance decides on the way.
+/// The chances on the way.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Weather {
     /// A draw below this is a loss; 2^32 would be all.

@@ -70,7 +70,7 @@ struct Model<'a> {
     arrived: u64,
 }
 
-/// What a station does now, and for how long.
+/// The work of a station now, and for how long.
 struct Service<T> {
     client: u32,
     serial: u32,
@@ -84,10 +84,10 @@ struct Client {
     /// Files of the Web object still to be asked for, after the current one.
     embedded: u32,
     submitted: Nanos,
-    /// Of the current transfer.
+    /// The round-trip time of the current transfer.
     rtt: Nanos,
     link: Option<Link>,
-    /// Whether the connection was set up for this request.
+    /// True if the connection was set up for this request.
     is_new: bool,
     /// Counts requests.
     serial: u32,
@@ -96,7 +96,7 @@ struct Client {
     access_free: Nanos,
     /// The timer event that counts; others are stale.
     timer_at: Option<Nanos>,
-    /// What the last transfer came to, bits per second.
+    /// The rate of the last transfer, bits per second.
     measured_bps: Option<u64>,
 }
 
@@ -108,7 +108,7 @@ struct Exchange {
     arrived: Nanos,
     /// Processor time it needs.
     demand: Nanos,
-    /// Whether the processor is done with it.
+    /// True if the processor is done with it.
     is_parsed: bool,
     waited: Nanos,
     served: Nanos,
@@ -448,7 +448,7 @@ impl Client {
         self.exchange.as_mut().expect("the server is busy with requests only")
     }
 
-    /// How long a client tries in vain, its timer doubling, when one of so many packets may get lost each time.
+    /// Returns how long a client tries in vain, its timer doubling, when one of so many packets may get lost each time.
     fn lost_for(&mut self, rto: Nanos, packets: u32, weather: &Weather) -> Nanos {
         let mut waited = Nanos::ZERO;
         for attempt in 0..ATTEMPTS_MAX {
@@ -461,7 +461,7 @@ impl Client {
         waited
     }
 
-    /// What policies are told.
+    /// Returns what policies are told.
     fn path(&self, config: &Config) -> Path {
         let window_bps = u128::from(config.tcp.window_bytes) * 8_000_000_000 / u128::from(self.rtt.0.max(1));
         let throughput_bps = match config.internet.throughput {

@@ -5,7 +5,7 @@ use units::{Nanos, Rate};
 use super::internet::BANDWIDTHS;
 use crate::{Finished, ResponseTimes, Summary, Tally};
 
-/// What a run came to. Times are in milliseconds, over the requests counted.
+/// The result of a run. Times are in milliseconds, over the requests counted.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
     /// Response times as clients see them, from asking (a new connection included) to the last byte. Slowdown is the response
@@ -16,7 +16,7 @@ pub struct Outcome {
     pub simulated_requests: u64,
 }
 
-/// What only this model tells.
+/// The figures that only this model has.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ServerOutcome {
     /// Service and waiting at processor, disk and network together.
@@ -65,7 +65,7 @@ pub struct ClassOutcome {
     pub waiting_over_service: f64,
 }
 
-/// Least sizes of the classes: powers of two, so that the last is what exceeds 128 KB.
+/// The least sizes of the classes: powers of two, so that the last is what exceeds 128 KB.
 pub const SIZE_CLASSES: [u64; 8] = [0, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10];
 
 /// A request that was answered.
@@ -171,7 +171,7 @@ impl Collector {
     }
 }
 
-/// What the model counts over the whole run.
+/// The counts of the model over the whole run.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counted {
     pub end: Nanos,

@@ -10,12 +10,12 @@ use units::Nanos;
 pub(super) struct Processor {
     slots: usize,
     waiting: VecDeque<(u32, Nanos)>,
-    /// Those in service: the number at which each is done, and who it is.
+    /// The jobs in service: the number at which each is done, and who it is.
     sharing: BinaryHeap<Reverse<(u64, u32)>>,
     /// Service each has had, in 1 / [`PARTS`] ns, as of `at`.
     attained: u64,
     at: Nanos,
-    /// Of the last completion foretold.
+    /// The generation of the last completion foretold.
     pub generation: u64,
     pub busy: Nanos,
 }

@@ -2,7 +2,7 @@ use sched::policy::PolicySpec;
 use sched::{Arrival, JobId, Path, Scheduler, Size};
 use units::Nanos;
 
-/// One thing that serves one connection at a time (the disk, the interface) and the queue before it, in the order of a
+/// A thing that serves one connection at a time (the disk, the interface) and the queue before it, in the order of a
 /// [`Scheduler`].
 ///
 /// A visit, one block or one window's worth of segments, is a job of its own with what is then left of the request as its
@@ -12,7 +12,7 @@ pub(super) struct Station {
     scheduler: Scheduler,
     /// The visit of each client that waits.
     visits: Vec<Option<Visit>>,
-    /// Who has which place in the scheduler.
+    /// The client in each place of the scheduler.
     clients: Vec<u32>,
     serving: Option<u32>,
     pub busy: Nanos,
@@ -35,7 +35,7 @@ impl Station {
         }
     }
 
-    /// Whether the client waits or is served here.
+    /// Returns true if the client waits or is served here.
     pub fn holds(&self, client: u32) -> bool {
         self.visits[client as usize].is_some() || self.serving == Some(client)
     }
@@ -48,7 +48,7 @@ impl Station {
         self.visits[client as usize] = Some(Visit { job, since: now });
     }
 
-    /// Who is served next, and how long they waited, unless somebody is being served.
+    /// Returns who is served next, and how long they waited, unless somebody is being served.
     pub fn begin(&mut self, now: Nanos) -> Option<(u32, Nanos)> {
         if self.serving.is_some() {
             return None;
@@ -61,7 +61,7 @@ impl Station {
         Some((client, now - visit.since))
     }
 
-    /// Whoever was served is done, after this long.
+    /// Ends the service of the one who was served, after this long.
     pub fn end(&mut self, service: Nanos) {
         self.serving = None;
         self.busy += service;

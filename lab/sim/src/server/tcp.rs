@@ -53,7 +53,7 @@ impl Link {
         self.used_at = now;
     }
 
-    /// How many segments may be unacknowledged.
+    /// Returns how many segments may be unacknowledged.
     fn window_segments(&self, tcp: &Tcp) -> u32 {
         (self.cwnd_bytes.min(tcp.window_bytes) / tcp.mss_bytes).max(1) as u32
     }
@@ -85,7 +85,7 @@ impl Link {
     }
 }
 
-/// One response between the disk and the client.
+/// A response between the disk and the client.
 #[derive(Debug, Clone)]
 pub(super) struct Transfer {
     size_bytes: u64,
@@ -134,7 +134,7 @@ impl Transfer {
         (u64::from(segment) * self.mss_bytes).min(self.size_bytes)
     }
 
-    /// What has yet to go to the client, what has to go again included.
+    /// Returns what has yet to go to the client, what has to go again included.
     pub fn unsent_bytes(&self) -> u64 {
         self.size_bytes - self.bytes_before(self.next)
     }
@@ -149,7 +149,7 @@ impl Transfer {
         whole.saturating_sub(self.next)
     }
 
-    /// How many segments the interface may be given now.
+    /// Returns how many segments the interface may be given now.
     pub fn sendable(&self, link: &Link, tcp: &Tcp) -> u32 {
         let window = link.window_segments(tcp).saturating_sub(self.next - self.acknowledged);
         self.buffered().min(window)
@@ -173,7 +173,7 @@ impl Transfer {
         first
     }
 
-    /// How many of these were sent before.
+    /// Returns how many of these were sent before.
     pub fn sent_before(&self, segments: &Range<u32>) -> u64 {
         u64::from(segments.end.min(self.fresh).saturating_sub(segments.start))
     }
@@ -217,7 +217,7 @@ impl Transfer {
     }
 }
 
-/// What a client has of a response; segments may arrive out of order within a window.
+/// The part of a response that a client has; segments may arrive out of order within a window.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Receiver {
     /// All before this one are here.

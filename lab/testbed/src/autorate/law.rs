@@ -22,7 +22,7 @@ const DOWN: [f64; 2] = [0.99, 0.75];
 const UP: [f64; 2] = [1.0, 1.04];
 /// Toward the base rate, from above and from below.
 const DECAY: [f64; 2] = [0.99, 1.01];
-/// How much of a delay goes into the baseline that is above it, and below it.
+/// The shares of a delay above the baseline, and below it, that go into it.
 const BASELINE: [f64; 2] = [0.001, 0.9];
 const FIRST_BASELINE: Duration = Duration::from_millis(100);
 /// After a cut the rate rests for so long; a step toward the base rate is made this often.
@@ -67,7 +67,7 @@ impl Law {
         Duration::from_secs_f64(self.window.back().map_or(0.0, |(rise, _)| rise.max(0.0)))
     }
 
-    /// What the shaper carried in the last interval.
+    /// Takes what the shaper carried in the last interval.
     pub(super) fn on_achieved(&mut self, achieved_bps: f64) {
         (self.achieved_bps, self.is_achieved_new) = (achieved_bps, true);
     }

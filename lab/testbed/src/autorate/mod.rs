@@ -34,7 +34,7 @@ const ACHIEVED_EVERY: Duration = Duration::from_millis(200);
 /// The file of the kernel's counters of devices is shorter.
 const COUNTERS_BYTES: usize = 16 << 10;
 
-/// What `autorate` of a run says: where the rate begins and whereto it goes back, and between what it moves.
+/// The value of `autorate` of a run: where the rate begins and whereto it goes back, and between what it moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Autorate {
@@ -159,7 +159,7 @@ fn cake_command(side: &str, verb: &str, device: &str, rate: Rate) -> String {
     format!("tc -n {side} qdisc {verb} dev {device} root cake bandwidth {}bit", rate.bits_per_s())
 }
 
-/// What a device has sent.
+/// The count of what a device has sent.
 struct Sent {
     counters: File,
     device: &'static str,

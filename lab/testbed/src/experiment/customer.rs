@@ -8,7 +8,7 @@ use workload::WEBSTONE_CLIENTS_MAX;
 
 use super::check_name;
 
-/// Who asks, how many of them, and where their customer's files are.
+/// The clients of a customer, and the place of the customer's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Customer {
     pub name: String,
@@ -16,7 +16,7 @@ pub struct Customer {
     pub at: CustomerAt,
 }
 
-/// How the server tells customers apart.
+/// The sign by which the server knows customers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CustomerAt {
     /// Folder below that of the URL, with a `/` at both ends.
@@ -77,7 +77,7 @@ impl<'de> Deserialize<'de> for Customer {
     }
 }
 
-/// What is wrong with classes that are right by themselves.
+/// Returns what is wrong with classes that are right by themselves.
 pub fn check_customers(customers: &[Customer]) -> Result<(), String> {
     let clients: Vec<u32> = customers.iter().map(|customer| customer.clients).collect();
     workload::check_webstone(&clients)?;

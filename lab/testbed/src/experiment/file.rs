@@ -23,7 +23,7 @@ const KEYS_FOR_PEOPLE: [&str; 2] = ["question", "trace"];
 pub struct ExperimentFile {
     /// The file's name without folder and ending: what the experiment is called.
     pub name: String,
-    /// As it was written; with set-ups, all of it in one.
+    /// The text as it was written; with set-ups, all of it in one.
     pub text: String,
     /// Which figure of which paper this is, for the report.
     pub figure: Option<Table>,
@@ -31,7 +31,7 @@ pub struct ExperimentFile {
     points: Vec<Point>,
 }
 
-/// One combination of the values that the experiment varies.
+/// A combination of the values that the experiment varies.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
     /// Also its folder, `rho-0.8`; empty where nothing varies.
@@ -43,13 +43,13 @@ pub struct Point {
     settings: Table,
 }
 
-/// What a command line says instead of the file.
+/// The settings that a command line gives instead of the file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Overrides {
     pub seconds: Option<u64>,
     pub seed: Option<u64>,
     pub rho: Option<f64>,
-    /// As it is, not relative to the file.
+    /// The trace as it is, not relative to the file.
     pub trace: Option<PathBuf>,
 }
 
@@ -96,12 +96,12 @@ impl ExperimentFile {
         &self.points
     }
 
-    /// Whether there are points with names.
+    /// Returns true if there are points with names.
     pub fn varies(&self) -> bool {
         self.points.iter().any(|point| !point.name.is_empty())
     }
 
-    /// Whether this key has not the same value everywhere.
+    /// Returns true if this key has not the same value everywhere.
     pub fn varies_key(&self, key: &str) -> bool {
         self.points.iter().any(|point| point.values.contains_key(key))
     }
@@ -152,7 +152,7 @@ impl Point {
 }
 
 impl Overrides {
-    /// As a file would say it.
+    /// Returns the text as a file would have it.
     fn text(&self) -> String {
         let lines = [
             self.seconds.map(|seconds| format!("seconds = {seconds}\n")),

@@ -16,10 +16,10 @@ use crate::limits::within;
 const RHO_MAX: f64 = 10.0;
 /// A day; the papers' longest run is 30 minutes.
 const SECONDS_MAX: u64 = 86_400;
-/// As for the tree of bands.
+/// The least rate, as for the tree of bands.
 const LINK_MIN_BITS_PER_S: u64 = 12_000;
 
-/// What one user does on one connection, where sessions and not requests arrive.
+/// The requests of one user on one connection, where sessions and not requests arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Session {
@@ -79,7 +79,7 @@ impl Surge {
 impl FromStr for Surge {
     type Err = String;
 
-    /// As a file names it, or nothing.
+    /// Reads the name of a file, or nothing.
     fn from_str(text: &str) -> Result<Surge, String> {
         if text.is_empty() {
             return Ok(Surge::Usual);
@@ -107,7 +107,7 @@ pub fn check_seconds(seconds: u64) -> Result<u64, String> {
     Err(format!("`{seconds}` is not a length of run: write whole seconds, 1 to {SECONDS_MAX}"))
 }
 
-/// Of the link. Below the least, a full packet takes more than a second, and shapers count in bytes per second.
+/// Reads the rate of the link. Below the least, a full packet takes more than a second, and shapers count in bytes per second.
 pub(crate) fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Rate, D::Error> {
     let rate: Rate = String::deserialize(deserializer)?.parse().map_err(D::Error::custom)?;
     if rate.bits_per_s() < LINK_MIN_BITS_PER_S {
@@ -136,7 +136,7 @@ pub(crate) fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opti
     check_seconds(u64::deserialize(deserializer)?).map(|seconds| Some(seconds as f64)).map_err(D::Error::custom)
 }
 
-/// As [`seconds`] reads them.
+/// Writes seconds as [`seconds`] reads them.
 pub(crate) fn maybe_whole<S: Serializer>(seconds: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
     match seconds {
         Some(seconds) if seconds.fract() == 0.0 => serializer.serialize_u64(*seconds as u64),
@@ -185,12 +185,12 @@ pub(crate) fn routes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Optio
     String::deserialize(deserializer)?.parse().map(Some).map_err(D::Error::custom)
 }
 
-/// As [`routes`] reads it.
+/// Writes routes as [`routes`] reads them.
 pub(crate) fn maybe_routes<S: Serializer>(of: &Option<Routes>, serializer: S) -> Result<S::Ok, S::Error> {
     of.map(|routes| routes.to_string()).serialize(serializer)
 }
 
-/// As [`webstone`] reads it.
+/// Writes the name as [`webstone`] reads it.
 pub(crate) fn maybe_name<S: Serializer>(of: &Option<WebStone>, serializer: S) -> Result<S::Ok, S::Error> {
     of.map(WebStone::name).serialize(serializer)
 }
@@ -203,7 +203,7 @@ pub(crate) fn maybe_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Resu
     duration(deserializer).map(Some)
 }
 
-/// As [`duration`] reads it, in the largest unit of which it is a whole number.
+/// Writes a duration as [`duration`] reads it, in the largest unit of which it is a whole number.
 fn as_text<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     let ns = time.as_nanos();
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")];
@@ -226,7 +226,7 @@ fn at_least_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Er
     Err(D::Error::custom(format!("`{number}` requests make no session: write a number of at least 1")))
 }
 
-/// Of a run, a point or a group of clients: it becomes the name of a folder and a word on a command line.
+/// Checks the name of a run, a point or a group of clients: it becomes the name of a folder and a word on a command line.
 pub(crate) fn check_name(name: &str, of: &str) -> Result<(), String> {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.len() <= 64 && name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(is_fine) {

@@ -65,7 +65,7 @@ impl Sources {
         Ok(parsed.into_inner())
     }
 
-    /// Whether there is no set-up.
+    /// Returns true if there is no set-up.
     pub(crate) fn is_one(&self) -> bool {
         self.texts.len() == 1
     }
@@ -82,7 +82,7 @@ impl Sources {
         Ok(top)
     }
 
-    /// What is wrong at this offset, with its file and line.
+    /// Returns what is wrong at this offset, with its file and line.
     pub(crate) fn error(&self, offset: usize, reason: String) -> LabError {
         let source = self.texts.iter().rev().find(|source| source.begins <= offset).unwrap_or(&self.texts[0]);
         let before = source.padded.bytes().take(offset);

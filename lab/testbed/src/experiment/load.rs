@@ -126,7 +126,7 @@ pub struct Load {
         serialize_with = "maybe_as_text"
     )]
     pub abort: Option<Duration>,
-    /// How often they ask again before they give up for good [default: 0]
+    /// The number of times that they ask again before they give up for good [default: 0]
     #[arg(long, value_name = "K", requires = "abort")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
@@ -142,7 +142,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// What is wrong with keys that are right by themselves.
+    /// Returns what is wrong with keys that are right by themselves.
     pub(super) fn check(&self) -> Result<(), String> {
         let loads = [self.rho.is_some(), self.profile.is_some(), self.users.is_some(), self.webstone.is_some()];
         match loads.iter().filter(|is| **is).count() {
@@ -211,17 +211,17 @@ impl Load {
         }
     }
 
-    /// Whether the load says itself how many requests a connection has.
+    /// Returns true if the load says itself how many requests a connection has.
     pub(crate) fn has_own_connections(&self) -> bool {
         self.loads_pages() || self.session.is_some()
     }
 
-    /// Whether visitors load pages, generated ones or those of a site.
+    /// Returns true if visitors load pages, generated ones or those of a site.
     pub fn loads_pages(&self) -> bool {
         self.pages || self.site.is_some()
     }
 
-    /// Where customers' files are, beside those of everybody.
+    /// Returns where customers' files are, beside those of everybody.
     pub(crate) fn folders(&self) -> impl Iterator<Item = String> {
         let folder = |customer: &Customer| match &customer.at {
             CustomerAt::Path(path) => Some(path.clone()),

@@ -9,26 +9,26 @@ use super::layers::set;
 /// More points than this are a mistake: the largest figure has 24, the grid of lines 300.
 const POINTS_MAX: usize = 400;
 
-/// What is wrong, and at which offset.
+/// A mistake, and its offset.
 type Wrong = (usize, String);
 
-/// One key of `[vary]` and what it may be.
+/// A key of `[vary]` and what it may be.
 struct Axis<'a> {
     /// The key as words: `limits`, `initial_rto`.
     path: Vec<String>,
     choices: Vec<Choice<'a>>,
 }
 
-/// One value of an axis: what it sets, and how a point calls it.
+/// A value of an axis: what it sets, and how a point calls it.
 #[derive(Clone)]
 struct Choice<'a> {
     label: String,
-    /// What the point's `values` say: the value, or the name of what has one.
+    /// The entry in the point's `values`: the value, or the name of what has one.
     shown: toml::Value,
     sets: Vec<(Vec<String>, Spanned<DeValue<'a>>)>,
 }
 
-/// One combination of the values of `[vary]`.
+/// A combination of the values of `[vary]`.
 pub(crate) struct Combination<'a> {
     /// Name of its folder: `rho-0.8`, `link-10mbit_rho-0.8`; empty where nothing varies.
     pub(crate) name: String,

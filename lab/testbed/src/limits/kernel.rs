@@ -11,7 +11,7 @@ use crate::link::{read_setting, write_setting};
 use crate::namespace::{Namespace, Place};
 use crate::{LabError, tool};
 
-/// What a full segment's packet has beside it: the headers of IPv4 and TCP without options.
+/// The headers of a full segment's packet: the headers of IPv4 and TCP without options.
 const HEADER_BYTES: u64 = 40;
 /// From here on nothing but RACK finds losses ("tcp: remove obsolete and unused RFC3517/RFC6675 loss recovery code").
 const RACK_ONLY: (u64, u64) = (6, 17);

@@ -37,7 +37,7 @@ const MSS_BYTES: RangeInclusive<u64> = 88..=1460;
 const WINDOW: RangeInclusive<u64> = 1..=100;
 /// Bits of tcp_recovery: RACK, a fixed reordering window, no threshold of duplicate acknowledgements.
 const RECOVERY: RangeInclusive<u64> = 0..=7;
-/// What the kernel keeps in a byte; 0 is its own choice.
+/// The retries, which the kernel keeps in a byte; 0 is its own choice.
 const RETRIES: RangeInclusive<u64> = 1..=255;
 /// From a tick of a slow kernel to TCP_RTO_MAX.
 const INITIAL_RTO: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(120);
@@ -52,7 +52,7 @@ pub struct Limits {
     /// Connections nobody has accepted yet: the listening socket's backlog, and `somaxconn`, which bounds it.
     #[serde(default, deserialize_with = "queue")]
     pub accept_queue: Option<u64>,
-    /// Whether a full SYN queue is answered by cookies instead of silence.
+    /// True if a full SYN queue is answered by cookies instead of silence.
     pub syn_cookies: Option<bool>,
     /// Connections the server serves at once: the papers' Apache processes.
     #[serde(default, deserialize_with = "workers")]
@@ -81,12 +81,12 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Whether the kernel has to do anything for them.
+    /// Returns true if the kernel has to do anything for them.
     pub(crate) fn concern_kernel(&self) -> bool {
         *self != Limits { workers: self.workers, ..Limits::default() }
     }
 
-    /// What is wrong with them beside the rest of the experiment.
+    /// Returns what is wrong with them beside the rest of the experiment.
     pub(crate) fn check(&self, experiment: &Experiment) -> Result<(), String> {
         if experiment.network == Network::Loopback && self.concern_kernel() {
             return Err("[limits] of the kernel need a namespace: leave network = \"loopback\" or them out".into());
@@ -119,7 +119,7 @@ impl Limits {
     }
 }
 
-/// Whether a run says itself how many connections Weir serves at once.
+/// Returns true if a run says itself how many connections Weir serves at once.
 fn limits_itself(run: &RunSpec) -> bool {
     let names = ["--max-accepted-connections", "--connections", "--workers"];
     run.flags.iter().any(|flag| names.iter().any(|name| flag == name || flag.starts_with(&format!("{name}="))))

@@ -21,11 +21,11 @@ pub(super) struct Apache {
     pub master: u32,
 }
 
-/// What one response costs it.
+/// The cost of one response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page {
     pub bytes: usize,
-    /// By the process that serves it, at the highest level, which is where its CPU time goes.
+    /// True if the process that serves it compresses, at the highest level, which is where its CPU time goes.
     pub is_compressed: bool,
 }
 

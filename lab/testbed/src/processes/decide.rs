@@ -14,7 +14,7 @@ pub enum Priority {
     Level(u8),
 }
 
-/// Those of Linux 2.1.
+/// The levels of Linux 2.1.
 const LEVEL_MAX: u8 = 40;
 
 impl FromStr for Priority {
@@ -51,7 +51,7 @@ struct Serving {
 #[derive(Debug)]
 pub struct Decider {
     slots: Slots,
-    /// Of the processes that run, by class.
+    /// The processes that run, by class.
     running: Vec<Priority>,
     asleep: Priority,
     serving: BTreeMap<u32, Serving>,
@@ -65,7 +65,7 @@ pub struct Decider {
 }
 
 impl Decider {
-    /// With the slots and the priority of each class, the highest first, and the priority of what sleeps.
+    /// Returns a decider with the slots and the priority of each class, the highest first, and the priority of what sleeps.
     pub fn new(classes: &[(u32, Priority)], sharing: Sharing, asleep: Priority) -> Decider {
         let slots: Vec<u32> = classes.iter().map(|(slots, _)| *slots).collect();
         Decider {
@@ -94,13 +94,13 @@ impl Decider {
         }
     }
 
-    /// Its request is served: Wakeup. That of a process that was to be stopped was served before it could be.
+    /// Ends a request that is served: Wakeup. That of a process that was to be stopped was served before it could be.
     pub fn end(&mut self, process: u32) {
         self.escaped += u64::from(self.asleep == Priority::Stopped && self.is_asleep(process));
         self.depart(process);
     }
 
-    /// Nobody is scheduled any more: all that was told is taken back.
+    /// Ends all scheduling: all that was told is taken back.
     pub fn end_all(&mut self) {
         for process in self.serving.keys().copied().collect::<Vec<_>>() {
             self.depart(process);
@@ -114,7 +114,7 @@ impl Decider {
         self.changed.remove(&process);
     }
 
-    /// What has to be done, those that go to sleep first: processes with their priority, or with none that of their start.
+    /// Returns what has to be done, those that go to sleep first: processes with their priority, or with none that of their start.
     pub fn changes(&mut self) -> Vec<(u32, Option<Priority>)> {
         let changed = std::mem::take(&mut self.changed);
         let mut changes: Vec<_> = changed.into_iter().map(|process| (process, self.wanted(process))).collect();

@@ -1,12 +1,12 @@
 //! The lines of Apache's `mod_log_forensic`: `+PID:TIME:COUNT|GET /a HTTP/1.1|Host:b` before a request is handled, `-PID:TIME:COUNT`
 //! behind its last byte.
 
-/// Of a line, as far as it is kept; requests are longer than that only where nobody limits them.
+/// The bytes of a line that are kept; requests are longer than that only where nobody limits them.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Event {
-    /// With the target of the request.
+    /// A request with this target begins.
     Begin {
         process: u32,
         target: String,

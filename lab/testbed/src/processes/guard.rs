@@ -20,7 +20,7 @@ impl Guard {
         child.map(Guard).map_err(|e| LabError::io("guard", e))
     }
 
-    /// What the guard does: waits for the end of its input, then frees the processes of this Apache.
+    /// Stands guard: waits for the end of its input, then frees the processes of this Apache.
     pub fn stand(master: u32, group: Option<&Path>) {
         let mut rest = [0; 16];
         while std::io::stdin().read(&mut rest).is_ok_and(|bytes| bytes > 0) {}

@@ -21,7 +21,7 @@ const USUAL_LEVEL: u8 = 5;
 /// As close to the idle class as a nice value comes: 15 of 1,024.
 const NICEST: i32 = 19;
 
-/// By what the levels differ.
+/// The means by which the levels differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Means {
     /// Each process has its nice value; 0 is nice 19.
@@ -49,7 +49,7 @@ struct Held {
 #[derive(Debug, Clone)]
 pub(super) struct Groups {
     home: PathBuf,
-    /// Where the processes were.
+    /// The group where the processes were.
     before: PathBuf,
     is_version_1: bool,
 }
@@ -166,7 +166,7 @@ fn children(master: u32) -> Result<Vec<u32>, LabError> {
     Ok(ours.map(|stat| stat.pid.cast_unsigned()).collect())
 }
 
-/// Its children, and what is of its process group.
+/// Returns the children of a process, and the members of its process group.
 fn family(master: u32) -> Vec<u32> {
     let Ok(processes) = all_processes() else { return Vec::new() };
     let stats = processes.filter_map(|process| process.and_then(|process| process.stat()).ok());
@@ -220,7 +220,7 @@ impl Groups {
         Ok(groups)
     }
 
-    /// Those of an earlier program, too.
+    /// Returns the groups, those of an earlier program too.
     fn at(home: &Path) -> Option<Groups> {
         let before = home.parent()?.to_path_buf();
         let is_version_1 = !home.join("cgroup.controllers").exists();
@@ -260,7 +260,7 @@ impl Groups {
         let _ = fs::remove_dir(self.home.join(process.to_string()));
     }
 
-    /// Its processes go back to where they came from.
+    /// Sends the processes back to where they came from.
     fn dissolve(&self) {
         let folders = fs::read_dir(&self.home).into_iter().flatten().flatten().map(|entry| entry.path());
         for folder in folders.filter(|path| path.is_dir()) {

@@ -42,23 +42,23 @@ pub struct Measurement {
     /// For the files of Apache; not there yet, or empty.
     pub folder: PathBuf,
     pub page: Page,
-    /// Of each class.
+    /// The clients of each class.
     pub clients: usize,
     pub window: Duration,
-    /// Where Apache runs, alone of ours, and where everything else does.
+    /// The processor of Apache alone, and that of everything else.
     pub processors: [usize; 2],
     pub means: Means,
     /// The command of the guard of a master.
     pub guard: Box<dyn Fn(u32) -> Command + Sync>,
 }
 
-/// One run of a condition.
+/// A run of a condition.
 #[derive(Debug, Clone)]
 pub struct Measured {
     pub a: Answers,
     pub b: Answers,
     pub window: Duration,
-    /// Of one processor, used by Apache.
+    /// The share of one processor that Apache used.
     pub used: f64,
     pub tally: Tally,
 }
@@ -153,7 +153,7 @@ impl Measurement {
     }
 }
 
-/// Of one processor. On a busy machine a look is late; what counts is the time between the two.
+/// Returns the share of one processor. On a busy machine a look is late; what counts is the time between the two.
 fn used(program: &Program, window: Window) -> Result<f64, LabError> {
     let look = |at: Instant| -> Result<(f64, Instant), LabError> {
         std::thread::sleep(at.saturating_duration_since(Instant::now()));

@@ -18,7 +18,7 @@ use super::guard::Guard;
 use super::hands::{Hands, Means};
 use crate::LabError;
 
-/// How often the end of processes, and the time they have slept, is looked at.
+/// The interval of looks at the end of processes, and at the time they have slept.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// No process sleeps longer. Where a class is starved for so long, or a line was lost, its slots are not kept.
 const ASLEEP_MAX: Duration = Duration::from_secs(60);
@@ -34,7 +34,7 @@ pub struct ProcessClass {
     pub priority: Priority,
 }
 
-/// What is done, the class of the highest priority first; requests that match none are of the last.
+/// The classes and their means, the highest priority first; requests that match none are of the last.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub classes: Vec<ProcessClass>,
@@ -42,7 +42,7 @@ pub struct Plan {
     pub asleep: Priority,
 }
 
-/// What came of it.
+/// The account of what was done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     pub requests: u64,
@@ -143,7 +143,7 @@ impl Watch {
         Ok(Tally { garbled: reader.garbled, ..tally })
     }
 
-    /// What came within a while.
+    /// Returns what came within a while.
     fn wait(&mut self, reader: &mut Reader) -> Result<Vec<Event>, LabError> {
         let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.subsec_nanos().into() };
         let mut events = Vec::new();
@@ -162,7 +162,7 @@ impl Watch {
     }
 }
 
-/// One run of the loop.
+/// A run of the loop.
 struct Watching<'p> {
     hands: &'p mut Hands,
     decider: Decider,

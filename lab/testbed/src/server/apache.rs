@@ -6,16 +6,16 @@ use rustix::process::geteuid;
 use super::{absolute, write_config};
 use crate::{LabError, Limits, Server, find_program};
 
-/// Where distributions put Apache's modules, below the prefix its program is in: Debian, Fedora, Arch and a build of
+/// The folders of Apache's modules in distributions, below the prefix its program is in: Debian, Fedora, Arch and a build of
 /// one's own.
 const MODULE_FOLDERS: [&str; 5] =
     ["lib/apache2/modules", "lib64/httpd/modules", "lib/httpd/modules", "libexec/apache2", "modules"];
-/// Its presence tells the folder.
+/// The module whose presence marks the folder.
 const PREFORK: &str = "mod_mpm_prefork.so";
 
 /// Processes, each for one connection. 000 and 003 raised the limit to 350, beyond which it had no effect.
 pub(crate) const PROCESSES: u64 = 350;
-/// What Apache asks for by itself.
+/// The backlog that Apache asks for by itself.
 const BACKLOG: u64 = 511;
 
 /// `nobody`, under whom it serves when we are root: Apache refuses to serve as root.
@@ -51,7 +51,7 @@ pub(crate) fn as_nobody() -> Vec<String> {
     line.split_whitespace().map(String::from).collect()
 }
 
-/// Where the modules of the Apache that is installed are.
+/// Returns where the modules of the Apache that is installed are.
 pub(crate) fn modules_folder() -> Result<PathBuf, LabError> {
     let program = find_program(Server::Apache.program())?;
     let prefix = program.ancestors().nth(2).unwrap_or(Path::new("/"));

@@ -29,7 +29,7 @@ impl Certificate {
     }
 }
 
-/// Of which so many bytes are an extension that nobody reads.
+/// Returns a certificate with an extension of this many bytes, which nobody reads.
 fn signed(bytes: u16) -> Result<(rcgen::Certificate, rcgen::KeyPair), rcgen::Error> {
     let mut of = rcgen::CertificateParams::new(vec!["localhost".to_owned()])?;
     if bytes > 0 {

@@ -21,14 +21,14 @@ use crate::namespace::Place;
 use crate::program::{POLL_EVERY, Program};
 use crate::{Experiment, Interrupt, LabError, RunSpec, Server, find_program, placeholders, server_side};
 
-/// How long a server may take until it answers: well under a second, but in an emulated machine.
+/// The time that a server may take until it answers: well under a second, but in an emulated machine.
 const READY_WITHIN: Duration = Duration::from_secs(30);
-/// How long one probe may take: a connection and a head on an idle link.
+/// The time that one probe may take: a connection and a head on an idle link.
 const PROBE_WITHIN: Duration = Duration::from_secs(1);
 /// Enough of an answer to read its status line.
 const PROBE_BYTES: usize = 64;
 
-/// Where a server runs and is reached from.
+/// The place of a server, and where it is reached from.
 #[derive(Debug, Clone, Copy)]
 pub struct Endpoint<'a> {
     pub server: Place<'a>,
@@ -36,7 +36,7 @@ pub struct Endpoint<'a> {
     pub address: SocketAddr,
 }
 
-/// What a server serves.
+/// The source of what a server serves.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
     /// The files.
@@ -51,11 +51,11 @@ impl<'a> From<&'a Path> for Source<'a> {
     }
 }
 
-/// What the server of a run says, in the run's folder.
+/// The log of the server, in the run's folder.
 pub(crate) const SERVER_LOG: &str = "server.log";
-/// What it keeps for its next start, there too; there is none.
+/// The folder of what it keeps for its next start, there too; there is none.
 const STATE_FOLDER: &str = "state";
-/// Of `weir serve`, whose certificate signs itself.
+/// The flag of `weir serve` for a certificate that signs itself.
 pub(crate) const TLS_FLAG: &str = "--tls-self-signed";
 
 /// The protocol between a peer and its clients.
@@ -103,8 +103,8 @@ pub(crate) fn await_answer(
     }
 }
 
-/// What to put before a server's command so that what it keeps for its next start is in the run's folder: a run that began with the rate
-/// of a line that another had found would say nothing of how it is found.
+/// Returns what to put before a server's command so that what it keeps for its next start is in the run's folder: a run
+/// that began with the rate of a line that another had found would say nothing of how it is found.
 fn keeping_nothing(folder: &Path) -> Result<Vec<String>, LabError> {
     Ok(vec!["env".into(), format!("STATE_DIRECTORY={}/{STATE_FOLDER}", absolute(folder)?)])
 }

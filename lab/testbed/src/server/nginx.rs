@@ -11,7 +11,7 @@ use crate::{LabError, Limits, Server, find_program};
 const OWN_CONNECTIONS: u64 = 2;
 /// Idle connections to an upstream that a worker keeps: as many as Weir does.
 const KEPT_CONNECTIONS: u32 = 32;
-/// What text is, beside text/html: the list that Debian's nginx.conf proposes, with the type of SVG.
+/// The types of text, apart from text/html: the list that Debian's nginx.conf proposes, with the type of SVG.
 const TEXT_TYPES: &str = "text/plain text/css application/json application/javascript text/xml application/xml \
     application/xml+rss text/javascript image/svg+xml";
 /// The level of gzip that Debian's nginx.conf proposes, and that of Brotli by default.
@@ -128,8 +128,8 @@ fn serving(Source { site, upstream }: Source<'_>) -> Result<(String, String), La
     Ok((before, pass.into()))
 }
 
-/// What follows the address in `listen`, and the lines of a certificate. HTTP/2 is asked for there (from 1.25 on it is a line of its own, and
-/// this a warning).
+/// Returns what follows the address in `listen`, and the lines of a certificate. HTTP/2 is asked for there (from 1.25
+/// on it is a line of its own, and this a warning).
 fn tls_and_http2(Speech { certificate, is_http2 }: Speech<'_>) -> (String, String) {
     let http2 = if is_http2 { " http2" } else { "" };
     match certificate {
@@ -141,7 +141,7 @@ fn tls_and_http2(Speech { certificate, is_http2 }: Speech<'_>) -> (String, Strin
     }
 }
 
-/// As many descriptors as this process could have, within what nginx allocates for without harm.
+/// Returns the descriptors that this process could have, within what nginx allocates for without harm.
 fn descriptors_max() -> u64 {
     const ENOUGH: u64 = 32_768;
     getrlimit(Resource::Nofile).maximum.map_or(ENOUGH, |hard| hard.min(ENOUGH))

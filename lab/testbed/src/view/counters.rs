@@ -12,7 +12,7 @@ use super::Cell;
 /// Files of /proc are some kilobytes; one that is longer is read to here.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
-/// What TCP of one namespace counts.
+/// The counters of TCP of one namespace.
 pub(super) struct Protocol {
     netstat: Text,
     snmp: Text,
@@ -30,7 +30,7 @@ const NETSTAT: [(&str, &str); 6] = [
 ];
 
 impl Protocol {
-    /// Of the namespace of the calling thread, whichever thread reads it later. `/proc/net` would be the process's.
+    /// Opens the counters of the calling thread's namespace, whichever thread reads it later. `/proc/net` would be the process's.
     pub(super) fn open() -> io::Result<Protocol> {
         let open = |name: &str| Text::open(&format!("/proc/thread-self/net/{name}"));
         Ok(Protocol { netstat: open("netstat")?, snmp: open("snmp")?, sockstat: open("sockstat")? })
@@ -64,7 +64,7 @@ fn sockets(sockstat: &str, kind: &str) -> Option<u64> {
     words.next()?.parse().ok()
 }
 
-/// What the processors of the machine did.
+/// The work of the processors of the machine.
 pub(super) struct Machine {
     stat: Text,
 }

@@ -75,10 +75,10 @@ const STATES: [(&str, State); 6] = [
 /// Everything that is looked at, opened once: what is open looks at the namespace it was opened in, from any thread.
 pub(crate) struct View {
     connections: ConnectionWatch,
-    /// Of the server's namespace; `None` on loopback, where they would be those of the whole machine.
+    /// The counters of the server's namespace; `None` on loopback, where they would be those of the whole machine.
     protocol: Option<Protocol>,
     queues: Option<QueueWatch>,
-    /// Of the server's processes.
+    /// The control group of the server's processes.
     cgroup: Option<PathBuf>,
     machine: Machine,
     /// The server's log.
@@ -107,7 +107,7 @@ impl View {
         })
     }
 
-    /// One row. What cannot be read just now has no value; the run goes on.
+    /// Returns a row. What cannot be read just now has no value; the run goes on.
     fn read(&mut self) -> Vec<Cell> {
         let mut row = vec![];
         connection_cells(self.connections.read().ok(), &mut row);

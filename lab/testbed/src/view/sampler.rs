@@ -86,7 +86,7 @@ impl Taken {
         });
     }
 
-    /// Those of a run that began at this instant; what was before it is left out.
+    /// Returns the samples of a run that began at this instant; what was before it is left out.
     pub(crate) fn since(self, began_unix_ns: u64) -> Samples {
         let columns = self.columns.into_iter().map(Cow::into_owned).collect();
         let row = |(unix_ns, values): (u64, _)| Some(Sample { at_ns: unix_ns.checked_sub(began_unix_ns)?, values });

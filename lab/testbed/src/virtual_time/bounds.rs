@@ -8,7 +8,7 @@ use crate::LabError;
 const MEMORY: &str = "WEIRLAB_MACHINE_MIB";
 /// For tests: another time until a program counts as spinning, s.
 const STUCK_AFTER: &str = "WEIRLAB_STUCK_AFTER_S";
-/// How much memory a machine may use unless told, MiB; of the host's it takes what it has used.
+/// The memory that a machine may use by default, MiB; of the host's it takes what it has used.
 const MEMORY_MIB: u64 = 3072;
 /// Below this the kernel itself has not enough.
 const MEMORY_MIN_MIB: u64 = 128;
@@ -23,7 +23,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// As the environment says, else the usual ones.
+    /// Returns the bounds of the environment, else the usual ones.
     pub(super) fn from_environment() -> Result<Bounds, LabError> {
         let given = |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
         Ok(Bounds {

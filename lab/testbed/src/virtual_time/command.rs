@@ -5,13 +5,13 @@ use super::kernel::find_kernel;
 use super::machine::Task;
 use crate::{Interrupt, LabError};
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Said {
     pub status: i32,
     pub out: String,
     pub err: String,
-    /// How long its machine was there, by the machine's clock.
+    /// The time that its machine was there, by the machine's clock.
     pub virtual_seconds: u64,
 }
 

@@ -15,7 +15,7 @@ use crate::conduct::{due_runs, keep_left_out, kept_runs};
 use crate::folder::{Claim, Folder};
 use crate::{Conducted, Interrupt, LabError, Order, Plan, RunSpec, Skipped, tool};
 
-/// Where runs have machines in virtual time.
+/// The machines of runs in virtual time.
 #[derive(Debug, Clone)]
 pub struct Machines {
     kernel: PathBuf,
@@ -25,7 +25,8 @@ pub struct Machines {
 }
 
 impl Machines {
-    /// As many at once as asked for, else one for each processor, and never more than the memory that is free has room for.
+    /// Returns as many machines at once as asked for, else one for each processor, and never more than the memory that
+    /// is free has room for.
     pub fn new(parallel: Option<usize>) -> Result<Machines, LabError> {
         let (kernel, bounds) = (find_kernel()?, Bounds::from_environment()?);
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -156,13 +157,13 @@ fn again(plan: &Plan<'_>, spec: &RunSpec, point: &str) -> Vec<String> {
     words
 }
 
-/// Why the run was left out in its machine, if it was.
+/// Returns the reason why the run was left out in its machine, if it was.
 fn left_out(ended: &Ended, run: &Path) -> Option<String> {
     let reasons = LeftOut::read(&ended.results()).ok()?.reasons;
     reasons.get(&run.display().to_string()).cloned()
 }
 
-/// What weirlab said last is why it failed.
+/// Returns what weirlab said last, which is why it failed.
 fn last_line(err: &str) -> String {
     let line = err.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
     tool::one_line(line.trim_start_matches("weirlab: "))

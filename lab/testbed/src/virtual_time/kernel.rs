@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use crate::LabError;
 
-/// Where the kernel is, if not in the cache.
+/// The variable that names the kernel, if it is not in the cache.
 const VARIABLE: &str = "WEIR_VIRTUAL_KERNEL";
 /// Below the user's cache folder; `scripts/virtual-kernel.sh` puts it there.
 const CACHED: &str = "weir/virtual/linux";
 /// Beside the kernel; `scripts/virtual-kernel.sh` builds it.
 const RANDOM: &str = "random.so";
-/// What the kernel's command line says in a machine whose clock is virtual.
+/// The words of the kernel's command line in a machine whose clock is virtual.
 const MARK: &str = "time-travel=inf-cpu";
 
 /// The kernel that is there, else how to get one.
@@ -35,12 +35,12 @@ fn missing(file: &Path, place: &str) -> LabError {
     LabError::NoVirtualKernel { file: file.into(), place: place.into() }
 }
 
-/// Whether this very machine's clock is virtual: nothing here is late, and no time passes while anything computes.
+/// Returns true if this very machine's clock is virtual: nothing here is late, and no time passes while anything computes.
 pub fn is_virtual() -> bool {
     std::fs::read_to_string("/proc/cmdline").is_ok_and(|line| says_virtual(&line))
 }
 
-/// How this kernel was built, as it says.
+/// Returns how this kernel was built, as it says.
 pub fn version() -> String {
     std::fs::read_to_string("/proc/version").unwrap_or_default().trim().into()
 }

@@ -16,7 +16,7 @@ use crate::program::{POLL_EVERY, Program};
 use crate::{Interrupt, LabError, Place, tool};
 
 const INIT: &str = include_str!("init.sh");
-/// What the kernel is told besides. A processor that cannot compare and exchange two words at once, as this one, has memory for a BPF
+/// The further words for the kernel. A processor that cannot compare and exchange two words at once, as this one, has memory for a BPF
 /// program's storage only from caches with checks (kmalloc_nolock in mm/slub.c).
 const BOOT: &str = "root=/dev/root rootfstype=hostfs hostfs=/ ro time-travel=inf-cpu seccomp=auto con=null con0=null,fd:1 \
     loglevel=7 slab_debug=F,kmalloc-*";
@@ -28,29 +28,29 @@ const FOLDERS: [&str; 3] = ["init=/proc/self/cwd/init", "uml_dir=.", "umid=machi
 const BEGINS_UNIX_NS: u64 = 1_893_456_000_000_000_000;
 /// The variable that the library of [`find_random`] reads.
 const SEED: &str = "WEIRLAB_SEED";
-/// What the folders of machines are called, before `PID-START-NUMBER`.
+/// The names of the folders of machines, before `PID-START-NUMBER`.
 const PREFIX: &str = "weirlab-machine-";
 const RESULTS: &str = "results";
 /// The same, where the command sees it: what it writes anywhere else is lost.
 pub(super) const RESULTS_INSIDE: &str = "/run/results";
-/// Its memory is a file here: this must not be a disk.
+/// The memory is a file here: this must not be a disk.
 const MEMORY_FOLDER: &str = "/dev/shm";
-/// How often the machine's processor time is looked at.
+/// The interval of looks at the machine's processor time.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How much of what the machine printed an error quotes.
+/// The lines of what the machine printed that an error quotes.
 const TAIL_LINES: usize = 3;
 
-/// What to do in a machine.
+/// The task of a machine.
 pub(super) struct Task<'a> {
     pub(super) kernel: &'a Path,
-    /// What it keeps in [`RESULTS_INSIDE`] is kept.
+    /// The command; what it keeps in [`RESULTS_INSIDE`] is kept.
     pub(super) command: &'a [String],
     /// The seed of its random numbers. Without one, it has those of the host, and the host's clock.
     pub(super) seed: Option<u64>,
     pub(super) bounds: Bounds,
 }
 
-/// How a command ended.
+/// The end of a command.
 pub(super) struct Ended {
     pub(super) status: i32,
     pub(super) out: String,
@@ -63,7 +63,7 @@ pub(super) struct Ended {
 struct Folder(PathBuf);
 
 impl Ended {
-    /// What the command kept; gone when this is dropped.
+    /// Returns what the command kept; gone when this is dropped.
     pub(super) fn results(&self) -> PathBuf {
         self.folder.file(RESULTS)
     }
@@ -188,7 +188,7 @@ impl Drop for Folder {
     }
 }
 
-/// What killed processes left.
+/// Removes what killed processes left.
 fn remove_leftovers(parent: &Path) {
     for folder in fs::read_dir(parent).into_iter().flatten().flatten().map(|entry| entry.path()) {
         let name = folder.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix(PREFIX));
@@ -204,7 +204,7 @@ fn remove_leftovers(parent: &Path) {
     }
 }
 
-/// Whether this host has the memory that a machine may come to use.
+/// Checks that this host has the memory that a machine may come to use.
 fn check_memory(mib: u64) -> Result<(), LabError> {
     let free_mib = free_mib();
     if free_mib >= mib {
@@ -213,7 +213,7 @@ fn check_memory(mib: u64) -> Result<(), LabError> {
     Err(LabError::HostMemory { mib, free_mib, folder: MEMORY_FOLDER.into() })
 }
 
-/// What machines may come to use of this host's memory.
+/// Returns what machines may come to use of this host's memory.
 pub(super) fn free_mib() -> u64 {
     let room = rustix::fs::statvfs(MEMORY_FOLDER).map_or(0, |found| found.f_bavail * found.f_frsize / (1 << 20));
     let free = Meminfo::current().ok().and_then(|memory| available_mib(&memory));

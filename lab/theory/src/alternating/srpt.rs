@@ -56,7 +56,7 @@ impl<'a> Srpt<'a> {
         share * in_high + (1.0 - share) * low
     }
 
-    /// Those above x* that arrived while the load was high.
+    /// Returns the jobs above x* that arrived while the load was high.
     pub(super) fn backlog_jobs(&self) -> f64 {
         let Period { queue, lasts } = &self.queue.high;
         match &self.at_high {

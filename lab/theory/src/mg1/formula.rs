@@ -44,10 +44,10 @@ pub(crate) struct Residence {
     up_to: Vec<f64>,
 }
 
-/// What jobs that start in a band meet.
+/// The conditions that jobs that start in a band meet.
 #[derive(Debug, Clone)]
 pub(super) struct Band {
-    /// Its lower end, bytes.
+    /// The lower end, bytes.
     from: f64,
     /// Until a job is served for the first time.
     wait: f64,

@@ -23,11 +23,11 @@ pub enum Policy {
 /// Bands the scheduler has at most. A single number up to it is to the scheduler how many bands: it finds the cut points itself.
 pub const BANDS_MAX: usize = 16;
 
-/// As many as Harchol-Balter et al. used (2000, section 3.3).
+/// The number of bands of Harchol-Balter et al. (2000, section 3.3).
 const BANDS_USUAL: usize = 5;
 
 impl Policy {
-    /// What may be written, for help texts and errors.
+    /// The forms that may be written, for help texts and errors.
     pub const FORMS: &str = "fcfs, ps (or fair), srpt, psjf, las, srpt-bands:SIZE,SIZE,...";
 
     /// What it is called, without cut points.
@@ -43,7 +43,7 @@ impl Policy {
     }
 }
 
-/// Why there is no formula.
+/// The reason why there is no formula.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     #[error("unknown policy `{0}`: choose one of {forms}", forms = Policy::FORMS)]

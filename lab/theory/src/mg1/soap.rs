@@ -43,7 +43,7 @@ pub struct Served {
     pub deviate: f64,
 }
 
-/// What a rank looks at beside the bytes sent.
+/// The facts that a rank looks at apart from the bytes sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Knows {
     pub size: bool,
@@ -53,7 +53,7 @@ pub struct Knows {
 /// Jobs that have the same rank after the same bytes.
 struct Kind {
     share: f64,
-    /// Its rank before the first byte.
+    /// The rank before the first byte.
     start: f64,
     cells: Vec<Cell>,
 }
@@ -207,7 +207,7 @@ fn survival(sizes: &Distribution, from: f64, to: f64) -> (f64, f64) {
     (part(1).max(0.0), 0.5 * part(2).max(0.0))
 }
 
-/// Where the rank of a job of this size may cross that of another: with as much sent or left as others have in all.
+/// Returns where the rank of a job of this size may cross that of another: with as much sent or left as others have in all.
 fn ages_of(size: f64, edges: &[f64]) -> Vec<f64> {
     let smaller = edges.iter().copied().filter(|other| *other < size);
     let mut ages: Vec<f64> = smaller.flat_map(|other| [other, size - other]).chain([0.0, size]).collect();

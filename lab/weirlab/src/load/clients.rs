@@ -14,7 +14,7 @@ const ADDRESSES_MAX: usize = 4096;
 /// A group, and how many connections of which size it always has under way, if it is closed.
 pub(super) type Asks = (ClientGroup, Option<(u32, u64)>);
 
-/// One group: `NAME=ADDR[,ADDR…]@SHARE`, where `ADDR-ADDR` stands for all addresses from the one to the other, or a closed one,
+/// A group: `NAME=ADDR[,ADDR…]@SHARE`, where `ADDR-ADDR` stands for all addresses from the one to the other, or a closed one,
 /// `@CONNECTIONSxSIZE`.
 pub(super) fn group(text: &str) -> Result<Asks, String> {
     let parts = || {
@@ -44,7 +44,7 @@ fn closed((connections, size): (&str, &str)) -> Option<(u32, u64)> {
     is_sane.then_some((connections, size_bytes))
 }
 
-/// Who asks again at once, each as the group that it is.
+/// Returns who asks again at once, each as the group that it is.
 pub(super) fn closed_clients(groups: &[Asks]) -> Vec<ClosedClient> {
     let client = |(group, (_, closed)): (u32, &Asks)| {
         let (connections, size_bytes) = (*closed)?;
@@ -80,7 +80,7 @@ pub(super) fn check(groups: &[ClientGroup]) -> Result<(), Failure> {
     }
 }
 
-/// What `--abort` and `--retries` say.
+/// Returns what `--abort` and `--retries` say.
 pub(super) fn patience(load: &Load) -> Result<Option<Patience>, Failure> {
     match load.abort.map(Nanos::from) {
         None => Ok(None),

@@ -11,10 +11,10 @@ use cli::Failure;
 /// Requests per second above which no machine keeps the times; and one a day is the least that makes sense.
 const RATE_PER_S: std::ops::RangeInclusive<f64> = 1.0 / 86_400.0..=1_000_000.0;
 
-/// How much is asked of the link.
+/// The demand on the link.
 #[derive(Debug, Clone)]
 pub(crate) enum Demand {
-    /// Of the link.
+    /// A load of the link.
     Load(LoadProfile),
     /// Requests per second.
     Rate(f64),
@@ -74,7 +74,7 @@ pub(crate) fn server_model(load: &Load) -> &'static ServerModel {
     })
 }
 
-/// As many requests as the seconds need, and half as many more: their sum varies a good deal.
+/// Returns as many requests as the seconds need, and half as many more: their sum varies a good deal.
 fn surge(load: &Load, scaling: &Scaling) -> Result<Trace, Failure> {
     let files = Files::matched(server_model(load));
     let requests = match load.seconds.filter(|seconds| (1e-9..=1e9).contains(seconds)) {
@@ -92,7 +92,7 @@ fn surge(load: &Load, scaling: &Scaling) -> Result<Trace, Failure> {
     Ok(workload::surge::trace(&files, requests, load.seed))
 }
 
-/// What this file adds to the mean wire bytes of a request.
+/// Returns what this file adds to the mean wire bytes of a request.
 fn wire_share(files: &Files, file: usize) -> f64 {
     files.share(file) * (wire_bytes(files.sizes()[file]) + CONNECTION_BYTES) as f64
 }
@@ -103,7 +103,7 @@ const SURGE_REQUESTS: usize = 90_000;
 /// A trace of fewer would be stretched by what its few large files happen to be.
 const SURGE_REQUESTS_MIN: usize = 1000;
 
-/// What was asked for makes no sense, or the trace has nothing to offer.
+/// Returns the failure: what was asked for makes no sense, or the trace has nothing to offer.
 fn whose_fault(error: ScheduleError) -> Failure {
     match error {
         ScheduleError::Seconds(_) | ScheduleError::TooManyJobs { .. } => Failure::Usage(format!("--seconds: {error}")),

@@ -27,7 +27,7 @@ fn git(tree: &Path, words: &[&str]) -> Option<String> {
     output.status.success().then(|| text.trim().to_owned())
 }
 
-/// As `uname -r` says it.
+/// Returns the text of `uname -r`.
 pub(crate) fn kernel() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }

@@ -66,7 +66,7 @@ fn groups(args: &Args, wanted: &Wanted) -> Vec<String> {
     groups.chain(args.load.class.iter().map(|customer| &customer.name)).cloned().collect()
 }
 
-/// Who asks only when answered, beside an open load too.
+/// Returns who asks only when answered, beside an open load too.
 fn closed(wanted: &Wanted) -> Option<String> {
     let users = wanted.users.iter().map(|users| users.who.clone());
     let clients = wanted.closed.iter().map(|client| {
@@ -120,7 +120,7 @@ fn environment(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> BTre
     environment
 }
 
-/// Why the run may not be used: the generator, or a server of other things, would be what was measured.
+/// Returns the reason why the run may not be used: the generator, or a server of other things, would be what was measured.
 fn void(outcome: &loadgen::Outcome, wanted: &Wanted, client_cpu: f64, lateness_p99: Nanos) -> Option<String> {
     let mut reasons: Vec<String> = wrong_answers(&outcome.records, &wanted.url).into_iter().collect();
     reasons.extend(of_generator(outcome, wanted.schedule.jobs.len(), client_cpu, lateness_p99));
@@ -149,7 +149,7 @@ fn of_generator(outcome: &loadgen::Outcome, jobs: usize, client_cpu: f64, latene
     reasons
 }
 
-/// How many answers were not the file asked for, and what came instead of the first of them.
+/// Returns how many answers were not the file asked for, and what came instead of the first of them.
 fn wrong_answers(records: &[JobRecord], url: &Url) -> Option<String> {
     let mut wrong = records.iter().filter(|record| record.outcome == Outcome::Wrong);
     let first = wrong.next()?;
@@ -215,7 +215,7 @@ fn as_json(run: &Run, summary: &Summary, lateness: &Histogram<u64>, rho_measured
     })
 }
 
-/// As `environment` keeps it.
+/// Returns the number that `environment` keeps.
 fn connections_peak(run: &Run) -> Option<u64> {
     run.manifest.environment.get("connections_peak")?.parse().ok()
 }
@@ -256,7 +256,7 @@ fn as_table(run: &Run, summary: &Summary, lateness: &Histogram<u64>, rho_measure
     text
 }
 
-/// What to think of a ratio to the bound: no schedule on that link is below it, so that the bytes went over another one,
+/// Returns what to think of a ratio to the bound: no schedule on that link is below it, so that the bytes went over another one,
 /// loopback for example.
 fn doubt(run: &RunSummary) -> String {
     match run.beat_wire_time {
@@ -273,7 +273,7 @@ fn group_line(group: &GroupSummary) -> String {
     format!("{name:<14} {jobs} jobs, {completed} complete, {per_s:.2} per second; response time {times}\n")
 }
 
-/// How many jobs ended in each way, those that no job ended in included.
+/// Returns how many jobs ended in each way, those that no job ended in included.
 fn counts(records: &[JobRecord]) -> impl Iterator<Item = (&'static str, usize)> {
     let ended = |outcome| records.iter().filter(|record| record.outcome == outcome).count();
     Outcome::ALL.into_iter().map(move |outcome| (outcome.name(), ended(outcome)))

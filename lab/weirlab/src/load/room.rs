@@ -14,8 +14,8 @@ use workload::{Job, wire_bytes};
 /// A server silent for longer will be found broken without us.
 const SILENCE_MAX: Nanos = Nanos::from_secs(10);
 
-/// What to tell before the run, if anything. Nothing is known of users' requests but that each has one at a time. A connection of the
-/// `protocol` may carry several jobs.
+/// Returns what to tell before the run, if anything. Nothing is known of users' requests but that each has one at a
+/// time. A connection of the `protocol` may carry several jobs.
 pub(super) fn warning(jobs: &[Job], users: Option<u32>, uplink: Rate, plan: &Plan, room: &Room) -> Option<String> {
     let (patience, streams) = (plan.patience, streams(plan.protocol));
     let asked = match users {

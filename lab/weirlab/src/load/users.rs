@@ -19,11 +19,11 @@ use cli::Failure;
 /// Users, and what is known of them before the run.
 pub(crate) struct Users {
     pub(crate) source: Box<dyn Source>,
-    /// As the manifest tells of them.
+    /// The users in the manifest's words.
     pub(crate) who: String,
     /// All sizes they may ask for.
     pub(crate) sizes: BTreeSet<u64>,
-    /// Nobody asks from then on.
+    /// The instant from which nobody asks.
     pub(crate) until: Nanos,
     /// Mean number of requests of a session, rounded.
     pub(crate) session_requests: Option<u64>,

@@ -14,7 +14,7 @@ use crate::report;
 use cli::Failure;
 use points::Prepared;
 
-/// Where a machine in virtual time has what is served: in its memory, on a file system that answers at once.
+/// The folder of what is served in a machine in virtual time: in its memory, on a file system that answers at once.
 const VIRTUAL_SITE: &str = "/run";
 
 #[derive(clap::Args)]
@@ -65,7 +65,7 @@ struct Task {
     file: ExperimentFile,
     prepared: Prepared,
     out: PathBuf,
-    /// What to tell `weirlab` to do it again.
+    /// The words that make `weirlab` do it again.
     again: Vec<String>,
 }
 
@@ -140,7 +140,7 @@ fn tasks(files: Vec<ExperimentFile>, out: &Path, args: &Args) -> Result<Vec<Task
     args.files.iter().zip(files).map(task).collect()
 }
 
-/// What to tell `weirlab` to do this experiment again from any folder.
+/// Returns what to tell `weirlab` to do this experiment again from any folder.
 fn again(file: &Path, args: &Args) -> Result<Vec<String>, Failure> {
     let whole = |path: &Path| -> Result<String, Failure> { Ok(std::path::absolute(path)?.display().to_string()) };
     let mut words = vec!["run".to_owned(), whole(file)?];

@@ -12,15 +12,15 @@ use workload::Job;
 use crate::load;
 use cli::Failure;
 
-/// What is known of an experiment before it begins.
+/// The facts of an experiment that are known before it begins.
 pub(super) struct Prepared {
-    /// Of each point, by its name.
+    /// The jobs of each point, by its name.
     jobs: BTreeMap<String, Jobs>,
     /// Digest of every run, by its folder in that of the experiment.
     pub(super) expected: BTreeMap<PathBuf, String>,
 }
 
-/// What has to be known of the jobs of a point.
+/// The facts of the jobs of a point that have to be known.
 struct Jobs {
     /// Sizes of all files asked for.
     sizes: BTreeSet<u64>,
@@ -43,7 +43,7 @@ impl Prepared {
         Ok(Prepared { jobs, expected })
     }
 
-    /// What to do at a point, with its results below `out`.
+    /// Returns what to do at a point, with its results below `out`.
     pub(super) fn plan<'a>(
         &'a self,
         name: &str,

@@ -30,7 +30,7 @@ pub fn of(spec: &SimSpec) -> Option<BTreeMap<&'static str, f64>> {
 /// The parts of a mean size that are near enough to service without chunks.
 const PARTS_MIN: f64 = 50.0;
 
-/// Whether service is without chunks, or is as good as that; a rank that takes turns always has some.
+/// Returns true if service is without chunks, or is as good as that; a rank that takes turns always has some.
 fn is_preemptive(spec: &SimSpec, mean_bytes: f64) -> bool {
     let takes_turns = match spec.policy.strip_prefix("rank:").map(str::parse::<Expression>) {
         Some(Ok(expression)) => expression.takes_turns(),

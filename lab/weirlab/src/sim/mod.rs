@@ -28,10 +28,10 @@ use sim::{Hooks, Summary};
 
 use crate::load::machine;
 
-/// What came of one simulation, whatever the model.
+/// The result of one simulation, whatever the model.
 pub struct SimOutcome {
     pub summary: Summary,
-    /// What only this model tells, as it stands in the JSON beside the summary; the same for the same spec.
+    /// The figures of this model alone, as they stand in the JSON beside the summary; the same for the same spec.
     pub details: Map<String, Value>,
     /// The link's or the server's network.
     pub link_bps: u64,
@@ -70,7 +70,7 @@ pub fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
     Ok(outcome)
 }
 
-/// Where sizes are so small that whole bytes have another mean: the load is right, the sizes are not those asked for.
+/// Returns where sizes are so small that whole bytes have another mean: the load is right, the sizes are not those asked for.
 fn rounding(spec: &SimSpec) -> Option<String> {
     let sizes = crate::theory::distribution(spec.dist.as_deref()?).ok()?;
     let (asked, drawn) = (sizes.mean(), sizes.mean_drawn());
@@ -80,10 +80,10 @@ fn rounding(spec: &SimSpec) -> Option<String> {
     })
 }
 
-/// Of the mean.
+/// The share of the mean.
 const ROUNDING_SAID: f64 = 0.005;
 
-/// What not every model has.
+/// Returns what not every model has.
 fn refuse_users(spec: &SimSpec) -> Result<(), Failure> {
     if spec.users.is_some() && spec.model == Model::Queue {
         return Err(Failure::Usage("--users: only --model server and --model packet know them".into()));

@@ -55,7 +55,7 @@ impl Records {
     }
 }
 
-/// What the records have in common.
+/// The common facts of the records.
 #[derive(Debug, Default)]
 struct Written {
     jobs: u64,
@@ -74,12 +74,12 @@ impl Written {
         self.jobs += 1;
     }
 
-    /// Whether jobs are not numbered from 0: a server counts its own requests, those of the warm-up and others included.
+    /// Returns true if jobs are not numbered from 0: a server counts its own requests, those of the warm-up and others included.
     fn has_gaps(&self) -> bool {
         self.jobs > 0 && (self.number_min, self.number_max + 1) != (0, self.jobs)
     }
 
-    /// How long jobs came that were counted.
+    /// Returns how long jobs came that were counted.
     fn seconds(&self, spec: &SimSpec, outcome: &SimOutcome) -> Option<f64> {
         let (first, last) = self.arrivals?;
         let is_warmed_up = spec.warm_up.unwrap_or(0) > 0 || outcome.simulated_jobs > self.jobs;
@@ -115,7 +115,7 @@ fn manifest(spec: &SimSpec, outcome: &SimOutcome, written: &Written) -> Result<M
     })
 }
 
-/// Who asks, where nobody asks before the answer.
+/// Returns who asks, where nobody asks before the answer.
 fn closed(spec: &SimSpec) -> Option<String> {
     if let Some(who) = spec.webstone.who().or_else(|| spec.pages.who()) {
         return Some(who);
@@ -127,7 +127,7 @@ fn closed(spec: &SimSpec) -> Option<String> {
     }
 }
 
-/// Whether no bit arrives before its time, so that a report may hold the run against that.
+/// Returns true if no bit arrives before its time, so that a report may hold the run against that.
 fn serialises(spec: &SimSpec) -> bool {
     match spec.model {
         Model::Queue => true,
@@ -136,7 +136,7 @@ fn serialises(spec: &SimSpec) -> bool {
     }
 }
 
-/// What the model's link counts. The network of the model server has headers of its own, so of its jobs only the sizes are
+/// Returns what the model's link counts. The network of the model server has headers of its own, so of its jobs only the sizes are
 /// surely on it: the bound is then the lower.
 fn wire(spec: &SimSpec) -> record::Wire {
     match (spec.model, spec.wire) {
@@ -154,11 +154,11 @@ pub(super) fn print(spec: &SimSpec, outcome: &SimOutcome, took: Took, json: bool
     Ok(io::stdout().write_all(text.as_bytes())?)
 }
 
-/// What the simulation took of this machine.
+/// The time that the simulation took of this machine.
 #[derive(Clone, Copy)]
 pub(super) struct Took {
     pub elapsed: Duration,
-    /// Of this process; less than `elapsed` where others wanted the core too.
+    /// The time of this process; less than `elapsed` where others wanted the core too.
     pub cpu: Duration,
 }
 

@@ -72,7 +72,7 @@ impl PagesSpec {
         }
     }
 
-    /// Who asks, for the manifest.
+    /// Returns who asks, for the manifest.
     pub(super) fn who(&self) -> Option<String> {
         Some(format!("{} pages on {} connections each", self.pages?, self.connections()))
     }

@@ -58,7 +58,7 @@ pub(super) fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
     Ok(SimOutcome { summary: outcome.summary, details, link_bps, simulated_jobs: outcome.departed })
 }
 
-/// What each class of WebStone's clients got, by its name, and all of them together.
+/// Returns what each class of WebStone's clients got, by its name, and all of them together.
 fn customers(spec: &SimSpec, customers: &[queue::CustomerOutcome]) -> Result<Map<String, Value>, Failure> {
     let mut details = Map::new();
     for (name, customer) in spec.webstone.names()?.iter().zip(customers) {

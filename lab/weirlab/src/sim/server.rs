@@ -9,7 +9,7 @@ use super::{Paths, SimOutcome, SimSpec, Wire};
 /// Requests counted where `--jobs` says nothing.
 const REQUESTS_USUAL: u64 = 1_000_000;
 
-/// One request warms the server up for so many that are counted.
+/// The number of counted requests for each one that warms the server up.
 const WARM_UP_SHARE: u64 = 10;
 
 pub(super) fn check(spec: &SimSpec) -> Result<(), Failure> {

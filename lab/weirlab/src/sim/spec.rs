@@ -81,7 +81,7 @@ pub struct SimSpec {
     #[arg(long, value_name = "trace|N")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<String>,
-    /// Whether clients share the link, as `weir serve --client-share`: on, off, strict, or the allowance as a size
+    /// True if clients share the link, as `weir serve --client-share`: on, off, strict, or the allowance as a size
     /// [default: on with clients]
     #[arg(long, value_name = "SHARE")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -136,7 +136,7 @@ impl SimSpec {
     }
 }
 
-/// Of the papers' testbeds.
+/// The rate of the papers' testbeds.
 const LINK_USUAL: &str = "10mbit";
 
 fn nothing_else<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
@@ -151,7 +151,7 @@ fn nothing_else<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Err
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Model {
-    /// One link
+    /// A link
     #[default]
     Queue,
     /// A web server: processor, disk, network
@@ -171,7 +171,7 @@ pub enum Wire {
     Tcp,
 }
 
-/// Where clients are.
+/// The places of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Paths {

@@ -22,7 +22,7 @@ pub struct WebStoneSpec {
     #[arg(long = "class", value_name = "NAME:CLIENTS")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub class: Vec<String>,
-    /// How long a client thinks after an answer [default: not at all]
+    /// The time that a client thinks after an answer [default: not at all]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub think: Option<String>,
@@ -52,7 +52,7 @@ impl WebStoneSpec {
         fields.as_object()?.keys().next().cloned()
     }
 
-    /// Who asks, where it is WebStone's clients.
+    /// Returns who asks, where it is WebStone's clients.
     pub(super) fn arrivals(&self) -> Result<Option<Arrivals>, Failure> {
         let customers = self.customers()?;
         let Some(of) = &self.webstone else {
@@ -91,12 +91,12 @@ impl WebStoneSpec {
         Ok(sharing.map(|sharing| SlotSpec { slots, sharing, buffer_bytes: buffer.unwrap_or(0) }))
     }
 
-    /// Of the classes.
+    /// Returns the names of the classes.
     pub(super) fn names(&self) -> Result<Vec<String>, Failure> {
         Ok(self.customers()?.into_iter().map(|customer| customer.name).collect())
     }
 
-    /// Who asks, for the manifest.
+    /// Returns who asks, for the manifest.
     pub(super) fn who(&self) -> Option<String> {
         let of = self.webstone.as_ref()?;
         Some(format!("WebStone {of}: {}", self.class.join(", ")))

@@ -8,7 +8,7 @@ const READ_BYTES: usize = 4 << 10;
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Of the target, without its query.
+    /// The path of the target, without its query.
     pub path: String,
     pub is_head: bool,
     pub is_1_0: bool,
@@ -16,7 +16,7 @@ pub struct Request {
     pub is_last: bool,
 }
 
-/// Why there is no request.
+/// The reason why there is no request.
 #[derive(Debug)]
 pub enum Refused {
     /// It is answered by this status, and its connection ends.

@@ -20,7 +20,7 @@ enum Of {
     Spread { routes: f64, requests: f64 },
 }
 
-/// What all requests take; of several rules for a path the first holds.
+/// The time that all requests take; of several rules for a path the first holds.
 #[derive(Debug, Default)]
 pub struct Works {
     rules: Vec<Work>,
@@ -64,7 +64,7 @@ impl Works {
         Works { rules, requests: AtomicU64::new(0) }
     }
 
-    /// How long the next request for this path takes. Which of a thousand are chosen depends on their number alone.
+    /// Returns how long the next request for this path takes. Which of a thousand are chosen depends on their number alone.
     pub fn next(&self, path: &str) -> Duration {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let Some(Work { time, of, .. }) = self.rules.iter().find(|rule| path.starts_with(&rule.path)) else {

@@ -61,11 +61,11 @@ pub enum Distribution {
 }
 
 impl Distribution {
-    /// What a distribution may be written as.
+    /// The forms of a distribution.
     pub const FORMS: &str = "deterministic:size=S, exponential:mean=M, bounded-pareto:alpha=A,min=L,max=H, \
         lognormal:mu=M,sigma=S, hyperexponential:p=P,mean1=M,mean2=M, surge (4.3 KB in the mean), surge:murta-2002 (14 KB) or trace:FILE";
 
-    /// Of sizes that were observed; the order does not matter.
+    /// Returns the distribution of sizes that were observed; the order does not matter.
     pub fn empirical(sizes: &[u64]) -> Result<Distribution, DistributionError> {
         Empirical::of(sizes).map(Distribution::Empirical)
     }
@@ -158,7 +158,7 @@ impl Distribution {
         }
     }
 
-    /// Where the density jumps: an integral over it has to be cut there. Ascending.
+    /// Returns where the density jumps: an integral over it has to be cut there. Ascending.
     pub fn jumps(&self) -> Vec<f64> {
         match *self {
             Distribution::BoundedPareto { min, max, .. } => vec![min, max],

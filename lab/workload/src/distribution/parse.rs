@@ -4,7 +4,7 @@ use super::Distribution;
 use crate::surge::FileModel;
 use crate::{REQUESTS_MAX, SIZE_BYTES_MAX, Sizes};
 
-/// Why there is no such distribution.
+/// The reason why there is no such distribution.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum DistributionError {
     #[error("unknown distribution `{0}`: write one of {forms}", forms = Distribution::FORMS)]
@@ -35,7 +35,7 @@ pub enum DistributionError {
 }
 
 impl DistributionError {
-    /// Of a Pareto distribution without a bound.
+    /// Returns the mistake of a Pareto distribution without a bound.
     fn no_max(alpha: f64) -> DistributionError {
         if alpha <= 1.0 { DistributionError::InfiniteMean { alpha } } else { DistributionError::NoMax }
     }

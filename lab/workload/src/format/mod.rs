@@ -8,7 +8,7 @@ pub(crate) use world_cup::{RECORD_BYTES, parse_record};
 
 use crate::Request;
 
-/// How a request log is written. Any of them may be gzipped.
+/// The format of a request log. Any of them may be gzipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// 20-byte big-endian records of the World Cup 98 archive.
@@ -28,7 +28,7 @@ const NAMES: [(Format, &str); 4] = [
     (Format::Csv, "csv"),
 ];
 
-/// How many lines are looked at before a text counts as none of the formats.
+/// The number of lines that are looked at before a text counts as none of the formats.
 const DETECT_LINES_MAX: usize = 50;
 
 impl Format {
@@ -65,7 +65,7 @@ impl Format {
         if self == Format::CommonLog { line.split(|&byte| byte == b' ').next() } else { None }
     }
 
-    /// One line of a text format, without its end.
+    /// Reads a line of a text format, without its end.
     pub(crate) fn parse_line(self, line: &[u8]) -> Result<Parsed, Reason> {
         match self {
             Format::WorldCup => Err("the World Cup format has records, not lines"),
@@ -98,10 +98,10 @@ pub struct UnknownFormat {
     given: String,
 }
 
-/// Why a line is bad: what is wrong and what would be right. A file can have millions, so nothing is allocated.
+/// The reason why a line is bad: what is wrong and what would be right. A file can have millions, so nothing is allocated.
 pub(crate) type Reason = &'static str;
 
-/// What a good line says.
+/// The contents of a good line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Parsed {
     pub request: Request,

@@ -14,7 +14,7 @@ pub(crate) const RECORD_BYTES: usize = 20;
 /// The archive's list is 100–101, 200–206, 300–305, 400–415, 500–505 in that order, then "other".
 const STATUS_RUNS: [(u16, u16); 5] = [(100, 2), (200, 7), (300, 6), (400, 16), (500, 6)];
 
-/// What stands for the archive's "other": no HTTP status, but not "unrecorded" either.
+/// The mark of the archive's "other": no HTTP status, but not "unrecorded" either.
 const STATUS_OTHER: u16 = 0;
 
 /// Methods 0–7 are named, 8 is "other".

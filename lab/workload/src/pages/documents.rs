@@ -16,7 +16,7 @@ pub const DOCUMENTS_BYTES_MAX: u64 = 512 << 20;
 #[derive(Debug)]
 pub struct Documents {
     all: Vec<Document>,
-    /// Those that are pages.
+    /// The documents that are pages.
     pages: Vec<u32>,
 }
 
@@ -33,7 +33,7 @@ pub struct Document {
     next: Option<u32>,
 }
 
-/// Why there are no documents.
+/// The reason why there are no documents.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentsError {
     #[error("no file of the site ends in .html: name the folder of a site")]

@@ -30,7 +30,7 @@ struct Page {
     visit: Visit,
 }
 
-/// What became of a page.
+/// The times of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageTimes {
     pub arrival: Nanos,
@@ -42,7 +42,7 @@ pub struct PageTimes {
     pub full_at: Option<Nanos>,
 }
 
-/// Why there are no page loads.
+/// The reason why there are no page loads.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum PagesError {
     #[error("a load of {0}: of pages write more than 0, such as 0.8")]
@@ -67,8 +67,8 @@ impl PagesError {
 }
 
 impl PageLoads {
-    /// As many pages as load the link so for so long, at the times of a Poisson process of that number; each asks for so many
-    /// objects at once.
+    /// Returns as many pages as load the link this much for this long, at the times of a Poisson process of that
+    /// number; each asks for so many objects at once.
     pub fn new(rho: f64, link: Rate, seconds: f64, under_way_max: u32, seed: u64) -> Result<PageLoads, PagesError> {
         PagesError::check(rho, seconds, under_way_max)?;
         let wanted_bytes = rho * link.bits_per_s() as f64 / 8.0 * seconds;

@@ -53,8 +53,8 @@ struct Reader {
 }
 
 impl Readers {
-    /// As many readers as would load the link so for so long with all files as they are, without codings; they begin at the
-    /// times of a Poisson process of that number.
+    /// Returns as many readers as would load the link this much for this long with all files as they are, without
+    /// codings; they begin at the times of a Poisson process of that number.
     pub fn new(
         rho: f64,
         (link, seconds): (Rate, f64),

@@ -19,7 +19,7 @@ pub struct Visit {
 }
 
 impl Visit {
-    /// Of these objects, of which the first is the HTML and found already.
+    /// Returns a visit of these objects, of which the first is the HTML and found already.
     pub fn new(objects: Vec<PageObject>) -> Visit {
         let count = |is: fn(ObjectKind) -> bool| objects.iter().filter(|object| is(object.kind)).count() as u32;
         Visit {
@@ -48,7 +48,7 @@ impl Visit {
         self.full_at
     }
 
-    /// Whether nothing is left to be asked for.
+    /// Returns true if nothing is left to be asked for.
     pub fn has_asked_all(&self) -> bool {
         self.under_way == self.left
     }

@@ -17,7 +17,7 @@ pub use parse::ProfileError;
 pub struct LoadProfile {
     /// At least one.
     phases: Vec<Phase>,
-    /// Of all phases together.
+    /// The length of all phases together.
     turn_ns: u64,
     mean_rho: f64,
     /// The load, where it never changes.
@@ -163,7 +163,7 @@ impl Phase {
         (to - from) as f64 * rho
     }
 
-    /// How long it takes from `into` until this much work has been offered: `rho t + slope t² / 2` solved for t, in the
+    /// Returns how long it takes from `into` until this much work has been offered: `rho t + slope t² / 2` solved for t, in the
     /// form that does not subtract.
     fn time_for(&self, work_ns: f64, into: u64) -> Nanos {
         if self.is_level() {
@@ -177,7 +177,7 @@ impl Phase {
     }
 }
 
-/// As it is parsed: `constant:0.8`, or phases such as `25s@0.2,60s@0.5-1.4`.
+/// The text as it is parsed: `constant:0.8`, or phases such as `25s@0.2,60s@0.5-1.4`.
 impl fmt::Display for LoadProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(rho) = self.constant {

@@ -16,7 +16,7 @@ pub(super) const NAMED: [(&str, [f64; 4]); 10] = [
     ("W10", [13.3, 2.0, 0.735, 2.0]),
 ];
 
-/// What a profile may be written as.
+/// The forms of a profile.
 const FORMS: &str = "W1 to W10, constant:0.8, phases such as 25s@0.2,25s@1.2, or a ramp such as 30s@0.5,60s@0.5-1.4";
 
 impl FromStr for LoadProfile {
@@ -58,7 +58,7 @@ fn phase(word: &str) -> Result<Phase, ProfileError> {
     Phase::new(lasts.as_secs_f64(), from_rho, to_rho)
 }
 
-/// Why this is no load.
+/// The reason why this is no load.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ProfileError {
     /// The whole text.

@@ -13,10 +13,10 @@ use rand_chacha::ChaCha8Rng;
 use crate::Sizes;
 use crate::synthetic::unit;
 
-/// What the files are like.
+/// The model of the files.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FileModel {
-    /// How many.
+    /// The number of files.
     pub files: usize,
     /// The sizes as requested.
     pub sizes: Sizes,
@@ -47,7 +47,7 @@ impl FileModel {
 /// The files, to be drawn as they are requested.
 #[derive(Debug, Clone)]
 pub struct Files {
-    /// By popularity, the most popular first.
+    /// The sizes by popularity, the most popular first.
     sizes: Vec<u64>,
     /// The share of requests for files up to this one, in 2^-64.
     shares: Vec<u64>,
@@ -73,7 +73,7 @@ impl Files {
         Files::of(sizes, &weights)
     }
 
-    /// Of these sizes and shares of the requests, the most popular first.
+    /// Returns files of these sizes and shares of the requests, the most popular first.
     pub(super) fn of(sizes: Vec<u64>, weights: &[f64]) -> Files {
         let mut sum = 0.0;
         let shares = weights.iter().map(|weight| {
@@ -93,7 +93,7 @@ impl Files {
         self.shares.partition_point(|&share| share < random).min(self.sizes.len() - 1)
     }
 
-    /// What part of the requests is for this file.
+    /// Returns what part of the requests is for this file.
     pub fn share(&self, file: usize) -> f64 {
         let before = if file == 0 { 0 } else { self.shares[file - 1] };
         (self.shares[file] - before) as f64 / 2f64.powi(64)

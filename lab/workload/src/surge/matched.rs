@@ -12,7 +12,7 @@ use crate::{Distribution, Sizes};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ServerModel {
     pub name: &'static str,
-    /// How many files.
+    /// The number of files.
     pub files: usize,
     /// Their sizes, each counted once.
     pub sizes: Sizes,
@@ -37,7 +37,7 @@ pub enum Requested {
 const BODY_AS_USED: Sizes = FileModel::MURTA_2002.sizes;
 
 impl ServerModel {
-    /// As published (Barford & Crovella 1998, table 2): the body's logarithm has mean 9.357 and deviation 1.318, 7 % of the
+    /// The model as published (Barford & Crovella 1998, table 2): the body's logarithm has mean 9.357 and deviation 1.318, 7 % of the
     /// files lie in a Pareto tail from 133 KB on with index 1.1, and requests are Pareto from 1,000 B on with index 1.0.
     /// The paper bounds no size; the bound here is what the largest of 140 files in the tail comes to.
     pub const BARFORD_1998: ServerModel = ServerModel {
@@ -115,7 +115,7 @@ fn sizes(model: &ServerModel) -> Vec<u64> {
     std::iter::once(model.sizes.min as u64).chain(inner).chain([model.sizes.max as u64]).collect()
 }
 
-/// Where in this ascending list the number is that comes nearest.
+/// Returns where in this ascending list the number is that comes nearest.
 fn nearest(ascending: &[f64], wanted: f64) -> usize {
     let above = ascending.partition_point(|&number| number < wanted);
     if above == 0 {

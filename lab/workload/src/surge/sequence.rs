@@ -22,7 +22,7 @@ pub const STACK_DISTANCE: Lognormal = Lognormal { mu: 1.5, sigma: 0.80 };
 /// Zipf's law within 20,000 requests; with less, the median distance moves away from the published one.
 pub const LOCAL_SHARE: f64 = 0.8;
 
-/// Of so many files drawn by popularity the one furthest behind its share is asked for.
+/// The number of files drawn by popularity, of which the one furthest behind its share is asked for.
 const CANDIDATES: usize = 4;
 
 /// Requests for the files of a server, without end.
@@ -30,20 +30,20 @@ const CANDIDATES: usize = 4;
 pub struct Sequence {
     files: Files,
     rng: ChaCha8Rng,
-    /// By number, the one asked for last at the end.
+    /// The files by number, the one asked for last at the end.
     stack: Vec<u32>,
-    /// How often each file was asked for.
+    /// The number of times that each file was asked for.
     asked: Vec<u64>,
     requests: u64,
 }
 
-/// One request.
+/// A request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reference {
     /// Number of the file by popularity, from 0.
     pub file: usize,
     pub size_bytes: u64,
-    /// How deep it lay on the stack, from 1.
+    /// The depth at which it lay on the stack, from 1.
     pub distance: usize,
 }
 

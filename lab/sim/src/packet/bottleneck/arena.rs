@@ -2,14 +2,14 @@ use super::{Load, Packet};
 
 const NONE: u32 = u32::MAX;
 
-/// Where all packets of a queue live: lists share it, so that no packet is ever allocated once the queue has been as
+/// The memory of all packets of a queue: lists share it, so that no packet is ever allocated once the queue has been as
 /// long as it gets.
 pub struct Arena {
     nodes: Vec<(Option<Packet>, u32)>,
     vacant: u32,
     pub packets: u32,
     pub bytes: u64,
-    /// Of these, those of packets without data.
+    /// The part of these that packets without data have.
     pub control_bytes: u64,
 }
 

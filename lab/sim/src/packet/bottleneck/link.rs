@@ -1,7 +1,7 @@
 use serde::Deserialize;
 use units::{Nanos, Rate};
 
-/// How the link takes its time.
+/// The way in which the link takes its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
@@ -37,7 +37,7 @@ impl Link {
         self.idle_at
     }
 
-    /// Whether a packet may wait for the link at all: a policer drops what it has no tokens for.
+    /// Returns true if a packet may wait for the link at all: a policer drops what it has no tokens for.
     pub fn admits(&mut self, now: Nanos, wire_bytes: u32) -> bool {
         let Shape::Policer(burst_bytes) = self.shape else { return true };
         let full_at =

@@ -17,7 +17,7 @@ use bands::Bands;
 use fq_codel::FqCodel;
 pub use link::{Link, Shape};
 
-/// What a packet carries.
+/// The load of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Load {
     SynAck,
@@ -33,12 +33,12 @@ pub enum Load {
     },
 }
 
-/// One packet as a qdisc sees it.
+/// A packet as a qdisc sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet {
     pub conn: ConnId,
     pub load: Load,
-    /// As the link counts them, the headers of every segment included.
+    /// The bytes as the link counts them, the headers of every segment included.
     pub wire_bytes: u32,
     pub queued_at: Nanos,
     /// 0 is for what is not data; a policy's best band is 1.
@@ -49,7 +49,7 @@ pub struct Packet {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Discipline {
-    /// One FIFO, drop-tail.
+    /// A single FIFO, drop-tail.
     Fifo(u32),
     /// Strict priority: band 0 for what is not data, then the policy's; each a FIFO with this limit.
     Bands(u32),
@@ -99,7 +99,7 @@ impl Queue {
         self.arena().bytes
     }
 
-    /// Of these, bytes of packets without data.
+    /// Returns the bytes of packets without data.
     pub fn control_bytes(&self) -> u64 {
         self.arena().control_bytes
     }

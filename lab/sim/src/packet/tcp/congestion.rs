@@ -83,7 +83,7 @@ impl Window {
         };
     }
 
-    /// Nothing was sent for a while: the window decays to where a new connection starts (RFC 5681 section 4.1).
+    /// Ends an idle time: the window decays to where a new connection starts (RFC 5681 section 4.1).
     pub fn on_idle(&mut self, timeouts: u64, initial: u32) {
         self.ssthresh = self.ssthresh.max(self.cwnd / 4 * 3);
         let restart = initial.min(self.cwnd);
@@ -114,7 +114,7 @@ impl Cubic {
         (cwnd * 7 / 10).max(2)
     }
 
-    /// How many acknowledged segments the window needs to grow by one.
+    /// Returns how many acknowledged segments the window needs to grow by one.
     fn acks_per_growth(&mut self, now: Nanos, cwnd: u32, segments: u32, smoothed: Nanos) -> u32 {
         let began = *self.epoch.get_or_insert_with(|| {
             (self.reno, self.reno_acked) = (cwnd, 0);

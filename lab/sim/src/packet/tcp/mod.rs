@@ -21,7 +21,7 @@ pub use receiver::{Receiver, Reply};
 pub use rtt::Rtt;
 pub use sender::{Segments, Sender, Settings};
 
-/// What an acknowledgement says: all below `upto` has arrived, and of what lies above at least this block.
+/// The contents of an acknowledgement: all below `upto` has arrived, and of what lies above at least this block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acked {
     pub upto: u64,

@@ -4,7 +4,7 @@ use units::Nanos;
 
 use super::Acked;
 
-/// What to do about a segment that came.
+/// The reply to a segment that came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reply {
     Now,
@@ -16,7 +16,7 @@ pub enum Reply {
 pub struct Receiver {
     /// All below it has arrived.
     pub next: u64,
-    /// What has arrived above, ascending and apart.
+    /// The blocks that have arrived above, ascending and apart.
     beyond: Vec<(u64, u64)>,
     /// The block the newest segment is in.
     newest: (u64, u64),
@@ -76,7 +76,7 @@ impl Receiver {
         self.newest = (start, end);
     }
 
-    /// What to tell the sender; counts as told.
+    /// Returns what to tell the sender; counts as told.
     pub fn acknowledge(&mut self) -> Acked {
         (self.unacked, self.reply_at) = (0, None);
         self.quick = self.quick.saturating_sub(1);

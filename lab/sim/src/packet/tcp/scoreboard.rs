@@ -16,7 +16,7 @@ pub struct Sent {
     pub was_resent: bool,
 }
 
-/// What is outstanding, oldest first. Its room is used again by later connections.
+/// The outstanding segments, oldest first. Its room is used again by later connections.
 #[derive(Debug, Default)]
 pub struct Scoreboard {
     sent: VecDeque<Sent>,
@@ -31,7 +31,7 @@ pub struct Scoreboard {
 /// RFC 6675 section 2.
 const DUP_THRESH: u32 = 3;
 
-/// What one acknowledgement changed.
+/// The changes by one acknowledgement.
 #[derive(Debug, Default)]
 pub struct Delivered {
     /// Segments newly known to have arrived.
@@ -151,7 +151,7 @@ impl Scoreboard {
         self.lost_from = 0;
     }
 
-    /// It was a false alarm: nothing is lost.
+    /// Takes back a false alarm: nothing is lost.
     pub fn lose_none(&mut self) {
         self.sent.iter_mut().for_each(|sent| sent.is_lost = false);
         self.lost = 0;

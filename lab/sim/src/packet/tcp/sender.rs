@@ -7,7 +7,7 @@ use super::congestion::Window;
 use super::scoreboard::Scoreboard;
 use super::{Acked, Congestion, Rtt};
 
-/// What all senders of a run have in common.
+/// The settings that all senders of a run share.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// Payload of a full segment.
@@ -18,12 +18,12 @@ pub struct Settings {
     pub min_rto: Nanos,
     pub congestion: Congestion,
     pub receive_window_bytes: u64,
-    /// Most segments handed down as one packet.
+    /// The most segments handed down as one packet.
     pub gso_segments: u32,
-    /// Whether a connection's packets in the host's qdisc are limited (TCP small queues).
+    /// True if a connection's packets in the host's qdisc are limited (TCP small queues).
     pub small_queues: bool,
     pub tail_loss_probe: bool,
-    /// Whether a needless reduction is undone.
+    /// True if a needless reduction is undone.
     pub undoes: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct Segments {
     pub again: bool,
 }
 
-/// Why the sender wants to be woken.
+/// The reason why the sender wants to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alarm {
     Timeout,
@@ -63,7 +63,7 @@ pub struct Sender {
     /// Bytes written to the socket, as a position in the stream; the FIN, once asked for, is one more.
     written: u64,
     fin: bool,
-    /// Where the stream was when the window was last reduced: until it is acknowledged it is not reduced again.
+    /// The end of the stream when the window was last reduced: until it is acknowledged it is not reduced again.
     recovery: Option<u64>,
     /// Window and threshold before that, and when something was first sent again since.
     before: (u32, u32),
@@ -73,9 +73,9 @@ pub struct Sender {
     backoffs: u32,
     alarm: Option<(Nanos, Alarm)>,
     sent_at: Nanos,
-    /// What is in the host's qdisc, as the kernel counts memory.
+    /// The memory in the host's qdisc, as the kernel counts it.
     queued_bytes: u64,
-    /// Where the packet handed down last begins.
+    /// The begin of the packet handed down last.
     newest_start: u64,
     /// The most segments outstanding in the current window, and where that window ends; whether the window was what
     /// stopped us.
@@ -95,7 +95,7 @@ pub struct Sender {
 const PACKET_MEMORY_BYTES: u64 = 256 + 320 + 384;
 /// Linux's tcp_limit_output_bytes as the lab sets it.
 const SMALL_QUEUE_BYTES_MAX: u64 = 1 << 20;
-/// What a packet may hold when the round trip is short (sk_gso_max_size), halved for every 512 µs of it.
+/// The most bytes of a packet when the round trip is short (sk_gso_max_size), halved for every 512 µs of it.
 const GSO_BYTES_MAX: u64 = 65_536;
 /// TSO deferral: a packet waits for more window only if another left this recently.
 const DEFER_WITHIN: Nanos = Nanos::from_millis(1);
@@ -190,7 +190,7 @@ impl Sender {
         self.written + u64::from(self.fin)
     }
 
-    /// What to hand down next, if anything may be; it counts as sent only once [`Sender::sent`] is told.
+    /// Returns what to hand down next, if anything may be; it counts as sent only once [`Sender::sent`] is told.
     pub fn poll(&mut self, now: Nanos, settings: &Settings) -> Option<Segments> {
         let in_flight = self.board.in_flight();
         let room = self.window.cwnd.saturating_sub(in_flight);
@@ -217,7 +217,7 @@ impl Sender {
         if self.may_queue(segments, settings) { Some(segments) } else { self.stop(false) }
     }
 
-    /// Nothing more is handed down now; `is_limited` if the window is why.
+    /// Hands down nothing more now; `is_limited` if the window is why.
     fn stop(&mut self, is_limited: bool) -> Option<Segments> {
         let outstanding = self.board.len();
         if self.acked >= self.usage_until || is_limited || (!self.is_limited && outstanding > self.outstanding_max) {
@@ -251,7 +251,7 @@ impl Sender {
         (segments as u32).clamp(2, settings.gso_segments)
     }
 
-    /// Whether a packet should wait to become larger (tcp_tso_should_defer).
+    /// Returns true if a packet should wait to become larger (tcp_tso_should_defer).
     fn defers(&self, now: Nanos, room: u32, gathered: u32, segment_bytes: u64) -> bool {
         let Some(oldest) = self.board.oldest_sent_at() else { return false };
         let smoothed = self.rtt.smoothed().unwrap_or_default();
@@ -271,7 +271,7 @@ impl Sender {
         !settings.small_queues || self.queued_bytes < limit || self.acked >= self.newest_start
     }
 
-    /// What [`Sender::poll`] gave is in the queue now.
+    /// Notes that the segments of [`Sender::poll`] are in the queue now.
     pub fn sent(&mut self, now: Nanos, segments: Segments, settings: &Settings) {
         self.queued_bytes += memory_bytes(segments.bytes);
         let was_empty = self.board.is_empty();
@@ -305,7 +305,7 @@ impl Sender {
         self.next = end + u64::from(segments.fin);
     }
 
-    /// What [`Sender::poll`] gave found no room in the host's own queue: TCP is told, slows down and tries again later.
+    /// Notes that the segments of [`Sender::poll`] found no room in the host's own queue: TCP is told, slows down and tries again later.
     pub fn refused(&mut self, now: Nanos) {
         self.reduce();
         if self.board.is_empty() {
