@@ -94,7 +94,7 @@ def test_theory_has_the_figures_of_weirlab_theory(program):
 def test_an_experiment_in_virtual_time_has_the_figures_of_weirlab_report(program, root, tmp_path):
     names = ["weir-off", "weir-paced-srpt"]
     if not program.with_name("weir").exists():
-        pytest.skip("SKIPPED: no program weir beside weirlab: cargo build -p weir")
+        pytest.skip("SKIPPED: no program weir next to weirlab: cargo build -p weir")
     try:
         found = weirlab.run(root / "experiments/pages/first-light.toml", tmp_path / "out", only=names, seconds=2, weirlab=program)
     except weirlab.RunError as error:

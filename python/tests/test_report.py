@@ -152,7 +152,6 @@ def test_mistakes_of_reports_are_named(experiment, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert "empty: no run here: neither it nor a folder in it has a manifest.json" in said(tmp_path / "empty")
     assert "there is no run `hers`; the runs are srpt, fair, late" in said(experiment, "--over", "hers")
-    assert "--csv goes with --line" in said(experiment, "--over", "fair", "--csv", tmp_path)
     assert "--json goes with --over or --line" in said(experiment, "--json")
     (experiment / "seed-2" / "fair" / "manifest.json").unlink()
     assert main(["report", str(experiment)]) == 0
@@ -335,21 +334,17 @@ def test_rows_of_other_length_or_physics_are_apart(tmp_path):
     assert apart(run("a"), run("b", recorded_by="server")) == said
 
 
-def test_lines_are_compared_over_seeds_and_second_by_second(repeated, tmp_path, capsys):
+def test_lines_are_compared_over_seeds(repeated, capsys):
     of_run = repeated / "rho-0.5_seed-1" / "ours"
     (of_run / "uplink.csv").write_text('at_s,text\n0.5,uplink: looking\n0.7,"uplink: found 9.7 Mbit/s, ""x"""\n')
-    (of_run / "pace.csv").write_text("second,rate_bps,pace_bps,limit,age_s\n0,9420000,9200000,line,0.5\n")
     (of_run / "line.csv").write_text("at_s,rate_bps\n0,8000000\n0.5,4000000\n")
     sent = pa.table({"at_ns": [0, 1_000_000_000], "link_sent_bytes_total": [1000, 501_000]})
     pa.parquet.write_table(sent, of_run / "samples.parquet")
-    assert main(["report", str(repeated), "--line", "ours", "--csv", str(tmp_path / "csv")]) == 0
+    assert main(["report", str(repeated), "--line", "ours"]) == 0
     table = capsys.readouterr().out
     rows = [line.split() for line in table.splitlines()[table.splitlines().index("") + 2 :]]
     assert rows[0][:3] == ["e", "rho-0.5", "ours"] and rows[0][-3:] == ["-", "0.700", "(1/3)"], table
     assert rows[0][-4] == "0.667" and rows[1][:4] == ["e", "rho-0.5", "theirs", "3"] and rows[1][7:9] == ["3.00", "3.00-3.00"]
-    seconds = (tmp_path / "csv" / "e_rho-0.5_seed-1_ours.csv").read_text().splitlines()
-    assert seconds[1] == '0,4000000,6000000,9420000,9200000,line,9700000,"uplink: found 9.7 Mbit/s, ""x"""'
-    assert (tmp_path / "csv" / "lines.csv").read_text().startswith("group,run,seeds,mean_ms,small_p50_ms,")
     assert main(["report", str(repeated), "--line", "nobody"]) == 1
     assert "there is no run `nobody`; the runs are ours, theirs" in capsys.readouterr().err
     (of_run / "line.csv").write_text("at_s,rate_bps\n0,fast\n")

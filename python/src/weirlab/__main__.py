@@ -44,7 +44,6 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--claims", metavar="FILE.json", help="write what became of each claim, as results keep it (claims.json)")
     report.add_argument("--json", action="store_true", help="with --over or --line: one JSON object (over-RUN.json)")
     report.add_argument("--md", metavar="FILE.md", help="write it as Markdown")
-    report.add_argument("--csv", metavar="DIR", help="with --line: write its table and each run's line by the second")
     report.add_argument("--title", help="what the Markdown is called")
     sweep = commands.add_parser("sweep", help="simulate a grid from a file; the same again goes on")
     sweep.set_defaults(command=_sweep)
@@ -69,15 +68,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _report(args: argparse.Namespace) -> int:
     found = experiments_in(*args.folders)
-    if args.csv and not args.line:
-        raise ValueError("--csv goes with --line")
     if args.line:
-        into = pathlib.Path(args.csv) if args.csv else None
-        if into is not None:
-            into.mkdir(parents=True, exist_ok=True)
-        of_lines = lines.lines(found, args.line, into)
-        if into is not None:
-            (into / "lines.csv").write_text(lines.csv_table(of_lines))
+        of_lines = lines.lines(found, args.line)
         sys.stdout.write(repeats.to_json(of_lines) if args.json else lines.table(of_lines))
         return 0
     if args.over:

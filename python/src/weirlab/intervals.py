@@ -24,13 +24,6 @@ class Estimate:
         """As results keep it."""
         return {"value": self.value, "low": self.low, "high": self.high}
 
-    @property
-    def half_width(self) -> float | None:
-        """Half of the interval's width, as a share of the mean."""
-        if self.low is None or self.high is None:
-            return None
-        return (self.high - self.low) / 2 / abs(self.value)
-
 
 def student_t(degrees: int, level: float = 0.95) -> float:
     """The two-sided point of Student's t."""

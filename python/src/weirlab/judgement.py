@@ -40,11 +40,6 @@ class Found:
     bound: float | None = None
     """The figure that no schedule can beat, of one trace."""
 
-    @property
-    def is_judged(self) -> bool:
-        """True if the figure was found and may be used."""
-        return self.estimate is not None and self.verdict not in (VOID, NOT_COMPARABLE, NOT_MEASURED)
-
 
 @dataclass(frozen=True)
 class _One:

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from . import texts
@@ -35,8 +34,6 @@ class Seen:
     """Seconds, each with the bits per second from then on; empty if the line always had the rate of the link."""
     notices: list[tuple[float, str]]
     """Seconds, each with the message about the line from the server, or from the program that shapes for it."""
-    paces: list[tuple[int | None, int | None, str]]
-    """The answers of the server, one a second: the rate found, its pace, and what limits the pace."""
 
     def found_s(self) -> float | None:
         """When the server first named a rate of the line."""
@@ -58,21 +55,12 @@ class Seen:
         could = self.could_carry(low, high, run.manifest["link_bps"])
         return 8 * (last - first) / could if could > 0 else None
 
-    def sent_by(self, at: float) -> float:
-        """Bytes by then, on the straight line between two samples."""
-        if not self.sent:
-            return 0.0
-        times, sent = zip(*self.sent, strict=True)
-        return float(np.interp(at, times, sent))
-
 
 def seen(run: Run) -> Seen:
     """Reads the observations of a run's line from its folder."""
     samples = run.samples()
     rates = [(at, _number(run.path / "line.csv", rest)) for at, rest in _rows(run.path / "line.csv")]
-    paces = [(int(found) if found.isdigit() else None, int(pace) if pace.isdigit() else None, limit)
-             for _, (found, pace, limit, *_) in _cells(run.path / "pace.csv")]  # fmt: skip
-    return Seen(_sent(samples), rates, _rows(run.path / "uplink.csv"), paces)
+    return Seen(_sent(samples), rates, _rows(run.path / "uplink.csv"))
 
 
 def _sent(samples: pa.Table | None) -> list[tuple[float, float]]:
@@ -156,11 +144,8 @@ def _is_number(text: str) -> bool:
     return re.fullmatch(r"-?\d+(\.\d+)?(e[+-]?\d+)?", text) is not None
 
 
-def lines(of: Iterable[Experiment], reference: str, seconds_into: pathlib.Path | None = None) -> Row:
-    """Compares the times of each run with those of `reference`. Folders that differ by seed form a group.
-
-    With `seconds_into` it also writes each run's line, second by second, into that folder.
-    """
+def lines(of: Iterable[Experiment], reference: str) -> Row:
+    """Compares the times of each run with those of `reference`. Folders that differ by seed form a group."""
     groups = _Groups()
     for experiment in of:
         for point, runs in sorted(experiment.points.items()):
@@ -168,10 +153,6 @@ def lines(of: Iterable[Experiment], reference: str, seconds_into: pathlib.Path |
                 of_line, name = seen(run), _without_seed(experiment.name, run.seed)
                 words = [word for word in point.split("_") if word and word != f"seed-{run.seed}"]
                 groups.add(" ".join(filter(None, (name, "_".join(words)))), run, of_line)
-                if seconds_into is not None:
-                    seed = "" if f"seed-{run.seed}" in point.split("_") else f"seed-{run.seed}"
-                    file = "_".join(filter(None, (name, point, run.name, seed)))
-                    (seconds_into / f"{file}.csv").write_text(_seconds(of_line, run))
     names = sorted({name for runs_of in groups.of.values() for name in runs_of})
     if reference not in names:
         raise ValueError(f"there is no run `{reference}`; the runs are {', '.join(names)}")
@@ -211,19 +192,6 @@ def _row(group: str, name: str, runs: dict[str, dict[int, _Measured]], reference
     }
 
 
-def _seconds(of_line: Seen, run: Run) -> str:
-    """The seconds in which requests arrived, as CSV."""
-    text = "second,sent_bps,line_bps,found_bps,pace_bps,limit,said_bps,said\n"
-    for second in range(int(run.manifest["seconds"])):
-        sent = 8 * (of_line.sent_by(second + 1) - of_line.sent_by(second))
-        could = of_line.could_carry(second, second + 1, run.manifest["link_bps"])
-        said = next((text for at, text in reversed(of_line.notices) if at < second + 1), "")
-        found, pace, limit = of_line.paces[second] if second < len(of_line.paces) else (None, None, "")
-        cells = ["" if of is None else str(of) for of in (found, pace)] + [limit, str(rate_in(said) or "")]
-        text += f"{second},{sent:.0f},{could:.0f},{','.join(cells)},{texts.csv_line([said])}"
-    return text
-
-
 _COLUMNS = ("group", "run", "seeds", "mean, ms ± 95 %", "mean factor, 95 %", "small p50, 95 %", "small p95, 95 %", "of the line",
             "dropped", "found, s")  # fmt: skip
 _GROUP_CHARS_MAX, _RUN_CHARS_MAX = 52, 20
@@ -246,7 +214,7 @@ def table(of: Row) -> str:
             text += texts.wrap(f"{name}: {len(row['void'])} seeds void, the first {seed}: {reason}")
         if row["others"]:
             others = ", ".join(f"{what} {texts.plus_minus(value)}" for what, value in row["others"].items())
-            text += texts.wrap(f"{name}: beside it {others}")
+            text += texts.wrap(f"{name}: with it {others}")
     return text
 
 
@@ -263,23 +231,3 @@ def _cells_of(row: Row) -> list[str]:
         "-" if dropped is None else f"{dropped.value:.0f}",
         alone if row["found"] == row["used"] else f"{alone} ({row['found']}/{row['used']})",
     ]
-
-
-def csv_table(of: Row) -> str:
-    """The results as CSV, with a row for each run."""
-    names = ["group", "run", "seeds", *(f"{key}_ms" for key in _TIMES)]
-    names += [f"{key}_factor{end}" for key in _TIMES for end in ("", "_low", "_high")]
-    text = texts.csv_line([*names, "used_share", "dropped_packets", "found_seeds", "found_s"])
-    for row in of["rows"]:
-        values = [row["ms"][key] and row["ms"][key].value for key in _TIMES]
-        for key in _TIMES:
-            factor = row["factors"][key]
-            values += [None] * 3 if factor is None else [factor.value, factor.low, factor.high]
-        values += [row[key] and row[key].value for key in ("used_share", "dropped_packets")]
-        values += [row["found"], row["found_s"] and row["found_s"].value]
-        text += texts.csv_line([row["group"], row["run"], str(row["used"]), *map(_plain, values)])
-    return text
-
-
-def _plain(value: float | None) -> str:
-    return "" if value is None else str(int(value)) if float(value).is_integer() else repr(float(value))
