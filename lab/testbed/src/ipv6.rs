@@ -68,9 +68,7 @@ pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
     let is_made_for_ipv4 = has_others || experiment.runs().any(|run| run.autorate.is_some());
     match experiment.ipv6 {
         true if experiment.network == Network::Loopback => Err("ipv6 is of namespaces: leave it or network out".into()),
-        true if is_made_for_ipv4 => {
-            Err("neighbours and autorate have addresses of IPv4: leave ipv6 out".into())
-        }
+        true if is_made_for_ipv4 => Err("neighbours and autorate have addresses of IPv4: leave ipv6 out".into()),
         // Not every kernel has tables of routes by source for IPv6.
         true if experiment.clients().len() > 1 => {
             Err("over ipv6 there is one way to clients: write one [[client]]".into())
