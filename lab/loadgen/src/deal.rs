@@ -4,7 +4,13 @@
 //! of a user all come from one address: people do not change networks while they read. So do those of a client of the
 //! trace, and no two clients share an address while there is one for each.
 
+use workload::Visitors;
+
 use crate::Plan;
+
+/// From the address of a visit to that of the next, so that visits that follow each other are of different networks. It is a prime above
+/// the number of any group's addresses, so that each has its turn.
+const STRIDE: u64 = 4099;
 
 /// Group and address, each by its place in the plan; both 0 where the kernel chooses the address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +24,8 @@ pub(crate) struct Deal {
     seed: u64,
     /// Groups with a share, and the shares of all up to this one, in 2^-64.
     upto: Vec<(u64, u32)>,
-    addresses: Vec<u32>,
+    /// Of each group: how many addresses, and how its users have them.
+    addresses: Vec<(u32, Option<Visitors>)>,
 }
 
 impl Deal {
@@ -29,7 +36,7 @@ impl Deal {
             sum += share;
             ((sum * 2f64.powi(64)) as u64, number)
         });
-        let addresses = plan.clients.iter().map(|group| group.addresses.len() as u32).collect();
+        let addresses = plan.clients.iter().map(|group| (group.addresses.len() as u32, group.visitors)).collect();
         Deal { seed: plan.seed, upto: upto.collect(), addresses }
     }
 
@@ -46,14 +53,18 @@ impl Deal {
     /// Returns the place of a client of the trace: clients are numbered from 0, and addresses go round by that number.
     pub(crate) fn of_client(&self, client: u32) -> Dealt {
         let Dealt { group, .. } = self.of(client.into());
-        let addresses = self.addresses.get(group as usize).copied().unwrap_or(1);
+        let addresses = self.addresses.get(group as usize).map_or(1, |&(addresses, _)| addresses);
         Dealt { group, address: client % addresses }
     }
 
     /// Returns the place of a user of this group.
     pub(crate) fn within(&self, group: u32, number: u64) -> Dealt {
-        let addresses = self.addresses.get(group as usize).map_or(1, |&addresses| u64::from(addresses));
-        Dealt { group, address: (mix(self.drawn(number)) % addresses) as u32 }
+        let (addresses, visitors) = self.addresses.get(group as usize).copied().unwrap_or((1, None));
+        let drawn = match visitors {
+            None => mix(self.drawn(number)),
+            Some(visitors) => u64::from(visitors.address(number as u32, self.seed)) * STRIDE,
+        };
+        Dealt { group, address: (drawn % u64::from(addresses)) as u32 }
     }
 
     fn drawn(&self, number: u64) -> u64 {
@@ -130,6 +141,20 @@ mod tests {
         assert_eq!(dealt.iter().collect::<std::collections::BTreeSet<_>>().len(), 100);
         assert!((0..100).all(|client| deal.of_client(client) == deal.of_client(client + 100)));
         assert_eq!(Deal::new(&super::tests::plan(1)).of_client(7), Dealt { group: 0, address: 0 });
+    }
+
+    #[test]
+    fn visits_have_addresses_as_it_is_said() {
+        let mut plan = plan(1);
+        let addresses: Vec<String> = (1..=250).map(|last| format!("127.0.1.{last}")).collect();
+        plan.clients = vec![group("a", &addresses.iter().map(String::as_str).collect::<Vec<_>>(), 1.0)];
+        for (visitors, of_a_hundred_and_twenty) in [(Visitors::Alone, 120), (Visitors::Households, 4 * 21 + 1)] {
+            plan.clients[0].visitors = Some(visitors);
+            let deal = Deal::new(&plan);
+            let dealt: std::collections::BTreeSet<u32> = (0..120).map(|visit| deal.of(visit).address).collect();
+            assert_eq!(dealt.len(), of_a_hundred_and_twenty);
+            assert!(dealt.iter().all(|&address| address < 250));
+        }
     }
 
     #[test]

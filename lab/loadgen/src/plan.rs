@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use http_fields::{HeaderName, Request, Uri};
 use units::Nanos;
-use workload::{Ask, Documents, Part, Routes, STREAMS_MAX};
+use workload::{Ask, Documents, Part, Routes, STREAMS_MAX, Visitors};
 
 use crate::tls::Tls;
 
@@ -77,6 +77,8 @@ pub struct ClientGroup {
     pub addresses: Vec<IpAddr>,
     /// The share of the requests that are dealt; all shares add up to 1. `None` of a group that only its own requests come from.
     pub share: Option<f64>,
+    /// Which of the addresses a user has; `None`: any, drawn evenly.
+    pub visitors: Option<Visitors>,
 }
 
 /// A plan that cannot be carried out: what is wrong with it.
@@ -267,7 +269,7 @@ pub(crate) mod tests {
 
     pub(crate) fn group(name: &str, addresses: &[&str], share: f64) -> ClientGroup {
         let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
-        ClientGroup { name: name.into(), addresses, share: Some(share) }
+        ClientGroup { name: name.into(), addresses, share: Some(share), visitors: None }
     }
 
     fn wrong(change: impl Fn(&mut Plan)) -> String {

@@ -344,7 +344,12 @@ fn a_senseless_plan_is_not_begun() {
         run(plan, &mut Scheduled::new(jobs), |_| ControlFlow::Continue(())).unwrap_err()
     };
     assert_eq!(said(&plan(address), &[]).to_string(), "there is nothing to ask for: no request is due");
-    let far = ClientGroup { name: "far".into(), addresses: vec!["192.0.2.1".parse().unwrap()], share: Some(1.0) };
+    let far = ClientGroup {
+        name: "far".into(),
+        addresses: vec!["192.0.2.1".parse().unwrap()],
+        share: Some(1.0),
+        visitors: None,
+    };
     let plan = Plan { clients: vec![far], ..plan(address) };
     let said = said(&plan, &jobs(&[1], 1)).to_string();
     assert!(said.starts_with("client group `far`: cannot send from 192.0.2.1"), "{said}");
@@ -470,6 +475,7 @@ fn a_closed_group_stands_beside_an_open_one() {
         name: name.into(),
         addresses: vec![address.parse().unwrap()],
         share,
+        visitors: None,
     };
     let clients = vec![group("closed", "127.0.0.7", None), group("open", "127.0.0.8", Some(1.0))];
     let plan = Plan { grace: PATIENT, per_connection: u64::MAX, clients, ..plan(address) };
@@ -499,6 +505,7 @@ fn jobs_come_from_the_addresses_of_their_group() {
         name: name.into(),
         addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
         share: Some(share),
+        visitors: None,
     };
     let clients = vec![group("near", &["127.0.0.7", "127.0.0.8"], 0.75), group("far", &["127.0.0.9"], 0.25)];
     let plan = Plan { grace: PATIENT, clients, ..plan(address) };
@@ -523,7 +530,7 @@ fn clients_of_a_trace_share_no_connection() {
         }
     });
     let addresses = (1..=3).map(|last| format!("127.0.1.{last}").parse().unwrap()).collect();
-    let clients = vec![ClientGroup { name: "all".into(), addresses, share: Some(1.0) }];
+    let clients = vec![ClientGroup { name: "all".into(), addresses, share: Some(1.0), visitors: None }];
     let plan = Plan { grace: PATIENT, per_connection: u64::MAX, clients, ..plan(address) };
     // Far enough apart that each finds the connections before it idle; a client is told by the size it asks for.
     let mut jobs = jobs(&[1, 2, 3, 3, 1, 2, 1, 1, 3], 600_000);

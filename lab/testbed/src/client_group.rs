@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use units::{Nanos, Rate, parse_duration};
+use workload::Visitors;
 
 use crate::path::{PathSpec, Shape, Ways};
 
@@ -19,6 +20,8 @@ const BLOCK_BITS: u8 = 21;
 const ADDRESSES: u16 = 4;
 /// The most a group can have: a client of a trace each.
 const ADDRESSES_MAX: u16 = 2000;
+/// Networks (/24) of a block that visits have addresses of, from its second on: the first is that of a path's gateway.
+const VISIT_NETWORKS: std::ops::RangeInclusive<u16> = 1..=7;
 
 /// The contents of a `[[client]]`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -29,9 +32,19 @@ pub struct ClientGroup {
     pub share: f64,
     /// It always has requests of its own under way.
     pub closed: Option<Closed>,
-    /// The number of its addresses that it uses.
-    addresses: u16,
+    /// The addresses that it uses.
+    addresses: Addresses,
     pub path: PathSpec,
+}
+
+/// The addresses that a group uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "write a number of addresses, such as 4, or \"visit\" or \"households\"")]
+enum Addresses {
+    /// The first of its block, in this number; requests are dealt to them evenly.
+    Number(u16),
+    /// Those that its visits need, dealt to them in this way.
+    Visits(#[serde(deserialize_with = "visitors")] Visitors),
 }
 
 /// Connections, each of which asks for a body of this size again as soon as it had it.
@@ -54,7 +67,7 @@ struct Written {
     #[serde(default)]
     closed: Option<Closed>,
     #[serde(default = "all", deserialize_with = "addresses")]
-    addresses: u16,
+    addresses: Addresses,
     #[serde(default, deserialize_with = "duration")]
     rtt: Nanos,
     #[serde(default, deserialize_with = "duration")]
@@ -82,10 +95,19 @@ impl TryFrom<Written> for ClientGroup {
         if closed.is_some() && share.is_some() {
             return Err(format!("client `{name}`: a closed group has its own requests: leave share out"));
         }
-        if !path.is_plain() && addresses > ADDRESSES {
-            return Err(format!(
-                "client `{name}`: `{addresses}` addresses: a group with a path of its own has at most {ADDRESSES}"
-            ));
+        match addresses {
+            Addresses::Number(many) if !path.is_plain() && many > ADDRESSES => {
+                return Err(format!(
+                    "client `{name}`: `{many}` addresses: a group with a path of its own has at most {ADDRESSES}"
+                ));
+            }
+            Addresses::Visits(visitors) if closed.is_some() => {
+                let dealt = visitors.name();
+                return Err(format!(
+                    "client `{name}`: a closed group has no visits: leave addresses = \"{dealt}\" out"
+                ));
+            }
+            _ => {}
         }
         let share = if closed.is_some() { 0.0 } else { share.unwrap_or(1.0) };
         Ok(ClientGroup { name, share, closed, addresses, path })
@@ -103,25 +125,47 @@ impl ClientGroup {
         format!("{}/{BLOCK_BITS}", address(index, 0))
     }
 
+    /// The networks that its visits have addresses of.
+    pub(crate) fn visit_networks(index: usize) -> impl Iterator<Item = String> {
+        VISIT_NETWORKS.map(move |network| format!("{}/24", address(index, network * 256)))
+    }
+
+    /// Returns whether each visit, or household, has an address of its own.
+    pub(crate) fn has_visits(&self) -> bool {
+        matches!(self.addresses, Addresses::Visits(_))
+    }
+
     /// Returns where its packets go that take a path of their own.
     pub(crate) fn gateway(index: usize) -> Ipv4Addr {
         address(index, 254)
     }
 }
 
-/// Returns what the load generator is told of the groups: `NAME=ADDRESS,ADDRESS@SHARE`, the shares adding up to 1, or `@CONNECTIONSxSIZE`.
+/// Returns what the load generator is told of the groups: `NAME=ADDRESS,ADDRESS@SHARE`, the shares adding up to 1, or `@CONNECTIONSxSIZE`;
+/// with visits, `@SHARE:HOW`.
 pub(crate) fn client_flags<'a>(groups: impl Iterator<Item = &'a ClientGroup> + Clone) -> Vec<String> {
     let total: f64 = groups.clone().map(|group| group.share).sum();
     let flag = |(index, group): (usize, &ClientGroup)| {
+        let range = |first, last| format!("{}-{}", address(index, first), address(index, last));
         let addresses = match group.addresses {
-            many @ ADDRESSES.. => format!("{}-{}", address(index, 1), address(index, many)),
-            few => (1..=few).map(|number| address(index, number).to_string()).collect::<Vec<_>>().join(","),
+            Addresses::Number(many @ ADDRESSES..) => range(1, many),
+            Addresses::Number(few) => {
+                (1..=few).map(|number| address(index, number).to_string()).collect::<Vec<_>>().join(",")
+            }
+            Addresses::Visits(_) => VISIT_NETWORKS
+                .map(|network| range(network * 256 + 1, network * 256 + 254))
+                .collect::<Vec<_>>()
+                .join(","),
+        };
+        let dealt = match group.addresses {
+            Addresses::Number(_) => String::new(),
+            Addresses::Visits(visitors) => format!(":{}", visitors.name()),
         };
         let asks = match group.closed {
             Some(Closed { connections, size_bytes }) => format!("{connections}x{size_bytes}"),
             None => (group.share / total).to_string(),
         };
-        format!("{}={addresses}@{asks}", group.name)
+        format!("{}={addresses}@{asks}{dealt}", group.name)
     };
     groups.enumerate().map(flag).collect()
 }
@@ -200,16 +244,21 @@ fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     Err(D::Error::custom(format!("`{size_bytes}` bytes: write a size such as 100KB")))
 }
 
-fn addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
-    let count = u16::deserialize(deserializer)?;
-    if (1..=ADDRESSES_MAX).contains(&count) {
-        return Ok(count);
+fn addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Addresses, D::Error> {
+    match Addresses::deserialize(deserializer)? {
+        Addresses::Number(count) if !(1..=ADDRESSES_MAX).contains(&count) => {
+            Err(D::Error::custom(format!("`{count}` addresses: write 1 to {ADDRESSES_MAX}")))
+        }
+        addresses => Ok(addresses),
     }
-    Err(D::Error::custom(format!("`{count}` addresses: write 1 to {ADDRESSES_MAX}")))
 }
 
-fn all() -> u16 {
-    ADDRESSES
+fn visitors<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Visitors, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+}
+
+fn all() -> Addresses {
+    Addresses::Number(ADDRESSES)
 }
 
 #[cfg(test)]
@@ -254,6 +303,17 @@ mod tests {
     }
 
     #[test]
+    fn visits_have_the_networks_of_a_block() {
+        let text = "[[client]]\nname = \"far\"\nrtt = \"30ms\"\naddresses = \"households\"\n\
+            [[client]]\nname = \"near\"\naddresses = \"visit\"\n";
+        let groups = groups(text).unwrap();
+        let flags = client_flags(groups.iter());
+        assert!(flags[0].starts_with("far=198.18.17.1-198.18.17.254,198.18.18.1-198.18.18.254,"), "{}", flags[0]);
+        assert!(flags[0].ends_with(",198.18.23.1-198.18.23.254@0.5:households"), "{}", flags[0]);
+        assert!(flags[1].starts_with("near=198.18.25.1-") && flags[1].ends_with("@0.5:visit"), "{}", flags[1]);
+    }
+
+    #[test]
     fn what_makes_no_sense_is_said() {
         for (keys, says) in [
             ("loss = 1.2", "`1.2` is not a loss"),
@@ -266,6 +326,11 @@ mod tests {
             ("ways = \"out\"", "unknown variant `out`"),
             ("addresses = 0", "`0` addresses: write 1 to 2000"),
             ("addresses = 2001", "`2001` addresses: write 1 to 2000"),
+            ("addresses = \"each\"", "write a number of addresses, such as 4, or \"visit\" or \"households\""),
+            (
+                "addresses = \"visit\"\nclosed = { connections = 1, size = \"1KB\" }",
+                "client `a`: a closed group has no visits",
+            ),
             ("addresses = 5\nrtt = \"1ms\"", "client `a`: `5` addresses: a group with a path of its own has at most 4"),
             ("closed = { connections = 0, size = \"1KB\" }", "`0` connections: write 1 to 4096"),
             ("closed = { connections = 1, size = \"0\" }", "`0` bytes: write a size"),

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::namespace::Place;
-use crate::{Experiment, LabError, Network, link};
+use crate::{ClientGroup, Experiment, LabError, Network, link};
 
 const BLOCK: [u16; 6] = [0x2001, 2, 0, 0, 0, 0];
 /// Leading bits of an address that none of IPv4 has.
@@ -66,8 +66,11 @@ pub(crate) fn quieten(place: Place<'_>) -> Result<(), LabError> {
 pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
     let has_others = !experiment.neighbours.is_empty();
     let is_made_for_ipv4 = has_others || experiment.runs().any(|run| run.autorate.is_some());
+    let has_visits = experiment.clients().any(ClientGroup::has_visits);
     match experiment.ipv6 {
         true if experiment.network == Network::Loopback => Err("ipv6 is of namespaces: leave it or network out".into()),
+        // Of IPv6 a block is one client to the server.
+        true if has_visits => Err("visits and households have addresses of IPv4: leave ipv6 out".into()),
         true if is_made_for_ipv4 => Err("neighbours and autorate have addresses of IPv4: leave ipv6 out".into()),
         // Not every kernel has tables of routes by source for IPv6.
         true if experiment.clients().len() > 1 => {
@@ -111,5 +114,7 @@ mod tests {
         let parsed = |more: &str| Experiment::parse(&text(more), std::path::Path::new("x"));
         assert!(parsed("").unwrap().ipv6);
         assert!(parsed("network = \"loopback\"\n").unwrap_err().to_string().contains("ipv6 is of namespaces"));
+        let visits = parsed("[[client]]\nname = \"a\"\naddresses = \"visit\"\n").unwrap_err().to_string();
+        assert!(visits.contains("visits and households have addresses of IPv4: leave ipv6 out"), "{visits}");
     }
 }

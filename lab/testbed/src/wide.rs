@@ -93,6 +93,9 @@ fn commands(wan: &str, client: &str, index: usize, group: &ClientGroup) -> Vec<S
             commands.push(format!("tc -n {side} qdisc add dev {device} root {}", netem(conditions)));
         }
     }
+    if group.has_visits() {
+        commands.extend(visit_routes(wan, client, &device, index));
+    }
     commands
 }
 
@@ -128,6 +131,19 @@ fn addresses(client: &str, device: &str, index: usize, bits: u32) -> impl Iterat
     ClientGroup::addresses(index).map(add)
 }
 
+/// Returns the routes of the visits' addresses, which are the clients' own and behind the first of the block: none needs an ARP of its own, which would cost a newcomer a
+/// round trip. The network of the gateway stays out: as a local address it would get no answer.
+fn visit_routes(wan: &str, client: &str, device: &str, index: usize) -> Vec<String> {
+    let first = ClientGroup::addresses(index).next().expect("a group has addresses");
+    let routes = |network: String| {
+        [
+            format!("ip -n {client} route add local {network} dev lo"),
+            format!("ip -n {wan} route add {network} via {first} dev {device}"),
+        ]
+    };
+    ClientGroup::visit_networks(index).flat_map(routes).collect()
+}
+
 /// Returns the route by which packets of the group's clients take the group's path.
 fn source_route(client: &str, index: usize, to: &str) -> [String; 2] {
     let table = FIRST_TABLE + index;
@@ -147,6 +163,20 @@ mod tests {
     use super::*;
     use crate::path::{PathSpec, Ways};
     use units::Nanos;
+
+    #[test]
+    fn no_address_of_a_visit_is_its_gateways() {
+        let commands = visit_routes("W", "C", "wide0", 0);
+        assert_eq!(
+            commands[..2],
+            [
+                "ip -n C route add local 198.18.17.0/24 dev lo",
+                "ip -n W route add 198.18.17.0/24 via 198.18.16.1 dev wide0",
+            ]
+        );
+        assert_eq!(commands.len(), 14);
+        assert!(commands.iter().all(|command| !command.contains("198.18.16.0/")), "{commands:?}");
+    }
 
     #[test]
     fn netem_is_told_what_the_path_is() {

@@ -259,7 +259,7 @@ fn mistakes_about_clients_name_the_field() {
         (
             format!("{fine} --rho 0.5 --clients some"),
             2,
-            "--clients: `some` is no number of clients: write 1000, say, or trace",
+            "--clients: `some` is no number of clients: write 1000, say, or trace; of pages visit or households",
         ),
         (format!("{fine} --rho 0.5 --clients 1000001"), 2, "--clients: 1000001 clients: write 1 to 1000000"),
         (format!("{fine} --rho 0.5 --client-share on"), 2, "--client-share: all jobs are one client's"),

@@ -48,7 +48,8 @@ pub use format::{Format, UnknownFormat};
 pub use log::{Arrival, Filter, Log, Request, Trace};
 pub use pages::{
     DOCUMENTS_BYTES_MAX, DOCUMENTS_MAX, Document, Documents, DocumentsError, ObjectKind, PAGE_OBJECTS_MAX,
-    PAGE_OBJECTS_MEDIAN, PAGES_MAX, PageLoads, PageObject, PageTimes, PagesError, READER_PAGES, Readers, Visit, page,
+    PAGE_OBJECTS_MEDIAN, PAGES_MAX, PageLoads, PageObject, PageTimes, PagesError, READER_PAGES, Readers, Visit,
+    Visitors, page,
 };
 pub use population::{EndlessSizes, Population, SessionModel, USERS_MAX, endless};
 pub use profile::{LoadProfile, PHASES_MAX, Phase, ProfileError};

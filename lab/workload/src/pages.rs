@@ -14,6 +14,7 @@ mod documents;
 mod load;
 mod readers;
 mod visit;
+mod visitors;
 
 use rand_chacha::ChaCha8Rng;
 
@@ -23,6 +24,7 @@ pub use documents::{DOCUMENTS_BYTES_MAX, DOCUMENTS_MAX, Document, Documents, Doc
 pub use load::{PAGES_MAX, PageLoads, PageTimes, PagesError};
 pub use readers::{READER_PAGES, Readers};
 pub use visit::Visit;
+pub use visitors::Visitors;
 
 /// Objects of a page at most.
 pub const PAGE_OBJECTS_MAX: usize = 500;

@@ -121,7 +121,7 @@ impl Engine<'_> {
             } else if let Some(PageAsk { at, number, size_bytes, stream }) = pages.take() {
                 let service = self.serviceable(&station, at, size_bytes)?;
                 let (class, path) = self.clients.draw(None);
-                let client = pages.client_of(stream.connection, || self.numbering.next(None));
+                let client = pages.client_of(stream.connection, || self.numbering.next(Some(stream.connection)));
                 let (is_closed, user, stream) = (false, None, Some(stream).filter(|_| on_streams));
                 let flight =
                     Flight { number, arrival: at, service, size_bytes, class, client, is_closed, user, stream };

@@ -11,6 +11,7 @@ use sched::Policy;
 use sched::policy::{ClientShare, ClientShareSpec, ClientTraits, Network};
 use serde::Serialize;
 use units::{Nanos, Rate};
+use workload::Visitors;
 
 use super::line::{Line, Wire};
 use super::source::stream;
@@ -41,6 +42,8 @@ pub enum Owners {
     Trace,
     /// Each job is dealt to one of so many, at random.
     Dealt(u32),
+    /// Each page has the address of its visit.
+    Visits(Visitors),
 }
 
 /// A client with always so many responses of one size under way.
@@ -93,6 +96,10 @@ pub(super) fn check(config: &Config, line: &Line) -> Result<(), Error> {
         (Some(Owners::Dealt(count)), _) if !(1..=CLIENTS_MAX).contains(count) => {
             Err(Error::field("clients", format_args!("{count} clients: write 1 to {CLIENTS_MAX}")))
         }
+        (Some(Owners::Visits(visitors)), arrivals) if !matches!(arrivals, Arrivals::Pages(_)) => {
+            let said = format_args!("{}: only pages are visits: write --pages 200 too", visitors.name());
+            Err(Error::field("clients", said))
+        }
         (Some(Owners::Trace), Arrivals::Poisson { .. }) => {
             Err(Error::field("clients", "Poisson arrivals have no clients: write a number, such as 1000"))
         }
@@ -133,6 +140,7 @@ fn check_closed(config: &Config, closed: &[Closed], line: &Line) -> Result<(), E
 /// Numbers the clients of the jobs as they come.
 pub(super) struct Numbering {
     owners: Option<Owners>,
+    seed: u64,
     random: ChaCha8Rng,
     /// Closed clients have the numbers below.
     first: u32,
@@ -142,14 +150,15 @@ pub(super) struct Numbering {
 impl Numbering {
     pub fn new(spec: &ClientSpec, seed: u64) -> Numbering {
         let first = spec.closed.len() as u32;
-        Numbering { owners: spec.owners, random: stream(seed, 3), first, known: HashMap::new() }
+        Numbering { owners: spec.owners, seed, random: stream(seed, 3), first, known: HashMap::new() }
     }
 
-    /// Returns the client of the next job; `given` is the trace's.
+    /// Returns the client of the next job; `given` is the trace's, or the number of the visit.
     pub fn next(&mut self, given: Option<u32>) -> u32 {
         let client = match self.owners {
             None => 0,
             Some(Owners::Trace) => given.unwrap_or(0),
+            Some(Owners::Visits(visitors)) => visitors.address(given.unwrap_or(0), self.seed),
             Some(Owners::Dealt(count)) => (self.random.next_u64() % u64::from(count)) as u32,
         };
         let next = self.first + self.known.len() as u32;

@@ -15,24 +15,28 @@ const ADDRESSES_MAX: usize = 4096;
 pub(super) type Asks = (ClientGroup, Option<(u32, u64)>);
 
 /// A group: `NAME=ADDR[,ADDR…]@SHARE`, where `ADDR-ADDR` stands for all addresses from the one to the other, or a closed one,
-/// `@CONNECTIONSxSIZE`.
+/// `@CONNECTIONSxSIZE`. `@SHARE:visit` and `@SHARE:households` say which visits have one address.
 pub(super) fn group(text: &str) -> Result<Asks, String> {
     let parts = || {
         let (name, rest) = text.split_once('=')?;
         let (addresses, asks) = rest.rsplit_once('@')?;
+        let (asks, visitors) = match asks.split_once(':') {
+            Some((asks, visitors)) => (asks, Some(visitors.parse().ok()?)),
+            None => (asks, None),
+        };
         let closed = asks.split_once('x').map(closed);
         let (share, closed) = match closed {
             Some(closed) => (None, Some(closed?)),
             None => (Some(asks.parse().ok()?), None),
         };
         let addresses: Option<Vec<Vec<IpAddr>>> = addresses.split(',').map(addresses_of).collect();
-        let group = ClientGroup { name: name.into(), addresses: addresses?.concat(), share };
+        let group = ClientGroup { name: name.into(), addresses: addresses?.concat(), share, visitors };
         (!name.is_empty() && group.addresses.len() <= ADDRESSES_MAX).then_some((group, closed))
     };
     parts().ok_or_else(|| {
         format!(
             "`{text}` is no group of clients: write NAME=ADDR[,ADDR…]@SHARE with up to {ADDRESSES_MAX} addresses, for \
-             example near=198.18.0.2@0.7 or far=198.18.1.1-198.18.1.64@0.3, or closed, splitter=198.18.2.1@8x100KB"
+             example near=198.18.0.2@0.7 or far=198.18.1.1-198.18.1.64@0.3, with :visit an address for each visit, or closed, splitter=198.18.2.1@8x100KB"
         )
     })
 }
@@ -102,6 +106,8 @@ mod tests {
         let addresses: Vec<String> = far.addresses.iter().map(IpAddr::to_string).collect();
         assert_eq!(addresses, ["198.18.1.1", "198.18.2.254", "198.18.2.255", "198.18.3.0", "198.18.3.1"]);
         assert_eq!(group("six=::1-::3@1").unwrap().0.addresses.len(), 3);
+        let visits = group("far=198.18.1.1-198.18.1.9@1:households").unwrap().0;
+        assert_eq!((visits.share, visits.visitors), (Some(1.0), Some(workload::Visitors::Households)));
         let splitter = group("a=127.0.0.1@8x100KB").unwrap();
         assert_eq!((splitter.0.share, splitter.1), (None, Some((8, 100_000))));
         let client = ClosedClient { group: 1, connections: 8, size_bytes: 100_000 };
@@ -126,6 +132,7 @@ mod tests {
             "near=198.18.0.2@8x0",
             "near=198.18.0.2@8x",
             "near=198.18.0.2@x1",
+            "near=198.18.0.2@1:each",
         ] {
             assert!(group(wrong).unwrap_err().contains("NAME=ADDR[,ADDR…]@SHARE"), "{wrong}");
         }

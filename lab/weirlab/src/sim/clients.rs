@@ -22,11 +22,17 @@ pub(super) fn of(spec: &SimSpec) -> Result<ClientSpec, Failure> {
 }
 
 fn owners(text: &str) -> Result<Owners, Failure> {
-    match (text, text.parse()) {
-        ("trace", _) => Ok(Owners::Trace),
-        (_, Ok(count)) => Ok(Owners::Dealt(count)),
-        _ => Err(Failure::Usage(format!("--clients: `{text}` is no number of clients: write 1000, say, or trace"))),
+    if text == "trace" {
+        return Ok(Owners::Trace);
     }
+    if let Ok(visitors) = text.parse() {
+        return Ok(Owners::Visits(visitors));
+    }
+    text.parse().map(Owners::Dealt).map_err(|_| {
+        Failure::Usage(format!(
+            "--clients: `{text}` is no number of clients: write 1000, say, or trace; of pages visit or households"
+        ))
+    })
 }
 
 /// A closed client, or several of one network.

@@ -77,8 +77,9 @@ pub struct SimSpec {
     #[arg(long, value_name = "N")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<NonZeroU32>,
-    /// Clients of the jobs: `trace`, or so many that jobs are dealt to at random [default: one; model queue]
-    #[arg(long, value_name = "trace|N")]
+    /// Clients of the jobs: `trace`, or so many that jobs are dealt to at random; of pages, one for each `visit`, or `households`
+    /// [default: one; model queue]
+    #[arg(long, value_name = "trace|N|visit|households")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<String>,
     /// True if clients share the link, as `weir serve --client-share`: on, off, strict, or the allowance as a size

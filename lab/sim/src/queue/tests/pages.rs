@@ -1,4 +1,6 @@
 use super::*;
+use workload::Visitors;
+
 use crate::queue::{PageLoad, PageOutcome};
 
 fn load(policy: &str, pages: u32, rho: f64, connections: u32, carriers: bool) -> Config {
@@ -56,6 +58,22 @@ fn urgency_brings_the_first_view_forward() {
 fn few_connections_wait_for_each_other() {
     let [two, many] = [2, 32].map(|connections| pages(&load("fcfs", 20, 1e-6, connections, false)));
     assert!(two.full_ms.mean > many.full_ms.mean + 500.0, "{two:?} {many:?}");
+}
+
+/// Visits have an address each, or share as households do; single jobs have no visits.
+#[test]
+fn visits_have_addresses() {
+    let of = |visitors, arrivals: Config| {
+        let clients = ClientSpec { owners: Some(Owners::Visits(visitors)), ..ClientSpec::default() };
+        run(&Config { clients, ..arrivals }, Hooks::none())
+    };
+    let pages = || load("srpt", 50, 0.8, 1, true);
+    let [alone, households] = [Visitors::Alone, Visitors::Households].map(|visitors| of(visitors, pages()).unwrap());
+    let (alone, households) = (alone.clients.unwrap(), households.clients.unwrap());
+    // 60 visits at most, and those of 30 have 22 addresses.
+    assert!((50..=60).contains(&alone) && (30..=43).contains(&households), "{alone} and {households}");
+    let said = of(Visitors::Alone, replay("srpt", &[])).unwrap_err().to_string();
+    assert!(said.contains("visit: only pages are visits: write --pages 200 too"), "{said}");
 }
 
 /// A visit is one client's, and a crawler beside the pages takes what they leave, whatever the order.
