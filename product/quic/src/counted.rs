@@ -1,4 +1,5 @@
-//! A congestion controller that counts acknowledged bytes, which quinn reports to no other component.
+//! A congestion controller that counts acknowledged bytes, and sees when each datagram is acknowledged, which quinn reports
+//! to no other component.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -6,6 +7,9 @@ use std::time::Instant;
 
 use quinn_proto::congestion::{Controller, ControllerFactory, ControllerMetrics, CubicConfig};
 use quinn_proto::{Connection, RttEstimator};
+use units::Nanos;
+
+use crate::late_client::LateClient;
 
 /// CUBIC, as implemented by quinn.
 #[derive(Default)]
@@ -16,6 +20,7 @@ struct Counted {
     acked_bytes: u64,
     /// UDP payload in flight at the last acknowledgement.
     in_flight_bytes: u64,
+    late: LateClient,
 }
 
 /// Bytes acknowledged over all paths of a connection: each path has its own controller, which counts from zero.
@@ -25,6 +30,10 @@ pub(crate) struct Acked {
     /// Bytes of the current path.
     of_path: u64,
     in_flight_bytes: u64,
+    /// The current path's round trips and losses.
+    late: LateClient,
+    /// Bytes lost because the client was late, on paths before the current one.
+    own_lost_before: u64,
     /// Acknowledgements received when the controller was last queried.
     acks: u64,
 }
@@ -40,6 +49,16 @@ impl Acked {
         self.in_flight_bytes
     }
 
+    /// The shortest of the last round trips, as [`LateClient`] has it.
+    pub fn least_rtt(&self) -> Option<Nanos> {
+        self.late.least_rtt().map(Nanos::from)
+    }
+
+    /// UDP payload lost so far because the client was late.
+    pub fn own_lost_bytes(&self) -> u64 {
+        self.own_lost_before + self.late.own_lost_bytes()
+    }
+
     /// Queries the controller if acknowledgements have arrived. Returns true if so.
     pub fn look(&mut self, connection: &Connection) -> bool {
         let acks = connection.stats().frame_rx.acks;
@@ -49,6 +68,10 @@ impl Acked {
         let state = connection.congestion_state().clone_box().into_any();
         let Ok(counted) = state.downcast::<Counted>() else { return false };
         let new = counted.acked_bytes.checked_sub(self.of_path).unwrap_or(counted.acked_bytes);
+        if counted.late.own_lost_bytes() < self.late.own_lost_bytes() {
+            self.own_lost_before += self.late.own_lost_bytes();
+        }
+        self.late = counted.late;
         self.bytes += new;
         (self.of_path, self.in_flight_bytes) = (counted.acked_bytes, counted.in_flight_bytes);
         true
@@ -58,7 +81,7 @@ impl Acked {
 impl ControllerFactory for CountedConfig {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
         let inner = Arc::clone(&self.0).build(now, current_mtu);
-        Box::new(Counted { inner, acked_bytes: 0, in_flight_bytes: 0 })
+        Box::new(Counted { inner, acked_bytes: 0, in_flight_bytes: 0, late: LateClient::default() })
     }
 }
 
@@ -69,6 +92,7 @@ impl Controller for Counted {
 
     fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
         self.acked_bytes += bytes;
+        self.late.on_ack(now, sent, rtt.min());
         self.inner.on_ack(now, sent, bytes, app_limited, rtt);
     }
 
@@ -78,6 +102,7 @@ impl Controller for Counted {
     }
 
     fn on_congestion_event(&mut self, now: Instant, sent: Instant, is_persistent: bool, lost_bytes: u64) {
+        self.late.on_lost(sent, lost_bytes);
         self.inner.on_congestion_event(now, sent, is_persistent, lost_bytes);
     }
 
@@ -94,8 +119,8 @@ impl Controller for Counted {
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
-        let Counted { acked_bytes, in_flight_bytes, .. } = *self;
-        Box::new(Counted { inner: self.inner.clone_box(), acked_bytes, in_flight_bytes })
+        let Counted { acked_bytes, in_flight_bytes, late, .. } = *self;
+        Box::new(Counted { inner: self.inner.clone_box(), acked_bytes, in_flight_bytes, late })
     }
 
     fn initial_window(&self) -> u64 {

@@ -18,6 +18,7 @@ mod endpoint;
 mod h3;
 mod intake;
 mod keep_alive;
+mod late_client;
 mod mapped_address;
 mod outbox;
 mod packing;

@@ -27,6 +27,8 @@ use crate::{Datagrams, Incoming, Key, mapped_address};
 pub struct Path {
     /// The smoothed round trip; `None` before the handshake is complete.
     pub rtt: Option<Nanos>,
+    /// The shortest round trip of the last datagrams: without the time for which the client left them in its socket.
+    pub least_rtt: Option<Nanos>,
     pub cwnd_bytes: u64,
     /// UDP payload of a full datagram.
     pub datagram_bytes: u64,
@@ -37,6 +39,8 @@ pub struct Path {
     pub acked_bytes: u64,
     /// UDP payload lost so far.
     pub lost_bytes: u64,
+    /// UDP payload of them that was lost because the client was late, and its socket full.
+    pub own_lost_bytes: u64,
 }
 
 /// The server side of a connection.
@@ -279,11 +283,13 @@ impl Session {
         let stats = self.connection.stats();
         Path {
             rtt: (!self.connection.is_handshaking()).then(|| self.connection.rtt().into()),
+            least_rtt: self.sent.acked.least_rtt(),
             cwnd_bytes: stats.path.cwnd,
             datagram_bytes: stats.path.current_mtu.into(),
             acks: stats.frame_rx.acks,
             acked_bytes: self.sent.acked.bytes(),
             lost_bytes: stats.path.lost_bytes,
+            own_lost_bytes: self.sent.acked.own_lost_bytes(),
         }
     }
 

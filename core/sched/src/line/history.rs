@@ -39,6 +39,8 @@ pub(super) struct Run {
     pub lost_bytes: u64,
     /// Bytes of responses that arrived at the clients.
     pub delivered_bytes: u64,
+    /// Bytes of responses to clients that were silent, some of which may be counted as arrived too.
+    pub unheard_bytes: u64,
 }
 
 /// The evidence of round trips about the queue of all clients in an interval.
@@ -103,11 +105,15 @@ impl History {
         let until = now - base.min(LAG_MAX) - look.delivered_ago;
         // The first of the bytes left no sooner than the connection had something to send.
         let from = (until - look.delivered_for).max(now - look.busy_for).min(until);
-        self.on_passed(from, until, look.delivered_bytes);
+        self.on_passed(from, until, look.delivered_bytes, |run| &mut run.delivered_bytes);
+        self.on_passed(now - look.unheard_for, now, look.unheard_bytes, |run| &mut run.unheard_bytes);
     }
 
-    /// Records bytes that passed the line in this time, evenly.
-    fn on_passed(&mut self, from: Nanos, until: Nanos, bytes: u64) {
+    /// Counts bytes that passed the line in this time, evenly.
+    fn on_passed(&mut self, from: Nanos, until: Nanos, bytes: u64, count: impl Fn(&mut Run) -> &mut u64) {
+        if bytes == 0 {
+            return;
+        }
         let lasted = until - from;
         let part = |began: Nanos, ended: Nanos| {
             if lasted == Nanos::ZERO {
@@ -116,10 +122,10 @@ impl History {
             let common = ended.min(until) - began.max(from);
             u64::try_from(u128::from(bytes) * u128::from(common.0) / u128::from(lasted.0)).unwrap_or(bytes)
         };
-        self.run.delivered_bytes += part(self.began, Nanos(u64::MAX));
+        *count(&mut self.run) += part(self.began, Nanos(u64::MAX));
         for interval in self.closed.iter_mut().rev().take_while(|interval| interval.began + interval.run.lasted > from)
         {
-            interval.run.delivered_bytes += part(interval.began, interval.began + interval.run.lasted);
+            *count(&mut interval.run) += part(interval.began, interval.began + interval.run.lasted);
         }
     }
 
@@ -258,6 +264,7 @@ impl AddAssign for Run {
         self.sent_bytes += other.sent_bytes;
         self.lost_bytes += other.lost_bytes;
         self.delivered_bytes += other.delivered_bytes;
+        self.unheard_bytes += other.unheard_bytes;
     }
 }
 
@@ -287,9 +294,18 @@ impl Run {
 
     /// The minimum part of what was sent that arrived, in thousandths: some of it may be acknowledged late.
     pub fn arrived_permille(&self) -> u64 {
+        self.permille_of_sent(self.delivered_bytes)
+    }
+
+    /// The same if everything arrived at the clients that were silent.
+    pub fn perhaps_arrived_permille(&self) -> u64 {
+        self.permille_of_sent(self.delivered_bytes + self.unheard_bytes)
+    }
+
+    fn permille_of_sent(&self, arrived_bytes: u64) -> u64 {
         let late_bytes = (u128::from(self.sent_bytes) * u128::from(SLACK.0)) / u128::from(self.lasted.0.max(1));
         let due_bytes = self.sent_bytes.saturating_sub(late_bytes as u64 + LATE_BYTES);
-        (self.delivered_bytes * 1000).checked_div(due_bytes).unwrap_or(1000)
+        (arrived_bytes * 1000).checked_div(due_bytes).unwrap_or(1000)
     }
 }
 

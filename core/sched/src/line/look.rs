@@ -8,6 +8,8 @@ const ACKED_AGO_MAX: Nanos = Nanos::from_millis(50);
 /// The number of segments that must be acknowledged between two round trips: the kernel smooths round trips, and one
 /// acknowledgement after a pause hardly moves its value.
 const RTT_SEGMENTS: u64 = 8;
+/// The time for which a client may be silent beyond its round trip: delayed acknowledgements come 40 ms late.
+const SILENT_FOR: Nanos = Nanos::from_millis(50);
 
 /// A connection's counters, of TCP or QUIC.
 #[derive(Debug, Clone, Copy, Default)]
@@ -27,6 +29,8 @@ pub struct Seen {
     /// The total time in which the client's window kept something from being sent. A client that reads slowly
     /// acknowledges late, too.
     pub shut_for: Nanos,
+    /// A program acknowledges, which may be short of processor time: over QUIC. Over TCP the kernel does.
+    pub is_by_program: bool,
 }
 
 /// The changes since the last look.
@@ -42,12 +46,18 @@ pub struct Look {
     pub delivered_bytes: u64,
     /// The time since the last of them was acknowledged.
     pub delivered_ago: Nanos,
-    /// The time between the previous look and that acknowledgement.
+    /// The time between the last look that showed an arrival and that acknowledgement: what a client that was late
+    /// acknowledges at once has arrived since.
     pub delivered_for: Nanos,
     /// The time for which something has been on its way.
     pub busy_for: Nanos,
     /// Wire bytes retransmitted since.
     pub lost_bytes: u64,
+    /// Wire bytes on their way to a client that is silent although it should have acknowledged some: they may have
+    /// arrived. Each is reported once.
+    pub unheard_bytes: u64,
+    /// The time in which they left.
+    pub unheard_for: Nanos,
 }
 
 /// The looks at one connection, over all its responses.
@@ -55,6 +65,8 @@ pub struct Look {
 pub struct Looks {
     /// When the last look was taken, or [`NEVER`].
     at: Nanos,
+    /// When a look last showed an arrival, or that nothing was on its way; over TCP, when the last look was taken.
+    delivered_at: Nanos,
     /// Since when something has been on its way, or [`NEVER`].
     busy_since: Nanos,
     /// Bytes acknowledged, or arrived beyond a gap.
@@ -76,6 +88,7 @@ impl Default for Looks {
         let [rtt_at_bytes, shut_for_ms] = [0; 2];
         Looks {
             at: NEVER,
+            delivered_at: NEVER,
             busy_since: NEVER,
             arrived_bytes,
             sent_bytes,
@@ -97,14 +110,17 @@ impl Looks {
         let sent_bytes = self.sent_bytes.max(seen.sent_bytes);
         let sent = sent_bytes - self.sent_bytes;
         let again = seen.retransmitted_bytes.saturating_sub(self.retransmitted_bytes);
+        let (unheard_bytes, unheard_for) = self.unheard(now, seen, sent_bytes, delivered);
         // `NEVER` lies after now, so the time since it is zero.
-        let ago = now - self.at;
+        let ago = now - self.delivered_at;
         let busy_for = if delivered > 0 { now - self.busy_since } else { Nanos::ZERO };
         let delivered_ago = if delivered > 0 { seen.acked_ago.min(ago) } else { Nanos::ZERO };
         let delivered_for = if delivered > 0 { ago - delivered_ago } else { Nanos::ZERO };
         let is_busy = sent_bytes > arrived_bytes;
+        let is_waiting = seen.is_by_program && delivered == 0 && is_busy && self.busy_since != NEVER;
         *self = Looks {
             at: now,
+            delivered_at: if is_waiting { self.delivered_at.min(now) } else { now },
             busy_since: if is_busy { self.busy_since.min(now) } else { NEVER },
             arrived_bytes,
             sent_bytes,
@@ -120,7 +136,25 @@ impl Looks {
             delivered_for,
             busy_for,
             lost_bytes: framing.wire_bytes(again),
+            unheard_bytes: framing.wire_bytes(unheard_bytes),
+            unheard_for,
         }
+    }
+
+    /// The payload bytes that a silent client has not acknowledged, and were not reported yet, and the time in which they
+    /// left.
+    fn unheard(&self, now: Nanos, seen: &Seen, sent_bytes: u64, delivered: u64) -> (u64, Nanos) {
+        let rtt = seen.rtt.unwrap_or_default();
+        let (busy_for, ago) = (now - self.busy_since, now - self.at);
+        let silent_for = seen.acked_ago.min(busy_for);
+        if !seen.is_by_program || delivered > 0 || silent_for <= rtt + SILENT_FOR {
+            return (0, Nanos::ZERO);
+        }
+        if silent_for - ago > rtt + SILENT_FOR {
+            let new = sent_bytes - self.sent_bytes;
+            return (new, if new > 0 { ago } else { Nanos::ZERO });
+        }
+        (sent_bytes.saturating_sub(self.arrived_bytes), busy_for.min(silent_for + rtt))
     }
 
     /// The round trip, if one was measured since the last look.
@@ -155,6 +189,7 @@ mod tests {
             sent_bytes: acked_bytes,
             retransmitted_bytes,
             shut_for: Nanos::ZERO,
+            is_by_program: false,
         }
     }
 
@@ -217,5 +252,41 @@ mod tests {
         assert_eq!(looks.look(ms(400), &at(9000, 9000, 100), FRAMING), Look::default(), "nothing is new");
         let _ = looks.look(ms(500), &at(9000, 12000, 200), FRAMING);
         assert_eq!(times(looks.look(ms(530), &at(12000, 12000, 10), FRAMING)), [10, 20, 30]);
+    }
+
+    /// What a late client acknowledges at once has arrived since it was last heard of.
+    #[test]
+    fn what_is_acknowledged_late_arrived_since_the_last_arrival() {
+        let ms = Nanos::from_millis;
+        let at = |acked_bytes, ago| Seen {
+            acked_ago: ms(ago),
+            sent_bytes: 9000,
+            is_by_program: true,
+            ..seen(acked_bytes, 0)
+        };
+        let mut looks = Looks::default();
+        let _ = [(100, 0, 0), (150, 1000, 0), (200, 1000, 50)]
+            .map(|(now, acked, ago)| looks.look(ms(now), &at(acked, ago), FRAMING));
+        let late = looks.look(ms(250), &at(9000, 10), FRAMING);
+        assert_eq!([late.delivered_ago, late.delivered_for, late.busy_for], [10, 90, 150].map(ms));
+    }
+
+    #[test]
+    fn bytes_on_their_way_to_a_silent_client_are_reported_once() {
+        let ms = Nanos::from_millis;
+        let at = |ago, sent_bytes| Seen { acked_ago: ms(ago), sent_bytes, is_by_program: true, ..seen(0, 0) };
+        let mut looks = Looks::default();
+        let mut unheard = |now, ago, sent_bytes| {
+            let look = looks.look(ms(now), &at(ago, sent_bytes), FRAMING);
+            (look.unheard_bytes, look.unheard_for.0 / 1_000_000)
+        };
+        let wire = |payload_bytes| FRAMING.wire_bytes(payload_bytes);
+        assert_eq!(unheard(100, 500, 9000), (0, 0), "nothing was on its way before");
+        assert_eq!(unheard(180, 580, 9000), (0, 0), "a round trip of 30 ms, and 50 more");
+        assert_eq!(unheard(190, 590, 12_000), (wire(12_000), 90));
+        assert_eq!(unheard(220, 620, 12_000), (0, 0));
+        assert_eq!(unheard(230, 630, 15_000), (wire(3_000), 10));
+        assert_eq!(unheard(250, 10, 15_000), (0, 0), "it is heard of");
+        assert_eq!(unheard(400, 150, 18_000), (wire(18_000), 180));
     }
 }

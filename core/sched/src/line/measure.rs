@@ -62,7 +62,7 @@ impl Estimator {
     pub(super) fn plateau(&self) -> Option<(Signal, Measure)> {
         if !self.is_open() {
             let run = self.history.filled(BUSY_PERMILLE);
-            let permille = run.arrived_permille();
+            let permille = run.perhaps_arrived_permille();
             let is_long = run.is_enough() && run.lasted >= PLATEAU_FOR;
             let measure = Measure { line: self.history.rate(&run), is_full: true };
             return (is_long && permille < PLATEAU_PERMILLE).then_some((Signal::Plateau(permille), measure));

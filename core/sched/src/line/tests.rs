@@ -1,6 +1,8 @@
 //! Tests against a simulated line: a FIFO with a rate that may change, a buffer that may be empty, and others' bytes in
 //! it.
 
+mod late_client;
+
 use std::collections::VecDeque;
 
 use proptest::prelude::*;

@@ -173,6 +173,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             retransmitted_bytes: conn.sender.resent_bytes,
             // Its readers are fast.
             shut_for: Nanos::ZERO,
+            is_by_program: false,
         };
         let (look, client) = (conn.looks.look(now, &seen, framing), u64::from(conn.path));
         self.learn(look, client);

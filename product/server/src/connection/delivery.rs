@@ -131,8 +131,19 @@ impl Delivery {
         let Status { acked_bytes, sacked_bytes, acked_ago, retransmitted_bytes, shut_for, .. } = *status;
         // A kernel that does not count what it sent reports at least what has arrived.
         let sent_bytes = status.sent.map_or(acked_bytes, |sent| sent.payload_bytes.saturating_sub(retransmitted_bytes));
-        let rtt = status.path.rtt;
-        let seen = Seen { rtt, acked_bytes, sacked_bytes, acked_ago, sent_bytes, retransmitted_bytes, shut_for };
+        let rtt = status.path.rtt.map(|rtt| status.least_rtt.map_or(rtt, |least| rtt.min(least)));
+        // What a client loses itself is no loss of the line.
+        let retransmitted_bytes = retransmitted_bytes.saturating_sub(status.own_lost_bytes);
+        let seen = Seen {
+            rtt,
+            acked_bytes,
+            sacked_bytes,
+            acked_ago,
+            sent_bytes,
+            retransmitted_bytes,
+            shut_for,
+            is_by_program: status.least_rtt.is_some(),
+        };
         self.looks.look(now, &seen, self.account.framing())
     }
 

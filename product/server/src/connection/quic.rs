@@ -147,7 +147,9 @@ impl Quic {
         }
         Seen {
             path: Path { rtt: seen.rtt, cwnd_bytes: Some(seen.cwnd_bytes), throughput_bps: None },
+            least_rtt: seen.least_rtt,
             lost_bytes: seen.lost_bytes,
+            own_lost_bytes: seen.own_lost_bytes,
             acked_bytes: seen.acked_bytes,
             acked_ago: self.acked.map(|(_, at)| now - at),
             is_unacknowledged: !self.session.is_acknowledged(),

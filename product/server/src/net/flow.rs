@@ -30,17 +30,19 @@ impl<U: DatagramSocket> Flow<U> {
 
     /// The status in TCP's terms.
     pub fn status(&self) -> Status {
-        let Seen { path, lost_bytes, acked_bytes, acked_ago, is_unacknowledged } = self.seen;
+        let Seen { path, least_rtt, lost_bytes, own_lost_bytes, acked_bytes, acked_ago, is_unacknowledged } = self.seen;
         Status {
             sent: Some(self.sent),
             unsent_bytes: 0,
             retransmitted_bytes: lost_bytes,
+            own_lost_bytes,
             acked_bytes,
             sacked_bytes: 0,
             acked_ago: acked_ago.unwrap_or_default(),
             shut_for: Nanos::ZERO,
             is_unacknowledged: self.is_unseen || is_unacknowledged,
             path,
+            least_rtt,
             closing_segments: 0,
         }
     }

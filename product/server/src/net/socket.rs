@@ -86,6 +86,8 @@ pub struct Status {
     pub unsent_bytes: u64,
     /// Payload bytes retransmitted so far.
     pub retransmitted_bytes: u64,
+    /// Payload bytes of them that the client lost itself: it was late, and its socket full. None over TCP.
+    pub own_lost_bytes: u64,
     /// Payload bytes acknowledged so far.
     pub acked_bytes: u64,
     /// Payload bytes that have arrived beyond a gap, in whole segments.
@@ -97,6 +99,8 @@ pub struct Status {
     /// Some of what was taken is not acknowledged yet.
     pub is_unacknowledged: bool,
     pub path: Path,
+    /// The shortest of the last round trips, where that is known.
+    pub least_rtt: Option<Nanos>,
     /// See [`TcpInfo::closing_segments`].
     pub closing_segments: u8,
 }
@@ -112,8 +116,12 @@ pub fn has_room(socket: &impl AsFd) -> bool {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Seen {
     pub path: Path,
+    /// The shortest of the last round trips.
+    pub least_rtt: Option<Nanos>,
     /// UDP payload that was lost so far, and is retransmitted.
     pub lost_bytes: u64,
+    /// UDP payload of them that the client lost itself.
+    pub own_lost_bytes: u64,
     /// UDP payload that was acknowledged so far.
     pub acked_bytes: u64,
     /// The time since the last acknowledgement; `None` before the first.

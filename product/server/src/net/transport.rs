@@ -179,12 +179,14 @@ fn tcp_status(socket: &TcpSocket) -> Status {
         sent: (info.sent_bytes > 0 || info.unacked_segments == 0).then_some(sent),
         unsent_bytes: info.notsent_bytes.into(),
         retransmitted_bytes: info.retransmitted_bytes,
+        own_lost_bytes: 0,
         acked_bytes: info.acked_bytes,
         sacked_bytes: u64::from(info.sacked_segments) * u64::from(info.segment_bytes),
         acked_ago: Nanos::from_millis(info.last_ack_ms.into()),
         shut_for: Nanos::from_micros(info.rwnd_limited_us),
         is_unacknowledged: info.unacked_segments > 0 || info.notsent_bytes > 0,
         path: path(&info),
+        least_rtt: None,
         closing_segments: info.closing_segments,
     }
 }

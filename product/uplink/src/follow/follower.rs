@@ -384,6 +384,7 @@ impl Sender {
             sent_bytes: sent_bytes.max(arrived_bytes),
             retransmitted_bytes: info.retransmitted_bytes,
             shut_for: Nanos(info.rwnd_limited_us.saturating_mul(1000)),
+            is_by_program: false,
         }
     }
 

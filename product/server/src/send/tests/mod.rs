@@ -289,12 +289,14 @@ impl Socket for FakeSocket {
             sent: self.is_counted.get().then(|| self.sent()),
             unsent_bytes: self.unsent.get(),
             retransmitted_bytes: self.retransmitted.get(),
+            own_lost_bytes: 0,
             acked_bytes: self.acked.get(),
             sacked_bytes: 0,
             acked_ago: self.acked_ago.get(),
             shut_for: Nanos::ZERO,
             is_unacknowledged: self.is_acking.get() && (self.acked.get() < self.sent.get().0 || self.unsent.get() > 0),
             path: self.path.get(),
+            least_rtt: None,
             closing_segments: self.closing.get(),
         }
     }
