@@ -420,6 +420,16 @@ impl Policy for ByClient {
         Some(tag.saturating_sub(self.clock) / PARTS)
     }
 
+    fn on_ahead(&mut self, client: u32, bytes: u64) {
+        let ahead = bytes.saturating_mul(PARTS).min(self.allowance().saturating_mul(2));
+        let tag = self.clock.saturating_add(ahead);
+        let account = self.account(client);
+        account.tag = tag;
+        if account.waiting != NONE {
+            self.offer(client);
+        }
+    }
+
     fn can_starve(&self) -> bool {
         self.inner.can_starve()
     }

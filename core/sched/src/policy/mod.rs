@@ -121,6 +121,9 @@ pub trait Policy: Send {
         None
     }
 
+    /// Records that a client has received this much beyond its share, by the order before this one.
+    fn on_ahead(&mut self, _client: u32, _bytes: u64) {}
+
     /// Sets the rate of the link from now on, for promises of rates ([`crate::classes`]).
     fn on_rate(&mut self, _link: Rate) {}
 

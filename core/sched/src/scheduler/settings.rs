@@ -2,8 +2,9 @@
 //! sent.
 //!
 //! The jobs stay where they are, with what they have received and what they wait for. The new policy sees them as if
-//! they had just arrived, in order of arrival. Any further state of the old policy (turns, shares of clients, virtual
-//! time) is forgotten.
+//! they had just arrived, in order of arrival. What clients with jobs have had beyond their shares is kept: with new
+//! allowances the first of several downloads would have the link to itself for seconds, in an order that does not rank by
+//! size. Any further state of the old policy (turns, virtual time) is forgotten.
 
 use units::Nanos;
 
@@ -11,6 +12,7 @@ use super::Scheduler;
 use super::class_limits::Limits;
 use super::jobs::Jobs;
 use super::order::Order;
+use crate::policy::ClientTraits;
 use crate::{Guard, Pace, Path, Policy};
 
 /// The settings that an operator may change while jobs are in the system.
@@ -34,9 +36,20 @@ impl Settings {
     }
 }
 
+impl Scheduler {
+    /// Registers a client again after a change of the order, which keeps what it is ahead by.
+    pub fn on_client_again(&mut self, client: u32, traits: ClientTraits) {
+        let policy = self.order.policy_mut();
+        let ahead_bytes = policy.ahead_bytes(client);
+        policy.on_client(client, traits);
+        ahead_bytes.into_iter().for_each(|bytes| policy.on_ahead(client, bytes));
+    }
+}
+
 /// Puts the jobs into the order of another policy.
 fn reorder(scheduler: &mut Scheduler, policy: Box<dyn Policy>, guard: Guard) {
     let Scheduler { jobs, order, limits, .. } = scheduler;
+    let ahead = ahead_of_clients(order, jobs);
     order.replace_policy(policy, guard);
     for at in jobs.open_connections() {
         order.policy_mut().on_open(at);
@@ -47,7 +60,16 @@ fn reorder(scheduler: &mut Scheduler, policy: Box<dyn Policy>, guard: Guard) {
     // The policy must have seen all of them before the first is enqueued.
     slots.iter().for_each(|slot| order.on_arrival(*slot, jobs.at(*slot), &Path::UNKNOWN));
     slots.into_iter().for_each(|slot| enqueue_ready(order, jobs, slot));
+    ahead.into_iter().for_each(|(client, bytes)| order.policy_mut().on_ahead(client, bytes));
     limits.iter().for_each(|limits| hold(order, limits));
+}
+
+/// What each client with jobs has received beyond its share, if that is kept.
+fn ahead_of_clients(order: &Order, jobs: &Jobs) -> Vec<(u32, u64)> {
+    let mut clients: Vec<u32> = jobs.occupied().map(|slot| jobs.at(slot).client).collect();
+    clients.sort_unstable();
+    clients.dedup();
+    clients.into_iter().filter_map(|client| Some((client, order.policy().ahead_bytes(client)?))).collect()
 }
 
 fn enqueue_ready(order: &mut Order, jobs: &mut Jobs, slot: u32) {
@@ -172,6 +194,33 @@ mod tests {
                     assert!(gap <= 12, "{from}, {clients} clients, {share:?}: {id:?} waits for {gap} grants");
                 }
             }
+        }
+    }
+
+    /// Each client's download has had more than its allowance. Whatever the order is then, all go on: under `fcfs` the
+    /// first would have a new allowance to itself, 3 MB, and then the second.
+    #[test]
+    fn a_change_of_policy_stops_no_client_s_download() {
+        let share = ClientShare::of_link(None);
+        let of = |name: &str| name.parse::<PolicySpec>().unwrap().build_among_clients(Some(share));
+        for (from, to) in policy::NAMES.iter().flat_map(|from| [(from, "fcfs"), (from, "srpt"), (from, "fair")]) {
+            let mut scheduler = Scheduler::new(of(from), Pace::UNLIMITED).with_guard(Guard::new(GUARD_PERMILLE));
+            let arrival = |client| Arrival { client, ..Arrival::of(Size::Known(100_000_000 + u64::from(client))) };
+            let ids = [0, 1, 2].map(|client| scheduler.arrive(Nanos::ZERO, arrival(client)));
+            let serve = |scheduler: &mut Scheduler| {
+                let grant = scheduler.poll_grant(Nanos::ZERO).unwrap();
+                let _ = scheduler.on_sent(Nanos::ZERO, grant.job, grant.bytes_max.min(1400));
+                grant.job
+            };
+            for _ in 0..45_000 {
+                serve(&mut scheduler);
+            }
+            let order = Some((of(to), Guard::new(GUARD_PERMILLE)));
+            Settings { order, pace: Pace::UNLIMITED }.apply_to(Nanos::ZERO, &mut scheduler);
+            (0..3).for_each(|client| scheduler.on_client_again(client, ClientTraits::default()));
+            let served: Vec<JobId> = (0..600).map(|_| serve(&mut scheduler)).collect();
+            let had = ids.map(|id| served.iter().filter(|job| **job == id).count());
+            assert!(had.iter().all(|had| (150..=250).contains(had)), "{from} to {to}: {had:?}");
         }
     }
 

@@ -204,7 +204,7 @@ impl Admission {
         clients.sort_unstable();
         clients.dedup_by_key(|(client, _)| *client);
         self.known.keep_introduced(clients.iter().map(|(client, _)| *client));
-        clients.into_iter().for_each(|(client, address)| scheduler.on_client(client, self.traits_of(address)));
+        clients.into_iter().for_each(|(client, address)| scheduler.on_client_again(client, self.traits_of(address)));
     }
 
     /// Records that a connection has ended. After a client's last connection the index may be reused for another
