@@ -11,7 +11,7 @@ use units::{Nanos, Rate};
 
 use crate::running::Which;
 use crate::serve::control::{ROUTES_NAME, STATUS_NAME};
-use crate::uplink::print;
+use crate::uplink::{print, print_again};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -70,8 +70,13 @@ fn watch(args: &Args) -> Result<(), Failure> {
             std::thread::sleep(INTERVAL);
         }
         match which.ask(STATUS_NAME, WATCH).and_then(|(pid, answer)| read(pid, &answer)) {
-            Ok(told) if args.json => print(&format!("{}\n", told["uplink"]))?,
-            Ok(told) => print(&format!("{}\n", uplink_line(&told["uplink"])))?,
+            Ok(told) => {
+                let uplink = &told["uplink"];
+                let line = if args.json { uplink.to_string() } else { uplink_line(uplink) };
+                if !print_again(&format!("{line}\n"))? {
+                    return Ok(());
+                }
+            }
             // The server has ended.
             Err(_) if second > 0 => return Ok(()),
             Err(error) => return Err(error),

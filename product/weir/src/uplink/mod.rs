@@ -270,13 +270,17 @@ fn described(tree: &Tree) -> Value {
     })
 }
 
-/// Prints to standard output.
+/// Prints to standard output, to a reader that may have closed the pipe.
 pub fn print(text: &str) -> Result<(), Failure> {
+    print_again(text).map(|_| ())
+}
+
+/// Prints to standard output. Returns false if the reader has closed the pipe, which ends what prints again and again.
+pub fn print_again(text: &str) -> Result<bool, Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // The reader has closed the pipe.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        outcome => outcome.map_err(|error| Failure::Failed(format!("cannot print: {error}"))),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        outcome => outcome.map(|()| true).map_err(|error| Failure::Failed(format!("cannot print: {error}"))),
     }
 }
 

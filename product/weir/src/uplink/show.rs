@@ -8,7 +8,7 @@ use ::uplink::{Counted, Interface};
 use cli::Failure;
 use serde_json::{Value, json};
 
-use super::{described, heading, print};
+use super::{described, heading, print_again};
 
 #[derive(clap::Args)]
 #[command(after_help = "Example: weir uplink show eth0 --watch")]
@@ -43,9 +43,12 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         let missing = || Failure::Failed(format!("{name} has no bands; run `weir uplink up {name} --rate RATE`"));
         let tree = tree::find(&interface)?.ok_or_else(missing)?;
         let (stats, cuts) = (tree.stats()?, cuts(&interface));
-        match args.json {
-            true => print(&format!("{}\n", as_json(&tree, &stats, &cuts)))?,
-            false => print(&format!("{clear}{}{}", line(&interface), as_text(&tree, &stats, &cuts)))?,
+        let text = match args.json {
+            true => format!("{}\n", as_json(&tree, &stats, &cuts)),
+            false => format!("{clear}{}{}", line(&interface), as_text(&tree, &stats, &cuts)),
+        };
+        if !print_again(&text)? {
+            break;
         }
     }
     Ok(())
