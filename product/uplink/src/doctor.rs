@@ -51,10 +51,15 @@ pub fn examine() -> Vec<Finding> {
     findings
 }
 
-/// Returns what each command lacks here, as a list of [`Finding::what`]; a command with an empty list works.
-pub fn verdicts(findings: &[Finding]) -> Vec<(&'static str, Vec<&'static str>)> {
-    let is_missing = |what: &str| findings.iter().any(|finding| finding.what == what && finding.state != State::Ok);
-    let missing = |needed: &[&'static str]| needed.iter().copied().filter(|what| is_missing(what)).collect::<Vec<_>>();
+/// Returns what each command lacks here or perhaps lacks, by [`Finding::what`]; a command with an empty list works.
+pub fn verdicts(findings: &[Finding]) -> Vec<(&'static str, Vec<(&'static str, State)>)> {
+    let state =
+        |what: &str| findings.iter().find(|finding| finding.what == what).map_or(State::Ok, |found| found.state);
+    let is_missing = |what: &str| state(what) != State::Ok;
+    let missing = |needed: &[&'static str]| {
+        let lacking = needed.iter().copied().filter(|what| is_missing(what));
+        lacking.map(|what| (what, state(what))).collect::<Vec<_>>()
+    };
     let mut attach = missing(&["CAP_NET_ADMIN", "CAP_BPF", "CAP_PERFMON", "BTF", "BPF programs in this build"]);
     if is_missing("TCX") {
         attach.extend(missing(&["clsact", "cls_bpf"]));
@@ -264,12 +269,13 @@ mod tests {
             let findings = [finding("CAP_BPF", State::Ok), finding("TCX", tcx), finding("cls_bpf", cls_bpf)];
             verdicts(&findings).into_iter().map(|(_, missing)| missing).collect::<Vec<_>>()
         };
-        let none: [Vec<&str>; 2] = [vec![], vec![]];
+        let none = [vec![], vec![]];
         assert_eq!(all(State::Ok, State::Missing), none, "TCX needs no classifier");
         assert_eq!(all(State::Missing, State::Ok), none);
-        assert_eq!(all(State::Missing, State::Unknown), [vec!["cls_bpf"], vec![]]);
+        assert_eq!(all(State::Missing, State::Unknown), [vec![("cls_bpf", State::Unknown)], vec![]]);
         let shaper = verdicts(&[finding("htb", State::Missing), finding("CAP_NET_ADMIN", State::Missing)]);
-        assert_eq!(shaper, [("weir attach", vec!["CAP_NET_ADMIN"]), ("weir uplink up", vec!["CAP_NET_ADMIN", "htb"])]);
+        let [admin, htb] = ["CAP_NET_ADMIN", "htb"].map(|what| (what, State::Missing));
+        assert_eq!(shaper, [("weir attach", vec![admin]), ("weir uplink up", vec![admin, htb])]);
     }
 
     #[test]

@@ -69,10 +69,16 @@ impl Attach {
     }
 }
 
-fn verdict((command, missing): (&str, Vec<&str>)) -> String {
-    match &missing[..] {
-        [] => format!("{command} works here\n"),
-        missing => format!("{command} cannot work here: {} missing\n", missing.join(", ")),
+fn verdict((command, lacking): (&str, Vec<(&str, State)>)) -> String {
+    let all = |of: State| {
+        let names: Vec<&str> = lacking.iter().filter(|(_, state)| *state == of).map(|(what, _)| *what).collect();
+        (!names.is_empty()).then(|| format!("{} {}", names.join(", "), of.name()))
+    };
+    match (all(State::Missing), all(State::Unknown)) {
+        (None, None) => format!("{command} works here\n"),
+        (None, Some(unknown)) => format!("{command} may not work here: {unknown}\n"),
+        (Some(missing), None) => format!("{command} cannot work here: {missing}\n"),
+        (Some(missing), Some(unknown)) => format!("{command} cannot work here: {missing}; {unknown}\n"),
     }
 }
 

@@ -187,7 +187,10 @@ fn doctor_says_of_everything_what_it_is_for() {
         network.command(&format!("setpriv --reuid 65534 --clear-groups {} uplink doctor", env!("CARGO_BIN_EXE_weir")));
     assert!(nobody.contains("missing  CAP_NET_ADMIN") && nobody.contains("to find out, run as root"), "{nobody}");
     assert!(
-        nobody.starts_with("weir attach cannot work here: CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON missing\n"),
+        nobody.starts_with(
+            "weir attach cannot work here: CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON missing\n\
+             weir uplink up cannot work here: CAP_NET_ADMIN missing; htb unknown\n"
+        ),
         "{nobody}"
     );
 }
