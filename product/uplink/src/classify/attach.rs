@@ -16,7 +16,7 @@ use super::settings::{Settings, Share};
 use super::{Classify, Clients, Hook};
 use crate::constants::BANDS_MAX;
 use crate::device::Device;
-use crate::tree::{self, Framing, Kind, Plan, Tree};
+use crate::tree::{self, Before, Framing, Kind, Plan, Tree};
 use crate::{Error, Interface, follow};
 
 /// The effect that an attach would have.
@@ -98,6 +98,7 @@ fn take_away(interface: &Interface) -> Result<bool, Error> {
         Some(program) => program.settings()?.and_then(|bytes| Settings::from_bytes(&bytes)),
         None => None,
     };
+    let before = settings.as_ref().map_or(Before::default(), |settings| settings.before);
     let record = record::read(interface);
     let was_attached = record::forget_earlier(interface) || record.is_some() || program.is_some();
     let record = record.unwrap_or_default();
@@ -106,14 +107,7 @@ fn take_away(interface: &Interface) -> Result<bool, Error> {
         // Recorded while the program is attached: an attach that went on from the clsact to TCX was interrupted.
         empty_clsact: made.made_clsact || record.empty_clsact,
     });
-    let mut is_put_back = false;
-    // The tree of `weir uplink up` stays; the remains of a tree that has gone do not.
-    if matches!(tree::find(interface), Ok(None)) {
-        // If another qdisc has taken the tree's place since, it stays.
-        is_put_back = tree::put_back(interface)?;
-    } else if made.tree {
-        tree::down(interface)?;
-    }
+    let is_put_back = take_tree_away(interface, made.tree, before)?;
     if let Some(program) = &program {
         record::write(interface, made)?;
         program.detach(interface)?;
@@ -125,6 +119,49 @@ fn take_away(interface: &Interface) -> Result<bool, Error> {
     }
     record::forget(interface);
     Ok(was_attached || is_put_back)
+}
+
+/// Removes the tree if attaching made it, and restores what was before it; the tree of `weir uplink up` stays. Returns
+/// true if the tree had gone, and something was left to restore.
+fn take_tree_away(interface: &Interface, is_ours: bool, before: Before) -> Result<bool, Error> {
+    match tree::find(interface) {
+        // If another qdisc has taken the tree's place since, it stays.
+        Ok(None) => return tree::put_back(interface),
+        Ok(Some(tree)) if is_ours => before.restore(&tree)?,
+        _ => {}
+    }
+    if is_ours {
+        tree::down(interface)?;
+    }
+    Ok(false)
+}
+
+/// What a detach cannot put back, since its records in /run/weir are lost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Unrecorded(Before);
+
+impl Unrecorded {
+    /// Reads it before a detach.
+    pub fn of(interface: &Interface) -> Result<Unrecorded, Error> {
+        let settings = super::find(interface)?.and_then(|attached| attached.settings);
+        settings.map_or(Ok(Unrecorded::default()), |settings| settings.before.unrecorded(interface).map(Unrecorded))
+    }
+
+    /// Returns a line for each part that is not put back after the detach, with the command that does it.
+    pub fn said(self, interface: &Interface) -> Vec<String> {
+        let Unrecorded(Before { segments, queue }) = self;
+        let name = &interface.name;
+        let queue = queue.map(|kind| {
+            format!(
+                "{name} had a {kind}, whose settings are lost with /run/weir: run `tc qdisc replace dev {name} root {kind}`, and add them"
+            )
+        });
+        let device = Device::of(interface).ok().flatten();
+        let is_small = device.is_some_and(|device| device.gso_max_segs < segments.into());
+        let segments = is_small
+            .then(|| format!("the packets of {name} stay small: run `ip link set dev {name} gso_max_segs {segments}`"));
+        queue.into_iter().chain(segments).collect()
+    }
 }
 
 /// Returns how many of the bands for responses are for clients above their share. With more than one, a crawler kept 7
@@ -171,7 +208,7 @@ impl<'a> Site<'a> {
                 "a filter of another program has the place of weir's on {name} (handle {handle}): run `tc filter del dev {name} egress pref {priority}` to remove it"
             )));
         }
-        tree::check_root(interface, wanted.replace)?;
+        tree::check_root(interface, wanted.replace, "weir attach --detach")?;
         let earlier = filters.ours().map(Program::open).transpose()?;
         let earlier = match earlier {
             Some(program) => {
@@ -251,6 +288,7 @@ impl<'a> Site<'a> {
             _ => bands,
         };
         let cuts = wanted.cuts.resolve(wanted.policy, for_sizes, sizes.as_ref())?;
+        let made_tree = self.has_made_tree() || !matches!(self.tree, Ok(Some(_)));
         let mut ports = wanted.ports.clone();
         ports.sort_unstable();
         ports.dedup();
@@ -258,14 +296,21 @@ impl<'a> Site<'a> {
             policy: wanted.policy,
             made_clsact: self.place == Hook::Clsact
                 && (self.has_made_clsact() || (self.earlier.is_none() && !self.filters.has_clsact)),
-            made_tree: self.has_made_tree() || !matches!(self.tree, Ok(Some(_))),
+            made_tree,
             has_uploads: wanted.has_uploads,
             share: share.and_then(|clients| self.share(wanted, clients, plan, cuts.len(), bands)),
             cuts,
             priorities: std::array::from_fn(|band| tree.priority(band.min(BANDS_MAX) as u8)),
             ports,
             classes: wanted.classes.resolved(),
+            before: if made_tree { self.before()? } else { Before::default() },
         })
+    }
+
+    /// Returns what a tree that attaching makes takes the place of: as an earlier attach found it, if one did.
+    fn before(&self) -> Result<Before, Error> {
+        let earlier = self.earlier.as_ref().map(|(_, settings)| settings.before).unwrap_or_default();
+        if earlier == Before::default() { Before::of(self.interface) } else { Ok(earlier) }
     }
 
     /// Returns the sharing of the link, which stays as it is while a followed rate is near it: another would load the

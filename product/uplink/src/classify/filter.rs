@@ -17,6 +17,8 @@ use crate::{Error, Interface};
 /// The programs' names in the kernel: the classifier, and the one that sees what clients send.
 pub const NAME: &str = "weir_classify";
 pub const NAME_ARRIVING: &str = "weir_clients_in";
+/// The program of a trial that sees packets leave, which changes no packet but in slices without the order.
+pub const NAME_TRIED: &str = "weir_trial_out";
 /// Our priority among the filters, "WE" again: before the filters that `tc` numbers by itself (from 49152 down).
 pub const PRIORITY: u32 = 0x5745;
 pub const HANDLE: u32 = 1;
@@ -69,6 +71,7 @@ pub fn look(interface: &Interface) -> Result<Filters, Error> {
     for id in programs.unwrap_or_default() {
         match program::has_name(id, NAME)? {
             true => found.at_tcx.push(id),
+            false if program::has_name(id, NAME_TRIED)? => {}
             false if found.at_tcx.is_empty() => found.tcx_before.push(id),
             false => found.tcx_after.push(id),
         }

@@ -20,7 +20,7 @@ use crate::{Error, Interface};
 
 /// The programs; empty if there was no clang at build time.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trial.bpf.o"));
-const OUT: &str = "weir_trial_out";
+const OUT: &str = super::filter::NAME_TRIED;
 const IN: &str = "weir_trial_in";
 const ENDED_MAP: &str = "weir_ended";
 const METERS_MAP: &str = "weir_meters";

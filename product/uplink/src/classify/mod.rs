@@ -32,14 +32,14 @@ use crate::tree::Overhead;
 use crate::{Error, Interface};
 use program::Program;
 
-pub use attach::{Preview, attach, detach, is_in_place, preview};
+pub use attach::{Preview, Unrecorded, attach, detach, is_in_place, preview};
 pub use class::{CLASSES_MAX, Cgroup, Class, Classes, RULES_MAX, Rule, cgroup_root};
 pub use counters::{BandCounters, Counters};
 pub use cuts::Cuts;
 pub use forwarded::ForwardedWatch;
 pub use meter::{Meter, Missed, Response, is_tried, now};
 pub use program::Facts;
-pub use record::{Lost, lost};
+pub use record::{Lost, forget_gone, lost};
 pub use settings::{CUTS_MAX, Policy, Settings, Share};
 pub use verdict::{Sample, Verdict, look, watch};
 pub use warnings::warnings;

@@ -29,6 +29,8 @@ pub const PATHS_MAP: &str = "weir_paths";
 const HANDSHAKES_MAP: &str = "weir_handshakes";
 pub const PUT_MAP: &str = "weir_put";
 const MAPS_MAX: usize = 16;
+/// A number of open files that is enough for any command.
+const FILES: u32 = 1024;
 const OPENING: &str = "opening the classifier";
 /// The privilege for opening programs by number, which is how they are found again; loading programs does not require
 /// it.
@@ -66,22 +68,11 @@ impl Program {
         }
         // The verifier's output would fill the screen; the error contains its conclusion.
         libbpf_rs::set_print(None);
-        let refuse = |error: libbpf_rs::Error| match error.kind() {
-            ErrorKind::PermissionDenied if !is_privileged() => Error::NotAllowed {
-                doing: "loading the classifier".into(),
-                needs: "root or CAP_SYS_ADMIN and CAP_NET_ADMIN",
-                cause: error.into(),
-            },
-            _ => Error::Missing {
-                lacks: format!("this kernel does not take the classifier (it needs Linux {LINUX_MIN} with BTF)"),
-                cause: Some(error.into()),
-            },
-        };
         // Inside a container or a namespace, no setting shows whether the kernel has a JIT, so both programs are tried.
         // If both are refused, the first error is the relevant one.
         let fd = load_object(OBJECT, settings, earlier)
             .or_else(|error| load_object(OBJECT_INTERPRETED, settings, earlier).map_err(|_| error));
-        let (fd, arriving) = fd.map_err(refuse)?;
+        let (fd, arriving) = fd.map_err(refused)?;
         Ok(Program { arriving: Some(arriving), ..Program::of(fd)? })
     }
 
@@ -172,6 +163,28 @@ impl Program {
 
     pub fn map(&self, name: &str) -> Option<&MapHandle> {
         self.maps.iter().find(|(found, _)| found == name).map(|(_, map)| map)
+    }
+}
+
+/// The error of a load.
+fn refused(error: libbpf_rs::Error) -> Error {
+    // The error of the library hides its number.
+    let is = |errno: i32| format!("{error:#}").contains(&std::io::Error::from_raw_os_error(errno).to_string());
+    let doing = "loading the classifier";
+    match error.kind() {
+        ErrorKind::PermissionDenied if !is_privileged() => Error::NotAllowed {
+            doing: doing.into(),
+            needs: "root or CAP_SYS_ADMIN and CAP_NET_ADMIN",
+            cause: error.into(),
+        },
+        _ if is(libc::EMFILE) => {
+            Error::other(format!("{doing}: a limit of this process: run `ulimit -n {FILES}` before"), error)
+        }
+        _ if is(libc::ENFILE) || is(libc::ENOMEM) => Error::other(doing, error),
+        _ => Error::Missing {
+            lacks: format!("this kernel does not take the classifier (it needs Linux {LINUX_MIN} with BTF)"),
+            cause: Some(error.into()),
+        },
     }
 }
 
@@ -297,11 +310,20 @@ fn raw_info(program: BorrowedFd<'_>, ids: &mut [u32]) -> std::io::Result<libbpf_
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_of_the_process_is_none_of_the_kernel() {
+        let said = |errno| refused(libbpf_rs::Error::from_raw_os_error(errno)).to_string();
+        let limit = said(libc::EMFILE);
+        assert!(limit.contains("run `ulimit -n 1024` before: Too many open files"), "{limit}");
+        assert!(said(libc::ENOMEM).starts_with("loading the classifier: Cannot allocate memory"));
+        assert!(said(libc::EINVAL).starts_with("this kernel does not take the classifier"));
+    }
     use crate::classify::class::{CLASSES_MAX, Cgroup, Class, Classes, RULES_MAX, Rule};
     use crate::classify::settings::{CUTS_MAX, Policy, Settings, Share};
     use crate::constants::BANDS_MAX;
     use crate::testing::skip;
-    use crate::tree::ClassShare;
+    use crate::tree::{Before, ClassShare};
 
     /// The setting that shows whether there is a JIT is hidden in a namespace, and a container is one.
     #[test]
@@ -350,6 +372,7 @@ mod tests {
                 ports: vec![80],
                 share: Some(share),
                 classes,
+                before: Before::default(),
             };
             for object in [OBJECT, OBJECT_INTERPRETED] {
                 if object.is_empty() {

@@ -29,7 +29,7 @@ pub fn write(interface: &Interface, made: Made) -> Result<(), Error> {
     let words = [(made.tree, "tree"), (made.empty_clsact, "clsact")];
     let words: Vec<&str> = words.iter().filter(|(is_made, _)| *is_made).map(|(_, word)| *word).collect();
     let write = || leftovers::write(&leftovers::path(KIND, interface)?, interface, &words.join(" "));
-    write().map_err(|error| Error::kernel(&format!("attaching to {}", interface.name), error))
+    write().map_err(|error| leftovers::unusable(KIND, interface, error))
 }
 
 pub fn read(interface: &Interface) -> Option<Made> {
@@ -51,6 +51,13 @@ pub fn forget_earlier(interface: &Interface) -> bool {
     let gone: Vec<Interface> = leftovers::interfaces(KIND).unwrap_or_default().into_iter().filter(earlier).collect();
     gone.iter().for_each(leftovers::forget_interface);
     !gone.is_empty()
+}
+
+/// Removes all records of an interface that has disappeared, so that no list names what is lost with it.
+pub fn forget_gone(interface: &Interface) {
+    if Interface::named(interface.index).is_err() {
+        leftovers::forget_interface(interface);
+    }
 }
 
 /// Returns what was attached in this network namespace and has no classifier any more.
@@ -82,7 +89,7 @@ pub fn missing(attached: &Attached) -> Option<String> {
         Ok(Some(tree)) if tree.plan.classes == settings.classes.shares() => return None,
         Ok(Some(_)) => "the classes are gone: another program made the bands anew".to_string(),
         Ok(None) => "nothing is ordered: somebody removed the bands or replaced them".to_string(),
-        Err(_) => "the order is incomplete: another program removed some of the bands".to_string(),
+        Err(_) => "the order is incomplete: another program removed or changed some of the bands".to_string(),
     };
     Some(cure(interface, &what))
 }

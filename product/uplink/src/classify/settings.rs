@@ -11,6 +11,7 @@ use crate::constants::{
     SHARE_AT,
 };
 use crate::netlink::{u32_at, u64_at};
+use crate::tree::{Before, RESTORABLE};
 
 /// The order of urgency of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub struct Settings {
     /// `None` if clients do not share the link.
     pub share: Option<Share>,
     pub classes: Classes,
+    /// What a tree that attaching made has taken the place of.
+    pub before: Before,
 }
 
 /// The sharing of the link between clients.
@@ -147,13 +150,32 @@ fn rate_of(bytes_per_s: u64) -> Option<Rate> {
 const MADE_CLSACT: u32 = 1;
 const MADE_TREE: u32 = 2;
 const UPLOADS: u32 = 4;
+/// The flags' bits for the place of the queue before in `RESTORABLE`, from 1, and for the number of segments before. The
+/// program reads neither.
+const QUEUE_SHIFT: u32 = 4;
+const QUEUE_MASK: u32 = 0xf;
+const SEGMENTS_SHIFT: u32 = 16;
+const _: () = assert!(RESTORABLE.len() < QUEUE_MASK as usize);
+
+fn before_to_flags(before: Before) -> u32 {
+    let is = |kind: &&str| before.queue == Some(*kind);
+    let queue = RESTORABLE.iter().position(is).map_or(0, |place| place as u32 + 1);
+    (queue << QUEUE_SHIFT) | (u32::from(before.segments) << SEGMENTS_SHIFT)
+}
+
+fn before_of_flags(flags: u32) -> Before {
+    let place = (flags >> QUEUE_SHIFT & QUEUE_MASK).checked_sub(1);
+    let queue = place.and_then(|place| RESTORABLE.get(place as usize).copied());
+    Before { segments: (flags >> SEGMENTS_SHIFT) as u16, queue }
+}
 
 impl Settings {
     pub fn to_bytes(&self) -> Vec<u8> {
         assert!(self.cuts.len() <= CUTS_MAX, "{} cuts", self.cuts.len());
         let flags = u32::from(self.made_clsact) * MADE_CLSACT
             + u32::from(self.made_tree) * MADE_TREE
-            + u32::from(self.has_uploads) * UPLOADS;
+            + u32::from(self.has_uploads) * UPLOADS
+            + before_to_flags(self.before);
         let words = [LAYOUT, self.policy.number(), flags, self.cuts.len() as u32];
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         bytes.resize(CUTS_AT, 0);
@@ -194,6 +216,7 @@ impl Settings {
             ports: (0..=u16::MAX).filter(is_wanted).collect(),
             share: Share::from_bytes(bytes),
             classes: Classes::from_bytes(bytes)?,
+            before: before_of_flags(flags),
         })
     }
 }
@@ -222,6 +245,7 @@ mod tests {
                     priorities: [0; BANDS_MAX],
                     ports: vec![8080],
                     classes: Classes::default(),
+                    before: Before::default(),
                 };
                 let found = settings.clients();
                 assert_eq!(found, (share != off).then_some(clients));
@@ -249,11 +273,12 @@ mod tests {
                 behind_bands: 4,
             }),
             classes: Classes::default(),
+            before: Before { segments: 65_535, queue: Some("sfq") },
         };
         let bytes = settings.to_bytes();
         assert_eq!(bytes.len(), SETTINGS_BYTES);
         assert_eq!(Settings::from_bytes(&bytes), Some(settings.clone()));
-        let unshared = Settings { share: None, ..settings };
+        let unshared = Settings { share: None, before: Before { segments: 0, queue: None }, ..settings };
         assert_eq!(Settings::from_bytes(&unshared.to_bytes()), Some(unshared));
         assert_eq!(Settings::from_bytes(&bytes[1..]), None);
         assert_eq!(Settings::from_bytes(&[9; SETTINGS_BYTES]), None);

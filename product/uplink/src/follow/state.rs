@@ -20,6 +20,8 @@ use crate::{Error, Interface};
 
 /// The prefix of the file names.
 const KIND: &str = "line";
+/// The prefix of the files that are locked while an interface is changed.
+const CHANGE: &str = "change";
 /// Maximum size of a file that is read.
 const BYTES_MAX: u64 = 4096;
 const NONE: &str = "-";
@@ -45,13 +47,12 @@ pub struct Lock {
 impl Lock {
     /// Takes the right, if the rate is to be followed. Returns the process that has it, if another has.
     pub fn take(interface: &Interface) -> Result<Result<Lock, u32>, Error> {
-        let doing = || format!("following the line of {}", interface.name);
         take(interface).map_err(|error| match error.kind() {
             ErrorKind::NotFound => Error::new(format!(
                 "another command detached {}, or gave it a rate, meanwhile: run this again",
                 interface.name
             )),
-            _ => Error::kernel(&doing(), error),
+            _ => leftovers::unusable(KIND, interface, error),
         })
     }
 
@@ -81,10 +82,10 @@ pub fn changing(interface: &Interface) -> Result<Changing, Error> {
     let name = &interface.name;
     let open = || {
         std::fs::create_dir_all(leftovers::FOLDER)?;
-        let path = leftovers::path("change", interface)?;
+        let path = leftovers::path(CHANGE, interface)?;
         OpenOptions::new().create(true).append(true).open(path)
     };
-    let file = open().map_err(|error| Error::kernel(&format!("changing {name}"), error))?;
+    let file = open().map_err(|error| leftovers::unusable(CHANGE, interface, error))?;
     let until = Instant::now() + CHANGING_MAX;
     while flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(rustix::io::Errno::WOULDBLOCK) {
         if Instant::now() >= until {
@@ -100,7 +101,7 @@ pub fn changing(interface: &Interface) -> Result<Changing, Error> {
 
 /// Records that the rate of an interface is to be followed. Returns false if it was recorded already.
 pub fn mark(interface: &Interface) -> Result<bool, Error> {
-    make(interface).map_err(|error| Error::kernel(&format!("following the line of {}", interface.name), error))
+    make(interface).map_err(|error| leftovers::unusable(KIND, interface, error))
 }
 
 fn make(interface: &Interface) -> io::Result<bool> {
@@ -144,9 +145,7 @@ pub fn read(interface: &Interface) -> Option<Followed> {
 pub fn forget(interface: &Interface) -> Result<(), Error> {
     let remove = || std::fs::remove_file(leftovers::path(KIND, interface)?);
     match remove() {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(Error::kernel(&format!("ending the follower of {}", interface.name), error))
-        }
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(leftovers::unusable(KIND, interface, error)),
         _ => Ok(()),
     }
 }

@@ -12,7 +12,7 @@ use std::str::FromStr;
 use units::Rate;
 
 use super::leftovers::{self, path};
-use super::{CONTROL_BAND, OTHER_BAND, Plan, build};
+use super::{CONTROL_BAND, OTHER_BAND, Plan, RATE_MIN_BITS_PER_S, build};
 use crate::constants::CLASSES_MAX;
 use crate::{Error, Interface};
 
@@ -107,7 +107,8 @@ fn least(plan: &Plan) -> u64 {
 /// become slower, are reduced in proportion: a tree that guarantees more than the link would not hold the link's rate.
 pub fn rates(plan: &Plan, packet_bytes: u64) -> Vec<ClassRates> {
     let (link, room) = (build::bytes_per_s(plan.rate), room(plan));
-    let ceiling = |share: &ClassShare| share.max_rate.map_or(link, |max| max.of(link).clamp(1, link));
+    let least_ceiling = (RATE_MIN_BITS_PER_S / 8).min(link);
+    let ceiling = |share: &ClassShare| share.max_rate.map_or(link, |max| max.of(link).clamp(least_ceiling, link));
     let floor = |share: &ClassShare| share.min_rate.map_or(0, |min| min.of(link)).min(ceiling(share));
     let floors: u64 = plan.classes.iter().map(floor).fold(0, u64::saturating_add);
     let weights: u64 = plan.classes.iter().map(|share| u64::from(share.weight)).sum();
@@ -248,6 +249,13 @@ mod tests {
         assert_eq!(at("1mbit").1, 62_500);
         let capped = [share(1, "3mbit", "1mbit")];
         assert_eq!(rates(&plan("10mbit", &capped), 1514)[0].guaranteed, 125_000);
+    }
+
+    /// It is a part of a line that has become slow.
+    #[test]
+    fn no_maximum_rate_is_below_that_of_a_tree() {
+        let ceiling = |rate: &str| rates(&plan(rate, &[share(1, "-", "1%")]), 1514)[0].ceiling;
+        assert_eq!(["12kbit", "100kbit", "10mbit"].map(ceiling), [1500, 1500, 12_500]);
     }
 
     #[test]

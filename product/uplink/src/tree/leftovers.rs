@@ -19,8 +19,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::Interface;
 use crate::device::Device;
+use crate::{Error, Interface};
 
 /// The folder of the files; it disappears at a restart of the machine, as the trees do.
 pub(crate) const FOLDER: &str = "/run/weir";
@@ -62,7 +62,32 @@ pub(crate) fn write(path: &Path, interface: &Interface, rest: &str) -> io::Resul
         fs::rename(&new, path)
     };
     // Drops the error number: a refusal by the kernel would otherwise be taken for a missing capability.
-    write().map_err(|error| io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display())))
+    write().map_err(|error| io::Error::new(error.kind(), said(path, &error)))
+}
+
+/// The error of a file of this kind, which has its path and the cure.
+#[cfg(feature = "bpf")]
+pub(crate) fn unusable(kind: &str, interface: &Interface, error: io::Error) -> Error {
+    match (error.raw_os_error(), path(kind, interface)) {
+        // A text of our own has the path.
+        (None, _) | (_, Err(_)) => Error::new(error.to_string()),
+        (_, Ok(path)) => Error::new(said(&path, &error)),
+    }
+}
+
+/// A file that cannot be written, with the cure.
+fn said(path: &Path, error: &io::Error) -> String {
+    let cure = match error.kind() {
+        ErrorKind::PermissionDenied => format!("run as root, or give {FOLDER} to this user"),
+        ErrorKind::ReadOnlyFilesystem => format!("make {FOLDER} writable, where weir records what it puts back"),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => format!("make room: see `df {FOLDER}`"),
+        ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
+            format!("{FOLDER} must be a folder: remove the file of this name")
+        }
+        ErrorKind::IsADirectory => "a folder has its place: remove it".to_string(),
+        _ => format!("weir records in {FOLDER} what it puts back: see `ls -ld {FOLDER}`"),
+    };
+    format!("cannot write {}: {error}; {cure}", path.display())
 }
 
 /// The identity of an interface apart from its number, which another may get later: its name, and its device's address,

@@ -42,6 +42,7 @@ use crate::{Counted, Error, Interface};
 
 pub use classes::{ClassShare, Part, WEIGHT_MAX, check_floors};
 pub use framing::{Framing, Overhead};
+pub use keep::RESTORABLE;
 pub use leftovers::forget_namespace;
 pub use up::{Change, change_rate, check, check_root, down, is_rate, put_back, same, up};
 
@@ -70,8 +71,8 @@ pub const SHARE_PERMILLE: u16 = 5;
 const HTB_PRIORITIES: u8 = 8;
 /// The whole link, in thousandths.
 const WHOLE_PERMILLE: u16 = 1000;
-/// Minimum rate: below it a full packet takes more than a second.
-const RATE_MIN_BITS_PER_S: u64 = 12_000;
+/// Minimum rate, of a tree and of a class: below it a full packet takes more than a second.
+pub const RATE_MIN_BITS_PER_S: u64 = 12_000;
 /// Maximum queue length: more packets would be minutes of any link.
 const PACKETS_PER_BAND_MAX: u32 = 1_000_000;
 
@@ -251,9 +252,60 @@ fn head_bytes(interface: &Interface) -> Result<u16, Error> {
     device.map(|device| device.head_bytes).ok_or_else(|| Error::new(format!("the interface {name} has gone")))
 }
 
+/// What an interface had before a tree, which a classifier's settings hold too: the records in /run/weir may be lost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Before {
+    /// Maximum number of segments in a packet; 0 if it is not known.
+    pub segments: u16,
+    /// The kind of the queueing discipline that the tree replaced, in [`RESTORABLE`].
+    pub queue: Option<&'static str>,
+}
+
+impl Before {
+    /// Reads it from the records, or from an interface without a tree.
+    #[cfg(feature = "bpf")]
+    pub(crate) fn of(interface: &Interface) -> Result<Before, Error> {
+        let kernel = |error| Error::kernel(&format!("reading {}", interface.name), error);
+        let Some(device) = Device::of(interface).map_err(kernel)? else { return Ok(Before::default()) };
+        let segments = segments::before(interface, &device).map_err(kernel)?;
+        let kind = match found::look(interface)? {
+            found::Found::Others(qdisc) => Some(qdisc.kind),
+            found::Found::Default => None,
+            found::Found::Ours(_) | found::Found::Broken => replaced(interface),
+        };
+        let queue = kind.and_then(|kind| RESTORABLE.iter().copied().find(|known| *known == kind));
+        Ok(Before { segments: u16::try_from(segments).unwrap_or(u16::MAX), queue })
+    }
+
+    /// Returns the part of it that no record holds.
+    #[cfg(feature = "bpf")]
+    pub(crate) fn unrecorded(self, interface: &Interface) -> Result<Before, Error> {
+        let is_lost = segments::is_lost(interface, self.segments.into())
+            .map_err(|error| Error::kernel(&format!("reading {}", interface.name), error))?;
+        let queue = self.queue.filter(|_| keep::kept(interface).is_none());
+        Ok(Before { segments: if is_lost { self.segments } else { 0 }, queue })
+    }
+
+    /// Restores the size of packets of this tree's interface, if its record is lost.
+    #[cfg(feature = "bpf")]
+    pub(crate) fn restore(self, tree: &Tree) -> Result<(), Error> {
+        let name = &tree.interface.name;
+        segments::restore(&tree.interface, tree.plan.rate, self.segments.into())
+            .map_err(|error| Error::kernel(&format!("putting back the packets' size on {name}"), error))
+    }
+}
+
 /// Returns the kind of the queueing discipline that our tree replaced and will be restored.
 pub fn replaced(interface: &Interface) -> Option<String> {
     keep::kept(interface).map(|qdisc| qdisc.kind)
+}
+
+/// Returns false if packets that wait in this tree may be too large for its rate: another interface has come above its
+/// own since, or another program has changed one.
+pub fn has_small_packets(tree: &Tree, is_followed: bool) -> Result<bool, Error> {
+    let name = &tree.interface.name;
+    segments::is_bound(&tree.interface, tree.plan.rate, is_followed)
+        .map_err(|error| Error::kernel(&format!("reading the packets' size on {name}"), error))
 }
 
 /// Returns our tree on this interface; `None` if there is none.

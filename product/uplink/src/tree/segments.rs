@@ -40,11 +40,32 @@ pub fn bound(netlink: &mut Socket, interface: &Interface, device: &Device, rate:
     Ok(is_new)
 }
 
+/// Returns false if the interface, or one above it that was made or changed since [`bound`], lets the stack build packets
+/// that are too large for this rate. Those of a rate that is followed may be twice as large: it changes without them.
+pub fn is_bound(interface: &Interface, rate: Rate, is_followed: bool) -> io::Result<bool> {
+    let one = |interface: &Interface, kind: &str| {
+        let Some(device) = Device::of(interface)? else { return Ok(true) };
+        let (_, wanted) = wanted(&path(kind, interface)?, interface, &device, rate);
+        let most = wanted.saturating_mul(if is_followed { 2 } else { 1 });
+        Ok::<_, io::Error>(device.gso_max_segs <= most)
+    };
+    let mut is_bound = one(interface, KIND)?;
+    for upper in uppers(&links()?, interface) {
+        is_bound = is_bound && (is_kept(KIND, &upper) || one(&upper, UPPER)?);
+    }
+    Ok(is_bound)
+}
+
+/// Returns the number of segments before a tree, if it is kept, and the number that suits the rate.
+fn wanted(path: &Path, interface: &Interface, device: &Device, rate: Rate) -> (Option<u32>, u32) {
+    let kept = kept(path, interface, device);
+    (kept, segments(rate, device.mtu_bytes).min(kept.unwrap_or(device.gso_max_segs)))
+}
+
 fn bound_one(netlink: &mut Socket, interface: &Interface, device: &Device, rate: Rate, kind: &str) -> io::Result<bool> {
     let path = path(kind, interface)?;
-    let kept = kept(&path, interface, device);
+    let (kept, wanted) = wanted(&path, interface, device, rate);
     let before = kept.unwrap_or(device.gso_max_segs);
-    let wanted = segments(rate, device.mtu_bytes).min(before);
     if wanted != device.gso_max_segs {
         // Both values are ours: after a kill here, the interface still has the first.
         leftovers::write(&path, interface, &format!("{before} {} {wanted}", device.gso_max_segs))?;
@@ -69,6 +90,28 @@ pub fn release(netlink: &mut Socket, interface: &Interface) -> io::Result<bool> 
         }
     }
     Ok(is_bound)
+}
+
+/// Returns the number of segments before a tree: the one that is kept, or else the interface's own.
+pub fn before(interface: &Interface, device: &Device) -> io::Result<u32> {
+    Ok(kept(&path(KIND, interface)?, interface, device).unwrap_or(device.gso_max_segs))
+}
+
+/// Returns true if nothing is kept for [`release`] to restore, and the interface has fewer segments than these.
+pub fn is_lost(interface: &Interface, before: u32) -> io::Result<bool> {
+    let device = Device::of(interface)?;
+    Ok(!is_kept(KIND, interface) && device.is_some_and(|device| device.gso_max_segs < before))
+}
+
+/// Restores this number where it is lost, if the interface has about the number that suits the rate.
+pub fn restore(interface: &Interface, rate: Rate, before: u32) -> io::Result<()> {
+    let Some(device) = Device::of(interface)? else { return Ok(()) };
+    let ours = segments(rate, device.mtu_bytes);
+    // Those of a rate that is followed differ a little.
+    if is_lost(interface, before)? && (ours / 2..=ours.saturating_mul(2)).contains(&device.gso_max_segs) {
+        set(&mut Socket::open()?, interface, before)?;
+    }
+    Ok(())
 }
 
 fn release_one(netlink: &mut Socket, interface: &Interface, kind: &str) -> io::Result<bool> {

@@ -13,6 +13,9 @@ use crate::netlink::Socket;
 use crate::tc::Qdisc;
 use crate::{Error, Interface};
 
+/// The command that removes a tree.
+const DOWN: &str = "weir uplink down";
+
 /// The action that [`up`] took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
@@ -37,15 +40,15 @@ pub fn check(interface: &Interface, plan: &Plan, replace: bool) -> Result<(), Er
     interface.explain(inspect(interface, plan, replace).map(drop))
 }
 
-/// Returns an error unless the qdisc at the root is one that a tree may replace.
-pub fn check_root(interface: &Interface, replace: bool) -> Result<(), Error> {
-    look_at_root(interface, replace).map(drop)
+/// Returns an error unless the qdisc at the root is one that a tree may replace; `undo` is the command that restores it.
+pub fn check_root(interface: &Interface, replace: bool, undo: &str) -> Result<(), Error> {
+    look_at_root(interface, replace, undo).map(drop)
 }
 
-fn look_at_root(interface: &Interface, replace: bool) -> Result<Found, Error> {
+fn look_at_root(interface: &Interface, replace: bool, undo: &str) -> Result<Found, Error> {
     let found = look(interface)?;
     if let Found::Others(qdisc) = &found {
-        check_cross(&interface.name, qdisc, replace)?;
+        check_cross(&interface.name, qdisc, replace, undo)?;
     }
     Ok(found)
 }
@@ -53,7 +56,7 @@ fn look_at_root(interface: &Interface, replace: bool) -> Result<Found, Error> {
 fn inspect(interface: &Interface, plan: &Plan, replace: bool) -> Result<(Device, Found), Error> {
     plan.check()?;
     let device = check_device(interface, plan)?;
-    Ok((device, look_at_root(interface, replace)?))
+    Ok((device, look_at_root(interface, replace, DOWN)?))
 }
 
 /// Changes the rate of a tree that is still as it was left, at the rate `before`; returns false if it is not. With
@@ -274,7 +277,7 @@ fn check_device(interface: &Interface, plan: &Plan) -> Result<Device, Error> {
     }
 }
 
-fn check_cross(name: &str, qdisc: &Qdisc, replace: bool) -> Result<(), Error> {
+fn check_cross(name: &str, qdisc: &Qdisc, replace: bool, undo: &str) -> Result<(), Error> {
     let kind = &qdisc.kind;
     if !keep::is_restorable(qdisc) {
         return Err(Error::new(format!(
@@ -283,7 +286,7 @@ fn check_cross(name: &str, qdisc: &Qdisc, replace: bool) -> Result<(), Error> {
     }
     if !replace {
         return Err(Error::new(format!(
-            "{name} has a {kind} of another program: write --replace to take its place until `weir uplink down {name}`"
+            "{name} has a {kind} of another program: write --replace to take its place until `{undo} {name}`"
         )));
     }
     Ok(())

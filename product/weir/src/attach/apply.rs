@@ -229,7 +229,13 @@ fn apply(saved: &Saved, path: &Path, until: Instant) -> Result<Outcome, Error> {
     let overhead = saved.args.overhead.map_or(Overhead::None, Overhead::from);
     let classes = saved.classes.classes.clone();
     let wanted = Classify { overhead: Some(overhead), classes, ..super::wanted_by(&saved.args, None, wish) };
-    if classify::is_in_place(&interface, &wanted)? && line::read(&interface).is_some() == wish.is_followed() {
+    let is_followed = wish.is_followed();
+    let has_small_packets =
+        || tree::find(&interface)?.map_or(Ok(true), |tree| tree::has_small_packets(&tree, is_followed));
+    if classify::is_in_place(&interface, &wanted)?
+        && line::read(&interface).is_some() == is_followed
+        && has_small_packets()?
+    {
         return Ok(Outcome::InPlace);
     }
     let _changing = line::changing(&interface)?;
@@ -240,7 +246,7 @@ fn apply(saved: &Saved, path: &Path, until: Instant) -> Result<Outcome, Error> {
     let was_attached = classify::find(&interface)?.is_some();
     super::attach(&interface, &wanted, wish)?;
     let rate = wanted.rate.or_else(|| tree::find(&interface).ok()?.map(|tree| tree.plan.rate));
-    let at = rate.map_or(String::new(), |rate| match wish.is_followed() {
+    let at = rate.map_or(String::new(), |rate| match is_followed {
         true => format!(" at {}; `--watch` follows the line", server::mbit(rate)),
         false => format!(" at {rate}"),
     });

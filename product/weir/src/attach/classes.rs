@@ -1,7 +1,9 @@
 //! The classes of responses in the file of attaches: `[[eth0.class]]` and `[[eth0.class.rule]]`, in the words of weir.toml.
 
 use ::uplink::classify::{CLASSES_MAX, Cgroup, Class, Classes, RULES_MAX, Rule};
-use ::uplink::tree::{ClassShare, OTHER_SHARE_PERMILLE, Part, Plan, SHARE_PERMILLE, WEIGHT_MAX, check_floors};
+use ::uplink::tree::{
+    ClassShare, OTHER_SHARE_PERMILLE, Part, Plan, RATE_MIN_BITS_PER_S, SHARE_PERMILLE, WEIGHT_MAX, check_floors,
+};
 use config::Network;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -265,6 +267,13 @@ impl<'a> Reader<'a> {
         self.check_rules(default, setting.ports);
         for class in &self.all {
             let (share, rate) = (class.class.share, setting.rate);
+            if let (Some(max), Some(place)) = (share.max_rate, &class.max_place)
+                && is_too_low(max, rate)
+            {
+                self.mistakes.push(format!(
+                    "{place}: key `class.max_rate`: \"{max}\": expected {RATE_MIN_BITS_PER_S}bit or more, below which a packet takes over a second"
+                ));
+            }
             if let (Some(min), Some(max), Some(place)) = (share.min_rate, share.max_rate, &class.max_place)
                 && is_below(max, min, rate)
             {
@@ -359,6 +368,15 @@ impl<'a> Reader<'a> {
         let classes = Classes { rules: rules.collect(), all };
         SavedClasses { classes, cgroups }
     }
+}
+
+/// Returns true for a rate that no tree may have; a part is judged at the rate of the line, if that is given.
+fn is_too_low(max: Part, rate: Option<Rate>) -> bool {
+    let link = match (max, rate) {
+        (Part::Percent(_), None) => return false,
+        (_, rate) => rate.map_or(u64::MAX, |rate| rate.bits_per_s() / 8),
+    };
+    max.of(link) < RATE_MIN_BITS_PER_S / 8
 }
 
 /// Returns true if one rate is less than the other, at this rate of the line if they are of different kinds.
@@ -460,6 +478,11 @@ mod tests {
                 class("min_rate = \"20%\"\nmax_rate = \"1mbit\""),
                 "f:4: key `class.max_rate`: \"1mbit\": expected no less than min_rate, 20%",
             ),
+            (
+                class("max_rate = \"7bit\""),
+                "f:3: key `class.max_rate`: \"7bit\": expected 12000bit or more, below which",
+            ),
+            (class("max_rate = \"11kbit\""), "f:3: key `class.max_rate`: \"11kbit\": expected 12000bit or more"),
             (
                 class("rate = 1"),
                 "f:3: unknown key `class.rate`: expected one of name, weight, min_rate, max_rate, rule",

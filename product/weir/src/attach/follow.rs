@@ -151,7 +151,8 @@ impl Following {
         };
         let Some(settings) = attached.settings else { return Ok(Ok(())) };
         let wanted = wanted_by(&Args::default(), Some(&settings), Wish::Follow(Some(self.watch.rate())));
-        if !classify::is_in_place(interface, &wanted)? {
+        let has_small_packets = tree::find(interface)?.map_or(Ok(true), |tree| tree::has_small_packets(&tree, true))?;
+        if !classify::is_in_place(interface, &wanted)? || !has_small_packets {
             let _changing = follow::changing(interface)?;
             // Another command may have detached meanwhile.
             if !self.lock.is_valid() {

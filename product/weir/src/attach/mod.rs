@@ -31,6 +31,23 @@ pub use show::{rate_of, rate_said, said};
 
 /// The ports of a server that are not told.
 const PORTS: [u16; 2] = [80, 443];
+/// The flags of an attach, which `--list` and `--detach` have no use for.
+const ATTACH_FLAGS: [&str; 14] = [
+    "interface",
+    "ports",
+    "uploads",
+    "rate",
+    "overhead",
+    "policy",
+    "cuts",
+    "client_share",
+    "client_prefix",
+    "replace",
+    "no_watch",
+    "trial",
+    "dry_run",
+    "prometheus",
+];
 const AFTER_HELP: &str = "\
 Examples:
   weir attach eth0
@@ -49,7 +66,7 @@ CAP_NET_ADMIN and a writable /run/weir; `weir uplink doctor eth0` lists the miss
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
     /// Interface that the responses leave through, for example eth0
-    #[arg(required_unless_present_any = ["list", "detach"], conflicts_with_all = ["list", "detach"])]
+    #[arg(required_unless_present_any = ["list", "detach"])]
     interface: Option<String>,
     /// Ports of the server [default: 80,443]
     #[arg(long = "port", value_name = "PORT,...", value_parser = ports)]
@@ -79,7 +96,7 @@ pub struct Args {
     /// Largest size in each band but the last, for example 4KiB,64KiB (srrt: microseconds), or
     /// `learned` from the responses seen so far [default: sizes for any site]
     #[arg(long, value_name = "SIZE,...", value_parser = cuts, verbatim_doc_comment)]
-    cuts: Option<Cuts>,
+    cuts: Option<ToldCuts>,
     /// Sharing between clients: one far ahead of its share waits for the others;
     /// on, off, strict, or how far ahead, for example 20MB [default: on]
     #[arg(long, value_name = "SHARE", verbatim_doc_comment)]
@@ -101,7 +118,7 @@ pub struct Args {
         long = "try",
         value_name = "TIME",
         value_parser = units::parse_duration,
-        conflicts_with_all = ["save", "dry_run", "list", "detach", "no_watch"],
+        conflicts_with_all = ["save", "dry_run", "no_watch"],
         verbatim_doc_comment
     )]
     trial: Option<Duration>,
@@ -113,7 +130,7 @@ pub struct Args {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = saved::FILE,
-        conflicts_with_all = ["list", "dry_run"],
+        conflicts_with = "dry_run",
         verbatim_doc_comment
     )]
     save: Option<PathBuf>,
@@ -121,7 +138,7 @@ pub struct Args {
     #[arg(long)]
     dry_run: bool,
     /// List attached classifiers with their counters
-    #[arg(long, conflicts_with = "detach")]
+    #[arg(long, conflicts_with_all = listed_without())]
     list: bool,
     /// With --list, print the counters in the text format of Prometheus, or write them to a
     /// file, for the textfile collector of node_exporter
@@ -131,21 +148,33 @@ pub struct Args {
         num_args = 0..=1,
         require_equals = true,
         requires = "list",
-        conflicts_with = "json",
+        conflicts_with_all = ["interface", "json"],
         verbatim_doc_comment
     )]
     prometheus: Option<Option<PathBuf>>,
     /// Remove the classifier from this interface, and the bands if it made them
-    #[arg(long, value_name = "INTERFACE")]
+    #[arg(long, value_name = "INTERFACE", conflicts_with_all = ATTACH_FLAGS)]
     detach: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
+/// The cut points of a flag, and the first that was written with a unit of bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ToldCuts {
+    cuts: Cuts,
+    in_bytes: Option<String>,
+}
+
 /// A list of ports in one type, since clap takes a `Vec` for repeated flags.
 #[derive(Debug, Clone)]
 struct Ports(Vec<u16>);
+
+/// The flags that `--list` has no use for.
+fn listed_without() -> impl Iterator<Item = &'static str> {
+    ATTACH_FLAGS.into_iter().filter(|flag| *flag != "prometheus").chain(["save", "detach"])
+}
 
 pub fn main(args: Args) -> Result<(), Failure> {
     if args.list {
@@ -273,21 +302,26 @@ fn is_saved(name: &str) -> bool {
 fn detach(name: &str, save: Option<&Path>, json: bool) -> Result<(), Failure> {
     let file = save.map(File::open).transpose()?;
     let saved = file.as_ref().filter(|file| file.of(name).is_some());
-    // Until the end, so that `weir apply` attaches nothing between the two, and a follower nothing after them.
-    let _changing = Interface::by_name(name).and_then(|interface| line::changing(&interface));
-    saved.map_or(Ok(()), |file| file.put(name, None))?;
-    let was_attached = match Interface::by_name(name) {
+    let interface = match Interface::by_name(name) {
         // A table may outlast its interface.
-        Err(::uplink::Error::Refused(_)) if saved.is_some() => false,
-        interface => interface.and_then(|interface| classify::detach(&interface)).map_err(|error| match saved {
-            Some(_) => Failure::Failed(format!(
-                "{name} is not saved any more, but stays attached: {error}; run `weir attach --detach {name}` again"
-            )),
-            None => error.into(),
-        })?,
+        Err(Error::Refused(_)) if saved.is_some() => None,
+        interface => Some(interface?),
     };
+    // Until the end, so that `weir apply` attaches nothing between the two, and a follower nothing after them.
+    let _changing = interface.as_ref().map(line::changing).transpose()?;
+    saved.map_or(Ok(()), |file| file.put(name, None))?;
+    let unrecorded = interface.as_ref().map(classify::Unrecorded::of).transpose()?.unwrap_or_default();
+    let was_attached = interface.as_ref().map_or(Ok(false), classify::detach).map_err(|error| match saved {
+        Some(_) => Failure::Failed(format!(
+            "{name} is not saved any more, but stays attached: {error}; run `weir attach --detach {name}` again"
+        )),
+        None => error.into(),
+    })?;
     if !was_attached && saved.is_none() {
-        return Err(Failure::Failed(format!("{name} has no classifier of weir; run `weir attach --list`")));
+        return Err(unattached(name, interface.as_ref()));
+    }
+    for said in interface.iter().flat_map(|interface| unrecorded.said(interface)) {
+        eprintln!("weir: warning: {said}");
     }
     if save.is_none() && is_saved(name) {
         eprintln!("weir: warning: {name} stays in {}: weir attach --detach {name} --save removes it", saved::FILE);
@@ -296,6 +330,16 @@ fn detach(name: &str, save: Option<&Path>, json: bool) -> Result<(), Failure> {
         true => crate::uplink::print(&format!("{}\n", json!({ "interface": name, "detached": was_attached }))),
         false => crate::uplink::print(&format!("weir: {name}: detached\n")),
     }
+}
+
+/// The failure of a detach where nothing is attached. An attach that was ended half way may have left its bands.
+fn unattached(name: &str, interface: Option<&Interface>) -> Failure {
+    let has_bands = interface.is_some_and(|interface| !matches!(tree::find(interface), Ok(None)));
+    let cure = match has_bands {
+        true => format!("but bands: run `weir uplink down {name}` to remove them"),
+        false => "run `weir attach --list`".to_string(),
+    };
+    Failure::Failed(format!("{name} has no classifier of weir{} {cure}", if has_bands { "," } else { ";" }))
 }
 
 /// Returns the effect of attaching like this as a line, or the error.
@@ -310,7 +354,19 @@ pub fn would(interface: &Interface, rate: Option<Rate>, replace: bool) -> Result
 /// The settings to attach with. Settings that no flag gives are kept from an earlier attach.
 fn wanted(args: &Args, interface: &Interface, wish: Wish) -> Result<Classify, Error> {
     let earlier = classify::find(interface)?.and_then(|attached| attached.settings);
-    Ok(wanted_by(args, earlier.as_ref(), wish))
+    let wanted = wanted_by(args, earlier.as_ref(), wish);
+    check_cuts(args, wanted.policy).map_err(Error::Refused)?;
+    Ok(wanted)
+}
+
+/// Refuses sizes for a policy that goes by time.
+fn check_cuts(args: &Args, policy: Policy) -> Result<(), String> {
+    match args.cuts.as_ref().and_then(|told| told.in_bytes.as_ref()) {
+        Some(size) if policy == Policy::Srrt => {
+            Err(format!("--cuts {size}: srrt goes by microseconds: write numbers without a unit, such as 20000,100000"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn wanted_by(args: &Args, earlier: Option<&Settings>, wish: Wish) -> Classify {
@@ -323,7 +379,7 @@ fn wanted_by(args: &Args, earlier: Option<&Settings>, wish: Wish) -> Classify {
         ports: ports.or_else(|| earlier.map(|earlier| earlier.ports.clone())).unwrap_or(PORTS.to_vec()),
         has_uploads: args.uploads.or(earlier.map(|earlier| earlier.has_uploads)).unwrap_or(false),
         policy,
-        cuts: args.cuts.clone().or(earlier_cuts).unwrap_or(Cuts::Usual),
+        cuts: args.cuts.as_ref().map(|told| told.cuts.clone()).or(earlier_cuts).unwrap_or(Cuts::Usual),
         rate: wish.rate(),
         is_followed: wish.is_followed(),
         overhead: args.overhead.map(Overhead::from),
@@ -362,16 +418,18 @@ fn ports(text: &str) -> Result<Ports, String> {
     ports.map(Ports).ok_or_else(|| "expected ports from 1 to 65535 separated by commas, for example 80,443".to_string())
 }
 
-fn cuts(text: &str) -> Result<Cuts, String> {
+fn cuts(text: &str) -> Result<ToldCuts, String> {
     if text == "learned" {
-        return Ok(Cuts::Learned);
+        return Ok(ToldCuts { cuts: Cuts::Learned, in_bytes: None });
     }
+    let has_unit = |word: &&str| word.contains(|letter: char| letter.is_ascii_alphabetic());
+    let in_bytes = text.split(',').map(str::trim).find(has_unit).map(str::to_string);
     let sizes: Result<Vec<u64>, _> = text.split(',').map(|word| units::parse_size(word.trim())).collect();
     let sizes = sizes.map_err(|error| error.to_string())?;
     if !sizes.is_sorted_by(|one, next| one < next) {
         return Err("expected increasing sizes, for example 4KiB,64KiB,1MiB".to_string());
     }
-    Ok(Cuts::Given(sizes))
+    Ok(ToldCuts { cuts: Cuts::Given(sizes), in_bytes })
 }
 
 #[cfg(test)]
@@ -384,8 +442,10 @@ mod tests {
         for wrong in ["", "80,", "0", "65536", "http"] {
             assert!(ports(wrong).is_err_and(|said| said.contains("80,443")), "{wrong}");
         }
-        assert_eq!(cuts("4KiB,1MB"), Ok(Cuts::Given(vec![4096, 1_000_000])));
-        assert_eq!(cuts("learned"), Ok(Cuts::Learned));
+        let given = |text: &str| cuts(text).map(|told| (told.cuts, told.in_bytes));
+        assert_eq!(given("4KiB,1MB"), Ok((Cuts::Given(vec![4096, 1_000_000]), Some("4KiB".into()))));
+        assert_eq!(given("500, 2000"), Ok((Cuts::Given(vec![500, 2000]), None)));
+        assert_eq!(given("learned"), Ok((Cuts::Learned, None)));
         for wrong in ["", "1,1", "2,1", "x"] {
             assert!(cuts(wrong).is_err(), "{wrong}");
         }

@@ -67,7 +67,7 @@ impl Wish {
             // A device that learned its speed may have less than the bands were open at.
             return Ok(Wish::Follow((tree.plan.rate > open).then_some(open)));
         }
-        let kept = Kept::open(interface).line.map(|line| line.rate.permille(KNOWN_PERMILLE).min(open));
+        let kept = Kept::open(interface).line.map(|line| begun(line.rate, open));
         Ok(Wish::Follow(Some(kept.unwrap_or(open))))
     }
 
@@ -83,6 +83,12 @@ impl Wish {
             Wish::Follow(rate) => rate,
         }
     }
+}
+
+/// The rate that bands begin at where this one was found before: none below that of any tree.
+fn begun(found: Rate, open: Rate) -> Rate {
+    let least = Rate::from_bits_per_s(tree::RATE_MIN_BITS_PER_S).unwrap_or(open);
+    found.permille(KNOWN_PERMILLE).max(least).min(open)
 }
 
 fn has_tree(interface: &Interface) -> bool {
@@ -153,6 +159,12 @@ mod tests {
         let text = std::fs::read_to_string(folder.join("uplink")).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
         assert!(text.contains("\nuplink 198.18.60.2 9000000 "), "{text}");
+    }
+
+    #[test]
+    fn a_kept_rate_is_one_that_bands_may_have() {
+        let begun = |found: &str| begun(found.parse().unwrap(), "1gbit".parse().unwrap()).to_string();
+        assert_eq!(["1bit", "10mbit", "900gbit"].map(begun), ["12kbit", "9mbit", "1gbit"]);
     }
 
     #[test]

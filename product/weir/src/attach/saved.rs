@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
 use ::uplink::classify::{Classes, Cuts, Settings};
@@ -25,6 +26,8 @@ const OVERHEAD: &str = "overhead";
 const UPLOADS: &str = "uploads";
 const KEYS: [&str; 11] =
     ["port", UPLOADS, RATE, OVERHEAD, "policy", "cuts", "client_share", "client_prefix", REPLACE, DEFAULT_CLASS, CLASS];
+/// The message of the parser for a table or a key that stands twice.
+const DUPLICATE: &str = "duplicate key";
 const HEADING: &str = "# Attaches that stay: written by `weir attach --save`, made by `weir apply`.\n";
 
 /// The wanted attach of an interface.
@@ -94,7 +97,7 @@ impl File {
     /// were saved since the file was opened stay.
     pub fn put(&self, interface: &str, words: Option<&Words>) -> Result<(), Failure> {
         let name = self.path.display().to_string();
-        let _lock = locked(&self.path)
+        let _lock = locked(&target(&self.path))
             .map_err(|error| Failure::Failed(format!("cannot write {name}: {error}; --save=FILE takes another")))?;
         File::open(&self.path)?.put_now(interface, words)
     }
@@ -114,7 +117,7 @@ impl File {
                 "{name}: {interface} is not a table of its own there: write it as [{interface}] with one key per line; the file is unchanged"
             )));
         }
-        write(&self.path, &text)
+        write(&target(&self.path), &text)
             .map_err(|error| Failure::Failed(format!("cannot write {name}: {error}; --save=FILE takes another")))
     }
 }
@@ -137,13 +140,31 @@ fn locked(path: &Path) -> std::io::Result<fs::File> {
     Ok(folder)
 }
 
-/// Writes a new file and renames it: a power failure leaves the file before or this one.
+/// Returns the file that a symbolic link leads to, which another program may manage: a rename would replace the link.
+fn target(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf())
+}
+
+/// Writes a new file and renames it: a power failure leaves the file before or this one. Owner and mode stay.
 pub fn write(path: &Path, text: &str) -> std::io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(format!(".{}.new", std::process::id()));
     let mut file = fs::File::create_new(&new)?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&new, path));
+    let written = as_before(path, &file)
+        .and_then(|()| file.write_all(text.as_bytes()))
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&new, path));
     written.inspect_err(|_| drop(fs::remove_file(&new)))
+}
+
+/// Gives a new file the owner and the mode of the one that it replaces, if there is one.
+fn as_before(path: &Path, new: &fs::File) -> std::io::Result<()> {
+    let Ok(before) = fs::metadata(path) else { return Ok(()) };
+    let now = new.metadata()?;
+    if (now.uid(), now.gid()) != (before.uid(), before.gid()) {
+        fchown(new, Some(before.uid()), Some(before.gid()))?;
+    }
+    new.set_permissions(before.permissions())
 }
 
 /// The table of an attach: keys with values, and classes, which no flag has.
@@ -234,8 +255,12 @@ fn parse(file: &str, text: &str) -> Result<Vec<Saved>, Vec<String>> {
         format!("{file}:{}", before.matches('\n').count() + 1)
     };
     let tables = DeTable::parse(text).map_err(|error| {
-        let message = error.message().lines().collect::<Vec<_>>().join(" ");
-        vec![format!("{}: {message}", at(error.span().map_or(text.len(), |span| span.start)))]
+        let mut message = error.message().lines().collect::<Vec<_>>().join(" ");
+        let place = error.span().map_or(text.len(), |span| span.start);
+        if let (DUPLICATE, Some(key)) = (message.as_str(), error.span().and_then(|span| text.get(span))) {
+            message += &format!(" `{key}`: it stands above already: write one, with the lines of both");
+        }
+        vec![format!("{}: {message}", at(place))]
     })?;
     let (mut all, mut mistakes) = (Vec::new(), Vec::new());
     for (name, value) in tables.get_ref() {
@@ -311,11 +336,16 @@ fn flag(key: &str, value: &Spanned<DeValue<'_>>) -> Result<Option<String>, Strin
 
 fn arguments(flags: Vec<String>, interface: &str) -> Result<Args, String> {
     let words = flags.into_iter().chain(["--".to_string(), interface.to_string()]);
-    Flags::try_parse_from(words).map(|flags| flags.args).map_err(|error| cli::one_line(&error.to_string()))
+    let args = Flags::try_parse_from(words).map(|flags| flags.args);
+    let args = args.map_err(|error| cli::one_line(&error.to_string()))?;
+    args.policy.map_or(Ok(()), |policy| super::check_cuts(&args, policy))?;
+    Ok(args)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::attach::rate::AttachRate;
 
@@ -336,7 +366,15 @@ mod tests {
             ("[eth0]\nrate = { a = 1 }", "f:2: key `rate`: expected the words of --rate"),
             ("rate = \"9mbit\"", "f:1: key `rate` outside a table: write [eth0]"),
             ("[eth0]\nrate = ", "f:2: "),
-            ("[eth0]\nrate = \"1mbit\"\n[eth0]\nrate = \"1mbit\"", "f:3: duplicate key"),
+            (
+                "[eth0]\nrate = \"1mbit\"\n[eth0]\nrate = \"1mbit\"",
+                "f:3: duplicate key `eth0`: it stands above already: write one",
+            ),
+            ("[eth0]\nport = 80\nport = 81", "f:3: duplicate key `port`: it stands above already"),
+            (
+                "[eth0]\npolicy = \"srrt\"\ncuts = \"4KiB\"",
+                "f:1: --cuts 4KiB: srrt goes by microseconds: write numbers",
+            ),
         ] {
             let mistakes = parse("f", text).unwrap_err();
             assert!(mistakes.len() == 1 && mistakes[0].starts_with(said), "{text}: {mistakes:?}");
@@ -352,7 +390,7 @@ mod tests {
         let all = parse("f", text).unwrap();
         assert_eq!([&all[0].interface, &all[1].interface], ["eth0.5", "-x"]);
         assert_eq!(all[0].args.interface.as_deref(), Some("eth0.5"));
-        assert_eq!(all[0].args.cuts, Some(Cuts::Given(vec![4096, 65536])));
+        assert_eq!(all[0].args.cuts.as_ref().map(|told| &told.cuts), Some(&Cuts::Given(vec![4096, 65536])));
         assert_eq!(all[0].args.rate, "9500kbit".parse().ok());
         for text in ["[eth0]\nport = 80", "[eth0]\nrate = \"auto\""] {
             assert!(matches!(parse("f", text).unwrap()[0].args.rate, None | Some(AttachRate::Auto)), "{text}");
@@ -374,6 +412,27 @@ mod tests {
         assert_eq!(open().all.len(), 2);
         first.put("eth1", None).unwrap();
         assert!(open().of("eth0").is_some() && open().of("eth1").is_none());
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// A link leads to where another program keeps the file.
+    #[test]
+    fn a_link_stays_one_and_the_mode_stays() {
+        let folder = std::env::temp_dir().join(format!("weir-linked-{}", std::process::id()));
+        fs::create_dir_all(folder.join("kept")).unwrap();
+        let (path, kept) = (folder.join("attach.toml"), folder.join("kept/attach.toml"));
+        fs::write(&kept, "# mine\n").unwrap();
+        fs::set_permissions(&kept, fs::Permissions::from_mode(0o640)).unwrap();
+        // Only root may give files away.
+        let owner =
+            if fchown(fs::File::open(&kept).unwrap(), Some(4242), Some(4243)).is_ok() { Some(4242) } else { None };
+        std::os::unix::fs::symlink("kept/attach.toml", &path).unwrap();
+        let words = Words { keys: vec![(RATE, "\"1mbit\"".to_string())], ..Words::default() };
+        File::open(&path).unwrap().put("eth0", Some(&words)).unwrap();
+        assert!(fs::symlink_metadata(&path).unwrap().is_symlink());
+        let about = fs::metadata(&kept).unwrap();
+        assert_eq!((about.mode() & 0o777, owner.is_none_or(|owner| owner == about.uid())), (0o640, true));
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "# mine\n\n[eth0]\nrate = \"1mbit\"\n");
         fs::remove_dir_all(folder).unwrap();
     }
 

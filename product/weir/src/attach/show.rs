@@ -26,10 +26,10 @@ pub fn attached(
         judge(&mut object, name, settings, watch()?);
         return crate::uplink::print(&format!("{}\n", Value::Object(object)));
     }
-    let is_followed = follow::read(interface).is_some();
+    let followed = follow::read(interface);
     let tree = plan.map_or("no tree".to_string(), heading);
-    let at =
-        plan.map_or(String::new(), |plan| at(plan, is_followed.then(|| follow::open_rate(interface).ok()).flatten()));
+    let searched = followed.and_then(|followed| Some((follow::open_rate(interface).ok()?, followed.status.rate)));
+    let at = plan.map_or(String::new(), |plan| at(plan, searched));
     let outcome = outcome(name, settings, &at);
     crate::uplink::print(&format!("{outcome}weir: {name}: {}; {tree}\n", said(place, settings)))?;
     match watch()? {
@@ -54,11 +54,16 @@ fn outcome(name: &str, settings: &Settings, at: &str) -> String {
     )
 }
 
-/// The rate of the bands in words; with `open`, the rate of bands that order nothing, it is searched.
-fn at(plan: &Plan, open: Option<Rate>) -> String {
-    match open {
-        Some(open) if plan.rate >= open => " once the line's rate is found: the bands are open until then".to_string(),
-        Some(_) => format!(" at {} until the line's rate is found", server::mbit(plan.rate)),
+/// The rate of the bands in words; with `searched`, the rate of bands that order nothing and the one that is found, the
+/// line's is followed.
+fn at(plan: &Plan, searched: Option<(Rate, Option<Rate>)>) -> String {
+    let rate = server::mbit(plan.rate);
+    match searched {
+        Some((open, _)) if plan.rate >= open => {
+            " once the line's rate is found: the bands are open until then".to_string()
+        }
+        Some((_, None)) => format!(" at {rate} until the line's rate is found"),
+        Some((_, Some(found))) => format!(" at {rate}, which follows the {} of the line", server::mbit(found)),
         None => format!(" at {}", plan.rate),
     }
 }
@@ -283,4 +288,23 @@ fn listed(of: &Figures) -> Value {
 
 fn cuts(attached: &Attached) -> &[u64] {
     attached.settings.as_ref().map_or(&[], |settings| &settings.cuts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_that_is_found_is_not_awaited() {
+        let rate = |text: &str| text.parse::<Rate>().unwrap();
+        let at = |searched| at(&Plan::new(tree::Kind::Htb, rate("9mbit")), searched);
+        let open = rate("10gbit");
+        assert_eq!(at(Some((open, None))), " at 9.00 Mbit/s until the line's rate is found");
+        assert_eq!(
+            at(Some((open, Some(rate("9500kbit"))))),
+            " at 9.00 Mbit/s, which follows the 9.50 Mbit/s of the line"
+        );
+        assert!(at(Some((rate("9mbit"), None))).starts_with(" once the line's rate is found"));
+        assert_eq!(at(None), " at 9mbit");
+    }
 }

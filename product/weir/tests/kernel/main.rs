@@ -5,6 +5,7 @@ mod attach;
 #[path = "../serve/common/cable.rs"]
 mod cable;
 mod classes;
+mod detach;
 mod floods;
 mod follow;
 mod leftovers;

@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use units::{Nanos, Rate};
 
 use judge::{Compared, Conclusion, Judgement, SMALL_BYTES, Slice};
-use slices::Slices;
+use slices::{Slices, Unfit};
 
 use super::rate::Wish;
 use super::{Args, wanted, wanted_by};
@@ -51,9 +51,13 @@ pub fn main(args: &Args, interface: &Interface, time: Duration) -> Result<(), Fa
     let wanted = wanted(args, interface, wish)?;
     let preview = classify::preview(interface, &wanted)?;
     let rate = preview.tree.rate;
-    let slices = Slices::new(time, coin()).map_err(|least| {
-        let [time, least] = [time, least].map(|time| time.as_secs());
-        Failure::Usage(format!("--try {time}s is too short: write {least}s or more"))
+    let slices = Slices::new(time, coin()).map_err(|unfit| {
+        let (what, bound, side) = match unfit {
+            Unfit::Short(least) => ("short", least, "more"),
+            Unfit::Long(most) => ("long", most, "less"),
+        };
+        let [time, bound] = [time, bound].map(|time| time.as_secs());
+        Failure::Usage(format!("--try {time}s is too {what}: write {bound}s or {side}"))
     })?;
     let is_ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -145,6 +149,7 @@ impl Before {
     /// Makes the interface as it was before it was as `tried`, and says how that is.
     fn put_back(&self, interface: &Interface, tried: &Preview) -> Result<&'static str, Error> {
         if interface.check().is_err() {
+            classify::forget_gone(interface);
             return Ok("the interface has gone, and the attach with it");
         }
         let is_tried = |attached: classify::Attached| attached.settings.as_ref() == Some(&tried.settings);
@@ -312,7 +317,8 @@ impl Trial {
             true => format!("; {dropped} responses were too many to measure"),
             false => String::new(),
         };
-        let unseen = match self.missed.unfinished > judgement.responses {
+        // A trial that was stopped has left responses under way.
+        let unseen = match !self.is_ended && self.missed.unfinished > judgement.responses {
             true => format!(
                 "; {} responses had no end: their clients' packets arrive over another interface",
                 self.missed.unfinished

@@ -15,6 +15,13 @@ const SLICE_MAX: Duration = Duration::from_secs(20);
 /// Responses that begin this close to the end of a slice do not count: most small ones would end in the next slice.
 const TAIL: Duration = Duration::from_millis(250);
 
+/// A time that no trial has, with the bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unfit {
+    Short(Duration),
+    Long(Duration),
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slices {
     /// True for a slice with the order; two for each pair.
@@ -23,13 +30,16 @@ pub struct Slices {
 }
 
 impl Slices {
-    /// Returns the slices of a trial of this time; `toss` draws which slice of a pair comes first. The error is the
-    /// least time.
-    pub fn new(time: Duration, mut toss: impl FnMut() -> bool) -> Result<Slices, Duration> {
+    /// Returns the slices of a trial of this time; `toss` draws which slice of a pair comes first.
+    pub fn new(time: Duration, mut toss: impl FnMut() -> bool) -> Result<Slices, Unfit> {
+        let longest = SLICE_MAX * 2 * PAIRS_MAX;
+        if time > longest {
+            return Err(Unfit::Long(longest));
+        }
         let wanted = (time / SLICES).clamp(SLICE_MIN, SLICE_MAX);
-        let pairs = u32::try_from(time.as_nanos() / (wanted * 2).as_nanos()).unwrap_or(u32::MAX).min(PAIRS_MAX);
+        let pairs = u32::try_from(time.as_nanos() / (wanted * 2).as_nanos()).unwrap_or(PAIRS_MAX);
         if pairs < PAIRS_MIN {
-            return Err(SLICE_MIN * 2 * PAIRS_MIN);
+            return Err(Unfit::Short(SLICE_MIN * 2 * PAIRS_MIN));
         }
         let are_ordered = (0..pairs)
             .flat_map(|_| {
@@ -59,16 +69,18 @@ fn nanos(time: Duration) -> Nanos {
 mod tests {
     use super::*;
 
-    fn slices(seconds: u64) -> Result<Slices, u64> {
-        Slices::new(Duration::from_secs(seconds), || true).map_err(|least| least.as_secs())
+    fn slices(seconds: u64) -> Result<Slices, Unfit> {
+        Slices::new(Duration::from_secs(seconds), || true)
     }
 
     #[test]
     fn a_trial_has_as_many_pairs_as_fit() {
         let of = |seconds| slices(seconds).map(|slices| (slices.are_ordered.len(), slices.each.as_millis()));
-        assert_eq!([17, 18, 20, 60].map(of), [Err(18), Ok((6, 3000)), Ok((6, 3333)), Ok((10, 6000))]);
-        assert_eq!([600, 3600, 100_000].map(of), [Ok((30, 20_000)), Ok((180, 20_000)), Ok((1000, 100_000))]);
-        assert_eq!(of(0), Err(18));
+        let short = Err(Unfit::Short(Duration::from_secs(18)));
+        assert_eq!([17, 18, 20, 60].map(of), [short, Ok((6, 3000)), Ok((6, 3333)), Ok((10, 6000))]);
+        assert_eq!([600, 3600, 20_000].map(of), [Ok((30, 20_000)), Ok((180, 20_000)), Ok((1000, 20_000))]);
+        let long = Err(Unfit::Long(Duration::from_secs(20_000)));
+        assert_eq!([0, 20_001, 360_000_000].map(of), [short, long, long]);
     }
 
     #[test]
