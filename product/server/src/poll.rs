@@ -27,6 +27,8 @@ pub struct Poll {
     taken: usize,
     /// The reason why `epoll_pwait2` is not used, if it is not.
     refusal: Option<Errno>,
+    /// The room for the kernel's events where it is not used; otherwise empty.
+    events: Vec<sys::EpollEvent>,
 }
 
 /// A ready descriptor.
@@ -39,7 +41,8 @@ pub struct Ready {
 impl Poll {
     pub fn new() -> io::Result<Poll> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let mut poll = Poll { epoll, ready: Vec::with_capacity(EVENTS_PER_TURN_MAX), taken: 0, refusal: None };
+        let (ready, events) = (Vec::with_capacity(EVENTS_PER_TURN_MAX), Vec::new());
+        let mut poll = Poll { epoll, ready, taken: 0, refusal: None, events };
         // Tried here so that a thread that could not wait is found before it is started.
         match poll.wait_exactly(Some(AT_ONCE)) {
             Err(error @ (Errno::NOSYS | Errno::PERM)) => poll.refusal = Some(error),
@@ -96,7 +99,8 @@ impl Poll {
             rustix::event::poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], timeout.as_ref())?;
         }
         let ready = &mut self.ready;
-        sys::epoll_take(&self.epoll, EVENTS_PER_TURN_MAX, |token, flags| {
+        self.events.resize(EVENTS_PER_TURN_MAX, sys::EpollEvent { events: 0, u64: 0 });
+        sys::epoll_take(&self.epoll, &mut self.events, |token, flags| {
             ready.push(Ready { token, flags: epoll::EventFlags::from_bits_retain(flags) });
         })
     }

@@ -81,14 +81,16 @@ pub fn receive_one_by_one(socket: impl AsFd) -> io::Result<()> {
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Calls `take` with the token and the flags of up to `events_max` ready descriptors, without waiting.
+/// A ready descriptor as the kernel writes it.
+pub type EpollEvent = libc::epoll_event;
+
+/// Calls `take` with the token and the flags of as many ready descriptors as `events` has room for, without waiting.
 pub fn epoll_take(
     epoll: impl AsFd,
-    events_max: usize,
+    events: &mut [EpollEvent],
     mut take: impl FnMut(u64, u32),
 ) -> Result<(), rustix::io::Errno> {
-    let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; events_max];
-    let room = libc::c_int::try_from(events_max).unwrap_or(libc::c_int::MAX);
+    let room = libc::c_int::try_from(events.len()).unwrap_or(libc::c_int::MAX);
     // SAFETY: the kernel writes at most `room` events, which `events` has room for and outlives the call; the descriptor is
     // borrowed, so it is open.
     let ready = unsafe { libc::epoll_wait(epoll.as_fd().as_raw_fd(), events.as_mut_ptr(), room, 0) };
