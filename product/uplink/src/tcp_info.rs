@@ -91,7 +91,7 @@ impl TcpInfo {
         let known = bytes.len().min(INFO_BYTES);
         raw[..known].copy_from_slice(&bytes[..known]);
         let u32_at = |at: usize| u32::from_ne_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
-        let u64_at = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| raw[at + byte]));
+        let u64_at = |at: usize| u64::from_ne_bytes(*raw[at..].first_chunk().expect("each field is within the bytes"));
         let min_rtt_us = u32_at(MIN_RTT_AT);
         TcpInfo {
             segment_bytes: u32_at(SND_MSS_AT),
