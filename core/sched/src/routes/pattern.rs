@@ -22,7 +22,8 @@ pub fn pattern(path: &[u8], mut put: impl FnMut(&[u8])) {
         if depth == SEGMENTS_MAX {
             return put(b"**");
         }
-        if segment.len() > SEGMENT_BYTES_MAX || is_uuid(segment) {
+        // UUIDs are longer too.
+        if segment.len() > SEGMENT_BYTES_MAX {
             put(b"*");
             continue;
         }
@@ -48,15 +49,6 @@ fn is_one_of_many(part: &[u8]) -> bool {
     let has_figure = part.iter().any(u8::is_ascii_digit);
     let is_number = has_figure && part.iter().all(u8::is_ascii_digit);
     is_number || (has_figure && part.len() >= DIGEST_DIGITS_MIN && part.iter().all(u8::is_ascii_hexdigit))
-}
-
-/// Returns whether the segment begins with 8-4-4-4-12 hexadecimal digits (RFC 9562 section 4), and nothing else or
-/// another `-` part behind them.
-fn is_uuid(segment: &[u8]) -> bool {
-    let mut groups = segment.splitn(5, |byte| *byte == b'-');
-    [8, 4, 4, 4, 12].into_iter().all(|digits| {
-        groups.next().is_some_and(|group| group.len() == digits && group.iter().all(u8::is_ascii_hexdigit))
-    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The identity of a route, as a number and as words.
 
+use super::ALL_PATHS;
 use super::pattern::pattern;
 
 /// The maximum length of a route's words; longer ones are cut.
@@ -30,33 +31,45 @@ pub(super) struct Digest(pub u64);
 impl Route<'_> {
     /// The route's number: the same on each machine and in each version of the program that has the same patterns.
     pub(super) fn digest(&self) -> Digest {
-        let mut digest = FNV_OFFSET;
-        self.pieces(|piece| {
-            digest = piece.iter().fold(digest, |digest, byte| (digest ^ u64::from(*byte)).wrapping_mul(FNV_PRIME));
-        });
-        Digest(digest)
+        let (mut digest, _) = self.asked();
+        self.pieces_answered(|piece| digest = digest.with(piece));
+        digest
+    }
+
+    /// The number of what a request gives, site, method and path, and that of all paths there.
+    pub(super) fn asked(&self) -> (Digest, Digest) {
+        let mut of_site = Digest(FNV_OFFSET);
+        self.words_asked(|piece| of_site = of_site.with(piece));
+        let mut own = of_site;
+        pattern(self.path, |piece| own = own.with(piece));
+        (own, of_site.with(ALL_PATHS))
     }
 
     /// The route as an operator reads it: `example.org GET /users/* 2xx text/html gzip`. Visible ASCII and single
     /// spaces; other bytes are `?`.
     pub fn words(&self) -> String {
         let mut words = String::new();
-        self.pieces(|piece| {
+        let mut put = |piece: &[u8]| {
             let room = WORDS_BYTES_MAX - words.len();
             words.extend(
                 piece.iter().take(room).map(|byte| if (b' '..=b'~').contains(byte) { *byte as char } else { '?' }),
             );
-        });
+        };
+        self.words_asked(&mut put);
+        pattern(self.path, &mut put);
+        self.pieces_answered(&mut put);
         words
     }
 
-    fn pieces(&self, mut put: impl FnMut(&[u8])) {
-        let main_type = self.content_type.split(|byte| *byte == b';').next().unwrap_or_default();
+    fn words_asked(&self, mut put: impl FnMut(&[u8])) {
         for word in [self.site, self.method] {
             put(cut(word));
             put(b" ");
         }
-        pattern(self.path, &mut put);
+    }
+
+    fn pieces_answered(&self, mut put: impl FnMut(&[u8])) {
+        let main_type = self.content_type.split(|byte| *byte == b';').next().unwrap_or_default();
         put(&[b' ', b'0' + (self.status / 100).min(9) as u8, b'x', b'x']);
         for word in [main_type, self.coding] {
             put(b" ");
@@ -67,6 +80,13 @@ impl Route<'_> {
                 put(b"-");
             }
         }
+    }
+}
+
+impl Digest {
+    /// The number with these bytes behind.
+    fn with(self, bytes: &[u8]) -> Digest {
+        Digest(bytes.iter().fold(self.0, |digest, byte| (digest ^ u64::from(*byte)).wrapping_mul(FNV_PRIME)))
     }
 }
 

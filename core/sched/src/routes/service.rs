@@ -9,8 +9,8 @@ use std::collections::HashMap;
 
 use units::Nanos;
 
+use super::Route;
 use super::route::Digest;
-use super::{ALL_PATHS, Route};
 
 /// Routes remembered: this many used lately, and as many from before.
 pub const SERVICES_MAX: usize = 2048;
@@ -42,8 +42,8 @@ struct Mean {
 impl ServiceRoute {
     /// The route by site, method and path only.
     pub fn of(route: &Route) -> ServiceRoute {
-        let asked = Route { status: 0, content_type: b"", coding: b"", ..*route };
-        ServiceRoute { own: asked.digest(), all: Route { path: ALL_PATHS, ..asked }.digest() }
+        let (own, all) = route.asked();
+        ServiceRoute { own, all }
     }
 }
 
