@@ -327,11 +327,9 @@ impl<N: Net> Proxy<N> {
 
     fn end(&mut self, net: &N, now: Nanos, at: usize, is_whole: bool) {
         let Some(transfer) = self.upstreams.transfer(at) else { return };
-        let quantile = self.upstreams.quantile(at, is_whole);
-        let measured = Some(Measured { quantile, body_bytes: transfer.body_bytes() });
-        let ended = Effect::Ended { id: transfer.exchange, tried: self.tried(at), measured };
-        self.effects.push_back(ended);
-        self.upstreams.end(net, now, at, is_whole);
+        let (id, body_bytes, tried) = (transfer.exchange, transfer.body_bytes(), self.tried(at));
+        let quantile = self.upstreams.end(net, now, at, is_whole);
+        self.effects.push_back(Effect::Ended { id, tried, measured: Some(Measured { quantile, body_bytes }) });
     }
 
     /// Handles the failure of an upstream. Before the response begins the client gets an error status; afterwards the

@@ -87,16 +87,18 @@ pub struct Learned {
 }
 
 impl Learned {
-    /// Learns from a transfer that has ended, with its complete response or without.
-    pub fn note(&mut self, transfer: &Transfer, now: Nanos, is_whole: bool) {
-        match transfer.route {
-            Some(route) if is_whole => drop(self.routes.note(route, transfer.body_bytes())),
-            Some(route) => self.routes.note_censored(route, transfer.body_bytes()),
-            None => {}
-        }
+    /// Learns from a transfer that has ended, with its complete response or without. Returns the quantile of the size
+    /// of a complete one, by what was known before.
+    pub fn note(&mut self, transfer: &Transfer, now: Nanos, is_whole: bool) -> Option<f64> {
         if let Some((route, took)) = transfer.service(now).filter(|_| is_whole) {
             self.services.note(route, took);
         }
+        let (route, bytes) = (transfer.route?, transfer.body_bytes());
+        if is_whole {
+            return self.routes.note(route, bytes);
+        }
+        self.routes.note_censored(route, bytes);
+        None
     }
 
     /// Learns the ratio of a coded response at its end, unless too many are under way.

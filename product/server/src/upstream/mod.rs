@@ -333,14 +333,14 @@ impl<N: Net> Upstreams<N> {
     }
 
     /// Ends a transfer. Its connection is kept if the response is complete. It is closed if something is left of the
-    /// response and no stream bounds that.
-    pub fn end(&mut self, net: &N, now: Nanos, at: usize, is_whole: bool) {
-        let Some(transfer) = self.transfers.get(at) else { return };
+    /// response and no stream bounds that. Returns the quantile of the size of a complete response.
+    pub fn end(&mut self, net: &N, now: Nanos, at: usize, is_whole: bool) -> Option<f64> {
+        let transfer = self.transfers.get(at)?;
         self.by_exchange.remove(&transfer.exchange);
         if transfer.is_held() {
             self.peers[transfer.peer].places.on_held(true, false);
         }
-        self.learned.note(transfer, now, is_whole);
+        let quantile = self.learned.note(transfer, now, is_whole);
         if let Some(said) = transfer.connection.and_then(|own| self.connections.take_said(own)) {
             self.said.push((self.name(at), said));
         }
@@ -349,6 +349,7 @@ impl<N: Net> Upstreams<N> {
         }
         self.give_place_back(at);
         self.transfers.remove(at);
+        quantile
     }
 
     /// Returns text that a FastCGI program wrote to its error stream, with the name of its upstream.
