@@ -42,6 +42,9 @@ impl<N: Net> Responder<N> {
             // Only the upgrade of HTTP/1.1 is supported (RFC 9110 section 15.6.2).
             return Some(Box::new(self.service.handler.unanswered(to, request, Status::NOT_IMPLEMENTED)));
         }
+        // Lines are split once: what follows reads the copy, whose fields are found by their lengths.
+        let mut kept = KeptRequest::new(request, self.connections[id].held.account());
+        let request = &kept.view();
         let upload = self.upload_of(id, &group, request);
         let transfer = self.transfer_of(id, pass_on, (request, minor_version), to, upload.is_some());
         if let Err((fault, upstream)) = self.proxy.begin(&self.net, self.timers.now(), transfer) {
@@ -49,11 +52,9 @@ impl<N: Net> Responder<N> {
             return Some(Box::new(self.service.handler.unanswered(to, request, fault.status())));
         }
         self.connections.want_body(id, request, self.timers.date());
-        let conn = &mut self.connections[id];
-        let mut kept = KeptRequest::new(request, conn.held.account());
-        kept.upload = upload;
-        conn.exchange(id.stream).task = Task::PassedOn(Box::new(kept));
         self.note_passed(id, to, request, minor_version);
+        kept.upload = upload;
+        self.connections.exchange(id).task = Task::PassedOn(Box::new(kept));
         self.follow_begun(id);
         None
     }
