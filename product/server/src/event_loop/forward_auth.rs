@@ -60,7 +60,7 @@ impl<N: Net> Responder<N> {
     }
 
     /// Lets a request pass, if the head of this answer says so. Otherwise returns the answer, which is the client's.
-    pub(super) fn pass_or_answer(&mut self, begun: Begun) -> Option<Begun> {
+    pub(super) fn pass_or_answer(&mut self, begun: Box<Begun>) -> Option<Box<Begun>> {
         let id = begun.id;
         let copied = match self.connections.find(id).map(|exchange| &exchange.task) {
             Some(Task::Deciding(deciding)) => deciding.copied.clone(),

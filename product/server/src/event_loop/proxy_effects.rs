@@ -63,9 +63,7 @@ impl<N: Net> Responder<N> {
         match effect {
             Effect::Interim { id, .. } if self.is_deciding(id) => {}
             Effect::Interim { id, head } => self.send_interim(id, *head),
-            Effect::Respond(begun) => {
-                self.pass_or_answer(*begun).into_iter().for_each(|begun| self.begin_passed(begun))
-            }
+            Effect::Respond(begun) => self.pass_or_answer(begun).into_iter().for_each(|begun| self.begin_passed(begun)),
             Effect::Named(named) => self.reply_named(*named),
             Effect::Intercepted { id, head } => self.reply_intercepted(id, *head),
             Effect::Body { id } => self.pass_body(id),
@@ -95,15 +93,16 @@ impl<N: Net> Responder<N> {
     }
 
     /// Sends the response of an upstream, whose body may still be arriving.
-    fn begin_passed(&mut self, begun: Begun) {
+    fn begin_passed(&mut self, begun: Box<Begun>) {
         let (now, id) = (self.timers.now(), begun.id);
         let (rest, coded) = match self.take_passed(id) {
             Some(request) => {
-                self.proxy.enter_route(&begun, &request.view());
+                let view = request.view();
+                self.proxy.enter_route(&begun, &view);
                 let is_logged = self.line_of(id).is_some_and(|line| line.log.is_some());
                 let prediction = if is_logged { self.proxy.prediction(&begun) } else { Prediction::default() };
-                let (is_whole, trailing) = (begun.is_whole(), self.trailing(id, &request.view()));
-                let Begun { head, pipe, rest, tried, .. } = begun;
+                let (is_whole, trailing) = (begun.is_whole(), self.trailing(id, &view));
+                let Begun { head, pipe, rest, tried, .. } = *begun;
                 let size_from = size_from(head.framing, is_whole);
                 self.note_tried(id, tried, |line| line.answered(now, size_from, prediction));
                 let length = announced(head.framing);
@@ -253,8 +252,9 @@ impl<N: Net> Responder<N> {
         request: Box<KeptRequest>,
         make: impl FnOnce(&mut Handler, To, &Request) -> Reply,
     ) {
-        let to = self.service.target(&mut self.connections[id], id.stream, &request.view());
-        let reply = make(&mut self.service.handler, to, &request.view());
+        let view = request.view();
+        let to = self.service.target(&mut self.connections[id], id.stream, &view);
+        let reply = make(&mut self.service.handler, to, &view);
         drop(request);
         assert!(self.transmitter.gathered.is_empty(), "what was gathered for one connection is not another's");
         self.send(id, reply);
