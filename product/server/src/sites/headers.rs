@@ -23,6 +23,9 @@ impl Sites {
         of: impl Fn(Variable) -> Vec<u8>,
     ) -> Vec<FieldChange> {
         let answers = &self.answers[self.place(site)];
+        if answers.request_headers.is_empty() {
+            return Vec::new();
+        }
         let Ok(readings) = Readings::of(request.path) else { return Vec::new() };
         let change = |rule: &RequestHeader| FieldChange {
             name: rule.name.clone(),

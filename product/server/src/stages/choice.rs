@@ -10,6 +10,8 @@ use crate::codec::{CODED_BYTES, STREAM_BYTES, STREAMED, is_compressible};
 
 /// Returns the coding of a response on its way that its client wants, if there is memory for one.
 pub(super) fn wanted_coding(request: &Request, streaming: &Streaming) -> Option<Coding> {
+    // Without the field, a client takes no coding.
+    request.fields.accept_encoding?;
     let offered = STREAMED.into_iter().filter(|coding| streaming.codings.has(*coding)).collect();
     if streaming.room_bytes < STREAM_BYTES { None } else { AcceptedCodings::of(request).best(offered) }
 }
