@@ -99,6 +99,7 @@ pub(crate) struct FieldIter<'a>(pub &'a [u8]);
 impl<'a> Iterator for FieldIter<'a> {
     type Item = (&'a [u8], &'a [u8]);
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let (name_bytes, rest) = self.0.split_first_chunk::<LENGTH_BYTES>()?;
         let (value_bytes, rest) = rest.split_first_chunk::<LENGTH_BYTES>()?;

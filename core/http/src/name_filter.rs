@@ -41,6 +41,7 @@ impl<const N: usize> Names<N> {
     }
 
     /// Returns true if this is one of them, in any case of letters.
+    #[inline]
     pub fn has(&self, name: &[u8]) -> bool {
         self.filter.may_have(name) && self.names.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
     }

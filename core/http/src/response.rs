@@ -81,6 +81,9 @@ impl<B> Response<B> {
     /// Adds names of request fields to Vary (RFC 9110 section 12.5.5), which stays one line: nginx before 1.23 obeys one
     /// line alone as a cache.
     pub fn varying_by(self, names: &str) -> Response<B> {
+        if !self.has("vary") {
+            return self.with("Vary", names.as_bytes());
+        }
         let of_name = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(b"vary");
         let mut value: Vec<u8> =
             self.fields().filter(of_name).map(|(_, value)| value).collect::<Vec<_>>().join(&b", "[..]);

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use super::response::OWN_BYTES;
 use super::{Framing, UpstreamFault, UpstreamHead};
 use crate::fields::FieldList;
-use crate::gateway::hop::{connection, is_any, is_listed};
+use crate::gateway::hop::{is_any, is_listed};
 use crate::list::members;
 use crate::name_filter::NameFilter;
 use crate::request::is_token_byte;
@@ -117,7 +117,7 @@ fn interpret(parsed: &httparse::Response, method: Method, has_folds: bool) -> Re
     let content_length = content_length(values("content-length"))?;
     let is_chunked = is_chunked(values("transfer-encoding"), minor_version)?;
     let framing = framing(status, method, is_chunked, content_length);
-    let (persists, lists_fields) = persistence(&list, &names, minor_version)?;
+    let (persists, lists_fields) = persistence(values("connection"), minor_version)?;
     let announces_body = is_chunked || content_length.is_some_and(|length| length > PeerLength::ZERO);
     let is_end_doubtful = announces_body && may_send_body(status, method, is_chunked);
     let has_end = !matches!(framing, Framing::Close | Framing::Upgraded);
@@ -139,12 +139,14 @@ fn interpret(parsed: &httparse::Response, method: Method, has_folds: bool) -> Re
     })
 }
 
-/// Returns whether the connection persists by its fields (RFC 9112 section 9.3), and whether Connection lists fields that
-/// are not forwarded.
-fn persistence(list: &FieldList, names: &NameFilter, minor_version: u8) -> Result<(bool, bool), UpstreamFault> {
+/// Returns whether the connection persists by the values of Connection (RFC 9112 section 9.3), and whether they list
+/// fields that are not forwarded.
+fn persistence<'a>(
+    connection: impl Iterator<Item = &'a [u8]>,
+    minor_version: u8,
+) -> Result<(bool, bool), UpstreamFault> {
     let (mut closes, mut stays, mut lists_fields) = (false, minor_version >= 1, false);
-    let connection = names.may_have(b"connection").then(|| connection(list.iter()));
-    for (nth, option) in connection.into_iter().flatten().flat_map(members).enumerate() {
+    for (nth, option) in connection.flat_map(members).enumerate() {
         if nth == CONNECTION_OPTIONS_MAX {
             return Err(UpstreamFault("more connection options than the limit"));
         }
