@@ -7,10 +7,12 @@
 
 use crate::{PeerLength, Reject, Status};
 
-/// Maximum bytes of chunk extensions in a request body. Extensions are unused in practice; the limit is per body and
-/// not per chunk, because chunks may be one byte long. For an upstream's response, the limit is per chunk and includes
-/// padding.
+/// Maximum bytes of extensions of one chunk; for an upstream's response, padding included.
 const EXTENSION_BYTES_MAX: u32 = 1024;
+/// Data that pays for one more byte of extensions in a request body, over the [`EXTENSION_BYTES_MAX`] that each body
+/// may have. A limit per chunk does not do, because chunks may be one byte long; a fixed limit per body ends uploads
+/// that sign each chunk, as clients of S3 do.
+const DATA_BYTES_PER_EXTENSION_BYTE: u64 = 16;
 /// Maximum bytes of the trailer section.
 const TRAILER_BYTES_MAX: u32 = 8 << 10;
 /// Maximum digits of a chunk size, leading zeros included: as many as a `u64` has.
@@ -22,7 +24,11 @@ const TOO_LONG: Reject = Reject::bad("a chunk of 2^63 bytes or more");
 #[derive(Debug, Clone)]
 pub struct Chunked {
     state: State,
+    /// Bytes of extensions of the chunk so far.
     extension_bytes: u32,
+    /// Bytes of extensions of all chunks so far.
+    extension_bytes_total: u64,
+    data_bytes: u64,
     trailer_bytes: u32,
     /// The body is an upstream's, so chunk sizes may be padded with spaces.
     is_padded: bool,
@@ -90,7 +96,14 @@ impl Default for Chunked {
 
 impl Chunked {
     pub fn new() -> Chunked {
-        Chunked { state: SIZE, extension_bytes: 0, trailer_bytes: 0, is_padded: false }
+        Chunked {
+            state: SIZE,
+            extension_bytes: 0,
+            extension_bytes_total: 0,
+            data_bytes: 0,
+            trailer_bytes: 0,
+            is_padded: false,
+        }
     }
 
     /// Creates the decoder for an upstream's response. Spaces and tabs may follow a chunk size, as Apache 1.3 and its
@@ -117,6 +130,7 @@ impl Chunked {
             if let State::Data { bytes } = self.state {
                 let taken = bytes.min((buf.len() - at) as u64);
                 self.state = if taken == bytes { State::DataCr } else { State::Data { bytes: bytes - taken } };
+                self.data_bytes = self.data_bytes.saturating_add(taken);
                 let end = at + taken as usize;
                 return Ok(Taken { consumed: end, data: &buf[at..end], is_done: false });
             }
@@ -154,9 +168,7 @@ impl Chunked {
             (State::SizeLf { bytes }, b'\n') => Ok(State::Data { bytes }),
             (State::DataCr, b'\r') => Ok(State::DataLf),
             (State::DataLf, b'\n') => {
-                if self.is_padded {
-                    self.extension_bytes = 0;
-                }
+                self.extension_bytes = 0;
                 Ok(SIZE)
             }
             (State::TrailerStart, b'\r') => Ok(State::EndLf),
@@ -172,7 +184,10 @@ impl Chunked {
 
     fn extension(&mut self, bytes: u64) -> Result<State, Reject> {
         self.extension_bytes += 1;
-        if self.extension_bytes > EXTENSION_BYTES_MAX {
+        self.extension_bytes_total = self.extension_bytes_total.saturating_add(1);
+        let total_max = u64::from(EXTENSION_BYTES_MAX) + self.data_bytes / DATA_BYTES_PER_EXTENSION_BYTE;
+        let is_over_total = !self.is_padded && self.extension_bytes_total > total_max;
+        if self.extension_bytes > EXTENSION_BYTES_MAX || is_over_total {
             return Err(Reject { status: Status::CONTENT_TOO_LARGE, reason: "chunk extensions over the limit" });
         }
         Ok(State::Extension { bytes })
@@ -280,12 +295,25 @@ mod tests {
         let chunk = |extension: u32| format!("1;{}\r\nx\r\n", "e".repeat(extension as usize)).into_bytes();
         assert!(discard(&chunk(EXTENSION_BYTES_MAX)).is_ok());
         assert_eq!(discard(&chunk(EXTENSION_BYTES_MAX + 1)), Err(413));
-        assert_eq!(discard(&chunk(1).repeat(EXTENSION_BYTES_MAX as usize + 1)), Err(413));
+        // A byte of data for a byte of extensions: 1,024 and a sixteenth of the data are 1,092.
+        assert!(discard(&[chunk(1).repeat(1092), b"0\r\n\r\n".to_vec()].concat()).is_ok());
+        assert_eq!(discard(&chunk(1).repeat(1093)), Err(413));
         assert_eq!(discard(format!("1{}", " ".repeat(2000)).as_bytes()), Err(413));
         let trailer = |bytes: u32| format!("0\r\na:{}\r\n\r\n", "b".repeat(bytes as usize - 2)).into_bytes();
         assert!(discard(&trailer(TRAILER_BYTES_MAX)).is_ok());
         assert_eq!(discard(&trailer(TRAILER_BYTES_MAX + 1)), Err(431));
         assert_eq!(discard(&[&b"0\r\n"[..], &b"a\r\n".repeat(TRAILER_BYTES_MAX as usize + 1)].concat()), Err(431));
+    }
+
+    #[test]
+    fn an_upload_may_sign_each_of_its_chunks() {
+        let signature = "f".repeat(64);
+        let chunk = [format!("10000;chunk-signature={signature}\r\n").as_bytes(), &[b'x'; 65536], b"\r\n"].concat();
+        let body = [chunk.repeat(200), b"0;chunk-signature=".to_vec(), signature.into_bytes(), b"\r\n\r\n".to_vec()];
+        assert_eq!(discard(&body.concat()), Ok((body.concat().len(), true)));
+        // Data does not widen the limit of one chunk.
+        let long = format!("1;{}\r\n", "e".repeat(EXTENSION_BYTES_MAX as usize + 1));
+        assert_eq!(discard(&[&chunk[..], long.as_bytes()].concat()), Err(413));
     }
 
     #[test]
