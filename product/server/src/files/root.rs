@@ -3,9 +3,10 @@
 //! A path from a request must never reach a file outside the folder. Checking the text of the path is not enough: a
 //! symlink inside the folder may lead anywhere, and may be swapped between a check and the open. So the kernel confines
 //! every open to the folder: `openat2` with `RESOLVE_BENEATH` (Linux 5.6). It follows relative symlinks that stay
-//! inside and refuses the others, absolute ones included, since those start again at `/`. If an operator names folders
-//! that symlinks may lead into, a path that leaves the root is opened without reading it, and the kernel reports where
-//! it is.
+//! inside and refuses the others, even those that come back: absolute ones, which start again at `/`, and those that
+//! go up and down again. So a path that leaves the root is opened without reading it, and the kernel reports where it
+//! is. What is in the root is opened by that place, again beneath the root; what is elsewhere only if an operator
+//! named its folder.
 //!
 //! If `openat2` is missing (an old kernel, or a container's system-call filter), the path is walked one segment at a
 //! time with `O_NOFOLLOW`, which refuses every symlink: less is served, but nothing escapes.
@@ -366,7 +367,7 @@ impl Entered<'_> {
             (Resolve::Walk, Wait::Allowed) => self.at_walk(path, flags | OFlags::NOFOLLOW),
         };
         let opened = match opened {
-            Err(Errno::XDEV) if !self.root.links.are_refused() => self.at_linked(path, flags, wait),
+            Err(Errno::XDEV) => self.at_linked(path, flags, wait),
             opened => opened,
         };
         match opened {
@@ -390,18 +391,31 @@ impl Entered<'_> {
         result
     }
 
-    /// Opens the target of a symlink out of the root, if symlinks may lead there; otherwise the error is XDEV. The
-    /// check uses the location of the file that was opened, so swapping the symlink meanwhile gains nothing.
+    /// Opens the target of a symlink that leaves the root, if it comes back or symlinks may lead there; otherwise the
+    /// error is XDEV. Swapping the symlink meanwhile gains nothing: in the root, the kernel confines the second open
+    /// too, and elsewhere the check uses the location of the file that was opened.
     fn at_linked(&self, path: &[u8], flags: OFlags, wait: Wait) -> Result<OwnedFd, Errno> {
         let cached = if wait == Wait::Never { ResolveFlags::CACHED } else { ResolveFlags::empty() };
         let resolve = ResolveFlags::NO_MAGICLINKS | cached;
-        let found = openat2(&self.folder, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;
-        let by_number = format!("/proc/self/fd/{}", found.as_raw_fd());
-        let place = rustix::fs::readlink(&by_number, Vec::new())?;
-        if !self.root.links.may_lead_to(Path::new(OsStr::from_bytes(place.as_bytes()))) {
+        let found = match openat2(&self.folder, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve) {
+            // Nobody learns what is out of the root.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) if self.root.links.are_refused() => {
+                return Err(Errno::XDEV);
+            }
+            found => found?,
+        };
+        let place = place_of(&found)?;
+        if let Ok(rest) = place.strip_prefix(place_of(&self.folder)?) {
+            let rest = if rest.as_os_str().is_empty() { b"." } else { rest.as_os_str().as_bytes() };
+            return match wait {
+                Wait::Never => self.at_cached(rest, flags),
+                Wait::Allowed => self.at_beneath(rest, flags),
+            };
+        }
+        if !self.root.links.may_lead_to(&place) {
             return Err(Errno::XDEV);
         }
-        if flags.contains(OFlags::PATH) { Ok(found) } else { open(by_number, flags, Mode::empty()) }
+        if flags.contains(OFlags::PATH) { Ok(found) } else { open(by_number(&found), flags, Mode::empty()) }
     }
 
     /// Every step goes down: `admits` has refused `..`, and `O_NOFOLLOW` refuses symlinks.
@@ -415,6 +429,17 @@ impl Entered<'_> {
         }
         openat(folder.as_ref().unwrap_or(&self.folder), name, flags, Mode::empty())
     }
+}
+
+/// The name by which the process itself opens a file that it has open.
+fn by_number(file: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+/// The absolute path of an open file, without symlinks; XDEV where the kernel does not tell it.
+fn place_of(file: &OwnedFd) -> Result<PathBuf, Errno> {
+    let place = rustix::fs::readlink(by_number(file), Vec::new()).map_err(|_| Errno::XDEV)?;
+    Ok(PathBuf::from(OsStr::from_bytes(place.as_bytes())))
 }
 
 /// The folder that a root was found to be; an error if that is not known.

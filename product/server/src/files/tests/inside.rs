@@ -89,6 +89,52 @@ fn symlinks_that_stay_are_followed_where_the_kernel_can_tell() {
     }
 }
 
+/// Tools write links as absolute paths (`ln -s "$PWD/..."`, `artisan storage:link`), or from the folder above.
+#[test]
+fn symlinks_that_leave_and_come_back_are_followed_where_the_kernel_can_tell() {
+    let [mut beneath, mut uncached, mut walking] = Site::each_way(Options::default());
+    for (site, expected) in [(&mut beneath, "a"), (&mut uncached, "a"), (&mut walking, "not found")] {
+        let file = site.folder.put("d/a", "a");
+        let root = site.folder.path(".").canonicalize().unwrap();
+        let name = root.file_name().unwrap().to_str().unwrap();
+        symlink(&file, site.folder.path("absolute")).unwrap();
+        symlink(file.parent().unwrap(), site.folder.path("folder")).unwrap();
+        symlink(format!("../{name}/d/a"), site.folder.path("up")).unwrap();
+        symlink(format!("../../{name}/folder/a"), site.folder.path("d/twice")).unwrap();
+        for path in ["/absolute", "/folder/a", "/up", "/d/twice"] {
+            assert_eq!(site.get(path), expected, "{path}");
+        }
+        // A neighbour whose name begins alike, and what is missing.
+        symlink(format!("{}2/a", root.display()), site.folder.path("like")).unwrap();
+        symlink(root.join("gone"), site.folder.path("dangling")).unwrap();
+        for path in ["/like", "/dangling"] {
+            assert!(["outside", "not found"].contains(&site.get(path).as_str()), "{path}");
+        }
+    }
+}
+
+/// The place of the root is that of the folder which a lookup has opened.
+#[test]
+fn symlinks_come_back_to_the_root_that_took_the_place_of_another() {
+    let folder = Folder::new();
+    for (release, text) in [("1", "one"), ("2", "two")] {
+        folder.put(format!("{release}/a"), text);
+        symlink(folder.path("current/a"), folder.path(format!("{release}/link"))).unwrap();
+    }
+    symlink("1", folder.path("current")).unwrap();
+    let root = Root::open(&folder.path("current"), Options::default()).unwrap();
+    let read = || {
+        let mut text = String::new();
+        let entered = root.enter(Wait::Allowed).unwrap();
+        std::io::Read::read_to_string(&mut entered.read(b"link", Wait::Allowed).unwrap(), &mut text).unwrap();
+        text
+    };
+    assert_eq!(read(), "one");
+    std::fs::remove_file(folder.path("current")).unwrap();
+    symlink("2", folder.path("current")).unwrap();
+    assert_eq!(read(), "two");
+}
+
 #[test]
 fn hidden_names() {
     for (options, expected) in [(Options::default(), "not found"), (nothing_hidden(), "h")] {
