@@ -312,7 +312,8 @@ impl FromText for HostOnly {
 }
 
 /// Schemes of other servers, and what to write instead.
-const OTHER_SCHEMES: [(&str, &str); 3] = [
+const OTHER_SCHEMES: [(&str, &str); 4] = [
+    ("fastcgi:", "fastcgi://HOST:PORT, fastcgi:HOST:PORT or fastcgi:unix:/PATH, for example fastcgi://127.0.0.1:9000"),
     ("grpc://", "h2c:// for gRPC, for example h2c://127.0.0.1:50051"),
     ("grpcs://", "h2:// for gRPC over TLS, for example h2://app.internal:443"),
     ("h2c:/", "h2c://HOST:PORT or h2c:unix:/PATH, for example h2c://127.0.0.1:50051"),
@@ -345,14 +346,15 @@ impl UpstreamAddress {
     }
 
     /// Reads a port, a host and a port, or `unix:` and the path of a socket. A prefix may be `http://`, `https://` for TLS, `h2c://` for HTTP/2
-    /// (`h2c:unix:` at a socket), `h2://` for both, or `fastcgi://` (`fastcgi:unix:`).
+    /// (`h2c:unix:` at a socket), `h2://` for both, or `fastcgi://`, where the slashes may be
+    /// left out (`fastcgi:127.0.0.1:9000`, `fastcgi:unix:`).
     pub fn new(text: &str) -> Option<UpstreamAddress> {
         let (version, socket) = match text.split_once(':') {
             Some(("h2", rest)) => (UpstreamVersion::Http2, over_tls(rest.strip_prefix("//")?)?),
             Some(("h2c", rest)) if rest.starts_with("unix:") => (UpstreamVersion::Http2, socket(rest)?),
             Some(("h2c", rest)) => (UpstreamVersion::Http2, socket(rest.strip_prefix("//")?)?),
             Some(("fastcgi", rest)) if rest.starts_with("unix:") => (UpstreamVersion::FastCgi, socket(rest)?),
-            Some(("fastcgi", rest)) => (UpstreamVersion::FastCgi, socket(rest.strip_prefix("//")?)?),
+            Some(("fastcgi", rest)) => (UpstreamVersion::FastCgi, responder_socket(rest)?),
             Some(("https", rest)) if rest.starts_with("//") => (UpstreamVersion::Http1, over_tls(&rest[2..])?),
             _ => (UpstreamVersion::Http1, socket(text.strip_prefix("http://").unwrap_or(text))?),
         };
@@ -371,6 +373,14 @@ fn socket(text: &str) -> Option<UpstreamSocket> {
     }
     let (host, port) = host_and_port(authority)?;
     Some(UpstreamSocket::Tcp(host, port))
+}
+
+/// Reads what follows `fastcgi:`. Without slashes it needs a host: `fastcgi:9000` could be a port, or the host `fastcgi`.
+fn responder_socket(text: &str) -> Option<UpstreamSocket> {
+    match text.strip_prefix("//") {
+        Some(authority) => socket(authority),
+        None => host_and_port(text).map(|(host, port)| UpstreamSocket::Tcp(host, port)),
+    }
 }
 
 fn over_tls(authority: &str) -> Option<UpstreamSocket> {
@@ -466,6 +476,8 @@ mod tests {
             ("h2://app.internal", "h2://app.internal:443"),
             ("h2://app.internal:8443", "h2://app.internal:8443"),
             ("fastcgi://:9000", "fastcgi://127.0.0.1:9000"),
+            ("fastcgi:127.0.0.1:9000", "fastcgi://127.0.0.1:9000"),
+            ("fastcgi:[::1]:9000", "fastcgi://[::1]:9000"),
             ("fastcgi:unix:/run/php/php-fpm.sock", "fastcgi:unix:/run/php/php-fpm.sock"),
         ] {
             assert_eq!(UpstreamAddress::new(text).map(|to| to.to_string()).as_deref(), Some(shown), "{text}");
@@ -501,7 +513,10 @@ mod tests {
             "h2:app:1",
             "h2://unix:/run/app.sock",
             "grpc://app:1",
-            "fastcgi:app:1",
+            "fastcgi:app",
+            "fastcgi:9000",
+            "fastcgi::9000",
+            "fastcgi:///app:1",
             "fastcgi://app",
             "fastcgi:unix:app",
         ] {

@@ -106,7 +106,9 @@ impl Handler {
             },
             _ => scripts,
         };
-        if !is_of_files(request.method) {
+        // The index of a folder may be a script, which takes all methods; a client sends the same again to the folder.
+        let is_of_script = scripts.is_some() && matches!(searched.0, Ok(Found::Redirect(_)));
+        if !is_of_files(request.method) && !is_of_script {
             return self.with_headers(to, request, unserved(request, ALLOW)).into();
         }
         match self.reply_searched(to, request, searched, may_wait) {

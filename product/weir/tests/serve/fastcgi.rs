@@ -216,6 +216,19 @@ fn only_scripts_run_and_their_source_is_never_sent() {
     assert_eq!(responder.asked().len(), 0);
 }
 
+/// A folder takes what its index may take: WebDAV asks for folders, with or without their slash.
+#[test]
+fn every_method_is_led_to_the_slash_of_a_folder() {
+    let (site, responder) = (scripts(), telling());
+    let server = serve(&site, &responder, FASTCGI);
+    let mut client = server.connect();
+    for method in ["POST", "PUT", "PROPFIND", "GET"] {
+        let response = ask(&mut client, &format!("{method} /uploads?a=b"), "Content-Length: 0\r\n\r\n");
+        assert_eq!((response.status, response.field("Location")), (308, Some("/uploads/?a=b")), "{method}");
+    }
+    assert_eq!(responder.asked().len(), 0);
+}
+
 #[test]
 fn a_front_controller_answers_what_leads_nowhere() {
     let (site, responder) = (scripts(), telling());
