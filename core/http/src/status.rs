@@ -40,6 +40,7 @@ macro_rules! with_statuses {
             EXPECTATION_FAILED 417 "Expectation Failed"
             MISDIRECTED 421 "Misdirected Request"
             UNPROCESSABLE_CONTENT 422 "Unprocessable Content"
+            UPGRADE_REQUIRED 426 "Upgrade Required"
             TOO_MANY_REQUESTS 429 "Too Many Requests"
             HEAD_TOO_LARGE 431 "Request Header Fields Too Large"
             INTERNAL_SERVER_ERROR 500 "Internal Server Error"

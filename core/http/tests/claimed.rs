@@ -19,7 +19,7 @@ fn is_trusted(address: IpAddr) -> bool {
 fn of(fields: &str) -> (Option<String>, Option<bool>, Option<String>) {
     let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
     let head = parse_request(request.as_bytes(), &Limits::default()).unwrap().expect("a whole head");
-    let Claimed { client, is_secure, wrong } = claimed(&head.request, is_trusted);
+    let Claimed { client, is_secure, wrong, .. } = claimed(&head.request, is_trusted);
     (client.map(|client| client.to_string()), is_secure, wrong.map(|wrong| String::from_utf8_lossy(wrong).into_owned()))
 }
 
@@ -91,7 +91,9 @@ fn the_scheme_is_the_first_that_is_told() {
     for (fields, expected) in [
         ("X-Forwarded-Proto: https", Some(true)),
         ("X-Forwarded-Proto: HTTP, https", Some(false)),
-        ("X-Forwarded-Proto: wss", None),
+        ("X-Forwarded-Proto: wss", Some(true)),
+        ("X-Forwarded-Proto: WS", Some(false)),
+        ("X-Forwarded-Proto: ftp", None),
         ("Forwarded: for=1.2.3.4;proto=https, proto=http", Some(true)),
         ("Forwarded: proto=https\r\nX-Forwarded-Proto: http", Some(false)),
         ("X-Other: https", None),

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use http::gateway::{FieldChange, Gateway, encode_request, upgrade_of};
+use http::gateway::{FieldChange, Gateway, asks_upgrade, encode_request};
 use http::http1::{Chunked, parse_request};
 use http::{BodyLength, Limits, PeerLength, Request, RequestBuilder};
 use proptest::prelude::*;
@@ -11,16 +11,16 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 
 fn gateway() -> Gateway<'static> {
     let (client, client_port) = (CLIENT, Some(4711));
-    let (upgrade, websocket_key) = (None, None);
     Gateway {
         client,
         client_port,
         is_secure: true,
         is_trusted: false,
+        claimed_client: None,
         host: None,
         version: (1, 1),
-        upgrade,
-        websocket_key,
+        is_upgrade: false,
+        websocket_key: None,
         changes: &[],
     }
 }
@@ -203,6 +203,27 @@ fn what_a_trusted_proxy_says_of_the_client_is_extended() {
 }
 
 #[test]
+fn what_a_trusted_proxy_says_in_forwarded_alone_begins_all_fields() {
+    let claimed_client = Some("2001:db8::1".parse().unwrap());
+    let trusted = Gateway { is_trusted: true, is_secure: false, claimed_client, ..gateway() };
+    let told = |lines: &str, gateway: &Gateway| {
+        let head = forwarded(&with(lines), gateway);
+        let only = |name| values(&head, name).join("|");
+        (only("x-forwarded-for"), only("x-forwarded-proto"), only("x-forwarded-host"))
+    };
+    let all = |client: &str, proto: &str, host: &str| (client.to_owned(), proto.to_owned(), host.to_owned());
+    let by =
+        "Forwarded: for=\"[2001:db8::1]:80\";proto=https;host=\"outer:81\", for=10.0.0.1;proto=http;host=inner\r\n";
+    assert_eq!(told(by, &trusted), all("2001:db8::1, 192.0.2.7", "https", "outer:81"));
+    // The field that a proxy writes itself counts before the one that it leaves as it came.
+    let both = format!("{by}X-Forwarded-For: 3.3.3.3\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: own\r\n");
+    assert_eq!(told(&both, &trusted), all("3.3.3.3, 192.0.2.7", "http", "own"));
+    assert_eq!(told("Forwarded: host=\"a b\";proto=ftp\r\n", &trusted), all("192.0.2.7", "http", "a"));
+    let untrusted = Gateway { is_trusted: false, claimed_client: None, ..trusted };
+    assert_eq!(told(by, &untrusted), all("192.0.2.7", "http", "a"));
+}
+
+#[test]
 fn addresses() {
     for (client, port, for_value, forwarded_value) in [
         ("2001:db8::1", None, "2001:db8::1", "\"[2001:db8::1]\""),
@@ -274,9 +295,8 @@ fn connect_for_websocket_is_an_upgrade_and_others_are_refused() {
         let mut request = connect(b"WebSocket", more).unwrap();
         // The stream stays open.
         request.set_unended();
-        let upgrade = upgrade_of(&request.view());
-        assert_eq!((request.view().method, upgrade), (http::Method::Connect, Some(&b"websocket"[..])));
-        let gateway = Gateway { upgrade, websocket_key: Some(b"KEY"), version: (2, 0), ..gateway() };
+        assert_eq!((request.view().method, asks_upgrade(&request.view())), (http::Method::Connect, true));
+        let gateway = Gateway { is_upgrade: true, websocket_key: Some(b"KEY"), version: (2, 0), ..gateway() };
         let mut out = Vec::new();
         encode_request(&mut out, &request.view(), &gateway, BodyLength::None);
         let head = String::from_utf8(out).unwrap();
@@ -297,29 +317,30 @@ fn connect_for_websocket_is_an_upgrade_and_others_are_refused() {
 
 #[test]
 fn upgrades() {
-    let websocket = Some(&b"websocket"[..]);
+    let websocket = Some("websocket");
     for (request, expected) in [
         ("GET / HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n", websocket),
         ("GET / HTTP/1.1\r\nUpgrade: h2c, websocket\r\nConnection: keep-alive, upgrade\r\n", websocket),
-        ("GET / HTTP/1.1\r\nUpgrade: websocket, x\r\nConnection: Upgrade\r\n", websocket),
-        ("GET / HTTP/1.1\r\nUpgrade: SPDY/3.1\r\nConnection: Upgrade\r\n", Some(&b"SPDY/3.1"[..])),
+        ("GET / HTTP/1.1\r\nUpgrade: websocket, x\r\nConnection: Upgrade\r\n", Some("websocket, x")),
+        ("GET / HTTP/1.1\r\nUpgrade: foo/2, websocket\r\nConnection: Upgrade\r\n", Some("foo/2, websocket")),
+        ("GET / HTTP/1.1\r\nUpgrade: a,h2\r\nUpgrade: TLS/1.0, b\r\nConnection: Upgrade\r\n", Some("a, b")),
+        ("GET / HTTP/1.1\r\nUpgrade: SPDY/3.1\r\nConnection: Upgrade\r\n", Some("SPDY/3.1")),
         ("GET / HTTP/1.1\r\nUpgrade: websocket\r\n", None),
         ("GET / HTTP/1.1\r\nConnection: Upgrade\r\n", None),
         ("GET / HTTP/1.1\r\nUpgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\n", None),
         ("GET / HTTP/1.1\r\nUpgrade: HTTP/2.0, TLS/1.0, H2\r\nConnection: Upgrade\r\n", None),
         ("GET / HTTP/1.1\r\nUpgrade: web socket\r\nConnection: Upgrade\r\n", None),
-        ("POST / HTTP/1.1\r\nUpgrade: tcp\r\nConnection: Upgrade\r\n", Some(&b"tcp"[..])),
-        ("POST / HTTP/1.1\r\nUpgrade: tcp\r\nConnection: Upgrade\r\nContent-Length: 1\r\n", Some(&b"tcp"[..])),
-        ("PUT / HTTP/1.1\r\nUpgrade: a\r\nConnection: Upgrade\r\nTransfer-Encoding: chunked\r\n", Some(&b"a"[..])),
+        ("POST / HTTP/1.1\r\nUpgrade: tcp\r\nConnection: Upgrade\r\n", Some("tcp")),
+        ("POST / HTTP/1.1\r\nUpgrade: tcp\r\nConnection: Upgrade\r\nContent-Length: 1\r\n", Some("tcp")),
+        ("PUT / HTTP/1.1\r\nUpgrade: a\r\nConnection: Upgrade\r\nTransfer-Encoding: chunked\r\n", Some("a")),
     ] {
         let bytes = format!("{request}Host: a\r\n\r\n");
         let head = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap();
-        assert_eq!(upgrade_of(&head.request), expected, "{request}");
-        let upgrade = upgrade_of(&head.request);
-        let out = encoded(&head.request, &Gateway { upgrade, ..gateway() });
-        let protocol = upgrade.map(|protocol| std::str::from_utf8(protocol).unwrap());
-        assert_eq!(values(&out, "upgrade"), protocol.into_iter().collect::<Vec<_>>());
-        assert_eq!(values(&out, "connection"), protocol.map(|_| "upgrade").into_iter().collect::<Vec<_>>());
+        let is_upgrade = asks_upgrade(&head.request);
+        assert_eq!(is_upgrade, expected.is_some(), "{request}");
+        let out = encoded(&head.request, &Gateway { is_upgrade, ..gateway() });
+        assert_eq!(values(&out, "upgrade"), expected.into_iter().collect::<Vec<_>>());
+        assert_eq!(values(&out, "connection"), expected.map(|_| "upgrade").into_iter().collect::<Vec<_>>());
     }
 }
 

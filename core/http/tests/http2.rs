@@ -12,9 +12,10 @@ const GATEWAY: Gateway = Gateway {
     client_port: None,
     is_secure: true,
     is_trusted: false,
+    claimed_client: None,
     host: None,
     version: (2, 0),
-    upgrade: None,
+    is_upgrade: false,
     websocket_key: None,
     changes: &[],
 };

@@ -113,7 +113,7 @@ fn framings_that_are_faults() {
         (with("Content-Length: 5\r\nTransfer-Encoding: chunked\r\nContent-Length: 6\r\n"), two),
         (with("Transfer-Encoding: chunked, gzip\r\n"), other),
         (with("Transfer-Encoding: gzip, chunked\r\n"), other),
-        (with("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"), other),
+        (with("Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n"), other),
         (with("Transfer-Encoding: xchunked\r\n"), other),
         (with("Transfer-Encoding:\r\n"), other),
         ("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".into(), "transfer-encoding in HTTP/1.0"),
@@ -451,6 +451,29 @@ fn an_upgrade_is_passed_on() {
     assert!(out.starts_with("HTTP/1.1 101 Switching Protocols\r\nDate: "), "{out}");
     let rest = "Sec-WebSocket-Accept: k\r\nVia: 1.1 weir\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
     assert!(out.ends_with(rest), "{out}");
+}
+
+/// A program that copies the fields of another server's response into its own says it twice, and is in chunks once.
+#[test]
+fn a_response_that_says_chunked_twice_is_the_last_of_its_connection() {
+    for lines in
+        ["Transfer-Encoding: chunked\r\ntransfer-encoding: Chunked\r\n", "Transfer-Encoding: chunked, chunked\r\n"]
+    {
+        let twice = head(&with(lines));
+        assert_eq!((twice.framing, twice.is_kept_alive), (Framing::Chunked, false), "{lines}");
+    }
+}
+
+#[test]
+fn a_demand_to_upgrade_says_to_what() {
+    let text = |status: u16, more: &str| format!("HTTP/1.1 {status} x\r\n{more}Content-Length: 0\r\n\r\n");
+    let fields = "Upgrade: websocket\r\nConnection: upgrade\r\nX: y\r\n";
+    let out = encoded(&head(&text(426, fields)).into_response(()), 1);
+    assert!(out.contains("Connection: upgrade\r\nUpgrade: websocket\r\n") && out.contains("X: y\r\n"), "{out}");
+    for (status, fields) in [(200, fields), (426, "X: y\r\n")] {
+        let out = encoded(&head(&text(status, fields)).into_response(()), 1);
+        assert!(!out.to_ascii_lowercase().contains("upgrade:") && !out.contains("Connection:"), "{out}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, SystemTime};
 
-use http::gateway::{Gateway, claimed, encode_request, upgrade_of};
+use http::gateway::{Gateway, asks_upgrade, claimed, encode_request};
 use http::http1::{Chunked, Head, parse_request, parse_response};
 use http::proxy_header::{PROXY_HEADER_BYTES_MAX, parse_proxy_header};
 use http::{
@@ -130,8 +130,8 @@ fn pass_on(head: &Head<'_>, reached: &mut Reached) {
     if request.all().count() + GATEWAY_FIELDS_MAX > FIELDS_MAX {
         return;
     }
-    let upgrade = upgrade_of(&request).filter(|_| head.minor_version >= 1);
-    reached.mark_if(upgrade.is_some(), "upgrade");
+    let is_upgrade = head.minor_version >= 1 && asks_upgrade(&request);
+    reached.mark_if(is_upgrade, "upgrade");
     let by_proxies = claimed(&request, |address| address.is_loopback());
     reached.mark_if(by_proxies.client.is_some(), "a client of a proxy");
     for is_trusted in [false, true] {
@@ -143,9 +143,10 @@ fn pass_on(head: &Head<'_>, reached: &mut Reached) {
             client_port: None,
             is_secure: false,
             is_trusted,
+            claimed_client: by_proxies.client,
             host,
             version: (1, head.minor_version),
-            upgrade,
+            is_upgrade,
             websocket_key,
             changes: &[],
         };
@@ -156,7 +157,7 @@ fn pass_on(head: &Head<'_>, reached: &mut Reached) {
         assert_eq!(read.bytes, out.len());
         assert_eq!((read.request.method, read.request.body), (request.method, request.body));
         assert_eq!((read.request.path, read.request.query), (request.path, request.query));
-        assert_eq!((read.request.fields.host, upgrade_of(&read.request)), (host, upgrade));
+        assert_eq!((read.request.fields.host, asks_upgrade(&read.request)), (host, is_upgrade));
     }
 }
 

@@ -88,6 +88,12 @@ impl ClientSession {
         self.framer.is_broken || !self.framer.engine.may_request()
     }
 
+    /// Returns true if the server leaves without an error after requests that it processes: it has a limit for each
+    /// connection, or a new configuration. It never saw those that it refuses then (RFC 9113 section 6.8).
+    pub fn leaves_after_some(&mut self) -> bool {
+        self.framer.engine.hooks().last_processed > 0
+    }
+
     /// Sends the head of a request on a new stream, appending it to `out`. Returns `None` if no request can be sent. The
     /// first follows our SETTINGS, whose answer shows the round trip.
     /// The caller must not open more than [`ClientSession::streams_max`]. The memory of the response is charged to

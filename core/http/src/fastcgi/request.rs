@@ -129,20 +129,24 @@ fn client(out: &mut Vec<u8>, script: &Script) {
 /// The beginning of the names of variables that are fields.
 const FIELD: &[u8] = b"HTTP_";
 /// Fields that are variables of their own, or that no program must see.
-const NO_FIELDS: [&str; 4] = ["content-type", "content-length", "expect", "proxy"];
+const NO_FIELDS: [&str; 5] = ["content-type", "content-length", "expect", "host", "proxy"];
 
 /// Appends the fields of the request that are for programs, each name once (RFC 3875 section 4.1.18).
 fn fields(out: &mut Vec<u8>, request: &Request, script: &Script) {
     let hop = Hop::of(|| request.values("connection"));
     // Another character could make two names one variable.
     let is_plain = |name: &[u8]| name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
+    let is_changed =
+        |name: &[u8]| script.changes.iter().any(|change| change.name.as_bytes().eq_ignore_ascii_case(name));
     let is_passed = |name: &[u8]| {
         hop.is_passed(name)
             && is_plain(name)
             && !is_any(name, &NO_FIELDS)
             && (script.is_trusted || !forwarded::is_ours(name, false))
-            && !script.changes.iter().any(|change| change.name.as_bytes().eq_ignore_ascii_case(name))
+            && !is_changed(name)
     };
+    // The host of an absolute target counts, whatever the field says (RFC 9112 section 3.2.2).
+    request.fields.host.filter(|_| !is_changed(b"host")).into_iter().for_each(|host| field(out, b"host", host));
     // Over HTTP/1.1 each look at all fields parses their lines.
     let all: Vec<_> = request.all().collect();
     for (at, (name, value)) in all.iter().enumerate().filter(|(_, (name, _))| is_passed(name)) {
@@ -336,6 +340,24 @@ mod tests {
             ("/http://a/x", "/http://a/x"),
         ] {
             assert_eq!(only(&asked_for(target, "", &script()), "REQUEST_URI"), Some(uri), "{target}");
+        }
+    }
+
+    /// A program that makes links, or picks a tenant, by the host must have that of the site that was picked.
+    #[test]
+    fn a_program_is_told_the_host_that_counts() {
+        for (head, expected) in [
+            ("GET http://b.example/x.php HTTP/1.1\r\nHost: other\r\n", Some("b.example")),
+            ("GET http://b.example:81/x.php HTTP/1.0\r\n", Some("b.example:81")),
+            ("GET /x.php HTTP/1.1\r\nHost: a:80\r\nConnection: host\r\n", Some("a:80")),
+            ("GET /x.php HTTP/1.0\r\n", None),
+        ] {
+            let text = format!("{head}\r\n");
+            let head = http1::parse_request(text.as_bytes(), &Limits::default()).unwrap().expect("a head");
+            let all = variables_of(&variables(&head.request, &script(), BodyLength::None));
+            assert_eq!(only(&all, "HTTP_HOST"), expected, "{text}");
+            let name = expected.map_or("", |host| host.split(':').next().unwrap_or_default());
+            assert_eq!(only(&all, "SERVER_NAME"), Some(name), "{text}");
         }
     }
 

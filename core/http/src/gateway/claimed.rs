@@ -5,8 +5,10 @@
 
 use core::net::IpAddr;
 
+use super::hop::is_any;
 use crate::Request;
 use crate::list::members;
+use crate::request::target::is_host_port;
 
 /// The client of a request, as trusted proxies report it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -16,13 +18,15 @@ pub struct Claimed<'a> {
     pub client: Option<IpAddr>,
     /// True if the client used TLS; `None` if the proxies do not report it.
     pub is_secure: Option<bool>,
+    /// The host that the client named, by Forwarded; `None` if no proxy reports it there.
+    pub host: Option<&'a [u8]>,
     /// The last value that is not an address.
     pub wrong: Option<&'a [u8]>,
 }
 
 /// Reads the fields of a request sent by a trusted proxy. X-Forwarded-For takes precedence over Forwarded: most proxies
 /// write the first and forward the other unchanged. The scheme is that of X-Forwarded-Proto, or else of Forwarded; the
-/// first of several counts.
+/// first of several counts, and the first host.
 pub fn claimed<'a>(request: &Request<'a>, is_trusted: impl Fn(IpAddr) -> bool) -> Claimed<'a> {
     let mut claimed = Claimed::default();
     let mut has_list = false;
@@ -44,11 +48,13 @@ pub fn claimed<'a>(request: &Request<'a>, is_trusted: impl Fn(IpAddr) -> bool) -
                 claimed.add(parameter(element, b"for"), &is_trusted);
             }
             proto = proto.or(parameter(element, b"proto"));
+            claimed.host = claimed.host.or(parameter(element, b"host").filter(|host| is_host_port(host)));
         }
     }
     claimed.is_secure = proto.and_then(|proto| match proto {
-        _ if proto.eq_ignore_ascii_case(b"https") => Some(true),
-        _ if proto.eq_ignore_ascii_case(b"http") => Some(false),
+        // Proxies such as Traefik name the scheme of a WebSocket.
+        _ if is_any(proto, &["https", "wss"]) => Some(true),
+        _ if is_any(proto, &["http", "ws"]) => Some(false),
         _ => None,
     });
     claimed

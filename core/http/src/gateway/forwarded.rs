@@ -1,13 +1,14 @@
 //! Appends the address, scheme and host of the client's request: X-Forwarded-For, -Proto and -Host, and Forwarded (RFC
-//! 7239).
+//! 7239). What a trusted proxy reports in Forwarded alone begins the other fields too: a program reads one of them, and
+//! must not find the opposite there of what Weir goes by.
 
 use core::net::IpAddr;
 use core::ops::Range;
 use std::io::Write;
 
-use super::Gateway;
 use super::hop::Hop;
 use super::writer::Writer;
+use super::{Claimed, Gateway, claimed};
 use crate::Request;
 use crate::name_filter::Names;
 
@@ -37,14 +38,28 @@ pub(super) fn encode<'a, I: Iterator<Item = &'a [u8]>>(
     };
     let proto: &[u8] = if gateway.is_secure { b"https" } else { b"http" };
     let (element, address) = element(client, gateway.client_port, request.fields.host, proto);
-    let of_client = std::iter::once(&element[address]);
+    let told = kept("forwarded").next().map(|_| claimed(request, |_| true)).unwrap_or_default();
+    let before = gateway.claimed_client.filter(|_| told.client.is_some() && kept("x-forwarded-for").next().is_none());
+    let before = before.map(text_of);
+    let of_client = before.as_deref().into_iter().chain(std::iter::once(&element[address]));
     out.joined(b"X-Forwarded-For", kept("x-forwarded-for").chain(of_client), b", ");
-    let first = kept("x-forwarded-proto").next().unwrap_or(proto);
+    let first = kept("x-forwarded-proto").next().or(scheme(&told)).unwrap_or(proto);
     out.field(b"X-Forwarded-Proto", first);
-    if let Some(host) = kept("x-forwarded-host").next().or(request.fields.host) {
+    if let Some(host) = kept("x-forwarded-host").next().or(told.host).or(request.fields.host) {
         out.field(b"X-Forwarded-Host", host);
     }
     out.joined(b"Forwarded", kept("forwarded").chain(std::iter::once(&element[..])), b", ");
+}
+
+/// Returns the scheme that a trusted proxy reports.
+fn scheme(told: &Claimed) -> Option<&'static [u8]> {
+    told.is_secure.map(|is_secure| if is_secure { &b"https"[..] } else { b"http" })
+}
+
+fn text_of(client: IpAddr) -> Vec<u8> {
+    let mut text = Vec::new();
+    address(&mut text, client.to_canonical());
+    text
 }
 
 /// Returns an element of Forwarded, and where the client's address is in it. Values that are not tokens, such as those

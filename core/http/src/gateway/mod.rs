@@ -39,12 +39,14 @@ pub struct Gateway<'a> {
     /// True if the peer is a proxy of ours: its Forwarded and X-Forwarded-* are kept and extended. Those of others are
     /// replaced.
     pub is_trusted: bool,
+    /// The client that this proxy reports ([`claimed`]); `None` if it reports none.
+    pub claimed_client: Option<IpAddr>,
     /// Replaces the request's Host.
     pub host: Option<&'a [u8]>,
     /// The HTTP version of the request, major and minor.
     pub version: (u8, u8),
-    /// The protocol to switch to, as [`upgrade_of`] returns it. `None` leaves Upgrade out.
-    pub upgrade: Option<&'a [u8]>,
+    /// The request's protocols to switch to ([`asks_upgrade`]) are passed on.
+    pub is_upgrade: bool,
     /// The Sec-WebSocket-Key of a CONNECT, which replaces the client's ([`crate::websocket::key`]).
     pub websocket_key: Option<&'a [u8]>,
     /// Fields that are set or removed, from the client or from Weir.
@@ -72,9 +74,9 @@ pub fn encode_request(out: &mut Vec<u8>, request: &Request, gateway: &Gateway, b
     out.extend_from_slice(b" HTTP/1.1\r\n");
     lines::line(out, b"Host", gateway.host.or(request.fields.host).unwrap_or_default());
     fields(out, request, gateway);
-    if let Some(protocol) = gateway.upgrade {
+    if gateway.is_upgrade {
         out.extend_from_slice(b"Connection: upgrade\r\n");
-        lines::line(out, b"Upgrade", protocol);
+        out.joined(b"Upgrade", protocols(request), b", ");
     }
     gateway.websocket_key.into_iter().for_each(|key| websocket(out, request, key));
     frame(out, method, body);
@@ -164,20 +166,21 @@ fn content_length(method: Method, body: BodyLength) -> Option<u64> {
     }
 }
 
-/// Returns the protocol that an HTTP/1.1 request asks to switch to (RFC 9110 section 7.8), whatever its method and
-/// body: the first acceptable one of its Upgrade, if Connection lists Upgrade. HTTP and TLS are never accepted: they
-/// would hide the rest of the connection from us. Do not call this for HTTP/1.0, whose Upgrade is ignored. CONNECT asks
-/// for WebSocket.
-pub fn upgrade_of<'a>(request: &Request<'a>) -> Option<&'a [u8]> {
-    if request.method == Method::Connect {
-        return Some(b"websocket");
-    }
-    let is_listed =
-        request.values("connection").flat_map(members).any(|option| option.eq_ignore_ascii_case(b"upgrade"));
-    if !is_listed {
-        return None;
-    }
-    request.values("upgrade").flat_map(members).find(|protocol| is_opaque(protocol))
+/// Returns true if an HTTP/1.1 request asks to switch to another protocol (RFC 9110 section 7.8), whatever its method
+/// and body: Connection lists Upgrade, and that has an acceptable protocol. Do not call this for HTTP/1.0, whose Upgrade
+/// is ignored.
+pub fn asks_upgrade(request: &Request) -> bool {
+    let mut options = request.values("connection").flat_map(members);
+    let is_listed = request.method == Method::Connect || options.any(|option| option.eq_ignore_ascii_case(b"upgrade"));
+    is_listed && protocols(request).next().is_some()
+}
+
+/// The acceptable protocols of Upgrade, in the client's order; the program takes one of them. HTTP and TLS are never
+/// accepted: they would hide the rest of the connection from us. CONNECT asks for WebSocket.
+fn protocols<'a>(request: &Request<'a>) -> impl Iterator<Item = &'a [u8]> {
+    let of_connect = (request.method == Method::Connect).then_some(&b"websocket"[..]);
+    let listed = of_connect.is_none().then(|| request.values("upgrade").flat_map(members));
+    of_connect.into_iter().chain(listed.into_iter().flatten().filter(|protocol| is_opaque(protocol)))
 }
 
 /// Returns true if the bytes of this protocol may be forwarded unread.

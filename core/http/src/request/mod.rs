@@ -19,8 +19,10 @@ pub(crate) use method::method;
 pub use method::{METHOD_BYTES_MAX, Method};
 pub use owned::OwnedRequest;
 
+use crate::codings::weighed;
 use crate::fields::FieldIter;
 use crate::http1::FieldLines;
+use crate::list::members;
 use crate::name_filter::NameFilter;
 use crate::{PeerLength, Reject, Status};
 
@@ -153,6 +155,12 @@ impl<'a> Request<'a> {
         'a: 'b,
     {
         Request { method: Method::Get, body: BodyLength::None, ..self.with_path(path, query) }
+    }
+
+    /// Returns true if Accept names this media type, and not with a weight of 0 (RFC 9110 section 12.5.1).
+    pub fn accepts(&self, media_type: &str) -> bool {
+        let mut ranges = self.values("accept").flat_map(members).map(weighed);
+        ranges.any(|(name, weight)| weight > 0 && name.eq_ignore_ascii_case(media_type.as_bytes()))
     }
 
     /// The values of every field of this name, in order. Scans all fields: use it for fields that are not in [`Fields`]

@@ -112,6 +112,10 @@ unsafe extern "C" fn on_frame(
             hooks.end_body(stream_id as u32);
         } else if frame_type == sys::NGHTTP2_SETTINGS as u8 && flags & sys::NGHTTP2_FLAG_ACK as u8 != 0 {
             hooks.bodies.trip.on_acknowledged();
+        } else if frame_type == sys::NGHTTP2_GOAWAY as u8 {
+            let goaway = (*frame).goaway;
+            let is_calm = goaway.error_code == sys::NGHTTP2_NO_ERROR;
+            hooks.last_processed = if is_calm { goaway.last_stream_id as u32 } else { 0 };
         } else if frame_type == sys::NGHTTP2_PRIORITY_UPDATE as u8 {
             let update = (*frame).ext.payload.cast::<sys::nghttp2_ext_priority_update>();
             if let (Some(update), Side::Server(requests)) = (update.as_ref(), &mut hooks.side) {

@@ -61,6 +61,8 @@ pub struct Hooks {
     pub provoked: u32,
     /// The last protocol error that the library found.
     pub trouble: Option<String>,
+    /// The last stream that a peer processes which leaves without an error (GOAWAY); 0 for any other.
+    pub last_processed: u32,
 }
 
 impl Requests {
@@ -171,7 +173,8 @@ impl Requests {
 impl Hooks {
     pub fn new(side: Side) -> Hooks {
         let (bodies, out, malformed) = (Bodies::default(), Vec::new(), Vec::new());
-        Hooks { side, bodies, out, frame_at: 0, turn: None, malformed, provoked: 0, trouble: None }
+        let (frame_at, turn, provoked, trouble, last_processed) = (0, None, 0, None, 0);
+        Hooks { side, bodies, out, frame_at, turn, malformed, provoked, trouble, last_processed }
     }
 
     /// The requests; the session must be a server's.

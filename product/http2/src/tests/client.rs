@@ -23,9 +23,10 @@ pub(super) fn request_head(method: &str) -> (Method, RequestHead) {
         client_port: None,
         is_secure: false,
         is_trusted: false,
+        claimed_client: None,
         host: None,
         version: (1, 1),
-        upgrade: None,
+        is_upgrade: false,
         websocket_key: None,
         changes: &[],
     };
@@ -372,10 +373,18 @@ fn what_was_not_begun_may_be_sent_again() {
     let mut server = Server::asked(3);
     server.say(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 7])).unwrap();
     assert_eq!(server.client.closed(1), Some(Closed::Refused));
+    assert!(!server.client.leaves_after_some());
     // The server will answer no stream after the second.
     server.say(&frame(GOAWAY, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 0])).unwrap();
+    assert!(server.client.leaves_after_some());
     assert_eq!((server.client.closed(3), server.client.closed(5)), (None, Some(Closed::Refused)));
     assert_eq!(server.news(), [1, 5]);
+    // One that processes none, or has found a mistake, is not at work.
+    for payload in [[0, 0, 0, 0, 0, 0, 0, 0], [0, 0, 0, 1, 0, 0, 0, 11]] {
+        let mut server = Server::asked(2);
+        server.say(&frame(GOAWAY, 0, 0, &payload)).unwrap();
+        assert!(!server.client.leaves_after_some() && server.client.closed(3) == Some(Closed::Refused), "{payload:?}");
+    }
 }
 
 #[test]

@@ -82,7 +82,13 @@ impl<N: Net> Responder<N> {
     }
 }
 
-/// The request that a server gets: a GET with the fields of the request that came, and what that was.
+/// Returns true for a field by which a client proves who it is, which the server needs though it may set it too.
+fn is_login(name: &str) -> bool {
+    ["authorization", "cookie"].iter().any(|login| login.eq_ignore_ascii_case(name))
+}
+
+/// The request that a server gets: a GET with the fields of the request that came, and what that was. What the answer
+/// says in fields of its own (`copy_headers`) the client does not say: a server may trust its proxy in these.
 fn question(
     conn: &Connection<impl Socket>,
     id: ExchangeId,
@@ -97,13 +103,14 @@ fn question(
     let uri = query.map_or(path.clone(), |query| [&path, &b"?"[..], &query].concat());
     let set = [("X-Forwarded-Method", came.method.token().to_vec()), ("X-Forwarded-Uri", uri)];
     let set = set.map(|(name, value)| FieldChange { name: name.into(), value: Some(value) });
-    let removed = NOT_ASKED.map(|name| FieldChange { name: name.into(), value: None });
+    let copied = server.copied.iter().map(String::as_str).filter(|name| !is_login(name));
+    let removed = NOT_ASKED.into_iter().chain(copied).map(|name| FieldChange { name: name.into(), value: None });
     let changes: Vec<FieldChange> = set.into_iter().chain(removed).collect();
     let group = &server.group;
     let gateway = Gateway {
         changes: &changes,
-        upgrade: None,
-        ..gateway(conn, group, came, (head.map_or(0, |head| head.minor_version), None))
+        is_upgrade: false,
+        ..gateway((conn, id.stream), group, came, (head.map_or(0, |head| head.minor_version), None))
     };
     let encoded = encode((group, None), &get, &gateway, (gateway.client, gateway.is_secure), BodyLength::None);
     let client = conn.client_of(id.stream);

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use http::fastcgi::{self, Script};
-use http::gateway::{Gateway, RequestHead, encode_request, is_connection_login, upgrade_of};
+use http::gateway::{Gateway, RequestHead, asks_upgrade, encode_request, is_connection_login};
 use http::{BodyLength, Method, Request, websocket};
 use sched::routes::ServiceRoute;
 
@@ -39,9 +39,9 @@ impl<N: Net> Responder<N> {
         let PassOn { group, changes, run } = pass_on;
         let conn = &mut self.connections[id];
         let key = (request.method == Method::Connect).then(|| websocket::key(tls::nonce()));
-        let gateway = gateway(conn, &group, request, (minor_version, key.as_ref().map(|key| &key[..])));
+        let gateway = gateway((conn, id.stream), &group, request, (minor_version, key.as_ref().map(|key| &key[..])));
         let gateway = Gateway { changes: &changes, ..gateway };
-        let is_upgrading = gateway.upgrade.is_some();
+        let is_upgrading = gateway.is_upgrade;
         // What follows a CONNECT is not a body.
         let (method, body) =
             if key.is_some() { (Method::Get, BodyLength::None) } else { (request.method, request.body) };
@@ -71,7 +71,7 @@ impl<N: Net> Responder<N> {
 /// Returns what the gateway adds for this client's request, of this minor version of HTTP/1; `websocket_key` is the key
 /// of a CONNECT.
 pub(super) fn gateway<'r>(
-    conn: &Connection<impl Socket>,
+    (conn, stream): (&Connection<impl Socket>, u32),
     group: &'r Group,
     request: &'r Request,
     (minor_version, websocket_key): (u8, Option<&'r [u8]>),
@@ -84,9 +84,10 @@ pub(super) fn gateway<'r>(
         client_port: Some(conn.peer.port),
         is_secure: conn.channel.is_secure(),
         is_trusted: conn.is_trusted(),
+        claimed_client: Some(conn.address_of(stream)).filter(|client| *client != conn.peer.address),
         host: host.map(String::as_bytes),
         version: conn.version(minor_version),
-        upgrade: upgrade_of(request).filter(|_| is_upgradable),
+        is_upgrade: is_upgradable && asks_upgrade(request),
         websocket_key,
         changes: &[],
     }

@@ -1,7 +1,7 @@
 //! Converts the response of an upstream into the one that the client receives.
 
 use http::http1::upstream::{Framing, UpstreamHead};
-use http::{Length, Response};
+use http::{Length, Response, Status};
 
 use crate::body::{Body, Pipe, Trailing};
 use crate::logging::SizeFrom;
@@ -32,7 +32,13 @@ pub(super) fn responding(head: UpstreamHead, pipe: Option<Pipe>, trailing: Trail
     // On a stream, a change of protocol answers a CONNECT.
     let is_tunnel = trailing == Trailing::InFrames && head.framing == Framing::Upgraded;
     let body = pipe.map_or_else(Body::default, Body::from);
+    let is_demand = head.status == Status::UPGRADE_REQUIRED;
     let response = if is_tunnel { head.into_tunnel(body) } else { head.into_response(body) };
+    let response = match trailing {
+        // No frames have fields of the connection (RFC 9113 section 8.2.2).
+        Trailing::InFrames if is_demand => ["connection", "upgrade"].into_iter().fold(response, Response::without),
+        _ => response,
+    };
     match length {
         _ if is_chunked => response.without("Content-Length").of_length(Length::Unknown),
         Some(length) => response.of_length(length),

@@ -8,20 +8,14 @@ const STYLE: &str = "<style>:root{color-scheme:light dark}\
 body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1rem}\
 h1{font-size:1.25rem}p{overflow-wrap:anywhere}a:focus{outline:2px solid}.note{color:light-dark(#5c5c5c,#a0a0a0)}</style>";
 
-/// Returns true if the client names HTML in Accept, as browsers do (RFC 9110 section 12.5.1); its weight does not
-/// matter.
+/// Returns true if the client names HTML in Accept, as browsers do; any weight but 0 will do.
 pub fn is_for_browser(request: &Request) -> bool {
-    names(request, b"text/html")
+    request.accepts("text/html")
 }
 
 /// Returns true if the client names JSON in Accept.
 pub fn names_json(request: &Request) -> bool {
-    names(request, b"application/json")
-}
-
-fn names(request: &Request, mime: &[u8]) -> bool {
-    let has = |value: &[u8]| value.windows(mime.len()).any(|part| part.eq_ignore_ascii_case(mime));
-    request.values("accept").any(has)
+    request.accepts("application/json")
 }
 
 /// Renders the page: the sentence for the visitor, and the reason in this case, as in the line of text.
@@ -64,6 +58,23 @@ mod tests {
             if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
         };
         0.2126 * part(0) + 0.7152 * part(2) + 0.0722 * part(4)
+    }
+
+    #[test]
+    fn a_type_is_named_with_a_weight() {
+        for (accept, expected) in [
+            ("text/html", true),
+            ("application/json, Text/HTML;q=0.001", true),
+            ("text/html;level=1;q=0.5", true),
+            ("text/html;q=0", false),
+            ("text/html ; q=0.000, */*", false),
+            ("text/html5, application/xhtml+xml", false),
+            ("*/*", false),
+        ] {
+            let text = format!("GET / HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\n\r\n");
+            let head = http::http1::parse_request(text.as_bytes(), &http::Limits::default()).unwrap().unwrap();
+            assert_eq!(is_for_browser(&head.request), expected, "{accept}");
+        }
     }
 
     /// Grey text has the contrast of WCAG AA, 4.5, on white and on the darkest grey that browsers have as a background,

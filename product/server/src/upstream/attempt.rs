@@ -5,12 +5,16 @@ use units::Nanos;
 use super::Fault;
 use super::request::Outbound;
 
-/// The maximum number of connections tried for one request, if it may be sent again. Those that got nothing of it, and
-/// those that were crowded, have bounds of their own.
+/// The maximum number of connections tried for one request, if it may be sent again. Those that got nothing of it,
+/// those that were crowded, and those that their upstream left, have bounds of their own.
 const ATTEMPTS_MAX: u32 = 3;
 /// The maximum number of crowded connections tried for one request: after the first, the limit of their upstream is
 /// known.
 const CROWDED_MAX: u32 = 8;
+/// The maximum number of connections tried for one request that their upstreams left before it. An upstream that takes
+/// 20 requests on a connection (`keepalive_requests` of nginx) refuses 80 of the 100 that may be there; with as many
+/// after each, one in five gets through, and one in a million is refused 64 times.
+const LEFT_MAX: u32 = 64;
 
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Attempt {
@@ -20,6 +24,8 @@ pub struct Attempt {
     unconnected: u32,
     /// Earlier attempts that are not counted: the upstream was sent more requests than it takes at once.
     crowded: u32,
+    /// Earlier attempts that are not counted: the upstream left the connection before the request.
+    left: u32,
     /// The connection was made for it.
     is_new: bool,
     /// When the request got its connection, or began to make it.
@@ -33,8 +39,9 @@ pub struct Attempt {
 impl Attempt {
     /// Returns the next attempt, on a new connection or one that was idle.
     pub fn next(&self, now: Nanos, is_new: bool) -> Attempt {
-        let Attempt { number, unconnected, crowded, .. } = *self;
-        Attempt { number: number + 1, unconnected, crowded, is_new, begun_at: Some(now), ..Attempt::default() }
+        let Attempt { number, unconnected, crowded, left, .. } = *self;
+        let begun_at = Some(now);
+        Attempt { number: number + 1, unconnected, crowded, left, is_new, begun_at, ..Attempt::default() }
     }
 
     /// Returns whether a request of whose response nothing has come may be sent again over another connection after this
@@ -42,7 +49,7 @@ impl Attempt {
     /// have been closed before the request arrived.
     pub(super) fn may_be_repeated(&self, fault: &Fault, request: &Outbound, endpoints: usize) -> bool {
         let may_do_no_harm = match fault {
-            Fault::Refused | Fault::Crowded => !request.has_sent,
+            Fault::Refused | Fault::Crowded | Fault::Left => !request.has_sent,
             Fault::Unreachable(_) | Fault::Broken(_) | Fault::Closed | Fault::Tls(_) => {
                 request.is_unsent() || (!self.is_new && request.is_repeatable)
             }
@@ -54,13 +61,14 @@ impl Attempt {
 
     /// Returns true if no connection could be made, so that nothing of the request has left.
     pub(super) fn is_unconnected(&self, fault: &Fault, request: &Outbound) -> bool {
-        self.is_new && request.is_unsent() && !matches!(fault, Fault::Refused | Fault::Crowded)
+        self.is_new && request.is_unsent() && !fault.is_refusal()
     }
 
     /// Returns true if another attempt after this fault would be too many.
     fn is_last(&self, fault: &Fault, request: &Outbound, endpoints: usize) -> bool {
         match fault {
             Fault::Crowded => self.crowded >= CROWDED_MAX,
+            Fault::Left => self.left >= LEFT_MAX,
             _ if self.is_unconnected(fault, request) => self.unconnected as usize + 1 >= endpoints.max(2),
             _ => self.number >= ATTEMPTS_MAX,
         }
@@ -69,10 +77,11 @@ impl Attempt {
     /// Records the fault of an attempt that is followed by another.
     pub(super) fn on_failed(&mut self, fault: &Fault, request: &Outbound) {
         let is_unconnected = self.is_unconnected(fault, request);
-        let is_crowded = matches!(fault, Fault::Crowded);
+        let (is_crowded, has_left) = (matches!(fault, Fault::Crowded), matches!(fault, Fault::Left));
         self.unconnected += u32::from(is_unconnected);
         self.crowded += u32::from(is_crowded);
-        self.number -= u32::from(is_unconnected || is_crowded);
+        self.left += u32::from(has_left);
+        self.number -= u32::from(is_unconnected || is_crowded || has_left);
     }
 
     pub fn is_new(&self) -> bool {
@@ -121,7 +130,7 @@ mod tests {
             assert_eq!([1, 2, 3, 7].map(|endpoints| attempts(fault, endpoints)), [2, 2, 3, 7], "{fault}");
         }
         assert_eq!((attempts(&Fault::Refused, 7), attempts(&Fault::Crowded, 1)), (3, 9));
-        assert_eq!(attempts(&Fault::Busy, 7), 1);
+        assert_eq!((attempts(&Fault::Left, 7), attempts(&Fault::Busy, 7)), (65, 1));
     }
 
     #[test]

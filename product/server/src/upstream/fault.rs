@@ -24,6 +24,8 @@ pub enum Fault {
     Refused,
     /// The upstream has refused the request because it had got more of them than it takes at once.
     Crowded,
+    /// The upstream has left the connection after other requests, without having processed this one.
+    Left,
     /// The upstream has reset the stream, with this HTTP/2 error code.
     Reset(u32),
     /// The bytes it sends are not HTTP/2.
@@ -50,7 +52,7 @@ impl Fault {
             Fault::Unreachable(_) | Fault::Broken(_) | Fault::Closed | Fault::Tls(_) | Fault::Wrong(_) => {
                 Status::BAD_GATEWAY
             }
-            Fault::NoAddress | Fault::Refused | Fault::Crowded | Fault::Reset(_) | Fault::Http2(_) => {
+            Fault::NoAddress | Fault::Refused | Fault::Crowded | Fault::Left | Fault::Reset(_) | Fault::Http2(_) => {
                 Status::BAD_GATEWAY
             }
             Fault::TooSlow(_) => Status::GATEWAY_TIMEOUT,
@@ -62,6 +64,11 @@ impl Fault {
 }
 
 impl Fault {
+    /// Returns true if the upstream reports that it has not processed the request.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Fault::Refused | Fault::Crowded | Fault::Left)
+    }
+
     /// Returns true if the client is at fault, and not the upstream.
     pub fn is_of_client(&self) -> bool {
         matches!(self, Fault::TooLarge | Fault::Unmeasured)
@@ -79,6 +86,7 @@ impl fmt::Display for Fault {
             Fault::Wrong(fault) => fault.fmt(f),
             Fault::Refused => f.write_str("refused the request"),
             Fault::Crowded => f.write_str("refused the request: it takes fewer at once"),
+            Fault::Left => f.write_str("left connection after connection before the request"),
             Fault::Reset(code) => write!(f, "reset the stream with error {code} of HTTP/2 (RFC 9113 section 7)"),
             Fault::Http2(why) => write!(f, "HTTP/2: {why}"),
             Fault::TooSlow(why) => f.write_str(why),

@@ -210,10 +210,11 @@ impl Multiplexed {
             match on_stream.read_head(transfer, now) {
                 Ok(None) => {}
                 Err(Fault::Refused) if self.was_crowded(number) => return Err(Fault::Crowded),
+                Err(Fault::Refused) if self.session.leaves_after_some() => return Err(Fault::Left),
                 head => return head,
             }
         } else if self.fault.is_none() && self.session.is_leaving() {
-            return Err(Fault::Refused);
+            return Err(if self.session.leaves_after_some() { Fault::Left } else { Fault::Refused });
         }
         self.fault().map_or(Ok(None), Err)
     }

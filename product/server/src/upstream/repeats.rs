@@ -31,7 +31,7 @@ impl<N: Net> Upstreams<N> {
             return self.or_elsewhere(net, now, at, begun);
         }
         // Retries the same upstream only if the connection was an old one, or the upstream is reachable.
-        let may_be_reached = !is_new || matches!(fault, Fault::Refused | Fault::Crowded);
+        let may_be_reached = !is_new || fault.is_refusal();
         let connected = if may_be_reached { self.connect(net, now, at) } else { Err(fault) };
         connected.inspect_err(|_| self.give_place_back(at))
     }

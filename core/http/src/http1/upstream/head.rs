@@ -115,14 +115,15 @@ fn interpret(parsed: &httparse::Response, method: Method, has_folds: bool) -> Re
         lines.filter(move |line| line.name.eq_ignore_ascii_case(name)).map(|line| line.value.trim_ascii())
     };
     let content_length = content_length(values("content-length"))?;
-    let is_chunked = is_chunked(values("transfer-encoding"), minor_version)?;
+    let chunked = times_chunked(values("transfer-encoding"), minor_version)?;
+    let is_chunked = chunked > 0;
     let framing = framing(status, method, is_chunked, content_length);
     let (persists, lists_fields) = persistence(values("connection"), minor_version)?;
     let announces_body = is_chunked || content_length.is_some_and(|length| length > PeerLength::ZERO);
     let is_end_doubtful = announces_body && may_send_body(status, method, is_chunked);
     let has_end = !matches!(framing, Framing::Close | Framing::Upgraded);
     // Another reader may find another end of the body.
-    let has_two_ends = is_chunked && content_length.is_some();
+    let has_two_ends = chunked > 1 || is_chunked && content_length.is_some();
     let is_kept_alive = persists && has_end && !has_two_ends;
     let content_length = content_length.filter(|_| !is_chunked);
     let status = Status(status);
@@ -265,17 +266,18 @@ pub(crate) fn content_length<'a>(values: impl Iterator<Item = &'a [u8]>) -> Resu
     Ok(length)
 }
 
-fn is_chunked<'a>(values: impl Iterator<Item = &'a [u8]>, minor_version: u8) -> Result<bool, UpstreamFault> {
+/// Returns how often the response says that it is in chunks. It is so once (RFC 9112 section 6.1): a program copies the
+/// field of another server, and its own server adds one.
+fn times_chunked<'a>(values: impl Iterator<Item = &'a [u8]>, minor_version: u8) -> Result<usize, UpstreamFault> {
     let mut values = values.peekable();
     if values.peek().is_none() {
-        return Ok(false);
+        return Ok(0);
     }
     if minor_version == 0 {
         return Err(UpstreamFault("transfer-encoding in HTTP/1.0"));
     }
-    let mut codings = values.flat_map(members);
-    match (codings.next(), codings.next()) {
-        (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => Ok(true),
-        _ => Err(UpstreamFault("a transfer-encoding other than chunked")),
-    }
+    let times = values
+        .flat_map(members)
+        .try_fold(0, |times, coding| coding.eq_ignore_ascii_case(b"chunked").then_some(times + 1));
+    times.filter(|times| *times > 0).ok_or(UpstreamFault("a transfer-encoding other than chunked"))
 }

@@ -12,7 +12,7 @@ pub(super) const OWN_BYTES: usize = 128;
 impl UpstreamHead {
     /// Converts the head into a response for a client, with this body. Removes the fields of the upstream's connection
     /// and those meant for us (X-Accel-*, X-Sendfile), and adds our Via. Server and Date stay the upstream's. A 101
-    /// keeps its Upgrade.
+    /// keeps its Upgrade, and so does a 426, which is a demand without meaning otherwise (RFC 9110 section 15.5.22).
     ///
     /// The length is that of the framing; for HEAD and 304 it is the Content-Length. [`Response::of_length`] replaces
     /// an unknown length.
@@ -21,7 +21,8 @@ impl UpstreamHead {
         let mut response = Response::new(status, body);
         response.is_forwarded = true;
         let is_upgraded = framing == Framing::Upgraded;
-        let before = if is_upgraded || lists_fields { list.clone() } else { FieldList::default() };
+        let is_demand = status == Status::UPGRADE_REQUIRED;
+        let before = if is_upgraded || is_demand || lists_fields { list.clone() } else { FieldList::default() };
         let hop = Hop::of(|| connection(before.iter()));
         // No value has control characters: the parsers of heads refuse them.
         response.own = list;
@@ -32,6 +33,9 @@ impl UpstreamHead {
             _ => b"1.1 weir",
         };
         response = response.with("Via", via);
+        if is_demand {
+            response = with_upgrade(&before, response);
+        }
         match (framing, content_length) {
             (Framing::Upgraded, _) => with_upgrade(&before, response),
             (Framing::Chunked | Framing::Close | Framing::Stream, _) => response.of_length(Length::Unknown),
@@ -50,9 +54,12 @@ impl UpstreamHead {
     }
 }
 
-fn with_upgrade<B>(fields: &FieldList, response: Response<B>) -> Response<B> {
-    let upgrades = fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"upgrade"));
-    let response = response.with("Connection", b"upgrade");
+/// Adds the Upgrade among these fields of an upstream, if there is one.
+fn with_upgrade<B>(fields: &FieldList, mut response: Response<B>) -> Response<B> {
+    let mut upgrades = fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"upgrade")).peekable();
+    if upgrades.peek().is_some() {
+        response = response.with("Connection", b"upgrade");
+    }
     upgrades.fold(response, |response, (_, protocol)| response.with("Upgrade", protocol))
 }
 

@@ -223,9 +223,10 @@ impl Bench {
             client_port: None,
             is_secure: false,
             is_trusted: false,
+            claimed_client: None,
             host: None,
             version: (1, 1),
-            upgrade: None,
+            is_upgrade: false,
             websocket_key: None,
             changes: &[],
         };
@@ -457,6 +458,27 @@ fn an_upstream_that_leaves_ends_what_it_has_begun_and_others_are_asked_elsewhere
     bench.assert_whole(1, &content(10).0);
     bench.assert_whole(2, &content(20).0);
     assert_eq!(bench.upstreams.connections.iter().count(), 1, "the first is of no use any more");
+}
+
+/// nginx with `keepalive_requests` takes some requests of a connection and refuses all others that are there.
+#[test]
+fn an_upstream_of_one_request_a_connection_answers_all() {
+    let mut bench = Bench::new(100);
+    (1..=8).for_each(|number| bench.ask(number, "POST", NONE));
+    for nth in 0..8 {
+        assert_eq!(bench.far(nth).asked.borrow().len(), 8 - nth);
+        bench.far(nth).say(GOAWAY, 0, &[0, 0, 0, 1, 0, 0, 0, 0]);
+        bench.far(nth).answer(1, HttpStatus::OK, &mut content(10));
+        bench.turn();
+    }
+    (1..=8).for_each(|number| bench.assert_whole(number, &content(10).0));
+    // One that takes none is asked three times.
+    bench.ask(9, "POST", NONE);
+    for nth in 8..11 {
+        bench.far(nth).say(GOAWAY, 0, &[0; 8]);
+        bench.turn();
+    }
+    assert_eq!(bench.status_of_failure(9), 502);
 }
 
 #[test]
