@@ -66,7 +66,6 @@ pub(crate) fn write(path: &Path, interface: &Interface, rest: &str) -> io::Resul
 }
 
 /// The error of a file of this kind, which has its path and the cure.
-#[cfg(feature = "bpf")]
 pub(crate) fn unusable(kind: &str, interface: &Interface, error: io::Error) -> Error {
     match (error.raw_os_error(), path(kind, interface)) {
         // A text of our own has the path.
