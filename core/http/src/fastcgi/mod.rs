@@ -15,8 +15,6 @@ const VERSION: u8 = 1;
 /// The number of the only request on a connection.
 const REQUEST_ID: u16 = 1;
 const HEADER_BYTES: usize = 8;
-/// The maximum content of a record that we send: a multiple of eight, so that no padding is needed.
-const CONTENT_BYTES_MAX: usize = 65_528;
 
 /// The types of records.
 mod kind {
@@ -26,10 +24,4 @@ mod kind {
     pub const STDIN: u8 = 5;
     pub const STDOUT: u8 = 6;
     pub const STDERR: u8 = 7;
-}
-
-/// Appends the header of a record with this content.
-fn push_header(out: &mut Vec<u8>, kind: u8, bytes: usize) {
-    let (id, length) = (REQUEST_ID.to_be_bytes(), (bytes as u16).to_be_bytes());
-    out.extend_from_slice(&[VERSION, kind, id[0], id[1], length[0], length[1], 0, 0]);
 }

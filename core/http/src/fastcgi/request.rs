@@ -2,12 +2,14 @@
 
 use core::net::IpAddr;
 
-use super::{CONTENT_BYTES_MAX, kind, push_header};
+use super::{REQUEST_ID, VERSION, kind};
 use crate::gateway::hop::{Hop, is_any};
 use crate::gateway::{FieldChange, forwarded};
 use crate::request::target::origin_form;
 use crate::{BodyLength, Request};
 
+/// The maximum content of a record that we send: a multiple of eight, so that no padding is needed.
+const CONTENT_BYTES_MAX: usize = 65_528;
 /// The role of a program that answers requests.
 const RESPONDER: u8 = 1;
 const KEEP_CONN: u8 = 1;
@@ -203,6 +205,12 @@ fn host_of(host: &[u8], is_secure: bool) -> (&[u8], &[u8]) {
 
 fn version((major, minor): (u8, u8)) -> String {
     if major == 1 { format!("HTTP/1.{minor}") } else { format!("HTTP/{major}.0") }
+}
+
+/// Appends the header of a record with this content.
+fn push_header(out: &mut Vec<u8>, kind: u8, bytes: usize) {
+    let (id, length) = (REQUEST_ID.to_be_bytes(), (bytes as u16).to_be_bytes());
+    out.extend_from_slice(&[VERSION, kind, id[0], id[1], length[0], length[1], 0, 0]);
 }
 
 #[cfg(test)]

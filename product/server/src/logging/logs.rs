@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 #[cfg(test)]
 use super::capture::Said;
-use super::sink::{Complaints, Output};
+use super::log_file::{Complaints, Output};
 use super::writer::{Queue, Writer};
 use super::{AccessLog, Log, LogConfig, STOP_WAIT_MAX};
 use crate::threads::Threads;

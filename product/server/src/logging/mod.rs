@@ -11,10 +11,10 @@
 #[cfg(test)]
 mod capture;
 mod format;
+mod log_file;
 #[cfg(test)]
 pub mod log_lines;
 mod logs;
-mod sink;
 mod writer;
 
 use std::collections::HashMap;
@@ -27,10 +27,10 @@ use units::Nanos;
 
 use format::Formatter;
 pub use format::{Entry, Format, Outcome, PassedOn, Requested, SizeFrom, Sizes, Times};
+use log_file::{Output, Sink};
 pub use logs::Logs;
 #[cfg(test)]
 pub use logs::Unthreaded;
-use sink::{Output, Sink};
 use writer::Queue;
 
 /// The total length at which lines are sent.

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::mpsc::SyncSender;
 
 use super::capture::Said;
+use super::log_file::Complaints;
 use super::logs::Logs;
-use super::sink::Complaints;
 use super::writer::{OPEN_MAX, QUEUED_BYTES_MAX, Writer};
 use super::*;
 use crate::files::temporary::Folder;

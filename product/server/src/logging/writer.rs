@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::format::one_line;
-use super::sink::{Complaints, count_of};
+use super::log_file::{Complaints, count_of};
 use super::{Batch, Log};
 
 /// The maximum number of open files, in addition to pipes and terminals, which stay open. Closing a file and reopening
