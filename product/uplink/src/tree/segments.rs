@@ -93,17 +93,20 @@ pub fn release(netlink: &mut Socket, interface: &Interface) -> io::Result<bool> 
 }
 
 /// Returns the number of segments before a tree: the one that is kept, or else the interface's own.
+#[cfg(feature = "bpf")]
 pub fn before(interface: &Interface, device: &Device) -> io::Result<u32> {
     Ok(kept(&path(KIND, interface)?, interface, device).unwrap_or(device.gso_max_segs))
 }
 
 /// Returns true if nothing is kept for [`release`] to restore, and the interface has fewer segments than these.
+#[cfg(feature = "bpf")]
 pub fn is_lost(interface: &Interface, before: u32) -> io::Result<bool> {
     let device = Device::of(interface)?;
     Ok(!is_kept(KIND, interface) && device.is_some_and(|device| device.gso_max_segs < before))
 }
 
 /// Restores this number where it is lost, if the interface has about the number that suits the rate.
+#[cfg(feature = "bpf")]
 pub fn restore(interface: &Interface, rate: Rate, before: u32) -> io::Result<()> {
     let Some(device) = Device::of(interface)? else { return Ok(()) };
     let ours = segments(rate, device.mtu_bytes);
