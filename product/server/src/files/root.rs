@@ -395,6 +395,24 @@ impl Entered<'_> {
     /// error is XDEV. Swapping the symlink meanwhile gains nothing: in the root, the kernel confines the second open
     /// too, and elsewhere the check uses the location of the file that was opened.
     fn at_linked(&self, path: &[u8], flags: OFlags, wait: Wait) -> Result<OwnedFd, Errno> {
+        let (found, place) = self.at_allowed_place(path, wait)?;
+        if let Ok(rest) = place.strip_prefix(place_of(&self.folder)?) {
+            // A symlink comes back, never the path of a request: `/up/site/a` would show the name of the root.
+            for (slash, _) in path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
+                self.at_allowed_place(&path[..slash], wait)?;
+            }
+            let rest = if rest.as_os_str().is_empty() { b"." } else { rest.as_os_str().as_bytes() };
+            return match wait {
+                Wait::Never => self.at_cached(rest, flags),
+                Wait::Allowed => self.at_beneath(rest, flags),
+            };
+        }
+        if flags.contains(OFlags::PATH) { Ok(found) } else { open(by_number(&found), flags, Mode::empty()) }
+    }
+
+    /// Finds what a path leads to, without reading it, and its place; the error is XDEV if that is neither in the root
+    /// nor where symlinks may lead.
+    fn at_allowed_place(&self, path: &[u8], wait: Wait) -> Result<(OwnedFd, PathBuf), Errno> {
         let cached = if wait == Wait::Never { ResolveFlags::CACHED } else { ResolveFlags::empty() };
         let resolve = ResolveFlags::NO_MAGICLINKS | cached;
         let found = match openat2(&self.folder, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve) {
@@ -405,17 +423,8 @@ impl Entered<'_> {
             found => found?,
         };
         let place = place_of(&found)?;
-        if let Ok(rest) = place.strip_prefix(place_of(&self.folder)?) {
-            let rest = if rest.as_os_str().is_empty() { b"." } else { rest.as_os_str().as_bytes() };
-            return match wait {
-                Wait::Never => self.at_cached(rest, flags),
-                Wait::Allowed => self.at_beneath(rest, flags),
-            };
-        }
-        if !self.root.links.may_lead_to(&place) {
-            return Err(Errno::XDEV);
-        }
-        if flags.contains(OFlags::PATH) { Ok(found) } else { open(by_number(&found), flags, Mode::empty()) }
+        let is_allowed = place.starts_with(place_of(&self.folder)?) || self.root.links.may_lead_to(&place);
+        if is_allowed { Ok((found, place)) } else { Err(Errno::XDEV) }
     }
 
     /// Every step goes down: `admits` has refused `..`, and `O_NOFOLLOW` refuses symlinks.

@@ -104,6 +104,9 @@ fn symlinks_that_leave_and_come_back_are_followed_where_the_kernel_can_tell() {
         for path in ["/absolute", "/folder/a", "/up", "/d/twice"] {
             assert_eq!(site.get(path), expected, "{path}");
         }
+        // The request, not the symlink, comes back.
+        symlink("..", site.folder.path("above")).unwrap();
+        assert!(["outside", "not found"].contains(&site.get(&format!("/above/{name}/d/a")).as_str()));
         // A neighbour whose name begins alike, and what is missing.
         symlink(format!("{}2/a", root.display()), site.folder.path("like")).unwrap();
         symlink(root.join("gone"), site.folder.path("dangling")).unwrap();
