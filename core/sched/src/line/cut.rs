@@ -8,6 +8,7 @@ use super::measure::Measure;
 use super::{
     BUSY_PERMILLE, CHANCE_PERMILLE, CUTS_MAX, Change, DRAIN_MAX, DRAIN_UNSEEN, Estimator, LOSS_PERMILLE, LOSSY_FOR,
     MARGIN_PERMILLE, OTHERS_MAX, OTHERS_MIN, Phase, Signal, Trial, UNKNOWN_INTERVALS, UNKNOWN_PERMILLE,
+    UNQUEUED_INTERVALS,
 };
 
 impl Estimator {
@@ -74,7 +75,10 @@ impl Estimator {
     /// Checks whether the cut has emptied the queue, or ended the losses.
     fn verify(&mut self, now: Nanos, charged: u64, trial: Trial, lost: Option<Lost>) -> Option<Change> {
         let is_gone = match trial.signal {
-            Signal::Delay(before) => self.evidence.delay()?.delay <= self.threshold().max(Nanos(before.0 / 2)),
+            Signal::Delay(before) => {
+                let delay = self.evidence.delay()?.delay;
+                delay <= self.threshold().max(Nanos(before.0 / 2)) || self.history.is_unqueued(UNQUEUED_INTERVALS)
+            }
             Signal::Loss(before) => !trial.arrived && self.arrives() || lost?.permille <= before / 4,
             Signal::Plateau(_) => true,
         };

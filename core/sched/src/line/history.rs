@@ -182,6 +182,12 @@ impl History {
         self.closed.len()
     }
 
+    /// Returns whether round trips were seen in each of the last `count` intervals, and none showed a queue.
+    pub fn is_unqueued(&self, count: usize) -> bool {
+        let is_clear = |interval: &Interval| interval.delay.is_some() && !interval.is_queued;
+        self.len() >= count && self.backwards().take(count).all(is_clear)
+    }
+
     /// The closed intervals, backwards from the last.
     pub fn backwards(&self) -> impl Iterator<Item = &Interval> {
         self.closed.iter().rev()

@@ -79,6 +79,9 @@ const CHANCE_PERMILLE: u64 = 970;
 const UNKNOWN_PERMILLE: u64 = 900;
 /// The number of intervals before such a cut.
 const UNKNOWN_INTERVALS: usize = 20;
+/// The number of intervals in a row without a longer round trip than before that prove a queue gone, although the delay
+/// of clients never seen without a queue may be longer: all of their round trip counts as delay.
+const UNQUEUED_INTERVALS: usize = 4;
 /// The maximum pace, as a part of what was seen to arrive.
 const BEYOND_PERMILLE: u64 = 1080;
 /// The maximum step of a pace that is as fast as anything that arrived recently.
@@ -274,7 +277,7 @@ impl Estimator {
             return None;
         }
         if is_clear && self.fall.is_in_doubt(now, pace < self.history.peak() / 2) {
-            self.rise.grow();
+            self.doubt(now);
         }
         let lasted = interval.run.lasted.min(RISE_EVERY);
         let lasted = if is_clear { lasted } else { Nanos(lasted.0 / UNCLEAR_PARTS) };
@@ -286,7 +289,9 @@ impl Estimator {
         }
         let next = pace.saturating_add((pace / 1000 * permille).max(1)).min(most);
         let arrived = self.history.rate(&run);
-        let next = if self.rise.is_growing() {
+        // Beside others no queue and no loss ends the growth.
+        let is_growing = self.rise.is_growing() && now >= self.others.until;
+        let next = if is_growing {
             next
         } else if next <= self.history.peak() / 10 * 9 {
             next.min(arrived / 1000 * (1000 + permille))
@@ -299,11 +304,17 @@ impl Estimator {
             return None;
         }
         let notice = self.found.on_raised(next);
-        if self.rise.is_growing() {
+        if is_growing {
             self.history.forget(now, charged);
         }
         self.pace = Some(next);
         Some(Change { pace: self.pace(), notice })
+    }
+
+    /// Makes the pace grow, because another client meets no queue; nor do others fill the line, then.
+    fn doubt(&mut self, now: Nanos) {
+        self.rise.grow();
+        self.others.until = now;
     }
 
     fn change(&mut self, now: Nanos, charged: u64, next: Option<u64>, notice: Option<Notice>) -> Change {

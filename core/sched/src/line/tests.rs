@@ -2,6 +2,7 @@
 //! it.
 
 mod late_client;
+mod unknown_clients;
 
 use std::collections::VecDeque;
 
