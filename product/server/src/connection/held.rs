@@ -18,6 +18,10 @@ const HTTP1_STREAM_BYTES: usize = 1 << 10;
 const HTTP2_STREAM_BYTES: usize = 1 << 10;
 const HTTP3_STREAM_BYTES: usize = 2 << 10;
 
+/// The minimum size of waiting requests, or of an incomplete one, that is a reason to end their connection when memory is
+/// short; nearly all clients stay below it.
+pub const WAITING_BYTES_MIN: u64 = 4 << 10;
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Protocol {
     #[default]
@@ -51,13 +55,37 @@ pub struct Held {
     responses: Account,
     /// Open streams of HTTP/2 and HTTP/3, as they were last counted.
     streams: u32,
+    requests: Requests,
+}
+
+/// Requests of a connection that wait: for the rest of them, for a response before them or for an upstream.
+#[derive(Debug, Default)]
+struct Requests {
+    /// The bytes that were taken of them at the last look, modulo 4 GiB.
+    taken_bytes: u32,
+    /// The number of successive looks, up to now, at which hardly any were taken.
+    idle_looks: u8,
+}
+
+impl Requests {
+    fn look(&mut self, bytes: u64, taken_bytes: u64) {
+        let taken_now = taken_bytes as u32;
+        let newly_taken_bytes = taken_now.wrapping_sub(std::mem::replace(&mut self.taken_bytes, taken_now));
+        let is_idle = bytes >= WAITING_BYTES_MIN && u64::from(newly_taken_bytes) < WAITING_BYTES_MIN;
+        self.idle_looks = if is_idle { self.idle_looks.saturating_add(1) } else { 0 };
+    }
 }
 
 impl Held {
     /// Creates the account of a new HTTP/1.1 connection without TLS.
     pub fn new(account: &Account) -> Held {
         account.set_fixed_bytes(TABLES_BYTES);
-        Held { charge: Charge::new(account, TABLES_BYTES), responses: account.part(), streams: 0 }
+        Held {
+            charge: Charge::new(account, TABLES_BYTES),
+            responses: account.part(),
+            streams: 0,
+            requests: Requests::default(),
+        }
     }
 
     pub fn account(&self) -> &Account {
@@ -77,6 +105,16 @@ impl Held {
     #[cfg(test)]
     pub fn own_bytes(&self) -> usize {
         self.charge.bytes()
+    }
+
+    /// Looks at the waiting requests, about once a second: the bytes that wait, and those that were taken so far.
+    pub fn look_at_requests(&mut self, bytes: u64, taken_bytes: u64) {
+        self.requests.look(bytes, taken_bytes);
+    }
+
+    /// The number of successive looks at which requests waited and hardly any of their bytes were taken.
+    pub fn idle_looks(&self) -> u8 {
+        self.requests.idle_looks
     }
 
     pub fn streams(&self) -> usize {

@@ -46,7 +46,7 @@ pub use engine::Engine;
 pub use exchange::{CLOSING_PERIOD, Deciding, Exchange, KeptRequest, PendingLookup, Receiving, Search, Streams, Task};
 pub use framed::Framed;
 pub use hand_down::HandedDown;
-pub use held::Held;
+pub use held::{Held, WAITING_BYTES_MIN};
 use http1::Http1;
 pub use input::{Input, SEGMENT_BYTES_MIN};
 pub use log_entry::LogEntry;
@@ -294,8 +294,13 @@ impl<S> Connection<S> {
     }
 
     /// The bytes that are kept of a request whose head is not whole.
-    pub fn part_bytes(&self) -> usize {
-        self.protocol.http1().map_or(0, |http1| http1.part_bytes())
+    pub fn part_bytes(&self) -> u64 {
+        self.protocol.http1().map_or(0, |http1| http1.part_bytes()) as u64
+    }
+
+    /// The bytes that are kept of requests that are incomplete or wait.
+    pub fn kept_bytes(&self) -> u64 {
+        self.protocol.http1().map_or(0, |http1| http1.kept_bytes()) as u64
     }
 
     /// Returns whether only a part of a request of HTTP/1.1 has come.

@@ -12,6 +12,7 @@ use super::admission::NoPlace;
 use super::listeners::Listeners;
 use super::responder::Responder;
 use crate::connection::{ChannelKind, HANDSHAKE_TIMEOUT, SEGMENT_BYTES_MIN};
+use crate::journal::Kind;
 use crate::net::{Net, Stream, Transport};
 use crate::send::Order;
 
@@ -151,6 +152,9 @@ impl<N: Net> Listeners<N> {
     fn take_place(&mut self, with: &mut Responder<N>) -> bool {
         if with.service.admission.is_memory_short() {
             // The connections that could give way did so at the end of the last turn.
+            if self.is_client_waiting(&with.net) {
+                with.note_short();
+            }
             self.pause(&with.net);
             return false;
         }
@@ -223,6 +227,13 @@ fn framing(socket: &impl Stream, peer: SocketAddr) -> Framing {
 }
 
 impl<N: Net> Responder<N> {
+    /// Logs that newcomers wait because memory is short.
+    fn note_short(&mut self) {
+        let (now, memory) = (self.timers.now(), self.connections.account());
+        let held = format!("others hold {} of {} KB", memory.bytes() >> 10, memory.bytes_max() >> 10);
+        self.service.journal.fail(now, Kind::Newcomers, held);
+    }
+
     /// Takes a place for a newcomer by closing an idle connection. Returns false if none could be freed.
     fn free_place(&mut self) -> bool {
         let is_freed = self.give_up_idle(Nanos::ZERO) && self.service.admission.take_place();

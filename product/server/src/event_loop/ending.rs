@@ -9,8 +9,9 @@
 //! | `close` | nothing is under way any more; the others arrive here | none |
 
 use super::responder::Responder;
+use super::shortage::waiting;
 use crate::body::Failure;
-use crate::connection::Connections;
+use crate::connection::{Connections, WAITING_BYTES_MIN};
 use crate::exchange_id::ExchangeId;
 use crate::journal::Kind;
 use crate::net::{Net, Transport};
@@ -78,7 +79,11 @@ impl<N: Net> Responder<N> {
     /// Ends a connection because of the memory that it holds, and logs a line.
     pub(super) fn end_for_memory(&mut self, at: usize) {
         let conn = &self.connections[at];
-        let what = if conn.part_bytes() > 0 { "its request is not whole" } else { "it does not read" };
+        let what = match () {
+            () if conn.part_bytes() > 0 => "its request is not whole",
+            () if waiting(&self.proxy, conn).bytes >= WAITING_BYTES_MIN => "its requests wait",
+            () => "it does not read",
+        };
         let why = format!("{}: {what}, and holds {} KB", conn.peer(), conn.held.bytes() >> 10);
         self.service.journal.fail(self.timers.now(), Kind::Memory, why);
         self.abandon(at);

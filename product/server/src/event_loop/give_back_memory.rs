@@ -4,8 +4,8 @@
 use std::thread;
 
 use super::responder::Responder;
-use super::shortage::{PART_BYTES_MIN, is_full};
-use crate::connection::Connections;
+use super::shortage::is_full;
+use crate::connection::{Connections, WAITING_BYTES_MIN};
 use crate::net::{Net, Socket};
 use crate::send::Transmitter;
 use crate::sys;
@@ -16,11 +16,11 @@ const SLOTS_KEPT: usize = 1024;
 const VACANT_TO_USED: usize = 4;
 
 impl<N: Net> Responder<N> {
-    /// Ends a connection with an incomplete request when all memory is used. By the end of the turn a thousand other
-    /// connections would each have sent one as large.
+    /// Ends a connection whose requests are kept, incomplete or behind others, when all memory is used. By the end of the
+    /// turn a thousand other connections would each have sent as much.
     pub(super) fn end_part(&mut self, at: usize) {
         let is_full = is_full(self.connections.account());
-        if is_full && self.connections.get(at).is_some_and(|conn| conn.part_bytes() >= PART_BYTES_MIN) {
+        if is_full && self.connections.get(at).is_some_and(|conn| conn.kept_bytes() >= WAITING_BYTES_MIN) {
             self.end_for_memory(at);
         }
     }

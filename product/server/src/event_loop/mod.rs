@@ -54,6 +54,7 @@ use rustix::event::epoll::EventFlags;
 use units::Nanos;
 
 use crate::answer::{Handler, LineView};
+use crate::connection::Connection;
 use crate::journal::{self, Journal};
 use crate::limits::Limits;
 use crate::net::{Net, Os, Source};
@@ -69,7 +70,7 @@ pub use listener::Listener;
 use listeners::Listeners;
 use responder::Responder;
 use service::Service;
-use shortage::IDLE_FOR;
+use shortage::{IDLE_FOR, waiting};
 pub use stop::Stop;
 use udp_endpoints::UdpEndpoints;
 
@@ -284,7 +285,9 @@ impl<N: Net> Worker<N> {
         }
         while with.service.admission.is_memory_short() && !with.timers.is_turn_over(with.net.now()) {
             let now = with.timers.now();
-            if let Some(at) = with.service.admission.shortage.next(now, &with.connections, &with.transmitter.link) {
+            let waiting_bytes = |conn: &Connection<_>| waiting(&with.proxy, conn).bytes;
+            let (connections, link) = (&with.connections, &with.transmitter.link);
+            if let Some(at) = with.service.admission.shortage.next(now, connections, link, waiting_bytes) {
                 with.end_for_memory(at);
             } else if !with.give_up_idle(IDLE_FOR) {
                 return;

@@ -1,5 +1,5 @@
-//! When the memory for connections is nearly used up, the costliest clients that do not read end first, then idle
-//! connections; newcomers are let in last.
+//! When the memory for connections is nearly used up, the costliest clients end first of those that do not read or whose
+//! requests wait in it, then idle connections; newcomers are let in last.
 //!
 //! All connections are examined together, and rarely; those found are ended one after another, over several turns.
 
@@ -8,10 +8,11 @@ use std::collections::{BinaryHeap, HashMap};
 use units::Nanos;
 use units::memory::Account;
 
-use crate::connection::Connection;
-use crate::connection::Connections;
-use crate::net::Socket;
+use crate::connection::{Connection, Connections, WAITING_BYTES_MIN};
+use crate::net::{Net, Socket, Transport};
+use crate::proxy::Proxy;
 use crate::send::Link;
+use crate::upstream::Waiting;
 
 /// The minimum time between two looks at all connections, however short memory is.
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);
@@ -41,19 +42,24 @@ pub(super) struct Stalled {
     pub token: u64,
 }
 
-/// The minimum size of an incomplete head that is a reason to end its connection; nearly all clients stay below it.
-pub(super) const PART_BYTES_MIN: usize = 4 << 10;
-
 impl Shortage {
-    /// Returns the slot of the costliest stalled connection.
-    pub fn next(&mut self, now: Nanos, connections: &Connections<impl Socket>, link: &Link) -> Option<usize> {
+    /// Returns the slot of the costliest stalled connection; `waiting_bytes` returns what waits of its requests.
+    pub fn next<S: Socket>(
+        &mut self,
+        now: Nanos,
+        connections: &Connections<S>,
+        link: &Link,
+        waiting_bytes: impl Fn(&Connection<S>) -> u64,
+    ) -> Option<usize> {
         let memory = connections.account();
         // If memory is full, requests of existing clients must not be refused because others have only just stopped
         // reading.
         let looks = if is_full(memory) { 0 } else { STALLED_LOOKS };
         let is_stalled = |at: usize| {
-            let is_slow = connections[at].is_slow(looks, link.scheduler());
-            is_slow || connections.get(at).is_some_and(|conn| conn.part_bytes() >= PART_BYTES_MIN)
+            let conn = &connections[at];
+            conn.is_slow(looks, link.scheduler())
+                || conn.part_bytes() >= WAITING_BYTES_MIN
+                || conn.held.idle_looks() >= looks && waiting_bytes(conn) >= WAITING_BYTES_MIN
         };
         let stalled =
             || connections.iter().filter(|(at, _)| is_stalled(*at)).map(|(_, conn)| Stalled::from(conn)).collect();
@@ -85,6 +91,17 @@ impl Shortage {
         let at = if self.costliest.is_empty() { self.next_look_at() } else { Nanos::ZERO };
         is_near(memory).then_some(at)
     }
+}
+
+/// What waits of a connection's requests here, and what upstreams have taken or the client was sent: an answered request
+/// waits no longer.
+pub(super) fn waiting<N: Net>(proxy: &Proxy<N>, conn: &Connection<Transport<N>>) -> Waiting {
+    let begin = Waiting { bytes: conn.kept_bytes(), taken_bytes: conn.delivery.sent_bytes() };
+    let of_exchanges = conn.protocol.exchanges().map(|exchange| proxy.waiting(exchange.id));
+    of_exchanges.fold(begin, |sum, one| Waiting {
+        bytes: sum.bytes + one.bytes,
+        taken_bytes: sum.taken_bytes.wrapping_add(one.taken_bytes),
+    })
 }
 
 /// Returns true if newcomers are not let in any more.

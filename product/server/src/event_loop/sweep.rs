@@ -3,6 +3,7 @@
 //! used. Many looks, and all that may end with one, are spread over turns.
 
 use super::Worker;
+use super::shortage::waiting;
 use crate::net::Net;
 use crate::send::Transmitter;
 
@@ -71,6 +72,8 @@ impl<N: Net> Worker<N> {
             }
         }
         with.end_slow_bodies(at);
+        let requests = waiting(&with.proxy, &with.connections[at]);
+        with.connections[at].held.look_at_requests(requests.bytes, requests.taken_bytes);
         with.transmitter.end_stalled(&mut with.connections, with.timers.now(), at);
         with.service.book_spent(with.timers.now(), &mut with.connections[at], &mut with.transmitter.sendings);
         with.take_departures();

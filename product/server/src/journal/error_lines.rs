@@ -16,6 +16,8 @@ pub enum Kind {
     Crowded,
     /// Connections that gave way when memory was short.
     Memory,
+    /// Newcomers that have to wait because memory is short.
+    Newcomers,
     /// Responses whose readers are too slow.
     Stalled,
     /// Files that cannot be read, or that became shorter.
@@ -44,12 +46,13 @@ impl Kind {
 }
 
 /// The beginnings of the lines by kind, in the order in which they are logged.
-const BEGINNINGS: [(Kind, &str); 14] = [
+const BEGINNINGS: [(Kind, &str); 15] = [
     (Kind::Tls, "TLS failed with"),
     (Kind::Http2, "HTTP/2 ended with"),
     (Kind::Http3, "HTTP/3 ended with"),
     (Kind::Crowded, "no room for more requests of"),
     (Kind::Memory, "memory is short, ended"),
+    (Kind::Newcomers, "memory is short, new connections wait:"),
     (Kind::Stalled, "response cut:"),
     (Kind::Unreadable, "cannot read"),
     (Kind::Length, "response cut, its body had another length than announced, to"),

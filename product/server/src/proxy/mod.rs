@@ -27,7 +27,9 @@ use crate::clock::ClientClock;
 use crate::exchange_id::ExchangeId;
 use crate::files::SiteNumber;
 use crate::net::Net;
-use crate::upstream::{BodySink, CodedBody, Fault, LoopPlaces, Prediction, Transfer, TransferStep, Upstreams, pipe_of};
+use crate::upstream::{
+    BodySink, CodedBody, Fault, LoopPlaces, Prediction, Transfer, TransferStep, Upstreams, Waiting, pipe_of,
+};
 use relief::Relief;
 use starved::Starved;
 
@@ -224,6 +226,11 @@ impl<N: Net> Proxy<N> {
     /// Returns true if this exchange is a tunnel.
     pub fn has_tunnel(&self, id: ExchangeId) -> bool {
         self.transfer(id).is_some_and(Transfer::is_tunnel)
+    }
+
+    /// What waits of a request until its upstream takes it, and what its upstream has taken; nothing without a transfer.
+    pub fn waiting(&self, id: ExchangeId) -> Waiting {
+        self.transfer(id).map_or(Waiting::default(), Transfer::waiting)
     }
 
     fn transfer(&self, id: ExchangeId) -> Option<&Transfer> {

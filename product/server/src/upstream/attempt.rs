@@ -49,7 +49,7 @@ impl Attempt {
     /// have been closed before the request arrived.
     pub(super) fn may_be_repeated(&self, fault: &Fault, request: &Outbound, endpoints: usize) -> bool {
         let may_do_no_harm = match fault {
-            Fault::Refused | Fault::Crowded | Fault::Left => !request.has_sent,
+            Fault::Refused | Fault::Crowded | Fault::Left => !request.has_forgotten(),
             Fault::Unreachable(_) | Fault::Broken(_) | Fault::Closed | Fault::Tls(_) => {
                 request.is_unsent() || (!self.is_new && request.is_repeatable)
             }

@@ -60,7 +60,7 @@ pub use group::{Group, GroupError, PassOn, Trust};
 pub use health_checks::Checks;
 pub use learned::{CodedBody, Learned, Prediction, RouteStatus, RoutesStatus};
 use peers::Peers;
-pub use request::Head;
+pub use request::{Head, Waiting};
 pub use transfer::{BodyAllowance, ClientConnection, Transfer};
 use transfer::{Hold, Queued};
 pub use transfer_step::TransferStep;

@@ -37,7 +37,7 @@ impl<S: Stream> OnConnection<'_, S> {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if out.at == 0 && !out.has_sent => return Err(Fault::Unreachable(error.into())),
+                Err(error) if out.at == 0 && !out.has_forgotten() => return Err(Fault::Unreachable(error.into())),
                 // It may have answered before.
                 Err(_) => {
                     out.is_refused = true;

@@ -71,6 +71,13 @@ enum Framing {
     },
 }
 
+/// Bytes of requests that wait, and those that did not have to wait any longer.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    pub bytes: u64,
+    pub taken_bytes: u64,
+}
+
 /// The request.
 #[derive(Debug)]
 pub struct Outbound {
@@ -85,8 +92,8 @@ pub struct Outbound {
     pub is_whole: bool,
     /// Set over HTTP/2.
     pub of_stream: Option<Box<OfStream>>,
-    /// Some bytes that were sent are not kept any more.
-    pub has_sent: bool,
+    /// The number of bytes that were sent and are not kept any more.
+    pub forgotten_bytes: u64,
     /// The upstream takes no more of it.
     pub is_refused: bool,
     /// When its last byte was sent.
@@ -125,7 +132,7 @@ impl Outbound {
             framing,
             is_whole: !has_body,
             of_stream,
-            has_sent: false,
+            forgotten_bytes: 0,
             is_refused: false,
             sent_at: Nanos::ZERO,
             bytes_max: REQUEST_BODY_BYTES_MAX,
@@ -187,10 +194,21 @@ impl Outbound {
         }
     }
 
+    /// Returns true if some bytes that were sent are not kept any more.
+    pub fn has_forgotten(&self) -> bool {
+        self.forgotten_bytes > 0
+    }
+
+    /// What waits until its upstream takes it, and what its upstream has taken.
+    pub fn waiting(&self) -> Waiting {
+        let bytes = self.bytes.len() - self.at;
+        Waiting { bytes: bytes as u64, taken_bytes: self.forgotten_bytes + self.at as u64 }
+    }
+
     /// Returns true if its upstream cannot have received any of it.
     pub fn is_unsent(&self) -> bool {
         let is_begun = self.of_stream.as_ref().is_some_and(|of_stream| of_stream.is_begun);
-        self.at == 0 && !self.has_sent && !is_begun
+        self.at == 0 && !self.has_forgotten() && !is_begun
     }
 
     /// Drops what was sent and cannot be sent again, however far the upstream lags behind its client. What may be sent again
@@ -200,7 +218,7 @@ impl Outbound {
         let is_sent = self.is_sent();
         let is_refusable = self.of_stream.as_ref().is_some_and(|of_stream| of_stream.is_refusable);
         if !self.is_repeatable && (is_sent && !is_refusable || self.at >= self.bytes_max) {
-            self.has_sent |= self.at > 0;
+            self.forgotten_bytes += self.at as u64;
             self.bytes.edit().drain(..std::mem::take(&mut self.at));
             self.bytes.shrink();
         }

@@ -12,7 +12,9 @@ use units::memory::{Account, Counted};
 
 use super::attempt::Attempt;
 use super::deadline::Deadline;
-use super::request::{Head, Outbound, SCARCE_BODY_BYTES_MAX, STREAM_BODY_BYTES_MAX, UNMEASURED_BODY_BYTES_MAX};
+use super::request::{
+    Head, Outbound, SCARCE_BODY_BYTES_MAX, STREAM_BODY_BYTES_MAX, UNMEASURED_BODY_BYTES_MAX, Waiting,
+};
 use super::response::{Inbound, Interim, Memory, kept_for};
 use super::tunnel::Tunnel;
 use super::{Announced, BodySink, Fault, Group, TransferStep};
@@ -198,6 +200,11 @@ impl Transfer {
     /// Returns true if an upstream was chosen for it.
     pub fn has_peer(&self) -> bool {
         self.peer != usize::MAX
+    }
+
+    /// What waits of the request until its upstream takes it, and what its upstream has taken.
+    pub fn waiting(&self) -> Waiting {
+        self.outbound.waiting()
     }
 
     /// Returns true if it is a health check.

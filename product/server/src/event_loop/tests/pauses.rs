@@ -9,7 +9,7 @@ use crate::net::Transport;
 /// Longer than each of the timeouts.
 const PAUSE: Nanos = Nanos::from_secs(120);
 const UPLOAD: &str = "/.well-known/nq/upload";
-const PROXIED: &str = "/proxied";
+pub(super) const PROXIED: &str = "/proxied";
 
 type Conn = Connection<Transport<Os>>;
 
@@ -47,12 +47,17 @@ fn waits() -> Vec<Wait> {
 }
 
 impl Bench {
-    fn receiving(name: &str) -> Bench {
+    pub(super) fn receiving(name: &str) -> Bench {
+        Bench::proxying(name, "127.0.0.1:9")
+    }
+
+    /// A bench that passes requests of this path on to an upstream.
+    pub(super) fn proxying(name: &str, upstream: &str) -> Bench {
         let mut bench = Bench::new(name, "srpt");
         let mut site = SiteConfig::alone(bench.folder.clone(), Options::default());
         site.answers.responsiveness = true;
         // The beginning of a body is gathered before a connection is made.
-        let proxy = config::Proxy::of_all(vec![config::UpstreamAddress::new("127.0.0.1:9").unwrap()]);
+        let proxy = config::Proxy::of_all(vec![config::UpstreamAddress::new(upstream).unwrap()]);
         site.answers.proxies = vec![config::Proxy { path: config::Pattern::of_path(PROXIED).unwrap(), ..proxy }];
         bench.worker.responder.service.handler.serve(open(&[site], false, None).served());
         bench

@@ -2,6 +2,7 @@
 
 use http2::testing::{SETTINGS, frame, request};
 
+use super::pauses::PROXIED;
 use super::*;
 use crate::event_loop::shortage::STALLED_LOOKS;
 
@@ -109,4 +110,57 @@ fn when_all_is_used_heads_that_are_not_whole_end_the_largest_first() {
     assert!(bench.worker.responder.connections.account().bytes() < held_bytes);
     small.send("\r\n\r\n");
     bench.turn_until(&mut small, 1);
+}
+
+/// The seconds in which a newcomer is let in although others hold the memory.
+const NEWCOMER_SECONDS: u8 = 5;
+/// The connections of the client that holds it.
+const HOLDERS: usize = 8;
+
+impl Bench {
+    /// Has clients hold what they said, then lets a newcomer come, and checks that it is answered in time.
+    fn let_newcomer_in(&mut self, said: &[u8], held_bytes_min: u64) {
+        let account = self.worker.responder.connections.account().clone();
+        let mut holders = Vec::new();
+        for _ in 0..HOLDERS {
+            let (mut client, before) = (self.connect(), account.bytes());
+            client.stream.write_all(said).unwrap();
+            while account.bytes() < before + held_bytes_min {
+                self.turn();
+            }
+            holders.push(client);
+        }
+        self.check_held();
+        let bytes_max = account.bytes() * 10 / 9 - (1 << 10);
+        self.has_room_for(bytes_max);
+        let mut newcomer = self.connect();
+        newcomer.send(HEAD);
+        for _ in 0..NEWCOMER_SECONDS {
+            self.sweeps(1);
+            assert!(account.bytes() <= bytes_max);
+        }
+        for _ in 0..500 {
+            self.turn();
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert_eq!(newcomer.responses(), 1, "it is not let in");
+        let left = self.worker.responder.connections.len();
+        assert!((2..=HOLDERS).contains(&left), "{left} connections are left: no more ended than had to");
+        self.check_held();
+    }
+}
+
+#[test]
+fn uploads_that_nobody_takes_make_way_for_a_newcomer() {
+    let mut bench = Bench::receiving("shortage-uploads");
+    let head = format!("POST {PROXIED} HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n");
+    bench.let_newcomer_in(&[head.as_bytes(), &[b'x'; 60_000]].concat(), 60_000);
+}
+
+#[test]
+fn requests_behind_one_that_waits_for_its_upstream_make_way_for_a_newcomer() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut bench = Bench::proxying("shortage-pipelined", &silent.local_addr().unwrap().to_string());
+    let head = format!("GET {PROXIED} HTTP/1.1\r\nHost: a\r\n\r\n");
+    bench.let_newcomer_in((head + &HEAD.repeat(1_500)).as_bytes(), 30_000);
 }
