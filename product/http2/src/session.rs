@@ -382,6 +382,11 @@ impl Session {
         self.framer.walker.has_part()
     }
 
+    /// Bytes of a request whose header block is incomplete.
+    pub fn part_bytes(&self) -> usize {
+        if self.has_part() { self.framer.engine.seen().head_bytes() } else { 0 }
+    }
+
     /// Returns true if the session has frames of its own to send.
     pub fn wants_write(&mut self) -> bool {
         self.framer.engine.wants_write()

@@ -20,6 +20,10 @@ const OVERHEAD_1_3: usize = 5 + 1 + 16;
 /// Bytes of header, explicit nonce and tag in TLS 1.2 with AES; ChaCha20 needs 8 fewer.
 const OVERHEAD_1_2: usize = 5 + 8 + 16;
 
+/// The maximum bytes of a client's side of a handshake; clients send less than 3 KB, and no certificate. rustls keeps a
+/// ClientHello of up to 64 KB until it is whole.
+const HANDSHAKE_BYTES_MAX: usize = 32 << 10;
+
 /// The message of rustls if the resolver has no certificate.
 const NO_CERTIFICATE: &str = "no server certificate chain resolved";
 
@@ -37,6 +41,7 @@ impl Broken {
             rustls::Error::General(said) if said == NO_CERTIFICATE => {
                 return "there is no certificate yet for the host that it names".into();
             }
+            rustls::Error::General(said) => return said.clone(),
             other => return other.to_string(),
         };
         match lacks {
@@ -61,11 +66,13 @@ pub struct Session {
     /// Bytes have been received.
     has_received: bool,
     records: Records,
+    /// Bytes that were received of a handshake that is not over.
+    handshake_bytes: usize,
     /// Our side has ended: nothing more is sealed.
     is_closed: bool,
     /// The client violated the protocol: nothing is sealed after the alert.
     is_broken: bool,
-    /// The charge for sealed bytes that were not handed down, and for received bytes of an incomplete record.
+    /// The charge for sealed bytes that were not handed down, and for received bytes of an incomplete record or handshake.
     charge: Charge,
 }
 
@@ -95,7 +102,7 @@ impl Session {
         // The caller seals no more than it may hand down; a limit of 64 KB could refuse its last record.
         tls.set_buffer_limit(None);
         let (records, charge) = (Records::default(), Charge::default());
-        Session { tls, has_received: false, records, is_closed: false, is_broken: false, charge }
+        Session { tls, has_received: false, records, handshake_bytes: 0, is_closed: false, is_broken: false, charge }
     }
 
     /// Charges the memory of waiting records to this account.
@@ -103,9 +110,24 @@ impl Session {
         self.charge.move_to(account);
     }
 
-    /// Bytes of waiting and of incomplete records.
+    /// Bytes of waiting and of incomplete records, and of an incomplete handshake.
     pub fn alive_bytes(&mut self) -> usize {
-        self.unsent_bytes() + self.records.part_bytes()
+        self.unsent_bytes() + self.records.part_bytes().max(self.handshake_bytes)
+    }
+
+    /// Bytes that were received of a handshake that is not over.
+    pub fn handshake_bytes(&self) -> usize {
+        self.handshake_bytes
+    }
+
+    /// Counts bytes that were received, as long as the handshake is not over.
+    fn note_handshake(&mut self, bytes: usize) -> Result<(), Broken> {
+        self.handshake_bytes = if self.is_handshaking() { self.handshake_bytes + bytes } else { 0 };
+        if self.handshake_bytes <= HANDSHAKE_BYTES_MAX {
+            return Ok(());
+        }
+        let why = format!("the handshake is longer than {} KB", HANDSHAKE_BYTES_MAX >> 10);
+        Err(Broken(rustls::Error::General(why)))
     }
 
     fn count(&mut self) {
@@ -128,10 +150,12 @@ impl Session {
     fn open_all(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<(), Broken> {
         while !wire.is_empty() {
             // rustls takes nothing once the client has ended its side.
-            if self.take(&mut wire)? == 0 {
+            let taken_bytes = self.take(&mut wire)?;
+            if taken_bytes == 0 {
                 break;
             }
             let bytes = self.tls.process_new_packets()?.plaintext_bytes_to_read();
+            self.note_handshake(taken_bytes)?;
             if bytes > 0 {
                 let begin = plain.len();
                 plain.resize(begin + bytes, 0);

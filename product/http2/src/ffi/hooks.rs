@@ -177,6 +177,14 @@ impl Hooks {
         Hooks { side, bodies, out, frame_at, turn, malformed, provoked, trouble, last_processed }
     }
 
+    /// Bytes of memory of the head that was received last.
+    pub fn head_bytes(&self) -> usize {
+        match &self.side {
+            Side::Server(requests) => requests.head.memory_bytes(),
+            Side::Client(_) => 0,
+        }
+    }
+
     /// The requests; the session must be a server's.
     pub fn requests(&mut self) -> &mut Requests {
         match &mut self.side {

@@ -129,7 +129,6 @@ impl Engine {
         unsafe { self.hooks.as_mut() }
     }
 
-    #[cfg(any(test, feature = "testing"))]
     pub fn seen(&self) -> &Hooks {
         // SAFETY: as above.
         unsafe { self.hooks.as_ref() }

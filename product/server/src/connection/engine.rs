@@ -86,6 +86,11 @@ impl Engine {
         matches!(self, Engine::Http2(session) if session.has_part())
     }
 
+    /// Bytes of an HTTP/2 request whose header block is incomplete.
+    pub fn part_bytes(&self) -> usize {
+        if let Engine::Http2(session) = self { session.part_bytes() } else { 0 }
+    }
+
     /// Returns, once, why the connection cannot continue, if receiving did not report it.
     pub fn broken(&mut self) -> Option<Broken> {
         match self {

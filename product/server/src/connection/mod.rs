@@ -293,14 +293,21 @@ impl<S> Connection<S> {
         self.protocol.http1().is_some_and(|http1| http1.is_lingering())
     }
 
-    /// The bytes that are kept of a request whose head is not whole.
+    /// The bytes that are kept of a handshake, or of a request whose head is not whole.
     pub fn part_bytes(&self) -> u64 {
-        self.protocol.http1().map_or(0, |http1| http1.part_bytes()) as u64
+        self.begun_bytes() + self.protocol.http1().map_or(0, |http1| http1.part_bytes()) as u64
     }
 
-    /// The bytes that are kept of requests that are incomplete or wait.
+    /// The bytes that are kept of a handshake, or of requests that are incomplete or wait.
     pub fn kept_bytes(&self) -> u64 {
-        self.protocol.http1().map_or(0, |http1| http1.kept_bytes()) as u64
+        self.begun_bytes() + self.protocol.http1().map_or(0, |http1| http1.kept_bytes()) as u64
+    }
+
+    /// The bytes that are kept of a handshake or of a header block of HTTP/2.
+    fn begun_bytes(&self) -> u64 {
+        let handshake_bytes = self.session.as_ref().map_or(0, |session| session.handshake_bytes());
+        let block_bytes = self.protocol.framed().map_or(0, |framed| framed.engine.part_bytes());
+        (handshake_bytes + block_bytes) as u64
     }
 
     /// Returns whether only a part of a request of HTTP/1.1 has come.

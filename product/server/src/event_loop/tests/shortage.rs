@@ -1,6 +1,6 @@
 //! Clients that hold memory and do not read, and one that does.
 
-use http2::testing::{SETTINGS, frame, request};
+use http2::testing::{CONTINUATION, HEADERS, SETTINGS, block, frame, hello, request};
 
 use super::pauses::PROXIED;
 use super::*;
@@ -133,6 +133,8 @@ impl Bench {
         self.check_held();
         let bytes_max = account.bytes() * 10 / 9 - (1 << 10);
         self.has_room_for(bytes_max);
+        // The newcomer speaks no TLS, whatever the others do.
+        self.worker.acceptor.first_mut().is_secure = false;
         let mut newcomer = self.connect();
         newcomer.send(HEAD);
         for _ in 0..NEWCOMER_SECONDS {
@@ -163,4 +165,35 @@ fn requests_behind_one_that_waits_for_its_upstream_make_way_for_a_newcomer() {
     let mut bench = Bench::proxying("shortage-pipelined", &silent.local_addr().unwrap().to_string());
     let head = format!("GET {PROXIED} HTTP/1.1\r\nHost: a\r\n\r\n");
     bench.let_newcomer_in((head + &HEAD.repeat(1_500)).as_bytes(), 30_000);
+}
+
+/// Heads in a HEADERS frame and CONTINUATION frames, of which the last is to come.
+#[test]
+fn header_blocks_that_are_not_whole_make_way_for_a_newcomer() {
+    let mut bench = Bench::new("shortage-blocks", "srpt");
+    let field = |name: u8| [&[0, 1, name, 127, 0x99, 0x74][..], &[b'y'; 15_000]].concat();
+    let fields = [(":method", "GET"), (":scheme", "http"), (":authority", "a"), (":path", "/a")];
+    let begun = [
+        hello(),
+        frame(HEADERS, 0, 1, &[block(&fields), field(b'a')].concat()),
+        frame(CONTINUATION, 0, 1, &field(b'b')),
+    ]
+    .concat();
+    bench.let_newcomer_in(&begun, 30_000);
+}
+
+/// One handshake message in several records, of which the last is to come.
+#[test]
+fn hellos_that_are_not_whole_make_way_for_a_newcomer_and_long_ones_end() {
+    let mut bench = Bench::secured("shortage-hellos");
+    let record = |content: &[u8]| [&[0x16, 3, 1][..], &(content.len() as u16).to_be_bytes(), content].concat();
+    let begin = [&[1, 0, 0xfd, 0xe8][..], &[b'z'; 15_996]].concat();
+    let mut long = bench.connect();
+    long.stream.write_all(&[record(&begin), record(&[b'z'; 16_000]), record(&[b'z'; 16_000])].concat()).unwrap();
+    long.stream.set_nonblocking(true).unwrap();
+    while long.stream.read(&mut [0; 100]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+        bench.turn();
+    }
+    assert!(bench.worker.responder.connections.is_empty(), "a hello of 48 KB");
+    bench.let_newcomer_in(&record(&begin), 25_000);
 }
