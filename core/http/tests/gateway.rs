@@ -214,7 +214,14 @@ fn what_a_trusted_proxy_says_in_forwarded_alone_begins_all_fields() {
     let all = |client: &str, proto: &str, host: &str| (client.to_owned(), proto.to_owned(), host.to_owned());
     let by =
         "Forwarded: for=\"[2001:db8::1]:80\";proto=https;host=\"outer:81\", for=10.0.0.1;proto=http;host=inner\r\n";
-    assert_eq!(told(by, &trusted), all("2001:db8::1, 192.0.2.7", "https", "outer:81"));
+    assert_eq!(told(by, &trusted), all("2001:db8::1, 192.0.2.7", "https", "inner"));
+    // The client may have said what stands before the proxy's own element, or all of it.
+    let by_client = "Forwarded: host=evil, for=3.3.3.3;host=own\r\n";
+    let claimed_client = Some("3.3.3.3".parse().unwrap());
+    let near = Gateway { claimed_client, ..trusted };
+    assert_eq!(told(by_client, &near), all("3.3.3.3, 192.0.2.7", "http", "own"));
+    let passed = "Forwarded: host=evil\r\nX-Forwarded-For: 3.3.3.3\r\n";
+    assert_eq!(told(passed, &near), all("3.3.3.3, 192.0.2.7", "http", "a"));
     // The field that a proxy writes itself counts before the one that it leaves as it came.
     let both = format!("{by}X-Forwarded-For: 3.3.3.3\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: own\r\n");
     assert_eq!(told(&both, &trusted), all("3.3.3.3, 192.0.2.7", "http", "own"));

@@ -18,7 +18,7 @@ pub struct Claimed<'a> {
     pub client: Option<IpAddr>,
     /// True if the client used TLS; `None` if the proxies do not report it.
     pub is_secure: Option<bool>,
-    /// The host that the client named, by Forwarded; `None` if no proxy reports it there.
+    /// The host that the last proxy was asked for, by Forwarded; `None` if no proxy reports it there.
     pub host: Option<&'a [u8]>,
     /// The last value that is not an address.
     pub wrong: Option<&'a [u8]>,
@@ -26,7 +26,8 @@ pub struct Claimed<'a> {
 
 /// Reads the fields of a request sent by a trusted proxy. X-Forwarded-For takes precedence over Forwarded: most proxies
 /// write the first and forward the other unchanged. The scheme is that of X-Forwarded-Proto, or else of Forwarded; the
-/// first of several counts, and the first host.
+/// first of several counts. Programs make links of the host, so it is never a client's claim: the last one of Forwarded
+/// counts, and none if the proxies write X-Forwarded-For.
 pub fn claimed<'a>(request: &Request<'a>, is_trusted: impl Fn(IpAddr) -> bool) -> Claimed<'a> {
     let mut claimed = Claimed::default();
     let mut has_list = false;
@@ -48,7 +49,9 @@ pub fn claimed<'a>(request: &Request<'a>, is_trusted: impl Fn(IpAddr) -> bool) -
                 claimed.add(parameter(element, b"for"), &is_trusted);
             }
             proto = proto.or(parameter(element, b"proto"));
-            claimed.host = claimed.host.or(parameter(element, b"host").filter(|host| is_host_port(host)));
+            if !has_list {
+                claimed.host = parameter(element, b"host").filter(|host| is_host_port(host)).or(claimed.host);
+            }
         }
     }
     claimed.is_secure = proto.and_then(|proto| match proto {
