@@ -310,6 +310,11 @@ fn raw_info(program: BorrowedFd<'_>, ids: &mut [u32]) -> std::io::Result<libbpf_
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::classify::class::{CLASSES_MAX, Cgroup, Class, Classes, RULES_MAX, Rule};
+    use crate::classify::settings::{CUTS_MAX, Policy, Settings, Share};
+    use crate::constants::BANDS_MAX;
+    use crate::testing::skip;
+    use crate::tree::{Before, ClassShare};
 
     #[test]
     fn a_limit_of_the_process_is_none_of_the_kernel() {
@@ -319,11 +324,6 @@ mod tests {
         assert!(said(libc::ENOMEM).starts_with("loading the classifier: Cannot allocate memory"));
         assert!(said(libc::EINVAL).starts_with("this kernel does not take the classifier"));
     }
-    use crate::classify::class::{CLASSES_MAX, Cgroup, Class, Classes, RULES_MAX, Rule};
-    use crate::classify::settings::{CUTS_MAX, Policy, Settings, Share};
-    use crate::constants::BANDS_MAX;
-    use crate::testing::skip;
-    use crate::tree::{Before, ClassShare};
 
     /// The setting that shows whether there is a JIT is hidden in a namespace, and a container is one.
     #[test]
