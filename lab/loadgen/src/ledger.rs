@@ -96,7 +96,7 @@ impl<'a> Ledger<'a> {
         Some(job)
     }
 
-    /// Returns where a request comes from: the same place for all of a user, and for all of a client of the trace.
+    /// Returns the origin of a request: the same for all requests of a user, and for all of a client of the trace.
     fn deal(&self, ask: &Ask, job: u64) -> Dealt {
         if let Some(client) = ask.client.filter(|_| ask.group.is_none()) {
             return self.deal.of_client(client);
@@ -134,7 +134,7 @@ impl<'a> Ledger<'a> {
         self.entries[job].left
     }
 
-    /// Returns where it is asked from.
+    /// Returns the origin of a job.
     pub(crate) fn dealt(&self, job: usize) -> Dealt {
         self.entries[job].dealt
     }

@@ -60,7 +60,7 @@ impl Origins {
         Origins { groups, kernels: ports.range.len() / KERNELS_PART }
     }
 
-    /// Returns where the next connection of this client starts, while so many stand; `None` leaves it to the kernel.
+    /// Returns the address from which this client's next connection starts, with so many open; `None` leaves it to the kernel.
     pub(crate) fn next(&mut self, dealt: Dealt, standing: usize) -> Option<SocketAddr> {
         if standing < self.kernels {
             return None;

@@ -90,7 +90,7 @@ impl Pool {
         self.standing.get(&owner).copied().unwrap_or(0)
     }
 
-    /// Returns true if one of this owner may have room: only taking it tells for certain.
+    /// Returns true if a connection of this owner may have room; only taking it makes certain.
     pub(crate) fn may_have_room(&self, owner: Owner) -> bool {
         self.with_room.contains_key(&owner)
     }

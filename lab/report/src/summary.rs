@@ -90,7 +90,7 @@ pub struct RunSummary {
     /// The packet bound, where its protocol is another than the first run's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packet_bound_ms: Option<f64>,
-    /// The reason why it is not set beside the run it is compared with, if so.
+    /// The reason why it is not compared with the other run, if it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_comparable: Option<String>,
     /// Apart for each group of clients, where there are several.

@@ -40,7 +40,7 @@ impl Beaten {
         Beaten { beat, completed: completed().count() }
     }
 
-    /// Returns what is to be said beside every figure of the run that depends on the link; `None` where there is nothing.
+    /// Returns the remark that belongs to every figure of the run that depends on the link; `None` if there is none.
     pub fn remark(self, manifest: &Manifest) -> Option<String> {
         if manifest.is_of_server() {
             return Some(OF_SERVER.into());

@@ -124,7 +124,7 @@ impl Tally {
         }
     }
 
-    /// Returns where everybody is in class 0 there is nothing to tell apart.
+    /// Returns the summary of each class; none if all jobs are in class 0.
     fn classes(&self) -> Vec<ClassSummary> {
         if self.by_class[0].jobs() == self.jobs() {
             return Vec::new();

@@ -73,7 +73,7 @@ fn waited_in(pressure: &str) -> Option<Duration> {
     some.rsplit_once("total=")?.1.trim().parse().ok().map(Duration::from_micros)
 }
 
-/// Returns where the hierarchy of version 2 is mounted.
+/// Returns the folder in which the hierarchy of version 2 is mounted.
 fn hierarchy() -> Option<PathBuf> {
     hierarchy_in(Process::myself().and_then(|process| process.mountinfo()).ok()?)
 }

@@ -135,7 +135,7 @@ impl ClientGroup {
         matches!(self.addresses, Addresses::Visits(_))
     }
 
-    /// Returns where its packets go that take a path of their own.
+    /// Returns the gateway to a group whose packets take a path of their own.
     pub(crate) fn gateway(index: usize) -> Ipv4Addr {
         address(index, 254)
     }

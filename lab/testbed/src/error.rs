@@ -149,7 +149,7 @@ impl From<uplink::Error> for LabError {
     }
 }
 
-/// Returns where a program comes from: ours are built, the others are packages of Debian.
+/// Returns the source of a program: ours are built, the others are packages of Debian.
 fn how_to_get(program: &str) -> String {
     let package = match program {
         "weir" => return "build it with `cargo build --release -p weir`, or put it in PATH".into(),

@@ -175,7 +175,8 @@ impl Link {
         Place::In(&self.client)
     }
 
-    /// Returns where the server's packets leave it, and who answers echoes from there: the first client behind the longest way.
+    /// Returns the interface by which the server's packets leave, and the client that answers echoes from there: the
+    /// first one behind the longest way.
     pub(crate) fn egress(&self, experiment: &Experiment) -> Egress<'_> {
         let hops = 2 + self.routers().count();
         let group = (0..).zip(experiment.clients()).find_map(|(index, _)| ClientGroup::addresses(index).next());

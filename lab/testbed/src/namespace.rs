@@ -149,7 +149,7 @@ fn is_leftover(name: &str, start_of: impl Fn(u32) -> Option<u64>) -> bool {
     number.parse::<u32>().is_ok() && is_dead(pid, start, start_of)
 }
 
-/// Returns true if the owner `PID-START` is dead. The time it began stands beside its pid, since pids recur.
+/// Returns true if the owner `PID-START` is dead. Its start time follows its pid, since pids recur.
 pub(crate) fn is_dead(pid: &str, start: &str, start_of: impl Fn(u32) -> Option<u64>) -> bool {
     let (Ok(pid), Ok(start)) = (pid.parse(), start.parse::<u64>()) else { return false };
     start_of(pid) != Some(start)

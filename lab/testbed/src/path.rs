@@ -101,7 +101,7 @@ pub struct PathSpec {
 }
 
 impl PathSpec {
-    /// Returns what is wrong with it, in words for whoever wrote it.
+    /// Returns its fault, in words for the author of the file.
     pub fn check(&self) -> Result<(), String> {
         if self.rtt > RTT_MAX {
             return Err(format!("rtt `{}` is too long: write at most {}", text(self.rtt), text(RTT_MAX)));

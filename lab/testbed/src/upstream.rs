@@ -11,7 +11,7 @@ use crate::program::Program;
 use crate::server::{Endpoint, await_answer};
 use crate::{Interrupt, LabError, Plan, RunSpec, Server};
 
-/// The port, beside that of the run's server; it listens on loopback alone.
+/// The port, another than the one of the run's server; it listens on loopback alone.
 const PORT: u16 = 3000;
 /// The log of the upstream, in the run's folder.
 const LOG: &str = "upstream.log";

@@ -318,7 +318,7 @@ fn plan(wanted: &Wanted, target: SocketAddr, args: &Args) -> Plan {
     }
 }
 
-/// Returns where a customer's files are, below the URL.
+/// Returns the host and the path at which a customer's files are.
 fn site(customer: &Customer, url: &Url) -> Site {
     match &customer.at {
         CustomerAt::Path(path) => Site { host: url.authority.clone(), prefix: url.prefix.clone() + &path[1..] },

@@ -103,7 +103,7 @@ impl FromStr for WebStone {
     }
 }
 
-/// Returns where a rising function is 0, to the last digits of a double.
+/// Returns the zero of a rising function, to the last digits of a double.
 fn root(mut low: f64, mut high: f64, value: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..60 {
         let middle = (low + high) / 2.0;

@@ -1,4 +1,4 @@
-//! What acknowledgements show of a client that is short of processor time.
+//! Signs, in acknowledgements, of a client that is short of processor time.
 //!
 //! Datagrams wait in its socket until it runs, and the smoothed round trip includes that wait: it looks like a queue of
 //! the line. When the client runs it takes all of them, the last of which has not waited. So the shortest round trip
@@ -23,7 +23,7 @@ pub(crate) struct LateClient {
     burst: Option<Burst>,
     /// The end of the last time in which it was late.
     late_until: Option<Instant>,
-    /// The shortest round trip of some datagrams, and of those before them.
+    /// The shortest round trip of the last datagrams, and of as many before them.
     least: [Duration; 2],
     least_of: u32,
     own_lost_bytes: u64,

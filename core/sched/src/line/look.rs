@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(times(looks.look(ms(530), &at(12000, 12000, 10), FRAMING)), [10, 20, 30]);
     }
 
-    /// What a late client acknowledges at once has arrived since it was last heard of.
+    /// Bytes that a late client acknowledges at once have arrived since it was last heard of.
     #[test]
     fn what_is_acknowledged_late_arrived_since_the_last_arrival() {
         let ms = Nanos::from_millis;

@@ -289,7 +289,7 @@ impl Estimator {
         }
         let next = pace.saturating_add((pace / 1000 * permille).max(1)).min(most);
         let arrived = self.history.rate(&run);
-        // Beside others no queue and no loss ends the growth.
+        // With others on the line, no queue and no loss ends the growth.
         let is_growing = self.rise.is_growing() && now >= self.others.until;
         let next = if is_growing {
             next

@@ -64,7 +64,7 @@ fn reorder(scheduler: &mut Scheduler, policy: Box<dyn Policy>, guard: Guard) {
     limits.iter().for_each(|limits| hold(order, limits));
 }
 
-/// What each client with jobs has received beyond its share, if that is kept.
+/// Returns the bytes that each client with jobs has received beyond its share, if that is kept.
 fn ahead_of_clients(order: &Order, jobs: &Jobs) -> Vec<(u32, u64)> {
     let mut clients: Vec<u32> = jobs.occupied().map(|slot| jobs.at(slot).client).collect();
     clients.sort_unstable();

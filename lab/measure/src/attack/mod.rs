@@ -140,7 +140,7 @@ impl Args {
         attacks().filter(|attack| self.names.is_empty() || self.names.contains(&attack.name))
     }
 
-    /// Returns who is attacked: Weir, and what stands beside it.
+    /// Returns the servers that are attacked: Weir, and its peers in this attack.
     fn kinds(&self, attack: &Attack) -> Vec<Kind> {
         let peers = match attack.places {
             Some(_) => &[Kind::Nginx, Kind::Haproxy][..],

@@ -53,7 +53,7 @@ impl Site {
         self.folder.join("access.log")
     }
 
-    /// Returns where Weir keeps the rate that it finds.
+    /// Returns the folder in which Weir keeps the rate that it finds.
     fn state(&self) -> PathBuf {
         self.folder.join("state")
     }

@@ -133,7 +133,7 @@ pub fn beside(base: Kind, other: Kind, peers: &[Kind]) -> Vec<Kind> {
     [base, other].into_iter().chain(more).collect()
 }
 
-/// Returns the servers whose idle connections tell something of their own.
+/// Returns the servers whose idle connections are measured: those that differ in them.
 pub fn resting(base: Kind, other: Kind, peers: &[Kind]) -> Vec<Kind> {
     let mut kinds = beside(base, other, peers);
     kinds.retain(|kind| ![Kind::WeirFair, Kind::Floor].contains(kind));

@@ -96,7 +96,7 @@ impl Bench {
         format!("https://localhost:{}/{path}", self.port)
     }
 
-    /// Returns where a check keeps what its program said.
+    /// Returns the file in which a check keeps its program's output.
     pub fn log(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.log"))
     }

@@ -68,7 +68,7 @@ impl Users {
         Users { users, sizes: load.sizes.sampler(), model, until: load.until, left: load.requests_max, paused: 0 }
     }
 
-    /// Returns who asks when for the first time.
+    /// Returns the users whose first request comes in time, each with the time of it.
     fn starts(&mut self) -> Vec<(u32, Nanos)> {
         let starts = self.users.iter_mut().map(|user| self.model.start(&mut user.rng));
         let in_time = |(_, at): &(u32, Nanos)| *at < self.until;

@@ -118,7 +118,7 @@ impl SizeRank {
         (self.expression.knows_size(), self.expression.is_noisy())
     }
 
-    /// Returns where it may jump, in bytes.
+    /// Returns the bytes sent at which the rank may jump.
     pub fn cuts(&self) -> Vec<f64> {
         let jumps = self.curve.iter().filter(|curve| curve.knots().len() <= ATOMS_MAX);
         let knots = jumps.flat_map(Curve::knots).map(|knot| knot.from_bytes as f64);

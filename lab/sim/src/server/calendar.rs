@@ -3,7 +3,7 @@ use std::collections::BinaryHeap;
 
 use units::Nanos;
 
-/// The next event. `client` is an index; `serial` tells a request from the client's next one.
+/// The next event. `client` is an index; `serial` separates a request from the client's next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
     /// A user asks for a file.

@@ -48,7 +48,7 @@ impl Station {
         self.visits[client as usize] = Some(Visit { job, since: now });
     }
 
-    /// Returns who is served next, and how long they waited, unless somebody is being served.
+    /// Returns the job that is served next and its wait, unless another is being served.
     pub fn begin(&mut self, now: Nanos) -> Option<(u32, Nanos)> {
         if self.serving.is_some() {
             return None;

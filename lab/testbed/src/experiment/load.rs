@@ -221,7 +221,7 @@ impl Load {
         self.pages || self.site.is_some()
     }
 
-    /// Returns where customers' files are, beside those of everybody.
+    /// Returns the folders of customers' files, next to the one of all.
     pub(crate) fn folders(&self) -> impl Iterator<Item = String> {
         let folder = |customer: &Customer| match &customer.at {
             CustomerAt::Path(path) => Some(path.clone()),

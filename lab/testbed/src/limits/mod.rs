@@ -86,7 +86,7 @@ impl Limits {
         *self != Limits { workers: self.workers, ..Limits::default() }
     }
 
-    /// Returns what is wrong with them beside the rest of the experiment.
+    /// Returns the fault that they have together with the rest of the experiment.
     pub(crate) fn check(&self, experiment: &Experiment) -> Result<(), String> {
         if experiment.network == Network::Loopback && self.concern_kernel() {
             return Err("[limits] of the kernel need a namespace: leave network = \"loopback\" or them out".into());

@@ -51,7 +51,7 @@ pub(crate) fn as_nobody() -> Vec<String> {
     line.split_whitespace().map(String::from).collect()
 }
 
-/// Returns where the modules of the Apache that is installed are.
+/// Returns the folder of the installed Apache's modules.
 pub(crate) fn modules_folder() -> Result<PathBuf, LabError> {
     let program = find_program(Server::Apache.program())?;
     let prefix = program.ancestors().nth(2).unwrap_or(Path::new("/"));

@@ -31,7 +31,7 @@ pub(crate) fn integral(from: f64, to: f64, f: impl Fn(f64) -> f64) -> f64 {
     half * NODES.iter().map(|&(node, weight)| weight * (f(middle - half * node) + f(middle + half * node))).sum::<f64>()
 }
 
-/// Returns where the panels for these sizes begin and end, ascending: the atoms if there are any. Also cut at `cuts`.
+/// Returns the bounds of the panels for these sizes, ascending: the atoms if there are any, and `cuts`.
 pub(crate) fn edges(sizes: &Distribution, cuts: &[f64]) -> Vec<f64> {
     let atoms = sizes.atoms();
     if !atoms.is_empty() {

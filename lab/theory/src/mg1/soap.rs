@@ -207,7 +207,7 @@ fn survival(sizes: &Distribution, from: f64, to: f64) -> (f64, f64) {
     (part(1).max(0.0), 0.5 * part(2).max(0.0))
 }
 
-/// Returns where the rank of a job of this size may cross that of another: with as much sent or left as others have in all.
+/// Returns the ages at which the rank of a job of this size may cross another's: with as much sent or left as others have in all.
 fn ages_of(size: f64, edges: &[f64]) -> Vec<f64> {
     let smaller = edges.iter().copied().filter(|other| *other < size);
     let mut ages: Vec<f64> = smaller.flat_map(|other| [other, size - other]).chain([0.0, size]).collect();

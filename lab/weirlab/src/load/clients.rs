@@ -48,7 +48,7 @@ fn closed((connections, size): (&str, &str)) -> Option<(u32, u64)> {
     is_sane.then_some((connections, size_bytes))
 }
 
-/// Returns who asks again at once, each as the group that it is.
+/// Returns the clients that ask again at once, each as a group.
 pub(super) fn closed_clients(groups: &[Asks]) -> Vec<ClosedClient> {
     let client = |(group, (_, closed)): (u32, &Asks)| {
         let (connections, size_bytes) = (*closed)?;

@@ -66,7 +66,7 @@ fn groups(args: &Args, wanted: &Wanted) -> Vec<String> {
     groups.chain(args.load.class.iter().map(|customer| &customer.name)).cloned().collect()
 }
 
-/// Returns who asks only when answered, beside an open load too.
+/// Returns the clients that ask only when answered, also next to an open load.
 fn closed(wanted: &Wanted) -> Option<String> {
     let users = wanted.users.iter().map(|users| users.who.clone());
     let clients = wanted.closed.iter().map(|client| {

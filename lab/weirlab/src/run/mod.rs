@@ -140,7 +140,7 @@ fn tasks(files: Vec<ExperimentFile>, out: &Path, args: &Args) -> Result<Vec<Task
     args.files.iter().zip(files).map(task).collect()
 }
 
-/// Returns what to tell `weirlab` to do this experiment again from any folder.
+/// Returns the arguments of `weirlab` that do this experiment again from any folder.
 fn again(file: &Path, args: &Args) -> Result<Vec<String>, Failure> {
     let whole = |path: &Path| -> Result<String, Failure> { Ok(std::path::absolute(path)?.display().to_string()) };
     let mut words = vec!["run".to_owned(), whole(file)?];

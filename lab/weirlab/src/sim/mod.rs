@@ -31,7 +31,7 @@ use crate::load::machine;
 /// The result of one simulation, whatever the model.
 pub struct SimOutcome {
     pub summary: Summary,
-    /// The figures of this model alone, as they stand in the JSON beside the summary; the same for the same spec.
+    /// The figures of this model alone, as they stand in the JSON after the summary; the same for the same spec.
     pub details: Map<String, Value>,
     /// The link's or the server's network.
     pub link_bps: u64,
@@ -70,7 +70,7 @@ pub fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
     Ok(outcome)
 }
 
-/// Returns where sizes are so small that whole bytes have another mean: the load is right, the sizes are not those asked for.
+/// Returns a remark if sizes are so small that whole bytes have another mean. The load is right then, the sizes are not.
 fn rounding(spec: &SimSpec) -> Option<String> {
     let sizes = crate::theory::distribution(spec.dist.as_deref()?).ok()?;
     let (asked, drawn) = (sizes.mean(), sizes.mean_drawn());

@@ -115,7 +115,7 @@ fn manifest(spec: &SimSpec, outcome: &SimOutcome, written: &Written) -> Result<M
     })
 }
 
-/// Returns who asks, where nobody asks before the answer.
+/// Returns the clients, if each asks only when answered.
 fn closed(spec: &SimSpec) -> Option<String> {
     if let Some(who) = spec.webstone.who().or_else(|| spec.pages.who()) {
         return Some(who);

@@ -72,7 +72,7 @@ impl PagesSpec {
         }
     }
 
-    /// Returns who asks, for the manifest.
+    /// Returns the clients in words, for the manifest.
     pub(super) fn who(&self) -> Option<String> {
         Some(format!("{} pages on {} connections each", self.pages?, self.connections()))
     }

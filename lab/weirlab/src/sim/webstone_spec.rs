@@ -52,7 +52,7 @@ impl WebStoneSpec {
         fields.as_object()?.keys().next().cloned()
     }
 
-    /// Returns who asks, where it is WebStone's clients.
+    /// Returns the clients in words, if they are WebStone's.
     pub(super) fn arrivals(&self) -> Result<Option<Arrivals>, Failure> {
         let customers = self.customers()?;
         let Some(of) = &self.webstone else {
@@ -96,7 +96,7 @@ impl WebStoneSpec {
         Ok(self.customers()?.into_iter().map(|customer| customer.name).collect())
     }
 
-    /// Returns who asks, for the manifest.
+    /// Returns the clients in words, for the manifest.
     pub(super) fn who(&self) -> Option<String> {
         let of = self.webstone.as_ref()?;
         Some(format!("WebStone {of}: {}", self.class.join(", ")))

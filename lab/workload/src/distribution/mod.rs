@@ -158,7 +158,7 @@ impl Distribution {
         }
     }
 
-    /// Returns where the density jumps: an integral over it has to be cut there. Ascending.
+    /// Returns the sizes at which the density jumps, ascending: an integral over it has to be cut there.
     pub fn jumps(&self) -> Vec<f64> {
         match *self {
             Distribution::BoundedPareto { min, max, .. } => vec![min, max],

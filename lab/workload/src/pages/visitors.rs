@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    /// How many visits each address has.
+    /// The number of visits of each address.
     fn counts(visits: std::ops::Range<u32>, seed: u64) -> HashMap<u32, u32> {
         let mut counts = HashMap::new();
         visits.for_each(|visit| *counts.entry(Visitors::Households.address(visit, seed)).or_default() += 1);

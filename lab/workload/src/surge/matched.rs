@@ -115,7 +115,7 @@ fn sizes(model: &ServerModel) -> Vec<u64> {
     std::iter::once(model.sizes.min as u64).chain(inner).chain([model.sizes.max as u64]).collect()
 }
 
-/// Returns where in this ascending list the number is that comes nearest.
+/// Returns the index of the nearest number in this ascending list.
 fn nearest(ascending: &[f64], wanted: f64) -> usize {
     let above = ascending.partition_point(|&number| number < wanted);
     if above == 0 {

@@ -1,5 +1,5 @@
-//! When the memory for connections is nearly used up, the costliest clients end first of those that do not read or whose
-//! requests wait in it, then idle connections; newcomers are let in last.
+//! When the memory for connections is nearly used up, clients that do not read or whose requests wait in it end first,
+//! the costliest before the others; then idle connections end. Newcomers are let in last.
 //!
 //! All connections are examined together, and rarely; those found are ended one after another, over several turns.
 
@@ -93,8 +93,8 @@ impl Shortage {
     }
 }
 
-/// What waits of a connection's requests here, and what upstreams have taken or the client was sent: an answered request
-/// waits no longer.
+/// Returns the bytes of a connection's requests that wait here, and those that upstreams took or the client was sent:
+/// an answered request waits no longer.
 pub(super) fn waiting<N: Net>(proxy: &Proxy<N>, conn: &Connection<Transport<N>>) -> Waiting {
     let begin = Waiting { bytes: conn.kept_bytes(), taken_bytes: conn.delivery.sent_bytes() };
     let of_exchanges = conn.protocol.exchanges().map(|exchange| proxy.waiting(exchange.id));

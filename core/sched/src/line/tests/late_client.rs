@@ -166,7 +166,7 @@ impl Flow {
         }
     }
 
-    /// What the server knows of it.
+    /// The server's counters of it.
     fn seen(&self, now: f64) -> Seen {
         let least = self.least[0].min(self.least[1]);
         Seen {
@@ -284,7 +284,7 @@ fn mean_of(paces: &[f64], line_mbit: f64) -> f64 {
 const TURNS_MS: [(f64, f64); 6] =
     [(5.0, 10.0), (20.0, 50.0), (500.0, 50.0), (500.0, 150.0), (1000.0, 300.0), (2000.0, 500.0)];
 
-/// What is told stays, whether the client is alone or not. By smoothed round trips and all losses, and with what a silent
+/// A told rate stays, whether the client is alone or not. By smoothed round trips and all losses, and with what a silent
 /// client has not acknowledged counted as not arrived, the mean was 0.42 to 0.97 for a client alone, and 0.90 to 1 with one
 /// other.
 #[test]

@@ -76,7 +76,7 @@ impl Receiver {
         self.newest = (start, end);
     }
 
-    /// Returns what to tell the sender; counts as told.
+    /// Takes the acknowledgement that is due to the sender.
     pub fn acknowledge(&mut self) -> Acked {
         (self.unacked, self.reply_at) = (0, None);
         self.quick = self.quick.saturating_sub(1);
