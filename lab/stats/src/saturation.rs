@@ -78,7 +78,7 @@ pub fn saturation(work: &[Work], sent: &[Sent], guess: f64) -> Option<Saturation
     Some(with_errors(found, covariance(&slopes, &residuals(found))?))
 }
 
-/// Returns the bytes that a queue sends between the instants if it is never idle while anything waits, at this cost of work.
+/// Returns the work that a queue does between the instants if it is never idle while anything waits, at this cost of work.
 fn departures(work: &[Work], sent: &[Sent], cost: f64, capacity: f64) -> Vec<f64> {
     let (mut waiting, mut now_s, mut arrivals) = (0.0f64, 0.0, work.iter().peekable());
     let mut total = 0.0;
