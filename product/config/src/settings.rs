@@ -1,6 +1,6 @@
 //! The settings of the whole server: listeners, the process, the uplink, limits and timeouts.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -186,7 +186,29 @@ fn listeners(file: &Section<'_, '_>) -> Vec<Placed<Listener>> {
         }
         listeners.push(Placed { value: Listener { address, is_secure, has_http3, has_proxy_header }, at });
     }
+    note_missing_ipv4(file.book, &listeners);
     listeners
+}
+
+/// Notes each listener of all addresses that is left with those of IPv6, because an IPv4 address has a listener of its own:
+/// the kernel does not divide a port further.
+fn note_missing_ipv4(book: &Book<'_>, listeners: &[Placed<Listener>]) {
+    for of_all in listeners.iter().filter(|listener| listener.value.address.ip() == Ipv6Addr::UNSPECIFIED) {
+        let port = of_all.value.address.port();
+        let of_ipv4 = || listeners.iter().filter(|one| one.value.address.is_ipv4() && one.value.address.port() == port);
+        if of_ipv4().any(|one| one.value.address.ip().is_unspecified()) || port == 0 {
+            continue;
+        }
+        if let Some(one) = of_ipv4().next() {
+            let said = format!(
+                "listener.address `{}`: IPv6 alone, since {} has {}; for all IPv4 addresses put 0.0.0.0:{port} there",
+                of_all.value.address,
+                book.line(one.at, of_all.at),
+                one.value.address
+            );
+            book.note(of_all.at, said);
+        }
+    }
 }
 
 /// Returns whether a listener requires PROXY headers. Datagrams have none, so HTTP/3 is off then.

@@ -662,6 +662,21 @@ fn guarantees_fit_the_uplink() {
 }
 
 #[test]
+fn notes_name_ipv4_addresses_without_a_listener() {
+    let with = |addresses: [&str; 2]| {
+        let listeners = addresses.map(|address| format!("[[listener]]\naddress = '{address}'\n")).concat();
+        notes(&format!("{listeners}[[site]]\nroot = 'r'\n"))
+    };
+    let said = "listener.address `[::]:80`: IPv6 alone, since line";
+    let cure = "for all IPv4 addresses put 0.0.0.0:80 there";
+    assert_eq!(with([":80", "127.0.0.1:80"]), [format!("f:2:11: {said} 4 has 127.0.0.1:80; {cure}")]);
+    assert_eq!(with(["192.0.2.1:80", "[::]:80"]), [format!("f:4:11: {said} 2 has 192.0.2.1:80; {cure}")]);
+    for whole in [["[::]:80", "0.0.0.0:80"], [":80", "127.0.0.1:81"], ["[::1]:80", "127.0.0.1:80"]] {
+        assert_eq!(with(whole), [""; 0], "{whole:?}");
+    }
+}
+
+#[test]
 fn notes_name_overlaps() {
     let text = "\
 [[site]]

@@ -84,7 +84,7 @@ impl<N: Net> Responder<N> {
             () if waiting(&self.proxy, conn).bytes >= WAITING_BYTES_MIN => "its requests wait",
             () => "it does not read",
         };
-        let why = format!("{}: {what}, and holds {} KB", conn.peer(), conn.held.bytes() >> 10);
+        let why = format!("{} with {} KB: {what}", conn.peer(), conn.held.bytes() >> 10);
         self.service.journal.fail(self.timers.now(), Kind::Memory, why);
         self.abandon(at);
     }
