@@ -6,8 +6,8 @@
 //! of TCP let out, until all is sent. Disk and network are each a queue in the order of a [`sched::Scheduler`]. The socket
 //! buffer couples them to the client: the next block is read when the last one has gone out and there is room, so a slow
 //! client asks the disk for little at a time. Clients are SURGE user equivalents: closed, so whoever is served sooner
-//! asks more often. The sizes asked for are the same, in the same order, whatever the policy; users and their paths too,
-//! but which user asks for which file depends on who comes first.
+//! asks more often. Each user asks for the same files, after the same pauses, over the same path and with the same packets
+//! lost, whatever the policy: draws of a request depend on its user and number alone (common random numbers).
 //!
 //! ```
 //! let config = sim::server::Config { users: 20, requests: 500, warm_up: 50, ..Default::default() };

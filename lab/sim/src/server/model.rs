@@ -22,10 +22,16 @@ const HEADER_BYTES: u64 = 40;
 /// A handshake or request that got lost so often gets through: at a loss of 5 % one in ten million.
 const ATTEMPTS_MAX: u32 = 7;
 
-/// Random streams: one for the places, one for the sizes asked for, and from the last on one for each user.
+/// Random streams: one for the places, and from the other on one for each user.
 const PLACES: u64 = 1;
-const SIZES: u64 = 2;
 const USERS: u64 = 3;
+
+/// Words of a user's stream that a request has for itself: more than its segments can be lost.
+const REQUEST_WORDS: u128 = 1 << 24;
+
+/// The first of them whose draws are losses of segments. Those before are of the request and of its handshake, which not every
+/// request has.
+const SEGMENT_WORDS: u128 = 256;
 
 /// Simulates until all requests that count ([`super::config::Until`] says which) have been answered.
 pub fn run(config: &Config, mut hooks: Hooks) -> Result<Outcome, ConfigError> {
@@ -54,7 +60,6 @@ struct Model<'a> {
     calendar: Calendar,
     clients: Vec<Client>,
     files: Files,
-    sizes: ChaCha8Rng,
     users: UserModel,
     weather: Weather,
     processor: Processor,
@@ -84,8 +89,7 @@ struct Client {
     /// Files of the Web object still to be asked for, after the current one.
     embedded: u32,
     submitted: Nanos,
-    /// The round-trip time of the current transfer.
-    rtt: Nanos,
+    asked: Asked,
     link: Option<Link>,
     /// True if the connection was set up for this request.
     is_new: bool,
@@ -98,6 +102,16 @@ struct Client {
     timer_at: Option<Nanos>,
     /// The rate of the last transfer, bits per second.
     measured_bps: Option<u64>,
+}
+
+/// A user's draw for one request, the same under every policy.
+#[derive(Clone, Copy)]
+struct Asked {
+    size_bytes: u64,
+    /// The round-trip time of the transfer.
+    rtt: Nanos,
+    /// The time from its answer to the next request.
+    off: Nanos,
 }
 
 /// A request at the server.
@@ -134,7 +148,6 @@ impl<'a> Model<'a> {
         Model {
             now: Nanos::ZERO,
             files: Files::new(&FileModel::MURTA_2002, config.seed),
-            sizes: stream(SIZES),
             users,
             weather: Weather::new(&config.internet),
             processor: Processor::new(config.cpu.slots),
@@ -171,7 +184,8 @@ impl<'a> Model<'a> {
         let (config, now) = (self.config, self.now);
         let user = &mut self.clients[client as usize];
         user.submitted = now;
-        user.rtt = self.weather.rtt(user.place.rtt_least, &mut user.rng);
+        user.ask(&self.weather, &self.files, &self.users);
+        let rtt = user.asked.rtt;
         let keep_alive = Nanos::from_secs(config.http.keep_alive_s);
         let is_open =
             |link: &&mut Link| now - link.used_at < keep_alive && link.requests < config.http.requests_per_connection;
@@ -180,21 +194,22 @@ impl<'a> Model<'a> {
         if user.is_new {
             self.counted.connections += 1;
             // Either the SYN or its answer may get lost; the request goes with the acknowledgement.
-            at += user.lost_for(Nanos::from_millis(config.tcp.rto_initial_ms), 2, &self.weather) + user.rtt;
+            at += user.lost_for(Nanos::from_millis(config.tcp.rto_initial_ms), 2, &self.weather) + rtt;
             let mut link = Link::new(&config.tcp, at);
-            link.on_round_trip(&config.tcp, user.rtt);
+            link.on_round_trip(&config.tcp, rtt);
             user.link = Some(link);
         }
         let rto = user.link.as_ref().expect("set up above").rto();
         at += user.lost_for(rto, 1, &self.weather);
         at += user.place.bandwidth.time_for(config.http.request_bytes + HEADER_BYTES);
-        self.calendar.enter(at + Nanos(user.rtt.0 / 2), Event::Request { client });
+        user.go_to(SEGMENT_WORDS);
+        self.calendar.enter(at + Nanos(rtt.0 / 2), Event::Request { client });
     }
 
     fn on_request(&mut self, client: u32) {
         let (config, now) = (self.config, self.now);
-        let size_bytes = self.files.draw(&mut self.sizes);
         let user = &mut self.clients[client as usize];
+        let size_bytes = user.asked.size_bytes;
         // What may still be on its way of the last response, the client has.
         self.network.leave(client);
         user.serial += 1;
@@ -317,7 +332,8 @@ impl<'a> Model<'a> {
         let (Some(exchange), Some(link)) = (&mut user.exchange, &mut user.link) else {
             unreachable!("segments are of a request")
         };
-        let (there, back) = (Nanos(user.rtt.0 / 2), Nanos(user.rtt.0 - user.rtt.0 / 2));
+        let rtt = user.asked.rtt;
+        let (there, back) = (Nanos(rtt.0 / 2), Nanos(rtt.0 - rtt.0 / 2));
         let serial = user.serial;
         for segment in segments.clone() {
             self.counted.segments += 1;
@@ -394,7 +410,7 @@ impl<'a> Model<'a> {
         if let Some(job) = self.config.counted(exchange.number, self.counted.requests) {
             self.collector.record(&answered);
             if let Some(record) = &mut hooks.record {
-                record(JobRecord { job, ..job_record(exchange, &answered) });
+                record(JobRecord { job, client: Some(client), ..job_record(exchange, &answered) });
             }
         }
         self.counted.requests += 1;
@@ -405,14 +421,7 @@ impl<'a> Model<'a> {
         }
         let span = (now - exchange.arrived).0.max(1);
         user.measured_bps = Some((u128::from(exchange.size_bytes) * 8_000_000_000 / u128::from(span)) as u64);
-        let off = if user.embedded > 0 {
-            user.embedded -= 1;
-            self.users.active_off(&mut user.rng)
-        } else {
-            user.embedded = self.users.embedded(&mut user.rng);
-            self.users.inactive_off(&mut user.rng)
-        };
-        self.calendar.enter(now + off, Event::Submit { client });
+        self.calendar.enter(now + user.asked.off, Event::Submit { client });
     }
 
     fn outcome(self) -> Outcome {
@@ -433,7 +442,7 @@ impl Client {
             rng,
             embedded,
             submitted: Nanos::ZERO,
-            rtt: place.rtt_least,
+            asked: Asked { size_bytes: 0, rtt: place.rtt_least, off: Nanos::ZERO },
             link: None,
             is_new: false,
             serial: 0,
@@ -442,6 +451,27 @@ impl Client {
             timer_at: None,
             measured_bps: None,
         }
+    }
+
+    /// Draws the next request. Its words of the stream depend on its number alone, not on what became of those before: so a
+    /// user's requests are the same under every policy, with their losses, and what two policies differ in is not chance.
+    fn ask(&mut self, weather: &Weather, files: &Files, users: &UserModel) {
+        self.go_to(0);
+        let rng = &mut self.rng;
+        let (size_bytes, rtt) = (files.draw(rng), weather.rtt(self.place.rtt_least, rng));
+        let off = if self.embedded > 0 {
+            self.embedded -= 1;
+            users.active_off(rng)
+        } else {
+            self.embedded = users.embedded(rng);
+            users.inactive_off(rng)
+        };
+        self.asked = Asked { size_bytes, rtt, off };
+    }
+
+    /// Goes to a word of the request that is asked next. The words before those of the first request were of the user's start.
+    fn go_to(&mut self, word: u128) {
+        self.rng.set_word_pos((u128::from(self.serial) + 1) * REQUEST_WORDS + word);
     }
 
     fn exchange_mut(&mut self) -> &mut Exchange {
@@ -463,12 +493,12 @@ impl Client {
 
     /// Returns what policies are told.
     fn path(&self, config: &Config) -> Path {
-        let window_bps = u128::from(config.tcp.window_bytes) * 8_000_000_000 / u128::from(self.rtt.0.max(1));
+        let window_bps = u128::from(config.tcp.window_bytes) * 8_000_000_000 / u128::from(self.asked.rtt.0.max(1));
         let throughput_bps = match config.internet.throughput {
             Throughput::Path => Some(self.place.bandwidth.bits_per_s().min(window_bps as u64)),
             Throughput::Measured => self.measured_bps,
         };
-        Path { rtt: Some(self.rtt), cwnd_bytes: self.link.as_ref().map(Link::cwnd_bytes), throughput_bps }
+        Path { rtt: Some(self.asked.rtt), cwnd_bytes: self.link.as_ref().map(Link::cwnd_bytes), throughput_bps }
     }
 }
 
