@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import pathlib
 import sys
 from collections.abc import Sequence
 
 from . import chapters, grids, items, lines, repeats
+from ._files import write_text
 from .experiments import RunError
 from .folders import experiments_in
 from .judgement import check, claims_json, kept_claims
@@ -75,7 +75,7 @@ def _report(args: argparse.Namespace) -> int:
     if args.over:
         of = repeats.factors(found, args.over)
         if args.md:
-            pathlib.Path(args.md).write_text(repeats.markdown(of, args.title or f"Weir: every run over {args.over}"))
+            write_text(args.md, repeats.markdown(of, args.title or f"Weir: every run over {args.over}"))
         sys.stdout.write(repeats.to_json(of) if args.json else repeats.table(of))
         return 0
     if args.json:
@@ -88,13 +88,13 @@ def _chapters(args: argparse.Namespace, made: list[chapters.Chapter]) -> int:
         raise ValueError(f"{', '.join(args.folders)}: nothing is left to report")
     if args.claims:
         kept = [row for of in made for row in kept_claims(of.experiment.name, of.findings)]
-        pathlib.Path(args.claims).write_text(claims_json(kept))
+        write_text(args.claims, claims_json(kept))
     if args.md or not args.claims:
         only = made[0].experiment.name if len(made) == 1 else None
         title = args.title or (f"Weir: {only}" if only else "Weir: the papers' figures, measured")
         text = chapters.markdown(title, made)
         if args.md:
-            pathlib.Path(args.md).write_text(text)
+            write_text(args.md, text)
         else:
             sys.stdout.write(text)
     return 0

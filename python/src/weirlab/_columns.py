@@ -34,6 +34,13 @@ def to_numbers(name: str, values: Any) -> Numbers:
     return array.astype("<u8")
 
 
+def to_number(name: str, value: Any) -> int:
+    """A whole number from 0 for Rust. Raises ValueError with the name if it is none."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or not 0 <= value < 2**64:
+        raise ValueError(f"{name}: {value!r} is no whole number from 0 to 2^64 - 1")
+    return int(value)
+
+
 def _wrong(array: npt.NDArray[Any]) -> list[tuple[int, Any]]:
     """The first value that is no whole number from 0, with its place, if there is one."""
     if array.dtype.kind == "i":

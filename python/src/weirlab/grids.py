@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
+from ._files import whole, write_text
 from .claims import Claim, claims_of
 from .experiments import RunError, sim
 from .intervals import Estimate, mean
@@ -326,16 +327,17 @@ def found(results: Results, claim: Claim) -> Estimate | None:
 def write(results: Results, out: str | os.PathLike[str]) -> None:
     """Writes `runs.parquet`, `sizes.parquet`, `cells.csv`, `table.md`, `sweep.json`, and of claims `claims.json`."""
     folder, plan = pathlib.Path(out), results.plan
-    pa.parquet.write_table(_runs(results), folder / "runs.parquet", compression="snappy")
-    pa.parquet.write_table(_sizes(results), folder / "sizes.parquet", compression="snappy")
-    (folder / "cells.csv").write_text(_cells_csv(results))
-    (folder / "table.md").write_text(table(results))
+    for name, of in (("runs", _runs(results)), ("sizes", _sizes(results))):
+        with whole(folder / f"{name}.parquet") as part:
+            pa.parquet.write_table(of, part, compression="snappy")
+    write_text(folder / "cells.csv", _cells_csv(results))
+    write_text(folder / "table.md", table(results))
     if plan.claims:
-        (folder / "claims.json").write_text(claims_json(_kept(results, claim) for claim in plan.claims))
+        write_text(folder / "claims.json", claims_json(_kept(results, claim) for claim in plan.claims))
     said = {"name": plan.file.stem, "question": plan.said["question"], "model": plan.said["model"]}
     said |= {"runs": len(plan.cells) * len(plan.seeds), "seeds": plan.seeds, "commit": results.commit}
     said |= {"kernel": platform.release(), "command": sys.argv}
-    (folder / "sweep.json").write_text(json.dumps(said, indent=2, ensure_ascii=False) + "\n")
+    write_text(folder / "sweep.json", json.dumps(said, indent=2, ensure_ascii=False) + "\n")
 
 
 def _kept(results: Results, claim: Claim) -> dict[str, Any]:

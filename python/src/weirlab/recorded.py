@@ -18,6 +18,7 @@ import pyarrow.parquet
 
 from . import _weirlab
 from ._columns import Numbers, to_arrow
+from ._files import whole
 
 MANIFEST = "manifest.json"
 RESPONSES = "responses"
@@ -215,14 +216,10 @@ def _write_point(path: pathlib.Path, runs_of: dict[str, Responses]) -> pathlib.P
         us = np.maximum(np.rint(run.ms * 1e3), 1).astype(np.int64)
         signed = np.where(run.is_complete, us, -us)
         columns[f"{name}_us"] = pa.array(signed).cast(_width(us))
-    part = path.with_name(f".part-{path.name}")
-    try:
-        split = {name: "BYTE_STREAM_SPLIT" for name in columns}
-        how = {"compression": "zstd", "compression_level": 19, "use_dictionary": False, "column_encoding": split}
+    split = {name: "BYTE_STREAM_SPLIT" for name in columns}
+    how = {"compression": "zstd", "compression_level": 19, "use_dictionary": False, "column_encoding": split}
+    with whole(path) as part:
         pa.parquet.write_table(pa.table(columns), part, **how)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
     return path
 
 

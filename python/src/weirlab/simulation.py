@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from . import _weirlab
-from ._columns import from_bytes, to_arrow, to_bytes
+from ._columns import from_bytes, to_arrow, to_bytes, to_number
 
 Policy = str | Callable[[int, float, float, float, int, _weirlab.Path | None], float]
 """A name (`policies()` lists them), or a function of (size, left, sent, age, class, path) that returns a rank.
@@ -58,7 +58,8 @@ def simulate(
     function that raises, or returns what is no number or NaN, ends the run with `PolicyError`, which names the job and has the
     function's exception as its cause; so does a call of more than `call_limit_s` seconds.
     """
-    settings = _Settings(link, wire, paths, chunk, seed, call_limit_s)
+    grant = None if chunk is None else to_number("chunk", chunk)
+    settings = _Settings(link, wire, paths, grant, to_number("seed", seed), call_limit_s)
     if not isinstance(policy, str) and not callable(policy):
         raise TypeError(f"policy: {policy!r} is neither a name nor a function")
     if classes is not None and isinstance(policy, str):
@@ -80,7 +81,7 @@ def poisson(sizes: str, rho: float, link: str = "10mbit", *, jobs: int = 100_000
 
     `sizes` is a distribution such as `exponential:mean=5000`. They are those of `weirlab sim` with the same seed.
     """
-    of_sizes, arrivals = _weirlab.poisson(sizes, rho, link, jobs, seed)
+    of_sizes, arrivals = _weirlab.poisson(sizes, rho, link, to_number("jobs", jobs), to_number("seed", seed))
     return pa.table({"arrival_ns": to_arrow(arrivals), "size_bytes": to_arrow(of_sizes)})
 
 

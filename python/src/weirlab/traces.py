@@ -8,7 +8,7 @@ import warnings
 import pyarrow as pa
 
 from . import _weirlab
-from ._columns import to_arrow
+from ._columns import to_arrow, to_number
 
 _KINDS = {"status": pa.uint16(), "client": pa.uint32()}
 
@@ -29,7 +29,7 @@ def trace(
     not 200, are left out unless `everything` is asked for. Lines that cannot be read (a size above 1 PiB, say) are passed over
     with a warning that counts them and names the first; `strict` makes the first an error.
     """
-    columns, said, (bad, first) = _weirlab.trace(os.fspath(path), format, strict, everything, seed)
+    columns, said, (bad, first) = _weirlab.trace(os.fspath(path), format, strict, everything, to_number("seed", seed))
     if bad:
         warnings.warn(f"{bad} line(s) passed over, the first {first[0]}", stacklevel=2)
     table = pa.table({name: to_arrow(column, _KINDS.get(name)) for name, column in columns.items()})
