@@ -19,6 +19,7 @@
 //! without payload on the wire, response heads, reading from the network.
 
 mod calendar;
+mod client;
 mod config;
 mod internet;
 mod model;

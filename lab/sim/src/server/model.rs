@@ -3,13 +3,13 @@ use std::ops::Range;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use record::JobRecord;
-use sched::Path;
 use units::{Nanos, Rate};
 use workload::surge::{FileModel, Files, UserModel};
 
 use super::calendar::{Calendar, Event};
-use super::config::{Config, ConfigError, Throughput, rate};
-use super::internet::{Place, Weather, places};
+use super::client::{Client, Exchange, SEGMENT_WORDS};
+use super::config::{Config, ConfigError, rate};
+use super::internet::{Weather, places};
 use super::outcome::{Answered, Collector, Counted, Outcome};
 use super::processor::Processor;
 use super::station::Station;
@@ -19,19 +19,9 @@ use crate::{Hooks, PROGRESS_JOBS};
 /// TCP and IP headers without options.
 const HEADER_BYTES: u64 = 40;
 
-/// A handshake or request that got lost so often gets through: at a loss of 5 % one in ten million.
-const ATTEMPTS_MAX: u32 = 7;
-
 /// Random streams: one for the places, and from the other on one for each user.
 const PLACES: u64 = 1;
 const USERS: u64 = 3;
-
-/// Words of a user's stream that a request has for itself: more than its segments can be lost.
-const REQUEST_WORDS: u128 = 1 << 24;
-
-/// The first of them whose draws are losses of segments. Those before are of the request and of its handshake, which not every
-/// request has.
-const SEGMENT_WORDS: u128 = 256;
 
 /// Simulates until all requests that count ([`super::config::Until`] says which) have been answered.
 pub fn run(config: &Config, mut hooks: Hooks) -> Result<Outcome, ConfigError> {
@@ -81,52 +71,6 @@ struct Service<T> {
     serial: u32,
     what: T,
     span: Nanos,
-}
-
-struct Client {
-    place: Place,
-    rng: ChaCha8Rng,
-    /// Files of the Web object still to be asked for, after the current one.
-    embedded: u32,
-    submitted: Nanos,
-    asked: Asked,
-    link: Option<Link>,
-    /// True if the connection was set up for this request.
-    is_new: bool,
-    /// Counts requests.
-    serial: u32,
-    exchange: Option<Exchange>,
-    /// When the access link will have delivered what was sent so far.
-    access_free: Nanos,
-    /// The timer event that counts; others are stale.
-    timer_at: Option<Nanos>,
-    /// The rate of the last transfer, bits per second.
-    measured_bps: Option<u64>,
-}
-
-/// A user's draw for one request, the same under every policy.
-#[derive(Clone, Copy)]
-struct Asked {
-    size_bytes: u64,
-    /// The round-trip time of the transfer.
-    rtt: Nanos,
-    /// The time from its answer to the next request.
-    off: Nanos,
-}
-
-/// A request at the server.
-struct Exchange {
-    number: u64,
-    size_bytes: u64,
-    transfer: Transfer,
-    arrived: Nanos,
-    /// Processor time it needs.
-    demand: Nanos,
-    /// True if the processor is done with it.
-    is_parsed: bool,
-    waited: Nanos,
-    served: Nanos,
-    first_byte: Option<Nanos>,
 }
 
 impl<'a> Model<'a> {
@@ -432,73 +376,6 @@ impl<'a> Model<'a> {
             network_busy: self.network.busy,
             ..self.counted
         })
-    }
-}
-
-impl Client {
-    fn new(place: Place, embedded: u32, rng: ChaCha8Rng) -> Client {
-        Client {
-            place,
-            rng,
-            embedded,
-            submitted: Nanos::ZERO,
-            asked: Asked { size_bytes: 0, rtt: place.rtt_least, off: Nanos::ZERO },
-            link: None,
-            is_new: false,
-            serial: 0,
-            exchange: None,
-            access_free: Nanos::ZERO,
-            timer_at: None,
-            measured_bps: None,
-        }
-    }
-
-    /// Draws the next request. Its words of the stream depend on its number alone, not on what became of those before: so a
-    /// user's requests are the same under every policy, with their losses, and what two policies differ in is not chance.
-    fn ask(&mut self, weather: &Weather, files: &Files, users: &UserModel) {
-        self.go_to(0);
-        let rng = &mut self.rng;
-        let (size_bytes, rtt) = (files.draw(rng), weather.rtt(self.place.rtt_least, rng));
-        let off = if self.embedded > 0 {
-            self.embedded -= 1;
-            users.active_off(rng)
-        } else {
-            self.embedded = users.embedded(rng);
-            users.inactive_off(rng)
-        };
-        self.asked = Asked { size_bytes, rtt, off };
-    }
-
-    /// Goes to a word of the request that is asked next. The words before those of the first request were of the user's start.
-    fn go_to(&mut self, word: u128) {
-        self.rng.set_word_pos((u128::from(self.serial) + 1) * REQUEST_WORDS + word);
-    }
-
-    fn exchange_mut(&mut self) -> &mut Exchange {
-        self.exchange.as_mut().expect("the server is busy with requests only")
-    }
-
-    /// Returns how long a client tries in vain, its timer doubling, when one of so many packets may get lost each time.
-    fn lost_for(&mut self, rto: Nanos, packets: u32, weather: &Weather) -> Nanos {
-        let mut waited = Nanos::ZERO;
-        for attempt in 0..ATTEMPTS_MAX {
-            let is_lost = (0..packets).fold(false, |lost, _| weather.is_lost(&mut self.rng) || lost);
-            if !is_lost {
-                break;
-            }
-            waited += Nanos(rto.0 << attempt);
-        }
-        waited
-    }
-
-    /// Returns what policies are told.
-    fn path(&self, config: &Config) -> Path {
-        let window_bps = u128::from(config.tcp.window_bytes) * 8_000_000_000 / u128::from(self.asked.rtt.0.max(1));
-        let throughput_bps = match config.internet.throughput {
-            Throughput::Path => Some(self.place.bandwidth.bits_per_s().min(window_bps as u64)),
-            Throughput::Measured => self.measured_bps,
-        };
-        Path { rtt: Some(self.asked.rtt), cwnd_bytes: self.link.as_ref().map(Link::cwnd_bytes), throughput_bps }
     }
 }
 
