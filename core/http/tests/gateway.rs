@@ -195,7 +195,11 @@ fn what_a_trusted_proxy_says_of_the_client_is_extended() {
     let head = forwarded(&with(claims), &trusted);
     assert_eq!(values(&head, "x-forwarded-for"), ["1.1.1.1, 2.2.2.2, 3.3.3.3, 192.0.2.7"]);
     assert_eq!((values(&head, "x-forwarded-proto"), values(&head, "x-forwarded-host")), (vec!["http"], vec!["outer"]));
-    assert_eq!(values(&head, "forwarded"), ["for=1.1.1.1, for=\"192.0.2.7:4711\";host=a;proto=https"]);
+    // Forwarded may be the client's, since the proxy writes the other fields.
+    assert_eq!(
+        values(&head, "forwarded"),
+        ["for=192.0.2.7;host=outer;proto=http, for=\"192.0.2.7:4711\";host=a;proto=https"]
+    );
     assert_eq!((values(&head, "x-forwarded-port"), values(&head, "x-real-ip")), (vec!["1"], vec!["1.1.1.1"]));
     // The trusted proxy declared the field hop-by-hop.
     let head = forwarded(&with(&format!("{claims}Connection: x-forwarded-for\r\n")), &trusted);
@@ -228,6 +232,26 @@ fn what_a_trusted_proxy_says_in_forwarded_alone_begins_all_fields() {
     assert_eq!(told("Forwarded: host=\"a b\";proto=ftp\r\n", &trusted), all("192.0.2.7", "http", "a"));
     let untrusted = Gateway { is_trusted: false, claimed_client: None, ..trusted };
     assert_eq!(told(by, &untrusted), all("192.0.2.7", "http", "a"));
+}
+
+#[test]
+fn forwarded_says_what_a_trusted_proxy_says_in_other_fields() {
+    let claimed_client = Some("3.3.3.3".parse().unwrap());
+    let near = Gateway { is_trusted: true, is_secure: false, client_port: None, claimed_client, ..gateway() };
+    let forged = "Forwarded: for=6.6.6.6;proto=https;host=evil\r\n";
+    let told = |lines: &str, gateway: &Gateway| values(&forwarded(&with(lines), gateway), "forwarded").join("|");
+    let own = "for=192.0.2.7;host=a;proto=http";
+    let list = format!("{forged}X-Forwarded-For: 3.3.3.3\r\n");
+    assert_eq!(told(&list, &near), format!("for=3.3.3.3;host=a;proto=http, {own}"));
+    assert_eq!(values(&forwarded(&with(&list), &near), "x-forwarded-proto"), ["http"]);
+    let all = format!("{list}X-Forwarded-Proto: wss\r\nX-Forwarded-Host: outer:81\r\n");
+    assert_eq!(told(&all, &near), format!("for=3.3.3.3;host=\"outer:81\";proto=https, {own}"));
+    let odd = format!("{list}X-Forwarded-Host: a, b\r\n");
+    assert_eq!(told(&odd, &near), format!("for=3.3.3.3;host=a;proto=http, {own}"));
+    // The scheme alone, as from a proxy that does not name clients.
+    let nameless = Gateway { claimed_client: None, ..near };
+    assert_eq!(told("X-Forwarded-Proto: https\r\n", &nameless), format!("for=192.0.2.7;host=a;proto=https, {own}"));
+    assert_eq!(told("", &nameless), own);
 }
 
 #[test]

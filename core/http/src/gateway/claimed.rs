@@ -24,10 +24,10 @@ pub struct Claimed<'a> {
     pub wrong: Option<&'a [u8]>,
 }
 
-/// Reads the fields of a request sent by a trusted proxy. X-Forwarded-For takes precedence over Forwarded: most proxies
-/// write the first and forward the other unchanged. The scheme is that of X-Forwarded-Proto, or else of Forwarded; the
-/// first of several counts. Programs make links of the host, so it is never a client's claim: the last one of Forwarded
-/// counts, and none if the proxies write X-Forwarded-For.
+/// Reads the fields of a request sent by a trusted proxy. Forwarded counts only without X-Forwarded-For: most proxies
+/// write the latter and pass the former on as the client sent it. The scheme is that of X-Forwarded-Proto, or else of
+/// Forwarded; the first of several counts. Programs make links of the host, so the last one of Forwarded counts, which is
+/// no client's claim.
 pub fn claimed<'a>(request: &Request<'a>, is_trusted: impl Fn(IpAddr) -> bool) -> Claimed<'a> {
     let mut claimed = Claimed::default();
     let mut has_list = false;
@@ -36,22 +36,16 @@ pub fn claimed<'a>(request: &Request<'a>, is_trusted: impl Fn(IpAddr) -> bool) -
         claimed.add(Some(member), &is_trusted);
     }
     let mut proto = request.values("x-forwarded-proto").flat_map(members).next();
-    for value in request.values("forwarded") {
+    for value in request.values("forwarded").filter(|_| !has_list) {
         if !is_closed(value) {
             // An unclosed quote of the client may be meant to swallow what a proxy appended.
-            if !has_list {
-                claimed.add(Some(value), &is_trusted);
-            }
+            claimed.add(Some(value), &is_trusted);
             continue;
         }
         for element in unquoted(value, b',') {
-            if !has_list {
-                claimed.add(parameter(element, b"for"), &is_trusted);
-            }
+            claimed.add(parameter(element, b"for"), &is_trusted);
             proto = proto.or(parameter(element, b"proto"));
-            if !has_list {
-                claimed.host = parameter(element, b"host").filter(|host| is_host_port(host)).or(claimed.host);
-            }
+            claimed.host = parameter(element, b"host").filter(|host| is_host_port(host)).or(claimed.host);
         }
     }
     claimed.is_secure = proto.and_then(|proto| match proto {

@@ -1,6 +1,7 @@
 //! Appends the address, scheme and host of the client's request: X-Forwarded-For, -Proto and -Host, and Forwarded (RFC
-//! 7239). What a trusted proxy reports in Forwarded alone begins the other fields too: a program reads one of them, and
-//! must not find the opposite there of what Weir goes by.
+//! 7239). A program reads one of them, and must not find the opposite there of what Weir goes by. So what a trusted proxy
+//! reports in Forwarded alone begins the other fields too, and what it reports in the others begins Forwarded. The
+//! Forwarded of a client, which most proxies pass on as it came, is dropped then.
 
 use core::net::IpAddr;
 use core::ops::Range;
@@ -11,6 +12,7 @@ use super::writer::Writer;
 use super::{Claimed, Gateway, claimed};
 use crate::Request;
 use crate::name_filter::Names;
+use crate::request::target::is_host_port;
 
 /// Returns true if this module writes the field, or if it describes the client and does not come from a trusted proxy.
 pub(crate) fn is_ours(name: &[u8], is_trusted: bool) -> bool {
@@ -37,18 +39,25 @@ pub(super) fn encode<'a, I: Iterator<Item = &'a [u8]>>(
         values.into_iter().flatten().filter(|value| !value.is_empty())
     };
     let proto: &[u8] = if gateway.is_secure { b"https" } else { b"http" };
-    let (element, address) = element(client, gateway.client_port, request.fields.host, proto);
-    let told = kept("forwarded").next().map(|_| claimed(request, |_| true)).unwrap_or_default();
-    let before = gateway.claimed_client.filter(|_| told.client.is_some() && kept("x-forwarded-for").next().is_none());
-    let before = before.map(text_of);
-    let of_client = before.as_deref().into_iter().chain(std::iter::once(&element[address]));
+    let (own, address) = element(client, gateway.client_port, request.fields.host, proto);
+    let has_list = kept("x-forwarded-for").next().is_some();
+    let told = if gateway.is_trusted { claimed(request, |_| true) } else { Claimed::default() };
+    let before = gateway.claimed_client.filter(|_| told.client.is_some() && !has_list).map(text_of);
+    let of_client = before.as_deref().into_iter().chain(std::iter::once(&own[address]));
     out.joined(b"X-Forwarded-For", kept("x-forwarded-for").chain(of_client), b", ");
     let first = kept("x-forwarded-proto").next().or(scheme(&told)).unwrap_or(proto);
     out.field(b"X-Forwarded-Proto", first);
-    if let Some(host) = kept("x-forwarded-host").next().or(told.host).or(request.fields.host) {
+    let host = kept("x-forwarded-host").next().or(told.host);
+    if let Some(host) = host.or(request.fields.host) {
         out.field(b"X-Forwarded-Host", host);
     }
-    out.joined(b"Forwarded", kept("forwarded").chain(std::iter::once(&element[..])), b", ");
+    let as_came = || kept("forwarded").filter(|_| !has_list);
+    let is_reported = gateway.claimed_client.is_some() || told.is_secure.is_some() || host.is_some();
+    let reported = (is_reported && as_came().next().is_none()).then(|| {
+        let (client, host) = (gateway.claimed_client.unwrap_or(client), host.filter(|host| is_host_port(host)));
+        element(client.to_canonical(), None, host.or(request.fields.host), scheme(&told).unwrap_or(proto)).0
+    });
+    out.joined(b"Forwarded", as_came().chain(reported.as_deref()).chain(std::iter::once(&own[..])), b", ");
 }
 
 /// Returns the scheme that a trusted proxy reports.
