@@ -91,7 +91,8 @@ fn read_all(sources: &Sources) -> Result<Configuration, Vec<Remark>> {
     let sites = site::read(&file, settings.as_ref().map(|settings| &settings.process));
     let (classes, rules) = class::read(&file, &sites);
     if let Some(settings) = &settings {
-        site::check_https(&book, &sites, &settings.listeners, settings.acme.is_some());
+        site::check_https(&book, &sites, settings);
+        site::check_loops(&book, &sites, settings);
         acme::check(&book, settings.acme.as_ref(), &sites, &settings.listeners);
         site::check_logins(&book, &sites, &settings.listeners);
         class::check(&book, &classes, &rules, &sites, &settings.uplink);

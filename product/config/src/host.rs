@@ -69,6 +69,10 @@ impl FromText for Host {
     const FORM: Form = Form::Host;
 
     fn from_text(text: &str) -> Result<Host, Wrong> {
+        // nginx's and Apache's words for all other hosts.
+        if ["_", "*", "_default_"].contains(&text) {
+            return Err(Wrong::Expected("default = true in the site, for requests to all other hosts".into()));
+        }
         let (name, below) = text.strip_prefix("*.").map_or((text, false), |name| (name, true));
         let name = HostName::from_text(name)?;
         let is_address = name.0.starts_with('[') || name.0.parse::<IpAddr>().is_ok();

@@ -15,7 +15,7 @@ use crate::network::Network;
 use crate::place::{Place, Placed};
 use crate::section::{Book, Held, Section};
 use crate::uplink_rate::UplinkRate;
-use crate::value_forms::{ConcurrencySharing, LogFormat, Name, Percent, Shaping, Size, Timeout};
+use crate::value_forms::{ConcurrencySharing, LogFormat, LogPath, Name, Percent, Shaping, Size, Timeout};
 
 /// Maximum number of listeners: each has sockets in every event loop.
 const LISTENERS_MAX: usize = 64;
@@ -239,7 +239,7 @@ fn process(server: &Section<'_, '_>) -> Option<Process> {
     }
     let (workers, accepted) = (server.whole_number("workers"), server.whole_number("max_accepted_connections"));
     let (connections, backlog) = (server.whole_number("connections"), server.whole_number("backlog"));
-    let (path, format) = (server.text::<PathBuf>("access_log"), server.text::<LogFormat>("log_format"));
+    let (path, format) = (server.text::<LogPath>("access_log"), server.text::<LogFormat>("log_format"));
     let (spool_folder, state) = (server.text::<PathBuf>("spool_folder"), server.text::<PathBuf>("state"));
     let [user, group] = ["user", "group"].map(|name| server.text::<Name>(name));
     if server.is_given("group") && !server.is_given("user") {
@@ -250,7 +250,7 @@ fn process(server: &Section<'_, '_>) -> Option<Process> {
         connections: connections?.try_into().ok()?,
         max_accepted_connections: accepted.and_then(|most| most.try_into().ok()),
         backlog: backlog?.try_into().ok()?,
-        access_log: path.zip(format).map(|(path, format)| AccessLog { path: path.value, format: format.value }),
+        access_log: path.zip(format).map(|(path, format)| AccessLog { path: path.value.0, format: format.value }),
         trusted_proxies: trusted_proxies(server),
         spool_folder: spool_folder?.value,
         state: state.map(|folder| folder.value),

@@ -11,6 +11,8 @@ pub(crate) const RULES_MAX: usize = 1000;
 pub(crate) trait Rule {
     /// The path of the table, for messages: `class.rule`.
     const NOUN: &'static str;
+    /// Paths that no rule matches are open to everybody.
+    const IS_PROTECTION: bool = false;
 
     fn at(&self) -> Place;
     /// The pattern of paths, if the rule has one.
@@ -19,6 +21,25 @@ pub(crate) trait Rule {
     fn covers(&self, other: &Self) -> bool;
     /// Returns whether both match some request, neither covers the other, and the order makes a difference.
     fn competes(&self, other: &Self) -> bool;
+}
+
+/// Checks a rule for one path that other servers would take for all below it, as nginx's `location /admin/`.
+fn check_below<R: Rule>(book: &Book<'_>, rule: &R, rules: &[R]) {
+    let Some(path) = rule.path().filter(|path| path.stars() == 0) else { return };
+    let path = path.to_string();
+    let (is_folder, below) = (path.ends_with('/'), format!("{}/*", path.trim_end_matches('/')));
+    if R::IS_PROTECTION && is_folder {
+        let said = format!("{} for `{path}`: it leaves all paths below open; expected `{below}`", R::NOUN);
+        book.mistake(rule.at(), said);
+    } else if is_folder && path != "/" {
+        book.note(rule.at(), format!("{} for `{path}`: this path alone; `{below}` is all below it", R::NOUN));
+    } else if R::IS_PROTECTION && !path.rsplit('/').next().is_some_and(|name| name.contains('.')) {
+        let one_below = format!("{path}/x");
+        let has_below = rules.iter().filter_map(Rule::path).any(|own| own.matches(one_below.as_bytes()));
+        if !has_below {
+            book.note(rule.at(), format!("{} for `{path}`: this path alone; `{below}` below it is open", R::NOUN));
+        }
+    }
 }
 
 /// Reports every rule that is never reached, and notes every pair that competes.
@@ -30,6 +51,8 @@ pub(crate) fn check<R: Rule>(book: &Book<'_>, rules: &[R]) {
     for (index, rule) in rules.iter().enumerate() {
         if let Some((path, why)) = rule.path().and_then(|path| Some((path, path.why_odd()?))) {
             book.note(rule.at(), format!("{} for `{path}`: {why}", R::NOUN));
+        } else {
+            check_below(book, rule, rules);
         }
         let before = &rules[..index];
         if let Some(first) = before.iter().find(|first| first.covers(rule)) {

@@ -282,6 +282,24 @@ impl FromText for PathBuf {
     }
 }
 
+/// The file of a log.
+pub(crate) struct LogPath(pub(crate) PathBuf);
+
+impl FromText for LogPath {
+    const FORM: Form = Form::Path;
+
+    fn from_text(text: &str) -> Result<LogPath, Wrong> {
+        if text == "off" {
+            return Err(Wrong::Expected("no such key where there is no log; ./off is a file of this name".into()));
+        }
+        PathBuf::from_text(text).map(LogPath)
+    }
+
+    fn in_folder(self, folder: &Path) -> LogPath {
+        LogPath(self.0.in_folder(folder))
+    }
+}
+
 impl FromText for PolicySpec {
     const FORM: Form = Form::Order;
 

@@ -375,7 +375,7 @@ fn sites() {
         (
             "[[site]]\nroot='a'\nhosts=['*']\n[site.header]\nname='x'",
             &[
-                "f:3:8: site.hosts `*`: expected a host name",
+                "f:3:8: site.hosts `*`: expected default = true in the site",
                 "f:4:1: site.header `[site.header]`: expected tables in double brackets, [[site.header]]",
             ],
         ),
@@ -435,7 +435,7 @@ fn tls_of_listeners_and_sites() {
         (format!("{plain}key = \"c\""), "f:3:7: site.key without site.cert: expected both"),
         (
             format!("{plain}https_redirect = true"),
-            "f:1:1: site.https_redirect without TLS: expected a listener with tls = true",
+            "f:3:18: site.https_redirect without TLS: expected a listener with tls = true, or server.trusted_proxies that have TLS",
         ),
         (format!("{plain}https_redirect = \"on\""), "f:3:18: site.https_redirect `on`: expected true or false"),
         (
@@ -724,7 +724,7 @@ fn notes_name_paths_that_hardly_match() {
         let text = format!("[[site]]\nroot = 'r'\n[[site.access]]\npath = '{path}'\ndeny = ['192.0.2.0/24']\n");
         assert_eq!(notes(&text), [format!("f:3:1: site.access for `{path}`: {why}")]);
     }
-    for path in ["/my files/*", "/100%", "/a..b/.c/*"] {
+    for path in ["/my files/*", "/100%/*", "/a..b/.c/*"] {
         let text = format!("[[site]]\nroot = 'r'\n[[site.access]]\npath = '{path}'\ndeny = ['192.0.2.0/24']\n");
         assert_eq!(notes(&text), [""; 0], "{path}");
     }
@@ -816,4 +816,182 @@ fn files_are_read_up_to_their_bound() {
     let error = read_file(&folder.join("none.toml")).unwrap_err().to_string();
     assert!(error.contains("none.toml: No such file"), "{error}");
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// The only mistake of a whole file.
+fn only(text: &str) -> String {
+    let mut all = mistakes(text);
+    assert_eq!(all.len(), 1, "{text}: {all:#?}");
+    all.remove(0)
+}
+
+/// Values that are plausible to somebody who comes from another server, and would mean something else here.
+#[test]
+fn words_of_other_servers_are_refused_or_noted() {
+    let site = |rest: &str| format!("[[site]]\nroot = 'r'\n{rest}");
+    assert_eq!(
+        only("[[site]]\nroot = 'r'\nhosts = ['_']"),
+        "f:3:10: site.hosts `_`: expected default = true in the site, for requests to all other hosts"
+    );
+    let no_log = "expected no such key where there is no log; ./off is a file of this name";
+    assert_eq!(only(&site("access_log = 'off'")), format!("f:3:14: site.access_log `off`: {no_log}"));
+    assert_eq!(
+        only(&format!("[server]\naccess_log = 'off'\n{}", site(""))),
+        format!("f:2:14: server.access_log `off`: {no_log}")
+    );
+    assert_eq!(mistakes(&site("access_log = './off'")), [""; 0]);
+    assert_eq!(
+        only(&site("[[site.header]]\nname = 'Content-Encoding'\nvalue = 'gzip'")),
+        "f:4:8: site.header.name `Content-Encoding`: expected no such field: a coded file is named as such, page.html.gz of page.html"
+    );
+}
+
+#[test]
+fn notes_name_values_that_are_sent_as_they_are() {
+    let site = |rest: &str| format!("[[site]]\nroot = 'r'\n{rest}");
+    for (rest, said) in [
+        (
+            "[[site.header]]\nname = 'X-Frame-Options'\nvalue = 'DENY always'",
+            "site.header.value `DENY always`: `always` is sent as a part of it; expected it without",
+        ),
+        (
+            "[[site.header]]\nname = 'X-A'\nvalue = 'a $request_id'",
+            "site.header.value `a $request_id`: `$request_id` is sent as it is; expected text without variables",
+        ),
+        (
+            "[[site.redirect]]\nfrom = '/old/*'\nto = '/new/$1'",
+            "site.redirect.to `/new/$1`: `$1` is sent as it is; expected `*`, for what the `*` of `from` matched",
+        ),
+        (
+            "[[site.cache]]\npath = '*.css'\ncontrol = 'public, maxage=3600'",
+            "site.cache.control `public, maxage=3600`: no directive `maxage`; expected one that caches know, for example max-age=86400",
+        ),
+    ] {
+        assert_eq!(notes(&site(rest)), [format!("f:3:1: {said}")]);
+    }
+    let known = "[[site.cache]]\npath = '*.css'\ncontrol = 'Public, max-age=3600, stale-while-revalidate=60'";
+    assert_eq!(notes(&site(known)), [""; 0]);
+    let price = "[[site.header]]\nname = 'X-Price'\nvalue = '5 $'";
+    assert_eq!(notes(&site(price)), [""; 0]);
+}
+
+#[test]
+fn protection_of_a_folder_alone_leaves_what_is_below_it_open() {
+    let with = |paths: &[&str], table: &str| {
+        let tables = paths.iter().map(|path| format!("[[site.{table}]]\npath = '{path}'\n"));
+        let rest = if table == "access" { "deny = ['192.0.2.0/24']\n" } else { "control = 'private'\n" };
+        let tables: String = tables.map(|table| table + rest).collect();
+        format!("[[site]]\nroot = 'r'\n{tables}")
+    };
+    for (path, expected) in [("/admin/", "/admin/*"), ("/", "/*")] {
+        assert_eq!(
+            only(&with(&[path], "access")),
+            format!("f:3:1: site.access for `{path}`: it leaves all paths below open; expected `{expected}`")
+        );
+    }
+    assert_eq!(
+        notes(&with(&["/admin"], "access")),
+        ["f:3:1: site.access for `/admin`: this path alone; `/admin/*` below it is open"]
+    );
+    for whole in [&["/admin/*"][..], &["/admin", "/admin/*"], &["/a.html"], &["*"]] {
+        assert_eq!(notes(&with(whole, "access")), [""; 0], "{whole:?}");
+    }
+    assert_eq!(
+        notes(&with(&["/img/"], "cache")),
+        ["f:3:1: site.cache for `/img/`: this path alone; `/img/*` is all below it"]
+    );
+    assert_eq!(notes(&with(&["/"], "cache")), [""; 0]);
+    for path in ["*.{css,js}", "/a/.*\\\\.php", "*.php$"] {
+        let said = format!(
+            "f:3:1: site.cache for `{path}`: only `*` has a meaning in a pattern; expected a table for each form"
+        );
+        assert_eq!(notes(&with(&[path], "cache")), [said]);
+    }
+}
+
+#[test]
+fn all_clients_are_those_of_both_families() {
+    let with = |networks: &str| format!("[[site]]\nroot = 'r'\n[[site.access]]\n{networks}\n");
+    assert_eq!(
+        only(&with("deny = ['0.0.0.0/0']")),
+        "f:4:9: site.access.deny `0.0.0.0/0` lets all other clients in: expected `::/0` with it"
+    );
+    assert_eq!(
+        only(&with("deny = ['192.0.2.0/24', '::/0']")),
+        "f:4:25: site.access.deny `::/0` lets all other clients in: expected `0.0.0.0/0` with it"
+    );
+    for whole in ["deny = ['0.0.0.0/0', '::/0']", "allow = ['192.0.2.0/24']\ndeny = ['0.0.0.0/0']"] {
+        assert_eq!(mistakes(&with(whole)), [""; 0]);
+    }
+}
+
+#[test]
+fn a_site_does_not_lead_to_itself() {
+    let with = |head: &str, to: &str, host: &str| {
+        let table = format!("[[site.redirect]]\nfrom = '*'\n{host}to = '{to}'\n");
+        format!(
+            "{head}[[site]]\nroot = 'r'\nhosts = ['example.org', 'www.example.org']\ncert = 'c'\nkey = 'k'\n{table}"
+        )
+    };
+    let secure = "[[listener]]\naddress = ':443'\ntls = true\n";
+    let said = |to: &str| {
+        format!(
+            "f:9:1: site.redirect.to `{to}`: expected another host or from_host, or it would lead to itself; https_redirect = true in the site leads to https://"
+        )
+    };
+    for to in ["https://example.org*", "https://www.example.org:443", "https://example.org/*"] {
+        assert_eq!(
+            only(&with(secure, to, "").replace("from = '*'", "from = '/*'").replace("org*", "org/*")),
+            said(&to.replace("org*", "org/*"))
+        );
+    }
+    let proxied = "[server]\ntrusted_proxies = ['192.0.2.1']\n[[listener]]\naddress = ':80'\n";
+    let of_proxy = only(&with(proxied, "https://example.org*", "").replace("cert = 'c'\nkey = 'k'\n", ""));
+    assert!(of_proxy.contains("would lead to itself"), "{of_proxy}");
+    let plain = "[[listener]]\naddress = ':80'\n";
+    let other = "from_host = 'www.example.org'\n";
+    for (head, to, host) in [
+        // Another program has the port with TLS.
+        (plain, "https://example.org*", ""),
+        (secure, "https://example.org*", other),
+        (secure, "https://example.com*", ""),
+        (secure, "https://example.org:8443*", ""),
+        (secure, "http://example.org*", ""),
+    ] {
+        let text = with(head, to, host);
+        let text = if head == plain { text.replace("cert = 'c'\nkey = 'k'\n", "") } else { text };
+        assert_eq!(mistakes(&text), [""; 0], "{head} {to} {host}");
+    }
+    assert!(only(&with(secure, "https://www.example.org*", other)).contains("would lead to itself"));
+}
+
+#[test]
+fn https_redirect_needs_tls_here_or_before() {
+    let with = |server: &str| format!("{server}[[site]]\nroot = 'r'\nhttps_redirect = true\n");
+    let said =
+        "site.https_redirect without TLS: expected a listener with tls = true, or server.trusted_proxies that have TLS";
+    assert_eq!(only(&with("")), format!("f:3:18: {said}"));
+    assert_eq!(mistakes(&with("[server]\ntrusted_proxies = ['192.0.2.1']\n")), [""; 0]);
+}
+
+#[test]
+fn notes_name_tables_without_effect() {
+    let classes = "[uplink]\nrate = 'off'\n[[class]]\nname = 'a'\nmin_rate = '1mbit'\nweight = 2\nmax_concurrent_requests = 5\n\
+        [[class.rule]]\npath = '/a'\n[[site]]\nroot = 'r'\n";
+    let of_classes: Vec<String> = notes(classes).into_iter().filter(|note| note.contains("class")).collect();
+    let said = |place: &str, key: &str| format!("f:{place}: class.{key}: no effect with uplink.rate = \"off\"");
+    assert_eq!(of_classes, [said("5:12", "min_rate"), said("6:10", "weight")]);
+    let root = "[[site]]\nroot = 'r'\n[[site.proxy]]\npath = '*'\nto = ['127.0.0.1:3000']\n";
+    let unread = "f:2:8: site.root: no path reaches its files, since site.proxy of line 3 has all; \
+        expected serve_files = true in a table before it for theirs";
+    assert_eq!(notes(root), [unread]);
+    let files = root.replace("[[site.proxy]]\n", "[[site.proxy]]\npath = '/s/*'\nserve_files = true\n[[site.proxy]]\n");
+    assert_eq!(notes(&files), [""; 0]);
+    for (to, address) in [("127.0.0.1:8080", "127.0.0.1:8080"), ("localhost:8080", "[::]:8080")] {
+        let own = format!("[[listener]]\naddress = '{address}'\n[[site]]\n[[site.proxy]]\npath = '*'\nto = ['{to}']\n");
+        assert_eq!(
+            notes(&own),
+            [format!("f:4:1: site.proxy.to: {address} is the listener of line 2: a request may come round for ever")]
+        );
+    }
 }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use assign::{Assignment, Why};
 pub use objective::Objective;
 pub use rule::{Asked, Field, FieldLines, Rule, Token};
+use sched::UplinkRate;
 use sched::classes::{CLASSES_MAX, ClassSpec};
 use sched::policy::PolicySpec;
 use units::Rate;
@@ -131,7 +132,10 @@ pub(crate) fn check(book: &Book<'_>, classes: &[Class], rules: &[Rule], sites: &
             "uplink.shaping `bands` with [[class]], which the kernel's bands do not have: expected auto, paced or off";
         book.mistake(at, said);
     }
-    check_rates(book, classes, uplink.rate.most());
+    match uplink.rate {
+        UplinkRate::Off => note_no_order(book, classes),
+        _ => check_rates(book, classes, uplink.rate.most()),
+    }
     let mut used: BTreeSet<usize> = rules.iter().map(|rule| rule.class).collect();
     let names = by_name(classes);
     let of_sites = sites.iter().filter_map(|site| Some(("site.class", site.class.as_ref()?)));
@@ -153,6 +157,19 @@ fn check_names(book: &Book<'_>, classes: &[Class]) {
             let line = book.line(first, class.at);
             let said = format!("class `{}`: expected a name of its own, {line} has it", class.name);
             book.mistake(class.at, said);
+        }
+    }
+}
+
+/// The keys of a class that say what goes first.
+const ORDER: [&str; 4] = ["class.min_rate", "class.weight", "class.priority", "class.policy"];
+
+fn note_no_order(book: &Book<'_>, classes: &[Class]) {
+    for class in classes {
+        for held in class.held.iter().filter(|held| ORDER.contains(&held.key)) {
+            if let Some(at) = held.at {
+                book.note(at, format!("{}: no effect with uplink.rate = \"off\"", held.key));
+            }
         }
     }
 }

@@ -102,6 +102,18 @@ impl UsersFile {
     }
 }
 
+/// Checks that all addresses of IPv4 are refused only with all those of IPv6.
+fn check_families(table: &Section<'_, '_>, deny: &[Placed<Network>]) {
+    let of_all = |is_ipv4: bool| deny.iter().find(|own| own.value.is_all() && own.value.address().is_ipv4() == is_ipv4);
+    let (all, missing) = match (of_all(true), of_all(false)) {
+        (Some(all), None) => (all, "::/0"),
+        (None, Some(all)) => (all, "0.0.0.0/0"),
+        _ => return,
+    };
+    let said = format!("site.access.deny `{}` lets all other clients in: expected `{missing}` with it", all.value);
+    table.book.mistake(all.at, said);
+}
+
 impl Networks {
     fn read(table: &Section<'_, '_>) -> Networks {
         let [allow, deny] = ["allow", "deny"].map(|name| table.texts::<Network>(name));
@@ -118,6 +130,9 @@ impl Networks {
                 );
                 table.book.mistake(network.at, said);
             }
+        }
+        if allow.is_empty() {
+            check_families(table, &deny);
         }
         let values = |networks: Vec<Placed<Network>>| networks.into_iter().map(|network| network.value).collect();
         Networks { allow: values(allow), deny: values(deny) }
@@ -141,6 +156,7 @@ impl Networks {
 
 impl Rule for Access {
     const NOUN: &'static str = "site.access";
+    const IS_PROTECTION: bool = true;
 
     fn at(&self) -> Place {
         self.at

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use super::Site;
-use crate::place::Placed;
+use crate::place::{Place, Placed};
 use crate::section::{Book, Section};
-use crate::settings::Listener;
+use crate::settings::{Listener, Settings};
 use crate::value_forms::FieldValue;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,8 +14,8 @@ pub struct Https {
     pub certificate: Option<Placed<(PathBuf, PathBuf)>>,
     /// Certificates may be ordered.
     pub acme: bool,
-    /// Requests without TLS are redirected to a listener with TLS.
-    pub redirects: bool,
+    /// Requests without TLS are redirected to https://; the place of the key.
+    pub redirects: Option<Place>,
     /// The value of Strict-Transport-Security.
     pub hsts: Option<Placed<String>>,
 }
@@ -34,7 +34,8 @@ pub(super) fn read(table: &Section<'_, '_>) -> Https {
         table.book.mistake(hsts.at, said);
     }
     let acme = table.flag("acme");
-    Https { certificate, acme, redirects: table.flag("https_redirect"), hsts }
+    let redirects = table.flag("https_redirect").then(|| table.place_of("https_redirect"));
+    Https { certificate, acme, redirects, hsts }
 }
 
 fn begins_with_age(hsts: &str) -> bool {
@@ -46,7 +47,7 @@ fn begins_with_age(hsts: &str) -> bool {
 pub(crate) fn check_logins(book: &Book<'_>, sites: &[Site], listeners: &[Placed<Listener>]) {
     let is_open = |listener: &Listener| !listener.is_secure && !listener.address.ip().is_loopback();
     let Some(open) = listeners.iter().find(|listener| is_open(&listener.value)) else { return };
-    for site in sites.iter().filter(|site| !site.https.redirects) {
+    for site in sites.iter().filter(|site| site.https.redirects.is_none()) {
         for access in site.answers.access.iter().filter(|access| access.users.is_some()) {
             let said = format!(
                 "site.access.users at a listener without TLS ({}): passwords can be read on the way; tls = true there and https_redirect = true in the site keep them secret",
@@ -57,8 +58,10 @@ pub(crate) fn check_logins(book: &Book<'_>, sites: &[Site], listeners: &[Placed<
     }
 }
 
-/// Checks that redirects to https:// have a listener with TLS, and that such a listener has a certificate.
-pub(crate) fn check(book: &Book<'_>, sites: &[Site], listeners: &[Placed<Listener>], has_acme: bool) {
+/// Checks that redirects to https:// have a listener with TLS, or a trusted proxy that has one, and that such a listener
+/// has a certificate.
+pub(crate) fn check(book: &Book<'_>, sites: &[Site], settings: &Settings) {
+    let (listeners, has_acme) = (&settings.listeners, settings.acme.is_some());
     let secure = listeners.iter().find(|listener| listener.value.is_secure);
     if let Some(listener) = secure {
         if sites.iter().all(|site| site.https.certificate.is_none()) && !has_acme {
@@ -68,11 +71,49 @@ pub(crate) fn check(book: &Book<'_>, sites: &[Site], listeners: &[Placed<Listene
     }
     for site in sites {
         let https = &site.https;
-        if https.redirects {
-            book.mistake(site.at, "site.https_redirect without TLS: expected a listener with tls = true");
+        if let Some(at) = https.redirects.filter(|_| settings.process.trusted_proxies.is_empty()) {
+            let said = "site.https_redirect without TLS: expected a listener with tls = true, or server.trusted_proxies that have TLS";
+            book.mistake(at, said);
         }
         if let Some(certificate) = &https.certificate {
             book.note(certificate.at, "site.cert: no effect without a listener with tls = true");
+        }
+    }
+}
+
+/// Checks that no redirect leads to itself by a URL of the site, and notes proxies to a listener of this file.
+pub(crate) fn check_loops(book: &Book<'_>, sites: &[Site], settings: &Settings) {
+    for site in sites {
+        for redirect in &site.answers.redirects {
+            let Some(target) = redirect.own_url() else { continue };
+            let is_of_site = match &redirect.host {
+                Some(from) => *from == target.host,
+                None => site.hosts.iter().any(|own| own.value.fits(&target.host).is_some()),
+            };
+            let is_listener = |listener: &Placed<Listener>| {
+                listener.value.is_secure == target.is_secure && listener.value.address.port() == target.port
+            };
+            let is_before = target.is_secure && !settings.process.trusted_proxies.is_empty();
+            if is_of_site && (is_before || settings.listeners.iter().any(is_listener)) {
+                let said = format!(
+                    "site.redirect.to `{}`: expected another host or from_host, or it would lead to itself; https_redirect = true in the site leads to https://",
+                    redirect.to
+                );
+                book.mistake(redirect.at, said);
+            }
+        }
+        for proxy in &site.answers.proxies {
+            let is_own = |listener: &&Placed<Listener>| proxy.to.iter().any(|to| to.is_at(listener.value.address));
+            if let Some(own) = settings.listeners.iter().find(is_own) {
+                let line = book.line(own.at, proxy.at);
+                book.note(
+                    proxy.at,
+                    format!(
+                        "site.proxy.to: {} is the listener of {line}: a request may come round for ever",
+                        own.value.address
+                    ),
+                );
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ mod access;
 mod answers;
 mod compression;
 mod cors;
+mod foreign_words;
 mod forward_auth;
 mod https;
 mod media_types;
@@ -24,7 +25,7 @@ pub use compression::Compression;
 pub use cors::{CorsRule, Origin};
 pub use forward_auth::{AuthUrl, ForwardAuth};
 pub use https::Https;
-pub(crate) use https::{check as check_https, check_logins};
+pub(crate) use https::{check as check_https, check_logins, check_loops};
 pub use media_types::MediaTypes;
 pub use other_names::Tries;
 pub(crate) use proxy::Responder;
@@ -43,7 +44,7 @@ use crate::section::{Book, Held, Section};
 use crate::settings::{AccessLog, Process};
 use crate::suggest;
 use crate::unreached_rules;
-use crate::value_forms::{FileName, FromText, LogFormat, Name, PathBelow, SiteName, SymlinkTargets};
+use crate::value_forms::{FileName, FromText, LogFormat, LogPath, Name, PathBelow, SiteName, SymlinkTargets};
 
 /// Maximum number of sites: a host is searched for among all of them.
 const SITES_MAX: usize = 10_000;
@@ -188,8 +189,8 @@ fn listing_page(table: &Section<'_, '_>, is_listed: bool) -> Option<String> {
 /// Returns the log of the site, or that of all sites. Path and format may each come from either.
 fn access_log(table: &Section<'_, '_>, process: Option<&Process>) -> Option<AccessLog> {
     let above = process.and_then(|process| process.access_log.as_ref());
-    let (path, format) = (table.text::<PathBuf>("access_log"), table.text::<LogFormat>("log_format"));
-    let path = path.map(|path| path.value).or_else(|| above.map(|log| log.path.clone()))?;
+    let (path, format) = (table.text::<LogPath>("access_log"), table.text::<LogFormat>("log_format"));
+    let path = path.map(|path| path.value.0).or_else(|| above.map(|log| log.path.clone()))?;
     let format = format.map(|format| format.value).or_else(|| above.map(|log| log.format));
     Some(AccessLog { path, format: format.unwrap_or(LogFormat::Combined) })
 }
@@ -245,6 +246,8 @@ fn check_answers(answers: &Answers, table: &Section<'_, '_>, hosts: &[Placed<Hos
             book.mistake(redirect.at, said);
         }
     }
+    foreign_words::check(book, answers);
+    check_unread_root(answers, table);
     check_errors(answers, table);
     check_clean(answers, table);
     if let Some(rule) = answers.request_headers.first().filter(|_| answers.proxies.is_empty()) {
@@ -259,6 +262,22 @@ fn check_answers(answers: &Answers, table: &Section<'_, '_>, hosts: &[Placed<Hos
         return;
     }
     book.mistake(table.at, "site.root missing: expected a folder, or a redirect or a proxy of every path");
+}
+
+/// Notes a folder of which no path reaches a file, because a proxy has all paths.
+fn check_unread_root(answers: &Answers, table: &Section<'_, '_>) {
+    let is_read = |proxy: &Proxy| proxy.is_of_files() || proxy.version() == UpstreamVersion::FastCgi;
+    let has_pages = !answers.error_pages.is_empty();
+    if !table.is_given("root") || has_pages || answers.proxies.iter().any(is_read) {
+        return;
+    }
+    if let Some(all) = answers.proxies.iter().find(|proxy| proxy.path.is_any() && proxy.accel_root.is_none()) {
+        let line = table.book.line(all.at, table.at);
+        let said = format!(
+            "site.root: no path reaches its files, since site.proxy of {line} has all; expected serve_files = true in a table before it for theirs"
+        );
+        table.book.note(table.place_of("root"), said);
+    }
 }
 
 /// Scripts need a folder, and what is for scripts a responder.

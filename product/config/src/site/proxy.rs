@@ -1,7 +1,7 @@
 //! Proxies: requests that are passed on to upstreams.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -326,6 +326,14 @@ impl UpstreamAddress {
             UpstreamSocket::Tcp(host, _) | UpstreamSocket::Tls(host, _) => host.parse::<IpAddr>().is_err(),
             UpstreamSocket::Unix(_) => false,
         }
+    }
+
+    /// Returns true if a listener at this address is this upstream.
+    pub(super) fn is_at(&self, listener: SocketAddr) -> bool {
+        let (UpstreamSocket::Tcp(host, port) | UpstreamSocket::Tls(host, port)) = &self.socket else { return false };
+        let own = if host == "localhost" { Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)) } else { host.parse::<IpAddr>() };
+        let is_there = |own: IpAddr| own == listener.ip() || listener.ip().is_unspecified() && own.is_loopback();
+        *port == listener.port() && own.is_ok_and(is_there)
     }
 
     pub fn speaks_tls(&self) -> bool {

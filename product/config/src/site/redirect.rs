@@ -59,6 +59,17 @@ impl Redirect {
         Some(Redirect { at: table.at, from, host: host.map(|host| host.value), to: to.value, status })
     }
 
+    /// Returns the URL that it leads to, if `from` matches that URL's path.
+    pub(super) fn own_url(&self) -> Option<Url> {
+        let (scheme, rest) = self.to.0.split_once("://")?;
+        let (authority, path) = rest.split_at(rest.find(['/', '*', '?', '#']).unwrap_or(rest.len()));
+        let path = path.split(['?', '#']).next().filter(|path| !path.is_empty()).unwrap_or("/");
+        let (host, port) = split_host(authority)?;
+        let is_secure = scheme == "https";
+        let port = port.unwrap_or(if is_secure { 443 } else { 80 });
+        self.from.covers(&Pattern::new(path)?).then_some(Url { is_secure, host, port })
+    }
+
     /// Returns whether a request for this host and this decoded path is redirected.
     pub fn holds(&self, host: Option<&HostName>, path: &[u8]) -> bool {
         self.host.as_ref().is_none_or(|own| Some(own) == host) && self.from.matches(path)
@@ -79,6 +90,13 @@ impl Redirect {
         };
         self.holds(host, plain).then(|| self.to.0.replace('*', &matched()))
     }
+}
+
+/// A URL to which a redirect leads.
+pub(super) struct Url {
+    pub is_secure: bool,
+    pub host: HostName,
+    pub port: u16,
 }
 
 /// A decoded part of a path as a value in a query. An encoded slash, which decoded paths keep, is encoded once.

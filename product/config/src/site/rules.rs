@@ -58,6 +58,7 @@ impl HeaderRule {
         let expected = match name.value.0.to_ascii_lowercase().as_str() {
             "cache-control" => Some("[[site.cache]] for it"),
             "content-type" => Some("[[site.type]] for files, a program sets its own"),
+            "content-encoding" => Some("no such field: a coded file is named as such, page.html.gz of page.html"),
             own if OWN_FIELDS.contains(&own) => Some("a field that the server does not set itself"),
             _ => None,
         };

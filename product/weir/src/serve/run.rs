@@ -235,7 +235,7 @@ fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path, po
                 let (cert, key) = &files.value;
                 Certificate::Files { cert: folder.join(cert), key: folder.join(key) }
             }),
-            redirects_to: site.https.redirects.then_some(port),
+            redirects_to: site.https.redirects.map(|_| port),
             hsts: site.https.hsts.as_ref().map(|hsts| hsts.value.clone()),
         },
         saving: Saving {
