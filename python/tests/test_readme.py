@@ -8,11 +8,11 @@ from weirlab.intervals import ratio
 KEPT = "results/2026-11-23-vm5-virtual/"
 FAR = "results/2026-11-28-vm12-lines-and-pages/pages-far/"
 QUEUES = {
-    ("fq_codel", "near", "told"): ("queues-0.8", range(101, 111), "nginx-fq-codel"),
-    ("CAKE", "near", "told"): ("queues-0.8", range(101, 111), "nginx-cake"),
-    ("CAKE", "50 ms away", "told"): ("queues-50ms", range(101, 104), "nginx-cake"),
-    ("CAKE, 100 Mbit/s", "near", "told"): ("queues-100mbit", range(101, 110), "nginx-cake"),
-    ("FIFO", "near", "told"): ("queues-0.8", range(101, 111), "nginx-fifo"),
+    ("fq_codel", "near", "configured"): ("queues-0.8", range(101, 111), "nginx-fq-codel"),
+    ("CAKE", "near", "configured"): ("queues-0.8", range(101, 111), "nginx-cake"),
+    ("CAKE", "50 ms away", "configured"): ("queues-50ms", range(101, 104), "nginx-cake"),
+    ("CAKE, 100 Mbit/s", "near", "configured"): ("queues-100mbit", range(101, 110), "nginx-cake"),
+    ("FIFO", "near", "configured"): ("queues-0.8", range(101, 111), "nginx-fifo"),
 }
 OF_QUEUES = ("response_time_ms/mean", "size_class_ms/p0_50", "size_class_ms/p995_100")
 PAGES = {("nginx, fq_codel", "near"): "nginx-h2", ("H2O, fq_codel", "near"): "h2o-h2"}
@@ -39,13 +39,13 @@ def factors(files, peer, own, paths):
 
 
 def lines(notebook):
-    """The rows of lines 30 ms away: the notebook has times over those of a Weir that was told the rate, by seed."""
+    """The rows of lines 30 ms away: the notebook has times over those of a Weir with the rate configured, by seed."""
     (row,) = (line for line in notebook.splitlines() if line.startswith("| row: 10 Mbit/s, FIFO of 100, 30 ms"))
     marks = ("seeds 1, 2, 3 |", "; nginx ", "behind cake-autorate ")
     texts = [re.split("[;|]", row.partition(mark)[2])[0] for mark in marks]
     own, nginx, autorate = ([float(number) for number in re.findall(r"\d+\.\d+", text)] for text in texts)
     assert (len(own), len(nginx), len(autorate)) == (3, 3, 2)
-    yield ("FIFO of a router", "30 ms away", "told"), [factor([(time, 1.0) for time in nginx])]
+    yield ("FIFO of a router", "30 ms away", "configured"), [factor([(time, 1.0) for time in nginx])]
     yield ("FIFO of a router", "30 ms away", "found"), [factor(zip(nginx, own, strict=True))]
     yield ("CAKE with cake-autorate", "30 ms away", "found"), [factor(zip(autorate, own[:2], strict=True))]
 

@@ -13,7 +13,8 @@ pub type Digest = [u8; 32];
 
 /// The characters of a digest in base64.
 const DIGEST_CHARACTERS: usize = 44;
-/// The maximum length of a path whose responses are offered: the pattern is sent with each.
+/// The maximum length in bytes of a path whose responses are offered as dictionaries. Each offer sends the pattern made
+/// from the path.
 const PATH_BYTES_MAX: usize = 256;
 
 /// The digest of the dictionary that the client has; `None` if the request names none, or not exactly one.

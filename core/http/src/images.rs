@@ -17,7 +17,7 @@ pub enum ImageType {
 /// The types of pictures that a request names in Accept, and wants at least as much as the picture's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AcceptedImages {
-    /// In thousandths; 0 for a type that is not wanted.
+    /// The weight of each type in thousandths; 0 for a type that is not wanted.
     weights: [u16; ImageType::ALL.len()],
 }
 

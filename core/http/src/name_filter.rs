@@ -10,7 +10,7 @@ impl NameFilter {
         NameFilter(self.0 | NameFilter::bit(name))
     }
 
-    /// Returns false if this is certainly none of the names.
+    /// Returns false if `name` is certainly not in the set.
     pub const fn may_have(self, name: &[u8]) -> bool {
         self.0 & NameFilter::bit(name) != 0
     }

@@ -182,7 +182,8 @@ impl Renewals {
         self.entries.keys().map(String::as_str)
     }
 
-    /// Forgets all waits, since the operator has changed something, and asks for all windows again soon.
+    /// Forgets all waits because the operator has changed something, and schedules a request for every renewal window
+    /// soon.
     pub fn try_again(&mut self, now: SystemTime, mut chance: impl FnMut() -> f64) {
         (self.all, self.all_failure) = Default::default();
         let spread = self.ask_first_within();
@@ -231,8 +232,8 @@ impl Renewals {
         self.entries.get(name).is_some_and(|entry| entry.is_to_be_replaced(now))
     }
 
-    /// Notes that a certificate was issued just now: its window is asked for later, so that an authority whose windows
-    /// are always past is asked for one certificate in an hour.
+    /// Records that a certificate was issued just now. Its renewal window is requested an hour later: an authority
+    /// whose windows are always past then gets at most one order an hour.
     pub fn on_issued(&mut self, name: &str, lifetime: Lifetime, now: SystemTime, chance: f64) {
         // Two that were issued in the same second have the same lifetime.
         if let Some(entry) = self.entries.get_mut(name) {

@@ -47,7 +47,7 @@ pub struct Lock {
 #[derive(Debug)]
 pub struct Kept {
     pub identity: Identity,
-    /// The directory of the authority that it is from; empty if unknown.
+    /// The directory URL of the authority that issued it; empty if unknown.
     pub directory: String,
 }
 

@@ -210,8 +210,8 @@ impl Session {
         }
     }
 
-    /// The authority's reason to refuse an order whose challenges were answered. An order may be refused a moment before its
-    /// challenges show why.
+    /// Returns the authority's reason for refusing an order whose challenges were answered. The authority may refuse an
+    /// order a moment before the challenges show the reason.
     fn refusal(&self, order: &mut Order, answered: &[Answered<'_>]) -> Failure {
         let mut authorizations = order.authorizations();
         while let Some(Ok(authorization)) = ready(authorizations.next()).flatten() {
@@ -225,7 +225,7 @@ impl Session {
         }
         let kind = answered.first().map_or("a challenge", |answered| answered.kind.name());
         let problem = order.state().error.as_ref().map(|problem| format!("{kind} failed: {}", told(problem)));
-        Failure::of_name(problem.unwrap_or_else(|| "the authority refuses the order and says not why".into()))
+        Failure::of_name(problem.unwrap_or_else(|| "the authority refused the order and gave no reason".into()))
     }
 
     fn done<T>(&self, future: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
@@ -330,6 +330,6 @@ fn told(problem: &Problem) -> String {
     match (problem.detail.as_deref(), name_of(problem)) {
         (Some(detail), Some(name)) => format!("{detail} ({name})"),
         (Some(text), None) | (None, Some(text)) => text.to_string(),
-        (None, None) => "the authority says not why".into(),
+        (None, None) => "the authority gave no reason".into(),
     }
 }

@@ -61,7 +61,7 @@ pub struct HostStatus {
 #[derive(Clone)]
 pub struct Renewer(Arc<Shared>);
 
-/// The thread's part.
+/// The renewer as the renewal thread holds it.
 pub struct Task(Renewer);
 
 impl Renewer {
@@ -153,7 +153,7 @@ impl Shared {
                     }
                 }
                 Ok(_) => {}
-                Err(error) => remarks.push(format!("the kept certificate for {name} is of no use: {error}")),
+                Err(error) => remarks.push(format!("the stored certificate for {name} cannot be used: {error}")),
             }
         }
         (stale, remarks)

@@ -145,7 +145,7 @@ fn shown<'e>(lines: &'e [Row], files: &'e (impl Named + ?Sized)) -> impl fmt::Di
 pub fn explain(configuration: &Configuration, question: &Question) -> Explanation {
     let mut explanation = Explanation::default();
     let Some((index, host)) = site::of_host(&configuration.sites, &question.host) else {
-        let said = format!("site: none; host `{}` is of no site, and no site is the default", question.host);
+        let said = format!("site: none; host `{}` belongs to no site, and no site is the default", question.host);
         explanation.say(said, Reason::None);
         return explanation;
     };

@@ -98,7 +98,7 @@ const GONE: &[(&str, &str)] = &[
 ];
 
 const ADDRESS: &str = "the address is --listen, for example --listen :8080";
-const FOLDER: &str = "the folder stands alone, as in weir serve FOLDER";
+const FOLDER: &str = "the folder needs no flag, as in weir serve FOLDER";
 
 /// Flags of other servers, and what to write instead.
 const ELSEWHERE: &[(&str, &str)] = &[
@@ -108,7 +108,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("--address", ADDRESS),
     ("--root", FOLDER),
     ("--directory", FOLDER),
-    ("--config", "the file stands alone, as in weir run weir.toml"),
+    ("--config", "the file needs no flag, as in weir run weir.toml"),
     ("--browse", "write --autoindex"),
 ];
 

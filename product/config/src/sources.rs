@@ -203,7 +203,7 @@ fn include<'r, 't>(table: &'r DeTable<'t>) -> Option<Entry<'r, 't>> {
     table.iter().find(|(name, _)| name.get_ref() == INCLUDE)
 }
 
-/// The place of the key in a text, its value included.
+/// Returns the position of the key `include` and its value in a text, in bytes.
 fn include_span(text: &str) -> Option<Range<usize>> {
     let table = DeTable::parse(text).ok()?;
     let (name, value) = include(table.get_ref())?;

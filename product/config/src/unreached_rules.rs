@@ -7,7 +7,7 @@ use crate::section::Book;
 /// Maximum number of rules, since every rule is compared with every one before it.
 pub(crate) const RULES_MAX: usize = 1000;
 
-/// A rule of such a list.
+/// A rule in a list of which the first match decides.
 pub(crate) trait Rule {
     /// The path of the table, for messages: `class.rule`.
     const NOUN: &'static str;

@@ -95,7 +95,7 @@ fn the_hosters_rules_decide_before_its_sites() {
             "http://nobody.example/",
             None,
             &[],
-            "site: none; host `nobody.example` is of no site, and no site is the default",
+            "site: none; host `nobody.example` belongs to no site, and no site is the default",
         ),
     ] {
         let said = explained(&hoster, url, client, headers);

@@ -13,8 +13,8 @@ use units::memory::{Account, Charge};
 use crate::STREAMS_MAX;
 use crate::window::{RoundTrip, WINDOW_BYTES_MAX, Window};
 
-/// Memory of a request body that is not being read, and of a response at first: the initial window of a stream (65,535
-/// bytes, RFC 9113 section 6.5.2), which the engine enforces.
+/// The maximum memory of a request body that is not being read, and the initial one of a response body: the initial
+/// window of a stream (65,535 bytes, RFC 9113 section 6.5.2), which the engine enforces.
 pub const BODY_BYTES_MAX: usize = 64 << 10;
 /// Memory of all request bodies of a connection, whatever their readers take.
 pub const BODIES_BYTES_MAX: usize = STREAMS_MAX as usize * WINDOW_BYTES_MAX;
@@ -56,8 +56,8 @@ impl Body {
         self.charge.set(self.memory_bytes());
     }
 
-    /// Bytes of memory: those stored, or the window if it is wider than the initial one (or a response's) and more may
-    /// arrive.
+    /// Returns the memory in bytes: that of the stored bytes, or the whole window if it is larger and more may arrive.
+    /// The window counts for the body of a response, or if it is wider than the initial one.
     fn memory_bytes(&self) -> usize {
         let may_come = !self.has_ended && (self.is_response || self.window.wider_bytes() > 0);
         self.bytes.capacity().max(if may_come { self.window.bytes() } else { 0 })

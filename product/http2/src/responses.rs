@@ -106,7 +106,7 @@ impl Responses {
         self.place(stream).map(|at| &mut self.open[at].1)
     }
 
-    /// Reports this stream to the caller.
+    /// Queues this stream for [`Self::next_news`], unless it is queued already.
     pub fn tell(&mut self, stream: u32) {
         if let Some(response) = self.get_mut(stream)
             && !std::mem::replace(&mut response.is_told, true)

@@ -32,7 +32,7 @@ pub(crate) struct Acked {
     in_flight_bytes: u64,
     /// The current path's round trips and losses.
     late: LateClient,
-    /// Bytes lost because the client was late, on paths before the current one.
+    /// Bytes that a late client lost, on the paths before the current one.
     own_lost_before: u64,
     /// Acknowledgements received when the controller was last queried.
     acks: u64,

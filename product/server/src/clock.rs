@@ -18,7 +18,8 @@ pub fn now() -> Nanos {
 /// The minimum lateness that counts as a pause: a turn takes milliseconds, so a loop this late did not run.
 const PAUSE_MIN: Nanos = Nanos::from_secs(1);
 
-/// An instant on the clients' clock. All deadlines of clients are such instants, and that of a request at an upstream.
+/// An instant on the clients' clock. All deadlines of clients are such instants, and so is the deadline of a request to
+/// an upstream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClientTime(Nanos);
 

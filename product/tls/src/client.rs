@@ -149,7 +149,7 @@ impl ClientSession {
         Some(ClientSession { tls, plain: Vec::new(), at: 0 })
     }
 
-    /// Takes received bytes. Answers to them are sealed.
+    /// Decrypts received bytes. Messages of TLS that answer them are sealed and wait to be handed down.
     pub fn open(&mut self, mut wire: &[u8]) -> Result<(), Broken> {
         while !wire.is_empty() {
             let taken = self.tls.read_tls(&mut wire).map_err(|error| rustls::Error::General(error.to_string()))?;

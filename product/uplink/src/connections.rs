@@ -113,7 +113,7 @@ impl ConnectionWatch {
     }
 }
 
-/// The kernel's TCP information about one connection of a server, from outside.
+/// The kernel's TCP information about one connection of a server, as another process can read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connection {
     /// The kernel's number of the socket, unique since the machine started.

@@ -86,7 +86,7 @@ impl Which {
 
 fn process(text: &str) -> Result<u32, String> {
     let pid = text.parse().ok().filter(|pid| (1..=PID_MAX).contains(pid));
-    pid.ok_or_else(|| "expected the number of a process; `weir status` without --pid finds those that run here".into())
+    pid.ok_or_else(|| "expected the number of a process; `weir status` without --pid finds the servers here".into())
 }
 
 fn pid_in(file: &Path) -> Result<u32, Failure> {
@@ -187,7 +187,7 @@ fn ask(pid: u32, name: &str, command: &str) -> Result<String, Failure> {
             }
             _ => format!("server {pid} cannot be asked: {error}"),
         };
-        Failure::Failed(format!("{why}; `weir {command}` without --pid finds those that run here"))
+        Failure::Failed(format!("{why}; `weir {command}` without --pid finds the servers that run here"))
     };
     let server = address(name, pid).and_then(|address| UnixStream::connect_addr(&address)).map_err(unheard)?;
     let peer = socket_peercred(&server).map_err(|error| unheard(error.into()))?;

@@ -235,7 +235,7 @@ pub struct Flags {
     /// Format of the access log
     #[arg(hide_short_help = true, long, value_enum, value_name = "FORMAT", default_value = "combined")]
     log_format: LogFormat,
-    /// Maximum time of a connection without a request
+    /// Maximum time that a connection stays open without a request
     #[arg(hide_short_help = true, long, value_name = "TIME", default_value = defaults::IDLE_TIMEOUT, value_parser = config::timeout, help_heading = TIMEOUTS)]
     idle_timeout: Duration,
     /// Maximum time for the head of a request to arrive

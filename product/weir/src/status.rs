@@ -1,5 +1,6 @@
-//! `weir status`: prints the uplink of a running server, the times of its responses, the counts and the objective of each class, and its certificates by ACME; or the sizes that
-//! it has learned of the responses of upstreams.
+//! `weir status`: prints the uplink of a running server, the times of its responses, the counts and the objective of
+//! each class, and the certificates by ACME. With `--routes`, prints the sizes that the server has learned from the
+//! responses of upstreams.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

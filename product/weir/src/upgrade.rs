@@ -122,7 +122,7 @@ fn undescribed(old: u32, before: &Process, error: io::Error) -> Failure {
         }
         _ => format!("server {old} cannot be asked how it was started: {error}; ask as root or as its own user"),
     };
-    Failure::Failed(format!("{why}; `weir status` finds those that run here"))
+    Failure::Failed(format!("{why}; `weir status` finds the servers that run here"))
 }
 
 /// The state of a server that the process started here has failed to replace.

@@ -14,7 +14,7 @@ const CUT: &[u8] = b"more bytes than its Content-Length, at which the body was c
 /// The length of the content of the record that ends a request.
 const END_BYTES: usize = 8;
 
-/// The state of an answer, which may arrive in any pieces.
+/// The decoder of an answer, whose bytes may arrive in pieces of any length.
 #[derive(Debug)]
 pub struct Decoder {
     record: Record,
@@ -292,7 +292,8 @@ fn rewrite(
     Ok(stage)
 }
 
-/// The length that a head says, by the first of its values and whether there are others.
+/// Reads the length of an answer from the first Content-Length of its head, if there is one. `is_twice` says that there
+/// are others, which is a fault.
 fn length_of((said, is_twice): (Option<&[u8]>, bool)) -> Result<Option<PeerLength>, UpstreamFault> {
     let read = |said| PeerLength::from_decimal(said).filter(|_| !is_twice).ok_or(WRONG_LENGTH);
     said.map(read).transpose()

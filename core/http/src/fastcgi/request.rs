@@ -184,7 +184,8 @@ fn variable(out: &mut Vec<u8>, name: &[u8], parts: &[&[u8]]) {
     parts.iter().for_each(|part| out.extend_from_slice(part));
 }
 
-/// Lengths from 128 on have four bytes. Heads are limited to 128 KiB, so that none is longer than 31 bits.
+/// Appends the length of a name or value: one byte below 128, otherwise four bytes. Heads are limited to 128 KiB, so no
+/// length needs more than 31 bits.
 fn push_length(out: &mut Vec<u8>, length: usize) {
     match u8::try_from(length) {
         Ok(short @ ..=127) => out.push(short),

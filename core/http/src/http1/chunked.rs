@@ -48,7 +48,7 @@ pub struct Progress {
 pub struct Taken<'b> {
     /// Bytes consumed, data and framing.
     pub consumed: usize,
-    /// The data among them; may be empty.
+    /// The data in the consumed bytes; may be empty.
     pub data: &'b [u8],
     /// The body has ended; what follows is not part of it.
     pub is_done: bool,

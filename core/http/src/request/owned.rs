@@ -71,8 +71,8 @@ impl From<&Request<'_>> for OwnedRequest {
     }
 }
 
-/// Returns true if the path and the query are parts of the target: they may have been rewritten
-/// ([`Request::with_path`]).
+/// Returns true if the path and the query are parts of the target. After a rewrite ([`Request::with_path`]) they may
+/// not be.
 fn is_of_target(request: &Request) -> bool {
     let begin = match request.query {
         Some(query) => request.target.strip_suffix(query).and_then(|before| before.strip_suffix(b"?")),

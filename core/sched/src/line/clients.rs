@@ -43,7 +43,7 @@ pub(super) struct DelayBounds {
 struct Client {
     key: u64,
     seen_at: Nanos,
-    /// Minima of the previous window and of this one.
+    /// The minimum round trip of the previous window, and that of the current one.
     least: [Nanos; 2],
     window_began: Nanos,
     /// Mean excess over the base, and over the queue, while that is short.

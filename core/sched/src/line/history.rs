@@ -22,7 +22,7 @@ const LATE_BYTES: u64 = 2 * 1514;
 /// The peak, and the longest path, fade by one part in this many each interval.
 const FADING_PARTS: u64 = 1000;
 const LONGEST_FADING_PARTS: u64 = 64;
-/// The totals fade by one part in this many each interval.
+/// Each interval, the totals lose one part in this many.
 const FORGOTTEN_PARTS: u64 = 64;
 /// The maximum that leaves per thousand bytes that arrive: handshakes, acknowledgements of requests, ends.
 const OVERHEAD_PERMILLE_MAX: u64 = 1500;
@@ -303,7 +303,7 @@ impl Run {
         self.permille_of_sent(self.delivered_bytes)
     }
 
-    /// The same if everything arrived at the clients that were silent.
+    /// [`Run::arrived_permille`], if all bytes sent to silent clients have arrived.
     pub fn perhaps_arrived_permille(&self) -> u64 {
         self.permille_of_sent(self.delivered_bytes + self.unheard_bytes)
     }

@@ -12,7 +12,7 @@ const LOSS_BUSY_PERMILLE: u64 = 500;
 /// Losses are judged after this time if at least `LOSS_PLAIN_PERMILLE` is lost.
 const LOSS_PLAIN_FOR: Nanos = Nanos::from_millis(200);
 const LOSS_PLAIN_PERMILLE: u64 = 50;
-/// Fewer lost bytes are chance.
+/// The minimum number of lost bytes that is evidence; fewer may be lost by chance.
 pub(super) const LOST_BYTES_MIN: u64 = 4 * PACKET_BYTES;
 
 /// The bytes lost in a window.

@@ -57,7 +57,8 @@ use sender::Sender;
 /// Evidence is judged this often, or every [`INTERVAL_PACKETS`], whichever is longer.
 const INTERVAL: Nanos = Nanos::from_millis(50);
 const INTERVAL_PACKETS: u64 = 32;
-/// The shorter interval, if [`SHORT_SAMPLES`] round trips were seen: a queue grows while nothing looks.
+/// The shorter interval, which is enough if [`SHORT_SAMPLES`] round trips were seen. It limits how long a queue grows
+/// before it is judged.
 const SHORT: Nanos = Nanos::from_millis(25);
 const SHORT_PACKETS: u64 = 16;
 const SHORT_SAMPLES: u32 = 4;

@@ -109,7 +109,7 @@ pub trait Policy: Send {
     /// Records that the job leaves the system: sent, ended or aborted. It was dequeued before.
     fn on_departure(&mut self, _slot: u32, _job: &Job) {}
 
-    /// Assigns this number ([`Job::client`]) to another client; what was known of the last is forgotten.
+    /// Assigns this number ([`Job::client`]) to another client, and forgets what was known of the previous one.
     fn on_client(&mut self, _client: u32, _traits: ClientTraits) {}
 
     /// Records that no job was ready for this time.

@@ -124,7 +124,8 @@ fn of_path(prefix: &str, path: &str, before: &[Table], after: &[Table]) -> Vec<C
     changes
 }
 
-/// Returns true for a table of which there is one: its keys are compared with their defaults, also if it is new.
+/// Returns true for a table that occurs at most once. If such a table is added or removed, its keys are compared with
+/// their defaults.
 fn is_single(path: &str) -> bool {
     Key::of(path).is_none_or(|key| key.kind != Kind::Tables)
 }

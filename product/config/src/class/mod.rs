@@ -32,7 +32,7 @@ pub struct Class {
     pub name: String,
     /// The class with the lowest number goes first.
     pub priority: u8,
-    /// `None` is 1, or no weight of its own.
+    /// The weight in the file; `None` if the file has none, which counts as 1.
     pub weight: Option<u32>,
     pub min_rate: Option<Rate>,
     pub max_rate: Option<Rate>,

@@ -50,7 +50,7 @@ pub static ACCESS: &[Key] = &[
         "site.access.copy_headers",
         Kind::Texts(Form::FieldName),
         Absent("none"),
-        "Fields of that answer that the request gets; those of the client with these names are removed.",
+        "Fields of that answer that are copied into the request; the client's own fields of these names are removed.",
         r#"["Remote-User", "Remote-Groups"]"#,
     ),
     key(

@@ -92,7 +92,7 @@ pub static LIMITS: &[Key] = &[
         "timeouts.idle",
         text(Form::Timeout),
         Is(defaults::IDLE_TIMEOUT),
-        "Maximum time of a connection without a request.",
+        "Maximum time that a connection stays open without a request.",
         r#""30s""#,
     ),
     key(

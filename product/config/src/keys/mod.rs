@@ -69,7 +69,7 @@ pub enum Form {
     Path,
     /// A path of files, with `*` in it or without.
     FilePattern,
-    /// The statuses of errors: one, or all that begin with 4 or 5, or both.
+    /// The statuses of errors: one status such as `404`, or `4xx`, `5xx`, or `*` for both ranges.
     Statuses,
     FileName,
     /// A path beneath the root of a site.

@@ -28,7 +28,7 @@ pub struct Answers {
     pub headers: Vec<HeaderRule>,
     pub cache: Vec<CacheRule>,
     pub error_pages: Vec<ErrorPage>,
-    /// The folder of their files; `None` is the root.
+    /// The folder of the files of error pages; `None` is the root.
     pub error_root: Option<PathBuf>,
     pub redirects: Vec<Redirect>,
     pub proxies: Vec<Proxy>,

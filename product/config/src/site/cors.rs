@@ -17,13 +17,13 @@ pub struct CorsRule {
     pub path: Pattern,
     /// At least one.
     pub origins: Vec<Origin>,
-    /// Methods of other origins, joined by commas.
+    /// Methods that requests of these origins may have, joined by commas.
     pub methods: String,
-    /// Fields that their requests may have; empty for none.
+    /// Request fields that scripts of these origins may set, joined by commas; empty for none.
     pub headers: String,
-    /// Fields that their scripts may read; empty for none.
+    /// Response fields that scripts of these origins may read, joined by commas; empty for none.
     pub exposed: String,
-    /// Their requests may have cookies and logins.
+    /// Requests of these origins may have cookies and logins.
     pub allows_credentials: bool,
     /// The time for which a browser may keep the answer to a preflight.
     pub max_age: Option<Duration>,

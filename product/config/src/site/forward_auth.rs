@@ -1,4 +1,4 @@
-//! Forwarded authentication: a server that is asked whether a client is let in.
+//! Forward authentication: Weir asks a server whether a client has access.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::value_forms::{FieldName, FromText, RequestPath, Timeout, Wrong};
 use super::request_header::mistake;
 use super::{Proxy, UpstreamAddress};
 
-/// The server that decides about a client, and what it says of it.
+/// The server that decides whether a client has access, and the fields that Weir takes from its response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForwardAuth {
     pub url: AuthUrl,

@@ -43,7 +43,8 @@ fn begins_with_age(hsts: &str) -> bool {
     age.is_some_and(|age| !age.is_empty() && age.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Notes passwords that anybody on the way can read.
+/// Notes each rule that asks for a password in a site without a redirect to HTTPS, if a listener without TLS accepts
+/// connections from other machines: the network can read the password.
 pub(crate) fn check_logins(book: &Book<'_>, sites: &[Site], listeners: &[Placed<Listener>]) {
     let is_open = |listener: &Listener| !listener.is_secure && !listener.address.ip().is_loopback();
     let Some(open) = listeners.iter().find(|listener| is_open(&listener.value)) else { return };

@@ -252,7 +252,8 @@ unsafe fn end(session: *mut sys::nghttp2_session, stream: i32, source: &mut dyn 
     if has_trailers { TURN_OVER } else { sys::NGHTTP2_DATA_FLAG_EOF }
 }
 
-/// Bytes that may be sent on a stream before this frame.
+/// Returns the flow-control window in bytes: what the windows of the stream and of the connection both allow, without
+/// deducting the frame in progress.
 ///
 /// # Safety
 /// The session is alive.

@@ -46,7 +46,7 @@ impl Users {
             let (name, hash) = user(text).map_err(fault)?;
             first.get_or_insert_with(|| hash.clone());
             if by_name.insert(name.into(), hash).is_some() {
-                return Err(fault(format!("user `{}` a second time: expected once", shown(name))));
+                return Err(fault(format!("user `{}` appears a second time: expected once", shown(name))));
             }
         }
         let none = || UsersFault { line: 1, said: "no user: expected lines of a name, a colon and a hash".into() };
@@ -118,7 +118,7 @@ mod tests {
             ("".to_string(), "line 1: no user: expected lines of a name"),
             ("# none\n".into(), "line 1: no user"),
             (format!("ada:{}\nbob", hash("a")), "line 2: no colon: expected a name, a colon and a hash"),
-            (format!("ada:{0}\nada:{0}", hash("a")), "line 2: user `ada` a second time: expected once"),
+            (format!("ada:{0}\nada:{0}", hash("a")), "line 2: user `ada` appears a second time: expected once"),
             (":x".into(), "line 1: a name that is empty"),
             ("ada:$apr1$aaaaaaaa$bbbbbbbbbbbbbbbbbbbbbb".into(), "line 1: user `ada` has an MD5 hash (apr1): expected"),
             ("ada:hunter2".into(), "line 1: user `ada` has no hash that is known: expected bcrypt or Argon2"),

@@ -158,6 +158,6 @@ enum Login<'a> {
     },
     /// The password has to be verified.
     Unknown(Question),
-    /// A server has to be asked.
+    /// An authentication server has to be asked first.
     Asked(Arc<AskedServer>),
 }

@@ -65,7 +65,7 @@ pub(super) fn missing(missing: Missing, path: &[u8]) -> Reply {
         Missing::Forbidden => {
             let said = format!("{}: the user of the server may not read it", String::from_utf8_lossy(path));
             let trouble = Some(io::Error::new(io::ErrorKind::PermissionDenied, said));
-            Reply { trouble, ..text(Status::FORBIDDEN, "this may not be read").into() }
+            Reply { trouble, ..text(Status::FORBIDDEN, "the server may not read this").into() }
         }
         Missing::NoIndex => text(Status::FORBIDDEN, "this folder has no index page").into(),
         Missing::BadPath(reject) => self::reject(reject),

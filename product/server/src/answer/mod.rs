@@ -43,7 +43,7 @@ use search::view_of;
 /// A response, with additional facts for the connection and the log.
 #[derive(Debug)]
 pub struct Reply {
-    /// Built for a HEAD as for a GET: the connection decides whether the body is sent.
+    /// The response, built for HEAD as it is for GET: the connection decides whether to send the body.
     pub response: Response<Body>,
     /// No further request is read from the connection.
     pub is_last: bool,

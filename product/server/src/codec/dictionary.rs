@@ -39,7 +39,7 @@ pub fn with_dictionary(codings: Codings) -> Codings {
     WITH_DICTIONARY.into_iter().filter(|coding| codings.has(*coding)).collect()
 }
 
-/// Codes bytes with a dictionary that has this digest, in a coding out of [`WITH_DICTIONARY`].
+/// Encodes bytes with a dictionary and its digest, in one of the codings of [`WITH_DICTIONARY`].
 pub fn encoded_with(
     coding: Coding,
     level: Level,

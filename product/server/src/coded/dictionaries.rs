@@ -226,7 +226,7 @@ impl Dictionaries {
         }
     }
 
-    /// Ends the thread, after what it is storing.
+    /// Stops the thread once it has stored its current offer.
     pub fn stop(&self) {
         let _state = self.state();
         self.is_stopping.store(true, Relaxed);
@@ -267,7 +267,7 @@ impl Dictionaries {
         }
     }
 
-    /// Reads and stores a file. One that has changed since was offered in another state, and is not stored.
+    /// Reads and stores a file, unless the file has changed since it was offered.
     fn store_file(&self, site: SiteKey, entry: &Entry, path: Arc<[u8]>) {
         let file = (site, entry.identity());
         let Ok(bytes) = entry.whole() else {

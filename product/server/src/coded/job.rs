@@ -33,7 +33,7 @@ impl Job {
         Way { coding, level: level.number(coding), dictionary: dictionary.map(|id| id.digest) }
     }
 
-    /// The name of the best form in a folder that outlives the process.
+    /// The name of the best form in the folder whose files outlive the process.
     pub fn kept_name(&self) -> Digest {
         let (state, suffix) = (self.id.file.to_bytes(), self.way(Level::Best).suffix());
         // The suffix has the beginning of the digest alone.

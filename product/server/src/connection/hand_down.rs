@@ -23,8 +23,9 @@ pub struct HandedDown {
 }
 
 impl<S: Socket> Connections<S> {
-    /// Hands down the frames that were made; of datagrams `room_bytes` are made first. Responses whose last bytes leave are added to
-    /// `departures`. Returns `None` if nothing was made, as always over HTTP/1.1.
+    /// Hands down the frames that were made; over HTTP/3, first makes datagrams of up to `room_bytes`. Adds the
+    /// responses whose last bytes have left to `departures`. Returns `None` if there was nothing to hand down, as
+    /// always over HTTP/1.1.
     pub fn hand_down(
         &mut self,
         now: Nanos,

@@ -63,7 +63,7 @@ pub struct Held {
 struct Requests {
     /// The bytes that were taken of them at the last look, modulo 4 GiB.
     taken_bytes: u32,
-    /// The number of successive looks, up to now, at which hardly any were taken.
+    /// The number of successive looks, up to the last one, between which hardly any waiting bytes were taken.
     idle_looks: u8,
 }
 

@@ -274,7 +274,7 @@ impl Admission {
     /// is full.
     pub(super) fn why_full(&self, open_streams: usize) -> Option<String> {
         if open_streams >= self.streams_max {
-            return Some(format!("{} requests of others are open", self.streams_max));
+            return Some(format!("{} other requests are open", self.streams_max));
         }
         shortage::is_full(&self.memory).then(|| format!("others hold {} MB of memory", self.memory.bytes() >> 20))
     }
@@ -372,7 +372,7 @@ mod tests {
         let mut admission = admission(2, &Limits::default());
         admission.set_streams_max(2);
         assert_eq!(admission.why_full(1), None);
-        assert_eq!(admission.why_full(2).unwrap(), "2 requests of others are open");
+        assert_eq!(admission.why_full(2).unwrap(), "2 other requests are open");
         admission.set_streams_max(1000);
         assert_eq!(admission.why_full(2), None);
         let _held = Charge::new(&admission.memory().part(), 1 << 10);

@@ -19,7 +19,8 @@ use crate::connection::{ChannelKind, HANDSHAKE_TIMEOUT};
 use crate::net::{Net, Transport};
 use crate::udp::{Came, DatagramSocket};
 
-/// The maximum number of system calls that read from one socket in a turn, each up to eight pieces.
+/// The maximum number of system calls that read from one socket in a turn. Each reads up to eight pieces, and a piece
+/// may hold several datagrams.
 const RECEIVES_PER_TURN_MAX: usize = 16;
 /// The part of a turn for datagrams. The rest is for existing connections, however many datagrams arrive.
 const DATAGRAMS_FOR: Nanos = Nanos(TURN_FOR.0 / 2);

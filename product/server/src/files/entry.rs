@@ -183,7 +183,7 @@ impl Entry {
         matches!(&*self.mime, "image/jpeg" | "image/png" | "image/gif")
     }
 
-    /// The form of this file that another file has.
+    /// Returns the entry of a sidecar as a form of this file. `other` is the sidecar's own entry.
     pub(super) fn sidecar(&self, kind: SidecarKind, other: Entry) -> Entry {
         let etag = self::coded_tag(&other.etag, kind.suffix());
         match kind {

@@ -445,7 +445,7 @@ fn by_number(file: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// The absolute path of an open file, without symlinks; XDEV where the kernel does not tell it.
+/// The absolute path of an open file, without symlinks; XDEV if the kernel does not report it.
 fn place_of(file: &OwnedFd) -> Result<PathBuf, Errno> {
     let place = rustix::fs::readlink(by_number(file), Vec::new()).map_err(|_| Errno::XDEV)?;
     Ok(PathBuf::from(OsStr::from_bytes(place.as_bytes())))

@@ -213,7 +213,7 @@ fn combined(out: &mut Vec<u8>, entry: &Entry<'_>, time: &str) {
     out.push(b'\n');
 }
 
-/// Writes a name, which is not in quotes: a space would end it.
+/// Writes the name of a user, or `-` without one. The field has no quotes, so a space in the name is written as `\x20`.
 fn user_combined(out: &mut Vec<u8>, user: Option<&[u8]>) {
     let Some(user) = user.filter(|user| !user.is_empty()) else { return out.push(b'-') };
     for (nth, part) in user.split(|byte| *byte == b' ').enumerate() {

@@ -52,7 +52,7 @@ impl Logs {
         self.queue.bound(bytes_max);
     }
 
-    /// A worker's end of all logs.
+    /// Returns the handle with which a worker writes to all logs.
     pub fn handle(&self) -> AccessLog {
         AccessLog::new(self.queue.clone())
     }

@@ -10,8 +10,8 @@ use crate::connection::{Connection, Connections, Outgoing};
 use crate::net::Socket;
 use crate::storage::Storage;
 
-/// The maximum number of bytes sent to one connection in a turn, give or take one response: what a socket buffer takes
-/// anyway.
+/// The maximum number of bytes sent to one connection in a turn, which one response may exceed. A socket buffer takes
+/// about as many.
 pub const BYTES_PER_TURN_MAX: u64 = 2 << 20;
 
 /// Bodies up to this length are copied behind the head: cheaper for the kernel than a second piece of memory, and

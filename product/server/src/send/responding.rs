@@ -155,7 +155,8 @@ impl Transmitter {
         self.begin_framed(connections, now, at, session.into(), deadline);
     }
 
-    /// Takes the bytes that have come on a connection of several streams; its datagrams have been taken already.
+    /// Takes the bytes received on an HTTP/2 connection. Over HTTP/3, whose datagrams were taken before, notes the end
+    /// of the handshake and returns the connection's fault.
     pub fn take_in(
         &mut self,
         connections: &mut Connections<impl Socket>,

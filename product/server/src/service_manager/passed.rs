@@ -219,7 +219,8 @@ impl PassedSocket {
         self.name == OWN_NAME
     }
 
-    /// Returns true if it is the listener of this address. One of ours may have received its port from the kernel.
+    /// Returns true if this is the listener for `address`. A listener of ours that was configured with port 0 has
+    /// received its port from the kernel.
     fn is_for(&self, address: SocketAddr) -> bool {
         self.serves(address) || (self.is_own() && address.port() == 0 && address.ip() == self.address.ip())
     }

@@ -44,9 +44,9 @@ pub struct Account {
 /// The reason why the server cannot run as that user.
 #[derive(Debug, Error)]
 pub enum PrivilegeError {
-    #[error("user `{0}` is not known; expected a name or number of a user: `getent passwd` lists them")]
+    #[error("user `{0}` is not known; expected the name or number of a user: `getent passwd` lists them")]
     User(String),
-    #[error("group `{0}` is not known; expected a name or number of a group: `getent group` lists them")]
+    #[error("group `{0}` is not known; expected the name or number of a group: `getent group` lists them")]
     Group(String),
     #[error(
         "user {0} is not among the known users, so its group is not known; expected a group (--group, server.group)"

@@ -74,8 +74,8 @@ pub fn staged_with(
     }
 }
 
-/// Codes a response with a file that has no form yet while it is sent. Its bytes depend on how they are cut, so that its
-/// tag is weak, and marked as that of a program would be.
+/// Encodes the response for a file that has no form yet, while the response is sent. The encoded bytes depend on how
+/// the input was cut into pieces, so the entity tag becomes weak and is marked, as for a response of a program.
 pub fn coded_on_its_way(request: &Request, response: Response<Body>, coding: Coding) -> Response<Body> {
     let tag = field(&response, "etag").and_then(weakened);
     let response = through(request, response, stages_of(Some(Coded::new(coding)))).without("ETag");
@@ -143,7 +143,7 @@ fn unchanged(request: &Request, response: Response<Body>, has_dictionaries: bool
     }
 }
 
-/// Adds that Accept-Encoding decides about the bytes.
+/// Adds Accept-Encoding to the field Vary.
 fn varying(response: Response<Body>) -> Response<Body> {
     response.varying_by("Accept-Encoding")
 }

@@ -30,7 +30,7 @@ pub struct Reload<'r> {
     pub classes: Option<&'r ClassesConfig>,
     /// The access log of the sites without their own, and of requests for no site.
     pub access_log: Option<LogConfig>,
-    /// Counts only if the server was started with ACME.
+    /// Ignored unless the server was started with ACME.
     pub acme: Option<AcmeConfig>,
     pub limits: Limits,
     /// `None` if the uplink's settings are unchanged.

@@ -27,7 +27,7 @@ impl Deadline {
         self.at = self.clock.at(now) + span;
     }
 
-    /// Makes it no later than this.
+    /// Sets the deadline to `span` after `now` if that is earlier.
     pub fn hasten(&mut self, now: Nanos, span: Nanos) {
         self.at = self.at.min(self.clock.at(now) + span);
     }

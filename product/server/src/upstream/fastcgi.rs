@@ -56,7 +56,7 @@ impl Inflow {
         Inflow { decoder, ready: Vec::new(), at: 0, fault: None, charge }
     }
 
-    /// Decodes what has arrived. A fault follows what was right before it.
+    /// Decodes bytes that have arrived. A fault is kept until [`Inflow::take`] has returned the bytes before it.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.fault.is_none() {
             // Chunks have shorter heads than records.

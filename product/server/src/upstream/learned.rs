@@ -64,7 +64,7 @@ impl<N: Net> Upstreams<N> {
         route.into_iter().for_each(|route| self.learned.begin_coded(route, coded.tally.clone()));
     }
 
-    /// The prediction for the response to a transfer, for a complete one with the quantile of its size.
+    /// The prediction for the response to a transfer; for a complete response, also the quantile of its size.
     pub fn prediction(&self, at: usize, is_whole: bool) -> Prediction {
         let route = self.transfers.get(at).and_then(|transfer| transfer.route);
         let median_bytes = route.and_then(|route| self.learned.routes.quantile(route, 0.5));

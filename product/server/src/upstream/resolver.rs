@@ -138,7 +138,7 @@ impl Names {
         due.min().unwrap_or(LOOK_UP_EVERY)
     }
 
-    /// Waits for an answer after the first `answers`, for at most `within`; returns the number of answers.
+    /// Waits until the number of answers is no longer `answers`, for at most `within`; returns the number of answers.
     pub fn wait(&self, answers: u64, within: Duration) -> u64 {
         let has_none = |state: &mut State| state.answers == answers;
         let waited = self.changed.wait_timeout_while(self.state(), within, has_none);

@@ -248,7 +248,7 @@ impl Transfer {
         self.inbound.tunnel.patience(self.outbound.has_ended, self.group.read_timeout)
     }
 
-    /// The room for more of the request's body.
+    /// The number of further bytes of the request's body that are accepted now.
     pub fn room(&self) -> usize {
         if self.is_too_large() {
             return 0;

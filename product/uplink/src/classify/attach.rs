@@ -189,7 +189,7 @@ impl<'a> Site<'a> {
     fn look(interface: &'a Interface, wanted: &Classify) -> Result<Site<'a>, Error> {
         let name = &interface.name;
         if wanted.ports.is_empty() || wanted.ports.contains(&0) {
-            return Err(Error::new("no port: write the server's, such as --port 80,443"));
+            return Err(Error::new("no port is given: expected the server's, such as --port 80,443"));
         }
         let device = Device::of(interface).map_err(|error| Error::kernel(&format!("reading {name}"), error))?;
         if !device.is_some_and(|device| device.is_up) {
@@ -227,7 +227,7 @@ impl<'a> Site<'a> {
         if !wanted.classes.all.is_empty() && !self.has_made_tree() && matches!(self.tree, Ok(Some(_))) {
             let name = &self.interface.name;
             return Err(Error::new(format!(
-                "the bands on {name} are of `weir uplink up` and know no classes: run `weir uplink down {name}` first"
+                "the bands on {name} are from `weir uplink up` and have no classes: run `weir uplink down {name}` first"
             )));
         }
         let plan = Plan { classes: wanted.classes.shares(), ..plan };

@@ -34,7 +34,7 @@ const FILES: u32 = 1024;
 const OPENING: &str = "opening the classifier";
 /// The privilege for opening programs by number, which is how they are found again; loading programs does not require
 /// it.
-const BY_NUMBER: &str = "root or CAP_SYS_ADMIN (beside CAP_BPF and CAP_PERFMON)";
+const BY_NUMBER: &str = "root or CAP_SYS_ADMIN (in addition to CAP_BPF and CAP_PERFMON)";
 
 /// The program of an interface, in the kernel.
 pub struct Program {

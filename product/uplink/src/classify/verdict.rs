@@ -39,12 +39,12 @@ const TRY_PERMILLE: u32 = 950;
 
 /// The durations of a watch.
 struct Patience {
-    /// Until the first packet of a response.
+    /// The maximum time until the first packet of a response.
     seen: Duration,
-    /// After that, if the interface has little to send.
+    /// The time after that packet, if the interface has little to send.
     light: Duration,
-    /// After that, if the interface or a connection has much to send: a queue beyond a rate slightly above the line's
-    /// grows slowly.
+    /// The time after that packet, if the interface or a connection has much to send: at a rate slightly above the
+    /// line's, the queue behind the interface grows slowly.
     loaded: Duration,
 }
 
@@ -72,10 +72,11 @@ pub struct Sample {
     pub waiting: u64,
     /// Bytes that waited, summed over all samples.
     pub waiting_bytes: u64,
-    /// Lists of connections in which one had much to send, the sum of the rises of their round trips, and the bytes
-    /// that the connections delivered.
+    /// The number of lists of connections in which one had much to send.
     pub trips: u64,
+    /// The sum, over these lists, of the rise of the round trips above their minima (lower quartile of the clients).
     pub rise: Nanos,
+    /// The bytes that the connections delivered.
     pub delivered_bytes: u64,
 }
 
@@ -266,7 +267,7 @@ impl Looking<'_> {
         self.waiting_bytes += root.backlog_bytes;
         self.trips.look();
         let trips = &self.trips.trips;
-        let gone = || Error::new(format!("another program took the classifier from {name}"));
+        let gone = || Error::new(format!("another program removed the classifier of {name}"));
         let counters = find(self.interface)?.ok_or_else(gone)?.counters;
         Ok(Sample {
             at: Nanos(self.began.elapsed().as_nanos() as u64),

@@ -39,7 +39,8 @@ impl Handed {
         self.owed_bytes += forwarded_bytes;
     }
 
-    /// Forgets what flows owed that have ended: the others owe no more than what was not acknowledged.
+    /// Limits what is owed to the unacknowledged bytes of the flows that remain: flows that have ended owe nothing
+    /// more.
     pub fn limit_owed(&mut self, unacked_bytes: u64) {
         self.owed_bytes = self.owed_bytes.min(unacked_bytes);
     }

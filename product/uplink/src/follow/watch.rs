@@ -139,7 +139,7 @@ impl LineWatch {
     /// Begins the search at the rate of the bands; from nothing if they are open. If an earlier follower knew the line
     /// and was killed while it emptied the line's queue, they have half of its rate or less, and get it back first.
     pub fn open(interface: &Interface, known: Option<Rate>) -> Result<LineWatch, Error> {
-        let missing = || Error::new(format!("another program took the bands from {}: run this again", interface.name));
+        let missing = || Error::new(format!("another program removed the bands of {}: run this again", interface.name));
         let left_at = tree::find(interface)?.ok_or_else(missing)?.plan.rate;
         let open = open_rate(interface)?;
         let cut_short = known.filter(|line| left_at < line.permille(SETTLED_PERMILLE));

@@ -197,7 +197,7 @@ impl Site<'_> {
         if let Before::Ours(_) | Before::Broken = before {
             // An HTB's globals cannot be changed, nor can an HTB replace another with the same handle.
             build::remove(self.netlink, self.interface.index)
-                .map_err(|error| Error::kernel(&format!("making the tree on {name} anew"), error))?;
+                .map_err(|error| Error::kernel(&format!("replacing the tree on {name}"), error))?;
         }
         let Err(error) = self.put(plan) else { return Ok(()) };
         match self.undo(before) {

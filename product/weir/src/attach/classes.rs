@@ -74,7 +74,7 @@ pub fn parse(
     if let Some((place, Some(name))) = &default
         && !reader.all.iter().any(|class| class.class.name == *name)
     {
-        reader.mistakes.push(format!("{place}: key `{DEFAULT_CLASS}`: \"{name}\" is no class of {interface}"));
+        reader.mistakes.push(format!("{place}: key `{DEFAULT_CLASS}`: \"{name}\" is not a class of {interface}"));
     }
     let name = default.and_then(|(_, name)| name);
     if reader.mistakes.is_empty() { Ok(reader.into_classes(name.as_deref())) } else { Err(reader.mistakes) }
@@ -511,7 +511,7 @@ mod tests {
                 ONE.to_string(),
                 "f:1: key `class.rule`: class a has none and no packets: write [[eth0.class.rule]], or default_class = \"a\"",
             ),
-            (format!("default_class = \"b\"\n{}", class("")), "f:1: key `default_class`: \"b\" is no class of eth0"),
+            (format!("default_class = \"b\"\n{}", class("")), "f:1: key `default_class`: \"b\" is not a class of eth0"),
         ]);
     }
 

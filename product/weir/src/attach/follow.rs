@@ -146,7 +146,7 @@ impl Following {
         let Some(attached) = classify::find(interface)? else {
             let name = &interface.name;
             return Ok(Err(End::Lost(format!(
-                "another program took the classifier away: nothing is ordered; run `weir attach {name}` again"
+                "another program removed the classifier: nothing is ordered; run `weir attach {name}` again"
             ))));
         };
         let Some(settings) = attached.settings else { return Ok(Ok(())) };
@@ -169,7 +169,7 @@ impl Following {
             Notice::Found { .. } => format!("{line}; small responses leave first from now on{}", self.doubt()),
             Notice::Changed { from, .. } => format!("{line}; before {}{}", server::mbit(from), self.doubt()),
             Notice::Others { lasts, .. } => {
-                format!("{line}: a lower rate changes nothing, left as it is for {:.0} s", lasts.as_secs_f64())
+                format!("{line}: a lower rate changes nothing, so it stays as it is for {:.0} s", lasts.as_secs_f64())
             }
         }
     }

@@ -30,7 +30,7 @@ const KEYS: [&str; 11] =
 const DUPLICATE: &str = "duplicate key";
 const HEADING: &str = "# Attaches that stay: written by `weir attach --save`, made by `weir apply`.\n";
 
-/// The wanted attach of an interface.
+/// The attach that the file demands for an interface.
 #[derive(Debug)]
 pub struct Saved {
     pub interface: String,

@@ -142,7 +142,7 @@ impl Answers {
             ));
         }
         if self.is_app() && !root.join("index.html").is_file() {
-            let cure = "the folder of a build, with index.html: npm run build makes it, most often as dist";
+            let cure = "the folder of a build, with index.html: npm run build makes it, usually as dist";
             return Err(format!("`{shown}`: expected {cure}"));
         }
         let absolute = std::path::absolute(file).unwrap_or(file.into());
@@ -159,7 +159,7 @@ impl Answers {
         std::fs::canonicalize(&folder).or(std::path::absolute(&folder)).unwrap_or(folder.into())
     }
 
-    /// The names of the hosts; none are all.
+    /// Returns the names of the hosts; an empty list stands for all hosts.
     fn hosts(&self) -> Vec<&str> {
         let hosts = self.hosts.as_deref().filter(|hosts| *hosts != ANY).unwrap_or_default();
         hosts.split([' ', ',', '\t']).filter(|host| !host.is_empty()).collect()

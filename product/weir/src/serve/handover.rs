@@ -388,7 +388,7 @@ fn refusal(said: &str) -> io::Error {
             "process {other} is taking over from it already, and has {} s for that: end process {other}, or try again then",
             READY_MAX.as_secs()
         ),
-        None => format!("unexpected `{}` in the place of its sockets", cli::one_line(said)),
+        None => format!("unexpected `{}` instead of its sockets", cli::one_line(said)),
     };
     io::Error::other(why)
 }

@@ -6,7 +6,7 @@ use server::{FileOptions, SiteConfig};
 
 const AFTER_HELP: &str = "\
 Upstreams speak HTTP/1.1, or HTTP/2 with h2c:// or h2://. Several share the requests. More in
-a file: paths, files beside them, several sites (docs/proxy.md). --help-all lists the other
+a file: paths, files in addition, several sites (docs/proxy.md). --help-all lists the other
 options.
 
 Examples:

@@ -159,7 +159,7 @@ pub fn reload(server: &Server, source: &dyn Source) -> Outcome {
             Outcome { verdict: Verdict::Used, lines: lines.collect() }
         }
         Err(Refused { verdict, reason, .. }) => {
-            let said = "configuration read again and not used: that from before stays in force";
+            let said = "configuration read again but not used: the earlier one stays in force";
             let lines = reason.into_text().lines().chain([said]).map(Into::into).collect();
             Outcome { verdict, lines }
         }

@@ -119,7 +119,8 @@ fn counted(metrics: &Metrics, classes: &[ClassStatus]) -> Vec<Value> {
 /// The hosts of an answer; those whose certificate ends first are in it.
 const HOSTS_MAX: usize = 100;
 
-/// The certificates by ACME, with instants in seconds since 1970. What failed may have words of a program of the operator.
+/// The certificates by ACME, with instants in seconds since 1970. The text of a failure may contain the output of the
+/// operator's program, so only an operator gets it.
 fn certificates(mut hosts: Vec<HostStatus>, asker: Asker) -> Value {
     let seconds = |at: SystemTime| at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     hosts.sort_by(|a, b| (a.not_after, &a.name).cmp(&(b.not_after, &b.name)));

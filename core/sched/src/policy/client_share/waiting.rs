@@ -69,7 +69,7 @@ impl WaitingClients {
         self.vacant.push(at);
     }
 
-    /// Records that the index of a client that waits is another's now.
+    /// Records that the index of a waiting client now belongs to another client.
     pub fn replace(&mut self, before: ClientTraits, now: ClientTraits) {
         self.discount(before);
         self.count(now);

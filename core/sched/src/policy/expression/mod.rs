@@ -160,7 +160,7 @@ impl Expression {
         self.program.iter().filter_map(|op| if let Op::Number(number) = op { Some(*number) } else { None })
     }
 
-    /// Returns whether jobs get an error of their own.
+    /// Returns true if the expression contains `noisy`, so that each job has its own random error.
     pub fn is_noisy(&self) -> bool {
         self.program.contains(&Op::Noisy)
     }

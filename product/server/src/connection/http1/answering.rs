@@ -138,7 +138,7 @@ impl Answering {
         }
     }
 
-    /// Records that responses take a while to be sent.
+    /// Records that responses are made but not sent yet. No request is parsed until [`Self::on_sent`].
     pub(super) fn on_held(&mut self) {
         if self.stage == Stage::None {
             self.stage = Stage::Made;

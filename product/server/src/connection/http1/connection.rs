@@ -36,7 +36,7 @@ enum Phase {
     Head,
     /// Reading a request body that is not wanted.
     Body(Box<RequestBody>),
-    /// Passing on what arrives.
+    /// Passing on the bytes that arrive: a request body, or the data of a tunnel.
     Passing(Box<Passing>),
     /// A whole request waits until an earlier response is sent.
     Waiting(Box<OwnedHead>),
@@ -84,7 +84,7 @@ pub enum Event<'a> {
 /// The fate of a connection past its deadline.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Late {
-    /// A request was begun, and its sender is owed a response (RFC 9110 section 15.5.9).
+    /// A request has begun to arrive, and its sender is owed a response (RFC 9110 section 15.5.9).
     Refused {
         reject: Reject,
         shown: Shown<'static>,
@@ -290,7 +290,7 @@ impl Http1 {
         self.kept = received.into_kept();
     }
 
-    /// Puts the request that was taken last back, until an earlier response is sent.
+    /// Puts the request that was taken last aside until an earlier response is sent.
     pub fn postpone(&mut self, head: &Head) {
         match &mut self.phase {
             // Its body is still to come.

@@ -223,7 +223,7 @@ fn what_cannot_be_kept_is_refused_and_changes_nothing() {
         tree::up(&interface, &plan, false).unwrap();
         let said = attach(&interface, &of(vec![])).unwrap_err().to_string();
         assert!(
-            said.contains("are of `weir uplink up` and know no classes: run `weir uplink down lo` first"),
+            said.contains("are from `weir uplink up` and have no classes: run `weir uplink down lo` first"),
             "{said}"
         );
     });

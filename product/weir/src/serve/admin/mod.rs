@@ -162,7 +162,7 @@ impl Admin {
         let request = head.request;
         // A page of another site could reach this listener by a name of its own (DNS rebinding).
         if !request.fields.host.is_some_and(is_this_machine) {
-            return text("421 Misdirected Request", "ask by localhost or an address of this machine");
+            return text("421 Misdirected Request", "use localhost or an address of this machine");
         }
         if !matches!(request.method, http::Method::Get | http::Method::Head) {
             return text(NOT_ALLOWED, "only GET and HEAD");

@@ -93,7 +93,7 @@ fn a_new_certificate_is_taken_and_a_wrong_one_is_not() {
     std::fs::write(&made[2].cert, &half[..half.len() / 2]).unwrap();
     server.signal(Signal::HUP);
     said(&server, "c.pem` ends within its PEM");
-    said(&server, "that from before stays in force");
+    said(&server, "the earlier one stays in force");
     before.connect(server.address, "c.test").get("/");
 
     let new = Made::new(&site, "c", &["c.test"]);
