@@ -37,6 +37,26 @@ pub(super) struct DelayBounds {
     pub at_least: Nanos,
     /// A queue that all share delays this client too, so the delay is no longer than what the client saw.
     pub at_most: Nanos,
+    pub kind: Kind,
+    /// The part of `at_least` by which round trips vary by themselves.
+    pub noise: Nanos,
+}
+
+/// What a round trip was measured of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A handshake: each is another measurement.
+    Handshake,
+    /// Data, smoothed, so that one resembles the next.
+    Data,
+    /// [`super::Look::is_vague`].
+    Vague,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Trip {
+    pub rtt: Nanos,
+    pub kind: Kind,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -46,8 +66,8 @@ struct Client {
     /// The minimum round trip of the previous window, and that of the current one.
     least: [Nanos; 2],
     window_began: Nanos,
-    /// Mean excess over the base, and over the queue, while that is short.
-    noise: Nanos,
+    /// Mean excess over the base, and over the queue, while that is short: of round trips, and of vague ones.
+    noise: [Nanos; 2],
     /// A round trip was measured that no queue of ours can have delayed.
     is_known: bool,
 }
@@ -66,12 +86,15 @@ impl Clients {
         found.map_or(Nanos::ZERO, Client::base)
     }
 
-    pub fn on_round_trip(&mut self, now: Nanos, key: u64, rtt: Nanos, load: Load) -> DelayBounds {
+    pub fn on_round_trip(&mut self, now: Nanos, key: u64, trip: Trip, load: Load) -> DelayBounds {
+        let Trip { rtt, kind } = trip;
         let client = self.client(now, key, rtt);
-        client.see(now, rtt, load);
+        client.see(now, trip, load);
         let above = rtt - client.base();
         let at_most = if client.is_known { above } else { rtt };
-        DelayBounds { at_least: above - client.noise - client.noise, at_most }
+        let noise = client.noise[usize::from(kind == Kind::Vague)];
+        let noise = noise + noise;
+        DelayBounds { at_least: above - noise, at_most, kind, noise }
     }
 
     /// Records a round trip of an earlier time as the shortest, if it is: no evidence of the queue now. The client is
@@ -99,7 +122,7 @@ impl Clients {
             seen_at: now,
             least: [rtt; 2],
             window_began: now,
-            noise: Nanos::ZERO,
+            noise: [Nanos::ZERO; 2],
             is_known: false,
         })
     }
@@ -110,7 +133,8 @@ impl Client {
         self.least[0].min(self.least[1])
     }
 
-    fn see(&mut self, now: Nanos, rtt: Nanos, load: Load) {
+    fn see(&mut self, now: Nanos, trip: Trip, load: Load) {
+        let rtt = trip.rtt;
         self.seen_at = now;
         if now - self.window_began > BASE_WINDOW {
             self.least = [self.least[1], rtt];
@@ -125,7 +149,8 @@ impl Client {
         };
         if let Some(queue) = queue {
             let excess = rtt - self.base() - queue;
-            self.noise = Nanos((self.noise.0 * (NOISE_GAIN - 1) + excess.0) / NOISE_GAIN);
+            let noise = &mut self.noise[usize::from(trip.kind == Kind::Vague)];
+            *noise = Nanos((noise.0 * (NOISE_GAIN - 1) + excess.0) / NOISE_GAIN);
         }
     }
 }
@@ -146,7 +171,8 @@ mod tests {
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
     fn seen(clients: &mut Clients, ms: u64, key: u64, rtt_ms: u64, load: Load) -> (u64, u64) {
-        let DelayBounds { at_least, at_most } = clients.on_round_trip(MS(ms), key, MS(rtt_ms), load);
+        let trip = Trip { rtt: MS(rtt_ms), kind: Kind::Data };
+        let DelayBounds { at_least, at_most, .. } = clients.on_round_trip(MS(ms), key, trip, load);
         (at_least.0 / 1_000_000, at_most.0 / 1_000_000)
     }
 
@@ -178,6 +204,19 @@ mod tests {
         }
         let (at_least, at_most) = seen(&mut clients, 101, 1, 30, Load::Full);
         assert_eq!((at_least, at_most), (0, 10));
+    }
+
+    #[test]
+    fn what_vague_round_trips_vary_by_hides_no_queue_from_others() {
+        let mut clients = Clients::default();
+        let mut at_least = |ms: u64, rtt_ms: u64, kind: Kind, load: Load| {
+            clients.on_round_trip(MS(ms), 1, Trip { rtt: MS(rtt_ms), kind }, load).at_least.0 / 1_000_000
+        };
+        for ms in 0..100 {
+            at_least(ms, 20 + ms % 2 * 10, Kind::Vague, Load::Light);
+            at_least(ms, 20, Kind::Data, Load::Light);
+        }
+        assert_eq!([Kind::Data, Kind::Vague].map(|kind| at_least(101, 28, kind, Load::Full)), [8, 0]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use units::Nanos;
 
 use super::history::Interval;
-use super::losses::{LOST_BYTES_MIN, Lost};
+use super::losses::Lost;
 use super::measure::Measure;
 use super::{
     BUSY_PERMILLE, CHANCE_PERMILLE, CUTS_MAX, Change, DRAIN_MAX, DRAIN_UNSEEN, Estimator, LOSS_PERMILLE, LOSSY_FOR,
@@ -37,7 +37,7 @@ impl Estimator {
         }
         if self.is_queued(threshold) && self.is_ours() {
             let delay = self.evidence.delay().unwrap_or_default().delay;
-            return self.cut(now, charged, Signal::Delay(delay), self.carried());
+            return self.cut(now, charged, Signal::Delay(delay), self.carried().or_else(|| self.filled()));
         }
         if let Some(lost) = lost.filter(|lost| lost.permille >= LOSS_PERMILLE) {
             if let Some(before) = self.is_lossy_anyhow(now, lost) {
@@ -48,10 +48,9 @@ impl Estimator {
         if let Some((signal, measure)) = self.plateau() {
             return self.cut(now, charged, signal, Some(measure));
         }
-        let is_lossy = self.losses.evidence.lost_by_all_bytes() >= LOST_BYTES_MIN;
         let is_queued = self.evidence.is_queued(Nanos(threshold.0 / 2));
         let is_clear = interval.used_permille >= BUSY_PERMILLE && !is_queued;
-        if is_lossy { None } else { self.raise(now, charged, interval, is_clear) }
+        if self.is_losing() { None } else { self.raise(now, charged, interval, is_clear) }
     }
 
     /// Ends the wait for the effect of a change, once its time is over.
@@ -65,7 +64,7 @@ impl Estimator {
     /// Returns whether the queue is there now, and was in the interval before unless it is long.
     fn is_queued(&self, threshold: Nanos) -> bool {
         let is_long = self.evidence.delay().is_some_and(|least| least.delay.0 > 4 * threshold.0);
-        let before = usize::from(!is_long);
+        let before = usize::from(!is_long && !self.is_losing());
         let mut earlier = self.history.backwards().skip(1).take(before);
         self.evidence.is_queued(threshold)
             && self.history.len() > before
@@ -142,6 +141,9 @@ impl Estimator {
         let was_over = self.pace.is_some_and(|pace| pace >= line / 10 * 11);
         let line = self.rise.on_cut(line, is_full, was_over, peak);
         self.fall.on_cut();
+        if !matches!(signal, Signal::Plateau(_)) {
+            self.rise.on_full();
+        }
         let then = line / 1000 * MARGIN_PERMILLE;
         if let (Some(pace), Signal::Loss(_)) = (self.pace, signal) {
             let before = self.others.lossy.map_or(pace, |(_, before, _)| before.max(pace));

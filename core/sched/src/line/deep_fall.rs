@@ -139,6 +139,7 @@ impl Estimator {
 
 #[cfg(test)]
 mod tests {
+    use super::super::clients::Kind;
     use super::*;
 
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
@@ -148,7 +149,7 @@ mod tests {
     fn queue_ms(round_trips: &[(u64, u64)]) -> Option<u64> {
         let mut fall = Fall::default();
         for (client, ms) in round_trips {
-            let bounds = DelayBounds { at_least: MS(*ms), at_most: MS(*ms) };
+            let bounds = DelayBounds { at_least: MS(*ms), at_most: MS(*ms), kind: Kind::Data, noise: MS(0) };
             fall.on_round_trip(*client, bounds, MS(5));
         }
         fall.queue().map(|queue| queue.0 / 1_000_000)
@@ -168,7 +169,8 @@ mod tests {
     #[test]
     fn what_one_client_met_is_in_doubt_once_another_comes() {
         let mut fall = Fall::default();
-        let [none, long] = [0, 30].map(|ms| DelayBounds { at_least: MS(ms), at_most: MS(ms) });
+        let [none, long] =
+            [0, 30].map(|ms| DelayBounds { at_least: MS(ms), at_most: MS(ms), kind: Kind::Data, noise: MS(0) });
         let see = |fall: &mut Fall, delays: &[(u64, DelayBounds)]| {
             fall.restart(MS(0));
             delays.iter().for_each(|(client, bounds)| fall.on_round_trip(*client, *bounds, MS(5)));

@@ -2,7 +2,7 @@
 
 use units::Nanos;
 
-use super::clients::DelayBounds;
+use super::clients::{DelayBounds, Kind};
 
 /// Clients distinguished in one interval; of more, the first count.
 const VOTERS_MAX: usize = 16;
@@ -12,9 +12,20 @@ const SAMPLES_MIN: u32 = 2;
 #[derive(Debug, Clone, Copy)]
 struct Voter {
     client: u64,
-    /// The minimum delay of the queue by its round trips; `None` before the first of them.
+    /// The minimum delay of the queue by its round trips, without vague ones if there are others; `None` before the first
+    /// of them.
     at_least: Option<Nanos>,
+    is_vague: bool,
+    handshakes: Handshakes,
     lost_bytes: u64,
+}
+
+/// The round trips of handshakes: their number, the least excess over the minimum, and by how much they vary.
+#[derive(Debug, Clone, Copy, Default)]
+struct Handshakes {
+    count: u32,
+    at_least: Nanos,
+    noise: Nanos,
 }
 
 /// The lowest upper bound of the delay, from a round trip that ended at `seen_at`.
@@ -29,23 +40,31 @@ pub(super) struct Evidence {
     voters: Vec<Voter>,
     samples: u32,
     least: Option<Least>,
+    /// The same of round trips that are not vague.
+    clear: (u32, Option<Least>),
     rtt_max: Nanos,
 }
 
 impl Evidence {
     pub fn clear(&mut self) {
         self.voters.clear();
-        (self.samples, self.least, self.rtt_max) = (0, None, Nanos::ZERO);
+        (self.samples, self.least, self.clear, self.rtt_max) = (0, None, (0, None), Nanos::ZERO);
     }
 
     pub fn on_round_trip(&mut self, now: Nanos, client: u64, rtt: Nanos, bounds: DelayBounds) {
         self.samples += 1;
         self.rtt_max = self.rtt_max.max(rtt);
-        if self.least.is_none_or(|least| bounds.at_most < least.delay) {
-            self.least = Some(Least { delay: bounds.at_most, seen_at: now });
+        let seen = Least { delay: bounds.at_most, seen_at: now };
+        let is_less = |least: &Option<Least>| least.is_none_or(|least| seen.delay < least.delay);
+        if is_less(&self.least) {
+            self.least = Some(seen);
+        }
+        if bounds.kind != Kind::Vague {
+            let (samples, least) = self.clear;
+            self.clear = (samples + 1, if is_less(&least) { Some(seen) } else { least });
         }
         if let Some(voter) = self.voter(client) {
-            voter.at_least = Some(voter.at_least.map_or(bounds.at_least, |least| least.min(bounds.at_least)));
+            voter.see(bounds);
         }
     }
 
@@ -57,13 +76,19 @@ impl Evidence {
 
     /// The maximum delay of the shared queue; `None` if there were too few round trips.
     pub fn delay(&self) -> Option<Least> {
-        self.least.filter(|_| self.samples >= SAMPLES_MIN)
+        let (samples, least) = if self.clear.0 >= SAMPLES_MIN { self.clear } else { (self.samples, self.least) };
+        least.filter(|_| samples >= SAMPLES_MIN)
+    }
+
+    /// The shortest delay so far; `None` before the first round trip.
+    pub fn least(&self) -> Option<Nanos> {
+        self.clear.1.or(self.least).map(|least| least.delay)
     }
 
     /// Returns whether a queue longer than this delays all clients: none saw less, and two clients, or the only one,
     /// saw more all the time. A single client among others may be behind a slow link of its own.
     pub fn is_queued(&self, threshold: Nanos) -> bool {
-        let votes = self.voters.iter().filter_map(|voter| voter.at_least);
+        let votes = self.voters.iter().filter_map(Voter::at_least);
         let (all, queued) = votes.fold((0, 0), |(all, queued), least| (all + 1, queued + u32::from(least > threshold)));
         self.delay().is_some_and(|least| least.delay > threshold) && queued >= 1 && (queued >= 2 || all == 1)
     }
@@ -71,7 +96,7 @@ impl Evidence {
     /// Returns whether two clients, or the only one, meet a queue or losses, whatever others meet: each may have a
     /// queue of its own.
     pub fn is_congested(&self, threshold: Nanos) -> bool {
-        let is_met = |voter: &&Voter| voter.lost_bytes > 0 || voter.at_least.is_some_and(|least| least > threshold);
+        let is_met = |voter: &&Voter| voter.lost_bytes > 0 || voter.at_least().is_some_and(|least| least > threshold);
         let met = self.voters.iter().filter(is_met).count();
         met >= 2 || met == 1 && self.voters.len() == 1
     }
@@ -101,8 +126,46 @@ impl Evidence {
         if self.voters.len() == VOTERS_MAX {
             return None;
         }
-        self.voters.push(Voter { client, at_least: None, lost_bytes: 0 });
+        self.voters.push(Voter {
+            client,
+            at_least: None,
+            is_vague: true,
+            handshakes: Handshakes::default(),
+            lost_bytes: 0,
+        });
         self.voters.last_mut()
+    }
+}
+
+impl Voter {
+    /// Takes a round trip. A vague one shows nothing beside others.
+    fn see(&mut self, bounds: DelayBounds) {
+        let is_vague = bounds.kind == Kind::Vague;
+        if is_vague && !self.is_vague {
+            return;
+        }
+        if self.is_vague && !is_vague {
+            (self.is_vague, self.at_least) = (false, None);
+        }
+        let at_least = match bounds.kind {
+            Kind::Handshake => {
+                let above = bounds.at_least + bounds.noise;
+                let Handshakes { count, at_least, .. } = self.handshakes;
+                let at_least = if count == 0 { above } else { at_least.min(above) };
+                self.handshakes = Handshakes { count: count + 1, at_least, noise: bounds.noise };
+                return;
+            }
+            Kind::Data | Kind::Vague => bounds.at_least,
+        };
+        self.at_least = Some(self.at_least.map_or(at_least, |least| least.min(at_least)));
+    }
+
+    /// The minimum delay of the queue; `None` without round trips.
+    fn at_least(&self) -> Option<Nanos> {
+        let Handshakes { count, at_least, noise } = self.handshakes;
+        // That all are long by themselves is the less likely the more there are.
+        let handshakes = (count > 0).then(|| at_least - Nanos(noise.0 / u64::from(count.max(1))));
+        handshakes.into_iter().chain(self.at_least).min()
     }
 }
 
@@ -115,7 +178,7 @@ mod tests {
     fn evidence(samples: &[(u64, u64, u64)]) -> Evidence {
         let mut evidence = Evidence::default();
         for (client, at_least, at_most) in samples {
-            let bounds = DelayBounds { at_least: MS(*at_least), at_most: MS(*at_most) };
+            let bounds = DelayBounds { at_least: MS(*at_least), at_most: MS(*at_most), kind: Kind::Data, noise: MS(0) };
             evidence.on_round_trip(MS(0), *client, MS(100), bounds);
         }
         evidence
@@ -139,6 +202,39 @@ mod tests {
         assert!(!evidence(&[(1, 5, 6), (1, 5, 6)]).is_queued(MS(5)));
         assert!(!evidence(&[(1, 6, 6), (2, 6, 6), (3, 0, 5)]).is_queued(MS(5)));
         assert!(evidence(&[(1, 6, 6), (2, 6, 6), (3, 0, 6)]).is_queued(MS(5)));
+    }
+
+    /// They may be too long by what waited in front of the line, and too short where that was estimated.
+    #[test]
+    fn vague_round_trips_count_only_where_there_are_no_others() {
+        let evidence_of = |trips: &[(bool, u64)]| {
+            let mut evidence = evidence(&[]);
+            for (is_vague, ms) in trips {
+                let kind = if *is_vague { Kind::Vague } else { Kind::Data };
+                let bounds = DelayBounds { at_least: MS(*ms), at_most: MS(ms + 1), kind, noise: MS(0) };
+                [1, 2].into_iter().for_each(|client| evidence.on_round_trip(MS(0), client, MS(20), bounds));
+            }
+            evidence
+        };
+        for trips in [[(true, 0), (false, 8), (true, 0)], [(false, 8), (true, 0), (false, 8)]] {
+            let evidence = evidence_of(&trips);
+            assert!(evidence.is_queued(MS(5)) && !evidence.is_queued(MS(8)), "{trips:?}");
+            assert_eq!(evidence.delay().map(|least| least.delay), Some(MS(9)));
+        }
+        assert!(evidence_of(&[(true, 8)]).is_queued(MS(5)) && !evidence_of(&[(true, 0)]).is_queued(MS(5)));
+    }
+
+    #[test]
+    fn many_handshakes_show_a_queue_that_few_do_not() {
+        let bounds = DelayBounds { at_least: MS(1), at_most: MS(9), kind: Kind::Handshake, noise: MS(8) };
+        let is_queued = |count: usize| {
+            let mut evidence = evidence(&[]);
+            for _ in 0..count {
+                [1, 2].into_iter().for_each(|client| evidence.on_round_trip(MS(0), client, MS(20), bounds));
+            }
+            evidence.is_queued(MS(5))
+        };
+        assert_eq!([1, 2, 3, 8].map(is_queued), [false, false, true, true]);
     }
 
     #[test]

@@ -212,6 +212,14 @@ impl History {
         steady(queued.into_iter())
     }
 
+    /// The time of the most recent intervals in a row with a queue, and the bytes that left in it.
+    pub fn charged_while_queued(&self) -> (Nanos, u64) {
+        let queued = self.backwards().take_while(|interval| interval.is_queued);
+        queued.fold((Nanos::ZERO, 0), |(lasted, bytes), Interval { run, .. }| {
+            (lasted + run.lasted, bytes + run.charged_bytes)
+        })
+    }
+
     /// The most recent intervals in a row that used this much of the pace.
     pub fn filled(&self, used_permille_min: u64) -> Run {
         steady(self.known().take_while(|interval| interval.used_permille >= used_permille_min))

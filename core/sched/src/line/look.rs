@@ -40,6 +40,9 @@ pub struct Look {
     pub rtt: Option<Nanos>,
     /// The round trip is the handshake's, just measured.
     pub is_handshake: bool,
+    /// The round trip includes an unknown time in front of the line, or was estimated without it. It is evidence only
+    /// where there is no better.
+    pub is_vague: bool,
     /// Wire bytes sent since, for the first time.
     pub sent_bytes: u64,
     /// Wire bytes that arrived since.
@@ -130,6 +133,7 @@ impl Looks {
         Look {
             rtt,
             is_handshake,
+            is_vague: false,
             sent_bytes: framing.wire_bytes(sent),
             delivered_bytes: framing.wire_bytes(delivered),
             delivered_ago,

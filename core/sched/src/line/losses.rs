@@ -9,8 +9,11 @@ use super::history::permille_of;
 /// Losses are judged this often, while at least `LOSS_BUSY_PERMILLE` of the pace is used.
 const LOSS_WINDOW: Nanos = Nanos::from_secs(1);
 const LOSS_BUSY_PERMILLE: u64 = 500;
-/// Losses are judged after this time if at least `LOSS_PLAIN_PERMILLE` is lost.
-const LOSS_PLAIN_FOR: Nanos = Nanos::from_millis(200);
+/// Losses are judged after this time if at least `LOSS_SOON_PERMILLE` is lost, of enough packets that it is no chance: a
+/// queue of a hundred packets is 12 ms at 100 Mbit/s, and a second of full losses is a second of timeouts.
+const LOSS_SOON_FOR: Nanos = Nanos::from_millis(200);
+const LOSS_SOON_PERMILLE: u64 = 20;
+/// More is no accident of the clients' paths.
 const LOSS_PLAIN_PERMILLE: u64 = 50;
 /// The minimum number of lost bytes that is evidence; fewer may be lost by chance.
 pub(super) const LOST_BYTES_MIN: u64 = 4 * PACKET_BYTES;
@@ -36,9 +39,9 @@ impl Losses {
         let lasted = now - self.began;
         let bytes = charged_bytes.saturating_sub(self.charged_before);
         let lost = self.evidence.lost_by_all_bytes();
-        let is_plain =
-            lasted >= LOSS_PLAIN_FOR && lost >= 4 * LOST_BYTES_MIN && lost * 1000 >= LOSS_PLAIN_PERMILLE * bytes;
-        if lasted < LOSS_WINDOW && !is_plain {
+        let is_soon =
+            lasted >= LOSS_SOON_FOR && lost >= 4 * LOST_BYTES_MIN && lost * 1000 >= LOSS_SOON_PERMILLE * bytes;
+        if lasted < LOSS_WINDOW && !is_soon {
             return None;
         }
         self.restart(now, charged_bytes);
@@ -59,5 +62,30 @@ impl Lost {
     /// Returns whether the loss is too large to be an accident of the clients' paths.
     pub fn is_plain(self) -> bool {
         self.permille >= LOSS_PLAIN_PERMILLE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Nanos = Nanos::from_millis;
+
+    /// The result of windows that end after these times, while two clients lose the same of what leaves at 100 Mbit/s.
+    fn lost_permille(permille: u64, ends_ms: &[u64]) -> Vec<Option<u64>> {
+        let (mut losses, mut before) = (Losses::default(), 0);
+        let close = |ms: &u64| {
+            let bytes = (ms - std::mem::replace(&mut before, *ms)) * 12_500;
+            [1, 2].into_iter().for_each(|client| losses.evidence.on_lost(client, bytes * permille / 1000));
+            losses.close(MS(*ms), ms * 12_500, None).map(|lost| lost.permille)
+        };
+        ends_ms.iter().map(close).collect()
+    }
+
+    #[test]
+    fn many_losses_are_judged_before_the_second_is_over() {
+        let ends_ms = [100, 199, 200, 400, 999, 1200];
+        assert_eq!(lost_permille(20, &ends_ms), [None, None, Some(20), Some(20), Some(20), Some(20)]);
+        assert_eq!(lost_permille(19, &ends_ms), [None, None, None, None, None, Some(18)]);
     }
 }

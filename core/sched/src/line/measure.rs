@@ -3,7 +3,7 @@
 use units::Nanos;
 
 use super::history::{Run, permille_of};
-use super::losses::Lost;
+use super::losses::{LOST_BYTES_MIN, Lost};
 use super::{BUSY_PERMILLE, Estimator, Signal};
 
 /// A queue is ours if we sent this much of what the line carries, or of the pace, while it was there.
@@ -36,6 +36,12 @@ impl Estimator {
             }
             _ => self.measured(run),
         }
+    }
+
+    /// The measure of what arrived while the pace was used in full.
+    pub(super) fn filled(&self) -> Option<Measure> {
+        let run = self.history.filled(BUSY_PERMILLE);
+        run.is_enough().then(|| Measure { line: self.history.rate(&run), is_full: true })
     }
 
     /// Returns whether everything sent at full pace arrives.
@@ -93,6 +99,17 @@ impl Estimator {
     pub(super) fn is_ours(&self) -> bool {
         let run = self.queued();
         let line = self.history.peak().min(self.pace.unwrap_or(u64::MAX));
-        (run.is_enough() || self.is_open()) && permille_of(line, run.lasted, run.charged_bytes) >= MOSTLY_PERMILLE
+        let is_most = |lasted, bytes| permille_of(line, lasted, bytes) >= MOSTLY_PERMILLE;
+        if run.is_enough() {
+            return is_most(run.lasted, run.charged_bytes);
+        }
+        // A short queue never stands for so long: when it is full, TCP sends less.
+        let (lasted, bytes) = self.history.charged_while_queued();
+        (self.is_open() || self.is_losing()) && is_most(lasted, bytes)
+    }
+
+    /// Returns whether all clients have lost something lately.
+    pub(super) fn is_losing(&self) -> bool {
+        self.losses.evidence.lost_by_all_bytes() >= LOST_BYTES_MIN
     }
 }

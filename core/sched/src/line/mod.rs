@@ -43,7 +43,7 @@ use units::{Nanos, Rate, wire};
 
 pub(crate) use bounds::FLOOR;
 pub use bounds::{Bounds, BoundsError, is_fast};
-use clients::{Clients, Load};
+use clients::{Clients, Kind, Load, Trip};
 use deep_fall::Fall;
 use evidence::Evidence;
 use found::Found;
@@ -195,7 +195,7 @@ impl Estimator {
         let client = client();
         if let Some(rtt) = look.rtt {
             let load = self.load(now, charged_bytes);
-            let bounds = self.clients.on_round_trip(now, client, rtt, load);
+            let bounds = self.clients.on_round_trip(now, client, Trip { rtt, kind: kind_of(&look) }, load);
             self.evidence.on_round_trip(now, client, rtt, bounds);
             self.losses.evidence.on_round_trip(now, client, rtt, bounds);
             self.fall.on_round_trip(client, bounds, self.threshold());
@@ -293,7 +293,9 @@ impl Estimator {
         // With others on the line, no queue and no loss ends the growth.
         let is_growing = self.rise.is_growing() && now >= self.others.until;
         let next = if is_growing {
-            next
+            self.history.forget(now, charged);
+            self.losses.restart(now, charged);
+            next.min(self.growth_max(pace))
         } else if next <= self.history.peak() / 10 * 9 {
             next.min(arrived / 1000 * (1000 + permille))
         } else {
@@ -305,11 +307,14 @@ impl Estimator {
             return None;
         }
         let notice = self.found.on_raised(next);
-        if is_growing {
-            self.history.forget(now, charged);
-        }
         self.pace = Some(next);
         Some(Change { pace: self.pace(), notice })
+    }
+
+    /// The largest pace that a growing one becomes: near the most that arrived it grows by less.
+    fn growth_max(&self, pace: u64) -> u64 {
+        let is_near = pace > self.history.peak() / 4 * 3;
+        if is_near { pace.saturating_add(pace / 1000 * self.rise.growth_permille(pace)) } else { u64::MAX }
     }
 
     /// Makes the pace grow, because another client meets no queue; nor do others fill the line, then.
@@ -354,7 +359,10 @@ impl Estimator {
 
     fn by_delay(&self) -> Load {
         let delay = self.history.backwards().next().and_then(|interval| interval.delay);
-        let short = delay.filter(|delay| delay.0 <= self.threshold().0 / 2);
+        let is_short = |delay: &Nanos| delay.0 <= self.threshold().0 / 2;
+        // A queue that has grown since, until it was full, is no variation.
+        let has_grown = self.evidence.least().is_some_and(|least| !is_short(&least));
+        let short = delay.filter(|delay| is_short(delay) && !(has_grown && self.is_losing()));
         short.map_or(Load::Full, |delay| Load::Unqueued { delay })
     }
 
@@ -366,6 +374,14 @@ impl Estimator {
     /// The state of the search, for an operator.
     pub fn status(&self, now: Nanos) -> Status {
         self.found.status(now, self.bounds, self.pace())
+    }
+}
+
+fn kind_of(look: &Look) -> Kind {
+    match look {
+        Look { is_vague: true, .. } => Kind::Vague,
+        Look { is_handshake: true, .. } => Kind::Handshake,
+        _ => Kind::Data,
     }
 }
 

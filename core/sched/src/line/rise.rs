@@ -24,10 +24,16 @@ pub(super) struct Rise {
     /// The line was never full at a pace of ours, or carried twice as much lately: while it is clear, the pace doubles
     /// in three intervals.
     is_growing: bool,
+    /// The last cut was for a queue or losses.
+    was_full: bool,
 }
 
 /// The growth per interval while the line was never full.
 const GROWTH_PERMILLE: u64 = 250;
+/// Near the most that arrived with a queue or losses, which is nearly all that the line carries, it grows by no more bits
+/// per second than these, which fill a queue of a hundred packets while nobody looks, but at least by a part.
+const FULL_GROWTH: u64 = 6_000_000;
+const FULL_GROWTH_PERMILLE_MIN: u64 = 60;
 
 impl Rise {
     pub fn new() -> Rise {
@@ -38,6 +44,7 @@ impl Rise {
             next_in: Nanos::ZERO,
             step_permille: RISE_PERMILLE_MIN,
             is_growing: true,
+            was_full: false,
         }
     }
 
@@ -49,9 +56,20 @@ impl Rise {
         let is_growing = was_never_full || line < peak / 2 && !is_same;
         let line = if is_same { self.line / 4 + line / 4 * 3 } else { line };
         let hold = if is_same { Nanos(2 * self.hold.0).min(HOLD_MAX) } else { HOLD_MIN };
-        *self =
-            Rise { line, hold, hold_left: hold, next_in: Nanos::ZERO, step_permille: RISE_PERMILLE_MIN, is_growing };
+        let step_permille = RISE_PERMILLE_MIN;
+        *self = Rise { line, hold, hold_left: hold, next_in: Nanos::ZERO, step_permille, is_growing, ..Rise::new() };
         line
+    }
+
+    /// Records that the last cut was for a queue or losses.
+    pub fn on_full(&mut self) {
+        self.was_full = true;
+    }
+
+    /// The largest step of a growing pace that is near the most that arrived.
+    pub fn growth_permille(&self, pace: u64) -> u64 {
+        let permille = (FULL_GROWTH * 1000 / pace.max(1)).clamp(FULL_GROWTH_PERMILLE_MIN, GROWTH_PERMILLE);
+        if self.was_full { permille } else { GROWTH_PERMILLE }
     }
 
     pub fn is_growing(&self) -> bool {
@@ -60,7 +78,7 @@ impl Rise {
 
     /// Makes the pace grow until the line is full, because the rate found may be less than the line carries.
     pub fn grow(&mut self) {
-        self.is_growing = true;
+        (self.is_growing, self.was_full) = (true, false);
     }
 
     /// Makes the pace rise at once, and by more: the line was not full for minutes, and may have another rate by now.
@@ -151,6 +169,18 @@ mod tests {
         assert!(rise.is_growing());
         rise.on_cut(1_010_000, false, true, 0);
         assert!(!rise.is_growing());
+    }
+
+    #[test]
+    fn after_a_queue_it_grows_by_less() {
+        let mut rise = Rise::new();
+        rise.on_cut(1_000_000, false, false, 0);
+        rise.on_full();
+        let growths = [10_000_000, 24_000_000, 50_000_000, 200_000_000].map(|pace| rise.growth_permille(pace));
+        assert_eq!(growths, [250, 250, 120, 60]);
+        // In doubt, the rate is another.
+        rise.grow();
+        assert_eq!(rise.growth_permille(100_000_000), GROWTH_PERMILLE);
     }
 
     /// A radio that carried much a moment ago may carry it again; a line found to carry so little twice does not.

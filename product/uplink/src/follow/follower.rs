@@ -306,6 +306,8 @@ impl Follower {
         }
         let seen = sender.seen(now, connection, here.waiting_bytes, (pace, self.stays.all.excess()));
         let look = sender.looks.look(now, &seen, framing(connection));
+        // A handshake does not wait in the bands.
+        let look = Look { is_vague: look.rtt.is_some() && !look.is_handshake, ..look };
         if connection.info.min_rtt_us > 0 && !std::mem::replace(&mut sender.has_base, true) {
             self.estimator.on_base(now, client, micros(connection.info.min_rtt_us));
         }

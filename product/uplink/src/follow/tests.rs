@@ -1,5 +1,7 @@
 //! The follower before a model of bands, a line and TCP, in steps of a millisecond.
 
+mod short_flows;
+
 use std::collections::VecDeque;
 
 use sched::line::Bounds;
