@@ -59,3 +59,12 @@ def raises(number):
 
 def nan(number):
     return {"square": float("nan")}
+
+
+def names_its_process(number, folder):
+    """Writes the number of the worker, and waits longer than any test."""
+    part = pathlib.Path(folder) / f"part-{os.getpid()}"
+    part.write_text(str(os.getpid()))
+    part.rename(pathlib.Path(folder) / "worker")
+    time.sleep(600)
+    return {"square": number * number}

@@ -63,6 +63,14 @@ def numbers_called(folder):
     return sorted(int(file.name.split("-")[0]) for file in folder.iterdir() if "-" in file.name)
 
 
+def is_running(process):
+    """Whether it is there, and no zombie that nobody has asked for."""
+    try:
+        return pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def test_a_grid_of_simulations_is_the_same_everywhere(engine, tmp_path):
     grid = {"policy": ["srpt", "fcfs"], "rho": [0.5, 0.8], "seed": [1, 2]}
     seen = []
@@ -134,6 +142,26 @@ def test_a_sweep_that_was_killed_goes_on(tmp_path, calls):
     assert before >= 1
     # What was kept was not done again; of what was not, one may have been done and not yet kept.
     assert len(numbers_called(calls)) <= 5 + 3 - before
+
+
+def test_workers_of_a_killed_sweep_end(tmp_path, calls):
+    """The process of the sweep alone is killed: nobody tells its workers."""
+    script = tmp_path / "killed.py"
+    script.write_text(
+        "import points, weirlab\n"
+        "if __name__ == '__main__':\n"
+        f"    weirlab.sweep(points.names_its_process, {{'number': [0, 1, 2]}}, {str(tmp_path / 'out')!r},"
+        f" fixed={{'folder': {str(calls)!r}}}, workers=1)\n"
+    )
+    begun, until = subprocess.Popen([sys.executable, script]), time.monotonic() + WAIT_S
+    while not (calls / "worker").exists() and time.monotonic() < until and begun.poll() is None:
+        time.sleep(0.02)
+    worker = int((calls / "worker").read_text())
+    begun.kill()
+    begun.wait()
+    while is_running(worker) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not is_running(worker)
 
 
 def test_a_full_disk_is_named_and_the_sweep_goes_on(engine, tmp_path, calls):

@@ -14,11 +14,13 @@ import itertools
 import json
 import os
 import pathlib
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait as wait_for
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -187,6 +189,18 @@ def _call(function: Function, point: Point) -> Result:
     return dict(function(**point))
 
 
+def _end_with_parent() -> None:
+    """Ends this worker when the sweep's process is gone: a killed one cannot say so, and its workers would wait for ever."""
+
+    def watch() -> None:
+        parent = parent_process()
+        if parent is not None:
+            wait_for([parent.sentinel])
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 class _Processes:
     """Processes of this machine; all are begun anew where one died, since its pool is of no use then."""
 
@@ -196,7 +210,7 @@ class _Processes:
 
     def _begin(self) -> ProcessPoolExecutor:
         # A fork of a process with threads may hang.
-        return ProcessPoolExecutor(self.count, mp_context=get_context("spawn"))
+        return ProcessPoolExecutor(self.count, mp_context=get_context("spawn"), initializer=_end_with_parent)
 
     def submit(self, function: Function, point: Point) -> Future[Result]:
         try:
