@@ -49,6 +49,7 @@ macro_rules! with_statuses {
             SERVICE_UNAVAILABLE 503 "Service Unavailable"
             GATEWAY_TIMEOUT 504 "Gateway Timeout"
             VERSION_NOT_SUPPORTED 505 "HTTP Version Not Supported"
+            LOOP_DETECTED 508 "Loop Detected"
         }
     };
 }

@@ -577,3 +577,16 @@ fn methods_are_as_they_came() {
         assert!(head.starts_with(&format!("{method} /x HTTP/1.1\r\n")));
     }
 }
+
+#[test]
+fn a_request_that_came_round_is_known_by_its_via() {
+    let is_looping = |via: &str| {
+        let bytes = with(&format!("Via: {via}\r\n"));
+        let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request;
+        http::gateway::is_looping(&request)
+    };
+    let by_weir = |passes: usize| vec!["1.1 weir"; passes].join(", ");
+    assert!(!is_looping("1.1 other") && !is_looping(&by_weir(16)) && is_looping(&by_weir(17)));
+    assert!(is_looping(&format!("{}, 1.0 fred, 2 weir", by_weir(16))));
+    assert!(!is_looping(&vec!["1.1 weirder (weir)"; 40].join(", ")));
+}

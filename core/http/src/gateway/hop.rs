@@ -1,6 +1,7 @@
 //! Hop-by-hop fields of requests and responses, which apply to one connection only (RFC 9110 section 7.6.1).
 
 use super::writer::Writer;
+use crate::Request;
 use crate::list::members;
 use crate::name_filter::Names;
 
@@ -57,6 +58,16 @@ pub(crate) fn connection<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>)
 /// Returns true if the name is in `known`.
 pub(crate) fn is_any(name: &[u8], known: &[&str]) -> bool {
     known.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// The maximum number of times that a request may have passed a Weir before; a chain of as many is hardly on purpose.
+const PASSES_MAX: usize = 16;
+
+/// Returns true if a request has passed a Weir so often by its Via that an upstream leads back to it (RFC 9110 section
+/// 7.6.3).
+pub fn is_looping(request: &Request) -> bool {
+    let by = |member: &[u8]| member.split(|byte| *byte == b' ').nth(1) == Some(crate::response::SERVER.as_bytes());
+    request.values("via").flat_map(members).filter(|member| by(member)).count() > PASSES_MAX
 }
 
 /// Appends our Via, after those of others, for a message received in this HTTP version, major and minor (RFC 9110

@@ -23,6 +23,7 @@ pub use change::FieldChange;
 use change::Unchanged;
 pub use claimed::{Claimed, claimed};
 pub use connection_login::is_connection_login;
+pub use hop::is_looping;
 use hop::{Hop, is_any};
 pub use request_head::{RequestHead, takes_trailers};
 pub use response_builder::ResponseBuilder;

@@ -50,6 +50,11 @@ pub(super) fn unserved(request: &Request, allow: &'static [u8]) -> Reply {
     text(Status::METHOD_NOT_ALLOWED, &why).with("Allow", allow).into()
 }
 
+/// The reply to a request that comes back from its upstream again and again (RFC 5842 section 7.2).
+pub(super) fn looping() -> Reply {
+    text(Status::LOOP_DETECTED, "a server behind this one leads back to it").into()
+}
+
 /// The reply if no site has this host (RFC 9110 section 15.5.20).
 pub(super) fn misdirected() -> Reply {
     text(Status::MISDIRECTED, "no site of this server has that host").into()

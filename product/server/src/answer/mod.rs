@@ -35,7 +35,7 @@ use crate::stages::{Streaming, is_for_everybody, staged, staged_with};
 use crate::upstream::{Group, PassOn};
 pub use alt_svc::alternative;
 pub use error_replies::reject;
-use error_replies::{misdirected, text, unserved};
+use error_replies::{looping, misdirected, text, unserved};
 pub use form_waits::{FormWait, FormWaits, LineView};
 use logins::Logins;
 use search::view_of;
@@ -193,6 +193,9 @@ impl Handler {
         // What TRACE reveals must not be open to everybody (RFC 9110 section 9.3.8).
         let is_passed = !matches!(request.method, Method::Trace);
         let group = self.served.group(number, request).filter(|_| is_passed);
+        if group.is_some() && http::gateway::is_looping(request) {
+            return self.with_headers(to, request, looping()).into();
+        }
         let pass_on = group.map(|group| self.pass_on(to, number, request, client, (group, verdict)));
         match pass_on {
             Some(pass_on) if pass_on.group.scripts.is_none() => Answer::Upstream(pass_on),

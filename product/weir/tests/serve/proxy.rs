@@ -168,6 +168,18 @@ fn an_upstream_gets_one_spelling_of_a_target_and_a_host_in_any_case() {
 }
 
 #[test]
+fn a_request_that_comes_round_ends() {
+    let upstream = Upstream::start(echo);
+    let server = proxy(&upstream, &[]);
+    for (passes, status) in [(16, 200), (17, 508)] {
+        let via = vec!["1.1 weir"; passes].join(", ");
+        let mut client = server.connect();
+        client.send(format!("GET /a HTTP/1.1\r\nHost: a\r\nVia: {via}\r\n\r\n"));
+        assert_eq!(client.response().status, status, "after {passes}");
+    }
+}
+
+#[test]
 fn hints_are_passed_on_to_those_who_know_them() {
     let upstream = Upstream::start(|_, socket| {
         let hints =
