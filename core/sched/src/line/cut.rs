@@ -11,6 +11,9 @@ use super::{
     UNQUEUED_INTERVALS,
 };
 
+/// The part of the pace that the line carries at least if its queue has only begun.
+const BEGUN_PERMILLE: u64 = 970;
+
 impl Estimator {
     /// Decides at the end of an interval. Until the effect of the last change is seen, nothing proves anything.
     pub(super) fn decide(
@@ -37,7 +40,8 @@ impl Estimator {
         }
         if self.is_queued(threshold) && self.is_ours() {
             let delay = self.evidence.delay().unwrap_or_default().delay;
-            return self.cut(now, charged, Signal::Delay(delay), self.carried().or_else(|| self.filled()));
+            let measure = self.carried().or_else(|| self.filled());
+            return self.cut(now, charged, Signal::Delay(delay), self.at_least(measure, delay));
         }
         if let Some(lost) = lost.filter(|lost| lost.permille >= LOSS_PERMILLE) {
             if let Some(before) = self.is_lossy_anyhow(now, lost) {
@@ -157,11 +161,47 @@ impl Estimator {
         Some(self.change(now, charged, Some(line >> cuts), notice))
     }
 
+    /// The measure, but no less than a queue that has only begun lets expect, as handshakes show it: with the pace far
+    /// above the line it would be longer by now.
+    fn at_least(&self, measure: Option<Measure>, delay: Nanos) -> Option<Measure> {
+        let is_short = delay.0 < 2 * self.threshold().0 && self.evidence.has_handshakes();
+        let is_new = is_short && !self.is_losing() && !self.is_open();
+        let least = self.pace.filter(|_| is_new).map_or(0, |pace| pace / 1000 * BEGUN_PERMILLE);
+        measure.map(|measure| Measure { line: measure.line.max(least), ..measure })
+    }
+
     /// The time that the line needs for its queue: as seen, plus what was added since.
     fn queue_now(&self, now: Nanos, line: u64) -> Nanos {
         let Some(least) = self.evidence.delay() else { return Nanos::ZERO };
         let excess = self.pace.unwrap_or(line).saturating_sub(line);
         let added = u128::from(excess) * u128::from((now - least.seen_at).0) / u128::from(line);
         least.delay + Nanos(u64::try_from(added).unwrap_or(u64::MAX).min(DRAIN_MAX.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Bounds, Look};
+    use super::*;
+
+    const MS: fn(u64) -> Nanos = Nanos::from_millis;
+
+    #[test]
+    fn a_queue_that_has_only_begun_costs_little() {
+        let mut estimator = Estimator::new(Bounds::told("10mbit".parse().unwrap()));
+        for turn in 1..=20 {
+            let (now, charged) = (MS(50 * turn), 60_000 * turn);
+            let look = Look { sent_bytes: 60_000, delivered_bytes: 60_000, ..Look::default() };
+            estimator.on_look(now, charged, || 1, Look { delivered_for: MS(50), busy_for: MS(50), ..look });
+            let _ = estimator.judge(now, charged);
+        }
+        let pace = estimator.pace.unwrap();
+        let line = |estimator: &Estimator, ms: u64| {
+            let measure = Measure { line: 8_000_000, is_full: true };
+            estimator.at_least(Some(measure), MS(ms)).unwrap().line
+        };
+        assert_eq!(line(&estimator, 6), 8_000_000, "round trips of data are no handshakes");
+        estimator.on_look(MS(1010), 1_210_000, || 1, Look { rtt: Some(MS(20)), is_handshake: true, ..Look::default() });
+        assert_eq!([6, 20].map(|ms| line(&estimator, ms)), [pace / 1000 * BEGUN_PERMILLE, 8_000_000]);
     }
 }

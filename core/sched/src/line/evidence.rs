@@ -85,6 +85,11 @@ impl Evidence {
         self.clear.1.or(self.least).map(|least| least.delay)
     }
 
+    /// Returns whether handshakes were among the round trips.
+    pub fn has_handshakes(&self) -> bool {
+        self.voters.iter().any(|voter| voter.handshakes.count > 0)
+    }
+
     /// Returns whether a queue longer than this delays all clients: none saw less, and two clients, or the only one,
     /// saw more all the time. A single client among others may be behind a slow link of its own.
     pub fn is_queued(&self, threshold: Nanos) -> bool {
