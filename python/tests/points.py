@@ -5,6 +5,8 @@ import pathlib
 import signal
 import time
 
+import numpy as np
+
 import weirlab
 
 
@@ -58,7 +60,23 @@ def raises(number):
 
 
 def nan(number):
-    return {"square": float("nan")}
+    return {"square": float("nan") if number == 1 else number * number}
+
+
+def of_numpy(number):
+    return {"square": np.int64(1) if number == 1 else number * number}
+
+
+def of_its_parameter(number):
+    return {"number": 1} if number == 1 else {"square": number * number}
+
+
+def more_of_two(number):
+    return {"square": number * number} | ({"cube": number**3} if number == 2 else {})
+
+
+def text_of_two(number):
+    return {"square": "four" if number == 2 else number * number}
 
 
 def names_its_process(number, folder):

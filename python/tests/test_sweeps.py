@@ -204,9 +204,29 @@ def test_mistakes_are_named(tmp_path, arguments, said):
         weirlab.sweep(points.raises, out=tmp_path, **arguments)
 
 
-def test_results_that_are_none(tmp_path):
-    with pytest.raises(weirlab.SweepError, match="point number=1: its result is no dictionary of numbers and text"):
-        weirlab.sweep(points.nan, {"number": [1]}, tmp_path, workers=1)
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (points.nan, "number=1: ValueError: its result's `square` is nan, a builtins.float: return int"),
+        (points.of_numpy, r"number=1: ValueError: its result's `square` is (np.int64\(1\)|1), a numpy.int64: return int\(...\)"),
+        (points.of_its_parameter, "number=1: ValueError: its result has `number`, which is a parameter: give it another name"),
+    ],
+)
+def test_a_result_that_cannot_be_kept_is_named_and_the_others_are_kept(tmp_path, function, said):
+    with pytest.raises(weirlab.SweepError, match=f"1 of 3 points failed, the first {said}"):
+        weirlab.sweep(function, {"number": [0, 1, 2]}, tmp_path, workers=1)
+    assert len(list(tmp_path.glob("*.json"))) == 2
+
+
+def test_a_key_of_some_results_is_a_column_of_all(tmp_path):
+    table = weirlab.sweep(points.more_of_two, {"number": [1, 2, 3]}, tmp_path, workers=1)
+    assert table.column_names == ["number", "square", "cube"]
+    assert table["cube"].to_pylist() == [None, 8, None]
+    with pytest.raises(weirlab.SweepError, match="`square` is of several kinds"):
+        weirlab.sweep(points.text_of_two, {"number": [1, 2]}, tmp_path, workers=1)
+
+
+def test_a_kept_result_that_is_none_is_named(tmp_path):
     key = sweeps._key(points.raises, {"number": 0})
     (tmp_path / f"{key}.json").write_text("{")
     with pytest.raises(ValueError, match=f"{key}.json: no result of a point"):

@@ -56,7 +56,8 @@ def sweep(
     The function takes the parameters by name, returns a dictionary of numbers and text, and depends on nothing else: its source,
     the version of this package and the parameters are the key of its result in `out`. Parameters are what JSON has. `engine` is
     "local" (processes; the function is one of a module) or "ray": the cluster that `ray.init` joined, else one of this machine.
-    A point that raises does not end the others; SweepError names it in the end.
+    A point that raises, or returns NaN, a number of NumPy's or the name of a parameter, does not end the others; SweepError names
+    it in the end. What some results have and others have not is null in the others.
     """
     folder = pathlib.Path(out)
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,17 +70,30 @@ def sweep(
     if todo:
         with _engine(engine, count) as pool:
             for key, outcome in _conduct(pool, function, todo, count * IN_FLIGHT_PER_WORKER):
-                if isinstance(outcome, BaseException):
-                    failed[key] = outcome
+                of = outcome if isinstance(outcome, BaseException) else _checked(todo[key], outcome)
+                if isinstance(of, BaseException):
+                    failed[key] = of
                 else:
-                    kept[key] = _keep(folder, key, todo[key], outcome, _done(kept))
+                    kept[key] = _keep(folder, key, todo[key], of, _done(kept))
                 if progress is not None:
                     progress(*_done(kept))
     if failed:
         key, error = next(iter(failed.items()))
         named = f"{len(failed)} of {len(points)} points failed, the first {_words(todo[key])}: {type(error).__name__}: {error}"
         raise SweepError(named) from error
-    return pa.Table.from_pylist([{**point, **(kept[key] or {})} for key, point in zip(keys, points, strict=True)])
+    return _table([{**point, **(kept[key] or {})} for key, point in zip(keys, points, strict=True)])
+
+
+def _table(rows: Sequence[Point]) -> pa.Table:
+    """A column for every name of any row, in the order in which they come; what a row has not is null."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {}
+    for name in names:
+        try:
+            columns[name] = pa.array([row.get(name) for row in rows])
+        except pa.ArrowException as error:
+            raise SweepError(f"`{name}` is of several kinds ({error}): return numbers everywhere, or text everywhere") from error
+    return pa.table(columns)
 
 
 def _points(grid: Mapping[str, Sequence[Any]], fixed: Mapping[str, Any]) -> Iterator[Point]:
@@ -131,12 +145,24 @@ def _done(kept: Mapping[str, Result | None]) -> tuple[int, int]:
     return sum(of is not None for of in kept.values()), len(kept)
 
 
-def _keep(folder: pathlib.Path, key: str, point: Point, result: Mapping[str, Any], done: tuple[int, int]) -> Result:
+def _checked(point: Point, result: Result) -> Result | ValueError:
+    """Returns the result, or what is wrong with it."""
+    for name, value in result.items():
+        if not isinstance(name, str):
+            return ValueError(f"its result has the key {name!r}: write a text")
+        if name in point:
+            return ValueError(f"its result has `{name}`, which is a parameter: give it another name")
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError):
+            kind = f"{value!r}, a {type(value).__module__}.{type(value).__name__}"
+            return ValueError(f"its result's `{name}` is {kind}: return int(...), float(...) or text, and None for no number")
+    return result
+
+
+def _keep(folder: pathlib.Path, key: str, point: Point, result: Result, done: tuple[int, int]) -> Result:
     """Writes a result under another name, and gives it its own once it is whole."""
-    try:
-        text = json.dumps({"point": point, "result": dict(result)}, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise SweepError(f"point {_words(point)}: its result is no dictionary of numbers and text: {error}") from error
+    text = json.dumps({"point": point, "result": result})
     path, part = folder / f"{key}.json", folder / f".part-{key}.json"
     try:
         with part.open("w") as file:
@@ -149,7 +175,7 @@ def _keep(folder: pathlib.Path, key: str, point: Point, result: Mapping[str, Any
         part.unlink(missing_ok=True)
         said = f"{path}: {error.strerror}: {done[0]} of {done[1]} points are kept; make room and call again"
         raise SweepError(said) from error
-    return dict(result)
+    return result
 
 
 class _Pool(Protocol):
