@@ -113,6 +113,19 @@ def test_every_mistake_is_said_before_anything_runs(bench, capsys):
         ("jobs = 2000", "seed = 5", "seed: it is set at the top"),
         ("replications = 3", "replications = 10000", "replications: `10000`"),
         ("replications = 3", "replications = 0", "replications: `0` is not from 1"),
+        ("replications = 3", 'replications = "3"', "replications: `3`: write a whole number"),
+        ("replications = 3", "replications = 3\nseed = -1", "seed: `-1` is below 0"),
+        ("[0.5, 0.8]", "[{ name = [1] }]", "grid.rho: a table in the grid has a `name`"),
+        ("[fixed]", "[[fixed]]", "write a table: [fixed]"),
+        ("", "[plot]\ny = 'slowdown_mean'", "plot.y: `slowdown_mean`: write a list of names of metrics"),
+        ("", "[plot]\nz = 'rho'", "plot: unknown key `z`; there are x, y, lines"),
+        ("", CLAIM.replace("[[claim]]", "[claim]"), "write a list of tables: [[claim]]"),
+        ("", CLAIM.replace("least = 1.1", "least = '1.1'"), "the claim `srpt is faster`: least is `1.1`: write a number"),
+        (
+            "",
+            CLAIM.replace('{ policy = "ps", rho = 0.8 }', "3"),
+            "claim `srpt is faster`: of is `3`: write a table of the grid's values",
+        ),
         ("replications", "replicatons", "unknown key `replicatons`"),
         ("[grid]", '[plot]\nx = "beta"\n[grid]', "plot.x: `beta` is not in [grid]"),
         ('"queue"', '"fluid"', "fluid"),
@@ -132,9 +145,19 @@ def test_every_mistake_is_said_before_anything_runs(bench, capsys):
     (bench / "small.toml").write_text('question = "x"\n[[run]]\nname = "a"\n')
     assert sweep(bench, "out") == 1
     assert "it has [[run]] and no [grid]: that is an experiment for weirlab run" in capsys.readouterr().err
-    (bench / "small.toml").write_text(SMALL + '[plot]\ny = ["respnse_time_ms"]\n')
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ('[plot]\ny = ["respnse_time_ms"]\n', "plot.y: it has no `respnse_time_ms`, only incomplete, "),
+        (CLAIM.replace("response_time_ms", "respnse_time_ms"), "claim `srpt is faster`: it has no `respnse_time_ms`, only "),
+    ],
+)
+def test_a_metric_that_is_none_is_said_after_a_run_of_each_cell(bench, capsys, more, said):
+    (bench / "small.toml").write_text(SMALL + more)
     assert sweep(bench, "out") == 1
-    assert "plot.y: it has no `respnse_time_ms`, only incomplete, " in capsys.readouterr().err
+    assert said in capsys.readouterr().err and len(kept(bench, "out")) == 4
 
 
 def test_fields_are_flags():

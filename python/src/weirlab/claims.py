@@ -150,6 +150,15 @@ def _claim(of: dict[str, Any]) -> Claim:
     absent = sorted({"text", "value", "of"} - set(of))
     if absent:
         raise ValueError(f"the claim `{of.get('text', '')}` has no `{absent[0]}`")
+    for key in ("text", "value"):
+        if not isinstance(of[key], str):
+            raise ValueError(f"claim: {key} is `{of[key]}`: write a text")
+    for key in ("least", "most", "seconds"):
+        if key in of and (not isinstance(of[key], (int, float)) or isinstance(of[key], bool)):
+            raise ValueError(f"the claim `{of['text']}`: {key} is `{of[key]}`: write a number")
+    for key in ("sizes", "items"):
+        if not isinstance(of.get(key, []), list):
+            raise ValueError(f"the claim `{of['text']}`: {key} is `{of[key]}`: write a list of numbers")
     tuples: dict[str, Any] = {key: tuple(of[key]) for key in ("sizes", "items") if key in of}
     known: dict[str, Any] = {key: value for key, value in of.items() if key != "better"}
     return Claim(**{**known, **tuples, "larger": of.get("larger", of.get("better"))})

@@ -34,7 +34,18 @@ from .texts import csv_line, markdown
 Fields = dict[str, Any]
 Metrics = dict[str, float]
 
-_KEYS = ("question", "model", "replications", "seed", "fixed", "grid", "plot", "claim")
+_KINDS: dict[str, tuple[type, str]] = {
+    "question": (str, "a text"),
+    "model": (str, "a text"),
+    "replications": (int, "a whole number"),
+    "seed": (int, "a whole number"),
+    "fixed": (dict, "a table: [fixed]"),
+    "grid": (dict, "a table: [grid]"),
+    "plot": (dict, "a table: [plot]"),
+    "claim": (list, "a list of tables: [[claim]]"),
+}
+"""What the keys of an experiment are."""
+_KEYS_OF_PLOT = ("x", "y", "lines")
 _RESERVED = ("model", "replications", "seed")
 _REPLICATIONS_MAX, _RUNS_MAX = 10_000, 50_000
 _LEVEL = 0.99
@@ -102,18 +113,11 @@ def read(file: str | os.PathLike[str], replications: int | None = None) -> Plan:
 def _plan(path: pathlib.Path, said: dict[str, Any]) -> Plan:
     if "run" in said and "grid" not in said:
         raise ValueError("it has [[run]] and no [grid]: that is an experiment for weirlab run")
-    for key in said:
-        if key not in _KEYS:
-            raise ValueError(f"unknown key `{key}`; there are {', '.join(_KEYS)}")
-    for key in ("question", "model", "grid"):
-        if key not in said:
-            raise ValueError(f"it has no `{key}`")
+    _check_kinds(said)
     fixed, axes = dict(_flat(said.get("fixed", {}))), dict(_flat(said["grid"]))
     values = {name: _axis(name, of) for name, of in axes.items()}
     _check_fields(fixed, values)
-    for key in ("x", "lines"):
-        if (name := said.get("plot", {}).get(key)) is not None and name not in axes:
-            raise ValueError(f"plot.{key}: `{name}` is not in [grid]")
+    _check_plot(said.get("plot", {}), axes)
     count, first = said.get("replications", 10), said.get("seed", 1)
     if not 1 <= count <= _REPLICATIONS_MAX:
         raise ValueError(f"replications: `{count}` is not from 1 to {_REPLICATIONS_MAX}")
@@ -127,9 +131,45 @@ def _plan(path: pathlib.Path, said: dict[str, Any]) -> Plan:
         cells.append(Cell(at, {**fixed, **fields}))
     plan = Plan(path, said, cells, list(range(first, first + count)), claims_of({"claim": said.get("claim", [])}))
     for claim in plan.claims:
-        for at in filter(None, (claim.of, claim.over)):
+        for key, at in (("of", claim.of), ("over", claim.of if claim.over is None else claim.over)):
+            if not isinstance(at, dict):
+                raise ValueError(f"claim `{claim.text}`: {key} is `{_short(at)}`: write a table of the grid's values")
             _place(plan, claim, at)
     return plan
+
+
+def _check_kinds(said: Mapping[str, Any]) -> None:
+    """The keys are known, and of the right kind."""
+    for key, value in said.items():
+        if key not in _KINDS:
+            raise ValueError(f"unknown key `{key}`; there are {', '.join(_KINDS)}")
+        kind, words = _KINDS[key]
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise ValueError(f"{key}: `{_short(value)}`: write {words}")
+    for key in ("question", "model", "grid"):
+        if key not in said:
+            raise ValueError(f"it has no `{key}`")
+    if said.get("seed", 1) < 0:
+        raise ValueError(f"seed: `{said['seed']}` is below 0")
+    for claim in said.get("claim", []):
+        if not isinstance(claim, dict):
+            raise ValueError(f"claim: `{_short(claim)}`: write a table: [[claim]]")
+
+
+def _check_plot(plot: Mapping[str, Any], axes: Mapping[str, Any]) -> None:
+    for key in plot:
+        if key not in _KEYS_OF_PLOT:
+            raise ValueError(f"plot: unknown key `{key}`; there are {', '.join(_KEYS_OF_PLOT)}")
+    for key in ("x", "lines"):
+        if (name := plot.get(key)) is not None and (not isinstance(name, str) or name not in axes):
+            raise ValueError(f"plot.{key}: `{_short(name)}` is not in [grid]")
+    if not isinstance(y := plot.get("y", []), list) or not all(isinstance(name, str) for name in y):
+        raise ValueError(f"plot.y: `{_short(y)}`: write a list of names of metrics")
+
+
+def _short(value: Any) -> str:
+    """A wrong value, as far as it is shown."""
+    return str(value)[:60]
 
 
 def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -150,7 +190,7 @@ def _axis(name: str, values: Any) -> list[tuple[Any, Fields]]:
     found: list[tuple[Any, Fields]] = []
     for value in values:
         if isinstance(value, dict):
-            if "name" not in value:
+            if not isinstance(value.get("name"), (str, int, float)):
                 raise ValueError(f"grid.{name}: a table in the grid has a `name`, a text or number that stands for it")
             found.append((value["name"], dict(_flat({key: of for key, of in value.items() if key != "name"}))))
         else:
@@ -216,7 +256,8 @@ def conduct(
 ) -> Results:
     """Does the runs that are not yet in the folder `out`, and reads all. `trace` is read wherever the experiment names one.
 
-    Raises ValueError if a cell cannot be simulated, before any run, and SweepError as `weirlab.sweep`.
+    Raises ValueError if a cell cannot be simulated, before any run, or if a metric is unknown, after a run of each cell, and
+    SweepError as `weirlab.sweep`.
     """
     folder, model = str(plan.file.parent.resolve()), plan.said["model"]
     given = None if trace is None else os.path.abspath(trace)
@@ -225,15 +266,20 @@ def conduct(
     # Runs with other contents of files, and of other sources of the simulator, are other runs.
     cells = [json.dumps({"fields": cell.fields, "files": of}) for cell, of in zip(plan.cells, contents, strict=True)]
     fixed = {"model": model, "folder": folder, "trace": given, "digest": said[0]["digest"]}
-    grid: dict[str, list[Any]] = {"cell": cells, "seed": plan.seeds}
-    runs = sweep(simulated, grid, pathlib.Path(out) / "runs", fixed=fixed, workers=workers, engine=engine, progress=progress)
-    count, rows = len(plan.seeds), runs.select(["metrics"]).to_pylist()
-    measured = [json.loads(row["metrics"]) for row in rows]
+
+    def measure(seeds: list[int]) -> list[dict[str, Any]]:
+        grid: dict[str, list[Any]] = {"cell": cells, "seed": seeds}
+        to = pathlib.Path(out) / "runs"
+        runs = sweep(simulated, grid, to, fixed=fixed, workers=workers, engine=engine, progress=progress)
+        return [json.loads(text) for text in runs["metrics"].to_pylist()]
+
+    # The names of metrics are known once each cell has run once.
+    _check_metrics(plan, measure(plan.seeds[:1]))
+    measured, count = measure(plan.seeds), len(plan.seeds)
     groups = [measured[at : at + count] for at in range(0, len(measured), count)]
     metrics = [[run["metrics"] for run in group] for group in groups]
     sizes, theory = [[run["by_size"] for run in group] for group in groups], [of["theory"] for of in said]
-    results = Results(plan, metrics, sizes, theory, said[0]["commit"])
-    return _check_metrics(results)
+    return Results(plan, metrics, sizes, theory, said[0]["commit"])
 
 
 def _checked(plan: Plan, cell: Cell, of: Fields) -> dict[str, Any]:
@@ -244,14 +290,13 @@ def _checked(plan: Plan, cell: Cell, of: Fields) -> dict[str, Any]:
         raise ValueError(f"{plan.file}: {reason}") from error
 
 
-def _check_metrics(results: Results) -> Results:
-    """Returns the results. Raises ValueError with the names of all metrics if the plan asks for one that no run has."""
-    known = sorted({name for cell in results.metrics for run in cell for name in run})
-    of_claims = [(f"claim `{of.text}`", of.value) for of in results.plan.claims]
-    for where, name in [("plot.y", name) for name in results.plan.y] + of_claims:
+def _check_metrics(plan: Plan, measured: Iterable[Mapping[str, Any]]) -> None:
+    """Raises ValueError with the names of all metrics if the plan asks for one that no run has."""
+    known = sorted({name for run in measured for name in run["metrics"]})
+    of_claims = [(f"claim `{of.text}`", of.value) for of in plan.claims]
+    for where, name in [("plot.y", name) for name in plan.y] + of_claims:
         if name not in known and f"{name}_mean" not in known:
-            raise ValueError(f"{results.plan.file}: {where}: it has no `{name}`, only {', '.join(known)}")
-    return results
+            raise ValueError(f"{plan.file}: {where}: it has no `{name}`, only {', '.join(known)}")
 
 
 def simulated(cell: str, seed: int, model: str, folder: str, trace: str | None, digest: str) -> dict[str, str]:
