@@ -9,10 +9,25 @@ import weirlab
 from weirlab.__main__ import main
 from weirlab._files import write_text
 
+CLAIM = """question = "q"
+[figure]
+paper = "000"
+figure = "3"
+claim = "c"
+[[figure.expect]]
+text = "t"
+value = "slowdown_mean"
+of = "weir"
+least = 1.0
+[[run]]
+name = "weir"
+"""
+
 
 @pytest.mark.parametrize("flag", ["--md", "--claims"])
 def test_a_page_that_has_no_room_leaves_the_one_before(tmp_path, capsys, flag):
     write(tmp_path / "runs", "weir", 5.0)
+    (tmp_path / "runs" / "experiment.toml").write_text(CLAIM)
     page = tmp_path / "page"
     page.write_text("before")
     (tmp_path / ".part-page").symlink_to("/dev/full")
@@ -22,6 +37,13 @@ def test_a_page_that_has_no_room_leaves_the_one_before(tmp_path, capsys, flag):
     assert page.read_text() == "before" and sorted(of.name for of in tmp_path.iterdir()) == ["page", "runs"]
     assert main(["report", str(tmp_path / "runs"), flag, str(page)]) == 0
     assert page.read_text() != "before"
+
+
+def test_claims_of_runs_without_an_experiment_are_refused(tmp_path, capsys):
+    write(tmp_path / "runs", "weir", 5.0)
+    assert main(["report", str(tmp_path / "runs"), "--claims", str(tmp_path / "claims.json")]) == 1
+    assert "no experiment.toml with claims is here" in capsys.readouterr().err
+    assert not (tmp_path / "claims.json").exists()
 
 
 def test_responses_that_have_no_room_are_named(tmp_path, capsys):

@@ -88,6 +88,8 @@ def _chapters(args: argparse.Namespace, made: list[chapters.Chapter]) -> int:
         raise ValueError(f"{', '.join(args.folders)}: nothing is left to report")
     if args.claims:
         kept = [row for of in made for row in kept_claims(of.experiment.name, of.findings)]
+        if not kept:
+            raise ValueError(f"--claims: {', '.join(args.folders)}: no experiment.toml with claims is here")
         write_text(args.claims, claims_json(kept))
     if args.md or not args.claims:
         only = made[0].experiment.name if len(made) == 1 else None
