@@ -77,8 +77,7 @@ const COLUMNS: [Column; 13] = [
 /// Columns of the records in the server's access log in JSON by name, the names of outcomes by number, and those of classes.
 #[pyfunction]
 pub fn access_log(py: Python<'_>, path: PathBuf) -> PyResult<(Py<PyDict>, Vec<&'static str>, Vec<String>)> {
-    let run =
-        py.detach(|| Run::read_access_log(&path, None)).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let run = py.detach(|| Run::read_access_log(&path)).map_err(|error| PyValueError::new_err(error.to_string()))?;
     let columns = PyDict::new(py);
     for (name, number) in COLUMNS {
         columns.set_item(name, column(py, &run.records.iter().map(number).collect::<Vec<u64>>())?)?;

@@ -6,8 +6,6 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use serde::Deserialize;
-use units::Rate;
-use units::wire::{CONNECTION_BYTES, SEGMENT_BYTES, bytes_of};
 
 use crate::{FileError, JobRecord, Manifest, Outcome, Run};
 
@@ -120,9 +118,8 @@ impl Names {
 
 impl Run {
     /// Reads an access log in JSON as a run that its server recorded: one record for each line, in order of arrival,
-    /// with the classes as groups and the addresses as clients. `link` is the rate of the line, without which there is
-    /// no bound. The errors name the line: `FILE:LINE: reason`.
-    pub fn read_access_log(path: &Path, link: Option<Rate>) -> Result<Run, FileError> {
+    /// with the classes as groups and the addresses as clients. The errors name the line: `FILE:LINE: reason`.
+    pub fn read_access_log(path: &Path) -> Result<Run, FileError> {
         let mut lines = read(path)?;
         lines.sort_by_key(|line| line.start_time.0);
         let origin_ns = lines.first().map_or(0, |line| line.start_time.0);
@@ -136,7 +133,7 @@ impl Run {
             })
             .collect();
         let connections = lines.iter().filter(|line| !line.connection_reused).count() as u64;
-        let manifest = manifest(path, link, &records, connections);
+        let manifest = manifest(path, &records, connections);
         Ok(Run { manifest: Manifest { clients: classes.in_order(), ..manifest }, records, pages: vec![] })
     }
 }
@@ -162,28 +159,17 @@ fn read(path: &Path) -> Result<Vec<Line>, FileError> {
 }
 
 /// The manifest of a log; fields that a log does not contain are `unknown`.
-fn manifest(path: &Path, link: Option<Rate>, records: &[JobRecord], connections: u64) -> Manifest {
+fn manifest(path: &Path, records: &[JobRecord], connections: u64) -> Manifest {
     let seconds = records.iter().map(|record| record.end_ns).max().unwrap_or_default() as f64 / 1e9;
     let connections = connections.max(1);
     let manifest = Manifest {
         server: "weir".into(),
-        link_bps: link.map_or(0, Rate::bits_per_s),
-        rho: link.map_or(0.0, |link| rho(records, connections, link, seconds)),
         per_connection: ((records.len() as u64 + connections / 2) / connections).max(1),
         seconds,
         environment: BTreeMap::from([("connections".into(), connections.to_string())]),
         ..Manifest::new(&path.file_stem().unwrap_or_default().to_string_lossy())
     };
     manifest.of_server()
-}
-
-/// The bytes on the wire divided by the bytes that the link carries meanwhile, to a thousandth.
-fn rho(records: &[JobRecord], connections: u64, link: Rate, seconds: f64) -> f64 {
-    let bytes =
-        |record: &JobRecord| bytes_of(record.size_bytes.saturating_add(record.head_bytes), SEGMENT_BYTES) as f64;
-    let bytes = records.iter().map(bytes).sum::<f64>() + (connections * CONNECTION_BYTES) as f64;
-    let permille = 8e3 * bytes / (link.bits_per_s() as f64 * seconds);
-    if seconds > 0.0 { permille.round() / 1e3 } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -203,7 +189,7 @@ mod tests {
     fn read(name: &str, text: &str) -> Result<Run, FileError> {
         let path = std::env::temp_dir().join(format!("weir-{name}-{}.json", std::process::id()));
         std::fs::write(&path, text).unwrap();
-        let run = Run::read_access_log(&path, Some("10mbit".parse().unwrap()));
+        let run = Run::read_access_log(&path);
         std::fs::remove_file(&path).unwrap();
         run
     }
@@ -222,10 +208,7 @@ mod tests {
         assert_eq!((last.first_byte_ns, last.end_ns, last.client), (Some(8_000_001), 12_000_000, Some(0)));
         assert_eq!((last.size_bytes, last.head_bytes, last.body_bytes, last.status), (1000, 200, 1000, 200));
         assert_eq!((last.outcome, last.start_ns, last.ahead_bytes), (Outcome::Complete, None, Some(7)));
-        assert!(run.manifest.is_of_server() && run.manifest.void.is_none());
-        assert_eq!((run.manifest.link_bps, run.manifest.per_connection), (10_000_000, 3));
-        // 1,200 bytes in one segment of 1,266, and 206 for the connection, in 12 ms of 15,000 bytes.
-        assert_eq!(run.manifest.rho, 0.267, "(3 * 1,266 + 206) / 15,000");
+        assert_eq!((run.manifest.environment["recorded_by"].as_str(), run.manifest.per_connection), ("server", 3));
     }
 
     #[test]
@@ -274,13 +257,13 @@ mod tests {
         let torn = said("torn", &(good.clone() + &good.clone() + &good[..40]));
         assert!(torn.contains(".json:3: EOF while parsing"), "{torn}");
         assert!(said("combined", "127.0.0.1 - - [").contains(".json:1: "));
-        let absent = Run::read_access_log(Path::new("/nonexistent/a.json"), None).unwrap_err().to_string();
+        let absent = Run::read_access_log(Path::new("/nonexistent/a.json")).unwrap_err().to_string();
         assert!(absent.starts_with("/nonexistent/a.json: No such file"), "{absent}");
     }
 
     #[test]
     fn a_log_without_lines_is_a_run_without_jobs() {
         let run = read("empty", "").unwrap();
-        assert!(run.records.is_empty() && run.manifest.seconds == 0.0 && run.manifest.rho == 0.0);
+        assert!(run.records.is_empty() && run.manifest.seconds == 0.0);
     }
 }

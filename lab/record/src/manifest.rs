@@ -9,7 +9,7 @@ pub const CARRIED: &str = "link_carried_share";
 
 /// A description of how a run was made: enough to make it again and to know what it may be compared with.
 ///
-/// The access log of a server shows only the load that arrived: see [`Manifest::is_of_server`] and the fields.
+/// The access log of a server shows only the load that arrived: see [`Manifest::of_server`] and the fields.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Name of the run within its experiment, for example `nginx-fair`.
@@ -68,7 +68,6 @@ pub struct Manifest {
 
 /// The key in a manifest's environment that states who recorded the run, if it was not the client.
 const RECORDED_BY: &str = "recorded_by";
-const SERVER: &str = "server";
 
 impl Manifest {
     /// A manifest of which only the name is known: texts are `unknown`, the link has no rate, nothing was measured.
@@ -100,15 +99,10 @@ impl Manifest {
         }
     }
 
-    /// Returns whether the records are those of a server: its response times end before the link has carried the last
+    /// The same manifest, marked as recorded by a server: its response times end before the link has carried the last
     /// bytes, and the instants at which requests were submitted are unknown.
-    pub fn is_of_server(&self) -> bool {
-        self.environment.get(RECORDED_BY).is_some_and(|by| by == SERVER)
-    }
-
-    /// The same manifest, marked as recorded by a server.
     pub fn of_server(mut self) -> Manifest {
-        self.environment.insert(RECORDED_BY.into(), SERVER.into());
+        self.environment.insert(RECORDED_BY.into(), "server".into());
         self
     }
 }
@@ -127,13 +121,5 @@ pub enum Wire {
 impl Wire {
     fn is_tcp(&self) -> bool {
         *self == Wire::Tcp
-    }
-
-    /// The name in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Wire::Tcp => "tcp",
-            Wire::Plain => "plain",
-        }
     }
 }

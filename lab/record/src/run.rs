@@ -56,11 +56,6 @@ impl Run {
         serde_json::from_str(&text).map_err(|e| FileError::new(&path, e))
     }
 
-    /// Returns whether records are in this folder, of a finished run or of one that was cut short.
-    pub fn has_records(folder: &Path) -> bool {
-        folder.join(records::FILE).is_file()
-    }
-
     /// Returns whether a finished run is in this folder.
     pub fn is_in(folder: &Path) -> bool {
         folder.join(MANIFEST).exists()

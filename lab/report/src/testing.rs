@@ -30,16 +30,3 @@ pub fn run(name: &str, jobs: &[(u64, u64, u64)]) -> Run {
     });
     Run { manifest: manifest(name), records: records.collect(), pages: vec![] }
 }
-
-/// Two runs of 400 jobs: every 10th is large. Under the first all wait alike; under the second only the large ones.
-pub fn experiment() -> Vec<Run> {
-    let jobs = |small_ms, large_ms| {
-        let shape = move |job: u64| {
-            let (size, response) =
-                if job.is_multiple_of(10) { (30_000 + job, large_ms) } else { (500 + job, small_ms) };
-            (job * 5, size, response)
-        };
-        (0..400).map(shape).collect::<Vec<_>>()
-    };
-    vec![run("nginx-fair", &jobs(40, 90)), run("weir-paced-srpt", &jobs(2, 80))]
-}

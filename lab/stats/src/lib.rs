@@ -1,8 +1,6 @@
 //! Means, percentiles and size classes of response times and slowdowns.
 //!
-//! Two rules keep runs comparable. Percentiles are *nearest rank*: always a value that was really observed. Jobs are
-//! classed by the rank of their *size*, equal sizes in order of job number, so that every run of the same jobs puts
-//! the same jobs into the same class whatever happened to them.
+//! Percentiles are *nearest rank*: always a value that was really observed.
 //!
 //! Nothing observed has no mean: such questions answer `None`, never NaN.
 //!
@@ -27,5 +25,5 @@ pub use growth::GrowthBins;
 pub use moments::{mean, mean_nanos, scv, variance};
 pub use rank::nearest_rank;
 pub use saturation::{Saturation, Sent, Work, saturation};
-pub use size::{SIZE_CLASSES, SIZE_DECADES, size_class_means, size_decade, weighted_mean, within_percentiles};
+pub use size::{SIZE_DECADES, size_decade, weighted_mean};
 pub use streaming::{Moments, SpanMoments};

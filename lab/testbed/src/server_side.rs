@@ -23,7 +23,7 @@ pub(crate) fn described(folder: &Path) -> Result<BTreeMap<String, String>, FileE
     if !log.exists() {
         return Ok(BTreeMap::new());
     }
-    Run::read_access_log(&log, None).map(|run| means(&run))
+    Run::read_access_log(&log).map(|run| means(&run))
 }
 
 fn means(run: &Run) -> BTreeMap<String, String> {

@@ -2,7 +2,6 @@
 
 mod load;
 mod processes;
-mod report;
 mod run;
 mod sim;
 mod stall;
@@ -13,7 +12,7 @@ mod upstream;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "weirlab", version, about = "Load, traces, experiments and reports for Weir")]
+#[command(name = "weirlab", version, about = "Load, traces, experiments and simulations for Weir")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -39,8 +38,6 @@ enum Command {
     /// What formulas say of a policy under a load, to hold a simulation against.
     #[command(subcommand)]
     Theory(theory::Command),
-    /// Print the table of recorded runs.
-    Report(report::Args),
 }
 
 fn main() -> std::process::ExitCode {
@@ -53,7 +50,6 @@ fn main() -> std::process::ExitCode {
         Command::Processes(command) => processes::main(command),
         Command::Sim(args) => sim::main(*args),
         Command::Theory(command) => theory::main(command),
-        Command::Report(args) => report::main(args),
     };
     cli::exit_code("weirlab", outcome)
 }

@@ -137,10 +137,9 @@ fn a_profile_alternates_and_a_horizon_cuts() {
     assert!(number(&over, "/incomplete") > 1000.0);
 }
 
-/// Every job that counts, and no other, stands in the folder, and `weirlab report` says of it what the simulation said, the bound
-/// of the same link beside it.
+/// Every job that counts, and no other, stands in the folder, with the mean that the simulation printed.
 #[test]
-fn what_out_keeps_can_be_reported() {
+fn what_out_keeps_is_what_was_counted() {
     let exponential = "--rho 0.8 --dist exponential:mean=5000 --jobs 500 --warm-up 100";
     for (name, args) in [
         ("plain", format!("--policy srpt {exponential}")),
@@ -159,22 +158,12 @@ fn what_out_keeps_can_be_reported() {
     ] {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sim-{name}-{}", std::process::id()));
         let said = json(&format!("{args} --out {}", folder.display()));
-        let output = weirlab(&["report", "--json", folder.to_str().unwrap()]);
-        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
-        let reported: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let run = &reported["runs"][0];
-        assert_eq!(reported["jobs"], said["jobs"], "{name}");
-        let [mean, expected] = [run, &said].map(|of| number(of, "/response_time_ms/mean"));
+        let run = record::Run::read(&folder).unwrap();
+        let times: Vec<f64> = run.records.iter().map(|record| record.response_time().as_millis_f64()).collect();
+        assert_eq!(said["jobs"], times.len(), "{name}");
+        let (mean, expected) =
+            (times.iter().sum::<f64>() / times.len() as f64, number(&said, "/response_time_ms/mean"));
         assert!((mean / expected - 1.0).abs() < 1e-9, "{name}: {mean} for {expected}");
-        assert!(number(run, "/bound_ratio") >= 1.0 - 1e-6, "{name}: {run}");
-        // One definition, whoever measures.
-        let [slowdown, expected] = [run, &said].map(|of| number(of, "/slowdown_mean"));
-        assert!((slowdown / expected - 1.0).abs() < 1e-5, "{name}: {slowdown} for {expected}");
-        if name == "plain" {
-            // So few jobs: nobody else is at the link for SRPT to do better without them.
-            assert!(number(run, "/bound_ratio") < 1.05, "{run}");
-            assert!((number(&reported, "/rho_measured") - 0.8).abs() < 0.1, "{reported}");
-        }
         fs::remove_dir_all(&folder).unwrap();
     }
 }

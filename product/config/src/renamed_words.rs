@@ -74,7 +74,7 @@ impl Renamed {
     }
 }
 
-const RECORDS: &str = "the JSON access log has them, and `weirlab report LOG` reads it (docs/weirlab.md); write --access-log FILE --log-format json";
+const RECORDS: &str = "the JSON access log has them, and `weirlab.records(LOG)` of the Python package reads it (docs/weirlab.md); write --access-log FILE --log-format json";
 
 const RANKED: &str = "write bands, which `weir uplink up` makes (docs/attach.md)";
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use ::report::{CPU_MAX, GroupSummary, LATENESS_P99_MAX, RunSummary, Summary};
 use hdrhistogram::Histogram;
 use loadgen::Patience;
 use record::{JobRecord, Manifest, Outcome, PageRecord, Run};
+use report::{Bounds, CPU_MAX, GroupSummary, LATENESS_P99_MAX, RunSummary};
 use serde_json::{Value, json};
 use testbed::Load;
 use units::Nanos;
@@ -178,7 +178,7 @@ pub(crate) fn print(run: &Run, lateness: &Histogram<u64>, rho_measured: f64, jso
     if run.records.is_empty() {
         return Ok(());
     }
-    let summary = ::report::summarize(&run.manifest.name, std::slice::from_ref(run))?;
+    let summary = RunSummary::of(run);
     let text = match json {
         true => as_json(run, &summary, lateness, rho_measured).to_string() + "\n",
         false => as_table(run, &summary, lateness, rho_measured),
@@ -186,8 +186,7 @@ pub(crate) fn print(run: &Run, lateness: &Histogram<u64>, rho_measured: f64, jso
     Ok(io::stdout().write_all(text.as_bytes())?)
 }
 
-fn as_json(run: &Run, summary: &Summary, lateness: &Histogram<u64>, rho_measured: f64) -> Value {
-    let this = &summary.runs[0];
+fn as_json(run: &Run, this: &RunSummary, lateness: &Histogram<u64>, rho_measured: f64) -> Value {
     let [p50, p99, max] = lateness_ms(lateness);
     json!({
         "name": run.manifest.name,
@@ -195,11 +194,9 @@ fn as_json(run: &Run, summary: &Summary, lateness: &Histogram<u64>, rho_measured
         "outcomes": Value::Object(counts(&run.records).map(|(name, count)| (name.into(), count.into())).collect()),
         "bytes": this.bytes,
         "response_time_ms": this.response_time_ms,
-        "bound_ms": summary.bound_ms,
-        "ideal_ps_ms": summary.ideal_ps_ms,
-        "bound_ratio": this.bound_ratio,
-        "packet_bound_ms": summary.packet_bound_ms,
-        "packet_bound_ratio": this.packet_bound_ratio,
+        "bound_ms": this.bounds.map(|bounds| bounds.bound_ms),
+        "ideal_ps_ms": this.bounds.map(|bounds| bounds.ideal_ps_ms),
+        "bound_ratio": this.bounds.map(|bounds| bounds.bound_ratio),
         "beat_wire_time": this.beat_wire_time,
         "slowdown_mean": this.slowdown_mean,
         "lateness_ms": { "p50": p50, "p99": p99, "max": max },
@@ -208,7 +205,7 @@ fn as_json(run: &Run, summary: &Summary, lateness: &Histogram<u64>, rho_measured
         "rho_measured": rho_measured,
         "link_bps": run.manifest.link_bps,
         "void": run.manifest.void,
-        "attempts": this.attempts,
+        "attempts": attempts(run),
         "groups": this.groups,
         "closed": run.manifest.closed,
         "connections_peak": connections_peak(run),
@@ -220,14 +217,17 @@ fn connections_peak(run: &Run) -> Option<u64> {
     run.manifest.environment.get("connections_peak")?.parse().ok()
 }
 
-fn as_table(run: &Run, summary: &Summary, lateness: &Histogram<u64>, rho_measured: f64) -> String {
-    let RunSummary { response_time_ms: time, bound_ratio, slowdown_mean, .. } = &summary.runs[0];
+fn attempts(run: &Run) -> u64 {
+    run.records.iter().map(|record| u64::from(record.attempts)).sum()
+}
+
+fn as_table(run: &Run, this: &RunSummary, lateness: &Histogram<u64>, rho_measured: f64) -> String {
+    let RunSummary { response_time_ms: time, slowdown_mean, .. } = this;
     let ended: Vec<String> =
         counts(&run.records).filter(|&(_, count)| count > 0).map(|(name, count)| format!("{count} {name}")).collect();
     let [late_p50, late_p99, late_max] = lateness_ms(lateness);
     let link_mbit = run.manifest.link_bps as f64 / 1e6;
-    let doubt = doubt(&summary.runs[0]);
-    let attempts = match summary.runs[0].attempts {
+    let attempts = match attempts(run) {
         attempts if attempts > run.records.len() as u64 => format!(", in {attempts} attempts"),
         _ => String::new(),
     };
@@ -235,7 +235,7 @@ fn as_table(run: &Run, summary: &Summary, lateness: &Histogram<u64>, rho_measure
         "jobs           {}: {}{attempts}\n\
          load           rho {rho_measured:.3} of {link_mbit} Mbit/s over {:.1} s\n\
          response time  mean {:.2} ms, p50 {:.2}, p90 {:.2}, p99 {:.2}, max {:.2}; mean slowdown {slowdown_mean:.2}\n\
-         bound          clairvoyant SRPT {:.2} ms, ideal processor sharing {:.2} ms; mean / bound {bound_ratio:.2}{doubt}\n\
+         bound          {}\n\
          lateness       p50 {late_p50:.3} ms, p99 {late_p99:.3}, max {late_max:.3}\n\
          client         {:.3} of a core\n\
          void           {}\n",
@@ -247,29 +247,30 @@ fn as_table(run: &Run, summary: &Summary, lateness: &Histogram<u64>, rho_measure
         time.p90,
         time.p99,
         time.max,
-        summary.bound_ms,
-        summary.ideal_ps_ms,
+        bound(this),
         run.manifest.client_cpu.unwrap_or_default(),
         run.manifest.void.as_deref().unwrap_or("no"),
     );
-    text.extend(summary.runs[0].groups.iter().map(group_line));
+    text.extend(this.groups.iter().map(group_line));
     text
 }
 
-/// Returns what to think of a ratio to the bound: no schedule on that link is below it, so that the bytes went over another one,
-/// loopback for example.
-fn doubt(run: &RunSummary) -> String {
-    match run.beat_wire_time {
-        _ if run.bound_ratio < 1.0 => ": the link was faster than --uplink says".into(),
+/// No schedule on a link is below its bound: where a run is, its bytes went over another link, loopback for example.
+fn bound(run: &RunSummary) -> String {
+    let Some(Bounds { bound_ms, ideal_ps_ms, bound_ratio }) = run.bounds else { return "unknown".into() };
+    let doubt = match run.beat_wire_time {
+        _ if bound_ratio < 1.0 => ": the link was faster than --uplink says".into(),
         0 => String::new(),
         beat => format!(": {beat} jobs beat their own wire time, the link does not serialise"),
-    }
+    };
+    format!(
+        "clairvoyant SRPT {bound_ms:.2} ms, ideal processor sharing {ideal_ps_ms:.2} ms; mean / bound {bound_ratio:.2}{doubt}"
+    )
 }
 
 fn group_line(group: &GroupSummary) -> String {
-    let GroupSummary { name, jobs, completed, response_time_ms: time, per_s, weighted_ms, .. } = group;
-    let times =
-        format!("mean {:.2} ms, p50 {:.2}, p99 {:.2}; by size class {weighted_ms:.2}", time.mean, time.p50, time.p99);
+    let GroupSummary { name, jobs, completed, response_time_ms: time, per_s } = group;
+    let times = format!("mean {:.2} ms, p50 {:.2}, p99 {:.2}", time.mean, time.p50, time.p99);
     format!("{name:<14} {jobs} jobs, {completed} complete, {per_s:.2} per second; response time {times}\n")
 }
 

@@ -3,14 +3,14 @@
 mod points;
 
 use std::collections::BTreeSet;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ::report::SkippedRun;
 use record::Run;
+use report::{SkippedRun, Summary};
 use testbed::{Conducted, ExperimentFile, Folder, Interrupt, Machines, Order, Overrides, Plan, Programs};
 
-use crate::report;
 use cli::Failure;
 use points::Prepared;
 
@@ -80,7 +80,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let folders: Vec<Folder> = tasks.iter().map(Task::folder).collect();
     let flat: Vec<Plan> = plans.iter().flatten().cloned().collect();
     let site = if testbed::is_virtual() { Path::new(VIRTUAL_SITE) } else { &out };
-    let order = Order { folders: &folders, plans: &flat, site, judge: &::report::void_reason, machines };
+    let order = Order { folders: &folders, plans: &flat, site, judge: &report::void_reason, machines };
     let mut conducted = testbed::conduct(&order, &interrupt)?.into_iter();
     eprintln!("the runs are kept in {}", out.display());
     let mut failed = vec![];
@@ -164,7 +164,7 @@ impl Task {
         Folder { path: &self.out, text: &self.file.text, expected: &self.prepared.expected }
     }
 
-    /// Prints what came of the points.
+    /// Prints what came of the points; where nothing varies, one object or table without a point.
     fn print(&self, ended: Vec<Conducted>, json: bool) -> Result<(), Failure> {
         let mut points = vec![];
         for (point, ended) in self.file.points().iter().zip(ended) {
@@ -174,10 +174,33 @@ impl Task {
             }
             let skipped =
                 ended.skipped.into_iter().map(|run| SkippedRun { name: run.name, reason: run.reason }).collect();
-            let summary = ::report::Summary { skipped, ..::report::summarize(&self.file.name, &runs)? };
-            points.push(report::PointSummary::new(&point.name, serde_json::to_value(&point.values)?, summary));
+            let (point, values) = (point.name.clone(), serde_json::to_value(&point.values)?);
+            points.push(PointSummary { point, values, summary: Summary::of(&self.file.name, &runs, skipped) });
         }
-        report::print_points(&self.file.name, &points, json)
+        let text = match (&points[..], json) {
+            ([only], true) if only.point.is_empty() => serde_json::to_string(&only.summary)? + "\n",
+            (_, true) => serde_json::json!({ "experiment": self.file.name, "points": points }).to_string() + "\n",
+            (_, false) => points.iter().map(PointSummary::table).collect::<Vec<_>>().join("\n"),
+        };
+        // Not `print!`, which panics when the reader has gone.
+        Ok(io::stdout().write_all(text.as_bytes())?)
+    }
+}
+
+/// The summary of one point of an experiment; of the only one, if nothing varies.
+#[derive(serde::Serialize)]
+struct PointSummary {
+    point: String,
+    /// The keys varied and their values.
+    values: serde_json::Value,
+    #[serde(flatten)]
+    summary: Summary,
+}
+
+impl PointSummary {
+    fn table(&self) -> String {
+        let table = report::table(&self.summary);
+        if self.point.is_empty() { table } else { format!("{}\n{table}", self.point) }
     }
 }
 

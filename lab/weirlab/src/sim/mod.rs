@@ -122,7 +122,7 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     spec: SimSpec,
-    /// Record every job that counts in this folder, made if missing, for weirlab report
+    /// Record every job that counts in this folder, made if missing, for Python
     #[arg(long, value_name = "RUN")]
     out: Option<PathBuf>,
     /// Print one JSON object instead of the table
