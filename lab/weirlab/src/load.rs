@@ -110,7 +110,7 @@ struct Wanted {
 impl Wanted {
     /// Requests on each connection, on average.
     fn on_connection(&self, load: &Load) -> u64 {
-        self.users.as_ref().and_then(|users| users.session_requests).unwrap_or(load.per_connection)
+        self.users.as_ref().and_then(|users| users.visit_requests).unwrap_or(load.per_connection)
     }
 }
 
@@ -303,7 +303,7 @@ fn plan(wanted: &Wanted, target: SocketAddr, args: &Args) -> Plan {
         sites: args.load.class.iter().map(|customer| site(customer, &wanted.url)).collect(),
         routes: args.load.routes,
         documents: wanted.users.as_ref().and_then(|users| users.documents.clone()),
-        per_connection: if args.load.session.is_some() || args.load.loads_pages() {
+        per_connection: if args.load.loads_pages() {
             u64::MAX
         } else {
             args.load.per_connection

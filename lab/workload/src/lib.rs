@@ -51,7 +51,7 @@ pub use pages::{
     PAGE_OBJECTS_MEDIAN, PAGES_MAX, PageLoads, PageObject, PageTimes, PagesError, READER_PAGES, Readers, Visit,
     Visitors, page,
 };
-pub use population::{EndlessSizes, Population, SessionModel, USERS_MAX, endless};
+pub use population::{EndlessSizes, Population, USERS_MAX};
 pub use profile::{LoadProfile, PHASES_MAX, Phase, ProfileError};
 pub use read::{BAD_LINES_KEPT, BadLine, BadLines, ReadError, ReadOptions, read};
 pub use routes::{ROUTES_MAX, Routes, RoutesError};

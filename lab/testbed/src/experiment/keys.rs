@@ -19,34 +19,6 @@ const SECONDS_MAX: u64 = 86_400;
 /// The least rate, as for the tree of bands.
 const LINK_MIN_BITS_PER_S: u64 = 12_000;
 
-/// The requests of one user on one connection, where sessions and not requests arrive.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Session {
-    /// Mean number of requests, geometric.
-    #[serde(deserialize_with = "at_least_one")]
-    pub requests: f64,
-    /// Mean time from an answer to the next request, exponential.
-    #[serde(deserialize_with = "duration", serialize_with = "as_text")]
-    pub think: Duration,
-}
-
-impl FromStr for Session {
-    type Err = String;
-
-    /// `5,2s`: the mean number of requests, the mean time to think.
-    fn from_str(text: &str) -> Result<Session, String> {
-        let (requests, think) = text
-            .split_once(',')
-            .ok_or_else(|| format!("`{text}` is no session: write requests and think time, such as 5,2s"))?;
-        let requests = requests.trim().parse().map_err(|_| {
-            format!("`{requests}` is no number of requests: write requests and think time, such as 5,2s")
-        })?;
-        let think = units::parse_duration(think.trim()).map_err(|error| error.to_string())?;
-        Ok(Session { requests, think })
-    }
-}
-
 /// Whose SURGE it is: what files there are. How their requests arrive, the load says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Surge {
@@ -216,14 +188,6 @@ pub(crate) fn maybe_as_text<S: Serializer>(time: &Option<Duration>, serializer: 
         Some(time) => as_text(time, serializer),
         None => serializer.serialize_none(),
     }
-}
-
-fn at_least_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    let number = f64::deserialize(deserializer)?;
-    if (1.0..=1e6).contains(&number) {
-        return Ok(number);
-    }
-    Err(D::Error::custom(format!("`{number}` requests make no session: write a number of at least 1")))
 }
 
 /// Checks the name of a run, a point or a group of clients: it becomes the name of a folder and a word on a command line.

@@ -15,7 +15,7 @@ use super::keys::{
     count, maybe_as_text, maybe_duration, maybe_name, maybe_routes, maybe_whole, profile, rho, routes, seconds, users,
     webstone,
 };
-use super::{Customer, CustomerAt, Session, Surge, check_customers};
+use super::{Customer, CustomerAt, Surge, check_customers};
 
 /// Which requests are made and when, and for how long their users wait. With the link it decides every job.
 ///
@@ -40,14 +40,14 @@ pub struct Load {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surge: Option<Surge>,
     /// Closed load of so many of SURGE's users, who wait for every answer (of 002, unless --surge says otherwise)
-    #[arg(long, value_name = "N", conflicts_with_all = ["rho", "profile", "trace", "session", "repeat"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["rho", "profile", "trace", "repeat"])]
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "users")]
     pub users: Option<u32>,
     /// Closed load of WebStone's clients with a workload of 004, WA or WB: each asks again as soon as it was answered
     #[arg(
         long,
         value_name = "WA|WB",
-        conflicts_with_all = ["rho", "profile", "trace", "surge", "users", "session", "repeat", "per_connection"],
+        conflicts_with_all = ["rho", "profile", "trace", "surge", "users", "repeat", "per_connection"],
         value_parser = Named(WebStone::from_str)
     )]
     #[serde(
@@ -61,22 +61,13 @@ pub struct Load {
     #[arg(long = "class", value_name = "NAME:CLIENTS[=/DIR/|=HOST]", requires = "webstone", value_parser = Named(Customer::from_str))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub class: Vec<Customer>,
-    /// Sessions arrive instead of requests: each asks for so many in the mean and thinks so long after each answer
-    #[arg(
-        long,
-        value_name = "N,THINK",
-        conflicts_with_all = ["per_connection", "repeat"],
-        value_parser = Named(Session::from_str)
-    )]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub session: Option<Session>,
     /// Page loads arrive instead of requests: HTML, then CSS and scripts, then images, with the priorities of browsers
-    #[arg(long, conflicts_with_all = ["profile", "trace", "surge", "users", "webstone", "session", "repeat", "per_connection", "abort"])]
+    #[arg(long, conflicts_with_all = ["profile", "trace", "surge", "users", "webstone", "repeat", "per_connection", "abort"])]
     #[serde(default, skip_serializing_if = "is_not")]
     pub pages: bool,
     /// Readers arrive instead of requests: each loads ten pages of the site in this folder, one after the other, with a browser's cache
     /// and codings, over HTTP/2
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["pages", "profile", "trace", "surge", "users", "webstone", "session", "repeat", "per_connection", "abort", "shuffle", "routes"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["pages", "profile", "trace", "surge", "users", "webstone", "repeat", "per_connection", "abort", "shuffle", "routes"])]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<PathBuf>,
     /// Stretch the trace in time until it loads the uplink to this
@@ -162,9 +153,6 @@ impl Load {
         if self.routes.is_some() && (self.webstone.is_some() || self.loads_pages()) {
             return Err("webstone and pages have routes of their own: leave routes out".into());
         }
-        if self.session.is_some() && self.per_connection != 1 {
-            return Err("a session says itself how many requests a connection has: leave per_connection out".into());
-        }
         if self.retries.is_some() && self.abort.is_none() {
             return Err("retries without abort: say after what time users give up, such as abort = \"7s\"".into());
         }
@@ -178,11 +166,10 @@ impl Load {
         if is_webstone == self.class.is_empty() {
             return Err("webstone and class go together: webstone = \"WA\", class = [\"A:15\", \"B:15\"]".into());
         }
-        let own = self.trace.is_some() || self.surge.is_some() || self.session.is_some() || self.per_connection != 1;
+        let own = self.trace.is_some() || self.surge.is_some() || self.per_connection != 1;
         if is_webstone && own {
             return Err(
-                "webstone has requests and connections of its own: leave trace, surge, session, per_connection out"
-                    .into(),
+                "webstone has requests and connections of its own: leave trace, surge, per_connection out".into()
             );
         }
         if is_webstone { check_customers(&self.class) } else { Ok(()) }
@@ -200,7 +187,6 @@ impl Load {
             ("site", self.pages && self.site.is_some()),
             ("trace", self.trace.is_some()),
             ("surge", self.surge.is_some()),
-            ("session", self.session.is_some()),
             ("repeat", self.repeat),
             ("per_connection", self.per_connection != 1),
             ("abort", self.abort.is_some()),
@@ -209,11 +195,6 @@ impl Load {
             Some((key, _)) => Err(format!("{name} has requests and connections of its own: leave {key} out")),
             None => Ok(()),
         }
-    }
-
-    /// Returns true if the load says itself how many requests a connection has.
-    pub(crate) fn has_own_connections(&self) -> bool {
-        self.loads_pages() || self.session.is_some()
     }
 
     /// Returns true if visitors load pages, generated ones or those of a site.

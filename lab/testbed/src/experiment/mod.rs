@@ -22,7 +22,7 @@ use units::Rate;
 
 pub use customer::{Customer, CustomerAt, check_customers};
 pub use file::{ExperimentFile, Overrides, Point};
-pub use keys::{Session, Surge, check_rho, check_seconds};
+pub use keys::{Surge, check_rho, check_seconds};
 use keys::{burst, output_bytes, packets, segments};
 pub(crate) use keys::{check_name, duration, maybe_rate, rate};
 pub use load::Load;
@@ -220,7 +220,7 @@ impl Experiment {
             if !names.insert(&spec.name) {
                 return Err(at(format!("there are two runs named `{}`: give each its own name", spec.name)));
             }
-            let per_connection = if self.load.has_own_connections() { u64::MAX } else { self.load.per_connection };
+            let per_connection = if self.load.loads_pages() { u64::MAX } else { self.load.per_connection };
             spec.check(self.qdisc_of(spec), self.network, per_connection).map_err(at)?;
             spec.check_placeholders(&self.fill).map_err(at)?;
             if spec.container && !self.neighbours.is_empty() {

@@ -167,7 +167,6 @@ fn a_load_is_the_same_in_a_file_and_as_flags_and_as_it_is_handed_on() {
         ),
         ("profile = \"W1\"\nsurge = \"000\"", "--profile W1 --surge=000"),
         ("users = 300\nsurge = \"1998\"", "--users 300 --surge=1998"),
-        ("rho = 1\nsession = { requests = 2.5, think = \"300ms\" }", "--rho 1 --session 2.5,300ms"),
     ] {
         let load = load(&format!("{file}\n{users}"));
         let words = format!("load {flags} {flags_of_users} --seconds 60");
@@ -182,9 +181,6 @@ fn a_load_is_the_same_in_a_file_and_as_flags_and_as_it_is_handed_on() {
 fn a_wrong_flag_of_a_load_is_named_with_what_would_be_right() {
     for (words, says) in [
         ("--surge=1999", "--surge: `1999` is no model: write one of 1998, 000, 002, such as --surge=000"),
-        ("--session 5", "--session: `5` is no session: write requests and think time, such as 5,2s"),
-        ("--session x,2s", "--session: `x` is no number of requests: write requests and think time, such as 5,2s"),
-        ("--session 5,2", "--session: `2` is not a duration: write "),
         ("--routes 0", "--routes: `0` is no number of routes: write 1 to 676"),
         ("--abort 7", "--abort: `7` is not a duration: write "),
     ] {
@@ -227,7 +223,6 @@ fn pages_are_a_load_of_their_own() {
         ("users = 9", "x.toml:1: pages without rho"),
         ("rho = 0.8\ntrace = \"t\"", "x.toml:1: pages has requests and connections of its own: leave trace out"),
         ("rho = 0.8\nsurge = \"002\"", "leave surge out"),
-        ("rho = 0.8\nsession = { requests = 2.5, think = \"1s\" }", "leave session out"),
         ("rho = 0.8\nrepeat = true", "leave repeat out"),
         ("rho = 0.8\nper_connection = 9", "leave per_connection out"),
         ("rho = 0.8\nabort = \"7s\"", "leave abort out"),

@@ -1,18 +1,18 @@
-//! Load that waits: SURGE's users, WebStone's clients, and sessions that come by themselves.
+//! Load that waits: SURGE's users, WebStone's clients, and visitors of pages.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use testbed::{Load, Session, check_customers};
+use testbed::{Load, check_customers};
 use units::{Nanos, Rate};
 use workload::surge::{Files, Sequence, UserModel};
 use workload::{
-    Documents, EndlessSizes, LoadProfile, PAGE_OBJECTS_MEDIAN, PageLoads, Population, READER_PAGES, Readers,
-    SessionModel, Source, USERS_MAX, WebStone, WebStoneClients,
+    Documents, PAGE_OBJECTS_MEDIAN, PageLoads, Population, READER_PAGES, Readers, Source, USERS_MAX, WebStone,
+    WebStoneClients,
 };
 
-use super::jobs::{self, Demand};
+use super::jobs;
 use super::site;
 use cli::Failure;
 
@@ -25,13 +25,13 @@ pub(crate) struct Users {
     pub(crate) sizes: BTreeSet<u64>,
     /// The instant from which nobody asks.
     pub(crate) until: Nanos,
-    /// Mean number of requests of a session, rounded.
-    pub(crate) session_requests: Option<u64>,
+    /// Mean number of requests of a visit, rounded.
+    pub(crate) visit_requests: Option<u64>,
     /// The site whose files they ask for.
     pub(crate) documents: Option<Arc<Documents>>,
 }
 
-/// The users or sessions asked for; `None` where the load is open.
+/// The users asked for; `None` where the load is open.
 pub(crate) fn of(load: &Load, rate_per_s: Option<f64>, link: Rate, at_once: u32) -> Result<Option<Users>, Failure> {
     if load.pages {
         return pages(load, rate_per_s, link, at_once).map(Some);
@@ -39,11 +39,10 @@ pub(crate) fn of(load: &Load, rate_per_s: Option<f64>, link: Rate, at_once: u32)
     if let Some(folder) = &load.site {
         return readers(load, folder, rate_per_s, link, at_once).map(Some);
     }
-    match (load.users, load.session, load.webstone) {
-        (Some(users), ..) => equivalents(load, users).map(Some),
-        (None, Some(session), _) => sessions(load, session, rate_per_s, link).map(Some),
-        (None, None, Some(of)) => webstone(load, of).map(Some),
-        (None, None, None) => Ok(None),
+    match (load.users, load.webstone) {
+        (Some(users), _) => equivalents(load, users).map(Some),
+        (None, Some(of)) => webstone(load, of).map(Some),
+        (None, None) => Ok(None),
     }
 }
 
@@ -56,7 +55,7 @@ fn equivalents(load: &Load, users: u32) -> Result<Users, Failure> {
     let sizes = files.sizes().iter().copied().collect();
     let sequence = Box::new(Sequence::new(files, load.seed));
     let source = Box::new(Population::users(users, UserModel::PUBLISHED, until, sequence, load.seed));
-    Ok(Users { source, who: format!("{users} users"), sizes, until, session_requests: None, documents: None })
+    Ok(Users { source, who: format!("{users} users"), sizes, until, visit_requests: None, documents: None })
 }
 
 fn webstone(load: &Load, of: WebStone) -> Result<Users, Failure> {
@@ -67,7 +66,7 @@ fn webstone(load: &Load, of: WebStone) -> Result<Users, Failure> {
     let who = format!("WebStone {}: {}", of.name(), classes.join(", "));
     let source = Box::new(WebStoneClients::new(of, &clients, Nanos::ZERO, until, load.seed));
     let sizes = of.files().sizes().iter().copied().collect();
-    Ok(Users { source, who, sizes, until, session_requests: None, documents: None })
+    Ok(Users { source, who, sizes, until, visit_requests: None, documents: None })
 }
 
 fn pages(load: &Load, rate_per_s: Option<f64>, link: Rate, at_once: u32) -> Result<Users, Failure> {
@@ -78,9 +77,9 @@ fn pages(load: &Load, rate_per_s: Option<f64>, link: Rate, at_once: u32) -> Resu
     let pages = PageLoads::new(rho, link, until.as_secs_f64(), at_once, load.seed)
         .map_err(|reason| Failure::Usage(format!("--pages: {reason}")))?;
     // The same of every seed, so that runs of several are of one load.
-    let session_requests = Some(PAGE_OBJECTS_MEDIAN);
+    let visit_requests = Some(PAGE_OBJECTS_MEDIAN);
     let (who, sizes, source) = ("page loads".into(), pages.sizes(), Box::new(pages));
-    Ok(Users { who, sizes, until, session_requests, documents: None, source })
+    Ok(Users { who, sizes, until, visit_requests, documents: None, source })
 }
 
 fn readers(load: &Load, folder: &Path, rate_per_s: Option<f64>, link: Rate, at_once: u32) -> Result<Users, Failure> {
@@ -91,43 +90,10 @@ fn readers(load: &Load, folder: &Path, rate_per_s: Option<f64>, link: Rate, at_o
     let documents = Arc::new(site::read(folder)?);
     let readers = Readers::new(rho, (link, until.as_secs_f64()), documents.clone(), at_once, load.seed)
         .map_err(|reason| Failure::Usage(format!("--site: {reason}")))?;
-    let session_requests = Some(READER_PAGES as u64);
+    let visit_requests = Some(READER_PAGES as u64);
     let (who, sizes, documents) = ("readers of a site".into(), readers.sizes(), Some(documents));
-    Ok(Users { who, sizes, until, session_requests, documents, source: Box::new(readers) })
+    Ok(Users { who, sizes, until, visit_requests, documents, source: Box::new(readers) })
 }
-
-fn sessions(wanted: &Load, session: Session, rate_per_s: Option<f64>, link: Rate) -> Result<Users, Failure> {
-    let (requests, think) = (session.requests, Nanos::from(session.think));
-    let until = until(wanted, "--session")?;
-    let (list, sizes): (Vec<u64>, EndlessSizes) = if wanted.surge.is_some() {
-        let files = Files::matched(jobs::server_model(wanted));
-        let sample = Sequence::new(files.clone(), wanted.seed).take(SAMPLE).collect();
-        (sample, Box::new(Sequence::new(files, wanted.seed)))
-    } else {
-        let list: Vec<u64> = jobs::trace(wanted)?.arrivals.iter().map(|arrival| arrival.size_bytes).collect();
-        (list.clone(), workload::endless(list, wanted.seed))
-    };
-    let session_ns = SessionModel::link_time(&list, requests, link);
-    let load = match Demand::of(wanted, rate_per_s)? {
-        Demand::Load(load) => load,
-        // Requests per second as a load of the link: so many sessions, each with its time of the link.
-        Demand::Rate(rate_per_s) => LoadProfile::constant(rate_per_s / requests * session_ns / 1e9)
-            .map_err(|error| Failure::Usage(format!("--rate: {error}")))?,
-    };
-    let model = SessionModel { requests, think, load, session_ns, until };
-    model.check().map_err(|reason| Failure::Usage(format!("--session: {reason}")))?;
-    let who = format!("sessions of {requests} requests, {} s apart", think.as_secs_f64());
-    let sizes_known = match wanted.surge {
-        Some(_) => Files::matched(jobs::server_model(wanted)).sizes().iter().copied().collect(),
-        None => list.into_iter().collect(),
-    };
-    let source = Box::new(Population::sessions(model, sizes, wanted.seed));
-    let session_requests = Some(requests.round() as u64);
-    Ok(Users { source, who, sizes: sizes_known, until, session_requests, documents: None })
-}
-
-/// Requests that tell the mean size of a sequence.
-const SAMPLE: usize = 100_000;
 
 /// Users ask without end, so the run has to be given one.
 fn until(load: &Load, flag: &str) -> Result<Nanos, Failure> {

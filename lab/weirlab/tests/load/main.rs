@@ -193,19 +193,6 @@ fn users_wait_before_they_ask_again() {
 }
 
 #[test]
-fn sessions_come_by_themselves_and_then_wait() {
-    let folder = Folder::new("sessions");
-    let trace = folder.path("trace.csv");
-    let words = ["--trace", &trace, "--session", "4,20ms", "--rate", "80", "--seconds", "3"];
-    let (_, Run { manifest, records, .. }) = recorded(&folder, &words);
-    assert_eq!(manifest.closed.as_deref(), Some("sessions of 4 requests, 0.02 s apart"));
-    assert_eq!(manifest.per_connection, 4);
-    // 240, twenty sessions of geometric length a second: the standard deviation is about 40.
-    assert!((100..400).contains(&records.len()), "{} requests", records.len());
-    assert!(records.iter().all(|record| [100, 20_000, 300, 40].contains(&record.size_bytes)));
-}
-
-#[test]
 fn pages_are_recorded_beside_their_requests() {
     let folder = Folder::new("pages");
     let (_, Run { manifest, records, pages }) = recorded(&folder, &["--pages", "--rho", "0.8", "--seconds", "1"]);
@@ -257,12 +244,7 @@ fn nonsense_is_a_usage_error_in_one_line() {
         (&[url, "--surge", "--rho", "1", "--uplink", "10gbit", "--seconds", "1e6"], "--seconds: "),
         (&[url, "--users", "0", "--uplink", "10mbit", "--seconds", "1"], "--users: 0 users"),
         (&[url, "--users", "5", "--uplink", "10mbit"], "--users: they ask without end: write --seconds too"),
-        (
-            &[url, "--session", "5", "--rho", "1", "--uplink", "10mbit", "--seconds", "1"],
-            "--session: `5` is no session",
-        ),
-        (&[url, "--session", "0,2s", "--rho", "1", "--uplink", "10mbit", "--seconds", "1"], "--session: 0 requests"),
-        (&[url, "--session", "5,2s", "--uplink", "10mbit", "--seconds", "1"], "write --rho 0.8"),
+        (&[url, "--uplink", "10mbit", "--seconds", "1"], "write --rho 0.8"),
         (&[url, "--rho", "1", "--uplink", "10mbit", "--client", "near"], "--client: `near` is no group"),
         (&[url, "--load", handed, "--uplink", "10mbit", "--seed", "4"], "'--load <JSON>' cannot be used with"),
         (&[url, "--load", r#"{"rho":1,"seconds":9,"rate":4}"#, "--uplink", "10mbit"], "unknown field `rate`"),
