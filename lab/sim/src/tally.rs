@@ -3,12 +3,11 @@
 //! Every model gives each job it counts to [`Tally::record`] once, in order of departure, and the [`Summary`] at the end is
 //! the same kind of answer whatever the model. Spans of time are summed as integers. Percentiles come from a log-linear
 //! histogram with three significant digits, so they are within 0.1 % of an observed value; the mean, the variance and the
-//! largest are exact. The confidence interval is that of batch means ([`stats::BatchMeans`]), where the run is long enough for
-//! one: neighbours met the same queue, so the formula for independent values would promise far too much.
+//! largest are exact. One run has no confidence interval: neighbours met the same queue, so an interval takes several seeds.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
-use stats::{BatchMeans, GrowthBins, Moments, SpanMoments};
+use stats::{GrowthBins, Moments, SpanMoments};
 use units::Nanos;
 
 /// A job that has left the system.
@@ -35,8 +34,6 @@ const HISTOGRAM_NS_MAX: u64 = 1 << 62;
 pub struct Tally {
     times: SpanMoments,
     slowdowns: Moments,
-    time_batches: BatchMeans,
-    slowdown_batches: BatchMeans,
     histogram: Histogram<u64>,
     bins: GrowthBins,
     by_size: Vec<Group>,
@@ -57,8 +54,6 @@ impl Tally {
         Tally {
             times: SpanMoments::default(),
             slowdowns: Moments::default(),
-            time_batches: BatchMeans::new(),
-            slowdown_batches: BatchMeans::new(),
             histogram: Histogram::new_with_bounds(1, HISTOGRAM_NS_MAX, 3).expect("the bounds are constants that fit"),
             by_size: vec![Group::default(); bins.count()],
             by_class: vec![Group::default(); CLASSES_MAX],
@@ -71,8 +66,6 @@ impl Tally {
         let slowdown = time.0 as f64 / job.alone.0.max(1) as f64;
         self.times.record(time);
         self.slowdowns.record(slowdown);
-        self.time_batches.record(time.0 as f64);
-        self.slowdown_batches.record(slowdown);
         self.histogram.saturating_record(time.0);
         let bin = self.bins.bin_of(job.size_bytes);
         self.by_size[bin].record(job.size_bytes, time, slowdown);
@@ -99,11 +92,9 @@ impl Tally {
             jobs: self.times.count(),
             response_time_ms: self.response_time_ms(),
             slowdown_mean: self.slowdowns.mean().unwrap_or(0.0),
-            slowdown_ci99: self.slowdown_batches.interval_99().ok(),
             slowdown_variance: self.slowdowns.variance().unwrap_or(0.0),
             by_size: self.by_size.iter().enumerate().filter(|(_, group)| group.jobs() > 0).map(bin).collect(),
             by_class: self.classes(),
-            no_interval: self.time_batches.interval_99().err().map(|reason| reason.to_string()),
         }
     }
 
@@ -113,7 +104,6 @@ impl Tally {
         let quantile = |q: f64| if self.jobs() == 0 { 0.0 } else { quantile(q) };
         ResponseTimes {
             mean: mean / 1e6,
-            ci99: self.time_batches.interval_99().ok().map(|ends| ends.map(|end| end * 1e-6)),
             variance: variance / 1e12,
             scv: if mean > 0.0 { variance / (mean * mean) } else { 0.0 },
             p50: quantile(0.5),
@@ -170,33 +160,17 @@ pub struct Summary {
     pub jobs: u64,
     pub response_time_ms: ResponseTimes,
     pub slowdown_mean: f64,
-    /// Ends of the 99 % confidence interval of the mean; none where the run is too short for one.
-    pub slowdown_ci99: Option<[f64; 2]>,
     pub slowdown_variance: f64,
     /// Sizes in bins [x, 1.2 x), the same in every run; bins without jobs are left out.
     pub by_size: Vec<SizeBin>,
     /// Classes that anybody was in; empty where that is class 0 alone.
     pub by_class: Vec<ClassSummary>,
-    /// The share of jobs with a longer response time, at 20 response times per decade.
-    /// Why the mean response time has no interval.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub no_interval: Option<String>,
-}
-
-impl Summary {
-    /// Takes the intervals away, for a reason that the jobs alone do not show.
-    pub(crate) fn without_intervals(self, reason: String) -> Summary {
-        let response_time_ms = ResponseTimes { ci99: None, ..self.response_time_ms };
-        Summary { response_time_ms, slowdown_ci99: None, no_interval: Some(reason), ..self }
-    }
 }
 
 /// In milliseconds, but for `variance` (square milliseconds) and `scv` (variance / mean²).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ResponseTimes {
     pub mean: f64,
-    /// Ends of the 99 % confidence interval of the mean; none where the run is too short for one.
-    pub ci99: Option<[f64; 2]>,
     pub variance: f64,
     pub scv: f64,
     pub p50: f64,

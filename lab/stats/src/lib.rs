@@ -10,7 +10,6 @@
 //! assert_eq!(stats::mean(&[]), None);
 //! ```
 
-mod batches;
 mod confidence;
 mod growth;
 mod moments;
@@ -19,7 +18,6 @@ mod saturation;
 mod size;
 mod streaming;
 
-pub use batches::{BatchMeans, NoInterval};
 pub use confidence::{Interval, batch_means, interval_99};
 pub use growth::GrowthBins;
 pub use moments::{mean, mean_nanos, scv, variance};

@@ -54,8 +54,8 @@ pub use client_group::ClientGroup;
 pub use conduct::{Conducted, Order, Plan, Programs, Skipped, conduct};
 pub use error::LabError;
 pub use experiment::{
-    Customer, CustomerAt, Experiment, ExperimentFile, Load, Network, Overrides, Point, Shaper, Surge,
-    check_customers, check_rho, check_seconds,
+    Customer, CustomerAt, Experiment, ExperimentFile, Load, Network, Overrides, Point, Shaper, Surge, check_customers,
+    check_rho, check_seconds,
 };
 pub use folder::Folder;
 pub use interrupt::Interrupt;

@@ -303,11 +303,7 @@ fn plan(wanted: &Wanted, target: SocketAddr, args: &Args) -> Plan {
         sites: args.load.class.iter().map(|customer| site(customer, &wanted.url)).collect(),
         routes: args.load.routes,
         documents: wanted.users.as_ref().and_then(|users| users.documents.clone()),
-        per_connection: if args.load.loads_pages() {
-            u64::MAX
-        } else {
-            args.load.per_connection
-        },
+        per_connection: if args.load.loads_pages() { u64::MAX } else { args.load.per_connection },
         grace: args.load.grace.unwrap_or(GRACE).into(),
         patience: wanted.patience,
         clients: wanted.clients.clone(),

@@ -34,8 +34,7 @@ const MM1: &str = "--model queue --rho 0.8 --dist exponential:mean=5000 --link 1
 fn json_says_what_was_asked_for() {
     let found = json(&format!("{MM1} --policy srpt"));
     assert_eq!(found["jobs"], 100_000);
-    let [mean, lo, hi] = ["mean", "ci99/0", "ci99/1"].map(|name| number(&found, &format!("/response_time_ms/{name}")));
-    assert!(lo < mean && mean < hi);
+    let mean = number(&found, "/response_time_ms/mean");
     // M/M/1 under SRPT at this load: 9.41 ms, against 20 ms first come first served.
     assert!((8.5..10.5).contains(&mean), "{mean}");
     let [p50, p99, max] = ["p50", "p99", "max"].map(|name| number(&found, &format!("/response_time_ms/{name}")));
@@ -44,18 +43,6 @@ fn json_says_what_was_asked_for() {
         assert!(number(&found, path) > 0.0, "{path}");
     }
     assert_eq!(found["service"], "fluid");
-}
-
-#[test]
-fn a_run_too_short_has_no_interval_and_says_so() {
-    let args = "--policy ps --rho 0.95 --dist bounded-pareto:alpha=1.1,min=100,max=1e7 --jobs 20000";
-    let output = sim(args);
-    let (table, said) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success() && table.contains("\ninterval       none\n"), "{table}");
-    assert!(said.starts_with("weirlab: the mean response time has no confidence interval: ") && said.contains("sweep"));
-    let found = json(args);
-    assert!(found["response_time_ms"]["ci99"].is_null() && found["slowdown_ci99"].is_null(), "{found}");
-    assert!(said.contains(found["no_interval"].as_str().unwrap()) && said.trim_end().lines().count() == 1, "{said}");
 }
 
 #[test]
@@ -119,7 +106,6 @@ fn webstones_clients_have_slots() {
 fn closed_clients_are_told_apart() {
     let found =
         json("--policy srpt --dist deterministic:size=300000 --rho 0.12 --seconds 60 --closed 8,100KB --closed 1,60MB");
-    assert!(found["no_interval"].as_str().unwrap().starts_with("closed clients keep the link full"), "{found}");
     assert_eq!(found["closed_1"]["connections"], 8);
     assert_eq!(found["closed_2"]["size_bytes"], 60_000_000);
     // The open client has 1.2 Mbit/s, these share the rest.

@@ -14,7 +14,6 @@ mod owners;
 mod pages;
 mod ps;
 mod rank;
-mod relaxation;
 mod scheduled;
 mod slotted;
 mod source;
@@ -221,7 +220,7 @@ fn conduct(config: &Config, resolved: Resolved, hooks: Hooks) -> Result<Outcome,
     let span_ns = counts.at.0.max(1) as f64;
     let rho_offered = counts.offered as f64 / span_ns;
     Ok(Outcome {
-        summary: relaxation::judged(tally.summary(), config, rho_offered),
+        summary: tally.summary(),
         departed: counts.departed,
         incomplete: counts.incomplete,
         rho_offered,

@@ -1,5 +1,5 @@
 use serde::Serialize;
-use stats::{BatchMeans, SpanMoments};
+use stats::SpanMoments;
 use units::{Nanos, Rate};
 
 use super::internet::BANDWIDTHS;
@@ -23,8 +23,6 @@ pub struct ServerOutcome {
     pub server_delay_ms: ResponseTimes,
     /// 001's slowdown: waiting in all queues / service at all of them, mean over requests.
     pub waiting_over_service: f64,
-    /// Ends of its 99 % confidence interval.
-    pub waiting_over_service_ci99: Option<[f64; 2]>,
     /// The eight classes of 001's figure 1.
     pub by_size_class: Vec<ClassOutcome>,
     /// The eight classes of its table 1.
@@ -59,8 +57,6 @@ pub struct ClassOutcome {
     pub request_share: f64,
     pub byte_share: f64,
     pub response_time_ms: f64,
-    /// Ends of its 99 % confidence interval; none where they are too few for one.
-    pub response_time_ms_ci99: Option<[f64; 2]>,
     pub server_delay_ms: f64,
     pub waiting_over_service: f64,
 }
@@ -93,7 +89,6 @@ pub(super) struct Collector {
 struct Class {
     bytes: u128,
     times: SpanMoments,
-    time_batches: Option<Box<BatchMeans>>,
     delays: SpanMoments,
     waiting_over_service: f64,
 }
@@ -152,7 +147,6 @@ impl Collector {
             server: ServerOutcome {
                 server_delay_ms: server.response_time_ms,
                 waiting_over_service: server.slowdown_mean - 1.0,
-                waiting_over_service_ci99: server.slowdown_ci99.map(|ends| ends.map(|end| end - 1.0)),
                 by_size_class: classes(&self.by_size, &|index| SIZE_CLASSES[index]),
                 response_time_ms_per_user: per_user(&by_bandwidth),
                 by_bandwidth,
@@ -189,20 +183,17 @@ impl Class {
     fn record(&mut self, request: &Answered, time: Nanos, delay: Nanos) {
         self.bytes += u128::from(request.size_bytes);
         self.times.record(time);
-        self.time_batches.get_or_insert_with(|| Box::new(BatchMeans::new())).record(time.0 as f64);
         self.delays.record(delay);
         self.waiting_over_service += request.waited.0 as f64 / request.served.0.max(1) as f64;
     }
 
     fn outcome(&self, from: u64, requests: u64, bytes: u128) -> ClassOutcome {
-        let interval = self.time_batches.as_ref().and_then(|batches| batches.interval_99().ok());
         ClassOutcome {
             from,
             requests: self.times.count(),
             request_share: self.times.count() as f64 / requests.max(1) as f64,
             byte_share: self.bytes as f64 / bytes.max(1) as f64,
             response_time_ms: self.times.mean_ns().unwrap_or(0.0) / 1e6,
-            response_time_ms_ci99: interval.map(|ends| ends.map(|end| end / 1e6)),
             server_delay_ms: self.delays.mean_ns().unwrap_or(0.0) / 1e6,
             waiting_over_service: self.waiting_over_service / self.times.count().max(1) as f64,
         }

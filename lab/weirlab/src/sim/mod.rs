@@ -163,12 +163,6 @@ pub fn main(args: Args) -> Result<(), Failure> {
     if let Some(records) = records {
         records.finish(&spec, &outcome)?;
     }
-    if let Some(reason) = &outcome.summary.no_interval {
-        eprintln!(
-            "weirlab: the mean response time has no confidence interval: {reason}; for one ask for more --jobs, or for \
-             several seeds (python -m weirlab sweep, replications = 10)"
-        );
-    }
     output::print(&spec, &outcome, took, json)
 }
 

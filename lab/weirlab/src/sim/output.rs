@@ -191,21 +191,17 @@ fn as_json(spec: &SimSpec, outcome: &SimOutcome, took: Took) -> Result<Map<Strin
 fn as_table(spec: &SimSpec, outcome: &SimOutcome, took: Took) -> String {
     let summary = &outcome.summary;
     let time = &summary.response_time_ms;
-    let ends = |ci99: Option<[f64; 2]>| ci99.map_or(String::new(), |[lo, hi]| format!(" [{lo:.4}, {hi:.4}]"));
-    let interval = if time.ci99.is_some() { "99 % in brackets" } else { "none" };
     let mut text = format!(
         "policy         {} on {} Mbit/s, seed {}\n\
          jobs           {} counted of {} that left\n\
-         response time  mean {:.4} ms{}, p50 {:.3}, p90 {:.3}, p99 {:.3}, p99.9 {:.3}, max {:.2}; SCV {:.2}\n\
-         slowdown       mean {:.4}{}, variance {:.4}\n\
-         interval       {interval}\n",
+         response time  mean {:.4} ms, p50 {:.3}, p90 {:.3}, p99 {:.3}, p99.9 {:.3}, max {:.2}; SCV {:.2}\n\
+         slowdown       mean {:.4}, variance {:.4}\n",
         spec.policy,
         outcome.link_bps as f64 / 1e6,
         spec.seed,
         summary.jobs,
         outcome.simulated_jobs,
         time.mean,
-        ends(time.ci99),
         time.p50,
         time.p90,
         time.p99,
@@ -213,7 +209,6 @@ fn as_table(spec: &SimSpec, outcome: &SimOutcome, took: Took) -> String {
         time.max,
         time.scv,
         summary.slowdown_mean,
-        ends(summary.slowdown_ci99),
         summary.slowdown_variance,
     );
     for (name, value) in &outcome.details {
