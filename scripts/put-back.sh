@@ -31,7 +31,7 @@ start_of() {
 
 # Is this the name of a namespace of ours whose process is dead? The names end with the side of the link.
 is_leftover() {
-    if [[ "$1" =~ ^weir-([0-9]+)-([0-9]+)-[0-9]+-(server|client|router|wire|wan|neighbour)$ ]]; then
+    if [[ "$1" =~ ^weir-([0-9]+)-([0-9]+)-[0-9]+-(server|client|router|wire|wan)$ ]]; then
         [ "$(start_of "${BASH_REMATCH[1]}")" != "${BASH_REMATCH[2]}" ]
     elif [[ "$1" =~ ^weir-(test|loadgen)-([0-9]+)-[0-9]+-(s|c|server|client)$ ]]; then
         [ ! -e "/proc/${BASH_REMATCH[2]}" ]

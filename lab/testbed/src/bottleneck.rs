@@ -22,7 +22,6 @@ pub(crate) fn build_commands(
         Qdisc::Fifo => shaped_over(&format!("pfifo limit {}", experiment.fifo_packets)),
         Qdisc::FqCodel => shaped_over("fq_codel"),
         Qdisc::Fq => shaped_over("fq"),
-        Qdisc::Siblings => sibling_lines(side, device, experiment),
         qdisc @ (Qdisc::Cake | Qdisc::CakeHosts) => {
             let isolation = if qdisc == Qdisc::Cake { "" } else { " dual-dsthost" };
             vec![format!("tc -n {side} qdisc add dev {device} root handle 1: cake bandwidth {bits}bit{isolation}")]
@@ -109,25 +108,6 @@ fn shaper_lines(side: &str, device: &str, experiment: &Experiment, queue: &str) 
     }
 }
 
-/// HTB with two classes of half the rate and the whole ceiling, each over a FIFO; the first takes what nobody puts elsewhere.
-fn sibling_lines(side: &str, device: &str, experiment: &Experiment) -> Vec<String> {
-    let (bits, burst) = (experiment.link.bits_per_s(), experiment.burst_bytes());
-    let class = |parent: &str, id: &str, rate: u64| {
-        format!(
-            "tc -n {side} class add dev {device} parent {parent} classid {id} htb rate {rate}bit ceil {bits}bit burst {burst} cburst {burst} quantum 1514"
-        )
-    };
-    let mut lines = vec![format!("tc -n {side} qdisc add dev {device} root handle 1: htb default 11")];
-    lines.extend([class("1:", "1:1", bits), class("1:1", "1:11", bits / 2), class("1:1", "1:12", bits / 2)]);
-    lines.extend([11, 12].map(|class| {
-        format!(
-            "tc -n {side} qdisc add dev {device} parent 1:{class} handle {class}: pfifo limit {}",
-            experiment.fifo_packets
-        )
-    }));
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,16 +138,6 @@ mod tests {
         assert_eq!(commands("", ""), [HTB[0], HTB[1], fifo]);
         let fq_codel = "tc -n S qdisc add dev cable parent 1:1 handle 10: fq_codel";
         assert_eq!(commands("", "qdisc = \"fq_codel\""), [HTB[0], HTB[1], fq_codel]);
-    }
-
-    #[test]
-    fn siblings_have_half_each_and_borrow() {
-        let lines = commands("", "qdisc = \"siblings\"");
-        assert_eq!(lines.len(), 6);
-        for class in ["1:11", "1:12"] {
-            let want = format!("parent 1:1 classid {class} htb rate 5000000bit ceil 10000000bit");
-            assert!(lines.iter().any(|line| line.contains(&want)), "{want}: {lines:#?}");
-        }
     }
 
     #[test]

@@ -1,9 +1,8 @@
-//! The cables of a link and the routes along them, as commands: from the server over routers to the clients, and from a neighbour to the
-//! first router.
+//! The cables of a link and the routes along them, as commands: from the server over routers to the clients.
 
 use std::net::Ipv4Addr;
 
-use crate::{ClientGroup, neighbour};
+use crate::ClientGroup;
 
 /// Every cable's two addresses are from the block set aside for benchmarks, 198.18.0.0/15 (RFC 2544, RFC 6890): four
 /// addresses for each, from the server on.
@@ -73,20 +72,6 @@ pub(crate) fn chain_commands(hops: &[&str], plain_groups: &[usize], gso_max_segs
     commands
 }
 
-/// The cable of a neighbour to the router, the first hop behind the server, and the routes to it and from it.
-pub(crate) fn neighbour_commands(index: usize, side: &str, hops: &[&str]) -> Vec<String> {
-    let [near, own] = neighbour::addresses(index);
-    let device = format!("near{index}");
-    let ends = [End { side: hops[1], device: &device, address: near }, End { side, device: DEVICE, address: own }];
-    let mut commands = cable_commands(ends, None);
-    commands.push(format!("ip -n {side} route add default via {near}"));
-    // The last hop sends all there is toward the server.
-    for (number, beyond) in (0u8..).zip(hops).take(hops.len() - 1).skip(2) {
-        commands.push(format!("ip -n {beyond} route add {own}/32 via {}", cable_addresses(number - 1)[0]));
-    }
-    commands
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,20 +110,6 @@ mod tests {
             "ip -n W route add default via 198.18.0.10",
             "ip -n W route add 198.18.0.0/30 via 198.18.0.5",
             "ip -n C route add default via 198.18.0.9",
-        ] {
-            assert!(commands.iter().any(|command| command == want), "{want}: {commands:#?}");
-        }
-    }
-
-    #[test]
-    fn a_neighbour_is_at_the_router() {
-        let commands = neighbour_commands(0, "N", &["S", "R", "L", "W", "C"]);
-        for want in [
-            "ip link add near0 mtu 1500 netns R type veth peer name cable mtu 1500 netns N",
-            "ip -n N address add 198.18.0.254/30 dev cable",
-            "ip -n N route add default via 198.18.0.253",
-            "ip -n L route add 198.18.0.254/32 via 198.18.0.5",
-            "ip -n W route add 198.18.0.254/32 via 198.18.0.9",
         ] {
             assert!(commands.iter().any(|command| command == want), "{want}: {commands:#?}");
         }

@@ -11,8 +11,8 @@ use crate::one_run::{PORT, one_run};
 use crate::server::check_installed;
 use crate::virtual_time::{self, Machines};
 use crate::{
-    Attach, Experiment, Folder, Interrupt, LabError, Limits, Link, Network, Qdisc, RunSpec, Site, autorate,
-    find_program, remove_leftovers,
+    Attach, Experiment, Folder, Interrupt, LabError, Limits, Link, Network, Qdisc, RunSpec, Site, find_program,
+    remove_leftovers,
 };
 
 /// A point of an experiment: what to do and with what.
@@ -261,8 +261,7 @@ fn rehearse(plan: &Plan<'_>, spec: &RunSpec, rehearsed: &mut Rehearsed) -> Resul
         Network::Loopback => Ok(()),
         Network::Namespaces | Network::Router => Ok(congestion::check(&plan.experiment.congestion_control)?),
     };
-    let has_cake = || spec.autorate.map_or(Ok(()), autorate::check_kernel);
-    let needs = check_installed(spec, weir).and_then(|()| has_congestion_control()).and_then(|()| has_cake());
+    let needs = check_installed(spec, weir).and_then(|()| has_congestion_control());
     let outcome = match (needs, known) {
         (Err(missing), _) => Err(missing.to_string()),
         (Ok(()), _) if is_everywhere => Ok(()),

@@ -64,14 +64,11 @@ pub(crate) fn quieten(place: Place<'_>) -> Result<(), LabError> {
 
 /// Why an experiment cannot be over IPv6, if so.
 pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
-    let has_others = !experiment.neighbours.is_empty();
-    let is_made_for_ipv4 = has_others || experiment.runs().any(|run| run.autorate.is_some());
     let has_visits = experiment.clients().any(ClientGroup::has_visits);
     match experiment.ipv6 {
         true if experiment.network == Network::Loopback => Err("ipv6 is of namespaces: leave it or network out".into()),
         // Of IPv6 a block is one client to the server.
         true if has_visits => Err("visits and households have addresses of IPv4: leave ipv6 out".into()),
-        true if is_made_for_ipv4 => Err("neighbours and autorate have addresses of IPv4: leave ipv6 out".into()),
         // Not every kernel has tables of routes by source for IPv6.
         true if experiment.clients().len() > 1 => {
             Err("over ipv6 there is one way to clients: write one [[client]]".into())

@@ -6,7 +6,6 @@
 //! removes it when dropped: at the end, after an error, a panic, SIGINT or SIGTERM alike. What a SIGKILL leaves behind
 //! is removed by the next start, which recognises it by the name of its dead owner.
 
-mod autorate;
 mod bottleneck;
 mod busy_host;
 mod cables;
@@ -24,7 +23,6 @@ mod line;
 mod link;
 mod machine;
 mod namespace;
-mod neighbour;
 mod one_run;
 mod path;
 mod placeholders;
@@ -48,7 +46,6 @@ mod watch;
 mod wide;
 mod wire;
 
-pub use autorate::Autorate;
 use calibration::Calibration;
 pub use client_group::ClientGroup;
 pub use conduct::{Conducted, Order, Plan, Programs, Skipped, conduct};
@@ -63,7 +60,6 @@ pub use limits::Limits;
 pub use line::RateChange;
 pub use link::Link;
 pub use namespace::{Namespace, Place, remove_leftovers};
-pub use neighbour::Neighbour;
 pub use program::Program;
 pub use qdisc::Counters;
 pub use rate_model::{RateKind, RateModel};

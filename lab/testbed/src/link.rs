@@ -8,17 +8,15 @@ use std::path::{Path, PathBuf};
 
 use uplink::congestion;
 
-use crate::autorate::Egress;
 use crate::bottleneck::{attach_command, build_commands, follow_command, weir_words};
-use crate::cables::{DEVICE, FAR_DEVICE, cable_addresses, chain_commands, neighbour_commands};
+use crate::cables::{DEVICE, FAR_DEVICE, cable_addresses, chain_commands};
 use crate::limits::KernelLimits;
 use crate::line::Changes;
 use crate::namespace::{Namespace, Place};
-use crate::neighbour::{At, Transfers};
 use crate::program::Program;
 use crate::wide::Paths;
 use crate::wire::Wire;
-use crate::{ClientGroup, Counters, Experiment, LabError, Network, RunSpec, ipv6, tool};
+use crate::{Counters, Experiment, LabError, Network, RunSpec, ipv6, tool};
 
 /// A built link. Dropping it removes both namespaces, and with them the cable and the bottleneck.
 #[derive(Debug)]
@@ -35,8 +33,6 @@ pub struct Link {
     wire: Option<Wire>,
     /// Wide-area paths between the bottleneck and the clients, if there are any.
     paths: Option<Paths>,
-    /// Other hosts behind the router; none for a neighbour at the server's.
-    neighbours: Vec<Option<Namespace>>,
     limits: KernelLimits,
     is_ipv6: bool,
 }
@@ -50,14 +46,9 @@ impl Link {
         let host = spec.container.then(|| Namespace::create("host")).transpose()?;
         let wire = experiment.wire.then(|| Wire::new(experiment.link)).transpose()?;
         let paths = Paths::new(experiment.clients(), || Namespace::create("wan"))?;
-        let neighbours = experiment.neighbours.iter().map(|neighbour| match neighbour.at {
-            At::Router => Namespace::create("neighbour").map(Some),
-            At::Server => Ok(None),
-        });
-        let neighbours = neighbours.collect::<Result<Vec<_>, _>>()?;
         let (limits, is_ipv6) = (KernelLimits::default(), experiment.ipv6);
-        let mut link = Link { tree_of: None, server, host, client, router, wire, paths, neighbours, limits, is_ipv6 };
-        for side in link.routers().chain([&link.server, &link.client]).chain(link.neighbours.iter().flatten()) {
+        let mut link = Link { tree_of: None, server, host, client, router, wire, paths, limits, is_ipv6 };
+        for side in link.routers().chain([&link.server, &link.client]) {
             if experiment.ipv6 { ipv6::quieten(Place::In(side))? } else { silence_ipv6(side)? }
         }
         for command in link.commands(experiment) {
@@ -133,12 +124,7 @@ impl Link {
         hops.push(self.client.name());
         let plain = (0..).zip(experiment.clients()).filter(|(_, group)| group.path.is_plain());
         let plain: Vec<usize> = plain.map(|(index, _)| index).collect();
-        let mut commands = chain_commands(&hops, &plain, experiment.gso_max_segs);
-        for (index, neighbour) in self.neighbours.iter().enumerate() {
-            let neighbour = neighbour.iter().flat_map(|side| neighbour_commands(index, side.name(), &hops));
-            commands.extend(neighbour);
-        }
-        commands
+        chain_commands(&hops, &plain, experiment.gso_max_segs)
     }
 
     /// Where `weir attach` is: what the server, or its host, sends into.
@@ -156,15 +142,10 @@ impl Link {
         (Place::In(self.router.as_ref().unwrap_or(&self.server)), self.bottleneck().1)
     }
 
-    /// Starts what goes on beside the load: changes of the line's rate, and other hosts' transfers.
-    pub(crate) fn start_company(&self, experiment: &Experiment) -> Result<(Changes, Transfers), LabError> {
-        let hops = 2 + self.routers().count();
-        let client = cable_addresses(hops as u8 - 2)[1];
-        let places: Vec<Place<'_>> =
-            self.neighbours.iter().map(|side| side.as_ref().map_or(self.server(), Place::In)).collect();
-        let transfers = Transfers::start(&experiment.neighbours, &places, self.client(), client.into())?;
+    /// Starts the changes of the line's rate.
+    pub(crate) fn start_changes(&self, experiment: &Experiment) -> Changes {
         let wire = self.wire.as_ref().map(|wire| (wire.namespace.name(), FAR_DEVICE));
-        Ok((Changes::start(experiment, self.bottleneck(), wire), transfers))
+        Changes::start(experiment, self.bottleneck(), wire)
     }
 
     pub fn server(&self) -> Place<'_> {
@@ -173,15 +154,6 @@ impl Link {
 
     pub fn client(&self) -> Place<'_> {
         Place::In(&self.client)
-    }
-
-    /// Returns the interface by which the server's packets leave, and the client that answers echoes from there: the
-    /// first one behind the longest way.
-    pub(crate) fn egress(&self, experiment: &Experiment) -> Egress<'_> {
-        let hops = 2 + self.routers().count();
-        let group = (0..).zip(experiment.clients()).find_map(|(index, _)| ClientGroup::addresses(index).next());
-        let reflector = group.unwrap_or(cable_addresses(hops as u8 - 2)[1]);
-        Egress { server: &self.server, device: DEVICE, reflector }
     }
 
     pub fn server_address(&self) -> IpAddr {
@@ -236,8 +208,7 @@ impl Link {
         write_setting(self.client(), "net/ipv4/ip_local_port_range", "1024 65535")?;
         let wanted = &experiment.congestion_control;
         congestion::while_allowed(wanted, || {
-            let neighbours = self.neighbours.iter().flatten().map(Place::In);
-            for side in [self.server(), self.client()].into_iter().chain(neighbours) {
+            for side in [self.server(), self.client()] {
                 side.enter(|| fs::write(congestion::CHOSEN, wanted))
                     .map_err(|e| LabError::io(congestion::CHOSEN, e))?;
             }

@@ -143,7 +143,7 @@ pub(crate) fn owner() -> String {
 /// Is this a namespace of ours whose owner is dead?
 fn is_leftover(name: &str, start_of: impl Fn(u32) -> Option<u64>) -> bool {
     let parts: Vec<&str> = name.split('-').collect();
-    let ["weir", pid, start, number, "server" | "client" | "router" | "wire" | "wan" | "neighbour"] = parts[..] else {
+    let ["weir", pid, start, number, "server" | "client" | "router" | "wire" | "wan"] = parts[..] else {
         return false;
     };
     number.parse::<u32>().is_ok() && is_dead(pid, start, start_of)

@@ -3,27 +3,24 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use record::{GIVEN_UP, Manifest, Run, Samples};
 
-use crate::autorate::Shaping;
 use crate::busy_host::BusyHost;
 use crate::client_group::client_flags;
 use crate::folder::DIGEST;
 use crate::line::{self, Changes};
 use crate::namespace::Place;
-use crate::neighbour::Transfers;
 use crate::program::{POLL_EVERY, Program};
 use crate::server::{Endpoint, SERVER_LOG, Source, server_command, start_server};
 use crate::upstream::{Upstream, free_address};
 use crate::view::{LOG_COLUMN, Sampler, Taken, View, carried, shares};
 use crate::{
-    Calibration, Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, SlowDisk, find_program, ipv6,
-    machine, said, server_side, tool, watch,
+    Calibration, Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, find_program, ipv6, machine,
+    said, server_side, tool, watch,
 };
 
 /// The server's port; a namespace has no other.
@@ -37,21 +34,6 @@ struct Measured {
     server_cpu: Duration,
     elapsed: Duration,
     counters: Option<Counters>,
-    /// The bytes that the neighbours brought to their peers, by name.
-    neighbours: Vec<(String, u64)>,
-}
-
-/// The programs that have to run as long as the load does.
-struct Watched<'a> {
-    serving: &'a mut Serving,
-    download: Option<&'a mut Program>,
-}
-
-impl Watched<'_> {
-    fn check_running(&mut self) -> Result<(), LabError> {
-        self.serving.check_running()?;
-        self.download.as_mut().map_or(Ok(()), |download| download.check_running())
-    }
 }
 
 /// Does one run of the plan; its folder is `plan.out`/NAME.
@@ -64,16 +46,13 @@ pub(crate) fn one_run(plan: &Plan<'_>, spec: &RunSpec, site: &Path, interrupt: &
     };
     let endpoint = endpoint(link.as_ref())?;
     let (attached, followed) = attach(plan, spec, link.as_ref(), &folder)?;
-    let disk = slow_disk(plan, spec, site)?;
     let mut serving = Serving::start(plan, spec, endpoint, (site, &folder), interrupt)?;
     let busy = BusyHost::of(plan.experiment, &serving.server)?;
-    let mut download = start_download(disk.as_ref(), spec, endpoint, &folder)?;
     let bar = progress_bar(&format!("{} {}", plan.title, spec.name), plan.experiment.seconds());
-    let watched = Watched { serving: &mut serving, download: download.as_mut() };
-    let (measured, taken) = measure(plan, spec, endpoint, link.as_ref(), watched, &bar, interrupt)?;
+    let (measured, taken) = measure(plan, spec, endpoint, link.as_ref(), &mut serving, &bar, interrupt)?;
     let mut environment = link.as_ref().map_or(Ok(BTreeMap::new()), Link::describe)?;
     environment.extend(serving.describe());
-    drop((busy, download, disk, serving, followed));
+    drop((busy, serving, followed));
     drop(link);
     environment.extend(attached.map(|command| ("attach_command".into(), command)));
     environment.extend(described(plan, spec));
@@ -135,32 +114,10 @@ fn make_folder(plan: &Plan<'_>, spec: &RunSpec) -> Result<PathBuf, LabError> {
     Ok(folder)
 }
 
-/// The client that asks for a file of the slow disk.
-fn start_download(
-    disk: Option<&SlowDisk>,
-    spec: &RunSpec,
-    at: Endpoint<'_>,
-    folder: &Path,
-) -> Result<Option<Program>, LabError> {
-    let scheme = if spec.speaks_tls() { "https" } else { "http" };
-    let server = format!("{scheme}://{}", at.address);
-    disk.map(|disk| disk.download(at.client, &server, &folder.join("cold.log"))).transpose()
-}
-
-/// The disk of a run that has one; of a name that no run of another point has.
-fn slow_disk(plan: &Plan<'_>, spec: &RunSpec, site: &Path) -> Result<Option<SlowDisk>, LabError> {
-    let point = plan.title.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-    let mount = |reads: NonZeroU32| {
-        SlowDisk::mount(site, &format!("{point}-{}", spec.name), Duration::from_secs(1) / reads.get())
-    };
-    spec.cold_reads_per_s.map(mount).transpose()
-}
-
 /// Returns what is known of a run without having done it.
 fn described(plan: &Plan<'_>, spec: &RunSpec) -> BTreeMap<String, String> {
     let mut environment = plan.environment.clone();
     environment.insert("worker_slots".into(), plan.experiment.limits.slots_of(spec.server));
-    environment.extend(spec.cold_reads_per_s.map(|reads| ("cold_reads_per_s".into(), reads.to_string())));
     if spec.server == Server::Weir && spec.shaping != "off" {
         environment.insert("told".into(), plan.experiment.told_to(spec).to_string());
     }
@@ -192,7 +149,7 @@ fn measure(
     spec: &RunSpec,
     endpoint: Endpoint<'_>,
     link: Option<&Link>,
-    mut watched: Watched<'_>,
+    serving: &mut Serving,
     bar: &ProgressBar,
     interrupt: &Interrupt,
 ) -> Result<(Measured, Taken), LabError> {
@@ -201,35 +158,29 @@ fn measure(
     let log = folder.join(SERVER_LOG);
     let view =
         View::open(link, endpoint.address.port(), log).map_err(|e| LabError::io("the server's connections", e))?;
-    let (cpu_before, counters_before, began) = (watched.serving.server.cpu()?, counters()?, Instant::now());
+    let (cpu_before, counters_before, began) = (serving.server.cpu()?, counters()?, Instant::now());
     let sampler = Sampler::start(view)?;
     let mut command = machine::punctual_prefix();
     command.extend(load_command(plan, spec, endpoint.address, &folder)?);
     let mut load = Program::start(endpoint.client, "weirlab load", &command, &folder.join("load.log"))?;
-    let shaping =
-        link.zip(spec.autorate).map(|(link, limits)| Shaping::start(limits, link.egress(plan.experiment), &folder));
-    let shaping = shaping.transpose()?;
     let weir = plan.programs.weir.as_deref();
-    let watch = watch::start(endpoint.server, spec, weir, watched.serving.server.id(), &folder)?;
-    let beside = link.map(|link| link.start_company(plan.experiment)).transpose()?;
-    let awaited = await_load(plan, &mut load, &mut watched, bar, interrupt);
+    let watch = watch::start(endpoint.server, spec, weir, serving.server.id(), &folder)?;
+    let changes = link.map(|link| link.start_changes(plan.experiment));
+    let awaited = await_load(plan, &mut load, serving, bar, interrupt);
     bar.finish_and_clear();
     awaited?;
-    let (changes, transfers) = beside.unzip();
     changes.map_or(Ok(()), Changes::finish)?;
-    shaping.map_or(Ok(()), Shaping::finish)?;
-    let neighbours = transfers.map_or(vec![], Transfers::finish);
     drop(watch);
     let taken = sampler.finish();
     let counters = counters()?.zip(counters_before).map(|(after, before)| after.since(before));
-    let server_cpu = watched.serving.server.cpu()?.saturating_sub(cpu_before);
-    Ok((Measured { server_cpu, elapsed: began.elapsed(), counters, neighbours }, taken))
+    let server_cpu = serving.server.cpu()?.saturating_sub(cpu_before);
+    Ok((Measured { server_cpu, elapsed: began.elapsed(), counters }, taken))
 }
 
 fn await_load(
     plan: &Plan<'_>,
     load: &mut Program,
-    watched: &mut Watched<'_>,
+    serving: &mut Serving,
     bar: &ProgressBar,
     interrupt: &Interrupt,
 ) -> Result<(), LabError> {
@@ -237,7 +188,7 @@ fn await_load(
     let (began, grace) = (Instant::now(), plan.experiment.load.grace.unwrap_or_default());
     while !load.poll_success()? {
         interrupt.check()?;
-        watched.check_running()?;
+        serving.check_running()?;
         if began.elapsed() > Duration::from_secs(seconds) + plan.lasts + grace + LOAD_WITHIN {
             return Err(load.failed("did not end in time"));
         }
@@ -341,8 +292,6 @@ fn began_unix_ns(manifest: &Manifest) -> Result<u64, LabError> {
 fn amend(manifest: &mut Manifest, measured: &Measured, environment: BTreeMap<String, String>) {
     manifest.server_cpu = Some(measured.server_cpu.as_secs_f64() / measured.elapsed.as_secs_f64());
     manifest.environment.extend(environment);
-    let carried = |(name, bytes): &(String, u64)| (format!("neighbour_{name}_bytes"), bytes.to_string());
-    manifest.environment.extend(measured.neighbours.iter().map(carried));
     if let Some(counters) = measured.counters {
         manifest.wire_bytes = Some(counters.sent_bytes);
         manifest.environment.insert("dropped_packets".into(), counters.dropped_packets.to_string());
@@ -373,17 +322,11 @@ mod tests {
     fn adds_what_was_measured() {
         let mut manifest = Manifest::new("a");
         let counters = Some(Counters { sent_bytes: 7, sent_packets: 2, dropped_packets: 1 });
-        let measured = Measured {
-            server_cpu: Duration::from_millis(500),
-            elapsed: Duration::from_secs(2),
-            counters,
-            neighbours: vec![("b".into(), 9)],
-        };
+        let measured = Measured { server_cpu: Duration::from_millis(500), elapsed: Duration::from_secs(2), counters };
         amend(&mut manifest, &measured, BTreeMap::from([("qdisc".into(), "htb".into())]));
         assert_eq!((manifest.server_cpu, manifest.wire_bytes), (Some(0.25), Some(7)));
         assert_eq!(manifest.environment["qdisc"], "htb");
         assert_eq!(manifest.environment["dropped_packets"], "1");
-        assert_eq!(manifest.environment["neighbour_b_bytes"], "9");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use workload::STREAMS_MAX;
 
 use crate::experiment::check_name;
-use crate::{Autorate, Framing, Network, Told, placeholders, upstream};
+use crate::{Framing, Network, Told, placeholders, upstream};
 
 /// A run: what serves the jobs, and in which order.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -67,11 +67,6 @@ pub struct RunSpec {
     /// The server is in a container: its host, which attaches, only forwards its packets.
     #[serde(default)]
     pub container: bool,
-    /// A further client downloads a file from a disk that gives so many reads per second, for as long as the run lasts; unset
-    /// is no such client.
-    pub cold_reads_per_s: Option<NonZeroU32>,
-    /// CAKE on the server's egress, before the bottleneck, with a rate that follows delay and load.
-    pub autorate: Option<Autorate>,
     /// Name of the run this one is compared with, instead of the first.
     pub baseline: Option<String>,
 }
@@ -117,8 +112,6 @@ pub enum Qdisc {
     FqCodel,
     /// fq as it comes, under the shaper: each connection by turns, paced by its TCP.
     Fq,
-    /// Two classes of the shaper with half of the link each, which borrow: one for the server, one for a neighbour at its host.
-    Siblings,
     /// CAKE as it comes, which shapes by itself.
     Cake,
     /// CAKE with the link shared between client hosts first (`dual-dsthost`), their connections second.
@@ -133,7 +126,6 @@ impl Qdisc {
             Qdisc::Fifo => "fifo",
             Qdisc::FqCodel => "fq_codel",
             Qdisc::Fq => "fq",
-            Qdisc::Siblings => "siblings",
             Qdisc::Cake => "cake",
             Qdisc::CakeHosts => "cake_hosts",
             Qdisc::Bands => "bands",
@@ -318,12 +310,6 @@ impl RunSpec {
 
     fn check_network(&self, qdisc: Qdisc, network: Network) -> Result<(), String> {
         let (queue, wrong) = (qdisc.name(), Err::<(), String>);
-        if let Some(autorate) = self.autorate {
-            autorate.check()?;
-            if network != Network::Router {
-                return wrong("autorate shapes before a router's queue: write network = \"router\"".into());
-            }
-        }
         match network {
             Network::Loopback if qdisc != Qdisc::Fifo => {
                 wrong(format!("nothing queues on loopback, so no qdisc `{queue}`: leave network or qdisc out"))
@@ -434,7 +420,6 @@ mod tests {
             ("", "server = \"caddy\"\ncodings = [\"br\"]", "the lab does not give caddy `br`, but zstd, gzip"),
             ("", "server = \"nginx\"\ncodings = [\"br:12\"]", "the lab does not give nginx `br:12`, but br, gzip"),
             ("", "server = \"h2o\"\ncodings = [\"gzip\"]", "the lab gives h2o no codings"),
-            ("", "server = \"nginx\"\ncold_reads_per_s = 0", "expected a nonzero u32"),
             ("", "server = \"nginx\"\nqdisc = \"codel\"", "unknown variant `codel`, expected one of `fifo`"),
             ("", "server = \"nginx\"\nbaseline = \"b\"", "run `a`: there is no run `b` to compare it with"),
             ("network = \"loopback\"", "server = \"weir\"\nqdisc = \"cake\"", "run `a`: nothing queues on loopback"),

@@ -1,5 +1,4 @@
-//! A disk that takes as long for each read as it is told: a file system in user space (FUSE) below the served folder, and a client that
-//! downloads from it for as long as a run lasts.
+//! A disk that takes as long for each read as it is told, for tests of servers: a file system in user space (FUSE) below the served folder.
 //!
 //! Real disks are slow by chance. This one answers every look at a file at once and every read when its turn has come, one
 //! after the other, so that what a server does meanwhile is the same on every machine. Two more files are as slow to find: one to look
@@ -18,8 +17,7 @@ use fuser::{
 };
 use rustix::mount::{UnmountFlags, unmount};
 
-use crate::namespace::Place;
-use crate::{LabError, Program, find_program};
+use crate::LabError;
 
 /// Folders of the site on which such disks are mounted begin with this.
 const PREFIX: &str = "cold-";
@@ -58,16 +56,6 @@ impl SlowDisk {
                 Err(LabError::io("a slow disk (FUSE, /dev/fuse)", error))
             }
         }
-    }
-
-    /// Starts a client that downloads the file from this server (`https://198.18.0.1:8080`), whoever signed its certificate, until it is dropped.
-    pub(crate) fn download(&self, client: Place<'_>, server: &str, log: &Path) -> Result<Program, LabError> {
-        let name = self.folder.file_name().unwrap_or_default().display();
-        let curl = find_program("curl")?.display().to_string();
-        let mut command = vec![curl];
-        command.extend(["--silent", "--show-error", "--insecure", "--output", "/dev/null"].map(String::from));
-        command.push(format!("{server}/{name}/{FILE}"));
-        Program::start(client, "curl", &command, log)
     }
 }
 

@@ -90,10 +90,6 @@ pub(crate) fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Rate, D
     Ok(rate)
 }
 
-pub(crate) fn maybe_rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rate>, D::Error> {
-    rate(deserializer).map(Some)
-}
-
 pub(crate) fn rho<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
     check_rho(f64::deserialize(deserializer)?).map(Some).map_err(D::Error::custom)
 }

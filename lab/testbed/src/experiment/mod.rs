@@ -24,14 +24,12 @@ pub use customer::{Customer, CustomerAt, check_customers};
 pub use file::{ExperimentFile, Overrides, Point};
 pub use keys::{Surge, check_rho, check_seconds};
 use keys::{burst, output_bytes, packets, segments};
-pub(crate) use keys::{check_name, duration, maybe_rate, rate};
+pub(crate) use keys::{check_name, duration, rate};
 pub use load::Load;
 
 use crate::busy_host::HostLate;
 use crate::client_group::check_groups;
-use crate::{
-    ClientGroup, LabError, Limits, Neighbour, Qdisc, RateChange, RateModel, RunSpec, Told, ipv6, line, neighbour,
-};
+use crate::{ClientGroup, LabError, Limits, Qdisc, RateChange, RateModel, RunSpec, Told, ipv6, line};
 
 /// What an experiment file says of one point, with its defaults filled in.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -95,9 +93,6 @@ pub struct Experiment {
     pub host_late: Option<HostLate>,
     /// Instead of `rate_changes`: a line whose rate never rests.
     pub rate_model: Option<RateModel>,
-    /// Hosts behind the same router that send to the clients.
-    #[serde(default, rename = "neighbour")]
-    pub neighbours: Vec<Neighbour>,
     /// At least one, names distinct.
     #[serde(rename = "run")]
     runs: Vec<Spanned<RunSpec>>,
@@ -194,7 +189,7 @@ impl Experiment {
         self.limits.check(self).map_err(|reason| (0, reason))?;
         self.check_clients()?;
         self.check_runs()?;
-        let checks = [line::check, neighbour::check, ipv6::check];
+        let checks = [line::check, ipv6::check];
         checks.into_iter().try_for_each(|check| check(self)).map_err(|reason| (0, reason))
     }
 
@@ -223,9 +218,6 @@ impl Experiment {
             let per_connection = if self.load.loads_pages() { u64::MAX } else { self.load.per_connection };
             spec.check(self.qdisc_of(spec), self.network, per_connection).map_err(at)?;
             spec.check_placeholders(&self.fill).map_err(at)?;
-            if spec.container && !self.neighbours.is_empty() {
-                return Err(at("a container has no neighbours: leave them out, or `container`".into()));
-            }
             if let Some(baseline) =
                 spec.baseline.as_ref().filter(|baseline| self.runs().all(|run| run.name != **baseline))
             {

@@ -1,4 +1,4 @@
-//! Lines whose rate changes, is shared or has to be found, in virtual time: what such runs leave beside their records.
+//! Lines whose rate changes or has to be found, in virtual time: what such runs leave beside their records.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use record::Run;
 use crate::bench::stderr;
 use crate::virtual_time::{VirtualBench, has_weir};
 
-/// 4 Mbit/s asked for too much, behind a router: a shaper that begins at twice the rate makes the router's queue.
+/// 4 Mbit/s asked for too much, behind a router.
 const LINE: &str = r#"question = "what is left of a line"
 link = "4mbit"
 rho = 1.3
@@ -19,12 +19,6 @@ grace = "1s"
 [[client]]
 name = "far"
 rtt = "30ms"
-"#;
-
-const AUTORATE: &str = r#"[[run]]
-name = "shaped"
-server = "nginx"
-autorate = { least = "1mbit", base = "8mbit", most = "20mbit" }
 "#;
 
 const RADIO: &str = r#"[rate_model]
@@ -79,19 +73,6 @@ fn far_clients_wait_longer_and_the_manifest_says_why() {
     let least = |group| of_group(group).map(|record| record.response_time()).min().unwrap();
     assert!(of_group(0).count() > of_group(1).count() && least(1) >= units::Nanos::from_millis(120));
     assert!(least(0) < units::Nanos::from_millis(60), "{:?}", least(0));
-    bench.assert_nothing_left();
-}
-
-#[test]
-fn a_shaper_that_is_too_fast_is_slowed_down_by_delay() {
-    let Some((bench, _)) = run("autorate", AUTORATE) else { return };
-    let said = fs::read_to_string(bench.bench.out().join("shaped/uplink.csv")).unwrap();
-    let rates =
-        said.lines().skip(1).filter_map(|line| line.rsplit(": ").next()?.split(' ').next()?.parse::<f64>().ok());
-    let rates: Vec<f64> = rates.collect();
-    assert_eq!(rates.len() + 1, said.lines().count(), "{said}");
-    assert!(rates.iter().all(|mbit| (1.0..=20.0).contains(mbit)), "{said}");
-    assert!(rates.last().is_some_and(|mbit| *mbit < 6.0), "the router's queue was not seen: {said}");
     bench.assert_nothing_left();
 }
 
