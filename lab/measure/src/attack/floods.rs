@@ -4,9 +4,9 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use super::h2::{PREFACE, frame, request};
 use super::quic::Quic;
 use super::server::{LARGE, SMALL, Server};
-use crate::bench::h2::{PREFACE, frame, request};
 use crate::bench::idle;
 
 /// Streams of a connection: what servers allow (RFC 9113 section 6.5.2 advises no fewer).

@@ -6,6 +6,7 @@
 
 mod application;
 mod floods;
+mod h2;
 mod hello;
 mod honest;
 mod judge;

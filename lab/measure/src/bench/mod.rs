@@ -5,9 +5,7 @@
 //! another, and what counts is the median of the ratios within a round. Requests per second is half the answer, since
 //! one core of load generator often saturates first: CPU per request, from /proc, is the other half.
 
-mod crowd;
 pub mod floor;
-pub mod h2;
 mod h2load;
 pub mod idle;
 pub mod machine;
@@ -59,7 +57,7 @@ pub struct Args {
     /// Under TLS: keep-alive, and a handshake for each request; beside H2O and Caddy where they are installed.
     #[arg(long)]
     tls: bool,
-    /// HTTP/2 under TLS, by h2load; and a connection beside 10,000 idle ones.
+    /// HTTP/2 under TLS, by h2load.
     #[arg(long)]
     h2: bool,
     /// HTTP/3 at fixed rates, by `weirlab load`, beside Caddy.
@@ -141,25 +139,17 @@ pub fn main(root: &Path, args: &Args) -> Result<(), String> {
     let contests = contests(args, base, other, &peers);
     let is_resting = args.wants("idle") && !args.is_secure() && !args.proxy;
     let idle = if is_resting { plan::resting(base, other, &peers) } else { Vec::new() };
-    let crowd = if args.h2 && args.wants(crowd::NAME) { plan::crowded(base, other, &peers) } else { Vec::new() };
-    let all = contests.iter().flat_map(|(_, kinds)| kinds).chain(&idle).chain(&crowd);
+    let all = contests.iter().flat_map(|(_, kinds)| kinds).chain(&idle);
     let mut kinds: Vec<Kind> = all.copied().collect();
     kinds.sort_unstable();
     kinds.dedup();
     let generators = generators(&contests);
     let bench = Bench::new(args.workers, cores, programs(root, args, &kinds, &generators)?, args.is_secure())?;
     let bench = if args.proxy { bench.behind()? } else { bench };
-    let mut commands = machine::commands(&kinds, &bench);
+    let commands = machine::commands(&kinds, &bench);
     let (contests, idle) = (run_contests(args, &bench, &contests)?, idle::run(&bench, &idle)?);
-    let mut crowds = Vec::new();
-    if !crowd.is_empty() {
-        let plain = Bench::new(args.workers, bench.cores.clone(), bench.programs.clone(), false)?;
-        let of_plain = machine::commands(&crowd, &plain).into_iter();
-        commands.extend(of_plain.map(|(name, command)| (format!("{name}, {}", crowd::NAME), command)));
-        crowds = crowd::run(&plain, &crowd, args.quick)?;
-    }
     let manifest = machine::manifest(root, args.rounds(), args.seconds(), &bench, commands, &generators);
-    show(args, &Report { manifest, contests, idle, crowds })
+    show(args, &Report { manifest, contests, idle })
 }
 
 fn show(args: &Args, report: &Report) -> Result<(), String> {

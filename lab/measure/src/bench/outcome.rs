@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::crowd::Crowd;
 use super::idle::Idle;
 use super::machine::Manifest;
 use super::plan::Row;
@@ -12,7 +11,7 @@ use super::wrk::Load;
 const GENERATOR_BOUND: f64 = 0.95;
 
 /// Above this share of one core somebody else was at work. A row is void when more than half of its rounds were disturbed.
-pub const DISTURBED: f64 = 0.1;
+const DISTURBED: f64 = 0.1;
 
 /// From this size on few responses finish in a round, so bytes are counted and divided by the size.
 const COUNT_BYTES_FROM: u64 = 1 << 20;
@@ -22,7 +21,6 @@ pub struct Report {
     pub manifest: Manifest,
     pub contests: Vec<Contest>,
     pub idle: Vec<Idle>,
-    pub crowds: Vec<Crowd>,
 }
 
 /// A row and every server that took part; ratios are to the first.
@@ -165,7 +163,7 @@ impl Contest {
 }
 
 /// Returns the ratio of this to the base in the same round.
-pub fn ratio<R>(rounds: &[R], base: &[R], of: impl Fn(&R) -> f64) -> Ratio {
+fn ratio<R>(rounds: &[R], base: &[R], of: impl Fn(&R) -> f64) -> Ratio {
     let mut ratios: Vec<f64> = rounds.iter().zip(base).map(|(round, base)| of(round) / of(base)).collect();
     ratios.sort_by(f64::total_cmp);
     let outside = values_outside(ratios.len());
@@ -187,7 +185,7 @@ fn values_outside(n: usize) -> usize {
     0
 }
 
-pub fn median(mut values: Vec<f64>) -> f64 {
+fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {
         0 => f64::NAN,

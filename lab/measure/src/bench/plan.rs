@@ -16,8 +16,6 @@ pub const KB: Sample = Sample { name: "1k.html", label: "1 KB", size_bytes: 1 <<
 pub const KB_100: Sample = Sample { name: "100k.html", label: "100 KB", size_bytes: 100 << 10 };
 pub const MB_10: Sample = Sample { name: "10m.html", label: "10 MB", size_bytes: 10 << 20 };
 pub const SAMPLES: [Sample; 3] = [KB, KB_100, MB_10];
-/// For rows about waiting alone.
-pub const FEW_BYTES: Sample = Sample { name: "16.html", label: "16 bytes", size_bytes: 16 };
 
 const CONNECTIONS: [u32; 2] = [64, 1000];
 
@@ -137,13 +135,6 @@ pub fn beside(base: Kind, other: Kind, peers: &[Kind]) -> Vec<Kind> {
 pub fn resting(base: Kind, other: Kind, peers: &[Kind]) -> Vec<Kind> {
     let mut kinds = beside(base, other, peers);
     kinds.retain(|kind| ![Kind::WeirFair, Kind::Floor].contains(kind));
-    kinds
-}
-
-/// Returns the servers that speak HTTP/2 without TLS where they are configured for HTTP/1.1: nginx 1.22 does not.
-pub fn crowded(base: Kind, other: Kind, peers: &[Kind]) -> Vec<Kind> {
-    let mut kinds = beside(base, other, peers);
-    kinds.retain(|kind| [Kind::Weir, Kind::H2o].contains(kind));
     kinds
 }
 

@@ -31,7 +31,7 @@ impl Required {
     }
 }
 
-pub fn verdict(ratio: Ratio, bound: f64, is_upper: bool, is_void: bool) -> &'static str {
+fn verdict(ratio: Ratio, bound: f64, is_upper: bool, is_void: bool) -> &'static str {
     // Mirrored, an upper bound is a lower one.
     let sign = if is_upper { -1.0 } else { 1.0 };
     let (low, high) = if is_upper { (-ratio.high, -ratio.low) } else { (ratio.low, ratio.high) };

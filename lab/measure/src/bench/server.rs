@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
 use super::machine::Cores;
-use super::plan::{FEW_BYTES, SAMPLES, Sample};
+use super::plan::{SAMPLES, Sample};
 use super::wrk;
 use super::{procfs, proxied};
 use crate::conformance::certificates::{self, Certificates};
@@ -121,7 +121,7 @@ impl Bench {
 
     fn write_files(&self) -> io::Result<()> {
         fs::create_dir_all(self.files())?;
-        for sample in SAMPLES.into_iter().chain([FEW_BYTES]) {
+        for sample in SAMPLES {
             let size = usize::try_from(sample.size_bytes).map_err(io::Error::other)?;
             let text: Vec<u8> = (0..size).map(|at| b'a' + (at % 26) as u8).collect();
             fs::write(self.files().join(sample.name), &text)?;

@@ -1,6 +1,5 @@
 //! The report for people: Markdown tables whose columns also line up in a terminal.
 
-use super::crowd::{self, Crowd, Turn};
 use super::outcome::{Contest, Ratio, Report, Side};
 use super::required;
 use super::server::Kind;
@@ -28,9 +27,6 @@ pub fn summary(report: &Report) -> String {
     }
     if !report.idle.is_empty() {
         parts.push(titled("Memory of an idle connection", &idle(report)));
-    }
-    if !report.crowds.is_empty() {
-        parts.push(titled("Idle connections beside an active one", &crowds(&report.crowds)));
     }
     parts.join("\n")
 }
@@ -159,56 +155,6 @@ fn idle(report: &Report) -> String {
         ]
     }));
     aligned(&rows)
-}
-
-/// The titles of [`crowds`].
-const CROWD_TITLES: [&str; 13] = [
-    "server",
-    "idle",
-    "p99 alone, us",
-    "with idle, us",
-    "ratio of medians",
-    "within rounds",
-    "at most 1.1",
-    "medians",
-    "CPU us/req",
-    "with idle",
-    "ratio",
-    "bytes per idle",
-    "note",
-];
-
-/// HTTP/2 without TLS; in brackets of the 99th percentiles, their quartiles.
-fn crowds(crowds: &[Crowd]) -> String {
-    let mut rows = vec![CROWD_TITLES.map(str::to_owned).to_vec()];
-    rows.extend(crowds.iter().map(|crowd| {
-        let Crowd { alone, beside, .. } = crowd;
-        let p99 = |turns: &[Turn]| {
-            let [low, median, high] = quartiles(turns.iter().map(|turn| turn.p99_us).collect());
-            format!("{median:.0} ({low:.0}-{high:.0})")
-        };
-        let cpu = |turns: &[Turn]| format!("{:.2}", crowd::middle(turns, |turn| turn.cpu_us_per_request));
-        vec![
-            crowd.server.to_owned(),
-            thousands(crowd.idle as f64),
-            p99(alone),
-            p99(beside),
-            format!("{:.3}", crowd.ratio_of_medians),
-            interval(Some(crowd.p99)),
-            required::verdict(crowd.p99, crowd::P99_MAX, true, crowd.void.is_some()).to_owned(),
-            interval(Some(crowd.p50)),
-            cpu(alone),
-            cpu(beside),
-            interval(Some(crowd.cpu)),
-            thousands(crowd.bytes_per_idle),
-            crowd.void.as_ref().map_or(format!("{} rounds", alone.len()), |reason| format!("VOID ({reason})")),
-        ]
-    }));
-    aligned(&rows)
-}
-
-fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
-    [250, 500, 750].map(|permille| crowd::nearest_rank(&mut values, permille))
 }
 
 fn cpu(side: &Side) -> String {
