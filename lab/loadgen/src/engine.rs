@@ -15,7 +15,6 @@ use crate::alarms::Alarms;
 use crate::clock::{Clock, Timer};
 use crate::connection::{Connection, Turn};
 use crate::ledger::{Books, Ledger};
-use crate::limits::Room;
 use crate::origin::{self, Origins, PORT_TRIES_MAX};
 use crate::patience::Queue;
 use crate::pool::{Number, Owner, Pool};
@@ -130,7 +129,7 @@ impl<'a> Engine<'a> {
             epoll,
             timer,
             pool: Pool::new(),
-            connections_max: Room::of(plan).connections,
+            connections_max: crate::limits::connections(plan),
             connections_peak: 0,
             origins,
             patience: Queue::default(),
@@ -370,10 +369,9 @@ impl<'a> Engine<'a> {
 
     fn finish(self, interrupted: bool) -> Outcome {
         let (elapsed, cpu) = (self.clock.now(), self.clock.cpu());
-        let Books { records, attempts, lateness, pages } = self.ledger.close(elapsed);
+        let Books { records, lateness, pages } = self.ledger.close(elapsed);
         Outcome {
             records,
-            attempts,
             pages,
             lateness,
             cpu,

@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 use http_fields::{HeaderMap, Request};
-use record::{AttemptRecord, JobRecord, Outcome};
+use record::{JobRecord, Outcome};
 use units::Nanos;
 use workload::{Ask, PageTimes, Source};
 
@@ -20,8 +20,6 @@ pub(crate) struct Ledger<'a> {
     source: &'a mut dyn Source,
     deal: Deal,
     entries: Vec<Entry>,
-    /// The attempts that have ended; kept only where users can give up, else they are the jobs.
-    attempts: Vec<AttemptRecord>,
     ended: usize,
     /// The browsers, if the files of a site are asked for.
     browsers: Option<Browsers>,
@@ -44,7 +42,6 @@ struct Entry {
 /// The result of the books.
 pub(crate) struct Books {
     pub(crate) records: Vec<JobRecord>,
-    pub(crate) attempts: Vec<AttemptRecord>,
     pub(crate) lateness: Histogram<u64>,
     pub(crate) pages: Vec<PageTimes>,
 }
@@ -53,7 +50,7 @@ impl<'a> Ledger<'a> {
     pub(crate) fn new(plan: &'a Plan, source: &'a mut dyn Source) -> Ledger<'a> {
         let entries = Vec::with_capacity(source.count().unwrap_or(0));
         let browsers = plan.documents.clone().map(Browsers::new);
-        Ledger { plan, source, deal: Deal::new(plan), entries, attempts: vec![], ended: 0, browsers }
+        Ledger { plan, source, deal: Deal::new(plan), entries, ended: 0, browsers }
     }
 
     /// The next job's instant; `None` while none is due before an answer comes, and when all have been submitted.
@@ -201,7 +198,6 @@ impl<'a> Ledger<'a> {
             self.end(job, Outcome::Aborted, now);
             return false;
         }
-        self.keep_attempt(job, Outcome::Aborted, now);
         self.entries[job].tried_at = now;
         let record = self.open(job);
         record.attempts += 1;
@@ -212,7 +208,6 @@ impl<'a> Ledger<'a> {
     pub(crate) fn end(&mut self, job: usize, outcome: Outcome, now: Nanos) {
         let record = self.open(job);
         (record.outcome, record.end_ns) = (outcome, now.0);
-        self.keep_attempt(job, outcome, now);
         self.entries[job].ended = true;
         self.ended += 1;
         let ask = self.entries[job].ask;
@@ -229,33 +224,13 @@ impl<'a> Ledger<'a> {
 
     /// Closes the books: jobs still open are incomplete and have waited until now.
     pub(crate) fn close(mut self, now: Nanos) -> Books {
-        for job in 0..self.entries.len() {
-            if !self.entries[job].ended {
-                self.entries[job].record.end_ns = now.0;
-                self.keep_attempt(job, Outcome::Incomplete, now);
-            }
+        for entry in self.entries.iter_mut().filter(|entry| !entry.ended) {
+            entry.record.end_ns = now.0;
         }
         let records: Vec<JobRecord> = self.entries.into_iter().map(|entry| entry.record).collect();
-        self.attempts.sort_by_key(|attempt| (attempt.job, attempt.attempt));
         let mut lateness = Histogram::new_with_max(LATENESS_NS_MAX, LATENESS_DIGITS).expect("bounds are valid");
         records.iter().flat_map(JobRecord::lateness).for_each(|late| lateness.saturating_record(late.0));
-        Books { records, attempts: self.attempts, lateness, pages: self.source.pages() }
-    }
-
-    fn keep_attempt(&mut self, job: usize, outcome: Outcome, now: Nanos) {
-        let Entry { record, tried_at, .. } = &self.entries[job];
-        let first_start_ns = record.start_ns.filter(|_| record.attempts == 1);
-        if self.plan.patience.is_some() {
-            self.attempts.push(AttemptRecord {
-                job: record.job,
-                attempt: record.attempts,
-                start_ns: first_start_ns.unwrap_or(tried_at.0),
-                first_byte_ns: record.first_byte_ns,
-                end_ns: now.0,
-                body_bytes: record.body_bytes,
-                outcome,
-            });
-        }
+        Books { records, lateness, pages: self.source.pages() }
     }
 
     /// Facts about a job that has ended would change its record after the fact: that is a bug of ours.
@@ -304,12 +279,11 @@ mod tests {
         ledger.on_byte(0, Nanos(8));
         ledger.end(1, Outcome::Refused, Nanos(2_000_000));
         assert_eq!((ledger.submitted(), ledger.ended()), (2, 1));
-        let Books { records, lateness, attempts, .. } = ledger.close(Nanos(3_000_000));
+        let Books { records, lateness, .. } = ledger.close(Nanos(3_000_000));
         let seen: Vec<_> = records.iter().map(|r| (r.job, r.start_ns, r.first_byte_ns, r.end_ns, r.outcome)).collect();
         let incomplete = (0, Some(5), Some(7), 3_000_000, Outcome::Incomplete);
         assert_eq!(seen, [incomplete, (1, Some(1_000_900), None, 2_000_000, Outcome::Refused)]);
         assert_eq!((lateness.len(), lateness.min(), lateness.max()), (2, 5, 900));
-        assert!(attempts.is_empty(), "of patient users the jobs say all");
     }
 
     #[test]
@@ -328,8 +302,6 @@ mod tests {
         let job = &books.records[0];
         assert_eq!((job.outcome, job.attempts, job.start_ns, job.end_ns), (Outcome::Aborted, 2, Some(3), 205));
         assert_eq!((job.first_byte_ns, job.body_bytes, job.status), (None, 0, 0), "nothing came of the last attempt");
-        let tries: Vec<_> = books.attempts.iter().map(|a| (a.attempt, a.start_ns, a.end_ns, a.body_bytes)).collect();
-        assert_eq!(tries, [(1, 3, 103, 4), (2, 103, 205, 0)]);
     }
 
     #[test]
@@ -356,8 +328,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens when: as many attempts as records of them, at most the retries and one, each given up after no
-        /// less than the patience, and the next begun at once.
+        /// Whatever happens when: at most the retries and one attempt, each that was given up after no less than the patience.
         #[test]
         fn attempts_add_up(steps in prop::collection::vec((0..3_usize, 0..5_u8, 0..300_u64), 0..60), retries in 0..4_u32) {
             let (mut plan, mut source) = (plan(1), Jobs::of(&[10, 20, 30]));
@@ -379,18 +350,10 @@ mod tests {
                     _ => {}
                 }
             }
-            let Books { records, attempts, .. } = ledger.close(now);
-            for record in &records {
-                let mine: Vec<_> = attempts.iter().filter(|attempt| attempt.job == record.job).collect();
-                prop_assert_eq!(mine.len() as u32, record.attempts);
+            for record in &ledger.close(now).records {
+                let given_up = record.attempts - u32::from(record.outcome != Outcome::Aborted);
                 prop_assert!(record.attempts <= retries + 1);
-                let last = mine[mine.len() - 1];
-                prop_assert_eq!((Some(mine[0].start_ns), last.end_ns), (record.start_ns, record.end_ns));
-                prop_assert_eq!((last.outcome, last.body_bytes), (record.outcome, record.body_bytes));
-                prop_assert!(mine.windows(2).all(|pair| pair[0].end_ns == pair[1].start_ns));
-                let too_early = |attempt: &&&AttemptRecord| attempt.end_ns - attempt.start_ns < 100;
-                let given_up = mine.iter().filter(|attempt| attempt.outcome == Outcome::Aborted);
-                prop_assert_eq!(given_up.filter(too_early).count(), 0);
+                prop_assert!(record.end_ns - record.start_ns.unwrap() >= 100 * u64::from(given_up));
             }
         }
     }

@@ -10,38 +10,25 @@ const DESCRIPTORS_KEPT: u64 = 64;
 /// Connections of all addresses: what the kernel lets a process have unless told otherwise (`fs.nr_open`).
 const CONNECTIONS_MAX: u64 = (1 << 20) - DESCRIPTORS_KEPT;
 
-/// The room that this machine has for the connections of a plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
-    /// The connections that can stand at once. Requests beyond are recorded as refused, at once, and void the run.
-    pub connections: usize,
-    /// The descriptors that this process may have; `None` is no limit.
-    pub descriptors: Option<u64>,
-    /// The ports of all addresses of the plan's clients.
-    pub ports: usize,
+/// Returns the connections that can stand at once: requests beyond are recorded as refused, at once, and void the run. The limits on
+/// descriptors of this process are raised to what the ports of all clients can use, or as far as allowed: the soft limit anybody, the hard
+/// one the privileged.
+pub(crate) fn connections(plan: &Plan) -> usize {
+    connections_over(origin::ports(plan))
 }
 
-impl Room {
-    /// Raises the limits on descriptors of this process to what so many ports can use, or as far as allowed: the soft limit
-    /// anybody, the hard one the privileged.
-    pub fn of(plan: &Plan) -> Room {
-        Room::with_ports(origin::ports(plan))
+fn connections_over(ports: usize) -> usize {
+    let most = (ports as u64).min(CONNECTIONS_MAX);
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let wanted = most + DESCRIPTORS_KEPT;
+    if maximum.is_none_or(|maximum| maximum >= wanted)
+        || setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: Some(wanted) }).is_err()
+    {
+        // The hard limit is enough, or it is the privileged who may raise it. Should this be refused too, the limit that
+        // remains is the one that counts.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
-
-    fn with_ports(ports: usize) -> Room {
-        let most = (ports as u64).min(CONNECTIONS_MAX);
-        let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-        let wanted = most + DESCRIPTORS_KEPT;
-        if maximum.is_none_or(|maximum| maximum >= wanted)
-            || setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: Some(wanted) }).is_err()
-        {
-            // The hard limit is enough, or it is the privileged who may raise it. Should this be refused too, the limit that
-            // remains is the one that counts.
-            let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-        }
-        let descriptors = getrlimit(Resource::Nofile).current;
-        Room { connections: connections_under(descriptors, most), descriptors, ports }
-    }
+    connections_under(getrlimit(Resource::Nofile).current, most)
 }
 
 fn connections_under(descriptors: Option<u64>, most: u64) -> usize {
@@ -63,16 +50,15 @@ mod tests {
 
     #[test]
     fn raises_the_soft_limit() {
-        let room = Room::with_ports(1000);
+        let connections = connections_over(1000);
         let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-        assert_eq!((current, room.descriptors), (maximum, maximum));
-        assert_eq!((room.connections, room.ports), (connections_under(maximum, 1000), 1000));
-        assert!(Room::with_ports(usize::MAX).connections >= room.connections);
+        assert_eq!((current, connections), (maximum, connections_under(maximum, 1000)));
+        assert!(connections_over(usize::MAX) >= connections);
     }
 
     #[test]
     fn an_address_has_no_more_connections_than_ports() {
         let plan = crate::plan::tests::plan(1);
-        assert!(Room::of(&plan).connections <= origin::ports(&plan));
+        assert!(connections(&plan) <= origin::ports(&plan));
     }
 }

@@ -1,5 +1,5 @@
 use hdrhistogram::Histogram;
-use record::{AttemptRecord, JobRecord};
+use record::JobRecord;
 use units::Nanos;
 use workload::PageTimes;
 
@@ -10,8 +10,6 @@ use crate::PlanError;
 pub struct Outcome {
     /// The records of every request that was submitted, in order of arrival; that is all of them unless `interrupted`.
     pub records: Vec<JobRecord>,
-    /// Every attempt, in the order of the jobs, where users could give up; else the jobs say all.
-    pub attempts: Vec<AttemptRecord>,
     /// In order of arrival, where pages were loaded; a job names its page as its client.
     pub pages: Vec<PageTimes>,
     /// The lateness of requests when they were submitted, nanoseconds, within 0.1 %.

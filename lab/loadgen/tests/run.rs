@@ -400,10 +400,7 @@ fn users_give_up_and_ask_again() {
     server.join().unwrap();
     let job = &outcome.records[0];
     assert_eq!((job.outcome.name(), job.attempts, job.body_bytes), ("complete", 3, 9));
-    assert!(job.response_time() >= Nanos::from_millis(100), "from the first attempt on");
-    let seen: Vec<_> = outcome.attempts.iter().map(|attempt| (attempt.attempt, attempt.outcome.name())).collect();
-    assert_eq!(seen, [(1, "aborted"), (2, "aborted"), (3, "complete")]);
-    assert!(outcome.attempts[..2].iter().all(|attempt| attempt.end_ns - attempt.start_ns >= patience.abort_after.0));
+    assert!(job.response_time() >= Nanos(2 * patience.abort_after.0), "from the first attempt on");
 }
 
 #[test]
@@ -414,7 +411,6 @@ fn users_give_up_for_good() {
     let outcome = go(&plan, &jobs(&[1; 50], 1_000));
     assert_eq!(outcomes(&outcome.records), BTreeSet::from(["aborted"]));
     assert!(outcome.records.iter().all(|job| job.attempts == 2 && job.response_time() >= Nanos::from_millis(40)));
-    assert_eq!(outcome.attempts.len(), 100);
 }
 
 /// Each asks again a tenth of a second after its answer, over its own connection, until the third; then it leaves.

@@ -6,7 +6,6 @@
 //! in `left-out.json`, the results of pages in `pages.json`.
 
 mod access_log;
-mod attempts;
 mod digest;
 mod error;
 mod job_record;
@@ -18,7 +17,6 @@ mod run;
 mod samples;
 mod table;
 
-pub use attempts::AttemptRecord;
 pub use digest::Digest;
 pub use error::FileError;
 pub use job_record::{JobRecord, Outcome};

@@ -8,7 +8,6 @@ mod jobs;
 pub(crate) mod machine;
 mod outcome;
 mod probe;
-mod room;
 mod site;
 mod url;
 mod users;
@@ -21,8 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use loadgen::{ClientGroup, Patience, Plan, Progress, Protocol, Room, Site, Tls};
-use record::{AttemptRecord, Run};
+use loadgen::{ClientGroup, Patience, Plan, Progress, Protocol, Site, Tls};
+use record::Run;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use testbed::{Customer, CustomerAt, Load};
 use units::{Nanos, Rate};
@@ -184,9 +183,7 @@ pub fn main(mut args: Args) -> Result<(), Failure> {
         prepare(folder)?;
     }
     let server = probe::server_name(&wanted.url, &plan, args.server.as_deref())?;
-    let Wanted { schedule, uplink, .. } = &wanted;
-    let scarce = room::warning(&schedule.jobs, args.load.closed_users(), *uplink, &plan, &Room::of(&plan));
-    for warning in schedule.warning.iter().chain(&scarce) {
+    if let Some(warning) = &wanted.schedule.warning {
         eprintln!("weirlab: {warning}");
     }
     let outcome = submit(&mut wanted, &plan, args.json)?;
@@ -201,9 +198,6 @@ pub fn main(mut args: Args) -> Result<(), Failure> {
     let (lateness, interrupted) = (outcome.lateness, outcome.interrupted);
     let run = Run { manifest, records: outcome.records, pages };
     if let Some(folder) = &args.out {
-        if wanted.patience.is_some() {
-            AttemptRecord::write_all(folder, &outcome.attempts)?;
-        }
         run.write(folder)?;
     }
     outcome::print(&run, &lateness, wanted.schedule.rho_measured, args.json)?;

@@ -210,12 +210,6 @@ impl Load {
         };
         self.class.iter().filter_map(folder)
     }
-
-    /// Users who wait for their answers: how many, where the load is of such.
-    pub fn closed_users(&self) -> Option<u32> {
-        let clients = || self.class.iter().map(|customer| customer.clients).sum();
-        self.users.or_else(|| self.webstone.map(|_| clients()))
-    }
 }
 
 fn one() -> u64 {

@@ -291,7 +291,6 @@ mod tests {
     fn outcome() -> loadgen::Outcome {
         loadgen::Outcome {
             records: vec![],
-            attempts: vec![],
             pages: vec![],
             connections_peak: 0,
             lateness: Histogram::new(3).unwrap(),

@@ -1,4 +1,4 @@
-//! A machine that cannot hold the connections asked for: said before the run, with numbers, and recorded as our own fault.
+//! A machine that cannot hold the connections asked for: recorded as our own fault.
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -27,7 +27,7 @@ fn weirlab_with(descriptors: u32) -> Command {
 
 /// The server accepts nothing, so every connection stands until the end.
 #[test]
-fn want_of_descriptors_is_said_before_and_after() {
+fn want_of_descriptors_voids_the_run() {
     let folder = Folder::new("descriptors");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -37,9 +37,6 @@ fn want_of_descriptors_is_said_before_and_after() {
     let output = weirlab_with(DESCRIPTORS).args(words).args(more).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{said}");
-    assert!(said.starts_with("weirlab: a server that answers nothing for 0.") && said.lines().count() == 1, "{said}");
-    assert!(said.contains(&format!("and {FIT} fit here ({DESCRIPTORS} descriptors, ")), "{said}");
-
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
     let refused = printed["jobs"].as_u64().unwrap() - FIT;
     assert_eq!(printed["outcomes"]["incomplete"], FIT);
