@@ -3,55 +3,88 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// The reason why an experiment could not be read, prepared or finished.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The experiment file is wrong at this line.
+    #[error("{}:{line}: {reason}", file.display())]
     Experiment { file: PathBuf, line: usize, reason: String },
     /// Namespaces need root.
+    #[error("making network namespaces needs root: use sudo")]
     NotRoot,
     /// A program that is needed is not installed.
+    #[error("the program `{program}` is not found: {}", how_to_get(program))]
     Missing { program: String },
     /// A tool such as `ip` or `tc` failed: the command and what it said.
+    #[error("`{command}` failed: {said}")]
     Tool { command: String, said: String },
     /// The qdisc of a run cannot be built, most often because this kernel lacks it.
+    #[error("qdisc `{name}` cannot be had here: {cause}{}", instead_of(name))]
     Qdisc { name: &'static str, cause: Box<LabError> },
     /// A limit of the experiment cannot be had here.
+    #[error("limits: {key}: {reason}")]
     Limit { key: &'static str, reason: String },
     /// `weir attach` failed.
+    #[error("weir attach: {cause}")]
     Attach { cause: Box<LabError> },
     /// A run needs what this machine lacks; found before anything ran.
+    #[error("run `{run}`: {cause}; nothing was run, --skip-missing leaves such runs out")]
     Lacks { run: String, cause: String },
     /// Every run was skipped, for lack of what it needs.
+    #[error("every run lacks something on this machine: nothing was run")]
     NothingLeft,
     /// A program of the experiment failed: which, how it ended, and the end of its log.
+    #[error("{name} {ended}; {} ends with: {tail}", log.display())]
     Program { name: String, ended: String, log: PathBuf, tail: String },
     /// A file, folder or kernel setting could not be read or written.
+    #[error("{what}: {source}")]
     Io { what: String, source: io::Error },
     /// The kernel lacks or refuses something.
-    Kernel { cause: uplink::Error },
+    #[error(transparent)]
+    Kernel(#[from] uplink::Error),
     /// The output of a program could not be understood.
+    #[error("cannot understand {what}: {reason}")]
     Output { what: String, reason: String },
     /// The folder for the results has a run of something else.
+    #[error("--out: {} is of another experiment: {reason}; name another folder", run.display())]
     OtherExperiment { run: PathBuf, reason: &'static str },
     /// Another experiment has its results there, right now.
+    #[error("--out: another weirlab is at work in {}", folder.display())]
     Taken { folder: PathBuf },
     /// There is no kernel for virtual time where it was looked for.
+    #[error("--virtual: no kernel for virtual time in {place}: {} is missing; build it with `scripts/setup.sh virtual`", file.display())]
     NoVirtualKernel { file: PathBuf, place: String },
     /// A variable of the environment has a value that it cannot have.
+    #[error("{name} is `{value}`: {wanted} is expected")]
     Variable { name: &'static str, value: String, wanted: String },
     /// A program in a machine of virtual time computes without end, so that its clock stands still.
+    #[error(
+        "{program} spins: the virtual clock stood still at {at_s} s for {cpu_s} s of computing, so the machine was ended; where no time \
+         passes a program has to sleep"
+    )]
     Spins { program: String, at_s: u64, cpu_s: u64 },
     /// A machine of virtual time needed more memory than it had; a program in it was ended for that.
+    #[error(
+        "the machine ran out of its {mib} MiB of memory, and its kernel ended `{killed}`: make the run shorter, or name more with \
+         WEIRLAB_MACHINE_MIB"
+    )]
     MachineMemory { mib: u64, killed: String },
     /// This host has not the memory for a machine of virtual time.
+    #[error(
+        "a machine in virtual time may use {mib} MiB of memory in {}, and {free_mib} MiB are free: run fewer at once",
+        folder.display()
+    )]
     HostMemory { mib: u64, free_mib: u64, folder: PathBuf },
     /// A machine of virtual time ended without a result.
+    #[error("the machine in virtual time ended without a result: {said}")]
     Machine { said: String },
     /// The experiment failed in its machine of virtual time.
+    #[error("in virtual time: {said}")]
     Inside { said: String },
     /// SIGINT or SIGTERM came.
+    #[error("interrupted")]
     Interrupted,
     /// A run of the experiment did not finish; the finished ones are kept.
+    #[error("run `{name}`: {cause}; finished before it and kept in {}: {kept}", out.display())]
     Run { name: String, cause: Box<LabError>, kept: usize, out: PathBuf },
 }
 
@@ -71,82 +104,9 @@ impl From<record::FileError> for LabError {
     }
 }
 
-impl fmt::Display for LabError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LabError::Experiment { file, line, reason } => write!(f, "{}:{line}: {reason}", file.display()),
-            LabError::NotRoot => write!(f, "making network namespaces needs root: use sudo"),
-            LabError::Missing { program } => write!(f, "the program `{program}` is not found: {}", how_to_get(program)),
-            LabError::Tool { command, said } => write!(f, "`{command}` failed: {said}"),
-            LabError::Qdisc { name: "netem", cause } => {
-                write!(f, "qdisc `netem` cannot be had here: {cause}; --virtual has it, wire = false needs no wire")
-            }
-            LabError::Qdisc { name, cause } => write!(f, "qdisc `{name}` cannot be had here: {cause}"),
-            LabError::Limit { key, reason } => write!(f, "limits: {key}: {reason}"),
-            LabError::Attach { cause } => write!(f, "weir attach: {cause}"),
-            LabError::Lacks { run, cause } => {
-                write!(f, "run `{run}`: {cause}; nothing was run, --skip-missing leaves such runs out")
-            }
-            LabError::NothingLeft => write!(f, "every run lacks something on this machine: nothing was run"),
-            LabError::Program { name, ended, log, tail } => {
-                write!(f, "{name} {ended}; {} ends with: {tail}", log.display())
-            }
-            LabError::Io { what, source } => write!(f, "{what}: {source}"),
-            LabError::Kernel { cause } => write!(f, "{cause}"),
-            LabError::Output { what, reason } => write!(f, "cannot understand {what}: {reason}"),
-            LabError::OtherExperiment { run, reason } => {
-                write!(f, "--out: {} is of another experiment: {reason}; name another folder", run.display())
-            }
-            LabError::Taken { folder } => write!(f, "--out: another weirlab is at work in {}", folder.display()),
-            LabError::Interrupted => write!(f, "interrupted"),
-            LabError::Run { name, cause, kept, out } => {
-                write!(f, "run `{name}`: {cause}; finished before it and kept in {}: {kept}", out.display())
-            }
-            of_machine => of_machine.fmt_machine(f),
-        }
-    }
-}
-
-impl std::error::Error for LabError {}
-
-impl LabError {
-    /// Returns what can be wrong with a machine in virtual time.
-    fn fmt_machine(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LabError::NoVirtualKernel { file, place } => write!(
-                f,
-                "--virtual: no kernel for virtual time in {place}: {} is missing; build it with `scripts/setup.sh virtual`",
-                file.display()
-            ),
-            LabError::Variable { name, value, wanted } => write!(f, "{name} is `{value}`: {wanted} is expected"),
-            LabError::Spins { program, at_s, cpu_s } => write!(
-                f,
-                "{program} spins: the virtual clock stood still at {at_s} s for {cpu_s} s of computing, so the machine was \
-                 ended; where no time passes a program has to sleep"
-            ),
-            LabError::MachineMemory { mib, killed } => {
-                write!(
-                    f,
-                    "the machine ran out of its {mib} MiB of memory, and its kernel ended `{killed}`: make the run \
-                     shorter, or name more with WEIRLAB_MACHINE_MIB"
-                )
-            }
-            LabError::HostMemory { mib, free_mib, folder } => write!(
-                f,
-                "a machine in virtual time may use {mib} MiB of memory in {}, and {free_mib} MiB are free: run fewer at once",
-                folder.display()
-            ),
-            LabError::Machine { said } => write!(f, "the machine in virtual time ended without a result: {said}"),
-            LabError::Inside { said } => write!(f, "in virtual time: {said}"),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl From<uplink::Error> for LabError {
-    fn from(cause: uplink::Error) -> LabError {
-        LabError::Kernel { cause }
-    }
+/// Returns what does without a qdisc.
+fn instead_of(qdisc: &str) -> &'static str {
+    if qdisc == "netem" { "; --virtual has it, wire = false needs no wire" } else { "" }
 }
 
 /// Returns the source of a program: ours are built, the others are packages of Debian.
