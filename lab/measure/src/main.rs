@@ -33,9 +33,6 @@ enum Command {
     /// Each server is started here, with an access log and one event loop, and nothing else is ever attacked. Prints a table in Markdown;
     /// docs/notebook/attacks.md explains it.
     Attack(attack::Args),
-    /// The server that `bench` measures as the floor.
-    #[command(hide = true)]
-    Floor(bench::floor::Args),
 }
 
 fn main() -> ExitCode {
@@ -43,7 +40,6 @@ fn main() -> ExitCode {
         Command::Attack(args) => attack::main(&root(), &args),
         Command::Bench(args) => bench::main(&root(), &args).map(|()| ExitCode::SUCCESS),
         Command::Conformance(args) => conformance::main(&root(), &args).map(|()| ExitCode::SUCCESS),
-        Command::Floor(args) => bench::floor::main(&args).map(|()| ExitCode::SUCCESS),
     };
     outcome.unwrap_or_else(|reason| {
         eprintln!("measure: {reason}");

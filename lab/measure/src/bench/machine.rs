@@ -50,8 +50,7 @@ pub fn raise_descriptor_limit() -> u64 {
 /// Returns how every server was started, and configured: `DIR` stands for the folder of the run.
 pub fn commands(kinds: &[Kind], bench: &Bench) -> BTreeMap<String, String> {
     let hide = |text: String| {
-        let Programs { weir, measure, .. } = &bench.programs;
-        let text = text.replace(&measure.display().to_string(), "measure");
+        let Programs { weir, .. } = &bench.programs;
         text.replace(&bench.folder().display().to_string(), "DIR").replace(&weir.display().to_string(), "weir")
     };
     let describe = |kind: Kind| {

@@ -5,7 +5,6 @@
 //! another, and what counts is the median of the ratios within a round. Requests per second is half the answer, since
 //! one core of load generator often saturates first: CPU per request, from /proc, is the other half.
 
-pub mod floor;
 mod h2load;
 pub mod idle;
 pub mod machine;
@@ -134,7 +133,7 @@ pub fn main(root: &Path, args: &Args) -> Result<(), String> {
     } else if args.is_secure() {
         installed(&[Kind::H2o, Kind::Caddy])
     } else {
-        peers(args.workers)
+        peers()
     };
     let contests = contests(args, base, other, &peers);
     let is_resting = args.wants("idle") && !args.is_secure() && !args.proxy;
@@ -181,11 +180,10 @@ fn contests(args: &Args, base: Kind, other: Kind, peers: &[Kind]) -> Vec<(Row, V
     rows.into_iter().map(|row| (row.clone(), kinds(&row))).collect()
 }
 
-/// Built in release, except this one, which is built to compile fast and has no part in what is measured but the floor.
+/// Built in release, except this one, which is built to compile fast and has no part in what is measured.
 fn programs(root: &Path, args: &Args, kinds: &[Kind], generators: &[&str]) -> Result<Programs, String> {
     Ok(Programs {
         weir: program(root, &args.weir, "weir", kinds.iter().any(|kind| kind.is_weir()))?,
-        measure: program(root, &None, "measure", kinds.contains(&Kind::Floor))?,
         weirlab: program(root, &None, "weirlab", generators.contains(&"weirlab"))?,
     })
 }
@@ -204,12 +202,10 @@ fn keep(folder: &Path, summary: &str, json: &str) -> io::Result<()> {
     fs::write(folder.join("bench.json"), format!("{json}\n"))
 }
 
-/// The servers that stand beside the pair in some rows: ours in its other settings, others if this machine has them, and
-/// the floor, which has one thread.
-fn peers(workers: u32) -> Vec<Kind> {
+/// The servers that stand beside the pair in some rows: ours in its other settings, and others if this machine has them.
+fn peers() -> Vec<Kind> {
     let installed = installed(&[Kind::H2o, Kind::Lighttpd]);
-    let floor = (workers == 1).then_some(Kind::Floor);
-    [Kind::WeirFair].into_iter().chain(installed).chain(floor).collect()
+    [Kind::WeirFair].into_iter().chain(installed).collect()
 }
 
 fn installed(kinds: &[Kind]) -> Vec<Kind> {
@@ -303,14 +299,14 @@ mod tests {
     fn a_pair_that_cannot_work_is_refused_before_anything_is_built() {
         let pair = |words: &str| Cli::try_parse_from(format!("bench {words}").split(' ')).unwrap().args.checked_pair();
         assert_eq!(pair("--pair caddy,weir --h2"), Ok((Kind::Caddy, Kind::Weir)));
-        assert_eq!(pair("--pair lighttpd,floor"), Ok((Kind::Lighttpd, Kind::Floor)));
+        assert_eq!(pair("--pair lighttpd,h2o"), Ok((Kind::Lighttpd, Kind::H2o)));
         for (words, said) in [
             ("--pair weir,caddy", "--pair: caddy is measured under TLS alone: write --tls, --h2 or --h3 too"),
             (
                 "--pair lighttpd,weir --tls",
                 "--pair: lighttpd is measured without TLS alone: leave --tls, --h2 and --h3 out",
             ),
-            ("--pair weir,floor --h2", "--pair: floor is measured without TLS alone"),
+            ("--pair weir,lighttpd --h2", "--pair: lighttpd is measured without TLS alone"),
             ("--pair weir", "--pair weir: expected two servers"),
         ] {
             let found = pair(words).unwrap_err();

@@ -47,6 +47,6 @@ mod tests {
             let text = configuration(kind, 1000, 2000, 1, "/f").unwrap();
             assert!(can_pass_on(kind) && text.contains("127.0.0.1:2000") && text.contains(":1000"), "{text}");
         }
-        assert!(configuration(Kind::Weir, 1000, 2000, 1, "/f").is_none() && !can_pass_on(Kind::Floor));
+        assert!(configuration(Kind::Weir, 1000, 2000, 1, "/f").is_none() && !can_pass_on(Kind::Lighttpd));
     }
 }

@@ -34,8 +34,6 @@ pub enum Kind {
     Weir,
     /// In the order of arrival: nothing to order.
     WeirFair,
-    /// See [`super::floor`].
-    Floor,
 }
 
 impl Kind {
@@ -48,16 +46,15 @@ impl Kind {
             Kind::Caddy => "caddy",
             Kind::Weir => "weir",
             Kind::WeirFair => "weir-fair",
-            Kind::Floor => "floor",
         }
     }
 
-    /// The protocols that it serves files by here: HAProxy has none, Caddy has no site in cleartext; lighttpd and the floor none under TLS.
+    /// The protocols that it serves files by here: HAProxy has none, Caddy has no site in cleartext; lighttpd none under TLS.
     pub fn can_serve(self, is_secure: bool) -> bool {
         match self {
             Kind::Caddy => is_secure,
             Kind::Haproxy => false,
-            Kind::Lighttpd | Kind::Floor => !is_secure,
+            Kind::Lighttpd => !is_secure,
             Kind::Nginx | Kind::H2o | Kind::Weir | Kind::WeirFair => true,
         }
     }
@@ -76,8 +73,6 @@ impl Kind {
 #[derive(Debug, Clone)]
 pub struct Programs {
     pub weir: PathBuf,
-    /// Holds the floor.
-    pub measure: PathBuf,
     /// The generator of HTTP/3.
     pub weirlab: PathBuf,
 }
@@ -172,9 +167,6 @@ impl Bench {
                 let tls = if cert.is_empty() { vec![] } else { own_flags.to_vec() };
                 own(&[vec![&weir, what[0], what[1], "--listen", &listen], workers, order, tls].concat())
             }
-            Kind::Floor => {
-                own(&[&self.programs.measure.display().to_string(), "floor", "--listen", &format!("127.0.0.1:{port}")])
-            }
         }
     }
 
@@ -240,7 +232,7 @@ impl Bench {
                 if workers == 1 { 0 } else { workers }
             )),
             Kind::Caddy => Some(caddyfile(port, &self.state_of_caddy(), &files.to_string(), &cert, &key)),
-            Kind::Haproxy | Kind::Weir | Kind::WeirFair | Kind::Floor => None,
+            Kind::Haproxy | Kind::Weir | Kind::WeirFair => None,
         }
     }
 }
@@ -403,7 +395,7 @@ mod tests {
     use std::thread;
 
     fn programs() -> Programs {
-        Programs { weir: "weir".into(), measure: "measure".into(), weirlab: "weirlab".into() }
+        Programs { weir: "weir".into(), weirlab: "weirlab".into() }
     }
 
     /// What `get` says of a server that answers with `answer` and closes.
