@@ -63,7 +63,7 @@ impl<'a> Ledger<'a> {
         self.source.last_at()
     }
 
-    /// Returns how many jobs there will be, where it is known.
+    /// The number of jobs that there will be, where it is known.
     pub(crate) fn count(&self) -> Option<usize> {
         self.source.count()
     }
@@ -111,7 +111,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Returns what was asked for.
+    /// The request that was made.
     pub(crate) fn ask(&self, job: usize) -> Ask {
         self.entries[job].ask
     }

@@ -93,7 +93,7 @@ pub(crate) fn check(plan: &Plan) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Returns how many connections to one server the addresses of a plan have ports for; the kernel chooses from those of one.
+/// The number of connections to one server for which the addresses of a plan have ports. Without addresses the kernel chooses from those of one.
 pub(crate) fn ports(plan: &Plan) -> usize {
     let addresses: usize = plan.clients.iter().map(|group| group.addresses.len()).sum();
     addresses.max(1) * local_ports().len()

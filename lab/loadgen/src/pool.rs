@@ -85,7 +85,7 @@ impl Pool {
         self.member(number).map(|member| member.owner)
     }
 
-    /// Returns how many of this owner stand.
+    /// The number of connections of this owner.
     pub(crate) fn standing(&self, owner: Owner) -> usize {
         self.standing.get(&owner).copied().unwrap_or(0)
     }

@@ -101,7 +101,7 @@ impl Sealed {
         Ok(())
     }
 
-    /// Returns what these bytes say; an error where they are no TLS.
+    /// Decrypts these bytes; an error where they are no TLS.
     pub fn open(&mut self, mut wire: &[u8]) -> Result<Vec<u8>, rustls::Error> {
         let mut plain = Vec::new();
         while !wire.is_empty() {

@@ -56,7 +56,7 @@ impl Run {
         serde_json::from_str(&text).map_err(|e| FileError::new(&path, e))
     }
 
-    /// Returns whether a finished run is in this folder.
+    /// True if a finished run is in this folder.
     pub fn is_in(folder: &Path) -> bool {
         folder.join(MANIFEST).exists()
     }

@@ -48,7 +48,7 @@ fn label(run: &RunSummary) -> String {
     if run.void.is_some() { cut + " VOID" } else { cut }
 }
 
-/// Returns what the figures of a run do not say.
+/// The lines below the table for this run.
 fn remarks(run: &RunSummary) -> Vec<String> {
     let name = &run.name;
     let pages = run.pages.map(|pages| {

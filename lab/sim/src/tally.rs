@@ -73,7 +73,7 @@ impl Tally {
         self.by_class[class].record(job.size_bytes, time, slowdown);
     }
 
-    /// Returns how many jobs were recorded.
+    /// The number of jobs recorded.
     pub fn jobs(&self) -> u64 {
         self.times.count()
     }

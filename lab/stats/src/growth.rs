@@ -35,7 +35,7 @@ impl GrowthBins {
         GrowthBins { starts, guesses }
     }
 
-    /// Returns how many bins there are.
+    /// The number of bins.
     pub fn count(&self) -> usize {
         self.starts.len()
     }

@@ -100,7 +100,7 @@ fn departures(work: &[Work], sent: &[Sent], cost: f64, capacity: f64) -> Vec<f64
     totals.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
-/// Returns how each modelled interval grows with either parameter, per share of it.
+/// The growth of each modelled interval with either parameter, per share of it.
 fn slopes(residuals: &impl Fn([f64; 2]) -> Vec<f64>, at: [f64; 2]) -> [Vec<f64>; 2] {
     [0, 1].map(|n| {
         let (mut less, mut more) = (at, at);

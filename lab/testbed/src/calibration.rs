@@ -106,7 +106,7 @@ fn work(run: &Run) -> Vec<Work> {
     work
 }
 
-/// Returns what the shaper had sent, once a second while requests arrived.
+/// The bytes that the shaper had sent, once a second while requests arrived.
 fn sent(samples: &Samples, seconds: f64) -> Vec<Sent> {
     let mut next_ns = 0;
     let mut sent = vec![];

@@ -130,7 +130,7 @@ impl ClientGroup {
         VISIT_NETWORKS.map(move |network| format!("{}/24", address(index, network * 256)))
     }
 
-    /// Returns whether each visit, or household, has an address of its own.
+    /// True if each visit, or household, has an address of its own.
     pub(crate) fn has_visits(&self) -> bool {
         matches!(self.addresses, Addresses::Visits(_))
     }
@@ -141,7 +141,7 @@ impl ClientGroup {
     }
 }
 
-/// Returns what the load generator is told of the groups: `NAME=ADDRESS,ADDRESS@SHARE`, the shares adding up to 1, or `@CONNECTIONSxSIZE`;
+/// The groups as flags of the load generator: `NAME=ADDRESS,ADDRESS@SHARE`, the shares adding up to 1, or `@CONNECTIONSxSIZE`;
 /// with visits, `@SHARE:HOW`.
 pub(crate) fn client_flags<'a>(groups: impl Iterator<Item = &'a ClientGroup> + Clone) -> Vec<String> {
     let total: f64 = groups.clone().map(|group| group.share).sum();
@@ -170,7 +170,7 @@ pub(crate) fn client_flags<'a>(groups: impl Iterator<Item = &'a ClientGroup> + C
     groups.enumerate().map(flag).collect()
 }
 
-/// Returns what is wrong with the groups together: which of them, and why.
+/// Checks that the groups go together; the error has the number of one, and the reason.
 pub(crate) fn check_groups<'a>(groups: impl Iterator<Item = &'a ClientGroup> + Clone) -> Result<(), (usize, String)> {
     let mut names = std::collections::BTreeSet::new();
     let all_closed = groups.clone().all(|group| group.closed.is_some());

@@ -104,7 +104,7 @@ impl From<record::FileError> for LabError {
     }
 }
 
-/// Returns what does without a qdisc.
+/// The way to do without this qdisc, if there is one.
 fn instead_of(qdisc: &str) -> &'static str {
     if qdisc == "netem" { "; --virtual has it, wire = false needs no wire" } else { "" }
 }

@@ -88,7 +88,7 @@ impl Drop for Changes {
     }
 }
 
-/// Returns what is wrong with the changes of an experiment.
+/// Checks the changes of an experiment.
 pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
     let changes = &experiment.rate_changes;
     if changes.is_empty() && experiment.rate_model.is_none() {

@@ -117,7 +117,7 @@ impl Link {
         self.host.iter().chain(&self.router).chain(wire).chain(self.paths.as_ref().map(|paths| &paths.namespace))
     }
 
-    /// Returns what builds cables and routes.
+    /// The commands that build cables and routes.
     fn commands(&self, experiment: &Experiment) -> Vec<String> {
         let mut hops = vec![self.server.name()];
         hops.extend(self.routers().map(Namespace::name));
@@ -160,7 +160,7 @@ impl Link {
         ipv6::address(self.is_ipv6, cable_addresses(0)[0])
     }
 
-    /// Returns what the bottleneck has counted so far.
+    /// The counts of the bottleneck so far.
     pub fn counters(&self) -> Result<Counters, LabError> {
         let (side, device) = self.bottleneck();
         Counters::parse(&tool::run(&format!("tc -n {side} -s -j qdisc show dev {device}"))?)
@@ -237,7 +237,7 @@ fn silence_ipv6(namespace: &Namespace) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Returns what writes a setting that needs the lock of all links (RTNL) at ordinary priority, whatever ours is.
+/// The command that writes a setting which needs the lock of all links (RTNL) at ordinary priority, whatever ours is.
 ///
 /// While somebody else has that lock the kernel has the write begin again at once, for ever (`restart_syscall`). At real-time
 /// priority that keeps the processor from the one who has it: two such writes on two processors stood still for 25 minutes.

@@ -35,7 +35,7 @@ fn cpuinfo() -> String {
     std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default()
 }
 
-/// Returns how many processors of which model, from /proc/cpuinfo; the crate `procfs` cuts a model's name at a colon.
+/// The number and the model of the processors, from /proc/cpuinfo; the crate `procfs` cuts a model's name at a colon.
 fn processors(cpuinfo: &str) -> String {
     let field = |line: &str, name: &str| {
         let (key, value) = line.split_once(':')?;

@@ -134,7 +134,7 @@ pub fn remove_leftovers() -> Result<Vec<String>, LabError> {
     Ok(leftovers)
 }
 
-/// Returns what the names of all we make begin with: `PID-START` of the process that owns it.
+/// The begin of the names of all that we make: `PID-START` of the process that owns it.
 pub(crate) fn owner() -> String {
     let pid = std::process::id();
     format!("{pid}-{}", started(pid).unwrap_or_default())

@@ -114,7 +114,7 @@ fn make_folder(plan: &Plan<'_>, spec: &RunSpec) -> Result<PathBuf, LabError> {
     Ok(folder)
 }
 
-/// Returns what is known of a run without having done it.
+/// The facts of a run that are known without doing it.
 fn described(plan: &Plan<'_>, spec: &RunSpec) -> BTreeMap<String, String> {
     let mut environment = plan.environment.clone();
     environment.insert("worker_slots".into(), plan.experiment.limits.slots_of(spec.server));

@@ -28,7 +28,7 @@ impl Shape {
         }
     }
 
-    /// Returns how many jitters above the mean the longest delay is.
+    /// The longest delay, in jitters above the mean.
     fn bound(self) -> f64 {
         match self {
             Shape::Uniform => 1.0,
@@ -126,7 +126,7 @@ impl PathSpec {
         self.one_way(Way::ToClient).is_plain()
     }
 
-    /// Returns what happens to packets that go this way.
+    /// The delay and loss of packets that go this way.
     ///
     /// Both ways together have the round-trip time and its spread: of two independent normal delays each has 1/sqrt(2) of
     /// the spread of their sum.

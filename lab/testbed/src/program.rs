@@ -57,7 +57,7 @@ impl Program {
         proc_stat::tree_cpu(self.child.id())
     }
 
-    /// Returns how it ended, if it has.
+    /// Its end, if it has ended.
     pub fn poll_exit(&mut self) -> Result<Option<ExitStatus>, LabError> {
         self.child.try_wait().map_err(|e| LabError::io(&self.name, e))
     }

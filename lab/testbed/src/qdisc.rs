@@ -34,7 +34,7 @@ impl Counters {
         Ok(Counters { sent_bytes: root.bytes, sent_packets: root.packets, dropped_packets })
     }
 
-    /// Returns what was counted since an earlier reading.
+    /// The counts since an earlier reading.
     pub fn since(self, earlier: Counters) -> Counters {
         Counters {
             sent_bytes: self.sent_bytes.saturating_sub(earlier.sent_bytes),

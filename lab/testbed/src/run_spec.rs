@@ -175,7 +175,7 @@ impl RunSpec {
         self.h2.map(|streams| ("h2", streams)).or(self.h3.map(|streams| ("h3", streams)))
     }
 
-    /// Returns what its clients speak that the lab does not give this server.
+    /// Refuses a protocol that the lab does not give this server.
     fn check_protocol(&self, per_connection: u64) -> Result<(), String> {
         let name = self.server.name();
         match (self.server, self.streams()) {
@@ -250,7 +250,7 @@ impl RunSpec {
         Ok(())
     }
 
-    /// Returns what this run's keys say of the bottleneck: the qdisc named, else the one its shaping or `attach` cannot
+    /// The qdisc that this run's keys ask for: the one named, else the one its shaping or `attach` cannot
     /// do without. Before a router's line `attach` makes its own.
     pub(crate) fn qdisc_wanted(&self, network: Network) -> Option<Qdisc> {
         self.qdisc_given.or(match (self.shaping.as_str(), self.attach) {
@@ -260,7 +260,7 @@ impl RunSpec {
         })
     }
 
-    /// Returns what is wrong with the names between braces in its configuration, where these are given besides a run's own.
+    /// Checks the names between braces in its configuration, where these are given besides a run's own.
     pub(crate) fn check_placeholders(&self, fill: &BTreeMap<String, u64>) -> Result<(), String> {
         let own = placeholders::OWN.into_iter().chain(self.upstream.map(|_| placeholders::UPSTREAM));
         let is_known = |name: &str| own.clone().any(|own| own == name) || fill.contains_key(name);
@@ -271,7 +271,7 @@ impl RunSpec {
         Err(format!("run `{}`: config: unknown `{{{unknown}}}`, expected one of {}", self.name, names.join(", ")))
     }
 
-    /// Returns what is wrong with a run that stands before this qdisc on this network.
+    /// Checks a run that stands before this qdisc on this network.
     pub(crate) fn check(&self, qdisc: Qdisc, network: Network, per_connection: u64) -> Result<(), String> {
         let (name, queue) = (&self.name, qdisc.name());
         let wrong = |reason: String| Err(format!("run `{name}`: {reason}"));

@@ -55,7 +55,7 @@ impl Site {
         &self.folder
     }
 
-    /// Returns what is served: the copy of this site, or the files of sizes.
+    /// The folder that is served: the copy of this site, or the files of sizes.
     pub fn root(&self, site: Option<&Path>) -> PathBuf {
         let copy = self.copies.iter().position(|copied| Some(copied.as_path()) == site);
         copy.map_or_else(|| self.folder.clone(), |copy| copy_of(&self.folder, copy))

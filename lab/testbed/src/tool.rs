@@ -43,7 +43,7 @@ pub(crate) fn run_words(words: &[impl AsRef<str>]) -> Result<String, LabError> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Returns what a program says its version is, on standard output or error; empty when it does not say.
+/// The version of a program as it says it, on standard output or error; empty when it does not.
 pub(crate) fn version(program: &Path, flag: &str) -> String {
     let output = Command::new(program).arg(flag).process_group(0).stdin(Stdio::null()).output();
     output.map(|o| one_line(&String::from_utf8_lossy(&[o.stdout, o.stderr].concat()))).unwrap_or_default()

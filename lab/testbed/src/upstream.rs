@@ -38,7 +38,7 @@ impl Framing {
     }
 }
 
-/// Returns what is wrong with the upstream of a run.
+/// Checks the upstream of a run.
 pub(crate) fn check(spec: &RunSpec) -> Result<(), String> {
     match spec.server {
         _ if spec.upstream.is_none() && !spec.upstream_flags.is_empty() => {

@@ -71,7 +71,7 @@ impl Paths {
         Ok(())
     }
 
-    /// Returns what netem counted, as `tc` prints it.
+    /// The counts of netem, as `tc` prints them.
     pub fn counters(&self) -> Result<String, LabError> {
         tool::run(&format!("tc -n {} -s qdisc show", self.namespace.name()))
     }

@@ -34,7 +34,7 @@ impl Wire {
             .map_err(|cause| LabError::Qdisc { name: "netem", cause: Box::new(cause) })
     }
 
-    /// Returns what serialises, for the manifest.
+    /// The serialising device, for the manifest.
     pub(crate) fn describe(&self) -> String {
         format!("netem rate {}", self.rate)
     }

@@ -88,7 +88,7 @@ impl Carrier {
         self.segment_bytes + self.overhead_bytes
     }
 
-    /// Returns what the last packet of a response is charged that has so many bytes in it, fewer than fill it.
+    /// The charge for the last packet of a response, which has so many bytes in it, fewer than fill it.
     pub const fn last_bytes(self, rest_bytes: u64) -> u64 {
         match (rest_bytes, self.is_shared) {
             (0, _) => 0,

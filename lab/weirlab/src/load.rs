@@ -140,7 +140,7 @@ impl Args {
         self.client_connections.or(self.load.loads_pages().then_some(of_page))
     }
 
-    /// Returns what is spoken, where it is not HTTP/1.1 without TLS.
+    /// Names the protocol, where it is not HTTP/1.1 without TLS.
     fn speech(&self) -> Option<String> {
         let over = if self.tls { " over TLS" } else { "" };
         match self.protocol() {

@@ -99,7 +99,7 @@ impl Filter {
         Filter { status: None, size_bytes_min: 0, size_bytes_max: u64::MAX, from_s: None, to_s: None, first: None }
     }
 
-    /// Returns what load is made of: requests that were answered 200 (or whose status is not recorded) with a body.
+    /// The filter of loads: requests that were answered 200 (or whose status is not recorded) with a body.
     pub fn for_schedules() -> Filter {
         Filter { status: Some(200), size_bytes_min: 1, ..Filter::all() }
     }

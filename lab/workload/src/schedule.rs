@@ -162,7 +162,7 @@ impl<'a> Pace<'a> {
     }
 }
 
-/// Returns how often the trace is needed to fill the time.
+/// The number of times that the trace is needed to fill the time.
 fn copies(trace: &Trace, pace: &Pace, scaling: &Scaling, limit: Nanos) -> Result<u64, ScheduleError> {
     let (Some(seconds), Some(_)) = (scaling.seconds, scaling.repeat) else { return Ok(1) };
     let wanted = if pace.load.as_constant().is_some() { limit.0 as f64 } else { pace.load.offered(limit) };

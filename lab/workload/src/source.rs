@@ -59,10 +59,10 @@ pub trait Source {
     /// No request is due after this, but for those that follow from answers.
     fn last_at(&self) -> Nanos;
 
-    /// Returns how many requests there will be, where it is known before.
+    /// The number of requests that there will be, where it is known before.
     fn count(&self) -> Option<usize>;
 
-    /// Returns what became of its pages, where it loads pages.
+    /// The times of its pages, where it loads pages.
     fn pages(&self) -> Vec<PageTimes> {
         vec![]
     }

@@ -88,7 +88,7 @@ impl SizeSummary {
     }
 }
 
-/// Returns how many of the largest carry at least half of all bytes.
+/// The least number of the largest that carry half of all bytes.
 fn carrying_half(sorted: &[u64], bytes: u128) -> usize {
     let mut sum = 0;
     let short = sorted.iter().rev().take_while(|&&size| {

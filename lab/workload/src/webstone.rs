@@ -50,7 +50,6 @@ pub struct WebStoneFiles {
 pub struct WebStoneClients {
     files: WebStoneFiles,
     clients: Vec<Client>,
-    think: Nanos,
     until: Nanos,
     /// The users and the instants at which they ask, the earliest first.
     due: BinaryHeap<Reverse<(Nanos, u32)>>,
@@ -150,9 +149,8 @@ impl WebStoneFiles {
 }
 
 impl WebStoneClients {
-    /// Returns clients of each class, all of whom ask from the start, think so long after an answer (WebStone's: not at all), and no more
-    /// from `until` on.
-    pub fn new(of: WebStone, clients: &[u32], think: Nanos, until: Nanos, seed: u64) -> WebStoneClients {
+    /// Returns clients of each class, all of whom ask from the start, again as soon as they are answered, and no more from `until` on.
+    pub fn new(of: WebStone, clients: &[u32], until: Nanos, seed: u64) -> WebStoneClients {
         let classes = (0..).zip(clients).flat_map(|(class, &clients)| (0..clients).map(move |_| class));
         let clients: Vec<Client> = classes
             .zip(1..)
@@ -164,11 +162,11 @@ impl WebStoneClients {
             .collect();
         let first = (0..clients.len() as u32).map(|number| (Nanos(APART.0 * u64::from(number)), number));
         let due = first.filter(|(at, _)| *at < until).map(Reverse).collect();
-        WebStoneClients { files: of.files(), clients, think, until, due }
+        WebStoneClients { files: of.files(), clients, until, due }
     }
 }
 
-/// Returns what is wrong with so many clients of each class, and what would be right.
+/// Checks the numbers of clients of the classes; the error says what would be right.
 pub fn check_webstone(clients: &[u32]) -> Result<(), String> {
     if !(1..=WEBSTONE_CLASSES_MAX).contains(&clients.len()) {
         return Err(format!("{} classes: write 1 to {WEBSTONE_CLASSES_MAX}", clients.len()));
@@ -195,7 +193,7 @@ impl Source for WebStoneClients {
 
     fn on_end(&mut self, user: u32, at: Nanos) -> bool {
         let Some(client) = self.clients.get(user as usize) else { return false };
-        let next = (at + self.think).max(client.asked_at + APART);
+        let next = at.max(client.asked_at + APART);
         if next >= self.until {
             return false;
         }
@@ -238,7 +236,7 @@ mod tests {
 
     #[test]
     fn requests_have_the_mean_and_the_classes_theirs() {
-        let mut clients = WebStoneClients::new(WebStone::Wa, &[1, 1], Nanos::ZERO, Nanos::from_secs(1_000), 7);
+        let mut clients = WebStoneClients::new(WebStone::Wa, &[1, 1], Nanos::from_secs(1_000), 7);
         let mut asks = Vec::new();
         while let Some(ask) = clients.take() {
             asks.push(ask);
@@ -253,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_client_waits_for_its_answer_and_asks_at_once() {
-        let mut clients = WebStoneClients::new(WebStone::Wb, &[1, 2], Nanos::ZERO, Nanos::from_millis(50), 1);
+        let mut clients = WebStoneClients::new(WebStone::Wb, &[1, 2], Nanos::from_millis(50), 1);
         let first: Vec<(u32, u32)> =
             (0..3).map(|_| clients.take().unwrap()).map(|ask| (ask.user.unwrap(), ask.group.unwrap())).collect();
         assert_eq!((first, clients.due()), (vec![(0, 0), (1, 1), (2, 1)], None));

@@ -126,7 +126,7 @@ impl Quic {
         self.connection.handle_timeout(self.instant(now));
     }
 
-    /// Returns what has happened.
+    /// The next event, if there is one.
     pub(super) fn poll(&mut self) -> Option<Event> {
         while let Some(event) = self.connection.poll_endpoint_events() {
             if let Some(answer) = self.endpoint.handle_event(self.handle, event) {

@@ -105,7 +105,7 @@ fn judge(rows: &[Row]) -> Vec<Verdict> {
     verdicts
 }
 
-/// Returns what no neighbour can be the reason of.
+/// The verdict on what no neighbour can cause, if there is one.
 fn counted(row: &Row) -> Option<Verdict> {
     let lost = row.lost.unwrap_or(0);
     let why = match row {

@@ -26,7 +26,7 @@ pub fn run(bench: &Bench, url: &str, connections: u32, streams: u32, seconds: u3
     }
 }
 
-/// Returns what it and the server chose: h2load offers HTTP/1.1 too, and would measure that.
+/// The protocol that it and the server chose: h2load offers HTTP/1.1 too, and would measure that.
 fn protocol(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.strip_prefix("Application protocol: "))
 }

@@ -47,7 +47,7 @@ pub fn raise_descriptor_limit() -> u64 {
     limit.maximum.unwrap_or(u64::MAX)
 }
 
-/// Returns how every server was started, and configured: `DIR` stands for the folder of the run.
+/// The command and the configuration of every server; `DIR` stands for the folder of the run.
 pub fn commands(kinds: &[Kind], bench: &Bench) -> BTreeMap<String, String> {
     let hide = |text: String| {
         let Programs { weir, .. } = &bench.programs;

@@ -123,7 +123,7 @@ impl Contest {
         Contest { row, sides }
     }
 
-    /// Returns what a reader must know before comparing: void, or what else set the pace.
+    /// The remark that a reader must know before comparing: void, or another limit set the pace.
     pub fn note(&self) -> String {
         let void: Vec<String> = self.sides.iter().filter_map(Side::void).collect();
         if !void.is_empty() {
@@ -171,7 +171,7 @@ fn ratio<R>(rounds: &[R], base: &[R], of: impl Fn(&R) -> f64) -> Ratio {
     Ratio { low: end(outside), high: end(ratios.len().wrapping_sub(outside + 1)), median: median(ratios) }
 }
 
-/// Returns how many of `n` values in order lie below a 95 % interval of the median, and as many above: the median is beyond the k-th
+/// The number of `n` values in order below a 95 % interval of the median, and as many above: the median is beyond the k-th
 /// from either end with twice the chance of fewer than k heads in n tosses.
 fn values_outside(n: usize) -> usize {
     let (mut chance, mut beyond) = (0.5f64.powi(n as i32), 0.0);

@@ -117,7 +117,7 @@ fn expected(protocol: &str) -> String {
     format!("protocol={protocol}&images={}&large={}&failed=", site::IMAGES, site::LARGE_BYTES)
 }
 
-/// Returns what the page in this browser asked to be told.
+/// The report of the page in this browser.
 fn report(log: &str, by: &str) -> Option<String> {
     let begin = format!("\"GET /report?by={by}&");
     let rest = log.lines().find_map(|line| line.split_once(&begin))?.1;

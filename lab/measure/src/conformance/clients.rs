@@ -31,7 +31,7 @@ pub fn curl(bench: &Bench, found: &[PathBuf], words: &[&str], protocol: &str) ->
     Ok(format!("{} files, whole", site::FILES.len()))
 }
 
-/// Returns what it keeps of `Alt-Svc`, by the protocol of the response that had it.
+/// The entries that it keeps of `Alt-Svc`, by the protocol of the response that had it.
 pub fn alt_svc(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
     for (word, protocol) in [("--http1.1", "h1"), ("--http2", "h2")] {
         let kept = bench.folder.join(format!("alt-svc-{protocol}"));

@@ -134,7 +134,7 @@ fn access_log(folder: &Path) -> String {
     fs::read_to_string(folder.join("access.log")).unwrap_or_default()
 }
 
-/// Returns what the last page of this visit has reported.
+/// The report of the last page of this visit.
 fn report(log: &str, visit: usize) -> Option<String> {
     let begin = format!("\"GET /report?visit={visit}&said=");
     let rest = log.lines().find_map(|line| line.split_once(&begin))?.1;

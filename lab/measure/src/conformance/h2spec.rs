@@ -51,7 +51,7 @@ fn write(bench: &Bench, folder: &Path, upstream: &TcpListener) -> io::Result<Pat
     Ok(file)
 }
 
-/// Returns whether the program's status was 0, and its output.
+/// True if the program's status was 0, and its output.
 fn run_once(bench: &Bench, found: &[PathBuf], port: u16, arguments: &[&str]) -> Result<(bool, String), String> {
     let mut command = Command::new(&found[0]);
     command.args(["-port", &port.to_string()]).args(arguments);

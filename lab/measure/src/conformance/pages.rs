@@ -137,7 +137,7 @@ fn write(root: &Path) -> std::io::Result<()> {
     fs::write(root.join("check/report"), "")
 }
 
-/// Returns what the page reports as failed.
+/// The failures that the page reports.
 fn report(log: &str, page: &str) -> Option<String> {
     let begin = format!("&page={page}&failed=");
     let rest = log.lines().find_map(|line| line.split_once(&begin))?.1;

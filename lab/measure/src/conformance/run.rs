@@ -64,7 +64,7 @@ impl Drop for Running {
     }
 }
 
-/// Returns what `look` finds, if it does in time.
+/// Calls `look` until it finds something, or the time is over.
 pub fn wait_for<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let until = Instant::now() + limit;
     loop {

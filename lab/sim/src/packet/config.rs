@@ -18,8 +18,6 @@ pub struct Config {
     pub bottleneck: Discipline,
     pub shaping: Shaping,
     pub policy: PolicySpec,
-    /// Thousandths of the bytes that paced shaping gives to the oldest response; at most 1000.
-    pub guard_permille: u32,
     /// True if a response goes to a better band at once, as in the papers, or when nothing of its connection waits in a worse one,
     /// as the server does it.
     pub promotes_at_once: bool,
@@ -208,7 +206,6 @@ impl Default for Config {
             bottleneck: Discipline::Fifo(100),
             shaping: Shaping::Off,
             policy: "fair".parse().expect("a policy"),
-            guard_permille: 10,
             promotes_at_once: false,
             sees_queue: true,
             told: None,
@@ -239,7 +236,6 @@ impl Config {
     pub fn check(&self) -> Result<(), ConfigError> {
         let tcp = &self.tcp;
         in_range("fifo limit", self.bottleneck.limit(), 1..=LIMIT_MAX)?;
-        in_range("guard_permille", self.guard_permille, 0..=1000)?;
         in_range("per_connection", self.per_connection, 1..=LIMIT_MAX)?;
         in_range("segment", tcp.segment_bytes, 64..=65_000)?;
         in_range("initial_window", tcp.initial_window, 1..=1000)?;

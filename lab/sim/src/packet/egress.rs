@@ -4,7 +4,7 @@ use sched::JobId;
 use units::{Nanos, wire};
 use workload::Job;
 
-use super::bottleneck::{Load, Packet, Queue};
+use super::bottleneck::{Load, Packet};
 use super::tcp::Segments;
 use super::world::{Down, Event, World};
 use super::{ConnId, Shaping};
@@ -37,7 +37,6 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
                     conn.sender.dequeued(segments.bytes);
                 }
                 self.mark_sent(id, segments);
-                self.lose_dropped();
             } else {
                 conn.sender.refused(now);
                 break;
@@ -67,7 +66,6 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             conn.sender.probe_sent(segments);
             conn.count(segments, &settings);
             self.mark_sent(id, segments);
-            self.lose_dropped();
         }
         self.transmit(id);
     }
@@ -97,23 +95,13 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             conn.sent.segments += 1;
         }
         self.enqueue(Packet { conn: id, load, wire_bytes: wire_bytes as u32, queued_at: self.now, band: 0 });
-        self.lose_dropped();
     }
 
-    /// Returns what is dropped instead waits in `dropped`: the sender has to know first that its packet was sent.
     fn enqueue(&mut self, packet: Packet) -> bool {
         let is_admitted = self.link.admits(self.now, packet.wire_bytes);
-        let is_taken = is_admitted && self.queue.enqueue(packet, &mut self.dropped);
+        let is_taken = is_admitted && self.queue.enqueue(packet);
         self.counts.queue_drops += u64::from(!is_taken);
         is_taken
-    }
-
-    /// Loses the packets that the queue has dropped after taking them, and frees their memory.
-    fn lose_dropped(&mut self) {
-        while let Some(packet) = self.dropped.pop() {
-            self.counts.queue_drops += 1;
-            self.left_queue(&packet);
-        }
     }
 
     fn left_queue(&mut self, packet: &Packet) {
@@ -129,7 +117,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
     /// Lets packets go while the link is idle.
     pub fn serve(&mut self) {
         while self.link.idle_at() <= self.now {
-            let Some(packet) = self.next_packet() else { return };
+            let Some(packet) = self.queue.dequeue() else { return };
             let out_at = self.link.send(self.now, packet.wire_bytes);
             self.left_queue(&packet);
             self.depart(packet, out_at);
@@ -138,15 +126,6 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             self.is_link_awaited = true;
             self.calendar.push(self.link.idle_at(), Event::LinkIdle);
         }
-    }
-
-    fn next_packet(&mut self) -> Option<Packet> {
-        let packet = match &mut self.queue {
-            Queue::Bands(queue) => queue.dequeue(),
-            Queue::FqCodel(queue) => queue.dequeue(self.now, &mut self.dropped),
-        };
-        self.lose_dropped();
-        packet
     }
 
     fn depart(&mut self, packet: Packet, out_at: Nanos) {

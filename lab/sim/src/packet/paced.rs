@@ -34,6 +34,9 @@ pub struct Writer {
     estimator: Option<Estimator>,
 }
 
+/// Thousandths of the bytes that the oldest response gets, as by the server.
+const GUARD_PERMILLE: u32 = 10;
+
 /// The scheduler, as the server makes it (`shaping.rs` there), and what belongs to it.
 pub fn scheduler(config: &Config) -> (Scheduler, Writer) {
     if config.shaping != Shaping::Paced {
@@ -43,7 +46,7 @@ pub fn scheduler(config: &Config) -> (Scheduler, Writer) {
     let pace = Pace { rate: bounds.first, ..Pace::of_line(config.link) };
     let pace = if config.sees_queue { Pace::of_line(config.link) } else { pace };
     let estimator = (!config.sees_queue).then(|| Estimator::new(bounds));
-    let scheduler = Scheduler::new(config.policy.build(), pace).with_guard(Guard::new(config.guard_permille));
+    let scheduler = Scheduler::new(config.policy.build(), pace).with_guard(Guard::new(GUARD_PERMILLE));
     (scheduler, Writer { estimator, ..Writer::default() })
 }
 

@@ -38,7 +38,7 @@ impl Listener {
     }
 }
 
-/// Returns what the server reads of a connection: a window per round trip stands for the delivery rate, which the kernel measures.
+/// The path of a connection as the server reads it: a window per round trip stands for the delivery rate, which the kernel measures.
 fn path_of(conn: &Conn, settings: &Settings) -> Path {
     let cwnd_bytes = u64::from(conn.sender.window_segments()) * u64::from(settings.segment_bytes);
     let rtt = conn.sender.rtt().smoothed();

@@ -82,7 +82,7 @@ impl Users {
         self.paused == 0 || self.left == 0
     }
 
-    /// Returns what the user asks for at the end of a pause, if others have not asked for all there is.
+    /// The request of the user at the end of a pause, unless others have asked for all there is.
     fn ask(&mut self, now: Nanos, user: u32) -> Option<Job> {
         self.paused -= 1;
         self.left = self.left.checked_sub(1)?;

@@ -7,7 +7,7 @@ use sched::Scheduler;
 use units::Nanos;
 use workload::{HEAD_BYTES_NOMINAL, Job};
 
-use super::bottleneck::{Link, Packet, Queue};
+use super::bottleneck::{Link, Queue};
 use super::calendar::Calendar;
 use super::client::{Clients, Request};
 use super::conn::{Conn, Conns, Ring, Timer};
@@ -113,7 +113,6 @@ pub struct World<'c, 'h, J: Iterator> {
     pub writer: Writer,
     /// Connections that may have more to send now.
     pub wakes: Vec<ConnId>,
-    pub dropped: Vec<Packet>,
     pub counts: Counts,
     jobs: std::iter::Peekable<J>,
     /// The users, where the load is closed.
@@ -150,7 +149,6 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
             by_job: Vec::new(),
             writer,
             wakes: Vec::new(),
-            dropped: Vec::new(),
             counts: Counts::default(),
             jobs: jobs.peekable(),
             users: None,

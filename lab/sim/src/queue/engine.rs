@@ -120,7 +120,7 @@ impl Engine<'_> {
                 pages.on_end(flight.number, at);
             } else if let Some(PageAsk { at, number, size_bytes, stream }) = pages.take() {
                 let service = self.serviceable(&station, at, size_bytes)?;
-                let (class, path) = self.clients.draw(None);
+                let (class, path) = self.clients.draw();
                 let client = pages.client_of(stream.connection, || self.numbering.next(Some(stream.connection)));
                 let (is_closed, user, stream) = (false, None, Some(stream).filter(|_| on_streams));
                 let flight =
@@ -140,7 +140,7 @@ impl Engine<'_> {
                 if station.len() >= JOBS_MAX {
                     return Err(Error::TooManyJobs { at: Nanos::ZERO });
                 }
-                let (class, path) = self.clients.draw(None);
+                let (class, path) = self.clients.draw();
                 let number = CLOSED_NUMBER;
                 let (arrival, is_closed, user, stream) = (Nanos::ZERO, true, None, None);
                 let flight = Flight { number, arrival, service, size_bytes, class, client, is_closed, user, stream };
@@ -164,7 +164,7 @@ impl Engine<'_> {
     ) -> Result<(), Error> {
         let Request { at, size_bytes, client } = request;
         let service = self.serviceable(station, at, size_bytes)?;
-        let (drawn, path) = self.clients.draw(client);
+        let (drawn, path) = self.clients.draw();
         let (class, is_closed) = (class.unwrap_or(drawn), false);
         let client = self.numbering.next(client);
         let (number, stream) = (self.counts.arrived, None);
@@ -212,7 +212,7 @@ impl Engine<'_> {
     fn ask_again(&mut self, station: &mut impl Station, flight: Flight, at: Nanos) {
         self.pass(at, station.len() + 1);
         self.closed.on_complete(flight.client, flight.service);
-        let (_, path) = self.clients.draw(None);
+        let (_, path) = self.clients.draw();
         station.arrive(Flight { arrival: at, ..flight }, path);
     }
 

@@ -23,7 +23,7 @@ impl Wire {
         }
     }
 
-    /// Returns what of them the response alone takes, without the connection: what slowdown is measured against.
+    /// The bytes that the response alone takes, without the connection. Slowdown is measured against them.
     pub fn response_bytes(self, size_bytes: u64) -> u64 {
         match self {
             Wire::Plain => size_bytes,

@@ -64,7 +64,6 @@ pub struct Config {
     pub paths: Paths,
     /// Shares of the jobs in classes 0, 1, ..., for policies with classes; they add up to 1. Empty: all are in class 0.
     pub class_shares: Vec<f64>,
-    pub class_of: ClassOf,
     /// The classes of a `weir.toml`, in place of the policy: the order, the rates and the slots that the server gives them.
     pub class_table: Option<ClassTable>,
     /// Jobs come on so many connections in turn, each one of the scheduler's and its own share of a policy that takes turns; a job that
@@ -96,7 +95,6 @@ impl Config {
             wire: Wire::Plain,
             paths: Paths::Unknown,
             class_shares: Vec::new(),
-            class_of: ClassOf::Job,
             class_table: None,
             connections: None,
             carriers: false,
@@ -109,16 +107,6 @@ impl Config {
             seed: 1,
         }
     }
-}
-
-/// What is dealt to a class.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ClassOf {
-    /// Each job by itself.
-    #[default]
-    Job,
-    /// Each client of a trace, with all its jobs.
-    Client,
 }
 
 /// Slots of 004 before the link.
@@ -138,8 +126,8 @@ pub enum Arrivals {
     Poisson { sizes: Distribution, load: LoadProfile },
     /// These jobs, once, in order of arrival.
     Replay(Vec<workload::Job>),
-    /// WebStone's clients, so many of each class, each thinking so long after an answer.
-    WebStone { of: WebStone, clients: Vec<u32>, think: Nanos },
+    /// WebStone's clients, so many of each class.
+    WebStone { of: WebStone, clients: Vec<u32> },
     /// Visits to pages, whose requests follow from answers.
     Pages(PageLoad),
 }
@@ -241,7 +229,7 @@ fn engine<'a>(config: &Config, hooks: Hooks<'a>) -> Engine<'a> {
     Engine {
         line,
         wire: config.wire,
-        clients: Clients::new(config.paths, &config.class_shares, line, config.seed).dealing(config.class_of),
+        clients: Clients::new(config.paths, &config.class_shares, line, config.seed),
         numbering: Numbering::new(&config.clients, config.seed),
         closed: ClosedClients::new(&config.clients.closed, &line, config.wire),
         extent: extent(config),
@@ -273,9 +261,9 @@ fn feed(
 
 fn arrive(engine: &mut Engine, station: impl station::Station, config: &Config) -> Result<(), Error> {
     match &config.arrivals {
-        Arrivals::WebStone { of, clients, think } => {
+        Arrivals::WebStone { of, clients } => {
             let until = engine.extent.until;
-            engine.run_closed(station, &mut WebStoneClients::new(*of, clients, *think, until, config.seed))
+            engine.run_closed(station, &mut WebStoneClients::new(*of, clients, until, config.seed))
         }
         Arrivals::Poisson { sizes, load } => {
             let service_ns = config.wire.mean_bytes(sizes) * 8e9 / config.link.bits_per_s() as f64;
@@ -323,7 +311,7 @@ fn prepare(config: &Config) -> Result<Resolved, Error> {
         return Err(Error::field("jobs", "0 jobs have no mean: write 1 or more"));
     }
     check_shares(&config.class_shares)?;
-    config.check_classes()?;
+    config.check_table()?;
     config.check_slots()?;
     let line = Line::new(config.link);
     owners::check(config, &line)?;
@@ -336,7 +324,7 @@ fn prepare(config: &Config) -> Result<Resolved, Error> {
             check_span(sizes, config.wire.mean_bytes(sizes) * 8e9 / config.link.bits_per_s() as f64, load, jobs)?;
             resolve(config, &|u| on_link(sizes.quantile(u)), &line)
         }
-        Arrivals::WebStone { of, clients, .. } => {
+        Arrivals::WebStone { of, clients } => {
             check_webstone(clients).map_err(|reason| Error::field("class", reason))?;
             if config.horizon == Horizon::AllOfReplay {
                 return Err(Error::field("jobs", "clients ask without end: write a number of jobs or of seconds"));
@@ -369,19 +357,6 @@ impl Config {
 
     fn customers(&self) -> usize {
         if let Arrivals::WebStone { clients, .. } = &self.arrivals { clients.len() } else { 0 }
-    }
-
-    fn check_classes(&self) -> Result<(), Error> {
-        let of_clients = self.class_of == ClassOf::Client;
-        if let (true, Arrivals::Replay(jobs)) = (of_clients, &self.arrivals)
-            && jobs.iter().all(|job| job.client.is_some())
-        {
-            return self.check_table();
-        }
-        if of_clients {
-            return Err(Error::field("class_of", "not every request has a client here: write job"));
-        }
-        self.check_table()
     }
 
     fn check_table(&self) -> Result<(), Error> {

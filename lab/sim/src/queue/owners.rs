@@ -86,7 +86,7 @@ impl ClientSpec {
     }
 }
 
-/// Returns what is wrong with the clients of a config.
+/// Checks the clients of a config.
 pub(super) fn check(config: &Config, line: &Line) -> Result<(), Error> {
     let ClientSpec { owners, closed, .. } = &config.clients;
     if config.clients.is_any() && config.connections.is_some() {
@@ -165,7 +165,7 @@ impl Numbering {
         *self.known.entry(client).or_insert(next)
     }
 
-    /// Returns how many came, where jobs have clients.
+    /// The number of clients that came, where jobs have clients.
     pub fn count(&self) -> Option<u64> {
         self.owners.map(|_| self.known.len() as u64)
     }

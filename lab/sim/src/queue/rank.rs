@@ -94,7 +94,7 @@ fn expected((from, larger): (f64, f64), sizes: &[(f64, f64)], atoms: bool) -> f6
     between.sum::<f64>() / larger
 }
 
-/// Returns what jobs are sent between two sizes, of which those in between end at the second, or all the way.
+/// The bytes that jobs are sent between two sizes, of which those in between end at the second, or all the way.
 fn bytes_between((from, larger): (f64, f64), (to, beyond): (f64, f64), atoms: bool) -> f64 {
     (to - from) * if atoms { larger } else { 0.5 * (larger + beyond) }
 }
@@ -113,7 +113,7 @@ impl SizeRank {
         (!expression.has(&ELSEWHERE)).then_some(SizeRank { expression, curve })
     }
 
-    /// Returns whether the rank knows the size, and errors.
+    /// True, first if the rank depends on the size, then if it depends on errors.
     pub fn knows(&self) -> (bool, bool) {
         (self.expression.knows_size(), self.expression.is_noisy())
     }

@@ -78,7 +78,7 @@ impl<S: Station> Slotted<S> {
         }
     }
 
-    /// Returns what is in the buffer goes to the link, and the slot to the job of this turn.
+    /// Hands what is in the buffer to the link, and the slot to the job of this turn.
     fn give_back(&mut self, at: Nanos, number: u64) -> Option<Turn> {
         let job = self.present.get_mut(&number).expect("who has a slot is present");
         job.state = State::Buffered;

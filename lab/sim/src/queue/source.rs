@@ -7,7 +7,6 @@ use sched::Path;
 use units::Nanos;
 use workload::{Distribution, LoadProfile, Sampler};
 
-use super::ClassOf;
 use super::line::Line;
 
 /// A request.
@@ -86,8 +85,6 @@ pub struct Clients {
     paths: Paths,
     /// The share of jobs in this class or a lower one, by class; empty where all are in class 0.
     class_ends: Vec<f64>,
-    class_of: ClassOf,
-    seed: u64,
     random: ChaCha8Rng,
     /// Windows are told in the scheduler's unit, link time.
     line: Line,
@@ -101,29 +98,19 @@ impl Clients {
             sum += share;
             sum
         });
-        let (class_of, random) = (ClassOf::Job, stream(seed, 2));
-        Clients { paths, class_ends: class_ends.collect(), class_of, seed, random, line }
+        Clients { paths, class_ends: class_ends.collect(), random: stream(seed, 2), line }
     }
 
-    /// The same, this dealt to classes.
-    pub fn dealing(self, class_of: ClassOf) -> Clients {
-        Clients { class_of, ..self }
+    /// The class of the next job, and its path.
+    pub fn draw(&mut self) -> (u16, Path) {
+        (self.class(), self.path())
     }
 
-    /// The class of the next job, which is this client's of a trace, and its path.
-    pub fn draw(&mut self, client: Option<u32>) -> (u16, Path) {
-        (self.class(client), self.path())
-    }
-
-    fn class(&mut self, client: Option<u32>) -> u16 {
+    fn class(&mut self) -> u16 {
         if self.class_ends.is_empty() {
             return 0;
         }
-        let bits = match (self.class_of, client) {
-            (ClassOf::Client, Some(client)) => stream(self.seed, CLIENTS_FROM + u64::from(client)).next_u64(),
-            _ => self.random.next_u64(),
-        };
-        let uniform = (bits >> 11) as f64 / (1u64 << 53) as f64;
+        let uniform = (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         // The last sum may be a rounding error below 1.
         self.class_ends.partition_point(|&end| end <= uniform).min(self.class_ends.len() - 1) as u16
     }
@@ -148,9 +135,6 @@ impl Clients {
     }
 }
 
-/// Each client of a trace has a stream of the seed from here on.
-const CLIENTS_FROM: u64 = 1 << 32;
-
 pub(crate) fn stream(seed: u64, stream: u64) -> ChaCha8Rng {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(stream);
@@ -165,7 +149,7 @@ mod tests {
     fn clients_come_in_their_shares() {
         let line = Line::new("10mbit".parse().unwrap());
         let mut clients = Clients::new(Paths::Internet, &[0.25, 0.75], line, 1);
-        let (classes, paths): (Vec<u16>, Vec<Path>) = (0..100_000).map(|_| clients.draw(None)).unzip();
+        let (classes, paths): (Vec<u16>, Vec<Path>) = (0..100_000).map(|_| clients.draw()).unzip();
         let first = classes.iter().filter(|&&class| class == 0).count();
         assert!((24_300..25_700).contains(&first) && classes.iter().all(|&class| class <= 1), "{first} in class 0");
         for (share, bps, rtts) in INTERNET {
@@ -174,16 +158,5 @@ mod tests {
             assert!((of_class.len() as f64 - expected).abs() < 5.0 * expected.sqrt(), "{bps}: {}", of_class.len());
             assert!(of_class.iter().all(|path| rtts.map(Nanos::from_millis).contains(&path.rtt.unwrap())));
         }
-    }
-
-    #[test]
-    fn a_client_keeps_its_class() {
-        let line = Line::new("10mbit".parse().unwrap());
-        let mut clients = Clients::new(Paths::Unknown, &[0.25, 0.75], line, 1).dealing(ClassOf::Client);
-        let mut of = |client| clients.draw(Some(client)).0;
-        let first: Vec<u16> = (0..10_000).map(&mut of).collect();
-        assert_eq!(first, (0..10_000).map(of).collect::<Vec<_>>());
-        let in_first = first.iter().filter(|&&class| class == 0).count();
-        assert!((2350..2650).contains(&in_first), "{in_first} of 10,000 in class 0");
     }
 }

@@ -109,7 +109,7 @@ impl Client {
         self.exchange.as_mut().expect("the server is busy with requests only")
     }
 
-    /// Returns how long a client tries in vain, its timer doubling, when one of so many packets may get lost each time.
+    /// The time that a client tries in vain, its timer doubling, when one of so many packets may get lost each time.
     pub(super) fn lost_for(&mut self, rto: Nanos, packets: u32, weather: &Weather) -> Nanos {
         let mut waited = Nanos::ZERO;
         for attempt in 0..ATTEMPTS_MAX {
@@ -122,7 +122,7 @@ impl Client {
         waited
     }
 
-    /// Returns what policies are told.
+    /// The path as policies see it.
     pub(super) fn path(&self, config: &Config) -> Path {
         let window_bps = u128::from(config.tcp.window_bytes) * 8_000_000_000 / u128::from(self.asked.rtt.0.max(1));
         let throughput_bps = match config.internet.throughput {

@@ -53,7 +53,7 @@ impl Link {
         self.used_at = now;
     }
 
-    /// Returns how many segments may be unacknowledged.
+    /// The number of segments that may be unacknowledged.
     fn window_segments(&self, tcp: &Tcp) -> u32 {
         (self.cwnd_bytes.min(tcp.window_bytes) / tcp.mss_bytes).max(1) as u32
     }
@@ -134,7 +134,7 @@ impl Transfer {
         (u64::from(segment) * self.mss_bytes).min(self.size_bytes)
     }
 
-    /// Returns what has yet to go to the client, what has to go again included.
+    /// The bytes that have yet to go to the client, those that have to go again included.
     pub fn unsent_bytes(&self) -> u64 {
         self.size_bytes - self.bytes_before(self.next)
     }
@@ -149,7 +149,7 @@ impl Transfer {
         whole.saturating_sub(self.next)
     }
 
-    /// Returns how many segments the interface may be given now.
+    /// The number of segments that the interface may be given now.
     pub fn sendable(&self, link: &Link, tcp: &Tcp) -> u32 {
         let window = link.window_segments(tcp).saturating_sub(self.next - self.acknowledged);
         self.buffered().min(window)
@@ -173,7 +173,7 @@ impl Transfer {
         first
     }
 
-    /// Returns how many of these were sent before.
+    /// The number of these that were sent before.
     pub fn sent_before(&self, segments: &Range<u32>) -> u64 {
         u64::from(segments.end.min(self.fresh).saturating_sub(segments.start))
     }

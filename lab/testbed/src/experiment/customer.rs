@@ -77,7 +77,7 @@ impl<'de> Deserialize<'de> for Customer {
     }
 }
 
-/// Returns what is wrong with classes that are right by themselves.
+/// Checks that classes, each right by itself, go together.
 pub fn check_customers(customers: &[Customer]) -> Result<(), String> {
     let clients: Vec<u32> = customers.iter().map(|customer| customer.clients).collect();
     workload::check_webstone(&clients)?;

@@ -82,7 +82,7 @@ impl Sources {
         Ok(top)
     }
 
-    /// Returns what is wrong at this offset, with its file and line.
+    /// The mistake at this offset, with its file and line.
     pub(crate) fn error(&self, offset: usize, reason: String) -> LabError {
         let source = self.texts.iter().rev().find(|source| source.begins <= offset).unwrap_or(&self.texts[0]);
         let before = source.padded.bytes().take(offset);

@@ -133,7 +133,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Returns what is wrong with keys that are right by themselves.
+    /// Checks that keys, each right by itself, go together.
     pub(super) fn check(&self) -> Result<(), String> {
         let loads = [self.rho.is_some(), self.profile.is_some(), self.users.is_some(), self.webstone.is_some()];
         match loads.iter().filter(|is| **is).count() {

@@ -114,7 +114,7 @@ impl Decider {
         self.changed.remove(&process);
     }
 
-    /// Returns what has to be done, those that go to sleep first: processes with their priority, or with none that of their start.
+    /// The changes to be made, those that go to sleep first: processes with their priority, or with none that of their start.
     pub fn changes(&mut self) -> Vec<(u32, Option<Priority>)> {
         let changed = std::mem::take(&mut self.changed);
         let mut changes: Vec<_> = changed.into_iter().map(|process| (process, self.wanted(process))).collect();

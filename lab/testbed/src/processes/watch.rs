@@ -143,7 +143,7 @@ impl Watch {
         Ok(Tally { garbled: reader.garbled, ..tally })
     }
 
-    /// Returns what came within a while.
+    /// The events that came within a while.
     fn wait(&mut self, reader: &mut Reader) -> Result<Vec<Event>, LabError> {
         let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.subsec_nanos().into() };
         let mut events = Vec::new();

@@ -103,7 +103,7 @@ pub(crate) fn await_answer(
     }
 }
 
-/// Returns what to put before a server's command so that what it keeps for its next start is in the run's folder: a run
+/// The words before a server's command that put what it keeps for its next start into the run's folder: a run
 /// that began with the rate of a line that another had found would say nothing of how it is found.
 fn keeping_nothing(folder: &Path) -> Result<Vec<String>, LabError> {
     Ok(vec!["env".into(), format!("STATE_DIRECTORY={}/{STATE_FOLDER}", absolute(folder)?)])

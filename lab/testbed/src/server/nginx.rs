@@ -128,7 +128,7 @@ fn serving(Source { site, upstream }: Source<'_>) -> Result<(String, String), La
     Ok((before, pass.into()))
 }
 
-/// Returns what follows the address in `listen`, and the lines of a certificate. HTTP/2 is asked for there (from 1.25
+/// The words after the address in `listen`, and the lines of a certificate. HTTP/2 is asked for there (from 1.25
 /// on it is a line of its own, and this a warning).
 fn tls_and_http2(Speech { certificate, is_http2 }: Speech<'_>) -> (String, String) {
     let http2 = if is_http2 { " http2" } else { "" };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use record::Samples;
 
-/// Returns what the samples say of the time in which requests arrived, for the manifest; what judges by it is `report`.
+/// The shares of processors in the time in which requests arrived, for the manifest; `report` judges by them.
 ///
 /// `machine_busy_share`: of the time of all processors, what went to programs of ordinary or better priority, the run's own
 /// among them. What runs at lower priority (`nice`) gives way and is not counted. `server_wait_share`: of the time of the run, how

@@ -163,7 +163,7 @@ fn left_out(ended: &Ended, run: &Path) -> Option<String> {
     reasons.get(&run.display().to_string()).cloned()
 }
 
-/// Returns what weirlab said last, which is why it failed.
+/// The last words of weirlab, which say why it failed.
 fn last_line(err: &str) -> String {
     let line = err.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
     tool::one_line(line.trim_start_matches("weirlab: "))

@@ -15,7 +15,7 @@ const REPLY_BYTES: usize = 16_384;
 const PIECES_MAX: usize = 1_000;
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
-/// Returns what the machine whose socket this is answers; `reply_to` is a path for our own socket.
+/// Asks the machine whose socket this is; `reply_to` is a path for our own socket.
 pub fn ask(socket: &Path, reply_to: &Path, command: &str) -> std::io::Result<String> {
     let own = UnixDatagram::bind(reply_to)?;
     let answer = exchange(&own, socket, command);

@@ -40,7 +40,7 @@ pub fn is_virtual() -> bool {
     std::fs::read_to_string("/proc/cmdline").is_ok_and(|line| says_virtual(&line))
 }
 
-/// Returns how this kernel was built, as it says.
+/// The build of this kernel, as it says.
 pub fn version() -> String {
     std::fs::read_to_string("/proc/version").unwrap_or_default().trim().into()
 }

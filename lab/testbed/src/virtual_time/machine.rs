@@ -63,7 +63,7 @@ pub(super) struct Ended {
 struct Folder(PathBuf);
 
 impl Ended {
-    /// Returns what the command kept; gone when this is dropped.
+    /// The folder of what the command kept; gone when this is dropped.
     pub(super) fn results(&self) -> PathBuf {
         self.folder.file(RESULTS)
     }
@@ -213,7 +213,7 @@ fn check_memory(mib: u64) -> Result<(), LabError> {
     Err(LabError::HostMemory { mib, free_mib, folder: MEMORY_FOLDER.into() })
 }
 
-/// Returns what machines may come to use of this host's memory.
+/// The most memory of this host that machines may come to use.
 pub(super) fn free_mib() -> u64 {
     let room = rustix::fs::statvfs(MEMORY_FOLDER).map_or(0, |found| found.f_bavail * found.f_frsize / (1 << 20));
     let free = Meminfo::current().ok().and_then(|memory| available_mib(&memory));

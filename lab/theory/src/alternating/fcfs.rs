@@ -28,7 +28,7 @@ impl Fcfs {
     }
 }
 
-/// Returns what arrived and could not be sent.
+/// The work that arrived and could not be sent.
 pub(super) fn backlog_jobs(queue: &Alternating) -> f64 {
     (queue.high.queue.rho - 1.0) * queue.high.lasts / queue.high.queue.mean_size_bytes()
 }

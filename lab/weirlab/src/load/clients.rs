@@ -84,7 +84,7 @@ pub(super) fn check(groups: &[ClientGroup]) -> Result<(), Failure> {
     }
 }
 
-/// Returns what `--abort` and `--retries` say.
+/// Reads `--abort` and `--retries`.
 pub(super) fn patience(load: &Load) -> Result<Option<Patience>, Failure> {
     match load.abort.map(Nanos::from) {
         None => Ok(None),

@@ -92,7 +92,7 @@ fn surge(load: &Load, scaling: &Scaling) -> Result<Trace, Failure> {
     Ok(workload::surge::trace(&files, requests, load.seed))
 }
 
-/// Returns what this file adds to the mean wire bytes of a request.
+/// The part of the mean wire bytes of a request that this file adds.
 fn wire_share(files: &Files, file: usize) -> f64 {
     files.share(file) * (wire_bytes(files.sizes()[file]) + CONNECTION_BYTES) as f64
 }

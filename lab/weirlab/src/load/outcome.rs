@@ -149,7 +149,7 @@ fn of_generator(outcome: &loadgen::Outcome, jobs: usize, client_cpu: f64, latene
     reasons
 }
 
-/// Returns how many answers were not the file asked for, and what came instead of the first of them.
+/// Names the number of answers that were not the file asked for, and the first of them.
 fn wrong_answers(records: &[JobRecord], url: &Url) -> Option<String> {
     let mut wrong = records.iter().filter(|record| record.outcome == Outcome::Wrong);
     let first = wrong.next()?;
@@ -274,7 +274,7 @@ fn group_line(group: &GroupSummary) -> String {
     format!("{name:<14} {jobs} jobs, {completed} complete, {per_s:.2} per second; response time {times}\n")
 }
 
-/// Returns how many jobs ended in each way, those that no job ended in included.
+/// The number of jobs that ended in each way; zero counts too.
 fn counts(records: &[JobRecord]) -> impl Iterator<Item = (&'static str, usize)> {
     let ended = |outcome| records.iter().filter(|record| record.outcome == outcome).count();
     Outcome::ALL.into_iter().map(move |outcome| (outcome.name(), ended(outcome)))

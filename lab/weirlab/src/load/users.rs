@@ -64,7 +64,7 @@ fn webstone(load: &Load, of: WebStone) -> Result<Users, Failure> {
     let clients: Vec<u32> = load.class.iter().map(|customer| customer.clients).collect();
     let classes: Vec<String> = load.class.iter().map(|customer| customer.to_string()).collect();
     let who = format!("WebStone {}: {}", of.name(), classes.join(", "));
-    let source = Box::new(WebStoneClients::new(of, &clients, Nanos::ZERO, until, load.seed));
+    let source = Box::new(WebStoneClients::new(of, &clients, until, load.seed));
     let sizes = of.files().sizes().iter().copied().collect();
     Ok(Users { source, who, sizes, until, visit_requests: None, documents: None })
 }

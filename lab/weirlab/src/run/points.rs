@@ -43,7 +43,7 @@ impl Prepared {
         Ok(Prepared { jobs, expected })
     }
 
-    /// Returns what to do at a point, with its results below `out`.
+    /// Plans the runs of a point, with their results below `out`.
     pub(super) fn plan<'a>(
         &'a self,
         name: &str,

@@ -83,7 +83,7 @@ fn rounding(spec: &SimSpec) -> Option<String> {
 /// The share of the mean.
 const ROUNDING_SAID: f64 = 0.005;
 
-/// Returns what not every model has.
+/// Refuses fields that the model does not have.
 fn refuse_users(spec: &SimSpec) -> Result<(), Failure> {
     if spec.users.is_some() && spec.model == Model::Queue {
         return Err(Failure::Usage("--users: only --model server and --model packet know them".into()));
@@ -91,7 +91,6 @@ fn refuse_users(spec: &SimSpec) -> Result<(), Failure> {
     let of_queue = [
         ("connections", spec.connections.is_some()),
         ("class-table", spec.class_table.is_some()),
-        ("class-of", spec.class_of.is_some()),
         ("clients", spec.clients.is_some()),
         ("client-share", spec.client_share.is_some()),
         ("closed", !spec.closed.is_empty()),

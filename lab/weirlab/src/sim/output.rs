@@ -79,7 +79,7 @@ impl Written {
         self.jobs > 0 && (self.number_min, self.number_max + 1) != (0, self.jobs)
     }
 
-    /// Returns how long jobs came that were counted.
+    /// The time in which the counted jobs came.
     fn seconds(&self, spec: &SimSpec, outcome: &SimOutcome) -> Option<f64> {
         let (first, last) = self.arrivals?;
         let is_warmed_up = spec.warm_up.unwrap_or(0) > 0 || outcome.simulated_jobs > self.jobs;
@@ -136,7 +136,7 @@ fn serialises(spec: &SimSpec) -> bool {
     }
 }
 
-/// Returns what the model's link counts. The network of the model server has headers of its own, so of its jobs only the sizes are
+/// The bytes that the model's link counts. The network of the model server has headers of its own, so of its jobs only the sizes are
 /// surely on it: the bound is then the lower.
 fn wire(spec: &SimSpec) -> record::Wire {
     match (spec.model, spec.wire) {

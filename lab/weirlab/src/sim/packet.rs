@@ -6,7 +6,7 @@ use std::str::FromStr;
 use cli::Failure;
 use serde_json::{Map, Value};
 use sim::Hooks;
-use sim::packet::{self, ClosedLoad, Config, Congestion, Discipline, PathConfig, Server, Shape, Shaping, Tcp, User};
+use sim::packet::{self, ClosedLoad, Config, Discipline, PathConfig, Server, Shape, Shaping, Tcp, User};
 use units::{Nanos, Rate};
 use workload::{Distribution, Job, LoadProfile, Scaling};
 
@@ -58,7 +58,8 @@ fn config(spec: &SimSpec) -> Result<Config, Failure> {
     let link: Rate = spec.link().parse().map_err(wrong("link"))?;
     let shaping = one_of("shaping", packet.shaping.as_deref().unwrap_or("off"), &SHAPINGS)?;
     // The papers' bands are of another server.
-    let is_weir = shaping == Shaping::Paced || (shaping != Shaping::Off && packet.tcp.as_deref() != Some("2003"));
+    let is_paper = packet.tcp.as_deref() == Some("2003");
+    let is_weir = shaping == Shaping::Paced || (shaping != Shaping::Off && !is_paper);
     let is_router = packet.tcp.as_deref() == Some("router");
     Ok(Config {
         link,
@@ -66,11 +67,10 @@ fn config(spec: &SimSpec) -> Result<Config, Failure> {
         bottleneck: bottleneck(packet.bottleneck.as_deref(), shaping)?,
         shaping,
         policy: spec.policy.parse().map_err(wrong("policy"))?,
-        guard_permille: packet.guard.unwrap_or(base.guard_permille),
-        promotes_at_once: promotes_at_once(packet)?,
+        promotes_at_once: is_paper,
         sees_queue: !is_router,
         rate_changes: Vec::new(),
-        told: packet.told.as_deref().map(str::parse).transpose().map_err(wrong("told"))?,
+        told: None,
         tcp: tcp(packet)?,
         paths: paths(packet)?,
         server: Server {
@@ -85,15 +85,9 @@ fn config(spec: &SimSpec) -> Result<Config, Failure> {
         user: user(packet)?,
         grace: packet.grace.as_deref().map(|text| time("grace", text)).transpose()?,
         warm_up_jobs: spec.warm_up.unwrap_or(0),
-        sample_every: packet.sample.as_deref().map(|text| time("sample", text)).transpose()?,
+        sample_every: None,
         seed: spec.seed,
     })
-}
-
-fn promotes_at_once(packet: &PacketSpec) -> Result<bool, Failure> {
-    let is_paper = packet.tcp.as_deref() == Some("2003");
-    let usual = if is_paper { "plain" } else { "idle" };
-    one_of("promotion", packet.promotion.as_deref().unwrap_or(usual), &[("idle", false), ("plain", true)])
 }
 
 const SHAPINGS: [(&str, Shaping); 3] = [("off", Shaping::Off), ("paced", Shaping::Paced), ("bands", Shaping::Bands)];
@@ -131,24 +125,19 @@ fn bottleneck(text: Option<&str>, shaping: Shaping) -> Result<Discipline, Failur
         Shaping::Bands => "bands",
     };
     let text = text.unwrap_or(usual);
-    // Limits: the papers' FIFO; Linux's fq_codel.
+    // The papers' FIFO.
     match numbered("bottleneck", text)? {
         ("fifo", limit) => Ok(Discipline::Fifo(limit.unwrap_or(100))),
         ("bands", limit) => Ok(Discipline::Bands(limit.unwrap_or(100))),
-        ("fq_codel", limit) => Ok(Discipline::FqCodel(limit.unwrap_or(10_240))),
-        _ => Err(wrong("bottleneck")(format!(
-            "unknown value `{text}`; expected fifo, bands or fq_codel, each also with :PACKETS"
-        ))),
+        _ => {
+            Err(wrong("bottleneck")(format!("unknown value `{text}`; expected fifo or bands, each also with :PACKETS")))
+        }
     }
 }
 
 fn tcp(packet: &PacketSpec) -> Result<Tcp, Failure> {
     let kinds = [("linux", Tcp::default()), ("router", Tcp::behind_router()), ("2003", Tcp::of_2003())];
     let mut tcp = one_of("tcp", packet.tcp.as_deref().unwrap_or("linux"), &kinds)?;
-    if let Some(name) = &packet.congestion_control {
-        let kinds = [("cubic", Congestion::Cubic), ("reno", Congestion::Reno)];
-        tcp.congestion = one_of("congestion_control", name, &kinds)?;
-    }
     tcp.initial_window = packet.initial_window.unwrap_or(tcp.initial_window);
     tcp.receive_window_bytes = packet.receive_window.unwrap_or(tcp.receive_window_bytes);
     tcp.gso_segments = packet.gso_segments.unwrap_or(tcp.gso_segments);

@@ -12,7 +12,7 @@ pub struct PacketSpec {
     #[arg(long, value_name = "KIND")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shaping: Option<String>,
-    /// What queues at the server's egress: fifo[:PACKETS], bands[:PACKETS], fq_codel[:PACKETS]
+    /// What queues at the server's egress: fifo[:PACKETS], bands[:PACKETS]
     /// [default: fifo:100, or what the shaping needs]
     #[arg(long, value_name = "QUEUE")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,10 +27,6 @@ pub struct PacketSpec {
     #[arg(long, value_name = "KIND")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp: Option<String>,
-    /// cubic or reno [default: cubic; reno with --tcp 2003]
-    #[arg(long, value_name = "NAME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub congestion_control: Option<String>,
     /// Segments a connection may send at first [default: 10; 2 with --tcp 2003]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,27 +95,10 @@ pub struct PacketSpec {
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
-    /// Thousandths of the bytes that paced shaping gives to the oldest response [default: 10, as the server]
-    #[arg(long, value_name = "N")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub guard: Option<u32>,
-    /// The rate that paced shaping is told with --tcp router, where it cannot see the queue [default: the link's]
-    #[arg(long, value_name = "RATE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub told: Option<String>,
-    /// When a response goes to a better band, with shaping bands: idle (when none of its packets waits in a worse one) or plain
-    /// (at once) [default: idle, as the server; plain with --tcp 2003]
-    #[arg(long, value_name = "WHEN")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub promotion: Option<String>,
     /// Stop this long after the last arrival; what is left counts with the time it waited [default: when all is done]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grace: Option<String>,
-    /// Note the connections by state and the drops this often, for the JSON [default: never]
-    #[arg(long, value_name = "TIME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sample: Option<String>,
 }
 
 impl PacketSpec {

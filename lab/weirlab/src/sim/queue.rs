@@ -58,7 +58,7 @@ pub(super) fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
     Ok(SimOutcome { summary: outcome.summary, details, link_bps, simulated_jobs: outcome.departed })
 }
 
-/// Returns what each class of WebStone's clients got, by its name, and all of them together.
+/// The service of each class of WebStone's clients, by its name, and of all together.
 fn customers(spec: &SimSpec, customers: &[queue::CustomerOutcome]) -> Result<Map<String, Value>, Failure> {
     let mut details = Map::new();
     for (name, customer) in spec.webstone.names()?.iter().zip(customers) {
@@ -106,7 +106,6 @@ fn config(spec: &SimSpec) -> Result<queue::Config, Failure> {
             Paths::Internet => queue::Paths::Internet,
         },
         class_shares: class_shares(spec, class_table.as_ref()),
-        class_of: class_of(spec)?,
         class_table,
         connections: spec.connections,
         carriers: spec.pages.carriers(spec)?,
@@ -151,14 +150,6 @@ fn class_shares(spec: &SimSpec, table: Option<&ClassTable>) -> Vec<f64> {
         shares.push(0.0);
     }
     shares
-}
-
-fn class_of(spec: &SimSpec) -> Result<queue::ClassOf, Failure> {
-    match spec.class_of.as_deref() {
-        None | Some("job") => Ok(queue::ClassOf::Job),
-        Some("client") => Ok(queue::ClassOf::Client),
-        Some(other) => Err(wrong("class_of")(format!("`{other}`: write job or client"))),
-    }
 }
 
 fn horizon(spec: &SimSpec, is_replay: bool) -> Result<queue::Horizon, Failure> {

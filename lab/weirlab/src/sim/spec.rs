@@ -69,10 +69,6 @@ pub struct SimSpec {
     #[arg(long, value_name = "FILE")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class_table: Option<PathBuf>,
-    /// What is dealt to the classes: job (each by itself), or client (whole clients of a trace) [default: job; model queue]
-    #[arg(long, value_name = "job|client")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub class_of: Option<String>,
     /// Jobs come on so many connections in turn, which carry several at once [default: each on its own; model queue]
     #[arg(long, value_name = "N")]
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -22,10 +22,6 @@ pub struct WebStoneSpec {
     #[arg(long = "class", value_name = "NAME:CLIENTS")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub class: Vec<String>,
-    /// The time that a client thinks after an answer [default: not at all]
-    #[arg(long, value_name = "TIME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub think: Option<String>,
     /// Jobs of each class that compete for the link at a time, the others sleep (max_proc of 004), such as A:5,B:3
     #[arg(long, value_name = "NAME:SLOTS,...")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,10 +52,9 @@ impl WebStoneSpec {
     pub(super) fn arrivals(&self) -> Result<Option<Arrivals>, Failure> {
         let customers = self.customers()?;
         let Some(of) = &self.webstone else {
-            let unused = [("class", !customers.is_empty()), ("think", self.think.is_some())];
-            return match unused.into_iter().find(|(_, is_set)| *is_set) {
-                Some((field, _)) => Err(wrong(field)("it is of WebStone's clients: write --webstone WA too")),
-                None => Ok(None),
+            return match customers.is_empty() {
+                false => Err(wrong("class")("it is of WebStone's clients: write --webstone WA too")),
+                true => Ok(None),
             };
         };
         if customers.is_empty() {
@@ -68,12 +63,12 @@ impl WebStoneSpec {
         Ok(Some(Arrivals::WebStone {
             of: of.parse().map_err(wrong("webstone"))?,
             clients: customers.iter().map(|customer| customer.clients).collect(),
-            think: self.time("think", self.think.as_deref())?,
         }))
     }
 
     pub(super) fn job_cost(&self) -> Result<Nanos, Failure> {
-        self.time("job_cost", self.job_cost.as_deref())
+        let time = self.job_cost.as_deref().map(parse_duration).transpose().map_err(wrong("job_cost"))?;
+        Ok(time.unwrap_or_default().into())
     }
 
     /// The slots of each class; those of classes without clients are given by place.
@@ -109,11 +104,6 @@ impl WebStoneSpec {
             check_customers(&customers).map_err(wrong("class"))?;
         }
         Ok(customers)
-    }
-
-    fn time(&self, field: &str, text: Option<&str>) -> Result<Nanos, Failure> {
-        let time = text.map(parse_duration).transpose().map_err(wrong(field))?;
-        Ok(time.unwrap_or_default().into())
     }
 }
 
@@ -172,8 +162,7 @@ mod tests {
             WebStoneSpec { buffer: Some("8KB".into()), ..WebStoneSpec::default() },
         ];
         assert!(alone.iter().all(|spec| spec.slots().is_err()));
-        let thinking = WebStoneSpec { think: Some("1s".into()), ..WebStoneSpec::default() };
-        assert!(thinking.arrivals().is_err() && spec("A:1,B:1").arrivals().is_err());
+        assert!(spec("A:1,B:1").arrivals().is_err());
         let nobody = WebStoneSpec { webstone: Some("WA".into()), ..WebStoneSpec::default() };
         assert!(nobody.arrivals().is_err());
     }

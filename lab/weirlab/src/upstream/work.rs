@@ -64,7 +64,7 @@ impl Works {
         Works { rules, requests: AtomicU64::new(0) }
     }
 
-    /// Returns how long the next request for this path takes. Which of a thousand are chosen depends on their number alone.
+    /// The time that the next request for this path takes. The number of a request alone decides whether it is one of a thousand.
     pub fn next(&self, path: &str) -> Duration {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let Some(Work { time, of, .. }) = self.rules.iter().find(|rule| path.starts_with(&rule.path)) else {

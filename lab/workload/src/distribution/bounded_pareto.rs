@@ -33,7 +33,7 @@ impl BoundedPareto {
         (self.min / (1.0 - u * self.covered()).powf(1.0 / self.alpha)).min(self.max)
     }
 
-    /// Returns what an unbounded Pareto distribution has below H.
+    /// The share of an unbounded Pareto distribution below H.
     fn covered(&self) -> f64 {
         -(self.alpha * (self.min / self.max).ln()).exp_m1()
     }

@@ -163,7 +163,7 @@ impl Phase {
         (to - from) as f64 * rho
     }
 
-    /// Returns how long it takes from `into` until this much work has been offered: `rho t + slope t² / 2` solved for t, in the
+    /// The time from `into` until this much work has been offered: `rho t + slope t² / 2` solved for t, in the
     /// form that does not subtract.
     fn time_for(&self, work_ns: f64, into: u64) -> Nanos {
         if self.is_level() {

@@ -93,7 +93,7 @@ impl Files {
         self.shares.partition_point(|&share| share < random).min(self.sizes.len() - 1)
     }
 
-    /// Returns what part of the requests is for this file.
+    /// The share of the requests that are for this file.
     pub fn share(&self, file: usize) -> f64 {
         let before = if file == 0 { 0 } else { self.shares[file - 1] };
         (self.shares[file] - before) as f64 / 2f64.powi(64)

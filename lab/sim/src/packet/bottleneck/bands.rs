@@ -1,17 +1,19 @@
 use super::{Arena, List, Packet};
 
 /// Strict priority between FIFOs, drop-tail. With one band it is a FIFO.
-pub struct Bands {
+pub struct Queue {
     bands: Vec<List>,
     limit: u32,
-    pub arena: Arena,
+    arena: Arena,
 }
 
-impl Bands {
-    pub fn new(bands: usize, limit: u32) -> Bands {
-        Bands { bands: vec![List::default(); bands], limit, arena: Arena::default() }
+impl Queue {
+    pub(super) fn of_bands(bands: usize, limit: u32) -> Queue {
+        Queue { bands: vec![List::default(); bands], limit, arena: Arena::default() }
     }
 
+    /// Takes the packet, or says that it did not.
+    #[must_use]
     pub fn enqueue(&mut self, packet: Packet) -> bool {
         let band = usize::from(packet.band).min(self.bands.len() - 1);
         let has_room = self.bands[band].packets < self.limit;
@@ -24,5 +26,18 @@ impl Bands {
     pub fn dequeue(&mut self) -> Option<Packet> {
         let band = self.bands.iter_mut().find(|band| !band.is_empty())?;
         self.arena.pop(band)
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.arena.bytes
+    }
+
+    /// The bytes of packets without data.
+    pub fn control_bytes(&self) -> u64 {
+        self.arena.control_bytes
+    }
+
+    pub fn packets(&self) -> u32 {
+        self.arena.packets
     }
 }

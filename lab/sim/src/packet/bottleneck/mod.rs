@@ -5,7 +5,6 @@
 
 mod arena;
 mod bands;
-mod fq_codel;
 mod link;
 
 use serde::Deserialize;
@@ -13,8 +12,7 @@ use units::Nanos;
 
 use super::ConnId;
 use arena::{Arena, List};
-use bands::Bands;
-use fq_codel::FqCodel;
+pub use bands::Queue;
 pub use link::{Link, Shape};
 
 /// The load of a packet.
@@ -53,22 +51,14 @@ pub enum Discipline {
     Fifo(u32),
     /// Strict priority: band 0 for what is not data, then the policy's; each a FIFO with this limit.
     Bands(u32),
-    /// RFC 8290 with Linux's defaults; this limit over all flows.
-    FqCodel(u32),
 }
 
 impl Discipline {
     pub fn limit(self) -> u32 {
         match self {
-            Discipline::Fifo(limit) | Discipline::Bands(limit) | Discipline::FqCodel(limit) => limit,
+            Discipline::Fifo(limit) | Discipline::Bands(limit) => limit,
         }
     }
-}
-
-/// The queue, whichever it is.
-pub enum Queue {
-    Bands(Bands),
-    FqCodel(Box<FqCodel>),
 }
 
 /// Bands of a priority queue: one for what is not data and sixteen for a policy, as many as `prio` has.
@@ -77,41 +67,8 @@ pub const BANDS_MAX: usize = 17;
 impl Queue {
     pub fn new(discipline: Discipline) -> Queue {
         match discipline {
-            Discipline::Fifo(limit) => Queue::Bands(Bands::new(1, limit)),
-            Discipline::Bands(limit) => Queue::Bands(Bands::new(BANDS_MAX, limit)),
-            Discipline::FqCodel(limit) => Queue::FqCodel(Box::new(FqCodel::new(limit))),
-        }
-    }
-
-    /// Takes the packet, or says that it did not. What it drops of others instead is appended to `dropped`.
-    #[must_use]
-    pub fn enqueue(&mut self, packet: Packet, dropped: &mut Vec<Packet>) -> bool {
-        match self {
-            Queue::Bands(queue) => queue.enqueue(packet),
-            Queue::FqCodel(queue) => {
-                queue.enqueue(packet, dropped);
-                true
-            }
-        }
-    }
-
-    pub fn bytes(&self) -> u64 {
-        self.arena().bytes
-    }
-
-    /// Returns the bytes of packets without data.
-    pub fn control_bytes(&self) -> u64 {
-        self.arena().control_bytes
-    }
-
-    pub fn packets(&self) -> u32 {
-        self.arena().packets
-    }
-
-    fn arena(&self) -> &Arena {
-        match self {
-            Queue::Bands(queue) => &queue.arena,
-            Queue::FqCodel(queue) => &queue.arena,
+            Discipline::Fifo(limit) => Queue::of_bands(1, limit),
+            Discipline::Bands(limit) => Queue::of_bands(BANDS_MAX, limit),
         }
     }
 }

@@ -114,7 +114,7 @@ impl Cubic {
         (cwnd * 7 / 10).max(2)
     }
 
-    /// Returns how many acknowledged segments the window needs to grow by one.
+    /// The number of acknowledged segments after which the window grows by one.
     fn acks_per_growth(&mut self, now: Nanos, cwnd: u32, segments: u32, smoothed: Nanos) -> u32 {
         let began = *self.epoch.get_or_insert_with(|| {
             (self.reno, self.reno_acked) = (cwnd, 0);

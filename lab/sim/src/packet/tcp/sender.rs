@@ -190,7 +190,7 @@ impl Sender {
         self.written + u64::from(self.fin)
     }
 
-    /// Returns what to hand down next, if anything may be; it counts as sent only once [`Sender::sent`] is told.
+    /// The segments to hand down next, if any may be. They count as sent only once [`Sender::sent`] is told.
     pub fn poll(&mut self, now: Nanos, settings: &Settings) -> Option<Segments> {
         let in_flight = self.board.in_flight();
         let room = self.window.cwnd.saturating_sub(in_flight);

@@ -62,10 +62,9 @@ fn delay(ms: u64) -> PathConfig {
 }
 
 /// The drains with the bottleneck each of them needs.
-fn shapings() -> [(Shaping, Discipline, &'static str); 5] {
+fn shapings() -> [(Shaping, Discipline, &'static str); 4] {
     [
         (Shaping::Off, Discipline::Fifo(20), "fair"),
-        (Shaping::Off, Discipline::FqCodel(4), "fair"),
         (Shaping::Paced, Discipline::Fifo(100), "srpt"),
         (Shaping::Paced, Discipline::Fifo(5), "fair"),
         (Shaping::Bands, Discipline::Bands(20), "srpt-bands:1000,5000"),
@@ -100,7 +99,6 @@ fn the_link_carries_what_was_asked_for_and_nothing_else() {
     for (shaping, bottleneck, policy) in shapings() {
         // Queues without end and a window that fits in them: nothing is lost.
         let bottleneck = match bottleneck {
-            Discipline::FqCodel(_) => continue,
             Discipline::Fifo(_) => Discipline::Fifo(100_000),
             Discipline::Bands(_) => Discipline::Bands(100_000),
         };

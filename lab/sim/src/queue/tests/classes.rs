@@ -96,7 +96,6 @@ fn a_table_that_cannot_be_is_refused() {
     for (config, said) in [
         (fine.clone(), "policy: "),
         (Config { class_table: two.clone(), ..fine.clone() }, "classes: 0 shares for 2 classes"),
-        (Config { class_of: ClassOf::Client, ..replay("srpt", &jobs(&[(0, 1)])) }, "class_of: "),
         (
             Config { class_table: table(vec![plain()]), connections: NonZeroU32::new(2), ..fine.clone() },
             "class_table: ",

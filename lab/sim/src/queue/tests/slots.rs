@@ -4,7 +4,7 @@ use super::*;
 
 fn webstone(policy: &str, slots: Option<SlotSpec>) -> Config {
     Config {
-        arrivals: Arrivals::WebStone { of: WebStone::Wa, clients: vec![15, 15], think: Nanos::ZERO },
+        arrivals: Arrivals::WebStone { of: WebStone::Wa, clients: vec![15, 15] },
         link: "10mbit".parse().unwrap(),
         slots,
         horizon: Horizon::Jobs(5_000),
