@@ -101,8 +101,9 @@ def test_an_experiment_in_virtual_time_has_the_figures_that_weirlab_run_prints(p
         if "setup.sh virtual" not in str(error):
             raise
         pytest.skip(f"SKIPPED: {error}")
-    again = [program, "run", "--virtual", root / "experiments/pages/first-light.toml", "--out", tmp_path / "out", "--seconds", "2"]
-    said = subprocess.run([*again, "--only", ",".join(names), "--json"], check=True, capture_output=True, text=True).stdout
+    file, words = root / "experiments/pages/first-light.toml", ["--seconds", "2", "--only", ",".join(names), "--json"]
+    again = [program, "run", "--virtual", file, "--out", tmp_path / "out", *words]
+    said = subprocess.run(again, check=True, capture_output=True, text=True).stdout
     printed = {run["name"]: run for run in json.loads(said)["runs"]}
     assert [run.name for run in found] == sorted(printed) == names
     for run in found:
