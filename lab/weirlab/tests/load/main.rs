@@ -174,7 +174,7 @@ fn a_profile_decides_when_jobs_come() {
     let load = ["--profile", "100ms@0.4,100ms@0.2", "--seconds", "1", "--repeat"];
     let (_, Run { manifest, records, .. }) = recorded(&folder, &[&["--trace", &trace][..], &load].concat());
     assert!((manifest.rho - 0.3).abs() < 1e-9 && manifest.environment["profile"] == load[1]);
-    let early = records.iter().filter(|record| record.start_ns.unwrap() / 100_000_000 % 2 == 0).count() as f64;
+    let early = records.iter().filter(|record| record.arrival_ns / 100_000_000 % 2 == 0).count() as f64;
     assert!((early / records.len() as f64 - 2.0 / 3.0).abs() < 0.02, "{early} of {}", records.len());
     assert!((210..=225).contains(&records.len()), "the trace is repeated: {} jobs", records.len());
 }
