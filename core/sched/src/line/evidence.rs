@@ -143,7 +143,7 @@ impl Evidence {
 }
 
 impl Voter {
-    /// Takes a round trip. A vague one shows nothing beside others.
+    /// Takes a round trip. A vague one shows nothing if there are others.
     fn see(&mut self, bounds: DelayBounds) {
         let is_vague = bounds.kind == Kind::Vague;
         if is_vague && !self.is_vague {
