@@ -9,7 +9,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use http::http1::Chunked;
@@ -57,8 +57,8 @@ impl Client {
         let exchanged = self.try_exchange(request);
         let response = exchanged.map_err(|why| Error::Other(Box::new(Unreached(format!("{url}: {why}")))))?;
         let (parts, body) = response.into_parts();
-        let retry_after = parts.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-        *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner) = retry_after.map(Duration::from_secs);
+        let retry_after = parts.headers.get(RETRY_AFTER).and_then(|value| wait(value.to_str().ok()?, SystemTime::now()));
+        *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner) = retry_after;
         // Problems come as JSON (RFC 8555 section 6.7); what else an error brings is of something before the authority.
         let is_json = body.trim_ascii_start().starts_with(b"{");
         if parts.status.is_server_error() || (parts.status.is_client_error() && !is_json) {
@@ -92,6 +92,13 @@ impl HttpClient for Client {
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
         Box::pin(std::future::ready(self.exchange(request)))
     }
+}
+
+/// The wait that a Retry-After asks for: seconds, or a date (RFC 9110 section 10.2.3).
+fn wait(value: &str, now: SystemTime) -> Option<Duration> {
+    let value = value.trim();
+    let until = || Some(httpdate::parse_http_date(value).ok()?.duration_since(now).unwrap_or_default());
+    value.parse().ok().map(Duration::from_secs).or_else(until)
 }
 
 /// The outcome of a future that waits for nothing; `None` if it does.
@@ -260,6 +267,22 @@ mod tests {
             assert!(whole(cut).is_err(), "{cut}");
         }
         assert!(whole("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{}").is_err());
+    }
+
+    #[test]
+    fn a_wait_is_seconds_or_a_date() {
+        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
+        for (value, seconds) in [
+            ("120", Some(120)),
+            (" 0 ", Some(0)),
+            ("Sun, 06 Nov 1994 08:50:37 GMT", Some(60)),
+            ("Sunday, 06-Nov-94 09:49:37 GMT", Some(3600)),
+            ("Sun, 06 Nov 1994 08:00:00 GMT", Some(0)),
+            ("soon", None),
+            ("-5", None),
+        ] {
+            assert_eq!(wait(value, now), seconds.map(Duration::from_secs), "{value}");
+        }
     }
 
     #[test]
