@@ -38,27 +38,48 @@ const USER_AGENT: &str = concat!("weir/", env!("CARGO_PKG_VERSION"), " instant-a
 #[error("{0}")]
 pub struct Unreached(pub String);
 
-/// The wait that the last response asked for.
-pub type LastRetryAfter = Arc<Mutex<Option<Duration>>>;
+/// What is kept of the last request and its response, which instant-acme does not report.
+#[derive(Debug, Default, Clone)]
+pub struct Last {
+    pub url: String,
+    /// The wait that the response asked for.
+    pub retry_after: Option<Duration>,
+}
+
+/// The last exchange of a session.
+#[derive(Debug, Default, Clone)]
+pub struct LastExchange(Arc<Mutex<Last>>);
+
+impl LastExchange {
+    pub fn get(&self) -> Last {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn set(&self, last: Last) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = last;
+    }
+}
 
 /// The client of one session with an authority.
 pub struct Client {
     connector: Connector,
-    retry_after: LastRetryAfter,
+    last: LastExchange,
 }
 
 impl Client {
-    pub fn new(connector: Connector, retry_after: LastRetryAfter) -> Client {
-        Client { connector, retry_after }
+    pub fn new(connector: Connector, last: LastExchange) -> Client {
+        Client { connector, last }
     }
 
     fn exchange(&self, request: Request<BodyWrapper<Bytes>>) -> Result<BytesResponse, Error> {
         let url = request.uri().to_string();
+        self.last.set(Last { url: url.clone(), retry_after: None });
         let exchanged = self.try_exchange(request);
         let response = exchanged.map_err(|why| Error::Other(Box::new(Unreached(format!("{url}: {why}")))))?;
         let (parts, body) = response.into_parts();
-        let retry_after = parts.headers.get(RETRY_AFTER).and_then(|value| wait(value.to_str().ok()?, SystemTime::now()));
-        *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner) = retry_after;
+        let retry_after =
+            parts.headers.get(RETRY_AFTER).and_then(|value| wait(value.to_str().ok()?, SystemTime::now()));
+        self.last.set(Last { url: url.clone(), retry_after });
         // Problems come as JSON (RFC 8555 section 6.7); what else an error brings is of something before the authority.
         let is_json = body.trim_ascii_start().starts_with(b"{");
         if parts.status.is_server_error() || (parts.status.is_client_error() && !is_json) {

@@ -1,7 +1,6 @@
 //! A session with an authority: its account, orders, and requests for windows of renewal.
 
 use std::future::Future;
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use instant_acme::{
@@ -12,7 +11,7 @@ use tls::{Automatic, Connector, Identity};
 
 use crate::due::{Failure, Scope};
 use crate::folder::Folder;
-use crate::http_client::{Client, LastRetryAfter, ready, unreached};
+use crate::http_client::{Client, Last, LastExchange, ready, unreached};
 use crate::settings::{ChallengeKind, Hook, Settings};
 use crate::tokens::Tokens;
 
@@ -43,7 +42,7 @@ pub struct Session {
     account: Account,
     settings: Settings,
     folder: Folder,
-    retry_after: LastRetryAfter,
+    last: LastExchange,
 }
 
 /// Waits, and returns false if the thread should end.
@@ -62,9 +61,9 @@ struct Answered<'a> {
 impl Session {
     /// Finds the authority, and the account in the folder; makes one if there is none.
     pub fn open(settings: &Settings, folder: &Folder) -> Result<Session, Failure> {
-        let retry_after = LastRetryAfter::default();
-        let client = || Box::new(Client::new(Connector::new(settings.roots.clone()), Arc::clone(&retry_after)));
-        let failed = |error| failure(&error, &retry_after, Scope::All);
+        let last = LastExchange::default();
+        let client = || Box::new(Client::new(Connector::new(settings.roots.clone()), last.clone()));
+        let failed = |error| failure(&error, &last, Scope::All);
         let kept = folder.account(&settings.directory).map_err(Failure::of_all)?;
         let builder = Account::builder_with_http(client());
         let account = match kept.as_deref().map(serde_json::from_slice) {
@@ -83,7 +82,7 @@ impl Session {
                 account
             }
         };
-        Ok(Session { account, settings: settings.clone(), folder: folder.clone(), retry_after })
+        Ok(Session { account, settings: settings.clone(), folder: folder.clone(), last })
     }
 
     /// The window in which the authority wants this certificate renewed; none if it has no opinion.
@@ -233,7 +232,7 @@ impl Session {
     }
 
     fn failure(&self, error: &Error) -> Failure {
-        failure(error, &self.retry_after, Scope::Name)
+        failure(error, &self.last, Scope::Name)
     }
 }
 
@@ -301,8 +300,8 @@ fn done<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
 }
 
 /// The failure with its scope: what is not about the authority's own answer is about all names.
-fn failure(error: &Error, retry_after: &LastRetryAfter, scope: Scope) -> Failure {
-    let after = *retry_after.lock().unwrap_or_else(PoisonError::into_inner);
+fn failure(error: &Error, last: &LastExchange, scope: Scope) -> Failure {
+    let Last { url, retry_after: after } = last.get();
     match error {
         Error::Api(problem) => match name_of(problem) {
             Some("rateLimited") => Failure { scope, text: told(problem), after },
@@ -312,7 +311,8 @@ fn failure(error: &Error, retry_after: &LastRetryAfter, scope: Scope) -> Failure
         },
         error => match unreached(error) {
             Some(unreached) => Failure { scope: Scope::All, text: unreached.to_string(), after },
-            None => Failure { scope, text: error.to_string(), after: None },
+            // Its answer is none of ACME.
+            None => Failure { scope, text: format!("{url}: {error}"), after: None },
         },
     }
 }
@@ -331,5 +331,23 @@ fn told(problem: &Problem) -> String {
         (Some(detail), Some(name)) => format!("{detail} ({name})"),
         (Some(text), None) | (None, Some(text)) => text.to_string(),
         (None, None) => "the authority gave no reason".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The address of the authority was left out.
+    #[test]
+    fn an_answer_that_is_none_is_told_with_its_address() {
+        let garbage: Error = serde_json::from_str::<Problem>("<html>").unwrap_err().into();
+        let last = LastExchange::default();
+        last.set(Last { url: "https://a.test/dir".into(), retry_after: None });
+        let failure = failure(&garbage, &last, Scope::Name);
+        assert!(
+            failure.text.starts_with("https://a.test/dir: ") && failure.text.contains("expected value"),
+            "{failure:?}"
+        );
     }
 }
