@@ -1,5 +1,6 @@
 //! A session with an authority: its account, orders, and requests for windows of renewal.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -43,6 +44,8 @@ pub struct Session {
     settings: Settings,
     folder: Folder,
     last: LastExchange,
+    /// The account may be replaced if the authority refuses it without saying that it does not know it.
+    may_forget: Cell<bool>,
 }
 
 /// Waits, and returns false if the thread should end.
@@ -59,8 +62,9 @@ struct Answered<'a> {
 }
 
 impl Session {
-    /// Finds the authority, and the account in the folder; makes one if there is none.
-    pub fn open(settings: &Settings, folder: &Folder) -> Result<Session, Failure> {
+    /// Finds the authority, and the account in the folder; makes one if there is none. An account that is
+    /// refused leaves the folder, for an unclear reason only if `may_forget`.
+    pub fn open(settings: &Settings, folder: &Folder, may_forget: bool) -> Result<Session, Failure> {
         let last = LastExchange::default();
         let client = || Box::new(Client::new(Connector::new(settings.roots.clone()), last.clone()));
         let failed = |error| failure(&error, &last, Scope::All);
@@ -82,7 +86,13 @@ impl Session {
                 account
             }
         };
-        Ok(Session { account, settings: settings.clone(), folder: folder.clone(), last })
+        let may_forget = Cell::new(may_forget);
+        Ok(Session { account, settings: settings.clone(), folder: folder.clone(), last, may_forget })
+    }
+
+    /// Returns false if an account has left the folder for an unclear reason.
+    pub fn may_forget(&self) -> bool {
+        self.may_forget.get()
     }
 
     /// The window in which the authority wants this certificate renewed; none if it has no opinion.
@@ -140,10 +150,13 @@ impl Session {
             }
         }
         done(self.account.new_order(&NewOrder::new(&identifiers))).map_err(|error| {
-            if matches!(&error, Error::Api(problem) if name_of(problem) == Some(NO_ACCOUNT)) {
-                self.folder.forget_account(&self.settings.directory);
+            let failure = self.failure(&error);
+            if !matches!(&error, Error::Api(problem) if refuses_account(problem, &self.may_forget)) {
+                return failure;
             }
-            self.failure(&error)
+            self.folder.forget_account(&self.settings.directory);
+            // The next attempt has a new account.
+            Failure { scope: Scope::All, ..failure }
         })
     }
 
@@ -319,6 +332,18 @@ fn failure(error: &Error, last: &LastExchange, scope: Scope) -> Failure {
 
 /// The error of an account that the authority does not know (RFC 8555 section 6.7).
 const NO_ACCOUNT: &str = "accountDoesNotExist";
+/// The error of an order from an account that is not valid any more (RFC 8555 sections 7.1.2 and 7.3.6), and of others.
+const UNAUTHORIZED: &str = "unauthorized";
+
+/// Returns true if an authority does not know the account of a new order, or may have deactivated it. The second has other
+/// causes too, so it counts only if the account `may` be forgotten, which then it may not again.
+fn refuses_account(problem: &Problem, may: &Cell<bool>) -> bool {
+    match name_of(problem) {
+        Some(NO_ACCOUNT) => true,
+        Some(UNAUTHORIZED) => may.replace(false),
+        _ => false,
+    }
+}
 
 /// The name of a problem's type (RFC 8555 section 6.7).
 fn name_of(problem: &Problem) -> Option<&str> {
@@ -337,6 +362,26 @@ fn told(problem: &Problem) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A deactivated account was kept for ever.
+    #[test]
+    fn an_account_that_is_refused_is_told_from_a_name_that_is() {
+        let problem = |name: &str| -> Problem {
+            let text = format!(r#"{{"type":"urn:ietf:params:acme:error:{name}","detail":"d","status":403}}"#);
+            serde_json::from_str(&text).unwrap()
+        };
+        let may_forget = Cell::new(true);
+        for (name, refuses) in [
+            ("rejectedIdentifier", false),
+            ("rateLimited", false),
+            ("accountDoesNotExist", true),
+            ("unauthorized", true),
+            ("unauthorized", false),
+            ("accountDoesNotExist", true),
+        ] {
+            assert_eq!(refuses_account(&problem(name), &may_forget), refuses, "{name}");
+        }
+    }
 
     /// The address of the authority was left out.
     #[test]

@@ -201,7 +201,9 @@ impl Task {
     /// Orders and renews certificates until [`Renewer::stop`]. `log` takes lines for the operator.
     pub fn run(self, log: impl Fn(&str)) {
         let shared = &*self.0.0;
-        let mut run = Run { shared, log: &log, settings: None, turn: 0, session: None, lock: None, without_lock: None };
+        let (settings, turn, session, may_forget) = (None, 0, None, true);
+        let (lock, without_lock) = (None, None);
+        let mut run = Run { shared, log: &log, settings, turn, session, may_forget, lock, without_lock };
         while run.step() {}
     }
 }
@@ -214,6 +216,8 @@ struct Run<'r> {
     turn: u64,
     /// The session with the authority, as long as there is something to do.
     session: Option<Session>,
+    /// No account was replaced for an unclear reason since the last certificate: one more would be refused alike.
+    may_forget: bool,
     lock: Option<Lock>,
     /// Since when another process has the lock, and whether the operator knows.
     without_lock: Option<(Instant, bool)>,
@@ -338,7 +342,7 @@ impl Run<'_> {
     fn session(&mut self) -> Result<&Session, Failure> {
         if self.session.is_none() {
             let settings = self.settings.as_ref().ok_or_else(|| Failure::of_all("nothing is wanted"))?;
-            self.session = Some(Session::open(settings, &self.shared.folder)?);
+            self.session = Some(Session::open(settings, &self.shared.folder, self.may_forget)?);
         }
         self.session.as_ref().ok_or_else(|| Failure::of_all("no session"))
     }
@@ -347,9 +351,12 @@ impl Run<'_> {
         let issued = self.issue(name);
         let now = SystemTime::now();
         match issued.and_then(|issued| self.put_into_force(name, &issued, now)) {
-            Ok(()) => self.shared.renewals().on_reached(),
+            Ok(()) => {
+                self.may_forget = true;
+                self.shared.renewals().on_reached();
+            }
             Err(failure) => {
-                self.session = None;
+                self.may_forget &= self.session.take().is_none_or(|session| session.may_forget());
                 self.shared.renewals().on_failure(name, failure, now, chance());
             }
         }
