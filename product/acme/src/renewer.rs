@@ -355,6 +355,8 @@ impl Run<'_> {
                 self.may_forget = true;
                 self.shared.renewals().on_reached();
             }
+            // The process that follows orders anew: nothing has failed.
+            Err(_) if self.shared.wish().is_stopping => {}
             Err(failure) => {
                 self.may_forget &= self.session.take().is_none_or(|session| session.may_forget());
                 self.shared.renewals().on_failure(name, failure, now, chance());
@@ -449,6 +451,40 @@ mod tests {
             folder.keep(name, LETS_ENCRYPT, &key.serialize_pem(), &chain).unwrap();
         }
         Renewer::new(folder, None)
+    }
+
+    /// A line that said so reported a failure which nobody could mend.
+    #[test]
+    fn an_order_that_a_stop_interrupts_has_not_failed() {
+        let Ok(roots) = tls::Roots::of_system(&|file| std::fs::read(file)) else {
+            return println!("SKIPPED: the system has no authorities (package ca-certificates)");
+        };
+        let authority = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        for stops in [true, false] {
+            let (renewer, roots) = (renewer([10, 80]), roots.clone());
+            let directory = format!("https://{}/dir", authority.local_addr().unwrap());
+            let challenges = vec![ChallengeKind::Http01];
+            let settings = Settings { directory, roots, email: None, challenges, external_account: None };
+            renewer.want(Some(settings), &["c.test".into()]);
+            let (task, lines) = (renewer.task().unwrap(), Mutex::new(Vec::new()));
+            std::thread::scope(|scope| {
+                let run = scope.spawn(|| task.run(|line| lines.lock().unwrap().push(line.to_string())));
+                let asked = authority.accept().unwrap();
+                if stops {
+                    renewer.stop();
+                }
+                drop(asked);
+                while !stops && lines.lock().unwrap().is_empty() {
+                    std::thread::yield_now();
+                }
+                renewer.stop();
+                run.join().unwrap();
+            });
+            let lines = lines.into_inner().unwrap();
+            assert_eq!(lines.is_empty(), stops, "{lines:?}");
+            assert_eq!(renewer.status()[0].outlook.as_ref().is_some_and(|outlook| outlook.failed.is_some()), !stops);
+            std::fs::remove_dir_all(renewer.0.folder.path()).unwrap();
+        }
     }
 
     #[test]
