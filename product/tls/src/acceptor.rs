@@ -14,7 +14,7 @@ use crate::Identity;
 use crate::acme::{ACME_TLS, Automatic};
 
 /// The protocols in order of preference: the first that the client offers too is chosen.
-const PROTOCOLS: [&[u8]; 2] = [HTTP_2, b"http/1.1"];
+const PROTOCOLS: [&[u8]; 3] = [HTTP_2, b"http/1.1", b"http/1.0"];
 pub(crate) const HTTP_2: &[u8] = b"h2";
 const HTTP_3: &[u8] = b"h3";
 /// Number of tickets per handshake. The next connection uses one; rustls' default of two would add 200 bytes to every

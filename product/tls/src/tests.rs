@@ -102,6 +102,19 @@ fn seal(session: &mut Session, bytes: &[u8]) {
     session.seal(&[io::IoSlice::new(bytes)]);
 }
 
+/// `curl --http1.0` of Debian 12 offers HTTP/1.0 alone.
+#[test]
+fn the_best_protocol_that_the_client_offers_is_chosen() {
+    for (offered, chosen) in [(&["http/1.0"][..], "http/1.0"), (&["http/1.0", "http/1.1"], "http/1.1")] {
+        let mut config = testing::client_config(&[&TLS13]);
+        config.alpn_protocols = offered.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        let (mut client, mut session) = (client(&Arc::new(config), "localhost"), Session::new(&acceptor()));
+        carry(&mut client, &mut session, &mut std::iter::empty());
+        assert_eq!(client.alpn_protocol(), Some(chosen.as_bytes()));
+        assert!(!session.speaks_http2() && session.can_seal());
+    }
+}
+
 #[test]
 fn a_record_is_its_content_and_a_known_overhead() {
     for (version, exactly) in [(&TLS13, 22), (&TLS12, 29)] {
