@@ -58,6 +58,8 @@ pub trait Net: Debug + Sized {
     fn left(&self) -> usize;
     /// See [`Poll::is_left`].
     fn is_left(&self, token: u64) -> bool;
+    /// See [`Poll::reports`].
+    fn reports(&self) -> u64;
     /// See [`Poll::take`].
     fn take(&mut self) -> Option<Ready>;
 
@@ -136,6 +138,10 @@ impl Net for Os {
 
     fn is_left(&self, token: u64) -> bool {
         self.0.is_left(token)
+    }
+
+    fn reports(&self) -> u64 {
+        self.0.reports()
     }
 
     fn take(&mut self) -> Option<Ready> {

@@ -25,6 +25,8 @@ pub struct Poll {
     ready: Vec<Ready>,
     /// The number of entries of `ready` that were taken.
     taken: usize,
+    /// See [`Poll::reports`].
+    reports: u64,
     /// The reason why `epoll_pwait2` is not used, if it is not.
     refusal: Option<Errno>,
     /// The room for the kernel's events where it is not used; otherwise empty.
@@ -42,7 +44,7 @@ impl Poll {
     pub fn new() -> io::Result<Poll> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let (ready, events) = (Vec::with_capacity(EVENTS_PER_TURN_MAX), Vec::new());
-        let mut poll = Poll { epoll, ready, taken: 0, refusal: None, events };
+        let mut poll = Poll { epoll, ready, taken: 0, reports: 0, refusal: None, events };
         // Tried here so that a thread that could not wait is found before it is started.
         match poll.wait_exactly(Some(AT_ONCE)) {
             Err(error @ (Errno::NOSYS | Errno::PERM)) => poll.refusal = Some(error),
@@ -81,6 +83,7 @@ impl Poll {
             tv_nsec: (timeout.0 % 1_000_000_000) as i64,
         });
         let waited = if self.refusal.is_none() { self.wait_exactly(timeout) } else { self.wait_in_two(timeout) };
+        self.reports += u64::from(self.left() < EVENTS_PER_TURN_MAX);
         match waited {
             Err(Errno::INTR) => Ok(()),
             outcome => Ok(outcome?),
@@ -113,6 +116,11 @@ impl Poll {
     /// Returns true if the descriptor with this token is ready and was not taken yet.
     pub fn is_left(&self, token: u64) -> bool {
         self.ready[self.taken..].iter().any(|ready| ready.token == token)
+    }
+
+    /// The number of times that the kernel has reported everything that was ready.
+    pub fn reports(&self) -> u64 {
+        self.reports
     }
 
     pub fn take(&mut self) -> Option<Ready> {
@@ -148,6 +156,7 @@ mod tests {
             poll.wait(None).unwrap();
             assert_eq!(poll.left(), 1, "what is left comes first");
             assert!(poll.is_left(u64::MAX) && !poll.is_left(7));
+            assert_eq!(poll.reports(), 2, "the kernel was not asked again");
             assert_eq!(poll.take().map(|ready| (ready.token, ready.flags)), Some((u64::MAX, epoll::EventFlags::IN)));
             assert!(poll.take().is_none());
             poll.wait(Some(Nanos::from_secs(1000))).unwrap();

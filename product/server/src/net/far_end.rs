@@ -65,13 +65,18 @@ pub struct Connecting<T> {
     pub made: RefCell<Vec<T>>,
     /// The number of connections that were closed.
     pub closed: Cell<usize>,
+    /// The number of reports of everything that was ready.
+    pub reports: Cell<u64>,
+    /// All connections are ready and were not taken yet.
+    pub is_left: Cell<bool>,
     make: Box<dyn Fn() -> T>,
 }
 
 impl<T> Connecting<T> {
     /// Creates a network whose connections lead to what `make` returns.
     pub fn to(make: impl Fn() -> T + 'static) -> Connecting<T> {
-        Connecting { made: RefCell::default(), closed: Cell::new(0), make: Box::new(make) }
+        let (made, closed, reports, is_left) = Default::default();
+        Connecting { made, closed, reports, is_left, make: Box::new(make) }
     }
 }
 
@@ -109,7 +114,10 @@ impl<T: FarEnd + Clone> Net for Connecting<T> {
         0
     }
     fn is_left(&self, _: u64) -> bool {
-        false
+        self.is_left.get()
+    }
+    fn reports(&self) -> u64 {
+        self.reports.get()
     }
     fn take(&mut self) -> Option<Ready> {
         None

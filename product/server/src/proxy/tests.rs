@@ -28,6 +28,8 @@ struct Far {
     /// The bytes that it sends.
     says: RefCell<VecDeque<u8>>,
     has_ended: Cell<bool>,
+    /// How often its bytes were asked for.
+    asked: Cell<usize>,
 }
 
 #[derive(Debug, Clone)]
@@ -41,6 +43,7 @@ impl FarEnd for Near {
     }
 
     fn give(&self, into: &mut [u8]) -> rustix::io::Result<usize> {
+        self.0.asked.set(self.0.asked.get() + 1);
         let mut says = self.0.says.borrow_mut();
         let bytes = says.len().min(into.len());
         if bytes == 0 && !self.0.has_ended.get() {
@@ -307,6 +310,61 @@ fn a_connection_on_which_something_has_come_is_not_used_again() {
     // Its event comes later than the next request.
     bench.far(0).says.borrow_mut().extend(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno");
     bench.begin(2, Method::Get, NONE);
+    assert_eq!((bench.net.made.borrow().len(), bench.net.closed.get()), (2, 1));
+    let done = bench.hear_in_slot(1, 0, &format!("{FIVE}hello"));
+    assert_eq!(done, ["2 responds 200 with 5 of 127.0.0.1:1", "2 ends of 5"]);
+}
+
+/// A bench with an idle connection, made before the last report unless `is_fresh`.
+fn idle(is_fresh: bool, is_left: bool) -> Bench {
+    let mut bench = Bench::new(8);
+    bench.begin(1, Method::Get, NONE);
+    bench.hear(0, &format!("{FIVE}hello"));
+    bench.net.reports.set(u64::from(!is_fresh));
+    bench.net.is_left.set(is_left);
+    bench
+}
+
+/// Between its last response and the report that follows, while its event waits for its turn, and for a request that would
+/// be lost with it.
+#[test]
+fn an_idle_connection_of_which_an_event_may_be_missing_is_asked() {
+    for (method, is_fresh, is_left) in
+        [(Method::Get, true, false), (Method::Get, false, true), (Method::Post, false, false)]
+    {
+        for text in ["", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno"] {
+            let mut bench = idle(is_fresh, is_left);
+            bench.far(0).says.borrow_mut().extend(text.as_bytes());
+            bench.far(0).has_ended.set(text.is_empty());
+            bench.begin(2, method, NONE);
+            let closed = (bench.net.made.borrow().len(), bench.net.closed.get());
+            assert_eq!(closed, (2, 1), "{method:?} {is_fresh} {is_left} {text}");
+        }
+    }
+}
+
+#[test]
+fn an_idle_connection_is_used_again_without_asking_and_closed_by_its_event() {
+    let mut bench = idle(false, false);
+    let asked = bench.far(0).asked.get();
+    bench.begin(2, Method::Get, NONE);
+    assert_eq!((bench.net.made.borrow().len(), bench.far(0).asked.get()), (1, asked), "its response has not come");
+    for text in ["", "x"] {
+        let mut bench = idle(false, false);
+        bench.far(0).has_ended.set(text.is_empty());
+        assert!(bench.hear(0, text).is_empty());
+        bench.begin(2, Method::Get, NONE);
+        assert_eq!((bench.net.made.borrow().len(), bench.net.closed.get()), (2, 1), "{text}");
+    }
+}
+
+/// Its upstream has closed it after the last report.
+#[test]
+fn a_request_that_meets_the_end_of_an_idle_connection_is_repeated() {
+    let mut bench = idle(false, false);
+    bench.far(0).has_ended.set(true);
+    bench.begin(2, Method::Get, NONE);
+    assert!(bench.hear(0, "").is_empty());
     assert_eq!((bench.net.made.borrow().len(), bench.net.closed.get()), (2, 1));
     let done = bench.hear_in_slot(1, 0, &format!("{FIVE}hello"));
     assert_eq!(done, ["2 responds 200 with 5 of 127.0.0.1:1", "2 ends of 5"]);

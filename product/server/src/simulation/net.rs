@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use units::Nanos;
 
 use super::wire::SEGMENT_BYTES;
-use super::world::World;
+use super::world::{EVENTS_MAX, World};
 use crate::net::{Net, Source};
 use crate::net::{Sink, Status, Stream};
 use crate::poll::Ready;
@@ -29,6 +29,7 @@ const FILE_BYTES_MAX: usize = 256 << 10;
 pub struct SimulatedNet {
     world: Rc<RefCell<World>>,
     ready: VecDeque<Ready>,
+    reports: u64,
 }
 
 pub struct SimulatedTcp {
@@ -38,7 +39,7 @@ pub struct SimulatedTcp {
 
 impl SimulatedNet {
     pub fn of(world: &Rc<RefCell<World>>) -> SimulatedNet {
-        SimulatedNet { world: Rc::clone(world), ready: VecDeque::new() }
+        SimulatedNet { world: Rc::clone(world), ready: VecDeque::new(), reports: 0 }
     }
 }
 
@@ -103,6 +104,7 @@ impl Net for SimulatedNet {
     fn wait(&mut self, timeout: Option<Nanos>) -> io::Result<()> {
         if self.ready.is_empty() {
             self.world.borrow_mut().wait(timeout, &mut self.ready);
+            self.reports += u64::from(self.ready.len() < EVENTS_MAX);
         }
         Ok(())
     }
@@ -113,6 +115,10 @@ impl Net for SimulatedNet {
 
     fn is_left(&self, token: u64) -> bool {
         self.ready.iter().any(|ready| ready.token == token)
+    }
+
+    fn reports(&self) -> u64 {
+        self.reports
     }
 
     fn take(&mut self) -> Option<Ready> {

@@ -26,7 +26,7 @@ use crate::wake::Wake;
 /// The stop timeout of the server's limits.
 const STOP_TIMEOUT: Nanos = Nanos::from_secs(30);
 /// The maximum number of events that the kernel returns at once.
-const EVENTS_MAX: usize = 512;
+pub const EVENTS_MAX: usize = 512;
 
 #[derive(PartialEq)]
 pub enum Event {

@@ -197,8 +197,9 @@ impl<N: Net> Upstreams<N> {
 
     /// Returns an idle HTTP/1.1 connection for a transfer; those that are old or not quiet are closed.
     fn take_idle(&mut self, net: &N, now: Nanos, at: usize) -> Option<usize> {
+        let is_repeatable = self.transfers[at].outbound.is_repeatable;
         while let Some(connection) = self.peers.take_idle(&self.transfers[at], &self.connections) {
-            if self.connections.get_mut(connection).is_some_and(|own| !own.is_old(now) && own.is_quiet()) {
+            if self.connections.is_usable(net, now, connection, is_repeatable) {
                 return Some(connection);
             }
             self.connections.close(net, connection);
@@ -298,7 +299,7 @@ impl<N: Net> Upstreams<N> {
     /// Takes the connection from a transfer; it is kept if it can be reused.
     fn disconnect(&mut self, net: &N, now: Nanos, at: usize, is_whole: bool) {
         let transfer = &mut self.transfers[at];
-        let is_kept = self.connections.leave(transfer, at, now, is_whole);
+        let is_kept = self.connections.leave(net, transfer, at, now, is_whole);
         let Some(connection) = transfer.connection.take() else { return };
         let peer = transfer.peer;
         if !is_kept {

@@ -45,6 +45,8 @@ pub struct UpstreamConnection<N: Net> {
     bound_to: Option<u64>,
     /// When it has waited for a request for so long that its upstream may close it.
     idle_until: Nanos,
+    /// The reports of what is ready ([`Net::reports`]) before it began to wait for a request.
+    idle_since: u64,
     ready: Readiness,
     limits: ResponseLimits,
     load: Load,
@@ -118,10 +120,14 @@ impl<N: Net> UpstreamConnection<N> {
     }
 
     /// Returns true if nothing has come on it while it waited for a request, not even its end. What has would be read as
-    /// the response to the next request.
-    pub fn is_quiet(&mut self) -> bool {
+    /// the response to the next request. The socket is asked only if the last report says nothing of it, or for a request
+    /// that is lost where its upstream has closed since.
+    fn is_quiet(&mut self, net: &N, token: u64, is_repeatable: bool) -> bool {
+        let is_reported = net.reports() > self.idle_since && !net.is_left(token);
         let mut wire = self.wire();
-        wire.look();
+        if !is_reported || !is_repeatable {
+            wire.look();
+        }
         wire.receive(&mut [0]).is_ok_and(|come| come == Received::Nothing)
     }
 
@@ -253,6 +259,7 @@ impl<N: Net> UpstreamConnections<N> {
             peer,
             bound_to: None,
             idle_until: now + IDLE_FOR,
+            idle_since: 0,
             ready,
             limits,
             load,
@@ -296,6 +303,12 @@ impl<N: Net> UpstreamConnections<N> {
         self.all.get(at).is_some_and(|own| own.announced == transfer.client.announced && own.bound_to == bound_to)
     }
 
+    /// Returns true if an idle HTTP/1.1 connection may carry a request: it is neither old nor has anything come on it.
+    pub fn is_usable(&mut self, net: &N, now: Nanos, at: usize, is_repeatable: bool) -> bool {
+        let own = self.all.get_mut(at).filter(|own| !own.is_old(now));
+        own.is_some_and(|own| own.is_quiet(net, TOKENS | at as u64, is_repeatable))
+    }
+
     pub fn get_mut(&mut self, at: usize) -> Option<&mut UpstreamConnection<N>> {
         self.all.get_mut(at)
     }
@@ -335,8 +348,9 @@ impl<N: Net> UpstreamConnections<N> {
     }
 
     /// Ends a transfer, whose response was complete or not. Returns false if its connection is of no further use.
-    pub fn leave(&mut self, transfer: &Transfer, number: usize, now: Nanos, is_whole: bool) -> bool {
+    pub fn leave(&mut self, net: &N, transfer: &Transfer, number: usize, now: Nanos, is_whole: bool) -> bool {
         let Some(own) = transfer.connection.and_then(|own| self.all.get_mut(own)) else { return true };
+        own.idle_since = net.reports();
         own.idle_until = now + if own.is_multiplexed() { IDLE_FOR } else { transfer.inbound.kept_for };
         let has_ended = own.ready.has_ended || own.tls.as_ref().is_some_and(|tls| tls.has_plain());
         let is_answered = own.inflow.as_ref().is_none_or(|inflow| inflow.is_done());
