@@ -33,9 +33,9 @@ impl FieldList {
     /// Appends a field. Names and values are far below 4 GiB, because every caller has a limit.
     pub fn push(&mut self, name: &[u8], value: &[u8]) -> Span {
         let lengths = name.len() as u64 | (value.len() as u64) << (8 * LENGTH_BYTES);
-        for part in [&lengths.to_le_bytes()[..], name, value] {
-            self.0.extend_from_slice(part);
-        }
+        self.0.extend_from_slice(&lengths.to_le_bytes());
+        self.0.extend_from_slice(name);
+        self.0.extend_from_slice(value);
         Span { at: (self.0.len() - value.len()) as u32, bytes: value.len() as u32 }
     }
 

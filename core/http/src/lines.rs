@@ -14,9 +14,11 @@ pub(crate) fn field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
 
 /// Appends one field line; the value must not contain control characters.
 pub(crate) fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    for part in [name, b": ", value, b"\r\n"] {
-        out.extend_from_slice(part);
-    }
+    out.reserve(name.len() + value.len() + ": \r\n".len());
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Appends `Content-Range: bytes 0-9/100` for a part of a multipart body. The range is not empty.

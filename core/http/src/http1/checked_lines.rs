@@ -6,11 +6,11 @@ impl<'a> Iterator for FieldLines<'a> {
     type Item = (&'a [u8], &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let end = memchr::memchr(b'\n', self.0)?;
-        let (line, rest) = self.0.split_at(end + 1);
-        self.0 = rest;
-        // The last line is empty.
-        let colon = memchr::memchr(b':', line)?;
-        Some((&line[..colon], line[colon + 1..].trim_ascii()))
+        // The last line is empty. Names are too short for a search that has to be prepared.
+        let colon = self.0.iter().position(|byte| *byte == b':')?;
+        let (name, rest) = self.0.split_at(colon);
+        let end = memchr::memchr(b'\n', rest)?;
+        self.0 = &rest[end + 1..];
+        Some((name, rest[1..end].trim_ascii()))
     }
 }
