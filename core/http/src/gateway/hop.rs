@@ -45,9 +45,13 @@ impl<'a, I: Iterator<Item = &'a [u8]>, F: Fn() -> I> Hop<F> {
     /// Returns true if a field of this name is forwarded.
     pub fn is_passed(&self, name: &[u8]) -> bool {
         let is_listed = || (self.connection)().flat_map(members).any(|option| option.eq_ignore_ascii_case(name));
-        let is_hop_by_hop = HOP_BY_HOP.has(name) || (self.lists_fields && is_listed());
-        !is_hop_by_hop
+        !(is_hop_by_hop(name) || self.lists_fields && is_listed())
     }
+}
+
+/// Returns true if a field of this name belongs to one connection, whether Connection lists it or not.
+pub(crate) fn is_hop_by_hop(name: &[u8]) -> bool {
+    HOP_BY_HOP.has(name)
 }
 
 /// The values of Connection among these fields.

@@ -1,8 +1,6 @@
 //! Builds the head of an upstream's HTTP/2 response field by field; the result is the same as for HTTP/1.1.
 
-use crate::fields::FieldList;
-use crate::http1::upstream::{Framing, ResponseLimits, UpstreamFault, UpstreamHead, content_length};
-use crate::name_filter::NameFilter;
+use crate::http1::upstream::{Framing, ResponseFields, ResponseLimits, UpstreamFault, UpstreamHead, note_length};
 use crate::request::check_field;
 use crate::trailers::Trailers;
 use crate::{Method, PeerLength, Status};
@@ -15,8 +13,7 @@ pub struct ResponseBuilder {
     status: Option<u16>,
     /// The first fault found.
     fault: Option<UpstreamFault>,
-    list: FieldList,
-    names: NameFilter,
+    list: ResponseFields,
     fields: usize,
     /// Size in HTTP/1.1 format.
     bytes: usize,
@@ -31,8 +28,7 @@ const WRONG_STATUS: UpstreamFault = UpstreamFault("a status outside 100 to 999, 
 
 impl ResponseBuilder {
     pub fn new(limits: ResponseLimits) -> ResponseBuilder {
-        let (status, fault, list, names) = (None, None, FieldList::default(), NameFilter::default());
-        ResponseBuilder { limits, status, fault, list, names, fields: 0, bytes: 0 }
+        ResponseBuilder { limits, status: None, fault: None, list: ResponseFields::default(), fields: 0, bytes: 0 }
     }
 
     /// Starts another head.
@@ -54,10 +50,7 @@ impl ResponseBuilder {
             b":status" if self.fields == 1 => self.status = status(value),
             [b':', ..] => self.fault = Some(WRONG_PSEUDO),
             _ => match check(name, value) {
-                None => {
-                    self.names = self.names.add(name);
-                    self.list.push(name, value.trim_ascii());
-                }
+                None => self.list.push(name, value.trim_ascii()),
                 fault => self.fault = fault,
             },
         }
@@ -67,9 +60,8 @@ impl ResponseBuilder {
     pub fn finish(&mut self, method: Method, ends_stream: bool) -> Result<UpstreamHead, UpstreamFault> {
         self.fault.map_or(Ok(()), Err)?;
         let status = self.status.take().ok_or(WRONG_STATUS)?;
-        let list = std::mem::take(&mut self.list);
-        let lengths = list.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"content-length"));
-        let said = content_length(lengths.map(|(_, value)| value))?;
+        let (fields, mut said) = (std::mem::take(&mut self.list), None);
+        fields.values("content-length").try_for_each(|value| note_length(&mut said, value))?;
         let is_bare = matches!(status, 100..=199 | 204 | 304) || method == Method::Head;
         if ends_stream && !is_bare && said.is_some_and(|length| length > PeerLength::ZERO) {
             return Err(UpstreamFault::TOO_FEW);
@@ -81,18 +73,15 @@ impl ResponseBuilder {
         };
         // An HTTP/1.1 client needs a length to see that the body is empty.
         let content_length = if is_bare || !ends_stream { said } else { Some(PeerLength::ZERO) };
-        let (status, names) = (Status(status), std::mem::take(&mut self.names));
-        let (is_kept_alive, is_end_doubtful, minor_version, lists_fields) = (true, false, 2, false);
         Ok(UpstreamHead {
-            status,
+            status: Status(status),
             framing,
-            is_kept_alive,
-            is_end_doubtful,
+            is_kept_alive: true,
+            is_end_doubtful: false,
             content_length,
-            minor_version,
-            list,
-            names,
-            lists_fields,
+            minor_version: 2,
+            fields,
+            lists_fields: false,
         })
     }
 

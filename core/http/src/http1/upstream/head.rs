@@ -1,14 +1,13 @@
-//! Parses a response head from the bytes received so far. It first finds the end of the head by whole lines, so that
-//! the result never depends on how the bytes arrived; `httparse` then splits it into tokens.
+//! Parses a response head from the bytes received so far. `httparse` splits it into tokens. A head that it does not take
+//! whole is looked at by whole lines first, so that the result never depends on how the bytes arrived.
 
 use std::mem::MaybeUninit;
 
 use super::response::OWN_BYTES;
-use super::{Framing, UpstreamFault, UpstreamHead};
+use super::{Framing, ResponseFields, UpstreamFault, UpstreamHead};
 use crate::fields::FieldList;
 use crate::gateway::hop::{is_any, is_listed};
 use crate::list::members;
-use crate::name_filter::NameFilter;
 use crate::request::is_token_byte;
 use crate::request::section::CONNECTION_OPTIONS_MAX;
 use crate::{FIELDS_MAX, Limits, Method, PeerLength, Status};
@@ -31,6 +30,12 @@ pub fn parse_response(
     if window[..start] != START[..start] {
         return Err(OTHER_VERSION);
     }
+    // Most heads come whole, and in lines that need no other look.
+    if let Ok((head, end)) = parse_whole(window, method, limits, false)
+        && has_plain_lines(&window[..end])
+    {
+        return Ok(Some((head, end)));
+    }
     let Some(End { at: end, has_folds }) = head_end(window)? else {
         return if bytes.len() < limits.head_bytes_max { Ok(None) } else { Err(TOO_LARGE) };
     };
@@ -39,19 +44,34 @@ pub fn parse_response(
         Some(mended) => parse_whole(&mended?, method, limits, has_folds),
         None => Err(fault),
     });
-    Ok(Some((parsed?, end)))
+    parsed.map(|(head, _)| Some((head, end)))
 }
 
-/// Parses a head that ends with its last byte.
-fn parse_whole(head: &[u8], method: Method, limits: &Limits, has_folds: bool) -> Result<UpstreamHead, UpstreamFault> {
+/// Returns true if each line ends in carriage return, line feed, and none is folded. Has no early exit, so that the compiler
+/// compares 16 bytes at a time.
+fn has_plain_lines(head: &[u8]) -> bool {
+    let pairs = head.iter().zip(&head[1..]);
+    let others = pairs.fold(false, |others, (&before, &b)| {
+        others | ((b == b'\n') & (before != b'\r')) | ((before == b'\n') & ((b == b' ') | (b == b'\t')))
+    });
+    !others
+}
+
+/// Parses a head at the start of `head`, and returns its length too.
+fn parse_whole(
+    head: &[u8],
+    method: Method,
+    limits: &Limits,
+    has_folds: bool,
+) -> Result<(UpstreamHead, usize), UpstreamFault> {
     let mut lines = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let lines = &mut lines[..limits.fields_max.min(FIELDS_MAX)];
     let mut parsed = httparse::Response::new(&mut []);
     let mut config = httparse::ParserConfig::default();
     config.allow_spaces_after_header_name_in_responses(true).allow_obsolete_multiline_headers_in_responses(true);
     match config.parse_response_with_uninit_headers(&mut parsed, head, lines) {
-        Ok(httparse::Status::Complete(bytes)) if bytes == head.len() => interpret(&parsed, method, has_folds),
-        Ok(_) => Err(UpstreamFault("a malformed response head")),
+        Ok(httparse::Status::Complete(bytes)) => Ok((interpret(&parsed, method, has_folds)?, bytes)),
+        Ok(httparse::Status::Partial) => Err(UpstreamFault("a malformed response head")),
         Err(error) => Err(fault(error)),
     }
 }
@@ -62,6 +82,7 @@ const FOLDED: UpstreamFault = UpstreamFault("a folded line of a field that frame
 const WRONG_NAME: UpstreamFault = UpstreamFault("a malformed field name");
 const WRONG_VALUE: UpstreamFault = UpstreamFault("a control character in a field value");
 const WRONG_STATUS_LINE: UpstreamFault = UpstreamFault("a malformed status line");
+const OTHER_CODING: UpstreamFault = UpstreamFault("a transfer-encoding other than chunked");
 const WRONG_LENGTH: UpstreamFault = UpstreamFault("a content-length that is no decimal number below 2^63");
 
 /// The end of a head.
@@ -109,53 +130,100 @@ fn interpret(parsed: &httparse::Response, method: Method, has_folds: bool) -> Re
     let (Some(status @ 100..=999), Some(minor_version)) = (parsed.code, parsed.version) else {
         return Err(UpstreamFault("a status outside 100 to 999"));
     };
-    let (list, names) = fields(parsed.headers, has_folds)?;
-    let values = |name: &'static str| {
-        let lines = parsed.headers.iter().filter(move |line| line.name.len() == name.len());
-        lines.filter(move |line| line.name.eq_ignore_ascii_case(name)).map(|line| line.value.trim_ascii())
-    };
-    let content_length = content_length(values("content-length"))?;
-    let chunked = times_chunked(values("transfer-encoding"), minor_version)?;
-    let is_chunked = chunked > 0;
+    let section = Section::of(parsed.headers, has_folds)?;
+    let Section { fields, content_length, times_chunked, closes, stays, lists_fields, .. } = section;
+    match times_chunked {
+        Some(_) if minor_version == 0 => return Err(UpstreamFault("transfer-encoding in HTTP/1.0")),
+        Some(0) => return Err(OTHER_CODING),
+        _ => {}
+    }
+    let is_chunked = times_chunked.is_some();
     let framing = framing(status, method, is_chunked, content_length);
-    let (persists, lists_fields) = persistence(values("connection"), minor_version)?;
     let announces_body = is_chunked || content_length.is_some_and(|length| length > PeerLength::ZERO);
-    let is_end_doubtful = announces_body && may_send_body(status, method, is_chunked);
     let has_end = !matches!(framing, Framing::Close | Framing::Upgraded);
     // Another reader may find another end of the body.
-    let has_two_ends = chunked > 1 || is_chunked && content_length.is_some();
-    let is_kept_alive = persists && has_end && !has_two_ends;
-    let content_length = content_length.filter(|_| !is_chunked);
-    let status = Status(status);
+    let has_two_ends = times_chunked > Some(1) || is_chunked && content_length.is_some();
     Ok(UpstreamHead {
-        status,
+        status: Status(status),
         framing,
-        is_kept_alive,
-        is_end_doubtful,
-        content_length,
+        is_kept_alive: (stays || minor_version >= 1) && !closes && has_end && !has_two_ends,
+        is_end_doubtful: announces_body && may_send_body(status, method, is_chunked),
+        content_length: content_length.filter(|_| !is_chunked),
         minor_version,
-        list,
-        names,
+        fields,
         lists_fields,
     })
 }
 
-/// Returns whether the connection persists by the values of Connection (RFC 9112 section 9.3), and whether they list
-/// fields that are not forwarded.
-fn persistence<'a>(
-    connection: impl Iterator<Item = &'a [u8]>,
-    minor_version: u8,
-) -> Result<(bool, bool), UpstreamFault> {
-    let (mut closes, mut stays, mut lists_fields) = (false, minor_version >= 1, false);
-    for (nth, option) in connection.flat_map(members).enumerate() {
-        if nth == CONNECTION_OPTIONS_MAX {
-            return Err(UpstreamFault("more connection options than the limit"));
+/// The fields of a head, and what they say of its message.
+#[derive(Default)]
+struct Section {
+    fields: ResponseFields,
+    content_length: Option<PeerLength>,
+    /// How often the response says that it is in chunks; `None` without Transfer-Encoding.
+    times_chunked: Option<usize>,
+    /// The number of options of Connection.
+    options: usize,
+    closes: bool,
+    stays: bool,
+    /// Connection lists fields that are not forwarded.
+    lists_fields: bool,
+}
+
+impl Section {
+    /// Reads these lines, of which some may be folded.
+    fn of(lines: &[httparse::Header], has_folds: bool) -> Result<Section, UpstreamFault> {
+        let bytes: usize = lines.iter().map(|line| FieldList::field_bytes(line.name.as_bytes(), line.value)).sum();
+        let mut section = Section { fields: ResponseFields::with_capacity(bytes + OWN_BYTES), ..Section::default() };
+        for line in lines {
+            let name = line.name.as_bytes();
+            let is_folded = has_folds && line.value.contains(&b'\n');
+            match is_folded {
+                true => section.note(name, unfolded(line.value).trim_ascii())?,
+                false => section.note(name, line.value.trim_ascii())?,
+            }
         }
-        closes |= option.eq_ignore_ascii_case(b"close");
-        stays |= option.eq_ignore_ascii_case(b"keep-alive");
-        lists_fields |= is_listed(option);
+        Ok(section)
     }
-    Ok((stays && !closes, lists_fields))
+
+    fn note(&mut self, name: &[u8], value: &[u8]) -> Result<(), UpstreamFault> {
+        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        match name.len() {
+            10 if is("connection") => self.note_connection(value)?,
+            14 if is("content-length") => note_length(&mut self.content_length, value)?,
+            17 if is("transfer-encoding") => self.note_coding(value)?,
+            _ => {}
+        }
+        self.fields.push(name, value);
+        Ok(())
+    }
+
+    /// RFC 9112 section 9.3.
+    fn note_connection(&mut self, value: &[u8]) -> Result<(), UpstreamFault> {
+        for option in members(value) {
+            self.options += 1;
+            self.closes |= option.eq_ignore_ascii_case(b"close");
+            self.stays |= option.eq_ignore_ascii_case(b"keep-alive");
+            self.lists_fields |= is_listed(option);
+        }
+        match self.options {
+            0..=CONNECTION_OPTIONS_MAX => Ok(()),
+            _ => Err(UpstreamFault("more connection options than the limit")),
+        }
+    }
+
+    /// A response is in chunks once (RFC 9112 section 6.1), however often it says so: a program copies the field of another
+    /// server, and its own server adds one.
+    fn note_coding(&mut self, value: &[u8]) -> Result<(), UpstreamFault> {
+        let times = self.times_chunked.get_or_insert(0);
+        for coding in members(value) {
+            if !coding.eq_ignore_ascii_case(b"chunked") {
+                return Err(OTHER_CODING);
+            }
+            *times += 1;
+        }
+        Ok(())
+    }
 }
 
 /// The end of a body (RFC 9112 section 6.3).
@@ -232,52 +300,18 @@ fn may_send_body(status: u16, method: Method, is_chunked: bool) -> bool {
     }
 }
 
-/// The fields of these lines, of which some may be folded, and a filter of their names.
-fn fields(lines: &[httparse::Header], has_folds: bool) -> Result<(FieldList, NameFilter), UpstreamFault> {
-    let bytes: usize = lines.iter().map(|line| FieldList::field_bytes(line.name.as_bytes(), line.value)).sum();
-    let (mut list, mut names) = (FieldList::with_capacity(bytes + OWN_BYTES), NameFilter::default());
-    for line in lines {
-        names = names.add(line.name.as_bytes());
-        let is_folded = has_folds && line.value.contains(&b'\n');
-        match is_folded {
-            true => list.push(line.name.as_bytes(), unfolded(line.value).trim_ascii()),
-            false => list.push(line.name.as_bytes(), line.value.trim_ascii()),
-        };
-    }
-    Ok((list, names))
-}
-
 /// Replaces line ends in the value with spaces (RFC 9112 section 5.2).
 fn unfolded(value: &[u8]) -> Vec<u8> {
     value.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }).collect()
 }
 
-/// Parses Content-Length. Several equal values count as one (RFC 9112 section 6.3).
-pub(crate) fn content_length<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Option<PeerLength>, UpstreamFault> {
-    let mut length = None;
-    for value in values {
-        for member in value.split(|&b| b == b',') {
-            let said = PeerLength::from_decimal(member.trim_ascii()).ok_or(WRONG_LENGTH)?;
-            if length.replace(said).is_some_and(|other| other != said) {
-                return Err(UpstreamFault("two different content-lengths"));
-            }
+/// Reads a Content-Length. Several equal values count as one (RFC 9112 section 6.3).
+pub(crate) fn note_length(length: &mut Option<PeerLength>, value: &[u8]) -> Result<(), UpstreamFault> {
+    for member in value.split(|&b| b == b',') {
+        let said = PeerLength::from_decimal(member.trim_ascii()).ok_or(WRONG_LENGTH)?;
+        if length.replace(said).is_some_and(|other| other != said) {
+            return Err(UpstreamFault("two different content-lengths"));
         }
     }
-    Ok(length)
-}
-
-/// Returns how often the response says that it is in chunks. It is so once (RFC 9112 section 6.1): a program copies the
-/// field of another server, and its own server adds one.
-fn times_chunked<'a>(values: impl Iterator<Item = &'a [u8]>, minor_version: u8) -> Result<usize, UpstreamFault> {
-    let mut values = values.peekable();
-    if values.peek().is_none() {
-        return Ok(0);
-    }
-    if minor_version == 0 {
-        return Err(UpstreamFault("transfer-encoding in HTTP/1.0"));
-    }
-    let times = values
-        .flat_map(members)
-        .try_fold(0, |times, coding| coding.eq_ignore_ascii_case(b"chunked").then_some(times + 1));
-    times.filter(|times| *times > 0).ok_or(UpstreamFault("a transfer-encoding other than chunked"))
+    Ok(())
 }

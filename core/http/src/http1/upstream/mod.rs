@@ -7,19 +7,19 @@
 //! nothing are left out. The notebook has the table (docs/notebook/proxy.md).
 
 mod body;
+mod fields;
 mod head;
 mod response;
 
 use thiserror::Error;
 
-use crate::fields::FieldList;
-use crate::name_filter::NameFilter;
 use crate::{Limits, PeerLength, Status};
 
 pub use body::UpstreamBody;
-pub(crate) use head::content_length;
+pub(crate) use fields::ResponseFields;
+pub(crate) use fields::is_for_us;
+pub(crate) use head::note_length;
 pub use head::parse_response;
-pub(crate) use response::is_for_us;
 
 /// The maximum size of a response, excluding its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,9 +83,7 @@ pub struct UpstreamHead {
     pub(crate) content_length: Option<PeerLength>,
     /// 0 and 1 for HTTP/1.0 and 1.1, 2 for HTTP/2.
     pub(crate) minor_version: u8,
-    pub(crate) list: FieldList,
-    /// The names of all fields.
-    pub(crate) names: NameFilter,
+    pub(crate) fields: ResponseFields,
     /// Connection lists fields that are not forwarded.
     pub(crate) lists_fields: bool,
 }
@@ -96,16 +94,14 @@ impl UpstreamHead {
         matches!(self.status.0, 100..=199) && self.framing != Framing::Upgraded
     }
 
-    /// Name and value of every field, in order, values without surrounding space.
+    /// Name and value of every field, in order, those for clients first, values without surrounding space.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.list.iter()
+        self.fields.iter()
     }
 
     /// The values of every field of this name, in order.
     pub fn values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
-        let fields = self.names.may_have(name.as_bytes()).then(|| self.fields());
-        let named = fields.into_iter().flatten().filter(move |(of, _)| of.eq_ignore_ascii_case(name.as_bytes()));
-        named.map(|(_, value)| value)
+        self.fields.values(name)
     }
 
     /// The Content-Length, even in a response without a body: to HEAD, or 304.

@@ -1,9 +1,8 @@
 //! Converts an upstream's response into one for our clients, in any HTTP version.
 
-use super::{Framing, UpstreamHead};
+use super::{Framing, ResponseFields, UpstreamHead};
 use crate::fields::FieldList;
 use crate::gateway::hop::{Hop, connection};
-use crate::name_filter::Names;
 use crate::{Length, Response, Status};
 
 /// Bytes for the fields that are added to those of an upstream: Via, Content-Length, Vary, Cache-Control.
@@ -17,27 +16,28 @@ impl UpstreamHead {
     /// The length is that of the framing; for HEAD and 304 it is the Content-Length. [`Response::of_length`] replaces
     /// an unknown length.
     pub fn into_response<B>(self, body: B) -> Response<B> {
-        let UpstreamHead { status, framing, content_length, minor_version, list, lists_fields, .. } = self;
+        let UpstreamHead { status, framing, content_length, minor_version, fields, lists_fields, .. } = self;
+        let ResponseFields { mut for_client, own, .. } = fields;
+        if lists_fields {
+            let hop = Hop::of(|| connection(own.iter()));
+            for_client.retain(|name| hop.is_passed(name));
+        }
         let mut response = Response::new(status, body);
         response.is_forwarded = true;
-        let is_upgraded = framing == Framing::Upgraded;
-        let is_demand = status == Status::UPGRADE_REQUIRED;
-        let before = if is_upgraded || is_demand || lists_fields { list.clone() } else { FieldList::default() };
-        let hop = Hop::of(|| connection(before.iter()));
         // No value has control characters: the parsers of heads refuse them.
-        response.own = list;
-        response.own.retain(|name| hop.is_passed(name) && !is_written(name));
+        response.own = for_client;
         let via: &[u8] = match minor_version {
             0 => b"1.0 weir",
             2 => b"2 weir",
             _ => b"1.1 weir",
         };
-        response = response.with("Via", via);
-        if is_demand {
-            response = with_upgrade(&before, response);
+        response.own.push(b"Via", via);
+        // A 426 is a demand.
+        if status == Status::UPGRADE_REQUIRED {
+            response = with_upgrade(&own, response);
         }
         match (framing, content_length) {
-            (Framing::Upgraded, _) => with_upgrade(&before, response),
+            (Framing::Upgraded, _) => with_upgrade(&own, response),
             (Framing::Chunked | Framing::Close | Framing::Stream, _) => response.of_length(Length::Unknown),
             // RFC 9110 section 8.6: neither 1xx nor 204 has one.
             (_, Some(length)) if !matches!(status.0, 100..=199 | 204) => response.with_length(length.bytes()),
@@ -61,18 +61,4 @@ fn with_upgrade<B>(fields: &FieldList, mut response: Response<B>) -> Response<B>
         response = response.with("Connection", b"upgrade");
     }
     upgrades.fold(response, |response, (_, protocol)| response.with("Upgrade", protocol))
-}
-
-/// Returns true for fields that we write ourselves, or that are meant for us.
-fn is_written(name: &[u8]) -> bool {
-    const WRITTEN: Names<1> = Names::new(["content-length"]);
-    WRITTEN.has(name) || is_for_us(name)
-}
-
-/// Returns true for fields that are meant for us and not for a client.
-pub(crate) fn is_for_us(name: &[u8]) -> bool {
-    let start = name.get(.."x-accel-".len()).unwrap_or_default();
-    let is_named = || name.eq_ignore_ascii_case(b"x-sendfile") || start.eq_ignore_ascii_case(b"x-accel-");
-    // Few names begin so.
-    matches!(name.first(), Some(b'x' | b'X')) && is_named()
 }
