@@ -2,7 +2,7 @@
 
 use std::io;
 
-use http::http1::upstream::{ResponseLimits, UpstreamFault, UpstreamHead, parse_response};
+use http::http1::upstream::{ResponseLimits, UpstreamFault, UpstreamHead};
 use units::Nanos;
 
 use super::TransferStep;
@@ -59,12 +59,10 @@ impl<S: Stream> OnConnection<'_, S> {
 
     /// Continues until the head of the response has arrived, or the head of an interim response for the client.
     pub fn read_head(&mut self, transfer: &mut Transfer, now: Nanos) -> Result<Option<UpstreamHead>, Fault> {
-        let limits = self.limits;
+        let (limits, mut fresh_bytes) = (self.limits, 0);
         loop {
-            while let Some((head, bytes)) =
-                parse_response(&transfer.inbound.kept, transfer.inbound.method, &limits.head).map_err(Fault::Wrong)?
-            {
-                transfer.inbound.kept.edit().drain(..bytes);
+            let fresh = &self.scratch[..std::mem::take(&mut fresh_bytes)];
+            if let Some((head, bytes)) = transfer.inbound.next_head(fresh, &limits.head).map_err(Fault::Wrong)? {
                 transfer.inbound.tunnel.check(&head, transfer.outbound.is_whole)?;
                 if !head.is_interim() {
                     transfer.begin_body(&head);
@@ -77,13 +75,13 @@ impl<S: Stream> OnConnection<'_, S> {
                 if transfer.inbound.passes_on(&head, bytes) {
                     return Ok(Some(head));
                 }
+                continue;
             }
-            // What follows the head is kept until it is read.
             let bytes_max = transfer.account().room().max(HEAD_PART_BYTES).min(self.scratch.len());
             match self.wire.receive(&mut self.scratch[..bytes_max])? {
                 Received::Bytes(bytes) => {
                     transfer.note_came(now);
-                    transfer.inbound.kept.edit().extend_from_slice(&self.scratch[..bytes]);
+                    fresh_bytes = bytes;
                 }
                 Received::Nothing => return Ok(None),
                 Received::End => return Err(Fault::Closed),

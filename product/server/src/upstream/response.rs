@@ -1,7 +1,7 @@
 //! The response of an upstream, as far as it has arrived.
 
-use http::http1::upstream::{UpstreamBody, UpstreamHead};
-use http::{Method, Status};
+use http::http1::upstream::{UpstreamBody, UpstreamFault, UpstreamHead, parse_response};
+use http::{Limits, Method, Status};
 use units::Nanos;
 use units::memory::Counted;
 
@@ -84,6 +84,27 @@ pub struct Interim {
 }
 
 impl Inbound {
+    /// Returns the next head in what was kept and these bytes after it, with its length. What follows a head is kept until
+    /// it is read, and so is a part of one.
+    pub fn next_head(&mut self, fresh: &[u8], limits: &Limits) -> Result<Option<(UpstreamHead, usize)>, UpstreamFault> {
+        // Nearly always nothing was kept, and the head comes whole.
+        if self.kept.is_empty() {
+            let head = parse_response(fresh, self.method, limits)?;
+            let head_bytes = head.as_ref().map_or(0, |(_, bytes)| *bytes);
+            if head_bytes < fresh.len() {
+                self.kept.edit().extend_from_slice(&fresh[head_bytes..]);
+            }
+            return Ok(head);
+        }
+        self.kept.edit().extend_from_slice(fresh);
+        let may_be_whole = fresh.is_empty() || fresh.contains(&b'\n') || self.kept.len() >= limits.head_bytes_max;
+        let head = if may_be_whole { parse_response(&self.kept, self.method, limits)? } else { None };
+        if let Some((_, bytes)) = head {
+            self.kept.edit().drain(..bytes);
+        }
+        Ok(head)
+    }
+
     /// Returns whether the client gets this interim response of `bytes`. 100 Continue is sent by this server instead
     /// (RFC 9110 section 10.1.1).
     pub fn passes_on(&mut self, head: &UpstreamHead, bytes: usize) -> bool {
@@ -153,9 +174,6 @@ fn give(
 
 #[cfg(test)]
 mod tests {
-    use http::Limits;
-    use http::http1::upstream::parse_response;
-
     use super::*;
 
     #[test]
