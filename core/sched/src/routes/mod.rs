@@ -173,7 +173,15 @@ impl Routes {
     /// one that was seldom used: each use of a route lets it be passed over once more, at most [`USES_MAX`] times, so
     /// routes that come once, as a crawler makes them, push out only each other. O(1) amortised over uses.
     pub fn enter(&mut self, route: &Route) -> RouteKey {
-        let digest = route.digest();
+        self.enter_digest(route, route.digest())
+    }
+
+    /// The same for the response to a request of this route.
+    pub fn enter_answer(&mut self, asked: ServiceRoute, answer: &Route) -> RouteKey {
+        self.enter_digest(answer, answer.digest_after(asked.own))
+    }
+
+    fn enter_digest(&mut self, route: &Route, digest: Digest) -> RouteKey {
         let known = self.places.get(&digest).map(|place| RouteKey { digest, place: *place });
         if let Some(key) = known
             && self.entry(self.entries[key.place as usize].broad).is_some()

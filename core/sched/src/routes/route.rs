@@ -31,7 +31,11 @@ pub(super) struct Digest(pub u64);
 impl Route<'_> {
     /// The route's number: the same on each machine and in each version of the program that has the same patterns.
     pub(super) fn digest(&self) -> Digest {
-        let (mut digest, _) = self.asked();
+        self.digest_after(self.asked().0)
+    }
+
+    /// The same, given the number of what the request gives.
+    pub(super) fn digest_after(&self, mut digest: Digest) -> Digest {
         self.pieces_answered(|piece| digest = digest.with(piece));
         digest
     }

@@ -29,7 +29,7 @@ pub struct ServiceTimes {
 /// A route as a request gives it, which has no status, type and coding yet, and the route of all paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceRoute {
-    own: Digest,
+    pub(super) own: Digest,
     all: Digest,
 }
 

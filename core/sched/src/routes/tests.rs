@@ -24,6 +24,15 @@ fn finish(routes: &mut Routes, key: RouteKey, count: usize, bytes: u64) {
 }
 
 #[test]
+fn a_response_has_the_same_route_by_the_number_of_its_request() {
+    let mut routes = Routes::new();
+    let answer = Route { content_type: b"text/css", ..route("/users/17?x") };
+    let asked = ServiceRoute::of(&Route { status: 0, ..route("/users/18") });
+    assert_eq!(routes.enter_answer(asked, &answer), routes.enter(&answer));
+    assert_ne!(routes.enter_answer(asked, &route("/users/17")), routes.enter(&answer));
+}
+
+#[test]
 fn too_little_is_known_of_fifteen() {
     let mut routes = Routes::new();
     let key = routes.enter(&route("/a"));

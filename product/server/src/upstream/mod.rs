@@ -330,7 +330,10 @@ impl<N: Net> Upstreams<N> {
         let value = |name| head.values(name).next().unwrap_or_default();
         let (content_type, coding) = (value("content-type"), value("content-encoding"));
         let route = Route { status: head.status.0, content_type, coding, ..transfer.group.route(request) };
-        transfer.route = Some(self.learned.routes.enter(&route));
+        transfer.route = Some(match transfer.queued.route {
+            Some(asked) => self.learned.routes.enter_answer(asked, &route),
+            None => self.learned.routes.enter(&route),
+        });
     }
 
     /// Ends a transfer. Its connection is kept if the response is complete. It is closed if something is left of the
