@@ -18,6 +18,9 @@ use crate::connection::{LogEntry, Task};
 use crate::exchange_id::ExchangeId;
 use crate::journal::Kind;
 use crate::net::Net;
+use crate::send::Transmitter;
+#[cfg(test)]
+use crate::simulation::planted;
 
 /// The error log's reason for a client that speaks TLS to a plain HTTP listener.
 const SPEAKS_TLS: &str = "the client speaks TLS and this listener does not; for HTTPS set tls = true in its [[listener]], or --cert and --key";
@@ -71,7 +74,8 @@ impl<N: Net> Responder<N> {
                     Err(Refused) => return self.close(at),
                 };
                 if conn.channel.is_tls() {
-                    return self.receive_sealed(at, fresh);
+                    self.receive_sealed(at, fresh);
+                    return self.note_end_of_tls(at);
                 }
                 self.take(at, fresh);
                 let Some(conn) = self.connections.get_mut(at) else { return };
@@ -83,6 +87,30 @@ impl<N: Net> Responder<N> {
             Err(Errno::AGAIN) => conn.input.is_readable = false,
             Err(Errno::INTR) => {}
             Err(_) => self.close(at),
+        }
+    }
+
+    /// Has the end of the client's TLS handled, which no event reports: the end of TCP may never follow it. HTTP/1.1 reads on
+    /// to it, after a response that is due. Over HTTP/2 what is under way is finished, but for tunnels, which have no other
+    /// end.
+    fn note_end_of_tls(&mut self, at: usize) {
+        #[cfg(test)]
+        if planted::strikes(planted::Fault::EndOfTlsUnnoticed) {
+            return;
+        }
+        let Some(conn) = self.connections.get_mut(at) else { return };
+        if !conn.has_peer_ended() {
+            return;
+        }
+        let Some(streams) = conn.protocol.streams() else {
+            conn.input.is_readable = true;
+            return;
+        };
+        if streams.is_idle() {
+            return self.end(at, Transmitter::end_streams);
+        }
+        if conn.protocol.exchanges().any(|exchange| self.proxy.has_tunnel(exchange.id)) {
+            self.close(at);
         }
     }
 

@@ -140,6 +140,7 @@ fn planted_faults_are_found() {
         (Fault::DownAsked, 50),
         (Fault::GreedyClient, 74),
         (Fault::GoneUnnoticed, 300),
+        (Fault::EndOfTlsUnnoticed, 1),
         (Fault::HeldTail, 10),
     ] {
         let finds = |seed: &u64| {

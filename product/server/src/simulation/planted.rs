@@ -29,6 +29,8 @@ pub enum Fault {
     GreedyClient,
     /// A client that has shut its connection is not noticed while an upstream works for it.
     GoneUnnoticed,
+    /// The end of a client's TLS is not noticed until something follows it.
+    EndOfTlsUnnoticed,
     /// The server makes the kernel hold back the end of the received data until more follows.
     HeldTail,
     /// A stage is not flushed while its source waits for its producer.
@@ -52,7 +54,7 @@ pub fn strikes(fault: Fault) -> bool {
         return false;
     }
     TIMES.set(TIMES.get() + 1);
-    use Fault::{CutBodyEnded, DownAsked, GoneUnnoticed, GreedyClient, HeldTail, KeptByStage};
-    let is_always = matches!(fault, CutBodyEnded | DownAsked | GreedyClient | GoneUnnoticed | HeldTail | KeptByStage);
-    is_always || TIMES.get().is_multiple_of(EVERY)
+    use Fault::{CutBodyEnded, DownAsked, EndOfTlsUnnoticed, GoneUnnoticed, GreedyClient, HeldTail, KeptByStage};
+    let is_always = matches!(fault, CutBodyEnded | DownAsked | GreedyClient | HeldTail | KeptByStage);
+    is_always || matches!(fault, GoneUnnoticed | EndOfTlsUnnoticed) || TIMES.get().is_multiple_of(EVERY)
 }

@@ -352,7 +352,8 @@ impl<N: Net> UpstreamConnections<N> {
         let Some(own) = transfer.connection.and_then(|own| self.all.get_mut(own)) else { return true };
         own.idle_since = net.reports();
         own.idle_until = now + if own.is_multiplexed() { IDLE_FOR } else { transfer.inbound.kept_for };
-        let has_ended = own.ready.has_ended || own.tls.as_ref().is_some_and(|tls| tls.has_plain());
+        let has_ended =
+            own.ready.has_ended || own.tls.as_mut().is_some_and(|tls| tls.has_plain() || tls.has_peer_ended());
         let is_answered = own.inflow.as_ref().is_none_or(|inflow| inflow.is_done());
         let (mut wire, load) = own.parts();
         match load {

@@ -10,6 +10,8 @@ use super::*;
 use crate::files::fake_disk::FakeDisk;
 use crate::net::Transport;
 
+/// Turns in which everything that was sent over loopback has come.
+const TURNS_MAX: usize = 100;
 const POLICIES: [&str; 2] = ["fair", "srpt"];
 
 /// A client that reads frames.
@@ -474,6 +476,25 @@ fn a_client_of_tls_may_end_while_it_is_answered() {
     }
     bench.turn();
     assert!(bench.worker.responder.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO));
+}
+
+/// The end of TLS without the end of TCP, as Go's CloseWrite, used to be noticed with the next event.
+#[test]
+fn a_client_that_ends_its_tls_alone_is_let_go() {
+    let cut = &b"GET /a HTTP/1.1\r\nHost: loc"[..];
+    let whole = b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for (protocol, sent) in [("http/1.1", &b""[..]), ("http/1.1", cut), ("http/1.1", whole), ("h2", &hello())] {
+        let mut bench = Bench::secured("tls-ended");
+        let mut client = Asking::over(&mut bench, protocol, sent);
+        client.stream.set_nodelay(true).unwrap();
+        client.flush();
+        (0..TURNS_MAX).for_each(|_| bench.turn());
+        assert_eq!(bench.worker.responder.connections.len(), 1, "{protocol}");
+        client.tls.send_close_notify();
+        client.flush();
+        (0..TURNS_MAX).for_each(|_| bench.turn());
+        assert!(bench.worker.responder.connections.is_empty(), "{protocol}, {} bytes", sent.len());
+    }
 }
 
 /// A client like this used to end the server over HTTP/2. Over HTTP/1.1 it is not read while it is answered.

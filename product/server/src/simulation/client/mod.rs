@@ -50,6 +50,8 @@ enum Leaving {
     DeafAfter(u64),
     /// It requests too much, and leaves with a reset.
     AfterAttack,
+    /// It has ended its side of TLS, but not of TCP, and waits until the server ends both.
+    AfterTls,
 }
 
 pub struct Client {
@@ -200,8 +202,10 @@ impl Client {
         if self.is_done {
             return Ok(None);
         }
-        self.say(now, wire, site, random)?;
-        self.leave(wire);
+        if self.leaving != Leaving::AfterTls {
+            self.say(now, wire, site, random)?;
+        }
+        self.leave(now, wire);
         if self.is_done {
             return Ok(None);
         }
@@ -290,7 +294,7 @@ impl Client {
         Ok(())
     }
 
-    fn leave(&mut self, wire: &mut Wire) {
+    fn leave(&mut self, now: Nanos, wire: &mut Wire) {
         let leaves = match self.leaving {
             Leaving::WhenDone => self.engine.is_done() && self.unsent.is_empty(),
             Leaving::After(bytes) => self.heard_bytes >= bytes || self.engine.is_done(),
@@ -304,14 +308,20 @@ impl Client {
                 self.has_reset = self.engine.is_done();
                 self.has_reset
             }
+            Leaving::AfterTls => false,
         };
         if leaves {
-            self.is_done = true;
             let mut end = Vec::new();
             if let Some(tls) = self.tls.as_mut().filter(|_| !self.has_reset) {
                 tls.end(&mut end);
             }
             wire.up.say(&end);
+            // Some, as Go's CloseWrite.
+            if self.is_honest() && self.is_secure() && self.heard_bytes.is_multiple_of(2) {
+                (self.leaving, self.progress_at) = (Leaving::AfterTls, now);
+                return;
+            }
+            self.is_done = true;
             wire.up.wants_fin = !self.has_reset;
             (wire.up.wants_reset, wire.up.is_closed) = (self.has_reset, true);
         }
@@ -325,7 +335,8 @@ impl Client {
             _ => self.patience,
         };
         let is_handshaking = self.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
-        let waits = is_handshaking || self.engine.is_waiting() || self.leaving == Leaving::HalfAsked;
+        let waits = is_handshaking || self.engine.is_waiting();
+        let waits = waits || matches!(self.leaving, Leaving::HalfAsked | Leaving::AfterTls);
         if waits && now >= self.progress_at + patience {
             return Err(format!(
                 "nothing came for {} s, and {} bytes before",
