@@ -15,11 +15,24 @@ pub struct Control {
     /// The maximum head of a request, for SETTINGS.
     head_bytes_max: usize,
     has_tunnels: bool,
+    farewell: Farewell,
+}
+
+/// GOAWAY, on its way to the client.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Farewell {
+    NotDue,
+    Due,
+    /// quinn has it, after this many frames of streams.
+    Given {
+        frames: u64,
+    },
+    Acknowledged,
 }
 
 impl Control {
     pub fn new(head_bytes_max: usize, has_tunnels: bool) -> Control {
-        Control { id: None, to_say: Vec::new(), head_bytes_max, has_tunnels }
+        Control { id: None, to_say: Vec::new(), head_bytes_max, has_tunnels, farewell: Farewell::NotDue }
     }
 
     /// Sends what is pending, as far as the client allows.
@@ -34,6 +47,9 @@ impl Control {
         let Some(id) = self.id.filter(|_| !self.to_say.is_empty()) else { return };
         let said = connection.send_stream(id).write(&self.to_say).unwrap_or(0);
         self.to_say.drain(..said);
+        if self.farewell == Farewell::Due && self.to_say.is_empty() {
+            self.farewell = Farewell::Given { frames: connection.stats().frame_tx.stream };
+        }
     }
 
     /// Announces that requests from this stream on are not served (RFC 9114 section 5.2).
@@ -41,6 +57,19 @@ impl Control {
         let id = 4 * u64::from(stream);
         frames::head(frames::GOAWAY, varint::bytes(id) as u64, &mut self.to_say);
         varint::write(id, &mut self.to_say);
+        self.farewell = Farewell::Due;
+    }
+
+    /// Records that the client has acknowledged all that has left, after this many frames of streams.
+    pub fn on_all_acknowledged(&mut self, sent_frames: u64) {
+        if matches!(self.farewell, Farewell::Given { frames } if sent_frames > frames) {
+            self.farewell = Farewell::Acknowledged;
+        }
+    }
+
+    /// Returns true if a GOAWAY that is due has not reached the client, as far as known.
+    pub fn awaits_farewell(&self) -> bool {
+        matches!(self.farewell, Farewell::Due | Farewell::Given { .. })
     }
 
     /// Returns true if nothing at all may be written on the connection: if its window is shut, this stream is refused

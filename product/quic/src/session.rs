@@ -113,6 +113,9 @@ impl Session {
         self.outbox.stir(stats.path.lost_bytes);
         if self.sent.acked.look(&self.connection) {
             self.sent.made_bytes = 0;
+            if self.sent.acked.in_flight_bytes() == 0 {
+                self.control.on_all_acknowledged(stats.frame_tx.stream);
+            }
         }
         self.count_sent();
         if self.is_broken {
@@ -240,6 +243,11 @@ impl Session {
     /// Returns true if the client has acknowledged all responses that have ended.
     pub fn is_acknowledged(&self) -> bool {
         self.streams.unacknowledged.is_empty()
+    }
+
+    /// Returns true if the client may not know yet that its new requests are refused ([`Session::go_away`]).
+    pub fn awaits_farewell(&self) -> bool {
+        self.control.awaits_farewell()
     }
 
     /// The time at which `on_timeout` must be called.

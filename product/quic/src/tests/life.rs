@@ -112,11 +112,14 @@ fn going_away() {
     let mut rig = Rig::connected();
     let before = rig.client.request("/", &[]);
     rig.run();
+    assert!(!rig.session().awaits_farewell());
     rig.session().go_away();
     rig.session().go_away();
+    assert!(rig.session().awaits_farewell());
     let after = rig.client.request("/", &[]);
     rig.run();
     assert_eq!(rig.requests(), [before]);
+    assert!(!rig.session().awaits_farewell(), "it is acknowledged");
     assert_eq!(rig.client.came(id(after)).reset, Some(0x10b));
     let control = rig.client.server_streams().remove(0);
     assert!(control.bytes.ends_with(&[7, 1, 4]), "{:?}", control.bytes);

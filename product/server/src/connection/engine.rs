@@ -107,12 +107,15 @@ impl Engine {
         }
     }
 
-    /// Returns true if the client has everything that was sent, or is gone; always true over TCP, where the kernel
-    /// tracks that.
+    /// Returns true if the client has everything that was sent, and GOAWAY, or is gone; always true over TCP, where the
+    /// kernel tracks that.
     pub fn is_acknowledged(&self) -> bool {
         match self {
             Engine::Http2(_) => true,
-            Engine::Http3(quic) => quic.session.is_acknowledged() || quic.session.is_closing(),
+            Engine::Http3(quic) => {
+                let session = &quic.session;
+                session.is_acknowledged() && !session.awaits_farewell() || session.is_closing()
+            }
         }
     }
 

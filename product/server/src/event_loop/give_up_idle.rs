@@ -26,7 +26,7 @@ impl<N: Net> Responder<N> {
                 return true;
             }
             if self.connections[at].is_idle() && !self.connections[at].has_unacknowledged() {
-                // Over HTTP/2 and HTTP/3 with a GOAWAY.
+                // Over HTTP/2 with a GOAWAY. Over HTTP/3 the end overtakes it: its client's place is needed now.
                 self.connections.go_away(at);
                 self.close(at);
                 return true;

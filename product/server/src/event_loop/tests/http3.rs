@@ -1,6 +1,6 @@
 //! HTTP/3 connections, and how much of a turn their datagrams leave to others.
 
-use quic::testing::{Client as Peer, Windows};
+use quic::testing::{Client as Peer, Windows, id};
 use quic::{Datagram, Datagrams};
 
 use super::*;
@@ -116,4 +116,30 @@ fn a_client_in_its_handshake_has_its_answer_from_a_server_that_stops() {
     }
     let response = stream.map(|stream| new.peer.response(stream));
     assert!(response.is_some_and(|response| response.is_whole && response.body == FILE), "{:?}", new.peer.lost);
+}
+
+/// It was closed at once, and a request that was on its way could not be repeated without risk.
+#[test]
+fn an_idle_client_has_goaway_from_a_server_that_stops() {
+    let mut bench = Bench::of_datagrams("http3-idle");
+    let mut idle = bench.connect_http3();
+    let stream = idle.peer.request("/a", &[]);
+    let turn = |bench: &mut Bench, idle: &mut Asking, is_done: &dyn Fn(&mut Peer) -> bool| {
+        for _ in 0..100_000 {
+            idle.talk(bench.worker.responder.timers.now());
+            if is_done(&mut idle.peer) {
+                return;
+            }
+            bench.turn();
+        }
+        panic!("{:?}", idle.peer.lost);
+    };
+    turn(&mut bench, &mut idle, &|peer| peer.response(stream).is_whole);
+    assert!(!bench.worker.stop(), "its client has yet to hear of it");
+    let late = idle.peer.request("/a", &[]);
+    turn(&mut bench, &mut idle, &|peer| peer.close_code().is_some());
+    assert_eq!((idle.peer.close_code(), idle.peer.came(id(late)).reset), (Some(0x100), Some(0x10b)));
+    let control = idle.peer.server_streams().remove(0);
+    assert!(control.bytes.ends_with(&[7, 1, 4]), "{:?}", control.bytes);
+    assert!(bench.worker.responder.connections.is_empty());
 }
