@@ -132,7 +132,7 @@ impl<N: Net> Listeners<N> {
         let counts_segments = matches!(with.transmitter.order, Order::Pace | Order::Marks);
         let framing = if counts_segments { framing(&socket, peer) } else { Framing::ETHERNET };
         let listener = self.last();
-        let (session, http3_port) = (with.service.handler.session(listener.is_secure), listener.http3_port);
+        let (session, http3_port) = (with.service.handler.session(listener.is_secure), listener.advertised_port());
         let kind = if session.is_some() { ChannelKind::Tls } else { ChannelKind::Tcp };
         let token = with.connections.next_token();
         let at = with.open(token, (Transport::on_tcp(socket), kind), client, peer, framing, session);

@@ -102,6 +102,7 @@ impl<N: Net> Worker<N> {
         match change {
             Change::Settings(settings) => self.adopt_settings(*settings),
             Change::PredecessorEnded => {
+                self.acceptor.on_predecessor_ended();
                 for (address, error) in self.udp.hear(&self.responder.net) {
                     let said = format_args!("HTTP/3 is off at {address}: cannot wait for datagrams: {error}");
                     self.responder.service.journal.error(said);

@@ -18,7 +18,7 @@ pub struct Listener<N: Net = Os> {
     pub(crate) has_proxy_header: bool,
     /// The UDP socket for HTTP/3, if it is served here.
     pub(crate) udp: Option<Arc<N::Udp>>,
-    /// The previous process still reads the UDP socket, until it ends.
+    /// A process before this one still reads the UDP socket, until it ends.
     pub(crate) is_udp_waiting: bool,
     /// The port of HTTP/3, if it is served here.
     pub(crate) http3_port: Option<NonZeroU16>,
@@ -38,6 +38,12 @@ impl<N: Net> Listener<N> {
             http3_port: None,
             is_passed: false,
         }
+    }
+
+    /// The port of HTTP/3 for clients to be told: while the previous process reads the UDP socket, nobody takes newcomers
+    /// there.
+    pub fn advertised_port(&self) -> Option<NonZeroU16> {
+        self.http3_port.filter(|_| !self.is_udp_waiting)
     }
 
     /// The events to register with epoll.

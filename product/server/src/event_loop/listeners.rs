@@ -40,6 +40,11 @@ impl<N: Net> Listeners<N> {
         &self.listeners[self.last]
     }
 
+    /// Records that no process before this one reads the UDP sockets any more.
+    pub fn on_predecessor_ended(&mut self) {
+        self.listeners.iter_mut().for_each(|listener| listener.is_udp_waiting = false);
+    }
+
     /// Returns true if the event loop watches the listeners.
     pub fn is_accepting(&self) -> bool {
         self.is_accepting

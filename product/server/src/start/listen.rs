@@ -149,9 +149,11 @@ fn add_passed_udp(config: &Config, passed: &PassedSocket, listeners: &mut [Liste
     let sockets = if is_whole { &passed.datagrams[..] } else { std::slice::from_ref(socket) };
     let sockets = sockets.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
     for (listener, udp) in listeners.iter_mut().zip(Udp::adopt_all(sockets, control_priority)?) {
-        (listener.udp, listener.is_udp_waiting) = (Some(Arc::new(udp)), passed.is_own());
+        listener.udp = Some(Arc::new(udp));
     }
-    listeners.iter_mut().for_each(|listener| listener.http3_port = NonZeroU16::new(passed.address.port()));
+    for listener in listeners {
+        (listener.http3_port, listener.is_udp_waiting) = (NonZeroU16::new(passed.address.port()), passed.is_own());
+    }
     Ok(None)
 }
 
