@@ -3,6 +3,7 @@
 mod acme;
 mod addresses;
 mod admin;
+mod before;
 pub mod control;
 mod events;
 mod first_line;

@@ -16,8 +16,9 @@ use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
 use super::admin::Admin;
+use super::before::{Before, Heard, hear};
 use super::control::{Control, FIXED, NAME, ROUTES_NAME, STATUS_NAME, UNUSED, USED};
-use super::handover::{ADMIN, Handover, Heard, Predecessor, Successor, hear};
+use super::handover::{ADMIN, Handover, Predecessor, Successor};
 use super::reload_config::{Outcome, Source, Verdict, reload};
 use super::status::{self, Asker};
 use super::unmet::Unmet;
@@ -34,8 +35,8 @@ pub struct Events {
     routes: Option<Control>,
     admin: Option<Admin>,
     handover: Option<Handover>,
-    /// The process before this one, until it has ended.
-    predecessor: Option<Predecessor>,
+    /// The processes before this one, until they have ended.
+    before: Before,
     /// Lines about the sockets that are missing, and about the address of the admin listener.
     remarks: Vec<String>,
 }
@@ -48,8 +49,8 @@ struct Asked {
     routes: bool,
     admin: bool,
     handover: bool,
-    /// The process before this one has ended.
-    is_alone: bool,
+    /// A process before this one has ended.
+    has_ended: bool,
 }
 
 impl Outcome {
@@ -90,22 +91,22 @@ impl Events {
         let admin = admin.map_err(|failure| Unmet::Key("server.admin", failure))?;
         let address = admin.as_ref().and_then(|admin| admin.listener().local_addr().ok());
         remarks.extend(address.map(|address| format!("what it does: http://{address}/ (for this machine alone)")));
-        Ok(Events { signals, control, status, routes, admin, handover, predecessor: None, remarks })
+        Ok(Events { signals, control, status, routes, admin, handover, before: Before::default(), remarks })
     }
 
-    /// Takes over from another process, and watches for its end.
+    /// Takes over from another process, and watches for its end and for that of those before it.
     pub fn follow(&mut self, mut predecessor: Predecessor) -> Result<(), Failure> {
         predecessor.take_over().map_err(|error| Failure::Failed(format!("cannot take over: {error}")))?;
-        self.predecessor = predecessor.end().is_some().then_some(predecessor);
+        self.before = predecessor.into_before();
         Ok(())
     }
 
     /// Closes the sockets, since another process serves from now on. A thread goes on to reopen logs at SIGUSR1, at
     /// SIGHUP and when the successor says so, until the process ends: a download may take a day, and logs are rotated
-    /// meanwhile.
+    /// meanwhile. The successor has the connections to the processes before this one.
     pub fn leave(mut self, server: &Server, successor: &Successor) {
         (self.control, self.status, self.routes, self.admin) = (None, None, None, None);
-        self.handover = None;
+        (self.handover, self.before) = (None, Before::default());
         let reopen = server.logs_reopener();
         let mut connection = successor.connection().ok();
         let reopen_logs = move || {
@@ -114,7 +115,6 @@ impl Events {
                 let heard = connection.as_ref().map(hear);
                 if is_signalled || heard == Some(Heard::Reopen) {
                     reopen();
-                    self.predecessor.iter().for_each(Predecessor::reopen_logs);
                 }
                 connection.take_if(|_| heard == Some(Heard::End));
                 self.wait_for_reopening(connection.as_ref());
@@ -159,7 +159,7 @@ impl Events {
         let mut kept_at = Instant::now();
         while !self.signals.handle().is_closed() {
             for signal in self.signals.pending() {
-                pass_on(signal, self.predecessor.as_ref());
+                pass_on(signal, &self.before);
                 match signal {
                     SIGHUP => drop(again()),
                     SIGUSR1 => server.reopen_logs(),
@@ -173,7 +173,7 @@ impl Events {
             {
                 return Some(successor);
             }
-            if asked.is_alone && self.predecessor.take().is_some() {
+            if asked.has_ended && self.before.forget_ended() {
                 server.on_predecessor_ended();
             }
             if server.keeps_rate() && kept_at.elapsed() >= KEEP_EVERY {
@@ -190,7 +190,7 @@ impl Events {
 
     fn answer(&self, asked: &Asked, server: &Server, again: impl FnOnce() -> String) {
         if let Some(control) = self.control.as_ref().filter(|_| asked.reload) {
-            pass_on(SIGHUP, self.predecessor.as_ref());
+            pass_on(SIGHUP, &self.before);
             control.answer(again);
         }
         if let Some(control) = self.status.as_ref().filter(|_| asked.status) {
@@ -208,7 +208,8 @@ impl Events {
     fn hand_over(&mut self, server: &Server) -> Option<Successor> {
         let admin = self.admin.as_ref().map(|admin| admin.listener().as_fd().try_clone_to_owned());
         let sockets = || {
-            let mut sockets = server.sockets()?;
+            let mut sockets = self.before.to_pass()?;
+            sockets.extend(server.sockets()?);
             sockets.extend(admin.transpose()?.map(|socket| NamedSocket { name: ADMIN.into(), socket }));
             Ok(sockets)
         };
@@ -227,11 +228,9 @@ impl Events {
         let control = control.into_iter().flatten().map(|control| PollFd::new(control.listener(), PollFlags::IN));
         let admin = self.admin.iter().map(|admin| PollFd::new(admin.listener(), PollFlags::IN));
         let handover = self.handover.iter().flat_map(Handover::descriptors).map(|fd| PollFd::new(fd, PollFlags::IN));
-        let predecessor = self.predecessor.as_ref().and_then(Predecessor::end);
-        let has_predecessor = predecessor.is_some();
-        let predecessor = predecessor.map(|end| PollFd::new(end, PollFlags::IN));
+        let before = self.before.descriptors().iter().map(|process| PollFd::new(process, PollFlags::IN));
         let signals = PollFd::new(self.signals.get_read(), PollFlags::IN);
-        let of_others = control.chain(admin).chain(predecessor).chain(handover);
+        let of_others = control.chain(admin).chain(before).chain(handover);
         let mut sources: Vec<_> = [signals].into_iter().chain(of_others).collect();
         let until_sample = self.admin.as_ref().map(Admin::until_sample);
         let for_successor = self.handover.as_ref().and_then(Handover::time_left);
@@ -244,17 +243,18 @@ impl Events {
                 let mut of = |is_there: bool| is_there && is_ready.next().unwrap_or(false);
                 let [reload, status, routes] =
                     [&self.control, &self.status, &self.routes].map(|control| of(control.is_some()));
-                let (admin, is_alone) = (of(self.admin.is_some()), of(has_predecessor));
+                let admin = of(self.admin.is_some());
+                let has_ended = self.before.descriptors().iter().filter(|_| of(true)).count() > 0;
                 let is_late = self.handover.as_ref().and_then(Handover::time_left) == Some(Duration::ZERO);
                 let handover = is_ready.any(|is_ready| is_ready) || is_late;
-                Asked { reload, status, routes, admin, handover, is_alone }
+                Asked { reload, status, routes, admin, handover, has_ended }
             }
             // Treated as a signal: a check that finds none costs nothing.
             Err(Errno::INTR) => Asked::default(),
             // Refused by a filter, or out of memory: checks at intervals.
             Err(_) => {
                 std::thread::sleep(LOOK_EVERY);
-                Asked { reload: true, status: true, routes: true, admin: true, handover: true, is_alone: false }
+                Asked { reload: true, status: true, routes: true, admin: true, handover: true, has_ended: true }
             }
         }
     }
@@ -264,9 +264,11 @@ fn is_for_logs(signal: i32) -> bool {
     matches!(signal, SIGHUP | SIGUSR1)
 }
 
-/// Has the process before this one, which may send for a day, reopen its logs at a signal that reopens those of this one.
-fn pass_on(signal: i32, predecessor: Option<&Predecessor>) {
-    predecessor.filter(|_| is_for_logs(signal)).into_iter().for_each(Predecessor::reopen_logs);
+/// Has the processes before this one, which may send for a day, reopen their logs at a signal that reopens those of this one.
+fn pass_on(signal: i32, before: &Before) {
+    if is_for_logs(signal) {
+        before.reopen_logs();
+    }
 }
 
 /// Reads everything again, and reports the outcome to the log and to the service manager.

@@ -6,7 +6,8 @@
 //! serves. The next one also serves if this one has ended before it sent `go`: it has the sockets, and binds those that are missing. The end
 //! of the connection alone is no proof of that: a process that is alive has given up on the next one, which then ends.
 //!
-//! After `go` the next process sends `reopen` when the logs were rotated.
+//! After `go` the next process sends `reopen` when the logs were rotated. A process that is not alone yet passes its connections to those before
+//! it on with the sockets.
 //!
 //! Each step has a time limit, and none of them keeps this process from serving or from answering other clients.
 
@@ -28,6 +29,7 @@ use rustix::net::{
 };
 use server::service_manager::NamedSocket;
 
+use super::before::Before;
 use crate::process::Process;
 
 /// The prefix of the socket's name; the number of the process follows.
@@ -38,7 +40,6 @@ const DESCRIBE: &[u8] = b"describe";
 const TAKE: &[u8] = b"take";
 const READY: &[u8] = b"ready";
 const GO: &[u8] = b"go";
-const REOPEN: &[u8] = b"reopen";
 /// The record sent instead of the sockets while another process takes them; the number of that process follows.
 const BUSY: &str = "busy ";
 /// The last line of a new process to `weir upgrade`.
@@ -46,6 +47,8 @@ pub const SERVES: &str = "weir: it serves";
 /// The name of the socket of `server.admin`, and of standard error.
 pub const ADMIN: &str = "weir-admin";
 const STDERR: &str = "stderr";
+/// The name of a connection to a process before the one that hands over, which has not ended ([`Before`]).
+pub const BEFORE: &str = "before";
 /// The record behind the last socket.
 const ALL: &str = "all";
 /// Time for a client to send its word, and to read each record.
@@ -64,6 +67,8 @@ const RECORD_BYTES: usize = 32 << 10;
 const DESCRIPTION_BYTES_MAX: usize = 8 << 20;
 /// Maximum number of sockets: those of 256 workers at 64 addresses, over TCP and UDP.
 const SOCKETS_COUNT_MAX: usize = 2 * 64 * 256;
+/// Maximum number of processes that finish what they have begun.
+const BEFORE_COUNT_MAX: usize = 64;
 
 /// The user and the group of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +128,8 @@ pub struct Predecessor {
     /// `None` if it had ended before this process reached it.
     connection: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
+    /// Connections to the processes before that one.
+    before: Vec<OwnedFd>,
 }
 
 impl Handover {
@@ -247,41 +254,13 @@ pub fn description(pid: u32) -> io::Result<(Started, Account, Option<OwnedFd>)> 
 }
 
 impl Successor {
-    /// The connection on which the successor has this process reopen its logs ([`hear`]).
+    /// The connection on which the successor has this process reopen its logs ([`hear`](super::before::hear)).
     pub fn connection(&self) -> io::Result<OwnedFd> {
         self.connection.try_clone()
     }
 }
 
-/// The word that has arrived on a connection of [`Successor::connection`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heard {
-    Reopen,
-    Nothing,
-    /// The other process has ended.
-    End,
-}
-
-/// Reads a word, and does not wait for one.
-pub fn hear(connection: &OwnedFd) -> Heard {
-    match receive_with(connection, RecvFlags::DONTWAIT) {
-        Ok(Some((word, _))) if word == REOPEN => Heard::Reopen,
-        Ok(Some(_)) => Heard::Nothing,
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Heard::Nothing,
-        Ok(None) | Err(_) => Heard::End,
-    }
-}
-
 impl Predecessor {
-    /// Has that process reopen its logs: the one who rotates them signals the main process of a service alone. A
-    /// version that does not read the word goes on in the old files.
-    pub fn reopen_logs(&self) {
-        if let Some(connection) = &self.connection {
-            // An error means that the process has ended.
-            let _ = send_with(connection, REOPEN, None, SendFlags::DONTWAIT);
-        }
-    }
-
     /// The process that the environment names, and its sockets: all of them, or those received so far if it ends meanwhile.
     pub fn from_env() -> io::Result<Option<(Predecessor, Vec<NamedSocket>)>> {
         let Ok(pid) = std::env::var(VARIABLE) else { return Ok(None) };
@@ -289,7 +268,7 @@ impl Predecessor {
         // This process outlives the terminal of the operator who began the change.
         let _ = rustix::process::setsid();
         let process = Process::of(pid)?;
-        let mut before = Predecessor { pid, process, connection: None, stderr: None };
+        let mut before = Predecessor { pid, process, connection: None, stderr: None, before: Vec::new() };
         match ask(pid, TAKE) {
             Ok(connection) => before.connection = Some(connection),
             Err(error) if is_end(&error) && before.process.ends_within(END_MAX) => {
@@ -311,6 +290,14 @@ impl Predecessor {
                 // A version that sends standard error last does not wait for `go`: it would stop before this one serves.
                 Ok(Some((_, Some(_)))) if self.stderr.is_none() => {
                     return Err(io::Error::other("its version hands over otherwise: restart it"));
+                }
+                Ok(Some((name, Some(process)))) if name == BEFORE.as_bytes() => {
+                    self.before.push(process);
+                    if self.before.len() > BEFORE_COUNT_MAX {
+                        let many =
+                            format!("{BEFORE_COUNT_MAX} processes before it finish what they have begun: end one");
+                        return Err(io::Error::other(many));
+                    }
                 }
                 Ok(Some((name, Some(socket)))) if sockets.len() < SOCKETS_COUNT_MAX => {
                     sockets.push(NamedSocket { name: String::from_utf8_lossy(&name).into_owned(), socket });
@@ -360,9 +347,9 @@ impl Predecessor {
         }
     }
 
-    /// The descriptor that becomes readable when that process has ended; `None` if it had ended before.
-    pub fn end(&self) -> Option<&OwnedFd> {
-        self.connection.as_ref()
+    /// That process and those before it, as far as they have not ended.
+    pub fn into_before(self) -> Before {
+        Before::new(self.connection.into_iter().chain(self.before))
     }
 }
 
@@ -419,7 +406,7 @@ fn send(connection: &OwnedFd, bytes: &[u8], descriptor: Option<&OwnedFd>) -> io:
     send_with(connection, bytes, descriptor, SendFlags::empty())
 }
 
-fn send_with(connection: &OwnedFd, bytes: &[u8], descriptor: Option<&OwnedFd>, flags: SendFlags) -> io::Result<()> {
+pub fn send_with(connection: &OwnedFd, bytes: &[u8], descriptor: Option<&OwnedFd>, flags: SendFlags) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let descriptors: Vec<_> = descriptor.into_iter().map(AsFd::as_fd).collect();
@@ -443,7 +430,7 @@ fn receive_again(connection: &OwnedFd) -> io::Result<Option<(Vec<u8>, Option<Own
     }
 }
 
-fn receive_with(connection: &OwnedFd, flags: RecvFlags) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
+pub fn receive_with(connection: &OwnedFd, flags: RecvFlags) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
     let mut bytes = vec![0; RECORD_BYTES];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -559,7 +546,7 @@ mod tests {
     }
 
     fn before(connection: OwnedFd, process: Process) -> Predecessor {
-        Predecessor { pid: 7, process, connection: Some(connection), stderr: None }
+        Predecessor { pid: 7, process, connection: Some(connection), stderr: None, before: Vec::new() }
     }
 
     fn ended() -> Process {
@@ -594,6 +581,28 @@ mod tests {
         send(&own, b"unread", None).unwrap();
         drop(other);
         assert!(!before(own, ended()).is_left().unwrap());
+    }
+
+    #[test]
+    fn the_processes_before_that_one_go_over_too() {
+        let (own, other) = pair();
+        let stderr = io::stderr().as_fd().try_clone_to_owned().unwrap();
+        give(
+            &other,
+            vec![
+                NamedSocket { name: BEFORE.into(), socket: pair().0 },
+                NamedSocket { name: "weir".into(), socket: stderr },
+            ],
+        )
+        .unwrap();
+        let mut before = before(own, ended());
+        assert_eq!(before.receive_all().unwrap().len(), 1);
+        assert_eq!(before.into_before().descriptors().len(), 2, "it has not ended either");
+        let (own, other) = pair();
+        let many = || NamedSocket { name: BEFORE.into(), socket: pair().0 };
+        give(&other, (0..=BEFORE_COUNT_MAX).map(|_| many()).collect()).unwrap();
+        let refused = self::before(own, ended()).receive_all().err().unwrap().to_string();
+        assert!(refused.contains("64 processes before it") && refused.contains("end one"), "{refused}");
     }
 
     /// The end of a connection is no proof: a process that lives has given this one up.

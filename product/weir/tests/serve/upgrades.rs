@@ -269,6 +269,50 @@ fn the_new_process_has_the_old_one_reopen_its_log() {
     assert_eq!(server.exit_status().code(), Some(0));
 }
 
+/// The second process ended as soon as it had nothing to do. The third took that for the end of the first, and the first
+/// heard of no rotation any more.
+#[test]
+fn a_process_two_upgrades_ago_is_not_forgotten() {
+    let site = Site::of_sizes(&[SMALL, HUGE]);
+    let (made, port, plain, log) =
+        (Made::new(&site, "a", &["a.test"]), free_port(), free_port(), site.outside("access.log"));
+    let text = format!(
+        "[server]\naccess_log = '{}'\n[[listener]]\naddress = '127.0.0.1:{plain}'\n[[listener]]\naddress = '127.0.0.1:{port}'\ntls = true\n[[site]]\nroot = '{}'\ncert = '{}'\nkey = '{}'\n",
+        log.display(),
+        site.served().display(),
+        made.cert.display(),
+        made.key.display()
+    );
+    let file = site.outside("weir.toml");
+    std::fs::write(&file, text).unwrap();
+    let server = Server::run(&file);
+    let leads_to_http3 = || {
+        let mut client = made.trust().connect(([127, 0, 0, 1], port).into(), "a.test");
+        client.send("GET /size-1024 HTTP/1.1\r\nHost: a.test\r\n\r\n");
+        client.response().0.contains("Alt-Svc: h3=")
+    };
+    assert!(leads_to_http3());
+    let mut download = Client::connect(([127, 0, 0, 1], plain).into());
+    download.send(get(&format!("/size-{HUGE}")));
+    download.wait_for_first_byte();
+    let second = upgrade(server.pid()).unwrap();
+    assert!(!leads_to_http3(), "the first still reads the datagrams");
+    let third = upgrade(second.0).unwrap();
+    wait_until("the end of the second", || has_ended(second.0));
+    std::mem::forget(second);
+    let open = |process: u32| {
+        let names = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();
+        names.filter_map(|name| std::fs::read_link(name.path()).ok()).any(|file| file == log)
+    };
+    std::fs::rename(&log, site.outside("access.log.1")).unwrap();
+    kill_process(pid(third.0), Signal::USR1).unwrap();
+    wait_until("another log in both", || open(server.pid()) && open(third.0));
+    assert!(!leads_to_http3(), "the first still reads the datagrams");
+    assert!(download.response().body == content(HUGE));
+    assert_eq!(server.exit_status().code(), Some(0));
+    wait_until("HTTP/3 for newcomers", leads_to_http3);
+}
+
 /// A server that has given root up could be anybody's by now: its word is no command for root.
 #[test]
 fn root_says_itself_how_a_server_of_another_user_is_followed() {
