@@ -24,6 +24,10 @@ const STEPS: u32 = 300;
 const RAREST: f64 = 1e-9;
 /// With more sizes than these there is a density, and the index between two of them lies between theirs.
 const ATOMS_MAX: usize = 256;
+/// So many knots in a row whose ranks differ by no more than this part of the first are level: errors of the index would
+/// be hills, where jobs that are alike overtake each other.
+const LEVEL_KNOTS: usize = 16;
+const LEVEL_WITHIN: f64 = 1e-3;
 
 /// Sizes, ascending, with the share of the jobs that are larger than each.
 fn sizes(quantile: &dyn Fn(f64) -> f64) -> Vec<(f64, f64)> {
@@ -54,18 +58,38 @@ fn index(index: RouteIndex, quantile: &dyn Fn(f64) -> f64) -> Curve {
             RouteIndex::MSerpt => (expected(at[from], &sizes[from..], atoms), 0.0),
         })
         .collect();
+    knots(&at, &ranks_of(index, ranks, atoms), atoms)
+}
+
+/// The index as it is served by: M-SERPT's is the most so far, and of a density a stretch that is level but for errors is level.
+fn ranks_of(index: RouteIndex, mut ranks: Vec<(f64, f64)>, atoms: bool) -> Vec<(f64, f64)> {
     let mut most = 0f64;
-    let ranks: Vec<(f64, f64)> = ranks
-        .into_iter()
-        .map(|(rank, slope)| {
-            most = most.max(rank);
-            if index == RouteIndex::MSerpt { (most, slope) } else { (rank, slope) }
-        })
-        .collect();
+    for (rank, _) in &mut ranks {
+        most = most.max(*rank);
+        if index == RouteIndex::MSerpt {
+            *rank = most;
+        }
+    }
+    let mut from = 0;
+    while from < ranks.len() && !atoms {
+        let level = ranks[from].0;
+        let others = ranks[from..].iter().take_while(|(rank, _)| (rank - level).abs() <= LEVEL_WITHIN * level);
+        let count = others.count();
+        if count >= LEVEL_KNOTS {
+            ranks[from..from + count].fill((level, 0.0));
+        }
+        from += if count >= LEVEL_KNOTS { count } else { 1 };
+    }
+    ranks
+}
+
+fn knots(at: &[(f64, f64)], ranks: &[(f64, f64)], atoms: bool) -> Curve {
     let mut knots: Vec<Knot> = Vec::new();
-    for (place, ((from, _), (rank, slope))) in at.iter().zip(&ranks).enumerate() {
-        let next = at.get(place + 1).zip(ranks.get(place + 1)).filter(|_| !atoms);
-        let slope = next.map_or(*slope, |((to, _), (next, _))| (next - rank) / (to - from));
+    for (place, ((from, _), (rank, slope))) in at.iter().zip(ranks).enumerate() {
+        let next = at.get(place + 1).zip(ranks.get(place + 1));
+        // Beyond the rarest size of a density nothing is known.
+        let between = next.map_or(0.0, |((to, _), (next, _))| (next - rank) / (to - from));
+        let slope = if atoms { *slope } else { between };
         let from_bytes = *from as u64;
         knots.pop_if(|last| last.from_bytes >= from_bytes);
         knots.push(Knot { from_bytes, rank: *rank, slope });
@@ -91,12 +115,41 @@ fn gittins((from, larger): (f64, f64), sizes: &[(f64, f64)], atoms: bool) -> (f6
 fn expected((from, larger): (f64, f64), sizes: &[(f64, f64)], atoms: bool) -> f64 {
     let mut before = (from, larger);
     let between = sizes.iter().map(|size| bytes_between(std::mem::replace(&mut before, *size), *size, atoms));
-    between.sum::<f64>() / larger
+    let up_to_rarest = between.sum::<f64>();
+    (up_to_rarest + if atoms { 0.0 } else { beyond_rarest(sizes) }) / larger
+}
+
+/// The bytes that are sent beyond the rarest size, if shares go on falling as they did on the last step.
+fn beyond_rarest(sizes: &[(f64, f64)]) -> f64 {
+    let [.., (from, larger), (to, beyond)] = sizes else { return 0.0 };
+    if larger > beyond { beyond * (to - from) / (larger / beyond).ln() } else { 0.0 }
 }
 
 /// The bytes that jobs are sent between two sizes, of which those in between end at the second, or all the way.
 fn bytes_between((from, larger): (f64, f64), (to, beyond): (f64, f64), atoms: bool) -> f64 {
-    (to - from) * if atoms { larger } else { 0.5 * (larger + beyond) }
+    (to - from) * if atoms { larger } else { logarithmic_mean(larger, beyond) }
+}
+
+/// The mean of a share that falls from one to the other as that of exponential sizes does, for which nothing is learned then.
+fn logarithmic_mean(from: f64, to: f64) -> f64 {
+    // Of nearly equal ones the quotient has no digits left.
+    if from - to < 1e-6 * from { 0.5 * (from + to) } else { (from - to) / (from / to).ln() }
+}
+
+/// The ends of the stretches on which a curve is level: jobs in it are served in order of arrival, and before it they are not.
+fn level_ends(curve: &Curve) -> impl Iterator<Item = f64> {
+    let pieces = curve.knots().chunk_by(|a, b| (a.slope == 0.0) == (b.slope == 0.0));
+    let mut ends = Vec::new();
+    let mut passed = 0;
+    for piece in pieces {
+        let next = curve.knots().get(passed + piece.len());
+        if piece[0].slope == 0.0 && piece.len() + 1 >= LEVEL_KNOTS {
+            ends.push(piece[0].from_bytes as f64);
+            ends.extend(next.map(|knot| knot.from_bytes as f64));
+        }
+        passed += piece.len();
+    }
+    ends.into_iter()
 }
 
 /// An expression of the size of a job and the bytes sent alone.
@@ -122,7 +175,8 @@ impl SizeRank {
     pub fn cuts(&self) -> Vec<f64> {
         let jumps = self.curve.iter().filter(|curve| curve.knots().len() <= ATOMS_MAX);
         let knots = jumps.flat_map(Curve::knots).map(|knot| knot.from_bytes as f64);
-        self.expression.numbers().chain(knots).filter(|cut| *cut > 0.0).collect()
+        let levels = self.curve.iter().filter(|curve| curve.knots().len() > ATOMS_MAX).flat_map(level_ends);
+        self.expression.numbers().chain(knots).chain(levels).filter(|cut| *cut > 0.0).collect()
     }
 
     /// The rank of a job of this size, with the deviate of its error.
