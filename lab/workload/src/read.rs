@@ -83,6 +83,9 @@ impl Reader {
             match kind {
                 Line::End => return Ok(()),
                 Line::TooLong => self.refuse(LINE_TOO_LONG, || printable(line))?,
+                Line::Whole if self.format.is_other_order(line) => {
+                    return Err(ReadError::Columns { line: self.line, text: printable(line) });
+                }
                 Line::Whole if line.is_empty() || self.format.is_header(line) => {}
                 Line::Whole => match self.format.parse_line(line) {
                     Ok(parsed) => {
@@ -187,6 +190,9 @@ pub enum ReadError {
     /// Under `strict`, the first bad line.
     #[error("{}: `{}`", .0.reason, .0.text)]
     Bad(BadLine),
+    /// A header in another order than the columns are read in.
+    #[error("the columns are `{text}`: write them in the order epoch_s,size_bytes,status,client")]
+    Columns { line: u64, text: String },
     #[error("more than {REQUESTS_MAX} requests: split the file and read it in parts")]
     TooMany { line: u64 },
     /// The compressed data ends early: what came before it is not to be trusted as the whole.
@@ -213,7 +219,7 @@ impl ReadError {
     pub fn line(&self) -> Option<u64> {
         match self {
             ReadError::Bad(bad) => Some(bad.line),
-            ReadError::TooMany { line } => Some(*line),
+            ReadError::TooMany { line } | ReadError::Columns { line, .. } => Some(*line),
             _ => None,
         }
     }

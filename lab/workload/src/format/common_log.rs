@@ -21,6 +21,21 @@ pub(super) fn parse_line(line: &[u8]) -> Result<Request, Reason> {
     Ok(Request { at: Nanos::from_secs(second), size_bytes: size(bytes)?, status: Some(status(code)?), client: None })
 }
 
+/// The host of a line; Apache's `other_vhosts_access.log` has the site and its port before it.
+pub(super) fn host(line: &[u8]) -> Option<&[u8]> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let first = fields.next()?;
+    if is_site(first) { fields.next() } else { Some(first) }
+}
+
+/// Returns true for `example.org:443`; an IPv6 address has more colons.
+fn is_site(field: &[u8]) -> bool {
+    let mut parts = field.split(|&byte| byte == b':');
+    let (name, port, more) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
+    let is_port = |port: &[u8]| calendar::number(port).is_some_and(|port| port <= u64::from(u16::MAX));
+    !name.is_empty() && port.is_some_and(is_port) && more.is_none()
+}
+
 /// The first bracketed time and what follows its bracket.
 fn time(line: &[u8]) -> Option<(u64, &[u8])> {
     let brackets = (0..line.len()).filter(|&at| line[at] == b'[');
@@ -50,7 +65,9 @@ fn after_request(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut fields = text.strip_prefix(b" ")?.splitn(3, |&byte| byte == b' ');
     let (code, bytes, more) = (fields.next()?, fields.next()?, fields.next());
     let ends = more.is_none_or(|more| more.starts_with(b"\""));
-    (ends && status(code).is_ok() && size(bytes).is_ok()).then_some((code, bytes))
+    // A size that is too large is said to be.
+    let is_size = size(bytes).is_ok() || bytes.iter().all(u8::is_ascii_digit);
+    (ends && status(code).is_ok() && is_size && !bytes.is_empty()).then_some((code, bytes))
 }
 
 #[cfg(test)]
@@ -80,9 +97,23 @@ mod tests {
     }
 
     #[test]
+    fn the_host_is_the_client() {
+        for (line, client) in [
+            (&b"192.0.2.1 - - [..."[..], &b"192.0.2.1"[..]),
+            (b"example.org:443 192.0.2.1 - - [...", b"192.0.2.1"),
+            (b"2001:db8::1 - bob [...", b"2001:db8::1"),
+            (b"::1 - - [...", b"::1"),
+            (b"h:p - - [...", b"h:p"),
+        ] {
+            assert_eq!(host(line), Some(client));
+        }
+    }
+
+    #[test]
     fn bad_lines_say_why() {
         for (line, why) in [
-            (&b"h - - [09/Jul/1995:00:00:00] \"GET /\" 200 5"[..], "no time"),
+            (&b"h - - [09/Jul/1995:00:00:00 -0400] \"GET /\" 200 1125899906842625"[..], "up to 1 PiB"),
+            (b"h - - [09/Jul/1995:00:00:00] \"GET /\" 200 5", "no time"),
             (b"h - - [09/Jly/1995:00:00:00 -0400] \"GET /\" 200 5", "no time"),
             (b"h - - [09/Jul/1995:00:00:00 -0400] GET / 200 5", "no quoted request"),
             (b"h - - [09/Jul/1995:00:00:00 -0400] \"GET / 200 5", "no status and size"),

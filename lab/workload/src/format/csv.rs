@@ -6,12 +6,24 @@ use units::Nanos;
 use super::{Parsed, Reason, client, size, status};
 use crate::{EPOCH_S_MAX, Request, calendar};
 
+const COLUMNS: [&[u8]; 4] = [b"epoch_s", b"size_bytes", b"status", b"client"];
+
 pub(super) fn is_header(line: &[u8]) -> bool {
-    line.split(|&byte| byte == b',').next().is_some_and(|field| field.trim_ascii() == b"epoch_s")
+    fields(line).any(|field| field == COLUMNS[0])
+}
+
+/// Returns true for a header that has one of our columns in another's place.
+pub(super) fn is_other_order(line: &[u8]) -> bool {
+    let place = |field: &[u8]| COLUMNS.iter().position(|column| *column == field);
+    fields(line).enumerate().any(|(at, field)| place(field).is_some_and(|place| place != at))
+}
+
+fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|&byte| byte == b',').map(<[u8]>::trim_ascii)
 }
 
 pub(super) fn parse_line(line: &[u8]) -> Result<Parsed, Reason> {
-    let mut fields = line.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+    let mut fields = fields(line);
     let (Some(at), Some(bytes)) = (fields.next(), fields.next()) else {
         return Err("there are not two columns: write epoch_s,size_bytes or epoch_s,size_bytes,status");
     };

@@ -43,10 +43,16 @@ impl Format {
 
     /// The format of a file that begins with `start`: that of the first line or record that any format accepts.
     pub(crate) fn detect(start: &[u8]) -> Option<Format> {
-        if start.contains(&0) {
-            let first: &[u8; RECORD_BYTES] = start.first_chunk()?;
-            return parse_record(first).ok().map(|_| Format::WorldCup);
+        let of_text = Format::detect_text(start);
+        // A log that was truncated under its writer (logrotate's copytruncate) begins with zeros, too.
+        if of_text.is_some() || !start.contains(&0) || start.iter().all(|&byte| byte == 0) {
+            return of_text;
         }
+        let first: &[u8; RECORD_BYTES] = start.first_chunk()?;
+        parse_record(first).ok().map(|_| Format::WorldCup)
+    }
+
+    fn detect_text(start: &[u8]) -> Option<Format> {
         let lines = start.split(|&byte| byte == b'\n').map(trim).take(DETECT_LINES_MAX);
         let mut found = lines.flat_map(|line| {
             let text = [Format::Csv, Format::WorldCupCsv, Format::CommonLog];
@@ -60,9 +66,14 @@ impl Format {
         self == Format::Csv && csv::is_header(line)
     }
 
+    /// Returns true for a header whose columns stand in another order than they are read in.
+    pub(crate) fn is_other_order(self, line: &[u8]) -> bool {
+        self == Format::Csv && csv::is_other_order(line)
+    }
+
     /// The name of a good line's client, where it is not a number.
     pub(crate) fn host(self, line: &[u8]) -> Option<&[u8]> {
-        if self == Format::CommonLog { line.split(|&byte| byte == b' ').next() } else { None }
+        if self == Format::CommonLog { common_log::host(line) } else { None }
     }
 
     /// Reads a line of a text format, without its end.
@@ -115,9 +126,11 @@ impl Parsed {
     }
 }
 
-/// Without white space (and carriage returns) at either end.
+/// Without white space (and carriage returns) and zeros at either end.
 pub(crate) fn trim(line: &[u8]) -> &[u8] {
-    line.trim_ascii()
+    let from = line.iter().position(|&byte| byte != 0).unwrap_or(line.len());
+    let to = line.iter().rposition(|&byte| byte != 0).map_or(from, |last| last + 1);
+    line[from..to].trim_ascii()
 }
 
 const SIZE_WRONG: Reason = "the size is not a number of bytes up to 1 PiB, nor `-`";
@@ -155,11 +168,16 @@ mod tests {
             (b"44,30/Apr/1998,22:46:12,/a.gif,200,508\n", Format::WorldCupCsv),
             (b"h - - [09/Jul/1995:00:00:00 -0400] \"GET / HTTP/1.0\" 200 1\n", Format::CommonLog),
             (b"# a comment\r\n\r\n5,6\r\n", Format::Csv),
+            (b"size_bytes,epoch_s\n6,5\n", Format::Csv),
+            (
+                b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0h - - [09/Jul/1995:00:00:00 -0400] \"GET /\" 200 1\n",
+                Format::CommonLog,
+            ),
             (&record, Format::WorldCup),
         ] {
             assert_eq!(Format::detect(start), Some(format), "{:?}", String::from_utf8_lossy(start));
         }
-        for start in [&b""[..], b"hello\n", b"\0\0", b"a,b,c\n", &[0xff; 40]] {
+        for start in [&b""[..], b"hello\n", b"\0\0", b"a,b,c\n", &[0xff; 40], &[0; 40]] {
             assert_eq!(Format::detect(start), None);
         }
     }

@@ -175,3 +175,22 @@ proptest! {
         let _ = read_any(&bytes);
     }
 }
+
+/// logrotate's copytruncate leaves a hole before the next line; records of the World Cup have zeros, too.
+#[test]
+fn zeros_before_the_first_line_are_passed_over() {
+    let line = "192.0.2.1 - - [09/Jul/1995:00:00:00 -0400] \"GET /\" 200 5\n";
+    let log = read_any(&[&[0; 4000], line.as_bytes(), line.as_bytes()].concat()).unwrap();
+    assert_eq!((log.format, log.requests.len(), log.bad.count), (Format::CommonLog, 2, 0));
+    assert_eq!((log.requests[0].client, log.requests[1].client), (Some(0), Some(0)));
+}
+
+#[test]
+fn columns_in_another_order_are_refused() {
+    for text in ["size_bytes,epoch_s,status\n100,1000,200\n", "epoch_s,status,size_bytes\n1000,200,100\n"] {
+        let error = read_any(text.as_bytes()).unwrap_err();
+        assert_eq!(error.line(), Some(1));
+        assert!(error.to_string().contains("in the order epoch_s,size_bytes,status,client"), "{error}");
+    }
+    assert_eq!(read_any(b"epoch_s,size_bytes,client_name\n1,2\n").unwrap().requests.len(), 1);
+}
