@@ -276,3 +276,17 @@ fn minute_at(path: &Path, rho: f64) -> usize {
     println!("{}: {} jobs, rho {:.3}", path.display(), schedule.jobs.len(), schedule.rho_measured);
     schedule.jobs.len()
 }
+
+/// The log would be lost, under whatever name it is read.
+#[test]
+fn the_file_that_is_read_is_not_written_over() {
+    let folder = Folder::new("same");
+    let log = folder.file("log.csv", "epoch_s,size_bytes,status\n1,5,200\n2,6,304\n");
+    let link = folder.path("link.csv");
+    std::os::unix::fs::symlink(&log, &link).unwrap();
+    for (command, out) in [("convert", &log), ("cut", &log), ("convert", &link)] {
+        let said = fails(2, &[command, &log, "--out", out]);
+        assert!(said.contains("it is the file that is read: write another name"), "{said}");
+    }
+    assert!(fs::read_to_string(&log).unwrap().ends_with("2,6,304\n"));
+}

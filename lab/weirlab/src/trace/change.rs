@@ -16,6 +16,7 @@ pub struct ConvertArgs {
 }
 
 pub fn convert(args: &ConvertArgs) -> Result<(), Failure> {
+    args.output.refuse(&args.source.file)?;
     let log = args.source.read()?;
     super::warn_of_bad_lines(&args.source.file, &log);
     args.output.write(&args.source.file.to_string_lossy(), &log)
@@ -48,6 +49,7 @@ pub struct CutArgs {
 }
 
 pub fn cut(args: &CutArgs) -> Result<(), Failure> {
+    args.output.refuse(&args.source.file)?;
     let log = args.source.read()?;
     let filter = args.filter(&log)?;
     super::warn_of_bad_lines(&args.source.file, &log);

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use workload::Log;
@@ -19,6 +20,18 @@ pub struct Output {
 }
 
 impl Output {
+    /// Refuses to write over what is read, under whatever name: the log would be lost.
+    pub fn refuse(&self, read: &Path) -> Result<(), Failure> {
+        let file = |path: &Path| fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|of| (of.dev(), of.ino()));
+        match file(&self.out) {
+            Some(found) if file(read) == Some(found) => {
+                let out = self.out.display();
+                Err(Failure::Usage(format!("--out {out}: it is the file that is read: write another name")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Writes the log, then says what was written; `from` is where it came from.
     pub fn write(&self, from: &str, log: &Log) -> Result<(), Failure> {
         let gzip = self.out.extension().is_some_and(|extension| extension == "gz");
