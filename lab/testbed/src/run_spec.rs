@@ -20,7 +20,8 @@ pub struct RunSpec {
     pub server: Server,
     #[serde(default = "fair", deserialize_with = "policy")]
     pub policy: PolicySpec,
-    #[serde(default = "off")]
+    /// One of [`SHAPINGS`].
+    #[serde(default = "off", deserialize_with = "shaping")]
     pub shaping: String,
     /// The rate of the uplink that Weir, or `weir attach` at a server before a router, is told, instead of what the experiment says.
     pub told: Option<Told>,
@@ -332,6 +333,16 @@ fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PolicySpec, D::E
     String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
 }
 
+/// The values of `weir serve --shaping`; the server would refuse others only once its machine has booted.
+const SHAPINGS: [&str; 5] = ["auto", "paced", "bands", "bands-at-once", "off"];
+
+fn shaping<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let is_known = SHAPINGS.contains(&text.as_str());
+    let said = || serde::de::Error::custom(format!("shaping `{text}`: write one of {}", SHAPINGS.join(", ")));
+    if is_known { Ok(text.clone()) } else { Err(said()) }
+}
+
 fn fair() -> PolicySpec {
     "fair".parse().expect("a policy")
 }
@@ -412,6 +423,7 @@ mod tests {
             ),
             ("", "server = \"nginx\"\nattach = \"las\"\nqdisc = \"fifo\"", "run `a`: attach has nothing to order"),
             ("", "server = \"nginx\"\nattach = \"fifo\"", "unknown variant `fifo`, expected one of `las`"),
+            ("", "server = \"weir\"\nshaping = \"of\"", "shaping `of`: write one of auto, paced, bands, "),
             ("", "server = \"weir\"\npolicy = \"sprt\"", "unknown policy `sprt`: choose one of fair, fcfs, srpt"),
             ("", "server = \"nginx\"\nattach_flags = [\"-x\"]", "run `a`: attach_flags without attach"),
             ("", "server = \"nginx\"\ncontainer = true", "run `a`: container is of the host that attaches"),

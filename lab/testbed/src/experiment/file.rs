@@ -87,6 +87,7 @@ impl ExperimentFile {
             let settings = plain(table).map_err(|e| sources.toml_error(&e))?;
             points.push(Point { name: combination.name, values: combination.values, experiment, settings });
         }
+        check_claims(figure.as_ref(), &points).map_err(|reason| sources.error(0, reason))?;
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         Ok(ExperimentFile { name, text: whole, figure, points })
     }
@@ -161,6 +162,28 @@ impl Overrides {
         ];
         lines.into_iter().flatten().collect()
     }
+}
+
+/// What a claim may be of and over, apart from runs.
+const ORACLES: [&str; 2] = ["bound", "ideal-ps"];
+
+/// The runs that the figure's claims name are there: Python judges the claims, once all runs are done.
+fn check_claims(figure: Option<&Table>, points: &[Point]) -> Result<(), String> {
+    let claims = figure.and_then(|figure| figure.get("expect")).and_then(Value::as_array).into_iter().flatten();
+    let mut runs: Vec<&str> =
+        points.iter().flat_map(|point| point.experiment.runs()).map(|run| run.name.as_str()).collect();
+    runs.dedup();
+    for (claim, key) in claims.flat_map(|claim| [(claim, "of"), (claim, "over")]) {
+        if let Some(name) = claim.get(key).and_then(Value::as_str)
+            && !runs.contains(&name)
+            && !ORACLES.contains(&name)
+        {
+            let text = claim.get("text").and_then(Value::as_str).unwrap_or_default();
+            let known = runs.join(", ");
+            return Err(format!("figure.expect `{text}`: {key}: there is no run `{name}`; the runs are {known}"));
+        }
+    }
+    Ok(())
 }
 
 fn whole_text(table: &DeTable<'_>) -> Result<String, toml::de::Error> {
