@@ -1,6 +1,7 @@
 //! The records of a run as a file of columns.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use crate::{FileError, JobRecord, Kind, Outcome, Table, TableWriter, Value};
 
@@ -30,11 +31,39 @@ fn kind(name: &str) -> Kind {
 }
 
 /// Writes records one by one, so that memory does not grow with their number.
-pub struct RecordWriter(TableWriter);
+pub struct RecordWriter {
+    table: TableWriter,
+    part: Option<Part>,
+}
+
+/// A file that has begun under another name; it is removed unless it was given its own.
+struct Part {
+    part: PathBuf,
+    path: PathBuf,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // A whole one has its own name by now.
+        let _ = fs::remove_file(&self.part);
+    }
+}
 
 impl RecordWriter {
     pub fn create(path: &Path) -> Result<RecordWriter, FileError> {
-        TableWriter::create(path, &NAMES.map(|name| (name.to_string(), kind(name)))).map(RecordWriter)
+        let table = TableWriter::create(path, &NAMES.map(|name| (name.to_string(), kind(name))))?;
+        Ok(RecordWriter { table, part: None })
+    }
+
+    /// Creates a file that takes this name when it is finished, under `part` until then.
+    pub(crate) fn create_whole(part: PathBuf, path: PathBuf) -> Result<RecordWriter, FileError> {
+        let table = RecordWriter::create(&part).map_err(|error| error.at(&path))?.table;
+        Ok(RecordWriter { table, part: Some(Part { part, path }) })
+    }
+
+    /// The name of a file that is not yet whole.
+    pub fn part(&self) -> Option<&Path> {
+        self.part.as_ref().map(|part| &*part.part)
     }
 
     pub fn write(&mut self, record: &JobRecord) -> Result<(), FileError> {
@@ -47,12 +76,24 @@ impl RecordWriter {
         let last = [record.attempts, record.group].map(|value| Value::Integer(value.into()));
         let before = sizes.into_iter().chain(instants);
         let of_client = [record.client.map(u64::from), record.ahead_bytes].map(or_missing);
-        self.0.write(before.chain(after).chain([outcome]).chain(last).chain(of_client).collect())
+        let written = self.table.write(before.chain(after).chain([outcome]).chain(last).chain(of_client).collect());
+        written.map_err(|error| at(error, &self.part))
     }
 
     /// Flushes; reports an error that buffering had hidden.
     pub fn finish(self) -> Result<(), FileError> {
-        self.0.finish()
+        let RecordWriter { table, part } = self;
+        table.finish().map_err(|error| at(error, &part))?;
+        let Some(of) = part else { return Ok(()) };
+        fs::rename(&of.part, &of.path).map_err(|error| FileError::new(&of.path, error))
+    }
+}
+
+/// The error, about the file that was asked for.
+fn at(error: FileError, part: &Option<Part>) -> FileError {
+    match part {
+        Some(of) => error.at(&of.path),
+        None => error,
     }
 }
 

@@ -35,10 +35,11 @@ impl Run {
     }
 
     /// Begins a run's records in `folder` (made if missing), for a run too long to be kept in memory; its manifest is
-    /// written last.
+    /// written last. The file takes its name when the writer finishes, and is removed if it never does.
     pub fn create_records(folder: &Path) -> Result<RecordWriter, FileError> {
         make(folder)?;
-        RecordWriter::create(&folder.join(records::FILE))
+        let path = folder.join(records::FILE);
+        RecordWriter::create_whole(part_of(&path), path)
     }
 
     /// Ends a run begun by [`Run::create_records`].

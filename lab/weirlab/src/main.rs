@@ -9,6 +9,9 @@ mod theory;
 mod trace;
 mod upstream;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -41,6 +44,8 @@ enum Command {
 }
 
 fn main() -> std::process::ExitCode {
+    // With a handler, a file that is too large for `ulimit -f` is an error of the write, which names it.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false)));
     let outcome = match cli::parse::<Cli>("weirlab", config::gone).command {
         Command::Trace(command) => trace::main(command),
         Command::Load(args) => load::main(*args),

@@ -10,6 +10,8 @@ use procfs::process::Process;
 use record::{FileError, JobRecord, Manifest, RecordWriter, Run};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use units::Nanos;
 
 use super::{Model, SimOutcome, SimSpec, Wire};
@@ -32,7 +34,12 @@ impl Records {
                 folder.display()
             )));
         }
+        // A signal that comes from here on waits for the thread below.
+        let signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let writer = Run::create_records(folder)?;
+        if let Some(part) = writer.part() {
+            remove_if_interrupted(part.to_owned(), signals);
+        }
         Ok(Records { folder: folder.into(), writer, written: Written::default(), error: None })
     }
 
@@ -53,6 +60,17 @@ impl Records {
         }
         Ok(())
     }
+}
+
+/// Removes the file that has begun if a signal ends the process, as any other failure does.
+fn remove_if_interrupted(part: PathBuf, mut signals: Signals) {
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            // The signal is what ends the process, whether or not there is a file.
+            let _ = std::fs::remove_file(&part);
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    });
 }
 
 /// The common facts of the records.
