@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pyo3::prelude::*;
+use rustix::time::{ClockId, clock_gettime};
 use sched::policy::{Rank, Ranked};
 use sched::{Job, Policy};
 use units::Nanos;
@@ -44,7 +45,7 @@ pub struct Function {
     /// The class of each job in order of arrival; without them all are 0.
     pub classes: Vec<u16>,
     pub has_paths: bool,
-    /// The longest that one call may take.
+    /// The most of the processor's time that one call may take: on a busy machine it lasts longer.
     pub call_limit: Option<Duration>,
     pub calls: Arc<Calls>,
 }
@@ -64,7 +65,7 @@ impl Function {
         let age = Nanos(self.calls.now.load(Ordering::Relaxed)).0.saturating_sub(job.arrived_at.0);
         let class = self.classes.get(job.number as usize).copied().unwrap_or_default();
         let (size_bytes, left, sent) = (bytes(size).round() as u64, bytes(size - job.attained), bytes(job.attained));
-        let began = self.call_limit.map(|limit| (Instant::now(), limit));
+        let began = self.call_limit.map(|limit| (cpu(), limit));
         let arguments = (size_bytes, left, sent, age as f64 / 1e9, class, self.path(path));
         let named = |said: &str| {
             let job = format!("job {} ({size_bytes} bytes, {left} left)", job.number);
@@ -81,9 +82,12 @@ impl Function {
             cause => because("the function raised", cause),
         })?;
         if let Some((began, limit)) = began
-            && began.elapsed() > limit
+            && cpu().saturating_sub(began) > limit
         {
-            return Err(named(&format!("one call took more than {} s (call_limit_s)", limit.as_secs_f64())));
+            return Err(named(&format!(
+                "one call took more than {} s of the processor (call_limit_s)",
+                limit.as_secs_f64()
+            )));
         }
         let rank: f64 = returned.extract().map_err(|cause| {
             because("the function returned what is no number: return the rank, lowest first", cause)
@@ -95,6 +99,12 @@ impl Function {
         }
         Ok(rank)
     }
+}
+
+/// CPU time of this thread so far.
+fn cpu() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 /// The same order for numbers and for their bits.
