@@ -11,8 +11,8 @@ use sim::queue::{self, Arrivals, Config, Horizon, Paths, Wire};
 use crate::called::{Called, Calls, Function};
 use crate::columns;
 
-/// When each job ends, in nanoseconds, and the cut points of the policy's bands.
-type Ended<'py> = (Bound<'py, PyBytes>, Vec<u64>);
+/// When each job ends, in nanoseconds, the cut points of the policy's bands, and the bytes of a chunk.
+type Ended<'py> = (Bound<'py, PyBytes>, Vec<u64>, Option<u64>);
 
 /// Settings of a run beside its jobs and its policy.
 #[derive(FromPyObject)]
@@ -31,7 +31,7 @@ pub fn policies() -> String {
     format!("ps, {}", sched::policy::FORMS)
 }
 
-/// Simulates these jobs on one link; `policy` is a name or a function, `classes` what a function is given.
+/// Simulates these jobs on one link; `policy` is a name or a function, `classes` what a function is given, and `class` in an expression.
 #[pyfunction]
 pub fn simulate<'py>(
     py: Python<'py>,
@@ -44,16 +44,20 @@ pub fn simulate<'py>(
     let jobs = columns::jobs(sizes, arrivals)?;
     let count = jobs.len();
     let name: Option<String> = policy.extract().ok();
-    let config = config(jobs, name.as_deref().unwrap_or("fcfs"), &settings)?;
+    let classes: Vec<u16> = columns::numbers(classes.unwrap_or_default()).map(|class| class as u16).collect();
+    let mut config = config(jobs, name.as_deref().unwrap_or("fcfs"), &settings)?;
+    if name.is_some() {
+        config.classes.clone_from(&classes);
+    }
     let mut ends = vec![0; count];
-    let cuts = match name {
+    let (cuts, chunk) = match name {
         Some(_) => py.detach(|| ended(&mut ends, |hooks| queue::run(&config, hooks)))?,
         None => {
             let calls = Arc::new(Calls::default());
             let function = Function {
                 call: policy.unbind(),
                 bytes_per_ns: config.link.bits_per_s() as f64 / 8e9,
-                classes: columns::numbers(classes.unwrap_or_default()).map(|class| class as u16).collect(),
+                classes,
                 has_paths: config.paths != Paths::Unknown,
                 call_limit: call_limit(&settings)?,
                 calls: Arc::clone(&calls),
@@ -65,14 +69,17 @@ pub fn simulate<'py>(
             outcome?
         }
     };
-    Ok((columns::column(py, &ends)?, cuts))
+    Ok((columns::column(py, &ends)?, cuts, chunk))
 }
 
-/// When each job ends, and the cut points.
-fn ended(ends: &mut [u64], run: impl FnOnce(Hooks) -> Result<queue::Outcome, queue::Error>) -> PyResult<Vec<u64>> {
+/// When each job ends, and the cut points and the chunk.
+fn ended(
+    ends: &mut [u64],
+    run: impl FnOnce(Hooks) -> Result<queue::Outcome, queue::Error>,
+) -> PyResult<(Vec<u64>, Option<u64>)> {
     let mut record = |record: record::JobRecord| ends[record.job as usize] = record.end_ns;
     let outcome = run(Hooks { record: Some(&mut record), progress: None }).map_err(named)?;
-    Ok(outcome.cuts_bytes)
+    Ok((outcome.cuts_bytes, outcome.chunk_bytes))
 }
 
 fn named(error: queue::Error) -> PyErr {

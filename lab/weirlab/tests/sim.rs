@@ -327,3 +327,48 @@ fn the_classes_of_a_file_are_simulated() {
     assert!(output.status.code() == Some(1) && text(&output.stderr).contains("expected a [[class]] table"));
     fs::remove_dir_all(&folder).unwrap();
 }
+
+/// Ranks that grow as a job is served are near their closed form by themselves, and what was chosen is said.
+#[test]
+fn a_rank_that_grows_has_small_chunks_and_says_so() {
+    let las = json(&format!("{MM1} --policy las"));
+    let sent = json(&format!("{MM1} --policy rank:sent"));
+    assert_eq!((&sent["service"], &sent["response_time_ms"]), (&las["service"], &las["response_time_ms"]));
+    let twice = json(&format!("{MM1} --policy rank:sent*2"));
+    let bytes = twice["service"]["chunk_bytes"].as_u64().unwrap();
+    assert!((95..=100).contains(&bytes), "{bytes}");
+    let [las, twice] = [&las, &twice].map(|found| number(found, "/response_time_ms/mean"));
+    assert!((twice / las - 1.0).abs() < 0.02, "{twice} for {las}");
+    let said = text(&sim(&format!("{MM1} --policy rank:sent*2")).stderr);
+    assert!(said.contains(&format!("service is in chunks of {bytes} bytes (--chunk)")), "{said}");
+}
+
+/// A signal and a full disk leave no file that looks like a run.
+#[test]
+fn a_run_cut_short_leaves_no_records() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sim-cut-{}", std::process::id()));
+    let args = format!("sim {MM1} --policy srpt --out {}", folder.display());
+    let limited = |blocks: u32| {
+        Command::new("sh")
+            .arg("-c")
+            .arg(format!("ulimit -f {blocks}; exec {} {args}", env!("CARGO_BIN_EXE_weirlab")))
+            .output()
+    };
+    let output = limited(100).unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("records.parquet: ") && said.contains("File too large"), "{said}");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+
+    let long = args.replace("--jobs 100000", "--jobs 1000000000");
+    let mut begun = Command::new(env!("CARGO_BIN_EXE_weirlab")).args(long.split_whitespace()).spawn().unwrap();
+    let part = folder.join(".part-records.parquet");
+    while !part.exists() {
+        assert!(begun.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&begun), rustix::process::Signal::INT).unwrap();
+    assert!(!begun.wait().unwrap().success());
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    fs::remove_dir(&folder).unwrap();
+}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -54,21 +56,26 @@ def simulate(
     """Simulates these jobs on one link: a table of `arrival_ns`, `size_bytes` and `end_ns`, one row for each.
 
     `sizes` are bytes (a size of 0 is sent as 1 byte), `arrivals` nanoseconds in order. Service is fluid and preemptive, or in
-    grants of `chunk` bytes. `wire="tcp"` adds heads, packets and handshakes; `paths="internet"` draws paths by `seed`. A
-    function that raises, or returns what is no number or NaN, ends the run with `PolicyError`, which names the job and has the
-    function's exception as its cause; so does a call of more than `call_limit_s` seconds.
+    grants of `chunk` bytes. Without them a `rank:` that may grow as a job is served has some, which a warning names; under a
+    function whose ranks do, a job is sent until the next arrival. `wire="tcp"` adds heads, packets and handshakes;
+    `paths="internet"` draws paths by `seed`. A function that raises, or returns what is no number or NaN, ends the run with
+    `PolicyError`, which names the job and has the function's exception as its cause; so does a call that takes more than
+    `call_limit_s` seconds of the processor.
     """
     grant = None if chunk is None else to_number("chunk", chunk)
     settings = _Settings(link, wire, paths, grant, to_number("seed", seed), call_limit_s)
     if not isinstance(policy, str) and not callable(policy):
         raise TypeError(f"policy: {policy!r} is neither a name nor a function")
-    if classes is not None and isinstance(policy, str):
-        raise ValueError(f"classes: `{policy}` looks at no class; give a function as the policy")
+    if classes is not None and isinstance(policy, str) and not re.search(r"^rank:.*\bclass\b", policy):
+        raise ValueError(f"classes: `{policy}` looks at no class; write `rank:` with `class` in it, or give a function")
     size_column, arrival_column = to_bytes("sizes", sizes), to_bytes("arrivals", arrivals)
     of_jobs = None if classes is None else to_bytes("classes", classes)
     if of_jobs is not None and len(of_jobs) != len(size_column):
         raise ValueError(f"classes: {len(of_jobs) // 8} for {len(size_column) // 8} jobs: give one for each")
-    ends, cuts = _weirlab.simulate(size_column, arrival_column, policy, of_jobs, settings)
+    ends, cuts, used = _weirlab.simulate(size_column, arrival_column, policy, of_jobs, settings)
+    if grant is None and used is not None and str(policy).startswith("rank:"):
+        said = f"{policy} may grow as a job is served: service is in chunks of {used} bytes; write chunk="
+        warnings.warn(said, stacklevel=2)
     name = policy if isinstance(policy, str) else getattr(policy, "__name__", "function")
     columns = {"arrival_ns": arrival_column, "size_bytes": size_column, "end_ns": ends}
     table = pa.table({column: to_arrow(of) for column, of in columns.items()})

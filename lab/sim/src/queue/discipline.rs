@@ -14,6 +14,9 @@ use super::{Config, Error};
 /// The chunk where a policy takes turns and none was given: a full segment, the server's grant.
 pub const CHUNK_BYTES_USUAL: u64 = units::wire::SEGMENT_BYTES;
 
+/// A rank that grows as a job is served has chunks of this part of the mean size at most, which is as good as none.
+pub const CHUNKS_OF_MEAN_MIN: u32 = 50;
+
 pub(super) enum Discipline {
     ProcessorSharing,
     LeastAttained,
@@ -60,7 +63,7 @@ pub(super) fn resolve(config: &Config, quantile: &dyn Fn(f64) -> f64, line: &Lin
         return exact(Discipline::ProcessorSharing);
     }
     let policy: PolicySpec = spec.parse().map_err(|error| Error::field("policy", error))?;
-    let is_las = *policy.order() == Order::Las;
+    let is_las = *policy.order() == Order::Las || spec.strip_prefix("rank:").is_some_and(|rank| rank.trim() == "sent");
     let is_paused = config.slots.as_ref().is_some_and(|slots| slots.sharing == Sharing::AnyUntilWanted);
     if is_las && !is_paused && chunk_bytes.is_none() && !config.has_carriers() && !config.clients.is_any() {
         return exact(Discipline::LeastAttained);
@@ -71,7 +74,9 @@ pub(super) fn resolve(config: &Config, quantile: &dyn Fn(f64) -> f64, line: &Lin
     // Incremental responses take turns on their connection.
     let has_streams = config.has_carriers() && config.connections.is_none();
     let turns = is_las || policy.takes_turns() || share.is_some() || has_streams;
-    let chunk_bytes = chunk_bytes.or_else(|| turns.then_some(CHUNK_BYTES_USUAL));
+    let is_rank = matches!(policy.order(), Order::Rank(_)) && share.is_none() && !has_streams;
+    let usual = || if is_rank { chunk_of(quantile) } else { CHUNK_BYTES_USUAL };
+    let chunk_bytes = chunk_bytes.or_else(|| turns.then(usual));
     let mut parsed = share.map_or_else(|| scaled.build(), |share| scaled.build_shared(share));
     config.clients.introduce(&mut *parsed);
     let discipline = match chunk_bytes {
@@ -80,6 +85,14 @@ pub(super) fn resolve(config: &Config, quantile: &dyn Fn(f64) -> f64, line: &Lin
         Some(bytes) => Discipline::Chunked(parsed, line.time_for(bytes)),
     };
     Ok(Resolved { discipline, chunk_bytes, cuts_bytes })
+}
+
+/// The chunk of a rank that grows, for sizes of this quantile.
+fn chunk_of(quantile: &dyn Fn(f64) -> f64) -> u64 {
+    const POINTS: u32 = 1000;
+    let sizes = (0..POINTS).map(|point| quantile((f64::from(point) + 0.5) / f64::from(POINTS)));
+    let mean = sizes.sum::<f64>() / f64::from(POINTS);
+    ((mean / f64::from(CHUNKS_OF_MEAN_MIN)) as u64).clamp(1, CHUNK_BYTES_USUAL)
 }
 
 /// An order of bytes as one of the link's time, and its cut points in bytes.

@@ -40,6 +40,8 @@ pub(super) struct Engine<'a> {
     pub line: Line,
     pub wire: Wire,
     pub clients: Clients,
+    /// The class of each job in order of arrival, where it is given.
+    pub classes: Vec<u16>,
     pub numbering: Numbering,
     pub closed: ClosedClients,
     pub extent: Extent,
@@ -165,7 +167,8 @@ impl Engine<'_> {
         let Request { at, size_bytes, client } = request;
         let service = self.serviceable(station, at, size_bytes)?;
         let (drawn, path) = self.clients.draw();
-        let (class, is_closed) = (class.unwrap_or(drawn), false);
+        let given = self.classes.get(self.counts.arrived as usize).copied();
+        let (class, is_closed) = (class.or(given).unwrap_or(drawn), false);
         let client = self.numbering.next(client);
         let (number, stream) = (self.counts.arrived, None);
         let flight = Flight { number, arrival: at, service, size_bytes, class, client, is_closed, user, stream };

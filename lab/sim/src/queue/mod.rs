@@ -22,7 +22,7 @@ mod station;
 mod tests;
 
 pub use customers::CustomerOutcome;
-pub use discipline::{CHUNK_BYTES_USUAL, CLASSES};
+pub use discipline::{CHUNK_BYTES_USUAL, CHUNKS_OF_MEAN_MIN, CLASSES};
 pub use engine::{JOBS_MAX, SPAN_MAX};
 pub use line::Wire;
 pub use owners::{CLIENTS_MAX, CLOSED_CONNECTIONS_MAX, CLOSED_MAX, ClientSpec, Closed, ClosedOutcome, Owners};
@@ -64,6 +64,8 @@ pub struct Config {
     pub paths: Paths,
     /// Shares of the jobs in classes 0, 1, ..., for policies with classes; they add up to 1. Empty: all are in class 0.
     pub class_shares: Vec<f64>,
+    /// The class of each job in order of arrival, where the load says it; else it is dealt.
+    pub classes: Vec<u16>,
     /// The classes of a `weir.toml`, in place of the policy: the order, the rates and the slots that the server gives them.
     pub class_table: Option<ClassTable>,
     /// Jobs come on so many connections in turn, each one of the scheduler's and its own share of a policy that takes turns; a job that
@@ -73,7 +75,7 @@ pub struct Config {
     pub carriers: bool,
     pub clients: ClientSpec,
     /// Bytes on the link handed down at once; `None` is fluid service, or [`CHUNK_BYTES_USUAL`] for a policy that takes turns and where clients
-    /// share.
+    /// share, or of a rank that grows as a job is served the mean size over [`CHUNKS_OF_MEAN_MIN`], if that is less.
     pub chunk_bytes: Option<u64>,
     /// Jobs at the start that are not counted.
     pub warm_up_jobs: u64,
@@ -95,6 +97,7 @@ impl Config {
             wire: Wire::Plain,
             paths: Paths::Unknown,
             class_shares: Vec::new(),
+            classes: Vec::new(),
             class_table: None,
             connections: None,
             carriers: false,
@@ -230,6 +233,7 @@ fn engine<'a>(config: &Config, hooks: Hooks<'a>) -> Engine<'a> {
         line,
         wire: config.wire,
         clients: Clients::new(config.paths, &config.class_shares, line, config.seed),
+        classes: config.classes.clone(),
         numbering: Numbering::new(&config.clients, config.seed),
         closed: ClosedClients::new(&config.clients.closed, &line, config.wire),
         extent: extent(config),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use sched::policy::Expression;
+use sim::queue::CHUNKS_OF_MEAN_MIN;
 use theory::mg1::{Mg1, Policy};
 
 use super::{Model, SimSpec, Wire};
@@ -28,15 +28,12 @@ pub fn of(spec: &SimSpec) -> Option<BTreeMap<&'static str, f64>> {
 }
 
 /// The parts of a mean size that are near enough to service without chunks.
-const PARTS_MIN: f64 = 50.0;
+const PARTS_MIN: f64 = CHUNKS_OF_MEAN_MIN as f64;
 
-/// Returns true if service is without chunks, or is as good as that; a rank that takes turns always has some.
+/// Returns true if service is without chunks, or is as good as that, which the usual chunks of a rank that takes turns are.
 fn is_preemptive(spec: &SimSpec, mean_bytes: f64) -> bool {
-    let takes_turns = match spec.policy.strip_prefix("rank:").map(str::parse::<Expression>) {
-        Some(Ok(expression)) => expression.takes_turns(),
-        _ => return spec.chunk.is_none(),
-    };
-    spec.chunk.map_or(!takes_turns, |bytes| bytes as f64 * PARTS_MIN <= mean_bytes)
+    let is_rank = spec.policy.starts_with("rank:");
+    spec.chunk.is_none_or(|bytes| is_rank && bytes as f64 * PARTS_MIN <= mean_bytes)
 }
 
 /// Round robin is only near processor sharing, and bands that learn their cuts only near those of the formula.
@@ -78,10 +75,11 @@ mod tests {
             ("left", "chunk = 1448"),
             ("left", "chunk = 100"),
             ("sent", ""),
+            ("sent * 2", ""),
             ("sent", "chunk = 100"),
             ("left * rtt", ""),
         ]
         .map(|(rank, more)| has_one(rank, more));
-        assert_eq!(found, [true, false, true, false, true, false]);
+        assert_eq!(found, [true, false, true, true, true, true, false]);
     }
 }

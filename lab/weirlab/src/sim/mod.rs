@@ -83,6 +83,15 @@ fn rounding(spec: &SimSpec) -> Option<String> {
 /// The share of the mean.
 const ROUNDING_SAID: f64 = 0.005;
 
+/// Returns a remark if a rank is simulated in chunks that nobody asked for.
+fn chunks(spec: &SimSpec, outcome: &SimOutcome) -> Option<String> {
+    let bytes = outcome.details.get("service")?.get("chunk_bytes")?;
+    let is_usual = spec.chunk.is_none() && spec.policy.starts_with("rank:");
+    is_usual.then(|| {
+        format!("{} may grow as a job is served: service is in chunks of {bytes} bytes (--chunk)", spec.policy)
+    })
+}
+
 /// Refuses fields that the model does not have.
 fn refuse_users(spec: &SimSpec) -> Result<(), Failure> {
     if spec.users.is_some() && spec.model == Model::Queue {
@@ -161,6 +170,9 @@ pub fn main(args: Args) -> Result<(), Failure> {
     bar.finish_and_clear();
     if let Some(records) = records {
         records.finish(&spec, &outcome)?;
+    }
+    if let Some(said) = chunks(&spec, &outcome) {
+        eprintln!("weirlab: {said}");
     }
     output::print(&spec, &outcome, took, json)
 }

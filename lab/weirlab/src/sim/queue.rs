@@ -106,6 +106,7 @@ fn config(spec: &SimSpec) -> Result<queue::Config, Failure> {
             Paths::Internet => queue::Paths::Internet,
         },
         class_shares: class_shares(spec, class_table.as_ref()),
+        classes: Vec::new(),
         class_table,
         connections: spec.connections,
         carriers: spec.pages.carriers(spec)?,
