@@ -147,7 +147,7 @@ fn upstreams_are_told_what_trusted_proxies_said() {
     let upstream = Upstream::start(echo);
     let said = "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\nForwarded: for=192.0.2.1";
     for (trusted, expected) in [
-        ("127.0.0.1", "192.0.2.1, 127.0.0.1|https|for=192.0.2.1, for=\"127.0.0.1:"),
+        ("127.0.0.1", "192.0.2.1, 127.0.0.1|https|for=192.0.2.1;host=a;proto=https, for=\"127.0.0.1:"),
         ("10.0.0.0/8", "127.0.0.1|http|for=\"127.0.0.1:"),
     ] {
         let mut command = weir_under(&[]);
