@@ -100,12 +100,12 @@ impl Estimator {
         let run = self.queued();
         let line = self.history.peak().min(self.pace.unwrap_or(u64::MAX));
         let is_most = |lasted, bytes| permille_of(line, lasted, bytes) >= MOSTLY_PERMILLE;
-        if run.is_enough() {
+        if run.is_enough() || self.is_open() {
             return is_most(run.lasted, run.charged_bytes);
         }
         // A short queue never stands for so long: when it is full, TCP sends less.
         let (lasted, bytes) = self.history.charged_while_queued();
-        (self.is_open() || self.is_losing()) && is_most(lasted, bytes)
+        self.is_losing() && is_most(lasted, bytes)
     }
 
     /// Returns whether all clients have lost something lately.

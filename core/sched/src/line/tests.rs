@@ -334,6 +334,22 @@ fn it_is_found_within_three_seconds_at_thirty_milliseconds() {
     assert!(near > 45_000, "{near} of 50,000 ms near the rate: {:?}", world.notices);
 }
 
+/// A line that fills after a quiet time shows its queue before much has arrived at its rate.
+#[test]
+fn the_first_rate_found_is_that_of_the_line() {
+    for (quiet, room_ms) in [0.2, 0.5, 0.8].into_iter().flat_map(|quiet| [12.0, 40.0, 120.0].map(|room| (quiet, room)))
+    {
+        let mut world = World::of("auto", 10.0);
+        (world.unpaced, world.room_ms) = (1.3, room_ms);
+        world.clients = vec![Path { rtt_ms: 30.0, ..LAN }; 4];
+        world.demand = Box::new(move |at| if at < 5.0 { quiet / 1.3 } else { 1.0 });
+        world.run(8.0, 0.0);
+        let Some((_, Notice::Found { rate })) = world.notices.first() else { panic!("{:?}", world.notices) };
+        let share = rate.bits_per_s() as f64 / (10.0 * MBIT);
+        assert!((0.97..1.03).contains(&share), "{quiet} {room_ms}: {share}");
+    }
+}
+
 /// A line that is never full has no rate that could be found, and needs none.
 #[test]
 fn a_line_that_is_never_full_stays_unknown() {
