@@ -1,6 +1,6 @@
 //! Decides what to send of a file: all of it, parts of it, or the news that the client already has it.
 //!
-//! The order of the tests is that of RFC 9110 section 13.2.2 and matters: a failed If-Match must win over a matching
+//! The order of the tests comes from RFC 9110 section 13.2.2 and matters: a failed If-Match must win over a matching
 //! If-None-Match, and ranges are cut only from a representation that is about to be sent.
 
 use std::ops::Range;

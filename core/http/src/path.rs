@@ -4,7 +4,7 @@
 //! Refusing is better than normalising: a gateway in front may apply its access rules to another spelling than the one
 //! we open.
 //!
-//! A path is bytes, as file names are to the kernel: those of an old archive may be Latin-1.
+//! A path is bytes, as file names are to the kernel: names in an old archive may be Latin-1.
 
 use percent_encoding::percent_decode;
 

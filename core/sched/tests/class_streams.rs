@@ -119,7 +119,7 @@ fn no_urgency_takes_the_share_of_another_class() {
     assert_near(parts_of(plain(), ClassSpec { guaranteed: Some(rate(LINK / 5 * 3)), ..plain() }), [0.4, 0.6]);
 }
 
-/// A page whose visitor downloads on the same connection goes as that of any other.
+/// A page whose visitor downloads on the same connection leaves like any other visitor's page.
 #[test]
 fn a_page_does_not_wait_for_its_visitors_download() {
     let mut link = Link::new(&[plain(), ClassSpec { priority: 1, ..plain() }], Guard::default());

@@ -436,7 +436,7 @@ fn classes_of(bits: u64) -> Vec<ClassSpec> {
 }
 
 proptest! {
-    /// With one class, every decision is that of its order alone.
+    /// With one class, every decision follows its order only.
     #[test]
     fn one_class_is_its_order(jobs in prop::collection::vec((1u64..9_000, 0usize..20), 1..60), order in 0usize..4) {
         let order = [Order::Srpt, Order::Fcfs, Order::Las, Order::Fsp][order].clone();

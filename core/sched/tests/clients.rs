@@ -368,7 +368,7 @@ fn a_crowd_of_one_network_has_ten_allowances() {
     assert!((5..=30).contains(&of_one) && of_many >= 100, "{of_one} and {of_many}");
 }
 
-/// Two downloads of one client advance together, and so do those of another; a small response waits for none of them.
+/// Two downloads of one client advance together, and so do another client's; a small response waits for none of them.
 #[test]
 fn long_downloads_of_a_client_take_turns() {
     const GRANT: u64 = 10;

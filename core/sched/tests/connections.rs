@@ -148,7 +148,7 @@ fn policy_of(spec: &str) -> Box<dyn Policy> {
 }
 
 proptest! {
-    /// Every decision of a scheduler without connections is that of one with a connection for each job, step by step.
+    /// Every decision of a scheduler without connections equals the decision of one with a connection for each job, step by step.
     #[test]
     fn one_job_a_connection_is_decided_as_without(steps in steps(), spec in prop::sample::select(&SPECS[..]), is_paced: bool) {
         let rate = is_paced.then_some("10mbit");

@@ -13,7 +13,7 @@ const LEFT_TO_PART: u64 = 64;
 /// The minimum room; less counts as none: a buffer that grew by a few bytes at a time would cost more than it holds.
 const ROOM_BYTES_MIN: u64 = 4 << 10;
 
-/// The bytes that the buffers of one connection hold, or those of all connections of an event loop.
+/// The bytes that the buffers of one connection hold, or of all connections of an event loop.
 #[derive(Debug, Clone)]
 pub struct Account(Arc<Counts>);
 
@@ -25,7 +25,7 @@ struct Counts {
     bytes_max: AtomicU64,
     /// Bytes among those that no buffer holds: they leave only when the owner of the account ends.
     fixed_bytes: AtomicU64,
-    /// The account that counts the same bytes together with those of others.
+    /// The account that counts the same bytes together with other accounts' bytes.
     whole: Option<Account>,
 }
 

@@ -1,6 +1,6 @@
 //! The number of bytes a response takes on the wire, as a shaper on the interface counts them.
 //!
-//! The figures are those of Ethernet, IPv4 and TCP with timestamps, which is what Linux sends by default: 14 bytes of
+//! The figures are for Ethernet, IPv4 and TCP with timestamps, which is what Linux sends by default: 14 bytes of
 //! Ethernet header (the shaper counts no preamble, checksum or gap), 20 of IPv4, 20 of TCP and 12 of options.
 
 /// Headers in front of every segment: 14 + 20 + 32 bytes.

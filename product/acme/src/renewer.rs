@@ -83,7 +83,7 @@ impl Renewer {
         &self.0.tokens
     }
 
-    /// Has certificates for these names kept in force from now on, and puts those of the folder into force at once.
+    /// Has certificates for these names kept in force from now on, and puts the folder's certificates into force at once.
     /// Returns remarks for the operator.
     pub fn want(&self, settings: Option<Settings>, names: &[String]) -> Vec<String> {
         let names: Vec<String> = if settings.is_some() { names.to_vec() } else { Vec::new() };

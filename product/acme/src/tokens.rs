@@ -17,7 +17,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// The answer to a request of this path, if the path is that of a challenge under way. Without one, no lock is taken.
+    /// The answer to a request of this path, if the path belongs to a challenge under way. Without one, no lock is taken.
     pub fn answer(&self, path: &[u8]) -> Option<String> {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;

@@ -224,7 +224,7 @@ fn explain_merged(explanation: &mut Explanation, site: &Site, question: &Questio
     explanation.say(said, Reason::At(site.at));
 }
 
-/// Explains which clients are let in. Returns false if that of the question is not.
+/// Explains which clients are let in. Returns false if the client of the question is not.
 fn explain_access(explanation: &mut Explanation, site: &Site, question: &Question, path: &[u8]) -> bool {
     let Some(access) = site.answers.access(path) else { return true };
     if let Some(users) = &access.users {

@@ -34,7 +34,7 @@ pub(crate) struct Sources {
 struct Source {
     name: String,
     text: String,
-    /// The folder at which its paths begin, from that of the first file.
+    /// The folder at which its paths begin, relative to the first file's folder.
     folder: PathBuf,
 }
 
@@ -124,7 +124,7 @@ impl Sources {
         FileNames::new(self.files.iter().map(|file| file.name.clone()).collect())
     }
 
-    /// The folder of each file, from that of the first.
+    /// The folder of each file, relative to the first file's.
     pub fn bases(&self) -> Vec<PathBuf> {
         self.files.iter().map(|file| file.folder.clone()).collect()
     }

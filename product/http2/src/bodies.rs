@@ -56,7 +56,7 @@ impl Body {
         self.charge.set(self.memory_bytes());
     }
 
-    /// Returns the memory in bytes: that of the stored bytes, or the whole window if it is larger and more may arrive.
+    /// Returns the memory in bytes: the stored bytes, or the whole window if it is larger and more may arrive.
     /// The window counts for the body of a response, or if it is wider than the initial one.
     fn memory_bytes(&self) -> usize {
         let may_come = !self.has_ended && (self.is_response || self.window.wider_bytes() > 0);

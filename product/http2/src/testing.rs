@@ -42,7 +42,7 @@ pub fn request(stream: u32, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
     frame(HEADERS, END_HEADERS | END_STREAM, stream, &block(&fields))
 }
 
-/// Opens windows that never shut in a test: those of all new streams, and the connection's.
+/// Opens windows that never shut in a test: the windows of all new streams, and the connection's.
 pub fn wide() -> Vec<u8> {
     let streams = frame(SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]);
     [streams, frame(WINDOW_UPDATE, 0, 0, &[0x7f, 0, 0, 0])].concat()

@@ -1,4 +1,4 @@
-//! The two times: that of the host, [`Nanos`], and that of clients, [`ClientTime`]. The clients' clock stands still
+//! The two times: the host's, [`Nanos`], and the clients', [`ClientTime`]. The clients' clock stands still
 //! while the process does not run. Nobody was heard then, so nobody is late because of it.
 
 use std::ops::{Add, Sub};

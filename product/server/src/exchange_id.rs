@@ -16,7 +16,7 @@ const CHECKS: u32 = u32::MAX;
 pub struct ExchangeId {
     /// The generation of the connection, so that an earlier connection in the same slot has another name.
     generation: u32,
-    /// The slot of the connection among those of its worker.
+    /// The slot of the connection in its worker's table.
     connection: u32,
     /// The number of the stream; 0 over HTTP/1.1. A connection uses no number twice.
     pub stream: u32,

@@ -79,7 +79,7 @@ impl Limits {
         now + self.idle_timeout
     }
 
-    /// The instant since which a connection with this deadline has been idle; before its first answer the timeout is that of a head.
+    /// The instant since which a connection with this deadline has been idle; before its first answer the timeout for a head applies.
     pub(crate) fn idle_since(&self, deadline: ClientTime, has_answered: bool) -> ClientTime {
         let timeout = if has_answered { self.idle_timeout } else { self.head_timeout };
         deadline - timeout

@@ -62,7 +62,7 @@ impl ShapingOptions {
         self.counted_classes().map_or(self.policy.to_string(), |classes| format!("{} in {classes}", self.policy))
     }
 
-    /// Routes learn one index, that of the order by size.
+    /// Routes learn one index, for the order by size.
     fn check_indices(&self) -> Result<(), ShapingError> {
         let of_classes = self.classes.iter().flat_map(|table| &table.classes).map(|class| &class.order);
         let mut orders = of_classes.chain([self.policy.order()]).map(|order| PolicySpec::from(order.clone()));
@@ -72,7 +72,7 @@ impl ShapingOptions {
         }
     }
 
-    /// Returns `2 classes`, counting those of the file as `weir check` does.
+    /// Returns `2 classes`, counting the classes of the file as `weir check` does.
     fn counted_classes(&self) -> Option<String> {
         let classes = self.classes.as_ref()?.classes.iter();
         let count = classes.filter(|class| class.name != ::config::OTHERS).count();

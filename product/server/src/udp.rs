@@ -126,7 +126,7 @@ impl Udp {
         Ok(socket.into())
     }
 
-    /// Takes over bound sockets, in the order of their workers. `control_priority` is that of a [`Group`].
+    /// Takes over bound sockets, in the order of their workers. `control_priority` is the priority of control packets in a [`Group`].
     pub fn adopt_all(sockets: Vec<OwnedFd>, control_priority: u32) -> io::Result<Vec<Udp>> {
         sockets.iter().try_for_each(|socket| rustix::io::ioctl_fionbio(socket, true))?;
         let sockets: Arc<[OwnedFd]> = sockets.into();

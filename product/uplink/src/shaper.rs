@@ -1,6 +1,6 @@
 //! The queueing discipline that limits an interface's rate: its rate, and how many bytes wait in it.
 //!
-//! The attribute numbers and layouts are those of linux/pkt_sched.h, stable kernel interface.
+//! The attribute numbers and layouts come from linux/pkt_sched.h, stable kernel interface.
 
 use std::io;
 

@@ -1,6 +1,6 @@
 //! Traffic control over netlink: the queueing disciplines and classes of an interface.
 //!
-//! The attribute numbers and layouts are those of linux/rtnetlink.h, linux/pkt_sched.h and linux/gen_stats.h, stable
+//! The attribute numbers and layouts come from linux/rtnetlink.h, linux/pkt_sched.h and linux/gen_stats.h, stable
 //! kernel interface.
 
 use std::io;

@@ -241,7 +241,7 @@ enum Heard {
     Nothing,
 }
 
-/// Prints the output of the new process until it serves, ends, or the time is over. Later output goes where that of the old one went.
+/// Prints the output of the new process until it serves, ends, or the time is over. Later output goes where the old process's output went.
 fn relay(child: &mut Child, wait: Duration) -> Heard {
     let until = Instant::now() + wait;
     let Some(mut said) = child.stderr.take() else { return Heard::Ended };

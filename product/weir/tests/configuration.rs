@@ -368,7 +368,7 @@ fn a_file_read_again_counts_whole_or_not_at_all() {
     }
 }
 
-/// The server is found by its number and by a file with it; the exit status is that of the reload.
+/// The server is found by its number and by a file with it; the exit status is the reload's.
 #[test]
 fn weir_reload_waits_for_the_outcome() {
     let folder = Folder::new("asked");
@@ -427,7 +427,7 @@ fn weir_reload_names_what_it_does_not_find() {
     }
 }
 
-/// Names of sockets are those of a network namespace: one of its own has no other server.
+/// Names of sockets belong to a network namespace: one of its own has no other server.
 #[test]
 fn weir_reload_finds_the_only_server() {
     let folder = Folder::new("only");

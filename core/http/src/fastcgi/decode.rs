@@ -50,7 +50,7 @@ enum Stage {
     /// In chunks; the record in progress is a chunk.
     Chunks,
     Length(PeerLength),
-    /// A body that is not sent, as that of 204.
+    /// A body that is not sent, such as the body of a 204.
     Nothing,
     Done,
 }

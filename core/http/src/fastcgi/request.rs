@@ -26,7 +26,7 @@ pub struct Script<'a> {
     pub client: IpAddr,
     /// The client's port, if the client itself is connected.
     pub client_port: Option<u16>,
-    /// The peer is a proxy of ours: its Forwarded and X-Forwarded-* are kept, and those of others are not.
+    /// The peer is a proxy of ours: its Forwarded and X-Forwarded-* are kept, and other peers' are not.
     pub is_trusted: bool,
     /// The client uses TLS.
     pub is_secure: bool,
@@ -352,7 +352,7 @@ mod tests {
         }
     }
 
-    /// A program that makes links, or picks a tenant, by the host must have that of the site that was picked.
+    /// A program that makes links, or picks a tenant, by the host must have the host of the site that was picked.
     #[test]
     fn a_program_is_told_the_host_that_counts() {
         for (head, expected) in [

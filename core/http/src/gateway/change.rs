@@ -2,7 +2,7 @@
 
 use super::writer::Writer;
 
-/// A field of a request with a value in place of that of others. Its name and value are those of a field that does not
+/// A field of a request with a value that replaces the values of others. Its name and value are those of a field that does not
 /// frame the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldChange {

@@ -102,7 +102,7 @@ fn brackets(client: IpAddr) -> [&'static [u8]; 2] {
     if client.is_ipv6() { [b"[", b"]"] } else { [b"", b""] }
 }
 
-/// Appends an address. The formatter of the standard library takes ten times as long for those of IPv4.
+/// Appends an address. The formatter of the standard library takes ten times as long for IPv4 addresses.
 fn address(out: &mut Vec<u8>, client: IpAddr) {
     match client {
         IpAddr::V4(address) => {

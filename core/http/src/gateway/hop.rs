@@ -74,7 +74,7 @@ pub fn is_looping(request: &Request) -> bool {
     request.values("via").flat_map(members).filter(|member| by(member)).count() > PASSES_MAX
 }
 
-/// Appends our Via, after those of others, for a message received in this HTTP version, major and minor (RFC 9110
+/// Appends our Via, after the Via of others, for a message received in this HTTP version, major and minor (RFC 9110
 /// section 7.6.3).
 pub(super) fn via(out: &mut impl Writer, (major, minor): (u8, u8)) {
     let version = [b'0' + major, b'.', b'0' + minor];

@@ -1,5 +1,5 @@
 //! The jobs of one class in their order, under small numbers of its own: the cost of a class depends on its own jobs
-//! and clients, not on those of other classes.
+//! and clients, not on other classes' jobs.
 
 use std::collections::HashMap;
 

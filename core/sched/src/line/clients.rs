@@ -63,7 +63,7 @@ pub(super) struct Trip {
 struct Client {
     key: u64,
     seen_at: Nanos,
-    /// The minimum round trip of the previous window, and that of the current one.
+    /// The minimum round trips of the previous window and of the current one.
     least: [Nanos; 2],
     window_began: Nanos,
     /// Mean excess over the base, and over the queue, while that is short: of round trips, and of vague ones.

@@ -5,7 +5,7 @@
 //! lets no more leave than arrives. It also allows so few round trips to be measured that an interval has none, and a
 //! short queue is empty whenever a loss has shut the windows. So round trips are gathered for a second, and the queue
 //! is taken for ours, as a trial, if most of them were delayed while a response waited all that time: with less to send
-//! the queue would be that of others.
+//! the queue would belong to others.
 
 use units::Nanos;
 

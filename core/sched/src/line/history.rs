@@ -234,7 +234,7 @@ impl History {
     }
 
     /// The rate of the line in this run, in bits per second, if everything else that left arrived in the same
-    /// proportion: the recent one, or that of this run if it is less.
+    /// proportion: the recent one, or this run's if it is less.
     pub fn rate(&self, run: &Run) -> u64 {
         run.rate(self.totals.overhead_permille().min(run.overhead_permille()))
     }

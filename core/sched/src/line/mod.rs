@@ -20,7 +20,7 @@
 //! queue is no longer than the delay of the client that sees the shortest. Silence of all clients is no evidence, and
 //! changes nothing.
 //!
-//! The windowed maximum of what is delivered is that of BBR (Cardwell et al., ACM Queue 14(5), 2016), applied to a
+//! The windowed maximum of what is delivered comes from BBR (Cardwell et al., ACM Queue 14(5), 2016), applied to a
 //! whole line instead of a flow.
 
 mod bounds;

@@ -87,7 +87,7 @@ struct Host {
     changes_at_ms: f64,
     is_stopped: bool,
     lost_ms: u64,
-    /// Acknowledgements pass the same processor: those of the last stop arrive late until then.
+    /// Acknowledgements pass the same processor: acknowledgements of the last stop arrive late until then.
     late_until_ms: u64,
 }
 
@@ -239,7 +239,7 @@ impl World {
         self.host.is_stopped
     }
 
-    /// The bits of a millisecond: those of the pace, or those that sockets take, which stop when packets are lost.
+    /// The bits of a millisecond: as many as the pace allows, or as sockets take, which stop when packets are lost.
     fn sent(&mut self, at: f64, pace: Option<f64>, line: f64, room: f64) -> f64 {
         let demand = (self.demand)(at);
         if demand < 1.0 {
@@ -446,7 +446,7 @@ fn steps_are_followed_both_ways() {
 }
 
 /// The line falls while windows hold a few packets, or many. What left of a line that had fallen to less than a third
-/// was less than a third of what it carried before, and its queue was taken for that of others.
+/// was less than a third of what it carried before, and its queue was taken for the queue of others.
 #[test]
 fn a_fall_to_a_tenth_is_followed_within_seconds() {
     const FALLS_AT_S: usize = 20;

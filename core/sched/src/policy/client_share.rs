@@ -139,7 +139,7 @@ struct Held {
     key: u64,
     /// The key is a number of bytes.
     is_size: bool,
-    /// The order of equal keys: that of arrival, or of the last turns.
+    /// The order of equal keys: by arrival, or by the last turns.
     turn: u64,
 }
 
@@ -253,7 +253,7 @@ impl ByClient {
         account.waiting = NONE;
     }
 
-    /// Puts the client's best job where it belongs: into the policy's order, or among those of clients further ahead.
+    /// Puts the client's best job where it belongs: into the policy's order, or among the jobs of clients further ahead.
     fn offer(&mut self, client: u32) {
         let limit = self.clock.saturating_add(self.allowance());
         let best = self.best_of(client);

@@ -211,7 +211,7 @@ mod tests {
         assert!(sizes.cuts(1).is_empty() && Sizes::of(|_| 5000.0).cuts(5).is_empty(), "nothing to part");
     }
 
-    /// The cost of one band is that of first come, first served (Pollaczek & Khinchine), here with all sizes equal.
+    /// One band costs as much as first come, first served (Pollaczek & Khinchine), here with all sizes equal.
     #[test]
     fn the_cost_of_one_band_is_that_of_first_come_first_served() {
         let (x, rho) = (5000.0, RHO);

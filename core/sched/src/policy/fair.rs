@@ -73,7 +73,7 @@ impl Policy for Fair {
     }
 }
 
-/// The start tags of jobs among those of their connections.
+/// The start tags of jobs within their connections.
 #[derive(Default)]
 struct Streams {
     /// The bytes a job has sent, by slot, counted from where the others of its connection were when it arrived.

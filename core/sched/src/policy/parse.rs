@@ -7,7 +7,7 @@ use super::{BANDS_MAX, BandSpec, Fcf, Order, Policy, PolicySpec, QuickFix, RankE
 /// All policies by name, in the order help texts list them. Each is a spec; [`FORMS`] lists what may follow it.
 pub const NAMES: &[&str] = &["fair", "fcfs", "srpt", "psjf", "las", "srpt-bands", "quick-fix", "fcf", "srrt", "fsp"];
 
-/// The forms of all [`NAMES`], and that of an expression, for help texts.
+/// The forms of all [`NAMES`], and the form of an expression, for help texts.
 pub const FORMS: &str = "fair, fcfs, srpt, psjf, las, srpt-bands[:BANDS|:SIZE,...], quick-fix[:SIZE], fcf[:FACTOR], \
     srrt[:BANDS|:TIME,...], fsp, rank:EXPRESSION";
 

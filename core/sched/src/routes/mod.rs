@@ -195,7 +195,7 @@ impl Routes {
         self.enter_one(route, digest, Some(broad_key))
     }
 
-    /// Enters a route; `broad` is that of all paths, unless it is that itself.
+    /// Enters a route; `broad` is the route of all paths, unless this one is it.
     fn enter_one(&mut self, route: &Route, digest: Digest, broad: Option<RouteKey>) -> RouteKey {
         if let Some(place) = self.places.get(&digest) {
             let (key, entry) = (RouteKey { digest, place: *place }, &mut self.entries[*place as usize]);
@@ -216,7 +216,7 @@ impl Routes {
         key
     }
 
-    /// The index for one more entry: a new one, or that of a route without uses left.
+    /// The index for one more entry: a new one, or the index of a route without uses left.
     fn make_room(&mut self) -> usize {
         if self.entries.len() < ROUTES_MAX {
             return self.entries.len();

@@ -9,7 +9,7 @@ use super::curve::{Curve, Knot};
 
 /// The number of coded responses after which their ratio is used.
 pub const RATIOS_MIN: u32 = 8;
-/// The weight of a new ratio in the mean: the past fades, as that of sizes does.
+/// The weight of a new ratio in the mean: the past fades, as the past of sizes does.
 const GAIN: f64 = 1.0 / 16.0;
 /// The minimum half width of what a size is taken for, as a part of the estimate.
 const WIDTH_MIN: f64 = 1.0 / 16.0;

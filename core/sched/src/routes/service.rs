@@ -14,7 +14,7 @@ use super::route::Digest;
 
 /// Routes remembered: this many used lately, and as many from before.
 pub const SERVICES_MAX: usize = 2048;
-/// The number of requests from which a route has a mean of its own; before, that of all paths applies.
+/// The number of requests from which a route has a mean of its own; before, the mean of all paths applies.
 const SAMPLES_MIN: u32 = 4;
 /// A new time counts for at least this part, so that a change of the application is noticed.
 const SAMPLES_MAX: u32 = 64;

@@ -7,7 +7,7 @@
 //!
 //! With classes a connection offers a job to each of them, its lanes ([`crate::Policy::lane_of`]). A single offer would
 //! let a client's wishes decide between classes: a class at its maximum rate would hold up all responses of the
-//! connection, and an urgent job of a lower class those of a higher one.
+//! connection, and an urgent job of a lower class would hold up the jobs of a higher one.
 //!
 //! Within a connection, urgency goes first (RFC 9218 section 10), then the policy's own order. Incremental responses
 //! whose keys are alike (the same power of two) take turns, because each is useful in parts.

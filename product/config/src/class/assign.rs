@@ -1,4 +1,4 @@
-//! The class of a request: that of the first rule it matches, else that of its site, else the default.
+//! The class of a request: the class of the first rule it matches, else its site's, else the default.
 
 use super::{Asked, Class, Rule, by_name};
 use crate::Site;
@@ -16,7 +16,7 @@ pub enum Why {
     Nothing,
 }
 
-/// The assignment of requests to classes. Only the rules of a request's site and those of all sites are tried, however many sites there are.
+/// The assignment of requests to classes. Only the rules of a request's site and the rules for all sites are tried, however many sites there are.
 #[derive(Debug, Clone, Default)]
 pub struct Assignment {
     /// All rules, in the order of the file.

@@ -98,7 +98,7 @@ impl Class {
         })
     }
 
-    /// The class as the scheduler has it; without a policy of its own it has that of the uplink.
+    /// The class as the scheduler has it; without a policy of its own it has the uplink's.
     pub fn spec(&self, uplink: &Uplink) -> ClassSpec {
         let order = self.policy.as_ref().unwrap_or(&uplink.policy).order().clone();
         ClassSpec {

@@ -186,7 +186,7 @@ fn listing_page(table: &Section<'_, '_>, is_listed: bool) -> Option<String> {
     Some(page.value.0)
 }
 
-/// Returns the log of the site, or that of all sites. Path and format may each come from either.
+/// Returns the log of the site, or the log of all sites. Path and format may each come from either.
 fn access_log(table: &Section<'_, '_>, process: Option<&Process>) -> Option<AccessLog> {
     let above = process.and_then(|process| process.access_log.as_ref());
     let (path, format) = (table.text::<LogPath>("access_log"), table.text::<LogFormat>("log_format"));
@@ -216,7 +216,7 @@ fn read_answers(table: &Section<'_, '_>) -> (Answers, Vec<Held>) {
     (answers, kinds.into_iter().flatten().flat_map(Section::held).collect())
 }
 
-/// The proxies with that of all scripts, if the site's own key names a responder; it comes after the others.
+/// The proxies, and last the proxy of all scripts if the site's own key names a responder.
 fn fastcgi(table: &Section<'_, '_>, proxies: impl Iterator<Item = Proxy>) -> Vec<Proxy> {
     let except = table.texts::<Pattern>("fastcgi_except").into_iter().map(|path| path.value);
     let except: Vec<Pattern> = except.collect();

@@ -25,7 +25,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Counts the frames in QUIC's statistics, limited as those of HTTP/2 are.
+    /// Counts the frames in QUIC's statistics, limited as HTTP/2's frames are.
     pub fn on_stats(&mut self, now: Nanos, stats: &ConnectionStats) -> Result<(), Flood> {
         let came = &stats.frame_rx;
         let control = came.ping

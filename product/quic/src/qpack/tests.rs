@@ -20,7 +20,7 @@ fn decoded(section: &[u8]) -> Result<Fields, Undecodable> {
     Ok(fields)
 }
 
-/// The encoded texts are those of RFC 7541 appendices C.4 and C.6.
+/// The encoded texts come from RFC 7541 appendices C.4 and C.6.
 #[test]
 fn texts_of_the_standard_are_in_its_code() {
     let cases: [(&str, &[u8]); 4] = [

@@ -58,7 +58,7 @@ impl Users {
         self.by_name.values().map(Hash::memory_bytes).max().unwrap_or(0)
     }
 
-    /// Returns whether the password is that of the user. Takes a good part of a second of a core.
+    /// Returns whether the password is the user's. The check takes a large part of a second of a core.
     pub fn verify(&self, credentials: &Credentials) -> bool {
         let known = self.by_name.get(&credentials.user[..]);
         known.unwrap_or(&self.first).is_of(&credentials.password) && known.is_some()

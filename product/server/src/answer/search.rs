@@ -19,7 +19,7 @@ use crate::upstream::PassOn;
 /// The fields of a request that decide whether it is a navigation.
 const NAVIGATION: &str = "Sec-Fetch-Mode, Sec-Fetch-Dest, Accept";
 const HTML: &[u8] = b".html";
-/// The file whose clean URL is that of its folder.
+/// The file whose clean URL is its folder's URL.
 const INDEX: &[u8] = b"index.html";
 
 /// The outcome of a search, and its last step.

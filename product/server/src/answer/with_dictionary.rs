@@ -174,7 +174,7 @@ fn destination_of(mime: &str) -> Option<&'static str> {
     }
 }
 
-/// The pattern of a page alone. It has to be longer than that of its folder, which has the same beginning.
+/// The pattern of one page. It has to be longer than its folder's pattern, which has the same beginning.
 fn pattern_of_page(path: &[u8]) -> Option<String> {
     let path = pattern(path, None)?;
     let (before, last) = path.split_at(path.trim_end_matches('/').rfind('/').map_or(0, |slash| slash + 1));

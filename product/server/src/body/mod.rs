@@ -84,7 +84,7 @@ impl Piece {
         self.pipe().is_some_and(Pipe::is_awaited)
     }
 
-    /// The pipe from which the connection takes its bytes: a producer's, or that of the last stage.
+    /// The pipe from which the connection takes its bytes: the producer's, or the last stage's.
     fn pipe(&self) -> Option<&Pipe> {
         match self {
             Piece::Pipe(pipe) => Some(pipe),

@@ -163,7 +163,7 @@ impl Staged {
         self.out.take_trailers()
     }
 
-    /// Counts its memory, and that of stages before it, in this account from now on.
+    /// Counts its memory, and the memory of stages before it, in this account from now on.
     pub(super) fn count_in(&mut self, account: &Account) {
         self.charge = Charge::new(account, self.memory_bytes());
         self.out.count_in(account);

@@ -99,7 +99,7 @@ impl Table {
         index
     }
 
-    /// Returns an index for a new client: a new one while there is room, or that of a client without connections.
+    /// Returns an index for a new client: a new one while there is room, or the index of a client without connections.
     fn vacate(&mut self, prefix: u128, now_ms: u32) -> u32 {
         if self.idle.len() >= CLIENTS_REMEMBERED
             && let Some(index) = self.idle.take()

@@ -1,8 +1,8 @@
 //! Codings of streams: bytes in, bytes out, in a state of bounded size that each stream has for itself.
 //!
-//! The usual window of 32 KiB for gzip costs 380 KB a stream, that of a megabyte for Zstandard far more; a hundred
+//! The usual window of 32 KiB for gzip costs 380 KB a stream, a megabyte for Zstandard costs far more; a hundred
 //! clients that read slowly would hold what a small server has. The window of gzip is 16 KiB here, which costs a page a
-//! few percent; that of Zstandard is 64 KiB, which its blocks of 16 KiB leave room for: a page of 67 KB has a sixth fewer
+//! few percent; Zstandard's window is 64 KiB, which its blocks of 16 KiB leave room for: a page of 67 KB has a sixth fewer
 //! bytes than with 16 KiB. Brotli has no encoder of this size: its smallest tables take twice the bound.
 
 use std::sync::Arc;

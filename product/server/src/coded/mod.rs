@@ -110,7 +110,7 @@ struct Shared {
     speeds: [u64; Coding::ALL.len()],
 }
 
-/// The speeds before any job has ended: those of a small machine.
+/// The speeds before any job has ended: a small machine's.
 const SPEEDS: [u64; Coding::ALL.len()] = [20_000_000, 80_000_000, 30_000_000];
 /// The minimum file whose job says anything about the speed.
 const MEASURED_BYTES_MIN: u64 = 16 << 10;

@@ -180,7 +180,7 @@ fn forms_under_way_are_counted() {
     assert!(matches!(coder.find(&third, Gzip, 1), Known::Pending(_)));
 }
 
-/// Bytes and tag of a form are those of one state of the file.
+/// Bytes and tag of a form come from one state of the file.
 #[test]
 fn a_file_that_changes_while_it_is_coded_has_no_form() {
     let (folder, coder) = (Folder::new(), Coder::new(MANY));

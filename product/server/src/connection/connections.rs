@@ -79,7 +79,7 @@ impl<S> IndexMut<ExchangeId> for Connections<S> {
 }
 
 impl<S> Connections<S> {
-    /// Creates an empty table; `account` counts the memory of its connections, and `clock` is that of their deadlines.
+    /// Creates an empty table; `account` counts the memory of its connections, and `clock` times their deadlines.
     pub fn counted_in(account: Account, clock: ClientClock) -> Connections<S> {
         Connections {
             slots: Slab::new(),

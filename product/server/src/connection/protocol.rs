@@ -70,7 +70,7 @@ impl Protocol {
         }
     }
 
-    /// The exchanges under way, and that of HTTP/1.1 if it could be.
+    /// The exchanges under way, including HTTP/1.1's if one could be under way.
     pub fn exchanges(&self) -> impl Iterator<Item = &Exchange> {
         match self {
             Protocol::Http1(single) => std::slice::from_ref(&single.exchange),
@@ -88,7 +88,7 @@ impl Protocol {
         .iter_mut()
     }
 
-    /// The exchange on this stream; that of HTTP/1.1 for any number.
+    /// The exchange on this stream; over HTTP/1.1 the only one, for any number.
     pub fn exchange(&mut self, stream: u32) -> Option<&mut Exchange> {
         match self {
             Protocol::Http1(single) => Some(&mut single.exchange),

@@ -82,7 +82,7 @@ fn lookups_do_not_wait_for_reads() {
     assert!(!jam.has_begun(), "reads have taken the thread of the lookups");
 }
 
-/// The lookups of one device leave room for those of others.
+/// The lookups of one device leave room for lookups of others.
 #[test]
 fn waiting_lookups_are_bounded_by_device() {
     let pool = Pool::new();

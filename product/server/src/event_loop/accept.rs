@@ -147,7 +147,7 @@ impl<N: Net> Listeners<N> {
         Some(at)
     }
 
-    /// Takes a place for the next client: a free one, or that of an idle connection. If there is neither, returns
+    /// Takes a place for the next client: a free one, or an idle connection's. If there is neither, returns
     /// false; accepting pauses unless no client is waiting.
     fn take_place(&mut self, with: &mut Responder<N>) -> bool {
         if with.service.admission.is_memory_short() {

@@ -291,7 +291,7 @@ impl Admission {
     }
 }
 
-/// The client of a connection, and those of its requests that a proxy passed on.
+/// The client of a connection, and the clients of requests that a proxy passed on in it.
 fn clients_of(conn: &Connection<impl Socket>) -> impl Iterator<Item = (u32, IpAddr)> {
     let origins = conn.peer.origins.iter().flat_map(|origins| &origins.requests);
     origins.map(|(_, origin)| (origin.client, origin.address)).chain([(conn.client, conn.peer.address)])

@@ -27,7 +27,7 @@ use crate::upstream::unanswered;
 /// Answers clients on their connections. It has no listener, and handles no connection before it is open.
 pub(super) struct Responder<N: Net> {
     pub setup: Setup,
-    /// The limits in force: those of the start, or of the last reload.
+    /// The limits in force, from the start or the last reload.
     pub limits: Limits,
     pub net: N,
     pub timers: Timers,

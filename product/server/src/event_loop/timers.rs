@@ -150,7 +150,7 @@ impl Timers {
         self.now = now;
     }
 
-    /// Sets the clock to when that of the clients shows this.
+    /// Sets the clock to the instant at which the clients' clock shows this.
     pub fn set_to(&mut self, at: ClientTime) {
         self.now += at - self.client_now();
     }

@@ -337,7 +337,7 @@ impl Cache {
         found
     }
 
-    /// Ends these watches if nothing uses them, and those of everything that was forgotten.
+    /// Ends these watches if nothing uses them, and the watches of everything that was forgotten.
     fn give_back(&mut self, added: Vec<WatchId>) {
         self.watch.give_back(added);
         self.watch.release_unused();

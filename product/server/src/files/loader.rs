@@ -112,7 +112,7 @@ struct Search<'a> {
     wait: Wait,
     added: Vec<WatchId>,
     lines: Vec<String>,
-    /// The path that leads out of the root: that of the request, or of an index file.
+    /// The path that leads out of the root: the request's, or an index file's.
     leaving: Vec<u8>,
 }
 

@@ -78,7 +78,7 @@ fn is_text(content: &[u8]) -> bool {
     !begin.is_empty() && std::str::from_utf8(begin).map_or_else(is_cut, |_| true) && begin.iter().all(is_written)
 }
 
-/// Returns the coding in which a file is stored although its media type is that of the decoded content: gzip for
+/// Returns the coding in which a file is stored although its media type names the decoded content: gzip for
 /// `.svgz` (SVG 2 section 1.4.1).
 pub(super) fn coding_of(path: &str) -> Option<&'static str> {
     extension(path).is_some_and(|extension| extension.eq_ignore_ascii_case("svgz")).then_some("gzip")

@@ -253,7 +253,7 @@ impl Root {
         }
     }
 
-    /// The device that a lookup of this path will access: that of the last folder on the way whose name is in memory.
+    /// The device that a lookup of this path will access: the device of the last folder on the way whose name is in memory.
     /// Mount points are always in memory.
     pub(super) fn device(&self, path: &[u8]) -> u64 {
         let known = || self.device.load(Ordering::Relaxed);

@@ -16,7 +16,7 @@ pub const ERROR_STATUS_MIN: u16 = 400;
 /// The status logged if the client left before a response began, as in nginx's logs.
 pub const UNANSWERED_STATUS: u16 = 499;
 
-/// The end of a response: how far it got, and when. Instants that were not recorded are those of the report.
+/// The end of a response: how far it got, and when. An instant that was not recorded is the report's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ResponseEnd {
     /// If it was cut: the bytes sent, head included, and how it ended.

@@ -47,7 +47,7 @@ pub struct Times {
     pub buckets: [u64; TIMES_MS.len() + 1],
     pub total: Nanos,
     /// The number of responses whose size was known before they were sent at a pace, and (below) their total time. Both
-    /// this time and that of the turns include waits for clients, files and upstreams.
+    /// this time and the turns' time include waits for clients, files and upstreams.
     pub compared: u64,
     pub compared_total: Nanos,
     /// The compared responses that would have ended by now if all took turns, and (below) the time they would have

@@ -51,7 +51,7 @@ pub struct Proxy<N: Net> {
 }
 
 impl<N: Net> Proxy<N> {
-    /// Creates a proxy with these places at upstreams; `clock` is that of its deadlines.
+    /// Creates a proxy with these places at upstreams; `clock` times its deadlines.
     pub fn new(places: LoopPlaces, limits: ResponseLimits, clock: ClientClock) -> Proxy<N> {
         let mut upstreams = Upstreams::new(places, clock);
         upstreams.set_limits(limits);

@@ -21,7 +21,7 @@ const PATH_KIB: u16 = 64;
 /// A response that is being sent.
 pub struct Sending {
     pub id: JobId,
-    /// The exchange that it answers: the tag of the job. A handshake's flight has that of its connection without a stream.
+    /// The exchange that it answers: the tag of the job. A handshake's flight has its connection's tag, without a stream.
     pub exchange: ExchangeId,
     pub outgoing: Outgoing,
     pub sent_bytes: u64,

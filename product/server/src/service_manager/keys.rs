@@ -23,10 +23,10 @@ use crate::sandbox::{Reach, folders_of, refuse_calls, restrict_files};
 
 /// The name with which the helper is started, by which it is distinguished from the server.
 pub const NAME: &str = "weir-keys";
-/// The maximum of all names together: those of 10,000 sites take a megabyte.
+/// The maximum size of all names together: the names of 10,000 sites take a megabyte.
 const NAMES_BYTES_MAX: u32 = 16 << 20;
 
-/// Reads certificates and keys: those of the helper through it, others as the server's user.
+/// Reads certificates and keys: the helper's through the helper, others as the server's user.
 #[derive(Debug, Clone, Default)]
 pub struct Keys(Option<Arc<Helper>>);
 

@@ -18,7 +18,7 @@ use crate::files::{Content, Entry};
 use crate::storage::{Look, ReadDone, Storage, Write, Written};
 use crate::wake::Wake;
 
-/// The memory for coded forms: too little for those of all pages.
+/// The memory for coded forms: too little for the forms of all pages.
 const CODED_BYTES_MAX: u64 = 32 << 20;
 /// The maximum length of a page that is coded at the best level.
 const BETTER_BYTES_MAX: u64 = 40_000;

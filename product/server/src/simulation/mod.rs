@@ -109,7 +109,7 @@ fn every_seed_keeps_the_laws() {
     assert_eq!(failed, 0, "of {count} seeds from {first}");
 }
 
-/// Seeds in addition to those of every test run.
+/// Seeds in addition to the seeds of every test run.
 #[test]
 fn seeds_that_found_faults_keep_the_laws() {
     let site = Rc::new(Site::new());

@@ -396,7 +396,7 @@ impl World {
         }
     }
 
-    /// Sends these bytes, after those of others on the uplink.
+    /// Sends these bytes, behind the bytes of others on the uplink.
     fn depart(&mut self, at: usize, bytes: usize) {
         let now = self.now;
         let wire = &mut self.wires[at];

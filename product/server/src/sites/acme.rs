@@ -14,7 +14,7 @@ use crate::service_manager::Keys;
 pub struct AcmeConfig {
     /// The address of the authority's directory.
     pub directory: String,
-    /// The authorities that its certificate is verified against; `None` for those of the system.
+    /// The authorities that its certificate is verified against; `None` for the system's.
     pub ca: Option<PathBuf>,
     pub email: Option<String>,
     /// The challenges that this server can answer, the preferred first.

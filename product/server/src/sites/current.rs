@@ -213,7 +213,7 @@ impl Served {
     }
 }
 
-/// Opens the log of the server and that of each site: its own, or the server's.
+/// Opens the server's log, and for each site its own or the server's.
 #[expect(clippy::type_complexity, reason = "each part goes into a field of its own")]
 fn open_logs(wanted: &Wanted<'_>) -> Result<(Option<Arc<Log>>, Vec<Option<Arc<Log>>>), SitesError> {
     let own = |own: &LogConfig| (wanted.open_log)(own).map(Some);

@@ -113,7 +113,7 @@ pub(super) fn open_folder(at: usize, site: &SiteConfig, lacks: &Lacks<'_>) -> Re
     open_root((at, Part::Folder), dir, options, lacks).map(Some)
 }
 
-/// Opens a folder whose files upstreams name: it is numbered after those of sites.
+/// Opens a folder whose files upstreams name: its number follows the numbers of sites' folders.
 pub(super) fn open_named_files(
     of: (usize, Part),
     (dir, codings): (&Path, Codings),

@@ -115,7 +115,7 @@ impl Compressed {
 /// The TLS settings of a site.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Https {
-    /// The certificate of the site; without one it uses that of the default site, or of the first that has one.
+    /// The certificate of the site; without one it uses the default site's, or the certificate of the first site that has one.
     pub certificate: Option<Certificate>,
     /// The port to which requests without TLS are redirected.
     pub redirects_to: Option<u16>,

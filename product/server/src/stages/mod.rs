@@ -21,11 +21,12 @@ use choice::{CodingFields, field, length_of, may_be_coded, may_have_stages, want
 use coded::Coded;
 pub use shared::{Keeping, Offer, Shared, is_for_everybody, is_kept_by_browsers};
 
-/// Fields that describe the bytes of a representation, or parts of them: those of a staged one are not known.
+/// Fields that describe the bytes of a representation, or parts of them. A staged response has none of them, because its
+/// bytes are not known.
 const OF_THE_BYTES: [&str; 6] =
     ["Accept-Ranges", "Content-Digest", "Content-MD5", "Content-Range", "Digest", "Repr-Digest"];
 
-/// The settings of a site for the stages of its responses, and the memory that those of one response may take.
+/// The settings of a site for the stages of its responses, and the memory that one response's stages may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Streaming {
     pub codings: Codings,
@@ -83,7 +84,7 @@ pub fn coded_on_its_way(request: &Request, response: Response<Body>, coding: Cod
     run_at_once(response.with("Content-Encoding", coding.token().as_bytes()))
 }
 
-/// Returns true for a file, as most responses are: files have forms of their own, and no stages but those of tests.
+/// Returns true for a file, as most responses are: files have forms of their own, and stages only in tests.
 fn is_left_alone(response: &Response<Body>) -> bool {
     let is_file = response.body.pieces().any(Piece::is_file);
     #[cfg(test)]

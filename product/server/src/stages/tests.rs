@@ -210,7 +210,7 @@ fn read_all(body: &mut Body) -> Result<Vec<u8>, Failure> {
     Ok(came)
 }
 
-/// Few bytes wait for the client, even those of a large source.
+/// Few bytes wait for the client, however large the source.
 #[test]
 fn what_a_stage_gave_is_bounded() {
     let mut body = chained(Piece::Zeros(1 << 40).into(), || vec![Box::new(Upper)]);
@@ -385,7 +385,7 @@ fn parts_tunnels_and_what_must_not_be_transformed_stay_as_they_are() {
     }
 }
 
-/// The length of a HEAD's body is that of its head; there is no body to measure.
+/// The response to HEAD has the length that its head gives; there is no body to measure.
 #[test]
 fn a_stage_that_keeps_the_length_keeps_its_field() {
     let _staging = Staging::new(|_, _| vec![Box::new(Upper)]);

@@ -15,7 +15,7 @@ use crate::disk::SpoolConfig;
 use crate::sandbox::{Granted, Reach, below_root, folders_of, refuse_calls, restrict_files};
 use crate::sites::{Certificate, SiteConfig, SitesError};
 
-/// Files that the C library reads to resolve a name: a reload resolves those of upstreams again.
+/// Files that the C library reads to resolve a name: a reload resolves the names of upstreams again.
 const RESOLVER_FILES: [&str; 5] =
     ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
 
@@ -114,7 +114,7 @@ fn above(dir: &Path) -> Option<PathBuf> {
 }
 
 /// The folders in which a missing root may appear: the last one on the way to it that is there, and the one above
-/// that. The rule of a folder does not count for a disk that is mounted over it, only that of a folder above.
+/// that. The rule of a folder does not count for a disk that is mounted over it; the rule of a folder above it does.
 fn awaited(dir: &Path) -> Vec<PathBuf> {
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.into());
     let there = dir.ancestors().skip(1).find_map(|above| above.canonicalize().ok()).filter(|_| !dir.exists());

@@ -17,7 +17,7 @@ fn failure(threads: &Threads, told: &Receiver<()>) -> String {
     threads.failure().unwrap().to_string()
 }
 
-/// A thread that makes a turn for every message it gets, including those of the watcher.
+/// A thread that makes a turn for every message it gets, including the watcher's messages.
 fn turning(threads: &Threads) -> Sender<()> {
     let (wake, woken) = channel();
     let asked = wake.clone();

@@ -18,7 +18,7 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#');
 /// A folder whose files upstreams may name.
 #[derive(Debug)]
 pub struct NamedFiles {
-    /// The number of the folder, among those of sites.
+    /// The number of the folder, counted together with the folders of sites.
     pub number: SiteNumber,
     /// The paths of the folder: as configured, absolute, and without symbolic links. Programs use one of the three.
     folders: Vec<PathBuf>,

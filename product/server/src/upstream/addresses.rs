@@ -1,4 +1,4 @@
-//! The addresses of a group of upstreams: fixed ones from the configuration, and those of names, which may change with
+//! The addresses of a group of upstreams: fixed ones from the configuration, and addresses of names, which may change with
 //! each lookup.
 
 use std::sync::{Arc, PoisonError, RwLock};

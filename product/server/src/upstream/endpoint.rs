@@ -8,7 +8,7 @@ use config::UpstreamVersion;
 use tls::Connector;
 use units::Nanos;
 
-/// The first token of connections to upstreams: above those of clients, and below the worker's own.
+/// The first token of connections to upstreams: above the tokens of clients, and below the worker's own.
 pub const TOKENS: u64 = (u32::MAX as u64) << 32;
 
 /// An address at which an upstream listens, and what it speaks there.

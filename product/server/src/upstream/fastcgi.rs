@@ -1,4 +1,4 @@
-//! FastCGI: which script a responder runs, and its bytes as those of an upstream that speaks HTTP/1.1.
+//! FastCGI: which script a responder runs, and its response in the form of an upstream that speaks HTTP/1.1.
 
 use config::Pattern;
 use http::fastcgi::Decoder;

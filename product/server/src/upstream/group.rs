@@ -70,7 +70,7 @@ pub struct PassOn {
     pub run: Option<Box<Run>>,
 }
 
-/// Returns the connector that trusts the authorities in this file, or those of the system.
+/// Returns the connector that trusts the authorities in this file, or the system's.
 pub type Trust<'t> = dyn Fn(Option<&Path>) -> Result<Connector, RootsError> + 't;
 
 /// The reason why upstreams cannot be set up.

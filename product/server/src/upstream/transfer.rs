@@ -305,7 +305,7 @@ impl Transfer {
         self.deadline.set(now, self.patience());
     }
 
-    /// Sets the deadline if the upstream is awaited. The upload has that of a client.
+    /// Sets the deadline if the upstream is awaited. The upload has a client's deadline.
     pub(super) fn set_deadline(&mut self, now: Nanos) {
         if self.outbound.waits_for_client() {
             self.deadline.clear();

@@ -32,7 +32,7 @@ const SEEN: u8 = 1;
 /// A response that is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Response {
-    /// The arrival of the request on the kernel's monotonic clock, and that of the last acknowledgement.
+    /// The arrival of the request on the kernel's monotonic clock, and the arrival of the last acknowledgement.
     pub begun: Nanos,
     pub ended: Nanos,
     pub bytes: u64,

@@ -55,7 +55,7 @@ pub struct Classify {
     pub cuts: Cuts,
     /// The uplink's rate; required if there is no tree yet.
     pub rate: Option<Rate>,
-    /// The rate is followed: the clients' share of the link may be that of a rate that differs by a quarter.
+    /// The rate is followed: the clients' share of the link may rest on a rate that differs by a quarter.
     pub is_followed: bool,
     /// What the line adds to each packet; `None` keeps what the bands count.
     pub overhead: Option<Overhead>,

@@ -192,7 +192,7 @@ impl Settings {
         bytes
     }
 
-    /// Parses settings. Returns `None` for those of another version.
+    /// Parses settings. Returns `None` for settings of another version.
     pub fn from_bytes(bytes: &[u8]) -> Option<Settings> {
         if bytes.len() != SETTINGS_BYTES || u32_at(bytes, 0)? != LAYOUT {
             return None;

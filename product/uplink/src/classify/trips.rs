@@ -27,7 +27,7 @@ pub struct Trips {
     least_us: HashMap<[u8; 16], u32>,
     /// Bytes that each connection of the last list had acknowledged.
     acked: HashMap<u64, u64>,
-    /// Lists in which a connection had much to send: its round trips are those of full segments back to back, which no
+    /// Lists in which a connection had much to send: its round trips are the trips of full segments back to back, which no
     /// client acknowledges late.
     pub loaded: u64,
     /// The sum by which round trips in those lists exceeded the minimum, in microseconds.

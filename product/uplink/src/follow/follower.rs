@@ -129,7 +129,7 @@ impl Host {
     }
 }
 
-/// The bytes of the interface since the start, and those of them that connections account for.
+/// The bytes of the interface since the start, and the part of them that connections account for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     pub left_bytes: u64,

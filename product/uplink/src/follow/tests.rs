@@ -17,7 +17,8 @@ const BELOW_MAX: u64 = 3;
 const STEP: Nanos = Nanos::from_millis(1);
 const SIGHT_EVERY_MS: u64 = 25;
 const LINE_PACKETS: u64 = 100;
-/// Packets for which a band has room; those of other hosts are not held back before. Beyond it so many are dropped.
+/// The number of packets for which a band has room, since the packets of other hosts are not held back; and the number
+/// that it drops beyond that.
 const BAND_PACKETS: u64 = 400;
 const DROPPED_PACKETS: u64 = 40;
 const ROOM_PACKETS: u64 = 200;

@@ -161,7 +161,7 @@ fn fq_codel_target_us(plan: &Plan, mtu_bytes: u32) -> u32 {
     u32::try_from(packets_us).unwrap_or(u32::MAX).max(CODEL_TARGET_US)
 }
 
-/// Changes the rates, and the classes of responses, of which there were `before`, to those of the plan.
+/// Changes the rates, and the classes of responses, of which there were `before`, to the plan's.
 pub fn set_rates(at: &mut At<'_>, plan: &Plan, before: usize) -> io::Result<()> {
     set_own_rates(at, plan)?;
     inner::set(at, plan, before)

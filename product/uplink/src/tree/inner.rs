@@ -303,7 +303,7 @@ mod tests {
         });
     }
 
-    /// Rates are those of a clock, and a machine that stops for a while sends less than the link could: so the parts are
+    /// A clock meters the rates, and a machine that stops for a while sends less than the link could: so the parts are
     /// bounds. By weight alone the classes had 10, 1 and 10 parts of 21.
     #[test]
     fn a_minimum_rate_holds_against_a_flood_and_a_maximum_rate_is_not_exceeded() {
@@ -330,7 +330,7 @@ mod tests {
         }
     }
 
-    /// The order inside a class is that of its bands.
+    /// The order inside a class is the order of its bands.
     #[test]
     fn a_class_sends_its_better_band_first() {
         on_an_interface(|weir0| {

@@ -189,7 +189,7 @@ fn remove(files: &[Kept]) {
     }
 }
 
-/// Removes from `numbers` those of existing network namespaces. Returns an error if not everything could be examined.
+/// Removes from `numbers` the numbers of existing network namespaces. Returns an error if not everything could be examined.
 fn take_out_living(numbers: &mut BTreeSet<u64>) -> io::Result<()> {
     // Usually the mounts of `ip netns` and our own namespace account for all of them.
     take_out_of_process(numbers, Path::new("/proc/self"))?;

@@ -194,7 +194,7 @@ pub struct Tree {
 
 impl Tree {
     /// The `skb->priority`, set with SO_PRIORITY, of the packets of a band; a band beyond the last counts as the last.
-    /// With classes it is that of the default class, and for each class after it greater by [`CLASS_STEP`].
+    /// With classes it is the default class's, and for each class after it greater by [`CLASS_STEP`].
     pub fn priority(&self, band: u8) -> u32 {
         build::leaf_of(&self.plan, 0, band.min(self.plan.bands.saturating_sub(1)))
     }
@@ -204,7 +204,7 @@ impl Tree {
         self.plan.bands.saturating_sub(DATA_BAND_FIRST)
     }
 
-    /// The priority of the nth band for responses, 0 being the most urgent; beyond the last it is that of the last.
+    /// The priority of the nth band for responses, 0 being the most urgent; beyond the last it is the last band's.
     pub fn data_priority(&self, nth: u8) -> u32 {
         self.priority(nth.saturating_add(DATA_BAND_FIRST))
     }

@@ -11,7 +11,7 @@ use units::{ParseError, Rate};
 
 /// The part of a rate kept from before that an attach begins with, in thousandths: as the server's.
 const KNOWN_PERMILLE: u32 = 900;
-/// The name of the folder that keeps the rates found, next to that of the server, which belongs to another user.
+/// The name of the folder that keeps the rates found, next to the server's folder, which belongs to another user.
 const FOLDER: &str = "weir-attach";
 
 /// The value of `--rate`.
@@ -85,7 +85,7 @@ impl Wish {
     }
 }
 
-/// The rate that bands begin at where this one was found before: none below that of any tree.
+/// The rate that bands begin at if this rate was found before: at least the minimum rate of a tree.
 fn begun(found: Rate, open: Rate) -> Rate {
     let least = Rate::from_bits_per_s(tree::RATE_MIN_BITS_PER_S).unwrap_or(open);
     found.permille(KNOWN_PERMILLE).max(least).min(open)

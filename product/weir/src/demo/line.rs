@@ -125,7 +125,7 @@ impl Relay {
     }
 }
 
-/// Connects with the packet size of a line instead of that of loopback, since a server counts headers towards its rate.
+/// Connects with the packet size of a line instead of loopback's, since a server counts headers towards its rate.
 fn connect(server: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(server), Type::STREAM, None)?;
     socket.set_tcp_mss(PACKET_BYTES as u32)?;

@@ -24,11 +24,11 @@ pub const USUAL_KEY: &str = "privkey.pem";
 /// Folders of files, and of the builds of applications, as tools name them.
 const FOLDERS: [&str; 6] = ["www", "public", "public_html", "html", "_site", "site"];
 const APP_FOLDERS: [&str; 3] = ["dist", "build", "out"];
-/// Sockets of php-fpm: those of Debian, of Red Hat's systems.
+/// Sockets of php-fpm: Debian's, Red Hat's.
 const PHP_SOCKETS: [&str; 3] = ["/run/php/php-fpm.sock", "/run/php-fpm/www.sock", "/run/php-fpm/php-fpm.sock"];
 /// The script that answers for paths without a file.
 const FRONT: &str = "index.php";
-/// The users that a server may become, the first of which this machine has: those of php-fpm may read its scripts and socket.
+/// The users that a server may become, tried in this order: the users of php-fpm may read its scripts and socket.
 const USERS: [&str; 1] = ["weir"];
 const PHP_USERS: [&str; 4] = ["www-data", "apache", "http", "weir"];
 

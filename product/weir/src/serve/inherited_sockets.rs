@@ -1,4 +1,4 @@
-//! Sockets that this process did not bind: those of the service manager, or of the process that this one replaces.
+//! Sockets that this process did not bind: the service manager bound them, or the process that this one replaces.
 
 use std::os::fd::OwnedFd;
 

@@ -12,7 +12,7 @@ pub fn keeper(asked: Option<&Path>, account: Option<&Account>) -> Result<Option<
     Keeper::open(&folder, account).map(Some).map_err(|error| server::unkept(&folder, &error))
 }
 
-/// The folder that the operator asks for, otherwise that of this process.
+/// The folder that the operator asks for, otherwise this process's.
 pub fn folder(asked: Option<&Path>) -> Option<PathBuf> {
     asked.map(Path::to_path_buf).or_else(|| of_program("weir"))
 }
@@ -23,7 +23,7 @@ pub fn of_program(program: &str) -> Option<PathBuf> {
     found(program, |name| std::env::var_os(name), is_root)
 }
 
-/// The folder of the service manager, else that of the system for root, else that of the user. Returns `None` for a user without a home.
+/// The folder of the service manager, else the system's for root, else the user's. Returns `None` for a user without a home.
 fn found(program: &str, variable: impl Fn(&str) -> Option<OsString>, is_root: bool) -> Option<PathBuf> {
     let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     // A service may have several, separated by colons.

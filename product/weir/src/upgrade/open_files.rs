@@ -1,8 +1,8 @@
-//! The maximum number of open files: a shell's may be lower than that of a service, and the number of connections follows from it.
+//! The maximum number of open files: a shell's may be lower than a service's, and the number of connections follows from it.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the maximum of the processes started from now on to that of process `old`, if it is higher. Returns a sentence if that is not allowed.
+/// Raises the maximum of the processes started from now on to the maximum of process `old`, if it is higher. Returns a sentence if that is not allowed.
 pub fn take_over(old: u32) -> Option<String> {
     let own = getrlimit(Resource::Nofile);
     let wanted = maximum(&std::fs::read_to_string(format!("/proc/{old}/limits")).ok()?)?;

@@ -72,7 +72,7 @@ fn two_floods(low: usize) {
     });
 }
 
-/// The listening socket's priority is that of its SYN-ACKs: each is counted in the control band, where nothing waits.
+/// The listening socket's priority applies to its SYN-ACKs: each is counted in the control band, where nothing waits.
 #[test]
 fn a_flood_does_not_hold_up_syn_acks() {
     if in_virtual_time(a_flood_does_not_hold_up_syn_acks) {

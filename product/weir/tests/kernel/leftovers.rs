@@ -1,4 +1,4 @@
-//! `scripts/put-back.sh`: leftovers of killed runs are removed; those of a live process or of another owner stay.
+//! `scripts/put-back.sh`: leftovers of killed runs are removed; leftovers of a live process or of another owner stay.
 
 use std::path::Path;
 use std::process::Command;

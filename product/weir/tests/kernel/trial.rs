@@ -219,7 +219,7 @@ fn a_signal_leaves_the_interface_as_it_was() {
     assert_eq!(qdiscs(&network), before);
 }
 
-/// Its numbers would be those of another order, and what the other command made is not to be undone.
+/// Its numbers would belong to another order, and what the other command made must not be undone.
 #[test]
 fn another_command_ends_a_trial_and_has_the_last_word() {
     let Some(network) = Network::new() else { return };

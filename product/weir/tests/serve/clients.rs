@@ -98,7 +98,7 @@ fn the_busiest_clients_are_told() {
     });
 }
 
-/// Bytes beyond the rate wait, for any number of responses; the time is at least that of the rate, however slow the machine.
+/// Bytes beyond the rate wait, for any number of responses; the time is at least bytes over rate, however slow the machine.
 #[test]
 fn a_client_is_sent_so_much() {
     const BYTES: usize = 1_000_000;

@@ -176,7 +176,7 @@ fn sandboxed(site: &Site, root: &str, more: &str) -> String {
     )
 }
 
-/// In folders of their own: that of the configuration is in reach.
+/// In folders of their own: the configuration's folder is in reach.
 fn run_apart(site: &Site, text: &str) -> Server {
     for folder in ["conf", "logs"] {
         std::fs::create_dir_all(site.outside(folder)).unwrap();

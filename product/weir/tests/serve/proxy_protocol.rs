@@ -94,7 +94,7 @@ fn what_brings_no_header_is_refused_with_a_line() {
     assert_eq!(client.response().text(), "hello", "the next is served");
 }
 
-/// The limits are those of the client.
+/// The client's limits apply.
 #[test]
 fn a_client_behind_the_proxy_has_so_many_connections() {
     let (_site, server) = server("", "[limits]\nclient_connections = 1", "");

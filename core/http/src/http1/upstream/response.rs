@@ -5,7 +5,7 @@ use crate::fields::FieldList;
 use crate::gateway::hop::{Hop, connection};
 use crate::{Length, Response, Status};
 
-/// Bytes for the fields that are added to those of an upstream: Via, Content-Length, Vary, Cache-Control.
+/// Bytes for the fields that are added to an upstream's fields: Via, Content-Length, Vary, Cache-Control.
 pub(super) const OWN_BYTES: usize = 128;
 
 impl UpstreamHead {
@@ -13,7 +13,7 @@ impl UpstreamHead {
     /// and those meant for us (X-Accel-*, X-Sendfile), and adds our Via. Server and Date stay the upstream's. A 101
     /// keeps its Upgrade, and so does a 426, which is a demand without meaning otherwise (RFC 9110 section 15.5.22).
     ///
-    /// The length is that of the framing; for HEAD and 304 it is the Content-Length. [`Response::of_length`] replaces
+    /// The length comes from the framing; for HEAD and 304 it is the Content-Length. [`Response::of_length`] replaces
     /// an unknown length.
     pub fn into_response<B>(self, body: B) -> Response<B> {
         let UpstreamHead { status, framing, content_length, minor_version, fields, lists_fields, .. } = self;

@@ -89,7 +89,7 @@ pub struct Expression {
     traits: Traits,
     /// Bytes that a unit of the scheduler's stands for.
     unit_bytes: f64,
-    /// The index of all jobs by bytes sent, whatever their size, in place of that of their own routes.
+    /// The index of all jobs by bytes sent, whatever their size, in place of their own routes' index.
     curve: Option<Arc<Curve>>,
 }
 

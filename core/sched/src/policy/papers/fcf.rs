@@ -100,7 +100,7 @@ mod tests {
     }
 
     proptest! {
-        /// The pick is that of the paper's two searches of the whole queue.
+        /// The pick equals the pick of the paper's two searches of the whole queue.
         #[test]
         fn agrees_with_two_searches(
             jobs in prop::collection::vec((1u64..60, prop::option::of(0u64..6)), 1..40),

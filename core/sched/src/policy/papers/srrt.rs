@@ -7,7 +7,7 @@
 //! time spent there and the order is no longer SRPT's.
 //!
 //! Until a round trip is measured it counts as 100 ms, and an unknown window as ten full segments, the initial window
-//! of TCP (RFC 6928): with no path known at all the order is that of `srpt`. A job whose size is not known counts what
+//! of TCP (RFC 6928): with no path known at all the order equals `srpt`. A job whose size is not known counts what
 //! it has attained as remaining.
 
 use crate::policy::{Rank, unknown_rank};

@@ -25,7 +25,7 @@ enum Stage {
 /// The form of a response, as its request determines it.
 #[derive(Clone, Copy)]
 pub(super) struct Form {
-    /// False for HEAD: the head is that of a GET, and no body follows.
+    /// False for HEAD: the head equals a GET's, and no body follows.
     has_body: bool,
     closes: bool,
     minor_version: u8,

@@ -128,7 +128,7 @@ fn a_turn_has_few_handshakes() {
     assert_eq!(begun(&mut bench.worker), clients.len());
 }
 
-/// It is not logged: the only line is that of the request after it.
+/// It is not logged: the only line is for the request after it.
 #[test]
 fn a_long_flight_is_a_job_and_no_response() {
     for (name, versions) in [("flight-1.2", [&TLS12]), ("flight-1.3", [&TLS13])] {

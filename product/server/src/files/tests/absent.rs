@@ -200,7 +200,7 @@ fn other_sites_have_other_names() {
     assert!(matches!(site.cache.finish(lookup.run()), CacheAnswer::Ready(Ok(Found::File(_)))));
 }
 
-/// The names of a page and those of what is missing share a watch, and the page needs more events.
+/// The names of a page and of missing files share a watch, and the page needs more events.
 #[test]
 fn a_listing_still_shows_every_change() {
     let mut site = Site::new(listed());

@@ -116,7 +116,7 @@ fn symlinks_that_leave_and_come_back_are_followed_where_the_kernel_can_tell() {
     }
 }
 
-/// The place of the root is that of the folder which a lookup has opened.
+/// The place of the root is the place of the folder that a lookup has opened.
 #[test]
 fn symlinks_come_back_to_the_root_that_took_the_place_of_another() {
     let folder = Folder::new();

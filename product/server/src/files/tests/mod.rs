@@ -67,7 +67,7 @@ impl Site {
         [Site::new(copy()), Site::with(copy(), Root::uncached), Site::with(copy(), Root::walking)]
     }
 
-    /// Raises the limits to those of a worker.
+    /// Raises the limits to a worker's.
     fn large(mut self) -> Site {
         self.cache.set_limits(CacheLimits::per_worker(1));
         self

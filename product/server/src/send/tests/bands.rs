@@ -236,7 +236,7 @@ fn a_response_is_marked_once_on_a_busy_link() {
     assert_eq!(bench.transmitter.departures().map(|departure| departure.sent_bytes).sum::<u64>(), 303_000);
 }
 
-/// Two connections that are always written to: all packets are those of the better one (000 section 3.2).
+/// Two connections that are always written to: all packets belong to the better one (000 section 3.2).
 #[test]
 fn the_better_of_two_floods_has_the_link() {
     let mut bench = Bench::new(&[5_000_000], BURST);

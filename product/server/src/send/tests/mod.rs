@@ -182,7 +182,7 @@ struct FakeSocket {
     path: Rc<Cell<Path>>,
     /// Set if it reports bytes that are not acknowledged.
     is_acking: Rc<Cell<bool>>,
-    /// The number of queries of its status; the next counts those of its room.
+    /// The number of queries of its status; the next field counts queries of its room.
     asked: Rc<Cell<u64>>,
     asked_for_room: Rc<Cell<u64>>,
     queued_below: Rc<Cell<u64>>,
@@ -532,7 +532,7 @@ fn shorter_responses_overtake_and_all_depart() {
     assert!(small.is_finished.get() && large.is_finished.get());
 }
 
-/// The size is that of the whole response, its remaining bytes are what is left.
+/// The size is the whole response's; its remaining bytes are those not yet sent.
 #[test]
 fn a_response_that_was_begun_keeps_its_size() {
     for (policy, order) in [("psjf", "NB"), ("srpt", "BN"), ("las", "NB")] {

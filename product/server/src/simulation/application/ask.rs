@@ -240,7 +240,7 @@ impl Ask {
         self.method != "HEAD" && !matches!(self.status, 204 | 304)
     }
 
-    /// The length that the response's head gives, if it is not that of the body.
+    /// The length that the response's head gives, if it differs from the body's.
     pub fn said_bytes(&self) -> Option<usize> {
         let is_far = self.fault == Some(Fault::FarLength);
         is_far.then(|| self.great.try_into().expect("below 2^63"))

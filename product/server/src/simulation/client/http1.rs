@@ -239,7 +239,7 @@ impl Http1 {
     }
 }
 
-/// Returns true if the hint has the application's field, and not those of its connection.
+/// Returns true if the hint has the application's field, and none of its connection's fields.
 fn is_hint(head: &str) -> bool {
     let lower = head.to_ascii_lowercase();
     lower.contains("\r\nlink: </style.css>; rel=preload\r\n") && !lower.contains("hop")

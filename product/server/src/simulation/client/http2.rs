@@ -103,7 +103,7 @@ impl Stream {
 }
 
 impl Stream {
-    /// Judges the last head as that of the response.
+    /// Judges the last head as the response's.
     fn judge_head(&mut self) -> Result<(), String> {
         let Some(head) = self.head.take() else { return Ok(()) };
         // After updates of the table's size, its first field is the status (RFC 7541 appendix A).

@@ -244,7 +244,7 @@ impl Request {
         })
     }
 
-    /// The length that its response gives, if it is not that of the body.
+    /// The length that its response gives, if it differs from the body's.
     pub fn said_bytes(&self) -> Option<usize> {
         if let Kind::Passed(ask, _) = &self.kind { ask.said_bytes() } else { None }
     }

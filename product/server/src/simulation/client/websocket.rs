@@ -29,7 +29,7 @@ pub struct WebSocket {
     state: State,
     received: Vec<u8>,
     to_say: Vec<u8>,
-    /// The number of heads received; the last is that of the response.
+    /// The number of heads received; the last is the response's.
     heads: u64,
     head: Vec<u8>,
     /// The number of bytes sent, each of which must be echoed.

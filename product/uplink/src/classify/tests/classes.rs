@@ -92,7 +92,7 @@ fn the_first_rule_that_is_met_decides() {
     });
 }
 
-/// A port that the server's socket does not have is that of a flow.
+/// A port that the server's socket does not have belongs to a flow.
 #[test]
 fn datagrams_are_classed_by_their_port() {
     with(of(vec![Rule { class: 1, port: Some(PORT + 1), ..Rule::default() }]), |site| {

@@ -1,4 +1,4 @@
-//! Fairness between clients: the account in the kernel equals that of `sched`, and packets follow it.
+//! Fairness between clients: the account in the kernel equals the account of `sched`, and packets follow it.
 
 use libbpf_rs::{Object, ProgramInput};
 use sched::policy::{ClientShare, ClientShareSpec, PolicySpec};

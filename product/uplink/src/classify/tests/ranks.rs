@@ -1,4 +1,4 @@
-//! The ranks that the program calculates equal those of `sched`.
+//! The ranks that the program calculates equal the ranks of `sched`.
 
 use libbpf_rs::ProgramInput;
 

@@ -9,7 +9,7 @@ use super::{said, serve, serve_under, site, state};
 use crate::common::pebble::{Pebble, Settings};
 use crate::common::{PATIENCE, Server, wait_until};
 
-/// The requests of all clients together, and those of one connection.
+/// The requests of all clients together, and the requests of one connection.
 const REQUESTS: usize = 10_000;
 const PER_CONNECTION: usize = 25;
 const CLIENTS: usize = 4;

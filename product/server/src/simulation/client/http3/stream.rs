@@ -186,7 +186,7 @@ pub fn whole_frame(bytes: &[u8]) -> Option<(u64, &[u8], usize)> {
     Some((kind, bytes.get(head_bytes..end)?, end))
 }
 
-/// Returns true if the trailers are those of an application, and no others.
+/// Returns true if the trailers are an application's, and no others.
 fn is_sum(section: &[u8]) -> bool {
     let mut fields = Vec::new();
     let decoded = decode(section, &mut Vec::new(), |name, value| {
