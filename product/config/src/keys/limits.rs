@@ -46,14 +46,14 @@ pub static LIMITS: &[Key] = &[
         "limits.min_send_rate",
         text(Form::Size),
         Is("500"),
-        "Minimum average rate at which a client takes a response, in bytes per second.",
+        "Minimum average rate at which a client takes its responses, in bytes per second; a slower one's connection ends. Only time in which Weir waits for the client counts ([which](protocols.md#slow-clients)). 0 disables the check.",
         "1000",
     ),
     key(
         "limits.min_send_rate_window",
         text(Form::Time),
         Is("30s"),
-        "Time over which `min_send_rate` is averaged.",
+        "Time over which `min_send_rate` is averaged. It begins anew once Weir no longer waits for the client.",
         r#""1m""#,
     ),
     key(
