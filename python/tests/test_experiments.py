@@ -3,6 +3,8 @@
 import json
 import subprocess
 
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 import weirlab
@@ -10,11 +12,12 @@ from weirlab import experiments, figures
 from weirlab.points import points_of
 
 FAKE = """#!/bin/sh
-echo "$@" >>"$(dirname "$0")/asked"
+at=$(dirname "$0")
+echo "$@" >>"$at/asked"
 while [ "$1" != --out ]; do shift; done
 mkdir -p "$2/rho-0.8_seed-1/srpt"
 cd "$2/rho-0.8_seed-1/srpt"
-printf 'job,size_bytes,head_bytes,arrival_ns,end_ns,outcome\\n0,5,220,0,4000,complete\\n' >records.csv
+cp "$at/records.parquet" .
 printf '{"name": "srpt", "link_bps": 10000000}' >manifest.json
 """
 
@@ -27,6 +30,8 @@ def script(path, text):
 
 def test_what_the_program_is_asked_and_what_comes_of_it(tmp_path):
     fake = script(tmp_path / "weirlab", FAKE)
+    job = {"job": 0, "size_bytes": 5, "head_bytes": 220, "arrival_ns": 0, "end_ns": 4000, "outcome": "complete"}
+    pa.parquet.write_table(pa.Table.from_pylist([job]), tmp_path / "records.parquet")
     found = weirlab.run("a.toml", tmp_path / "out", only=["x", "y"], points=["p"], seconds=9, seed=3, parallel=2, weirlab=fake)
     asked = (tmp_path / "asked").read_text()
     assert asked == f"run --virtual a.toml --out {tmp_path}/out --only x,y --points p --seconds 9 --seed 3 --parallel 2\n"

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from weirlab import Claim, Responses, figures, intervals
+from weirlab import Responses, figures, intervals
 
 
 def test_the_interval_of_a_mean():
@@ -116,27 +116,3 @@ def test_bins_that_grow():
     sizes, means = figures.growth(np.array([100, 300, 119, 120, 0, 0], np.uint64), np.array([1.0, 9.0, 5.0, 7.0, 2.0, 4.0]))
     assert (sizes.tolist(), means.tolist()) == ([0, 109.5, 120, 300], [3, 3, 7, 9])
     assert [len(of) for of in figures.growth(np.array([], np.uint64), np.array([]))] == [0, 0]
-
-
-@pytest.mark.parametrize(
-    ("ends", "traces", "larger", "verdict"),
-    [
-        ((3.0, 8.0), 5, "more", "reproduced"),
-        ((2.9, 8.0), 5, "more", "undecided"),
-        ((4.0, 8.1), 5, "more", "undecided"),
-        ((8.1, 9.0), 5, "more", "larger"),
-        ((8.1, 9.0), 5, None, "refuted"),
-        ((1.0, 2.9), 5, "more", "refuted"),
-        ((1.0, 2.9), 5, "less", "larger"),
-        ((4.0, 5.0), 4, "more", "undecided"),
-    ],
-)
-def test_the_interval_decides(ends, traces, larger, verdict):
-    claim = Claim("3 to 8", "response_time_ms.mean", "a", "b", least=3.0, most=8.0, larger=larger)
-    assert claim.verdict(intervals.Estimate(5.0, *ends), traces) == verdict
-
-
-def test_one_side_is_enough_where_the_paper_has_one():
-    found = intervals.Estimate(5.0, 4.0, 6.0)
-    assert Claim("at least 3", "bytes", "a", least=3.0).verdict(found, 5) == "not comparable"
-    assert Claim("at least 3", "bytes", "a", least=3.0, one_sided="at least").verdict(found, 5) == "reproduced"

@@ -119,24 +119,28 @@ def test_what_is_kept_is_not_done_again(engine, tmp_path, calls):
     assert numbers_called(calls) == [1, 2, 3]
 
 
-def test_a_sweep_that_was_killed_goes_on(tmp_path, calls):
-    code = (
+def begin(function, grid, tmp_path, calls, mark):
+    """A sweep in a process of its own, once it has made this mark."""
+    script = tmp_path / "killed.py"
+    script.write_text(
         "import points, weirlab\n"
         "if __name__ == '__main__':\n"
-        f"    weirlab.sweep(points.waits_once, {{'number': [0, 1, 2, 3, 4]}}, {str(tmp_path / 'out')!r},"
-        f" fixed={{'folder': {str(calls)!r}}}, workers=1)\n"
+        f"    fixed = {{'folder': {str(calls)!r}}}\n"
+        f"    weirlab.sweep(points.{function}, {grid}, {str(tmp_path / 'out')!r}, fixed=fixed, workers=1)\n"
     )
-    script = tmp_path / "killed.py"
-    script.write_text(code)
-    begun = subprocess.Popen([sys.executable, script], start_new_session=True)
-    until = time.monotonic() + WAIT_S
-    while not (calls / "waits").exists() and time.monotonic() < until and begun.poll() is None:
+    begun, until = subprocess.Popen([sys.executable, script], start_new_session=True), time.monotonic() + WAIT_S
+    while not (calls / mark).exists() and time.monotonic() < until and begun.poll() is None:
         time.sleep(0.02)
     assert begun.poll() is None
+    return begun
+
+
+def test_a_sweep_that_was_killed_goes_on(tmp_path, calls):
+    grid = {"number": [0, 1, 2, 3, 4]}
+    begun = begin("waits_once", grid, tmp_path, calls, "waits")
     os.killpg(begun.pid, signal.SIGKILL)
     begun.wait()
     before = len(list((tmp_path / "out").glob("*.json")))
-    grid = {"number": [0, 1, 2, 3, 4]}
     table = weirlab.sweep(points.waits_once, grid, tmp_path / "out", fixed={"folder": str(calls)}, workers=1)
     assert table["square"].to_pylist() == [0, 1, 4, 9, 16]
     assert before >= 1
@@ -146,17 +150,8 @@ def test_a_sweep_that_was_killed_goes_on(tmp_path, calls):
 
 def test_workers_of_a_killed_sweep_end(tmp_path, calls):
     """The process of the sweep alone is killed: nobody tells its workers."""
-    script = tmp_path / "killed.py"
-    script.write_text(
-        "import points, weirlab\n"
-        "if __name__ == '__main__':\n"
-        f"    weirlab.sweep(points.names_its_process, {{'number': [0, 1, 2]}}, {str(tmp_path / 'out')!r},"
-        f" fixed={{'folder': {str(calls)!r}}}, workers=1)\n"
-    )
-    begun, until = subprocess.Popen([sys.executable, script]), time.monotonic() + WAIT_S
-    while not (calls / "worker").exists() and time.monotonic() < until and begun.poll() is None:
-        time.sleep(0.02)
-    worker = int((calls / "worker").read_text())
+    begun = begin("names_its_process", {"number": [0, 1, 2]}, tmp_path, calls, "worker")
+    worker, until = int((calls / "worker").read_text()), time.monotonic() + WAIT_S
     begun.kill()
     begun.wait()
     while is_running(worker) and time.monotonic() < until:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from . import chapters, grids, items, lines, repeats
+from . import chapters, grids, items, repeats
 from ._files import write_text
 from .experiments import RunError
 from .folders import experiments_in
@@ -16,7 +16,7 @@ from .sweeps import SweepError
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs a command. Exit status: 0, or 1 if something does not agree or is not there, 2 for a wrong command."""
+    """Runs a command. Exit status: 0, or 1 if something does not agree or is not there, 2 for a wrong command or sweep."""
     try:
         args = _parser().parse_args(arguments)
     except SystemExit as ended:
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
         status: int = args.command(args)
     except (OSError, ValueError, RunError, SweepError) as error:
         print(f"weirlab: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, grids.WrongFile) else 1
     except KeyboardInterrupt:
         print("weirlab: interrupted: what is finished is kept, and the same command goes on", file=sys.stderr)
         return 130
@@ -40,11 +40,10 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("folders", nargs="+", metavar="DIR", help="of an experiment, of experiments, of runs, or a kept result")
     what = report.add_mutually_exclusive_group()
     what.add_argument("--over", metavar="RUN", help="each run's time over this one's, paired by seed, its losses first")
-    what.add_argument("--line", metavar="RUN", help="the same of runs on lines whose rate is to be found")
     what.add_argument("--claims", metavar="FILE.json", help="write what became of each claim, as results keep it (claims.json)")
-    report.add_argument("--json", action="store_true", help="with --over or --line: one JSON object (over-RUN.json)")
+    report.add_argument("--line", action="store_true", help="with --over: what was used of the line, and when its rate was found")
+    report.add_argument("--json", action="store_true", help="with --over: one JSON object (over-RUN.json)")
     report.add_argument("--md", metavar="FILE.md", help="write it as Markdown")
-    report.add_argument("--title", help="what the Markdown is called")
     sweep = commands.add_parser("sweep", help="simulate a grid from a file; the same again goes on")
     sweep.set_defaults(command=_sweep)
     sweep.add_argument("file", metavar="FILE.toml")
@@ -68,19 +67,17 @@ def _parser() -> argparse.ArgumentParser:
 
 def _report(args: argparse.Namespace) -> int:
     found = experiments_in(*args.folders)
-    if args.line:
-        of_lines = lines.lines(found, args.line)
-        sys.stdout.write(repeats.to_json(of_lines) if args.json else lines.table(of_lines))
-        return 0
-    if args.over:
-        of = repeats.factors(found, args.over)
-        if args.md:
-            write_text(args.md, repeats.markdown(of, args.title or f"Weir: every run over {args.over}"))
-        sys.stdout.write(repeats.to_json(of) if args.json else repeats.table(of))
-        return 0
-    if args.json:
-        raise ValueError("--json goes with --over or --line")
-    return _chapters(args, [chapters.chapter(of) for of in found])
+    if not args.over:
+        if args.json or args.line:
+            raise ValueError("--json and --line go with --over")
+        return _chapters(args, [chapters.chapter(of) for of in found])
+    of = repeats.factors(found, args.over, with_line=args.line)
+    text = repeats.markdown(of, f"Weir: every run over {args.over}")
+    if args.md:
+        write_text(args.md, text)
+    if args.json or not args.md:
+        sys.stdout.write(repeats.to_json(of) if args.json else text)
+    return 0
 
 
 def _chapters(args: argparse.Namespace, made: list[chapters.Chapter]) -> int:
@@ -93,7 +90,7 @@ def _chapters(args: argparse.Namespace, made: list[chapters.Chapter]) -> int:
         write_text(args.claims, claims_json(kept))
     if args.md or not args.claims:
         only = made[0].experiment.name if len(made) == 1 else None
-        title = args.title or (f"Weir: {only}" if only else "Weir: the papers' figures, measured")
+        title = f"Weir: {only}" if only else "Weir: the papers' figures, measured"
         text = chapters.markdown(title, made)
         if args.md:
             write_text(args.md, text)

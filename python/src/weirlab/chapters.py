@@ -76,8 +76,7 @@ def _chapter(of: Chapter) -> str:
         rest = _others(of.findings)
         text += f"The paper: {figure['claim']}. **{_tally(of.findings)}**{f': {rest}' if rest else ''}.\n\n"
     if of.findings:
-        rows = [[*_claim_cells(found), _verdict(found)] for found in of.findings]
-        text += table(("claim", "measured ± 95 %", "bound", "verdict"), rows) + "\n"
+        text += of_claims(of.findings, "measured ± 95 %") + "\n"
     absent = "".join(f"- not here: {names}: {why}\n" for names, why in _by_reason(of.not_here))
     text += f"{absent}\n" if absent else ""
     return text + "".join(_point(point) for point in of.points if point.mismatch is None)
@@ -98,25 +97,14 @@ def _tally(found: Sequence[Found]) -> str:
 
 
 def _others(found: Sequence[Found]) -> str:
-    """The number of claims with each other verdict, and the claim that fails worst."""
+    """The number of claims with each other verdict."""
     counts = ((verdict, sum(of.verdict == verdict for of in found)) for verdict in VERDICTS if verdict != REPRODUCED)
-    others = ", ".join(f"{count} {verdict}" for verdict, count in counts if count)
-    failed = [of for of in found if of.verdict == REFUTED]
-    worst = max(failed, key=_miss, default=None)
-    said = [others] if others else []
-    if worst is not None:
-        claim, measured, _ = _claim_cells(worst)
-        said.append(f"worst: {claim}, {measured}")
-    return "; ".join(said)
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts if count)
 
 
-def _miss(found: Found) -> tuple[float, float]:
-    """The factor by which the figure misses the claimed range, which is 1 within the range, and the figure itself."""
-    (least, most), value = found.claim.ends, found.estimate.value if found.estimate else 0.0
-    top, bottom = (least, value) if value < least else (value, most) if value > most else (1.0, 1.0)
-    # Something where nothing is claimed, or the reverse, cannot be missed by more.
-    times = top / bottom if bottom else float("inf")
-    return (times if times >= 1 else float("inf")), value
+def of_claims(findings: Iterable[Found], measured: str) -> str:
+    """A table of claims with what was found, which has this heading, and its verdict."""
+    return table(("claim", measured, "bound", "verdict"), [[*_claim_cells(found), _verdict(found)] for found in findings])
 
 
 _TIMES = " ×"  # noqa: RUF001

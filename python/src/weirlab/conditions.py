@@ -16,10 +16,6 @@ _CLOCKS_NS = 1_000
 """The time by which a response may seem to end before its bytes have crossed the link: two programs read the clock."""
 _SEGMENT_BYTES = 1448
 NOT_A_WIRE = "not a wire: "
-_OF_SERVER = (
-    "recorded by the server: a response ends when the kernel has its last byte, before the link has carried "
-    "it, and ratios to a bound are not comparable"
-)
 
 
 def apart(one: Run, other: Run) -> str | None:
@@ -52,23 +48,16 @@ def number(value: float) -> str:
 def _physics(run: Run) -> list[tuple[str, str]]:
     """The conditions that decide how packets move, and that the server does not choose."""
     said = run.environment
-    link = "a wire" if "wire" in said else "a token bucket"
     return [
-        ("link", "not seen by the server, which recorded" if _is_of_server(run) else link),
+        ("link", "a wire" if "wire" in said else "a token bucket"),
         ("clock", said.get("clock", "real")),
         ("network", said.get("wan_paths", "no delay or loss")),
         ("largest packets", said.get("gso_max_segs", "as the kernel has them")),
     ]
 
 
-def _is_of_server(run: Run) -> bool:
-    return run.environment.get("recorded_by") == "server"
-
-
 def not_a_wire(run: Run, of: Responses) -> str | None:
     """The warning for figures that depend on the link. It is None if the link serialised or if too little was kept."""
-    if _is_of_server(run):
-        return _OF_SERVER
     link: Any = run.manifest.get("link_bps")
     if not link or of.head_bytes is None or of.body_bytes is None:
         return None

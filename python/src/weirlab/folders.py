@@ -117,31 +117,19 @@ def _label(value: Any) -> str:
 
 
 def experiments_in(*folders: str | os.PathLike[str]) -> list[Experiment]:
-    """Every experiment in these folders, which may be of runs, of an experiment, of experiments, or kept results.
-
-    Runs given one by one are one experiment if they lie in one folder.
-    """
+    """Every experiment in these folders, which may be of a run, of runs, of an experiment, of experiments, or kept results."""
     found: list[Experiment] = []
     for folder in map(pathlib.Path, folders):
         if not folder.is_dir():
             raise FileNotFoundError(f"{folder}: no folder is here")
         if (folder / MANIFEST).is_file() and has_records(folder):
-            _add_run(found, folder)
+            found.append(Experiment(folder.resolve().parent.name, [run_in(folder, "")], _text(folder.parent), is_whole=False))
             continue
         below = list(_look(folder, _DEPTH_MAX))
         if not below:
             raise ValueError(f"{folder}: no run here: neither it nor a folder in it has a {MANIFEST}")
         found += below
     return found
-
-
-def _add_run(found: list[Experiment], folder: pathlib.Path) -> None:
-    holder = folder.resolve().parent
-    for experiment in found:
-        if not experiment.is_whole and experiment.name == holder.name:
-            experiment.runs.append(run_in(folder, ""))
-            return
-    found.append(Experiment(holder.name, [run_in(folder, "")], _text(holder), is_whole=False))
 
 
 def _look(folder: pathlib.Path, depth: int) -> Iterator[Experiment]:

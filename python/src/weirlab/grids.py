@@ -6,7 +6,9 @@ flags. The same seeds are used in every cell, so under every policy the same job
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import itertools
 import json
 import math
@@ -23,13 +25,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
+from . import texts
 from ._files import whole, write_text
-from .claims import Claim, claims_of
+from .chapters import of_claims
+from .claims import NOT_MEASURED, Claim, claims_of
 from .experiments import RunError, sim
 from .intervals import Estimate, mean
-from .judgement import claims_json
+from .judgement import Found, claims_json, kept_claims
 from .sweeps import sweep
-from .texts import csv_line, markdown
 
 Fields = dict[str, Any]
 Metrics = dict[str, float]
@@ -45,7 +48,6 @@ _KINDS: dict[str, tuple[type, str]] = {
     "claim": (list, "a list of tables: [[claim]]"),
 }
 """What the keys of an experiment are."""
-_KEYS_OF_PLOT = ("x", "y", "lines")
 _RESERVED = ("model", "replications", "seed")
 _REPLICATIONS_MAX, _RUNS_MAX = 10_000, 50_000
 _LEVEL = 0.99
@@ -53,7 +55,10 @@ _LEVEL = 0.99
 _OF_THE_PROGRAM = ("spec", "simulated_jobs", "jobs_per_second", "cpu_seconds", "peak_rss_bytes")
 _FILES = {"trace": "", "class_table": "", "dist": "trace:"}
 """Fields that name a file, and what stands before its name."""
-_BIN = ("size_bytes_mean", "response_time_ms_mean", "response_time_variance_ms2", "slowdown_mean")
+
+
+class WrongFile(ValueError):
+    """An experiment's file asks for what cannot be simulated."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,6 @@ class Results:
 
     plan: Plan
     metrics: list[list[Metrics]]
-    by_size: list[list[list[dict[str, float]]]]
     theory: list[Metrics]
     """The values of closed forms, for each cell."""
     commit: str
@@ -101,13 +105,13 @@ class Results:
 
 
 def read(file: str | os.PathLike[str], replications: int | None = None) -> Plan:
-    """Reads an experiment; ValueError names the key that is wrong."""
+    """Reads an experiment; WrongFile names the key that is wrong."""
     path = pathlib.Path(file)
     try:
         said = tomllib.loads(path.read_text())
         return _plan(path, said if replications is None else {**said, "replications": replications})
     except (tomllib.TOMLDecodeError, ValueError) as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise WrongFile(f"{path}: {error}") from error
 
 
 def _plan(path: pathlib.Path, said: dict[str, Any]) -> Plan:
@@ -117,7 +121,7 @@ def _plan(path: pathlib.Path, said: dict[str, Any]) -> Plan:
     fixed, axes = dict(_flat(said.get("fixed", {}))), dict(_flat(said["grid"]))
     values = {name: _axis(name, of) for name, of in axes.items()}
     _check_fields(fixed, values)
-    _check_plot(said.get("plot", {}), axes)
+    _check_plot(said.get("plot", {}))
     count, first = said.get("replications", 10), said.get("seed", 1)
     if not 1 <= count <= _REPLICATIONS_MAX:
         raise ValueError(f"replications: `{count}` is not from 1 to {_REPLICATIONS_MAX}")
@@ -156,13 +160,10 @@ def _check_kinds(said: Mapping[str, Any]) -> None:
             raise ValueError(f"claim: `{_short(claim)}`: write a table: [[claim]]")
 
 
-def _check_plot(plot: Mapping[str, Any], axes: Mapping[str, Any]) -> None:
+def _check_plot(plot: Mapping[str, Any]) -> None:
     for key in plot:
-        if key not in _KEYS_OF_PLOT:
-            raise ValueError(f"plot: unknown key `{key}`; there are {', '.join(_KEYS_OF_PLOT)}")
-    for key in ("x", "lines"):
-        if (name := plot.get(key)) is not None and (not isinstance(name, str) or name not in axes):
-            raise ValueError(f"plot.{key}: `{_short(name)}` is not in [grid]")
+        if key != "y":
+            raise ValueError(f"plot: unknown key `{key}`; there is y")
     if not isinstance(y := plot.get("y", []), list) or not all(isinstance(name, str) for name in y):
         raise ValueError(f"plot.y: `{_short(y)}`: write a list of names of metrics")
 
@@ -256,7 +257,7 @@ def conduct(
 ) -> Results:
     """Does the runs that are not yet in the folder `out`, and reads all. `trace` is read wherever the experiment names one.
 
-    Raises ValueError if a cell cannot be simulated, before any run, or if a metric is unknown, after a run of each cell, and
+    Raises WrongFile if a cell cannot be simulated, before any run, or if a metric is unknown, after a run of each cell, and
     SweepError as `weirlab.sweep`.
     """
     folder, model = str(plan.file.parent.resolve()), plan.said["model"]
@@ -278,8 +279,7 @@ def conduct(
     measured, count = measure(plan.seeds), len(plan.seeds)
     groups = [measured[at : at + count] for at in range(0, len(measured), count)]
     metrics = [[run["metrics"] for run in group] for group in groups]
-    sizes, theory = [[run["by_size"] for run in group] for group in groups], [of["theory"] for of in said]
-    return Results(plan, metrics, sizes, theory, said[0]["commit"])
+    return Results(plan, metrics, [of["theory"] for of in said], said[0]["commit"])
 
 
 def _checked(plan: Plan, cell: Cell, of: Fields) -> dict[str, Any]:
@@ -287,23 +287,23 @@ def _checked(plan: Plan, cell: Cell, of: Fields) -> dict[str, Any]:
         return sim(check=True, seed=1, **of)
     except RunError as error:
         reason = str(error).rpartition("exit status ")[2].partition(": ")[2].removeprefix("weirlab: ")
-        raise ValueError(f"{plan.file}: {reason}") from error
+        raise WrongFile(f"{plan.file}: {reason}") from error
 
 
 def _check_metrics(plan: Plan, measured: Iterable[Mapping[str, Any]]) -> None:
-    """Raises ValueError with the names of all metrics if the plan asks for one that no run has."""
+    """Raises WrongFile with the names of all metrics if the plan asks for one that no run has."""
     known = sorted({name for run in measured for name in run["metrics"]})
     of_claims = [(f"claim `{of.text}`", of.value) for of in plan.claims]
     for where, name in [("plot.y", name) for name in plan.y] + of_claims:
         if name not in known and f"{name}_mean" not in known:
-            raise ValueError(f"{plan.file}: {where}: it has no `{name}`, only {', '.join(known)}")
+            raise WrongFile(f"{plan.file}: {where}: it has no `{name}`, only {', '.join(known)}")
 
 
 def simulated(cell: str, seed: int, model: str, folder: str, trace: str | None, digest: str) -> dict[str, str]:
     """Does a run, which is a point of the sweep. Its result depends on flags, digest and the files' contents."""
     said = sim(seed=seed, **flags(model, json.loads(cell)["fields"], folder, trace))
     of = {name: value for name, value in said.items() if name not in _OF_THE_PROGRAM}
-    return {"metrics": json.dumps({"metrics": dict(_numbers("", of)), "by_size": said.get("by_size", [])})}
+    return {"metrics": json.dumps({"metrics": dict(_numbers("", of))})}
 
 
 def flags(model: str, fields: Fields, folder: str, trace: str | None) -> Fields:
@@ -369,47 +369,46 @@ def found(results: Results, claim: Claim) -> Estimate | None:
     return None if None in of else mean(of, _LEVEL)
 
 
+def findings(results: Results) -> list[Found]:
+    """The verdict on each claim."""
+    of, count = [(claim, found(results, claim)) for claim in results.plan.claims], len(results.plan.seeds)
+    return [
+        Found(claim, "", None, 0, NOT_MEASURED) if value is None else Found(claim, "", value, count, *claim.judged(value, count))
+        for claim, value in of
+    ]
+
+
 def write(results: Results, out: str | os.PathLike[str]) -> None:
-    """Writes `runs.parquet`, `sizes.parquet`, `cells.csv`, `table.md`, `sweep.json`, and of claims `claims.json`."""
+    """Writes `runs.parquet`, `cells.csv`, `table.md`, `sweep.json`, and of claims `claims.json`."""
     folder, plan = pathlib.Path(out), results.plan
-    for name, of in (("runs", _runs(results)), ("sizes", _sizes(results))):
-        with whole(folder / f"{name}.parquet") as part:
-            pa.parquet.write_table(of, part, compression="snappy")
+    with whole(folder / "runs.parquet") as part:
+        pa.parquet.write_table(_runs(results), part, compression="snappy")
     write_text(folder / "cells.csv", _cells_csv(results))
     write_text(folder / "table.md", table(results))
     if plan.claims:
-        write_text(folder / "claims.json", claims_json(_kept(results, claim) for claim in plan.claims))
+        write_text(folder / "claims.json", claims_json(kept_claims(plan.file.stem, findings(results))))
     said = {"name": plan.file.stem, "question": plan.said["question"], "model": plan.said["model"]}
     said |= {"runs": len(plan.cells) * len(plan.seeds), "seeds": plan.seeds, "commit": results.commit}
     said |= {"kernel": platform.release(), "command": sys.argv}
     write_text(folder / "sweep.json", json.dumps(said, indent=2, ensure_ascii=False) + "\n")
 
 
-def _kept(results: Results, claim: Claim) -> dict[str, Any]:
-    of = found(results, claim)
-    kept: dict[str, Any] = {"experiment": results.plan.file.stem, "text": claim.text}
-    if of is not None:
-        kept["value"] = of.value
-        kept |= {"ends": [of.low, of.high]} if of.low is not None else {}
-    return {**kept, "traces": 0 if of is None else len(results.plan.seeds)}
-
-
-def _axis_columns(results: Results, repeat: Iterable[int]) -> dict[str, pa.Array]:
-    """The value of each axis for each cell, as often as it has rows."""
-    counts, columns = list(repeat), {}
+def _axis_columns(results: Results) -> dict[str, pa.Array]:
+    """The value of each axis, for each seed of each cell."""
+    columns = {}
     for name in results.plan.cells[0].at:
         values = [cell.at[name] for cell in results.plan.cells]
         is_number = all(isinstance(of, (int, float)) and not isinstance(of, bool) for of in values)
         column = [float(of) for of in values] if is_number else [_label(of) for of in values]
-        repeated = [of for of, count in zip(column, counts, strict=True) for _ in range(count)]
+        repeated = [of for of in column for _ in results.plan.seeds]
         columns[name] = pa.array(repeated, pa.float64() if is_number else pa.string())
     return columns
 
 
 def _runs(results: Results) -> pa.Table:
     """The table of runs. A row has the axes, every other field, the seed and every metric of a run."""
-    plan, count = results.plan, len(results.plan.seeds)
-    columns = list(_axis_columns(results, [count] * len(plan.cells)).items())
+    plan = results.plan
+    columns = list(_axis_columns(results).items())
     others = sorted({name for cell in plan.cells for name in cell.fields} - set(plan.cells[0].at))
     for name in others:
         texts = [None if name not in cell.fields else _label(cell.fields[name]) for cell in plan.cells for _ in plan.seeds]
@@ -431,27 +430,18 @@ def _distinct(names: Iterable[str]) -> list[str]:
     return taken
 
 
-def _sizes(results: Results) -> pa.Table:
-    """The table of sizes, with a row per run and bin of sizes."""
-    plan = results.plan
-    columns = list(_axis_columns(results, [sum(map(len, runs)) for runs in results.by_size]).items())
-    rows = [(seed, of) for runs in results.by_size for seed, run in zip(plan.seeds, runs, strict=True) for of in run]
-    columns.append(("seed", pa.array([seed for seed, _ in rows], pa.int64())))
-    columns += [(name, pa.array([of[name] for _, of in rows], pa.int64())) for name in ("from_bytes", "jobs")]
-    columns += [(name, pa.array([of[name] for _, of in rows], pa.float64())) for name in _BIN]
-    return pa.table([of for _, of in columns], _distinct(name for name, _ in columns))
-
-
 def _cells_csv(results: Results) -> str:
     """The text of `cells.csv`. A row has cell, metric, mean, interval, number of runs, and closed form."""
     plan = results.plan
-    text = csv_line([*plan.cells[0].at, "metric", "mean", "ci99_low", "ci99_high", "runs", "theory"])
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow([*plan.cells[0].at, "metric", "mean", "ci99_low", "ci99_high", "runs", "theory"])
     for cell, runs, theory in zip(plan.cells, results.metrics, results.theory, strict=True):
         for name, of in estimates(runs).items():
             foretold = _named_metric(theory, name)
             numbers = ["" if value is None else plain(value) for value in (of.value, of.low, of.high)]
-            text += csv_line([*cell.labels, name, *numbers, str(len(runs)), "" if foretold is None else plain(foretold)])
-    return text
+            rows.writerow([*cell.labels, name, *numbers, len(runs), "" if foretold is None else plain(foretold)])
+    return text.getvalue()
 
 
 def table(results: Results) -> str:
@@ -466,35 +456,8 @@ def table(results: Results) -> str:
         of, row = estimates(runs), list(cell.labels)
         for name in plan.y:
             estimate, said = _named_metric(of, name), _named_metric(theory, name)
-            row.append("-" if estimate is None else figure(estimate))
-            row += ["-" if said is None else figure(Estimate(said))] if name in foretold else []
+            row.append("-" if estimate is None else texts.plus_minus(estimate))
+            row += ["-" if said is None else texts.figure(said)] if name in foretold else []
         rows.append(row)
-    return text + markdown([*plan.cells[0].at, *head], rows) + _claims(results)
-
-
-def _claims(results: Results) -> str:
-    """The claims with what was found and its verdict."""
-    rows = []
-    for claim in results.plan.claims:
-        of = found(results, claim)
-        claimed = " to ".join("" if end is None else plain(end) for end in (claim.least, claim.most)).strip()
-        if of is None:
-            rows.append([claim.text, "-", claimed, "not measured"])
-            continue
-        verdict, remark = claim.judged(of, len(results.plan.seeds))
-        half = "" if of.low is None or of.high is None else f" \N{PLUS-MINUS SIGN} {(of.high - of.low) / 2:.3f}"
-        rows.append([claim.text, f"{of.value:.3f}{half}", claimed, verdict + (f": {remark}" if remark else "")])
-    return "\n" + markdown(["claim", "found", "claimed", "verdict"], rows) if rows else ""
-
-
-def figure(of: Estimate) -> str:
-    """As many digits as the interval makes sense of: two of its own, and at least three of the mean."""
-
-    def decimals(value: float, digits: int) -> int:
-        return min(max(digits - 1 - math.floor(math.log10(abs(value))), 0), 6) if value else 0
-
-    if of.high is None:
-        return f"{of.value:.{decimals(of.value, 4)}f}"
-    half, of_mean = of.high - of.value, decimals(of.value, 3)
-    both = max(of_mean, min(decimals(half, 2), of_mean + 2))
-    return f"{of.value:.{both}f} \N{PLUS-MINUS SIGN} {half:.{both}f}"
+    text += texts.markdown([*plan.cells[0].at, *head], rows)
+    return text + ("\n" + of_claims(findings(results), "found ± 99 %") if plan.claims else "")

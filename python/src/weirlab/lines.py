@@ -1,27 +1,19 @@
-"""Results of runs on a line whose rate has to be found: their times over those of a run that was given the rate, the
-share of the line that was used, and the time at which the rate was found."""
+"""Figures of runs on a line whose rate has to be found: the share of it that was used, and when the server found its rate."""
 
 from __future__ import annotations
 
 import csv
 import pathlib
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import pyarrow as pa
 
-from . import texts
 from .figures import nearest_rank, share_within
-from .folders import Experiment
-from .intervals import Estimate, mean, ratio
-from .recorded import Run
+from .recorded import Responses, Run
 
-_TIMES = ("mean", "small_p50", "small_p95")
 _SENT = "link_sent_bytes_total"
 """The counter among a run's samples of what left the bottleneck."""
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -106,128 +98,16 @@ def rate_in(text: str) -> int | None:
     return None
 
 
-@dataclass
-class _Measured:
-    """The figures of the run of one seed."""
-
-    times: tuple[float, float, float]
-    """The mean of all requests, and median and 95th percentile of the half with the smallest bodies."""
-    used_share: float | None
-    dropped: float | None
-    found_s: float | None
-    others: dict[str, float]
-    void: str | None
+MEASURES = ("small p50", "small p95", "of the line", "dropped", "found")
+"""Figures of a run on a line: median and 95th percentile of the half with the smallest bodies (ms), what left the bottleneck over
+what it could carry while requests arrived, packets dropped there, and when the server first named a rate (s)."""
+TIMES = 2
+"""How many of them, the first, are times of requests."""
 
 
-@dataclass
-class _Groups:
-    of: dict[str, dict[str, dict[int, _Measured]]] = field(default_factory=dict)
-
-    def add(self, group: str, run: Run, of_line: Seen) -> None:
-        seeds = self.of.setdefault(group, {}).setdefault(run.name, {})
-        if run.seed in seeds:
-            said = "is there twice under the same conditions; of each seed one run counts: leave one out"
-            raise ValueError(f"{run.path}: run `{run.name}` of seed {run.seed} {said}")
-        seeds[run.seed] = _measured(run, of_line)
-
-
-def _measured(run: Run, of_line: Seen) -> _Measured:
-    of = run.responses()
-    small = of.ms[share_within(of.size_bytes, 0, 50)]
-    times = (float(of.ms.mean()), nearest_rank(small, 500), nearest_rank(small, 950))
-    numbers = {name: float(text) for name, text in run.environment.items() if _is_number(text)}
-    others = {name.removeprefix("neighbour_"): of for name, of in sorted(numbers.items()) if name.startswith("neighbour_")}
-    return _Measured(times, of_line.used_share(run), numbers.get("dropped_packets"), of_line.found_s(), others, run.void)
-
-
-def _is_number(text: str) -> bool:
-    return re.fullmatch(r"-?\d+(\.\d+)?(e[+-]?\d+)?", text) is not None
-
-
-def lines(of: Iterable[Experiment], reference: str) -> Row:
-    """Compares the times of each run with those of `reference`. Folders that differ by seed form a group."""
-    groups = _Groups()
-    for experiment in of:
-        for point, runs in sorted(experiment.points.items()):
-            for run in sorted(runs, key=lambda run: run.name):
-                of_line, name = seen(run), _without_seed(experiment.name, run.seed)
-                words = [word for word in point.split("_") if word and word != f"seed-{run.seed}"]
-                groups.add(" ".join(filter(None, (name, "_".join(words)))), run, of_line)
-    names = sorted({name for runs_of in groups.of.values() for name in runs_of})
-    if reference not in names:
-        raise ValueError(f"there is no run `{reference}`; the runs are {', '.join(names)}")
-    rows = [_row(group, name, runs_of, reference) for group, runs_of in groups.of.items() for name in runs_of]
-    return {"over": reference, "rows": rows}
-
-
-def _without_seed(name: str, seed: int) -> str:
-    """The name of an experiment without the seed that its folder ends in: `line-row` for `line-row-2` and seed 2."""
-    return next((name.removesuffix(tail) for tail in (f"-seed-{seed}", f"-{seed}") if name.endswith(tail)), name)
-
-
-def _row(group: str, name: str, runs: dict[str, dict[int, _Measured]], reference: str) -> Row:
-    seeds = dict(sorted(runs[name].items()))
-    used = {seed: of for seed, of in seeds.items() if of.void is None}
-    base = runs.get(reference, {}) if name != reference else {}
-    pairs = [(of.times, base[seed].times) for seed, of in used.items() if seed in base and base[seed].void is None]
-
-    def over_seeds(values: Iterable[float | None]) -> Estimate | None:
-        known = [value for value in values if value is not None]
-        return mean(known) if known else None
-
-    others = sorted({name for of in used.values() for name in of.others})
-    found = [of.found_s for of in used.values() if of.found_s is not None]
-    return {
-        "group": group,
-        "run": name,
-        "used": len(used),
-        "void": [[seed, of.void] for seed, of in seeds.items() if of.void is not None],
-        "ms": {key: over_seeds(of.times[at] for of in used.values()) for at, key in enumerate(_TIMES)},
-        "factors": {key: ratio((m[at], b[at]) for m, b in pairs) if pairs else None for at, key in enumerate(_TIMES)},
-        "used_share": over_seeds(of.used_share for of in used.values()),
-        "dropped_packets": over_seeds(of.dropped for of in used.values()),
-        "found": len(found),
-        "found_s": over_seeds(found),
-        "others": {name: over_seeds(of.others.get(name) for of in used.values()) for name in others},
-    }
-
-
-_COLUMNS = ("group", "run", "seeds", "mean, ms ± 95 %", "mean factor, 95 %", "small p50, 95 %", "small p95, 95 %", "of the line",
-            "dropped", "found, s")  # fmt: skip
-_GROUP_CHARS_MAX, _RUN_CHARS_MAX = 52, 20
-
-
-def table(of: Row) -> str:
-    """For a terminal."""
-    over = of["over"]
-    legend = (
-        f"Factors are response times over those of {over}, seed by seed (geometric mean, 95 % interval by Student's t): the mean "
-        "of all requests, and median and 95th percentile of the half with the smallest bodies. "
-        f"Above 1 {over} is sooner. Of the line: what left the bottleneck over what it could carry while requests arrived. "
-        "Found: when the server first named a rate of its line."
-    )
-    text = texts.wrap(legend) + "\n" + texts.aligned([_COLUMNS, *map(_cells_of, of["rows"])])
-    for row in of["rows"]:
-        name = f"{row['group']} / {row['run']}"
-        if row["void"]:
-            seed, reason = row["void"][0]
-            text += texts.wrap(f"{name}: {len(row['void'])} seeds void, the first {seed}: {reason}")
-        if row["others"]:
-            others = ", ".join(f"{what} {texts.plus_minus(value)}" for what, value in row["others"].items())
-            text += texts.wrap(f"{name}: with it {others}")
-    return text
-
-
-def _cells_of(row: Row) -> list[str]:
-    seeds, alone = row["used"] + len(row["void"]), texts.figure(row["found_s"].value) if row["found_s"] else "-"
-    dropped, share = row["dropped_packets"], row["used_share"]
-    return [
-        texts.cut(row["group"], _GROUP_CHARS_MAX),
-        texts.cut(row["run"], _RUN_CHARS_MAX),
-        f"{row['used']}/{seeds}" if row["void"] else str(seeds),
-        texts.plus_minus(row["ms"]["mean"]),
-        *(texts.with_ends(row["factors"][key]) for key in _TIMES),
-        "-" if share is None else texts.figure(share.value),
-        "-" if dropped is None else f"{dropped.value:.0f}",
-        alone if row["found"] == row["used"] else f"{alone} ({row['found']}/{row['used']})",
-    ]
+def figures_of(run: Run, of: Responses) -> list[float | None]:
+    """The figures of a run, each None where it has none."""
+    small, of_line = of.ms[share_within(of.size_bytes, 0, 50)], seen(run)
+    dropped = run.environment.get("dropped_packets")
+    percentiles = [nearest_rank(small, permille) for permille in (500, 950)]
+    return [*percentiles, of_line.used_share(run), None if dropped is None else float(dropped), of_line.found_s()]

@@ -1,11 +1,8 @@
-"""Pictures of runs and of sweeps."""
+"""Pictures of runs."""
 
 from __future__ import annotations
 
-import csv
 import importlib
-import os
-import pathlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -38,32 +35,6 @@ def by_size(runs: Iterable[Run], title: str = "response time by size") -> Any:
             axes.plot(*growth(oracle.size_bytes, oracle.ms), style, color="0.4", linewidth=1, label=label)
     axes.set(xlabel="size of the response body (bytes)", ylabel="mean response time (ms)", xscale="log", yscale="log")
     axes.set_title(title)
-    axes.legend()
-    return figure
-
-
-def sweep(folder: str | os.PathLike[str], metric: str, x: str = "rho", lines: str = "policy", **only: str) -> Any:
-    """A metric of a sweep against its axis `x`, with 99 % intervals: a line for each value of the axis `lines`.
-
-    `folder` is where `python -m weirlab sweep` wrote its `cells.csv`; `dist="exponential:mean=5000"` takes the cells of that
-    value alone. The closed form is dashed where there is one.
-    """
-    file = pathlib.Path(folder) / "cells.csv"
-    with file.open(newline="") as text:
-        cells = [cell for cell in csv.DictReader(text) if cell["metric"] in (metric, f"{metric}_mean")]
-    cells = [cell for cell in cells if all(cell.get(axis) == value for axis, value in only.items())]
-    if not cells or not {x, lines} <= cells[0].keys():
-        raise ValueError(f"{file}: no cell has {metric} by {x} and {lines}" + "".join(f", {a} {v}" for a, v in only.items()))
-    figure, axes = _empty()
-    for name in dict.fromkeys(cell[lines] for cell in cells):
-        of = [cell for cell in cells if cell[lines] == name]
-        at, mean = ([float(cell[column]) for cell in of] for column in (x, "mean"))
-        ends = [[float(cell[end] or cell["mean"]) for cell in of] for end in ("ci99_low", "ci99_high")]
-        bars = [[abs(end - middle) for end, middle in zip(side, mean, strict=True)] for side in ends]
-        drawn = axes.errorbar(at, mean, yerr=bars, marker=".", capsize=2, linewidth=1, label=name)
-        if all(cell["theory"] for cell in of):
-            axes.plot(at, [float(cell["theory"]) for cell in of], "--", color=drawn.lines[0].get_color(), linewidth=1)
-    axes.set(xlabel=x, ylabel=metric, yscale="log")
     axes.legend()
     return figure
 

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.parquet
 
 from . import _weirlab
@@ -134,17 +133,13 @@ def records(path: str | os.PathLike[str]) -> pa.Table:
         of = {name: to_arrow(column, _KINDS.get(name)) for name, column in columns.items()}
         of["outcome"] = pa.DictionaryArray.from_arrays(of["outcome"].cast(pa.int8()), outcomes).cast(pa.string())
         return pa.table(of).replace_schema_metadata({"classes": json.dumps(classes)})
-    in_columns, text = at / "records.parquet", at / "records.csv"
+    file = at / "records.parquet"
+    if not file.exists():
+        raise FileNotFoundError(f"{at}: no records.parquet: no run is here")
     try:
-        if in_columns.exists():
-            table = pa.parquet.read_table(in_columns)
-        elif text.exists():
-            table = pa.csv.read_csv(text)
-        else:
-            raise FileNotFoundError(f"{at}: no records.parquet and no records.csv: no run is here")
+        return pa.parquet.read_table(file).sort_by("job")
     except pa.ArrowInvalid as error:
-        raise ValueError(f"{in_columns if in_columns.exists() else text}: {error}") from error
-    return table.sort_by("job")
+        raise ValueError(f"{file}: {error}") from error
 
 
 def runs(folder: str | os.PathLike[str]) -> list[Run]:
@@ -164,7 +159,7 @@ def runs(folder: str | os.PathLike[str]) -> list[Run]:
 
 def has_records(folder: pathlib.Path) -> bool:
     """Returns whether the folder has records of a run, finished or not."""
-    return (folder / "records.parquet").exists() or (folder / "records.csv").exists()
+    return (folder / "records.parquet").exists()
 
 
 def run_in(folder: pathlib.Path, point: str) -> Run:

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from . import texts
+from . import lines, texts
 from .conditions import apart, in_words, not_a_wire, number
 from .figures import nearest_rank, share_within
 from .folders import Experiment
 from .intervals import Estimate, mean, ratio
 from .points import Point, load_of
-from .recorded import Responses, Run, without_seed
+from .recorded import Run, without_seed
 
 # The largest requests, which may lose.
 _TOP_PERCENT = 99.5
@@ -39,6 +39,7 @@ class _Repeat:
     top_ms: float
     packet_bound_ratio: float | None
     pages: list[float] | None
+    line: list[float | None] | None
     fault: tuple[str, str] | None
     """The kind of fault and the reason, if the run may not be used."""
 
@@ -77,8 +78,10 @@ def over(found_in: Iterable[Run], reference: str) -> list[Row]:
     return rows
 
 
-def factors(of: Iterable[Experiment], reference: str, *, may_lack: bool = False) -> Row:
+def factors(of: Iterable[Experiment], reference: str, *, may_lack: bool = False, with_line: bool = False) -> Row:
     """Compares the time of each run with that of `reference` over the seeds. Results keep it as `over-RUN.json`.
+
+    `with_line` adds what was seen of the line (`lines.MEASURES`).
 
     Losses of `reference` come first. Void runs, runs that beat their wire time and seeds without `reference` are left
     out and counted. Raises ValueError with the names of all runs if there is none of this name.
@@ -92,7 +95,7 @@ def factors(of: Iterable[Experiment], reference: str, *, may_lack: bool = False)
                 if point.mismatch is not None:
                     print(f"weirlab: {experiment.name}/{name}: seed {seed} left out, {point.mismatch}", file=sys.stderr)
                     continue
-                _add(groups, experiment, point, seed)
+                _add(groups, experiment, point, seed, with_line)
     names = list(dict.fromkeys(name for group in groups for name in group.runs))
     if reference not in names and not may_lack:
         raise ValueError(f"there is no run `{reference}`; the runs are {', '.join(names)}")
@@ -105,7 +108,7 @@ def factors(of: Iterable[Experiment], reference: str, *, may_lack: bool = False)
     return {"over": reference, "rows": [row for _, row in sorted(placed, key=lambda of: of[0])]}
 
 
-def _add(groups: list[_Group], experiment: Experiment, point: Point, seed: int) -> None:
+def _add(groups: list[_Group], experiment: Experiment, point: Point, seed: int, with_line: bool) -> None:
     first = next(iter(point.runs.values())).manifest
     said = (first.get(name) for name in ("link_bps", "rho", "per_connection", "closed", "wire"))
     key = (experiment.settings, without_seed(point.name), *said)
@@ -122,21 +125,19 @@ def _add(groups: list[_Group], experiment: Experiment, point: Point, seed: int) 
             at = f"{experiment.name}/{point.name}".rstrip("/")
             said_twice = "is there twice under the same conditions; of each seed one run counts: leave one out"
             raise ValueError(f"{at}: run `{name}` of seed {seed} {said_twice}")
-        repeats[seed] = _repeat(point, run)
+        repeats[seed] = _repeat(point, run, with_line)
     point.forget()
 
 
-def _repeat(point: Point, run: Run) -> _Repeat:
+def _repeat(point: Point, run: Run, with_line: bool) -> _Repeat:
     of = point.responses[run.name]
     bound_ms, wire = point.packet_bound_ms(run.name), not_a_wire(run, of)
     fault = ("void", run.void) if run.void is not None else ("beat their wire time", wire) if wire else None
     mean_ms, pages = float(of.ms.mean()), run.pages()
     of_pages = _page_figures(pages) if pages else None
-    return _Repeat(run, load_of(of), mean_ms, _top(of), bound_ms and mean_ms / bound_ms, of_pages, fault)
-
-
-def _top(run: Responses) -> float:
-    return float(run.ms[share_within(run.size_bytes, _TOP_PERCENT, 100)].mean())
+    top_ms = float(of.ms[share_within(of.size_bytes, _TOP_PERCENT, 100)].mean())
+    of_line = lines.figures_of(run, of) if with_line else None
+    return _Repeat(run, load_of(of), mean_ms, top_ms, bound_ms and mean_ms / bound_ms, of_pages, of_line, fault)
 
 
 def _page_figures(pages: Sequence[dict[str, int]]) -> list[float]:
@@ -165,8 +166,9 @@ def _row(group: _Group, label: str, name: str, reference: str) -> Row:
     row["mean_ms"] = mean(repeat.mean_ms for repeat in used.values()) if used else None
     row["packet_bound_ratio"] = mean(bounds) if bounds else None
     row |= {"factor": factor, "factor_top": factor_top, "standing": _standing(factor), "standing_top": _standing(factor_top)}
-    if pages := _pages([repeat.pages for repeat in used.values()], [(mine.pages, theirs.pages) for mine, theirs in pairs]):
-        row["pages"] = pages
+    for key, names, factors_of in (("pages", PAGE_MEASURES, len(PAGE_MEASURES)), ("line", lines.MEASURES, lines.TIMES)):
+        if measured := _measures(key, names, list(used.values()), pairs, factors_of):
+            row[key] = measured
     row["left_out"] = list(left_out.values())
     row["conditions"] = in_words(next(iter(every.values())).run)
     return row
@@ -203,16 +205,23 @@ def _standing(factor: Estimate | None) -> str | None:
     return "loses" if high < 1 else "gains" if low > 1 else "open"
 
 
-def _pages(used: list[list[float] | None], pairs: list[tuple[list[float] | None, list[float] | None]]) -> list[Row]:
-    """Each figure of pages, over the seeds and over the other run's."""
-    with_pages = [of for of in used if of is not None]
-    both = [(mine, base) for mine, base in pairs if mine is not None and base is not None]
-    if not with_pages:
-        return []
-    return [
-        {"measure": name, "value": mean(of[at] for of in with_pages), "factor": _ratio([(m[at], b[at]) for m, b in both])}
-        for at, name in enumerate(PAGE_MEASURES)
-    ]
+def _measures(
+    key: str, names: Sequence[str], used: list[_Repeat], pairs: list[tuple[_Repeat, _Repeat]], factors_of: int
+) -> list[Row]:
+    """Each figure of pages or of the line over the seeds that have it; the first ones also over the other run's."""
+    found: list[Row] = []
+    for at, name in enumerate(names):
+
+        def of_seed(repeat: _Repeat, at: int = at) -> float | None:
+            figures = getattr(repeat, key)
+            return None if figures is None else figures[at]
+
+        values = [value for value in map(of_seed, used) if value is not None]
+        both = [(mine, base) for mine, base in (tuple(map(of_seed, pair)) for pair in pairs) if mine and base]
+        if values:
+            row = {"measure": name, "value": mean(values), "factor": _ratio(both) if at < factors_of else None}
+            found.append(row | ({"seeds": len(values)} if len(values) < len(used) else {}))
+    return found
 
 
 _STANDINGS = ("loses", "open", "gains")
@@ -255,29 +264,17 @@ def to_json(of: Row) -> str:
 
 
 _COLUMNS = ("group", "run", "seeds", "mean, ms ± 95 %", "/ packets ± 95 %", "factor, 95 %", "top 0.5 %, 95 %", "losses")
-_RUN_CHARS_MAX, _GROUP_CHARS_MIN, _SEEDS_NAMED_MAX = 20, 12, 10
-
-
-def table(of: Row) -> str:
-    """For a terminal."""
-    rows = [list(_COLUMNS), *(_cells(row) for row in of["rows"])]
-    rows = [[cells[0], texts.cut(cells[1], _RUN_CHARS_MAX), *cells[2:]] for cells in rows]
-    rest = max(map(len, texts.aligned([cells[1:] for cells in rows]).splitlines()))
-    room = max(texts.WIDTH_MAX - rest - 2, _GROUP_CHARS_MIN)
-    text = texts.wrap(_legend(of)) + "\n" + texts.aligned([[texts.cut(cells[0], room), *cells[1:]] for cells in rows])
-    text += "".join("\n" + texts.aligned([heading, *cells]) for heading, cells in _page_tables(of))
-    remarks = _remarks(of)
-    return text + ("\n" if remarks else "") + "".join(map(texts.wrap, remarks))
+_SEEDS_NAMED_MAX = 10
 
 
 def markdown(of: Row, title: str) -> str:
-    """For a page."""
+    """The rows, what the columns are, and what was left out."""
     rows = []
     for row in of["rows"]:
         cells = [cell.replace("*", "\\*") for cell in _cells(row)]
         rows.append([f"**{cell}**" for cell in cells] if _losses(row) else cells)
     text = f"# {title}\n\n{_legend(of)}\n\n{texts.markdown(_COLUMNS, rows)}"
-    text += "".join("\n" + texts.markdown(heading, cells) for heading, cells in _page_tables(of))
+    text += "".join("\n" + texts.markdown(heading, cells) for heading, cells in _tables(of))
     remarks = _remarks(of)
     return text + ("\n" if remarks else "") + "".join(f"- {remark}\n" for remark in remarks)
 
@@ -305,28 +302,32 @@ def _losses(row: Row) -> str:
     return ", ".join(f"{name}{marks[standing]}" for name, standing in both if standing in marks)
 
 
-_PAGE_TABLES = (("first view, ms (factor)", 0, 3), ("whole page, ms (factor)", 3, 3), ("bodies, KB (factor)", 6, 1))
+_TABLES = (
+    ("pages", "first view, ms (factor)", ("view mean", "view p50", "view p95"), ("mean", "p50", "p95")),
+    ("pages", "whole page, ms (factor)", ("whole mean", "whole p50", "whole p95"), ("mean", "p50", "p95")),
+    ("pages", "bodies, KB (factor)", ("KB mean",), ("mean",)),
+    ("line", "run", lines.MEASURES, ("small p50, ms (factor)", "small p95, ms (factor)", "of the line", "dropped", "found, s")),
+)
 
 
-def _page_tables(of: Row) -> list[tuple[list[str], list[list[str]]]]:
-    """Where pages were loaded: tables of first views, of whole pages and of their bodies, each figure with its factor."""
+def _tables(of: Row) -> list[tuple[list[str], list[list[str]]]]:
+    """Tables of first views, whole pages and bodies where pages were loaded, and of the line where it is asked for."""
     tables = []
-    for name, first, count in (
-        ("first view, ms (factor)", 0, 3),
-        ("whole page, ms (factor)", 3, 3),
-        ("bodies, KB (factor)", 6, 1),
-    ):
-        with_pages = [row for row in of["rows"] if "pages" in row]
+    for key, name, measures, columns in _TABLES:
         rows = [
-            [row["group"], texts.cut(row["run"], _RUN_CHARS_MAX), *map(_page_cell, row["pages"][first : first + count])]
-            for row in with_pages
+            [row["group"], row["run"], *(_cell(row, key, measure) for measure in measures)] for row in of["rows"] if key in row
         ]
-        tables += [(["group", name, *("mean", "p50", "p95")[:count]], rows)] if rows else []
+        tables += [(["group", name, *columns], rows)] if rows else []
     return tables
 
 
-def _page_cell(page: Row) -> str:
-    return texts.figure(page["value"].value) + (f" ({texts.with_ends(page['factor'])})" if page["factor"] else "")
+def _cell(row: Row, key: str, measure: str) -> str:
+    """A figure with its factor, or with the number of seeds that have it."""
+    said = next((of for of in row[key] if of["measure"] == measure), None)
+    if said is None:
+        return "-"
+    seeds = f" ({said['seeds']}/{row['used']})" if "seeds" in said else ""
+    return texts.figure(said["value"].value) + (f" ({texts.with_ends(said['factor'])})" if said["factor"] else "") + seeds
 
 
 def _remarks(of: Row) -> list[str]:

@@ -6,9 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from .intervals import Estimate
 
-WIDTH_MAX = 110
-"""No line of a table is longer, so that it stands in a terminal, an e-mail and a README."""
-
 
 def figure(value: float) -> str:
     """Three significant digits, or all before the point."""
@@ -43,11 +40,6 @@ def with_ends(of: Estimate | None) -> str:
     return figure(of.value) + (" (1 seed)" if of.low is None or of.high is None else f" {figure(of.low)}-{figure(of.high)}")
 
 
-def cut(text: str, chars_max: int) -> str:
-    """A longer text ends in an ellipsis."""
-    return text if len(text) <= chars_max else text[: chars_max - 1] + "…"
-
-
 def rate(bits_per_s: int) -> str:
     """A rate as flags take it: 10mbit."""
     for unit, name in ((1_000_000_000, "gbit"), (1_000_000, "mbit"), (1_000, "kbit")):
@@ -56,33 +48,8 @@ def rate(bits_per_s: int) -> str:
     return f"{bits_per_s}bit"
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their widest cell: the first to the left, the others to the right."""
-    widths = [max(len(row[at]) for row in rows if at < len(row)) for at in range(max(map(len, rows)))]
-    text = ""
-    for row in rows:
-        first, *others = [(cell, width) for cell, width in zip(row, widths, strict=False)]
-        text += "  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]) + "\n"
-    return text
-
-
-def wrap(sentence: str) -> str:
-    """The sentence, broken between words into lines of at most [`WIDTH_MAX`]."""
-    lines = [""]
-    for word in sentence.split():
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > WIDTH_MAX:
-            lines.append("   ")
-        lines[-1] += f"{' ' if lines[-1] else ''}{word}"
-    return "".join(f"{line}\n" for line in lines)
-
-
 def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of Markdown."""
     lines = [columns, *rows]
     text = [f"| {' | '.join(cell.replace('|', chr(92) + '|').replace(chr(10), ' ') for cell in line)} |\n" for line in lines]
     return text[0] + f"|{'---|' * len(columns)}\n" + "".join(text[1:])
-
-
-def csv_line(cells: Iterable[str]) -> str:
-    """As RFC 4180 has it: what holds a comma, a quote or a line break stands in quotes."""
-    return ",".join(f'"{cell.replace(chr(34), chr(34) * 2)}"' if set(cell) & set(',"\n') else cell for cell in cells) + "\n"
