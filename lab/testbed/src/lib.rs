@@ -7,7 +7,6 @@
 //! is removed by the next start, which recognises it by the name of its dead owner.
 
 mod bottleneck;
-mod busy_host;
 mod cables;
 mod calibration;
 mod cgroup;
@@ -30,7 +29,6 @@ mod proc_stat;
 pub mod processes;
 mod program;
 mod qdisc;
-mod rate_model;
 mod run_spec;
 mod said;
 mod server;
@@ -62,7 +60,6 @@ pub use link::Link;
 pub use namespace::{Namespace, Place, remove_leftovers};
 pub use program::Program;
 pub use qdisc::Counters;
-pub use rate_model::{RateKind, RateModel};
 pub use run_spec::{Attach, Qdisc, RunSpec, Server};
 pub use server::{Endpoint, Source, server_command, start_server};
 pub use site::Site;

@@ -1,4 +1,4 @@
-//! A line whose rate changes while a run goes on: `[[rate_change]]`, a step or a ramp of small steps, or a `[rate_model]`.
+//! A line whose rate changes while a run goes on: `[[rate_change]]`, a step or a ramp of small steps.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -51,7 +51,8 @@ impl Changes {
             let wired = wire.map(|(side, device)| wire::change_command(side, device, rate));
             [Some(shaped), wired].into_iter().flatten().map(move |command| (at, command))
         };
-        let commands: Vec<(Duration, String)> = schedule(experiment).into_iter().flat_map(commands).collect();
+        let commands: Vec<(Duration, String)> =
+            steps(experiment.link, &experiment.rate_changes).into_iter().flat_map(commands).collect();
         let (began, stopped) = (Instant::now(), stop.clone());
         let make = move || {
             for (at, command) in commands {
@@ -91,11 +92,8 @@ impl Drop for Changes {
 /// Checks the changes of an experiment.
 pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
     let changes = &experiment.rate_changes;
-    if changes.is_empty() && experiment.rate_model.is_none() {
+    if changes.is_empty() {
         return Ok(());
-    }
-    if !changes.is_empty() && experiment.rate_model.is_some() {
-        return Err("rate_model makes the changes of the rate itself: leave rate_change out".into());
     }
     if experiment.shaper != Shaper::Htb {
         return Err("the rate of a line changes only under shaper = \"htb\"".into());
@@ -106,11 +104,7 @@ pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
     if changes.windows(2).any(|pair| pair[1].at < pair[0].at + pair[0].over) {
         return Err("a rate_change begins before the one above it ends: write them in order of time".into());
     }
-    let count = schedule(experiment).len();
-    if count > STEPS_MAX && experiment.rate_model.is_some() {
-        return Err(format!("rate_model makes {count} steps of 100ms: at most {STEPS_MAX}, make seconds less"));
-    }
-    if count > STEPS_MAX {
+    if steps(experiment.link, changes).len() > STEPS_MAX {
         return Err(format!("the ramps of rate_change take more than {STEPS_MAX} steps of 500ms: make them shorter"));
     }
     Ok(())
@@ -118,16 +112,7 @@ pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
 
 /// Returns true if the line's rate is another at times.
 pub(crate) fn is_changing(experiment: &Experiment) -> bool {
-    !experiment.rate_changes.is_empty() || experiment.rate_model.is_some()
-}
-
-/// When the line gets which rate, after that of the link.
-fn schedule(experiment: &Experiment) -> Vec<(Duration, Rate)> {
-    let lasts = Duration::from_secs(experiment.seconds());
-    match experiment.rate_model {
-        Some(model) => model.steps(experiment.link, experiment.load.seed, lasts),
-        None => steps(experiment.link, &experiment.rate_changes),
-    }
+    !experiment.rate_changes.is_empty()
 }
 
 /// Returns true if the run in this folder had a line that changes.
@@ -142,7 +127,9 @@ pub(crate) fn write(experiment: &Experiment, folder: &Path) -> Result<(), LabErr
         return Ok(());
     }
     let mut text = String::from("at_s,rate_bps\n");
-    for (at, rate) in std::iter::once((Duration::ZERO, experiment.link)).chain(schedule(experiment)) {
+    for (at, rate) in
+        std::iter::once((Duration::ZERO, experiment.link)).chain(steps(experiment.link, &experiment.rate_changes))
+    {
         let _ = writeln!(text, "{},{}", at.as_secs_f64(), rate.bits_per_s());
     }
     let file = folder.join(FILE);
@@ -217,22 +204,6 @@ mod tests {
             ),
         ] {
             let said = parse(more).unwrap_err();
-            assert!(said.contains(says), "{more}: {said}");
-        }
-    }
-
-    #[test]
-    fn a_model_makes_the_changes_by_itself() {
-        let model = "[rate_model]\nkind = \"wifi\"\n";
-        let experiment = parse(model).unwrap();
-        assert_eq!(schedule(&experiment).len(), 10, "one second");
-        for (more, says) in [
-            ("[rate_model]\nkind = \"5g\"\n".to_owned(), "unknown variant `5g`, expected `lte` or `wifi`"),
-            ("[rate_model]\nkind = \"lte\"\nmean = 3\n".to_owned(), "unknown field `mean`, expected `kind` or `seed`"),
-            (format!("{model}[[rate_change]]\nat = \"5s\"\nto = \"5mbit\"\n"), "leave rate_change out"),
-            (format!("qdisc = \"cake\"\n{model}"), "only over qdisc = \"fifo\""),
-        ] {
-            let said = parse(&more).unwrap_err();
             assert!(said.contains(says), "{more}: {said}");
         }
     }

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use record::{GIVEN_UP, Manifest, Run, Samples};
 
-use crate::busy_host::BusyHost;
 use crate::client_group::client_flags;
 use crate::folder::DIGEST;
 use crate::line::{self, Changes};
@@ -47,12 +46,11 @@ pub(crate) fn one_run(plan: &Plan<'_>, spec: &RunSpec, site: &Path, interrupt: &
     let endpoint = endpoint(link.as_ref())?;
     let (attached, followed) = attach(plan, spec, link.as_ref(), &folder)?;
     let mut serving = Serving::start(plan, spec, endpoint, (site, &folder), interrupt)?;
-    let busy = BusyHost::of(plan.experiment, &serving.server)?;
     let bar = progress_bar(&format!("{} {}", plan.title, spec.name), plan.experiment.seconds());
     let (measured, taken) = measure(plan, spec, endpoint, link.as_ref(), &mut serving, &bar, interrupt)?;
     let mut environment = link.as_ref().map_or(Ok(BTreeMap::new()), Link::describe)?;
     environment.extend(serving.describe());
-    drop((busy, serving, followed));
+    drop((serving, followed));
     drop(link);
     environment.extend(attached.map(|command| ("attach_command".into(), command)));
     environment.extend(described(plan, spec));
@@ -123,8 +121,6 @@ fn described(plan: &Plan<'_>, spec: &RunSpec) -> BTreeMap<String, String> {
     }
     environment.insert("run_command".into(), std::env::args().collect::<Vec<_>>().join(" "));
     environment.insert("bottleneck".into(), plan.experiment.qdisc_of(spec).name().into());
-    let host_late = plan.experiment.host_late.as_ref();
-    environment.extend(host_late.map(|late| ("host_late".into(), late.text().into())));
     let segments = plan.experiment.gso_max_segs;
     environment.extend(segments.map(|segments| ("gso_max_segs".into(), segments.to_string())));
     environment.extend(machine::describe());

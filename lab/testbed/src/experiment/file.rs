@@ -9,6 +9,7 @@ use toml::de::{DeTable, ValueDeserializer};
 use toml::{Deserializer, Spanned, Table, Value};
 
 use super::Experiment;
+use super::claims::check_claims;
 use super::known::gather_load;
 use super::layers::{Sources, lay_under};
 use super::vary::combinations;
@@ -162,28 +163,6 @@ impl Overrides {
         ];
         lines.into_iter().flatten().collect()
     }
-}
-
-/// What a claim may be of and over, apart from runs.
-const ORACLES: [&str; 2] = ["bound", "ideal-ps"];
-
-/// The runs that the figure's claims name are there: Python judges the claims, once all runs are done.
-fn check_claims(figure: Option<&Table>, points: &[Point]) -> Result<(), String> {
-    let claims = figure.and_then(|figure| figure.get("expect")).and_then(Value::as_array).into_iter().flatten();
-    let mut runs: Vec<&str> =
-        points.iter().flat_map(|point| point.experiment.runs()).map(|run| run.name.as_str()).collect();
-    runs.dedup();
-    for (claim, key) in claims.flat_map(|claim| [(claim, "of"), (claim, "over")]) {
-        if let Some(name) = claim.get(key).and_then(Value::as_str)
-            && !runs.contains(&name)
-            && !ORACLES.contains(&name)
-        {
-            let text = claim.get("text").and_then(Value::as_str).unwrap_or_default();
-            let known = runs.join(", ");
-            return Err(format!("figure.expect `{text}`: {key}: there is no run `{name}`; the runs are {known}"));
-        }
-    }
-    Ok(())
 }
 
 fn whole_text(table: &DeTable<'_>) -> Result<String, toml::de::Error> {

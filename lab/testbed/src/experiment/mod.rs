@@ -3,6 +3,7 @@
 //! Every mistake is an error that names the file, the line, what is wrong and what would be right; an unknown key is a
 //! mistake, since a misspelt `fifo_packets` that is silently ignored would be a wrong result.
 
+mod claims;
 mod customer;
 mod file;
 mod keys;
@@ -27,9 +28,8 @@ use keys::{burst, output_bytes, packets, segments};
 pub(crate) use keys::{check_name, duration, rate};
 pub use load::Load;
 
-use crate::busy_host::HostLate;
 use crate::client_group::check_groups;
-use crate::{ClientGroup, LabError, Limits, Qdisc, RateChange, RateModel, RunSpec, Told, ipv6, line};
+use crate::{ClientGroup, LabError, Limits, Qdisc, RateChange, RunSpec, Told, ipv6, line};
 
 /// What an experiment file says of one point, with its defaults filled in.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -89,10 +89,6 @@ pub struct Experiment {
     /// How the line's rate changes while the load goes on, in order of time.
     #[serde(default, rename = "rate_change")]
     pub rate_changes: Vec<RateChange>,
-    /// How late the servers' host gives them a processor; unset is a host with nothing else to do.
-    pub host_late: Option<HostLate>,
-    /// Instead of `rate_changes`: a line whose rate never rests.
-    pub rate_model: Option<RateModel>,
     /// At least one, names distinct.
     #[serde(rename = "run")]
     runs: Vec<Spanned<RunSpec>>,

@@ -21,8 +21,10 @@ name = "far"
 rtt = "30ms"
 "#;
 
-const RADIO: &str = r#"[rate_model]
-kind = "lte"
+const SLOWER: &str = r#"[[rate_change]]
+at = "1s"
+to = "2mbit"
+over = "2s"
 [[run]]
 name = "both"
 server = "weir"
@@ -77,11 +79,11 @@ fn far_clients_wait_longer_and_the_manifest_says_why() {
 }
 
 #[test]
-fn the_rates_of_a_line_that_never_rests_are_kept() {
-    let Some((bench, run)) = run("radio", RADIO) else { return };
+fn the_rates_of_a_line_that_changes_are_kept() {
+    let Some((bench, run)) = run("slower", SLOWER) else { return };
     assert_eq!(run.manifest.environment["told"], "3mbit");
     let out = bench.bench.out().join("both");
     let rates = fs::read_to_string(out.join("line.csv")).unwrap();
-    assert_eq!(rates.lines().count(), 2 + 40, "a rate every 100 ms for 4 s: {rates}");
+    assert_eq!(rates.lines().count(), 2 + 4, "the link's, and one every 500 ms for 2 s: {rates}");
     bench.assert_nothing_left();
 }
