@@ -78,11 +78,6 @@ impl Tally {
         self.times.count()
     }
 
-    /// The sum of all response times in nanoseconds, exact.
-    pub fn response_time_sum_ns(&self) -> u128 {
-        self.times.sum_ns()
-    }
-
     pub fn summary(&self) -> Summary {
         let bin = |(bin, group): (usize, &Group)| SizeBin {
             from_bytes: self.bins.start(bin).unwrap_or(0),

@@ -10,7 +10,6 @@
 //! assert_eq!(stats::mean(&[]), None);
 //! ```
 
-mod confidence;
 mod growth;
 mod moments;
 mod rank;
@@ -18,7 +17,6 @@ mod saturation;
 mod size;
 mod streaming;
 
-pub use confidence::{Interval, batch_means, interval_99};
 pub use growth::GrowthBins;
 pub use moments::{mean, mean_nanos, scv, variance};
 pub use rank::nearest_rank;

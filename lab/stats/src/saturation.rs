@@ -40,7 +40,7 @@ const STEPS_MAX: usize = 30;
 const STEP_LEAST: f64 = 1e-9;
 /// Step of the derivatives, as a share.
 const NUDGE: f64 = 1e-4;
-/// Blocks of time for the errors, as in `batch_means`.
+/// Consecutive blocks of time for the errors, long enough to be nearly independent.
 const BLOCKS: usize = 20;
 /// The two-sided point of the normal distribution: Student's at 18 degrees of freedom.
 const STANDARD_ERRORS: f64 = 2.101;

@@ -67,11 +67,6 @@ impl SpanMoments {
         self.max
     }
 
-    /// The sum of all spans in nanoseconds, exact.
-    pub fn sum_ns(&self) -> u128 {
-        self.sum
-    }
-
     /// In nanoseconds.
     pub fn mean_ns(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)

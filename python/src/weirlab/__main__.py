@@ -52,9 +52,8 @@ def _parser() -> argparse.ArgumentParser:
     sweep.add_argument("--replications", type=int, metavar="N", help="seeds of each cell, instead of as many as the file says")
     sweep.add_argument("--workers", type=int, metavar="N", help="runs at once (one per core)")
     sweep.add_argument("--engine", choices=("local", "ray"), default="local")
-    page = commands.add_parser("items", help="the page of all items of the papers")
+    page = commands.add_parser("items", help="the page of all items of the papers, of the project that this folder is")
     page.set_defaults(command=_items)
-    page.add_argument("project", nargs="?", default=".", metavar="PROJECT", help="its folder")
     kept = commands.add_parser("keep", help="write the response times of an experiment into a result: RESULT/responses")
     kept.set_defaults(command=_keep)
     kept.add_argument("folder", metavar="RUNS")
@@ -113,7 +112,7 @@ def _show(done: int, of: int) -> None:
 
 
 def _items(args: argparse.Namespace) -> int:
-    sys.stdout.write(items.read(args.project).page())
+    sys.stdout.write(items.read(".").page())
     return 0
 
 
