@@ -1,5 +1,9 @@
 //! A congestion controller that counts acknowledged bytes, and sees when each datagram is acknowledged, which quinn reports
 //! to no other component.
+//!
+//! quinn lets the window grow only by acknowledgements that come while more waits to be sent. The last flight of a short
+//! response then opens it by nothing, and the responses after it wait for round trips that they do not wait for over TCP.
+//! So slow start goes by the flight as Linux does: the window grows while more than half of it was in use.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -9,18 +13,65 @@ use quinn_proto::congestion::{Controller, ControllerFactory, ControllerMetrics, 
 use quinn_proto::{Connection, RttEstimator};
 use units::Nanos;
 
+use crate::endpoint::DATAGRAM_BYTES_MAX;
 use crate::late_client::LateClient;
 
+/// The first congestion window: ten full datagrams, as TCP has ten segments. RFC 9002 section 7.2 recommends ten, and
+/// 14,720 bytes at most; the datagrams of the first round trip are smaller, since no larger size has been probed.
+const WINDOW_BYTES_FIRST: u64 = 10 * DATAGRAM_BYTES_MAX as u64;
+
 /// CUBIC, as implemented by quinn.
-#[derive(Default)]
 pub(crate) struct CountedConfig(Arc<CubicConfig>);
+
+impl Default for CountedConfig {
+    fn default() -> CountedConfig {
+        let mut cubic = CubicConfig::default();
+        cubic.initial_window(WINDOW_BYTES_FIRST);
+        CountedConfig(Arc::new(cubic))
+    }
+}
 
 struct Counted {
     inner: Box<dyn Controller>,
     acked_bytes: u64,
     /// UDP payload in flight at the last acknowledgement.
     in_flight_bytes: u64,
+    flight: Flight,
     late: LateClient,
+}
+
+/// The largest flight of the last round trip.
+#[derive(Debug, Clone, Copy, Default)]
+struct Flight {
+    /// UDP payload in flight, without losses since the last acknowledgement.
+    bytes: u64,
+    most_bytes: u64,
+    /// The packet that was sent last when it was the largest; its acknowledgement ends the round trip.
+    most_at: u64,
+    last_sent: u64,
+}
+
+impl Flight {
+    fn on_sent(&mut self, bytes: u64, packet: u64) {
+        self.bytes += bytes;
+        self.last_sent = packet;
+        if self.bytes > self.most_bytes {
+            (self.most_bytes, self.most_at) = (self.bytes, packet);
+        }
+    }
+
+    fn on_end_acks(&mut self, in_flight_bytes: u64, largest: Option<u64>) {
+        self.bytes = in_flight_bytes;
+        if largest.is_some_and(|largest| largest >= self.most_at) {
+            (self.most_bytes, self.most_at) = (in_flight_bytes, self.last_sent);
+        }
+    }
+
+    /// Returns true if slow start may go on: more than half of the window was in use.
+    fn uses(&self, metrics: &ControllerMetrics) -> bool {
+        let window = metrics.congestion_window;
+        metrics.ssthresh.is_none_or(|ssthresh| window < ssthresh) && window < 2 * self.most_bytes
+    }
 }
 
 /// Bytes acknowledged over all paths of a connection: each path has its own controller, which counts from zero.
@@ -81,23 +132,32 @@ impl Acked {
 impl ControllerFactory for CountedConfig {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
         let inner = Arc::clone(&self.0).build(now, current_mtu);
-        Box::new(Counted { inner, acked_bytes: 0, in_flight_bytes: 0, late: LateClient::default() })
+        Box::new(Counted {
+            inner,
+            acked_bytes: 0,
+            in_flight_bytes: 0,
+            flight: Flight::default(),
+            late: LateClient::default(),
+        })
     }
 }
 
 impl Controller for Counted {
     fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
+        self.flight.on_sent(bytes, last_packet_number);
         self.inner.on_sent(now, bytes, last_packet_number);
     }
 
     fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
         self.acked_bytes += bytes;
         self.late.on_ack(now, sent, rtt.min());
+        let app_limited = app_limited && !self.flight.uses(&self.inner.metrics());
         self.inner.on_ack(now, sent, bytes, app_limited, rtt);
     }
 
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, largest: Option<u64>) {
         self.in_flight_bytes = in_flight;
+        self.flight.on_end_acks(in_flight, largest);
         self.inner.on_end_acks(now, in_flight, app_limited, largest);
     }
 
@@ -119,8 +179,8 @@ impl Controller for Counted {
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
-        let Counted { acked_bytes, in_flight_bytes, late, .. } = *self;
-        Box::new(Counted { inner: self.inner.clone_box(), acked_bytes, in_flight_bytes, late })
+        let Counted { acked_bytes, in_flight_bytes, flight, late, .. } = *self;
+        Box::new(Counted { inner: self.inner.clone_box(), acked_bytes, in_flight_bytes, flight, late })
     }
 
     fn initial_window(&self) -> u64 {

@@ -116,6 +116,25 @@ fn the_congestion_window_holds_what_was_given() {
     assert_eq!(rig.client.response(streams[0]).body.len() as u64, given);
 }
 
+/// A page's other responses do not wait for round trips that its first one has waited for. What uses little of the
+/// window does not open it.
+#[test]
+fn the_last_flight_of_a_response_opens_the_window() {
+    let (mut rig, streams) = begun(9, 1 << 20);
+    let first = rig.session().path().cwnd_bytes;
+    assert!((14_520..17_000).contains(&first), "{first}");
+    let (size, others) = (42_000, &streams[1..]);
+    rig.bodies.push((streams[0], Counting { at: 0, size }));
+    rig.run();
+    let opened = rig.session().path().cwnd_bytes;
+    assert!(opened > 3 * first, "{opened}");
+    for &stream in others {
+        rig.bodies.push((stream, Counting { at: 0, size: 10_000 }));
+        rig.run();
+    }
+    assert_eq!(rig.session().path().cwnd_bytes, opened);
+}
+
 /// The acknowledged bytes equal the sent ones: nothing was lost, and only datagrams with acknowledgements alone are
 /// left out.
 #[test]
