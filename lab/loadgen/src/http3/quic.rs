@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{
     ClientConfig, ConnectError, Connection, ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint, EndpointConfig,
-    Event, IdleTimeout, NoneTokenStore, ReadError, StreamId, TransportConfig, VarInt,
+    Event, IdleTimeout, NoneTokenStore, RandomConnectionIdGenerator, ReadError, StreamId, TransportConfig, VarInt,
 };
 use units::Nanos;
 
@@ -21,6 +21,9 @@ const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
 
 /// Unidirectional streams of the server: control, QPACK's two, and some of types that we pass over (RFC 9114 section 6.2).
 const SERVER_STREAMS_MAX: u32 = 16;
+
+/// Bytes of the connection ID that is in each datagram of the server: Chromium's, which has a socket for each connection too.
+const ID_BYTES: usize = 0;
 
 /// A round trip, before one is measured: Chromium's and Firefox's.
 const INITIAL_RTT: std::time::Duration = std::time::Duration::from_millis(100);
@@ -64,7 +67,9 @@ impl QuicConfig {
         let mut client = ClientConfig::new(Arc::new(crypto));
         // Tokens are of one address, and the connections of a load come from many.
         client.transport_config(Arc::new(transport)).token_store(Arc::new(NoneTokenStore));
-        QuicConfig { endpoint: Arc::default(), client }
+        let mut endpoint = EndpointConfig::default();
+        endpoint.cid_generator(|| Box::new(RandomConnectionIdGenerator::new(ID_BYTES)));
+        QuicConfig { endpoint: Arc::new(endpoint), client }
     }
 }
 
