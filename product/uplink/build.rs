@@ -58,6 +58,8 @@ fn header() -> String {
         ("BANDS_MAX", BANDS_MAX as u64),
         ("BAND_DATA_FIRST", BAND_DATA_FIRST as u64),
         ("CUTS_MAX", CUTS_MAX as u64),
+        ("CUT_PLACES", CUT_PLACES as u64),
+        ("CUT_NONE", CUT_NONE),
         ("PORT_WORDS", PORT_WORDS as u64),
         ("CUTS_AT", CUTS_AT as u64),
         ("PRIORITIES_AT", PRIORITIES_AT as u64),

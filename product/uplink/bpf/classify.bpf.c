@@ -87,18 +87,12 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, TRACKED_MAX);
 	__type(key, struct tuple);
-	__type(value, struct known);
+	__type(value, struct tracked);
 } weir_tracked SEC(".maps");
 
 // What was put into the bands of responses, as they count it: with a head for each segment. Less what has left them and
 // what waits there, it is what they have dropped.
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} weir_put SEC(".maps");
+__u64 put_bytes SEC(".data.weir_put");
 
 // Maximum number of responses distinguished in one packet: 64 KiB hold this many of 2 KiB.
 #define PIPELINED_MAX 32
@@ -358,26 +352,23 @@ static __always_inline bool follow(struct __sk_buff *skb, struct flow *flow, str
 	return is_new || flow->begin != begun;
 }
 
-// Not static: the verifier then checks it once and not on every path to it.
-__noinline __u32 band_of(__u64 value)
+// Returns the band of a value. Without branches: for the verifier each would double the ways on from here.
+static __always_inline __u32 band_of(__u64 value)
 {
-	__u32 band = BAND_DATA_FIRST;
+	__u64 below = 0;
 
-	for (int i = 0; i < CUTS_MAX; i++)
-		if (i < settings.cuts_count && value > settings.cuts[i])
-			band++;
-	return band;
-}
+	if (unlikely(value > CUT_NONE))
+		value = CUT_NONE;
+	// The number of cuts below the value, by halves: the difference is negative for one that is below.
+	for (__u32 half = (CUT_PLACES + 1) / 2; half; half /= 2) {
+		__u64 at = below + half - 1;
 
-// Not static, for the same reason as `read_line`.
-__noinline int count_put(struct __sk_buff *skb)
-{
-	__u32 zero = 0;
-	__u64 *put = bpf_map_lookup_elem(&weir_put, &zero);
-
-	if (put)
-		__sync_fetch_and_add(put, skb->wire_len);
-	return 0;
+		// The compiler must not know its limit, for the reason that `is_wanted` has.
+		asm volatile("" : "+r"(at));
+		below += ((settings.cuts[at & CUT_PLACES] - value) >> 63) * half;
+	}
+	asm volatile("" : "+r"(below));
+	return BAND_DATA_FIRST + (below & CUT_PLACES);
 }
 
 // Marks the packet and counts it.
@@ -386,7 +377,7 @@ static __always_inline int stamp(struct __sk_buff *skb, struct counters *counter
 	struct band_counters *counted = &counters->bands[band & (BANDS_MAX - 1)];
 
 	if (band >= BAND_DATA_FIRST)
-		count_put(skb);
+		__sync_fetch_and_add(&put_bytes, skb->wire_len);
 	counted->packets += skb->gso_segs ?: 1;
 	counted->bytes += skb->len;
 	skb->priority = priority;
@@ -527,13 +518,31 @@ static __always_inline int classify_unknown(struct __sk_buff *skb, struct bpf_tc
 	return stamp(skb, counters, band, priority_of(packet, band));
 }
 
-// Classifies data by its flow. Its size is unknown, so every policy ranks it by the bytes sent.
-static __always_inline int classify_step(struct __sk_buff *skb, struct packet *packet, struct known *known, struct tuple *tuple,
-					 struct counters *counters)
+// Counts data that is ordered by its flow.
+static __always_inline void count_by_flow(struct __sk_buff *skb, struct counters *counters, __u8 band)
 {
-	struct tracked *tracked = &known->flow;
+	struct band_counters *counted = &counters->bands[band & (BANDS_MAX - 1)];
+
+	counted->by_flow++;
+	counted->forwarded += skb->ingress_ifindex > 0;
+}
+
+static __always_inline int stamp_flow(struct __sk_buff *skb, struct counters *counters, __u8 band, __u32 priority)
+{
+	count_by_flow(skb, counters, band);
+	return stamp(skb, counters, band, priority);
+}
+
+// Classifies data by its flow. Its size is unknown, so every policy ranks it by the bytes sent.
+static __always_inline int classify_step(struct __sk_buff *skb, struct packet *packet, struct tracked *tracked,
+					 struct tuple *tuple, struct counters *counters)
+{
+	struct path *path = packet->protocol == IPPROTO_TCP ? path_of(tracked) : NULL;
+	// Exact only to begin a round trip.
+	bool is_exact = packet->protocol == IPPROTO_TCP && !(path && path->opened_ns);
 	struct step step = {
-		.now = bpf_ktime_get_ns(),
+		.now = is_exact ? bpf_ktime_get_ns() : bpf_ktime_get_coarse_ns(),
+		.is_exact = is_exact,
 		.seq = packet->seq,
 		.ack = packet->ack,
 		.bytes = packet->payload_bytes,
@@ -544,25 +553,24 @@ static __always_inline int classify_step(struct __sk_buff *skb, struct packet *p
 	__u64 ahead = ahead_with(skb, &client), before = tracked->sent;
 	struct bpf_tcp_sock unknown = {};
 	struct flow response = {};
-	struct path *path;
 	enum stepped how;
 	bool is_held;
 	__u32 band;
 
 	// Read only if it matters: after a request.
-	step.is_head = has_asked(tracked, &step) && looks_like_head(skb, packet);
+	step.is_head = unlikely(has_asked(tracked, &step)) && looks_like_head(skb, packet);
 	how = stepped(tracked, &step);
-	path = step.has_seq ? path_for(known, packet, tuple, &step, how) : NULL;
-	if (path)
+	path = step.has_seq ? path_for(path, tracked, packet, tuple, &step, how) : NULL;
+	if (likely(path))
 		note_leaving(path, &step, how, skb->gso_size ?: step.bytes);
 	is_held = is_outstanding(tracked);
-	if (how == STEP_BEGIN && tracked->seen == SEEN)
+	if (unlikely(how == STEP_BEGIN) && tracked->seen == SEEN)
 		count_size(before);
 	before = advance(tracked, &step, how);
 	if (ahead > settings.allowance_bytes)
 		counters->behind++;
-	if (how == STEP_AGAIN)
-		return stamp(skb, counters, tracked->band, tracked->priority);
+	if (unlikely(how == STEP_AGAIN))
+		return stamp_flow(skb, counters, tracked->band, tracked->priority);
 	band = band_of(value_of(settings.policy, &response, &unknown, before, 0));
 	if (ahead > settings.allowance_bytes)
 		band = behind(band);
@@ -576,14 +584,13 @@ static __always_inline int classify_step(struct __sk_buff *skb, struct packet *p
 	}
 	tracked->priority = priority_of(packet, band);
 	tracked->band = band;
-	return stamp(skb, counters, band, tracked->priority);
+	return stamp_flow(skb, counters, band, tracked->priority);
 }
 
 // Classifies a packet without a TCP socket here by its flow. Not static: the verifier then checks it once.
 __noinline int classify_tracked(struct __sk_buff *skb, struct packet *packet)
 {
-	struct known fresh = {}, *known;
-	struct tracked *tracked;
+	struct tracked fresh = {}, *tracked;
 	struct counters *counters;
 	struct tuple tuple;
 	__u32 zero = 0;
@@ -593,27 +600,26 @@ __noinline int classify_tracked(struct __sk_buff *skb, struct packet *packet)
 	if (!packet || !counters || !read_tuple(skb, packet, &tuple))
 		return TC_ACT_UNSPEC;
 	is_data = packet->payload_bytes > 0;
-	known = bpf_map_lookup_elem(&weir_tracked, &tuple);
-	if (!known && is_data) {
+	tracked = bpf_map_lookup_elem(&weir_tracked, &tuple);
+	if (unlikely(!tracked && is_data)) {
 		bpf_map_update_elem(&weir_tracked, &tuple, &fresh, BPF_NOEXIST);
-		known = bpf_map_lookup_elem(&weir_tracked, &tuple);
-		counters->no_storage += !known;
+		tracked = bpf_map_lookup_elem(&weir_tracked, &tuple);
+		counters->no_storage += !tracked;
 	}
-	tracked = known ? &known->flow : NULL;
-	if ((packet->flags & (SYN | ACK)) == (SYN | ACK))
+	if (unlikely((packet->flags & (SYN | ACK)) == (SYN | ACK)))
 		open_handshake(&tuple, bpf_ktime_get_ns());
-	if (is_data) {
-		counters->by_flow++;
-		counters->forwarded += skb->ingress_ifindex > 0;
-		if (known)
-			classify_step(skb, packet, known, &tuple, counters);
+	if (likely(is_data)) {
+		if (likely(tracked))
+			classify_step(skb, packet, tracked, &tuple, counters);
+		else
+			count_by_flow(skb, counters, BAND_CONTROL);
 	} else if (tracked && ((tracked->seen == SEEN && !(packet->flags & SYN)) || (tracked->seen == CLOSED && packet->flags & FIN))) {
 		// A FIN stays behind the data before it, also one that is sent again.
 		stamp(skb, counters, tracked->band, tracked->priority);
 	} else {
 		stamp(skb, counters, BAND_CONTROL, settings.priorities[BAND_CONTROL]);
 	}
-	if (tracked && packet->flags & (SYN | FIN | RST)) {
+	if (unlikely(tracked && packet->flags & (SYN | FIN | RST))) {
 		if (tracked->seen == SEEN)
 			count_size(tracked->sent);
 		// What follows a FIN may still repeat what was before it.
@@ -627,27 +633,25 @@ __noinline int classify_tracked(struct __sk_buff *skb, struct packet *packet)
 SEC("tc")
 int weir_clients_in(struct __sk_buff *skb)
 {
-	struct packet packet;
-	struct known *known;
+	struct packet packet = {};
+	struct tracked *tracked;
 	struct tuple flow;
 	struct path *path;
 
 	if (!parse(skb, &packet) || packet.protocol != IPPROTO_TCP)
 		return TC_ACT_UNSPEC;
-	if (!is_of_other_end(&packet) || !read_reversed_tuple(skb, &packet, &flow))
+	if (!is_of_other_end(&packet) || !(packet.flags & ACK) || !read_reversed_tuple(skb, &packet, &flow))
 		return TC_ACT_UNSPEC;
-	known = bpf_map_lookup_elem(&weir_tracked, &flow);
-	if (!(packet.flags & ACK))
-		return TC_ACT_UNSPEC;
+	tracked = bpf_map_lookup_elem(&weir_tracked, &flow);
 	// The flow is stored from its first packet of data on.
-	if (!known || known->flow.seen != SEEN)
+	if (unlikely(!tracked || tracked->seen != SEEN))
 		end_handshake(&flow, bpf_ktime_get_ns());
-	if (!known)
+	if (!tracked)
 		return TC_ACT_UNSPEC;
-	note_client_packet(&known->flow, packet.ack, packet.payload_bytes);
-	path = path_of(known->path);
+	note_client_packet(tracked, packet.ack, packet.payload_bytes);
+	path = path_of(tracked);
 	if (path)
-		note_acked(path, packet.ack, is_beyond_gap(skb, &packet, path), bpf_ktime_get_ns());
+		note_acked(path, packet.ack, is_beyond_gap(skb, &packet, path));
 	return TC_ACT_UNSPEC;
 }
 
@@ -666,15 +670,12 @@ int weir_classify(struct __sk_buff *skb)
 	struct bpf_tcp_sock *tcp = NULL;
 	struct counters *counters;
 	struct bpf_sock *sk = NULL;
-	struct packet packet;
+	struct packet packet = {};
 	struct flow *flow = NULL;
 	__u32 zero = 0;
 	bool is_closing;
 
 	if (!parse(skb, &packet) || !(is_wanted(packet.port) || turn_upload(skb, &packet)))
-		return TC_ACT_UNSPEC;
-	counters = bpf_map_lookup_elem(&weir_counters, &zero);
-	if (!counters)
 		return TC_ACT_UNSPEC;
 	find_class(skb, &packet);
 	// There is none for a SYN-ACK and a RST to a closed port, and for packets that are only forwarded.
@@ -689,6 +690,9 @@ int weir_classify(struct __sk_buff *skb)
 	// A packet without payload that neither begins nor ends a connection may overtake.
 	if (!tcp && (packet.payload_bytes || packet.flags & (SYN | FIN | RST)))
 		return classify_tracked(skb, &packet);
+	counters = bpf_map_lookup_elem(&weir_counters, &zero);
+	if (!counters)
+		return TC_ACT_UNSPEC;
 	// Packets that close a connection stay behind its data: if a FIN overtakes data, the data is considered lost.
 	if (tcp && (packet.payload_bytes || is_closing))
 		flow = bpf_sk_storage_get(&weir_flows, sk, 0, packet.payload_bytes ? BPF_SK_STORAGE_GET_F_CREATE : 0);

@@ -38,19 +38,14 @@ struct rule {
 
 _Static_assert(sizeof(struct rule) == RULE_BYTES, "rule");
 
-// Fixed when the program is loaded: the verifier sees constants and removes the code of policies that are not used.
+// Fixed when the program is loaded: the verifier sees constants and removes the code of policies that are not used. It
+// leaves their loads, so what each packet reads is together, with the usual ports in the same page of memory.
 struct settings {
 	__u32 layout;
 	__u32 policy;
 	// What attaching made and detaching must remove: 1 the clsact, 2 the tree. And 4: uploads are ordered too.
 	__u32 flags;
 	__u32 cuts_count;
-	// Increasing, in bytes (srrt: microseconds); a value equal to a cut goes to the band below it.
-	__u64 cuts[CUTS_MAX];
-	// skb->priority of each band; 0 is control.
-	__u32 priorities[BANDS_MAX];
-	// Bit p % 64 of word p / 64 is set if source port p is wanted.
-	__u64 ports[PORT_WORDS];
 	// How many bytes a client may be ahead of its share of the link; 0 if clients do not share it.
 	__u64 allowance_bytes;
 	__u64 link_bytes_per_s;
@@ -60,6 +55,10 @@ struct settings {
 	// The first band of clients that are further ahead, and the number of such bands.
 	__u32 behind_band;
 	__u32 behind_bands;
+	// Increasing, in bytes (srrt: microseconds); a value equal to a cut goes to the band below it. CUT_NONE behind the last.
+	__u64 cuts[CUT_PLACES];
+	// skb->priority of each band; 0 is control.
+	__u32 priorities[BANDS_MAX];
 	// 0 if all responses are alike. The first class is that of packets that no rule is for.
 	__u32 classes_count;
 	__u32 rules_count;
@@ -69,10 +68,13 @@ struct settings {
 	// What a class has of the link by its weight, in thousandths.
 	__u32 class_permille[CLASSES_MAX];
 	struct rule rules[RULES_MAX];
+	// Bit p % 64 of word p / 64 is set if source port p is wanted.
+	__u64 ports[PORT_WORDS];
 	// Not read here.
 	char classes_text[CLASSES_TEXT_BYTES];
 };
 
+_Static_assert(CUTS_MAX <= CUT_PLACES && !(CUT_PLACES & (CUT_PLACES + 1)), "settings.cuts");
 _Static_assert(__builtin_offsetof(struct settings, cuts) == CUTS_AT, "settings.cuts");
 _Static_assert(__builtin_offsetof(struct settings, priorities) == PRIORITIES_AT, "settings.priorities");
 _Static_assert(__builtin_offsetof(struct settings, ports) == PORTS_AT, "settings.ports");
@@ -82,9 +84,13 @@ _Static_assert(__builtin_offsetof(struct settings, rules) == RULES_AT, "settings
 _Static_assert(__builtin_offsetof(struct settings, classes_text) == CLASSES_TEXT_AT, "settings.classes_text");
 _Static_assert(sizeof(struct settings) == SETTINGS_BYTES, "settings");
 
+// All that a packet of a flow is counted by, in one place.
 struct band_counters {
 	__u64 packets;
 	__u64 bytes;
+	// Packets of data ordered by their flow, and those of them that arrived over an interface.
+	__u64 by_flow;
+	__u64 forwarded;
 };
 
 struct counters {
@@ -95,15 +101,12 @@ struct counters {
 	__u64 promotions;
 	__u64 held_back;
 	__u64 no_storage;
-	// Packets of data ordered by their flow, and those of them that arrived over an interface.
-	__u64 by_flow;
 	// Packets of clients ahead of their share by more than the allowance.
 	__u64 behind;
-	__u64 forwarded;
 };
 
 _Static_assert(__builtin_offsetof(struct counters, responses) == COUNTERS_RESPONSES_AT * 8, "counters.responses");
-_Static_assert(sizeof(struct counters) == (COUNTERS_RESPONSES_AT + 9) * 8, "counters");
+_Static_assert(sizeof(struct counters) == (COUNTERS_RESPONSES_AT + 7) * 8, "counters");
 
 // The progress of reading a response's head.
 enum phase { PHASE_STATUS = 0, PHASE_FIELDS = 1, PHASE_KNOWN = 2, PHASE_UNKNOWN = 3 };

@@ -4,14 +4,14 @@
 // as it does by TCP_INFO of this host's own connections.
 //
 // A round trip goes from a segment that passes here to its acknowledgement, one at a time, and never spans a
-// retransmission (Karn and Partridge, 1987). Each packet costs constant work. src/classify/forwarded.rs reads the table.
+// retransmission (Karn and Partridge, 1987). All other times are of the clock of ticks, which costs a fifth. Each packet costs constant work. src/classify/forwarded.rs reads the table.
 #ifndef WEIR_PATH_H
 #define WEIR_PATH_H
 
 #include "packet.h"
 #include "tracked.h"
 
-// Of more flows at once, some are not followed; a power of two. The table takes 1.8 MB. Short responses over a line of 100 Mbit/s are
+// Of more flows at once, some are not followed; a power of two. The table takes 2 MB. Short responses over a line of 100 Mbit/s are
 // 3,000 flows a second, each with its place for a second after its last packet.
 #define PATHS_MAX PATHS_COUNT
 // The places looked at, at random, for one that is free. With half of the table in use one flow in 16 finds none, and
@@ -31,43 +31,41 @@
 // The words of a SACK option with one block.
 #define SACK_WORDS 3
 
+// Packets that leave write the first line of a cache, those of the client the second.
 struct path {
 	// Of this flow alone; 0 while the place is being taken. Its lowest bits are the place.
 	__u64 number;
-	// When its last packet of data left, or was acknowledged.
-	__u64 last_ns;
-	// Payload: all that left, the part of it that had left before, and what was acknowledged.
+	// When its last packet of data left.
+	__u64 sent_ns;
+	// Payload: all that left, and the part of it that had left before.
 	__u64 sent_bytes;
 	__u64 again_bytes;
-	__u64 acked_bytes;
-	__u64 acked_ns;
-	__u64 client[2];
-	// When the segment of the open round trip left, or 0, and when the last one ended.
+	// When the segment of the open round trip left, or 0.
 	__u64 opened_ns;
-	__u64 tripped_ns;
-	// The last round trip, a rise halved, and the shortest.
-	__u32 rtt_us;
-	__u32 least_us;
-	// Sequence numbers: acknowledged up to here, sent up to here, and the end of the segment of the open round trip.
-	__u32 acked_seq;
+	// Sequence numbers: sent up to here, and the end of the segment of the open round trip.
 	__u32 next_seq;
 	__u32 opened_seq;
-	// Acknowledgements of something beyond a gap since the last without one: each shows a segment that has arrived.
-	__u32 sacked;
 	__u16 segment_bytes;
 	__u8 version;
 	__u8 has_timestamps;
-	__u32 unused;
+	__u32 unused[3];
+	// Payload that was acknowledged, and when the last of it was.
+	__u64 acked_bytes;
+	__u64 acked_ns;
+	// When the last round trip ended; its length, a rise halved, and that of the shortest.
+	__u64 tripped_ns;
+	__u32 rtt_us;
+	__u32 least_us;
+	// The sequence number that everything is acknowledged up to.
+	__u32 acked_seq;
+	// Acknowledgements of something beyond a gap since the last without one: each shows a segment that has arrived.
+	__u32 sacked;
+	__u64 client[2];
+	__u64 unused_too;
 };
 
 _Static_assert(sizeof(struct path) == PATH_BYTES, "path");
-
-// A flow with its place in the table of paths.
-struct known {
-	struct tracked flow;
-	// `path.number`, or 0.
-	__u64 path;
-};
+_Static_assert(__builtin_offsetof(struct path, acked_bytes) == 64, "path.acked_bytes");
 
 // At least one.
 static __always_inline __u32 micros_between(__u64 from, __u64 until)
@@ -143,18 +141,27 @@ static __always_inline void end_handshake(struct tuple *tuple, __u64 now)
 		handshake->rtt_us = micros_between(handshake->opened_ns, now);
 }
 
-// Returns the path of this number; NULL if another flow has its place by now.
-static __always_inline struct path *path_of(__u64 number)
+// Returns the path of this flow; NULL if another has its place by now.
+static __always_inline struct path *path_of(struct tracked *flow)
 {
-	__u32 at = number & (PATHS_MAX - 1);
-	struct path *path = number ? bpf_map_lookup_elem(&weir_paths, &at) : NULL;
+	__u32 at = flow->path & (PATHS_MAX - 1);
+	struct path *path = flow->path ? bpf_map_lookup_elem(&weir_paths, &at) : NULL;
 
-	return path && path->number == number ? path : NULL;
+	return path && (__u32)path->number == flow->path ? path : NULL;
 }
 
 static __always_inline bool is_in_use(struct path *path, __u64 now)
 {
-	return path->last_ns && (__s64)(now - path->last_ns) < (__s64)(path->acked_seq == path->next_seq ? PATH_IDLE_NS : PATH_GONE_NS);
+	__u64 last = path->sent_ns;
+
+	if (!last)
+		return false;
+	// Of a flow that sends, the second line is not needed.
+	if (likely((__s64)(now - last) < (__s64)PATH_IDLE_NS))
+		return true;
+	if ((__s64)(path->acked_ns - last) > 0)
+		last = path->acked_ns;
+	return (__s64)(now - last) < (__s64)(path->acked_seq == path->next_seq ? PATH_IDLE_NS : PATH_GONE_NS);
 }
 
 // Gives the path the round trip of its handshake, if that was seen.
@@ -171,12 +178,12 @@ static __always_inline void take_handshake(struct path *path, struct tuple *tupl
 }
 
 // Begins the path of a flow whose next packet is this. Returns NULL if no place is free.
-static __always_inline struct path *begin_path(struct known *known, struct packet *packet, struct tuple *tuple,
+static __always_inline struct path *begin_path(struct tracked *flow, struct packet *packet, struct tuple *tuple,
 					       struct step *step)
 {
 	struct path *path;
 
-	known->path = 0;
+	flow->path = 0;
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < PATH_TRIES; i++) {
 		__u32 at = bpf_get_prandom_u32() & (PATHS_MAX - 1);
@@ -190,34 +197,33 @@ static __always_inline struct path *begin_path(struct known *known, struct packe
 		path->client[1] = tuple->addresses[3];
 		path->version = packet->version;
 		path->has_timestamps = packet->tcp_words >= WORDS_WITH_TIMESTAMPS;
-		path->last_ns = step->now;
+		path->sent_ns = step->now;
 		take_handshake(path, tuple);
-		known->path = path->number = PATH_NUMBER | (step->now & ~(__u64)(PATHS_MAX - 1)) | at;
+		path->number = PATH_NUMBER | (step->now & ~(__u64)(PATHS_MAX - 1)) | at;
+		flow->path = path->number;
 		return path;
 	}
 	return NULL;
 }
 
-// Returns the path that this packet of data continues, or begins.
-static __always_inline struct path *path_for(struct known *known, struct packet *packet, struct tuple *tuple,
+// Returns the path that this packet of data continues, that of its flow, or begins.
+static __always_inline struct path *path_for(struct path *path, struct tracked *flow, struct packet *packet, struct tuple *tuple,
 					     struct step *step, enum stepped how)
 {
-	struct path *path = path_of(known->path);
-
 	// A short response is sent again after the last word of its flow.
-	if (path && is_in_use(path, step->now) &&
-	    (how == STEP_AGAIN || (known->flow.seen == SEEN && step->seq - path->next_seq < PATH_GAP_MAX)))
+	if (likely(path && is_in_use(path, step->now) &&
+		   (how == STEP_AGAIN || (flow->seen == SEEN && step->seq - path->next_seq < PATH_GAP_MAX))))
 		return path;
 	// What is sent again is no beginning.
-	return how == STEP_AGAIN ? NULL : begin_path(known, packet, tuple, step);
+	return how == STEP_AGAIN ? NULL : begin_path(flow, packet, tuple, step);
 }
 
 // Notes a packet of data that leaves, of segments of this size.
 static __always_inline void note_leaving(struct path *path, struct step *step, enum stepped how, __u32 segment_bytes)
 {
-	path->last_ns = step->now;
+	path->sent_ns = step->now;
 	path->sent_bytes += step->bytes;
-	if (how == STEP_AGAIN) {
+	if (unlikely(how == STEP_AGAIN)) {
 		path->again_bytes += step->bytes;
 		// Its acknowledgement may be that of either.
 		path->opened_ns = 0;
@@ -229,7 +235,7 @@ static __always_inline void note_leaving(struct path *path, struct step *step, e
 	if (path->opened_ns)
 		return;
 	path->opened_seq = step->seq + (segment_bytes < step->bytes ? segment_bytes : step->bytes);
-	path->opened_ns = step->now;
+	path->opened_ns = step->is_exact ? step->now : bpf_ktime_get_ns();
 }
 
 // Ends the open round trip. What the client alone adds to one, such as a late acknowledgement, counts half.
@@ -259,26 +265,31 @@ static __always_inline bool is_beyond_gap(struct __sk_buff *skb, struct packet *
 }
 
 // Notes what the client acknowledges, and whether something has come beyond a gap.
-static __always_inline void note_acked(struct path *path, __u32 ack, bool has_gap, __u64 now)
+static __always_inline void note_acked(struct path *path, __u32 ack, bool has_gap)
 {
+	bool ends_trip;
+	__u64 now;
+
 	// A FIN takes one number.
 	if (ack == path->next_seq + 1)
 		ack = path->next_seq;
 	if ((__s32)(ack - path->next_seq) > 0 || (__s32)(ack - path->acked_seq) < 0)
 		return;
+	ends_trip = path->opened_ns && (__s32)(ack - path->opened_seq) >= 0;
+	now = ends_trip ? bpf_ktime_get_ns() : bpf_ktime_get_coarse_ns();
 	if (ack == path->acked_seq) {
 		if (has_gap && ack != path->next_seq) {
 			path->sacked++;
-			path->acked_ns = path->last_ns = now;
+			path->acked_ns = now;
 		}
 		return;
 	}
 	path->acked_bytes += ack - path->acked_seq;
 	path->acked_seq = ack;
-	path->acked_ns = path->last_ns = now;
+	path->acked_ns = now;
 	if (!has_gap)
 		path->sacked = 0;
-	if (path->opened_ns && (__s32)(ack - path->opened_seq) >= 0)
+	if (ends_trip)
 		end_trip(path, now);
 }
 

@@ -83,7 +83,7 @@ SEC("tc")
 int weir_trial_out(struct __sk_buff *skb)
 {
 	struct meter *meter, fresh = {};
-	struct packet packet;
+	struct packet packet = {};
 	struct counts *counts;
 	struct tuple tuple;
 	struct turn *turn;
@@ -124,7 +124,7 @@ int weir_trial_in(struct __sk_buff *skb)
 	struct meter *meter, fresh = {};
 	struct tuple flow;
 	struct counts *counts;
-	struct packet packet;
+	struct packet packet = {};
 	__u32 zero = 0, ack;
 
 	if (!parse(skb, &packet) || packet.protocol != IPPROTO_TCP)

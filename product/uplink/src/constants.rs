@@ -3,12 +3,15 @@
 //! not compile.
 
 /// The layout version. The settings of a program with another layout, from another version of weir, are not read.
-pub const LAYOUT: u32 = 13;
+pub const LAYOUT: u32 = 14;
 /// Bands of a tree (`prio` has 16): control packets, unclassified traffic, then data.
 pub const BANDS_MAX: usize = 16;
 pub const BAND_DATA_FIRST: usize = 2;
 /// Maximum number of cut points: one fewer than bands for responses.
 pub const CUTS_MAX: usize = BANDS_MAX - BAND_DATA_FIRST - 1;
+/// The places of cut points, one fewer than a power of two, and what stands in those that have none: the largest value.
+pub const CUT_PLACES: usize = 15;
+pub const CUT_NONE: u64 = i64::MAX as u64;
 pub const PORT_WORDS: usize = 65536 / 64;
 /// Maximum number of classes of responses, the default included, and of their rules: a packet tries each.
 pub const CLASSES_MAX: usize = 16;
@@ -19,17 +22,17 @@ pub const RULE_BYTES: usize = 40;
 pub const CLASSES_TEXT_BYTES: usize = 8192;
 
 /// Offsets of the fields of `struct settings`, in bytes.
-pub const CUTS_AT: usize = 16;
-pub const PRIORITIES_AT: usize = CUTS_AT + CUTS_MAX * 8;
-pub const PORTS_AT: usize = PRIORITIES_AT + BANDS_MAX * 4;
-pub const SHARE_AT: usize = PORTS_AT + PORT_WORDS * 8;
-pub const CLASSES_AT: usize = SHARE_AT + 32;
+pub const SHARE_AT: usize = 16;
+pub const CUTS_AT: usize = SHARE_AT + 32;
+pub const PRIORITIES_AT: usize = CUTS_AT + CUT_PLACES * 8;
+pub const CLASSES_AT: usize = PRIORITIES_AT + BANDS_MAX * 4;
 pub const RULES_AT: usize = CLASSES_AT + 16 + CLASSES_MAX * 4;
-pub const CLASSES_TEXT_AT: usize = RULES_AT + RULES_MAX * RULE_BYTES;
+pub const PORTS_AT: usize = RULES_AT + RULES_MAX * RULE_BYTES;
+pub const CLASSES_TEXT_AT: usize = PORTS_AT + PORT_WORDS * 8;
 pub const SETTINGS_BYTES: usize = CLASSES_TEXT_AT + CLASSES_TEXT_BYTES;
 
-/// Offset in `struct counters`, in words of 64 bits: two words per band come first, nine follow.
-pub const COUNTERS_RESPONSES_AT: usize = BANDS_MAX * 2;
+/// Offset in `struct counters`, in words of 64 bits: four words per band come first, seven follow.
+pub const COUNTERS_RESPONSES_AT: usize = BANDS_MAX * 4;
 
 /// Buckets of response sizes: this many per octave, from 1 byte on.
 pub const SIZE_STEPS: usize = 4;
@@ -37,4 +40,4 @@ pub const SIZE_BUCKETS: usize = 64 * SIZE_STEPS;
 
 /// Flows of which round trips are known at once, and the size of `struct path`.
 pub const PATHS_COUNT: usize = 1 << 14;
-pub const PATH_BYTES: usize = 112;
+pub const PATH_BYTES: usize = 128;

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
-use crate::constants::{CLASSES_AT, CLASSES_TEXT_AT, CLASSES_TEXT_BYTES, RULE_BYTES, RULES_AT, SETTINGS_BYTES};
+use crate::constants::{CLASSES_AT, CLASSES_TEXT_AT, CLASSES_TEXT_BYTES, PORTS_AT, RULE_BYTES, RULES_AT};
 pub use crate::constants::{CLASSES_MAX, RULES_MAX};
 use crate::tree::ClassShare;
 
@@ -240,7 +240,7 @@ impl Classes {
         }
     }
 
-    /// The last part of `struct settings`.
+    /// The part of `struct settings` that the program reads.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let conditions = self.rules.iter().fold(0, |all, rule| all | rule.conditions());
         let counts = [self.all.len() as u32, self.rules.len() as u32, conditions.into(), 0];
@@ -250,9 +250,7 @@ impl Classes {
         bytes.extend(self.all.iter().flat_map(|class| permille(class).to_ne_bytes()));
         bytes.resize(RULES_AT - CLASSES_AT, 0);
         bytes.extend(self.rules.iter().flat_map(Rule::to_bytes));
-        bytes.resize(CLASSES_TEXT_AT - CLASSES_AT, 0);
-        bytes.extend(self.text().bytes());
-        bytes.resize(SETTINGS_BYTES - CLASSES_AT, 0);
+        bytes.resize(PORTS_AT - CLASSES_AT, 0);
         bytes
     }
 
@@ -262,7 +260,8 @@ impl Classes {
         Classes::of_text(std::str::from_utf8(text).ok()?)
     }
 
-    fn text(&self) -> String {
+    /// The part that is read back.
+    pub(super) fn text(&self) -> String {
         let share = |share: &ClassShare| {
             let part = |part: Option<crate::tree::Part>| part.map_or("-".to_string(), |part| part.to_string());
             format!("{}\t{}\t{}", share.weight, part(share.min_rate), part(share.max_rate))
@@ -291,6 +290,7 @@ impl Classes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::constants::SETTINGS_BYTES;
 
     fn rule(network: &str, port: Option<u16>, cgroup: Option<&str>) -> Rule {
         let network = network.split_once('/').map(|(address, bits)| (address.parse().unwrap(), bits.parse().unwrap()));
@@ -312,9 +312,10 @@ mod tests {
         let classes = Classes { all, rules };
         let text = classes.text();
         assert_eq!(Classes::of_text(&text), Some(classes.clone()), "{text}");
-        let mut bytes = vec![0; CLASSES_AT];
-        bytes.extend(classes.to_bytes());
-        assert_eq!(bytes.len(), SETTINGS_BYTES);
+        assert_eq!(classes.to_bytes().len(), PORTS_AT - CLASSES_AT);
+        let mut bytes = vec![0; CLASSES_TEXT_AT];
+        bytes.extend(text.bytes());
+        bytes.resize(SETTINGS_BYTES, 0);
         assert_eq!(Classes::from_bytes(&bytes), Some(classes));
         assert_eq!(Classes::of_text(""), Some(Classes::default()));
         for broken in

@@ -41,7 +41,8 @@ impl Counters {
     pub fn read(program: &Program) -> Result<Counters, Error> {
         let words = program.sums(COUNTERS_MAP, 0)?;
         let word = |at: usize| words.get(at).copied().unwrap_or(0);
-        let band = |band: usize| BandCounters { packets: word(band * 2), bytes: word(band * 2 + 1) };
+        let band = |band: usize| BandCounters { packets: word(band * 4), bytes: word(band * 4 + 1) };
+        let of_all_bands = |at: usize| (0..BANDS_MAX).map(|band| word(band * 4 + at)).sum();
         let rest = COUNTERS_RESPONSES_AT;
         Ok(Counters {
             bands: (0..BANDS_MAX).map(band).collect(),
@@ -51,9 +52,9 @@ impl Counters {
             promotions: word(rest + 3),
             held_back: word(rest + 4),
             no_storage: word(rest + 5),
-            by_flow: word(rest + 6),
-            behind: word(rest + 7),
-            forwarded: word(rest + 8),
+            by_flow: of_all_bands(2),
+            behind: word(rest + 6),
+            forwarded: of_all_bands(3),
         })
     }
 }

@@ -33,24 +33,25 @@ const SEGMENT_BYTES_MIN: u32 = 536;
 #[derive(Debug, Clone, Copy, Default)]
 struct Path {
     number: u64,
-    last: u64,
+    sent_at: u64,
     sent_bytes: u64,
     again_bytes: u64,
+    opened_at: u64,
+    next_seq: u32,
+    opened_seq: u32,
+    segment_bytes: u16,
+    version: u8,
+    has_timestamps: u8,
+    unused: [u32; 3],
     acked_bytes: u64,
     acked_at: u64,
-    client: [u64; 2],
-    opened_at: u64,
     tripped_at: u64,
     rtt_us: u32,
     least_us: u32,
     acked_seq: u32,
-    next_seq: u32,
-    opened_seq: u32,
     sacked: u32,
-    segment_bytes: u16,
-    version: u8,
-    has_timestamps: u8,
-    unused: u32,
+    client: [u64; 2],
+    unused_too: u64,
 }
 
 const _: () = assert!(size_of::<Path>() == PATH_BYTES);
@@ -98,8 +99,11 @@ impl ForwardedWatch {
             // so they are read as volatile, and any bytes are a valid `Path`.
             let path = unsafe { self.table.first.add(place) };
             // SAFETY: as above.
-            let last = unsafe { (&raw const (*path.as_ptr()).last).read_volatile() };
-            if last == 0 || now - Nanos(last) >= OUTSTANDING_FOR {
+            let sent_at = unsafe { (&raw const (*path.as_ptr()).sent_at).read_volatile() };
+            // SAFETY: as above.
+            let acked_at = unsafe { (&raw const (*path.as_ptr()).acked_at).read_volatile() };
+            let last = sent_at.max(acked_at);
+            if sent_at == 0 || now - Nanos(last) >= OUTSTANDING_FOR {
                 continue;
             }
             // SAFETY: as above.

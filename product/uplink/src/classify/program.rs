@@ -27,7 +27,7 @@ const FLOWS_MAP: &str = "weir_flows";
 const TRACKED_MAP: &str = "weir_tracked";
 pub const PATHS_MAP: &str = "weir_paths";
 const HANDSHAKES_MAP: &str = "weir_handshakes";
-pub const PUT_MAP: &str = "weir_put";
+pub const PUT_MAP: &str = ".data.weir_put";
 const MAPS_MAX: usize = 16;
 /// A number of open files that is enough for any command.
 const FILES: u32 = 1024;
@@ -354,14 +354,15 @@ mod tests {
             .into_iter()
             .flat_map(|policy| [Classes::default(), full_classes()].map(|classes| (policy, classes)))
         {
-            let share = Share {
+            // What is only written for clients must not be missed without them.
+            let share = (policy != Policy::Las).then_some(Share {
                 allowance_bytes: 1 << 20,
                 link_bytes_per_s: 1 << 20,
                 v4_bits: 32,
                 v6_bits: 56,
                 behind_band: 15,
                 behind_bands: 1,
-            };
+            });
             let settings = Settings {
                 policy,
                 made_clsact: false,
@@ -370,7 +371,7 @@ mod tests {
                 cuts: (1..=CUTS_MAX as u64).collect(),
                 priorities: [0; BANDS_MAX],
                 ports: vec![80],
-                share: Some(share),
+                share,
                 classes,
                 before: Before::default(),
             };

@@ -1,14 +1,16 @@
 //! The settings that the program gets when it is loaded, as bytes (`struct settings` of bpf/classify.h), and their
 //! parser: everything about an attached program is read from the kernel.
 
+use std::iter::repeat;
+
 pub use crate::constants::CUTS_MAX;
 use sched::policy::ClientShareSpec;
 use units::{Nanos, Rate};
 
 use super::{Classes, Clients, Cuts};
 use crate::constants::{
-    BAND_DATA_FIRST, BANDS_MAX, CLASSES_AT, CUTS_AT, LAYOUT, PORT_WORDS, PORTS_AT, PRIORITIES_AT, SETTINGS_BYTES,
-    SHARE_AT,
+    BAND_DATA_FIRST, BANDS_MAX, CUT_NONE, CUT_PLACES, CUTS_AT, LAYOUT, PORT_WORDS, PORTS_AT, PRIORITIES_AT,
+    SETTINGS_BYTES, SHARE_AT,
 };
 use crate::netlink::{u32_at, u64_at};
 use crate::tree::{Before, RESTORABLE};
@@ -99,7 +101,7 @@ impl Share {
     fn to_bytes(share: Option<Share>) -> Vec<u8> {
         let Some(Share { allowance_bytes, link_bytes_per_s, v4_bits, v6_bits, behind_band, behind_bands }) = share
         else {
-            return vec![0; CLASSES_AT - SHARE_AT];
+            return vec![0; CUTS_AT - SHARE_AT];
         };
         let longs = [allowance_bytes, link_bytes_per_s].into_iter().flat_map(u64::to_ne_bytes);
         longs
@@ -178,17 +180,18 @@ impl Settings {
             + before_to_flags(self.before);
         let words = [LAYOUT, self.policy.number(), flags, self.cuts.len() as u32];
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        bytes.resize(CUTS_AT, 0);
-        bytes.extend(self.cuts.iter().flat_map(|cut| cut.to_ne_bytes()));
-        bytes.resize(PRIORITIES_AT, 0);
+        bytes.extend(Share::to_bytes(self.share));
+        let cuts = self.cuts.iter().map(|cut| CUT_NONE.min(*cut)).chain(repeat(CUT_NONE)).take(CUT_PLACES);
+        bytes.extend(cuts.flat_map(u64::to_ne_bytes));
         bytes.extend(self.priorities.iter().flat_map(|priority| priority.to_ne_bytes()));
+        bytes.extend(self.classes.to_bytes());
         let mut words = [0u64; PORT_WORDS];
         for port in &self.ports {
             words[usize::from(*port) / 64] |= 1 << (port % 64);
         }
         bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
-        bytes.extend(Share::to_bytes(self.share));
-        bytes.extend(self.classes.to_bytes());
+        bytes.extend(self.classes.text().bytes());
+        bytes.resize(SETTINGS_BYTES, 0);
         bytes
     }
 
@@ -261,7 +264,7 @@ mod tests {
             made_clsact: false,
             made_tree: true,
             has_uploads: true,
-            cuts: vec![1000, u64::MAX],
+            cuts: vec![1000, CUT_NONE],
             priorities: std::array::from_fn(|band| band as u32 * 7),
             ports: vec![1, 63, 64, 443, 65535],
             share: Some(Share {
