@@ -1,11 +1,11 @@
-//! A few bands instead of a total order: rank = how many of the cut points lie below the inner rank; within a band
-//! first come, first served.
+//! A few bands instead of a total order: rank = the number of cut points below the inner rank. Within a band, the first
+//! job to come is served first.
 //!
-//! This is what a queueing discipline with k priority bands can do (Harchol-Balter et al., "Implementation of SRPT
+//! A queueing discipline with k priority bands can keep this order (Harchol-Balter et al., "Implementation of SRPT
 //! scheduling in web servers", 2000, sections 3.3 and 3.3.1: bands by remaining size; AlSa'deh & Yahya 2008, section 3:
 //! by remaining response time). A job moves up as its inner rank falls. Good: five bands with well-chosen cuts come
-//! close to the exact order, and only k − 1 marks per response are ever set. Bad if the cuts do not fit the sizes: in
-//! the last band all jobs wait for the oldest, however large. A job whose size is not known is ranked by the inner
+//! close to the exact order, and only k − 1 marks per response are ever set. Bad if the cuts do not fit the sizes: all
+//! jobs of the last band wait for the oldest of them, however large it is. A job of unknown size is ranked by the inner
 //! rank, and falls through the bands as it sends.
 
 use super::Rank;
@@ -34,7 +34,8 @@ struct Learning {
 }
 
 impl<R: Rank> Bands<R> {
-    /// Bands cut at these ranks; `name` is the spec. The cuts must increase, and leave at most [`BANDS_MAX`] bands.
+    /// Makes bands cut at these ranks; `name` is the spec. The cuts must increase, and leave at most [`BANDS_MAX`]
+    /// bands.
     pub fn at(name: String, rank: R, cuts: Vec<u64>) -> Bands<R> {
         assert!(cuts.len() < BANDS_MAX && cuts.is_sorted_by(|a, b| a < b), "cut points {cuts:?}");
         Bands { name, rank, cuts, queue: RunQueue::default(), paths: Paths::default(), learning: None }
@@ -44,8 +45,9 @@ impl<R: Rank> Bands<R> {
         self.rank.rank(job, if self.rank.needs_path() { self.paths.of(slot) } else { &Path::UNKNOWN })
     }
 
-    /// A number of bands, cut by this rule applied to the inner ranks of the jobs that arrive. Until 64 have arrived,
-    /// the cuts are spaced between the two given. Ready jobs are reordered whenever the cuts move.
+    /// Makes this number of bands, with cuts learned by this rule from the inner ranks of the jobs that arrive. Until
+    /// 64 jobs have arrived, the cuts are spaced between the two given ranks. Ready jobs are reordered whenever the
+    /// cuts move.
     pub fn learned(name: String, rank: R, bands: usize, rule: Rule, between: (u64, u64)) -> Bands<R> {
         let learner = Learner::new(bands, rule);
         let cuts = learner.cuts_at_first(between);
@@ -83,7 +85,7 @@ impl<R: Rank> Policy for Bands<R> {
     fn on_arrival(&mut self, slot: u32, job: &Job) {
         let rank = self.rank_of(slot, job);
         let Some(Learning { learner, ranks }) = &mut self.learning else { return };
-        // A size that is not known teaches nothing.
+        // A job of unknown size contributes nothing to the learned cuts.
         if matches!(job.size, Size::Known(_))
             && let Some(cuts) = learner.observe(rank, &self.cuts, self.queue.len())
         {

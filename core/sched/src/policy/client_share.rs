@@ -1,42 +1,44 @@
-//! Fair between clients, shortest first within: no order that rewards splitting.
+//! A share of the link for each client, and the shortest response first within it: an order that does not reward
+//! splitting.
 //!
-//! Order by size rewards a client that cuts its download into small requests, and one that asks for small pages
-//! without end. So every client has an account of the bytes it has received, kept against a clock that runs at the
-//! pace of a fair share: with `k` clients waiting, at `1 / (k + 1)` of the link, and slower if they are a crowd. A
-//! client is *ahead* by what it has received beyond the clock. While that is at most an allowance `A`, its
-//! responses stand in the policy's own order, so a page, or a response that is alone, waits for nothing new. A
-//! response of a client that is `A + x` ahead is ranked as if it had `x` bytes more left, and in this comparison a
-//! response has `A` bytes left at most: a visitor who shares an address with a download waits for small responses
-//! of others and not for large ones, and between large responses the client that is least ahead goes first. So
-//! clients that want more than there is share it evenly, whatever they ask for and over however many connections.
-//! Where the policy does not rank by size, a client further ahead than `A` stands behind all that are not, the
-//! least ahead first.
+//! Order by size rewards a client that cuts its download into small requests, and a client that requests small pages
+//! without end. So every client has an account of the bytes it has received. The account is compared with a clock that
+//! runs at the pace of a fair share: with `k` clients waiting, at `1 / (k + 1)` of the link, and slower if they are a
+//! crowd. A client is *ahead* by the bytes that it has received beyond the clock. While it is ahead by at most an
+//! allowance `A`, its responses stand in the policy's own order, so a page, or the only response, waits for nothing
+//! new. A response of a client that is `A + x` ahead is ranked as if it had `x` more bytes left, and in this comparison
+//! a response has at most `A` bytes left. A visitor who shares an address with a download therefore waits for small
+//! responses of others and not for large ones, and between large responses the client that is least ahead goes first.
+//! Clients that together want more than the link carries share it evenly, whatever they request and over however many
+//! connections. If the policy does not rank by size, a client further ahead than `A` stands behind all clients that are
+//! not, and the least ahead goes first.
 //!
-//! The account is start-time fair queueing's (Goyal, Vin & Cheng, "Start-time fair queueing", 1996) with two changes.
-//! The order follows it only beyond an allowance, since fairness as the first rule gives away what order by size gains
-//! (mean response time 2 to 12 times, docs/notebook/clients.md). And the clock counts one client more than wait: a
-//! client that has the link to itself gets ahead too, and makes room at once when another comes. Of a crowd, nobody
-//! would get ahead by that one: each has its share of the link and no more, and small requests of clients without end
-//! would keep all larger responses of others waiting. So with more than ten clients waiting the clock runs at a third
-//! of that pace, with more than thirty slower still: what each of them receives counts longer, and those who come seldom
-//! go before them. Of the clients of one network that wait at the same time ten count at most
-//! ([`networks`]): addresses cost their owner nothing. Ten at a time, others each time, are not found out.
+//! The account follows start-time fair queueing (Goyal, Vin & Cheng, "Start-time fair queueing", 1996) with two
+//! changes. First, the order follows the account only beyond an allowance, because fairness as the first rule gives
+//! away the gain of an order by size (mean response time 2 to 12 times, docs/notebook/clients.md). Second, the clock
+//! counts one client more than wait: a client that has the link to itself gets ahead too, and gives way immediately
+//! when another comes. In a crowd, that one extra client would let nobody get ahead: each has its share of the link and
+//! no more, and small requests of an endless stream of clients would keep all larger responses of others waiting. So
+//! with more than ten clients waiting the clock runs at a third of that pace, and with more than thirty slower still:
+//! the bytes of each client count longer, and clients that come seldom go before them. At most ten of the clients of
+//! one network that wait at the same time count ([`networks`]), because addresses cost their owner nothing. An owner
+//! that uses ten addresses at a time, and others each time, is not detected.
 //!
 //! It follows that:
 //! - A client is never more than `2 A` ahead, plus a grant, or plus n / 10 grants if n > 10 clients of its network wait: the
 //!   clock keeps up with the client that is served.
-//!   What a client is held back for is therefore bounded, and forgiven at the clock's pace. No client is ever behind:
-//!   an idle client earns no credit but its allowance.
+//!   The bytes for which a client is held back are therefore bounded, and forgiven at the clock's pace. No client is
+//!   ever behind: an idle client earns no credit beyond its allowance.
 //! - Of `k` clients that always wait, each gets at least `1 / (k + 1)` of the link, minus `k A` once, unless other clients
 //!   come: each newcomer has an allowance.
 //! - Only bytes count. Splitting a response into requests or connections does not change the account.
 //!
-//! All this holds for an allowance of a grant or more. With less than half a grant clients take turns, a grant each,
-//! however short it is.
+//! All this holds for an allowance of a grant or more. With an allowance of less than half a grant, clients take turns
+//! of one grant each, however short it is.
 //!
-//! A client offers its best ready job, by [`Policy::within`], and the inner policy orders what clients offer. A size
-//! that is not known is left to the inner policy. Responses of one client with more than `A` left, and with the same
-//! power of two of bytes left, take turns: which of two long downloads ends first matters less than that both advance.
+//! A client offers its best ready job, by [`Policy::within`], and the inner policy orders the offered jobs. A job of
+//! unknown size is left to the inner policy. Responses of one client with more than `A` left, and with the same power
+//! of two of bytes left, take turns: it matters less which of two long downloads ends first than that both advance.
 
 mod networks;
 mod spec;
@@ -55,13 +57,13 @@ use crate::{Job, Path, Policy, grow};
 
 /// The weight of the heaviest client.
 pub const CLIENT_WEIGHT_MAX: u8 = 100;
-/// Parts of a byte in which accounts are kept, so that weights divide it.
+/// The fractions of a byte in which accounts are kept, so that an account can be divided by a weight.
 const PARTS: u64 = 16;
-/// More waiting clients than these are a crowd.
+/// The number of waiting clients above which they are a crowd.
 const CROWD: u64 = 10;
-/// The clock is slower by this factor for a crowd, and by as many times as a crowd is larger than [`CROWD`] if that is more.
+/// The factor by which the clock is slower for a crowd, or, if larger, the ratio of the crowd to [`CROWD`].
 const CROWD_SLOWS: u64 = 3;
-/// The maximum number of clients that return to the order in one grant; the others do in the next.
+/// The maximum number of clients that return to the order in one grant; the others return in the next.
 const RETURNS_MAX: usize = 8;
 
 /// A client, apart from its number.
@@ -82,11 +84,12 @@ impl Default for ClientTraits {
     }
 }
 
-/// The account of a client, in 18 bytes: there may be hundreds of thousands.
+/// The account of a client, in 18 bytes, because there may be hundreds of thousands.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, packed(2))]
 struct Account {
-    /// Parts of a byte it has received, divided by its weight, from the clock's value when it was last not ahead.
+    /// The parts of a byte that the client has received, divided by its weight. They count from the clock's value at
+    /// the time when it was last not ahead.
     tag: u64,
     traits: ClientTraits,
     is_beyond: bool,
@@ -100,7 +103,7 @@ const NEW: Account = Account { tag: 0, traits: ClientTraits::USUAL, is_beyond: f
 /// Waiting clients that are ahead beyond the allowance.
 #[derive(Debug, Default)]
 struct Beyond {
-    /// By tag plus the parts of a byte left of what they offer.
+    /// The clients by tag plus the remaining parts of a byte of the job that they offer.
     by_rank: RunQueue,
     by_tag: RunQueue,
 }
@@ -118,19 +121,19 @@ impl Beyond {
         self.by_tag.remove(client);
     }
 
-    /// The client that is served before the others, and its rank.
+    /// Returns the client that is served before the others, and its rank.
     fn first(&self) -> Option<(u64, u32)> {
         self.by_rank.first_entry().map(|(key, client)| (key.rank, client))
     }
 
-    /// The client that is least ahead, and its tag.
+    /// Returns the client that is least ahead, and its tag.
     fn least_ahead(&self) -> Option<(u64, u32)> {
         self.by_tag.first_entry().map(|(key, client)| (key.rank, client))
     }
 }
 
-/// A ready job as the inner policy sees it: its client is its connection, so that a round-robin policy goes round by
-/// client.
+/// A ready job as the inner policy sees it: its client takes the place of its connection, so that a round-robin policy
+/// takes turns by client.
 #[derive(Debug, Clone)]
 struct Held {
     slot: u32,
@@ -139,7 +142,7 @@ struct Held {
     key: u64,
     /// The key is a number of bytes.
     is_size: bool,
-    /// The order of equal keys: by arrival, or by the last turns.
+    /// The order of equal keys: by arrival, or by the time of the last turn.
     turn: u64,
 }
 
@@ -153,7 +156,7 @@ pub struct ByClient {
     inner: Box<dyn Policy>,
     inner_follows_jobs: bool,
     share: ClientShare,
-    /// The minimum that a client that always waits has received, in parts of a byte.
+    /// The minimum that a client has received if it always waits, in parts of a byte.
     clock: u64,
     /// The remainder that was too little to move the clock.
     carry: u64,
@@ -161,7 +164,8 @@ pub struct ByClient {
     accounts: Vec<Account>,
     waiting: WaitingClients,
     beyond: Beyond,
-    /// The ready jobs, and the index of each slot's job among them, or [`NONE`]: a connection of many has one.
+    /// The ready jobs, and the index of each slot's job among them, or [`NONE`]. A connection with several jobs has
+    /// only one here.
     held: Vec<Held>,
     held_at: Vec<u32>,
 }
@@ -195,15 +199,15 @@ impl ByClient {
         &mut self.accounts[client as usize]
     }
 
-    /// The parts of a byte by which a ready job is compared with those of other clients: what is left of it, and the
-    /// allowance at most. A job without a size has the allowance.
+    /// Returns the parts of a byte by which a ready job is compared with jobs of other clients: its remaining bytes, or
+    /// the allowance if that is less. A job without a size has the allowance.
     fn left(&self, slot: u32) -> u64 {
         let held = &self.held[self.held_at[slot as usize] as usize];
         let left = if held.is_size { held.key.saturating_mul(PARTS) } else { u64::MAX };
         left.min(self.allowance())
     }
 
-    /// The best ready job of a client that waits.
+    /// Returns the best ready job of a client that waits.
     fn best_of(&self, client: u32) -> u32 {
         let waiting = &self.waiting[self.accounts[client as usize].waiting];
         let (.., slot) = waiting.best.expect("a client that waits has a ready job");
@@ -214,7 +218,7 @@ impl ByClient {
         Job { connection: job.client, ..job.clone() }
     }
 
-    /// Stores a ready job; returns the place it had before, if any.
+    /// Stores a ready job; returns the key it had before, if any.
     fn hold(&mut self, held: Held) -> Option<ClientKey> {
         match self.held_at[held.slot as usize] {
             NONE => {
@@ -236,7 +240,7 @@ impl ByClient {
         }
     }
 
-    /// The client's ready jobs, to which the caller adds one.
+    /// Returns the client's ready jobs, to which the caller adds one.
     fn join(&mut self, client: u32) -> &mut Waiting {
         let Account { waiting, traits, .. } = *self.account(client);
         let at = if waiting == NONE { self.waiting.join(traits) } else { waiting };
@@ -274,13 +278,13 @@ impl ByClient {
         }
     }
 
-    /// Takes a job out of the policy's order, although it is ready.
+    /// Takes a job out of the policy's order, although the job is ready.
     fn take_out(&mut self, slot: u32) {
         let held = &self.held[self.held_at[slot as usize] as usize];
         self.inner.dequeue(slot, &held.job);
     }
 
-    /// Moves the clock up if the client that is served is ahead by more than twice the allowance.
+    /// Moves the clock forward if the served client is ahead by more than twice the allowance.
     fn catch_up(&mut self, served: u32) {
         let Account { tag, is_beyond, .. } = self.accounts[served as usize];
         if is_beyond {
@@ -288,7 +292,7 @@ impl ByClient {
         }
     }
 
-    /// Advances the clock by what was served, in parts of a byte; clients that are no longer too far ahead return to
+    /// Advances the clock by the parts of a byte served. Clients that are no longer beyond their allowance return to
     /// the order.
     fn advance(&mut self, parts: u64) {
         let (total, clients) = (parts.saturating_add(self.carry), self.waiting.clock_parts());
@@ -438,7 +442,7 @@ impl Policy for ByClient {
         self.inner.bands()
     }
 
-    /// A client beyond its allowance is in the last band.
+    /// Returns the last band for a job of a client beyond its allowance.
     fn band(&self, slot: u32, job: &Job) -> u8 {
         let limit = self.clock.saturating_add(self.allowance());
         match self.accounts.get(job.client as usize) {
@@ -468,7 +472,7 @@ mod tests {
         assert_eq!(size_of::<Account>(), 18);
     }
 
-    /// It reports the same as the policy below it, and follows jobs itself.
+    /// The share reports the same properties as the policy below it, and follows jobs itself.
     #[test]
     fn it_tells_what_the_policy_tells() {
         let share = ClientShare::of_link(None);

@@ -1,37 +1,38 @@
 //! The choice of the points where bands are cut.
 //!
 //! There are two ways. The rule of thumb of the papers looks at two quantiles, and leaves everything above the 99.25th
-//! percentile, with heavy tails most of the load, to one band. [`Sizes`] finds the cuts that are best by formula: with
-//! Poisson arrivals the mean response time under bands is a sum over the bands of what depends on the two ends of each
-//! (M/G/1, bands of the remaining size; Scully, Harchol-Balter & Scheller-Wolf 2018, theorem 5.5), so the best ends are
-//! found exactly, by dynamic programming.
+//! percentile to one band: with heavy tails, most of the load. [`Sizes`] finds the cuts that are best by formula. With
+//! Poisson arrivals the mean response time under bands is a sum over the bands, and each term depends only on the two
+//! ends of its band (M/G/1, bands of the remaining size; Scully, Harchol-Balter & Scheller-Wolf 2018, theorem 5.5).
+//! Dynamic programming therefore finds the best ends exactly.
 //!
-//! The quantity minimised is E[T] / E[X] + E[T / X], mean response time and mean slowdown, each as a multiple of what
-//! it is alone on the link: processor sharing has 1 / (1 - rho) for both. The cuts that are best for the mean alone
-//! leave the small jobs too much company. The load is [`RHO`]: at 0.8 these cuts cost at most about 2 % more than those
-//! for 0.8 would (our traces, bounded Pareto; five bands), and 6 % with three bands of exponential sizes.
+//! The quantity minimised is E[T] / E[X] + E[T / X]: mean response time and mean slowdown, each as a multiple of its
+//! value for a job that has the link to itself. Processor sharing has 1 / (1 - rho) for both. The cuts that are best
+//! for the mean response time alone put too many larger jobs into the bands of the small ones. The load is [`RHO`]: at
+//! a load of 0.8 these cuts cost at most about 2 % more than cuts made for 0.8 (our traces, bounded Pareto; five
+//! bands), and 6 % more with three bands of exponential sizes.
 
 use super::bands::BANDS_MAX;
 
 /// The load for which cuts are chosen.
 const RHO: f64 = 0.9;
-/// Atoms of the smaller half of the jobs, of equal shares. Twice as many change what the cuts cost by 1 % (exponential
-/// sizes).
+/// The number of atoms for the smaller half of the jobs, each an equal share of them. Twice as many change the cost of
+/// the cuts by 1 % (exponential sizes).
 const SMALL: u32 = 16;
 /// The number of atoms in each halving of the larger jobs, and the number of halvings: the last holds one job in a
 /// million.
 const STEPS: u32 = 4;
 const HALVINGS: u32 = 20;
-/// A cost lower by less than this counts as equal; otherwise rounding would decide.
+/// The ratio of two costs above which they count as equal; otherwise rounding would decide.
 const TIE: f64 = 1.0 - 1e-9;
 const ATOMS_MAX: usize = (SMALL + STEPS * (HALVINGS - 1)) as usize + 1;
 
-/// The cut points of `bands` bands for sizes with this quantile function, in bytes: the lowest at the median, the
-/// highest in the middle of the 99th to 99.5th percentile, the others spaced evenly on a logarithmic scale between
-/// (Harchol-Balter et al. 2000, section 3.3.1). One fewer than there are bands, or fewer still if that many different
-/// ones do not exist.
+/// Returns the cut points of `bands` bands for sizes with this quantile function, in bytes: the lowest at the median,
+/// the highest in the middle of the 99th to 99.5th percentile, the others spaced evenly on a logarithmic scale between
+/// (Harchol-Balter et al. 2000, section 3.3.1). There is one cut fewer than bands, or fewer if not enough distinct cuts
+/// exist.
 ///
-/// `quantile` is called with arguments in (0, 1) and gives bytes; a result below 1 counts as 1.
+/// `quantile` is called with arguments in (0, 1) and returns bytes; a result below 1 counts as 1.
 pub fn rule_of_thumb(quantile: impl Fn(f64) -> f64, bands: usize) -> Vec<u64> {
     spaced(quantile(QUANTILE_LOW), quantile(QUANTILE_HIGH), bands)
 }
@@ -39,7 +40,7 @@ pub fn rule_of_thumb(quantile: impl Fn(f64) -> f64, bands: usize) -> Vec<u64> {
 const QUANTILE_LOW: f64 = 0.5;
 const QUANTILE_HIGH: f64 = 0.9925;
 
-/// The cut points of `bands` bands, spaced evenly on a logarithmic scale: increasing, the lowest at `low`.
+/// Returns the cut points of `bands` bands, spaced evenly on a logarithmic scale: increasing, the lowest at `low`.
 pub(super) fn spaced(low: f64, high: f64, bands: usize) -> Vec<u64> {
     assert!((1..=BANDS_MAX).contains(&bands), "{bands} bands");
     let low = low.max(1.0);
@@ -51,26 +52,26 @@ pub(super) fn spaced(low: f64, high: f64, bands: usize) -> Vec<u64> {
     cuts
 }
 
-/// The cut points of `bands` bands that are best by formula for sizes with this quantile function, in bytes:
-/// increasing, one fewer than there are bands, or fewer still if more would not help.
+/// Returns the cut points of `bands` bands that are best by formula for sizes with this quantile function, in bytes.
+/// They increase, and there is one fewer than bands, or fewer if more would not help.
 ///
-/// `quantile` is called with arguments in (0, 1) and gives bytes; a result below 1 counts as 1.
+/// `quantile` is called with arguments in (0, 1) and returns bytes; a result below 1 counts as 1.
 pub fn best_cuts(quantile: impl Fn(f64) -> f64, bands: usize) -> Vec<u64> {
     Sizes::of(quantile).cuts(bands)
 }
 
 /// Job sizes as a few atoms, finer the larger they are, and the cost of bands between them.
 pub(super) struct Sizes {
-    /// Sums over the atoms up to each, from none of them to all.
+    /// The sums over the atoms up to each, starting with the sum of none.
     sums: Vec<Sums>,
-    /// Arrivals while the link sends a byte.
+    /// The arrivals while the link sends a byte.
     lambda: f64,
 }
 
-/// Sums over all atoms up to one.
+/// The sums over all atoms up to one.
 #[derive(Clone, Copy, Default)]
 struct Sums {
-    /// The largest size among them, in bytes, which is where a cut would be.
+    /// The largest size among these atoms, in bytes, at which a cut would be made.
     end: f64,
     share: f64,
     bytes: f64,
@@ -84,7 +85,7 @@ struct Sums {
 impl Sizes {
     pub(super) fn of(quantile: impl Fn(f64) -> f64) -> Sizes {
         let at = |larger: f64| quantile(1.0 - larger).max(1.0);
-        // The share of jobs that are larger than all up to an atom.
+        // The share of jobs that are larger than all jobs up to an atom.
         let larger = |atom: usize| match atom as u32 {
             small @ 0..SMALL => 1.0 - 0.5 * f64::from(small) / f64::from(SMALL),
             large => (-1.0 - f64::from(large - SMALL) / f64::from(STEPS)).exp2(),
@@ -111,7 +112,7 @@ impl Sizes {
                 weight: before.weight + share * weight,
                 weighted: before.weighted + share * weight * size,
             };
-            // No cut can separate what ends at the same byte.
+            // No cut can separate atoms that end at the same byte.
             if sums.len() > 1 && before.end >= after.end {
                 sums.pop();
             }
@@ -125,8 +126,7 @@ impl Sizes {
         let all = self.sums.len() - 1;
         let cost: Vec<Vec<f64>> =
             (0..all).map(|from| (0..=all).map(|to| self.band(from, to.max(from))).collect()).collect();
-        // The minimum cost of everything up to an atom, in the number of bands tried so far, and where the last of them
-        // begins.
+        // The minimum cost of everything up to an atom with the bands tried so far, and the beginning of the last band.
         let mut least: Vec<f64> = cost[0].clone();
         let mut begins = vec![vec![0; all + 1]];
         for _ in 1..bands {
@@ -160,7 +160,7 @@ impl Sizes {
         cuts
     }
 
-    /// The cost of these cut points; only the ratio of two costs for the same sizes is meaningful.
+    /// Returns the cost of these cut points. Only the ratio of two costs for the same sizes is meaningful.
     pub(super) fn cost(&self, cuts: &[u64]) -> f64 {
         let atom = |cut: &u64| self.sums.partition_point(|sums| sums.end <= *cut as f64) - 1;
         let mut ends: Vec<usize> = [0].into_iter().chain(cuts.iter().map(atom)).collect();
@@ -168,8 +168,8 @@ impl Sizes {
         ends.windows(2).filter(|ends| ends[0] < ends[1]).map(|ends| self.band(ends[0], ends[1])).sum()
     }
 
-    /// The cost of one band: what the jobs whose size is in the band wait until they are served, and what all jobs take
-    /// to get through it.
+    /// Returns the cost of one band: the wait of the jobs whose size is in the band until they are served, and the time
+    /// that all jobs take to get through it.
     fn band(&self, from: usize, to: usize) -> f64 {
         let (all, low, high) = (self.sums[self.sums.len() - 1], self.sums[from], self.sums[to]);
         let (after, before) = (self.lambda * low.bytes, self.lambda * high.bytes);
@@ -211,7 +211,7 @@ mod tests {
         assert!(sizes.cuts(1).is_empty() && Sizes::of(|_| 5000.0).cuts(5).is_empty(), "nothing to part");
     }
 
-    /// One band costs as much as first come, first served (Pollaczek & Khinchine), here with all sizes equal.
+    /// One band costs as much as first come, first served (Pollaczek & Khinchine); here all sizes are equal.
     #[test]
     fn the_cost_of_one_band_is_that_of_first_come_first_served() {
         let (x, rho) = (5000.0, RHO);

@@ -31,12 +31,12 @@ impl Policy for Fair {
         self.queue.first()
     }
 
-    /// A connection has one turn for all its jobs.
+    /// A connection has a single turn for all its jobs.
     fn on_open(&mut self, turn: u32) {
         self.turns.join(turn);
     }
 
-    /// The jobs of a connection go round among themselves too.
+    /// The jobs of a connection take turns among themselves too.
     fn within(&self, slot: u32, job: &Job) -> u64 {
         self.streams.tag(slot, job)
     }
@@ -76,7 +76,8 @@ impl Policy for Fair {
 /// The start tags of jobs within their connections.
 #[derive(Default)]
 struct Streams {
-    /// The bytes a job has sent, by slot, counted from where the others of its connection were when it arrived.
+    /// The bytes that a job has sent, by slot, counted from the position of the connection's other jobs when it
+    /// arrived.
     tags: Vec<u64>,
     /// The highest start tag granted on a connection, by turn.
     times: Vec<VirtualTime<u64>>,
@@ -88,7 +89,8 @@ impl Streams {
         self.tags[slot as usize] = self.time(slot, job);
     }
 
-    /// A job that was not ready for some time has its place now: the others owe it nothing for that time.
+    /// Returns the job's tag. A job that was not ready for some time rejoins at the present: the others owe it nothing
+    /// for that time.
     fn tag(&self, slot: u32, job: &Job) -> u64 {
         self.tags.get(slot as usize).copied().unwrap_or_default().max(self.time(slot, job))
     }
@@ -101,13 +103,14 @@ impl Streams {
         self.tags[slot as usize] = start.saturating_add(bytes);
     }
 
-    /// A connection that takes the turn of an earlier one goes on from its time, at which its own jobs join.
+    /// Returns the connection's virtual time, at which its new jobs join. A connection that takes over the turn number
+    /// of an earlier one continues from the earlier one's time.
     fn time(&self, slot: u32, job: &Job) -> u64 {
         self.times.get(job.turn(slot) as usize).copied().unwrap_or_default().now()
     }
 }
 
-/// The jobs and connections that take turns, each with the job it offers: itself, or one of the connection's.
+/// The jobs and connections that take turns, each with the job it offers: itself, or a job of the connection.
 #[derive(Default)]
 pub(super) struct TurnQueue {
     queue: RunQueue,
@@ -143,7 +146,7 @@ impl TurnQueue {
 /// The start tags of jobs that take turns.
 #[derive(Default)]
 pub(super) struct Turns {
-    /// The bytes a job has sent, by slot, counted from where the others were when it arrived.
+    /// The bytes that a job has sent, by slot, counted from the position of the other jobs when it arrived.
     tags: Vec<u64>,
     /// The highest start tag granted, at which a new job begins.
     virtual_time: VirtualTime<u64>,
@@ -162,8 +165,8 @@ impl Turns {
         self.tags[slot as usize] = self.virtual_time.now();
     }
 
-    /// Readmits a job that was not ready for some time: the others owe it nothing for time in which it could not have
-    /// sent.
+    /// Readmits a job that was not ready for some time: the others owe it nothing for the time in which it could not
+    /// have sent.
     pub fn rejoin(&mut self, slot: u32) {
         let tag = &mut self.tags[slot as usize];
         *tag = (*tag).max(self.virtual_time.now());

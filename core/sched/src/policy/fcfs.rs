@@ -1,8 +1,8 @@
 //! First come, first served: rank = 0, so that the order of arrival decides.
 //!
 //! Good for equal sizes (it has the least variance there) and as the simplest yardstick; bad for heavy tails, for which
-//! the mean waiting time grows with the second moment of size (Pollaczek 1930, Khinchine 1932). A size that is not
-//! known makes no difference.
+//! the mean waiting time grows with the second moment of size (Pollaczek 1930, Khinchine 1932). An unknown size makes
+//! no difference.
 
 use super::Rank;
 use crate::{Job, Path};

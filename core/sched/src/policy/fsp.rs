@@ -1,17 +1,17 @@
-//! The fair sojourn protocol: rank = when the job would be complete if all shared the link equally.
+//! The fair sojourn protocol: rank = the time at which the job would be complete if all jobs shared the link equally.
 //!
-//! Friedman & Henderson, "Fairness and efficiency in web server protocols", 2003: in addition to the real link, a
-//! virtual one is shared by all jobs in equal parts, and the real one serves the job that finishes first there. No job
-//! finishes later than under processor sharing, yet the mean is close to SRPT's. Good if no job may lose by the order;
-//! bad compared with SRPT under overload, when the old large job that is due now holds up many small ones, and if a
-//! size was wrong: a job that is not done when it is done virtually stays first.
+//! Friedman & Henderson, "Fairness and efficiency in web server protocols", 2003: in addition to the real link, all
+//! jobs share a virtual link in equal parts, and the real link serves the job that finishes first on the virtual one.
+//! No job finishes later than under processor sharing, yet the mean is close to SRPT's. Good if the order must not make
+//! any job lose. Bad compared with SRPT under overload, when an old large job that is due holds up many small ones. Bad
+//! also if a size was wrong: a job that is complete on the virtual link and not on the real one stays first.
 //!
-//! The virtual link needs no clock: it has carried as many bytes as the real one. Its time V is the bytes that each job
-//! in it has received; a job of s bytes that arrives at V is complete at V + s, which never changes, so ranks are set
-//! once. A virtual job stays when its real one is sent, until V reaches its end, and is removed when its real one is
-//! aborted. A blocked job is served on the virtual link meanwhile and comes back with its old rank. A job whose size is
-//! not known shares the virtual link until it ends, and ranks at where it started plus what it has attained, its turn
-//! under `fair`: it takes no more from the others than its equal share.
+//! The virtual link needs no clock: it has carried as many bytes as the real one. Its time V is the number of bytes
+//! that each job on it has received. A job of s bytes that arrives at V is complete at V + s, which never changes, so
+//! ranks are set once. A virtual job remains after its real job is sent, until V reaches its end, and is removed if its
+//! real job is aborted. A blocked job is still served on the virtual link, and comes back with its old rank. A job of
+//! unknown size shares the virtual link until it ends. Its rank is its starting time plus the bytes it has attained, as
+//! its turn would be under `fair`: it takes no more from the others than its equal share.
 
 use crate::policy::virtual_time::VirtualTime;
 use crate::scheduler::run_queue::{Key, RunQueue};
@@ -20,9 +20,9 @@ use crate::{Job, Policy, Size};
 #[derive(Default)]
 pub struct Fsp {
     queue: RunQueue,
-    /// The virtual time at which the job is complete, by slot; for a size not known, when it started.
+    /// The virtual time at which the job is complete, by slot; for a job of unknown size, its starting time.
     tags: Vec<u64>,
-    /// Jobs in the system; when the last has left, the virtual link is empty too.
+    /// The number of jobs in the system; when the last has left, the virtual link is empty too.
     in_system: usize,
     link: VirtualLink,
 }
@@ -74,7 +74,7 @@ impl Policy for Fsp {
     fn on_departure(&mut self, slot: u32, job: &Job) {
         self.in_system -= 1;
         if self.in_system == 0 {
-            // All work is done on both, except what was aborted after one of them had done more of it.
+            // Both links have done all their work, except work that was aborted after one of them had done more of it.
             self.link.reset();
         } else if !job.is_sent() {
             self.link.leave(slot, job);
@@ -85,11 +85,11 @@ impl Policy for Fsp {
 /// The jobs on the virtual link.
 #[derive(Default)]
 struct VirtualLink {
-    /// Jobs of known size, by completion. Their slots are not the scheduler's, since they may outlive the jobs.
+    /// The jobs of known size, by completion. They have their own slots, since they may outlive the scheduler's jobs.
     places: RunQueue,
     vacant: Vec<u32>,
-    /// The place, by the scheduler's slot, of the job that had it last, and the number of the job that has that place
-    /// now.
+    /// The place of the last virtual job of each scheduler slot, and (`tenants`) the number of the job that has each
+    /// place now.
     place_of: Vec<u32>,
     tenants: Vec<u64>,
     /// The number of jobs of unknown size.
@@ -100,7 +100,7 @@ struct VirtualLink {
     carry: u64,
 }
 
-/// The maximum number of virtual jobs. If there are more, the one closest to its end ends: it has the least left.
+/// The maximum number of virtual jobs. Beyond it, the virtual job with the least left is ended.
 const VIRTUAL_JOBS_MAX: usize = 1 << 21;
 
 impl VirtualLink {
@@ -109,7 +109,7 @@ impl VirtualLink {
         self.join_since(self.time.now(), slot, job)
     }
 
-    /// Adds a job whose share began at the virtual time `start`, which is not after now; returns its tag.
+    /// Adds a job whose share began at the virtual time `start`, which is now or earlier; returns its tag.
     fn join_since(&mut self, start: u64, slot: u32, job: &Job) -> u64 {
         let Size::Known(bytes) = job.size else {
             self.blind += 1;
@@ -173,7 +173,7 @@ impl VirtualLink {
         while self.places.len() > 0 {
             self.end_first();
         }
-        // The next busy period has a virtual time of its own.
+        // The next busy period has its own virtual time.
         (self.blind, self.time, self.carry) = (0, VirtualTime::default(), 0);
     }
 }
@@ -186,7 +186,8 @@ mod tests {
         Job { number, ..Job::of_size(size) }
     }
 
-    /// A link with a job of ten bytes and one whose size is not known; returns what both have received after ten bytes.
+    /// Makes a link with a job of ten bytes and a job of unknown size; returns the bytes both have received after ten
+    /// bytes.
     fn shared(is_blind_gone: bool) -> u64 {
         let (mut link, blind) = (VirtualLink::default(), job(1, Size::AtLeast(0)));
         link.join(0, &job(0, Size::Known(10)));
@@ -198,7 +199,7 @@ mod tests {
         link.time.now() / UNITS
     }
 
-    /// It had its share before its size was known, and keeps it after, until it has its total.
+    /// The job had its share before its size was known, and keeps it afterwards, until it has its total.
     #[test]
     fn a_size_that_becomes_known_keeps_its_share_and_its_start() {
         for (bytes, tag, other_has) in [(8, 8, 12), (4, 4, 15)] {
@@ -208,13 +209,13 @@ mod tests {
             link.advance(10);
             link.leave(1, &before);
             assert_eq!(link.join_since(start, 1, &job(1, Size::Known(bytes))) / UNITS, tag);
-            // Both have received five: of eight it has three to come, of four nothing.
+            // Both jobs have received five bytes. With a total of eight, the job has three to come; with four, nothing.
             link.advance(10);
             assert_eq!((link.time.now() / UNITS, link.blind), (other_has, 0));
         }
     }
 
-    /// It takes nothing more when it has ended.
+    /// The job takes nothing more when it has ended.
     #[test]
     fn a_job_of_unknown_size_has_its_share_of_the_virtual_link() {
         assert_eq!((shared(false), shared(true)), (5, 10));

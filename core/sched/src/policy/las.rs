@@ -1,9 +1,9 @@
 //! Least attained service: rank = bytes sent so far.
 //!
-//! The best policy that knows no sizes, for sizes with a decreasing hazard rate (Righter & Shanthikumar, "Scheduling
+//! The best policy without known sizes, if sizes have a decreasing hazard rate (Righter & Shanthikumar, "Scheduling
 //! multiclass single server queueing systems to stochastically maximize the number of successful departures", 1989).
-//! Good for proxied and generated responses; bad when sizes are alike: the largest jobs then share the link and all
-//! finish late. A size that is not known makes no difference.
+//! Good for proxied and generated responses; bad if sizes are alike, because the largest jobs then share the link and
+//! all finish late. An unknown size makes no difference.
 
 use super::Rank;
 use crate::{Job, Path};

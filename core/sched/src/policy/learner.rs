@@ -1,8 +1,9 @@
-//! Cut points learned from observed values, sizes or estimated response times.
+//! Cut points learned from observed values: sizes, or estimated response times.
 //!
-//! A histogram of buckets at most an eighth wide counts the values; the counts are halved from time to time, so that
-//! the past fades and the memory is bounded. A rule is applied to it, and the cuts in force are replaced only if that
-//! is worth it: cuts that follow every wave of a heavy tail would reorder the queue for nothing.
+//! A histogram of buckets at most an eighth wide counts the values. The counts are halved from time to time, so that
+//! the past fades and the memory is bounded. The learner applies a rule to the histogram, and replaces the cuts in
+//! force only if the gain is worth it: cuts that followed every wave of a heavy tail would reorder the queue for
+//! nothing.
 
 use super::cuts::{Sizes, rule_of_thumb, spaced};
 
@@ -15,20 +16,20 @@ pub enum Rule {
     Times,
 }
 
-/// Cut points of sizes are replaced when they cost this many times what the best would.
+/// Cut points of sizes are replaced if their cost is more than this multiple of the lowest cost.
 const WORTH: f64 = 1.1;
-/// Cut points of times are replaced when one of them moved by more than this factor, as (5, 4) is 1.25: the 99.25th
-/// percentile of a heavy tail (alpha 1.1) has a standard error of about 8 % here.
+/// Cut points of times are replaced when one of them has moved by more than this factor, a fraction: (3, 2) is 1.5. The
+/// 99.25th percentile of a heavy tail (alpha 1.1) has a standard error of about 8 % here.
 const MOVE_FACTOR: (u128, u128) = (3, 2);
-/// Values after which the cut points are checked again (more if more jobs are queued, so that reordering those costs
-/// each arrival a constant).
+/// The number of values after which the cut points are checked again. It is larger if more jobs are queued, so that
+/// reordering them costs each arrival a constant.
 const CHECK_EVERY: u64 = 256;
-/// Values before the first cut points are learned.
+/// The number of values before the first cut points are learned.
 const FIRST_AT: u64 = 64;
-/// Values after which all counts are halved: what is remembered is about the last 16,000 to 32,000.
+/// The number of values after which all counts are halved, so that about the last 16,000 to 32,000 are remembered.
 const AGE_EVERY: u64 = 16_384;
 
-/// Buckets per octave; the width of a bucket is at most this part of its value.
+/// The number of buckets per octave; the width of a bucket is at most this part of its value.
 const STEPS: u64 = 8;
 const BUCKETS: usize = (64 - STEPS.ilog2() as usize + 1) * STEPS as usize;
 
@@ -48,7 +49,7 @@ impl Learner {
         Learner { bands, rule, counts: Box::new([0; BUCKETS]), total: 0, since_aged: 0, until_check: FIRST_AT }
     }
 
-    /// The initial cut points, between these two, spaced evenly on a logarithmic scale.
+    /// Returns the initial cut points, between these two and spaced evenly on a logarithmic scale.
     pub fn cuts_at_first(&self, between: (u64, u64)) -> Vec<u64> {
         spaced(between.0 as f64, between.1 as f64, self.bands)
     }
@@ -69,7 +70,7 @@ impl Learner {
         self.wanted(cuts)
     }
 
-    /// Returns cut points other than these, if they are worth it.
+    /// Returns other cut points than these, if they are worth a change.
     fn wanted(&self, cuts: &[u64]) -> Option<Vec<u64>> {
         match self.rule {
             Rule::Sizes => {
@@ -90,7 +91,7 @@ impl Learner {
         self.total = self.counts.iter().map(|count| u64::from(*count)).sum();
     }
 
-    /// The quantile, linear within a bucket; 1 if nothing was observed.
+    /// Returns the quantile, linear within a bucket; 1 if nothing was observed.
     fn quantile(&self, u: f64) -> f64 {
         let mut left = u * self.total as f64;
         for (at, &count) in self.counts.iter().enumerate() {
@@ -111,7 +112,7 @@ fn has_moved(cuts: &[u64], wanted: &[u64]) -> bool {
     cuts.len() != wanted.len() || cuts.iter().zip(wanted).any(is_far)
 }
 
-/// The bucket of a value. Values below [`STEPS`] have a bucket each; above, an octave has [`STEPS`].
+/// Returns the bucket of a value. Values below [`STEPS`] have a bucket each; above, each octave has [`STEPS`] buckets.
 fn bucket(value: u64) -> usize {
     if value < STEPS {
         return value as usize;
@@ -158,7 +159,7 @@ mod tests {
         for value in [4, 16, 4, 16, 4, 16, 4, 16] {
             learner.observe(value, &[], 0);
         }
-        // A bucket from 4 to 5 and one from 16 to 18, four values in each.
+        // The values: four in the bucket from 4 to 5 and four in the bucket from 16 to 18.
         let quantiles = [0.125, 0.25, 0.5, 0.625, 0.75, 1.0].map(|u| learner.quantile(u));
         assert_eq!(quantiles, [4.25, 4.5, 5.0, 16.5, 17.0, 18.0]);
     }
@@ -176,7 +177,7 @@ mod tests {
         assert_eq!(total_after(1), (12_288, 12_288));
     }
 
-    /// First after 64 values, then after 256, or as many as are queued.
+    /// Cuts are checked first after 64 values, then after 256, or after as many values as jobs are queued.
     #[test]
     fn cuts_are_looked_at_now_and_then() {
         let mut learner = Learner::new(2, Rule::Times);
@@ -198,7 +199,7 @@ mod tests {
         }
     }
 
-    /// Feeds values and applies what is learned; returns how often the cuts were replaced.
+    /// Feeds values and applies the learned cuts; returns how often the cuts were replaced.
     fn feed(learner: &mut Learner, cuts: &mut Vec<u64>, values: impl Iterator<Item = u64>) -> usize {
         values.filter_map(|value| learner.observe(value, cuts, 0).map(|new| *cuts = new)).count()
     }
@@ -207,7 +208,8 @@ mod tests {
         (scale * u.powf(-1.0 / 1.1)).min(1e12) as u64
     }
 
-    /// A tail that ends where 16,000 jobs still have a few: nothing is learned about values that never came.
+    /// The sizes have a maximum that a few of 16,000 jobs still reach, because values that never came cannot be
+    /// learned.
     #[test]
     fn cuts_converge_to_the_best_and_stay() {
         let size = |u: f64| pareto(u, 500.0).min(2_000_000);
@@ -218,7 +220,8 @@ mod tests {
         let exact = Sizes::of(|u| size(1.0 - u) as f64);
         let (learned, best) = (exact.cost(&cuts), exact.cost(&exact.cuts(5)));
         assert!(learned < 1.1 * best, "{cuts:?} costs {learned}, the best {best}");
-        // A million more of the same kind, 3,900 checks: what moves is noise, and it is seldom followed.
+        // A million more values of the same kind make 3,900 checks: the cuts wanted then move only by noise, and are
+        // seldom replaced.
         let moves = feed(&mut learner, &mut cuts, (0..1_000_000).map(|_| size(next())));
         assert!(moves <= 5, "the cuts were replaced {moves} times");
     }
@@ -255,7 +258,7 @@ mod tests {
         }
     }
 
-    /// A constant offset between wanted and present cuts, just inside the factor, changes nothing.
+    /// A constant offset between wanted and present cuts that stays just inside the factor changes nothing.
     #[test]
     fn small_moves_are_ignored() {
         assert!(!has_moved(&[1000, 2000], &[1500, 2000]));

@@ -1,8 +1,8 @@
-//! The policies. One file each: its formula, its source, what it is good at and what it is bad at.
+//! The policies, each in a file that gives its formula, its source, its strengths and its weaknesses.
 //!
-//! Most are a [`Rank`], a number per job, and [`Ranked`] makes a [`Policy`] of it. Those that look at more than one job
-//! at a time (the fastest connection among the short ones, what processor sharing would have done, a share of the
-//! bytes) are a [`Policy`] themselves.
+//! Most are a [`Rank`], a number per job, and [`Ranked`] makes a [`Policy`] of it. Policies that consider more than one
+//! job at a time (the fastest connection among the short ones, the result of processor sharing, a share of the bytes)
+//! implement [`Policy`] themselves.
 
 mod bands;
 mod client_share;
@@ -50,34 +50,34 @@ use units::{Nanos, Rate};
 /// ones in order. A job is named by its slot, a small integer that no other job in the system has. Nothing here reads a
 /// clock: waiting alone never changes the order.
 pub trait Policy: Send {
-    /// The spec of this policy, its defaults written out, as its [`PolicySpec`] displays it.
+    /// The spec of this policy with its defaults written out, as its [`PolicySpec`] displays it.
     fn name(&self) -> &str;
 
-    /// The slot of the job that is served next.
+    /// Returns the slot of the job that is served next.
     fn first(&self) -> Option<u32>;
 
-    /// Records that a connection of jobs was opened; its jobs have this as their turn.
+    /// Records that a connection of several jobs was opened, and that its jobs have this number as their turn.
     fn on_open(&mut self, _turn: u32) {}
 
-    /// The job's key among the jobs of its connection, smallest first: the policy's own order, as well as one number
-    /// can express it.
+    /// Returns the job's key among the jobs of its connection, smallest first: the policy's own order, as nearly as one
+    /// number can express it.
     fn within(&self, _slot: u32, job: &Job) -> u64 {
         job.known_left().unwrap_or_else(|| unknown_rank(job))
     }
 
-    /// The job's rank if that is a size, known or learned, so that sums of it are sizes too: a connection is ranked by
-    /// everything its client wants as urgently as the first job.
+    /// Returns the job's rank if the rank is a size, known or learned. Sums of such ranks are sizes too: a connection
+    /// is ranked by the sum over everything that its client wants as urgently as the first job.
     fn size_rank(&self, _slot: u32, _job: &Job) -> Option<u64> {
         None
     }
 
-    /// The lane of a job that has arrived: its class, in a policy that divides the link among classes. A connection offers
-    /// a job to each lane, so that a client's wishes decide within lanes and not between them.
+    /// Returns the lane of a job that has arrived: its class, in a policy that divides the link among classes. A
+    /// connection offers a job to each lane, so that a client's wishes decide within lanes and not between them.
     fn lane_of(&self, _slot: u32) -> u16 {
         0
     }
 
-    /// The place of a lane's next turn, smallest first; `None` if its jobs are not sent now.
+    /// Returns the key of a lane's next turn, smallest first; `None` if the lane's jobs are not sent now.
     fn turn_of(&self, _lane: u16) -> Option<(u8, u64)> {
         Some((0, 0))
     }
@@ -86,12 +86,12 @@ pub trait Policy: Send {
     /// its path has changed.
     fn enqueue(&mut self, slot: u32, job: &Job);
 
-    /// Takes out a job that is not ready, or gone, or whose connection offers another, which was enqueued before; a
-    /// no-op if it is not in the order.
+    /// Takes out a job that was enqueued before and is no longer ready, is gone, or whose connection offers another
+    /// job. A no-op if it is not in the order.
     fn dequeue(&mut self, slot: u32, job: &Job);
 
     /// Returns whether the policy needs arrivals, sizes, bytes sent and departures, in addition to the ready jobs. The
-    /// four calls below are made only then, since most policies need none of them.
+    /// next four methods are called only if it does, since most policies need none of them.
     fn follows_jobs(&self) -> bool {
         true
     }
@@ -109,22 +109,22 @@ pub trait Policy: Send {
     /// Records that the job leaves the system: sent, ended or aborted. It was dequeued before.
     fn on_departure(&mut self, _slot: u32, _job: &Job) {}
 
-    /// Assigns this number ([`Job::client`]) to another client, and forgets what was known of the previous one.
+    /// Assigns this number ([`Job::client`]) to another client, and forgets everything about the previous one.
     fn on_client(&mut self, _client: u32, _traits: ClientTraits) {}
 
     /// Records that no job was ready for this time.
     fn on_idle(&mut self, _idle: Nanos) {}
 
-    /// The bytes that a client has received beyond its share of the link, if that is kept ([`ByClient`]); with classes,
-    /// beyond its share of the class in which it is furthest ahead.
+    /// Returns the bytes that a client has received beyond its share of the link, if the policy counts them
+    /// ([`ByClient`]); with classes, beyond its share of the class in which it is furthest ahead.
     fn ahead_bytes(&self, _client: u32) -> Option<u64> {
         None
     }
 
-    /// Records that a client has received this much beyond its share, by the order before this one.
+    /// Records that a client has received this many bytes beyond its share, under the order in force before this one.
     fn on_ahead(&mut self, _client: u32, _bytes: u64) {}
 
-    /// Sets the rate of the link from now on, for promises of rates ([`crate::classes`]).
+    /// Sets the rate of the link from now on, for guaranteed rates ([`crate::classes`]).
     fn on_rate(&mut self, _link: Rate) {}
 
     /// Stops serving the jobs of the class, because it is at its maximum rate, or resumes.
@@ -133,24 +133,23 @@ pub trait Policy: Send {
     /// Replaces the classes, each at its previous place, with new ones behind them.
     fn replace(&mut self, _specs: &[ClassSpec]) {}
 
-    /// Returns whether a job can be passed over for as long as others keep arriving; only then does the guard have work
-    /// to do.
+    /// Returns whether a job can be passed over for as long as others keep arriving. Only such policies need the guard.
     fn can_starve(&self) -> bool {
         true
     }
 
-    /// The number of priority bands that a queueing discipline needs to keep this order by itself; 1 if no number would
-    /// suffice.
+    /// Returns the number of priority bands that a queueing discipline needs to keep this order by itself; 1 if no
+    /// number would suffice.
     fn bands(&self) -> usize {
         1
     }
 
-    /// The job's band, below [`Policy::bands`]; 0 is served first.
+    /// Returns the job's band, below [`Policy::bands`]; 0 is served first.
     fn band(&self, _slot: u32, _job: &Job) -> u8 {
         0
     }
 
-    /// Returns whether the order depends on the path of a connection; only then need it be found out.
+    /// Returns whether the order depends on the path of a connection; only then must the path be found out.
     fn needs_path(&self) -> bool {
         false
     }
@@ -160,15 +159,16 @@ pub trait Policy: Send {
     fn on_path(&mut self, _slot: u32, _path: &Path) {}
 }
 
-/// The rank of a job whose size is not known, under a policy that orders by size, in bytes.
+/// Returns the rank of a job of unknown size, under a policy that orders by size, in bytes.
 ///
-/// If the sizes of similar responses are known, it is the Gittins index ([`crate::routes`]); otherwise it is what the
-/// job has attained. The size of a response that has already sent x bytes is more than x, and for the heavy-tailed
-/// sizes of the web what is left grows with x (a decreasing hazard rate), so ordering such jobs by attained service is
-/// the best that can be done blind (Nuyens & Wierman, "The foreground-background queue: a survey", 2008).
+/// If the sizes of similar responses are known, the rank is the Gittins index ([`crate::routes`]); otherwise it is the
+/// number of bytes the job has attained. The size of a response that has already sent x bytes is more than x, and for
+/// the heavy-tailed sizes of the web the expected remainder grows with x (a decreasing hazard rate). Ordering such jobs
+/// by attained service is therefore the best that can be done without their sizes (Nuyens & Wierman, "The
+/// foreground-background queue: a survey", 2008).
 ///
-/// A size that is at least n is more than n, as if n had been sent; that and the bytes up to n are left. What was sent
-/// before a pause of its source does not count.
+/// A size of at least n counts as if n bytes had been sent, because it is more than n; the rank adds the bytes up to n
+/// that are left. Bytes sent before a pause of the source do not count.
 fn unknown_rank(job: &Job) -> u64 {
     let seen = job.attained_anew().saturating_add(job.remaining());
     let beyond = job.blind.curve.as_ref().map_or(seen, |curve| curve.rank(seen));

@@ -11,7 +11,7 @@ pub const NAMES: &[&str] = &["fair", "fcfs", "srpt", "psjf", "las", "srpt-bands"
 pub const FORMS: &str = "fair, fcfs, srpt, psjf, las, srpt-bands[:BANDS|:SIZE,...], quick-fix[:SIZE], fcf[:FACTOR], \
     srrt[:BANDS|:TIME,...], fsp, rank:EXPRESSION";
 
-/// The policy of this spec. The error states what is wrong with it and what would be right.
+/// Returns the policy of this spec. The error states the mistake and the accepted form.
 pub fn parse(spec: &str) -> Result<Box<dyn Policy>, PolicyError> {
     Ok(spec.parse::<PolicySpec>()?.build())
 }
@@ -30,7 +30,7 @@ impl FromStr for PolicySpec {
     }
 }
 
-/// What stands before an expression.
+/// The prefix of an expression.
 const RANK: &str = "rank:";
 
 fn order(spec: &str) -> Result<Order, PolicyError> {
@@ -86,8 +86,8 @@ impl PolicyError {
 /// The number that Harchol-Balter et al. used (2000, section 3.3).
 const BANDS_USUAL: usize = 5;
 
-/// Parses the option of bands: a number alone is how many bands; sizes or times are the cut points. A single cut
-/// differs from a number by its unit.
+/// Parses the option of bands: a number without a unit is the number of bands; sizes or times are the cut points. The
+/// unit distinguishes a single cut from a number.
 fn bands(option: &str, unit: &str, cut: fn(&str) -> Result<u64, PolicyError>) -> Result<BandSpec, PolicyError> {
     let is_number = !option.is_empty() && option.bytes().all(|byte| byte.is_ascii_digit());
     match option.parse::<usize>() {
@@ -161,7 +161,7 @@ mod tests {
         }
     }
 
-    /// The last value that is accepted and the first that is not.
+    /// Tests the last value that is accepted and the first that is not.
     #[test]
     fn bounds_are_where_the_errors_say() {
         let numbers = |count: u32| (1..=count).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
@@ -183,7 +183,7 @@ mod tests {
             let error = parse(&wrong).map(|policy| policy.name().to_string()).unwrap_err().to_string();
             assert!(error.contains(said), "{wrong}: {error}");
         }
-        // A number is how many bands, a lone cut has a unit.
+        // A bare number is the number of bands; a single cut has a unit.
         assert_eq!(["16", "17B"].map(|option| parse(&format!("srpt-bands:{option}")).unwrap().bands()), [16, 2]);
     }
 

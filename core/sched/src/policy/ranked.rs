@@ -1,7 +1,7 @@
 use crate::scheduler::run_queue::{Key, RunQueue};
 use crate::{Job, Path, Paths, Policy};
 
-/// A number per job; the lowest is served first. It is a function of the job and its path alone, computed again only
+/// A number per job; the lowest is served first. It is a function of only the job and its path, computed again only
 /// when one of them has changed.
 pub trait Rank: Send {
     /// The name on command lines and in records.
@@ -96,7 +96,7 @@ mod tests {
     use crate::routes::{Curve, Knot};
     use units::Nanos;
 
-    /// The rank in the unit of the table.
+    /// Returns the rank in the unit of the table.
     fn rank_of(policy: &str, job: &Job, path: &Path) -> u64 {
         match policy {
             "las" => Las.rank(job, path),
@@ -128,7 +128,7 @@ mod tests {
         assert!(count > 20, "{count} rows");
     }
 
-    /// A connection counts what is known and what was learned, and no unknown job.
+    /// A connection sums known and learned sizes, and leaves out jobs of unknown size.
     #[test]
     fn a_learned_size_is_a_size() {
         let curve = Arc::new(Curve::new(vec![Knot { from_bytes: 0, rank: 70.0, slope: -1.0 }]));

@@ -1,7 +1,7 @@
 //! A policy as a value: parsed once where it is written, then passed around and queried.
 //!
-//! As text a policy would be parsed again wherever something depends on it, and compared letter by letter: `quick-fix`
-//! and `quick-fix:1000` are one policy, and no two parsers would stay alike.
+//! If a policy were passed as text, it would be parsed again in every place that depends on it, and compared letter by
+//! letter, although `quick-fix` and `quick-fix:1000` are one policy; and several parsers would come to differ.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub struct PolicySpec {
 /// The policies that [`PolicySpec::has_bands`], for messages.
 pub const BAND_POLICIES: &str = "srpt, srpt-bands, srrt, quick-fix, fair";
 
-/// The order of the jobs, or of the jobs of a class.
+/// The order of all jobs, or of the jobs of a class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
     Fair,
@@ -48,7 +48,7 @@ pub enum Order {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BandSpec(Box<Written>);
 
-/// The option of the spec; boxed, since a policy is passed around and few have bands.
+/// The option of the spec; boxed, because policies are passed around and few have bands.
 #[derive(Debug, Clone)]
 struct Written {
     cut: Cut,
@@ -77,7 +77,7 @@ impl PolicySpec {
         }
     }
 
-    /// Returns whether queues of the kernel can keep this order: as many as there are, so many, or one.
+    /// Returns whether queues of the kernel can keep this order, with any number of bands or with a fixed one.
     pub fn has_bands(&self) -> bool {
         matches!(
             self.order,
@@ -90,8 +90,8 @@ impl PolicySpec {
         )
     }
 
-    /// Returns whether the order needs an index that routes learn in the laboratory alone: those of a server learn the
-    /// Gittins index.
+    /// Returns whether the order needs an index that routes learn only in the laboratory; a server's routes learn only
+    /// the Gittins index.
     pub fn needs_laboratory(&self) -> bool {
         matches!(&self.order, Order::Rank(expression) if expression.route_index() == Some(RouteIndex::MSerpt))
     }
@@ -101,7 +101,7 @@ impl PolicySpec {
         self.order == Order::Fair
     }
 
-    /// Returns whether the order changes by serving, without an arrival.
+    /// Returns whether serving a job can change the order without an arrival.
     pub fn takes_turns(&self) -> bool {
         match &self.order {
             Order::Rank(expression) => expression.takes_turns(),
@@ -109,17 +109,17 @@ impl PolicySpec {
         }
     }
 
-    /// The policy itself, without jobs.
+    /// Makes the policy, without jobs.
     pub fn build(&self) -> Box<dyn Policy> {
         self.order.build()
     }
 
-    /// The policy, with a share between clients if one is given.
+    /// Makes the policy, with a share between clients if one is given.
     pub fn build_among_clients(&self, share: Option<ClientShare>) -> Box<dyn Policy> {
         share.map_or_else(|| self.build(), |share| self.build_shared(share))
     }
 
-    /// The policy with this share between clients.
+    /// Makes the policy with this share between clients.
     pub fn build_shared(&self, share: ClientShare) -> Box<dyn Policy> {
         Box::new(self.order.among_clients(share))
     }
@@ -141,15 +141,15 @@ fn listed(numbers: &[impl ToString]) -> String {
     numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// The range of cut points until some are learned: the ends that Harchol-Balter et al. used, in bytes, and in
-/// nanoseconds the response times of a page and of a long wait.
+/// The range of cut points until some are learned: in bytes, the ends that Harchol-Balter et al. used; in nanoseconds,
+/// the response times of a page and of a long wait.
 const SIZES_AT_FIRST: (u64, u64) = (1000, 50_000);
 const TIMES_AT_FIRST: (u64, u64) = (100_000_000, 1_000_000_000);
 
 impl Order {
-    /// The order with this share between clients.
+    /// Makes the order with this share between clients.
     pub(crate) fn among_clients(&self, share: ClientShare) -> ByClient {
-        // Turns by client are fair at once: no client gets ahead.
+        // An order of turns by client is fair from the start: no client gets ahead.
         let allowance_bytes = if *self == Order::Fair { u64::MAX } else { share.allowance_bytes };
         ByClient::new(self.build(), ClientShare { allowance_bytes, ..share })
     }
@@ -201,20 +201,20 @@ impl fmt::Display for Order {
 }
 
 impl BandSpec {
-    /// A number of bands, 1 to [`BANDS_MAX`], with learned cut points.
+    /// Makes a number of bands, 1 to [`BANDS_MAX`], with learned cut points.
     pub fn learned(bands: usize) -> BandSpec {
         assert!((1..=BANDS_MAX).contains(&bands), "{bands} bands");
         BandSpec(Box::new(Written { cut: Cut::Learned(bands), text: bands.to_string() }))
     }
 
-    /// Bands cut at these sizes, which must increase, from 1 up; fewer than [`BANDS_MAX`].
+    /// Makes bands cut at these sizes, which must be at least 1 and increase; fewer than [`BANDS_MAX`].
     pub fn at_bytes(cuts: Vec<u64>) -> BandSpec {
-        // Written with a unit: a single number would be a number of bands.
+        // The text has a unit: a single bare number would be a number of bands.
         let written = listed(&cuts.iter().map(|cut| format!("{cut}B")).collect::<Vec<_>>());
         BandSpec::at(cuts, written)
     }
 
-    /// Bands cut at these ranks, with the text as written.
+    /// Makes bands cut at these ranks, with the text as written.
     pub(super) fn at(cuts: Vec<u64>, text: String) -> BandSpec {
         assert!((1..BANDS_MAX).contains(&cuts.len()) && cuts.is_sorted_by(|a, b| a < b), "cut points {cuts:?}");
         BandSpec(Box::new(Written { cut: Cut::At(cuts), text }))

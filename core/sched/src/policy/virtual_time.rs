@@ -1,7 +1,7 @@
-/// A virtual time: how far the turns have advanced, at which new jobs are placed.
+/// A virtual time: the progress of the turns, at which new jobs are placed.
 ///
-/// It never moves backwards, and has no other way to change. If it were the tag of the job served last, a job served
-/// seldom would take it back, and a new job would then have the link until it has caught up with the others.
+/// It never moves backwards. If it were the tag of the job served last, a seldom served job would take it back, and a
+/// new job would then have the link until it had caught up with the others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct VirtualTime<T>(T);
 

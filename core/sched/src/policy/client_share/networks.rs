@@ -1,7 +1,7 @@
-//! The networks of waiting clients: all clients of one network are worth no more than ten.
+//! The networks of waiting clients: all clients of one network together count as at most ten.
 //!
-//! The owner of a /24, or of the /48 that a tunnel broker gives away, is 256 clients, each with an allowance of its own. So while
-//! more than ten clients of one network wait, each byte that they receive is charged n / 10 times for n waiting clients, and the
+//! The owner of a /24, or of the /48 that a tunnel broker gives away, can appear as 256 clients, each with its own
+//! allowance. So while n > 10 clients of one network wait, each byte that they receive is charged n / 10 times, and the
 //! clock counts ten of them.
 
 use super::CROWD;
@@ -14,7 +14,7 @@ const NETWORKS: u64 = 4096;
 pub struct Network(u16);
 
 impl Network {
-    /// No network: a client for itself.
+    /// No network: the client counts separately.
     pub const NONE: Network = Network(0);
 
     pub fn of_hash(hash: u64) -> Network {
@@ -22,7 +22,7 @@ impl Network {
     }
 }
 
-/// The number of waiting clients of each network; empty until there is one with a network.
+/// The number of waiting clients of each network; empty until the first client with a network.
 #[derive(Debug, Default)]
 pub(super) struct Networks {
     waiting: Vec<u32>,
@@ -49,12 +49,12 @@ impl Networks {
         *waiting -= 1;
     }
 
-    /// The number of waiting clients beyond the tenth of each network.
+    /// Returns the number of waiting clients beyond the tenth of each network.
     pub fn surplus(&self) -> u64 {
         self.surplus
     }
 
-    /// The charge to a client of this network for these parts of a byte.
+    /// Returns the charge to a client of this network for these parts of a byte.
     pub fn charge(&self, network: Network, parts: u64) -> u64 {
         let waiting = self.waiting.get(usize::from(network.0)).map_or(0, |&waiting| u64::from(waiting));
         if waiting > CROWD { parts.saturating_mul(waiting) / CROWD } else { parts }

@@ -5,10 +5,10 @@ use std::str::FromStr;
 
 use units::{Nanos, Rate};
 
-/// The minimum allowance: about the largest response of an ordinary site. Smaller: large responses of ordinary clients
-/// are held back; larger: a client that splits gets more before it is held back.
+/// The minimum allowance: about the largest response of an ordinary site. With less, large responses of ordinary
+/// clients would be held back. With more, a client that splits would get more before it is held back.
 const ALLOWANCE_BYTES_MIN: u64 = 3_000_000;
-/// The allowance as time of the link, if that is more: a wait that people bear (3 MB at 10 Mbit/s).
+/// The allowance as time of the link, used if that is more bytes: a wait that people bear (3 MB at 10 Mbit/s).
 const ALLOWANCE_FOR: Nanos = Nanos::from_millis(2400);
 /// The rate assumed for an idle link whose rate is not known.
 const UNKNOWN_RATE_BYTES_PER_S: u64 = 1_250_000;
@@ -16,14 +16,14 @@ const UNKNOWN_RATE_BYTES_PER_S: u64 = 1_250_000;
 /// The parameters of the share between clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientShare {
-    /// The maximum that a client may be ahead of its share before it stands behind the others.
+    /// The maximum number of bytes by which a client may be ahead of its share before it stands behind the others.
     pub allowance_bytes: u64,
-    /// The bytes of that which an idle link forgives per second.
+    /// The bytes by which a client is less far ahead after each second of an idle link.
     pub idle_bytes_per_s: u64,
 }
 
 impl ClientShare {
-    /// The usual share on a link of this rate.
+    /// Returns the usual share on a link of this rate.
     pub fn of_link(rate: Option<Rate>) -> ClientShare {
         let of_time = rate.map_or(0, |rate| rate.bytes_in(ALLOWANCE_FOR));
         ClientShare {
@@ -36,7 +36,7 @@ impl ClientShare {
 /// The share between clients as an operator writes it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ClientShareSpec {
-    /// Each response counts for itself, whichever client asked for it.
+    /// Each response counts for itself, whichever client requested it.
     Off,
     #[default]
     On,

@@ -1,4 +1,4 @@
-//! The clients that wait: their ready jobs, and how fast the clock runs with them.
+//! The clients that wait, their ready jobs, and the speed at which the clock runs with them.
 
 use std::collections::BTreeSet;
 use std::ops::{Index, IndexMut};
@@ -7,7 +7,7 @@ use super::networks::Networks;
 use super::{CROWD, CROWD_SLOWS, ClientTraits};
 use crate::grow;
 
-/// A ready job's place among its client's, smallest first: the policy's key, turn, slot.
+/// The position of a ready job among the jobs of its client, smallest first: the policy's key, turn, slot.
 pub(super) type ClientKey = (u64, u64, u32);
 
 /// A client with ready jobs.
@@ -16,7 +16,7 @@ pub(super) struct Waiting {
     /// The best job, unless that was just taken out.
     pub best: Option<ClientKey>,
     others: BTreeSet<ClientKey>,
-    /// The slot that stands for it in the inner policy's order.
+    /// The slot of the job that the client offers to the inner policy.
     pub offered: Option<u32>,
 }
 
@@ -42,7 +42,7 @@ impl Waiting {
     }
 }
 
-/// All clients with ready jobs, by an index that is theirs while they wait.
+/// All clients with ready jobs, by an index that belongs to a client while it waits.
 #[derive(Debug, Default)]
 pub(super) struct WaitingClients {
     clients: Vec<Waiting>,
@@ -85,12 +85,12 @@ impl WaitingClients {
         self.networks.leave(traits.network);
     }
 
-    /// The charge to a client for these parts of a byte.
+    /// Returns the charge to a client for these parts of a byte.
     pub fn charge(&self, traits: ClientTraits, parts: u64) -> u64 {
         self.networks.charge(traits.network, parts).div_ceil(traits.weight.into())
     }
 
-    /// The parts of the link of which the clock has one.
+    /// Returns the number of equal parts of the link, one of which sets the pace of the clock.
     pub fn clock_parts(&self) -> u64 {
         let surplus = self.networks.surplus();
         let waiting = (self.clients.len() - self.vacant.len()) as u64 - surplus;

@@ -1,16 +1,16 @@
-//! A rank that an operator writes: a number per job, computed from what is known of it.
+//! A rank that an operator writes: a number per job, computed from the known facts about the job.
 //!
 //! `left * rtt`, `min(left, 3MB)`, `step(size, 64KB) * sent`: the text is parsed once ([`parse`](mod@parse) has the
 //! grammar) to a program for a stack, at most [`OPS_MAX`] steps and [`DEPTH_MAX`] values deep, which neither allocates
 //! nor recurses when it runs. The server, the simulator and the closed form of the laboratory run the same program;
 //! each of them supplies the [`Fact`]s.
 //!
-//! Every value is a number from 0 to infinity. What would be less than 0 is 0, and what is no number (0 / 0, infinity
-//! less infinity) is infinity: such a job is served last. Sizes are in bytes, times in seconds, rates in bytes per
-//! second.
+//! Every value is a number from 0 to infinity. A result below 0 becomes 0, and an undefined result (0 / 0, infinity
+//! less infinity) becomes infinity, so that the job is served last. Sizes are in bytes, times in seconds, rates in
+//! bytes per second.
 //!
-//! The order is kept between events, so no expression may depend on how long a job has waited; `arrived` is the instant
-//! of its arrival, and `arrived + size / 10mbit` an order of due times.
+//! The order is kept between events, so no expression may depend on how long a job has waited. `arrived` is the instant
+//! of its arrival, and `arrived + size / 10mbit` is an order of due times.
 
 mod parse;
 mod rank;
@@ -26,17 +26,17 @@ use crate::routes::Curve;
 pub const TEXT_MAX: usize = 300;
 /// The maximum number of steps of a program.
 pub const OPS_MAX: usize = 64;
-/// The maximum number of values that wait at once while a program runs, and of brackets within brackets.
+/// The maximum number of values on the stack while a program runs, and of nested brackets.
 pub const DEPTH_MAX: usize = 16;
 
-/// What is known of a job, each a number that an expression names.
+/// A known fact about a job, a number that an expression can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fact {
-    /// Bytes in all; of a response that does not announce them, the rank that `psjf` gives it.
+    /// The total bytes; for a response that does not announce them, the rank that `psjf` gives it.
     Size,
-    /// Bytes to send; of a response that does not announce its size, the rank that `srpt` gives it.
+    /// The bytes left to send; for a response that does not announce its size, the rank that `srpt` gives it.
     Left,
-    /// Bytes sent, since its source last paused.
+    /// The bytes sent since its source last paused.
     Sent,
     /// The instant of its arrival, in seconds since the start.
     Arrived,
@@ -48,9 +48,9 @@ pub enum Fact {
     Window,
     /// The throughput of its connection, in bytes per second.
     Throughput,
-    /// The index of its route after what was sent: [`crate::routes`].
+    /// The index of its route after the bytes sent: [`crate::routes`].
     Route,
-    /// A standard normal deviate of its own.
+    /// A standard normal deviate drawn for this job.
     Deviate,
 }
 
@@ -67,13 +67,13 @@ enum Op {
     Divide,
     Min,
     Max,
-    /// 0 up to the second value, 1 beyond it.
+    /// 0 if the first value is at most the second, and 1 otherwise.
     Step,
     /// The first value times an error, log-normal with the second as sigma.
     Noisy,
 }
 
-/// The index that an expression takes from the sizes of a route.
+/// The index that an expression computes from the sizes of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteIndex {
     Gittins,
@@ -87,16 +87,16 @@ pub struct Expression {
     spec: Box<str>,
     program: Box<[Op]>,
     traits: Traits,
-    /// Bytes that a unit of the scheduler's stands for.
+    /// The number of bytes in one of the scheduler's units.
     unit_bytes: f64,
-    /// The index of all jobs by bytes sent, whatever their size, in place of their own routes' index.
+    /// A single index by bytes sent for all jobs, in place of the index of each job's route.
     curve: Option<Arc<Curve>>,
 }
 
-/// What follows from the program alone.
+/// The properties that follow from the program alone.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Traits {
-    /// The rank is a number of bytes, and one that a size or a route says.
+    /// The rank is a number of bytes that comes from a size or a route.
     is_size: bool,
     needs_path: bool,
     knows_size: bool,
@@ -130,7 +130,7 @@ impl Expression {
         settled(stack[0]) + 0.0
     }
 
-    /// Returns whether the rank depends on the size of a job, which its order therefore has to know.
+    /// Returns whether the rank depends on the size of a job, so that its order needs the size.
     pub fn knows_size(&self) -> bool {
         self.traits.knows_size
     }
@@ -140,7 +140,7 @@ impl Expression {
         self.traits.takes_turns
     }
 
-    /// The index that it takes from the sizes of a route.
+    /// Returns the index that the expression computes from the sizes of a route.
     pub fn route_index(&self) -> Option<RouteIndex> {
         self.traits.index
     }
@@ -150,17 +150,17 @@ impl Expression {
         self.traits.needs_path
     }
 
-    /// Returns whether it has any of these facts.
+    /// Returns whether the expression uses any of these facts.
     pub fn has(&self, facts: &[Fact]) -> bool {
         self.program.iter().any(|op| matches!(op, Op::Fact(fact) if facts.contains(fact)))
     }
 
-    /// The numbers in it.
+    /// Returns the numbers in the expression.
     pub fn numbers(&self) -> impl Iterator<Item = f64> {
         self.program.iter().filter_map(|op| if let Op::Number(number) = op { Some(*number) } else { None })
     }
 
-    /// Returns true if the expression contains `noisy`, so that each job has its own random error.
+    /// Returns whether the expression contains `noisy`, so that each job has its own random error.
     pub fn is_noisy(&self) -> bool {
         self.program.contains(&Op::Noisy)
     }
@@ -205,7 +205,7 @@ impl Op {
     }
 }
 
-/// A value of an expression: not below 0, and infinite if it is no number.
+/// Limits a value of an expression: at least 0, and infinite if it is not a number.
 fn settled(value: f64) -> f64 {
     if value >= 0.0 {
         value

@@ -12,7 +12,8 @@ use std::str::FromStr;
 
 use super::{DEPTH_MAX, Expression, Fact, OPS_MAX, Op, RouteIndex, TEXT_MAX, Traits};
 
-/// Names for expressions of policies that have one; each may stand within another expression.
+/// The names of policies that can be written as expressions, with those expressions. Each name may stand within another
+/// expression.
 pub const LIBRARY: &[(&str, &str)] = &[
     ("fcfs", "0"),
     ("srpt", "left"),
@@ -54,11 +55,11 @@ pub struct RankError {
     pub text: String,
     /// In characters, from 1.
     pub column: usize,
-    /// What is right.
+    /// The correction: the accepted form.
     pub said: String,
 }
 
-/// The dimension of a value, as far as it decides whether a rank is a size.
+/// The dimension of a value, which decides whether a rank is a size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Number,
@@ -66,7 +67,7 @@ enum Kind {
     Other,
 }
 
-/// What serving the job does to a value.
+/// The change of a value when the job is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Motion {
     can_fall: bool,
@@ -87,7 +88,7 @@ impl Motion {
     }
 }
 
-/// A value on the stack, before there are jobs.
+/// The dimension and the change of a value on the stack, known before there are jobs.
 type Shape = (Kind, Motion);
 
 impl FromStr for Expression {
@@ -117,7 +118,7 @@ impl FromStr for Expression {
 
 struct Parser<'a> {
     text: &'a str,
-    /// The byte that is next.
+    /// The offset of the next byte.
     at: usize,
     program: Vec<Op>,
     stack: Vec<Shape>,
@@ -152,7 +153,7 @@ impl<'a> Parser<'a> {
         self.at = self.text.len() - self.text[self.at..].trim_start().len();
     }
 
-    /// Takes one of these characters, if it is next.
+    /// Takes the next character if it is one of these.
     fn take(&mut self, those: &[char]) -> Option<char> {
         let next = self.text[self.at..].chars().next().filter(|next| those.contains(next))?;
         self.at += next.len_utf8();
@@ -164,7 +165,7 @@ impl<'a> Parser<'a> {
         self.take(&[wanted]).map(drop).ok_or_else(|| self.wrong(self.at, format!("write `{wanted}` {why}")))
     }
 
-    /// Takes the letters, digits and points that are next.
+    /// Takes the letters, digits and points that come next.
     fn word(&mut self) -> &'a str {
         let rest = &self.text[self.at..];
         let is_part = |next: char| next.is_ascii_alphanumeric() || next == '.' || next == '_';
@@ -252,7 +253,7 @@ impl<'a> Parser<'a> {
         Err(self.wrong(at, unknown(word)))
     }
 
-    /// An entry of the library, which names facts and functions alone.
+    /// Parses an entry of the library, which contains only facts and functions.
     fn entry(&mut self, at: usize, meaning: &'static str, depth: usize) -> Result<(), RankError> {
         let mut within = Parser::new(meaning);
         (within.program, within.stack) = (std::mem::take(&mut self.program), std::mem::take(&mut self.stack));
@@ -274,7 +275,7 @@ impl<'a> Parser<'a> {
         self.apply(at, op)
     }
 
-    /// `(route, sent)`: what the index is a function of.
+    /// Parses `(route, sent)`, the arguments of an index.
     fn route(&mut self, at: usize, index: RouteIndex) -> Result<(), RankError> {
         let name = INDICES.iter().find(|(_, of)| *of == index).map_or("", |(name, _)| name);
         self.expect('(', "and what it is a function of")?;
@@ -315,7 +316,7 @@ fn shape_of(op: Op, operands: &[Shape]) -> Shape {
     (kind, motion)
 }
 
-/// A number, or a quantity in bytes, seconds or bytes per second.
+/// Parses a number, or a quantity in bytes, seconds or bytes per second.
 fn number(word: &str) -> Option<(f64, Kind)> {
     if let Ok(number) = word.parse::<f64>() {
         return Some((number, Kind::Number)).filter(|_| number.is_finite());

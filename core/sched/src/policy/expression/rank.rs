@@ -7,7 +7,7 @@ use crate::policy::{Las, Psjf, Rank, Srpt, Srrt, unknown_rank};
 use crate::{Job, Path};
 
 impl Expression {
-    /// The rank of this job, from 0 to infinity.
+    /// Returns the rank of this job, from 0 to infinity.
     pub(super) fn value_of(&self, job: &Job, path: &Path) -> f64 {
         self.value(|fact| self.fact(job, path, fact))
     }
@@ -48,8 +48,9 @@ impl Rank for Expression {
         self.traits.is_size
     }
 
-    /// Units of the scheduler if it is a size, which others are compared with; otherwise the bits of the number, which
-    /// are in the order of the numbers. A fact alone is the rank of a policy that is faster.
+    /// Returns units of the scheduler if the rank is a size, because it is compared with other sizes. Otherwise it
+    /// returns the bits of the number, which sort as the numbers do. An expression that is a single fact uses a policy
+    /// that is faster.
     fn rank(&self, job: &Job, path: &Path) -> u64 {
         match *self.program {
             [Op::Fact(Fact::Left)] => return Srpt.rank(job, path),
@@ -62,7 +63,8 @@ impl Rank for Expression {
     }
 }
 
-/// A standard normal deviate that the number of a job decides. Out of line, or it is computed for every rank.
+/// Returns a standard normal deviate that is a function of the job's number. It is not inlined, because it would
+/// otherwise be computed for every rank.
 #[cold]
 #[inline(never)]
 fn deviate(number: u64) -> f64 {

@@ -46,7 +46,7 @@ fn values_by_hand() {
         ("gittins", 700.0),
         ("srrt", 0.05 * (1.0 + 600.0 / 14_480.0)),
         ("throughput / 2", 62_500.0),
-        // What would be below 0 is 0; what is no number is served last.
+        // A value below 0 becomes 0; a job whose value is not a number is served last.
         ("sent - size", 0.0),
         ("log2(0)", 0.0),
         ("1 / (sent - size)", f64::INFINITY),
@@ -89,7 +89,7 @@ fn mistakes_are_told_with_their_place() {
     }
 }
 
-/// The last that is accepted and the first that is not.
+/// Tests the last value that is accepted and the first that is not.
 #[test]
 fn length_and_depth_have_bounds() {
     let sum = |values: usize| vec!["1"; values].join("+");
@@ -110,7 +110,7 @@ fn length_and_depth_have_bounds() {
 
 #[test]
 fn what_follows_from_the_text() {
-    // Whether it is a size, looks at paths, knows sizes, changes by serving.
+    // The flags: is a size, needs paths, needs sizes, changes by serving.
     for (text, expected) in [
         ("left", (true, false, true, false)),
         ("size", (true, false, true, false)),
@@ -170,7 +170,7 @@ fn job() -> impl Strategy<Value = (Job, Path)> {
     )
 }
 
-/// An expression of everything there is, nested.
+/// An expression with every kind of element, nested.
 fn text() -> impl Strategy<Value = String> {
     let leaf = prop::sample::select(vec![
         "size",
@@ -203,7 +203,7 @@ fn text() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// Whatever is typed is a rank or a mistake with its place.
+    /// Any text is either a rank or a mistake with its place.
     #[test]
     fn any_text_is_parsed_or_told(text in "\\PC{0,80}") {
         if let Err(error) = text.parse::<Expression>() {
@@ -222,7 +222,7 @@ proptest! {
         }
     }
 
-    /// Whatever the job, there is a number, and keys are in the order of the numbers.
+    /// Every job has a number, and keys are in the order of the numbers.
     #[test]
     fn a_rank_is_a_number_from_zero(text in text(), jobs in prop::collection::vec(job(), 2)) {
         let Ok(expression) = text.parse::<Expression>() else { return Ok(()) };
@@ -236,7 +236,7 @@ proptest! {
         }
     }
 
-    /// Serving a job makes no rank worse that is said not to take turns.
+    /// Serving a job does not worsen a rank that is reported not to take turns.
     #[test]
     fn a_rank_without_turns_never_rises(text in text(), job in job(), part in 0.0..1.0) {
         let Ok(expression) = text.parse::<Expression>() else { return Ok(()) };

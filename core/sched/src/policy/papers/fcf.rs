@@ -1,15 +1,15 @@
-//! Fastest connection first: among the jobs with fewer than beta · m bytes to send, m being the fewest of all, the one
-//! whose connection has the highest throughput.
+//! Fastest connection first: among the jobs with fewer than beta · m bytes to send, where m is the smallest remainder
+//! of all jobs, the job whose connection has the highest throughput.
 //!
-//! Murta & Corlassoli, "Fastest connection first: a new scheduling policy for web servers", 2002, with beta = 2. It is
-//! a pick over the queue, not a rank, and looks at all such jobs. Good if a response waits for its client's connection:
-//! the fast ones are done and gone; bad for slow clients, and for the server alone, whose delay SRPT keeps lower. With
-//! beta 1 it is SRPT, with a large one throughput alone.
+//! Murta & Corlassoli, "Fastest connection first: a new scheduling policy for web servers", 2002, with beta = 2. It
+//! picks from the queue instead of ranking, and looks at all jobs below the limit. Good if responses wait for their
+//! clients' connections: the fast ones are soon done. Bad for slow clients, and for the delay at the server, which SRPT
+//! keeps lower. With beta 1 it is SRPT; with a large beta, only throughput decides.
 //!
-//! The throughput is what was measured; failing that, congestion window / round-trip time; failing that zero, so that a
-//! connection about which nothing is known comes after all others, by size, until something is. A job whose size is not
-//! known counts what it has attained as remaining. m itself is always among the choice, and equal throughputs go by
-//! remaining bytes, then by arrival.
+//! The throughput is the measured one; without a measurement, congestion window / round-trip time; without these, zero,
+//! so that an unknown connection comes after all others, by size, until its path is known. The remainder of a job of
+//! unknown size counts as the bytes it has attained. The job with m bytes left can always be chosen, and equal
+//! throughputs go by remaining bytes, then by arrival.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,8 @@ impl Fcf {
     /// The paper's beta, in thousandths.
     pub const BETA_PERMILLE: u32 = 2000;
 
-    /// Panics if `beta_permille` is below 1000: a smaller beta would leave nothing to choose from. `name` is the spec.
+    /// Makes the policy; `name` is the spec. Panics if `beta_permille` is below 1000: a smaller beta would leave
+    /// nothing to choose from.
     pub fn new(name: String, beta_permille: u32) -> Fcf {
         assert!(beta_permille >= 1000, "beta of {beta_permille} / 1000");
         Fcf { name, beta_permille, ready: BTreeMap::new(), keys: Vec::new(), paths: Paths::default() }

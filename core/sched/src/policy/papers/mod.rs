@@ -1,7 +1,7 @@
-//! Policies of papers, for comparisons with what Weir does by default, and the paths to clients that two of them look at.
+//! Policies of papers, for comparisons with Weir's default, and the client paths that two of them use.
 //!
-//! They cost nothing where another policy is chosen: a [`Policy`](super::Policy) has its own state alone, and paths are
-//! asked for only where [`Policy::needs_path`](super::Policy::needs_path).
+//! They cost nothing if another policy is chosen: a [`Policy`](super::Policy) has only its own state, and paths are
+//! read only if [`Policy::needs_path`](super::Policy::needs_path).
 
 pub(crate) mod fcf;
 pub(crate) mod path;

@@ -1,7 +1,7 @@
 use units::Nanos;
 
-/// The known properties of the path to a client. Any field may be unknown, and each policy that looks at paths
-/// documents what it does then.
+/// The known properties of the path to a client. Any field may be unknown; each policy that uses paths documents what
+/// it then does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Path {
     /// Smoothed round-trip time.

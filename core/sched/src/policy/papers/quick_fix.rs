@@ -1,10 +1,12 @@
-//! Small responses first: rank = (size > 1,000 bytes, start tag); within each half turns are taken as under `fair`.
+//! Small responses first: rank = (size > 1,000 bytes, start tag); responses within each half take turns as under
+//! `fair`.
 //!
-//! The two bands above the kernel's default that already do most of the work (Harchol-Balter, Bansal, Schroeder &
-//! Agrawal, "Implementation of SRPT scheduling in web servers", 2000, section 7; their cut is the median size of their
-//! trace, and the connections of one band feed it fairly). A job keeps its half: the size at the start decides. Good if
-//! a single mark per response is all that is available, and no large response is hurt; bad compared with SRPT, since
-//! the larger half is not ordered at all. A job whose size is not known is small until it has sent 1,000 bytes.
+//! The policy uses two bands above the kernel's default, which already achieve most of the gain (Harchol-Balter,
+//! Bansal, Schroeder & Agrawal, "Implementation of SRPT scheduling in web servers", 2000, section 7; their cut is the
+//! median size of their trace, and the connections of one band feed it fairly). A job keeps its half: the size at the
+//! start decides. Good if only a single mark per response is available, and no large response may be hurt. Bad compared
+//! with SRPT, since the larger half is not ordered at all. A job of unknown size is small until it has sent 1,000
+//! bytes.
 
 use crate::policy::fair::{TurnQueue, Turns};
 use crate::scheduler::run_queue::Key;
@@ -12,20 +14,20 @@ use crate::{Job, Policy, Size};
 
 pub struct QuickFix {
     name: String,
-    /// Bytes; a job of this size is small.
+    /// The maximum size of a small job, in bytes.
     cut: u64,
     /// The turns of the small jobs and of the large ones.
     turns: [Turns; 2],
     queue: TurnQueue,
 }
 
-/// Set in the rank of a large job. Tags are sums of bytes sent and never get there.
+/// The bit set in the rank of a large job. Tags are sums of bytes sent and never reach it.
 const LARGE: u64 = 1 << 63;
 
 impl QuickFix {
     pub const CUT_BYTES: u64 = 1000;
 
-    /// `name` is the spec of the policy.
+    /// Makes the policy; `name` is its spec.
     pub fn new(name: String, cut_bytes: u64) -> QuickFix {
         QuickFix { name, cut: cut_bytes, turns: Default::default(), queue: TurnQueue::default() }
     }

@@ -1,14 +1,14 @@
 //! Shortest remaining response time: rank = RTT · (1 + remaining / congestion window), in nanoseconds.
 //!
-//! The time the last byte still needs to reach the client if the client's path is what limits it (AlSa'deh & Yahya,
-//! "Shortest remaining response time scheduling for improved web server performance", 2008, section 3; their cwnd · MSS
-//! is our window in bytes). Good if clients differ in distance and loss and the server's link is not the only thing to
-//! wait for; bad for distant clients, and if the link alone is the bottleneck, since the estimate then excludes the
+//! The rank is the time in which the last byte will reach the client if the client's path is the limit (AlSa'deh &
+//! Yahya, "Shortest remaining response time scheduling for improved web server performance", 2008, section 3; their
+//! cwnd · MSS is our window in bytes). Good if clients differ in distance and loss and the server's link is not the
+//! only limit. Bad for distant clients, and if the link is the only bottleneck, since the estimate then excludes the
 //! time spent there and the order is no longer SRPT's.
 //!
-//! Until a round trip is measured it counts as 100 ms, and an unknown window as ten full segments, the initial window
-//! of TCP (RFC 6928): with no path known at all the order equals `srpt`. A job whose size is not known counts what
-//! it has attained as remaining.
+//! An unknown round trip counts as 100 ms, and an unknown window as ten full segments, TCP's initial window (RFC 6928):
+//! with no path known at all the order equals `srpt`. The remainder of a job of unknown size counts as the bytes it has
+//! attained.
 
 use crate::policy::{Rank, unknown_rank};
 use crate::{Job, Path};
