@@ -1,5 +1,5 @@
-//! Growth of tables with little spare capacity. There are ten thousand tables that stay tiny, so their first elements
-//! are allocated one by one; each client can make a table by slot large, so such a table grows by an eighth instead of
+//! Growth of tables with little spare capacity. Ten thousand tables stay tiny, so their first elements are allocated
+//! one by one. Each client can make a table indexed by slot large, so a large table grows by an eighth instead of
 //! doubling.
 
 const EXACT_MAX: usize = 4;

@@ -1,6 +1,6 @@
 //! Decides which response sends next.
 //!
-//! A [`Scheduler`] is given facts (a job arrived, bytes were sent, a connection cannot take more) and answers one
+//! A [`Scheduler`] receives facts (a job arrived, bytes were sent, a connection cannot take more) and answers one
 //! question: which job may send now, and how much. It does no I/O and reads no clock, so the server, the simulator and
 //! the tests drive the same code. The order is the [`policy`]'s, and it is total: ties go by arrival number.
 //!

@@ -1,20 +1,22 @@
 //! The scheduler: decides which job's bytes are handed down next, and when.
 //!
-//! TCP under a web server sends whatever was written, in the order it was written, so the only place to decide is before the write. The
-//! obvious way, writing to the best connection until it blocks, fails: a socket buffer, a qdisc and a device ring take megabytes
-//! without complaint, and all of it then leaves in FIFO order ahead of every later decision. So bytes are handed down in small grants
-//! at the pace of the link, each to the job that is best at that instant ([`crate::Ledger`] is how the pace is kept).
+//! TCP under a web server sends all written bytes in the order they were written, so the only place to decide is before
+//! the write. The obvious way, writing to the best connection until it blocks, fails: a socket buffer, a qdisc and a
+//! device ring take megabytes without complaint, and all of it then leaves in FIFO order ahead of every later decision.
+//! So bytes are handed down in small grants at the pace of the link ([`crate::Ledger`] keeps it), each to the job that
+//! is best at that instant.
 //!
 //! The caller asks [`Scheduler::poll_grant`], writes up to that many bytes, reports how many it wrote ([`Scheduler::on_sent`]) and, if
 //! the connection would take no more, calls [`Scheduler::on_wait`]: a slow reader is then out of the order until
 //! [`Scheduler::on_wait_over`], however good its rank, and never holds the link. One grant is outstanding at a time.
 //!
-//! A connection that carries many responses at once is opened ([`Scheduler::open`]). A connection of HTTP/1.1 need not be, and its jobs
-//! stand in the order by themselves: opening and closing a connection around each job would take a microsecond more.
+//! A connection that carries many responses simultaneously is opened ([`Scheduler::open`]). A connection of HTTP/1.1
+//! need not be, and its jobs stand in the order by themselves: opening and closing a connection around each job would
+//! take a microsecond more.
 //!
 //! # Broken promises
 //!
-//! A caller that breaks a promise has a bug of its own. The consequence depends on what the scheduler can still trust:
+//! A caller that breaks a promise has a bug. The consequence depends on the state that the scheduler can still trust:
 //!
 //! - A **response** that is longer than its size ([`Overrun`]) is known to be wrong, and nothing else is: the order, the ledger and the
 //!   other jobs do not depend on it. The calls that find it, [`Scheduler::on_sent`] and [`Scheduler::on_size`], report it, and the
@@ -23,7 +25,7 @@
 //!   leaves nothing that can be trusted: the call panics, which ends the process. So do broken promises that concern no single
 //!   response: more than [`jobs::JOBS_MAX`] jobs, a job without a byte, which has not even a head.
 //!
-//! No number from a peer gets that far: a length is at most 2^63 − 1 (`http::PeerLength`), and sums saturate.
+//! No number from a peer breaks a promise: a length is at most 2^63 − 1 (`http::PeerLength`), and sums saturate.
 //!
 //! Three owners do the work: [`Jobs`] holds the jobs and connections, [`Order`] the ready jobs, [`Pacer`] the link.
 
@@ -57,25 +59,26 @@ use class_limits::Limits;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
     pub job: JobId,
-    /// Maximum bytes of the job to hand down, head included; fewer may be handed down.
+    /// The maximum bytes of the job to hand down, head included; fewer may be handed down.
     pub bytes_max: u64,
-    /// Payload that the connection may carry for the job, frames and records included: it ends where a segment does.
+    /// The payload that the connection may carry for the job, frames and records included. It ends at the end of a
+    /// segment.
     pub room_bytes: u64,
-    /// Whole segments behind that room, if all of it becomes one TLS record.
+    /// The bytes of the whole segments that follow `room_bytes`, if everything is to become one TLS record.
     pub record_bytes: u64,
 }
 
 /// The bytes that were handed down for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sent {
-    /// Bytes of the response, which are the job's progress.
+    /// The bytes of the response, which are the job's progress.
     pub content_bytes: u64,
-    /// Bytes of the connection's payload, frames and records included, which the link is charged for.
+    /// The bytes of the connection's payload, frames and records included, which are charged to the link.
     pub carried_bytes: u64,
 }
 
 impl From<u64> for Sent {
-    /// Counts for a connection that carries the job's own bytes and no others.
+    /// Makes counts for a connection that carries only the job's own bytes.
     fn from(bytes: u64) -> Sent {
         Sent { content_bytes: bytes, carried_bytes: bytes }
     }
@@ -89,7 +92,7 @@ pub enum Progress {
     Remains,
     /// The last byte was handed down; the id is stale now.
     Departed,
-    /// Bytes beyond the size were handed down. The link is charged for it, and the job has departed.
+    /// Bytes beyond the size were handed down. The link is charged for them, and the job has departed.
     Overrun(Overrun),
 }
 
@@ -100,18 +103,18 @@ impl Progress {
     }
 }
 
-/// A response that is longer than its size: a bug of the caller. What its client received of it cannot be trusted, so
-/// its connection can carry no other response.
+/// A response that is longer than its size: a bug of the caller. The bytes that its client has received cannot be
+/// trusted, so its connection can carry no other response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a response of {size_bytes} bytes has {found_bytes}")]
 pub struct Overrun {
     /// The size that the scheduler was given.
     pub size_bytes: u64,
-    /// The bytes that were found: more than `size_bytes`, or as many when more follow.
+    /// The number of bytes found: more than `size_bytes`, or equal to it if more bytes follow.
     pub found_bytes: u64,
 }
 
-/// A thing that can be held up: a job, or a connection with everything on it.
+/// A job, or a connection with everything on it, that can be held up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiter {
     Job(JobId),
@@ -136,7 +139,7 @@ pub struct Scheduler {
     pacer: Pacer,
     /// The limits of the operator's classes, if the policy has any.
     limits: Option<Box<Limits>>,
-    /// The service that the jobs would have received in turns, if the caller measures that.
+    /// The service that the jobs would have received in turns, if the caller measures it.
     turns: Option<Box<Turns>>,
 }
 
@@ -146,19 +149,20 @@ impl Scheduler {
         Scheduler { jobs, order, pacer, limits: None, turns: None }
     }
 
-    /// The same scheduler with a guard added to its ranks; a policy that starves no job has none.
+    /// Returns the scheduler with a guard added to its ranks; for a policy that starves no job it adds none.
     pub fn with_guard(self, guard: Guard) -> Scheduler {
         assert!(self.jobs.is_empty(), "the guard is set before the first job arrives");
         Scheduler { order: self.order.with_guard(guard), ..self }
     }
 
-    /// The same scheduler with the limits of this table's classes.
+    /// Returns the scheduler with the limits of this table's classes.
     pub fn with_classes(self, table: &ClassTable) -> Scheduler {
         assert!(self.jobs.is_empty(), "classes are set before the first job arrives");
         Scheduler { limits: Some(Box::new(Limits::new(table))), ..self }
     }
 
-    /// The time that a ready job of `framing` can go without a byte, as the guard promises. Returns `None` without a rate or a guard.
+    /// Returns the maximum time that a ready job of `framing` goes without a byte, as the guard promises. Returns
+    /// `None` without a rate or a guard.
     pub fn wait_bound(&self, framing: Framing) -> Option<WaitBound> {
         let grant_wire_bytes = self.pacer.longest_grant_wire_bytes(framing);
         self.order.guard().wait_bound(self.pacer.ledger().rate()?, grant_wire_bytes)
@@ -174,30 +178,30 @@ impl Scheduler {
         &self.order
     }
 
-    /// The link.
+    /// Returns the link.
     pub fn pacer(&self) -> &Pacer {
         &self.pacer
     }
 
-    /// The link, to report what left without a grant and what is queued below.
+    /// Returns the link, for reports of bytes that left without a grant and of the queue below.
     pub fn pacer_mut(&mut self) -> &mut Pacer {
         &mut self.pacer
     }
 
-    /// Adds a response that is sent on a connection of its own; it is ready at once.
+    /// Adds a response that is sent on a connection of its own; it is ready immediately.
     pub fn arrive(&mut self, now: Nanos, arrival: Arrival) -> JobId {
         self.admit(now, arrival, None)
     }
 
-    /// Opens a connection that may carry several responses at once.
+    /// Opens a connection that may carry several responses simultaneously.
     pub fn open(&mut self, framing: Framing) -> ConnectionId {
         let connection = self.jobs.open(framing);
         self.order.policy_mut().on_open(connection.slot);
         connection
     }
 
-    /// Adds a response to this connection, in its framing; it is ready at once. Returns `None` if the connection has
-    /// been closed or has the maximum number of jobs.
+    /// Adds a response to this connection, in its framing; it is ready immediately. Returns `None` if the connection
+    /// has been closed or has the maximum number of jobs.
     pub fn arrive_on(
         &mut self,
         now: Nanos,
@@ -218,7 +222,7 @@ impl Scheduler {
     }
 
     /// Sets the precedence that the client now wishes (PRIORITY_UPDATE, RFC 9218 section 7). A no-op for a departed
-    /// job, or one without a connection.
+    /// job, or for a job without a connection.
     pub fn on_precedence(&mut self, id: JobId, precedence: Precedence) {
         let Some(at) = self.jobs.get(id).map(|job| job.connection).filter(|at| *at != NO_CONNECTION) else { return };
         self.jobs.connection_at_mut(at).set_precedence(id.slot, precedence);
@@ -240,7 +244,7 @@ impl Scheduler {
         }
         self.order.begin_wait(&mut self.jobs, now, id.slot);
         self.order.enqueue(&mut self.jobs, id.slot);
-        // A new job that goes before the others waits for what was last granted.
+        // A new job that goes before the others waits for the bytes last granted.
         if let Size::Known(bytes) = arrival.size
             && self.pacer.pace().rate.is_some()
             && self.order.policy().can_starve()
@@ -252,7 +256,8 @@ impl Scheduler {
         id
     }
 
-    /// The job that may send now; `None` while no job is ready or the link has enough (see [`Scheduler::poll_timeout`]).
+    /// Returns the job that may send now; `None` while no job is ready or the link has enough bytes (see
+    /// [`Scheduler::poll_timeout`]).
     #[must_use]
     pub fn poll_grant(&mut self, now: Nanos) -> Option<Grant> {
         self.let_go(now);
@@ -271,24 +276,26 @@ impl Scheduler {
         Some(if self.order.is_helping() { Grant { record_bytes: 0, ..grant } } else { grant })
     }
 
-    /// When to ask again for a grant: an instant, possibly past, or `None` while no job is ready.
+    /// Returns the instant at which to ask again for a grant, possibly past, or `None` while no job is ready.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let granted_at = (!self.order.is_idle()).then(|| self.pacer.free_at());
         granted_at.or_else(|| self.limits.as_ref()?.poll_timeout(self.pacer.used_at()))
     }
 
-    /// Records that bytes of the job were handed down, or none; beyond its size it departs. A no-op for a departed job.
+    /// Records that bytes of the job were handed down, or none. A job that has sent its size, or more, departs. A no-op
+    /// for a departed job.
     pub fn on_sent(&mut self, now: Nanos, id: JobId, sent: impl Into<Sent>) -> Progress {
         let sent: Sent = sent.into();
         self.carry_turns(now, id, sent.content_bytes);
         let Some(job) = self.jobs.get_mut(id) else { return Progress::Departed };
         let wire_bytes = job.framing().wire_bytes(sent.carried_bytes);
         let left_bytes = job.remaining();
-        // Bytes beyond its size are not the job's: the policy counts the job's bytes only, the ledger all that left.
+        // Bytes beyond its size are not the job's: the policy counts only the job's bytes, the ledger all bytes that
+        // left.
         let (content_bytes, overrun) = job.attain(sent.content_bytes);
         self.order.on_sent(id.slot, job, content_bytes, wire_bytes);
         let (is_sent, is_ready) = (job.is_sent(), job.is_ready());
-        // A wait for a caller that ran late says nothing about the order.
+        // A wait caused by a late caller is no measure of the order.
         if let Some(wait) = self.jobs.end_wait(now, id.slot, sent)
             && !self.pacer.lateness().has_lost_since(now - wait)
         {
@@ -340,7 +347,8 @@ impl Scheduler {
         self.on_wait(id, Why::Source);
     }
 
-    /// Removes a reason; with the last reason gone, the job or connection is ready. Calling twice, or late, changes nothing.
+    /// Removes a reason; when the last reason is removed, the job or connection is ready. Calling twice, or late,
+    /// changes nothing.
     pub fn on_wait_over(&mut self, now: Nanos, who: impl Into<Waiter>, why: Why) {
         self.advance_turns(now);
         let who = who.into();
@@ -372,9 +380,9 @@ impl Scheduler {
         self.note_turns(who);
     }
 
-    /// Sets what is now known of the job's size, which is never less than it has been sent. A no-op for a departed job,
-    /// and for one whose size is known: an end that comes sooner is reported by [`Scheduler::on_end`]. A size that the
-    /// job has already reached changes nothing and is an error: the caller ends the job.
+    /// Sets the size of the job as it is now known, which is never less than the bytes sent. A no-op for a departed
+    /// job, and for a job whose size is known: an end that comes sooner is reported by [`Scheduler::on_end`]. A size
+    /// that the job has already reached changes nothing and is an error: the caller ends the job.
     pub fn on_size(&mut self, id: JobId, size: Size) -> Result<(), Overrun> {
         let Some(job) = self.jobs.get_mut(id).filter(|job| job.known().is_none()) else { return Ok(()) };
         if let Size::Known(size_bytes) = size
@@ -395,7 +403,7 @@ impl Scheduler {
     }
 
     /// Sets the curve that ranks the job by the sizes of similar responses while its own size is not known
-    /// ([`crate::routes::Routes::curve`]); `None` if they give no rank. A no-op for a departed job, and for one whose
+    /// ([`crate::routes::Routes::curve`]); `None` if they give no rank. A no-op for a departed job, and for a job whose
     /// size is known.
     pub fn on_curve(&mut self, id: JobId, curve: Option<Arc<Curve>>) {
         let Some(job) = self.jobs.get_mut(id).filter(|job| job.known().is_none()) else { return };
@@ -405,8 +413,8 @@ impl Scheduler {
         }
     }
 
-    /// Sets what is now known of the path to the client. A no-op for a departed job, and under a policy that does not
-    /// look at paths ([`Policy::needs_path`]).
+    /// Sets the path to the client as it is now known. A no-op for a departed job, and under a policy that does not use
+    /// paths ([`Policy::needs_path`]).
     pub fn on_path(&mut self, id: JobId, path: Path) {
         let Some(is_ready) = self.jobs.get(id).filter(|_| self.order.needs_path()).map(|job| job.is_ready()) else {
             return;
@@ -417,7 +425,8 @@ impl Scheduler {
         }
     }
 
-    /// Ends the job: it was aborted, or its size was not known and this is its end. A no-op for a departed job.
+    /// Ends the job, because it was aborted, or because its size was not known and this is its end. A no-op for a
+    /// departed job.
     pub fn on_end(&mut self, id: JobId) {
         if self.jobs.get(id).is_some() {
             self.depart(id.slot);
@@ -429,7 +438,7 @@ impl Scheduler {
         self.order.policy_mut().on_client(client, traits);
     }
 
-    /// Sets the rate of the link from now on; `None` hands down whatever sockets take.
+    /// Sets the rate of the link from now on; `None` hands down all bytes that sockets take.
     pub fn set_pace(&mut self, now: Nanos, rate: Option<Rate>) {
         self.advance_turns(now);
         self.pacer.set_rate(now, rate);
@@ -438,7 +447,7 @@ impl Scheduler {
         }
     }
 
-    /// Replaces the classes, each at its previous place, with new ones behind them. Jobs in progress are not
+    /// Replaces the classes, each at its previous index, and adds new ones behind them. Jobs in progress are not
     /// interrupted.
     pub fn replace_classes(&mut self, now: Nanos, specs: &[ClassSpec]) {
         let Some(limits) = &mut self.limits else { return };
@@ -447,13 +456,13 @@ impl Scheduler {
         go_on.into_iter().for_each(|job| self.on_wait_over(now, job, Why::Slot));
     }
 
-    /// Gives back the slots behind the last one in use; from now on low slots are used first, so that the next call can
-    /// give back more. Takes time linear in the length of the tables. Returns how many slots are left.
+    /// Gives back the slots behind the last one in use. From now on low slots are used first, so that the next call can
+    /// give back more. Takes time linear in the length of the tables. Returns the number of slots left.
     pub fn shrink(&mut self) -> usize {
         self.jobs.shrink()
     }
 
-    /// Releases the jobs that no longer wait for their class: for a slot, or at its maximum rate.
+    /// Releases the jobs that no longer wait for their class, either for a slot or because of its maximum rate.
     fn let_go(&mut self, now: Nanos) {
         let Some(limits) = &mut self.limits else { return };
         let woken = limits.take_woken();
@@ -486,14 +495,14 @@ impl Scheduler {
     }
 }
 
-/// Must be called before a job becomes ready: resumes the link if no job was.
+/// Resumes the link if no job was ready. Must be called before a job becomes ready.
 fn on_ready(order: &mut Order, pacer: &mut Pacer, now: Nanos) {
     if order.is_idle() {
         resume(order, pacer, now);
     }
 }
 
-/// Resumes the link when no job was ready until now.
+/// Resumes the link if no job was ready until now.
 fn resume(order: &mut Order, pacer: &mut Pacer, now: Nanos) {
     order.policy_mut().on_idle(pacer.resume(now));
 }

@@ -1,9 +1,9 @@
-//! The time that the same responses would have taken if all ready ones took turns, packet by packet: processor sharing,
-//! the FAIR of the papers (000, section 2), as in a server without an order behind a fair queue.
+//! The time that the same responses would have taken if all ready responses took turns, packet by packet: processor
+//! sharing, the FAIR of the papers (000, section 2), as in a server without an order behind a fair queue.
 //!
-//! Both lines carry the same bytes at the same instants, so a line that changes or a host that is late makes no
-//! difference between them. A response that waits for its client, a file or an upstream could not be sent in turns
-//! either: until that wait is over, it has no more there than was really sent of it.
+//! The real line and the line of turns carry the same bytes at the same instants, so a line that changes or a host that
+//! is late makes no difference between them. A response that waits for its client, a file or an upstream could not be
+//! sent in turns either: until that wait is over, it gets no more bytes in turns than were really sent of it.
 
 use std::collections::BTreeSet;
 
@@ -11,29 +11,29 @@ use units::{Nanos, Rate};
 
 use crate::grow::grow_to;
 
-/// The maximum number of responses that share the line at once; more are not followed.
+/// The maximum number of responses that share the line simultaneously; further ones are not followed.
 pub const SHARING_MAX: usize = 100_000;
-/// Stands in place of an index or a slot.
+/// The value in place of a missing index or slot.
 const NONE: u32 = u32::MAX;
-/// Stands in place of an index: the response has ended in turns, and its job has not.
+/// The value in place of an index if the response has ended in turns, and its job has not.
 const ENDED: u32 = NONE - 1;
-/// Two byte counts that differ by less are equal.
+/// The difference below which two byte counts are equal.
 const ALIKE_BYTES: f64 = 0.5;
 
 /// A line that all responses share evenly, as a fluid.
 ///
-/// `served` is the bytes that each response sharing the line has received since the line was last empty; a response
-/// stops sharing it when `served` has grown by what the response may have (the virtual time of Demers, Keshav and
-/// Shenker, 1989). Each change of a response takes O(log n).
+/// `served` is the number of bytes that each response sharing the line has received since the line was last empty. A
+/// response stops sharing it when `served` has grown by the bytes that the response may have (the virtual time of
+/// Demers, Keshav and Shenker, 1989). Each change of a response takes O(log n).
 #[derive(Debug, Default)]
 pub struct Turns {
     /// The responses that share the line now, by the point at which they stop.
     sharing: BTreeSet<(Stop, u32)>,
     followed: Vec<Option<Followed>>,
     vacant: Vec<u32>,
-    /// The index among the followed responses by the slot of the job; [`ENDED`] or [`NONE`] if there is none.
+    /// The index among the followed responses, by the slot of the job; [`ENDED`] or [`NONE`] if the job has none.
     by_slot: Vec<u32>,
-    /// Bytes that each response on the line has received since the line was last empty.
+    /// The bytes that each response on the line has received since the line was last empty.
     served: f64,
     at: Nanos,
     /// Totals, by label.
@@ -54,13 +54,13 @@ struct Stop(f64);
 
 #[derive(Debug)]
 struct Followed {
-    /// The slot of its job; [`NONE`] if that has departed.
+    /// The slot of its job; [`NONE`] if the job has departed.
     slot: u32,
-    /// When it was requested, and its label; `None` for a response that is not counted.
+    /// The time at which it was requested, and its label; `None` for a response that is not counted.
     compared: Option<(Nanos, u8)>,
     /// The total bytes; infinite while unknown.
     end: f64,
-    /// The most that the job gets until what it waits for has come; infinite if it waits only for its turn.
+    /// The maximum bytes that the job gets before its present wait is over; infinite if it waits only for its turn.
     limit: f64,
     /// The bytes it had when it last began or stopped sharing the line.
     had: f64,
@@ -91,9 +91,9 @@ impl Ord for Stop {
 }
 
 impl Turns {
-    /// Advances to `now`. If no job was ready since the last call (`is_idle`), responses that are behind in turns are
-    /// sent at this rate meanwhile; without a rate, all responses in progress are forgotten. Must be called before
-    /// anything else that happens at this instant.
+    /// Advances to `now`. If no job was ready since the last call (`is_idle`), the line sent responses that are behind
+    /// in turns at this rate during that time; without a rate, all responses in progress are forgotten. Must be called
+    /// before anything else that happens at this instant.
     pub(crate) fn advance(&mut self, now: Nanos, rate: Option<Rate>, is_idle: bool) {
         let Some(rate) = rate else { return self.forget() };
         if is_idle && !self.sharing.is_empty() && now > self.at {
@@ -104,7 +104,7 @@ impl Turns {
         self.at = self.at.max(now);
     }
 
-    /// Carries the bytes of a job that are sent now: the line carries as many in turns, of whatever job, unless this
+    /// Records that bytes of a job are sent now: the line of turns carries as many, shared among all jobs, unless this
     /// job is not followed.
     pub(crate) fn carry(&mut self, slot: u32, bytes: u64) {
         if self.by_slot.get(slot as usize).is_some_and(|at| *at != NONE) {
@@ -113,7 +113,7 @@ impl Turns {
         }
     }
 
-    /// Shares out these bytes; `at` gives the time when a number of them has been served.
+    /// Shares out these bytes; `at` returns the time at which a number of them has been served.
     fn serve(&mut self, bytes: f64, at: impl Fn(f64) -> Nanos) {
         let mut served_bytes = 0.0;
         while let Some((Stop(stop), first)) = self.sharing.first().copied() {
@@ -169,8 +169,8 @@ impl Turns {
         }
     }
 
-    /// Records that the job departs, after `sent_bytes` of it were sent. A response that was cut is not counted, but
-    /// the line carries its bytes.
+    /// Records that the job departs, after `sent_bytes` of it were sent. A response that was cut off is not counted,
+    /// but the line carries its bytes.
     pub(crate) fn depart(&mut self, slot: u32, sent_bytes: u64, is_whole: bool) {
         self.change(slot, |one| {
             (one.end, one.limit) = (sent_bytes as f64, f64::INFINITY);
@@ -182,7 +182,7 @@ impl Turns {
         }
     }
 
-    /// The responses of this label that have ended.
+    /// Returns the responses of this label that have ended.
     pub fn ended(&self, label: u8) -> TurnsEnded {
         self.ended.get(usize::from(label)).copied().unwrap_or_default()
     }
@@ -192,10 +192,10 @@ impl Turns {
         self.followed.get(*at as usize)?.as_ref()
     }
 
-    /// Changes how much a job may have; returns false if it is not followed.
+    /// Changes the limits of a job; returns false if it is not followed.
     fn change(&mut self, slot: u32, change: impl FnOnce(&mut Followed)) -> bool {
         let Some(at) = self.by_slot.get(slot as usize).copied().filter(|at| *at < ENDED) else { return false };
-        // What it had until now is settled by what it could have.
+        // The bytes that it had until now follow from its previous limits.
         self.take_out(at);
         change(self.followed[at as usize].as_mut().expect("a job's response is followed"));
         self.place(at);
@@ -210,7 +210,7 @@ impl Turns {
         }
     }
 
-    /// Makes a response share the line while it may have more, and ends it if it has everything.
+    /// Makes a response share the line while it may have more bytes, and ends it if it has all of them.
     fn place(&mut self, at: u32) {
         self.take_out(at);
         let one = self.followed[at as usize].as_mut().expect("its place is its own");
@@ -253,7 +253,7 @@ mod tests {
 
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
-    /// A line of one byte per microsecond, and what happens to jobs on it.
+    /// A line of one byte per microsecond, with methods for the events of its jobs.
     struct Line(Turns);
 
     impl Line {
@@ -261,7 +261,7 @@ mod tests {
             Line(Turns::default())
         }
 
-        /// Advances the line, which carries bytes meanwhile.
+        /// Advances the line, which carries bytes during that time.
         fn at(&mut self, ms: u64) -> &mut Turns {
             self.0.advance(MS(ms), "8mbit".parse().ok(), true);
             &mut self.0
@@ -273,7 +273,7 @@ mod tests {
             assert!(self.0.compare(slot, MS(ms), slot as u8));
         }
 
-        /// The time it took in microseconds; `None` if it has not ended.
+        /// Returns the time it took, in microseconds; `None` if it has not ended.
         fn took(&self, slot: u8) -> Option<u64> {
             let TurnsEnded { responses, total } = self.0.ended(slot);
             (responses == 1).then(|| total.0.div_ceil(1000))
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!([line.took(0), line.took(1)], [Some(10_000), Some(500)]);
     }
 
-    /// Time alone carries nothing while a job is ready, even on a host that is late.
+    /// Passing time carries nothing while a job is ready, even on a host that is late.
     #[test]
     fn both_lines_carry_the_same_bytes() {
         let mut line = Line::new();
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!([line.took(0), line.took(1)], [Some(51_000), Some(50_000)]);
     }
 
-    /// The large response has half until the small one has ended, which takes twice its own time.
+    /// The large response has half of the line until the small one has ended, which takes twice its own time.
     #[test]
     fn two_share_it() {
         for small_at in [0, 5] {
@@ -336,14 +336,14 @@ mod tests {
             line.at(10 * sent - 9).wait(0, 1000 * sent);
             line.at(10 * sent).go_on(0);
         }
-        // The last kilobyte is handed down at once.
+        // The last kilobyte is handed down immediately.
         line.at(91).depart(0, 10_000, true);
         line.at(200);
         assert_eq!(line.took(0), Some(91_000));
     }
 
-    /// While the large response waits for its client, others have the line to themselves; the bytes that were sent of
-    /// it before are received in turns meanwhile.
+    /// While the large response waits for its client, others have the line to themselves, and the large one still
+    /// receives in turns the bytes that were sent of it before.
     #[test]
     fn who_waits_for_something_else_takes_nobody_s_turn() {
         let mut line = Line::new();

@@ -1,18 +1,19 @@
-//! The places at an upstream, which are the requests that it may have in flight, and the requests that wait for one.
+//! The places at an upstream, one for each request that it may have in flight, and the requests that wait for a place.
 //!
-//! A client has at most its share of either, half unless the operator sets another, and clients that wait take turns:
-//! a client that sends a thousand requests waits for its own places, and no other client waits behind it. Among the
-//! clients whose turn it is, the class with the lowest priority number goes first, then the request whose route takes
-//! the upstream the least time. The requests of one client are ordered in the same way within its turn. Every request
-//! is eventually begun.
+//! A client has at most its share of the places and of the waiting requests, half unless the operator sets another.
+//! Clients that wait take turns: a client that sends a thousand requests waits for its own places, and no other client
+//! waits behind it. Among the clients whose turn it is, the class with the lowest priority number goes first, then the
+//! request whose route takes the upstream the least time. The requests of one client are ordered in the same way within
+//! its turn. Every request is eventually begun.
 
 use hashbrown::HashMap;
 use units::Nanos;
 
 /// The maximum number of requests that wait for one upstream, in addition to those in flight.
 pub const WAITING_MAX: usize = 1024;
-/// The period of releases: one in this many goes to the request that has waited longest. A request behind `n` others is
-/// begun after at most `RELEASES_PER_OLDEST` (n + 1) releases, while its client has less than its share.
+/// The period of releases to the oldest: one release in this many goes to the request that has waited longest. A
+/// request behind `n` others is begun after at most `RELEASES_PER_OLDEST` (n + 1) releases, while its client has less
+/// than its share.
 pub const RELEASES_PER_OLDEST: u32 = 32;
 
 /// The position of a request among the waiting ones.
@@ -20,16 +21,16 @@ pub const RELEASES_PER_OLDEST: u32 = 32;
 pub struct Turn {
     /// The priority of its class; a lower number goes first.
     pub priority: u8,
-    /// The time that the upstream is expected to take for it.
+    /// The time that the upstream is expected to need for it.
     pub service: Nanos,
-    /// When it started to wait.
+    /// The time at which it started to wait.
     pub since: Nanos,
     /// The client.
     pub client: u32,
 }
 
-/// The maximum numbers of requests in flight, of one client's requests in flight, and of one client's requests that
-/// wait. A request has the bounds of its site, and several sites may have one upstream.
+/// The maximum numbers of requests in flight, of one client's requests in flight, and of one client's waiting requests.
+/// A request has the bounds of its site, and several sites may have one upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     pub requests: u32,
@@ -43,28 +44,28 @@ pub enum Begun {
     Taken,
     /// The request gets a place later, from [`Places::begin_next`].
     Waits,
-    /// The maximum number of requests already wait, of all clients or of its own.
+    /// The maximum number of requests already wait, either in all or of this client.
     Full,
 }
 
-/// The places at one upstream. At most [`WAITING_MAX`] requests wait, each with a name of its own; the lesser name goes
+/// The places at one upstream. At most [`WAITING_MAX`] requests wait, each with a distinct name; the lesser name goes
 /// first if all else is equal.
 #[derive(Debug)]
 pub struct Places<T> {
-    /// Clients that have a place or a waiting request.
+    /// The clients that have a place or a waiting request.
     clients: HashMap<u32, Client<T>>,
     under_way: u32,
     waiting: usize,
     /// The current round of turns. Clients that start to wait join the next round.
     round: u64,
-    /// Releases since the request that had waited longest was released.
+    /// The number of releases since the request that had waited longest was released.
     releases: u32,
 }
 
 #[derive(Debug)]
 struct Client<T> {
     under_way: u32,
-    /// Unordered.
+    /// The waiting requests, in no order.
     waiting: Vec<Waiter<T>>,
     /// The round of its next turn.
     round: u64,
@@ -78,14 +79,14 @@ struct Waiter<T> {
 }
 
 impl Bounds {
-    /// Bounds of this many requests in flight, with half of the places, and half of the waiting requests, for one
+    /// Makes bounds of this many requests in flight, with half of the places, and half of the waiting requests, for one
     /// client.
     pub fn halves(requests: u32) -> Bounds {
         Bounds { requests, of_client: requests.div_ceil(2), waiting_of_client: WAITING_MAX as u32 / 2 }
     }
 
-    /// The same bounds with another share of one client, which is the same fraction of the waiting requests as of the
-    /// places.
+    /// Returns the bounds with another number of places for one client, which gets the same fraction of the waiting
+    /// requests as of the places.
     pub fn of_client(self, of_client: u32) -> Bounds {
         let part = u64::from(of_client) * WAITING_MAX as u64 / u64::from(self.requests.max(1));
         let waiting_of_client = part.clamp(1, WAITING_MAX as u64) as u32;
@@ -104,7 +105,7 @@ impl<T: Copy + Ord> Places<T> {
         self.under_way
     }
 
-    /// The number of requests that wait.
+    /// Returns the number of requests that wait.
     pub fn waiting(&self) -> usize {
         self.waiting
     }
@@ -145,7 +146,7 @@ impl<T: Copy + Ord> Places<T> {
         }
     }
 
-    /// The next request that waited, which has a place from here on; `None` if no waiting request may begin.
+    /// Gives a place to the next waiting request and returns its name; `None` if no waiting request may begin.
     pub fn begin_next(&mut self) -> Option<T> {
         let is_oldests = self.releases + 1 >= RELEASES_PER_OLDEST;
         let under_way = self.under_way;
@@ -220,14 +221,14 @@ mod tests {
         Turn { client, ..turn(0, 0, since) }
     }
 
-    /// Places with one place, which is taken.
+    /// Makes places for one request, which are taken.
     fn busy() -> Places<u64> {
         let mut places = Places::default();
         assert_eq!(places.begin(of(u32::MAX, 0), NO_SHARE, u64::MAX), Begun::Taken);
         places
     }
 
-    /// The names in the order in which they get the one place, which `holder` has.
+    /// Returns the names in the order in which they get the one place, which `holder` has.
     fn order(places: &mut Places<u64>, holder: u32, client_of: impl Fn(u64) -> u32) -> Vec<u64> {
         let (mut holder, mut order) = (holder, Vec::new());
         loop {
@@ -261,7 +262,7 @@ mod tests {
         assert_eq!(order(&mut places, u32::MAX, |name| 1 + name as u32 / 10), [0, 10, 20, 1, 11, 2, 3, 4, 5]);
     }
 
-    /// Within a round the shorter requests go first, and a client that comes later is in the next round.
+    /// Within a round the shorter requests go first, and a client that comes later joins the next round.
     #[test]
     fn a_round_is_of_the_clients_that_waited_when_it_began() {
         let mut places = busy();
@@ -330,7 +331,7 @@ mod tests {
         assert_eq!((places.begin_next(), places.begin_next()), (Some(0), None));
     }
 
-    /// An act of the event loop.
+    /// An action of the event loop.
     #[derive(Debug, Clone, Copy)]
     enum Act {
         Begin(u32),
@@ -339,7 +340,8 @@ mod tests {
     }
 
     proptest! {
-        /// Holds however many shorter requests of better classes, and of other clients, come behind it.
+        /// The bound holds however many requests come behind it, be they shorter, of better classes or of other
+        /// clients.
         #[test]
         fn nobody_waits_longer_than_is_stated(
             before in 0_u64..50,
@@ -367,8 +369,9 @@ mod tests {
             prop_assert!(releases <= u64::from(RELEASES_PER_OLDEST) * (before + 1), "{releases} behind {before}");
         }
 
-        /// No client has more than its share, no place stays free that a waiting request may have, and between two
-        /// turns of a waiting client no other has more than two, except for the requests that have waited longest.
+        /// No client has more than its share, no place that a waiting request may have stays free, and between two
+        /// turns of a waiting client no other client has more than two, except for the requests that have waited
+        /// longest.
         #[test]
         fn shares_are_kept_and_turns_are_taken(
             requests in 1_u32..9,
@@ -423,7 +426,7 @@ mod tests {
             }
             let begun = order(&mut places, u32::MAX, |name| asks[name as usize].0);
             let begun: Vec<u32> = begun.into_iter().map(|name| asks[name as usize].0).collect();
-            // All but the requests that have waited longest, which take no turn.
+            // The requests that have waited longest take no turn, and are left out.
             let turns = (0..begun.len()).filter(|at| (at + 1) % RELEASES_PER_OLDEST as usize != 0);
             let turns: Vec<u32> = turns.map(|at| begun[at]).collect();
             for client in 0..5 {

@@ -7,21 +7,21 @@ use crate::policy::{ClientShare, ClientTraits, Policy};
 use crate::scheduler::run_queue::{Key, RunQueue};
 use crate::{Job, Path};
 
-/// Turns are counted in parts of a byte, so that weights divide it: a segment of the heaviest class is counted to half
-/// a percent, and 64 bits last for seven years at 10 Gbit/s.
+/// The parts of a byte in which turns are counted, so that a count can be divided by a weight. For the heaviest class a
+/// segment is counted to half a percent, and 64 bits last for seven years at 10 Gbit/s.
 const PARTS: u64 = 64;
-/// The time of the link that a class released from its maximum rate is behind the others at most. Without a bound it
-/// would have a claim to all that it was not allowed to take, for minutes once its maximum is above its share; with none,
-/// it would miss a turn whenever it is released late.
+/// The maximum time of the link by which a class released from its maximum rate may be behind the others. Without a
+/// limit it would have a claim to all the bytes that it was not allowed to take, for minutes once its maximum is above
+/// its share. With a limit of zero it would miss a turn whenever it is released late.
 const BEHIND_MAX: Nanos = Nanos::from_millis(5);
-/// Binary places of the cost of a guaranteed byte, in bytes of the link.
+/// The binary places of the cost of a guaranteed byte, in bytes of the link.
 const COST_BITS: u32 = 16;
 /// The promise of a guaranteed rate to a class.
 #[derive(Debug)]
 struct Promise {
-    /// Bytes of the link for a byte of the class, at which it gets its rate of a busy link.
+    /// The bytes that the link sends for each byte of the class if a class on a busy link gets exactly its rate.
     cost: u64,
-    /// When its next byte is due, in bytes that the link has sent.
+    /// The count of bytes sent by the link at which the class's next byte is due.
     due_at: u64,
 }
 
@@ -29,8 +29,8 @@ struct Class {
     spec: ClassSpec,
     /// The class in whose order its responses stand: itself, or the first class of the pool of its priority.
     stands_in: u16,
-    /// Parts of a byte it has received, divided by its weight, from the value of its priority when it last had nothing
-    /// ready.
+    /// The parts of a byte that the class has received, divided by its weight. They count from the tag of its priority
+    /// at the time when the class last had nothing ready.
     tag: u64,
     promise: Option<Promise>,
     /// The class is at its maximum rate.
@@ -41,7 +41,7 @@ struct Class {
     lane: Option<Box<Lane>>,
 }
 
-/// A job's class and its ids within it.
+/// The class of a job and the job's ids within it.
 #[derive(Debug, Clone, Copy)]
 struct Member {
     class: u16,
@@ -63,11 +63,11 @@ pub struct ByClass {
     classes: Vec<Class>,
     /// Classes with a ready job, by priority and then by turn.
     turns: RunQueue,
-    /// The classes among them with a promise, by when it is due.
+    /// The classes in `turns` that have a promise, by the time at which it is due.
     due: RunQueue,
     /// The tag at which a class of each priority joins after it had nothing ready.
     joins: [VirtualTime<u64>; PRIORITIES as usize],
-    /// Bytes that the link has sent, which is the clock of promises.
+    /// The bytes that the link has sent, which is the clock of promises.
     sent: u64,
     idle: Nanos,
     /// Members, by slot.
@@ -78,8 +78,8 @@ pub struct ByClass {
 }
 
 impl ByClass {
-    /// An order of 1 to [`CLASSES_MAX`] classes. Promises are parts of the link's rate, and without one there are none.
-    /// `name` is the policy's name.
+    /// Makes an order of 1 to [`CLASSES_MAX`] classes. Promises are parts of the link's rate, and without a rate there
+    /// are none. `name` is the policy's name.
     pub fn new(name: String, specs: &[ClassSpec], share: Option<ClientShare>, link: Option<Rate>) -> ByClass {
         assert!((1..=CLASSES_MAX).contains(&specs.len()), "{} classes", specs.len());
         let mut policy = ByClass {
@@ -100,7 +100,7 @@ impl ByClass {
         policy
     }
 
-    /// The class in whose order a new job stands. A number past the last class counts as the last.
+    /// Returns the class in whose order a new job stands. A number past the last class counts as the last.
     fn class_of(&self, job: &Job) -> u16 {
         self.classes[usize::from(job.class).min(self.classes.len() - 1)].stands_in
     }
@@ -132,7 +132,7 @@ impl ByClass {
         (Sharer { number: job.client, generation }, traits)
     }
 
-    /// The class that has been below its guaranteed rate for longest.
+    /// Returns the class that has been below its guaranteed rate for longest.
     fn most_due(&self) -> Option<u16> {
         self.due.first_entry().filter(|(key, _)| key.rank < self.sent).map(|(_, class)| class as u16)
     }
@@ -148,7 +148,7 @@ impl ByClass {
         if let Some(promise) = &mut class.promise {
             promise.due_at = promise.due_at.max(self.sent);
         }
-        // What the others were sent meanwhile was available to its clients.
+        // The link time that others used while the class had nothing ready was available to its clients.
         let (sent, idle) = class.left;
         let by_others = self.share.map_or(0, |share| {
             u128::from(self.sent - sent) * 1_000_000_000 / u128::from(share.idle_bytes_per_s.max(1))
@@ -159,7 +159,7 @@ impl ByClass {
         }
     }
 
-    /// Bounds what a class is owed that was at its maximum rate.
+    /// Limits the bytes owed to a class that was at its maximum rate.
     fn release(&mut self, at: u16) {
         let behind_bytes = self.link.map_or(0, |link| link.bytes_in(BEHIND_MAX));
         let class = &mut self.classes[usize::from(at)];
@@ -170,7 +170,7 @@ impl ByClass {
         }
     }
 
-    /// Puts the class at its place among the others.
+    /// Puts the class at its position among the others.
     fn settle(&mut self, at: u16) {
         let class = &mut self.classes[usize::from(at)];
         let is_ready = class.lane.as_ref().is_some_and(|lane| lane.first().is_some());
@@ -203,13 +203,12 @@ impl ByClass {
         if let Some(promise) = &mut class.promise {
             let cost = (u128::from(bytes) * u128::from(promise.cost)) >> COST_BITS;
             let next = promise.due_at.saturating_add(u64::try_from(cost).unwrap_or(u64::MAX));
-            // What it receives by its turn counts towards the promise, and is not held against it later.
+            // Bytes that the class receives by its turn count towards the promise, and do not reduce it later.
             promise.due_at = if was_due { next } else { promise.due_at.max(next.min(self.sent)) };
         }
     }
 
-    /// Computes the cost of promises: a class with a tenth of the link has had its due when the link has sent ten times
-    /// as much.
+    /// Computes the cost of promises: a byte of a class with a tenth of the link costs ten bytes of the link.
     fn price(&mut self) {
         let Some(link) = self.link else {
             self.classes.iter_mut().for_each(|class| class.promise = None);
@@ -291,7 +290,7 @@ impl Policy for ByClass {
         let was_due = self.most_due() == Some(member.class);
         self.charge(member.class, bytes, was_due);
         self.lane(member.class).on_sent(member.local, job, bytes);
-        // A ready job is placed next, or departs, and its class with it.
+        // A ready job is placed next, or departs, and its class is placed with it.
         if !job.is_ready() {
             self.settle(member.class);
         }
@@ -327,7 +326,7 @@ impl Policy for ByClass {
         self.classes.iter().any(|class| class.spec.order.needs_path())
     }
 
-    /// Called for a new job before its arrival, which gives it a place.
+    /// Stores the path of a new job. Called before its arrival, which gives it a slot.
     fn on_path(&mut self, slot: u32, path: &Path) {
         match self.member(slot) {
             Some(member) => self.lane(member.class).on_path(member.local, path),
@@ -348,7 +347,8 @@ impl Policy for ByClass {
         self.settle(class);
     }
 
-    /// A class keeps its place, its jobs and their order; the order of responses remains the one it had first.
+    /// Replaces the classes. A class keeps its position, its jobs and their order; responses are still ordered by the
+    /// order it had first.
     fn replace(&mut self, specs: &[ClassSpec]) {
         assert!((self.classes.len().max(1)..=CLASSES_MAX).contains(&specs.len()), "{} classes", specs.len());
         for (at, spec) in specs.iter().enumerate() {

@@ -1,21 +1,21 @@
-//! Maximum rates of classes: after each grant a class that has one waits until its bytes would have been sent at that
-//! rate.
+//! Maximum rates of classes: after each grant, a class with a maximum rate waits until its bytes would have been sent
+//! at that rate.
 
 use units::{Nanos, Rate};
 
 use crate::pacing::lateness::AHEAD_MAX;
 use crate::scheduler::run_queue::{Key, RunQueue};
 
-/// The time that any class may catch up; more would be a burst above its rate.
+/// The time that any class may catch up; more would allow a burst above its rate.
 const BEHIND_MAX: Nanos = Nanos::from_millis(2);
-/// The time that a class released late may catch up in addition. On a host whose processor is busy, wake-ups come so
-/// late ([`crate::Lateness`]).
+/// The additional time that a class released late may catch up. Wake-ups come late by this much on a host whose
+/// processor is busy ([`crate::Lateness`]).
 const LATE_MAX: Nanos = AHEAD_MAX;
 
 #[derive(Debug, Clone, Copy)]
 struct Ceiling {
     rate: Rate,
-    /// When the bytes it has been sent would be sent at this rate.
+    /// The time at which the bytes of the class would have been sent at this rate.
     sent_at: Nanos,
     /// The lateness of its last release.
     late: Nanos,
@@ -25,7 +25,7 @@ struct Ceiling {
 pub struct Ceilings {
     /// Ceilings, by class.
     classes: Vec<Option<Ceiling>>,
-    /// The waiting classes, by when they resume.
+    /// The waiting classes, by the time at which they resume.
     held: RunQueue,
 }
 
@@ -58,7 +58,7 @@ impl Ceilings {
         waits
     }
 
-    /// When the next class resumes.
+    /// Returns the time at which the next class resumes.
     pub fn next(&self) -> Option<Nanos> {
         self.held.first_entry().map(|(key, _)| Nanos(key.rank))
     }
@@ -90,7 +90,7 @@ mod tests {
         ceilings.set(3, Rate::from_bits_per_s(8 * MBIT));
         let now = Nanos::from_secs(1);
         assert!(!ceilings.on_sent(now, 0, 1000) && !ceilings.on_sent(now, 9, 1000), "without a greatest rate");
-        // 8,000 bytes take 8 ms; it may have been 2 ms late.
+        // The 8,000 bytes take 8 ms, and the class may have been 2 ms late.
         assert!(ceilings.on_sent(now, 3, 8000));
         assert_eq!(ceilings.next(), Some(now + Nanos::from_millis(6)));
         assert_eq!((ceilings.poll(now), ceilings.is_held(3)), (None, true));
@@ -108,14 +108,14 @@ mod tests {
                 let _ = ceilings.on_sent(now, 0, 1500);
                 sent += 1500;
             }
-            // Woken up to a millisecond late.
+            // The class is woken up to a millisecond late.
             now += Nanos::from_micros(700);
             ceilings.poll(now);
         }
         assert!((998_000..=1_004_000).contains(&sent), "{sent}");
     }
 
-    /// It is sent its rate in time, and never more than 22 ms of it at once.
+    /// A class is sent its rate over time, and never more than 22 ms of it at a time.
     #[test]
     fn released_late_it_catches_up_within_a_bound() {
         for (late_ms, part) in [(0, 1.0), (5, 1.0), (20, 1.0), (60, 0.4)] {

@@ -1,19 +1,20 @@
-//! The jobs of one class in their order, under small numbers of its own: the cost of a class depends on its own jobs
-//! and clients, not on other classes' jobs.
+//! The jobs of one class in their order. They have small numbers within the class, so that the cost of a class depends
+//! on its own jobs and clients, not on other classes' jobs.
 
 use std::collections::HashMap;
 
 use crate::policy::{ByClient, ClientShare, ClientTraits, Order, Policy};
 use crate::{Job, Path, grow};
 
-/// The minimum number of clients remembered without a job before clients that are not ahead are forgotten.
+/// The number of clients remembered without a job below which no client is forgotten; above it, clients that are not
+/// ahead are.
 const REMEMBERED_MIN: usize = 64;
 
 /// A sharer of a class: a client, or, if clients do not share the link, the response or connection itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sharer {
     pub number: u32,
-    /// The number belongs to another sharer in another generation.
+    /// The generation of the number: in another generation it belongs to another sharer.
     pub generation: u32,
 }
 
@@ -39,7 +40,7 @@ pub struct Lane {
     numbers: u32,
     free_numbers: Vec<u32>,
     remembered_max: usize,
-    /// True if clients are remembered; without a share no client is ahead, and none is remembered.
+    /// Whether clients are remembered. Without a share no client is ahead, and none is remembered.
     remembers: bool,
 }
 
@@ -58,7 +59,7 @@ impl Lane {
         }
     }
 
-    /// The best ready job, by its slot in the scheduler.
+    /// Returns the best ready job, by its slot in the scheduler.
     pub fn first(&self) -> Option<u32> {
         self.inner.first().map(|local| self.slots[local as usize])
     }
@@ -121,7 +122,7 @@ impl Lane {
         self.inner.size_rank(local.slot, &Lane::seen(local, job))
     }
 
-    /// Records that nothing was ready here for this long, as time of the link.
+    /// Records that nothing was ready in this lane for this long, as time of the link.
     pub fn on_idle(&mut self, idle: units::Nanos) {
         self.inner.on_idle(idle);
     }
@@ -130,7 +131,7 @@ impl Lane {
         self.inner.ahead_bytes(self.sharers.get(&sharer)?.number)
     }
 
-    /// The job with the lane's numbers.
+    /// Returns the job with the lane's numbers.
     fn seen(local: Local, job: &Job) -> Job {
         Job { client: local.client, ..job.clone() }
     }
@@ -155,7 +156,7 @@ impl Lane {
         }
     }
 
-    /// Forgets sharers without jobs that are not ahead, about which there is nothing to remember.
+    /// Forgets sharers without jobs that are not ahead.
     fn forget_even(&mut self) {
         let is_even = |known: &Known| known.jobs == 0 && self.inner.ahead_bytes(known.number) == Some(0);
         let even: Vec<Sharer> =

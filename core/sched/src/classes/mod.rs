@@ -29,7 +29,7 @@ pub(crate) use ceilings::Ceilings;
 
 /// The maximum number of classes.
 pub const CLASSES_MAX: usize = crate::LEVELS_MAX;
-/// Priorities are below this; 0 goes first.
+/// The number of priorities, from 0 to one less; 0 goes first.
 pub const PRIORITIES: u8 = 16;
 /// The maximum weight; the minimum is 1.
 pub const WEIGHT_MAX: u32 = 1000;
@@ -41,24 +41,24 @@ pub struct ClassSpec {
     pub name: String,
     /// The priority, below [`PRIORITIES`]; classes of a lower number go first.
     pub priority: u8,
-    /// Share of the link among the classes of its priority, 1 to [`WEIGHT_MAX`].
+    /// The share of the link among the classes of its priority, 1 to [`WEIGHT_MAX`].
     pub weight: u32,
-    /// The rate it gets whatever the others ask for. Guarantees above the link's rate in total are scaled down to the
-    /// link.
+    /// The rate that the class gets whatever the others request. Guarantees whose total is above the link's rate are
+    /// scaled down to it.
     pub guaranteed: Option<Rate>,
     /// The rate it never exceeds, even if the link is idle.
     pub greatest: Option<Rate>,
-    /// The maximum number of concurrent responses, at least 1; `None` is any number.
+    /// The maximum number of concurrent responses, at least 1; `None` for no limit.
     pub concurrent_max: Option<u32>,
     /// The order of its responses.
     pub order: Order,
-    /// The class has no share of its own: its responses stand in one order with those of the other pooled classes of
-    /// its priority, as in Almeida et al., whose classes differ only in their slots.
+    /// Whether the class is pooled, without a share of its own: its responses stand in one order with the other pooled
+    /// classes of its priority, as in Almeida et al., whose classes differ only in their slots.
     pub is_pooled: bool,
 }
 
 impl ClassSpec {
-    /// A class without privileges or limits.
+    /// Makes a class without privileges or limits.
     pub fn plain(name: &str, order: Order) -> ClassSpec {
         ClassSpec {
             name: name.into(),

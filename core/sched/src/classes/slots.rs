@@ -1,16 +1,18 @@
-//! Slots by priority: how many jobs of each priority run at a time, and which of the others resumes when one ends.
+//! Slots by priority: the number of jobs of each priority that run at a time, and the choice of the job that resumes
+//! when one ends.
 //!
 //! Almeida, Dabu, Manikutty & Cao, "Providing differentiated levels of service in web content hosting", 1998, section
 //! 3.1: each priority level has a number of slots (`max_proc`). On arrival the Sleep policy lets a job run or postpones
 //! it; when a job ends, the Wakeup policy lets at most one postponed job run in its place, by priority, then by age.
 //! There are three kinds ([`Sharing`]).
 //!
-//! Jobs have clients, which 004 does not distinguish. A client keeps half of a level's slots, rounded up, against others:
-//! beyond that its youngest running job is put to sleep for one of a client that has fewer. Alone it may have them all.
-//! The sleeping job that resumes is the oldest of the client with the fewest running jobs in the level.
+//! Jobs have clients, which the paper (004) does not distinguish. A client keeps at most half of a level's slots,
+//! rounded up, while others wait: beyond that half, its youngest running job is put to sleep for a job of a client that
+//! has fewer. A client without competitors may have all the slots. The sleeping job that resumes is the oldest of the
+//! client with the fewest running jobs in the level.
 //!
-//! Good if some jobs must not be slowed by the number of others, whatever their sizes; bad in the mean, and a level
-//! whose slots are all taken waits even while the link is idle, unless slots are shared. The order of bytes among the
+//! Good if some jobs must not be slowed by the number of others, whatever their sizes. Bad in the mean, and unless
+//! slots are shared, a level whose slots are all taken waits even while the link is idle. The order of bytes among the
 //! running jobs is the policy's ([`crate::Policy`]).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,17 +27,18 @@ pub enum Sharing {
     /// Jobs of every level while no other slot is free (work-conserving). A job of higher priority may find its slots
     /// taken, and waits.
     Any,
-    /// The same, but such a job takes its slot back: the youngest job of the lowest level that has more slots than its
-    /// own, and no higher priority, is put to sleep (work-conserving, preemptive).
+    /// Jobs of every level while no other slot is free, but a job of higher priority takes its slot back. The job put
+    /// to sleep is the youngest of the lowest level that has more slots than its own and no higher priority
+    /// (work-conserving, preemptive).
     AnyUntilWanted,
 }
 
 /// The maximum number of levels.
 pub const LEVELS_MAX: usize = 10_000;
-/// The maximum number of slots of all levels together: the jobs of a scheduler.
+/// The maximum number of slots of all levels together, which is the maximum number of a scheduler's jobs.
 pub const SLOTS_MAX: u64 = crate::JOBS_MAX as u64;
 
-/// The turn of a job. A running job is sent by the policy's order, a sleeping one is not sent at all.
+/// The decision about a job. A running job is sent by the policy's order, a sleeping one is not sent at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     Run(u64),
@@ -49,7 +52,7 @@ pub struct LevelSpec {
     pub slots: u32,
 }
 
-/// A level's place among others: its priority, a job's number, the level.
+/// The position of a level among others: its priority, a job's number, the level.
 type SlotKey = (u32, u64, u32);
 
 #[derive(Debug, Default)]
@@ -60,7 +63,7 @@ struct Level {
     running: BTreeSet<u64>,
     asleep: BTreeSet<u64>,
     clients: Clients,
-    /// The place in `waiting` and `entitled`, and in `borrowing`.
+    /// The key in `waiting` and `entitled`, and the key in `borrowing`.
     waits: Option<SlotKey>,
     is_entitled: bool,
     borrows: Option<SlotKey>,
@@ -104,8 +107,8 @@ impl Level {
         has_run
     }
 
-    /// The youngest running job of the client with the most, if it has more than its half and others than this one have
-    /// to wait for it.
+    /// Returns the youngest running job of the client with the most running jobs, if it has more than its half and
+    /// clients other than this one have to wait for it.
     fn victim(&self, client: u32) -> Option<u64> {
         let kept = self.slots.div_ceil(2) as usize;
         let (running, greatest) = *self.clients.holders.last()?;
@@ -118,9 +121,9 @@ impl Level {
 #[derive(Debug, Default)]
 struct Clients {
     all: HashMap<u32, OfClient>,
-    /// Those with running jobs, by the number of them.
+    /// The clients with running jobs, by the number of these.
     holders: BTreeSet<(usize, u32)>,
-    /// Those with sleeping jobs, by the number of running ones and the oldest that sleeps.
+    /// The clients with sleeping jobs, by the number of their running jobs and then by their oldest sleeping job.
     sleepers: BTreeSet<(usize, u64, u32)>,
 }
 
@@ -135,7 +138,7 @@ impl Clients {
         self.all.get(&client).map_or(0, |own| own.running.len())
     }
 
-    /// The sleeping job that is next.
+    /// Returns the sleeping job that resumes next.
     fn next(&self) -> Option<u64> {
         self.sleepers.first().map(|(_, oldest, _)| *oldest)
     }
@@ -166,22 +169,23 @@ pub struct Slots {
     jobs: BTreeMap<u64, (u32, u32)>,
     running: u64,
     slots: u64,
-    /// Levels with a sleeping job, by their oldest.
+    /// The levels with a sleeping job, by their oldest.
     waiting: BTreeSet<SlotKey>,
-    /// The levels among them with a free slot of their own.
+    /// The levels in `waiting` with a free slot of their own.
     entitled: BTreeSet<SlotKey>,
-    /// Levels that have more slots than their own, by their youngest running job.
+    /// The levels that have more slots than their own, by their youngest running job.
     borrowing: BTreeSet<SlotKey>,
 }
 
 impl Slots {
-    /// A number of slots for each level, the highest priority first; a level with none runs in others' slots, or never.
+    /// Makes slots from a number for each level, the highest priority first. A level with none runs in others' slots,
+    /// or never.
     pub fn new(slots: &[u32], sharing: Sharing) -> Slots {
         let levels: Vec<LevelSpec> = (0..).zip(slots).map(|(priority, &slots)| LevelSpec { priority, slots }).collect();
         Slots::of_levels(&levels, sharing)
     }
 
-    /// The same with priorities that several levels may share; among such levels age alone decides.
+    /// Makes slots for levels that may share a priority; among levels of one priority, only age decides.
     pub fn of_levels(levels: &[LevelSpec], sharing: Sharing) -> Slots {
         let mut slots = Slots {
             sharing,
@@ -198,8 +202,8 @@ impl Slots {
         slots
     }
 
-    /// Replaces the levels, each at its previous place, with new ones behind them. Returns the jobs that resume. Jobs
-    /// that run beyond a reduced number of slots continue to their end.
+    /// Replaces the levels, each at its previous index, and adds new ones behind them. Returns the jobs that resume.
+    /// Jobs that run beyond a reduced number of slots continue to their end.
     pub fn replace(&mut self, levels: &[LevelSpec]) -> Vec<Turn> {
         assert!((self.levels.len().max(1)..=LEVELS_MAX).contains(&levels.len()), "{} levels", levels.len());
         let sum = levels.iter().map(|level| u64::from(level.slots)).sum();
@@ -227,8 +231,8 @@ impl Slots {
         self.jobs.get(&number).is_some_and(|(level, _)| self.levels[*level as usize].running.contains(&number))
     }
 
-    /// Releases the jobs of this level, which need no slots any more. Returns those that were asleep; no job of another
-    /// level resumes before the next departure.
+    /// Releases the jobs of this level, which no longer need slots. Returns the jobs that were asleep; no job of
+    /// another level resumes before the next departure.
     pub fn dissolve(&mut self, level: u32) -> Vec<u64> {
         let at = &mut self.levels[level as usize];
         let (running, asleep) = (std::mem::take(&mut at.running), std::mem::take(&mut at.asleep));
@@ -241,13 +245,13 @@ impl Slots {
         asleep.into_iter().collect()
     }
 
-    /// Adds a job of this level, all jobs being of one client. See [`Slots::arrive_of`].
+    /// Adds a job of this level, with the same client for all jobs. See [`Slots::arrive_of`].
     pub fn arrive(&mut self, number: u64, level: u32) -> Vec<Turn> {
         self.arrive_of(number, level, 0)
     }
 
     /// Adds a job of this level and client; a level past the last counts as the last. The number must be greater than
-    /// any before. Returns what must happen, the new job's turn last.
+    /// any before. Returns the turns to apply, the new job's turn last.
     pub fn arrive_of(&mut self, number: u64, level: u32, client: u32) -> Vec<Turn> {
         let level = level.min(self.levels.len() as u32 - 1);
         let before = self.jobs.insert(number, (level, client));
@@ -270,8 +274,8 @@ impl Slots {
         turns
     }
 
-    /// Removes a job that has ended, or whose client is gone, running or asleep. Returns the job that resumes in its
-    /// place. A no-op for an unknown job.
+    /// Removes a job, running or asleep, that has ended or whose client is gone. Returns the job that resumes instead.
+    /// A no-op for an unknown job.
     pub fn depart(&mut self, number: u64) -> Option<Turn> {
         let (level, client) = self.jobs.remove(&number)?;
         let has_run = self.levels[level as usize].remove(number, client);
@@ -293,7 +297,7 @@ impl Slots {
         }
     }
 
-    /// The job that gives its slot back to this level, which owns it.
+    /// Returns the job that gives its slot back to this level, which owns the slot.
     fn victim(&self, level: u32) -> Option<u64> {
         if self.sharing != Sharing::AnyUntilWanted || !self.levels[level as usize].has_free() {
             return None;
@@ -302,8 +306,8 @@ impl Slots {
         self.borrowing.last().filter(|(priority, ..)| *priority >= own).map(|(_, youngest, _)| *youngest)
     }
 
-    /// The job of another client that makes room for one of this client. There is no room if more run than there are
-    /// slots, as after a reload.
+    /// Returns the job of another client that gives way to a job of this client. There is none if more jobs run than
+    /// there are slots, as after a reload.
     fn victim_of_client(&self, level: u32, client: u32) -> Option<u64> {
         let at = &self.levels[level as usize];
         let makes_room = match self.sharing {
@@ -313,8 +317,8 @@ impl Slots {
         if makes_room { at.victim(client) } else { None }
     }
 
-    /// The Wakeup policy: the highest of the levels with a free slot of their own, otherwise of all; within it the job
-    /// whose turn it is. Shared slots may all be taken although a level lacks its own.
+    /// The Wakeup policy: returns the next job of the highest of the levels with a free slot of their own, or, if there
+    /// is none, of all levels. Shared slots may all be taken although a level lacks its own.
     fn next(&self) -> Option<u64> {
         let is_free = self.sharing == Sharing::Own || self.running < self.slots;
         let any = || self.waiting.first().filter(|_| self.sharing != Sharing::Own);
@@ -336,7 +340,7 @@ impl Slots {
         self.note(level);
     }
 
-    /// Puts the level into the sets where it belongs.
+    /// Puts the level into the sets to which it belongs.
     fn note(&mut self, level: u32) {
         let at = &mut self.levels[level as usize];
         let place = |number: &u64| (at.priority, *number, level);
@@ -369,7 +373,7 @@ mod tests {
     const B: u32 = 1;
 
     /// The example of section 3.1: six slots of A and three of B, three jobs of A and four of B. Returns the turn of
-    /// the last of B.
+    /// B's last job.
     fn example(sharing: Sharing) -> (Slots, Turn) {
         let mut slots = Slots::new(&[6, 3], sharing);
         for number in 0..3 {
@@ -400,7 +404,7 @@ mod tests {
         let (mut slots, last) = example(Sharing::Any);
         assert_eq!(last, Turn::Run(6));
         assert_eq!([7, 8, 9].map(|number| slots.arrive(number, A)), [[Turn::Run(7)], [Turn::Run(8)], [Turn::Sleep(9)]]);
-        // It runs in place of whichever ends first.
+        // The job runs in place of the first to end.
         assert_eq!(slots.depart(3), Some(Turn::Run(9)));
     }
 
@@ -409,10 +413,10 @@ mod tests {
         let (mut slots, _) = example(Sharing::AnyUntilWanted);
         assert_eq!([slots.arrive(7, A), slots.arrive(8, A)], [[Turn::Run(7)], [Turn::Run(8)]]);
         assert_eq!(slots.arrive(9, A), [Turn::Sleep(6), Turn::Run(9)]);
-        // B has its own three, which no other level takes.
+        // B has its own three slots, which no other level takes.
         assert_eq!(slots.arrive(10, A), [Turn::Sleep(10)]);
         assert_eq!((slots.counts(A), slots.counts(B)), ((6, 1), (3, 1)));
-        // A's own slot is free first for A, and B's for B.
+        // A's own slot goes first to A, and B's to B.
         assert_eq!(slots.depart(5), Some(Turn::Run(6)));
         assert_eq!(slots.depart(9), Some(Turn::Run(10)));
     }
@@ -427,10 +431,10 @@ mod tests {
         assert_eq!(slots.arrive_of(4, A, 1), [Turn::Sleep(4)], "for one of its own it makes no room");
         assert_eq!(slots.arrive_of(5, A, 2), [Turn::Sleep(3), Turn::Run(5)]);
         assert_eq!(slots.arrive_of(6, A, 3), [Turn::Sleep(2), Turn::Run(6)]);
-        // The first has its half, which nobody takes.
+        // The first client has its half, which nobody takes.
         assert_eq!(slots.arrive_of(7, A, 4), [Turn::Sleep(7)]);
         assert_eq!(slots.arrive_of(8, A, 3), [Turn::Sleep(8)]);
-        // The client with the fewest goes first, then the oldest; who leaves asleep has no turn any more.
+        // The client with the fewest goes first, then the oldest job; a job that leaves asleep loses its turn.
         assert_eq!(slots.depart(0), Some(Turn::Run(7)));
         assert_eq!(slots.depart(2), None);
         assert_eq!([slots.depart(5), slots.depart(6)], [3, 8].map(|number| Some(Turn::Run(number))));
@@ -438,7 +442,7 @@ mod tests {
         assert_eq!(slots.counts(A), (3, 0));
     }
 
-    /// A level with a single slot has no half of it: a response is not cut for another.
+    /// A level with a single slot has no half of it: a running response is not interrupted for another.
     #[test]
     fn the_only_slot_stays_with_its_job() {
         let mut slots = Slots::new(&[1], Sharing::Own);
@@ -455,12 +459,12 @@ mod tests {
         for number in 0..4 {
             slots.arrive(number, u32::from(number % 2 == 0));
         }
-        // Both of the second level's, the first level's after it.
+        // Both jobs of the second level run, and the first level's after them.
         assert_eq!((slots.counts(0), slots.counts(1)), ((1, 1), (1, 1)));
         assert_eq!(slots.depart(1), Some(Turn::Run(3)), "its own slot");
         assert_eq!(slots.arrive(4, 1), [Turn::Sleep(4)]);
         assert_eq!([slots.depart(3), slots.depart(0)], [2, 4].map(|number| Some(Turn::Run(number))));
-        // With equal priority a level takes back what is its own, and no more.
+        // With equal priority a level takes back its own slots, and no more.
         let mut slots = Slots::of_levels(&[level, level], Sharing::AnyUntilWanted);
         (0..2).for_each(|number| assert_eq!(slots.arrive(number, 0), [Turn::Run(number)]));
         assert_eq!(slots.arrive(2, 1), [Turn::Sleep(1), Turn::Run(2)]);
@@ -527,8 +531,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes and goes, a client has more than its half only while no other waits that has fewer, no slot
-        /// stays empty, and of what sleeps everything runs at last.
+        /// After any arrivals and departures, a client has more than its half only while no client with fewer waits, no
+        /// slot stays empty, and every sleeping job runs in the end.
         #[test]
         fn clients_have_their_halves(
             slots in 1u32..7,
@@ -559,8 +563,8 @@ mod tests {
             prop_assert!(present.is_empty() && kept.counts(0) == (0, 0));
         }
 
-        /// Whatever comes and goes: no more run than there are slots, no slot stays empty that a job may use, no job is
-        /// preempted within the slots of its own level, and the returned turns are complete.
+        /// After any arrivals and departures: no more jobs run than there are slots, no slot that a job may use stays
+        /// empty, no job is preempted within the slots of its own level, and the returned turns are complete.
         #[test]
         fn slots_are_kept(
             slots in prop::collection::vec(0u32..4, 1..5),

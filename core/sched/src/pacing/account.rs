@@ -1,9 +1,10 @@
-//! A connection's account with the link: what was charged for it, compared with what TCP reports it sent.
+//! A connection's account with the link: the bytes charged for it, compared with the bytes that TCP reports it sent.
 //!
-//! Bytes are charged when they are handed down, since the next decision needs them at once. What TCP keeps in the
-//! socket for want of a window, retransmits, or adds as acknowledgements is found out later. So the account keeps one
-//! number, the balance of the two, and every look at TCP's own counters brings it to zero. Nothing is charged twice and
-//! nothing is forgotten, whatever happened to the response: the law is that after the last look, charged equals sent.
+//! Bytes are charged when they are handed down, since the next decision needs them immediately. The bytes that TCP
+//! keeps in the socket because its window is full, retransmits, or adds as acknowledgements are found out later. So the
+//! account keeps one number, bytes charged minus bytes sent, and each reading of TCP's own counters brings it to zero.
+//! Nothing is charged twice and nothing is forgotten, whatever happened to the response: after the last reading,
+//! charged equals sent.
 
 use units::wire::Framing;
 
@@ -22,9 +23,9 @@ pub struct TcpSent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[must_use]
 pub struct Correction {
-    /// Wire bytes that were sent and not yet charged.
+    /// The wire bytes that were sent and not yet charged.
     pub charge_bytes: u64,
-    /// Wire bytes that were charged and not yet sent.
+    /// The wire bytes that were charged and not yet sent.
     pub refund_bytes: u64,
 }
 
@@ -37,7 +38,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// The account of a connection that has sent its SYN-ACK.
+    /// Makes the account of a connection that has sent its SYN-ACK.
     pub fn new(framing: Framing) -> Account {
         Account { framing: framing.into(), sent: TcpSent::default(), balance: -(framing.syn_ack_bytes as i64) }
     }
@@ -62,8 +63,8 @@ impl Account {
         self.correct()
     }
 
-    /// Charges payload and segments without payload that will still be sent when nothing may be looking. Returns the
-    /// wire bytes that the caller must charge now; a later look does not charge them again.
+    /// Charges payload, and segments without payload, that will be sent later, when the counters may no longer be read.
+    /// Returns the wire bytes that the caller must charge now; a later reading does not charge them again.
     pub fn foresee(&mut self, payload_bytes: u64, bare_segments: u64) -> u64 {
         let wire_bytes = self.foreseen_bytes(payload_bytes, bare_segments);
         self.balance += wire_bytes as i64;
@@ -71,7 +72,7 @@ impl Account {
     }
 
     /// Ends the account of a connection: TCP has sent `sent`, and will still send this payload and these segments
-    /// without payload when nothing can look. Returns the final correction.
+    /// without payload, when its counters can no longer be read. Returns the final correction.
     pub fn close(mut self, sent: TcpSent, payload_bytes: u64, bare_segments: u64) -> Correction {
         self.look(sent);
         self.balance -= self.foreseen_bytes(payload_bytes, bare_segments) as i64;
@@ -95,7 +96,7 @@ impl Account {
 }
 
 impl Correction {
-    /// The correction for wire bytes charged minus wire bytes sent.
+    /// Returns the correction for wire bytes charged minus wire bytes sent.
     pub fn of_balance(balance: i64) -> Correction {
         match u64::try_from(balance) {
             Ok(refund_bytes) => Correction { charge_bytes: 0, refund_bytes },
@@ -178,8 +179,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is charged and whenever the counters are read: after the last look, the total charged is the total
-        /// sent.
+        /// After the last reading the total charged is the total sent, whatever was charged and whenever the counters
+        /// were read.
         #[test]
         fn charged_is_sent(steps in prop::collection::vec((0u64..20_000, 0u64..20_000, 0u32..20, 0u8..3), 1..40)) {
             let framing = Framing::new(1428, true, true);

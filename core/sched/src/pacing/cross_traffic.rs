@@ -1,15 +1,15 @@
-//! Cross traffic in the queue below us: an upload, a backup, another server behind the same shaper.
+//! Cross traffic in the queue below us: an upload, a backup, or another server behind the same shaper.
 //!
-//! The length of a queue that holds others' bytes says nothing about ours. If they stand in *our* FIFO, the sender that
-//! sends less loses: we then hand down at the link's rate minus a named share, and TCP on the other side finds that
-//! share by itself. If they stand in a queue of their own (a sibling class, another flow of fq_codel), the shaper
-//! already divides the link: we then keep a few packets of our own below us and take whatever the shaper gives.
+//! The length of a queue that holds others' bytes reveals nothing about ours. If they stand in *our* FIFO, the sender
+//! that sends less loses: we then hand down at the link's rate minus a named share, and TCP on the other side finds
+//! that share by itself. If they stand in a queue of their own (a sibling class, another flow of fq_codel), the shaper
+//! already divides the link: we then keep a few packets of our own below us and take the rate that the shaper gives.
 //!
-//! No interface reports which of the two it is, but a FIFO has a law: bytes handed down behind `q` others leave exactly
-//! when the link has sent `q`. So one hand-down at a time is watched, by its own socket: the sum of all ours is known
-//! too roughly, and TCP hands down by itself what it kept for want of a window. A hand-down that leaves well before
-//! that time has overtaken others, one that stays well beyond it was overtaken, and either way there is a queue of our
-//! own ([`Presence::Apart`]).
+//! No interface reports which of the two applies, but a FIFO has a law: bytes handed down behind `q` others leave
+//! exactly when the link has sent `q`. So one hand-down at a time is watched, by its own socket. (The sum over all our
+//! sockets is known too roughly, and TCP hands down by itself the bytes it kept for want of a window.) A hand-down that
+//! leaves well before that time has overtaken others, and one that stays well beyond it was overtaken. In both cases we
+//! have a queue of our own ([`Presence::Apart`]).
 
 use units::{Nanos, Rate};
 
@@ -19,14 +19,14 @@ use crate::pacing::ledger::{PACKET_BYTES, Reading, Watched};
 /// equal senders would get.
 pub const CROSS_SHARE_PERMILLE: u32 = 500;
 
-/// The minimum bytes of cross traffic that are a backlog; acknowledgements and keystrokes are fewer.
+/// The minimum bytes of cross traffic that count as a backlog; acknowledgements and keystrokes are fewer.
 const STANDING_BYTES_MIN: u64 = 2 * PACKET_BYTES;
-/// The same limit on faster links, in time of the link: what the burst of a millisecond's grant leaves behind.
+/// The same minimum in time of the link, for faster links: the remainder of the burst of a millisecond's grant.
 const STANDING_FOR_MIN: Nanos = Nanos::from_micros(500);
 /// A backlog counts as cross traffic once it has stood this long without a gap, and as gone after a gap of this length.
 const STANDS_AFTER: Nanos = Nanos::from_millis(25);
-/// The part of the rest that we use, in thousandths: a little less, so that a queue of our own would run empty from
-/// time to time, which is how it is discovered.
+/// The part that we use of the rate left by cross traffic, in thousandths: a little less than all, so that a queue of
+/// our own would run empty from time to time and be discovered.
 const SHARED_PERMILLE: u64 = 980;
 /// The number of hand-downs in a row that must contradict the present belief before it changes.
 const PROBES_MIN: u32 = 3;
@@ -36,7 +36,7 @@ const APART_BYTES_MAX: u64 = 2 * PACKET_BYTES;
 /// The place of cross traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Presence {
-    /// There is none, or never for long.
+    /// There is no cross traffic, or never for long.
     #[default]
     Absent,
     /// Other traffic is in the FIFO that our own bytes wait in.
@@ -49,11 +49,11 @@ pub enum Presence {
 pub struct CrossTraffic {
     share_permille: u32,
     presence: Presence,
-    /// Minimum bytes of cross traffic at the last reading.
+    /// The minimum bytes of cross traffic at the last reading.
     bytes: u64,
-    /// Since when every reading has contradicted `presence`: a backlog while absent, none while present.
+    /// The time since which every reading has contradicted `presence`: a backlog while absent, none while present.
     differs_since: Option<Nanos>,
-    /// The last reading, plus what was handed down since.
+    /// The last reading, plus the bytes handed down since.
     last: Option<Reading>,
     probe: Option<Probe>,
     /// Probes in a row that contradicted [`CrossTraffic::presence`].
@@ -64,13 +64,13 @@ pub struct CrossTraffic {
 #[derive(Debug, Clone, Copy)]
 struct Probe {
     at: Nanos,
-    /// The time after which a FIFO would let it out.
+    /// The time after which a FIFO would have sent it.
     fifo_for: Nanos,
     drops: u64,
 }
 
 impl CrossTraffic {
-    /// Cross traffic that may keep `share_permille` of the link, at most 900.
+    /// Makes the record of cross traffic that may keep `share_permille` of the link, at most 900.
     pub fn new(share_permille: u32) -> CrossTraffic {
         assert!(share_permille <= 900, "a share of cross traffic of {share_permille} per mille");
         CrossTraffic {
@@ -88,7 +88,7 @@ impl CrossTraffic {
         self.presence
     }
 
-    /// Minimum bytes of cross traffic in the queue at the last reading.
+    /// Returns the minimum bytes of cross traffic in the queue at the last reading.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -97,7 +97,7 @@ impl CrossTraffic {
         self.share_permille
     }
 
-    /// The rate that the link has left for us.
+    /// Returns the rate that cross traffic leaves to us.
     pub(crate) fn rate_left(&self, rate: Rate) -> Rate {
         if self.presence != Presence::Shared {
             return rate;
@@ -105,7 +105,7 @@ impl CrossTraffic {
         rate.permille((u64::from(1000 - self.share_permille) * SHARED_PERMILLE / 1000) as u32)
     }
 
-    /// Records that bytes of ours were handed down.
+    /// Records that we handed bytes down.
     pub(crate) fn on_charged(&mut self, wire_bytes: u64) {
         if let Some(last) = &mut self.last {
             last.own_bytes += wire_bytes;
@@ -121,7 +121,7 @@ impl CrossTraffic {
         }
     }
 
-    /// Returns whether a hand-down should be watched; without others to overtake it would show nothing.
+    /// Returns whether a hand-down should be watched; without others to overtake it would prove nothing.
     pub(crate) fn wants_watch(&self) -> bool {
         self.probe.is_none() && self.presence != Presence::Absent && self.bytes >= STANDING_BYTES_MIN
     }
@@ -142,13 +142,14 @@ impl CrossTraffic {
         self.holding_bytes()
     }
 
-    /// The bytes of our own that should hold us back, counted from the last reading and what was handed down since.
+    /// Returns how many of our own bytes should hold us back, counted from the last reading and the bytes handed down
+    /// since.
     pub(crate) fn holding_bytes(&self) -> u64 {
         let Some(Reading { queued_bytes, own_bytes, .. }) = self.last else { return 0 };
         match self.presence {
             Presence::Absent => own_bytes,
             Presence::Shared => {
-                // Our part of a FIFO is our share of it; only what exceeds it is a queue that we built.
+                // Our part of a FIFO is our share of it; only the excess is a queue that we built.
                 let share = u128::from(queued_bytes) * u128::from(1000 - self.share_permille) / 1000;
                 own_bytes.saturating_sub(share as u64 + APART_BYTES_MAX)
             }
@@ -174,7 +175,7 @@ impl CrossTraffic {
         (self.differs_since, self.probe, self.against) = (None, None, 0);
     }
 
-    /// Checks whether the probe has left, and what that proves.
+    /// Checks whether the probe has left, and draws the conclusion.
     fn judge(&mut self, now: Nanos, reading: Reading) {
         let Some(probe) = self.probe else { return };
         let is_lost = reading.watched == Watched::Nothing;
@@ -195,7 +196,7 @@ impl CrossTraffic {
         } else if waited >= permille(probe.fifo_for, 900) {
             Presence::Shared
         } else {
-            // A coarse look at a short queue proves neither.
+            // A coarse reading of a short queue proves neither.
             self.presence
         };
         self.against = if speaks_for == self.presence { 0 } else { self.against + 1 };
@@ -238,7 +239,7 @@ mod tests {
             bench
         }
 
-        /// Reads these bytes of others' and of ours, after some time; returns the bytes that should hold us back.
+        /// Reads these bytes of others and of ours, after some time; returns the bytes that should hold us back.
         fn read(&mut self, after: Nanos, cross_bytes: u64, own_bytes: u64) -> u64 {
             let watched = if own_bytes > 0 { Watched::Waits } else { Watched::Left };
             self.read_with(after, Reading { queued_bytes: cross_bytes + own_bytes, own_bytes, drops: 0, watched })
@@ -254,7 +255,7 @@ mod tests {
             self.cross.on_watched(self.now, LINK.parse().unwrap());
         }
 
-        /// Hands a packet down behind others' bytes, and reads after some time what is left of both.
+        /// Hands a packet down behind others' bytes, and reads after some time how much of both is left.
         fn watch(&mut self, cross_bytes: u64, waited: Nanos, left: (u64, u64)) {
             self.read(Nanos::ZERO, cross_bytes, 0);
             self.hand_down();
@@ -298,8 +299,8 @@ mod tests {
         assert_eq!(rate, "6.86mbit".parse().unwrap(), "98 % of seven tenths");
     }
 
-    /// In a FIFO our share of it is no queue that we built; in a queue of our own, one packet is what the shaper needs
-    /// to find.
+    /// In a FIFO our share is not a queue that we built; in a queue of our own, one packet is enough for the shaper to
+    /// find.
     #[test]
     fn only_what_is_beyond_our_part_of_the_queue_holds_us_back() {
         let mut bench = Bench::shared(300);
@@ -328,8 +329,8 @@ mod tests {
         assert_eq!(Bench::shared(500).after_probes(least, AT_ONCE, (least, 0)), Presence::Apart);
     }
 
-    /// A packet proves nothing if there is no other to overtake: when it is handed down, when it is looked for, or
-    /// before it is certain that other traffic is there.
+    /// A packet proves nothing if there is no other packet to overtake when it is handed down or when it is looked for,
+    /// or if it is not yet certain that there is other traffic.
     #[test]
     fn who_overtakes_nobody_proves_nothing() {
         assert_eq!(Bench::shared(500).after_probes(PACKET_BYTES, AT_ONCE, (BACKLOG, 0)), Presence::Shared);

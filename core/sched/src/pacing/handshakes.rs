@@ -2,10 +2,10 @@
 
 use units::Nanos;
 
-/// The number of handshakes in a window; then a new one begins.
+/// The number of handshakes in a window; after them a new window begins.
 const HANDSHAKES: u32 = 64;
 
-/// The shortest of the last [`HANDSHAKES`] to twice as many.
+/// The shortest round trip of the last 64 to 128 handshakes ([`HANDSHAKES`] to twice as many).
 #[derive(Debug, Default)]
 pub(crate) struct Handshakes {
     count: u32,

@@ -1,30 +1,31 @@
-//! The lateness of the caller, and how far ahead of the clock bytes are handed down for that reason.
+//! The lateness of the caller, and the time ahead of the clock at which bytes are handed down because of it.
 //!
-//! A grant is made when the link falls idle. On a host whose processor is busy the caller runs later than that, and the
-//! link idles meanwhile: with four busy loops on two processors a line of 10 Mbit/s lost a fifth of its bytes, with
-//! eight loops half. So the caller's lateness is measured at each grant that it had to wait for, and as much of the
-//! link as a high percentile of it is handed down ahead. A caller that is punctual hands nothing down ahead: bytes
-//! below the decision are out of order.
+//! A grant is made when the link falls idle. On a host whose processor is busy the caller runs later, and the link
+//! idles until then: with four busy loops on two processors a line of 10 Mbit/s lost a fifth of its bytes, with eight
+//! loops half. So the caller's lateness is measured at each grant that it had to wait for, and a high percentile of it
+//! is the link time that is handed down ahead. For a punctual caller nothing is handed down ahead, because the order no
+//! longer applies to bytes below the decision.
 
 use units::Nanos;
 
 /// The width of a bucket of the histogram.
 const BUCKET: Nanos = Nanos::from_micros(500);
-/// The maximum that is handed down ahead, because a new response waits for it. A delay of 20 ms is small compared with
-/// the round trips of a slow line.
+/// The maximum link time that is handed down ahead, because a new response waits for it. A delay of 20 ms is small
+/// compared with the round trips of a slow line.
 pub const AHEAD_MAX: Nanos = Nanos::from_millis(20);
-/// Buckets up to [`AHEAD_MAX`], and one for all that is later.
+/// The number of buckets: those up to [`AHEAD_MAX`], and one for everything later.
 const BUCKETS: usize = (AHEAD_MAX.0 / BUCKET.0) as usize + 1;
 /// Lateness up to this costs nothing: the ledger catches it up ([`crate::Pace::behind`]).
 const PUNCTUAL: Nanos = Nanos::from_millis(1);
-/// The percentile that is handed down ahead, as a number of grants: one in this many may be later.
+/// The percentile that is handed down ahead, as a number of grants: one grant in this many may be later.
 const LATER_ONE_IN: u32 = 100;
-/// A measurement counts half after this time.
+/// The time after which a measurement counts half.
 const HALF_LIFE: Nanos = Nanos::from_secs(4);
-/// The percentile is computed again after this many measurements, and at once when one is above it.
+/// The number of measurements after which the percentile is computed again. A measurement above the percentile makes it
+/// be computed immediately.
 const RENEW_EVERY: u32 = 32;
 
-/// A histogram of how late grants came, which halves with time.
+/// A histogram of the lateness of grants, which halves with time.
 #[derive(Debug)]
 pub struct Lateness {
     counts: [u32; BUCKETS],
@@ -78,11 +79,11 @@ impl Lateness {
         self.awaited_at = None;
     }
 
-    /// Records a grant made now, which the link could have taken at `free_at`. The link idles from `free_at + ahead`
-    /// on, and catches up `behind`.
+    /// Records a grant made now, which the link could have taken at `free_at`. The link is idle from `free_at + ahead`,
+    /// and can catch up `behind`.
     pub(crate) fn on_grant(&mut self, now: Nanos, free_at: Nanos, behind: Nanos) {
         let Some(awaited_at) = self.awaited_at.take() else { return };
-        // A refund in the meantime frees the link sooner than the caller could know.
+        // A refund since then may free the link sooner than the caller could know.
         let late = now - awaited_at.max(free_at);
         let lost = late - self.ahead - behind;
         if lost > Nanos::ZERO {
@@ -127,7 +128,7 @@ mod tests {
 
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
-    /// A caller that waits a millisecond for each grant, and is late by what `late` returns for each.
+    /// Simulates a caller that waits a millisecond for each grant, and is late each time by the result of `late`.
     fn after(lateness: &mut Lateness, began_at: Nanos, grants: u32, late: impl Fn(u32) -> Nanos) -> Nanos {
         let mut now = began_at;
         for number in 0..grants {

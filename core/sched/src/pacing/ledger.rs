@@ -1,12 +1,12 @@
-//! The byte ledger of the link: what was charged to it, what is still below us, what has left, and what belongs to
-//! others.
+//! The byte ledger of the link: the bytes charged to it, those still below us, those that have left, and those that
+//! belong to others.
 //!
-//! Any FIFO below the decision undoes it, so the scheduler hands down only what can leave at once, and for that it must
-//! know what is still there. Two sources are needed (the same was found for Homa's qdisc: dropping either cost 10–15 %
-//! of P99). A virtual clock, `idle_at`, gives the time when everything charged so far will have left at the link's
-//! rate; alone it lets a queue grow whenever its rate is a little more than the line's. A measurement of the queue
-//! corrects that; alone it is too coarse, since a shaper's queue reads zero while the segment it last let go still
-//! occupies the link.
+//! Any FIFO below the decision undoes the order, so the scheduler hands down only bytes that can leave immediately, and
+//! must know how many are still there. Two sources are needed (the same was found for Homa's qdisc: dropping either
+//! cost 10–15 % of P99). A virtual clock, `idle_at`, gives the time when everything charged so far will have left at
+//! the link's rate; used alone, it lets a queue grow whenever its rate is a little more than the line's. A measurement
+//! of the queue corrects that; used alone, it is too coarse, since a shaper's queue reads zero while the segment it
+//! last released still occupies the link.
 //!
 //! Every byte has an owner. A queue measured below us may hold any program's bytes, and only our own may delay us:
 //! waiting for another program's backlog hands it the whole link (one upload stopped every response for 58 s). Bytes of
@@ -22,10 +22,11 @@ pub(crate) const PACKET_BYTES: u64 = 1514;
 /// Bytes found to have left without a charge count as on their way only up to this limit if the queue is read: any more
 /// left long ago, or the next reading shows them.
 const LATE_BYTES_MAX: u64 = 2 * PACKET_BYTES;
-/// A queue longer by this than the clock predicts is looked at more closely, to find whose bytes they are.
+/// The bytes by which a queue may be longer than the clock predicts. A longer queue is examined, to find whose bytes it
+/// holds.
 const UNEXPLAINED_BYTES_MAX: u64 = 2 * PACKET_BYTES;
 
-/// Fewer bytes than this are no packet of cross traffic, because sockets do not report our bytes exactly.
+/// The minimum bytes of a packet of cross traffic; fewer are ignored, because sockets do not report our bytes exactly.
 const CROSS_BYTES_MIN: u64 = PACKET_BYTES / 2;
 
 /// A measurement of the queue below.
@@ -33,9 +34,10 @@ const CROSS_BYTES_MIN: u64 = PACKET_BYTES / 2;
 pub struct Reading {
     /// All bytes in the queue, from all senders.
     pub queued_bytes: u64,
-    /// The maximum of them that are ours; all of them if no closer look was taken ([`Ledger::is_explained`]).
+    /// The maximum number of these bytes that are ours; all of them if they were not examined
+    /// ([`Ledger::is_explained`]).
     pub own_bytes: u64,
-    /// Packets that the queue has dropped since it was created.
+    /// The packets that the queue has dropped since it was created.
     pub drops: u64,
     pub watched: Watched,
 }
@@ -63,11 +65,11 @@ pub struct Ledger {
     /// The link's rate, or a lower one if less is available.
     rate: Option<Rate>,
     behind: Nanos,
-    /// When the link will have sent everything that was charged.
+    /// The time at which the link will have sent all charged bytes.
     idle_at: Nanos,
-    /// The same by the charges alone, whatever was measured: anything in the queue after that is not ours.
+    /// The same time computed from the charges only, without measurements: anything in the queue after it is not ours.
     due_at: Nanos,
-    /// When a grant was last charged.
+    /// The time at which a grant was last charged.
     granted_at: Nanos,
     charged_bytes: u64,
     cross: CrossTraffic,
@@ -86,12 +88,13 @@ impl Ledger {
         }
     }
 
-    /// The rate at which bytes are handed down now: less than the link's while cross traffic waits in the same queue.
+    /// Returns the rate at which bytes are handed down now: less than the link's while cross traffic waits in the same
+    /// queue.
     pub fn rate(&self) -> Option<Rate> {
         self.rate.map(|rate| self.cross.rate_left(rate))
     }
 
-    /// Replaces the link's rate; what is below us takes more or less time from now on. Without a rate nothing waits.
+    /// Replaces the link's rate; the bytes below us take more or less time from now on. Without a rate nothing waits.
     pub fn set_rate(&mut self, now: Nanos, rate: Option<Rate>) {
         let below = self.bytes_below(now);
         self.rate = rate;
@@ -103,7 +106,7 @@ impl Ledger {
         }
     }
 
-    /// Replaces the rate and everything else that an operator may set.
+    /// Replaces the rate and all other settings of the pace.
     pub fn change(&mut self, now: Nanos, pace: &Pace) {
         self.set_rate(now, pace.rate);
         self.behind = pace.behind;
@@ -112,9 +115,9 @@ impl Ledger {
         }
     }
 
-    /// Records that there is something to send again after an idle time. That time is lost to the link; only time lost
-    /// by our own lateness is caught up. On a line without a token bucket, two packets would otherwise stand below us
-    /// from the start of each busy period to its end.
+    /// Records that there is something to send again after an idle time. That time is lost to the link; only the time
+    /// lost by our own lateness is caught up. Otherwise, on a line without a token bucket, two packets would stand
+    /// below us from the start of each busy period to its end.
     pub fn resume(&mut self, now: Nanos) {
         self.idle_at = self.idle_at.max(now);
     }
@@ -125,22 +128,22 @@ impl Ledger {
         self.occupy(now, wire_bytes);
         self.charged_bytes += wire_bytes;
         if self.cross.presence() == Presence::Apart {
-            // Our own queue may be served more slowly than the link: until it is read again, it is taken to be as long
-            // as we made it.
+            // A queue of our own may be served more slowly than the link: until it is read again, we assume that
+            // nothing has left it.
             self.idle_at = self.idle_at.max(now + self.time_for(self.cross.holding_bytes()));
         }
     }
 
-    /// Charges bytes that have left unnoticed, or are just leaving: acknowledgements, what TCP kept and what it
+    /// Charges bytes that have left unnoticed, or are just leaving: acknowledgements, and bytes that TCP kept or
     /// retransmitted. `is_read` states whether the queue below is read.
     pub fn charge_late(&mut self, now: Nanos, wire_bytes: u64, is_read: bool) {
         self.occupy(now, if is_read { wire_bytes.min(LATE_BYTES_MAX) } else { wire_bytes });
         self.charged_bytes += wire_bytes;
     }
 
-    /// Charges bytes that are still to leave, when nothing may be looking. If the queue below is read (`is_read`), it
-    /// will show them, and the clock does not wait for bytes that may never come: a client that resets has no FIN
-    /// acknowledged.
+    /// Charges bytes that will leave later, when the counters may no longer be read. If the queue below is read
+    /// (`is_read`), it will show them, and the clock does not wait for bytes that may never come: a client that resets
+    /// gets no acknowledgement of its FIN.
     pub fn charge_ahead(&mut self, now: Nanos, wire_bytes: u64, is_read: bool) {
         if !is_read {
             self.occupy(now, wire_bytes);
@@ -161,7 +164,7 @@ impl Ledger {
         self.due_at = self.due_at - self.time_for(wire_bytes);
     }
 
-    /// Takes back bytes charged ahead that will never leave, in the way they were charged.
+    /// Takes back bytes charged ahead that will never leave, in the same way as they were charged.
     pub fn refund_ahead(&mut self, wire_bytes: u64, is_read: bool) {
         if !is_read {
             return self.refund(wire_bytes);
@@ -171,8 +174,8 @@ impl Ledger {
         self.idle_at = idle_at;
     }
 
-    /// Returns whether a queue of this length needs no second look: it holds no more than what was charged and can
-    /// still be there, and the last look saw no bytes of others. If not, [`Reading::own_bytes`] must be found out.
+    /// Returns whether a queue of this length needs no second look: it holds no more than the charged bytes that can
+    /// still be there, and the last look found no bytes of others. Otherwise [`Reading::own_bytes`] must be measured.
     pub fn is_explained(&self, now: Nanos, queued_bytes: u64) -> bool {
         let can_be_ours = || now <= self.due_at + self.time_for(UNEXPLAINED_BYTES_MAX);
         self.cross.presence() == Presence::Absent
@@ -181,8 +184,8 @@ impl Ledger {
             && (queued_bytes == 0 || can_be_ours())
     }
 
-    /// Returns whether a hand-down should be watched until it has left: others wait below us, and where they wait must
-    /// be checked from time to time.
+    /// Returns whether a hand-down should be watched until it has left. This is so while others wait below us, because
+    /// their place must be checked from time to time.
     pub fn wants_watch(&self) -> bool {
         self.cross.wants_watch()
     }
@@ -197,7 +200,8 @@ impl Ledger {
     /// Records a measurement of the queue below us.
     ///
     /// A shaper sends a packet first and waits afterwards, so in addition to its queue up to one full packet may still
-    /// occupy the link. The truth lies between the two, and the clock is moved only as far as it lies outside.
+    /// occupy the link. The truth lies between these two amounts, and the clock is moved only if it lies outside them,
+    /// to the nearer one.
     pub fn on_reading(&mut self, now: Nanos, reading: Reading) {
         let Some(rate) = self.rate else { return };
         let own = self.cross.on_reading(now, reading, rate);
@@ -205,35 +209,36 @@ impl Ledger {
         let presence = self.cross.presence();
         let least = match presence {
             _ if own == 0 => now - self.behind,
-            // When a queue of our own is served is unknown. The more is in it, the longer a grant has to wait, but not
-            // for as long as TCP by itself keeps something there.
+            // The time at which a queue of our own is served is unknown. The more it holds, the longer a grant has to
+            // wait, but it does not wait for as long as TCP by itself keeps something there.
             Presence::Apart => self.granted_at + for_own,
             Presence::Absent | Presence::Shared => now + for_own,
         };
         let most = match presence {
-            // Our bytes in a FIFO leave behind the others': not at our pace, and no later than when the queue is empty.
+            // Our bytes in a FIFO leave behind the others' bytes: not at our pace, and no later than when the queue is
+            // empty.
             Presence::Shared if reading.queued_bytes > 0 => Nanos::MAX,
             _ => now + for_own + self.time_for(PACKET_BYTES),
         };
         self.idle_at = self.idle_at.max(least).min(most);
     }
 
-    /// The instant from which a grant may be made: when no more than `ahead` will be below us.
+    /// Returns the instant from which a grant may be made: when no more than `ahead` will be below us.
     pub fn room_at(&self, ahead: Nanos) -> Nanos {
         self.idle_at - ahead
     }
 
-    /// The time that the link needs for what is below us.
+    /// Returns the time that the link needs for the bytes below us.
     pub fn below(&self, now: Nanos) -> Nanos {
         self.idle_at - now
     }
 
-    /// The bytes below us: exported, because they show what the order is worth.
+    /// Returns the bytes below us: exported, because the order no longer applies to them.
     pub fn bytes_below(&self, now: Nanos) -> u64 {
         self.rate().map_or(0, |rate| rate.bytes_in(self.below(now)))
     }
 
-    /// Wire bytes charged to the link so far, minus what was refunded.
+    /// Returns the wire bytes charged to the link so far, minus the refunds.
     pub fn charged_bytes(&self) -> u64 {
         self.charged_bytes
     }

@@ -14,7 +14,7 @@ fn charges_add_up_and_drain_at_the_rate() {
     let now = Nanos::from_secs(1);
     ledger.charge(now, PACKET_BYTES);
     ledger.charge(now, PACKET_BYTES);
-    // One millisecond of lag was caught up, as with a token bucket.
+    // A millisecond of lag was caught up, as with a token bucket.
     assert_eq!(ledger.below(now), Nanos(2 * 1_211_200 - 1_000_000));
     assert_eq!(ledger.bytes_below(now), 2 * PACKET_BYTES - 1250);
     assert_eq!(ledger.bytes_below(now + Nanos::from_millis(10)), 0);
@@ -32,7 +32,7 @@ fn a_refund_undoes_a_charge() {
     assert_eq!((ledger.below(now), ledger.charged_bytes()), before);
 }
 
-/// If the queue is read, what is foreseen did not move the clock, so its refund does not move it either.
+/// If the queue is read, charges made ahead did not move the clock, so their refund does not move it either.
 #[test]
 fn what_was_foreseen_is_taken_back_as_it_was_charged() {
     for is_read in [false, true] {
@@ -74,7 +74,7 @@ fn a_measurement_that_agrees_changes_nothing() {
     assert_eq!(ledger.below(now), before);
 }
 
-/// Another program's backlog stopped every response for as long as it stood.
+/// Formerly, another program's backlog stopped every response for as long as it stood.
 #[test]
 fn cross_bytes_delay_nobody() {
     let mut ledger = ledger();
@@ -97,7 +97,7 @@ fn a_new_rate_is_for_what_is_below_too() {
     assert_eq!(ledger.below(now), Nanos(below * 1600));
 }
 
-/// The bytes that a link of that rate sends in a millisecond: how far the clock may lag behind.
+/// The bytes that a link of that rate sends in a millisecond, the maximum lag of the clock.
 const LAG_BYTES: u64 = 1250;
 
 #[test]
@@ -121,7 +121,8 @@ fn what_is_still_to_leave_is_waited_for_only_where_nobody_reads_the_queue() {
     }
 }
 
-/// Reading what every connection has below costs system calls: not worth it for a queue that our own charges explain.
+/// Reading the bytes that every connection has below costs system calls, which is not worth it for a queue that our own
+/// charges explain.
 #[test]
 fn a_queue_two_packets_longer_than_charged_needs_no_second_look() {
     let mut ledger = ledger();
@@ -158,10 +159,10 @@ fn read(ledger: &mut Ledger, now: Nanos, own_bytes: u64) {
     ledger.on_reading(now, Reading { queued_bytes: OTHERS_BYTES + own_bytes, own_bytes, drops: 0, watched });
 }
 
-/// A ledger that has found others at this place, and the time.
+/// Returns a ledger that has found others at this place, and the time.
 fn beside_others(presence: Presence) -> (Ledger, Nanos) {
     let (mut ledger, mut now) = (ledger(), Nanos::from_secs(1));
-    // At first we assume our FIFO, until what we hand down leaves before the others.
+    // At first we assume a FIFO, until a hand-down of ours leaves before the others' bytes.
     for _ in 0..50 {
         read(&mut ledger, now, 0);
         if ledger.cross_traffic().presence() == presence {
@@ -174,7 +175,7 @@ fn beside_others(presence: Presence) -> (Ledger, Nanos) {
     panic!("never {presence:?}");
 }
 
-/// In a FIFO our bytes leave when it is their turn, neither at our pace nor after the queue is empty.
+/// In a FIFO our bytes leave when it is their turn, not at our pace, and not after the queue is empty.
 #[test]
 fn what_is_ours_in_a_shared_fifo_is_below_us_until_the_fifo_is_empty() {
     let (mut ledger, now) = beside_others(Presence::Shared);
@@ -186,7 +187,8 @@ fn what_is_ours_in_a_shared_fifo_is_below_us_until_the_fifo_is_empty() {
     assert_eq!(ledger.bytes_below(now), PACKET_BYTES, "one may be leaving");
 }
 
-/// When a queue of our own is served is unknown: what is in it already holds the next grant back, from the last one on.
+/// The time at which a queue of our own is served is unknown: its bytes already hold back the next grant, from the last
+/// one on.
 #[test]
 fn a_grant_waits_for_what_is_in_a_queue_of_our_own() {
     let (mut ledger, mut now) = beside_others(Presence::Apart);
@@ -199,7 +201,7 @@ fn a_grant_waits_for_what_is_in_a_queue_of_our_own() {
     assert_eq!(ledger.bytes_below(now), 20 * PACKET_BYTES);
 }
 
-/// A queue below, in order: whether each packet is ours, its bytes, and when it came.
+/// A queue below, in order: whether each packet is ours, its bytes, and its time of arrival.
 #[derive(Default)]
 struct Fifo {
     packets: std::collections::VecDeque<(bool, u64, Nanos)>,
@@ -240,7 +242,7 @@ impl Fifo {
 /// A link below a ledger that always has something to send, with a sender of cross traffic.
 struct Bench {
     ledger: Ledger,
-    /// A queue for all, or one each, served in turn.
+    /// One queue for all, or one for each sender, served in turn.
     queues: Vec<Fifo>,
     now: Nanos,
     idle_at: Nanos,
@@ -266,7 +268,7 @@ impl Bench {
         }
     }
 
-    /// A step of the link, of the sender of cross traffic, which keeps `cross_packets` queued, and of us.
+    /// Advances the link, the sender of cross traffic, which keeps `cross_packets` queued, and us by a step.
     fn step(&mut self, cross_packets: usize) {
         self.now += STEP;
         let rate: Rate = LINK.parse().unwrap();
@@ -329,7 +331,7 @@ impl Bench {
         }
     }
 
-    /// Bytes of ours and of others that left in this many seconds.
+    /// Returns the bytes of ours and of others that left in this many seconds.
     fn carried(&mut self, seconds: u64, cross_packets: usize) -> (u64, u64) {
         let sum = |queues: &[Fifo], own: usize| queues.iter().map(|queue| queue.sent[own]).sum::<u64>();
         let before = (sum(&self.queues, 1), sum(&self.queues, 0));
@@ -340,8 +342,8 @@ impl Bench {
 
 const LINK_BYTES_PER_S: u64 = 1_250_000;
 
-/// In one FIFO with a sender that fills it, both have their half, whatever else the FIFO drops; and the link is full
-/// again with ours once the others are gone.
+/// In one FIFO with a sender that fills it, both have their half, whatever else the FIFO drops; and our bytes fill the
+/// link again once the others are gone.
 #[test]
 fn a_shared_fifo_is_shared() {
     for cross_packets in [4, 20, 45] {
@@ -360,8 +362,8 @@ fn a_shared_fifo_is_shared() {
     }
 }
 
-/// One or two packets of others are less than what counts as ours without a closer look. A sender that always has them
-/// there (BBR does) stopped every response for as long as it sent.
+/// One or two packets of others are fewer than the limit below which a queue counts as ours unexamined. A sender that
+/// always has them there (BBR does) stopped every response for as long as it sent.
 #[test]
 fn a_few_packets_of_others_that_never_end_delay_nobody() {
     for (queues, cross_packets) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
@@ -372,7 +374,7 @@ fn a_few_packets_of_others_that_never_end_delay_nobody() {
     }
 }
 
-/// A FIFO so full that it drops arrivals is still one: what was dropped has overtaken nothing.
+/// A FIFO so full that it drops arrivals is still one: a dropped packet has overtaken nothing.
 #[test]
 fn a_full_fifo_is_shared() {
     for cross_packets in [60, 99] {
@@ -386,7 +388,7 @@ fn a_full_fifo_is_shared() {
     }
 }
 
-/// A queue of our own stays short, and carries what the shaper gives.
+/// A queue of our own stays short, and carries the rate that the shaper gives.
 #[test]
 fn a_queue_of_our_own_stays_short() {
     for cross_packets in [4, 20, 98] {
@@ -403,7 +405,7 @@ fn a_queue_of_our_own_stays_short() {
     }
 }
 
-/// A queue wrongly taken for our own is found out: what stays as long as in a FIFO is in one.
+/// A FIFO mistaken for a queue of our own is found out: packets stay in it as long as in a FIFO.
 #[test]
 fn a_fifo_is_not_taken_for_a_queue_of_our_own_for_long() {
     let mut bench = Bench::new(2);
@@ -430,7 +432,7 @@ fn a_backlog_that_comes_and_goes_is_not_cross_traffic() {
 }
 
 proptest! {
-    /// Charged minus refunded is what left and what is below, whatever is measured in the meantime.
+    /// Charged minus refunded is the bytes that left plus the bytes below, whatever is measured in the meantime.
     #[test]
     fn no_byte_is_lost(steps in prop::collection::vec((0u64..5_000, 0u64..3_000, 0u64..200_000, 0u64..200_000, 0u64..5_000_000), 1..200)) {
         let mut ledger = ledger();
@@ -443,7 +445,7 @@ proptest! {
             ledger.on_reading(now, Reading { own_bytes, ..Reading::own(queued_bytes) });
             now += Nanos(nanos);
             prop_assert_eq!(ledger.charged_bytes(), charged);
-            // At most what is ours, and a packet that may be leaving.
+            // The most is our own bytes, plus a packet that may be leaving.
             let most = own_bytes.min(queued_bytes) + PACKET_BYTES;
             if ledger.cross_traffic().presence() == Presence::Absent {
                 prop_assert!(ledger.bytes_below(now) <= most, "{} of {most}", ledger.bytes_below(now));

@@ -1,10 +1,9 @@
-//! The length of a grant, by how often a new response has to wait for the end of one.
+//! The length of a grant, chosen by how often a new response has to wait for the end of one.
 //!
 //! A grant cannot be taken back, so a response that would overtake the one being sent waits for half a grant on
 //! average; and each grant costs the caller a wake-up. With `o` overtakings per second of the link and grants of `g`,
-//! waiting is `o * g / 2` and wake-ups are `1 / g`; the sum is smallest at a `g` proportional to `1 / sqrt(o)`, as in
-//! the economic order quantity. Responses that are all of one size never overtake each other, and keep the longest
-//! grant.
+//! waiting is `o * g / 2` and wake-ups are `1 / g`. The sum is smallest at a `g` proportional to `1 / sqrt(o)`, as in
+//! the economic order quantity. Responses of equal size never overtake each other, and keep the longest grant.
 
 use units::Nanos;
 
@@ -14,7 +13,7 @@ pub const LONGEST: Nanos = Nanos::from_millis(1);
 const SHORTEST: Nanos = Nanos::from_micros(125);
 /// The overtakings per second of the link at which `g` above is 1 ms; fewer would allow a longer grant.
 const RARE_PER_SECOND: u64 = 25;
-/// The link time over which overtakings are counted; then all counts are halved.
+/// The link time after which all counts are halved.
 const WINDOW: Nanos = Nanos::from_millis(200);
 
 /// The recent overtakings, and the length of a grant that follows from them.
@@ -29,22 +28,22 @@ pub struct Overtaking {
 }
 
 impl Overtaking {
-    /// Starts with grants of `longest`; any value but [`LONGEST`] is a caller's own choice and never changes.
+    /// Starts with grants of `longest`; any value other than [`LONGEST`] is a caller's own choice and never changes.
     pub fn new(longest: Nanos) -> Overtaking {
         Overtaking { longest, grant_for: longest, overtakings: 0, link_time: Nanos::ZERO, left_bytes: 0 }
     }
 
-    /// The link time of a grant while no response overtakes another.
+    /// Returns the link time of a grant while no response overtakes another.
     pub fn longest(&self) -> Nanos {
         self.longest
     }
 
-    /// The link time of the next grant.
+    /// Returns the link time of the next grant.
     pub fn grant_for(&self) -> Nanos {
         self.grant_for
     }
 
-    /// Records that a job of `bytes` is first in the order while what was handed down last is still below us.
+    /// Records that a job of `bytes` is first in the order while the last hand-down is still below us.
     pub fn on_waits(&mut self, bytes: u64) {
         self.overtakings += u64::from(bytes < self.left_bytes);
     }
@@ -61,7 +60,8 @@ impl Overtaking {
     }
 }
 
-/// `LONGEST / sqrt(overtakings per second of the link / RARE_PER_SECOND)`, between the shortest and the longest grant.
+/// Returns `LONGEST / sqrt(overtakings per second of the link / RARE_PER_SECOND)`, limited to the range between the
+/// shortest and the longest grant.
 fn grant_for(overtakings: u64, link_time: Nanos) -> Nanos {
     let square = u128::from(LONGEST.0).pow(2) * u128::from(RARE_PER_SECOND) * u128::from(link_time.0)
         / (u128::from(overtakings.max(1)) * u128::from(Nanos::from_secs(1).0));
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(grant_for(1_000_000, SECOND), SHORTEST);
     }
 
-    /// Grants for a total of `link_time`, with an arrival of `bytes` after each.
+    /// Makes grants for a total of `link_time`, with an arrival of `bytes` after each.
     fn busy(overtaking: &mut Overtaking, link_time: Nanos, bytes: Option<u64>) {
         let until = link_time.0 / LONGEST.0;
         for _ in 0..until {

@@ -4,13 +4,13 @@ use units::{Nanos, Rate};
 use crate::pacing::cross_traffic::CROSS_SHARE_PERMILLE;
 use crate::pacing::overtaking;
 
-/// The part used of a rate that cannot be checked, in thousandths: the rest keeps the queue empty when our count of the
-/// bytes on the wire is a little short.
+/// The part used of a rate that cannot be checked, in thousandths. The rest keeps the queue empty if we count slightly
+/// too few bytes on the wire.
 pub const BLIND_PERMILLE: u32 = 980;
 /// The maximum lag that may be caught up: about one full segment at 10 Mbit/s, which every shaper's burst allows.
 const BEHIND: Nanos = Nanos::from_millis(1);
 
-/// The maximum segments of one TLS record, and the maximum link time of those behind the first.
+/// The maximum number of segments of one TLS record, and the maximum link time of the segments behind the first.
 ///
 /// A record and a frame take 31 bytes: 2 % of a segment, 0.5 % of four. A new response waits for the whole record.
 const RECORD_SEGMENTS_MAX: u64 = 4;
@@ -18,31 +18,33 @@ pub(crate) const RECORD_FOR: Nanos = Nanos::from_millis(4);
 
 /// The rate at which bytes are handed down, and the size of the pieces.
 ///
-/// A grant is the largest number of bytes that cannot be taken back, so it is how long a new response may have to wait
-/// for one of worse rank: as small as the link and our timers allow. At 10 Mbit/s one full segment takes 1.2 ms, and is
-/// then the whole grant; at 1 Gbit/s a grant is 82 segments, so that a grant per millisecond suffices, until responses
-/// arrive that would overtake it (`pacing::overtaking`).
+/// A grant is the largest number of bytes that cannot be taken back, and so the time that a new response may have to
+/// wait for a response of worse rank: as short as the link and our timers allow. At 10 Mbit/s one full segment takes
+/// 1.2 ms, and is then the whole grant. At 1 Gbit/s a grant is 82 segments, so that a grant per millisecond suffices,
+/// until responses arrive that would overtake it (`pacing::overtaking`).
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// Wire bytes are handed down at this rate; `None` hands down whatever is asked for, in order.
+    /// The rate at which wire bytes are handed down; `None` hands down all offered bytes, in order.
     pub rate: Option<Rate>,
     /// The link time of one grant (at least one segment is granted), which the scheduler shortens if new responses wait
     /// for its end. Without a rate, only [`Nanos::MAX`] has a meaning: a grant without end. A longer grant costs fewer
     /// wake-ups and makes the order coarser.
     pub grant_for: Nanos,
-    /// A grant is made when what is below us will be gone within this time. It has to cover the caller's wake-up
-    /// jitter: if it is too short the link idles, if it is too long bytes queue in the order they were handed down.
+    /// The lead: a grant is made when the bytes below us will be gone within this time. It has to cover the caller's
+    /// wake-up jitter. If it is too short the link idles; if it is too long bytes queue in the order they were handed
+    /// down.
     pub ahead: Nanos,
-    /// The maximum by which the schedule may lag behind the clock and catch up, by our own lateness alone
-    /// ([`crate::Ledger::resume`]): what a token bucket below us lets through at once, or what a line catches up by
-    /// being a little faster than the pace. More builds a queue there; less loses the time by which wake-ups come late.
+    /// The maximum time by which the schedule may lag behind the clock and catch up, and only because of our own
+    /// lateness ([`crate::Ledger::resume`]). It is the burst of a token bucket below us, or the time that a line
+    /// catches up because it is a little faster than the pace. More would build a queue there; less would lose the time
+    /// by which wake-ups come late.
     pub behind: Nanos,
     /// The part of the link that cross traffic in the same queue keeps, in thousandths, at most 900.
     pub cross_permille: u32,
 }
 
 impl Pace {
-    /// No rate: order without pacing.
+    /// A pace without a rate: order without pacing.
     pub const UNLIMITED: Pace = Pace {
         rate: None,
         grant_for: overtaking::LONGEST,
@@ -51,31 +53,32 @@ impl Pace {
         cross_permille: CROSS_SHARE_PERMILLE,
     };
 
-    /// No rate, and the whole response in one grant: for a simulated link, which serves a job until another arrives and
-    /// reports what it had sent by then.
+    /// A pace without a rate, with the whole response in one grant: for a simulated link, which serves a job until
+    /// another arrives and then reports the bytes it has sent.
     pub const WHOLE: Pace = Pace { grant_for: Nanos::MAX, ..Pace::UNLIMITED };
 
-    /// No rate yet: it is being found, and until then bytes are handed down as fast as sockets take them.
+    /// A pace without a rate yet: the rate is being found, and until then bytes are handed down as fast as sockets take
+    /// them.
     pub const UNKNOWN: Pace = Pace { behind: BEHIND, ..Pace::UNLIMITED };
 
-    /// The pace of a line whose rate is known, because its shaper is. A grant is made when the line falls idle and no
-    /// sooner. Lateness is caught up, from a bucket's tokens or because the line is faster than the pace, but a
-    /// response that arrives when a packet of a worse one has just been granted waits a whole packet longer (0.5 ms of
-    /// the mean at 10 Mbit/s with grants 300 us ahead).
+    /// Returns the pace of a line whose rate is known from its shaper. A grant is made when the line falls idle and no
+    /// sooner. Lateness is caught up, from a bucket's tokens or because the line is faster than the pace. With grants
+    /// 300 us ahead, a response that arrives when a packet of a worse one has just been granted would wait a whole
+    /// packet longer (0.5 ms of the mean at 10 Mbit/s).
     pub fn of_line(rate: Rate) -> Pace {
         Pace { rate: Some(rate), ..Pace::UNKNOWN }
     }
 
-    /// The pace of a line whose rate is only configured, not measured.
+    /// Returns the pace of a line whose rate is only configured, not measured.
     pub fn blind(told: Rate) -> Pace {
         Pace::of_line(told.permille(BLIND_PERMILLE))
     }
 
-    /// Bytes granted at once without a rate: large enough that system calls cost nothing compared with copying, small
+    /// The bytes of a grant without a rate: large enough that system calls cost nothing compared with copying, small
     /// enough that a new response is not stuck behind a whole file.
     const GRANT_BYTES_UNLIMITED: u64 = 2 << 20;
 
-    /// Payload bytes of one grant on a connection of this framing: whole segments, at least one.
+    /// Returns the payload bytes of one grant on a connection of this framing: whole segments, at least one.
     pub fn grant_bytes(&self, framing: Framing) -> u64 {
         let Some(rate) = self.rate else {
             return if self.grant_for == Nanos::MAX { u64::MAX } else { Self::GRANT_BYTES_UNLIMITED };
@@ -84,8 +87,8 @@ impl Pace {
         segments.max(1) * framing.segment_bytes
     }
 
-    /// The segments of one TLS record of a response that has `left_bytes`, 0 without a rate. The record is as short as a
-    /// grant while newcomers would overtake it.
+    /// Returns the segments of one TLS record of a response that has `left_bytes`, or 0 without a rate. The record is
+    /// as short as a grant while newcomers would overtake it.
     pub fn record_segments(&self, framing: Framing, left_bytes: u64) -> u64 {
         let Some(rate) = self.rate.filter(|_| self.grant_for >= overtaking::LONGEST) else { return 0 };
         let behind = rate.bytes_in(RECORD_FOR) / framing.packet_bytes();

@@ -1,4 +1,5 @@
-//! The link as the scheduler sees it: when it takes the next grant, and what left that no grant covered.
+//! The link as the scheduler sees it: the time at which it takes the next grant, and the bytes that left without a
+//! grant.
 
 use units::wire::Framing;
 use units::{Nanos, Rate};
@@ -15,9 +16,9 @@ pub struct Pacer {
     handshakes: Handshakes,
     overtaking: Overtaking,
     lateness: Lateness,
-    /// When bytes were last handed down, or the link was last resumed.
+    /// The time at which bytes were last handed down, or the link was last resumed.
     used_at: Nanos,
-    /// Bytes charged without a grant since the last [`Pacer::take_ungranted_bytes`].
+    /// The bytes charged without a grant since the last [`Pacer::take_ungranted_bytes`].
     ungranted_bytes: u64,
 }
 
@@ -51,18 +52,18 @@ impl Pacer {
         self.used_at
     }
 
-    /// Wire bytes of the longest grant on a connection of this framing.
+    /// Returns the wire bytes of the longest grant on a connection of this framing.
     pub(crate) fn longest_grant_wire_bytes(&self, framing: Framing) -> u64 {
         let longest = Pace { grant_for: self.overtaking.longest(), ..self.pace };
         framing.wire_bytes(longest.grant_bytes(framing))
     }
 
-    /// When the link takes the next grant; an instant that may have passed.
+    /// Returns the time at which the link takes the next grant, which may have passed.
     pub(crate) fn free_at(&self) -> Nanos {
         self.ledger.room_at(self.pace.ahead.max(self.lateness.ahead()))
     }
 
-    /// Records that a job is ready and the link has enough: the caller waits until [`Pacer::free_at`].
+    /// Records that a job is ready and the link has enough bytes for now: the caller waits until [`Pacer::free_at`].
     pub(crate) fn await_grant(&mut self) {
         if self.pace.rate.is_some() {
             self.lateness.wait_until(self.free_at());
@@ -75,7 +76,7 @@ impl Pacer {
         self.lateness.on_grant(now, free_at, self.pace.behind);
     }
 
-    /// Records that a job of `bytes` is first in the order, and yet waits for what was last granted.
+    /// Records that a job of `bytes` is first in the order, and yet waits for the bytes last granted.
     pub(crate) fn on_overtaking(&mut self, bytes: u64) {
         self.overtaking.on_waits(bytes);
     }
@@ -90,7 +91,7 @@ impl Pacer {
         }
     }
 
-    /// Records that a job is ready again; returns for how long none was.
+    /// Records that a job is ready again; returns the time for which none was ready.
     pub(crate) fn resume(&mut self, now: Nanos) -> Nanos {
         let idle = now - self.used_at;
         self.used_at = now;
@@ -104,7 +105,7 @@ impl Pacer {
         self.ledger.set_rate(now, rate);
     }
 
-    /// Replaces the pace from now on; what was handed down stays charged.
+    /// Replaces the pace from now on; bytes already handed down stay charged.
     pub(crate) fn change(&mut self, now: Nanos, pace: Pace) {
         self.ledger.change(now, &pace);
         self.overtaking = Overtaking::new(pace.grant_for);
@@ -121,8 +122,8 @@ impl Pacer {
         self.handshakes.on_round_trip(rtt);
     }
 
-    /// Records that a connection's account was settled: bytes left that no grant covered (handshakes, acknowledgements,
-    /// retransmissions), or bytes that a grant covered stay with TCP for now, and the link is free for others.
+    /// Records that a connection's account was settled: either bytes left that no grant covered (handshakes,
+    /// acknowledgements, retransmissions), or granted bytes stay with TCP for now, so that the link is free for others.
     /// `is_read` states whether the queue below is measured ([`Pacer::on_reading`]).
     pub fn on_correction(&mut self, now: Nanos, correction: Correction, is_read: bool) {
         if correction.charge_bytes > 0 {
@@ -134,15 +135,15 @@ impl Pacer {
         }
     }
 
-    /// Records that bytes of a connection are still to leave that no grant will cover; see [`Ledger::charge_ahead`].
+    /// Records that bytes of a connection will leave later that no grant will cover; see [`Ledger::charge_ahead`].
     pub fn on_foreseen(&mut self, now: Nanos, wire_bytes: u64, is_read: bool) {
         let is_read = is_read && !self.leaves_at_once(wire_bytes);
         self.ledger.charge_ahead(now, wire_bytes, is_read);
         self.ungranted_bytes += wire_bytes;
     }
 
-    /// Records that accounts were settled at the end of their connections: what was charged and not sent is what was
-    /// foreseen and never came.
+    /// Records that accounts were settled at the end of their connections: bytes charged and not sent are bytes that
+    /// were charged ahead and never came.
     pub fn on_closed(&mut self, now: Nanos, correction: Correction, is_read: bool) {
         self.on_correction(now, Correction { refund_bytes: 0, ..correction }, is_read);
         if correction.refund_bytes > 0 {
@@ -151,9 +152,9 @@ impl Pacer {
         }
     }
 
-    /// Returns whether what is foreseen is a lone acknowledgement and its client is near. No reading need show it: a
-    /// bucket lets it go at once, and on a line no faster than the bucket twenty acknowledgements are a packet that
-    /// stands there for as long as there is work.
+    /// Returns whether these bytes are a lone acknowledgement and its client is near. Readings need not show such
+    /// bytes: a bucket releases them immediately. On a line no faster than the bucket, twenty acknowledgements are as
+    /// long as a packet, which stands there for as long as there is work.
     fn leaves_at_once(&self, wire_bytes: u64) -> bool {
         const ALONE_BYTES_MAX: u64 = 100;
         const NEAR: Nanos = Nanos::from_millis(1);

@@ -8,7 +8,7 @@ use units::Rate;
 
 use crate::line::{Bounds, BoundsError, FLOOR};
 
-/// `auto`, `off`, `10mbit` or `2mbit..20mbit`.
+/// A value of the uplink's rate: `auto`, `off`, `10mbit` or `2mbit..20mbit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UplinkRate {
     /// The rate is searched, without bounds.
@@ -16,14 +16,14 @@ pub enum UplinkRate {
     Auto,
     /// The responses are not ordered.
     Off,
-    /// The first guess, and the maximum.
+    /// The rate is searched, and this rate is the first guess and the maximum.
     Told(Rate),
-    /// The rate is searched between the two; the first is lower.
+    /// The rate is searched between the two, starting from the first, which is lower.
     Between(Rate, Rate),
 }
 
 impl UplinkRate {
-    /// The maximum that the line carries, if stated.
+    /// Returns the maximum that the line carries, if stated.
     pub fn most(self) -> Option<Rate> {
         match self {
             UplinkRate::Auto | UplinkRate::Off => None,
@@ -31,7 +31,7 @@ impl UplinkRate {
         }
     }
 
-    /// The bounds between which the rate is searched.
+    /// Returns the bounds between which the rate is searched.
     pub fn bounds(self) -> Bounds {
         match self {
             UplinkRate::Auto | UplinkRate::Off => Bounds::default(),

@@ -11,27 +11,28 @@ use crate::scheduler::jobs::Jobs;
 use crate::scheduler::order::Order;
 use crate::{Job, JobId, LevelSpec, Sharing, Slots, Turn};
 
-/// The maximum number of jobs, of classes at their maximum rate, that the guard passes over in one call.
+/// The maximum number of jobs that the guard passes over in one call because their classes are at their maximum rates.
 const PARKED_PER_LOOK_MAX: usize = 64;
 
 /// The limits of all classes.
 #[derive(Debug)]
 pub struct Limits {
     ceilings: Ceilings,
-    /// A level for each class; a class without a limit has no jobs there. `None` while no class has a limit.
+    /// The slots, with a level for each class; a class without a limit has no jobs there. `None` while no class has a
+    /// limit.
     slots: Option<Slots>,
     sharing: Sharing,
     is_limited: Vec<bool>,
     /// The scheduler slots of limited classes' jobs, by job number.
     jobs: HashMap<u64, u32>,
-    /// Jobs that run at the next call, in place of one that has ended.
+    /// The jobs that run at the next call, in place of jobs that have ended.
     woken: Vec<u64>,
-    /// Jobs that the guard chose while their class is at its maximum rate.
+    /// The jobs that the guard chose while their class was at its maximum rate.
     parked: HashMap<u16, Vec<JobId>>,
 }
 
 impl Limits {
-    /// The limits of a table's classes, which the policy has at the same places.
+    /// Makes the limits of a table's classes, which have the same indices in the policy.
     pub fn new(table: &ClassTable) -> Limits {
         let mut limits = Limits {
             ceilings: Ceilings::default(),
@@ -46,7 +47,7 @@ impl Limits {
         limits
     }
 
-    /// The class of a job; a number past the last class counts as the last.
+    /// Returns the class of a job; a number past the last class counts as the last.
     fn class_of(&self, job: &Job) -> u16 {
         job.class.min((self.is_limited.len() - 1) as u16)
     }
@@ -85,8 +86,8 @@ impl Limits {
         go_on
     }
 
-    /// Claims a slot for a new job of a class. Returns whether it may run, and which jobs sleep from now on: the job
-    /// itself, or another that made way for it.
+    /// Claims a slot for a new job of a class. Returns whether it may run, and the jobs that sleep from now on: the job
+    /// itself, or another that gives way to it.
     pub fn claim(&mut self, id: JobId, job: &Job) -> (bool, Vec<JobId>) {
         let class = self.class_of(job);
         let Some(slots) = self.slots.as_mut().filter(|_| self.is_limited[usize::from(class)]) else {
@@ -103,7 +104,7 @@ impl Limits {
         (may_run, sleepers)
     }
 
-    /// Releases the slot of a job that has left; the job that takes its place does so at the next call.
+    /// Releases the slot of a job that has left; the job that replaces it resumes at the next call.
     pub fn release(&mut self, number: u64) {
         if self.jobs.remove(&number).is_some()
             && let Some(Turn::Run(next)) = self.slots.as_mut().and_then(|slots| slots.depart(number))
@@ -112,7 +113,7 @@ impl Limits {
         }
     }
 
-    /// Takes the jobs that resume in the place of others.
+    /// Takes the jobs that resume in place of others.
     pub fn take_woken(&mut self) -> Vec<JobId> {
         std::mem::take(&mut self.woken).into_iter().filter_map(|number| id_of(&self.jobs, number)).collect()
     }
@@ -130,18 +131,18 @@ impl Limits {
         self.ceilings.poll(now)
     }
 
-    /// When the jobs that wait for their class must be looked at; `past` (at once) if there are jobs to resume.
+    /// Returns the time at which the jobs that wait for their class must be checked; `past` (immediately) if there are
+    /// jobs to resume.
     pub fn poll_timeout(&self, past: Nanos) -> Option<Nanos> {
         if self.woken.is_empty() { self.ceilings.next() } else { Some(past) }
     }
 
-    /// The classes at their maximum rate.
+    /// Returns the classes at their maximum rate.
     pub fn held(&self) -> impl Iterator<Item = u16> {
         (0..self.is_limited.len() as u16).filter(|class| self.ceilings.is_held(*class))
     }
 
-    /// Keeps the guard from helping jobs of a class at its maximum rate, so that the jobs behind them are helped
-    /// meanwhile.
+    /// Keeps the guard from helping jobs of a class at its maximum rate, so that it helps the jobs behind them instead.
     pub fn park(&mut self, jobs: &Jobs, order: &mut Order) {
         for _ in 0..PARKED_PER_LOOK_MAX {
             let Some(slot) = order.waits_longest() else { return };
@@ -173,7 +174,7 @@ impl Scheduler {
     }
 }
 
-/// The job of a limited class with this number.
+/// Returns the job of a limited class with this number.
 fn id_of(slots: &HashMap<u64, u32>, number: u64) -> Option<JobId> {
     slots.get(&number).map(|slot| JobId { slot: *slot, number })
 }

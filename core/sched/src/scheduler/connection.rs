@@ -1,9 +1,9 @@
 //! A connection of several responses: the jobs on it, and the one that it offers to the order.
 //!
-//! Connections of HTTP/2 and HTTP/3 carry many responses at once. The order then has two levels: a connection offers
-//! its best ready job, and the policy orders what is offered. The minimum of the minima is the minimum, so a policy by
-//! rank loses nothing; and a client's wishes (urgency and incremental, RFC 9218) are settled within its connection, so
-//! no client can take the link from another by calling everything urgent.
+//! Connections of HTTP/2 and HTTP/3 carry many responses simultaneously. The order then has two levels: a connection
+//! offers its best ready job, and the policy orders the offered jobs. The minimum of the minima is the minimum, so a
+//! policy by rank loses nothing. A client's wishes (urgency and incremental, RFC 9218) apply only within its
+//! connection, so no client can take the link from another by calling everything urgent.
 //!
 //! With classes a connection offers a job to each of them, its lanes ([`crate::Policy::lane_of`]). A single offer would
 //! let a client's wishes decide between classes: a class at its maximum rate would hold up all responses of the
@@ -21,7 +21,8 @@ use crate::grow::reserve_one;
 /// 6.5.2 asks for no fewer than 100).
 pub const JOBS_PER_CONNECTION_MAX: usize = 128;
 
-/// The last urgency of what a browser shows nothing without: documents, style sheets, scripts that block.
+/// The highest urgency number of the responses without which a browser shows nothing: documents, style sheets, blocking
+/// scripts.
 const VIEW_URGENCY: u8 = 1;
 
 /// The capacity that a connection without ready jobs keeps.
@@ -32,12 +33,12 @@ const READY_KEPT: usize = 4;
 pub struct Precedence {
     /// 0 is served first, 7 last.
     pub urgency: u8,
-    /// The response is useful in parts: it takes turns with similar ones.
+    /// Whether the response is useful in parts, so that it takes turns with similar ones.
     pub is_incremental: bool,
 }
 
 impl Default for Precedence {
-    /// RFC 9218 section 4: urgency 3, not incremental.
+    /// Returns the default of RFC 9218 section 4: urgency 3, not incremental.
     fn default() -> Precedence {
         Precedence { urgency: 3, is_incremental: false }
     }
@@ -54,7 +55,7 @@ pub enum Why {
     Source = 4,
     /// The window of its stream is shut (RFC 9113 section 5.2).
     Stream = 8,
-    /// The client has been sent what its limit allows for now.
+    /// The client has received all that its limit allows for now.
     Limit = 16,
     /// The class has its maximum number of concurrent responses.
     Slot = 32,
@@ -95,22 +96,22 @@ impl Waits {
     }
 }
 
-/// The id of a connection in the system. [`crate::Scheduler::open`] is the only source of ids; the id of a closed one
-/// is recognised.
+/// The id of a connection in the system. [`crate::Scheduler::open`] is the only source of ids; the id of a closed
+/// connection is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConnectionId {
     pub(crate) slot: u32,
     pub(crate) number: u64,
 }
 
-/// A ready job's place within its connection, smallest first.
+/// The position of a ready job within its connection, smallest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct ReadyKey {
     lane: u16,
     urgency: u8,
     key: u64,
-    /// 0 for a job that is not incremental, which goes before incremental jobs of the same power of two; otherwise
-    /// grows with the last turn.
+    /// The turn: 0 for a job that is not incremental, which goes before incremental jobs of the same power of two;
+    /// otherwise it grows with the job's last turn.
     turn: u64,
     number: u64,
 }
@@ -121,14 +122,14 @@ struct Member {
     number: u64,
     precedence: Precedence,
     class: u16,
-    /// [`Standing::lane`], once it was ready.
+    /// [`Standing::lane`], once the job was ready.
     lane: u16,
     /// The fields of [`Standing`], which is larger by half.
     key: u64,
     size: u64,
     has_size: bool,
     is_ready: bool,
-    /// The last turn, counted by grants of the connection.
+    /// The last turn of the job, counted in grants of the connection.
     had_turn: u64,
 }
 
@@ -141,7 +142,7 @@ impl Member {
         ReadyKey { lane: self.lane, urgency: self.precedence.urgency, key, turn, number: self.number }
     }
 
-    /// The place of the member, if it is ready.
+    /// Returns the position of the member, if it is ready.
     fn ready_place(&self) -> Option<ReadyKey> {
         self.is_ready.then(|| self.place())
     }
@@ -169,7 +170,7 @@ pub struct Offer {
     pub lane: u16,
     /// The slot of the job that stands in the order; `None` if no job of the lane is ready.
     pub slot: Option<u32>,
-    /// Since when the connection has had a ready job of the lane, which got no byte.
+    /// The time since which the connection has had a ready job of the lane, and no byte of the lane was sent.
     pub waits_since: Nanos,
 }
 
@@ -178,14 +179,14 @@ pub struct Connection {
     pub number: u64,
     pub framing: Framing,
     pub waits: Waits,
-    /// Payload of the connection so far, which gives where its segments end.
+    /// The payload of the connection so far, which determines where its segments end.
     pub carried_bytes: u64,
-    /// Its offers: at most one for each lane that a job on it has.
+    /// The offers of the connection: at most one for each lane that a job on it has.
     offers: Vec<Offer>,
-    /// [`Offer::waits_since`] of offers to the lanes of another policy.
+    /// The [`Offer::waits_since`] of offers to the lanes of another policy.
     waited_since: Nanos,
     turns: u64,
-    /// The client has set a precedence other than the default for any job so far.
+    /// Whether the client has set a precedence other than the default for any job so far.
     has_wishes: bool,
     members: Vec<Member>,
     /// The ready jobs with their slots; the first of the order is last.
@@ -246,7 +247,7 @@ impl Connection {
         }
     }
 
-    /// Must be called before the job becomes ready: its lane waits from now on, unless it already does.
+    /// Starts the wait of the job's lane, unless the lane already waits. Must be called before the job becomes ready.
     pub fn begin_wait(&mut self, now: Nanos, slot: u32, lane: u16) {
         let offer = self.offer_of(lane);
         if offer.slot.is_none() {
@@ -257,23 +258,24 @@ impl Connection {
         }
     }
 
-    /// All lanes wait from now on: the connection waits for nothing else any more.
+    /// Starts the wait of all lanes now, because nothing else keeps the connection from being sent.
     pub fn begin_waits(&mut self, now: Nanos) {
         self.offers.iter_mut().for_each(|offer| offer.waits_since = now);
     }
 
-    /// Records that the job was sent bytes; its lane waits from now on for the next. Returns since when it waited.
+    /// Records that bytes of the job were sent; its lane waits from now on for the next. Returns the time since which
+    /// it had waited.
     pub fn end_wait(&mut self, now: Nanos, slot: u32) -> Nanos {
         let lane = self.lane_of(slot);
         std::mem::replace(&mut self.offer_of(lane).waits_since, now)
     }
 
-    /// Since when the lane of the job has had no byte although it could.
+    /// Returns the time since which the lane of the job has had no byte although it was ready.
     pub fn waits_since(&self, slot: u32) -> Nanos {
         self.offer(self.lane_of(slot)).map_or(self.waited_since, |offer| offer.waits_since)
     }
 
-    /// The offers, in no order.
+    /// Returns the offers, in no order.
     pub fn offers(&self) -> &[Offer] {
         &self.offers
     }
@@ -286,7 +288,7 @@ impl Connection {
         self.offers.iter_mut().find(|offer| offer.lane == lane)
     }
 
-    /// The offer to this lane, made if there is none.
+    /// Returns the offer to this lane, and makes it if there is none.
     pub fn offer_of(&mut self, lane: u16) -> &mut Offer {
         let at = self.offers.iter().position(|offer| offer.lane == lane).unwrap_or_else(|| {
             reserve_one(&mut self.offers);
@@ -308,7 +310,7 @@ impl Connection {
         self.offers.clear();
     }
 
-    /// The lane of a job that was ready, without a search if there is no other.
+    /// Returns the lane of a job that was ready; no search is needed if there is only one lane.
     fn lane_of(&self, slot: u32) -> u16 {
         if let [offer] = &self.offers[..] {
             return offer.lane;
@@ -339,7 +341,7 @@ impl Connection {
         self.change(slot, |member| member.had_turn = turns);
     }
 
-    /// Changes a job and updates its place among the ready jobs.
+    /// Changes a job and updates its position among the ready jobs.
     fn change(&mut self, slot: u32, change: impl FnOnce(&mut Member)) {
         let Some(member) = self.members.iter_mut().find(|member| member.slot == slot) else { return };
         let before = member.ready_place();
@@ -348,7 +350,7 @@ impl Connection {
         if before == after {
             return;
         }
-        // The smallest place is last.
+        // The smallest position is last.
         let find = |ready: &[(ReadyKey, u32)], place: ReadyKey| ready.partition_point(|(other, _)| *other > place);
         if let Some(place) = before {
             self.ready.remove(find(&self.ready, place));
@@ -361,7 +363,7 @@ impl Connection {
         }
     }
 
-    /// The job that it offers to this lane now.
+    /// Returns the job that the connection offers to this lane now.
     pub fn best(&self, lane: u16) -> Option<u32> {
         let end = match self.ready.last() {
             Some((place, _)) if place.lane == lane => self.ready.len(),
@@ -371,23 +373,25 @@ impl Connection {
         (place.lane == lane).then_some(*slot)
     }
 
-    /// The job that it offers to this lane now, and the rank of the stage that the job represents, if that is not its own rank.
+    /// Returns the job that the connection offers to this lane now, and the rank of the stage that the job represents,
+    /// if it is not the job's own rank.
     ///
-    /// A connection is ranked by its stage. The first stage of a page is what its first view needs (urgency 0 and 1), the
-    /// second all the rest: a page is shown when all its style sheets are there, one of ten helps no client, and a page
-    /// with little left ends before one with much. This is SRPT of stages, and has the shortest times to first view and
-    /// to whole page (docs/notebook/carriers.md). Responses of a client that has never stated a wish are taken as
-    /// independent, and the connection is ranked by the first. The stage never ranks a connection ahead of its first
-    /// job: wishes buy nothing from other clients. In an order that is not by size, a connection is ranked by the job
-    /// that it offers.
+    /// A connection is ranked by its stage. The first stage of a page is everything that its first view needs (urgency
+    /// 0 and 1), the second is the rest. A page is shown when all its style sheets are there, so one of ten helps no
+    /// client, and a page with little left ends before one with much. This is SRPT of stages, and has the shortest
+    /// times to first view and to whole page (docs/notebook/carriers.md). Responses of a client that has never stated a
+    /// wish are assumed to be independent, and the connection is ranked by the first. The stage never ranks a
+    /// connection ahead of its first job: wishes take nothing from other clients. In an order that is not by size, a
+    /// connection is ranked by the job that it offers.
     pub fn best_stage(&self, lane: u16) -> Option<(u32, Option<u64>)> {
         let slot = self.best(lane)?;
         let has_stage = self.has_wishes && self.members.len() > 1;
         Some((slot, if has_stage { self.stage(slot) } else { None }))
     }
 
-    /// The total of the sizes of the ready jobs of the first job's class: those of the first view while the first is one
-    /// of them, then all. Unknown sizes are left out. Returns `None` if the first has no size.
+    /// Returns the total of the sizes of the ready jobs in the first job's class: the jobs of the first view if the
+    /// first job is one of them, otherwise all. Unknown sizes are left out. Returns `None` if the first job has no
+    /// size.
     fn stage(&self, first: u32) -> Option<u64> {
         let first = self.members.iter().find(|member| member.slot == first)?;
         first.size()?;
@@ -398,7 +402,7 @@ impl Connection {
     }
 }
 
-/// The greatest power of two that is at most `key`; 0 for 0.
+/// Returns the greatest power of two that is at most `key`; 0 for 0.
 pub(crate) fn power_of_two(key: u64) -> u64 {
     key.checked_ilog2().map_or(0, |exponent| 1 << exponent)
 }
@@ -412,7 +416,7 @@ mod tests {
 
     const INCREMENTAL: Precedence = Precedence { urgency: 3, is_incremental: true };
 
-    /// A connection of ready jobs with these wishes and keys, in slots from 0.
+    /// Makes a connection of ready jobs with these wishes and keys, in slots from 0.
     fn connection(jobs: &[(Precedence, u64)]) -> Connection {
         let mut connection = Connection::new(0, Framing::ETHERNET);
         for (slot, (precedence, key)) in (0..).zip(jobs) {
@@ -450,7 +454,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens to its jobs, the offered one is the first of the ready jobs.
+        /// The offered job is always the first of the ready jobs, whatever happens to the connection's jobs.
         #[test]
         fn the_best_is_the_least_of_those_that_are_ready(
             changes in vec((0..12_u32, 0..5_u8, 0..3_u8, any::<bool>(), 0..4_u64), 1..200),

@@ -1,13 +1,14 @@
 //! The anti-starvation guard: no ready response goes longer than a stated time without a byte.
 //!
-//! A share of all granted bytes is set aside from the ranks, so waiting never changes a rank. It goes to the response
-//! that has waited longest since its last byte, a grant at a time, and then that response is last in line. With `n`
-//! responses ready, each therefore gets a grant of `q` wire bytes at least every `n q / (share × rate)`, at any load.
+//! A share of all granted bytes is reserved, outside the order by rank, so waiting never changes a rank. It goes to the
+//! response that has waited longest since its last byte, a grant at a time, and then that response is last in line.
+//! With `n` responses ready, each therefore gets a grant of `q` wire bytes at least every `n q / (share × rate)`, at
+//! any load.
 //!
-//! Giving the share to the oldest response instead bounds nothing: among five downloads under a load of 1.05 the second
-//! waited 4,182 s for its first byte, the fifth 16,725 s. The share is not spent on waits that no user notices either:
-//! a response is helped once it has waited [`PATIENCE`], which keeps the guard out of the way of the order while the
-//! load is bearable.
+//! Giving the share to the oldest response instead would bound nothing: among five downloads under a load of 1.05 the
+//! second waited 4,182 s for its first byte, the fifth 16,725 s. The share is not spent on waits that no user notices
+//! either: a response is helped once it has waited [`PATIENCE`], which keeps the guard from disturbing the order while
+//! the load is bearable.
 
 use units::{Nanos, Rate};
 
@@ -38,13 +39,13 @@ impl WaitBound {
 }
 
 impl Guard {
-    /// `permille` of the bytes, at most 1000; zero switches it off.
+    /// Makes a guard with a share of `permille` thousandths of the bytes, at most 1000; zero switches it off.
     pub fn new(permille: u32) -> Guard {
         assert!(permille <= 1000, "a share of {permille} per mille");
         Guard { permille, owed: 0 }
     }
 
-    /// The guard in place of `before`: it takes over what is owed if the share is the same.
+    /// Returns the guard as the successor of `before`: it takes over the owed bytes if the share is the same.
     pub(crate) fn succeeding(self, before: Guard) -> Guard {
         if self.permille == before.permille { before } else { self }
     }
@@ -53,8 +54,8 @@ impl Guard {
         self.permille == 0
     }
 
-    /// The bound that the guard promises on a link of this rate with grants of this many wire bytes: each costs itself
-    /// and the bytes that earn it. Returns `None` if the guard is off.
+    /// Returns the bound that the guard promises on a link of this rate with grants of this many wire bytes: each grant
+    /// costs its own bytes and the bytes that earn it. Returns `None` if the guard is off.
     pub fn wait_bound(&self, rate: Rate, grant_wire_bytes: u64) -> Option<WaitBound> {
         if self.is_off() {
             return None;
@@ -70,8 +71,8 @@ impl Guard {
         !self.is_off() && now - since >= PATIENCE && self.owed >= grant_wire_bytes.saturating_mul(1000)
     }
 
-    /// Records a charge to the link, while the response that has waited longest would be granted `grant_wire_bytes`. No
-    /// more than that is owed, or a quiet time would be followed by a burst against the order.
+    /// Records a charge to the link. The response that has waited longest would be granted `grant_wire_bytes`; no more
+    /// than that is owed, since otherwise a burst against the order would follow a quiet time.
     pub(crate) fn on_charged(&mut self, wire_bytes: u64, grant_wire_bytes: u64) {
         self.owed = self
             .owed
@@ -104,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_the_patience_and_a_turn_of_all_who_wait() {
-        // A byte takes a microsecond, and a hundredth of the bytes is for the jobs that wait.
+        // A byte takes a microsecond, and a hundredth of the bytes is for waiting jobs.
         let rate: Rate = "8mbit".parse().unwrap();
         let bound = Guard::new(10).wait_bound(rate, GRANT).unwrap();
         let per_response = Nanos::from_micros(101 * GRANT) + RECORD_FOR;
@@ -125,7 +126,8 @@ mod tests {
         assert!(!guard.is_due(now, since, GRANT), "it is paid");
     }
 
-    /// Otherwise the next job to come would be given what others waited for.
+    /// If nobody waits, nothing is owed; otherwise the next job to come would be given the bytes earned by others'
+    /// waits.
     #[test]
     fn when_nobody_waits_nothing_is_owed() {
         let mut guard = Guard::new(1000);

@@ -1,5 +1,5 @@
-//! Reports the scheduler's jobs to [`Turns`], if it is asked to compare them with what they would have received in
-//! turns.
+//! Reports the scheduler's jobs to [`Turns`], if the caller wants them compared with the service that they would have
+//! received in turns.
 
 use units::Nanos;
 
@@ -9,7 +9,8 @@ use crate::scheduler::job::NO_CONNECTION;
 use crate::{JobId, Scheduler, Turns};
 
 impl Scheduler {
-    /// The same scheduler, which also follows what its jobs would have received in turns while the link has a rate.
+    /// Returns the scheduler, which from now on also computes, while the link has a rate, the service that its jobs
+    /// would have received in turns.
     pub fn with_turns(self) -> Scheduler {
         assert!(self.jobs.is_empty(), "jobs are followed from the first on");
         Scheduler { turns: Some(Box::default()), ..self }
@@ -22,7 +23,7 @@ impl Scheduler {
         self.turns.as_mut().is_some_and(|turns| is_there && turns.compare(id.slot, since, label))
     }
 
-    /// The service that the jobs would have received in turns by now; `None` unless the scheduler was made by
+    /// Returns the service that the jobs would have received in turns by now; `None` unless the scheduler was made by
     /// [`Scheduler::with_turns`].
     pub fn turns(&mut self, now: Nanos) -> Option<&Turns> {
         self.advance_turns(now);
@@ -53,8 +54,8 @@ impl Scheduler {
         self.turns.iter_mut().filter(|_| is_there).for_each(|turns| turns.carry(id.slot, bytes));
     }
 
-    /// Updates whether a job, or each job of a connection, waits for anything but its turn. A class without a free slot
-    /// is part of the order and does not count as such a wait.
+    /// Updates whether a job, or each job of a connection, waits for anything but its turn. A wait for a slot of a
+    /// class is part of the order and does not count.
     pub(super) fn note_turns(&mut self, who: Waiter) {
         if self.turns.is_none() {
             return;
@@ -116,8 +117,8 @@ mod tests {
         scheduler.turns(now).unwrap().ended(label)
     }
 
-    /// A response that is alone never waits for a turn, however slow its client, its file or its upstream, over
-    /// HTTP/1.1 and on a stream.
+    /// A single response never waits for a turn, however slow its client, its file or its upstream, over HTTP/1.1 and
+    /// on a stream.
     #[test]
     fn what_is_alone_takes_as_long_in_turns() {
         for why in [Why::Connection, Why::Disk, Why::Source, Why::Stream, Why::Limit] {
@@ -132,7 +133,7 @@ mod tests {
                 assert!(scheduler.compare(job, MS(0), 3));
                 let (mut now, mut departed) = (MS(0), vec![]);
                 while departed.is_empty() {
-                    // Two segments, and then nothing for 50 ms.
+                    // The client receives two segments, and then nothing for 50 ms.
                     departed = run(&mut scheduler, now, now + MS(2));
                     match (is_on_stream, why) {
                         (true, Why::Connection) => scheduler.on_wait(connection, why),
@@ -150,8 +151,8 @@ mod tests {
         }
     }
 
-    /// The large response waits for the small ones and they do not wait for it: that is reported, the slow client's
-    /// time is not.
+    /// The large response waits for the small ones and they do not wait for it. That difference is reported; the slow
+    /// client's time is not.
     #[test]
     fn what_the_order_did_is_what_differs() {
         let mut scheduler = scheduler();

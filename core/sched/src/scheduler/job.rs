@@ -8,14 +8,15 @@ use crate::routes::Curve;
 use crate::scheduler::Overrun;
 use crate::scheduler::connection::{Waits, Why};
 
-/// Stands in place of a carried rank: the job has its own rank.
+/// The value in place of a carried rank for a job that has its own rank.
 pub(crate) const OWN_RANK: u64 = u64::MAX;
 
-/// Stands in place of a connection's slot.
+/// The value in place of a connection's slot for a job without a connection.
 pub(crate) const NO_CONNECTION: u32 = u32::MAX;
 
-/// The pause after which a response of unknown size starts over in the order. What its source sends then is another
-/// message of a stream of events, a tunnel or a followed log, and what was sent before says nothing about its size.
+/// The pause after which a response of unknown size starts over in the order. Bytes that its source sends after it are
+/// another message of a stream of events, a tunnel or a followed log, and the bytes sent before it predict nothing
+/// about their number.
 pub const SOURCE_PAUSE: Nanos = Nanos::from_secs(1);
 
 /// The number of bytes of a response.
@@ -23,8 +24,8 @@ pub const SOURCE_PAUSE: Nanos = Nanos::from_secs(1);
 pub enum Size {
     /// Exactly this many, head included.
     Known(u64),
-    /// At least this many; the end is reported by [`crate::Scheduler::on_end`]. Each policy documents what it does with
-    /// it; [`crate::Scheduler::on_curve`] supplies what the sizes of similar responses suggest.
+    /// At least this many; the end is reported by [`crate::Scheduler::on_end`]. Each policy documents its use of this
+    /// size; [`crate::Scheduler::on_curve`] supplies the rank that the sizes of similar responses suggest.
     AtLeast(u64),
 }
 
@@ -32,20 +33,20 @@ pub enum Size {
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
     pub size: Size,
-    /// The way in which this connection cuts its payload; grants are whole segments where they can be.
+    /// The way in which this connection cuts its payload; grants are whole segments if possible.
     pub framing: Framing,
     /// The class, from 0, for policies with classes; a number past their last class counts as the last.
     pub class: u16,
     /// The client, for an order that is fair between clients ([`crate::policy::ByClient`]): a small number, used as an
     /// index.
     pub client: u32,
-    /// The path, for policies that look at it ([`crate::Policy::needs_path`]); what is found out later is given to
+    /// The path, for policies that use it ([`crate::Policy::needs_path`]). A path that is found out later is given to
     /// [`crate::Scheduler::on_path`].
     pub path: Path,
 }
 
 impl Arrival {
-    /// A job of the first class and client on a connection with ordinary Ethernet segments and an unknown path.
+    /// Makes a job of the first class and client on a connection with ordinary Ethernet segments and an unknown path.
     pub fn of(size: Size) -> Arrival {
         Arrival { size, framing: Framing::ETHERNET, class: 0, client: 0, path: Path::default() }
     }
@@ -56,12 +57,14 @@ impl Arrival {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct JobId {
     pub(crate) slot: u32,
-    /// Position in the order of arrival, from 0. Never used twice, so it also distinguishes a stale id from a live one.
+    /// The position in the order of arrival, from 0. Never used twice, so it also distinguishes a stale id from a live
+    /// one.
     pub number: u64,
 }
 
 impl JobId {
-    /// A small integer that no other job in the system has: an index for data that the caller keeps for the job.
+    /// Returns a small integer that no other job in the system has: an index for data that the caller keeps for the
+    /// job.
     pub fn slot(self) -> usize {
         self.slot as usize
     }
@@ -70,11 +73,11 @@ impl JobId {
 /// A response being sent, as a policy sees it.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// Arrival number: the tie-breaker of every policy.
+    /// The arrival number, which is the tie-breaker of every policy.
     pub number: u64,
     pub arrived_at: Nanos,
     pub size: Size,
-    /// Bytes sent so far.
+    /// The bytes sent so far.
     pub attained: u64,
     pub(crate) framing: Packed,
     pub class: u16,
@@ -86,7 +89,7 @@ pub struct Job {
     pub(crate) connection: u32,
     /// The rank of the stage that it represents on its connection, or [`OWN_RANK`].
     pub(crate) carried_rank: u64,
-    /// Since when it has been ready without a byte, or has waited for its source.
+    /// The time since which the job has been ready without a byte, or has waited for its source.
     pub(crate) waits_since: Nanos,
 }
 
@@ -95,12 +98,12 @@ pub struct Job {
 pub(crate) struct Blind {
     /// The curve of the sizes of similar responses.
     pub curve: Option<Arc<Curve>>,
-    /// Bytes from before its source last paused ([`SOURCE_PAUSE`]); 0 if it has not.
+    /// The bytes sent before its source last paused ([`SOURCE_PAUSE`]); 0 without a pause.
     pub before_pause: u64,
 }
 
-/// A [`Framing`] in a third of its memory, because a client may have a hundred jobs that wait. Values that no real
-/// packet has are clamped to the field.
+/// A [`Framing`] in a third of its memory, because a client may have a hundred waiting jobs. Values that no real packet
+/// has are limited to the range of the field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Packed {
     segment_bytes: u32,
@@ -134,7 +137,7 @@ impl Job {
         self.framing.into()
     }
 
-    /// A job that has just arrived, for tests of a policy alone.
+    /// Makes a job that has just arrived, for tests of a single policy.
     #[cfg(test)]
     pub(crate) fn of_size(size: Size) -> Job {
         let arrived_at = Nanos::ZERO;
@@ -156,14 +159,14 @@ impl Job {
         }
     }
 
-    /// Bytes still to send; the minimum if the size is not known.
+    /// Returns the bytes still to send; the minimum if the size is not known.
     pub fn remaining(&self) -> u64 {
         match self.size {
             Size::Known(bytes) | Size::AtLeast(bytes) => bytes.saturating_sub(self.attained),
         }
     }
 
-    /// Bytes sent since its source last paused, which an order by attained service ranks by.
+    /// Returns the bytes sent since its source last paused, by which an order by attained service ranks.
     pub(crate) fn attained_anew(&self) -> u64 {
         self.attained - self.blind.before_pause
     }
@@ -175,7 +178,7 @@ impl Job {
         }
     }
 
-    /// The total bytes of the job, if known.
+    /// Returns the total bytes of the job, if known.
     pub fn known(&self) -> Option<u64> {
         match self.size {
             Size::Known(bytes) => Some(bytes),
@@ -183,13 +186,13 @@ impl Job {
         }
     }
 
-    /// The bytes it has left, if known.
+    /// Returns the bytes it has left, if known.
     pub fn known_left(&self) -> Option<u64> {
         self.known().map(|bytes| bytes.saturating_sub(self.attained))
     }
 
-    /// Counts bytes that were sent, up to the job's size. Returns how many were counted, and the overrun if there were
-    /// more.
+    /// Counts bytes that were sent, up to the job's size. Returns the number counted, and the overrun if more bytes
+    /// were sent.
     pub(crate) fn attain(&mut self, bytes: u64) -> (u64, Option<Overrun>) {
         let (before, found_bytes) = (self.attained, self.attained.saturating_add(bytes));
         let size_bytes = self.known().unwrap_or(u64::MAX);
@@ -197,33 +200,33 @@ impl Job {
         (self.attained - before, (found_bytes > size_bytes).then_some(Overrun { size_bytes, found_bytes }))
     }
 
-    /// The rank in an order by size: the carried rank if it has one, else `own`.
+    /// Returns the rank in an order by size: the carried rank if the job has one, else `own`.
     pub(crate) fn rank_or(&self, own: u64) -> u64 {
         if self.carried_rank == OWN_RANK { own } else { self.carried_rank }
     }
 
-    /// The id of what takes turns under a round-robin policy: its connection, or the job itself in `slot` if it has
-    /// none.
+    /// Returns the slot of the job or connection that takes turns under a round-robin policy: its connection, or the
+    /// job itself, in `slot`, if it has none.
     pub(crate) fn turn(&self, slot: u32) -> u32 {
         if self.connection == NO_CONNECTION { slot } else { self.connection }
     }
 
-    /// Returns whether nothing is reported to keep the job from being sent.
+    /// Returns whether no reported reason keeps the job from being sent.
     pub fn is_ready(&self) -> bool {
         self.waits.is_empty()
     }
 
-    /// Returns whether its reader alone keeps it from being sent.
+    /// Returns whether only its reader keeps it from being sent.
     pub fn waits_for_reader(&self) -> bool {
         self.waits.is_for(Why::Connection)
     }
 
-    /// Returns whether this is among the reasons why it is not ready.
+    /// Returns whether this is among the reasons why the job is not ready.
     pub fn waits_for(&self, why: Why) -> bool {
         self.waits.contains(why)
     }
 
-    /// Returns whether it sleeps until a slot of its class is free.
+    /// Returns whether the job sleeps until a slot of its class is free.
     pub fn is_asleep(&self) -> bool {
         self.waits_for(Why::Slot)
     }

@@ -9,7 +9,7 @@ use crate::scheduler::job::{Blind, NO_CONNECTION, OWN_RANK};
 use crate::scheduler::{Grant, Sent};
 use crate::{Arrival, Job, JobId, Pace, Size};
 
-/// The maximum number of jobs in the system at once: at most one per connection, and a process cannot have more
+/// The maximum number of jobs in the system at a time: at most one per connection, and a process cannot have more
 /// descriptors.
 pub const JOBS_MAX: usize = 1 << 20;
 /// The maximum number of open connections.
@@ -21,15 +21,15 @@ pub struct Jobs {
     /// The connections, by slot; a slot that holds a connection holds no job.
     connections: Vec<Option<Box<Connection>>>,
     connection_count: usize,
-    /// Slots that hold neither.
+    /// The slots that hold neither a job nor a connection.
     vacant: Vec<u32>,
-    /// Number of the next job or connection.
+    /// The number of the next job or connection.
     next_number: u64,
     most: u64,
 }
 
 impl Jobs {
-    /// Jobs in the system, ready or not.
+    /// Returns the number of jobs in the system, ready or not.
     pub fn len(&self) -> usize {
         self.jobs.len() - self.vacant.len() - self.connection_count
     }
@@ -38,17 +38,17 @@ impl Jobs {
         self.len() == 0
     }
 
-    /// The maximum that were in the system at once.
+    /// Returns the maximum number of jobs that were in the system at a time.
     pub fn most(&self) -> u64 {
         self.most
     }
 
-    /// Bytes that all of the jobs still have to send; for a size that is not known, the minimum.
+    /// Returns the bytes that all of the jobs still have to send; for a job of unknown size, the minimum.
     pub fn left_bytes(&self) -> u64 {
         self.jobs.iter().flatten().map(Job::remaining).fold(0, u64::saturating_add)
     }
 
-    /// The job, unless it has departed.
+    /// Returns the job, unless it has departed.
     pub fn get(&self, id: JobId) -> Option<&Job> {
         self.jobs.get(id.slot as usize)?.as_ref().filter(|job| job.number == id.number)
     }
@@ -57,7 +57,7 @@ impl Jobs {
         self.jobs.get_mut(id.slot as usize)?.as_mut().filter(|job| job.number == id.number)
     }
 
-    /// The job in a slot that the order named.
+    /// Returns the job in a slot that the order named.
     pub(crate) fn at(&self, slot: u32) -> &Job {
         self.jobs[slot as usize].as_ref().expect("a job of the order is in the system")
     }
@@ -66,7 +66,7 @@ impl Jobs {
         self.jobs[slot as usize].as_mut().expect("a job of the order is in the system")
     }
 
-    /// The jobs on an open connection, in order of arrival.
+    /// Returns the jobs on an open connection, in order of arrival.
     pub fn on(&self, id: ConnectionId) -> impl Iterator<Item = JobId> {
         self.connection(id).into_iter().flat_map(Connection::jobs).map(|(slot, number)| JobId { slot, number })
     }
@@ -85,7 +85,7 @@ impl Jobs {
         self.connections.get(id.slot as usize)?.as_deref().filter(|connection| connection.number == id.number)
     }
 
-    /// The connection of a job that has one.
+    /// Returns the connection of a job that has one.
     pub(crate) fn connection_at(&self, at: u32) -> &Connection {
         self.connections[at as usize].as_ref().expect("its connection is open")
     }
@@ -94,7 +94,7 @@ impl Jobs {
         self.connections[at as usize].as_mut().expect("its connection is open")
     }
 
-    /// The jobs in the system, each with everything that keeps it from being sent, including what keeps its connection.
+    /// Returns the jobs in the system, each with all reasons that keep it from being sent, including its connection's.
     pub fn iter(&self) -> impl Iterator<Item = (JobId, &Job, Waits)> {
         self.jobs.iter().enumerate().filter_map(|(slot, job)| {
             let job = job.as_ref()?;
@@ -106,18 +106,18 @@ impl Jobs {
         })
     }
 
-    /// Slots of all jobs in the system.
+    /// Returns the slots of all jobs in the system.
     pub(crate) fn occupied(&self) -> impl Iterator<Item = u32> {
         self.jobs.iter().enumerate().filter(|(_, job)| job.is_some()).map(|(slot, _)| slot as u32)
     }
 
-    /// Slots of all connections.
+    /// Returns the slots of all connections.
     pub(crate) fn open_connections(&self) -> Vec<u32> {
         let all = self.connections.iter().enumerate();
         all.filter(|(_, connection)| connection.is_some()).map(|(slot, _)| slot as u32).collect()
     }
 
-    /// Adds a job to the system, and to an open connection if `on` is given, whose framing it then has.
+    /// Adds a job to the system, and, if `on` is given, to an open connection, whose framing the job then has.
     pub(crate) fn add(&mut self, now: Nanos, arrival: &Arrival, on: Option<(ConnectionId, Precedence)>) -> JobId {
         assert!(self.len() < JOBS_MAX, "more than {JOBS_MAX} jobs in the system");
         assert!(arrival.size != Size::Known(0), "a response has at least a head");
@@ -165,14 +165,14 @@ impl Jobs {
         ConnectionId { slot, number }
     }
 
-    /// Closes an open connection on which no job is left.
+    /// Closes an open connection without jobs.
     pub(crate) fn close(&mut self, id: ConnectionId) {
         self.connections[id.slot as usize] = None;
         self.connection_count -= 1;
         self.vacant.push(id.slot);
     }
 
-    /// Since when the job, or its lane of a connection, has had no byte although it could.
+    /// Returns the time since which the job, or its lane of a connection, has had no byte although it was ready.
     pub(crate) fn waits_since(&self, slot: u32) -> Nanos {
         let job = self.at(slot);
         match job.connection {
@@ -181,8 +181,8 @@ impl Jobs {
         }
     }
 
-    /// Records that the job, or its lane of a connection, was sent these bytes; it waits from now on for the next. Returns how
-    /// long it waited for them, or `None` if there were none.
+    /// Records that these bytes of the job, or of its lane of a connection, were sent; it waits from now on for the
+    /// next. Returns how long it waited for them, or `None` if there were no bytes.
     pub(crate) fn end_wait(&mut self, now: Nanos, slot: u32, sent: Sent) -> Option<Nanos> {
         let job = self.at_mut(slot);
         if job.connection == NO_CONNECTION {
@@ -197,7 +197,7 @@ impl Jobs {
         })
     }
 
-    /// The grant that a ready job gets at this pace. It ends where a segment of its connection does.
+    /// Returns the grant that a ready job gets at this pace. It ends at the end of a segment of its connection.
     pub(crate) fn grant(&self, slot: u32, pace: &Pace) -> Grant {
         let job = self.at(slot);
         let (bytes_max, room_bytes) = match job.connection {
@@ -216,19 +216,19 @@ impl Jobs {
         Grant { job: JobId { slot, number: job.number }, bytes_max, room_bytes, record_bytes }
     }
 
-    /// The grant for this job of a connection in the room left in a segment already granted to another.
+    /// Returns the grant for this job of a connection in the space left in a segment already granted to another.
     pub(crate) fn filling(&self, slot: u32, room_bytes: u64) -> Grant {
         let job = self.at(slot);
         let bytes_max = room_bytes.min(left_at_most(job));
         Grant { job: JobId { slot, number: job.number }, bytes_max, room_bytes, record_bytes: 0 }
     }
 
-    /// The number of slots with allocated memory.
+    /// Returns the number of slots with allocated memory.
     pub fn slots(&self) -> usize {
         self.jobs.capacity()
     }
 
-    /// Gives back the memory of the slots behind the last in use, and returns how many slots are left.
+    /// Gives back the memory of the slots behind the last in use, and returns the number of slots left.
     pub(crate) fn shrink(&mut self) -> usize {
         let is_connection = |slot: usize| self.connections.get(slot).is_some_and(Option::is_some);
         let used = (0..self.jobs.len()).rev().find(|&slot| self.jobs[slot].is_some() || is_connection(slot));
@@ -237,7 +237,7 @@ impl Jobs {
         self.jobs.shrink_to_fit();
         self.connections.truncate(slots);
         self.connections.shrink_to_fit();
-        // The lowest are used first, so that the highest can become free.
+        // The lowest slots are used first, so that the highest can become free.
         self.vacant.retain(|slot| (*slot as usize) < slots);
         self.vacant.sort_unstable_by(|a, b| b.cmp(a));
         self.vacant.shrink_to_fit();
@@ -258,19 +258,19 @@ impl Jobs {
     }
 }
 
-/// The grant of a job that has its connection to itself: only its last segment may be short.
+/// Returns the grant of a job that has its connection to itself: only its last segment may be short.
 fn lone_grant_bytes(job: &Job, grant_bytes: u64) -> u64 {
     if let Size::Known(_) = job.size
         && job.remaining().saturating_add(job.framing().segment_bytes) <= grant_bytes
     {
-        // The usual case, which saves a division.
+        // This is the usual case, and saves a division.
         return job.remaining();
     }
     let over = job.attained % job.framing().segment_bytes;
     (grant_bytes - over).min(left_at_most(job))
 }
 
-/// The maximum bytes it can have left.
+/// Returns the maximum bytes that the job can have left.
 fn left_at_most(job: &Job) -> u64 {
     match job.size {
         Size::Known(_) => job.remaining(),
@@ -314,7 +314,7 @@ mod tests {
             let (last, others) = jobs.split_last().unwrap();
             others.iter().for_each(|&job| scheduler.on_end(job));
             assert_eq!(scheduler.shrink(), 1001, "the last is in use");
-            // New jobs come into low slots.
+            // New jobs take low slots.
             let low: Vec<_> = (1..=10).map(|size| scheduler.arrive(now, Arrival::of(Size::Known(size)))).collect();
             scheduler.on_end(*last);
             assert_eq!(scheduler.shrink(), 11);

@@ -11,7 +11,7 @@ use crate::{Guard, Job, JobId, Pace, Path, Policy, Size};
 
 pub struct Order {
     policy: Box<dyn Policy>,
-    /// The policy's answers, asked once: few policies follow jobs or look at paths.
+    /// Whether the policy follows jobs, and whether it uses paths, asked only once because few policies do.
     follows_jobs: bool,
     needs_path: bool,
     guard: Guard,
@@ -35,7 +35,7 @@ impl Order {
         }
     }
 
-    /// The same order with a guard added; a policy that starves no job has none.
+    /// Returns the order with a guard added; for a policy that starves no job it adds none.
     pub(crate) fn with_guard(self, guard: Guard) -> Order {
         let guard = if self.policy.can_starve() { guard } else { self.guard };
         Order { guard, ..self }
@@ -59,35 +59,37 @@ impl Order {
         &self.guard
     }
 
-    /// Returns whether the policy looks at paths.
+    /// Returns whether the policy uses paths.
     pub fn needs_path(&self) -> bool {
         self.needs_path
     }
 
-    /// The job's priority band now, below [`Policy::bands`]; 0 for a departed job, whose last bytes matter most.
+    /// Returns the job's priority band now, below [`Policy::bands`]; 0 for a departed job, whose last bytes matter
+    /// most.
     pub fn band(&self, jobs: &Jobs, id: JobId) -> u8 {
         jobs.get(id).map_or(0, |job| self.policy.band(id.slot, job))
     }
 
-    /// The longest that a ready job has waited for a byte so far; jobs that still wait are not included.
+    /// Returns the longest time that a ready job has waited for a byte so far; jobs that still wait are not included.
     pub fn longest_wait(&self) -> Nanos {
         self.longest_wait
     }
 
-    /// Returns true if no job is ready; one whose class is at its maximum rate is not.
+    /// Returns whether no job is ready; a job whose class is at its maximum rate is not.
     pub fn is_idle(&self) -> bool {
         self.policy.first().is_none()
     }
 
-    /// The job that is served next: the policy's first, or one that has waited too long, if the guard can pay for it.
+    /// Returns the job that is served next: the policy's first, or a job that has waited too long, if the guard can pay
+    /// for it.
     pub(crate) fn next(&mut self, jobs: &Jobs, pace: &Pace, now: Nanos) -> Option<u32> {
         let first = self.policy.first()?;
         self.helped = self.overdue(jobs, pace, now).filter(|slot| *slot != first);
         Some(self.helped.unwrap_or(first))
     }
 
-    /// The grant for the connection's next job in the room left in a segment already granted: half a packet wastes its
-    /// headers. Must be called after [`crate::Scheduler::on_sent`], before the next grant.
+    /// Returns the grant for the connection's next job in the space left in a segment already granted, since half a
+    /// packet wastes its headers. Must be called after [`crate::Scheduler::on_sent`], before the next grant.
     pub fn filling(&self, jobs: &Jobs, id: ConnectionId, room_bytes: u64) -> Option<Grant> {
         let offers = jobs.connection(id).filter(|_| room_bytes > 0)?.offers();
         let ready = offers.iter().filter_map(|offer| Some((self.policy.turn_of(offer.lane)?, offer.slot?)));
@@ -188,7 +190,8 @@ impl Order {
         self.wait_no_more(slot);
     }
 
-    /// Must be called before a job becomes ready: its lane of its connection waits from now on, unless it already does.
+    /// Starts the wait of the job's lane of its connection, unless the lane already waits. Must be called before the
+    /// job becomes ready.
     pub(crate) fn begin_wait(&self, jobs: &mut Jobs, now: Nanos, slot: u32) {
         let at = jobs.at(slot).connection;
         if at != NO_CONNECTION {
@@ -196,8 +199,8 @@ impl Order {
         }
     }
 
-    /// Puts the connection's best job of each lane at its place in the order, and takes out the jobs that stood there
-    /// for the connection before.
+    /// Puts the connection's best job of each lane at its position in the order, and takes out the jobs that stood
+    /// there for the connection before.
     pub(crate) fn offer(&mut self, jobs: &mut Jobs, at: u32) {
         for nth in 0..jobs.connection_at(at).offers().len() {
             let lane = jobs.connection_at(at).offers()[nth].lane;
@@ -205,7 +208,8 @@ impl Order {
         }
     }
 
-    /// Puts the connection's best job of this lane at its place in the order, and takes out the one that stood there.
+    /// Puts the connection's best job of this lane at its position in the order, and takes out the job that stood
+    /// there.
     fn offer_to(&mut self, lane: u16, jobs: &mut Jobs, at: u32) {
         let connection = jobs.connection_at_mut(at);
         let best = connection.best_stage(lane);
@@ -224,7 +228,7 @@ impl Order {
         }
     }
 
-    /// The slot that has waited longest, among the jobs that the guard watches.
+    /// Returns the slot that has waited longest, among the jobs that the guard watches.
     pub(crate) fn waits_longest(&self) -> Option<u32> {
         self.waiting.first()
     }

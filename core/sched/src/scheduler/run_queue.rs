@@ -1,8 +1,8 @@
 //! The ready jobs, smallest (rank, arrival number) first.
 //!
-//! An indexed binary heap: keys are stored inline so that sifting touches one array, and a position per slot lets any
-//! job be re-ranked or removed in O(log n) without a search and without leaving dead entries behind. It allocates only
-//! when more jobs are in the system than ever before.
+//! The queue is an indexed binary heap. Keys are stored inline so that sifting touches one array, and a position per
+//! slot lets any job be re-ranked or removed in O(log n) without a search and without leaving dead entries behind. It
+//! allocates only when more jobs are in the system than ever before.
 
 use crate::grow::{grow_to, reserve_one};
 
@@ -31,12 +31,12 @@ impl RunQueue {
         self.places.get(slot as usize).is_some_and(|at| *at != ABSENT)
     }
 
-    /// The slot that drains first.
+    /// Returns the slot with the smallest key.
     pub fn first(&self) -> Option<u32> {
         self.heap.first().map(|&(_, slot)| slot)
     }
 
-    /// Puts the slot at its place, whether or not it was already in the queue.
+    /// Puts the slot at its position, whether or not it was already in the queue.
     pub fn set(&mut self, slot: u32, key: Key) {
         grow_to(&mut self.places, slot as usize + 1, || ABSENT);
         let at = match self.places[slot as usize] {
@@ -63,7 +63,7 @@ impl RunQueue {
         }
     }
 
-    /// The slot that drains first, and its key.
+    /// Returns the smallest key and its slot.
     pub fn first_entry(&self) -> Option<(Key, u32)> {
         self.heap.first().copied()
     }
@@ -82,7 +82,7 @@ impl RunQueue {
         }
     }
 
-    /// Brings an entry to its place: up, or else down.
+    /// Moves an entry to its position: up, or else down.
     fn settle(&mut self, at: usize) {
         if self.sift_up(at) == at {
             self.sift_down(at);
@@ -147,7 +147,7 @@ mod tests {
                         queue.set(slot, key);
                         model.insert(slot, key);
                     }
-                    // Sometimes all ranks at once.
+                    // This step changes all ranks together.
                     None if slot == 0 => {
                         queue.rerank(|slot| u64::from(slot * 7 % 5));
                         model.iter_mut().for_each(|(slot, key)| key.rank = u64::from(slot * 7 % 5));

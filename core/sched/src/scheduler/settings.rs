@@ -1,10 +1,10 @@
 //! Changes the order and the pace of a scheduler that has jobs: an operator changes them while responses are being
 //! sent.
 //!
-//! The jobs stay where they are, with what they have received and what they wait for. The new policy sees them as if
-//! they had just arrived, in order of arrival. What clients with jobs have had beyond their shares is kept: with new
-//! allowances the first of several downloads would have the link to itself for seconds, in an order that does not rank by
-//! size. Any further state of the old policy (turns, virtual time) is forgotten.
+//! The jobs stay where they are, and keep the bytes they have sent and the reasons for which they wait. The new policy
+//! sees them as if they had just arrived, in order of arrival. The bytes that clients with jobs have received beyond
+//! their shares are kept: with new allowances the first of several downloads would have the link to itself for seconds,
+//! in an order that does not rank by size. Any further state of the old policy (turns, virtual time) is forgotten.
 
 use units::Nanos;
 
@@ -17,13 +17,13 @@ use crate::{Guard, Pace, Path, Policy};
 
 /// The settings that an operator may change while jobs are in the system.
 pub struct Settings {
-    /// `None` keeps the order and the guard.
+    /// The new order and guard; `None` keeps the present ones.
     pub order: Option<(Box<dyn Policy>, Guard)>,
     pub pace: Pace,
 }
 
 impl Settings {
-    /// Applies them from the next grant on. No grant may be outstanding.
+    /// Applies the settings from the next grant on. No grant may be outstanding.
     pub fn apply_to(self, now: Nanos, scheduler: &mut Scheduler) {
         scheduler.advance_turns(now);
         scheduler.pacer.change(now, self.pace);
@@ -37,7 +37,7 @@ impl Settings {
 }
 
 impl Scheduler {
-    /// Registers a client again after a change of the order, which keeps what it is ahead by.
+    /// Registers a client again after a change of the order, and keeps the bytes by which it is ahead.
     pub fn on_client_again(&mut self, client: u32, traits: ClientTraits) {
         let policy = self.order.policy_mut();
         let ahead_bytes = policy.ahead_bytes(client);
@@ -110,7 +110,7 @@ mod tests {
         Scheduler::new(policy::parse(name).unwrap(), Pace::UNLIMITED).with_guard(Guard::new(GUARD_PERMILLE))
     }
 
-    /// The jobs in the order served, at most `bytes` at a time, until none is left.
+    /// Serves the jobs, at most `bytes` at a time, until none is left; returns them in the order served.
     fn drain(scheduler: &mut Scheduler, bytes: u64) -> Vec<JobId> {
         let mut served = Vec::new();
         while let Some(grant) = scheduler.poll_grant(Nanos::ZERO) {
@@ -156,7 +156,8 @@ mod tests {
         assert_eq!(scheduler.pacer().ledger().cross_traffic().share_permille(), 0);
     }
 
-    /// A download owes nothing for the bytes that it had before: after a change to `fair` each goes on in its turn, from every policy.
+    /// A download owes nothing for the bytes that it had before: after a change from any policy to `fair`, each
+    /// download continues in its turn.
     #[test]
     fn a_change_to_fair_stops_nobody() {
         const ROUNDS: usize = 400;
@@ -175,7 +176,7 @@ mod tests {
                         Some(on) => scheduler.arrive_on(Nanos::ZERO, *on, arrival, Precedence::default()).unwrap(),
                         None => scheduler.arrive(Nanos::ZERO, arrival),
                     });
-                    // Each has had more than the next.
+                    // Each job has had more bytes than the next.
                     for _ in 0..100 {
                         let Some(grant) = scheduler.poll_grant(Nanos::ZERO) else { break };
                         let _ = scheduler.on_sent(Nanos::ZERO, grant.job, grant.bytes_max.min(1400));
@@ -189,7 +190,8 @@ mod tests {
                     served.push(grant.job);
                 }
                 for id in &ids {
-                    // Four turns, two of which have two streams each: one in eight, with a guard of one in a hundred.
+                    // There are four turns, two of which have two streams each: one grant in eight, with a guard of one
+                    // in a hundred.
                     let gap = served.split(|job| job == id).map(<[JobId]>::len).max().unwrap();
                     assert!(gap <= 12, "{from}, {clients} clients, {share:?}: {id:?} waits for {gap} grants");
                 }
@@ -197,8 +199,8 @@ mod tests {
         }
     }
 
-    /// Each client's download has had more than its allowance. Whatever the order is then, all go on: under `fcfs` the
-    /// first would have a new allowance to itself, 3 MB, and then the second.
+    /// Each client's download has had more than its allowance. All of them continue, whatever the new order is: under
+    /// `fcfs` the first would otherwise have a new allowance to itself, 3 MB, and then the second.
     #[test]
     fn a_change_of_policy_stops_no_client_s_download() {
         let share = ClientShare::of_link(None);
@@ -224,7 +226,7 @@ mod tests {
         }
     }
 
-    /// Downloads of one client take turns on connections of their own, whatever another client has.
+    /// Downloads of one client on separate connections take turns, whatever another client has.
     #[test]
     fn downloads_of_a_client_take_turns_under_fair() {
         let policy = "fair".parse::<PolicySpec>().unwrap().build_among_clients(Some(ClientShare::of_link(None)));
@@ -244,7 +246,7 @@ mod tests {
     }
 
     proptest! {
-        /// Changes from each policy to each other, midway: every byte is served, on each connection.
+        /// Changes from each policy to each other midway: every byte is served, on each connection.
         #[test]
         fn nothing_is_lost(
             from in 0..policy::NAMES.len(),

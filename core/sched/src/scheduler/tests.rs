@@ -4,8 +4,8 @@ use units::{Nanos, Rate};
 use super::*;
 use crate::{Correction, Reading, policy};
 
-/// Unit service: one byte per grant and per second, so that a schedule reads as a string, and waits are long enough for
-/// the guard.
+/// Makes a scheduler that serves one byte per grant and per second, so that a schedule reads as a string, and waits are
+/// long enough for the guard.
 fn unit_scheduler(name: &str) -> Scheduler {
     Scheduler::new(policy::parse(name).unwrap(), Pace::UNLIMITED)
 }
@@ -18,7 +18,7 @@ fn unit_job(size_bytes: u64) -> Arrival {
 /// A job of a script: name, size, arrival.
 type Case = (char, u64, u64);
 
-/// Reads `A:3@0 B:1@1`.
+/// Parses a script such as `A:3@0 B:1@1`.
 fn script(text: &str) -> Vec<Case> {
     text.split_whitespace()
         .map(|word| {
@@ -29,7 +29,7 @@ fn script(text: &str) -> Vec<Case> {
         .collect()
 }
 
-/// Serves one byte per tick; returns, tick by tick, which job was served (`.` for none) and how many jobs were left.
+/// Serves one byte per tick. Returns the job served at each tick (`.` for none) and the number of jobs left.
 fn serve(scheduler: &mut Scheduler, cases: &[Case]) -> (String, Vec<usize>) {
     let mut names = Vec::new();
     let (mut order, mut counts) = (String::new(), Vec::new());
@@ -82,7 +82,7 @@ mod order {
 
     #[test]
     fn psjf_looks_at_the_size_at_the_start() {
-        // A has 1 left when B comes with 2, and is overtaken nevertheless.
+        // A has 1 byte left when B comes with 2, and is overtaken nevertheless.
         check_order("psjf", "A:5@0 B:2@4", "AAAABBA");
     }
 
@@ -117,7 +117,8 @@ mod shares {
         }
     }
 
-    /// One byte per grant, and enough time between grants that the pace does not matter: a tenth of all wire bytes.
+    /// With one byte per grant and enough time between grants that the pace does not matter, the job gets a tenth of
+    /// all wire bytes.
     #[test]
     fn the_guard_gives_a_waiting_job_its_share() {
         let pace = Pace { rate: "1gbit".parse().ok(), grant_for: Nanos::ZERO, ..Pace::UNLIMITED };
@@ -152,8 +153,8 @@ mod shares {
         }
     }
 
-    /// The grants of a download at 100 Mbit/s, in segments, after a second in which a response of `newcomer` bytes
-    /// arrived every 2 ms.
+    /// Returns the grants of a download at 100 Mbit/s, in segments, after a second in which a response of `newcomer`
+    /// bytes arrived every 2 ms.
     fn segments_granted(policy: &str, newcomer: u64) -> (u64, Option<WaitBound>) {
         let rate: Rate = "100mbit".parse().unwrap();
         let mut scheduler =
@@ -184,7 +185,7 @@ mod shares {
         assert_eq!(promised, longest, "the promise holds for the longest grant");
     }
 
-    /// A response that the guard helps gets no more than was earned for it.
+    /// A response that the guard helps gets no more bytes than were earned for it.
     #[test]
     fn what_the_guard_gives_is_not_made_longer_for_a_record() {
         let rate: Rate = "10mbit".parse().unwrap();
@@ -221,11 +222,11 @@ mod shares {
             granted[usize::from(grant.job == ids[1])] += 1;
             let _ = scheduler.on_sent(Nanos(0), grant.job, 1);
         }
-        // At most one turn ahead: it rejoins where the last grant began.
+        // The job is at most one turn ahead: it rejoins where the last grant began.
         assert_eq!(granted, [11, 10]);
     }
 
-    /// A slow reader that blocks is passed over and comes back at its rank.
+    /// A slow reader that blocks is passed over and comes back with its rank.
     #[test]
     fn a_blocked_job_never_holds_the_link() {
         let mut scheduler = unit_scheduler("srpt");
@@ -254,7 +255,7 @@ mod shares {
         assert_eq!(scheduler.poll_grant(Nanos(0)).unwrap().job, next);
     }
 
-    /// Only a byte ends a wait: a grant that a full socket did not take does not.
+    /// Only a byte ends a wait; a grant that a full socket did not take does not.
     #[test]
     fn the_longest_wait_is_from_byte_to_byte() {
         let mut scheduler = unit_scheduler("srpt");
@@ -370,7 +371,7 @@ mod pacing {
         let job = scheduler.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
         let _ = scheduler.on_sent(Nanos(0), job, 1448);
         assert_eq!(scheduler.poll_timeout(), Some(Nanos(2 * 1_211_200 - 300_000)));
-        // Without a rate, whatever is asked for leaves, and is charged.
+        // Without a rate, all requested bytes leave, and are charged.
         scheduler.set_pace(Nanos(0), None);
         assert_eq!(scheduler.poll_timeout(), Some(Nanos(0)));
         let _ = scheduler.on_sent(Nanos(0), job, 1448);
@@ -453,7 +454,7 @@ proptest! {
         }
     }
 
-    /// Under pacing, what is below never exceeds one grant and the lead that is allowed.
+    /// Under pacing, the bytes below us never exceed one grant and the allowed lead.
     #[test]
     fn what_is_below_us_is_bounded(
         sizes in prop::collection::vec(1u64..100_000, 1..20),
@@ -478,8 +479,8 @@ proptest! {
         }
     }
 
-    /// A caller that comes late by up to 15 ms at each wait keeps a line without a bucket full: what was handed down
-    /// ahead leaves meanwhile.
+    /// A caller that comes late by up to 15 ms at each wait keeps a line without a bucket full: bytes handed down ahead
+    /// leave during that time.
     #[test]
     fn a_late_caller_keeps_the_line_full(seed in any::<u64>(), mbit in 1u64..200, late_us in 0u64..15_000) {
         let rate = Rate::from_bits_per_s(mbit * 1_000_000).unwrap();
