@@ -85,8 +85,18 @@ within dpkg -i --force-confdef --force-confold "/run/packages/$deb" >"$work/said
 grep -q 'hides the unit' "$work/said" || fail "$deb: an old unit is not named"
 rm "$root/etc/systemd/system/weir.service"
 grep -q '^# mine' "$root/etc/weir/weir.toml" || fail "$deb: an upgrade dropped the administrator's configuration"
+# It neither needs the file nor takes an administrator's group away.
+mv "$root/etc/weir/weir.toml" "$root/etc/weir/kept"
+within chgrp daemon /etc/weir
+within dpkg -i --force-confdef --force-confold "/run/packages/$deb" >"$work/said" 2>&1 || fail "$deb, without weir.toml: $(cat "$work/said")"
+[ "$(within stat -c %G /etc/weir)" = daemon ] || fail "$deb: an upgrade reset the group of /etc/weir"
+mv "$root/etc/weir/kept" "$root/etc/weir/weir.toml"
 within dpkg -r weir >/dev/null
 [ -e "$root/etc/weir/weir.toml" ] && [ ! -e "$root/usr/bin/weir" ] || fail "$deb: removal"
+# No systemd runs here: it is enabled for the one that will, at the first installation and at one after a removal.
+enabled="$root/etc/systemd/system/multi-user.target.wants/weir.service"
+within dpkg -i "/run/packages/$deb" >"$work/said" 2>&1 || fail "$deb, after a removal: $(cat "$work/said")"
+[ -L "$enabled" ] || fail "$deb: not enabled after a removal and an installation"
 within dpkg -P weir >/dev/null 2>&1
 after=$(ours)
 [ "$before" = "$after" ] || fail "$deb: purged, it leaves: $(diff <(echo "$before") <(echo "$after"))"
@@ -104,6 +114,13 @@ if rpm=$(cd "$dir" && ls weir-*.rpm 2>/dev/null) && [ -x "$root/usr/bin/rpm" ]; 
     within rpm -i --nodeps "/run/packages/$rpm" 2>"$work/rpm" || fail "$rpm: $(cat "$work/rpm")"
     within weir check /etc/weir/weir.toml >"$work/said" 2>&1 || fail "$rpm: its configuration has mistakes: $(cat "$work/said")"
     within rpm -V --nodeps weir || fail "$rpm: not as it was packaged"
+    # An upgrade keeps the administrator's owners and modes.
+    within chgrp daemon /etc/weir /etc/weir/weir.toml
+    within chmod 755 /etc/weir
+    within rpm -U --force --nodeps "/run/packages/$rpm" 2>"$work/rpm" || fail "$rpm, again: $(cat "$work/rpm")"
+    for kept in "755 daemon /etc/weir" "640 daemon /etc/weir/weir.toml"; do
+        [ "$(within stat -c '%a %G %n' "${kept##* }")" = "$kept" ] || fail "$rpm: an upgrade changed ${kept##* }: not $kept"
+    done
     within rpm -e --nodeps weir
     [ ! -e "$root/usr/bin/weir" ] || fail "$rpm: removal"
     echo "rpm: installed, verified, removed"

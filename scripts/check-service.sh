@@ -33,7 +33,7 @@ mount -t tmpfs -o size=3g tmpfs "$work"
 mkdir "$work"/{upper,work,root}
 mount -t overlay overlay -o "lowerdir=/,upperdir=$work/upper,workdir=$work/work" "$work/root" 2>/dev/null || skip "no overlay of /"
 root=$work/root
-rm -rf "$root"/var/l{ib,og}/weir "$root"/etc/weir "$root"/etc/systemd/system/weir*
+rm -rf "$root"/var/l{ib,og}/weir "$root"/etc/weir "$root"/etc/systemd/system/weir* "$root/usr/sbin/policy-rc.d"
 cp "$deb" "$root/weir.deb"
 # basic.target: none of the services of this machine. The calls of Landlock, and bpf: systemd-nspawn 252 refuses them to what it boots.
 calls='landlock_create_ruleset landlock_add_rule landlock_restrict_self bpf'
@@ -190,6 +190,37 @@ within dpkg -i --force-confold /weir.deb >"$work/said" 2>&1 || fail "dpkg, with 
 soon watches "$process" || fail "after another package the process before watches"
 soon attached || fail "after another package nothing is attached"
 echo "attach: attached, killed and restarted, stopped in each state, another package"
+
+# Removed and installed again, it serves. A start that policy-rc.d forbids does not come.
+is_active || within systemctl start weir || fail "start before the removal"
+within weir attach inner --rate 50mbit --no-watch >"$work/said" 2>&1 || fail "weir attach inner: $(cat "$work/said")"
+within ip link add spare type veth peer name apart
+for end in spare apart; do within ip link set $end up; done
+within weir uplink up spare --rate 50mbit >"$work/said" 2>&1 || fail "weir uplink up: $(cat "$work/said")"
+within dpkg -r weir >"$work/said" 2>&1 || fail "removal: $(cat "$work/said")"
+if is_active; then fail "active after a removal"; fi
+for end in outer inner spare; do
+    if within tc qdisc show dev $end | grep -q htb; then fail "$end has bands after the removal: $(cat "$work/said")"; fi
+done
+within sh -c 'printf "#!/bin/sh\nexit 101\n" >/usr/sbin/policy-rc.d && chmod 755 /usr/sbin/policy-rc.d'
+within dpkg -i --force-confold /weir.deb >"$work/said" 2>&1 || fail "dpkg, after a removal: $(cat "$work/said")"
+if is_active; then fail "started although policy-rc.d forbids it"; fi
+within rm /usr/sbin/policy-rc.d
+within dpkg -r weir >/dev/null 2>&1 || fail "removal again"
+within dpkg -i --force-confold /weir.deb >"$work/said" 2>&1 || fail "dpkg, after a removal: $(cat "$work/said")"
+is_active && [ "$(within systemctl is-enabled weir)" = enabled ] || fail "neither active nor enabled after a removal and an installation: $(cat "$work/said")"
+# A configuration that root reads and the unit's user does not: the process from before goes on to serve.
+before=$(main)
+within chgrp root /etc/weir /etc/weir/weir.toml
+within chmod 750 /etc/weir
+within dpkg -i --force-confold /weir.deb >"$work/said" 2>&1 || fail "dpkg, with a file of root's: $(cat "$work/said")"
+[ "$(within stat -c %G /etc/weir)" = root ] || fail "a package reset the group of /etc/weir"
+is_active && [ "$(main)" = "$before" ] && asked 'http://[::1]:8081/' >/dev/null || fail "a package took the server down: $(cat "$work/said")"
+grep -q 'goes on to serve' "$work/said" || fail "it is not said that the old process serves: $(cat "$work/said")"
+within rm /etc/weir/weir.toml
+within dpkg -i --force-confold /weir.deb >"$work/said" 2>&1 || fail "dpkg, without weir.toml: $(cat "$work/said")"
+is_active && [ "$(main)" = "$before" ] || fail "without weir.toml a package took the server down: $(cat "$work/said")"
+echo "service: removed, installed again, with a file that its user cannot read, and without one"
 
 within dpkg -P weir >/dev/null 2>&1 || fail "purge"
 if within systemctl cat weir >/dev/null 2>&1; then fail "a unit is left after the purge"; fi
