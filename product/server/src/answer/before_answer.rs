@@ -18,7 +18,8 @@ use crate::sites::AskedServer;
 use crate::upstream::{Group, PassOn};
 
 impl Handler {
-    /// The reply with the site's page for an error of an upstream, whose fields stay unless they describe its body.
+    /// Returns the reply with the site's error page in place of an upstream's error. The upstream's fields stay unless
+    /// they describe its body.
     pub fn intercepted(&self, to: To, request: &Request, said: &Response<()>) -> Reply {
         let is_of_body = |name: &[u8]| {
             let mut own = OF_THE_BODY.iter().chain(&["content-type", "content-language", "content-disposition"]);
@@ -29,8 +30,9 @@ impl Handler {
         self.with_headers(to, request, kept.fold(error, |response, (name, value)| response.with(name, value)).into())
     }
 
-    /// Returns the path and query by which a request is answered, if its site rewrites them or bytes of them are encoded
-    /// ([`Request::encoded`]). `Err` holds the reply to a request whose rewrite depends on how a program reads its path.
+    /// Returns the path and query by which a request is answered, if its site rewrites them or some of their bytes are
+    /// percent-encoded ([`Request::encoded`]). `Err` holds the reply to a request whose rewrite depends on how a
+    /// program reads its path.
     pub fn rewrite(&self, to: To, request: &Request) -> Result<Option<Rewritten>, Box<Reply>> {
         let Some(site) = to.site else { return Ok(None) };
         let encoded = request.encoded();
@@ -51,7 +53,8 @@ impl Handler {
         Some(target.map_or_else(reject, |target| redirect(Status::PERMANENT_REDIRECT, &target)))
     }
 
-    /// Returns what comes before the answer for a client that is not let in yet: a reply, or a password to verify.
+    /// Returns the step that comes before the answer to a client that is not let in yet: a reply, or a password to
+    /// verify.
     pub(super) fn let_in(
         &self,
         to: To,
@@ -101,7 +104,7 @@ impl Handler {
         }
     }
 
-    /// The answer of an object that clients measure with.
+    /// Returns the answer for an object that clients use for measurements, if the request names one.
     pub(super) fn measured(&self, site: SiteNumber, to: To, request: &Request) -> Option<Answer> {
         let object = self.sites().measured(site, request)?;
         if object.takes(request.method) {
@@ -125,7 +128,7 @@ impl Handler {
             Variable::Scheme => if to.is_secure { "https" } else { "http" }.into(),
             Variable::User => self.user(site, request, client).unwrap_or_default(),
         });
-        // Those that an operator sets count more. A client can never set those that a server says of it.
+        // Fields that an operator sets take precedence. A client can never set the fields that this server says of it.
         let said = if let Some(Verdict::LetIn(said)) = verdict { said } else { Vec::new() };
         let copied = self.copied(site, request).into_iter().map(|name| FieldChange { name, value: None });
         for change in said.into_iter().chain(copied) {
@@ -136,13 +139,13 @@ impl Handler {
         PassOn { group, changes, run: None }
     }
 
-    /// The names of the fields that the server says of clients that it lets in for this request.
+    /// Returns the names of the fields in which the server describes the clients that it lets in for this request.
     fn copied(&self, site: SiteNumber, request: &Request) -> Vec<String> {
         let gate = self.sites().access(site, request).and_then(|(at, _)| self.served.gate(site, at));
         gate.and_then(|gate| gate.asked.as_ref()).map(|asked| asked.copied.clone()).unwrap_or_default()
     }
 
-    /// The name that a request logs in with where its site asks for one; its password may be wrong.
+    /// Returns the user name in the credentials of a request, if its site requires a login. The password may be wrong.
     pub fn user(&self, site: SiteNumber, request: &Request, client: IpAddr) -> Option<Vec<u8>> {
         let (_, access) = self.sites().access(site, request)?;
         let has_logged_in = access.users.is_some() && access.by_network(client) == ByNetwork::NeedsLogin;

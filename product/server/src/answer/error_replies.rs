@@ -1,4 +1,4 @@
-//! The replies that say in plain text why there is nothing else.
+//! Replies that explain in plain text why a request gets nothing else.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use crate::files::Missing;
 const TEXT: &[u8] = b"text/plain; charset=utf-8";
 
 impl Handler {
-    /// The reply if no upstream answers.
+    /// Returns the reply to a request that no upstream answers.
     pub fn unanswered(&self, to: To, request: &Request, status: Status) -> Reply {
         let why = match status {
             Status::GATEWAY_TIMEOUT => "the server behind this one took too long",
@@ -27,7 +27,7 @@ impl Handler {
         self.with_headers(to, request, refused.into())
     }
 
-    /// The reply to a client that makes requests too often (RFC 6585 section 4).
+    /// Returns the reply to a client that makes requests too often (RFC 6585 section 4).
     pub fn too_many(&self, to: To, request: &Request, retry_after_s: u64) -> Reply {
         let why = format!("more requests than one client may make; please try again in {retry_after_s} s");
         let refused = text(Status::TOO_MANY_REQUESTS, &why);
@@ -35,13 +35,13 @@ impl Handler {
     }
 }
 
-/// The reply to bytes that are not a valid request. It belongs to no site: the host they name is unknown or cannot be
-/// trusted.
+/// Returns the reply to bytes that are not a valid request. The reply belongs to no site, because the host in the bytes
+/// is unknown or cannot be trusted.
 pub fn reject(reject: Reject) -> Reply {
     Reply { is_last: true, ..text(reject.status, reject.reason).into() }
 }
 
-/// The reply to a method that reads no file, if these methods are allowed.
+/// Returns the reply to a request whose method reads no file, when only these methods are allowed.
 pub(super) fn unserved(request: &Request, allow: &'static [u8]) -> Reply {
     if request.method == Method::Options {
         return bare(Status::NO_CONTENT).with("Allow", allow).into();
@@ -50,12 +50,12 @@ pub(super) fn unserved(request: &Request, allow: &'static [u8]) -> Reply {
     text(Status::METHOD_NOT_ALLOWED, &why).with("Allow", allow).into()
 }
 
-/// The reply to a request that comes back from its upstream again and again (RFC 5842 section 7.2).
+/// Returns the reply to a request that its upstream sends back to this server repeatedly (RFC 5842 section 7.2).
 pub(super) fn looping() -> Reply {
     text(Status::LOOP_DETECTED, "a server behind this one leads back to it").into()
 }
 
-/// The reply if no site has this host (RFC 9110 section 15.5.20).
+/// Returns the reply to a request whose host belongs to no site (RFC 9110 section 15.5.20).
 pub(super) fn misdirected() -> Reply {
     text(Status::MISDIRECTED, "no site of this server has that host").into()
 }

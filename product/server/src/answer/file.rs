@@ -1,10 +1,12 @@
-//! The response with a file: in the most wanted form among the ready ones, or with parts of it.
+//! Responses with a file: in the form that the client prefers among the ready ones, or with parts of the file.
 //!
-//! Where the threads that make forms are behind, as on a server that has just started and has many readers, the file is
-//! coded while it is sent, as the response of a program is: a page as it is would take the line five times as long.
+//! If the threads that make forms are behind, the file is coded while it is sent, like the response of a program. This
+//! happens on a server that has just started and has many readers. A page without coding would occupy the line five
+//! times as long.
 //!
-//! Each form has other bytes, so each has a tag of its own, and the ranges that are served are those of the file as it
-//! is (RFC 9110 section 14.2). A client may hold any form that it takes: a tag of one says that it has the file.
+//! Each form has different bytes, so each form has its own entity tag. Ranges are always ranges of the uncoded file
+//! (RFC 9110 section 14.2). A client may hold any form that it accepts; the tag of any such form shows that it has the
+//! file.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -31,19 +33,19 @@ use crate::stages::{coded_on_its_way, has_stages, staged_head};
 /// The hexadecimal digits of a dictionary in a tag.
 const DIGITS: usize = 16;
 
-/// The rule by which a request waits for a form that is being made.
+/// The rule that decides whether a request waits for a form that is being made.
 #[derive(Clone, Copy, PartialEq)]
 enum WaitRule {
-    /// A form that is there is sent.
+    /// Sends a form that is ready.
     Never,
-    /// The form is waited for if it would have left sooner.
+    /// Waits for the form if the response then leaves sooner.
     IfSooner,
-    /// The client wants few bytes more than an early response, or takes no others.
+    /// Waits for the form because the client prefers few bytes to an early response, or accepts no other form.
     Always,
 }
 
 impl WaitRule {
-    /// The maximum time that a request waits where a wait of this length is worth it.
+    /// Returns the maximum time that a request waits under this rule. `worth` is the longest wait that pays.
     fn at_most(self, worth: Nanos) -> Nanos {
         if self == WaitRule::Always { WAIT_MAX } else { worth }
     }
@@ -54,19 +56,19 @@ enum Form {
     /// The bytes of the file itself.
     Plain,
     Coded(Arc<Entry>),
-    /// The file, coded while it is sent: no form is ready, and the threads that make them are behind.
+    /// The file, coded while it is sent, because no form is ready and the threads that make forms are behind.
     OnItsWay(Coding),
-    /// A form that is being made and would have left sooner.
+    /// A form that is being made and with which the response leaves sooner.
     Awaited(Wished),
 }
 
 impl Handler {
-    /// The response with a file in a form that is there.
+    /// Returns the response with a file in a form that is ready.
     pub(super) fn file(&mut self, to: To, request: &Request, entry: &Arc<Entry>) -> Response<Body> {
         self.file_or_wait(to, request, entry, false).unwrap_or_else(|_| self.plain(request, entry))
     }
 
-    /// The response with a file, or the form that the request should wait for, if it may.
+    /// Returns the response with a file, or the form that the request should wait for, if it may wait.
     pub(super) fn file_or_wait(
         &mut self,
         to: To,
@@ -74,7 +76,7 @@ impl Handler {
         entry: &Arc<Entry>,
         may_wait: bool,
     ) -> Result<Response<Body>, Wished> {
-        // A file that only some clients get stays where it is, and says nothing of others.
+        // A file that only some clients may get does not become a dictionary for other files.
         let is_open = to.site.is_some_and(|site| self.sites().access(site, request).is_none());
         let to = To { dictionaries: to.dictionaries.filter(|_| is_open), ..to };
         let response = self.in_some_form(to, request, entry, may_wait)?;
@@ -117,7 +119,7 @@ impl Handler {
         }
     }
 
-    /// Returns true if the request is for a part of the file that exists, or for one that does not.
+    /// Returns true if the request is for a part of the file, whether or not that part exists.
     fn asks_for_part(&self, request: &Request, entry: &Entry) -> bool {
         let is_asked = request.fields.range.is_some() && request.method == Method::Get;
         is_asked
@@ -127,7 +129,8 @@ impl Handler {
             )
     }
 
-    /// Chooses the form of a file. The most wanted one is made if it is not there; until then, a less wanted one serves.
+    /// Chooses the form of a file. If the preferred form is not ready, its making begins, and a less preferred form
+    /// serves until then.
     fn form(&mut self, to: To, entry: &Arc<Entry>, accepted: &AcceptedCodings, rule: WaitRule) -> Form {
         let coder = self.forms.as_ref().map(|forms| &forms.coder);
         let made = coder.map_or(Codings::NONE, |coder| coder.offers(entry));
@@ -162,14 +165,14 @@ impl Handler {
         }
     }
 
-    /// The coding in which a file is sent while its form is made, if that is sooner and there is memory for it.
+    /// Returns the coding in which a file is sent while its form is made, if that is sooner and there is memory for it.
     fn streamed(&self, to: To, entry: &Entry, accepted: &AcceptedCodings) -> Option<Coding> {
         let codings = STREAMED.into_iter().filter(|coding| entry.forms.codings.has(*coding)).collect();
         let is_worth_it = to.room_bytes >= STREAM_BYTES && self.line.is_sooner_on_its_way(entry.len);
         accepted.best(codings).filter(|_| is_worth_it)
     }
 
-    /// The response with a file that is coded while it is sent.
+    /// Returns the response with a file that is coded while it is sent.
     fn on_its_way(&mut self, request: &Request, entry: &Arc<Entry>, coding: Coding) -> Response<Body> {
         match http::evaluate(request, &entity(request, entry)) {
             Verdict::Whole => {
@@ -180,8 +183,8 @@ impl Handler {
         }
     }
 
-    /// Chooses between the form with a dictionary and others. The shortest among those that are there is sent; the one with
-    /// a dictionary is waited for if it is much shorter than them.
+    /// Chooses between the form with a dictionary and the other forms. The shortest ready form is sent. The request
+    /// waits for the form with a dictionary if that is much shorter than the ready ones.
     fn form_with(
         &mut self,
         to: To,
@@ -214,11 +217,11 @@ impl Handler {
         }
     }
 
-    /// The response with a coded form of a file.
+    /// Returns the response with a coded form of a file.
     fn coded(&mut self, request: &Request, entry: &Arc<Entry>, form: &Arc<Entry>) -> Response<Body> {
         match http::evaluate(request, &entity(request, form)) {
             Verdict::NotModified => bare(Status::NOT_MODIFIED).of(form.fields.validators()),
-            // The client may have the file as it is.
+            // The client may have the uncoded file.
             Verdict::PreconditionFailed => self.plain(request, entry),
             Verdict::Whole | Verdict::Ranges(_) | Verdict::RangeNotSatisfiable => {
                 Response::new(Status::OK, part(form, 0..form.len).into()).of(form.fields.whole())
@@ -226,7 +229,7 @@ impl Handler {
         }
     }
 
-    /// The response with a file as it is.
+    /// Returns the response with an uncoded file.
     pub(super) fn plain(&mut self, request: &Request, entry: &Arc<Entry>) -> Response<Body> {
         let fields = &entry.fields;
         let whole = || Response::new(Status::OK, part(entry, 0..entry.len).into()).of(fields.whole());
@@ -276,44 +279,44 @@ impl Handler {
     }
 }
 
-/// Returns true if the client says that it wants few bytes.
+/// Returns true if the client asks for few bytes.
 fn saves_data(request: &Request) -> bool {
     request.values("save-data").any(|value| value.trim_ascii().eq_ignore_ascii_case(b"on"))
 }
 
 fn entity<'e>(request: &Request, entry: &'e Entry) -> Entity<'e> {
-    // Nothing else needs the time.
+    // Only If-Range needs the time.
     let now = if request.fields.if_range.is_some() { SystemTime::now() } else { entry.last_modified };
     Entity { len: entry.len, etag: &entry.etag, last_modified: entry.last_modified, now }
 }
 
-/// Returns the entity tag of the form that the client has, if the request only asks whether the file has changed and the client
-/// accepts that form. Forms that are not there any more count too: their bytes stand for the same file.
+/// Returns the entity tag of the form that the client has, if the request only asks whether the file has changed and
+/// the client accepts that form. Forms that no longer exist count too, because their bytes represent the same file.
 fn held_tag<'r>(to: To, request: &Request<'r>, entry: &Entry, accepted: &AcceptedCodings) -> Option<&'r [u8]> {
     let is_held = |tag: &&[u8]| is_of(entry, tag, accepted) || is_with_dictionary(to, request, entry, tag, accepted);
     listed_tags(request).filter(|_| is_only_question(request)).find(is_held)
 }
 
-/// Returns true if the request sets no other condition than tags of what the client has.
+/// Returns true if the request has no condition other than the entity tags that the client holds.
 fn is_only_question(request: &Request) -> bool {
     request.fields.if_match.is_none() && request.fields.if_unmodified_since.is_none()
 }
 
-/// The tag of this file when it was coded on its way, if the client has it and takes such codings.
+/// Returns the tag of this file as it was coded while it was sent, if the client has it and accepts such codings.
 fn tag_on_its_way(request: &Request, entry: &Entry, accepted: &AcceptedCodings) -> Option<Vec<u8>> {
     let takes_any = STREAMED.into_iter().any(|coding| accepted.takes(coding));
     tag_asked_with(request, entry.etag.as_bytes()).filter(|_| takes_any && is_only_question(request))
 }
 
-/// Returns true for the tag of a form of this file with a dictionary, if the client can have no other bytes for it: a
-/// cache that many clients share keeps the bytes as they came, which only those with the dictionary decode.
+/// Returns true for the tag of a form of this file with a dictionary, if the client can have no other bytes for that
+/// tag. A cache that many clients share keeps the coded bytes, which only clients with the dictionary can decode.
 fn is_with_dictionary(to: To, request: &Request, entry: &Entry, tag: &[u8], accepted: &AcceptedCodings) -> bool {
     let Some(suffix) = entry.suffix_of(tag).filter(|_| to.dictionaries.is_some()) else { return false };
     let dictionary = available_dictionary(request).filter(|_| !to.is_direct);
     let has_form = |coding, level: Level| {
         let way = Way { coding, level: level.number(coding), dictionary: Some(dictionary.unwrap_or_default()) };
         let own = way.suffix();
-        // A client of its own has decoded the bytes when it stored them.
+        // A client that has its own cache has decoded the bytes before it stored them.
         let common = if to.is_direct { own.len() - DIGITS } else { own.len() };
         suffix.len() == own.len() && suffix.starts_with(&own.as_bytes()[..common])
     };
@@ -323,7 +326,7 @@ fn is_with_dictionary(to: To, request: &Request, entry: &Entry, tag: &[u8], acce
     codings.any(|coding| [Level::Fast, Level::Best].into_iter().any(|level| has_form(coding, level)))
 }
 
-/// Returns true for the tag of a form of this file that the client takes.
+/// Returns true for the tag of a form of this file that the client accepts.
 fn is_of(entry: &Entry, tag: &[u8], accepted: &AcceptedCodings) -> bool {
     if tag == entry.etag.as_bytes() {
         return !accepted.refuses_identity();

@@ -1,4 +1,4 @@
-//! Lookups of files by other threads, and what else a handler does for the requests of connections.
+//! Lookups of files by other threads, and other services of a handler for the requests of connections.
 
 use std::os::fd::BorrowedFd;
 
@@ -12,7 +12,7 @@ use crate::files::{CacheLimits, Key, LookupResult, Missing, SLOW_AFTER};
 use crate::net::Socket;
 
 impl Handler {
-    /// Takes the results of lookups that have completed since.
+    /// Takes the results of lookups that have completed since the last call.
     pub fn take_found(&mut self, now: Nanos) {
         self.lookups.take(&mut self.cache, now, &mut self.found);
         if let Some(forms) = &mut self.forms {
@@ -20,12 +20,12 @@ impl Handler {
         }
     }
 
-    /// A descriptor that becomes readable when a watched file has changed, if files are watched.
+    /// Returns a descriptor that becomes readable when a watched file has changed, if files are watched.
     pub fn watch_fd(&self) -> Option<BorrowedFd<'_>> {
         self.cache.watch_fd()
     }
 
-    /// Resolves what the request on this stream is for.
+    /// Resolves the target of the request on this stream.
     pub fn to(&self, conn: &Connection<impl Socket>, stream: u32, request: &Request) -> To {
         let site = self.site(request);
         // The clients of a proxy cannot reach this server's ports.
@@ -36,8 +36,8 @@ impl Handler {
         To { site, is_secure, http3_port, client, dictionaries, is_direct, room_bytes }
     }
 
-    /// Returns a predicate: whether the body of a request is counted as it arrives, and the reply is made from the
-    /// count.
+    /// Returns a predicate over requests. It is true if the body of a request is counted as it arrives and the reply is
+    /// made from the count.
     pub fn takes_body(&self, security: Security) -> impl Fn(&Request) -> bool {
         move |request| {
             let site = self.site(request);
@@ -58,7 +58,7 @@ impl Handler {
         }
     }
 
-    /// Sets the cache limits, from the next file on.
+    /// Sets the cache limits that apply from the next file on.
     pub fn set_cache_limits(&mut self, limits: CacheLimits) {
         self.cache.set_limits(limits);
     }
@@ -99,17 +99,17 @@ impl Handler {
         }
     }
 
-    /// The early hints for a request whose response has to be waited for.
+    /// Returns the early hints for a request whose response has to be waited for.
     pub fn hints(&self, to: To, request: &Request) -> Option<Response<()>> {
         self.sites().hints(to.site?, request)
     }
 
-    /// Exchanges that wait for a file, and since when.
+    /// Returns the exchanges that wait for a file, each with the time at which its wait began.
     pub fn askers(&self) -> impl Iterator<Item = (ExchangeId, Nanos)> {
         self.lookups.askers().chain(self.forms.iter().flat_map(FormWaits::askers))
     }
 
-    /// Returns true if an exchange may wait for a form of its file: it has not done so before.
+    /// Returns true if an exchange may wait for a form of its file, which it may do once.
     pub fn may_wait(&mut self, exchange: ExchangeId) -> bool {
         self.forms.as_mut().is_some_and(|forms| !forms.settle(exchange))
     }
@@ -119,7 +119,7 @@ impl Handler {
         self.found.pop_front()
     }
 
-    /// The number of exchanges whose lookup has ended.
+    /// Returns the number of exchanges whose lookup has ended.
     pub fn found(&self) -> usize {
         self.found.len()
     }
@@ -129,7 +129,7 @@ impl Handler {
         self.cache.is_due()
     }
 
-    /// When the next wait for a form ends in any case.
+    /// Returns the time by which the next wait for a form ends at the latest.
     pub fn forms_due(&self) -> Option<Nanos> {
         self.forms.as_ref().and_then(FormWaits::due)
     }
@@ -141,8 +141,8 @@ impl Handler {
         }
     }
 
-    /// Once a second: closes files that are not requested any more. Returns lines about site roots that are other
-    /// folders now.
+    /// Closes files that are no longer requested; called once a second. Returns a log line for each site root that has
+    /// become another folder.
     pub fn look_after_files(&mut self, now: Nanos) -> Vec<String> {
         self.cache.close_idle(now);
         self.cache.take_lines()

@@ -10,26 +10,26 @@ use crate::disk::Done;
 use crate::exchange_id::ExchangeId;
 use crate::files::{Entry, Found, Key, LookupResult, SearchStep};
 
-/// The maximum time that a request waits for a form: a thread that codes a file may wait for its disk.
+/// The maximum time that a request waits for a form. The thread that codes the file may wait for its disk.
 pub(super) const WAIT_MAX: Nanos = Nanos::from_secs(2);
-/// A wait that no visitor notices: about the way to a client that is near.
+/// A wait that no visitor notices: about the round trip to a nearby client.
 const SHORT_WAIT: Nanos = Nanos::from_millis(20);
-/// Text has at most one byte in this many after coding; a better guess would make few other choices.
+/// The assumed ratio of a text's length to its coded length, at least. A better guess would change few decisions.
 const CODED_PART: u64 = 3;
 
-/// The bytes of a file that an event loop codes in a second while it sends them; rather too few.
+/// The number of bytes of a file that an event loop codes in a second while it sends them. The estimate is low.
 const ON_ITS_WAY_PER_S: u64 = 50_000_000;
 
-/// The rate, in bits per second, that decides while none is known: a wait gains much on the lines that are slower, and costs one
-/// client some milliseconds on those that are faster.
+/// The rate, in bits per second, that is assumed while the rate is unknown. On slower lines a wait gains much; on
+/// faster lines it costs one client some milliseconds.
 const RATE_UNTIL_KNOWN: u64 = 100_000_000;
 
 /// The line as an event loop knows it when it answers requests.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LineView {
-    /// `None` while the rate is not known, or nothing is paced.
+    /// The rate of the line. `None` while the rate is unknown, or if nothing is paced.
     pub rate: Option<Rate>,
-    /// Bytes that were handed down and have not left: no response overtakes them.
+    /// The bytes handed to the kernel that have not left the host. No response can overtake them.
     pub below_bytes: u64,
 }
 
@@ -55,9 +55,9 @@ pub struct FormWaits {
     pub coder: Arc<Coder>,
     done: Arc<Done<ExchangeId>>,
     waiting: HashMap<ExchangeId, Waiting>,
-    /// When the waits end in any case, the first first.
+    /// The times at which the waits end at the latest, the earliest first.
     due: BTreeSet<(Nanos, ExchangeId)>,
-    /// Exchanges that have waited, and are answered with what is there.
+    /// Exchanges that have waited. They are answered with a form that is ready.
     settled: BTreeSet<ExchangeId>,
     ended: Vec<ExchangeId>,
 }
@@ -70,25 +70,28 @@ struct Waiting {
 }
 
 impl LineView {
-    /// Like [`LineView::is_sooner`] for a form that is much shorter; while the rate is not known, a short wait is worth it.
+    /// Like [`LineView::is_sooner`], for a form that is much shorter than the file. While the rate is unknown, a short
+    /// wait counts as worth it.
     pub fn is_soon(&self, bytes: u64, ready_in: Nanos) -> bool {
         if self.rate.is_none() { ready_in < SHORT_WAIT } else { self.is_sooner(bytes, ready_in) }
     }
 
-    /// Returns true if a file of this length has left sooner if its response waits for a form than if it begins now.
+    /// Returns true if a response with a file of this length leaves sooner when it waits for a form than when it begins
+    /// now.
     pub fn is_sooner(&self, bytes: u64, ready_in: Nanos) -> bool {
         ready_in < self.worth(bytes)
     }
 
-    /// Returns true if a file of this length has left sooner if it is coded while it is sent. On a fast line the event loop
-    /// has better things to do.
+    /// Returns true if a file of this length leaves sooner when it is coded while it is sent. On a fast line the event
+    /// loop's time is better spent otherwise.
     pub fn is_sooner_on_its_way(&self, bytes: u64) -> bool {
         let micros = bytes.saturating_mul(1_000_000) / ON_ITS_WAY_PER_S;
         self.is_sooner(bytes, Nanos::from_micros(micros))
     }
 
-    /// The time after which a response with a form of a file of this length has left no sooner than the file that had begun at
-    /// once. A thread that codes may be late: longer waits would make a guess that was wrong dear.
+    /// Returns the longest wait for a form of a file of this length after which the response still leaves sooner than
+    /// the uncoded file, if that began immediately. A thread that codes may be late, and with longer waits a wrong
+    /// guess would cost much.
     pub fn worth(&self, bytes: u64) -> Nanos {
         let Some(rate) = self.rate.or(Rate::from_bits_per_s(RATE_UNTIL_KNOWN)) else { return Nanos::ZERO };
         let saved = rate.time_for(bytes) - rate.time_for(bytes / CODED_PART);
@@ -103,14 +106,14 @@ impl LineView {
 }
 
 impl FormWaits {
-    /// `wake` is called by another thread when [`FormWaits::take`] has something to return.
+    /// Creates an empty set of waits. Another thread calls `wake` when [`FormWaits::take`] has something to return.
     pub fn new(coder: Arc<Coder>, wake: impl Fn() + Send + Sync + 'static) -> FormWaits {
         let (done, waiting) = (Arc::new(Done::new(wake)), HashMap::new());
         let (due, settled) = (BTreeSet::new(), BTreeSet::new());
         FormWaits { coder, done, waiting, due, settled, ended: Vec::new() }
     }
 
-    /// Has an exchange wait for a form. If that has been decided meanwhile, the exchange ends its wait at once.
+    /// Makes an exchange wait for a form. If the form has been made or given up since, the wait ends immediately.
     pub fn begin(&mut self, wait: FormWait, exchange: ExchangeId, now: Nanos, into: &mut impl Extend<LookupResult>) {
         let FormWait { wished: Wished { id, at_most }, entry, .. } = wait;
         let until = now + at_most;
@@ -153,12 +156,12 @@ impl FormWaits {
         }
     }
 
-    /// When the next wait ends in any case.
+    /// Returns the time by which the next wait ends at the latest.
     pub fn due(&self) -> Option<Nanos> {
         self.due.first().map(|(until, _)| *until)
     }
 
-    /// The exchanges that wait, and since when.
+    /// Returns the exchanges that wait, each with the time at which its wait began.
     pub fn askers(&self) -> impl Iterator<Item = (ExchangeId, Nanos)> {
         self.waiting.iter().map(|(exchange, waiting)| (*exchange, waiting.since))
     }
@@ -167,7 +170,7 @@ impl FormWaits {
         Waiter { exchange, done: Arc::clone(&self.done) }
     }
 
-    /// Does nothing for an exchange that has left.
+    /// Ends the wait of an exchange; does nothing if the exchange has left.
     fn end(&mut self, exchange: ExchangeId, into: &mut impl Extend<LookupResult>) {
         if let Some(Waiting { entry, until, .. }) = self.waiting.remove(&exchange) {
             self.due.remove(&(until, exchange));

@@ -1,4 +1,4 @@
-//! The verification of passwords, as far as requests wait for it.
+//! The verification of passwords, for the requests that wait for it.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -12,11 +12,11 @@ use crate::access::{Credentials, Question, Refused, Users, Verdict, Verification
 use crate::body::Body;
 use crate::exchange_id::ExchangeId;
 
-/// Verifications of passwords, and those that have ended. Without any, nobody is let in by a password.
+/// The verifications of passwords, pending and completed. Without a verifier, no password lets anybody in.
 #[derive(Default)]
 pub(super) struct Logins {
     verifications: Option<Verifications>,
-    /// At most one for each exchange.
+    /// The verdicts, at most one for each exchange.
     decided: VecDeque<(ExchangeId, Verdict)>,
 }
 
@@ -28,7 +28,7 @@ impl Logins {
 }
 
 impl Handler {
-    /// Has passwords verified by these.
+    /// Sets the verifier of passwords.
     pub fn verifying_by(mut self, verifications: Verifications) -> Handler {
         self.logins.verifications = Some(verifications);
         self
@@ -63,7 +63,7 @@ impl Handler {
         self.logins.decided.len()
     }
 
-    /// The reply to a request whose password is not verified now.
+    /// Returns the reply to a request whose password cannot be verified now.
     pub fn unverified(&self, to: To, request: &Request, refused: Refused) -> Reply {
         let reply = match refused {
             Refused::TooOften { retry_after_s } => {
@@ -76,7 +76,7 @@ impl Handler {
     }
 }
 
-/// The response to a request without the right password (RFC 7617 section 2).
+/// Returns the response to a request without the right password (RFC 7617 section 2).
 pub(super) fn unauthorized(realm: &str) -> Response<Body> {
     let challenge = format!("Basic realm=\"{realm}\", charset=\"UTF-8\"");
     text(Status::UNAUTHORIZED, "this needs a name and a password").with("WWW-Authenticate", challenge.as_bytes())

@@ -1,5 +1,5 @@
-//! Builds the response to a request: its status, fields and body. Whatever is specific to HTTP/1.1 is the connection's
-//! concern.
+//! Builds the response to a request: its status, fields and body. The connection handles everything specific to
+//! HTTP/1.1.
 
 mod alt_svc;
 mod before_answer;
@@ -56,7 +56,7 @@ pub struct Reply {
 pub enum Answer {
     /// The reply is ready.
     Reply(Reply),
-    /// The file may have to be waited for; a script that is found is run by these upstreams.
+    /// The file may have to be waited for. If it is a script, these upstreams run it.
     Lookup(Awaited, Option<Box<PassOn>>),
     /// The password of the request has to be verified first.
     Verify(Box<Question>),
@@ -84,7 +84,7 @@ impl From<Box<Lookup>> for Awaited {
 }
 
 impl Awaited {
-    /// The step of the search in which it waits.
+    /// Returns the step of the search in which the reply waits.
     pub fn step(&self) -> SearchStep {
         match self {
             Awaited::File(_, step) => *step,
@@ -99,8 +99,8 @@ impl From<Reply> for Answer {
     }
 }
 
-/// The target of a request: its site, if one has its host, and whether TLS was used. The site's number is valid until
-/// the next [`Handler::serve`].
+/// The target of a request: its site, if a site has its host, and whether TLS was used. The site's number is valid
+/// until the next [`Handler::serve`].
 #[derive(Debug, Clone, Copy)]
 pub struct To {
     pub site: Option<SiteNumber>,
@@ -110,9 +110,9 @@ pub struct To {
     pub client: u32,
     /// The site whose dictionaries the response may use; `None` without TLS, or if it has none.
     pub dictionaries: Option<SiteKey>,
-    /// No proxy stands between the client and this server, so that its cache is its own.
+    /// True if no proxy stands between the client and this server, so that the client's cache serves only that client.
     pub is_direct: bool,
-    /// The memory that the stages of its response may take.
+    /// The maximum memory, in bytes, of the stages of the response.
     pub room_bytes: usize,
 }
 
@@ -126,7 +126,7 @@ pub struct Handler {
     /// Completed lookups that are not answered yet; at most one for each exchange.
     found: VecDeque<LookupResult>,
     current: Arc<Current>,
-    /// The turn of the sites that are served.
+    /// The generation of the sites that are served; a reload increases it.
     sites_turn: u64,
     /// The requests that wait for coded forms; `None` if none are made.
     forms: Option<FormWaits>,
@@ -143,19 +143,19 @@ impl From<Response<Body>> for Reply {
 }
 
 impl Handler {
-    /// Creates a handler that serves the sites of `current`, whose folders `cache` has.
+    /// Creates a handler that serves the sites of `current`, whose folders are in `cache`.
     pub fn new(cache: Cache, lookups: Lookups, current: Arc<Current>) -> Handler {
         let served = current.served();
         let (found, forms, line, logins) = (VecDeque::new(), None, LineView::default(), Logins::default());
         Handler { cache, served, boundaries: 0, lookups, found, current, sites_turn: 0, forms, line, logins }
     }
 
-    /// Has files sent in the forms that this coder makes.
+    /// Enables coded forms of files, which the coder of `forms` makes.
     pub fn coding_by(self, forms: FormWaits) -> Handler {
         Handler { forms: Some(forms), ..self }
     }
 
-    /// Takes what is known of the line from now on.
+    /// Sets the state of the line that later answers go by.
     pub fn see_line(&mut self, line: LineView) {
         self.line = line;
     }
@@ -165,9 +165,10 @@ impl Handler {
         self.answer_to(to, request, client, now, None)
     }
 
-    /// Returns the reply to a request. A lookup that may have to wait for a disk is returned as [`Answer::Lookup`], to
-    /// be completed by [`Handler::reply_with`]. For a request that is passed on, the upstreams are returned;
-    /// [`Handler::passed_on`] completes their response. `verdict` was decided about the client since the request came.
+    /// Returns the reply to a request. If a lookup may have to wait for a disk, returns [`Answer::Lookup`], which
+    /// [`Handler::reply_with`] completes. For a request that is passed on, returns the upstreams;
+    /// [`Handler::passed_on`] completes their response. `verdict` is the decision about the client since the request
+    /// came.
     pub fn answer_to(
         &mut self,
         to: To,
@@ -203,8 +204,8 @@ impl Handler {
         }
     }
 
-    /// The reply that needs no file: to an authority's challenge, to a preflight, for which browsers follow no redirect,
-    /// or a redirect by a rule, or to TLS once there is a certificate for the host.
+    /// Returns the reply to a request that needs no file: an authority's challenge, a preflight (for which browsers
+    /// follow no redirect), a redirect by a rule, or a redirect to TLS once the host has a certificate.
     fn ruled(&self, site: SiteNumber, to: To, request: &Request) -> Option<Reply> {
         if let Some(answer) = self.served.challenge_answer(request.path) {
             return Some(challenge(answer));
@@ -217,12 +218,12 @@ impl Handler {
         })
     }
 
-    /// The upstream groups of all sites.
+    /// Returns the upstream groups of all sites.
     pub fn groups(&self) -> impl Iterator<Item = &Arc<Group>> {
         self.served.groups()
     }
 
-    /// Returns true if some of them have health checks.
+    /// Returns true if some groups have health checks.
     pub fn has_checks(&self) -> bool {
         self.served.has_checks
     }
@@ -235,7 +236,7 @@ impl Handler {
     /// Completes a response of an upstream, or one to a body, with the fields of its site. Errors stay as they are.
     pub fn passed_on(&self, to: To, request: &Request, response: Response<Body>) -> Reply {
         let Some(site) = to.site else { return response.into() };
-        // What the program says of its response counts, whatever the site makes of that.
+        // The program's fields decide, whatever the site makes of them.
         let is_shared =
             self.sites().compression(site).has_upstream_dictionaries && is_for_everybody(request, &response);
         let response = self.with_alternative(to, self.sites().add_fields(site, request, to.is_secure, response));
@@ -243,7 +244,7 @@ impl Handler {
         staged_with(request, response, &self.streaming(to, request), shared).into()
     }
 
-    /// The settings of the stages of a response.
+    /// Returns the settings of the stages of a response.
     fn streaming(&self, to: To, request: &Request) -> Streaming {
         let compression = to.site.map(|site| self.sites().compression(site)).unwrap_or_default();
         let Compressed { codings, codes_private, .. } = compression;
@@ -268,7 +269,8 @@ impl Handler {
                     location.push('?');
                     location.push_str(&String::from_utf8_lossy(query));
                 }
-                // As `//` and clean URLs: every redirect to the one address of a page keeps its method.
+                // Like the redirects for `//` and clean URLs, every redirect to the one address of a page keeps its
+                // method.
                 redirect(Status::PERMANENT_REDIRECT, &location)
             }
             Err(missing) => self.missing(to, missing, request),
@@ -276,7 +278,7 @@ impl Handler {
     }
 }
 
-/// The reply of an object used for measurements by clients.
+/// Returns the reply with an object that clients use for measurements.
 fn reply_measured(object: Object, request: &Request, is_secure: bool) -> Reply {
     object.response(request, is_secure).map_or_else(|| unserved(request, object.allow()), Reply::from)
 }
@@ -290,7 +292,7 @@ fn redirect(status: Status, to: &str) -> Reply {
     text(status, to).with("Location", to.as_bytes()).into()
 }
 
-/// The answer to an authority's challenge (RFC 8555 section 8.3).
+/// Returns the answer to an authority's challenge (RFC 8555 section 8.3).
 fn challenge(answer: String) -> Reply {
     let length = answer.len() as u64;
     let response = Response::new(Status::OK, answer.into_bytes().into());

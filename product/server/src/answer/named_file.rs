@@ -32,9 +32,9 @@ impl Handler {
     ) -> Reply {
         let reply = match found {
             Ok(Found::File(entry)) => {
-                // A picture has the type that the program says, if it says one.
+                // A picture keeps the type that the program gave, if it gave one.
                 let is_kept = forbids(said) || entry.forms.images().next().is_some();
-                // Whom the program shows this file to is its own affair.
+                // The program decides who gets this file, so it is not a dictionary.
                 let to = To { dictionaries: None, ..to };
                 let file = if is_kept { self.plain(request, &entry) } else { self.file(to, request, &entry) };
                 let response = named(file, said);

@@ -1,8 +1,8 @@
 //! Scripts: files that a FastCGI responder runs.
 //!
-//! Only a regular file beneath the root whose name ends in `.php` runs, and what runs is that file: PHP by itself takes
-//! `/upload.jpg/x.php` for `/upload.jpg` (cgi.fix_pathinfo), and would run a picture with code in it. The source of a
-//! script is never sent.
+//! Only a regular file beneath the root whose name ends in `.php` runs, and exactly that file runs. PHP by itself takes
+//! `/upload.jpg/x.php` for `/upload.jpg` (cgi.fix_pathinfo) and would run code inside a picture. The source of a script
+//! is never sent.
 
 use http::{Request, Status};
 
@@ -12,11 +12,11 @@ use crate::files::{Entry, Found, SearchStep};
 use crate::upstream::{PassOn, Run};
 
 const SCRIPT: &str = ".php";
-/// Other endings of files with code, which responders are made to run.
+/// Other extensions of files with code, which some responders are configured to run.
 const SOURCES: [&str; 3] = [".phtml", ".phar", ".phps"];
 
 impl Handler {
-    /// The answer to a request whose file is a script, which these upstreams run; `None` for other files.
+    /// Returns the answer to a request whose file is a script, which these upstreams run. `None` for other files.
     pub(super) fn script(
         &self,
         to: To,
@@ -40,16 +40,16 @@ impl Handler {
         }
     }
 
-    /// Returns true if a request may be one for a script, whose body is wanted.
+    /// Returns true if a request may be for a script, which needs its body.
     pub fn may_run(&self, request: &Request) -> bool {
         let group = self.site(request).and_then(|site| self.served.group(site, request));
         group.is_some_and(|group| group.scripts.is_some())
     }
 }
 
-/// The script in a file, if it is one.
+/// Returns the script in a file, if the file is one.
 fn run(entry: &Entry, request: &Request, step: SearchStep) -> Option<Run> {
-    // A name that is not UTF-8 would reach the responder as another.
+    // A name that is not UTF-8 would reach the responder as a different name.
     if !entry.path.ends_with(SCRIPT) || entry.path.contains('\u{fffd}') {
         return None;
     }
@@ -57,7 +57,7 @@ fn run(entry: &Entry, request: &Request, step: SearchStep) -> Option<Run> {
     Some(Run { name: [b"/", entry.path.as_bytes()].concat(), path_info })
 }
 
-/// Returns true for the name of a file with code: one that a responder runs, or runs where somebody has set it so.
+/// Returns true for the name of a file with code that a responder runs, by default or by its configuration.
 fn is_source(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
     let is_numbered = || {
@@ -67,14 +67,14 @@ fn is_source(path: &str) -> bool {
     is_numbered() || SOURCES.iter().any(|ending| name.ends_with(ending))
 }
 
-/// The beginning of a path that may name a script with more behind it: `/a.php` of `/a.php/b`.
+/// Returns the beginning of a path that may name a script with more path after it: `/a.php` of `/a.php/b`.
 pub(super) fn script_part(path: &[u8]) -> Option<&[u8]> {
     let at =
         path.windows(SCRIPT.len() + 1).position(|part| part.starts_with(SCRIPT.as_bytes()) && part.ends_with(b"/"))?;
     Some(&path[..at + SCRIPT.len()])
 }
 
-/// The part of a path behind its script, decoded: `/b` of `/a.php/b`.
+/// Returns the decoded part of a path after its script: `/b` of `/a.php/b`.
 pub(super) fn path_info(path: &[u8]) -> Option<Vec<u8>> {
     http::decode_path_info(&path[script_part(path)?.len()..]).ok()
 }

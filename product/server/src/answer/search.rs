@@ -1,7 +1,7 @@
 //! The search for the file of a request: its path, and then the other names that its site tries.
 //!
-//! Each name is a lookup of its own. The file of a single-page app is therefore one entry of the cache, however many
-//! paths lead to it, and a folder that is known to lack a name costs no access to the disk.
+//! Each name is a separate lookup. So the file of a single-page app is one entry of the cache, whatever the number of
+//! paths that lead to it, and a folder that is known to lack a name costs no disk access.
 
 use std::sync::Arc;
 
@@ -22,11 +22,11 @@ const HTML: &[u8] = b".html";
 /// The file whose clean URL is its folder's URL.
 const INDEX: &[u8] = b"index.html";
 
-/// The outcome of a search, and its last step.
+/// The outcome of a search, with the last step of the search.
 pub type Searched = (Result<Found, Missing>, SearchStep);
 
 impl Handler {
-    /// The answer of a file, or of a script that these upstreams run.
+    /// Returns the answer with a file, or with a script that these upstreams run.
     pub(super) fn answer_with_file(
         &mut self,
         to: To,
@@ -36,13 +36,14 @@ impl Handler {
         now: Nanos,
     ) -> Answer {
         let scripts = scripts.filter(|_| request.method != Method::Connect);
-        // `//a`, `/b/../a` and `/a` name one file: caches, logs and the links of a page should have a single address for it.
+        // `//a`, `/b/../a` and `/a` name one file, which should have a single address in caches, logs and the links of
+        // a page.
         // No rule has seen a path with dot segments, so it does not reach a program either.
         if let Some(target) = sites::resolved(request) {
             // Rules cannot read the path with its dot segments.
             let path = target.split('?').next().unwrap_or_default().as_bytes();
             let resolved = request.with_path(path, request.query);
-            // No file has such a name as `a%2Fb`.
+            // No file has a name like `a%2Fb`.
             if http::decode_path(path, &mut Vec::new()).is_ok() || self.served.group(site, &resolved).is_some() {
                 return self.with_headers(to, &resolved, redirect(Status::PERMANENT_REDIRECT, &target)).into();
             }
@@ -54,7 +55,7 @@ impl Handler {
         self.search_on(to, site, request, (answer, SearchStep::Exact), (scripts.map(Box::new), true, now))
     }
 
-    /// Returns the answer to a request for whose file this was found, which may be to wait for something else.
+    /// Returns the answer to a request from the result of its lookup. The answer may be to wait for something else.
     pub fn answer_found(
         &mut self,
         to: To,
@@ -67,7 +68,7 @@ impl Handler {
         self.search_on(to, site, request, (CacheAnswer::Ready(found), step), (scripts, may_wait, now))
     }
 
-    /// Continues a search with what a step has found, or still looks for.
+    /// Continues a search with the result of a step, or with a step that is still pending.
     fn search_on(
         &mut self,
         to: To,
@@ -90,7 +91,7 @@ impl Handler {
     }
 
     /// Returns the answer after the search for a file: its script, its reply, or the form that the request should wait
-    /// for, if it may.
+    /// for, if it may wait.
     fn answer_searched(
         &mut self,
         to: To,
@@ -106,7 +107,8 @@ impl Handler {
             },
             _ => scripts,
         };
-        // The index of a folder may be a script, which takes all methods; a client sends the same again to the folder.
+        // The index of a folder may be a script, which accepts all methods; the client repeats the request at the
+        // folder's URL.
         let is_of_script = scripts.is_some() && matches!(searched.0, Ok(Found::Redirect(_)));
         if !is_of_files(request.method) && !is_of_script {
             return self.with_headers(to, request, unserved(request, ALLOW)).into();
@@ -117,7 +119,7 @@ impl Handler {
         }
     }
 
-    /// Returns the reply with a file, or the form of it that the request should wait for, if it may.
+    /// Returns the reply with a file, or the form of the file that the request should wait for, if it may wait.
     fn reply_searched(
         &mut self,
         to: To,
@@ -129,7 +131,7 @@ impl Handler {
             return Ok(self.with_headers(to, request, reply));
         }
         let (found, step) = searched;
-        // What is no file is no fallback.
+        // Only a file is a fallback.
         let found = if step == SearchStep::Fallback && !matches!(found, Ok(Found::File(_))) {
             Err(Missing::NotFound)
         } else {
@@ -148,13 +150,14 @@ impl Handler {
         let Some(path) = self.sites().tries(site).fallback_path().filter(|_| step == SearchStep::Fallback) else {
             return Ok(self.with_headers(to, request, response.into()));
         };
-        // The rules for what leads nowhere, perhaps a year in caches, are not for this file.
+        // The rules for paths without a file, which may set a year in caches, do not apply to this file.
         let mut named = *request;
         named.path = path.as_bytes();
         Ok(self.with_headers(to, &named, response.varying_by(NAVIGATION).into()))
     }
 
-    /// The reply that there is no file; of a site with a fallback, a navigation would have another.
+    /// Returns the reply for a file that does not exist. At a site with a fallback the reply varies, because a
+    /// navigation would get the fallback.
     pub(super) fn missing(&self, to: To, missing: Missing, request: &Request) -> Reply {
         let reply = super::error_replies::missing(missing, request.path);
         let has_fallback = to.site.is_some_and(|site| self.sites().tries(site).fallback.is_some());
@@ -164,7 +167,7 @@ impl Handler {
         }
     }
 
-    /// Looks up the path of one step. A query distinguishes listings, and no files.
+    /// Looks up the path of one step. A query makes a difference for listings, but not for files.
     fn look(&mut self, site: SiteNumber, request: &Request, step: SearchStep, now: Nanos) -> CacheAnswer {
         let path = match step {
             SearchStep::Exact | SearchStep::Settled if !request.path.ends_with(b"/") => {
@@ -181,7 +184,7 @@ impl Handler {
         self.cache.lookup(site, &path, now)
     }
 
-    /// The redirect to the clean URL of a file, if the request has another.
+    /// Returns the redirect to the clean URL of a file, if the request has another URL.
     pub(super) fn to_clean(&self, site: SiteNumber, request: &Request, found: &Searched) -> Option<Reply> {
         let (Ok(Found::File(_)), step) = found else { return None };
         let path = clean(self.sites().tries(site), *step, request.path)?;
@@ -190,7 +193,7 @@ impl Handler {
     }
 }
 
-/// The step after this one, if what it found is not the answer.
+/// Returns the step after this one, if the result of this one is not the answer.
 fn next(
     tries: &Tries,
     step: SearchStep,
@@ -202,10 +205,10 @@ fn next(
     let is_folder = matches!(found, Ok(Found::Redirect(_)));
     let is_unanswered = is_nothing || is_folder;
     let may_be_page = tries.has_clean_urls && !request.path.ends_with(HTML) && !without_slash(request.path).is_empty();
-    // What is behind a script names no file.
+    // A path with more after its script names no file.
     let is_no_file = is_nothing || matches!(found, Err(Missing::BadPath(_)));
     let may_be_script = has_scripts && is_no_file && path_info(request.path).is_some();
-    // A program decides by itself what leads nowhere.
+    // A program decides by itself about paths that lead nowhere.
     let is_program = |file: &str| has_scripts && file.ends_with(".php");
     let answers = |file: &str| is_program(file) || is_navigation(request);
     let has_fallback = is_nothing && tries.fallback.as_ref().is_some_and(|file| answers(&file.value));
@@ -218,7 +221,7 @@ fn next(
     }
 }
 
-/// The clean path of a file that this path led to in a step; `None` if it has one already.
+/// Returns the clean path of a file that was found by this path in a step. `None` if the path is clean already.
 fn clean<'p>(tries: &Tries, step: SearchStep, path: &'p [u8]) -> Option<&'p [u8]> {
     let folder =
         |index: &[u8]| path.strip_suffix(index).filter(|folder| tries.has_index_page && folder.ends_with(b"/"));
@@ -239,14 +242,14 @@ fn without_slash(path: &[u8]) -> &[u8] {
     path.strip_suffix(b"/").unwrap_or(path)
 }
 
-/// The listing that a request asks for, if its path leads to a folder.
+/// Returns the listing that a request asks for, in case its path leads to a folder.
 pub(super) fn view_of(request: &Request) -> ListingView {
     let is_json = sites::names_json(request) && !sites::is_for_browser(request);
     ListingView::of_query(request.query.unwrap_or_default(), is_json)
 }
 
-/// Returns true if a browser asks for a page to show, and not for a part of one. A browser that sends no Sec-Fetch-Mode
-/// names HTML in Accept for pages alone.
+/// Returns true if a browser asks for a page to show, and not for a part of one. Browsers that send no Sec-Fetch-Mode
+/// name HTML in Accept only for pages.
 fn is_navigation(request: &Request) -> bool {
     let value = |name: &str| request.values(name).next();
     let is_part = || value("sec-fetch-dest").is_some_and(|dest| [&b"embed"[..], b"object"].contains(&dest));

@@ -1,4 +1,4 @@
-//! The sites in force, as the answers of one event loop see them: with certificates and classes. A reload replaces them.
+//! The sites in force, as seen by the answers of one event loop, with certificates and classes. A reload replaces them.
 
 use std::sync::Arc;
 
@@ -30,32 +30,33 @@ impl Handler {
         &self.served.sites
     }
 
-    /// The site that a request is for; its number is valid until the next [`Handler::serve`].
+    /// Returns the site that a request is for. Its number is valid until the next [`Handler::serve`].
     pub fn site(&self, request: &Request) -> Option<SiteNumber> {
         self.sites().of(request.fields.host)
     }
 
-    /// The index of a site among all sites in force.
+    /// Returns the index of a site among all sites in force.
     pub fn place(&self, site: SiteNumber) -> usize {
         self.sites().place(site)
     }
 
-    /// The names of the sites in force, in the order of their indexes.
+    /// Returns the names of the sites in force, in the order of their indexes.
     pub fn site_names(&self) -> impl Iterator<Item = &str> {
         self.sites().names()
     }
 
-    /// The access log of a site, or of requests for no site.
+    /// Returns the access log of a site, or the log of requests for no site.
     pub fn log(&self, site: Option<SiteNumber>) -> Option<&Arc<Log>> {
         self.served.log(site)
     }
 
-    /// The acceptor for TLS connections; `None` if no site has a certificate.
+    /// Returns the acceptor for TLS connections. `None` if no site has a certificate.
     pub fn acceptor(&self) -> Option<&tls::Acceptor> {
         self.served.acceptor.as_ref()
     }
 
-    /// Creates the TLS session of a newcomer; `None` if its listener is plain HTTP, or no site has a certificate.
+    /// Creates the TLS session of a new connection. `None` if its listener is plain HTTP, or if no site has a
+    /// certificate.
     pub fn session(&self, is_secure: bool) -> Option<Box<Session>> {
         let acceptor = self.acceptor().filter(|_| is_secure)?;
         Some(Box::new(Session::new(acceptor)))
@@ -66,7 +67,7 @@ impl Handler {
         self.served.has_proxies()
     }
 
-    /// The class of a request on this stream for this site; 0 if there are no classes.
+    /// Returns the class of a request on this stream for this site, or 0 if there are no classes.
     pub fn class_of(
         &self,
         connection: &Connection<impl Socket>,
@@ -79,17 +80,17 @@ impl Handler {
         assigned.map_or(0, |assigned| assigned.of(site.map(|site| self.place(site)), request, client))
     }
 
-    /// The class of bytes that belong to no request; 0 if there are no classes.
+    /// Returns the class of bytes that belong to no request, or 0 if there are no classes.
     pub fn default_class(&self) -> u16 {
         self.served.assigned.as_ref().map_or(0, |assigned| assigned.default())
     }
 
-    /// The priority of a class; a lower one goes first.
+    /// Returns the priority of a class. Lower values go first.
     pub fn priority(&self, class: u16) -> u8 {
         self.served.assigned.as_ref().map_or(0, |assigned| assigned.priority(class))
     }
 
-    /// The name of the class with this number, if there are classes.
+    /// Returns the name of the class with this number, if there are classes.
     pub fn class_name(&self, class: u16) -> Option<&str> {
         Some(self.served.assigned.as_ref()?.name(class))
     }

@@ -1,10 +1,11 @@
-//! Dictionaries of files (RFC 9842): the one that a client has, and the ones that it is offered.
+//! Dictionaries of files (RFC 9842): the dictionary that a client has, and the dictionaries that it is offered.
 //!
-//! A client uses one dictionary for a request, the one with the longest pattern, and of equal ones the last. So the first
-//! page is offered for all pages of the site, the first page of another folder for that folder, and the next ones each
-//! for their own next version: a visitor has something for a page that is new to it, and nearly all of a page that was
-//! there before. A short page has little of what others have: one that is much longer takes its place, and what is lost
-//! is the next version of the short one. A script or style is offered for its next version, whose name has another hash.
+//! A client uses one dictionary for a request: the one with the longest pattern, and the last among equally long
+//! patterns. So the first page is offered for all pages of the site, the first page of another folder for that folder,
+//! and each later page for its own next version. A visitor then has a dictionary for a page that is new to it, and
+//! nearly all the bytes of a page that it has seen. A short page shares little text with other pages, so a much longer
+//! page takes its place; the next version of the short page then has no dictionary. A script or style is offered for
+//! its next version, whose name contains another hash.
 
 use std::sync::Arc;
 
@@ -17,21 +18,23 @@ use crate::coded::{DictionaryId, FormId, Had, Held};
 use crate::files::{Entry, hash_in};
 use crate::stages::{Keeping, Offer, Shared, is_for_everybody, is_kept_by_browsers, varying_by_dictionary};
 
-/// The number of times that a page is as long as the dictionary of its folder, at least, if it takes its place.
+/// The minimum ratio of a page's length to the length of its folder's dictionary at which the page replaces that
+/// dictionary.
 const MUCH_LONGER: u64 = 4;
-/// The maximum length of a page that takes the place of another: an encoder reads all of it for each page.
+/// The maximum length of a page that replaces another as dictionary. An encoder reads the whole dictionary for each
+/// page.
 const LONGER_BYTES_MAX: u64 = 256 << 10;
 
 /// A form of a file with the dictionary that its client has.
 pub(super) struct WithDictionary {
     pub id: FormId,
     pub dictionary_bytes: u64,
-    /// The dictionary is an earlier state of the file, so that nearly nothing is left to send.
+    /// The dictionary is an earlier version of the file, so very few bytes remain to be sent.
     pub is_next: bool,
 }
 
 impl Handler {
-    /// The form of a file with the dictionary that the client has, if it wants one and may have it.
+    /// Returns the form of a file with the dictionary that the client has, if the client wants it and may have it.
     pub(super) fn with_dictionary(
         &self,
         to: To,
@@ -47,14 +50,15 @@ impl Handler {
         Some(WithDictionary { id, dictionary_bytes: had.bytes, is_next })
     }
 
-    /// The dictionary of this site that the client has.
+    /// Returns the dictionary of this site that the client has.
     fn had(&self, to: To, request: &Request) -> Option<(DictionaryId, Had)> {
         let dictionary = DictionaryId { site: to.dictionaries?, digest: available_dictionary(request)? };
         let had = self.forms.as_ref()?.coder.dictionaries.find(&dictionary)?;
         Some((dictionary, had))
     }
 
-    /// Adds to a response with a file that dictionaries decide about its bytes, and offers the file as one.
+    /// Adds to a response with a file the field that says that dictionaries affect its bytes, and offers the file as a
+    /// dictionary.
     pub(super) fn with_offer(
         &self,
         to: To,
@@ -74,7 +78,7 @@ impl Handler {
         }
     }
 
-    /// The part of dictionaries in the response of a program, if it may have any.
+    /// Returns the use of dictionaries for the response of a program, if it may have any.
     pub(super) fn shared(&self, to: To, request: &Request, response: &Response<Body>) -> Option<Shared> {
         let (site, coder) = (to.dictionaries?, &self.forms.as_ref()?.coder);
         let is_open = self.sites().access(to.site?, request).is_none();
@@ -87,7 +91,8 @@ impl Handler {
             held.as_ref().map(|Held { path, bytes }| Had { path: Some(path.clone()), bytes: bytes.len() as u64 });
         let had = known.or_else(|| self.had(to, request).map(|(_, had)| had));
         let bytes_max = coder.dictionaries.page_bytes_max();
-        // A path without a pattern is too long: paths of dictionaries are kept, and not counted.
+        // A path too long for a pattern is not offered, because the stored paths of dictionaries are not counted as
+        // memory.
         let is_offered = is_kept_by_browsers(response)
             && is_as_asked(request)
             && bytes_max >= *DICTIONARY_BYTES.start()
@@ -109,7 +114,7 @@ impl Handler {
         Some(Shared { had: digest.zip(held.map(|held| held.bytes)), offer })
     }
 
-    /// The offer of a file as a dictionary, if it is kept as one.
+    /// Returns the offer of a file as a dictionary, if it is kept as one.
     fn offer(&self, to: To, request: &Request, entry: &Arc<Entry>) -> Option<String> {
         let (coder, path) = (&self.forms.as_ref()?.coder, request.path);
         let destination = destination_of(&entry.mime).filter(|_| is_as_asked(request))?;
@@ -125,25 +130,25 @@ impl Handler {
     }
 }
 
-/// The pattern of a page of this length, for a client that has this dictionary.
+/// Returns the pattern for a page of this length, for a client that has this dictionary.
 fn pattern_of_next(request: &Request, had: Option<&Had>, length: Length) -> Option<String> {
     let path = request.path;
     match had {
         None if !has_some(request) => Some("/*".into()),
         Some(had) if is_enough(had, path, length) => pattern_of_page(path),
-        // A dictionary that this server does not know is in the place of this one.
+        // The client has a dictionary for this folder that this server does not know.
         None | Some(_) => Some(format!("{}*", pattern(folder_of(path), None)?)),
     }
 }
 
-/// The length of a response as its head gives it.
+/// Returns the length of a response according to its head.
 fn announced_length(response: &Response<Body>) -> Length {
     let mut lengths = response.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"content-length"));
     let length = lengths.next().and_then(|(_, value)| std::str::from_utf8(value).ok()?.parse().ok());
     length.map_or(Length::Unknown, Length::Known)
 }
 
-/// Returns false for a request that was rewritten: its path is none that a pattern for clients could match.
+/// Returns false for a rewritten request, whose path no pattern for clients could match.
 fn is_as_asked(request: &Request) -> bool {
     request.target.split(|byte| *byte == b'?').next() == Some(request.path)
 }
@@ -153,8 +158,8 @@ fn has_some(request: &Request) -> bool {
     request.values("available-dictionary").next().is_some()
 }
 
-/// Returns true if a client with this dictionary needs no other one for the folder of a page. Where its path is not known,
-/// it was offered before the server began, and is left as it is.
+/// Returns true if a client with this dictionary needs no other dictionary for the folder of a page. A dictionary whose
+/// path is unknown was offered before the server started, and is kept.
 fn is_enough(had: &Had, path: &[u8], length: Length) -> bool {
     let is_of_folder = had.path.as_ref().is_none_or(|had| folder_of(had) == folder_of(path));
     let is_longer = match length {
@@ -164,7 +169,7 @@ fn is_enough(had: &Had, path: &[u8], length: Length) -> bool {
     is_of_folder && !is_longer
 }
 
-/// The kind of request that a file of this type answers; `None` for files that are not offered.
+/// Returns the kind of request that a file of this type answers. `None` for files that are not offered.
 fn destination_of(mime: &str) -> Option<&'static str> {
     match mime.split(';').next()?.trim_ascii() {
         "text/html" => Some("document"),
@@ -174,7 +179,7 @@ fn destination_of(mime: &str) -> Option<&'static str> {
     }
 }
 
-/// The pattern of one page. It has to be longer than its folder's pattern, which has the same beginning.
+/// Returns the pattern for one page. It has to be longer than the pattern of its folder, which has the same beginning.
 fn pattern_of_page(path: &[u8]) -> Option<String> {
     let path = pattern(path, None)?;
     let (before, last) = path.split_at(path.trim_end_matches('/').rfind('/').map_or(0, |slash| slash + 1));
@@ -184,17 +189,17 @@ fn pattern_of_page(path: &[u8]) -> Option<String> {
     }
 }
 
-/// The folder of a page, with its slash.
+/// Returns the folder of a page, with the slash at its end.
 fn folder_of(path: &[u8]) -> &[u8] {
     &path[..path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1)]
 }
 
-/// Returns true if the name of a file has more than its hash and its extension.
+/// Returns true if the name of a file has more parts than its hash and its extension.
 fn has_name(path: &[u8]) -> bool {
     hash_in(path).is_some_and(|hash| hash.start > folder_of(path).len())
 }
 
-/// Returns true if these are paths of two versions of a file: they differ by their hashes alone.
+/// Returns true if these are paths of two versions of a file, which differ only by their hashes.
 fn is_version(path: &[u8], other: &[u8]) -> bool {
     let without_hash = |path: &[u8]| match hash_in(path).filter(|_| has_name(path)) {
         Some(hash) => [&path[..hash.start], &path[hash.end..]].concat(),
