@@ -1,5 +1,5 @@
-//! The choice whether a response is coded on its way, and how: by its type and length, by what its fields and the request
-//! say, and by the settings of its site.
+//! The choice whether and how a response is coded while it is sent: by its type and length, the fields of request and
+//! response, and the settings of its site.
 
 use http::http1::Delimiter;
 use http::{AcceptedCodings, Coding, Length, Method, Request, Response};
@@ -8,7 +8,7 @@ use super::Streaming;
 use crate::body::{Body, Piece};
 use crate::codec::{CODED_BYTES, STREAM_BYTES, STREAMED, is_compressible};
 
-/// Returns the coding of a response on its way that its client wants, if there is memory for one.
+/// Returns the coding in which the client wants a response that is coded while it is sent, if there is memory for one.
 pub(super) fn wanted_coding(request: &Request, streaming: &Streaming) -> Option<Coding> {
     // Without the field, a client takes no coding.
     request.fields.accept_encoding?;
@@ -21,11 +21,11 @@ pub(super) fn wanted_coding(request: &Request, streaming: &Streaming) -> Option<
 pub(super) struct CodingFields<'r> {
     content_type: &'r [u8],
     content_length: Option<&'r [u8]>,
-    /// It is coded already, or a part of a representation.
+    /// The body is coded already, or is a part of a representation.
     has_coding: bool,
-    /// It has to stay as it is.
+    /// The response forbids transformations.
     forbids: bool,
-    /// It says that Accept-Encoding decides about the bytes.
+    /// The field Vary names Accept-Encoding already.
     pub varies: bool,
 }
 
@@ -48,8 +48,8 @@ impl<'r> CodingFields<'r> {
     }
 }
 
-/// Returns true if the response would be coded for some client, whatever its status: a page of an error may be as long
-/// as any other. Files have forms of their own.
+/// Returns true if the response would be coded for some client, whatever its status, because an error page may be as
+/// long as any other. Files are never coded here; they have their own coded forms.
 pub(super) fn may_be_coded(
     request: &Request,
     response: &Response<Body>,
@@ -66,19 +66,19 @@ pub(super) fn may_be_coded(
     !is_file() && !fields.has_coding && !fields.forbids && is_compressible(mime()) && !is_short() && !is_refused()
 }
 
-/// Returns true if this value of Vary says that already.
+/// Returns true if this value of Vary names Accept-Encoding already.
 fn varies(value: &[u8]) -> bool {
     let mut names = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     names.any(|name| name == b"*" || name.eq_ignore_ascii_case(b"accept-encoding"))
 }
 
-/// Returns false for an interim response or a tunnel, one without a body, and a part of a representation, whose other
-/// parts were sent without stages.
+/// Returns false for an interim response, a tunnel, a response without a body, and a part of a representation whose
+/// other parts were sent without stages.
 pub(super) fn may_have_stages(request: &Request, response: &Response<Body>) -> bool {
     !matches!(response.status.0, ..200 | 204..=206 | 304 | 416) && request.method != Method::Connect
 }
 
-/// Returns true if the response has to stay as it is (RFC 9111 section 5.2.2.6).
+/// Returns true if the response must not be transformed (RFC 9111 section 5.2.2.6).
 pub fn forbids<B>(response: &Response<B>) -> bool {
     let mut controls = response.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"cache-control"));
     controls.any(|(_, value)| forbids_transform(value))
@@ -90,7 +90,7 @@ fn forbids_transform(value: &[u8]) -> bool {
     directives.any(|directive| directive.trim_ascii().eq_ignore_ascii_case(b"no-transform"))
 }
 
-/// The length of a body as its head gives it; `content_length` is the first value of that field.
+/// Returns the length of a body according to its head. `content_length` is the first value of that field.
 pub(super) fn length_of(request: &Request, response: &Response<Body>, content_length: Option<&[u8]>) -> Length {
     let given = content_length.and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
     match given {
@@ -101,7 +101,7 @@ pub(super) fn length_of(request: &Request, response: &Response<Body>, content_le
     }
 }
 
-/// The first value of a field.
+/// Returns the first value of a field.
 pub(super) fn field<'r, B>(response: &'r Response<B>, name: &str) -> Option<&'r [u8]> {
     response.fields().find(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
 }

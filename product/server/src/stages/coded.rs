@@ -8,14 +8,14 @@ use super::shared::Keeping;
 use crate::body::Stage;
 use crate::codec::{Reach, STREAM_BYTES, Streamed};
 
-/// Codes a body. Its encoder exists from the first byte to the last.
+/// Codes a body. Its encoder is created with the first byte and dropped after the last.
 #[derive(Debug)]
 pub struct Coded {
     way: Way,
     encoder: Option<Streamed>,
-    /// Keeps the body as it was, for a dictionary.
+    /// Keeps the uncoded body for a dictionary.
     keeping: Option<Keeping>,
-    /// The maximum memory of its state.
+    /// The maximum memory of the encoder's state, in bytes.
     memory_bytes: usize,
 }
 
@@ -36,14 +36,14 @@ impl Coded {
         Coded { way: Way::Without(coding), encoder: None, keeping: None, memory_bytes: STREAM_BYTES }
     }
 
-    /// Creates the stage for Zstandard with a dictionary that has this digest. The dictionary counts too: it stays for
-    /// as long as the stage does.
+    /// Creates the stage for Zstandard with a dictionary that has this digest. The dictionary counts as memory too,
+    /// because it stays as long as the stage does.
     pub fn with(dictionary: Arc<[u8]>, digest: Digest, reach: Reach) -> Coded {
         let memory_bytes = reach.memory_bytes() + dictionary.len();
         Coded { way: Way::With { dictionary, digest, reach }, encoder: None, keeping: None, memory_bytes }
     }
 
-    /// Keeps a body of this length too, if that fits the memory and the bound; returns whether it does.
+    /// Also keeps a body of this length as a dictionary, if it fits the memory and the bound. Returns whether it does.
     pub fn keeping(mut self, keeping: Keeping, length: Length, room_bytes: usize) -> (Coded, bool) {
         let kept_bytes = match length {
             Length::Known(bytes) => bytes,
@@ -66,7 +66,7 @@ impl Coded {
         }
     }
 
-    /// The encoder; what comes before its first bytes is appended once.
+    /// Returns the encoder. The first call creates it and appends its header to `out`.
     fn encoder(&mut self, out: &mut Vec<u8>) -> &mut Streamed {
         self.encoder.get_or_insert_with(|| match &self.way {
             Way::Without(coding) => Streamed::new(*coding),

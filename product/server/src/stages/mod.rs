@@ -1,8 +1,8 @@
-//! The stages that the body of a response passes through, and what they change in its head.
+//! The stages that the body of a response passes through, and their changes to its head.
 //!
-//! The stage that codes is for what programs make. A response whose bytes depend on a secret of its client and on what somebody else
-//! made the client send gives away the secret by its coded length (BREACH): with a cookie or a login in the request it
-//! stays as it is, unless the site says otherwise.
+//! The coding stage serves responses of programs. If the bytes of a response depend both on a secret of its client and
+//! on content that an attacker made the client send, its coded length reveals the secret (BREACH). So a response to a
+//! request with a cookie or a login stays uncoded, unless the site allows coding.
 
 mod choice;
 mod coded;
@@ -21,8 +21,8 @@ use choice::{CodingFields, field, length_of, may_be_coded, may_have_stages, want
 use coded::Coded;
 pub use shared::{Keeping, Offer, Shared, is_for_everybody, is_kept_by_browsers};
 
-/// Fields that describe the bytes of a representation, or parts of them. A staged response has none of them, because its
-/// bytes are not known.
+/// Fields that describe the bytes of a representation, or parts of them. A staged response has none of these fields,
+/// because its bytes are not known in advance.
 const OF_THE_BYTES: [&str; 6] =
     ["Accept-Ranges", "Content-Digest", "Content-MD5", "Content-Range", "Digest", "Repr-Digest"];
 
@@ -30,9 +30,9 @@ const OF_THE_BYTES: [&str; 6] =
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Streaming {
     pub codings: Codings,
-    /// Responses of programs to requests with a cookie or a login are coded too.
+    /// Also codes responses of programs to requests with a cookie or a login.
     pub codes_private: bool,
-    /// Its clients have to log in, however that shows in their requests.
+    /// Clients of the site have to log in, in whatever way their requests show it.
     pub is_private: bool,
     pub room_bytes: usize,
 }
@@ -47,7 +47,7 @@ pub fn staged(request: &Request, response: Response<Body>, streaming: &Streaming
     staged_with(request, response, streaming, None)
 }
 
-/// Like [`staged`], for a response that may have to do with dictionaries.
+/// Like [`staged`], for a response that may use or become a dictionary.
 pub fn staged_with(
     request: &Request,
     response: Response<Body>,
@@ -84,7 +84,8 @@ pub fn coded_on_its_way(request: &Request, response: Response<Body>, coding: Cod
     run_at_once(response.with("Content-Encoding", coding.token().as_bytes()))
 }
 
-/// Returns true for a file, as most responses are: files have forms of their own, and stages only in tests.
+/// Returns true for a file, which most responses are. Files have their own coded forms, and pass through stages only in
+/// tests.
 fn is_left_alone(response: &Response<Body>) -> bool {
     let is_file = response.body.pieces().any(Piece::is_file);
     #[cfg(test)]
@@ -92,13 +93,13 @@ fn is_left_alone(response: &Response<Body>) -> bool {
     is_file
 }
 
-/// The coding of a response on its way.
+/// The coding that was chosen for a response while it is sent.
 #[derive(Default)]
 struct Choice {
     coded: Option<Coded>,
     /// The value of Use-As-Dictionary.
     offer: Option<String>,
-    /// The names that Vary has to have in addition.
+    /// The names to add to Vary.
     vary: [Option<&'static str>; 2],
 }
 
@@ -122,13 +123,14 @@ fn choose(request: &Request, response: &Response<Body>, streaming: &Streaming, s
     Choice { coded, offer, vary }
 }
 
-/// The names of the fields by which dictionaries decide about the bytes.
+/// Returns the names of the fields through which dictionaries affect the bytes of a response.
 pub fn varying_by_dictionary(request: &Request) -> &'static str {
     let has_some = request.values("available-dictionary").next().is_some();
     if has_some { "Available-Dictionary, Sec-Fetch-Site" } else { "Available-Dictionary" }
 }
 
-/// The response that what a client has is unchanged. If that was coded, the tag is the one that it had then.
+/// Returns the response that says that the client's copy is unchanged. If that copy was coded, the response has the tag
+/// of the coded copy.
 fn unchanged(request: &Request, response: Response<Body>, has_dictionaries: bool) -> Response<Body> {
     let ours = field(&response, "etag").and_then(|tag| tag_asked_with(request, tag));
     match ours {
@@ -149,18 +151,18 @@ fn varying(response: Response<Body>) -> Response<Body> {
     response.varying_by("Accept-Encoding")
 }
 
-/// Returns true if the response with this whole representation has stages. Its ranges are not served then, since they
+/// Returns true if the response with this whole representation has stages. Its ranges are then not served, because they
 /// would be ranges of bytes that do not exist yet (RFC 9110 section 14.2).
 pub fn has_stages(request: &Request, whole: &Response<Body>) -> bool {
     !chosen(request, whole, None).is_empty()
 }
 
-/// The head of a response for the same representation with stages: a 304 has the same validators as the 200.
+/// Returns the head for the same representation after its stages. A 304 gets the same validators as the 200.
 pub fn staged_head(response: Response<Body>) -> Response<Body> {
     let response = OF_THE_BYTES.iter().fold(response.unshared(), |response, name| response.without(name));
-    // Other bytes have another strong tag (RFC 9110 section 8.8.1), and a weak one has the same meaning.
+    // Different bytes need a different strong tag (RFC 9110 section 8.8.1); a weak tag still applies.
     let tag = field(&response, "etag").filter(|tag| tag.starts_with(b"\""));
-    // A program gets its own back; see `http::codings`.
+    // A program gets its own tag back; see `http::codings`.
     let tag = tag.and_then(|tag| if response.is_forwarded() { weakened(tag) } else { Some([b"W/", tag].concat()) });
     match tag {
         Some(tag) => response.without("ETag").with("ETag", &tag),
@@ -168,11 +170,11 @@ pub fn staged_head(response: Response<Body>) -> Response<Body> {
     }
 }
 
-/// Returns the stages of a response; the first one is next to the source of its body. There are none if the body is not a
-/// whole representation that may be transformed. Pages and responses of upstreams are decided here alike.
+/// Returns the stages of a response, the first one next to the source of its body. There are none if the body is not a
+/// whole representation that may be transformed. The same rules apply to pages and to responses of upstreams.
 ///
-/// It is called for each response that may have stages, and with the response for the whole file if the request is
-/// conditional or asks for a range.
+/// Called for each response that may have stages. If the request is conditional or asks for a range, it is called with
+/// the response for the whole file.
 fn chosen(request: &Request, response: &Response<Body>, coded: Option<Coded>) -> Vec<Box<dyn Stage>> {
     if !may_have_stages(request, response) {
         return Vec::new();
@@ -187,7 +189,7 @@ fn through(request: &Request, response: Response<Body>, stages: Vec<Box<dyn Stag
     let before = length_of(request, &response, field(&response, "content-length"));
     let mut response = staged_head(response);
     let mut body = std::mem::take(&mut response.body);
-    // The body that answers a HEAD may be missing already, and is not sent.
+    // The body of a response to HEAD may be missing already, and is not sent.
     let mut length = if request.method == Method::Head { Length::Unknown } else { before };
     let mut said = before;
     for stage in stages {
@@ -198,14 +200,14 @@ fn through(request: &Request, response: Response<Body>, stages: Vec<Box<dyn Stag
     if said == before { response } else { response.without("Content-Length").of_length(said) }
 }
 
-/// Runs the stages of a body that is in memory, as far as they run in one piece. If that is all of it, its length is
-/// known: the order of responses goes by it.
+/// Runs the stages of the part of a body that is in memory. If that is the whole body, its length becomes known, which
+/// the order of responses uses.
 fn run_at_once(mut response: Response<Body>) -> Response<Body> {
     let start = response.body.start();
     if start.is_empty() || !start.is_in_memory() {
         return response;
     }
-    // A failure is met again when the body is sent.
+    // A failure occurs again when the body is sent.
     let is_made = response.body.fill(&mut InMemory).is_ok();
     // Trailers need chunked framing, so a body with trailers keeps its length unknown.
     let has_end = response.body.pipe().is_some_and(|pipe| !pipe.is_open_ended() && !pipe.has_trailers());

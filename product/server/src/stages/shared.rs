@@ -1,9 +1,9 @@
-//! Pages of programs as dictionaries of others (RFC 9842), at sites that ask for it.
+//! Pages of programs as dictionaries for other pages (RFC 9842), at sites that ask for it.
 //!
-//! A dictionary that is kept gives something away: somebody who guesses all bytes of a page learns by its digest that it
-//! was sent, and the coded length of one page says what it has in common with another. Both say nothing of a page that
-//! everybody gets who asks for it. So what is coded, and what is kept, is a page without any sign that it was made for
-//! its client ([`is_for_everybody`]), whatever the site says about private responses.
+//! A stored dictionary reveals something. Somebody who guesses all bytes of a page learns from its digest that the page
+//! was sent, and the coded length of one page shows how much it has in common with another. Neither reveals anything
+//! about a page that everybody gets. So only a page without any sign that it was made for its client is coded with a
+//! dictionary or kept as one ([`is_for_everybody`]), whatever the site's setting for private responses.
 
 use std::sync::Arc;
 
@@ -13,34 +13,34 @@ use super::coded::Coded;
 use crate::codec::Reach;
 use crate::coded::{Coder, SiteKey};
 
-/// The part that dictionaries may have in a response: its request and its site allow them.
+/// The dictionaries that a response may use and become, if its request and its site allow any.
 pub struct Shared {
-    /// The dictionary that the client has, with its digest, if it is there.
+    /// The dictionary that the client has, with its digest, if this server holds it.
     pub had: Option<(Digest, Arc<[u8]>)>,
     /// The offer of the response as a dictionary.
     pub offer: Option<Offer>,
 }
 
-/// An offer, and what keeps the page meanwhile.
+/// An offer of a page as a dictionary, and the copy of the page that is kept while it is sent.
 pub struct Offer {
     /// The value of Use-As-Dictionary.
     pub value: String,
     pub keeping: Keeping,
 }
 
-/// A page that is kept as it passes, for a dictionary. One that does not come to its end, or is too long, is dropped.
+/// A page that is copied while it is sent, to become a dictionary. A page that is cut off or too long is dropped.
 pub struct Keeping {
     pub coder: Arc<Coder>,
     pub site: SiteKey,
     pub client: u32,
     pub path: Arc<[u8]>,
     pub bytes_max: u64,
-    /// The bytes that have passed.
+    /// The bytes copied so far.
     pub bytes: Vec<u8>,
 }
 
 impl Shared {
-    /// Returns the stage of a response, if it has one, and the offer to be made with it. `coding` is its coding
+    /// Returns the stage of a response, if it has one, and the offer to send with it. `coding` is the response's coding
     /// without a dictionary.
     pub(super) fn stage(
         self,
@@ -69,12 +69,12 @@ impl Shared {
 }
 
 impl Keeping {
-    /// Takes the next bytes. Returns false if the page is too long.
+    /// Appends the next bytes. Returns false if the page is too long.
     pub(super) fn push(&mut self, bytes: &[u8]) -> bool {
         let is_short = (self.bytes.len() + bytes.len()) as u64 <= self.bytes_max;
         if is_short {
             if self.bytes.capacity() == 0 {
-                // As many bytes as are counted.
+                // Reserves exactly the bytes that are counted.
                 self.bytes.reserve_exact(usize::try_from(self.bytes_max).unwrap_or(0));
             }
             self.bytes.extend_from_slice(bytes);
@@ -82,7 +82,7 @@ impl Keeping {
         is_short
     }
 
-    /// Has the whole page stored.
+    /// Hands over the whole page to be stored.
     pub(super) fn finish(mut self) {
         self.bytes.shrink_to_fit();
         self.coder.dictionaries.keep(self.site, self.path, self.bytes, self.client);
@@ -95,8 +95,8 @@ impl std::fmt::Debug for Keeping {
     }
 }
 
-/// Returns true for the page of a program that says nothing of its client: neither the request nor the response has
-/// anything by which the program knows it, or that somebody else may have put into the address.
+/// Returns true if a program's page is the same for every client: neither request nor response has anything that
+/// identifies the client to the program, or that somebody else may have put into the address.
 pub fn is_for_everybody<B>(request: &Request, response: &Response<B>) -> bool {
     let is_asked = matches!(request.method, Method::Get | Method::Head) && request.query.is_none();
     let is_known = ["cookie", "authorization"].iter().any(|name| request.values(name).next().is_some());
@@ -116,7 +116,7 @@ fn is_html(mime: &[u8]) -> bool {
     essence.trim_ascii().eq_ignore_ascii_case(b"text/html")
 }
 
-/// Returns true for a field of a response for its client alone, or of one that a program codes by itself.
+/// Returns true for a field that shows that a response is only for its client, or that the program codes it itself.
 fn is_private(name: &[u8], value: &[u8]) -> bool {
     let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
     match name.len() {
@@ -129,7 +129,7 @@ fn is_private(name: &[u8], value: &[u8]) -> bool {
     }
 }
 
-/// Returns true if browsers keep a response for a while, and so its dictionary.
+/// Returns true if browsers keep a response, and so its dictionary, for a while.
 pub fn is_kept_by_browsers<B>(response: &Response<B>) -> bool {
     let (mut lasts, mut is_stale, mut is_dated) = (false, false, false);
     for (name, value) in response.fields() {

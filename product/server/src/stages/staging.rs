@@ -13,7 +13,7 @@ thread_local! {
     static CHOOSER: Cell<Option<Chooser>> = const { Cell::new(None) };
 }
 
-/// Has responses on this thread pass through these stages until it is dropped.
+/// Makes responses on this thread pass through these stages until it is dropped.
 pub struct Staging(Option<Chooser>);
 
 impl Staging {
@@ -43,7 +43,7 @@ pub fn with_stages(
     stages
 }
 
-/// Makes letters upper-case; the length stays.
+/// Makes letters upper-case, which keeps the length.
 #[derive(Debug)]
 pub struct Upper;
 
@@ -64,8 +64,8 @@ impl Stage for Upper {
 /// The bytes that a [`Folding`] keeps back until it is flushed.
 pub const FOLDED_BYTES: usize = 5_000;
 
-/// Keeps bytes back as a compressor does, and changes their number: leaves out every zero, doubles every seven and ends
-/// with the number of bytes taken.
+/// Keeps bytes back as a compressor does and changes their number: drops every zero, doubles every seven, and appends
+/// the number of bytes taken.
 #[derive(Debug, Default)]
 pub struct Folding {
     kept: Vec<u8>,
@@ -102,7 +102,7 @@ impl Stage for Folding {
     }
 }
 
-/// The result of these stages for a whole body.
+/// Returns the result of these stages for a whole body.
 pub fn applied(stages: Vec<Box<dyn Stage>>, whole: &[u8]) -> Vec<u8> {
     stages.into_iter().fold(whole.to_vec(), |bytes, mut stage| {
         let mut out = Vec::new();
