@@ -7,29 +7,30 @@ use crate::files::Entry;
 /// The reason why sending stopped.
 #[derive(Debug)]
 pub enum Failure {
-    /// The socket takes no more for now.
+    /// The socket accepts no more for now.
     Blocked,
     /// The next byte is not in memory: [`Outgoing::absent`].
     Absent,
     /// The next byte has not arrived from its producer.
     Pending,
-    /// The producer failed, and has reported why.
+    /// The producer failed and has reported the reason.
     Source,
     /// The producer, or a stage, gave more or fewer bytes than it announced.
     Length,
-    /// The file became shorter than the length already sent in the head.
+    /// The file became shorter than the length that the head has announced.
     Truncated { path: Box<str> },
     /// The file could not be read.
     Unreadable { path: Box<str>, error: io::Error },
-    /// The client's window is shut.
+    /// The client's flow-control window is used up.
     Shut,
-    /// The connection is gone.
+    /// The connection is closed.
     Disconnected,
     /// The client left while the response was being made.
     Aborted,
-    /// The reader took too little for too long.
+    /// The reader took too few bytes for too long.
     Stalled,
-    /// The body was longer than its size, which is a bug: what its client has received cannot be trusted.
+    /// The body was longer than its announced size, which is a bug. The bytes that its client received cannot be
+    /// trusted.
     Overrun(Overrun),
 }
 
@@ -46,7 +47,8 @@ impl Failure {
         if error.kind() == ErrorKind::WouldBlock { Failure::Blocked } else { Failure::Disconnected }
     }
 
-    /// Classifies an error of `sendfile`, which also reports disk errors: every error that a connection cannot have.
+    /// Classifies an error of `sendfile`. The call also reports disk errors: every error that a connection cannot cause
+    /// counts as one.
     pub fn of_send_file(entry: &Entry, error: io::Error) -> Failure {
         match error.kind() {
             ErrorKind::WouldBlock => Failure::Blocked,

@@ -1,5 +1,5 @@
-//! The body of a response, wherever its bytes are: in memory, in a file, read aside from one, or still to come; and the
-//! stages that it passes through.
+//! The body of a response, whatever the source of its bytes (memory, a file, a read by another thread, a producer), and
+//! the stages that it passes through.
 
 mod failure;
 mod pipe;
@@ -21,16 +21,15 @@ pub use failure::Failure;
 pub use pipe::{PIPE_BYTES_MAX, Pipe, Trailing};
 pub use stage::{Stage, Staged, Tally};
 
-/// The zeros that a body of zeros sends at a time.
+/// The zeros that a body of zeros sends in one piece.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// The pieces of a body in order, each holding only what is left of it. A body of one piece, as nearly all are,
-/// allocates nothing.
+/// The remaining pieces of a body, in order. A body of one piece, as nearly all are, allocates nothing.
 #[derive(Debug, Default)]
 pub struct Body {
     front: Option<Piece>,
-    /// Only for a body of several pieces. Boxed to take 8 bytes and not 32, up to a hundred times for a client that
-    /// reads nothing.
+    /// The pieces after the first, only for a body of several. Boxed to take 8 bytes instead of 32, because a client
+    /// that reads nothing may have a hundred bodies.
     #[allow(clippy::box_collection)]
     rest: Option<Box<VecDeque<Piece>>>,
     /// Trailers for frames, once they have arrived.
@@ -41,10 +40,10 @@ pub struct Body {
 pub enum Piece {
     /// A few bytes, made for this response.
     Bytes(Vec<u8>),
-    /// Bytes of a file that were read aside. Boxed because it is the largest variant, and waiting responses must be
-    /// small.
+    /// Bytes of a file that another thread has read. Boxed because it is the largest variant, and waiting responses
+    /// must be small.
     Read(Box<Buffer>),
-    /// Part of a file: of a body held in memory, which all responses share, or of an open file, read as it is sent.
+    /// A part of a file. The file is held in memory, shared by all responses, or is open and read as it is sent.
     File { entry: Arc<Entry>, range: Range<u64> },
     /// A page made in memory, shared like a file's body.
     Page { page: Arc<Vec<u8>>, at: usize },
@@ -93,8 +92,8 @@ impl Piece {
         }
     }
 
-    /// Returns the bytes in memory: of a pipe those that have arrived, of a staged body those that its stage has given,
-    /// of zeros the next ones. `None` for an open file.
+    /// Returns the bytes in memory: the bytes of a pipe that have arrived, the bytes that the stage of a staged body
+    /// has produced, or the next zeros. `None` for an open file.
     pub fn in_memory(&self) -> Option<&[u8]> {
         match self {
             Piece::Bytes(bytes) => Some(bytes),
@@ -178,12 +177,12 @@ impl Body {
         Body { trailers, ..Piece::Staged(Box::new(Staged::new(self, stage, length))).into() }
     }
 
-    /// Returns true if it passes through a stage.
+    /// Returns true if the body passes through a stage.
     pub fn is_staged(&self) -> bool {
         matches!(self.front, Some(Piece::Staged(_)))
     }
 
-    /// The bytes that its last stage took and gave; `None` if it has none.
+    /// Returns the byte counts of the last stage. `None` if there is no stage.
     pub fn tally(&self) -> Option<Arc<Tally>> {
         match &self.front {
             Some(Piece::Staged(staged)) => Some(Arc::clone(staged.tally())),
@@ -191,7 +190,8 @@ impl Body {
         }
     }
 
-    /// The start of the chain, before all stages: the body itself if there are none. Files and producers are there.
+    /// Returns the start of the chain, before all stages, where files and producers are. Without stages this is the
+    /// body itself.
     pub fn start(&mut self) -> &mut Body {
         // The borrow checker rejects a `match` on the front that returns `self` in its other arm.
         if !self.is_staged() {
@@ -229,7 +229,7 @@ impl Body {
         }
     }
 
-    /// The bytes that are left, as far as known.
+    /// Returns the number of bytes left, if known.
     pub fn len(&self) -> u64 {
         self.pieces().map(Piece::len).fold(0, u64::saturating_add)
     }
@@ -238,7 +238,8 @@ impl Body {
         self.front.is_none()
     }
 
-    /// Returns true if nothing of it has to be read from a file or is still to come.
+    /// Returns true if every remaining byte is in memory: nothing has to be read from a file and nothing is still to
+    /// arrive.
     pub fn is_in_memory(&self) -> bool {
         self.pieces().all(|piece| piece.in_memory().is_some() && !piece.is_awaited())
     }
@@ -266,12 +267,12 @@ impl Body {
         start.advance(0);
     }
 
-    /// Returns true if nothing is left or to come, including trailers.
+    /// Returns true if nothing is left and nothing is to come, including trailers.
     pub fn is_nothing(&self) -> bool {
         self.is_empty() && self.trailers.is_none()
     }
 
-    /// Frames the body for HTTP/1.1. A body that ends by its length, and a file always, stays as it is.
+    /// Frames the body for HTTP/1.1. A file, and any body that ends by its length, stays unchanged.
     pub fn delimited(mut self, delimiter: Delimiter) -> Body {
         if let Some(pipe) = self.pipe_mut() {
             pipe.delimit(delimiter);
@@ -279,7 +280,7 @@ impl Body {
         self
     }
 
-    /// Returns true if only its end shows how much of it comes.
+    /// Returns true if the length of the body is known only at its end.
     pub fn is_open_ended(&self) -> bool {
         self.pipe().is_some_and(Pipe::is_open_ended)
     }
@@ -288,8 +289,8 @@ impl Body {
         self.front.iter().chain(self.rest.iter().flat_map(|rest| rest.iter()))
     }
 
-    /// Makes the next bytes of a staged body; does nothing for any other. Fails as reading its source does, and only if
-    /// nothing is left that was made before. Afterwards the body may be empty.
+    /// Makes the next bytes of a staged body; does nothing for other bodies. Returns the failure of its source, but
+    /// only if no bytes made earlier are left. Afterwards the body may be empty.
     pub fn fill(&mut self, storage: &mut dyn Storage) -> Result<(), Failure> {
         let Some(Piece::Staged(staged)) = &mut self.front else { return Ok(()) };
         let filled = staged.fill(storage);
@@ -300,8 +301,8 @@ impl Body {
         filled
     }
 
-    /// Returns at most `bytes_max` of the next bytes; none if a file has ended too early. Fails if they must be read
-    /// aside ([`Body::absent`]) or have not arrived.
+    /// Returns at most `bytes_max` of the next bytes, or none if a file has ended too early. Fails if another thread
+    /// must read them ([`Body::absent`]) or if they have not arrived.
     pub fn available<'a>(&'a self, storage: &'a mut dyn Storage, bytes_max: u64) -> Result<Available<'a>, Failure> {
         let Some(piece) = &self.front else { return Ok(Available::Memory(&[])) };
         let clip = |bytes: u64| usize::try_from(bytes.min(bytes_max)).unwrap_or(usize::MAX);
@@ -313,8 +314,8 @@ impl Body {
         }
     }
 
-    /// Appends at most `bytes_max` of the next bytes, as many as are available without waiting, and none if nothing is
-    /// left. A failure after some bytes is returned by the next call.
+    /// Appends the next bytes that are available without waiting, at most `bytes_max`, or none if nothing is left. A
+    /// failure after some bytes is returned by the next call.
     pub fn read(&mut self, storage: &mut dyn Storage, into: &mut Vec<u8>, bytes_max: u64) -> Result<u64, Failure> {
         let mut read = 0;
         while read < bytes_max {
@@ -331,7 +332,7 @@ impl Body {
         Ok(read)
     }
 
-    /// Appends bytes of the next piece, without consuming them, and none if nothing is left.
+    /// Appends bytes of the next piece without consuming them, or none if nothing is left.
     pub fn peek(&mut self, storage: &mut dyn Storage, into: &mut Vec<u8>, bytes_max: u64) -> Result<u64, Failure> {
         self.fill(storage)?;
         if self.is_empty() {
@@ -354,7 +355,7 @@ impl Body {
         Ok(bytes)
     }
 
-    /// The reason why nothing is queued at the end of the body.
+    /// Returns the reason why nothing is queued at the end of the body.
     pub fn dry(&self) -> Failure {
         self.pipe().map_or(Failure::Pending, Pipe::dry)
     }
@@ -379,8 +380,8 @@ impl Body {
         }
     }
 
-    /// The bytes of memory that were made for this body alone, except those of pipes and file buffers, which count
-    /// their own.
+    /// Returns the memory in bytes that was allocated for this body only. Pipes and file buffers are excluded, because
+    /// they count their own memory.
     pub fn made_bytes(&self) -> usize {
         let of = |piece: &Piece| match piece {
             Piece::Bytes(bytes) => bytes.capacity(),
@@ -397,7 +398,7 @@ impl Body {
         }
     }
 
-    /// The bytes of memory of its pipe, of its stages, of what is being written and of what was read.
+    /// Returns the memory in bytes of the body's pipe, its stages, its pending writes and its read buffers.
     #[cfg(test)]
     pub fn alive_bytes(&self) -> usize {
         let of = |piece: &Piece| match piece {
@@ -410,7 +411,7 @@ impl Body {
         self.pieces().map(of).sum()
     }
 
-    /// The part of a file that comes next.
+    /// Returns the part of a file that comes next.
     pub fn absent(&self) -> (&Arc<Entry>, Range<u64>) {
         match &self.front {
             Some(Piece::File { entry, range }) => (entry, range.clone()),
@@ -419,7 +420,7 @@ impl Body {
         }
     }
 
-    /// Takes the result of a read of the part that comes next.
+    /// Takes the result of a read of the next part.
     pub fn on_read(&mut self, buffer: Buffer) -> Result<(), Failure> {
         if buffer.left().is_empty() {
             return Err(self.truncated());

@@ -1,5 +1,5 @@
-//! A body whose bytes come later: what its producer has pushed and its connection has not taken yet. Both are on the
-//! same event loop. The body owns what is queued, so the queue is freed with its response.
+//! A body whose bytes arrive later: the bytes that its producer has pushed and its connection has not taken yet. Both
+//! run on the same event loop. The body owns the queue, so the queue is freed with its response.
 
 use http::http1::{CHUNK_OVERHEAD_MAX, Delimiter, LAST_CHUNK, begin_chunk};
 use http::{Length, Trailers};
@@ -7,14 +7,14 @@ use units::memory::{Account, Counted};
 
 use super::Failure;
 
-/// The maximum number of bytes that wait in a pipe. The rest stays with the producer.
+/// The maximum number of bytes queued in a pipe. The producer keeps the rest.
 pub const PIPE_BYTES_MAX: usize = 64 << 10;
-/// A producer that was stopped may resume when this much room is free.
+/// The free room, in bytes, at which a stopped producer may resume.
 const ROOM_AGAIN_BYTES: usize = PIPE_BYTES_MAX / 2;
 
 #[derive(Debug)]
 pub struct Pipe {
-    /// The bytes that were pushed, in chunks if the codec requires them.
+    /// The pushed bytes, in chunks if the codec requires them.
     bytes: Counted,
     /// The number of `bytes` consumed.
     at: usize,
@@ -25,16 +25,16 @@ pub struct Pipe {
     /// Trailers, until they are written or given to the body.
     trailers: Option<Box<Trailers>>,
     is_finished: bool,
-    /// The producer failed: nothing comes after what is queued.
+    /// The producer failed, so nothing follows the queued bytes.
     is_cut: bool,
     was_full: bool,
     write: FileWrite,
 }
 
-/// The way a client takes trailers (RFC 9110 section 6.5).
+/// The way in which a client accepts trailers (RFC 9110 section 6.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trailing {
-    /// The client takes none.
+    /// The client accepts no trailers.
     Never,
     /// After the last chunk, if the body is chunked.
     InChunks,
@@ -71,7 +71,7 @@ impl Pipe {
         }
     }
 
-    /// Takes as many bytes as there is room for, and returns how many; `None` if they are more than the producer
+    /// Takes as many bytes as there is room for, and returns their number. `None` if they are more than the producer
     /// announced.
     pub fn push(&mut self, bytes: &[u8]) -> Option<usize> {
         let taken = bytes.len().min(self.room());
@@ -80,7 +80,7 @@ impl Pipe {
             return None;
         }
         if self.bytes.is_empty() && self.delimiter == Delimiter::Length {
-            // Reserves once, rather than by doubling.
+            // Reserves once rather than growing by doubling.
             let room = self.room() as u64;
             let expected = self.to_come.map_or(taken, |left| left.min(room) as usize);
             self.bytes.edit().reserve_exact(expected);
@@ -91,8 +91,8 @@ impl Pipe {
         Some(taken)
     }
 
-    /// Takes all of these bytes, even without room: the stage that made them cannot keep them. Returns false if they
-    /// are more than were announced.
+    /// Takes all of these bytes, even without room, because the stage that made them cannot keep them. Returns false if
+    /// they are more than were announced.
     pub fn give(&mut self, bytes: &[u8]) -> bool {
         let is_over = self.to_come.is_some_and(|left| left < bytes.len() as u64);
         if !bytes.is_empty() && !is_over {
@@ -102,8 +102,8 @@ impl Pipe {
         !is_over
     }
 
-    /// Passes trailers to the body from now on, as for frames: the stages behind this pipe take them. Returns how the
-    /// client takes them.
+    /// Passes trailers to the body from now on, as for frames, so that the stages after this pipe get them. Returns the
+    /// way in which the client accepts trailers.
     pub fn pass_trailers(&mut self) -> Trailing {
         std::mem::replace(&mut self.trailing, Trailing::InFrames)
     }
@@ -113,7 +113,7 @@ impl Pipe {
         self.bytes.move_to(account);
     }
 
-    /// Sets how the client takes trailers; trailers that it does not take are dropped.
+    /// Sets how the client accepts trailers. Trailers that it does not accept are dropped.
     pub fn trailing(mut self, trailing: Trailing) -> Pipe {
         self.trailing = trailing;
         self.trailers = self.trailers.filter(|_| trailing != Trailing::Never);
@@ -139,23 +139,23 @@ impl Pipe {
         self.to_come.is_none_or(|left| left == 0)
     }
 
-    /// Ends the body without an end that a client takes for one, because its producer failed. What is queued is still
-    /// sent.
+    /// Cuts the body off because its producer failed, so that the client does not take it for complete. The queued
+    /// bytes are still sent.
     pub fn cut(&mut self) {
         self.is_cut = true;
     }
 
-    /// The reason why nothing is queued.
+    /// Returns the reason why nothing is queued.
     pub fn dry(&self) -> Failure {
         if self.is_cut { Failure::Source } else { Failure::Pending }
     }
 
-    /// The number of bytes that may be pushed now.
+    /// Returns the number of bytes that may be pushed now.
     pub fn room(&self) -> usize {
         self.own_room().min(self.bytes.account().room())
     }
 
-    /// Returns true if the pipe itself has room, but the memory of its connection has none.
+    /// Returns true if the pipe has room but the memory of its connection is used up.
     pub fn waits_for_memory(&self) -> bool {
         self.own_room() > 0 && self.bytes.account().room() == 0
     }
@@ -201,7 +201,7 @@ impl Pipe {
         let (len, overhead) = (into.len(), if self.delimiter == Delimiter::LastChunk { CHUNK_OVERHEAD_MAX } else { 0 });
         let needed = len + bytes.len() + overhead;
         if needed > into.capacity() {
-            // Grows by doubling, up to the maximum that may wait.
+            // Doubles the capacity, up to the maximum of queued bytes.
             let capacity = needed.max((2 * into.capacity()).min(PIPE_BYTES_MAX));
             into.reserve_exact(capacity - len);
         }
@@ -219,32 +219,32 @@ impl Pipe {
         self.bytes.capacity()
     }
 
-    /// The next bytes, as far as they have arrived.
+    /// Returns the next bytes that have arrived.
     pub fn queued(&self) -> &[u8] {
         &self.bytes[self.at..]
     }
 
-    /// The bytes that are left, as far as known.
+    /// Returns the number of bytes left, if known.
     pub fn left_bytes(&self) -> u64 {
         self.to_come_bytes().saturating_add(self.queued().len() as u64)
     }
 
-    /// The bytes that its producer has announced and not pushed yet.
+    /// Returns the number of bytes that the producer has announced and not pushed yet.
     pub fn to_come_bytes(&self) -> u64 {
         self.to_come.unwrap_or(0)
     }
 
-    /// Returns true if only its end shows how many more bytes come.
+    /// Returns true if the number of remaining bytes is known only at the end.
     pub fn is_open_ended(&self) -> bool {
         self.to_come.is_none() && !self.is_finished
     }
 
-    /// Returns true if not everything has arrived.
+    /// Returns true if some bytes have not arrived yet.
     pub fn is_awaited(&self) -> bool {
         self.is_open_ended() || self.to_come.is_some_and(|left| left > 0)
     }
 
-    /// Consumes `bytes`. Once everything queued is consumed, its memory is freed, even if more is expected.
+    /// Consumes `bytes`. Once all queued bytes are consumed, their memory is freed, even if more are expected.
     pub fn advance(&mut self, bytes: usize) {
         self.at += bytes;
         if self.queued().is_empty() {
@@ -253,7 +253,7 @@ impl Pipe {
         }
     }
 
-    /// Returns true if something is queued that may go to a file, and no write is under way.
+    /// Returns true if queued bytes may go to a file and no write is in progress.
     pub fn may_be_written(&self) -> bool {
         self.write == FileWrite::None && !self.queued().is_empty() && self.is_awaited()
     }
@@ -262,7 +262,7 @@ impl Pipe {
         self.write == FileWrite::UnderWay
     }
 
-    /// Takes what is queued, to be written to a file.
+    /// Takes the queued bytes, to be written to a file.
     pub fn begin_write(&mut self) -> Counted {
         (self.write, self.was_full) = (FileWrite::UnderWay, false);
         let (mut bytes, at) = (self.bytes.split(), std::mem::take(&mut self.at));
@@ -270,7 +270,7 @@ impl Pipe {
         bytes
     }
 
-    /// Puts the same bytes back, because the write could not begin.
+    /// Puts the taken bytes back, because the write could not begin.
     pub fn put_back(&mut self, bytes: &[u8]) {
         (self.write, self.was_full) = (FileWrite::None, true);
         self.bytes.edit().extend_from_slice(bytes);
@@ -280,7 +280,7 @@ impl Pipe {
         self.write = if has_succeeded { FileWrite::None } else { FileWrite::Failed };
     }
 
-    /// Returns whether a producer that was stopped may resume; true only once.
+    /// Returns true, once, when a stopped producer may resume.
     pub fn has_room_again(&mut self) -> bool {
         let has_room = self.was_full && self.is_awaited() && self.own_room() >= ROOM_AGAIN_BYTES;
         self.was_full &= !has_room;

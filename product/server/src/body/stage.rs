@@ -1,5 +1,5 @@
-//! Stages that a body passes through on its way to the connection: compression changes its bytes, and usually their
-//! number, while they are sent. A staged body reads from its source, whatever that is, and keeps what the stage gives in
+//! Stages that a body passes through on its way to the connection. Compression, for example, changes the bytes, and
+//! usually their number, while they are sent. A staged body reads from its source and queues the output of the stage in
 //! a [`Pipe`] that the connection empties. A source can be staged itself, so stages form a chain.
 
 use std::fmt::Debug;
@@ -14,45 +14,46 @@ use super::{Body, Failure, Pipe};
 use crate::simulation::planted::{Fault, strikes};
 use crate::storage::Storage;
 
-/// The maximum number of bytes that a stage is given at once. Once it has given as many, it is given no more: they wait
-/// in memory for the client.
+/// The maximum number of bytes passed to a stage in one call. Once it has produced as many, it gets no more input,
+/// because its output waits in memory for the client.
 const PART_BYTES_MAX: usize = 16 << 10;
-/// The same while the connection has no room in memory: its responses must still proceed.
+/// The same maximum while the connection has no memory left; its responses must still proceed.
 const PART_BYTES_MIN: usize = 2 << 10;
-/// A stage is given no more than this at once if it gives anything for it: coding as much takes about a millisecond.
+/// The maximum number of bytes passed to a stage in one run if it produces any output. Coding this many takes about a
+/// millisecond.
 const WORK_BYTES_MAX: u64 = 64 << 10;
-/// A stage that has given nothing for this many bytes is flushed, so that the event loop never works long on a response
-/// without sending any of it.
+/// The number of input bytes without output after which a stage is flushed, so that the event loop never works long on
+/// a response without sending any of it.
 const SILENT_BYTES_MAX: u64 = 256 << 10;
 
-/// A transformation of a body: it takes bytes, gives bytes, and may change their number.
+/// A transformation of a body, which may change the number of bytes.
 ///
-/// Each method appends to `out` what the stage gives, which waits in memory for the client: for one call, a small
-/// multiple of the bytes taken and kept back. The result must not depend on how the input is cut. A stage runs on the
-/// event loop, so that one that gives nothing, even when flushed, holds up all other responses. The stages of a response
-/// to HEAD are made and never run: large state belongs into the first call.
+/// Each method appends its output to `out`, which waits in memory for the client. One call may append a small multiple
+/// of the bytes taken and kept back. The result must not depend on how the input is cut. A stage runs on the event
+/// loop, so a stage that produces nothing, even when flushed, holds up all other responses. The stages of a response to
+/// HEAD are created but never run, so large state should be allocated in the first call.
 pub trait Stage: Debug + Send {
     /// Takes the next bytes, at least one.
     fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>);
 
-    /// Gives everything that can be given without more input: the source waits for its producer, or the stage has given
-    /// nothing for a long input.
+    /// Appends everything that can be produced without more input. Called when the source waits for its producer, or
+    /// when a long input has produced nothing.
     fn flush(&mut self, out: &mut Vec<u8>);
 
-    /// Gives the rest. Nothing is called after it.
+    /// Appends the rest. No other call follows.
     fn finish(&mut self, out: &mut Vec<u8>);
 
-    /// The number of bytes given for an input of this length. For a length that stays known the stage must give exactly
-    /// that many.
+    /// Returns the number of output bytes for an input of this length. If the returned length is known, the stage must
+    /// produce exactly that many.
     fn length(&self, of: Length) -> Length;
 
-    /// The maximum number of bytes of memory of its state, apart from its own size.
+    /// Returns the maximum memory in bytes of the stage's state, without its own size.
     fn memory_bytes(&self) -> usize {
         0
     }
 }
 
-/// The bytes that a stage took and gave, for those who learn from that after the body is gone.
+/// The input and output byte counts of a stage, which stay readable after the body is dropped.
 #[derive(Debug, Default)]
 pub struct Tally {
     taken_bytes: AtomicU64,
@@ -61,7 +62,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// The bytes taken and given; `None` before the end.
+    /// Returns the numbers of bytes taken and given. `None` before the end.
     pub fn whole(&self) -> Option<(u64, u64)> {
         self.has_ended.load(Relaxed).then(|| (self.taken_bytes.load(Relaxed), self.given_bytes.load(Relaxed)))
     }
@@ -77,7 +78,7 @@ impl Tally {
 pub struct Staged {
     pub(super) source: Body,
     stage: Box<dyn Stage>,
-    /// The bytes that the stage gave, framed for the client.
+    /// The output of the stage, framed for the client.
     pub(super) out: Pipe,
     /// The stage has taken bytes since it was last flushed.
     is_unflushed: bool,
@@ -88,7 +89,8 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// Puts `stage` behind `source`; it will give `length` bytes. Nothing is counted before [`Staged::count_in`].
+    /// Puts `stage` after `source`; the output will have `length` bytes. No memory is counted before
+    /// [`Staged::count_in`].
     pub(super) fn new(mut source: Body, stage: Box<dyn Stage>, length: Length) -> Staged {
         let mut out = Pipe::new(length, &Account::default());
         if let Some(pipe) = source.pipe_mut() {
@@ -99,8 +101,8 @@ impl Staged {
         Staged { source, stage, out, is_unflushed: false, has_ended: false, tally, charge }
     }
 
-    /// Runs the stage until it has given something or its source has ended, unless bytes that it gave before are left.
-    /// Fails if the source fails or must wait. A failure after some bytes is returned by the next call.
+    /// Runs the stage until it has produced something or its source has ended. Does nothing while earlier output is
+    /// left. Fails if the source fails or must wait. A failure after some bytes is returned by the next call.
     pub(super) fn fill(&mut self, storage: &mut dyn Storage) -> Result<(), Failure> {
         let mut given = Vec::new();
         while self.out.queued().is_empty() && !self.has_ended {
@@ -120,8 +122,9 @@ impl Staged {
         Ok(())
     }
 
-    /// Gives the stage bytes of its source: until it has given enough, has had enough, or the source ends or fails. The
-    /// end is given at once with the bytes before it, so that the size of a short response is soon known.
+    /// Passes bytes of the source to the stage until it has produced enough or taken enough, or until the source ends
+    /// or fails. The end is passed in the same run as the bytes before it, so that the size of a short response is
+    /// known early.
     fn run(&mut self, storage: &mut dyn Storage, given: &mut Vec<u8>) -> Result<(), Failure> {
         let part_bytes = if self.charge.account().room() == 0 { PART_BYTES_MIN } else { PART_BYTES_MAX };
         let (mut bytes, mut left) = (Vec::new(), SILENT_BYTES_MAX);
@@ -144,7 +147,7 @@ impl Staged {
         Ok(())
     }
 
-    /// Passes on what the stage gave, and the end with the trailers of the source.
+    /// Passes on the output of the stage, and at the end the trailers of the source.
     fn give(&mut self, given: &mut Vec<u8>) -> Result<(), Failure> {
         self.tally.given_bytes.fetch_add(given.len() as u64, Relaxed);
         self.tally.has_ended.store(self.has_ended, Relaxed);
@@ -153,7 +156,7 @@ impl Staged {
         if is_right { Ok(()) } else { Err(Failure::Length) }
     }
 
-    /// The bytes that its stage took and gave.
+    /// Returns the byte counts of the stage.
     pub(super) fn tally(&self) -> &Arc<Tally> {
         &self.tally
     }
@@ -174,7 +177,7 @@ impl Staged {
         size_of::<Staged>() + size_of::<Tally>() + self.stage.memory_bytes()
     }
 
-    /// The bytes of memory that are counted for it.
+    /// Returns the bytes of memory that are counted for this body.
     #[cfg(test)]
     pub(super) fn alive_bytes(&self) -> usize {
         self.charge.bytes() + self.out.alive_bytes() + self.source.alive_bytes()
