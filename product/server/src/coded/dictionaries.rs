@@ -1,13 +1,13 @@
-//! The dictionaries that clients were offered (RFC 9842): bytes of pages, scripts and styles, by site and digest.
+//! The dictionaries that clients were offered (RFC 9842): the bytes of pages, scripts and styles, by site and digest.
 //!
-//! A client names a dictionary by its digest alone, so the bytes are kept as they were offered: the file has changed when
-//! they are wanted. The event loops offer ([`Dictionaries::offer`]) and ask what is known; a thread of its own reads,
-//! digests and stores. A dictionary of one site is none of another, whose pages the client could otherwise compare with
-//! it.
+//! A client names a dictionary only by its digest, so the bytes are kept as they were offered: the file may have
+//! changed by the time they are needed. The event loops offer files ([`Dictionaries::offer`]) and query the store; a
+//! separate thread reads, digests and stores. A dictionary of one site never serves another site, since the client
+//! could otherwise compare the pages of the two.
 //!
-//! A page that a program made is one too where its site says so ([`Dictionaries::keep`]): its bytes are handed over as they
-//! passed, since nobody could read them again. Such pages are in memory alone, and take at most half of it: a program
-//! makes as many different ones as it is asked for, and those of files must stay.
+//! A program's page is a dictionary too, if its site asks for it ([`Dictionaries::keep`]). Its bytes are copied while
+//! they are sent, because nobody could read them again. Such pages are kept only in memory and take at most half of it:
+//! a program makes as many different pages as clients request, and the dictionaries of files must stay.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -21,11 +21,11 @@ use crate::client_turns::Turns;
 use crate::codec::{DICTIONARY_BYTES, PAGE_BYTES_MAX, digest_of};
 use crate::files::{Entry, State};
 
-/// The maximum number of files that wait to be stored; more are not offered.
+/// The maximum number of files that wait to be stored. Further files are not offered.
 const WAITING_MAX: usize = 64;
-/// The maximum number of dictionaries that are known, and of files whose digest is.
+/// The maximum number of known dictionaries, and of files whose digest is known.
 const KNOWN_MAX: usize = 4096;
-/// The part of the memory that pages of programs may take.
+/// The divisor of the memory that gives the part for pages of programs.
 const PROGRAMS_PART: u64 = 2;
 
 /// A dictionary of a site.
@@ -35,11 +35,11 @@ pub struct DictionaryId {
     pub digest: Digest,
 }
 
-/// A number of a site that stays the same over a restart.
+/// A site's number, which stays the same over a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SiteKey(pub u64);
 
-/// What was offered, with the path that it was asked for by.
+/// A file or page that was offered, with the path of its request.
 struct Offer {
     site: SiteKey,
     path: Arc<[u8]>,
@@ -56,7 +56,7 @@ enum Source {
 pub struct Dictionaries {
     state: Mutex<Shared>,
     changed: Condvar,
-    /// The folder where they outlive the process, if there is one.
+    /// The folder in which dictionaries outlive the process, if there is one.
     shelf: OnceLock<Arc<Shelf>>,
     is_stopping: AtomicBool,
 }
@@ -69,11 +69,11 @@ struct Shared {
     /// The files that were offered; `None` while one waits.
     offered: HashMap<(SiteKey, State), Option<Digest>>,
     waiting: Turns<Offer>,
-    /// The bytes of pages that wait.
+    /// The total bytes of the pages that wait to be stored.
     waiting_bytes: u64,
-    /// The maximum of the bytes in memory.
+    /// The maximum number of bytes in memory.
     bytes_max: u64,
-    /// Counts uses: the time by which dictionaries are compared.
+    /// A counter of uses, the clock by which the least recently used dictionary is found.
     turn: u64,
 }
 
@@ -85,19 +85,19 @@ struct Pool {
 }
 
 struct Dictionary {
-    /// `None` if they are on the shelf alone.
+    /// The bytes in memory. `None` if they are only on the shelf.
     bytes: Option<Arc<[u8]>>,
     len: u64,
     path: Arc<[u8]>,
     used_at: u64,
 }
 
-/// The answer to an event loop that asks for a dictionary.
+/// The dictionary found for an event loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Had {
-    /// The path of the file that it was offered with; `None` while it is on the shelf alone.
+    /// The path of the file that it was offered with. `None` while the dictionary is only on the shelf.
     pub path: Option<Arc<[u8]>>,
-    /// Its length, or a little more.
+    /// The length of the dictionary, or slightly more.
     pub bytes: u64,
 }
 
@@ -115,7 +115,7 @@ impl Dictionaries {
         Dictionaries { state, changed, shelf: OnceLock::new(), is_stopping: AtomicBool::new(false) }
     }
 
-    /// Keeps dictionaries on this shelf too. Does nothing if there is one.
+    /// Sets the shelf on which dictionaries are also kept. Does nothing if there is one already.
     pub fn keep_on(&self, shelf: Arc<Shelf>) {
         let _ = self.shelf.set(shelf);
     }
@@ -126,17 +126,17 @@ impl Dictionaries {
         state.shrink(self.shelf.get().is_some());
     }
 
-    /// The maximum length of a program's page that is kept.
+    /// Returns the maximum length of a program's page that is kept.
     pub fn page_bytes_max(&self) -> u64 {
         (self.state().bytes_max / PROGRAMS_PART).min(PAGE_BYTES_MAX)
     }
 
-    /// Has the whole page of a program stored as a dictionary for this client.
+    /// Queues the whole page of a program to be stored as a dictionary for this client.
     pub fn keep(&self, site: SiteKey, path: Arc<[u8]>, page: Vec<u8>, client: u32) {
         let mut state = self.state();
         let waiting_bytes = state.waiting_bytes + page.len() as u64;
         let is_short = page.len() < *DICTIONARY_BYTES.start() as usize;
-        // The other half of the queue is for files.
+        // The other half of the queue is reserved for files.
         let has_room = state.waiting.len() < WAITING_MAX / 2 && waiting_bytes <= state.pages_bytes_max();
         if is_short || !has_room {
             return;
@@ -147,7 +147,7 @@ impl Dictionaries {
         self.changed.notify_one();
     }
 
-    /// Returns a dictionary that is in memory and may serve a stream, of a program's page or of a file.
+    /// Returns a dictionary in memory, of a program's page or a file, that a stream may use.
     pub fn held(&self, id: &DictionaryId) -> Option<Held> {
         let mut state = self.state();
         let turn = state.next_turn();
@@ -157,7 +157,7 @@ impl Dictionaries {
         Some(Held { path: Arc::clone(&known.path), bytes })
     }
 
-    /// Has a file stored as a dictionary for this client. Returns false if it is not going to be one.
+    /// Queues a file to be stored as a dictionary for this client. Returns false if it will not become one.
     pub fn offer(&self, site: SiteKey, entry: &Arc<Entry>, path: &[u8], client: u32) -> bool {
         if !DICTIONARY_BYTES.contains(&entry.len) {
             return false;
@@ -188,7 +188,7 @@ impl Dictionaries {
         true
     }
 
-    /// Returns what is known of a dictionary of a file; `None` if it is gone, or was never offered by this site.
+    /// Returns the entry of a file's dictionary. `None` if it is gone or was never offered by this site.
     pub fn find(&self, id: &DictionaryId) -> Option<Had> {
         let mut state = self.state();
         let turn = state.next_turn();
@@ -200,7 +200,7 @@ impl Dictionaries {
         Some(Had { path: None, bytes })
     }
 
-    /// The bytes of a dictionary of a file. Waits for the disk.
+    /// Returns the bytes of a file's dictionary. May wait for the disk.
     pub fn bytes(&self, id: &DictionaryId) -> io::Result<Arc<[u8]>> {
         let held = self.state().files.known.get(id).and_then(|known| known.bytes.clone());
         if let Some(bytes) = held {
@@ -219,7 +219,7 @@ impl Dictionaries {
         Ok(bytes)
     }
 
-    /// Stores what is offered, until the store stops.
+    /// Stores offered files and pages until the store stops.
     pub fn work(&self) {
         while let Some(offer) = self.wait_for_offer() {
             self.store(offer);
@@ -233,7 +233,7 @@ impl Dictionaries {
         self.changed.notify_all();
     }
 
-    /// Stores all that waits, for a test that has no thread; returns how many files.
+    /// Stores everything that waits, for a test without a thread. Returns the number of files.
     #[cfg(test)]
     pub fn run(&self) -> usize {
         let next = || self.state().waiting.pop();
@@ -310,7 +310,7 @@ impl Shared {
         self.shrink(is_kept);
     }
 
-    /// Frees memory within the bounds: pages of programs have their part, and files the rest.
+    /// Frees memory to stay within the bounds: pages of programs have their part, and files the rest.
     fn shrink(&mut self, has_shelf: bool) {
         self.pages.shrink(self.pages_bytes_max().saturating_sub(self.waiting_bytes), false);
         let bytes_max = self.bytes_max.saturating_sub(self.pages.bytes + self.waiting_bytes);
@@ -326,7 +326,7 @@ impl Pool {
         Some(known)
     }
 
-    /// Adds a dictionary; the first path that its bytes were offered with stays.
+    /// Adds a dictionary. The path with which its bytes were first offered stays.
     fn insert(&mut self, id: DictionaryId, path: Arc<[u8]>, bytes: &Arc<[u8]>, turn: u64) {
         let before = self.forget(&id);
         let path = before.map_or(path, |before| before.path);
@@ -341,7 +341,8 @@ impl Pool {
         Some(known)
     }
 
-    /// Frees memory within the bounds, the least recently used dictionary first. Those on a shelf stay known.
+    /// Frees memory to stay within the bounds, the least recently used dictionary first. Dictionaries on a shelf stay
+    /// known.
     fn shrink(&mut self, bytes_max: u64, has_shelf: bool) {
         while self.bytes > bytes_max || self.known.len() > KNOWN_MAX {
             let is_full = self.known.len() > KNOWN_MAX;
@@ -364,12 +365,12 @@ impl Dictionary {
     }
 }
 
-/// The name of a dictionary on the shelf.
+/// Returns the name of a dictionary on the shelf.
 fn name_of(id: &DictionaryId) -> Digest {
     digest_of(&[&id.site.0.to_le_bytes()[..], &id.digest].concat())
 }
 
-/// The path and the bytes of a dictionary on the shelf.
+/// Splits a dictionary from the shelf into its path and its bytes.
 fn split(kept: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = kept.split_first_chunk()?;
     rest.split_at_checked(u16::from_le_bytes(*len).into())

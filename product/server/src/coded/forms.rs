@@ -1,4 +1,4 @@
-//! The forms that were asked for, within their bounds.
+//! The forms that were requested, within their bounds.
 
 use std::io;
 use std::sync::Arc;
@@ -10,33 +10,33 @@ use super::{FORMS_MAX, FormId, Job, Waiter};
 use crate::codec::Level;
 use crate::files::Entry;
 
-/// The number of requests that find a form with a dictionary ready before a better one is made: the first waited for it,
-/// and many are wanted by no other client.
+/// The number of requests that find a form with a dictionary ready before a better one is made. The first request
+/// waited for it, and many such forms are wanted by no other client.
 const USES_MIN: u32 = 2;
-/// The number of requests for any form after which one is tried again that found no room.
+/// The number of requests for any form after which a form that found no room is tried again.
 const RETRY_AFTER: u64 = 1_000;
 
 pub(super) struct Forms {
     forms: HashMap<FormId, Form>,
-    /// Counts the bytes of all forms that are alive, those included that only responses hold.
+    /// Counts the bytes of all live forms, including forms that only responses still hold.
     account: Account,
-    /// The bytes of the ready forms. Forms that only responses hold are not among them.
+    /// The bytes of the ready forms, without forms that only responses still hold.
     ready_bytes: u64,
-    /// Counts requests: the time by which forms are compared.
+    /// A counter of requests, the clock by which the least recently used form is found.
     turn: u64,
 }
 
 struct Form {
     stage: Stage,
     used_at: u64,
-    /// The number of requests that found it ready.
+    /// The number of requests that found the form ready.
     uses: u32,
 }
 
 enum Stage {
-    /// The fast level waits or is being made.
+    /// The form waits for the fast level, or is being made at it.
     Pending { entry: Arc<Entry>, waiters: Vec<Waiter> },
-    /// The form is there; `better` is the file of the job that makes a better one, as long as that waits.
+    /// The form is ready. `better` is the file of the job for a better form, while that job waits.
     Ready { form: Arc<Entry>, level: Level, better: Option<Arc<Entry>> },
     /// The form is not smaller than the file, or the file cannot be read.
     Not,
@@ -44,9 +44,9 @@ enum Stage {
     NoRoom,
 }
 
-/// The state of a form that was asked for before.
+/// The state of a form that was requested before.
 pub(super) enum Made {
-    /// `wants_best`: it is at the fast level, and no job makes it better yet.
+    /// `wants_best` is true if the form is at the fast level and no job for a better one exists yet.
     Ready {
         form: Arc<Entry>,
         wants_best: bool,
@@ -69,7 +69,7 @@ impl Forms {
         self.forms.len()
     }
 
-    /// Returns what is known of a form; `None` if it was never asked for, or may be tried again.
+    /// Returns the state of a form. `None` if it was never requested, or may be tried again.
     pub fn find(&mut self, id: FormId) -> Option<Made> {
         self.turn += 1;
         let form = self.forms.get_mut(&id)?;
@@ -119,7 +119,7 @@ impl Forms {
         }
     }
 
-    /// The job of a form that waits for this level; `None` if it has been forgotten since.
+    /// Returns the job of a form that waits for this level. `None` if the form has been forgotten since.
     pub fn job(&self, id: FormId, level: Level) -> Option<Job> {
         let entry = match &self.forms.get(&id)?.stage {
             Stage::Pending { entry, .. } if level == Level::Fast => entry,
@@ -143,20 +143,20 @@ impl Forms {
         }
     }
 
-    /// Takes the result of a job, which has this level; returns those who wait for it.
+    /// Takes the result of a job at this level. Returns the exchanges that wait for the form.
     pub fn end(&mut self, job: &Job, level: Level, made: io::Result<Vec<u8>>) -> Vec<Waiter> {
         let before = self.replace(job.id, Stage::Not);
-        // A form is forgotten while a better one is made; no one has asked for that.
+        // The form was forgotten while a better one was made, and nobody has requested it since.
         let Some(before) = before else { return Vec::new() };
         let (stage, waiters) = match before {
-            // The form was forgotten while a better one was made, and asked for again.
+            // The form was forgotten while a better one was made, and was then requested again.
             Stage::Pending { .. } if job.level == Level::Best => (before, Vec::new()),
             Stage::Pending { waiters, .. } => {
                 (self.made(job, level, made, job.entry.len).unwrap_or_else(|stage| stage), waiters)
             }
             Stage::Ready { form, .. } => {
                 let better = self.made(job, level, made, form.len);
-                // A form that does not get better stays, and is not tried again.
+                // A form that does not get better stays, and no better one is tried again.
                 (better.unwrap_or(Stage::Ready { form, level: Level::Best, better: None }), Vec::new())
             }
             other => (other, Vec::new()),
@@ -165,7 +165,7 @@ impl Forms {
         waiters
     }
 
-    /// The stage of a form that these bytes are, if they are fewer than `bytes_max` and have room.
+    /// Returns the stage of a form with these bytes, which is ready if they are fewer than `bytes_max` and have room.
     fn made(&mut self, job: &Job, level: Level, made: io::Result<Vec<u8>>, bytes_max: u64) -> Result<Stage, Stage> {
         let bytes = made.map_err(|_| Stage::Not)?;
         if bytes.len() as u64 >= bytes_max {
@@ -179,20 +179,21 @@ impl Forms {
         Ok(Stage::Ready { form: Arc::new(form), level, better: None })
     }
 
-    /// Returns true if these bytes would have room without the ready forms: responses do not hold too much of what was
-    /// forgotten before.
+    /// Returns true if these bytes would have room once all ready forms were forgotten; that is, if responses do not
+    /// hold too many bytes of forgotten forms.
     pub fn may_have_room(&self, bytes: u64) -> bool {
         let held_bytes = self.account.bytes().saturating_sub(self.ready_bytes);
         held_bytes.saturating_add(bytes) <= self.account.bytes_max()
     }
 
-    /// Forgets forms, the least recently used first, until these bytes have room. Returns false if they cannot have it.
+    /// Forgets forms, the least recently used first, until these bytes have room. Returns false if that does not free
+    /// enough.
     fn make_room(&mut self, bytes: u64) -> bool {
         let has_room = |account: &Account| account.bytes().saturating_add(bytes) <= account.bytes_max();
         if has_room(&self.account) {
             return true;
         }
-        // Event loops wait for the forms meanwhile, so all are compared once.
+        // Event loops wait for this lock, so all forms are sorted once.
         let ready = self.forms.iter().filter(|(_, form)| matches!(form.stage, Stage::Ready { .. }));
         let mut ready: Vec<(u64, FormId)> = ready.map(|(id, form)| (form.used_at, *id)).collect();
         ready.sort_unstable_by_key(|(used_at, _)| *used_at);

@@ -1,4 +1,4 @@
-//! A form that is to be made, on any thread.
+//! The job of making a form, on any thread.
 
 use std::io;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ pub struct Job {
 }
 
 impl Job {
-    /// Reads and codes the file; waits for its disk. Fails if the file is not the one of the entry any more, or the
-    /// dictionary is gone.
+    /// Reads and codes the file; may wait for its disk. Fails if the file has changed since its entry was made, or if
+    /// the dictionary is gone.
     pub fn run(&self, dictionaries: &Dictionaries) -> io::Result<Vec<u8>> {
         let FormId { coding, dictionary, .. } = self.id;
         let Some(id) = dictionary else { return encoded(coding, self.level, &self.entry.whole()?) };
@@ -27,16 +27,16 @@ impl Job {
         encoded_with(coding, self.level, &self.entry.whole()?, &dictionary, &id.digest)
     }
 
-    /// The way in which a form of this level is made.
+    /// Returns the coding, level and dictionary with which a form of this level is made.
     pub fn way(&self, level: Level) -> Way {
         let FormId { coding, dictionary, .. } = self.id;
         Way { coding, level: level.number(coding), dictionary: dictionary.map(|id| id.digest) }
     }
 
-    /// The name of the best form in the folder whose files outlive the process.
+    /// Returns the name of the best form in the folder that outlives the process.
     pub fn kept_name(&self) -> Digest {
         let (state, suffix) = (self.id.file.to_bytes(), self.way(Level::Best).suffix());
-        // The suffix has the beginning of the digest alone.
+        // The suffix contains only the beginning of the digest.
         let digest = self.id.dictionary.map(|id| id.digest.to_vec()).unwrap_or_default();
         let parts = [&state[..], suffix.as_bytes(), &digest];
         digest_of(&parts.concat())

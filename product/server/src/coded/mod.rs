@@ -1,13 +1,14 @@
 //! Coded forms of files, each made once and kept in memory.
 //!
-//! Coding a page takes milliseconds and a large script seconds, so that the event loops only ask ([`Coder::find`]) and
-//! two threads make: one what clients ask for, at a fast level, and one at the lowest priority the best level of the
-//! same, which replaces it. A request may wait for the first; two requests for a form make one job.
+//! Coding a page takes milliseconds, and a large script seconds. So the event loops only ask for forms
+//! ([`Coder::find`]), and two threads make them. One makes the forms that clients ask for at a fast level. The other,
+//! at the lowest priority, makes the same forms at the best level, and these replace the first ones. A request may wait
+//! for the fast level; two requests for a form make one job.
 //!
-//! A form belongs to one state of a file: a changed file has no form. Nothing here can be made to grow by requests: jobs
-//! beyond [`JOBS_WAITING_MAX`] are refused, forms beyond the memory give way to others, the least recently used first,
-//! and while responses under way still hold forms that gave way, no others are made. Forms with a dictionary are as many
-//! as pages and dictionaries together, so they have a share of their own and take no room from the others.
+//! A form belongs to one state of a file, so a changed file has no form. Requests cannot make anything here grow
+//! without bound. Jobs beyond [`JOBS_WAITING_MAX`] are refused. Forms beyond the memory are dropped, the least recently
+//! used first, and no others are made while responses in flight still hold too many dropped forms. Forms with a
+//! dictionary can be as many as pairs of page and dictionary, so they have a separate part of the memory.
 
 mod dictionaries;
 mod forms;
@@ -33,24 +34,24 @@ use forms::{Forms, Made};
 pub use job::Job;
 pub use shelf::Shelf;
 
-/// The maximum number of forms that wait to be made, at each level. More files than these are asked for at once only on
-/// a cold start, or by somebody who wants the server busy; they are sent as they are.
+/// The maximum number of forms that wait to be made, at each level. More files are requested together only on a cold
+/// start, or by somebody who wants to keep the server busy; those files are sent uncoded.
 pub const JOBS_WAITING_MAX: usize = 64;
-/// The maximum number of forms that are known; each takes about half a KiB in addition to its bytes.
+/// The maximum number of known forms. Each takes about half a KiB in addition to its bytes.
 pub const FORMS_MAX: usize = 4096;
 /// The maximum memory of all forms, whatever the budget is.
 pub const FORMS_BYTES_MAX: u64 = 64 << 20;
-/// The parts of the memory for coding that forms have, those with a dictionary, dictionaries, and the encoders of both
-/// threads together.
+/// The divisors of the memory for coding that give the parts of forms, of forms with a dictionary, of dictionaries, and
+/// of the encoders of both threads together.
 const FORMS_PART: u64 = 4;
 const FORMS_WITH_DICTIONARY_PART: u64 = 8;
 const DICTIONARIES_PART: u64 = 8;
 const ENCODERS_PART: u64 = 2;
-/// The folders of the shelves in the state folder, with the maximum of their bytes: forms, those with a dictionary, and
+/// The folders of the shelves in the state folder, each with its maximum bytes: forms, forms with a dictionary, and
 /// dictionaries.
 pub const SHELVES: [(&str, u64); 3] =
     [("forms", 64 << 20), ("forms-with-dictionaries", 32 << 20), ("dictionaries", 64 << 20)];
-/// The nice values of the threads: clients wait for the one; the other has what nobody else wants.
+/// The nice values of the two threads. Clients wait for the fast one; the other gets only idle processor time.
 pub const FAST_NICE: i32 = 5;
 pub const BEST_NICE: i32 = 19;
 
@@ -69,15 +70,15 @@ pub struct Waiter {
     pub done: Arc<Done<ExchangeId>>,
 }
 
-/// The answer to an event loop that asks for a form.
+/// The answer to an event loop's request for a form.
 #[derive(Debug)]
 pub enum Known {
     Ready(Arc<Entry>),
-    /// The form is being made, and is expected to be ready after this time: `Nanos(u64::MAX)` while nobody knows.
+    /// The form is being made and is expected to be ready after this time; `Nanos(u64::MAX)` if that is unknown.
     Pending(Nanos),
-    /// The form is not begun, because the queue of forms to make is full.
+    /// The form was not begun, because the queue of jobs is full.
     Busy,
-    /// No form is made: it would not be smaller, or there is no room.
+    /// No form will be made, because it would not be smaller or there is no room.
     None,
 }
 
@@ -86,10 +87,10 @@ pub struct Coder {
     pub dictionaries: Dictionaries,
     state: Mutex<Shared>,
     changed: Condvar,
-    /// The folders where the best forms outlive the process, if there are any: those without a dictionary, and with one.
+    /// The folders in which the best forms outlive the process, if there are any: without a dictionary, and with one.
     shelves: [OnceLock<Arc<Shelf>>; 2],
-    /// The maximum memory of all encoders. One alone may take it: on a small host the best level is made while the fast
-    /// one waits, and the other way round.
+    /// The maximum memory of all encoders. A single encoder may take all of it: on a small host the best level runs
+    /// while the fast level waits, and vice versa.
     encoder_bytes_max: AtomicU64,
     is_stopping: AtomicBool,
 }
@@ -97,26 +98,26 @@ pub struct Coder {
 struct Shared {
     forms: Forms,
     forms_with_dictionary: Forms,
-    /// The forms that clients ask for; each client has its turn.
+    /// The forms that clients ask for, queued by client in round robin.
     fast: Turns<FormId>,
     best: Turns<FormId>,
-    /// The bytes of the files in `fast`, and of the one that is being coded.
+    /// The total bytes of the files in `fast` and of the file that is being coded.
     waiting_bytes: u64,
-    /// The memory of the encoder of each level that is at work.
+    /// The memory of the encoder that is running at each level.
     encoding_bytes: [u64; 2],
     /// The fast level waits for memory.
     fast_waits: bool,
-    /// The bytes of a file that the fast level of each coding takes per second.
+    /// The number of bytes of a file that the fast level of each coding codes per second.
     speeds: [u64; Coding::ALL.len()],
 }
 
-/// The speeds before any job has ended: a small machine's.
+/// The speeds, in bytes per second, that are assumed before any job has ended: those of a small machine.
 const SPEEDS: [u64; Coding::ALL.len()] = [20_000_000, 80_000_000, 30_000_000];
-/// The minimum file whose job says anything about the speed.
+/// The minimum length of a file whose job updates the speed.
 const MEASURED_BYTES_MIN: u64 = 16 << 10;
 
 impl Coder {
-    /// Creates a coder that may hold `bytes_max` in all.
+    /// Creates a coder that may hold `bytes_max` bytes in total.
     pub fn new(bytes_max: u64) -> Coder {
         let (fast, best, speeds) = (Turns::default(), Turns::default(), SPEEDS);
         let [forms, forms_with_dictionary] = [(); 2].map(|()| Forms::new(Account::of_at_most(0)));
@@ -141,7 +142,7 @@ impl Coder {
         coder
     }
 
-    /// Sets the memory. Forms above it give way as others are made.
+    /// Sets the maximum memory. Forms above it are dropped as others are made.
     pub fn set_bytes_max(&self, bytes_max: u64) {
         let part = |part: u64| (bytes_max / part).min(FORMS_BYTES_MAX);
         let state = self.state();
@@ -152,51 +153,52 @@ impl Coder {
         self.encoder_bytes_max.store(bytes_max / ENCODERS_PART, Relaxed);
     }
 
-    /// Keeps the best forms and the dictionaries on the shelves of [`SHELVES`] too, those that are there.
+    /// Sets the shelves of [`SHELVES`] on which the best forms and the dictionaries are also kept, for those that
+    /// exist.
     pub fn keep_on(&self, [forms, forms_with_dictionary, dictionaries]: [Option<Arc<Shelf>>; 3]) {
         let own = self.shelves.iter().zip([forms, forms_with_dictionary]);
         own.for_each(|(own, shelf)| shelf.into_iter().for_each(|shelf| drop(own.set(shelf))));
         dictionaries.into_iter().for_each(|shelf| self.dictionaries.keep_on(shelf));
     }
 
-    /// The codings that this file can be made into.
+    /// Returns the codings in which this file can be made.
     pub fn offers(&self, entry: &Entry) -> Codings {
         let possible = entry.forms.codings.iter();
         possible.filter(|coding| self.fits(encoder_bytes(*coding, Level::Fast, entry.len as usize), entry)).collect()
     }
 
-    /// Returns a form if it is there, without asking for it.
+    /// Returns a form if it is ready, without requesting it.
     pub fn ready(&self, entry: &Entry, coding: Coding) -> Option<Arc<Entry>> {
         let found = self.state().forms.ready(FormId::of(entry, coding));
         found.filter(|form| form.mime == entry.mime)
     }
 
-    /// Returns a form, or has it made for this client.
+    /// Returns a form, or queues it to be made for this client.
     pub fn find(&self, entry: &Arc<Entry>, coding: Coding, client: u32) -> Known {
         let needed = |level| encoder_bytes(coding, level, entry.len as usize);
         self.find_or_make(FormId::of(entry, coding), entry, client, needed)
     }
 
-    /// Returns a form with a dictionary of this length, or has it made for this client.
+    /// Returns a form with a dictionary of this length, or queues it to be made for this client.
     pub fn find_with(&self, entry: &Arc<Entry>, id: FormId, dictionary_bytes: u64, client: u32) -> Known {
         let needed = |level| encoder_bytes_with(id.coding, level, entry.len as usize, dictionary_bytes as usize);
         self.find_or_make(id, entry, client, needed)
     }
 
-    /// `needed` returns the memory of an encoder.
+    /// Returns a form, or queues it. `needed` returns the memory of an encoder at a level.
     fn find_or_make(&self, id: FormId, entry: &Arc<Entry>, client: u32, needed: impl Fn(Level) -> usize) -> Known {
         let fits = |level| self.fits(needed(level), entry);
         let mut state = self.state();
         let state = &mut *state;
         let best_bytes = state.encoding_bytes[Level::Best as usize];
-        // The best level ends at some time: it has the lowest priority.
+        // The time at which the best level ends is unknown, because it has the lowest priority.
         let waits_for_memory = best_bytes > 0 && !self.fits(needed(Level::Fast) + best_bytes as usize, entry);
         let pending = |state: &Shared| match waits_for_memory {
             true => Known::Pending(Nanos(u64::MAX)),
             false => Known::Pending(state.expected(id.coding)),
         };
         match state.forms_of(id).find(id) {
-            // Two names of one file may have other types; the first has the form.
+            // Two names of one file may have different types; the form has the type of the first.
             Some(Made::Ready { form, .. }) if form.mime != entry.mime => Known::None,
             Some(Made::Ready { form, wants_best }) => {
                 if wants_best && fits(Level::Best) && state.best.len() < JOBS_WAITING_MAX {
@@ -224,13 +226,13 @@ impl Coder {
         }
     }
 
-    /// Posts the exchange to its queue when a form that is being made is ready, or will not be. Returns false if that is
-    /// known already.
+    /// Posts the exchange to its queue once a form that is being made is ready or has failed. Returns false if the
+    /// outcome is known already.
     pub fn wait(&self, id: FormId, waiter: Waiter) -> bool {
         self.state().forms_of(id).wait(id, waiter)
     }
 
-    /// Removes an exchange that does not wait any more.
+    /// Removes an exchange that no longer waits.
     pub fn leave(&self, id: FormId, waiter: &Waiter) {
         self.state().forms_of(id).leave(id, waiter);
     }
@@ -247,7 +249,8 @@ impl Coder {
         }
     }
 
-    /// Waits until the other thread leaves the memory that the job's encoder needs, and takes it; false if the coder stops.
+    /// Waits until the other thread leaves enough memory for the job's encoder, and reserves it. Returns false if the
+    /// coder stops.
     fn wait_for_memory(&self, job: &Job) -> bool {
         let (FormId { coding, dictionary, .. }, len) = (job.id, job.entry.len as usize);
         let needed = match dictionary.map(|id| self.dictionaries.find(&id).map_or(0, |had| had.bytes)) {
@@ -257,7 +260,7 @@ impl Coder {
         let bytes = job.entry.len.saturating_add(needed as u64);
         let mut state = self.state();
         let is_too_much = |taken: u64| taken > 0 && taken.saturating_add(bytes) > self.encoder_bytes_max.load(Relaxed);
-        // Clients do not wait behind one form of the best level after another.
+        // Clients do not wait while one form after another is made at the best level.
         let is_last = |state: &Shared| job.level == Level::Best && state.fast_waits;
         while is_too_much(state.encoding_bytes.iter().sum()) || is_last(&state) {
             if self.is_stopping.load(Relaxed) {
@@ -284,7 +287,7 @@ impl Coder {
         self.end(job, level, made, Some(took));
     }
 
-    /// Ends the threads, each after its job.
+    /// Ends the threads, each after its current job.
     pub fn stop(&self) {
         let _state = self.state();
         self.is_stopping.store(true, Relaxed);
@@ -292,17 +295,17 @@ impl Coder {
         self.dictionaries.stop();
     }
 
-    /// Returns true if the file and an encoder of so many bytes fit the memory of the encoders.
+    /// Returns true if the file and an encoder with this memory fit the memory of the encoders.
     fn fits(&self, encoder_bytes: usize, entry: &Entry) -> bool {
         entry.len.saturating_add(encoder_bytes as u64) <= self.encoder_bytes_max.load(Relaxed)
     }
 
-    /// The form that an earlier process has made, at the best level.
+    /// Returns the form at the best level that an earlier process made.
     fn kept(&self, job: &Job) -> Option<Vec<u8>> {
         self.shelf_of(job)?.get(&job.kept_name())
     }
 
-    /// Keeps a form for the next process. One that is made in a moment is not worth a write.
+    /// Keeps a form for the next process. A form that is made quickly is not worth a write.
     fn keep(&self, job: &Job, made: &std::io::Result<Vec<u8>>) {
         let (Some(shelf), Ok(bytes)) = (self.shelf_of(job), made) else { return };
         if job.level == Level::Best && (bytes.len() as u64) < job.entry.len {
@@ -327,7 +330,7 @@ impl Coder {
         }
     }
 
-    /// Takes the result of a job, which has this level, and ends the waits for it.
+    /// Takes the result of a job at this level, and ends the waits for it.
     fn end(&self, job: Job, level: Level, made: std::io::Result<Vec<u8>>, took: Option<Nanos>) {
         let mut state = self.state();
         if job.level == Level::Fast {
@@ -349,7 +352,7 @@ impl Coder {
         self.state().next_job(level)
     }
 
-    /// Runs a job that was taken; the speeds stay as they are.
+    /// Runs a job that was taken. The recorded speeds stay unchanged.
     #[cfg(test)]
     pub fn run(&self, job: Job) {
         let made = job.run(&self.dictionaries);
@@ -357,7 +360,7 @@ impl Coder {
         self.end(job, level, made, None);
     }
 
-    /// The bytes of all forms that are alive, and the number of forms of which something is known.
+    /// Returns the bytes of all live forms and the number of known forms.
     #[cfg(test)]
     pub fn usage(&self) -> (u64, usize) {
         let state = self.state();
@@ -380,12 +383,12 @@ impl FormId {
 }
 
 impl Shared {
-    /// The forms of which this is one.
+    /// Returns the set of forms to which this form belongs.
     fn forms_of(&mut self, id: FormId) -> &mut Forms {
         if id.dictionary.is_some() { &mut self.forms_with_dictionary } else { &mut self.forms }
     }
 
-    /// The time in which all jobs of the fast level end, as far as speeds are known.
+    /// Returns the expected time until all jobs of the fast level end, by the recorded speed of this coding.
     fn expected(&self, coding: Coding) -> Nanos {
         let nanos = u128::from(self.waiting_bytes) * 1_000_000_000 / u128::from(self.speeds[coding as usize]);
         Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

@@ -1,8 +1,8 @@
 //! Bytes that are kept over a restart: each in a file of the state folder, under a name of 32 bytes.
 //!
-//! What lies in a folder may be half of a write, a disk's mistake, or somebody else's: a file of another owner, or whose
-//! sum is wrong, counts as none. Nothing depends on a shelf: a folder that is full or read-only costs one line of the
-//! log. All of this may wait for a disk, so that the event loops only ask whether a name is there.
+//! A file in the folder may be half written, damaged by the disk, or put there by somebody else. A file of another
+//! owner, or with a wrong checksum, is ignored. Nothing depends on a shelf: a full or read-only folder costs one line
+//! in the log. All of this may wait for a disk, so the event loops only check whether a name exists.
 
 use std::fs::{self, DirEntry, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -19,11 +19,11 @@ use crate::codec::digest_of;
 
 /// The maximum number of files of a shelf.
 const FILES_MAX: usize = 4096;
-/// The maximum length of a file: the longest form or dictionary with its head.
+/// The maximum length of a file, in bytes: the longest form or dictionary with its header.
 const FILE_BYTES_MAX: u64 = 9 << 20;
-/// The first bytes of a file; the sum of the rest follows.
+/// The first bytes of a file, followed by the checksum of the rest.
 const MAGIC: &[u8] = b"weir kept 1\n";
-/// The end of the names of files that are being written.
+/// The suffix of the names of files that are being written.
 const NEW: &str = ".new";
 
 /// A folder of files with a bound on their bytes.
@@ -39,7 +39,7 @@ pub struct Shelf {
 struct Index {
     files: HashMap<Digest, Kept>,
     bytes: u64,
-    /// Counts uses: the time by which files are compared.
+    /// A counter of uses, the clock by which the least recently used file is found.
     turn: u64,
 }
 
@@ -49,13 +49,13 @@ struct Kept {
 }
 
 impl Shelf {
-    /// Creates the folder of this name in the state folder, which a server in its sandbox cannot. A failure is met again
-    /// when it is opened.
+    /// Creates the folder of this name in the state folder, which a sandboxed server cannot do. A failure is reported
+    /// when the folder is opened.
     pub fn prepare(state: &Path, name: &str) {
         let _ = create(&state.join(name));
     }
 
-    /// Opens the folder of this name in the state folder, or creates it. `tell` gets the line about a failure.
+    /// Opens the folder of this name in the state folder, or creates it. `tell` receives the line about a failure.
     pub fn open(
         state: &Path,
         name: &str,
@@ -71,17 +71,17 @@ impl Shelf {
         Ok(shelf)
     }
 
-    /// Returns true if there is a file of this name; what is in it may still be wrong. Never waits for a disk.
+    /// Returns true if there is a file of this name, whose content may still be wrong. Never waits for a disk.
     pub fn has(&self, name: &Digest) -> bool {
         self.bytes_of(name).is_some()
     }
 
-    /// The length of the file of this name, if there is one. Never waits for a disk.
+    /// Returns the length of the file of this name, if there is one. Never waits for a disk.
     pub fn bytes_of(&self, name: &Digest) -> Option<u64> {
         self.index().files.get(name).map(|kept| kept.bytes)
     }
 
-    /// The bytes under a name, if they are there and whole.
+    /// Returns the bytes under a name, if they exist and are intact.
     pub fn get(&self, name: &Digest) -> Option<Vec<u8>> {
         {
             let mut index = self.index();
@@ -96,7 +96,7 @@ impl Shelf {
         bytes
     }
 
-    /// Keeps bytes under a name; others give way, the least recently used first.
+    /// Stores bytes under a name. Other files are removed to make room, the least recently used first.
     pub fn put(&self, name: &Digest, parts: &[&[u8]]) {
         let payload = parts.concat();
         let bytes = (MAGIC.len() + size_of::<Digest>() + payload.len()) as u64;
@@ -118,7 +118,7 @@ impl Shelf {
         }
     }
 
-    /// Removes files until these bytes, and one more file, have room.
+    /// Removes files until there is room for these bytes and one more file.
     fn make_room(&self, bytes: u64) {
         loop {
             let oldest = {
@@ -151,7 +151,7 @@ impl Shelf {
     }
 }
 
-/// Creates the folder, and refuses one that somebody else could fill.
+/// Creates the folder, and refuses a folder that other users can write to.
 fn create(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let found = fs::symlink_metadata(folder)?;
@@ -164,12 +164,13 @@ fn create(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The files of a folder, the oldest written first. Remains of writes are removed.
+/// Returns the files of a folder, the oldest first, and removes the remains of unfinished writes.
 fn index_of(entries: impl Iterator<Item = io::Result<DirEntry>>) -> io::Result<Index> {
     let mut found = Vec::new();
     for entry in entries.take(2 * FILES_MAX) {
         let entry = entry?;
-        // The server before an upgrade still writes here: what it has removed or renamed meanwhile is passed over.
+        // During an upgrade the previous server still writes here, so files that have just been removed or renamed are
+        // skipped.
         let (name, Ok(metadata)) = (entry.file_name(), entry.metadata()) else { continue };
         match name.to_str().and_then(name_of).filter(|_| metadata.is_file()) {
             Some(name) => found.push((metadata.mtime(), metadata.mtime_nsec(), name, metadata.len())),
@@ -193,12 +194,12 @@ fn index_of(entries: impl Iterator<Item = io::Result<DirEntry>>) -> io::Result<I
 fn is_remains(name: &str) -> bool {
     let Some(name) = name.strip_suffix(NEW) else { return false };
     let pid = name.rsplit_once('.').and_then(|(_, pid)| pid.parse::<u32>().ok());
-    // In a container the process before has had the same number.
+    // In a container the previous process had the same number.
     let is_of_other = |pid: &u32| *pid != std::process::id() && Path::new("/proc").join(pid.to_string()).exists();
     !pid.is_some_and(|pid| is_of_other(&pid))
 }
 
-/// Reads a file of ours; fails if it is another's, too long, or not as it was written.
+/// Reads a file of this user. Fails if the file belongs to another user, is too long, or is damaged.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC).bits();
     let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path)?;
@@ -216,7 +217,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Writes a file in one step: it is there whole, or not at all.
+/// Writes a file atomically: it exists whole or not at all.
 fn write(path: &Path, payload: &[u8]) -> io::Result<()> {
     let new = path.with_extension(format!("{}{NEW}", std::process::id()));
     let written = || -> io::Result<()> {
