@@ -1,6 +1,6 @@
 //! The media types that are worth compressing.
 
-/// Returns true for media types whose bytes a coding makes fewer: text, and formats that are not compressed themselves.
+/// Returns true for media types that shrink when they are coded: text, and formats without compression of their own.
 pub fn is_compressible(mime: &str) -> bool {
     const OTHERS: [&str; 20] = [
         "application/ecmascript",

@@ -1,6 +1,7 @@
-//! Codings with a dictionary (RFC 9842): bytes that the client has, which the coded ones refer to.
+//! Codings with a dictionary (RFC 9842): bytes that the client has and to which the coded bytes refer.
 //!
-//! A stream begins with the digest of its dictionary, so that a client with another one gets an error and no wrong page.
+//! A stream begins with the digest of its dictionary, so that a client with another dictionary gets an error instead of
+//! a wrong page.
 
 use std::io;
 
@@ -12,29 +13,30 @@ use zstd::zstd_safe::{CCtx, CParameter, get_error_name};
 
 use super::{Level, bits, brotli_bytes, encoder_bytes};
 
-/// The lengths of dictionaries: below, they say nothing; above, a client would keep much for one file. The windows of
-/// both codings reach the whole dictionary from the end of the longest file.
+/// The lengths of dictionaries. Shorter ones are of no use; longer ones would make a client keep too much for one file.
+/// The windows of both codings reach the whole dictionary from the end of the longest file.
 pub const DICTIONARY_BYTES: std::ops::RangeInclusive<u64> = 256..=4 << 20;
 
 /// The codings that may have a dictionary.
 pub const WITH_DICTIONARY: [Coding; 2] = [Coding::Brotli, Coding::Zstd];
 
-/// The first bytes of both (RFC 9842 sections 4 and 5); those of Zstandard are a skippable frame.
+/// The first bytes of Brotli and Zstandard streams with a dictionary (RFC 9842 sections 4 and 5). In Zstandard they are
+/// a skippable frame.
 const BROTLI_MAGIC: [u8; 4] = [0xff, b'D', b'C', b'B'];
 pub(super) const ZSTD_MAGIC: [u8; 8] = [0x5e, 0x2a, 0x4d, 0x18, 0x20, 0, 0, 0];
 /// The sizes of a window of Brotli, as powers of two. One window spans dictionary and file.
 const BROTLI_WINDOW_BITS: std::ops::RangeInclusive<u32> = 18..=24;
 /// The bytes by which a window of Brotli is shorter than a power of two (RFC 7932 section 9.1).
 const WINDOW_GAP_BYTES: usize = 16;
-/// The room by which the output grows at a time.
+/// The number of bytes by which the output buffer grows at a time.
 const ROOM_BYTES: usize = 16 << 10;
 
-/// The SHA-256 of bytes.
+/// Returns the SHA-256 digest of bytes.
 pub fn digest_of(bytes: &[u8]) -> Digest {
     Sha256::digest(bytes).into()
 }
 
-/// The codings of a set that may have a dictionary.
+/// Returns the codings of a set that may have a dictionary.
 pub fn with_dictionary(codings: Codings) -> Codings {
     WITH_DICTIONARY.into_iter().filter(|coding| codings.has(*coding)).collect()
 }
@@ -55,7 +57,7 @@ pub fn encoded_with(
     }
 }
 
-/// The memory that an encoder with a dictionary of this length takes, in addition to the bytes and its result.
+/// Returns the memory that an encoder with a dictionary of this length takes, in addition to the input and its result.
 pub fn encoder_bytes_with(coding: Coding, level: Level, bytes: usize, dictionary_bytes: usize) -> usize {
     let both = bytes.saturating_add(dictionary_bytes);
     let needed = match (coding, level) {
@@ -80,8 +82,9 @@ fn brotli_with(number: u8, bytes: &[u8], dictionary: &[u8], mut out: Vec<u8>) ->
         ..BrotliEncoderParams::default()
     };
     encoder.set_custom_dictionary(dictionary.len(), dictionary);
-    // The crate turns the words of Brotli off with a dictionary. Their distances follow those of the dictionary, as the
-    // format has it, as long as the window reaches all of both; without them, pages are a twelfth longer.
+    // The crate turns Brotli's built-in words off when there is a dictionary. The format places the distances of those
+    // words after the distances of the dictionary, which works while the window reaches all of both. Without the words,
+    // pages are a twelfth longer.
     encoder.params.use_dictionary = true;
     let (mut left, mut at) = (bytes.len(), 0);
     while !encoder.is_finished() {
@@ -127,7 +130,7 @@ pub mod testing {
 
     use super::*;
 
-    /// The bytes that coded ones decode to, as a client decodes them that has this dictionary.
+    /// Returns the decoded bytes, as a client that has this dictionary decodes them.
     pub fn decoded_with(coding: Coding, coded: &[u8], dictionary: &[u8]) -> io::Result<Vec<u8>> {
         let magic = if coding == Coding::Brotli { &BROTLI_MAGIC[..] } else { &ZSTD_MAGIC };
         let head = [magic, &digest_of(dictionary)].concat();
@@ -141,7 +144,7 @@ pub mod testing {
             }
             _ => {
                 let mut decoder = zstd::stream::read::Decoder::with_ref_prefix(coded, dictionary)?;
-                // That of all clients: 8 MB, or 1.25 times the dictionary (RFC 9842 section 5).
+                // The window of all clients: 8 MB, or 1.25 times the dictionary (RFC 9842 section 5).
                 decoder.window_log_max(23)?;
                 decoder.read_to_end(&mut bytes)?;
             }

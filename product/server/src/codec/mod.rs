@@ -1,7 +1,7 @@
-//! Content codings of bytes: whole ones in memory, streams, and a check of coded bytes that others have made.
+//! Content codings of whole byte strings in memory and of streams, and a check of coded bytes from elsewhere.
 //!
-//! Everything here takes time in proportion to its bytes, from a few milliseconds for a page to seconds for the best
-//! level of a large script, and memory beyond them: its caller decides on which thread, and counts it.
+//! Every function takes time in proportion to its input, from a few milliseconds for a page to seconds for a large
+//! script at the best level, and memory in addition. The caller decides on which thread it runs and counts the memory.
 
 mod compressible;
 mod dictionary;
@@ -20,14 +20,14 @@ use http::Coding;
 pub use stream::{STREAM_BYTES, STREAMED, Streamed};
 pub use stream_with_dictionary::{PAGE_BYTES_MAX, Reach};
 
-/// The lengths of bodies that are coded: below, the head of the response is most of it; above, an encoder takes too
-/// long and too much memory.
+/// The lengths of bodies that are coded. In shorter responses the head is the larger part; longer ones take an encoder
+/// too much time and memory.
 pub const CODED_BYTES: RangeInclusive<u64> = 256..=8 << 20;
 
 /// The base-2 logarithm of the maximum window of Zstandard in HTTP (RFC 9659).
 const ZSTD_WINDOW_BITS_MAX: u32 = 23;
-/// The windows of Brotli, as base-2 logarithms: the smallest whose tables fit all lengths, and the largest of all
-/// decoders (RFC 7932 section 9.1).
+/// The windows of Brotli, as base-2 logarithms: the smallest whose tables fit all lengths, and the largest that every
+/// decoder supports (RFC 7932 section 9.1).
 const BROTLI_WINDOW_BITS: RangeInclusive<u32> = 18..=22;
 
 /// The effort of an encoder.
@@ -40,7 +40,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// The number of a coding's level, as its library has it.
+    /// Returns the number of this level in the library of a coding.
     pub fn number(self, coding: Coding) -> u8 {
         match (coding, self) {
             (Coding::Brotli, Level::Fast) => 6,
@@ -77,28 +77,28 @@ pub fn encoded(coding: Coding, level: Level, bytes: &[u8]) -> io::Result<Vec<u8>
     Ok(out)
 }
 
-/// The memory that an encoder takes for this many bytes, in addition to them and its result; rather too much than too
-/// little.
+/// Returns the memory that an encoder takes for this many bytes, in addition to the input and its result. The estimate
+/// is rather high than low.
 pub fn encoder_bytes(coding: Coding, level: Level, bytes: usize) -> usize {
     let window = |bits: u32| 1_usize << bits;
     match (coding, level) {
         (Coding::Gzip, _) => 400 << 10,
         (Coding::Zstd, Level::Fast) => 2 << 20,
-        // Two tables of four bytes for each place of the window, at most twice as long as that.
+        // Two tables with four bytes for each position of the window, which may be twice as long as the input.
         (Coding::Zstd, Level::Best) => (2 << 20) + 16 * window(bits(bytes).min(ZSTD_WINDOW_BITS_MAX)),
         (Coding::Brotli, level) => brotli_bytes(level, brotli_window_bits(bytes), bytes),
     }
 }
 
-/// The memory of an encoder of Brotli, by what it was seen to allocate.
+/// Returns the memory of a Brotli encoder, according to measured allocations.
 fn brotli_bytes(level: Level, window_bits: u32, bytes: usize) -> usize {
-    /// The block that the best level looks for the shortest path through at once, and the memory for each of its bytes.
+    /// The block for which the best level searches the shortest path in one step, and the memory for each of its bytes.
     const BLOCK_BYTES: usize = 256 << 10;
     const PER_BYTE: usize = 80;
     match level {
         // Tables, and the commands of a block.
         Level::Fast => (3 << 20) + (4 << window_bits) + bytes.saturating_mul(6),
-        // A tree of two links for each place of the window, and the bytes.
+        // A tree with two links for each position of the window, and the input.
         Level::Best => (512 << 10) + (12 << window_bits) + PER_BYTE * bytes.min(BLOCK_BYTES),
     }
 }
@@ -107,13 +107,13 @@ fn brotli_window_bits(bytes: usize) -> u32 {
     bits(bytes).clamp(*BROTLI_WINDOW_BITS.start(), *BROTLI_WINDOW_BITS.end())
 }
 
-/// The base-2 logarithm of the smallest power of two above this number.
+/// Returns the base-2 logarithm of the smallest power of two above this number.
 fn bits(bytes: usize) -> u32 {
     usize::BITS - bytes.leading_zeros()
 }
 
-/// Returns the number of bytes that coded ones decode to; fails if they are malformed, cut, of another coding, followed
-/// by something else, or decode to more than `bytes_max`: a few may stand for very many.
+/// Returns the number of bytes to which coded bytes decode. Fails if the input is malformed, cut, in another coding or
+/// followed by something else, or decodes to more than `bytes_max`, because a few bytes may decode to very many.
 pub fn decoded_bytes(coding: Coding, mut coded: impl BufRead, bytes_max: u64) -> io::Result<u64> {
     let count = match coding {
         Coding::Gzip => counted(MultiGzDecoder::new(&mut coded), bytes_max)?,
@@ -131,7 +131,7 @@ fn counted(mut decoder: impl Read, bytes_max: u64) -> io::Result<u64> {
     let (mut buffer, mut count) = ([0; 16 << 10], 0);
     loop {
         match decoder.read(&mut buffer) {
-            // That of Brotli says only when asked again that it has bytes behind the end.
+            // The Brotli decoder reports bytes after the end only when it is read again.
             Ok(0) => return decoder.read(&mut buffer).map(|_| count),
             Ok(bytes) => count += bytes as u64,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -148,7 +148,7 @@ pub mod testing {
     pub use super::dictionary::testing::decoded_with;
     use super::*;
 
-    /// The bytes that coded ones decode to.
+    /// Returns the decoded bytes.
     pub fn decoded(coding: Coding, coded: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
         let read = match coding {

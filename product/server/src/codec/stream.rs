@@ -1,9 +1,10 @@
-//! Codings of streams: bytes in, bytes out, in a state of bounded size that each stream has for itself.
+//! Codings of streams: bytes in and bytes out, with a bounded state for each stream.
 //!
-//! The usual window of 32 KiB for gzip costs 380 KB a stream, a megabyte for Zstandard costs far more; a hundred
-//! clients that read slowly would hold what a small server has. The window of gzip is 16 KiB here, which costs a page a
-//! few percent; Zstandard's window is 64 KiB, which its blocks of 16 KiB leave room for: a page of 67 KB has a sixth fewer
-//! bytes than with 16 KiB. Brotli has no encoder of this size: its smallest tables take twice the bound.
+//! For each stream, gzip with its usual window of 32 KiB takes 380 KB, and Zstandard with a window of a megabyte far
+//! more; a hundred clients that read slowly would hold all the memory of a small server. Here the window of gzip is 16
+//! KiB, which makes pages a few percent longer. The window of Zstandard is 64 KiB, for which its blocks of 16 KiB leave
+//! memory: a page of 67 KB has a sixth fewer bytes than with a window of 16 KiB. Brotli has no encoder of this size,
+//! since its smallest tables take twice the bound.
 
 use std::sync::Arc;
 
@@ -16,21 +17,21 @@ use super::stream_with_dictionary::{Reach, WithDictionary};
 /// The maximum memory of the state of a stream.
 pub const STREAM_BYTES: usize = 256 << 10;
 
-/// The level of gzip: two thirds of the time of 6, for 2 % more bytes.
+/// The level of gzip: two thirds of the time of level 6, for 2 % more bytes.
 const GZIP_LEVEL: i32 = 5;
 const ZSTD_LEVEL: i32 = 3;
 /// The base-2 logarithms of the windows.
 const GZIP_WINDOW_BITS: u8 = 14;
 const ZSTD_WINDOW_BITS: u32 = 16;
-/// The maximum length of a block of Zstandard, of which the state holds one as it came and one coded.
+/// The maximum length of a block of Zstandard. The state holds one block uncoded and one coded.
 pub(super) const ZSTD_BLOCK_BYTES: u32 = 16 << 10;
-/// The header and trailer of gzip instead of the ones of zlib, as a flag of the window.
+/// The flag of the window that selects the header and trailer of gzip instead of zlib.
 const GZIP_FORMAT: i32 = 16;
 /// A block of gzip has at most 64 times this power of two of literals and matches.
 const GZIP_BLOCK: i32 = 6;
 /// The base-2 logarithm of the entries of the two tables of Zstandard.
 const ZSTD_TABLE_BITS: u32 = 13;
-/// The room by which the output grows at a time.
+/// The number of bytes by which the output buffer grows at a time.
 const ROOM_BYTES: usize = 4 << 10;
 
 /// The encoder of one stream.
@@ -43,7 +44,7 @@ pub enum Streamed {
 /// The codings of streams.
 pub const STREAMED: [Coding; 2] = [Coding::Zstd, Coding::Gzip];
 
-/// The action behind the bytes.
+/// The action after the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Then {
     GoOn,
@@ -73,18 +74,19 @@ impl Streamed {
         Streamed::Zstd(context)
     }
 
-    /// Creates the encoder of Zstandard with a dictionary that has this digest. Appends what comes before the stream.
+    /// Creates the encoder of Zstandard with a dictionary that has this digest. Appends the header that precedes the
+    /// stream.
     pub fn with(dictionary: Arc<[u8]>, digest: &Digest, reach: Reach, out: &mut Vec<u8>) -> Streamed {
         WithDictionary::put_head(digest, out);
         Streamed::ZstdWith(WithDictionary::new(dictionary, reach))
     }
 
-    /// Appends what these bytes give; the rest is kept for more of them.
+    /// Appends the output for these bytes. Bytes that produce no output yet are kept.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         self.run(bytes, out, Then::GoOn);
     }
 
-    /// Appends all that was kept, so that a client can decode every byte pushed so far.
+    /// Appends all kept bytes, so that a client can decode every byte pushed so far.
     pub fn flush(&mut self, out: &mut Vec<u8>) {
         self.run(&[], out, Then::Flush);
     }
@@ -102,7 +104,7 @@ impl Streamed {
         }
     }
 
-    /// The memory of its state, as far as its library reports it.
+    /// Returns the memory of the encoder's state, if its library reports it.
     #[cfg(test)]
     pub(super) fn memory_bytes(&self) -> Option<usize> {
         match self {
@@ -137,7 +139,7 @@ fn deflate(encoder: &mut Deflate, mut bytes: &[u8], out: &mut Vec<u8>, then: The
         let given = (encoder.total_out() - given) as usize;
         bytes = &bytes[(encoder.total_in() - taken) as usize..];
         out.truncate(before + given);
-        // Room that is left means that nothing is kept but what a later call is to give.
+        // If room is left, only bytes that a later call has to give are kept.
         if status == Status::StreamEnd || (given < ROOM_BYTES && bytes.is_empty() && then != Then::End) {
             return;
         }

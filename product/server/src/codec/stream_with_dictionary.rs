@@ -1,9 +1,10 @@
 //! Zstandard of streams with a dictionary (RFC 9842).
 //!
 //! A stream refers to its dictionary until it is as long as its window (RFC 8878 section 5), so the window has to be as
-//! long as the page. The library keeps a window and a block more, a block of output and its matches: with blocks of 16 KiB,
-//! the state of a page of 64 KiB is within the bound of all streams, and one of 256 KiB within twice that. With blocks of
-//! 6.5 KiB a page of 128 KiB is within the bound too, for 4 to 6 % more bytes. Brotli would take megabytes.
+//! long as the page. The library holds the window and a block more, a block of output, and its matches. With blocks of
+//! 16 KiB the state for a page of 64 KiB is within the bound of all streams, and the state for 256 KiB within twice
+//! that bound. With blocks of 6.5 KiB the state for a page of 128 KiB is within the bound too, for 4 to 6 % more bytes.
+//! Brotli would take megabytes.
 
 use std::sync::Arc;
 
@@ -14,11 +15,11 @@ use zstd::zstd_safe::{CCtx, CParameter};
 use super::dictionary::ZSTD_MAGIC;
 use super::stream::{STREAM_BYTES, ZSTD_BLOCK_BYTES};
 
-/// The maximum length of a program's page that becomes a dictionary, and of a dictionary of a stream: all of it is read
-/// when the stream begins, on the event loop.
+/// The maximum length of a program's page that becomes a dictionary, and of the dictionary of a stream. The event loop
+/// reads the whole dictionary when the stream begins.
 pub const PAGE_BYTES_MAX: u64 = 256 << 10;
 
-/// The level: the fast strategy, whose one table finds the same in a page that changed little.
+/// The level: the fast strategy, whose single table finds just as much in a page that changed little.
 const LEVEL: i32 = 1;
 /// The maximum length of a block where the window is 128 KiB: the longest, rounded down to 512 bytes, with which the state
 /// is within [`STREAM_BYTES`].
@@ -31,15 +32,15 @@ const UNUSED_TABLE_BITS: u32 = 13;
 pub enum Reach {
     /// 64 KiB.
     Short,
-    /// 128 KiB, for the memory of 64 KiB and a few more bytes.
+    /// 128 KiB, with as much memory as for 64 KiB and slightly longer output.
     Middle,
     /// 256 KiB.
     Long,
 }
 
 impl Reach {
-    /// Returns the reach for a page of this length, if there is memory for one. A page whose length is unknown is taken
-    /// for one of at most 128 KiB, as most are.
+    /// Returns the reach for a page of this length, if there is memory for one. A page of unknown length is assumed to
+    /// have at most 128 KiB, as most have.
     pub fn of(length: Length, room_bytes: usize) -> Option<Reach> {
         let wanted = match length {
             Length::Known(bytes) if bytes <= Reach::Short.bytes() => Reach::Short,
@@ -69,7 +70,7 @@ impl Reach {
         }
     }
 
-    /// The base-2 logarithm of the entries of the table.
+    /// Returns the base-2 logarithm of the entries of the table.
     fn table_bits(self) -> u32 {
         match self {
             Reach::Short | Reach::Middle => 14,
@@ -118,7 +119,7 @@ impl WithDictionary {
         }))
     }
 
-    /// Appends the bytes that come before the stream.
+    /// Appends the header that precedes the stream.
     pub(super) fn put_head(digest: &Digest, out: &mut Vec<u8>) {
         out.extend_from_slice(&ZSTD_MAGIC);
         out.extend_from_slice(digest);
