@@ -4,10 +4,11 @@ use http::Request;
 use http::gateway::claimed;
 use units::Nanos;
 
-/// The time for a handshake. A client's first flight is there when it is accepted, and its second a round trip later.
+/// The time for a handshake. A client's first flight has usually arrived when the connection is accepted, and the
+/// second arrives a round trip later.
 pub const HANDSHAKE_TIMEOUT: Nanos = Nanos::from_secs(10);
 
-/// Decides whether a request of a connection came over TLS.
+/// The transport security of a connection, from which it is decided whether a request came over TLS.
 #[derive(Debug, Clone, Copy)]
 pub struct Security {
     pub is_secure: bool,
@@ -28,7 +29,8 @@ pub struct Channel {
     kind: ChannelKind,
     /// No keys are agreed on yet.
     pub is_handshaking: bool,
-    /// A flight of its handshake is a job. Nothing is read meanwhile, because no request can have arrived.
+    /// A flight of the handshake is being sent as a job. Nothing is read until it is sent, because no request can have
+    /// arrived.
     pub is_in_flight: bool,
     /// The socket is corked: segments are held back until they are full.
     pub is_corked: bool,

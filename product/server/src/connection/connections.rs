@@ -1,5 +1,5 @@
-//! The connections of a worker, by slot: their names, which of them have something to read, and which have something to send that no response
-//! takes along.
+//! The connections of a worker, by slot: their names, the queue of connections to read, and the queue of connections
+//! with output that no response carries.
 
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
@@ -28,13 +28,13 @@ pub struct Connections<S> {
     /// Counts the memory of all connections.
     account: Account,
     clock: ClientClock,
-    /// Open streams of HTTP/2 and HTTP/3, as they were last counted.
+    /// The number of open streams of HTTP/2 and HTTP/3 at the last count.
     streams: usize,
     /// A connection has ended since [`Connections::take_ended`] was last called.
     has_ended: bool,
-    /// Connections that have frames or datagrams of their own to send; some may have been closed since.
+    /// The slots of connections that have frames or datagrams of their own to send; some may have been closed since.
     outputs: VecDeque<usize>,
-    /// Memory for frames, which only a connection that sends has.
+    /// A spare buffer for frames. Only a connection that is sending has one.
     spare: Vec<u8>,
     pub datagrams: Shared,
 }
@@ -108,7 +108,7 @@ impl<S> Connections<S> {
         self.slots.capacity()
     }
 
-    /// Gives back the memory behind the last connection.
+    /// Frees the memory of the table behind the last connection.
     pub fn shrink(&mut self) {
         self.slots.shrink_to_fit();
         self.outputs.shrink_to_fit();
@@ -166,7 +166,7 @@ impl<S> Connections<S> {
         self.streams
     }
 
-    /// Recounts the memory of this connection that no buffer counts, if it still exists.
+    /// Recounts the memory of this connection outside its buffers, if the connection still exists.
     pub fn count(&mut self, at: usize) {
         if let Some(conn) = self.slots.get_mut(at) {
             self.streams -= conn.held.streams();
@@ -210,7 +210,7 @@ impl<S> Connections<S> {
         self[id].exchange(id.stream)
     }
 
-    /// Queues a connection to be read in its turn.
+    /// Queues a connection, so that the event loop reads it when it reaches the head of the queue.
     pub fn queue(&mut self, at: usize) {
         let conn = &mut self.slots[at];
         if !std::mem::replace(&mut conn.input.is_queued, true) {
@@ -218,13 +218,13 @@ impl<S> Connections<S> {
         }
     }
 
-    /// Queues a connection for which something happened that its turn must handle.
+    /// Queues a connection for an event that is handled when the connection is next read.
     pub fn wake(&mut self, at: usize) {
         self.slots[at].input.is_cut = true;
         self.queue(at);
     }
 
-    /// Queues a connection for what arrived while its response was being sent.
+    /// Queues a connection for bytes that arrived while its response was being sent.
     pub fn go_on(&mut self, at: usize) {
         let Some(conn) = self.get_mut(at) else { return };
         let Some(http1) = conn.protocol.http1() else { return };
@@ -247,12 +247,13 @@ impl<S> Connections<S> {
         Some(at)
     }
 
-    /// Returns what the clients' clock shows at this time of the host.
+    /// Converts this instant of the host's clock to the clients' clock.
     pub fn client_time(&self, now: Nanos) -> ClientTime {
         self.clock.at(now)
     }
 
-    /// Reads nothing after the responses under way, or after the next one.
+    /// Makes each HTTP/1.1 connection stop reading after the responses under way, or, if there are none, after the next
+    /// one.
     pub fn stop(&mut self) {
         self.slots
             .iter_mut()
@@ -274,7 +275,8 @@ impl<S: Socket> Connections<S> {
         result
     }
 
-    /// Has the client of a request on a stream send the body, which it may hold back until it is allowed to (RFC 9110 section 10.1.1).
+    /// Asks the client of a request on a stream for the body, which the client may hold back until then (RFC 9110
+    /// section 10.1.1).
     pub fn want_body(&mut self, id: ExchangeId, request: &Request, date: &HttpDate) {
         if !self[id].keeps_bodies() || request.body == BodyLength::None {
             return;
@@ -288,30 +290,31 @@ impl<S: Socket> Connections<S> {
         });
     }
 
-    /// Has the body of a request wait with its client.
+    /// Stops accepting a request body, so that the rest of it waits at the client.
     pub fn hold_body(&mut self, id: ExchangeId, now: ClientTime) {
         self[id].hold_body(now);
         if self[id].keeps_bodies() {
-            // Its engine would discard what nobody wants.
+            // The engine would discard a body that is not wanted.
             self.with_engine(id.slot(), |engine| engine.want_body(id.stream));
         }
     }
 
-    /// Discards the body of a request on a stream, as far as nobody has read it.
+    /// Discards the unread part of a request body on a stream.
     pub fn leave_body(&mut self, id: ExchangeId) {
         if self[id].keeps_bodies() {
             self.with_engine(id.slot(), |engine| engine.leave_body(id.stream));
         }
     }
 
-    /// Has the client send no more requests, if its connection carries several streams.
+    /// Sends GOAWAY, so that the client sends no more requests, if the connection carries several streams.
     pub fn go_away(&mut self, at: usize) {
         if self[at].takes_frames() {
             self.with_engine(at, Engine::go_away);
         }
     }
 
-    /// Queues the own output of a connection of frames, as [`Connections::queue_output`] does. Returns false for any other.
+    /// Queues an HTTP/2 or HTTP/3 connection's own output, as [`Connections::queue_output`] does. Returns false for
+    /// HTTP/1.1.
     pub fn queue_frames(&mut self, at: usize) -> bool {
         let has_frames = self[at].takes_frames();
         if has_frames {
@@ -320,8 +323,8 @@ impl<S: Socket> Connections<S> {
         has_frames
     }
 
-    /// Makes an interim response: frames, which leave in this turn, or the bytes that are returned, which the caller
-    /// sends.
+    /// Makes an interim response. Over HTTP/2 and HTTP/3 it becomes frames, which leave in this turn of the event loop;
+    /// over HTTP/1.1 its bytes are returned and the caller sends them.
     pub fn interim(&mut self, id: ExchangeId, response: Response<()>, date: &HttpDate) -> Option<Vec<u8>> {
         if let Some(http1) = self[id].protocol.http1() {
             return http1.answering.interim(&response, date);
@@ -331,15 +334,15 @@ impl<S: Socket> Connections<S> {
         None
     }
 
-    /// Queues a connection's own output to leave in this turn.
+    /// Queues a connection's own output to leave in this turn of the event loop.
     pub fn queue_output(&mut self, at: usize) {
         if self[at].framed().note_output() {
             self.outputs.push_back(at);
         }
     }
 
-    /// Makes the frames of the next connection with output of its own. `None` if it was closed meanwhile; its slot may
-    /// be another's.
+    /// Makes the frames of the next connection with output of its own, and returns the slot. `None` if the connection
+    /// has been closed, because another connection may have its slot.
     pub fn next_output(&mut self) -> Option<usize> {
         let at = self.outputs.pop_front()?;
         let is_queued = self.get_mut(at)?.protocol.framed_mut()?.take_output();
@@ -347,7 +350,7 @@ impl<S: Socket> Connections<S> {
         Some(at)
     }
 
-    /// When the next connection must be handled, apart from its responses.
+    /// Returns the instant at which the next connection must be handled for a reason other than its responses.
     pub fn timeout(&self) -> Option<Nanos> {
         if self.outputs.is_empty() { self.datagrams.timer() } else { Some(Nanos::ZERO) }
     }
@@ -371,7 +374,7 @@ impl<S: Socket> Connections<S> {
         }
     }
 
-    /// Wakes the connections whose QUIC timer has fired since this was last called.
+    /// Wakes the connections whose QUIC timer has fired since the last call.
     pub fn wake_due(&mut self) {
         for token in std::mem::take(&mut self.datagrams.woken) {
             if let Some(at) = self.slot(token) {
@@ -380,7 +383,7 @@ impl<S: Socket> Connections<S> {
         }
     }
 
-    /// Returns true if datagrams wait for room in the socket of this number ([`Socket::shared`]).
+    /// Returns true if datagrams wait for room in the socket with this number ([`Socket::shared`]).
     pub fn is_full_at(&self, number: u64) -> bool {
         self.datagrams.full().any(|at| self[at].number_below() == number)
     }
@@ -411,7 +414,7 @@ impl<S> Connections<S> {
         self.spare.capacity()
     }
 
-    /// The bytes of memory for frames that the socket of a connection has not taken.
+    /// The bytes of frames in memory that the socket of a connection has not taken.
     pub fn frames_bytes(&mut self, at: usize) -> usize {
         self[at].framed().out.capacity()
     }

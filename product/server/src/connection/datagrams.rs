@@ -1,4 +1,4 @@
-//! Connections of HTTP/3 in the table of all connections: datagrams that come and leave, and the timers of QUIC.
+//! HTTP/3 connections in the table of all connections: their datagrams in and out, and the timers of QUIC.
 
 use std::mem::take;
 
@@ -11,8 +11,8 @@ use super::{Connections, Framed};
 use crate::net::{DatagramSink, Socket};
 
 impl<S: Socket> Connections<S> {
-    /// Hands down an HTTP/3 connection's pending datagrams and new ones for `room_bytes`; returns whether everything
-    /// has left.
+    /// Hands down the pending datagrams of an HTTP/3 connection, then new datagrams for `room_bytes`. Returns whether
+    /// everything has left.
     pub fn hand_down_datagrams(&mut self, now: Nanos, at: usize, room_bytes: u64) -> bool {
         let (connection, shared) = self.with_datagrams(at);
         let Some(socket) = connection.socket.quic() else { return true };
@@ -28,7 +28,7 @@ impl<S: Socket> Connections<S> {
         }
     }
 
-    /// Takes a datagram that has come for a connection; [`Connections::follow`] comes next.
+    /// Passes a received datagram to its connection. Call [`Connections::follow`] next.
     pub fn receive_datagram(&mut self, now: Nanos, at: usize, incoming: Incoming) {
         let quic = quic(self[at].framed());
         if let Err(broken) = quic.session.receive(now, incoming) {
@@ -36,8 +36,8 @@ impl<S: Socket> Connections<S> {
         }
     }
 
-    /// Passes the time to the connection whose QUIC timer was due first; [`Connections::follow`] comes next. Returns the slot of the connection;
-    /// `None` if no timer was due.
+    /// Passes the time to the connection whose QUIC timer was due first, and returns the slot of that connection;
+    /// `None` if no timer was due. Call [`Connections::follow`] next.
     pub fn on_timeout(&mut self, due: Nanos, now: Nanos) -> Option<usize> {
         let at = self.datagrams.due(due)?;
         let (connection, shared) = self.with_datagrams(at);
@@ -54,14 +54,16 @@ impl<S: Socket> Connections<S> {
         Some(at)
     }
 
-    /// Returns the connections whose datagrams waited for room in a socket, which has some again.
+    /// Removes and returns the connections whose datagrams waited for room in a socket. Called when a socket has room
+    /// again.
     pub fn take_full(&mut self) -> Vec<usize> {
         let full: Vec<usize> = take(&mut self.datagrams.full).into_values().collect();
         full.iter().for_each(|at| quic(self[*at].framed()).full = None);
         full
     }
 
-    /// Follows what has happened to a connection of HTTP/3: its path is noted, and windows may be open. Returns whether what QUIC held may leave.
+    /// Updates the state that depends on an HTTP/3 connection after an event: records its path and resumes responses
+    /// whose windows may be open. Returns true if QUIC holds nothing back, so that more may leave.
     pub fn follow(
         &mut self,
         now: Nanos,

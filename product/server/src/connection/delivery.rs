@@ -1,5 +1,5 @@
-//! The record of what was handed down on a connection, and what TCP reports became of it. The caller queries the kernel, because
-//! that costs a system call.
+//! The record of the bytes handed down on a connection and of their fate as TCP reports it. The caller queries the
+//! kernel, because that costs a system call.
 
 use sched::line::{Look, Looks, Seen};
 use sched::{Account, Correction, TcpSent};
@@ -8,8 +8,8 @@ use units::wire::Framing;
 
 use crate::net::Status;
 
-/// Payload that may be received before TCP is asked what it sent for it: 1.5 KB, if each second segment is
-/// acknowledged.
+/// The payload received before TCP is queried for its acknowledgements. They come to 1.5 KB if TCP acknowledges each
+/// second segment.
 const UNSEEN_BYTES_MAX: u32 = 64 << 10;
 
 /// The charge to the link for acknowledging what a client sent.
@@ -17,7 +17,7 @@ const UNSEEN_BYTES_MAX: u32 = 64 << 10;
 pub enum Acknowledged {
     /// An acknowledgement of this many wire bytes; 0 if a response may carry it.
     Charge(u64),
-    /// A report of TCP is due, which has the charge.
+    /// A query of TCP is due, whose report contains the charge.
     Look,
 }
 
@@ -28,21 +28,22 @@ pub struct Delivery {
     told_bytes: u32,
     /// Payload received since the last report.
     unseen_bytes: u32,
-    /// Something was received, and nothing was handed down since that could carry its acknowledgement.
+    /// Payload was received, and nothing has been handed down since that could carry its acknowledgement.
     is_unanswered: bool,
-    /// The socket did not take all at once since the connection was last known to be acknowledged.
+    /// The socket took only a part of a write since the connection was last known to be fully acknowledged.
     pub was_full: bool,
-    /// The policy's band in which packets are now; `None` while they have what the listening socket gave them.
+    /// The policy's band of the connection's packets; `None` while they have the mark inherited from the listening
+    /// socket.
     pub band: Option<u8>,
     /// The connection's place in the list of connections with unacknowledged bytes.
     pub listed: Listed,
-    /// The account of what the link was charged.
+    /// The bytes that were charged to the link.
     account: Account,
     looks: Looks,
 }
 
 impl Delivery {
-    /// Creates the record of a connection on which nothing was handed down, before the first TCP report.
+    /// Creates the record of a connection on which nothing has been handed down and of which TCP has not been queried.
     pub fn new(framing: Framing) -> Delivery {
         let (account, looks) = (Account::new(framing), Looks::default());
         Delivery {
@@ -68,7 +69,7 @@ impl Delivery {
         self.sent_bytes
     }
 
-    /// Returns true once TCP has been queried for what it sent.
+    /// Returns true once TCP has reported the bytes it sent.
     pub fn is_known(&self) -> bool {
         self.account.is_settled()
     }
@@ -83,9 +84,9 @@ impl Delivery {
         wire_bytes
     }
 
-    /// Records that payload was received, and returns what the link must be charged at once. TCP acknowledges what no
-    /// response carries; charged for a whole upload at its end, those acknowledgements once held every response for
-    /// four seconds.
+    /// Records received payload and returns the charge that is due now. TCP acknowledges in packets of their own the
+    /// data to which no response is sent. Charged for a whole upload at its end, those acknowledgements once held every
+    /// response for four seconds.
     pub fn on_received(&mut self, payload_bytes: usize) -> Acknowledged {
         let payload_bytes = u32::try_from(payload_bytes).unwrap_or(u32::MAX);
         self.unseen_bytes = self.unseen_bytes.saturating_add(payload_bytes);
@@ -104,35 +105,36 @@ impl Delivery {
         sent_bytes.wrapping_sub(std::mem::replace(&mut self.told_bytes, sent_bytes)).into()
     }
 
-    /// Compares the account with what TCP has sent. Returns the correction, and what the report shows of the line.
+    /// Compares the charged bytes with the bytes that TCP has sent. Returns the correction, and what the report shows
+    /// about the line.
     pub fn settle(&mut self, now: Nanos, status: &Status) -> (Correction, Look) {
         let sent = self.sent(status);
         (self.account.settle(sent), self.look(now, status))
     }
 
-    /// After [`Delivery::settle`], if no further look may follow: the wire bytes of what TCP still holds, and of the
-    /// acknowledgement of the client's FIN if the connection ends here.
+    /// Returns the wire bytes that TCP still has to send, and those of the acknowledgement of the client's FIN if the
+    /// connection ends here. Called after [`Delivery::settle`] if TCP may not be queried again.
     pub fn foresee(&mut self, status: &Status, ends_connection: bool) -> u64 {
         self.account.foresee(status.unsent_bytes, ends_connection.into())
     }
 
-    /// Settles at the end of the connection, including what its end will send.
+    /// Settles at the end of the connection, including the wire bytes of the closing segments.
     pub fn close(&mut self, now: Nanos, status: &Status) -> (Correction, Look) {
-        // A connection that has ended holds nothing: a reset discards what was not sent.
+        // An ended connection holds no bytes: a reset discards the unsent ones.
         let payload_bytes = if status.closing_segments > 0 { status.unsent_bytes } else { 0 };
         let sent = self.sent(status);
         let correction = self.account.close(sent, payload_bytes, status.closing_segments.into());
         (correction, self.look(now, status))
     }
 
-    /// Returns what is new since the last look, so that each acknowledged byte is reported once over all responses.
+    /// Returns the changes since the last look, so that each acknowledged byte is reported once over all responses.
     /// Foreseen bytes stay charged.
     pub fn look(&mut self, now: Nanos, status: &Status) -> Look {
         let Status { acked_bytes, sacked_bytes, acked_ago, retransmitted_bytes, shut_for, .. } = *status;
-        // A kernel that does not count what it sent reports at least what has arrived.
+        // A kernel that does not count the bytes it sent reports at least the acknowledged ones.
         let sent_bytes = status.sent.map_or(acked_bytes, |sent| sent.payload_bytes.saturating_sub(retransmitted_bytes));
         let rtt = status.path.rtt.map(|rtt| status.least_rtt.map_or(rtt, |least| rtt.min(least)));
-        // What a client loses itself is no loss of the line.
+        // Bytes that the client itself lost are not losses of the line.
         let retransmitted_bytes = retransmitted_bytes.saturating_sub(status.own_lost_bytes);
         let seen = Seen {
             rtt,
@@ -147,8 +149,8 @@ impl Delivery {
         self.looks.look(now, &seen, self.account.framing())
     }
 
-    /// Returns what TCP has sent. If the kernel does not count it, everything handed down and not waiting unsent counts as
-    /// sent.
+    /// Returns the payload and segments that TCP has sent. If the kernel does not count them, every byte that was
+    /// handed down and does not wait unsent counts as sent.
     fn sent(&mut self, status: &Status) -> TcpSent {
         (self.unseen_bytes, self.is_unanswered) = (0, false);
         status.sent.unwrap_or_else(|| {

@@ -14,8 +14,8 @@ pub struct Departure {
     pub unreported_bytes: u64,
     /// `None` if every byte was handed to the kernel.
     pub failure: Option<Failure>,
-    /// When the kernel took the first byte that was sent from here, and when the response ended: the instants of the
-    /// grants.
+    /// The instants of the grants with which the kernel took the first byte that was sent from here, and with which the
+    /// response ended.
     pub first_byte_at: Option<Nanos>,
     pub ended_at: Nanos,
 }

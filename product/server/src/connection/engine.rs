@@ -15,7 +15,7 @@ pub enum Engine {
     Http3(Box<Quic>),
 }
 
-/// Evaluates `$answer` on whichever session this is.
+/// Evaluates `$answer` on the session of either protocol.
 macro_rules! ask {
     ($engine:expr, $session:ident => $answer:expr) => {
         match $engine {
@@ -29,7 +29,7 @@ macro_rules! ask {
 }
 
 impl Engine {
-    /// Returns the next event of the client.
+    /// Returns the next event from the client.
     pub fn event(&mut self) -> Option<Event> {
         ask!(self, session => session.event())
     }
@@ -39,17 +39,17 @@ impl Engine {
         ask!(self, session => session.want_body(stream))
     }
 
-    /// Appends at most `bytes_max` of a body. The connection then has output: its window updates.
+    /// Appends at most `bytes_max` of a body. The connection then has window updates to send.
     pub fn read_body(&mut self, stream: u32, into: &mut Vec<u8>, bytes_max: usize) -> BodyRead {
         ask!(self, session => session.read_body(stream, into, bytes_max))
     }
 
-    /// Discards the rest of a body. The connection then has output.
+    /// Discards the rest of a body. The connection then has output to send.
     pub fn leave_body(&mut self, stream: u32) {
         ask!(self, session => session.leave_body(stream));
     }
 
-    /// Counts its memory in this account from now on.
+    /// Counts the session's memory in this account from now on.
     pub fn count_in(&mut self, account: &Account) {
         match self {
             Engine::Http2(session) => session.count_in(account),
@@ -66,8 +66,8 @@ impl Engine {
         }
     }
 
-    /// Adds an interim head (1xx) before a response; the connection then has output. Returns false if the stream is
-    /// closed.
+    /// Adds an interim head (1xx) before a response; the connection then has output to send. Returns false if the
+    /// stream is closed.
     pub fn interim(&mut self, stream: u32, head: &ResponseHead) -> bool {
         ask!(self, session => session.interim(stream, head))
     }
@@ -91,7 +91,7 @@ impl Engine {
         if let Engine::Http2(session) = self { session.part_bytes() } else { 0 }
     }
 
-    /// Returns, once, why the connection cannot continue, if receiving did not report it.
+    /// Returns the reason why the connection cannot continue, once, if receiving did not report it.
     pub fn broken(&mut self) -> Option<Broken> {
         match self {
             Engine::Http2(_) => None,
@@ -99,7 +99,7 @@ impl Engine {
         }
     }
 
-    /// Returns true if no keys are agreed on yet; always false over TCP, whose TLS handshake is separate.
+    /// Returns true if no keys are agreed on yet. Always false over TCP, where TLS handshakes outside the engine.
     pub fn is_handshaking(&self) -> bool {
         match self {
             Engine::Http2(_) => false,
@@ -107,8 +107,8 @@ impl Engine {
         }
     }
 
-    /// Returns true if the client has everything that was sent, and GOAWAY, or is gone; always true over TCP, where the
-    /// kernel tracks that.
+    /// Returns true if the client has acknowledged everything, including GOAWAY, or is gone. Always true over TCP,
+    /// where the kernel tracks acknowledgements.
     pub fn is_acknowledged(&self) -> bool {
         match self {
             Engine::Http2(_) => true,
@@ -119,7 +119,7 @@ impl Engine {
         }
     }
 
-    /// Returns true if everything has left; always true over TCP, where the socket takes the frames.
+    /// Returns true if everything has left. Always true over TCP, where frames are handed to the socket.
     pub fn has_left(&mut self) -> bool {
         match self {
             Engine::Http2(_) => true,
@@ -135,7 +135,7 @@ impl Engine {
         ask!(self, session => session.cancel(stream));
     }
 
-    /// The connection's flow-control window; 0 if the client lets nothing more be sent.
+    /// The connection's flow-control window; 0 if the client allows no more bytes.
     pub fn window(&mut self) -> u32 {
         ask!(self, session => session.window())
     }
@@ -153,7 +153,7 @@ impl Engine {
         }
     }
 
-    /// The payload of a full datagram; `None` if frames do not leave in datagrams.
+    /// The payload of a full datagram; `None` over TCP.
     pub fn datagram_bytes(&self) -> Option<u64> {
         match self {
             Engine::Http2(_) => None,

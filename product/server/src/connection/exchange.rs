@@ -1,4 +1,4 @@
-//! A request and its response, whatever their state. An HTTP/1.1 connection has one at a time; an HTTP/2 or HTTP/3
+//! A request and its response, in any state. An HTTP/1.1 connection has one exchange at a time; an HTTP/2 or HTTP/3
 //! connection has one on each stream.
 
 use http::http1::{Head, OwnedHead};
@@ -28,24 +28,24 @@ pub struct Exchange {
     pub task: Task,
     /// The class of the response being sent.
     pub class: u16,
-    /// False on a stream for HEAD: no body follows the head.
+    /// False for HEAD on a stream: no body follows the head.
     pub has_body: bool,
     /// The data for the access log and the objectives, while a response is found and sent.
     pub line: Option<Box<LogEntry>>,
 }
 
-/// The task that a response waits for.
+/// The task that has to end before a response can be sent, or the sending.
 #[derive(Default)]
 pub enum Task {
     #[default]
     None,
-    /// The client has to be let in first.
+    /// It is being decided whether the client is let in.
     Deciding(Box<Deciding>),
-    /// A thread that may wait for the disk is looking up the file.
+    /// A disk thread is looking up the file.
     LookingUp(Box<PendingLookup>),
     /// An upstream is producing it.
     PassedOn(Box<KeptRequest>),
-    /// The request's body is arriving, and its length is the reply.
+    /// The request's body is arriving; the reply states its length.
     Receiving(Box<Receiving>),
     /// The response is being sent.
     Sending(JobId),
@@ -54,7 +54,7 @@ pub enum Task {
 /// A request that is kept until it is answered.
 pub struct KeptRequest {
     request: OwnedRequest,
-    /// The upload of its body, while that arrives on a stream. Over HTTP/1.1 the connection has the upload.
+    /// The upload of the body, while it arrives on a stream. Over HTTP/1.1 the connection holds the upload.
     pub upload: Option<Box<Upload>>,
     _charge: Charge,
 }
@@ -77,15 +77,16 @@ impl KeptRequest {
     }
 }
 
-/// A request, as it came, that waits until it is decided whether its client is let in.
+/// A received request that waits for the decision whether its client is let in.
 pub struct Deciding {
     came: Came,
-    /// The fields that a server says of the client, if one is asked.
+    /// The names of the fields about the client that are copied from the authorization server's response, if one is
+    /// queried.
     pub copied: Vec<String>,
     _charge: Charge,
 }
 
-/// A request as it came, over HTTP/1.1 with what only that has.
+/// A request as received, with the parts that only HTTP/1.1 has.
 enum Came {
     Lines(OwnedHead),
     OnStream(OwnedRequest),
@@ -143,10 +144,10 @@ pub struct PendingLookup {
 
 /// The reason why a file is looked up.
 pub enum Search {
-    /// It is that of the request itself, in this step. The request came in this minor version of HTTP/1; a script that
-    /// is found is run by these upstreams.
+    /// The request itself names the file; this is the current step of the search. The number is the request's minor
+    /// version of HTTP/1. The upstreams run a script that is found.
     Own(SearchStep, u8, Option<Box<PassOn>>),
-    /// The response of an upstream names it.
+    /// The response of an upstream names the file.
     Named(Response<()>),
 }
 
@@ -154,11 +155,11 @@ pub enum Search {
 pub struct Streams {
     /// The open exchanges, by stream number; at most [`http2::STREAMS_MAX`].
     open: Vec<Exchange>,
-    /// Until this instant the connection may wait for its client.
+    /// The instant until which the connection may wait for its client.
     pub deadline: ClientTime,
     /// The connection ends when its last stream has ended.
     pub is_leaving: bool,
-    /// The latest end of a connection that is ending and whose client has not taken or acknowledged everything.
+    /// The instant at which an ending connection is closed even if its client has not taken or acknowledged everything.
     pub ends_at: Option<ClientTime>,
     /// The bytes its client had acknowledged when `ends_at` was set, over HTTP/3.
     acked_bytes: u64,
@@ -169,7 +170,7 @@ impl Exchange {
         Exchange { id, task: Task::None, class: 0, has_body: true, line: None }
     }
 
-    /// Records that its request waits for the lookup of `key`.
+    /// Records that the exchange's request waits for the lookup of `key`.
     pub fn wait_for(&mut self, key: Key, request: Box<KeptRequest>, search: Search) {
         self.task = Task::LookingUp(Box::new(PendingLookup { request, key, search }));
     }
@@ -178,7 +179,7 @@ impl Exchange {
         matches!(self.task, Task::Sending(_))
     }
 
-    /// The upload of its request's body, until there is a response, if it arrives on a stream.
+    /// Returns the upload of the request's body if it arrives on a stream and there is no response yet.
     pub fn upload(&mut self) -> Option<&mut Upload> {
         match &mut self.task {
             Task::PassedOn(request) => request.upload.as_deref_mut(),
@@ -187,12 +188,12 @@ impl Exchange {
         }
     }
 
-    /// Returns true if the access log will have a line for it.
+    /// Returns true if the exchange will have a line in the access log.
     pub fn is_logged(&self) -> bool {
         self.line.as_ref().is_some_and(|line| line.log.is_some())
     }
 
-    /// Records the encoded response for the log and the objectives.
+    /// Records the status and sizes of the encoded response for the log and the objectives.
     pub fn note_encoded(&mut self, status: http::Status, head_bytes: usize, body: &Body) {
         if let Some(line) = &mut self.line {
             (line.status, line.head_bytes, line.body_bytes) = (status.0, head_bytes as u32, body.len());
@@ -235,15 +236,15 @@ impl Streams {
         self.open.len()
     }
 
-    /// The capacity for streams.
+    /// The number of streams for which memory is allocated.
     #[cfg(test)]
     pub fn room(&self) -> usize {
         self.open.capacity()
     }
 
-    /// Returns whether a connection that is ending waits for its client, which has acknowledged `acked_bytes` so far
-    /// but not everything. It waits for one period, and for another period as long as the client acknowledges at least
-    /// `bytes_per_s_min`; the connection of a slower client ends.
+    /// Returns whether an ending connection still waits for its client, which has acknowledged `acked_bytes` so far but
+    /// not everything. The wait lasts one period, and another period each time the client acknowledged at least
+    /// `bytes_per_s_min` in the last one. The connection of a slower client ends.
     pub fn waits_for(&mut self, now: ClientTime, acked_bytes: u64, bytes_per_s_min: u64) -> bool {
         let period_bytes = (bytes_per_s_min * CLOSING_PERIOD.0 / 1_000_000_000).max(1);
         match self.ends_at {
@@ -256,7 +257,7 @@ impl Streams {
     }
 
     pub fn begin(&mut self, id: ExchangeId) {
-        // Datagrams, and requests with them, may overtake each other.
+        // Datagrams may overtake each other, and so may the requests in them.
         let at = self.open.partition_point(|exchange| exchange.id.stream < id.stream);
         reserve_one(&mut self.open);
         self.open.insert(at, Exchange::new(id));
@@ -280,8 +281,8 @@ impl Streams {
 mod tests {
     use super::*;
 
-    /// Clients had only two seconds: one behind a slow link lost the last bytes of its response when the server
-    /// stopped.
+    /// Clients once had only two seconds, and a client behind a slow link lost the last bytes of its response when the
+    /// server stopped.
     #[test]
     fn a_client_that_goes_on_taking_what_it_was_sent_is_waited_for() {
         let mut streams = Streams::new(ClientTime::default());
@@ -293,7 +294,7 @@ mod tests {
         assert!(waits(14, 102_000) && !waits(16, 102_999), "and then was slower");
     }
 
-    /// An HTTP/3 request that was lost arrives after later ones. This once ended the worker.
+    /// A lost HTTP/3 request arrives after later ones, which once ended the worker.
     #[test]
     fn streams_are_found_in_whatever_order_they_began() {
         let mut streams = Streams::new(ClientTime::default());

@@ -1,9 +1,9 @@
-//! HTTP/2 and HTTP/3 connections: a grant becomes frames of the response to which it was given, sealed in records if
-//! the client speaks TLS, and leaves at once. Room left in a granted segment goes to the connection's next response.
-//! HTTP/3's own part is in `quic.rs` and `datagrams.rs`.
+//! HTTP/2 and HTTP/3 connections. A grant becomes frames of the response to which it was given, sealed in records if
+//! the client speaks TLS, and leaves immediately. Room left in a granted segment goes to the connection's next
+//! response. `quic.rs` and `datagrams.rs` have the parts that only HTTP/3 needs.
 //!
-//! At most what one grant has made and the socket did not take waits below the scheduler's decision. It goes first when
-//! there is room again, and nothing else is made on that connection before.
+//! Below the scheduler's decision waits at most the part of one grant that the socket did not take. That part goes
+//! first when the socket has room again, and nothing else is made on the connection before then.
 
 use std::mem::take;
 
@@ -23,30 +23,30 @@ use crate::clock::ClientTime;
 // Each stream that a client may open is a job.
 const _: () = assert!(http2::STREAMS_MAX as usize <= sched::JOBS_PER_CONNECTION_MAX);
 
-/// The maximum bytes of frames that a client may leave unread: a grant, and answers to as many PINGs as it may send in
-/// a second or two.
+/// The maximum bytes of frames that a client may leave unread: a grant, and answers to the PINGs that it may send in a
+/// second or two.
 const UNREAD_BYTES_MAX: usize = 256 << 10;
-/// The additional state of such a connection.
+/// The state that an HTTP/2 or HTTP/3 connection has in addition.
 pub struct Framed {
     pub engine: Engine,
     pub streams: Streams,
     pub id: ConnectionId,
     /// Frames that were made and not yet handed down or sealed.
     pub out: Counted,
-    /// Responses whose last bytes are among those frames.
+    /// The responses whose last bytes are among the frames in `out`.
     pub departing: Vec<Departure>,
     /// Responses whose windows are shut.
     shut: Vec<JobId>,
-    /// The number of responses on it.
+    /// The number of responses on the connection.
     pub jobs: usize,
-    /// The bytes in `out`, and of records before them, that no response is charged for.
+    /// The bytes, in `out` and in records made before it, that are not charged to a response.
     pub control_bytes: u64,
-    /// The connection is in the queue of those with output of their own.
+    /// The connection is in the queue of connections with output of their own.
     has_output: bool,
 }
 
 impl Framed {
-    /// Creates the frames' state without responses; its memory is counted in `account`.
+    /// Creates the state without responses and counts its memory in `account`.
     pub fn new(mut engine: Engine, id: ConnectionId, deadline: ClientTime, account: &Account) -> Framed {
         engine.count_in(account);
         let (out, departing, shut) = (Counted::new(account), Vec::new(), Vec::new());
@@ -54,7 +54,7 @@ impl Framed {
         Framed { engine, streams, id, out, departing, shut, jobs: 0, control_bytes: 0, has_output: false }
     }
 
-    /// Takes what has arrived over HTTP/2, and makes answers.
+    /// Passes bytes received over HTTP/2 to the session, and makes its answers.
     pub fn receive(&mut self, now: Nanos, bytes: &[u8]) -> Result<(), Broken> {
         let begin = self.out.len();
         let session = self.engine.http2().expect("datagrams are received as such");
@@ -64,7 +64,7 @@ impl Framed {
         taken.and(if is_unread { Err(Flood::Unread.into()) } else { Ok(()) })
     }
 
-    /// Records that it has output of its own. Returns whether it had none before.
+    /// Records that the connection has output of its own. Returns whether it had none before.
     pub fn note_output(&mut self) -> bool {
         !std::mem::replace(&mut self.has_output, true)
     }
@@ -97,18 +97,18 @@ impl Framed {
         scheduler.on_wait(id, Why::Stream);
     }
 
-    /// Cuts the responses whose last bytes were made and have not left.
+    /// Returns the departures of responses whose last bytes were made and have not left, as failed.
     pub fn cut(&mut self, failure: impl Fn() -> Failure) -> impl Iterator<Item = Departure> {
         self.departing.drain(..).map(move |departure| Departure { failure: Some(failure()), ..departure })
     }
 
-    /// Counts another response.
+    /// Counts a new response.
     pub fn on_dispatch(&mut self) {
         self.jobs += 1;
     }
 
-    /// The payload for frames in `bytes_max`, without the overhead of records; over HTTP/3, that of full datagrams of
-    /// the current size.
+    /// The payload that fits into frames of `bytes_max`, without the overhead of records. Over HTTP/3, the payload of
+    /// full datagrams of the current size.
     pub fn room_bytes(&self, bytes_max: u64, segment_bytes: u64, overhead_bytes: u64) -> u64 {
         if let Some(datagram_bytes) = self.engine.datagram_bytes() {
             return bytes_max.div_ceil(segment_bytes) * datagram_bytes;
@@ -118,7 +118,7 @@ impl Framed {
         room_bytes - overhead_bytes * room_bytes.div_ceil(RECORD_BYTES_MAX as u64)
     }
 
-    /// Ends a response. If its last bytes were made, it departs when they are handed down.
+    /// Ends a response. A complete response departs only when its last bytes are handed down.
     pub fn depart(&mut self, departure: Departure) -> Option<Departure> {
         self.jobs -= 1;
         self.shut.retain(|job| *job != departure.job);
@@ -135,7 +135,7 @@ impl Framed {
         self.out.capacity() + self.engine.alive_bytes()
     }
 
-    /// Returns true if everything it could send waits for its reader; `silent` counts the responses that wait for their
+    /// Returns true if everything left to send waits for the reader; `silent` counts the responses that wait for their
     /// producers.
     pub fn waits_for_reader(&self, silent: impl Fn() -> usize) -> bool {
         !self.shut.is_empty() && self.shut.len() + silent() == self.jobs
@@ -154,14 +154,14 @@ impl Framed {
         self.control_bytes += (self.out.len() - begin) as u64;
     }
 
-    /// The bytes that no response is charged for and that leave in the first segment of the next one: all or none. There
-    /// are none if less than [`ROOM_BYTES_MIN`] of the room would be left for the response.
+    /// The bytes charged to no response that leave in the first segment of the next response: all of them or none. None
+    /// leave if less than [`ROOM_BYTES_MIN`] of the room would remain for the response.
     pub fn joining_bytes(&self, room: Room) -> u64 {
         let has_room = room.left_bytes() >= self.control_bytes.saturating_add(ROOM_BYTES_MIN);
         if has_room { self.control_bytes } else { 0 }
     }
 
-    /// Takes a buffer for frames; idle connections have none.
+    /// Takes a spare buffer for frames; idle connections have none.
     pub fn borrow(&mut self, spare: &mut Vec<u8>) {
         if self.out.capacity() == 0 && self.engine.http2().is_some() {
             *self.out.edit() = take(spare);

@@ -1,4 +1,4 @@
-//! Frames on their way down: what was made for the responses of a connection is handed to its socket.
+//! Frames on their way down: the frames of a connection's responses are handed to its socket.
 
 use std::io::{self, IoSlice};
 use std::mem::take;
@@ -18,13 +18,13 @@ pub struct HandedDown {
     pub is_all: bool,
     /// True if responses are in flight.
     pub has_jobs: bool,
-    /// The bytes handed down that no response is charged for.
+    /// The bytes handed down that are not charged to a response.
     pub control_bytes: u64,
 }
 
 impl<S: Socket> Connections<S> {
     /// Hands down the frames that were made; over HTTP/3, first makes datagrams of up to `room_bytes`. Adds the
-    /// responses whose last bytes have left to `departures`. Returns `None` if there was nothing to hand down, as
+    /// responses whose last bytes have left to `departures`. Returns `None` if there was nothing to hand down, and
     /// always over HTTP/1.1.
     pub fn hand_down(
         &mut self,
@@ -50,13 +50,13 @@ impl<S: Socket> Connections<S> {
             departures.extend(departed.map(|departure| Departure { ended_at: now, ..departure }));
             self.end_frames(at);
         } else if is_all {
-            // Lost datagrams used up the room; without this nothing would trigger the rest.
+            // Retransmissions used the room; without this, nothing would trigger sending the rest.
             self.queue_output(at);
         }
         Some(HandedDown { is_all, has_jobs, control_bytes })
     }
 
-    /// Makes the last frames of a connection that is to end.
+    /// Makes the last frames of a connection that is about to end.
     pub fn make_last(&mut self, now: Nanos, at: usize) {
         let framed = self.begin_frames(at);
         framed.control();
@@ -65,11 +65,11 @@ impl<S: Socket> Connections<S> {
 }
 
 impl<S: Socket> Connection<S> {
-    /// Begins HTTP/2 or HTTP/3: from now on the connection carries several responses at once, as frames. `id` is its name in the scheduler;
-    /// nothing is expected of the client before `deadline`.
+    /// Begins HTTP/2 or HTTP/3, which carries several responses at a time in frames. `id` names the connection in the
+    /// scheduler. The client need not send anything before `deadline`.
     pub fn begin_framed(&mut self, engine: Engine, id: ConnectionId, deadline: ClientTime) {
         let mut framed = Framed::new(engine, id, deadline, self.held.account());
-        // The ticket of the handshake.
+        // The ticket of the TLS handshake.
         framed.control_bytes = self.session.as_mut().map_or(0, |session| session.unsent_bytes() as u64);
         self.protocol = Protocol::Framed(Box::new(framed));
     }
@@ -81,14 +81,14 @@ impl<S: Socket> Connection<S> {
         Some(id)
     }
 
-    /// Payload for frames in `bytes_max` wire bytes; `None` over HTTP/1.1, which has none.
+    /// The payload of frames in `bytes_max` wire bytes; `None` over HTTP/1.1, which has no frames.
     pub fn frames_room_bytes(&self, bytes_max: u64) -> Option<u64> {
         let segment_bytes = self.delivery.framing().segment_bytes;
         let framed = self.protocol.framed()?;
         Some(framed.room_bytes(bytes_max, segment_bytes, self.record_overhead()))
     }
 
-    /// The bytes that the client has not taken of the frames that were made for it, as far as the kernel reports.
+    /// The bytes of frames that the client has not taken, as far as the kernel reports.
     pub fn unread_bytes(&mut self) -> u64 {
         let in_socket_bytes = self.socket.status().unsent_bytes;
         let sealed_bytes = self.session.as_mut().map_or(0, |session| session.unsent_bytes());
@@ -100,8 +100,7 @@ impl<S: Socket> Connection<S> {
         self.protocol.framed().is_some_and(|framed| !framed.out.is_empty()) || is_sealed()
     }
 
-    /// Hands down everything that was made, in records if the client speaks TLS. After an error the rest is left for
-    /// later.
+    /// Hands down all frames that were made, in records if the client speaks TLS. After an error the rest waits.
     pub fn hand_down(&mut self) -> io::Result<()> {
         let (Some(socket), Some(framed)) = (self.socket.tcp(), self.protocol.framed_mut()) else { return Ok(()) };
         let mut taken = 0;
@@ -121,7 +120,7 @@ fn hand_down_plain(socket: &impl Sink, out: &[u8], taken: &mut usize) -> io::Res
     Ok(())
 }
 
-/// Seals a few records at a time, and no more until they are gone. Drops everything that can no longer be sealed.
+/// Seals a few records at a time, and no more until those have left. Drops the bytes that can no longer be sealed.
 fn hand_down_sealed(socket: &impl Sink, session: &mut Session, out: &[u8], taken: &mut usize) -> io::Result<()> {
     if !session.can_seal() {
         *taken = out.len();

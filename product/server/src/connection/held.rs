@@ -1,19 +1,20 @@
-//! The memory of a connection that its own buffers do not count: tables; what libraries hold, taken as measured
-//! (resident memory of a thousand such connections, docs/notebook/attacks.md); and HTTP/1.1 requests that are
-//! incomplete or wait.
+//! The memory of a connection that its own buffers do not count. It consists of table entries, of the memory that
+//! libraries hold, taken from measurements (resident memory of a thousand connections, docs/notebook/attacks.md), and
+//! of HTTP/1.1 requests that are incomplete or wait.
 
 use units::memory::{Account, Charge};
 
 use super::Connection;
 
-/// The connection's slots in the tables of connections, of their lower layers and of their names, a third of the slots free.
+/// The bytes of the connection's slots in the tables of connections, lower layers and names, if a third of the slots is
+/// free.
 const TABLES_BYTES: usize = 1 << 10;
-/// The session of a client that speaks TLS.
+/// The bytes of a client's TLS session.
 const TLS_BYTES: usize = 9 << 10;
-/// The engine of a connection without streams.
+/// The bytes of the engine of a connection without streams.
 const HTTP2_BYTES: usize = 13 << 10;
 const HTTP3_BYTES: usize = 28 << 10;
-/// A stream with its request, its response and its job.
+/// The bytes of a stream with its request, response and job.
 const HTTP1_STREAM_BYTES: usize = 1 << 10;
 const HTTP2_STREAM_BYTES: usize = 1 << 10;
 const HTTP3_STREAM_BYTES: usize = 2 << 10;
@@ -33,7 +34,7 @@ enum Protocol {
 }
 
 impl Protocol {
-    /// The bytes of a connection that speaks this protocol and has `streams` requests and responses under way.
+    /// The bytes of a connection with this protocol and `streams` requests and responses under way.
     fn bytes(self, streams: usize) -> usize {
         let (fixed_bytes, stream_bytes) = match self {
             Protocol::Http1 => (0, HTTP1_STREAM_BYTES),
@@ -50,20 +51,20 @@ impl Protocol {
 #[derive(Debug)]
 pub struct Held {
     charge: Charge,
-    /// Counts what upstreams have sent and the client has not taken. That has its own bound, so that no upload keeps
-    /// responses waiting.
+    /// Counts the bytes that upstreams have sent and the client has not taken. They have a bound of their own, so that
+    /// an upload cannot keep responses waiting.
     responses: Account,
-    /// Open streams of HTTP/2 and HTTP/3, as they were last counted.
+    /// The number of open streams of HTTP/2 and HTTP/3 at the last count.
     streams: u32,
     requests: Requests,
 }
 
-/// Requests of a connection that wait: for the rest of them, for a response before them or for an upstream.
+/// The waiting requests of a connection. They wait for their own rest, for an earlier response or for an upstream.
 #[derive(Debug, Default)]
 struct Requests {
-    /// The bytes that were taken of them at the last look, modulo 4 GiB.
+    /// The bytes of requests that had been taken at the last look, modulo 4 GiB.
     taken_bytes: u32,
-    /// The number of successive looks, up to the last one, between which hardly any waiting bytes were taken.
+    /// The number of successive looks, up to the last one, since each of which hardly any waiting bytes were taken.
     idle_looks: u8,
 }
 
@@ -96,18 +97,18 @@ impl Held {
         &self.responses
     }
 
-    /// The bytes of everything that the connection holds.
+    /// The bytes of everything that the connection holds in memory.
     pub fn bytes(&self) -> u64 {
         self.account().bytes()
     }
 
-    /// Bytes of the connection's own part, as they were last counted.
+    /// The bytes of the connection's own part at the last count.
     #[cfg(test)]
     pub fn own_bytes(&self) -> usize {
         self.charge.bytes()
     }
 
-    /// Looks at the waiting requests, about once a second: the bytes that wait, and those that were taken so far.
+    /// Records, about once a second, the bytes of requests that wait and the bytes taken so far.
     pub fn look_at_requests(&mut self, bytes: u64, taken_bytes: u64) {
         self.requests.look(bytes, taken_bytes);
     }
@@ -123,8 +124,8 @@ impl Held {
 }
 
 impl<S> Connection<S> {
-    /// Recounts the connection's memory outside its buffers, which count themselves. Called after a change of protocol and
-    /// when a request has arrived or ended.
+    /// Recounts the connection's memory outside its buffers, which count themselves. Called after a change of protocol
+    /// and when a request has arrived or ended.
     pub fn count(&mut self) {
         let bytes = self.own_bytes();
         self.held.charge.set(bytes);
@@ -133,7 +134,7 @@ impl<S> Connection<S> {
         self.held.streams = self.protocol.streams().map_or(0, |streams| streams.count() as u32);
     }
 
-    /// The bytes of its own part.
+    /// The bytes of the connection's own part.
     pub fn own_bytes(&self) -> usize {
         let protocol = match (self.takes_frames(), self.channel.is_tls()) {
             _ if self.channel.is_quic() => Protocol::Http3,

@@ -1,23 +1,23 @@
 //! The reading side of a connection.
 
-/// The maximum number of small parts of a request (each less than a segment) that are acknowledged at once.
+/// The maximum number of small parts of a request (each less than a segment) that are acknowledged immediately.
 const SMALL_PARTS_MAX: u8 = 16;
-/// The minimum segment size: what every IPv4 host must be able to receive, less headers (RFC 9293 section 3.7.1).
-/// Guards against nonsensical values.
+/// The minimum segment size: the datagram that every IPv4 host must accept, less headers (RFC 9293 section 3.7.1). It
+/// guards against nonsensical values.
 pub const SEGMENT_BYTES_MIN: u32 = 88;
 
 /// The input left to read on a connection.
 #[derive(Debug, Default)]
 pub struct Input {
-    /// Set if something arrived that was not read yet.
+    /// Set if bytes have arrived that were not read yet.
     pub is_readable: bool,
     /// The connection is in the worker's queue of connections to be read.
     pub is_queued: bool,
-    /// Set if its turn ended before all kept bytes were parsed.
+    /// Set if the event loop left the connection before all kept bytes were parsed.
     pub is_cut: bool,
-    /// The client sends no more: the last bytes are followed by the end of the stream, which no other event reports.
+    /// The client sends no more. The end of the stream follows the last bytes, and no other event reports it.
     pub has_ended: bool,
-    /// Parts received of an incomplete request, each less than a segment.
+    /// The number of parts, each less than a segment, received of an incomplete request.
     small_parts: u8,
     /// Only part of a TLS record or of HTTP/2 frames has arrived; it may belong to a request.
     pub has_part: bool,
@@ -30,9 +30,9 @@ impl Input {
     }
 
     /// Records that `bytes` were received, and whether they leave a request incomplete. Returns whether they should be
-    /// acknowledged at once: a client may hold back the rest of its request until the beginning is acknowledged
+    /// acknowledged immediately: a client may hold back the rest of its request until the beginning is acknowledged
     /// (Nagle's algorithm, RFC 9293 section 3.7.4), and no response carries the acknowledgement. Such a client has sent
-    /// a whole segment before, or a few small parts; a flood of small parts is not worth a system call each.
+    /// a whole segment before, or a few small parts. A flood of small parts is not worth a system call each.
     pub fn on_received(&mut self, bytes: usize, is_incomplete: bool) -> bool {
         if !is_incomplete || self.is_cut {
             self.small_parts = 0;

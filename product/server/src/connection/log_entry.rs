@@ -9,18 +9,18 @@ use crate::logging::{Log, Requested};
 
 /// The data for the access log and the objectives of a response that is still being sent.
 pub struct LogEntry {
-    /// The log that gets its line, if any, even if the sites change meanwhile.
+    /// The log to which the line is written, if any, even if the sites have changed since.
     pub log: Option<Arc<Log>>,
     request: RequestText,
     /// Set if an upstream answers the request.
     pub passed_on: Option<Box<UpstreamEntry>>,
-    /// The body passes through a stage: its size is known when it has been sent.
+    /// The body passes through a stage, so its size is known only when it has been sent.
     pub is_staged: bool,
     /// The response counts for the objectives of its class.
     pub is_measured: bool,
     /// The number of its site in the metrics.
     pub site: u32,
-    /// The response time is compared with the one it would have had if responses took turns.
+    /// The response time is compared with the time under round-robin sending.
     pub is_compared: bool,
     /// The reason why it was refused.
     pub reason: Option<&'static str>,
@@ -28,7 +28,7 @@ pub struct LogEntry {
     pub body_bytes: u64,
     /// Always far below 4 GiB.
     pub head_bytes: u32,
-    /// Bytes of the response that were sent and are counted in the metrics and the objectives already.
+    /// The bytes of the response that were sent and are already counted in the metrics and the objectives.
     pub counted_bytes: u64,
     pub arrived_at: Nanos,
     /// Counts the text of the request, which a client may make as long as a head.
@@ -39,10 +39,10 @@ pub struct LogEntry {
 
 /// A request as the access log shows it.
 struct RequestText {
-    /// Method, target, referer, user agent, host and user, concatenated. Compact, because a client decides how long this is
-    /// kept, and for up to a hundred requests.
+    /// Method, target, referer, user agent, host and user, concatenated. The form is compact because the client decides
+    /// how long the entry is kept, and may have up to a hundred of them.
     text: Box<[u8]>,
-    /// The end of each of them. The method is empty if the target is not a target but what was received instead of a
+    /// The end of each part in `text`. If the method is empty, the target holds the bytes received in place of a
     /// request line.
     ends: [u32; 6],
     has_referer: bool,
@@ -54,7 +54,7 @@ struct RequestText {
 }
 
 impl LogEntry {
-    /// Creates the line of a request, of this user if it logs in.
+    /// Creates the entry of a request, with this user if the client logged in.
     pub fn new(
         request: &Request,
         version: (u8, u8),
@@ -67,12 +67,12 @@ impl LogEntry {
         LogEntry::of(Some(log), begin, fields, version, arrived_at)
     }
 
-    /// Creates the line of a request that is not logged.
+    /// Creates the entry of a request that is not logged.
     pub fn bare(version: (u8, u8), arrived_at: Nanos) -> LogEntry {
         LogEntry::of(None, [b""; 2], [None; 4], version, arrived_at)
     }
 
-    /// Creates the line of a refused request.
+    /// Creates the entry of a refused request.
     pub fn refused(
         shown: &Shown,
         version: (u8, u8),
@@ -128,14 +128,14 @@ impl LogEntry {
         self.body_bytes.saturating_add(self.head_bytes.into())
     }
 
-    /// Records that all of it was sent, in this many bytes.
+    /// Records that the whole response was sent, in `sent_bytes`.
     pub fn on_whole(&mut self, sent_bytes: u64) {
         if self.is_staged {
             self.body_bytes = sent_bytes.saturating_sub(self.head_bytes.into());
         }
     }
 
-    /// Counts its memory in this account until it is dropped.
+    /// Counts the entry's memory in this account until the entry is dropped.
     pub fn count_in(&mut self, account: &Account) {
         self.charge = Some(Charge::new(account, self.request.text.len()));
     }

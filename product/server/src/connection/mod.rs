@@ -1,4 +1,5 @@
-//! Client connections: what comes on them, what leaves, and how far that has got. A connection uses no scheduler's order and no pace.
+//! Client connections: the bytes received and sent on them, and the progress of both. This module does not depend on
+//! the scheduler's order or on the pace.
 
 mod by_protocol;
 mod channel;
@@ -62,13 +63,14 @@ const HTTP_1: u8 = 1;
 const HTTP_2: u8 = 2;
 const HTTP_3: u8 = 3;
 
-/// A client connection, from its acceptance to its end. An idle one holds no buffers. What is true of it is true for all responses on it: what
-/// TCP sent again is charged once, a full socket holds all of them up, and its reader is slow or not.
+/// A client connection, from its acceptance to its end. An idle one holds no buffers. Its state applies to all
+/// responses on it: a TCP retransmission is charged once, a full socket holds up all of them, and they have the same
+/// reader, slow or not.
 pub struct Connection<S> {
     /// The name of the connection in events, and a part of the names of its exchanges.
     pub token: u64,
     pub socket: S,
-    /// The index of the client's account.
+    /// The index of the client's entry in the table of clients.
     pub client: u32,
     pub peer: Peer,
     /// The TLS session, if the client speaks TLS over TCP.
@@ -90,11 +92,11 @@ pub struct Opening<S> {
     pub token: u64,
     pub socket: S,
     pub kind: ChannelKind,
-    /// The index of its client's account.
+    /// The index of the client's entry in the table of clients.
     pub client: u32,
     pub peer: SocketAddr,
     pub framing: Framing,
-    /// The TLS session, if the client speaks TLS.
+    /// The TLS session, if the client speaks TLS over TCP.
     pub session: Option<Box<Session>>,
     /// Counts the memory of its buffers.
     pub account: Account,
@@ -105,12 +107,12 @@ pub struct Opening<S> {
 pub struct Aside {
     /// The number of the caller's bytes that were taken.
     pub bytes: usize,
-    /// Bytes on the wire that no grant covers: the caller charges the link for them.
+    /// The bytes on the wire that no grant covers. The caller charges the link for them.
     pub wire_bytes: u64,
 }
 
 impl<S> Connection<S> {
-    /// Creates a connection on which nothing was received or sent, and that waits for its first request.
+    /// Creates a connection on which nothing has been received or sent. It waits for its first request.
     pub fn new(now: ClientTime, opening: Opening<S>, limits: &Limits) -> Connection<S> {
         let Opening { token, socket, kind, client, peer, framing, mut session, account } = opening;
         session.iter_mut().for_each(|session| session.count_in(&account));
@@ -130,7 +132,7 @@ impl<S> Connection<S> {
         }
     }
 
-    /// The frames of a connection that carries several responses.
+    /// Returns the frames' state of an HTTP/2 or HTTP/3 connection.
     pub fn framed(&mut self) -> &mut Framed {
         self.protocol.framed_mut().expect("it speaks HTTP/2 or HTTP/3")
     }
@@ -140,7 +142,8 @@ impl<S> Connection<S> {
         self.protocol.http1_mut().expect("it speaks HTTP/1.1")
     }
 
-    /// The session that makes the frames. Frames of its own leave once [`Connections::queue_output`] is called.
+    /// Returns the session that makes the frames. The session's own frames leave once [`Connections::queue_output`] is
+    /// called.
     pub fn engine(&mut self) -> &mut Engine {
         &mut self.framed().engine
     }
@@ -150,7 +153,7 @@ impl<S> Connection<S> {
         self.session.as_ref().map_or(0, |session| session.overhead() as u64)
     }
 
-    /// Assigns the connection to this peer, whose account has index `client`.
+    /// Assigns the connection to this peer; `client` is the index of the client's entry in the table of clients.
     pub fn adopt(&mut self, peer: SocketAddr, client: u32, limits: &Limits) {
         self.client = client;
         self.peer = Peer { http3_port: self.peer.http3_port, ..Peer::new(peer, limits) };
@@ -166,13 +169,13 @@ impl<S> Connection<S> {
         self.origin(stream).map_or(self.client, |origin| origin.client)
     }
 
-    /// Returns the address of that client.
+    /// Returns the address of the client of the request on this stream.
     pub fn address_of(&self, stream: u32) -> IpAddr {
         self.origin(stream).map_or(self.peer.address, |origin| origin.address)
     }
 
-    /// Returns the address and port of that client; the port is 0 if a proxy passed the request on, because it does not
-    /// report the port.
+    /// Returns the address and port of the client of the request on this stream. The port is 0 if a proxy passed the
+    /// request on, because proxies do not report it.
     pub fn client_address(&self, stream: u32) -> SocketAddr {
         self.origin(stream).map_or_else(|| self.peer(), |origin| SocketAddr::new(origin.address, 0))
     }
@@ -195,13 +198,13 @@ impl<S> Connection<S> {
         Security { is_secure: self.channel.is_secure(), is_trusted: self.is_trusted() }
     }
 
-    /// Returns true if a PROXY protocol header must come first.
+    /// Returns true if a PROXY protocol header must come before anything else.
     pub fn awaits_header(&self) -> bool {
         self.peer.origins.as_ref().is_some_and(|origins| origins.header.is_some())
     }
 
-    /// The client's wish for the order of its responses on this stream (RFC 9218). A connection that carries requests of many clients has none
-    /// (section 13.1).
+    /// Returns the client's priority for the response on this stream (RFC 9218). A connection that carries requests of
+    /// many clients has none (section 13.1).
     pub fn precedence(&mut self, stream: u32) -> Precedence {
         let is_trusted = self.is_trusted();
         let framed = self.protocol.framed_mut().filter(|_| !is_trusted);
@@ -222,35 +225,35 @@ impl<S> Connection<S> {
         ExchangeId::new(self.token, stream)
     }
 
-    /// Returns the exchange on this stream, or the connection's own exchange.
+    /// Returns the exchange on this stream, or over HTTP/1.1 the connection's only exchange.
     pub fn exchange(&mut self, stream: u32) -> &mut Exchange {
         self.protocol.exchange(stream).expect("its stream is open")
     }
 
-    /// Records the time of the first byte if any byte of an HTTP/1.1 response was sent before it became a job.
+    /// Records the time of the first byte if part of an HTTP/1.1 response was sent before the response became a job.
     pub fn note_first_byte(&mut self, sent_bytes: u64, clock: impl FnOnce() -> Nanos) {
         if let Some(line) = self.exchange(0).line.as_mut().filter(|_| sent_bytes > 0) {
             line.first_byte_at = Some(clock());
         }
     }
 
-    /// Records that the response on this stream is a job.
+    /// Records that the response on this stream has become a job.
     pub fn hold(&mut self, stream: u32, job: JobId, now: ClientTime) {
         self.exchange(stream).task = Task::Sending(job);
         self.protocol.http1_mut().into_iter().for_each(|http1| http1.on_held(now));
     }
 
-    /// Returns what follows the response now being built: the end of the connection or nothing.
+    /// Returns whether the connection ends after the response now being built.
     pub fn end(&self) -> End {
         if self.protocol.http1().is_some_and(|http1| http1.answering.closes()) { End::Finish } else { End::Open }
     }
 
-    /// Returns true if it is not read until its response or handshake flight was sent.
+    /// Returns true if the connection is not read until its response or handshake flight has been sent.
     pub fn is_answering(&self) -> bool {
         self.protocol.http1().is_some_and(|http1| http1.answering.is_on() || self.channel.is_in_flight)
     }
 
-    /// Returns true if what it sends is read and parsed.
+    /// Returns true if bytes from the client are read and parsed.
     pub fn is_reading(&self) -> bool {
         self.protocol.http1().is_none_or(|http1| http1.is_reading() && !self.channel.is_in_flight)
     }
@@ -259,13 +262,13 @@ impl<S> Connection<S> {
         self.protocol.exchanges().any(|exchange| exchange.is_sending())
     }
 
-    /// The instant at which it has waited too long for its client.
+    /// The instant after which the connection has waited too long for its client.
     pub fn deadline(&self) -> ClientTime {
         self.protocol.deadline()
     }
 
-    /// Records whether only part of a TLS record or of frames has arrived. The rest of one that begins must arrive
-    /// before `until`, as for a request head.
+    /// Records whether only part of a TLS record or of a frame has arrived. The rest must arrive before `until`, as for
+    /// a request head.
     pub fn note_part(&mut self, has_part: bool, until: ClientTime) {
         let begins = has_part && !self.input.has_part;
         self.input.has_part = has_part;
@@ -274,7 +277,7 @@ impl<S> Connection<S> {
         }
     }
 
-    /// Returns since when an idle connection has been idle, calculated from its deadline.
+    /// Returns the instant since which an idle connection has been idle, calculated from its deadline.
     pub fn idle_since(&self, limits: &Limits) -> ClientTime {
         if self.channel.is_handshaking {
             return self.deadline() - HANDSHAKE_TIMEOUT;
@@ -288,50 +291,51 @@ impl<S> Connection<S> {
         !self.input.is_readable && !has_part && self.protocol.is_unasked()
     }
 
-    /// Returns whether the last response is sent, and what the client still sends is read and dropped.
+    /// Returns whether the last response is sent and further bytes from the client are read and dropped.
     pub fn is_lingering(&self) -> bool {
         self.protocol.http1().is_some_and(|http1| http1.is_lingering())
     }
 
-    /// The bytes that are kept of a handshake, or of a request whose head is not whole.
+    /// The bytes kept of a handshake, or of a request whose head is incomplete.
     pub fn part_bytes(&self) -> u64 {
         self.begun_bytes() + self.protocol.http1().map_or(0, |http1| http1.part_bytes()) as u64
     }
 
-    /// The bytes that are kept of a handshake, or of requests that are incomplete or wait.
+    /// The bytes kept of a handshake, or of requests that are incomplete or waiting.
     pub fn kept_bytes(&self) -> u64 {
         self.begun_bytes() + self.protocol.http1().map_or(0, |http1| http1.kept_bytes()) as u64
     }
 
-    /// The bytes that are kept of a handshake or of a header block of HTTP/2.
+    /// The bytes kept of a handshake or of an HTTP/2 header block.
     fn begun_bytes(&self) -> u64 {
         let handshake_bytes = self.session.as_ref().map_or(0, |session| session.handshake_bytes());
         let block_bytes = self.protocol.framed().map_or(0, |framed| framed.engine.part_bytes());
         (handshake_bytes + block_bytes) as u64
     }
 
-    /// Returns whether only a part of a request of HTTP/1.1 has come.
+    /// Returns whether only part of an HTTP/1.1 request has arrived.
     pub fn has_request_part(&self) -> bool {
         self.protocol.http1().is_some_and(|http1| http1.has_part())
     }
 
-    /// Returns whether a response of HTTP/1.1 is under way, behind which the connection can be made to end.
+    /// Returns whether an HTTP/1.1 response is under way, after which the connection can be ended.
     pub fn ends_behind_response(&self) -> bool {
         self.protocol.http1().is_some_and(|http1| http1.answering.is_on())
     }
 }
 
 impl<S: Socket> Connection<S> {
-    /// Hands down what answers the client's TLS, between responses. No grant covers those few bytes.
+    /// Hands down sealed bytes between responses, such as an answer to the client's TLS. No grant covers these few
+    /// bytes.
     pub fn send_sealed(&mut self) -> Aside {
         let (Some(session), Some(socket)) = (&mut self.session, self.socket.tcp()) else { return Aside::default() };
-        // Any failure but a full socket occurs again when the connection is read.
+        // Any failure except a full socket occurs again when the connection is read.
         let bytes = session.hand_down(&mut Down { socket, more: false }).bytes;
         Aside { bytes, wire_bytes: self.delivery.on_sent(bytes as u64) }
     }
 
     /// Sends bytes between responses, like [`Connection::send_sealed`], and returns how many were taken. Over TLS they
-    /// are sealed, and what has no room leaves before anything else; after the end of its TLS nothing leaves.
+    /// are sealed, and the part without room leaves before anything else. After the end of the session nothing leaves.
     pub fn send_aside(&mut self, bytes: &[u8]) -> Aside {
         if let Some(session) = &mut self.session {
             if !session.can_seal() {
@@ -340,13 +344,13 @@ impl<S: Socket> Connection<S> {
             bytes.chunks(RECORD_BYTES_MAX).for_each(|part| session.seal(&[IoSlice::new(part)]));
             return Aside { bytes: bytes.len(), ..self.send_sealed() };
         }
-        // Any failure but a full socket occurs again when the connection is read.
+        // Any failure except a full socket occurs again when the connection is read.
         let sent = self.socket.tcp().map_or(0, |tcp| tcp.send(bytes, false).unwrap_or(0));
         let wire_bytes = if sent > 0 { self.delivery.on_sent(sent as u64) } else { 0 };
         Aside { bytes: sent, wire_bytes }
     }
 
-    /// Lets a TCP segment that is not full wait for more, or lets it leave.
+    /// Corks or uncorks the socket: a corked socket holds back a TCP segment that is not full.
     pub fn cork(&mut self, is_corked: bool) {
         self.channel.is_corked = is_corked;
         self.socket.tcp().inspect(|socket| socket.cork(is_corked));
@@ -357,19 +361,20 @@ impl<S: Socket> Connection<S> {
         self.socket.tcp().inspect(|socket| socket.finish());
     }
 
-    /// Has the close of the connection end in a reset, so that the client cannot take a part of a response for the whole.
+    /// Makes the close of the connection a reset, so that the client cannot mistake part of a response for the whole.
     pub fn reset(&mut self) {
         self.session = None;
         self.socket.tcp().into_iter().for_each(Sink::reset);
     }
 
-    /// Returns whether the connection retransmits by itself: it must then stay open until its client has acknowledged the last frames. The kernel
-    /// does that for TCP.
+    /// Returns whether this process retransmits for the connection, which must then stay open until its client has
+    /// acknowledged the last frames. For TCP the kernel retransmits.
     pub fn retransmits(&self) -> bool {
         self.channel.is_quic()
     }
 
-    /// Returns whether only a part of a record or of a frame has come, which may be one of a request. In a handshake no request is due.
+    /// Returns whether only part of a record or frame has arrived, which may belong to a request. Returns false during
+    /// a handshake, when no request is due.
     pub fn has_part(&mut self) -> bool {
         if self.channel.is_handshaking {
             return false;
@@ -378,21 +383,23 @@ impl<S: Socket> Connection<S> {
         is_in_record || self.protocol.framed_mut().is_some_and(|framed| framed.engine.has_part())
     }
 
-    /// Ends TLS: the client does not speak it after all, and is owed an answer without.
+    /// Falls back to plain TCP, because the client does not speak TLS and is owed an answer in plain text.
     pub fn end_tls(&mut self) {
         self.channel.end_tls();
         self.session = None;
         self.http1().give_up();
     }
 
-    /// Returns whether a connection of several streams has nothing more to receive or send, or was ending and its client has everything now.
+    /// Returns whether a connection of several streams has nothing more to receive or send, or was ending and its
+    /// client has acknowledged everything.
     pub fn is_over(&mut self) -> bool {
         let is_ending = self.protocol.streams().is_some_and(|streams| streams.ends_at.is_some());
         self.has_ended() || is_ending && self.engine().is_acknowledged()
     }
 
-    /// Returns whether the client has not acknowledged everything it was sent: bytes in the socket, which whatever the client sends after a close
-    /// would throw away, or QUIC packets, which nothing would retransmit. Either would cost it the rest of a response.
+    /// Returns whether the client has not acknowledged everything it was sent. Bytes in the socket would be discarded
+    /// if the client sent anything after a close, and nobody would retransmit QUIC packets. Either would cost the
+    /// client the rest of a response.
     pub fn has_unacknowledged(&mut self) -> bool {
         match self.socket.tcp() {
             Some(_) => self.socket.status().is_unacknowledged,
@@ -400,12 +407,13 @@ impl<S: Socket> Connection<S> {
         }
     }
 
-    /// Returns whether the client has closed its side of TLS, so that no more requests come.
+    /// Returns whether the client has closed its side of TLS, so that no more requests can come.
     pub fn has_peer_ended(&mut self) -> bool {
         self.session.as_deref_mut().is_some_and(|session| session.has_peer_ended())
     }
 
-    /// The number under which its packets below are counted: its token, unless it shares its socket.
+    /// The number under which the connection's packets are counted below TCP or UDP: its token, unless connections
+    /// share the socket.
     pub fn number_below(&self) -> u64 {
         self.socket.shared().map_or(self.token, |(number, _)| number)
     }
@@ -415,15 +423,15 @@ impl<S: Socket> Connection<S> {
         !self.has_unsent() && self.engine().has_ended()
     }
 
-    /// Returns true if everything left to send waits for a reader that took less than the minimum rate at each of the last
-    /// `looks` looks. `Transmitter::end_stalled` looks once a second.
+    /// Returns true if everything left to send waits for the reader, and the reader took less than the minimum rate at
+    /// each of the last `looks` looks. `Transmitter::end_stalled` looks once a second.
     pub fn is_slow(&self, looks: u8, scheduler: &Scheduler) -> bool {
         self.protocol.waits_for_reader(scheduler) && self.reader.slow_looks() >= looks
     }
 
-    /// Returns whether the reader took too little in a whole window. Only time in which the reader is awaited counts,
-    /// not time in which its responses waited for their turn, either here or, if the kernel orders, in a queue below
-    /// TCP.
+    /// Returns whether the reader took too little in a whole window. Only the time spent waiting for the reader counts.
+    /// The time its responses wait to be scheduled does not count, whether here or, if the kernel orders, in a queue
+    /// below TCP.
     pub fn is_stalled(
         &mut self,
         now: ClientTime,
@@ -438,18 +446,18 @@ impl<S: Socket> Connection<S> {
 }
 
 impl<N: Net> Connection<Transport<N>> {
-    /// Reads what has come into `into`, as [`Stream::receive`](crate::net::Stream::receive) does. Datagrams are read for all connections at
-    /// once, so that a connection of QUIC always returns EAGAIN.
+    /// Reads received bytes into `into`, as [`Stream::receive`](crate::net::Stream::receive) does. For a QUIC
+    /// connection it always returns EAGAIN, because datagrams are read for all connections together.
     pub fn receive(&self, into: &mut [u8]) -> rustix::io::Result<usize> {
         self.socket.tcp().map_or(Err(Errno::AGAIN), |socket| socket.receive(into))
     }
 
-    /// Has TCP acknowledge at once what came. Optional: otherwise the kernel does so after 40 ms.
+    /// Makes TCP acknowledge received data immediately. Without this call the kernel does so after 40 ms.
     pub fn acknowledge(&self) {
         self.socket.tcp().inspect(|socket| socket.acknowledge());
     }
 }
 
-/// The size of every connection, most of them idle.
+/// The size in bytes of every connection; most are idle.
 #[cfg(test)]
 pub const CONNECTION_BYTES: usize = size_of::<Connection<crate::net::Transport>>();

@@ -23,40 +23,40 @@ const SLICES_MAX: usize = 8;
 /// A response, or what is left of it.
 #[derive(Debug, Default)]
 pub struct Outgoing {
-    /// Sent first: the head, together with a very small body.
+    /// The bytes sent first: the head, together with a very small body.
     bytes: Vec<u8>,
-    /// The number of `bytes` consumed.
+    /// The number of bytes of `bytes` that were consumed.
     at: u32,
-    /// The head of a response on a stream, until its engine has it; `bytes` is then empty.
+    /// The head of a response on a stream, until the engine takes it; `bytes` is then empty.
     fields: Option<Box<ResponseHead>>,
     body: Body,
-    /// Bytes that `at` and `body` have already passed but that have not left: in sealed records not completely handed
-    /// down, or of a head that no datagram has taken yet.
+    /// The number of bytes before `at` and the position in `body` that have not left. They are in sealed records not
+    /// completely handed down, or belong to a head that no datagram has taken yet.
     sealed: u32,
-    /// Set if its bytes are TLS records already.
+    /// Set if the bytes are already TLS records.
     pub is_sealed: bool,
     end: End,
 }
 
-/// The action after the last byte. Unless the connection stays open, the kernel holds back a segment that is not full, so
-/// that the FIN travels in it instead of in a packet of its own.
+/// The action after the last byte. Unless the connection stays open, the kernel holds back the last segment if it is
+/// not full, so that the FIN travels in it instead of in its own packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum End {
     /// The connection stays open.
     #[default]
     Open,
-    /// The sending side is shut down, the other stays open: the client may still be sending.
+    /// The sending side is shut down. The receiving side stays open, because the client may still be sending.
     Finish,
 }
 
 /// The progress of one grant.
 #[derive(Debug, Default)]
 pub struct Sent {
-    /// Bytes of the response.
+    /// The bytes of the response that were sent.
     pub bytes: u64,
-    /// Bytes of the connection, including records and frames.
+    /// The bytes of the connection that were sent, including records and frames.
     pub carried_bytes: u64,
-    /// The reason why no more was sent, if not for lack of room.
+    /// The reason why no more was sent, unless it was lack of room.
     pub failure: Option<Failure>,
     /// The connection's next response may use the rest of the room.
     pub has_room: bool,
@@ -69,7 +69,7 @@ impl Outgoing {
         Outgoing { bytes, body, end, ..Outgoing::default() }
     }
 
-    /// Creates a response on a stream of HTTP/2 or HTTP/3, whose engine makes frames of it.
+    /// Creates a response on a stream of HTTP/2 or HTTP/3, whose engine turns it into frames.
     pub fn on_stream(head: ResponseHead, body: Body) -> Outgoing {
         Outgoing { fields: Some(Box::new(head)), body, ..Outgoing::default() }
     }
@@ -84,13 +84,13 @@ impl Outgoing {
         head_bytes.saturating_add(self.unread_bytes()).saturating_add(self.sealed.into())
     }
 
-    /// The bytes of memory made for it alone, except those that its body counts itself.
+    /// The bytes of memory allocated for this response alone, except those that its body counts itself.
     pub fn made_bytes(&self) -> usize {
         let head_bytes = self.fields.as_ref().map_or(0, |head| head.bytes() as usize);
         self.bytes.capacity() + head_bytes + self.body.made_bytes()
     }
 
-    /// The size of the whole response, after `sent_bytes` were sent and this is left.
+    /// The size of the whole response, given that `sent_bytes` were sent and this is the rest.
     pub fn size(&self, sent_bytes: u64) -> Size {
         let bytes = sent_bytes.saturating_add(self.remaining_bytes());
         // A grant may take only the head of an empty body; another must follow for its trailers, which count as no
@@ -104,12 +104,12 @@ impl Outgoing {
         self.remaining_bytes() == 0 && self.body.is_empty()
     }
 
-    /// Returns true if all of it was read, and sealed if there is TLS.
+    /// Returns true if the whole response was read, and sealed if there is TLS.
     fn is_read(&self) -> bool {
         self.head().is_empty() && self.body.is_empty()
     }
 
-    /// Counts the memory of its body's stages in this account from now on.
+    /// Counts the memory of the body's stages in this account from now on.
     pub fn count_in(&mut self, account: &Account) {
         self.body.count_in(account);
     }
@@ -118,12 +118,12 @@ impl Outgoing {
         &mut self.body
     }
 
-    /// The rest of the bytes before the body.
+    /// The remaining bytes before the body.
     fn head(&self) -> &[u8] {
         &self.bytes[self.at as usize..]
     }
 
-    /// The bytes that are not sealed.
+    /// The bytes that are not sealed yet.
     fn unread_bytes(&self) -> u64 {
         self.body.len().saturating_add(self.head().len() as u64)
     }
@@ -156,12 +156,12 @@ impl Outgoing {
         sent
     }
 
-    /// The part of a file that is sent next, after [`Failure::Absent`].
+    /// The part of a file that is sent next, as needed after [`Failure::Absent`].
     pub fn absent(&self) -> (&Arc<Entry>, Range<u64>) {
         self.body.absent()
     }
 
-    /// Takes what was read of the part that is sent next.
+    /// Takes the bytes that were read of the part that is sent next.
     pub fn on_read(&mut self, buffer: Buffer) -> Result<(), Failure> {
         self.body.on_read(buffer)
     }
@@ -185,13 +185,13 @@ impl Outgoing {
         }
     }
 
-    /// Makes the next bytes of a staged body. A head goes first, whatever the state of its body.
+    /// Makes the next bytes of a staged body. A head goes first, in whatever state the body is.
     fn fill(&mut self, storage: &mut dyn Storage) -> Result<(), Failure> {
         let filled = self.body.fill(storage);
         if self.head().is_empty() { filled } else { Ok(()) }
     }
 
-    /// Returns what comes next, as far as it is available at once. The body was filled.
+    /// Returns the next bytes that are available without waiting. Call [`Outgoing::fill`] first.
     fn next<'a>(&'a self, storage: &'a mut dyn Storage, bytes_max: u64) -> Result<Next<'a>, Failure> {
         let mut gathered = Gathered::new(bytes_max);
         gathered.push(self.head());
@@ -220,7 +220,7 @@ impl Outgoing {
                 gathered.push(bytes);
                 Ok(Next::Memory(gathered))
             }
-            // What is in memory goes first, whatever the state of the file.
+            // Bytes in memory go first, in whatever state the file is.
             _ if gathered.bytes > 0 => Ok(Next::Memory(gathered)),
             Ok(Available::File(count)) => Ok(Next::File { entry, offset: range.start, count }),
             Ok(Available::Memory(_)) => Err(Failure::truncated(entry)),
@@ -237,9 +237,9 @@ impl Outgoing {
         sent.map(|sent| sent as u64).map_err(Failure::of_socket)
     }
 
-    /// Returns whether the kernel may hold the segment in which these next bytes end until it is full (MSG_MORE): if
-    /// the FIN follows, or more of the grant does and there is room. The kernel holds it for 200 ms, so it must never
-    /// hold for bytes that a producer has not pushed yet. A slow disk read is noticed too late for this: see
+    /// Returns whether the kernel may hold the last segment of these bytes until it is full (MSG_MORE). It may if the
+    /// FIN follows, or if more of the grant follows and there is room. The kernel holds the segment for 200 ms, so it
+    /// must never wait for bytes that a producer has not pushed yet. A slow disk read is noticed too late for this: see
     /// [`Outgoing::send_on`].
     fn may_wait(&self, bytes: u64, has_room: bool) -> bool {
         let left_bytes = self.unread_bytes() - bytes;
@@ -279,7 +279,7 @@ impl Outgoing {
     }
 }
 
-/// The next bytes, wherever they are.
+/// The next bytes to send, by their location.
 enum Next<'a> {
     Memory(Gathered<'a>),
     File { entry: &'a Arc<Entry>, offset: u64, count: u64 },

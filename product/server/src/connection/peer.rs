@@ -1,4 +1,4 @@
-//! The peer of a connection, and the clients for which it passes requests on.
+//! The peer of a connection, and the clients whose requests the peer passes on.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
@@ -11,7 +11,7 @@ pub struct Peer {
     pub port: u16,
     /// The clients whose requests a trusted proxy passes on; `None` for any other peer.
     pub origins: Option<Box<Origins>>,
-    /// The UDP port at which the client could speak HTTP/3.
+    /// The UDP port at which this server offers HTTP/3 to the client.
     pub http3_port: Option<NonZeroU16>,
 }
 
@@ -26,14 +26,15 @@ impl Peer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
     pub address: IpAddr,
-    /// The index of its account, held until the request is over.
+    /// The index of the client's entry in the table of clients, held until the request is over.
     pub client: u32,
 }
 
-/// The clients that a trusted proxy brings on a connection.
+/// The clients whose requests a trusted proxy passes on over one connection.
 #[derive(Debug, Default)]
 pub struct Origins {
-    /// The origins of the requests under way, by stream (0 without streams). A request without one is the proxy's own.
+    /// The origins of the requests under way, by stream (0 without streams). A request without an origin is the proxy's
+    /// own.
     pub requests: Vec<(u32, Origin)>,
     /// The PROXY header received so far; nothing else is read until it is complete.
     pub header: Option<Vec<u8>>,

@@ -11,13 +11,14 @@ use crate::exchange_id::ExchangeId;
 use crate::limits::Limits;
 
 pub enum Protocol {
-    /// HTTP/1.1: one exchange at a time. Also the handshake of any TLS connection, and what is left of a connection whose frames have ended.
+    /// HTTP/1.1: one exchange at a time. Also used for the handshake of any TLS connection, and for a connection whose
+    /// frames have ended.
     Http1(Single),
     /// HTTP/2 or HTTP/3: several exchanges at once.
     Framed(Box<Framed>),
 }
 
-/// The number of the exchange of a connection whose frames have ended: no exchange of a client has it.
+/// The stream number of the exchange of a connection whose frames have ended. No exchange of a client has this number.
 const NO_STREAM: u32 = u32::MAX;
 
 /// A connection of HTTP/1.1.
@@ -29,7 +30,7 @@ pub struct Single {
 }
 
 impl Single {
-    /// Waits for the first request.
+    /// Creates the state of a connection that waits for its first request.
     pub fn new(now: ClientTime, limits: &Limits, token: u64) -> Single {
         Single { http1: Http1::new(now, limits), exchange: Exchange::new(ExchangeId::new(token, 0)), job: None }
     }
@@ -79,7 +80,7 @@ impl Protocol {
         .iter()
     }
 
-    /// Iterates over them mutably.
+    /// Returns the exchanges under way like [`Protocol::exchanges`], mutably.
     pub fn exchanges_mut(&mut self) -> impl Iterator<Item = &mut Exchange> {
         match self {
             Protocol::Http1(single) => std::slice::from_mut(&mut single.exchange),
@@ -88,7 +89,7 @@ impl Protocol {
         .iter_mut()
     }
 
-    /// The exchange on this stream; over HTTP/1.1 the only one, for any number.
+    /// Returns the exchange on this stream. HTTP/1.1 has one exchange, whatever the number.
     pub fn exchange(&mut self, stream: u32) -> Option<&mut Exchange> {
         match self {
             Protocol::Http1(single) => Some(&mut single.exchange),
@@ -112,7 +113,7 @@ impl Protocol {
         }
     }
 
-    /// When the connection has waited for its client too long.
+    /// The instant after which the connection has waited too long for its client.
     pub fn deadline(&self) -> ClientTime {
         match self {
             Protocol::Http1(single) => single.http1.deadline(),
@@ -127,7 +128,7 @@ impl Protocol {
         }
     }
 
-    /// Returns whether nothing is asked of us: no whole request is here.
+    /// Returns true if no whole request has arrived that still needs an answer.
     pub fn is_unasked(&self) -> bool {
         match self {
             Protocol::Http1(single) => single.http1.is_idle(),
@@ -135,12 +136,12 @@ impl Protocol {
         }
     }
 
-    /// The scheduler's connection, if the jobs of this connection share one.
+    /// The connection's name in the scheduler, if its jobs share one.
     pub fn group(&self) -> Option<ConnectionId> {
         self.framed().map(|framed| framed.id)
     }
 
-    /// Notes that a job has begun on the connection.
+    /// Records that a job has begun on the connection.
     pub fn begin_job(&mut self, job: JobId) {
         match self {
             Protocol::Http1(single) => single.job = Some(job),
@@ -148,7 +149,7 @@ impl Protocol {
         }
     }
 
-    /// Notes that a job has ended. Returns its departure, unless its last frames are still to be handed down.
+    /// Records that a job has ended. Returns the departure, unless the last frames are still to be handed down.
     pub fn end_job(&mut self, departure: Departure) -> Option<Departure> {
         match self {
             Protocol::Http1(single) => {
@@ -159,7 +160,7 @@ impl Protocol {
         }
     }
 
-    /// Returns the departures of responses whose last frames were made and have not left: they are cut.
+    /// Returns the departures of responses whose last frames were made and have not left, as failed.
     pub fn cut(&mut self, failure: impl Fn() -> Failure) -> impl Iterator<Item = Departure> {
         self.framed_mut().map(|framed| framed.cut(failure)).into_iter().flatten()
     }
@@ -173,12 +174,12 @@ impl Protocol {
         alone.into_iter().chain(several.into_iter().flatten())
     }
 
-    /// Returns whether nothing is being sent, nor could be without another job.
+    /// Returns true if nothing is being sent and nothing can be sent without another job.
     pub fn is_quiet(&self) -> bool {
         matches!(self, Protocol::Http1(Single { job: None, .. }))
     }
 
-    /// Has all jobs wait, because the connection takes no more.
+    /// Blocks all jobs, because the connection takes no more bytes.
     pub fn wait(&self, scheduler: &mut Scheduler) {
         match self {
             Protocol::Http1(single) => single.job.iter().for_each(|job| scheduler.on_wait(*job, Why::Connection)),
@@ -186,7 +187,7 @@ impl Protocol {
         }
     }
 
-    /// Lets the jobs go on, because the connection takes more again.
+    /// Resumes the jobs, because the connection takes bytes again.
     pub fn wait_over(&self, now: Nanos, scheduler: &mut Scheduler) {
         match self {
             Protocol::Http1(single) => {
@@ -196,7 +197,8 @@ impl Protocol {
         }
     }
 
-    /// Returns whether room in the socket would let something be sent: a response of HTTP/1.1, or frames that wait for it.
+    /// Returns whether room in the socket would allow sending: an HTTP/1.1 response is under way, or frames wait for
+    /// room.
     pub fn wants_room(&self, scheduler: &Scheduler) -> bool {
         match self {
             Protocol::Http1(single) => single.job.is_some(),
@@ -218,7 +220,7 @@ impl Protocol {
     }
 }
 
-/// Returns whether a response has sent all that has come from its producer.
+/// Returns whether a response has sent everything that its producer has provided.
 fn is_awaited(scheduler: &Scheduler, job: JobId) -> bool {
     scheduler.jobs().get(job).is_some_and(|job| job.waits_for(Why::Source))
 }

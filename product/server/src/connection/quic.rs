@@ -1,8 +1,8 @@
-//! HTTP/3 connections: a grant is content for QUIC and room for datagrams, which are made and leave at once.
-//! Acknowledgements, handshakes and retransmissions leave when they are due, and are charged like TCP's own.
+//! HTTP/3 connections. A grant is content for QUIC and room for datagrams, which are made and leave immediately.
+//! Acknowledgements, handshakes and retransmissions leave when they are due, and are charged like those of TCP.
 //!
-//! At most what one grant has given and the congestion window held back waits below the scheduler's decision. QUIC then
-//! holds it, and its connection is given nothing more until an acknowledgement arrives.
+//! Below the scheduler's decision waits at most the content of one grant that the congestion window held back. QUIC
+//! holds it, and the connection gets no more content until an acknowledgement arrives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -22,13 +22,13 @@ const NO_ERROR: u64 = 0x100;
 /// The engine of an HTTP/3 connection.
 pub struct Quic {
     pub session: Session,
-    /// Datagrams for which there was no room.
+    /// The datagrams for which the socket had no room.
     unsent: Option<Box<Datagrams>>,
-    /// The connection's number among the connections that wait for room.
+    /// The connection's number in [`Shared::full`] while it waits for room in its socket.
     pub full: Option<u64>,
-    /// When the next timer of its session fires.
+    /// The instant at which the session's next timer fires.
     pub timer_at: Option<Nanos>,
-    /// The number of acknowledgements received, and when the last one was.
+    /// The number of acknowledgements received, and the instant of the last one.
     acked: Option<(u64, Nanos)>,
     pub broken: Option<Broken>,
     /// The memory of `unsent`.
@@ -38,9 +38,9 @@ pub struct Quic {
 /// The state shared by all HTTP/3 connections.
 #[derive(Default)]
 pub struct Shared {
-    /// Timers by instant.
+    /// The timers, by instant, with the slots of their connections.
     pub timers: BTreeSet<(Nanos, usize)>,
-    /// Connections whose datagrams wait for room in their socket, each once, by a number that only grows.
+    /// The connections whose datagrams wait for room in their socket, each once. The keys are numbers that only grow.
     pub full: BTreeMap<u64, usize>,
     full_count: u64,
     /// Tokens of connections whose timer has fired.
@@ -50,7 +50,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Connections whose datagrams wait for room.
+    /// The connections whose datagrams wait for room in their socket.
     pub fn full(&self) -> impl Iterator<Item = usize> {
         self.full.values().copied()
     }
@@ -76,8 +76,9 @@ impl Shared {
         }
     }
 
-    /// Makes datagrams for `room_bytes` of payload, from content and QUIC's own frames, and sends them after those that
-    /// had no room before. Returns whether everything has left: nothing is held, and no socket is full.
+    /// Makes datagrams for `room_bytes` of payload, from content and QUIC's own frames, and sends them after the
+    /// datagrams that had no room before. Returns true if everything has left: QUIC holds nothing back, and the socket
+    /// is not full.
     pub fn hand_down(
         &mut self,
         now: Nanos,
@@ -90,7 +91,7 @@ impl Shared {
         let unsent_bytes = out.bytes() as u64;
         let mut sent = if out.is_empty() { Ok(()) } else { socket.send(&mut out) };
         if !is_full(&sent) {
-            // What was made before has left, and nothing waits.
+            // Earlier datagrams have left, and none wait.
             out.clear();
             let room_bytes = room_bytes.saturating_sub(unsent_bytes);
             quic.session.make(now, usize::try_from(room_bytes).unwrap_or(usize::MAX), &mut out);
@@ -112,7 +113,7 @@ impl Shared {
         quic.is_done()
     }
 
-    /// Removes it from the timers and from the list of full sockets.
+    /// Removes the connection from the timers and from the list of full sockets.
     pub fn forget(&mut self, at: usize, quic: &mut Quic) {
         if let Some(timer_at) = quic.timer_at.take() {
             self.timers.remove(&(timer_at, at));
@@ -139,7 +140,7 @@ impl Quic {
         self.unsent.as_ref().map_or(0, |unsent| unsent.bytes()) + self.session.alive_bytes()
     }
 
-    /// The state of its path.
+    /// Returns the state of the connection's path.
     pub fn seen(&mut self, now: Nanos) -> Seen {
         let seen = self.session.path();
         if seen.acks > self.acked.map_or(0, |(known, _)| known) {
@@ -156,7 +157,7 @@ impl Quic {
         }
     }
 
-    /// Closes the connection towards its client, if that was not done.
+    /// Closes the QUIC connection, if that was not done, and notifies the client.
     pub fn close(&mut self, now: Nanos) {
         if !self.session.is_closing() {
             self.session.close(now, NO_ERROR, "");

@@ -1,20 +1,20 @@
-//! The bytes that may leave a connection at once.
+//! The bytes that a connection may send in one step.
 
-/// The number of records sealed before they are handed down, without a pace: 64 KB in one system call. With a pace it
-/// is one, because sealed bytes cannot be taken back.
+/// The maximum number of records sealed before they are handed down, without a pace: 64 KB in one system call. With a
+/// pace the number is one, because sealed bytes cannot be taken back.
 pub const RECORDS_AT_ONCE_MAX: usize = 4;
 
-/// The minimum payload for which a record, or another response's frames, are worth their headers.
+/// The minimum payload in bytes for which a record, or another response's frames, is worth its headers.
 pub const ROOM_BYTES_MIN: u64 = 64;
 
-/// The room for bytes that may leave at once.
+/// The room for bytes that may be sent in one step.
 #[derive(Debug, Clone, Copy)]
 pub struct Room {
     /// The maximum bytes of the response.
     pub bytes_max: u64,
     /// The maximum bytes of the connection's payload, including records and frames.
     pub carried_bytes_max: u64,
-    /// The part already taken by earlier responses.
+    /// The part of the room already taken by earlier responses.
     pub before_bytes: u64,
     /// The maximum number of records sealed at a time.
     pub records_at_once: usize,

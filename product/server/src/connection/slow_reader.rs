@@ -1,5 +1,5 @@
-//! Detects whether a client reads what is sent to it: judged by what its socket takes, and if that is little, by what the
-//! client acknowledges of what the socket holds, which may be a megabyte.
+//! Detects whether a client reads what is sent to it. The measure is the bytes that its socket takes. If those are few,
+//! it is the acknowledged part of the bytes in the socket, which may hold a megabyte.
 
 use crate::clock::ClientTime;
 use crate::limits::Patience;
@@ -8,19 +8,19 @@ use crate::limits::Patience;
 pub struct Reader {
     /// When the current window began.
     since: ClientTime,
-    /// The bytes handed down at that time, and at the last look; modulo 4 GiB.
+    /// The bytes handed down when the window began, and at the last look; modulo 4 GiB.
     bytes_then: u32,
     looked_at_bytes: u32,
-    /// Set once it took little in the current window.
+    /// Set once the reader took too little in the current window.
     acked: Option<Box<Acked>>,
 }
 
-/// The acknowledgements of a reader that took little.
+/// The acknowledgements of a reader whose socket took too little.
 struct Acked {
     since: ClientTime,
     bytes_then: u64,
     looked_at_bytes: u64,
-    /// The number of successive looks, up to now, at which it took too little.
+    /// The number of successive looks, up to now, at which the reader acknowledged too little.
     slow_looks: u8,
 }
 
@@ -29,7 +29,7 @@ impl Acked {
         Acked { since: now, bytes_then: bytes, looked_at_bytes: bytes, slow_looks: 0 }
     }
 
-    /// Updates the count with a look at the acknowledged bytes; `is_slow` says whether its socket took too little.
+    /// Updates the count at a look at the acknowledged bytes; `is_slow` is true if the socket took too little.
     fn look(&mut self, bytes: u64, is_slow: bool, rate_bytes_per_s: u64) {
         let acked_bytes = bytes.saturating_sub(std::mem::replace(&mut self.looked_at_bytes, bytes));
         let is_slow = is_slow && acked_bytes < rate_bytes_per_s.max(1);
@@ -37,7 +37,7 @@ impl Acked {
     }
 }
 
-/// Returns true if `bytes` since then are below this rate.
+/// Returns true if `bytes` since this instant are below this rate.
 fn is_below(bytes: u64, since: ClientTime, now: ClientTime, rate_bytes_per_s: u64) -> bool {
     u128::from(bytes) < u128::from(rate_bytes_per_s) * u128::from((now - since).0) / 1_000_000_000
 }
@@ -52,8 +52,8 @@ impl Reader {
         (self.since, self.bytes_then, self.acked) = (now, sent_bytes as u32, None);
     }
 
-    /// Looks at the reader, about once a second. Returns whether it took too little in a whole window. `acked_bytes`
-    /// costs a system call.
+    /// Looks at the reader, about once a second. Returns whether the reader took too little in a whole window.
+    /// `acked_bytes` costs a system call.
     pub fn is_stalled(
         &mut self,
         now: ClientTime,
@@ -86,7 +86,7 @@ impl Reader {
         is_stalled
     }
 
-    /// The number of successive looks at which it took less than the minimum rate.
+    /// The number of successive looks at which the reader took less than the minimum rate.
     pub fn slow_looks(&self) -> u8 {
         self.acked.as_ref().map_or(0, |acked| acked.slow_looks)
     }
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!((look(35, 7000, true), look(36, 21_000, true)), ((1, false), (0, true)));
     }
 
-    /// The socket has taken a megabyte, and takes nothing more while its client reads that.
+    /// The socket has taken a megabyte, and takes nothing more while the client reads that.
     #[test]
     fn one_that_acknowledges_is_not_slow_whatever_its_socket_takes() {
         for (rate, is_slow) in [(10_000, false), (500, false), (499, true)] {

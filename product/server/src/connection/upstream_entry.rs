@@ -1,4 +1,4 @@
-//! The part of an access log line about a request that an upstream answered.
+//! The part of an access log line for a request that an upstream answered.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use units::Nanos;
 use crate::logging::{PassedOn, SizeFrom};
 use crate::upstream::{Attempt, Prediction};
 
-/// Kept with the line of a response.
+/// The data about the upstream, kept with the log entry of a response.
 #[derive(Debug)]
 pub struct UpstreamEntry {
     pub upstream: Arc<str>,
-    /// When enough of the request had arrived for it to be queued.
+    /// The instant at which enough of the request had arrived for it to be queued.
     queued_at: Nanos,
     attempt: Attempt,
-    /// When the response was ready to be sent.
+    /// The instant at which the response was ready to be sent.
     answered_at: Option<Nanos>,
     size_from: Option<SizeFrom>,
     prediction: Prediction,
-    /// Bytes that went to a spool file.
+    /// The bytes of the response that went to a spool file.
     pub spooled_bytes: u64,
 }
 
@@ -29,7 +29,7 @@ impl UpstreamEntry {
         UpstreamEntry { upstream, queued_at, attempt, answered_at, size_from, prediction, spooled_bytes: 0 }
     }
 
-    /// Records that its response, or enough of it, has arrived to begin sending.
+    /// Records that the response, or enough of it to begin sending, has arrived.
     pub fn answered(self, now: Nanos, size_from: Option<SizeFrom>, prediction: Prediction) -> UpstreamEntry {
         UpstreamEntry { answered_at: Some(now), size_from, prediction, ..self }
     }
@@ -44,12 +44,13 @@ impl UpstreamEntry {
         self.size_from.get_or_insert(if is_learned { SizeFrom::Learned } else { SizeFrom::Nothing });
     }
 
-    /// Forgets the size that its head gave: it is coded on its way.
+    /// Forgets the size that the upstream's head announced, because the body is compressed on its way.
     pub fn lose_size(&mut self) {
         self.size_from = None;
     }
 
-    /// Returns the log's view, for a request that arrived at `arrived_at` and whose response left `first_byte` later.
+    /// Returns the part of the log line, for a request that arrived at `arrived_at` and whose response left
+    /// `first_byte` later.
     pub fn view(&self, arrived_at: Nanos, first_byte: Option<Nanos>) -> PassedOn<'_> {
         let Attempt { begun_at, connected_at, first_byte_at, .. } = self.attempt;
         let since = |from: Option<Nanos>, to: Option<Nanos>| from.zip(to).map(|(from, to)| to - from);

@@ -9,9 +9,9 @@ use crate::net::Socket;
 use crate::storage::Storage;
 
 impl<S: Socket> Connection<S> {
-    /// Writes what there is room for: into the socket, or as frames that are handed down after the last of them.
-    /// Records of frames are made then, and counted here. Returns what was sent, and how many of its bytes are bytes of
-    /// frames.
+    /// Writes as much as there is room for: into the socket, or as frames that are handed down after the last of them.
+    /// Records of frames are made at that point and counted here. Returns the bytes that were sent, and how many of
+    /// them are bytes of frames.
     pub fn write(
         &mut self,
         stream: u32,
@@ -46,12 +46,12 @@ impl<S: Socket> Connection<S> {
         (sent, frames_bytes)
     }
 
-    /// Notes that the window of a response's stream, or of the connection, is shut.
+    /// Records that the window of a response's stream, or of the connection, is shut.
     pub fn on_shut(&mut self, job: JobId, scheduler: &mut Scheduler) {
         self.framed().on_shut(job, scheduler);
     }
 
-    /// Blocks all responses, because the connection takes no more.
+    /// Blocks all responses, because the connection takes no more bytes.
     pub fn on_full(&mut self, scheduler: &mut Scheduler) {
         self.delivery.was_full = true;
         self.protocol.wait(scheduler);

@@ -1,4 +1,4 @@
-//! The response that is due on a connection: whether there is one, its form, and whether it is the last.
+//! The response that is due on an HTTP/1.1 connection: whether there is one, its form, and whether it is the last.
 
 use http::http1::{self, Connection, Delimiter, Head};
 use http::{HttpDate, Method, Response};
@@ -12,7 +12,7 @@ pub struct Answering {
     is_next_last: bool,
 }
 
-/// The progress of the response. Nothing after its request is parsed meanwhile.
+/// The progress of the response. Nothing after its request is parsed until it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     None,
@@ -37,14 +37,15 @@ impl Form {
     pub fn of(head: &Head) -> Form {
         Form {
             // The answer does not depend on the body, so a client that waits before it sends one gets its final status
-            // at once (RFC 9110 section 10.1.1). Whether it sends the body all the same is unknown, so nothing after
+            // immediately (RFC 9110 section 10.1.1). Such a client may still send the body or not, so nothing after
             // this head is read.
             closes: !head.keep_alive || head.expect_continue,
             ..Form::of_wanted(head)
         }
     }
 
-    /// The form for a request whose body is wanted, of any length; a client that waits for 100 Continue gets it.
+    /// Returns the form for a request whose body is wanted, of any length. A client that waits for 100 Continue gets
+    /// it.
     pub fn of_wanted(head: &Head) -> Form {
         Form {
             has_body: head.request.method != Method::Head,
@@ -65,7 +66,7 @@ impl Answering {
         self.stage != Stage::None
     }
 
-    /// Returns true if it is not made yet.
+    /// Returns true if a response is due and not made yet.
     pub fn is_owed(&self) -> bool {
         self.stage == Stage::Owed
     }
@@ -91,18 +92,19 @@ impl Answering {
         (self.form, self.stage) = (form, Stage::Owed);
     }
 
-    /// Records that something other than a response answers what arrived, and that no more is read.
+    /// Records that something other than a response, for example an alert, answers the received bytes, and that no more
+    /// is read.
     pub fn refuse_aside(&mut self) {
         (self.stage, self.closes) = (Stage::Made, true);
     }
 
-    /// Records that a request that was taken waits for earlier responses.
+    /// Records that the request taken last waits for earlier responses.
     pub(super) fn postpone(&mut self) {
         self.stage = Stage::Made;
     }
 
-    /// Appends the head of the response that is owed, which may have to be the last. Returns what delimits the body,
-    /// `None` if no body follows.
+    /// Appends the head of the response that is owed; `is_last` makes it the last one. Returns the delimiter of the
+    /// body, or `None` if no body follows.
     pub(super) fn encode<B>(
         &mut self,
         response: &Response<B>,

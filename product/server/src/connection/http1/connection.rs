@@ -16,7 +16,7 @@ use crate::clock::ClientTime;
 use crate::limits::Limits;
 use crate::upload::Upload;
 
-/// The time a client may take to see the last response before the connection is cut: a round trip or two. Apache's
+/// The time in which a client can receive the last response before the connection is cut: a round trip or two. Apache's
 /// SECONDS_TO_LINGER is the same.
 const LINGER_FOR: Nanos = Nanos::from_secs(2);
 
@@ -40,17 +40,17 @@ enum Phase {
     Passing(Box<Passing>),
     /// A whole request waits until an earlier response is sent.
     Waiting(Box<OwnedHead>),
-    /// The last response is sent and our side is closed. Reading continues until the client has seen it and closes too:
-    /// closing both sides at once would answer late bytes with a reset, which can cost the client the response (RFC
-    /// 9112 section 9.6).
+    /// The last response is sent and our side is closed. Reading continues until the client has received the response
+    /// and closes too. Closing both sides immediately would answer late bytes with a reset, which can cost the client
+    /// the response (RFC 9112 section 9.6).
     Lingering {
-        /// The bytes it had acknowledged at the last look.
+        /// The bytes that the client had acknowledged at the last look.
         acked_bytes: u64,
     },
 }
 
 impl Phase {
-    /// Returns true if what arrives belongs to the request taken last.
+    /// Returns true if arriving bytes belong to the request taken last.
     fn is_passing(&self) -> bool {
         matches!(self, Phase::Passing(passing) if !passing.is_waiting())
     }
@@ -66,22 +66,22 @@ impl Phase {
     }
 }
 
-/// A received event.
+/// An event in the received bytes.
 #[derive(Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "one at a time is on the stack")]
 pub enum Event<'a> {
-    /// There is nothing to answer yet: the body of a request is still to come, or to be parsed.
+    /// There is nothing to answer yet: the body of a request has not arrived or not been parsed.
     Body,
-    /// A request, to which a response is owed. Its body may still be to come if it is passed on.
+    /// A request to which a response is owed. The body of a request that is passed on may not have arrived.
     Request { head: Head<'a> },
     /// A further part of a request body that is passed on.
     Data { bytes: &'a [u8], is_last: bool },
-    /// An invalid request, or one with an invalid body. A response is owed to it, and no more is read. The bytes may be
-    /// TLS instead.
+    /// An invalid request, or a request with an invalid body. A response is owed to it, and no more is read. The
+    /// received bytes may be TLS.
     Refused { reject: Reject, shown: Shown<'a>, is_tls: bool },
 }
 
-/// The fate of a connection past its deadline.
+/// The action for a connection past its deadline.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Late {
     /// A request has begun to arrive, and its sender is owed a response (RFC 9110 section 15.5.9).
@@ -102,13 +102,13 @@ impl Http1 {
         Http1 { phase: Phase::Head, answering: Answering::new(), kept: None, deadline: now }
     }
 
-    /// Sends nothing more; what the client still sends is read and dropped.
+    /// Ends sending; bytes that still arrive from the client are read and dropped.
     pub fn drain(&mut self, now: ClientTime, limits: &Limits) {
         self.answering.refuse_aside();
         self.on_sent(now, limits);
     }
 
-    /// Sets the instant until which it waits for its client.
+    /// Sets the instant until which the connection waits for its client.
     pub fn wait_until(&mut self, deadline: ClientTime) {
         self.deadline = deadline;
     }
@@ -118,18 +118,18 @@ impl Http1 {
         matches!(self.phase, Phase::Head) && !self.answering.is_on() && !self.answering.closes()
     }
 
-    /// Treats what arrived as not HTTP: a response is owed to it, and nothing more is read.
+    /// Treats the received bytes as something other than HTTP: a response is owed to them, and nothing more is read.
     pub fn give_up(&mut self) {
         self.owe(Form::OF_REFUSAL);
     }
 
-    /// Appends received bytes to those that were kept; if `fresh` is empty, the kept ones are parsed again.
+    /// Appends received bytes to the kept ones. If `fresh` is empty, the kept bytes are parsed again.
     pub fn receive<'a>(&mut self, fresh: &'a [u8]) -> Received<'a> {
         Received::new(self.kept.take(), fresh)
     }
 
-    /// Returns the next event in received bytes; `None` if more has to arrive, or a response to leave, first. A request
-    /// whose body is wanted is returned before its body, other requests after it.
+    /// Returns the next event in the received bytes; `None` if more bytes must arrive, or a response must leave, first.
+    /// A request whose body is wanted is returned before its body, any other request after it.
     pub fn next<'r>(
         &mut self,
         now: ClientTime,
@@ -144,7 +144,7 @@ impl Http1 {
             return self.next_passed(now, received);
         }
         if self.answering.closes() {
-            // They are not wanted any more.
+            // No more requests are wanted.
             received.used = received.bytes.len();
             return None;
         }
@@ -177,7 +177,7 @@ impl Http1 {
         Some(self.refuse(reject, shown, false))
     }
 
-    /// Reads more of what is passed on.
+    /// Reads more of the bytes that are passed on.
     fn next_passed<'r>(&mut self, now: ClientTime, received: &'r mut Received) -> Option<Event<'r>> {
         let Phase::Passing(passing) = &mut self.phase else { return None };
         if let Some(head) = passing.resume(now) {
@@ -237,8 +237,8 @@ impl Http1 {
         Some(self.refuse(refused, http1::shown(rest), tls::is_tls(rest)))
     }
 
-    /// Handles a head that has arrived. Returns whether it is answered now; if it has a body that is not wanted, the
-    /// body comes first. A body that is too long for that is dropped, and the connection ends with the answer.
+    /// Handles a head that has arrived. Returns whether it is answered now. An unwanted body is read first; if it is
+    /// too long for that, it is dropped, and the connection ends with the answer.
     fn on_head(&mut self, now: ClientTime, limits: &Limits, head: &mut Head, is_wanted: bool) -> bool {
         let upload = Upload::new(now, limits.upload());
         if is_wanted {
@@ -258,7 +258,7 @@ impl Http1 {
         true
     }
 
-    /// Returns the state of what is passed on as it arrives, if anything is.
+    /// Returns the state of the bytes that are passed on as they arrive, if there are any.
     pub fn passing(&mut self) -> Option<&mut Passing> {
         match &mut self.phase {
             Phase::Passing(passing) => Some(passing),
@@ -266,7 +266,7 @@ impl Http1 {
         }
     }
 
-    /// Begins with the request that is kept. Nothing after its answer is read if its body was not received whole.
+    /// Begins the answer to the kept request. Nothing after its answer is read if its body was not received whole.
     fn begin_kept<'r>(&mut self, received: &'r mut Received, is_whole: bool) -> Option<Event<'r>> {
         received.head = self.take_unanswered();
         let mut head = received.head.as_ref()?.view();
@@ -285,23 +285,23 @@ impl Http1 {
         self.deadline = ClientTime::NEVER;
     }
 
-    /// Keeps what was not used.
+    /// Keeps the unused bytes.
     pub fn keep(&mut self, received: Received) {
         self.kept = received.into_kept();
     }
 
-    /// Puts the request that was taken last aside until an earlier response is sent.
+    /// Postpones the request taken last until an earlier response is sent.
     pub fn postpone(&mut self, head: &Head) {
         match &mut self.phase {
-            // Its body is still to come.
+            // The body is still to come.
             Phase::Passing(passing) => passing.wait(),
             _ => self.phase = Phase::Waiting(Box::new(head.into())),
         }
         self.answering.postpone();
     }
 
-    /// Appends the head of the response that is owed, which may have to be the last. Returns what delimits the body,
-    /// `None` if no body follows.
+    /// Appends the head of the response that is owed; `is_last` makes it the last one. Returns the delimiter of the
+    /// body, or `None` if no body follows.
     pub fn encode<B>(
         &mut self,
         response: &Response<B>,
@@ -309,7 +309,7 @@ impl Http1 {
         date: &HttpDate,
         out: &mut Vec<u8>,
     ) -> Option<Delimiter> {
-        // If the body of the request is still to come, its rest may not be wanted once the response is sent.
+        // If part of the request's body is still to come, nobody may want it once the response is sent.
         let is_last = is_last || self.phase.is_passing();
         let delimiter = self.answering.encode(response, is_last, date, out);
         if response.status == Status::SWITCHING_PROTOCOLS {
@@ -319,7 +319,7 @@ impl Http1 {
         delimiter
     }
 
-    /// Records that responses take a while to be sent.
+    /// Records that responses are made and wait to be sent.
     pub fn on_held(&mut self, now: ClientTime) {
         self.answering.on_held();
         self.deadline = ClientTime::NEVER;
@@ -330,14 +330,14 @@ impl Http1 {
         }
     }
 
-    /// Records that every response that was made is sent, including the end of the connection after the last one.
+    /// Records that every response that was made is sent. After the last response the connection ends.
     pub fn on_sent(&mut self, now: ClientTime, limits: &Limits) {
         if self.answering.is_owed() {
             return;
         }
         self.answering.on_sent();
         if self.phase.is_passing() {
-            // Its client goes on sending what is not wanted any more.
+            // The client continues to send a body that nobody wants any more.
             self.answering.close();
         }
         self.deadline = match &mut self.phase {
@@ -355,7 +355,7 @@ impl Http1 {
         };
     }
 
-    /// Takes the request that is kept, because its body has not arrived, or an earlier response has not left.
+    /// Takes the kept request, which waits for its body or for an earlier response.
     pub fn take_unanswered(&mut self) -> Option<Box<OwnedHead>> {
         match std::mem::replace(&mut self.phase, Phase::Head) {
             Phase::Body(body) => Some(body.head),
@@ -364,7 +364,7 @@ impl Http1 {
         }
     }
 
-    /// The instant at which it has waited too long for its client.
+    /// The instant after which the connection has waited too long for its client.
     pub fn deadline(&self) -> ClientTime {
         match &self.phase {
             Phase::Body(body) => body.upload.deadline(),
@@ -390,7 +390,8 @@ impl Http1 {
         Some(Late::Refused { reject: TOO_SLOW, shown })
     }
 
-    /// Returns true if what arrives is parsed: no response is due, or the body of its request is still passed on.
+    /// Returns true if arriving bytes are parsed: no response is due, or the body of the current request is still
+    /// passed on.
     pub fn is_reading(&self) -> bool {
         !self.answering.is_on() || matches!(&self.phase, Phase::Passing(passing) if !passing.is_held())
     }
@@ -399,9 +400,9 @@ impl Http1 {
         matches!(self.phase, Phase::Lingering { .. })
     }
 
-    /// Gives a lingering client the same time again if it still acknowledges what it was sent: a reset would cost it
-    /// the rest. It has acknowledged `acked_by_now_bytes` so far, and not everything. Returns false for a client slower
-    /// than `bytes_per_s_min`, which is not awaited.
+    /// Extends the wait for a lingering client by the same time if the client still acknowledges what it was sent,
+    /// because a reset would cost it the rest. The client has acknowledged `acked_by_now_bytes` so far, and not
+    /// everything. Returns false for a client slower than `bytes_per_s_min`, whose connection ends.
     pub fn linger_on(&mut self, now: ClientTime, acked_by_now_bytes: u64, bytes_per_s_min: u64) -> bool {
         let Phase::Lingering { acked_bytes } = &mut self.phase else { return false };
         let newly_acked_bytes = acked_by_now_bytes.saturating_sub(std::mem::replace(acked_bytes, acked_by_now_bytes));
@@ -419,7 +420,7 @@ impl Http1 {
             || matches!(&self.phase, Phase::Passing(passing) if passing.is_waiting())
     }
 
-    /// The bytes kept of requests that are incomplete or wait.
+    /// The bytes kept of requests that are incomplete or waiting.
     pub fn kept_bytes(&self) -> usize {
         self.phase.head_bytes() + self.kept.as_ref().map_or(0, |kept| kept.memory_bytes())
     }

@@ -1,4 +1,4 @@
-//! A connection and what a worker does with it, under simulated time, for tests and fuzzing.
+//! An HTTP/1.1 connection driven as a worker drives it, in simulated time, for tests and fuzzing.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -12,16 +12,17 @@ use crate::limits::Limits;
 /// The body of every response.
 const BODY: &[u8] = b"hello";
 
-/// The way responses leave.
+/// The order in which responses leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// Each before the next request is parsed.
+    /// Each response leaves before the next request is parsed.
     AtOnce,
-    /// The responses to one piece of input together, after it.
+    /// The responses to one piece of input leave together, after it.
     Gathered,
-    /// Each when the next piece of input has arrived, or no more is to come.
+    /// Each response leaves when the next piece of input has arrived, or when no more will come.
     Held,
-    /// Like `Gathered`, but what was gathered takes until the next piece, and every later request has to wait for that.
+    /// Responses are gathered as in `Gathered`, but leave only with the next piece of input, and every later request
+    /// waits for that.
     Postponed,
 }
 
@@ -46,7 +47,7 @@ pub struct Driven {
     is_wanted: fn(&Request) -> bool,
     pub sent: Vec<u8>,
     pub seen: Seen,
-    /// Made and not sent.
+    /// Responses are made and not sent.
     gathered: bool,
     held: bool,
     pub is_closed: bool,
@@ -60,7 +61,7 @@ impl Driven {
         Driven { http1, limits, now, way, is_wanted, sent, seen, gathered, held, is_closed }
     }
 
-    /// Receives bytes; whatever is read while a response is sent comes after it, as from a socket.
+    /// Receives bytes. Bytes that arrive while a response is being sent are read after it, as from a socket.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.let_go();
         self.take(bytes);
@@ -134,14 +135,14 @@ impl Driven {
         }
     }
 
-    /// Sends what was held.
+    /// Sends the responses that were held.
     pub fn let_go(&mut self) {
         if std::mem::take(&mut self.held) {
             self.http1.on_sent(self.now, &self.limits);
         }
     }
 
-    /// Lets time pass, as the worker's sweep sees it.
+    /// Advances the time, as the worker's sweep does.
     pub fn pass(&mut self, span: Nanos) {
         self.now = self.now + span;
         if self.is_closed || self.now < self.http1.deadline() {

@@ -1,5 +1,5 @@
-//! Connections as state machines: bytes and instants in, events and bytes out. They have no socket and no clock; the
-//! worker's event loop has both, and tests simulate them.
+//! HTTP/1.1 connections as state machines: bytes and instants in, events and bytes out. They have no socket and no
+//! clock; the worker's event loop provides both, and tests simulate them.
 
 mod answering;
 mod connection;

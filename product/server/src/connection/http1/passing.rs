@@ -11,7 +11,7 @@ use crate::clock::ClientTime;
 pub struct Passing {
     /// `None` if the protocol has changed (RFC 9110 section 7.8).
     body: Option<RequestBody>,
-    /// The client is not read for a while.
+    /// Reading from the client is paused.
     is_held: bool,
     /// The request waits until an earlier response is sent.
     is_waiting: bool,
@@ -41,18 +41,18 @@ impl Passing {
         self.on_held(now);
     }
 
-    /// Resumes reading. Returns false if it was not held.
+    /// Resumes reading. Returns false if reading was not paused.
     pub fn go_on(&mut self, now: ClientTime) -> bool {
         self.body.iter_mut().for_each(|body| body.upload.go_on(now));
         std::mem::take(&mut self.is_held)
     }
 
-    /// Records that a response is being sent, which its client cannot hasten.
+    /// Records that a response is being sent. The client cannot hasten it, so the upload's time stops.
     pub(super) fn on_held(&mut self, now: ClientTime) {
         self.body.iter_mut().for_each(|body| body.upload.hold(now));
     }
 
-    /// Postpones its request, which was taken too early.
+    /// Postpones the request, which was taken before an earlier response was sent.
     pub fn wait(&mut self) {
         (self.is_waiting, self.is_held) = (true, true);
     }
@@ -61,7 +61,7 @@ impl Passing {
         self.is_waiting
     }
 
-    /// Returns the request that waits, if one does, and ends the wait.
+    /// Ends the wait of the request and returns it, if it waits.
     pub(super) fn resume(&mut self, now: ClientTime) -> Option<Box<OwnedHead>> {
         if !std::mem::take(&mut self.is_waiting) {
             return None;
@@ -74,12 +74,12 @@ impl Passing {
         self.is_held
     }
 
-    /// When its client has taken too long.
+    /// The instant after which the client has taken too long.
     pub fn deadline(&self) -> ClientTime {
         self.body.as_ref().map_or(ClientTime::NEVER, |body| body.upload.deadline())
     }
 
-    /// The request, while its body arrives.
+    /// Returns the request whose body is arriving.
     pub(super) fn request(&self) -> Option<&RequestBody> {
         self.body.as_ref()
     }

@@ -6,8 +6,8 @@ use http::http1::{OwnedHead, Search};
 #[derive(Debug)]
 pub(super) struct Kept {
     bytes: Vec<u8>,
-    /// The number of bytes used: many requests may come in one packet, and moving the rest for each would cost more
-    /// than answering it.
+    /// The number of bytes used. Many requests may come in one packet, and moving the remaining bytes for each would
+    /// cost more than answering it.
     used: usize,
     search: Search,
 }
@@ -27,9 +27,9 @@ impl Kept {
 pub struct Received<'a> {
     pub(super) bytes: Cow<'a, [u8]>,
     pub(super) used: usize,
-    /// The search for the end of the head with which they begin.
+    /// The search for the end of the head at the beginning of the bytes.
     pub(super) search: Search,
-    /// The head of a request that came before them.
+    /// The head of a request before these bytes.
     pub(super) head: Option<Box<OwnedHead>>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Received<'a> {
         &self.bytes[self.used..]
     }
 
-    /// Returns `None` if all bytes are used.
+    /// Returns the unused bytes; `None` if all are used.
     pub(super) fn into_kept(self) -> Option<Box<Kept>> {
         let search = self.search;
         let kept = match self.bytes {

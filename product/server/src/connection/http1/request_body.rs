@@ -8,7 +8,7 @@ use crate::upload::Upload;
 pub(super) struct RequestBody {
     pub head: Box<OwnedHead>,
     left: Left,
-    /// The maximum bytes still accepted.
+    /// The remaining bytes that are accepted.
     bytes_max: u64,
     /// Counts the bytes, framing included.
     pub upload: Upload,
@@ -87,7 +87,7 @@ mod tests {
         RequestBody::new(&head, bytes_max, Upload::new(NOW, Limits::default().upload()))
     }
 
-    /// Known by its announced length, or by what arrives: chunks and their framing count.
+    /// The size is known from the announced length or from the arrived bytes, including chunks and their framing.
     #[test]
     fn a_body_over_the_limit_is_known() {
         let new = |length| new(length, 10);

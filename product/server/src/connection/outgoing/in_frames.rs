@@ -1,4 +1,4 @@
-//! A response on a stream of HTTP/2 or HTTP/3: what is granted becomes frames, and no more is made than that.
+//! A response on a stream of HTTP/2 or HTTP/3: the granted bytes, and no more, become frames.
 
 use http::Trailers;
 use http2::{FRAME_HEADER_BYTES, Session, Source, Stop, Supply};
@@ -10,7 +10,7 @@ use crate::connection::{Engine, Room};
 use crate::simulation::planted;
 use crate::storage::Storage;
 
-/// The content of a frame, unless the client allows more (RFC 9113 section 6.5.2).
+/// The maximum content of a frame in bytes, unless the client allows more (RFC 9113 section 6.5.2).
 const FRAME_BYTES_MAX: u64 = 16 << 10;
 
 /// A body, and the storage it is read from.
@@ -18,9 +18,9 @@ struct FromBody<'a> {
     body: &'a mut Body,
     storage: &'a mut dyn Storage,
     failure: Option<Failure>,
-    /// Some of it was taken.
+    /// Some bytes of the body were taken.
     is_taken: bool,
-    /// The producer has failed behind what was taken, which leaves before the stream is reset.
+    /// The producer has failed after the bytes that were taken. They leave before the stream is reset.
     is_cut_next: bool,
 }
 
@@ -58,8 +58,8 @@ impl Source for FromBody<'_> {
 }
 
 impl Outgoing {
-    /// Makes frames of it, the head first. The head is whole whatever the room: its block cannot be split between two
-    /// grants, because its compression depends on all blocks before it.
+    /// Makes frames of the response, the head first. The head is always whole, even if it exceeds the room: its block
+    /// cannot be split between two grants, because its compression depends on all blocks before it.
     pub fn make_frames(
         &mut self,
         engine: &mut Engine,
@@ -74,7 +74,7 @@ impl Outgoing {
                 let left_bytes = room.carried_bytes_max.saturating_sub(room.before_bytes);
                 self.make_http2(session, stream, storage, bytes_max(left_bytes), out)
             }
-            // HTTP/3 takes the content of all datagrams, including that of earlier responses.
+            // HTTP/3 takes the content for all datagrams together, including content of earlier responses.
             Engine::Http3(quic) => {
                 self.give_http3(&mut quic.session, stream, storage, bytes_max(room.carried_bytes_max))
             }
@@ -132,7 +132,7 @@ impl Outgoing {
     }
 }
 
-/// The bytes of the frames of this many bytes of a body, so that their memory is allocated once.
+/// The bytes of the frames for `body_bytes` of a body, so that their memory is allocated once.
 fn frames_bytes(body_bytes: u64) -> usize {
     (body_bytes + body_bytes.div_ceil(FRAME_BYTES_MAX) * FRAME_HEADER_BYTES as u64) as usize
 }
@@ -143,7 +143,7 @@ impl Sent {
         let failure = failure.or(match stop {
             Stop::Room | Stop::End => None,
             Stop::Window | Stop::StreamWindow => Some(Failure::Shut),
-            // Its client has reset it, and the worker will be notified, or the connection is broken.
+            // The client has reset the stream, and the worker will be notified, or the connection is broken.
             Stop::Closed | Stop::Source | Stop::Failed => Some(Failure::Disconnected),
         });
         Sent { bytes, carried_bytes, failure, has_room: stop != Stop::Room, is_whole: stop == Stop::End }

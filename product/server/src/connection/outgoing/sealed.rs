@@ -1,8 +1,8 @@
-//! A response under TLS: what is granted becomes records, and no more is sealed than that.
+//! A response under TLS: the granted bytes, and no more, are sealed into records.
 //!
-//! A record that the socket took in part cannot be undone. Its rest therefore goes first, whatever the next grant is,
-//! and its content counts as sent when all of it is handed down. `sendfile` cannot make records: the bytes of files are
-//! read, a record at a time.
+//! A record that the socket took in part cannot be undone. The rest of the record therefore goes first, before anything
+//! of the next grant, and its content counts as sent when the whole record is handed down. `sendfile` cannot make
+//! records, so the bytes of files are read, a record at a time.
 
 use std::io::IoSlice;
 use std::os::unix::fs::FileExt;
@@ -16,13 +16,13 @@ use crate::files::{Content, Entry};
 use crate::net::{Down, Sink};
 use crate::storage::Storage;
 
-/// The maximum number of bytes of a staged body that are handed down at once: making them takes time, in which the event
-/// loop does nothing else.
+/// The maximum number of bytes of a staged body that are handed down in one step. Making them takes time, in which the
+/// event loop does nothing else.
 const STAGED_BYTES_MAX: u64 = 64 << 10;
 
 impl Outgoing {
-    /// Hands down what is allowed, sealed if there is a session. If the next bytes must first be read from a disk, a
-    /// segment held back for them leaves now.
+    /// Hands down as many bytes as the room allows, sealed if there is a session. If the next bytes must first be read
+    /// from a disk, a segment held back for them leaves now.
     pub fn send_on(
         &mut self,
         socket: &impl Sink,
@@ -74,7 +74,7 @@ impl Outgoing {
         }
     }
 
-    /// Returns true if something is left that the room covers, after everything that is sealed is handed down.
+    /// Returns true if everything sealed is handed down, bytes are left, and the room covers more of them.
     fn has_room(&self, session: &mut Session, room: Room, sent: &Sent) -> bool {
         let carried_bytes = sent.carried_bytes + session.unsent_bytes() as u64;
         !self.is_read()
@@ -82,7 +82,8 @@ impl Outgoing {
             && carried_bytes + (session.overhead() as u64) < room.carried_bytes_max
     }
 
-    /// Seals a few records; returns how many, and why there were no more. Seals none while the rest of another waits.
+    /// Seals a few records. Returns their number, and the reason why there were no more. Seals none while the rest of
+    /// another record waits.
     fn seal_some(
         &mut self,
         session: &mut Session,
@@ -112,7 +113,7 @@ impl Outgoing {
         (room.records_at_once, None)
     }
 
-    /// Seals one record of at most `bytes_max` of the next bytes; none if a staged body has ended.
+    /// Seals one record of at most `bytes_max` of the next bytes. Seals none if a staged body has ended.
     fn seal(&mut self, session: &mut Session, storage: &mut dyn Storage, bytes_max: u64) -> Result<u64, Failure> {
         self.fill(storage)?;
         if self.is_read() {
@@ -133,7 +134,7 @@ impl Outgoing {
     }
 }
 
-/// Reads a part of a file in the page cache, as `look` has found it.
+/// Reads a part of a file that `look` has found in the page cache.
 fn read<'a>(entry: &Entry, offset: u64, into: &'a mut [u8]) -> Result<&'a [u8], Failure> {
     let Content::Open(file) = &entry.content else { unreachable!("a held body is sent from memory") };
     match file.read_at(into, offset) {
