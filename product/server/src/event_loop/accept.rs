@@ -1,4 +1,4 @@
-//! Accepting connections, as far as there are places for them.
+//! Accepts connections while there are places for them.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -20,11 +20,11 @@ use crate::send::Order;
 /// already open.
 const ACCEPTS_PER_TURN_MAX: usize = 64;
 
-/// The maximum number of times that a stopping server accepts so many.
+/// The maximum number of times that a stopping server accepts [`ACCEPTS_PER_TURN_MAX`] connections.
 const LAST_ACCEPTS_MAX: usize = 16;
 
 /// The maximum segment size that is counted: Ethernet's, even if the interface's is larger (64 KiB on loopback). A
-/// grant is at least one segment, and the bottleneck is elsewhere.
+/// grant is at least one segment, and the bottleneck is not the loopback interface.
 const SEGMENT_BYTES_MAX: u32 = 1460;
 
 impl<N: Net> Listeners<N> {
@@ -33,8 +33,8 @@ impl<N: Net> Listeners<N> {
         let mut newcomers = std::mem::take(&mut self.newcomers);
         self.accept_some(&mut newcomers, with);
         if !newcomers.is_empty() {
-            // Their requests may be younger than this turn's events, and younger than a file change that happened
-            // since.
+            // The requests of the new clients may be younger than this turn's events, and younger than a file change
+            // since then.
             with.service.handler.on_change();
         }
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
@@ -90,7 +90,7 @@ impl<N: Net> Listeners<N> {
         }
     }
 
-    /// Handles a failure to accept a client. Returns whether the next client is tried in this turn.
+    /// Handles a failure to accept a client. Returns whether to try the next client in this turn.
     fn goes_on_after(&mut self, error: Errno, with: &mut Responder<N>) -> bool {
         let number = with.setup.number;
         match error {
@@ -151,7 +151,7 @@ impl<N: Net> Listeners<N> {
     /// false; accepting pauses unless no client is waiting.
     fn take_place(&mut self, with: &mut Responder<N>) -> bool {
         if with.service.admission.is_memory_short() {
-            // The connections that could give way did so at the end of the last turn.
+            // The connections that could be closed for newcomers were closed at the end of the last turn.
             if self.is_client_waiting(&with.net) {
                 with.note_short();
             }
@@ -171,8 +171,8 @@ impl<N: Net> Listeners<N> {
         is_freed
     }
 
-    /// Takes a place for a client that has arrived already (over QUIC). Returns `None` if another worker may free a
-    /// place in a moment; until then this worker accepts no one.
+    /// Takes a place for a client that has already arrived over QUIC. Returns `None` if another worker may free a place
+    /// in a moment; until then this worker accepts nobody.
     pub fn take_place_beside(&mut self, with: &mut Responder<N>) -> Option<bool> {
         if with.service.admission.is_memory_short() {
             return Some(false);
@@ -193,8 +193,8 @@ impl<N: Net> Listeners<N> {
         with.service.admission.wait_for_place();
     }
 
-    /// Ends a turn: frees a place for clients that wait at other workers, and resumes accepting once a place was given
-    /// back.
+    /// Ends a turn: frees a place for clients that wait at other workers, and resumes accepting once a connection has
+    /// ended.
     pub fn make_room(&mut self, with: &mut Responder<N>) {
         if with.service.admission.is_place_wanted() {
             with.give_up_idle(Nanos::ZERO);

@@ -1,5 +1,5 @@
 //! Admission: the connections and requests that are let in, and the idle connections that are closed for them. These
-//! functions return lines for the error log, which report refusals to the operator.
+//! functions return lines for the error log that report refusals to the operator.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -25,13 +25,14 @@ pub struct Admission {
     places: Arc<Places>,
     clients: Arc<Clients>,
     weights: ClientWeights,
-    /// Proxies whose connections carry many clients and are not limited in number.
+    /// The proxies whose connections carry many clients and are not limited in number.
     pub(super) trusted_proxies: TrustedProxies,
-    /// If set, no connection gives way to a newcomer.
+    /// If set, no connection is closed for a newcomer.
     holds_places: bool,
     known: KnownClients,
     idle: Idle,
-    /// The maximum number of open streams of all connections: the maximum number of jobs less one for each connection.
+    /// The maximum number of open streams of all connections: the maximum number of jobs less one job for each
+    /// connection.
     streams_max: usize,
     pub(super) shortage: Shortage,
     /// The account of the connections' memory.
@@ -41,9 +42,9 @@ pub struct Admission {
 /// A client whose connection was let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Admitted {
-    /// The index of its account.
+    /// The index of the client's account.
     pub client: u32,
-    /// The weight and network of the client, if an account for it begins under this index.
+    /// The weight and network of the client, if the client is new under this index.
     pub traits: Option<ClientTraits>,
 }
 
@@ -130,7 +131,7 @@ impl Admission {
         if self.places.workers() > 1 && !self.holds_places { NoPlace::Wait } else { NoPlace::Refused }
     }
 
-    /// Returns the idle connection that gives way next, and its deadline when it was found idle.
+    /// Returns the idle connection to close next, and its deadline when it was found idle.
     pub(super) fn next_idle(
         &mut self,
         now: Nanos,
@@ -139,12 +140,12 @@ impl Admission {
         if self.holds_places { None } else { self.idle.next(now, connections) }
     }
 
-    /// Returns when a place may be found for a client that waits for one.
+    /// Returns the instant at which a place may be found for a waiting client.
     pub(super) fn room_at(&self) -> Option<Nanos> {
         (self.is_place_wanted() && !self.holds_places).then_some(self.idle.next_look_at())
     }
 
-    /// Returns a line for the error log, if one is due, saying that all places are taken.
+    /// Returns a line for the error log that reports that all places are taken, if one is due.
     pub(super) fn on_full(&self, now: Nanos) -> Option<String> {
         let consequence = if self.holds_places {
             "new clients wait"
@@ -197,8 +198,8 @@ impl Admission {
         ClientTraits { weight: self.weights.of(address), network: self.clients.network_of(address) }
     }
 
-    /// Registers the clients of open connections and requests again with a scheduler whose order is new. All others are
-    /// registered when they come again.
+    /// Registers the clients of open connections and requests with a new scheduler. Other clients are registered when
+    /// they return.
     pub(super) fn introduce_again(&mut self, connections: &Connections<impl Socket>, scheduler: &mut Scheduler) {
         let mut clients: Vec<(u32, IpAddr)> = connections.iter().flat_map(|(_, conn)| clients_of(conn)).collect();
         clients.sort_unstable();
@@ -225,8 +226,8 @@ impl Admission {
         self.places.workers()
     }
 
-    /// Returns whether a connection from this address would have another one closed, or leave its client few
-    /// connections. The address must then be validated.
+    /// Returns whether a connection from this address would displace another one, or would leave its client few more.
+    /// The address must then be validated.
     pub(super) fn is_scarce(&self, address: IpAddr) -> bool {
         !self.places.has_room() || self.clients.has_half(address)
     }
@@ -236,17 +237,17 @@ impl Admission {
         self.clients.on_request(client, now)
     }
 
-    /// Takes back the count of a request that will be counted again.
+    /// Undoes the count of a request that will be counted again.
     pub(super) fn on_postponed(&self, client: u32) {
         self.clients.on_postponed(client);
     }
 
-    /// Adds bytes that were sent to a client.
+    /// Adds `bytes` to the bytes sent to a client.
     pub(super) fn spend(&mut self, client: u32, bytes: u64) {
         self.known.add(client, bytes);
     }
 
-    /// Books what was sent to a client, together with `bytes_under_way` of responses under way.
+    /// Books the bytes sent to a client, together with `bytes_under_way` of responses under way.
     pub(super) fn book(&mut self, now: Nanos, client: u32, bytes_under_way: u64) {
         let bytes = self.known.take_bytes(client) + bytes_under_way;
         if bytes > 0 {
@@ -270,8 +271,8 @@ impl Admission {
         self.clients.lines(now, columns)
     }
 
-    /// Returns the reason why another request does not fit, or `None` if it does: too many streams are open, or memory
-    /// is full.
+    /// Returns the reason why another request cannot be admitted: too many streams are open, or memory is full. `None`
+    /// if it can.
     pub(super) fn why_full(&self, open_streams: usize) -> Option<String> {
         if open_streams >= self.streams_max {
             return Some(format!("{} other requests are open", self.streams_max));
@@ -291,7 +292,7 @@ impl Admission {
     }
 }
 
-/// The client of a connection, and the clients of requests that a proxy passed on in it.
+/// Returns the client of a connection, and the clients of the requests that a proxy passed on over it.
 fn clients_of(conn: &Connection<impl Socket>) -> impl Iterator<Item = (u32, IpAddr)> {
     let origins = conn.peer.origins.iter().flat_map(|origins| &origins.requests);
     origins.map(|(_, origin)| (origin.client, origin.address)).chain([(conn.client, conn.peer.address)])

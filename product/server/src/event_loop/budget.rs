@@ -1,11 +1,12 @@
-//! The rest of a turn: for the connection being read, for handshakes, and of the events that began it.
+//! The rest of a turn's budget: for the connection being read, for handshakes, and for the events with which the turn
+//! began.
 
 use crate::send::BYTES_PER_TURN_MAX;
 
 /// The maximum number of requests of one connection answered in a turn: a fraction of a millisecond's work.
 const REQUESTS_PER_TURN_MAX: u32 = 64;
-/// The maximum number of reads of one connection in a turn. One that fills the buffer each time has more to send than
-/// others, which come first.
+/// The maximum number of reads of one connection in a turn. A connection that fills the buffer each time has more to
+/// send than others, which come first.
 const RECEIVES_PER_TURN_MAX: u32 = 4;
 /// The maximum number of reads of handshaking connections in a turn: a signature takes 20 us to 1 ms.
 pub(super) const HANDSHAKES_PER_TURN_MAX: usize = 16;
@@ -16,10 +17,10 @@ pub(super) struct Budget {
     bytes: u64,
     receives: u32,
     handshakes: usize,
-    /// QUIC connections begun in this turn. They are counted apart because their clients may forge addresses, and no
-    /// handshake over TCP must wait for them.
+    /// QUIC connections begun in this turn. They are counted apart because their clients may forge addresses, and they
+    /// must not delay handshakes over TCP.
     quic_handshakes: usize,
-    /// Events and newcomers of this turn that are not handled yet and may bring responses.
+    /// The events and newcomers of this turn that are not handled yet and may bring responses.
     pub to_come: usize,
 }
 
@@ -28,7 +29,7 @@ impl Budget {
         (self.handshakes, self.quic_handshakes) = (0, 0);
     }
 
-    /// Resets the limits for the next connection to be read.
+    /// Resets the limits for the next connection.
     pub fn begin_connection(&mut self) {
         (self.requests, self.bytes, self.receives) = (REQUESTS_PER_TURN_MAX, BYTES_PER_TURN_MAX, RECEIVES_PER_TURN_MAX);
     }

@@ -1,7 +1,8 @@
-//! Settings that change while a worker runs: another thread leaves them, and the worker adopts them at its next turn.
+//! Changes of the settings while a worker runs. Another thread leaves them, and the worker adopts them at its next
+//! turn.
 //!
-//! Everything that can fail was done before: sockets are bound, files are open. New limits and timeouts apply to what
-//! begins from now on, and to the next deadline of what exists; link settings apply from the next grant on.
+//! Every step that can fail was done before: sockets are bound, files are open. New limits and timeouts apply to new
+//! connections and requests, and to the next deadline of existing ones. Link settings apply from the next grant.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -52,16 +53,16 @@ pub struct Changes {
 
 #[derive(Default)]
 struct LeftChanges {
-    /// Oldest first.
+    /// The changes, oldest first.
     changes: Vec<Change>,
-    /// The number of changes ever left; `adopted` counts those that are in force.
+    /// The number of changes ever left; `adopted` counts the adopted ones.
     count: u64,
     adopted: u64,
 }
 
 impl Changes {
     /// Leaves a change and calls `wake` so that the worker takes it. Waits up to `wait` until the change is in force;
-    /// it comes into force later otherwise.
+    /// otherwise the change comes into force later.
     pub fn hand_over(&self, change: Change, wake: impl FnOnce(), wait: Duration) {
         let mut left = self.left();
         left.changes.push(change);
@@ -87,7 +88,7 @@ impl Changes {
 }
 
 impl<N: Net> Worker<N> {
-    /// Adopts the changes that were left, if any.
+    /// Adopts the pending changes, if any.
     pub(super) fn take_changes(&mut self) {
         let changes = Arc::clone(&self.responder.setup.changes);
         let taken = changes.take();
@@ -136,7 +137,7 @@ impl<N: Net> Worker<N> {
 mod tests {
     use super::*;
 
-    /// The caller goes on when the change is in force.
+    /// The caller continues only when the change is in force.
     #[test]
     fn a_change_is_waited_for() {
         let changes = Arc::new(Changes::default());

@@ -18,7 +18,7 @@ use crate::net::{Net, Transport};
 use crate::send::{EndContext, Ending, Transmitter};
 
 impl<N: Net> Responder<N> {
-    /// Ends a connection in the way that `how` decides.
+    /// Ends a connection in the way that `how` returns.
     pub(super) fn end(
         &mut self,
         at: usize,
@@ -47,8 +47,8 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Ends a connection whose client is gone or late: nothing is worth sending to it. It ends when the last response
-    /// has departed.
+    /// Ends a connection whose client is gone or late, so that nothing is worth sending to it. The connection closes
+    /// when the last response has departed.
     pub(super) fn abandon(&mut self, at: usize) {
         let conn = &mut self.connections[at];
         let retransmits = conn.retransmits();
@@ -64,7 +64,7 @@ impl<N: Net> Responder<N> {
         if !retransmits {
             streams.ends_at = Some(self.timers.client_now());
         }
-        // What else it sent is not used.
+        // Nothing else that the client sent is used.
         (conn.input.is_readable, conn.input.is_cut) = (false, false);
         let unanswered = conn.protocol.exchanges().filter(|exchange| !exchange.is_sending());
         let unanswered: Vec<ExchangeId> = unanswered.map(|exchange| exchange.id).collect();
@@ -89,8 +89,8 @@ impl<N: Net> Responder<N> {
         self.abandon(at);
     }
 
-    /// Ends the connection of a client that has left: its request leaves the queue of its upstream, or is cancelled
-    /// there.
+    /// Ends the connection of a client that has left. Its request leaves the queue of its upstream, or is cancelled at
+    /// the upstream.
     pub(super) fn abort(&mut self, at: usize) {
         if self.connections[at].is_sending() {
             return self.transmitter.end_all(&mut self.connections, self.timers.now(), at, || Failure::Aborted);
@@ -98,7 +98,7 @@ impl<N: Net> Responder<N> {
         self.close(at);
     }
 
-    /// Ends the connection.
+    /// Closes the connection.
     pub fn close(&mut self, at: usize) {
         if self.connections[at].protocol.streams().is_some_and(|streams| !streams.is_idle()) {
             return self.abandon(at);

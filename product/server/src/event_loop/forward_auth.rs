@@ -1,4 +1,5 @@
-//! The server that is asked whether the client of a request is let in: the question, its answer, and the reply where it fails.
+//! The authorization server that decides whether the client of a request is let in: the query, its answer, and the
+//! reply if it fails.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::proxy::Begun;
 use crate::sites::AskedServer;
 use crate::upstream::{ClientConnection, Transfer};
 
-/// Fields that are about the representation that the client asks for, and not about the client.
+/// The fields that describe the representation the client requests, and not the client.
 const NOT_ASKED: [&str; 8] = [
     "Content-Encoding",
     "Content-Type",
@@ -31,7 +32,7 @@ const NOT_ASKED: [&str; 8] = [
 ];
 
 impl<N: Net> Responder<N> {
-    /// Asks a server whether the client of a request is let in.
+    /// Queries the authorization server about the client of a request.
     pub(super) fn ask(
         &mut self,
         id: ExchangeId,
@@ -59,7 +60,8 @@ impl<N: Net> Responder<N> {
         self.follow_begun(id);
     }
 
-    /// Lets a request pass, if the head of this answer says so. Otherwise returns the answer, which is the client's.
+    /// Lets a request continue if the head of the server's answer allows it. Otherwise returns the answer, to be sent
+    /// to the client.
     pub(super) fn pass_or_answer(&mut self, begun: Box<Begun>) -> Option<Box<Begun>> {
         let id = begun.id;
         let copied = match self.connections.find(id).map(|exchange| &exchange.task) {
@@ -75,20 +77,22 @@ impl<N: Net> Responder<N> {
             FieldChange { name: name.clone(), value }
         };
         let verdict = Verdict::LetIn(copied.iter().map(said).collect());
-        // The rest of the answer is not wanted, and its end is not logged as that of the response.
+        // The rest of the answer is not wanted, and its end must not be logged as the end of the response.
         self.with_proxy(|proxy, net, now| proxy.on_sent(net, now, (id, begun.rest, None), false));
         self.decide(id, verdict);
         None
     }
 }
 
-/// Returns true for a field by which a client proves who it is, which the server needs though it may set it too.
+/// Returns true for a field by which a client proves who it is. The authorization server needs it even if its answer
+/// may set it too.
 fn is_login(name: &str) -> bool {
     ["authorization", "cookie"].iter().any(|login| login.eq_ignore_ascii_case(name))
 }
 
-/// The request that a server gets: a GET with the fields of the request that came, and what that was. What the answer
-/// says in fields of its own (`copy_headers`) the client does not say: a server may trust its proxy in these.
+/// Builds the request to the authorization server: a GET with the fields of the client's request, and with the method
+/// and target of that request in added fields. The client's values of the fields that the answer sets (`copy_headers`)
+/// are removed, because a server may trust its proxy in these.
 fn question(
     conn: &Connection<impl Socket>,
     id: ExchangeId,
@@ -98,7 +102,7 @@ fn question(
 ) -> Transfer {
     let (path, query) = server.path.split_once('?').map_or((&*server.path, None), |(path, query)| (path, Some(query)));
     let get = came.as_get(path.as_bytes(), query.map(str::as_bytes));
-    // As the program gets it, so that both decide about one spelling.
+    // The target in the form that the application receives, so that both servers decide about the same spelling.
     let (path, query) = came.encoded().unwrap_or_else(|| (came.path.to_vec(), came.query.map(<[u8]>::to_vec)));
     let uri = query.map_or(path.clone(), |query| [&path, &b"?"[..], &query].concat());
     let set = [("X-Forwarded-Method", came.method.token().to_vec()), ("X-Forwarded-Uri", uri)];

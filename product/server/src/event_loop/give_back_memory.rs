@@ -1,5 +1,5 @@
-//! Returns a flood's memory to the system when the flood is over: tables stay as long as the maximum number of
-//! simultaneous connections and responses, and the allocator keeps what was freed.
+//! Returns a flood's memory to the system when the flood is over. Otherwise tables keep the length of the maximum
+//! number of simultaneous connections and responses, and the allocator keeps freed memory.
 
 use std::thread;
 
@@ -10,14 +10,14 @@ use crate::net::{Net, Socket};
 use crate::send::Transmitter;
 use crate::sys;
 
-/// Tables of up to this many slots are kept, however few are used: some hundred kilobytes.
+/// Tables of up to this many slots are kept even if few are used: some hundred kilobytes.
 const SLOTS_KEPT: usize = 1024;
 /// Tables are shrunk if less than one slot in this many is used.
 const VACANT_TO_USED: usize = 4;
 
 impl<N: Net> Responder<N> {
-    /// Ends a connection whose requests are kept, incomplete or behind others, when all memory is used. By the end of the
-    /// turn a thousand other connections would each have sent as much.
+    /// Ends a connection whose kept requests are incomplete or wait behind others, if all memory is used. By the end of
+    /// the turn a thousand other connections could each have sent as much.
     pub(super) fn end_part(&mut self, at: usize) {
         let is_full = is_full(self.connections.account());
         if is_full && self.connections.get(at).is_some_and(|conn| conn.kept_bytes() >= WAITING_BYTES_MIN) {
@@ -27,15 +27,15 @@ impl<N: Net> Responder<N> {
 }
 
 impl Transmitter {
-    /// Shrinks the transmitter's tables and these, and returns free memory to the system.
+    /// Shrinks the tables of the transmitter and the connections, and returns free memory to the system.
     pub fn give_back_memory(&mut self, connections: &mut Connections<impl Socket>) {
         connections.shrink();
         self.shrink();
-        // This may take tens of milliseconds. If no thread can be started, it is left to the next time.
+        // This may take tens of milliseconds. If no thread can be started, the next call tries again.
         let _ = thread::Builder::new().name("weir-memory".into()).spawn(sys::trim_memory);
     }
 
-    /// Returns true if tables are long and hold little.
+    /// Returns true if tables are long and mostly empty.
     pub fn has_memory_to_give(&self, connections: &Connections<impl Socket>) -> bool {
         let is_long = |slots: usize, used: usize| slots > SLOTS_KEPT && used < slots / VACANT_TO_USED;
         let jobs = self.link.scheduler().jobs();

@@ -11,7 +11,7 @@ impl<N: Net> Responder<N> {
     /// Closes the longest idle connection among those idle for at least `idle_for`. Returns false if there is none.
     pub(super) fn give_up_idle(&mut self, idle_for: Nanos) -> bool {
         while let Some((token, deadline)) = self.service.admission.next_idle(self.timers.now(), &self.connections) {
-            // A request may have arrived since the list was made, or be in the socket without an event yet.
+            // A request may have arrived since the list was made, or may be in the socket without an event yet.
             let (now, limits) = (self.timers.client_now(), &self.limits);
             let is_as_found = |at: &usize| {
                 let conn = &self.connections[*at];
@@ -26,7 +26,8 @@ impl<N: Net> Responder<N> {
                 return true;
             }
             if self.connections[at].is_idle() && !self.connections[at].has_unacknowledged() {
-                // Over HTTP/2 with a GOAWAY. Over HTTP/3 the end overtakes it: its client's place is needed now.
+                // An HTTP/2 client gets a GOAWAY first. Over HTTP/3 the close overtakes the GOAWAY: the client's place
+                // is needed now.
                 self.connections.go_away(at);
                 self.close(at);
                 return true;

@@ -1,8 +1,8 @@
-//! Clients that speak TLS, and those that speak it, or do not, at the wrong port.
+//! TLS clients, and clients that use or omit TLS at the wrong port.
 //!
-//! A handshake costs as much as hundreds of requests, so each turn has only a few: the others wait for the next turn,
-//! like connections that have more to send than their share. A handshake's output leaves at once, except for a flight
-//! with a certificate if responses are ordered: that is a job, as they are (`send/handshake_flight.rs`).
+//! A handshake costs as much as hundreds of requests, so each turn has only a few. The others wait for the next turn,
+//! like connections that have more to send than their share. A handshake's output leaves immediately, with one
+//! exception: if responses are ordered, a flight with a certificate is a job too (`send/handshake_flight.rs`).
 
 use http::{Reject, Status, http1};
 
@@ -10,14 +10,14 @@ use super::responder::Responder;
 use crate::journal::Kind;
 use crate::net::Net;
 
-/// The answer to a client that speaks HTTP at a TLS port, in the only protocol it understands.
+/// The answer to a client that speaks HTTP at a TLS port, in plain HTTP because the client understands nothing else.
 const WANTS_TLS: Reject = Reject {
     status: Status::BAD_REQUEST,
     reason: "this port speaks HTTPS: please ask for the same address with https://",
 };
 
 impl<N: Net> Responder<N> {
-    /// Takes what has arrived from a client that speaks TLS.
+    /// Takes bytes received from a client that speaks TLS.
     pub(super) fn receive_sealed(&mut self, at: usize, wire: &[u8]) {
         let connection = &mut self.connections[at];
         let is_handshaking = connection.channel.is_handshaking;
@@ -40,7 +40,7 @@ impl<N: Net> Responder<N> {
             Err(broken) => {
                 self.transmitter.send_tls(&mut self.connections, now, at, begin.class);
                 self.service.fail(now, &self.connections[at], Kind::Tls, broken.of_client());
-                // An alert behind a flight leaves with it.
+                // While a flight is being sent, an alert leaves after it.
                 if !self.connections[at].channel.is_in_flight {
                     self.close(at);
                 }
@@ -49,7 +49,7 @@ impl<N: Net> Responder<N> {
         self.buffers.plain = plain;
     }
 
-    /// Takes what was decrypted, which is nothing while a handshake or a record is incomplete.
+    /// Takes decrypted bytes. There are none while a handshake or a record is incomplete.
     fn take_opened(&mut self, at: usize, plain: &[u8]) {
         let now = self.timers.now();
         if !plain.is_empty() {
@@ -58,7 +58,7 @@ impl<N: Net> Responder<N> {
         if !self.connections.contains(at) {
             return;
         }
-        // A ticket leaves with the response, if there is one.
+        // A session ticket leaves with the response, if there is one.
         let sent_bytes =
             self.transmitter.send_tls(&mut self.connections, now, at, self.service.handler.default_class());
         if plain.is_empty() && sent_bytes == 0 {

@@ -1,7 +1,7 @@
-//! HTTP/3: passes datagrams to their connections. A QUIC connection is then one like any other: its streams are those
-//! of `streams.rs`, and its responses are jobs on one connection of the scheduler.
+//! HTTP/3: passes datagrams to their connections. From there a QUIC connection is treated like any other: `streams.rs`
+//! handles its streams, and its responses are jobs on one connection of the scheduler.
 //!
-//! A connection's share of a turn is bounded where its events are taken; receiving datagrams only stores them.
+//! A connection's share of a turn is limited where its events are taken; receiving datagrams only stores them.
 
 use std::io;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::udp::{Came, DatagramSocket};
 /// The maximum number of system calls that read from one socket in a turn. Each reads up to eight pieces, and a piece
 /// may hold several datagrams.
 const RECEIVES_PER_TURN_MAX: usize = 16;
-/// The part of a turn for datagrams. The rest is for existing connections, however many datagrams arrive.
+/// The part of a turn for reading datagrams. The rest is for existing connections, even if more datagrams arrive.
 const DATAGRAMS_FOR: Nanos = Nanos(TURN_FOR.0 / 2);
 
 impl<N: Net> UdpEndpoints<N> {
-    /// Opens the UDP sockets; none are opened if no site has a certificate.
+    /// Opens the UDP sockets. Opens none if no site has a certificate.
     pub fn open_all(&mut self, listeners: &[Listener<N>], with: &Responder<N>) -> io::Result<()> {
         let Some(acceptor) = with.service.handler.acceptor() else { return Ok(()) };
         let count = with.service.admission.workers();
@@ -34,7 +34,7 @@ impl<N: Net> UdpEndpoints<N> {
             request: with.limits.request,
             streams_max: http2::STREAMS_MAX,
             has_tunnels: with.service.handler.has_proxies(),
-            // Places are counted with those of TCP.
+            // Admission counts places together with those of TCP.
             connections_max: usize::MAX,
             idle_timeout: with.limits.idle_timeout,
             is_ipv6: false,
@@ -44,7 +44,7 @@ impl<N: Net> UdpEndpoints<N> {
         self.open(&with.net, listeners, acceptor, &settings)
     }
 
-    /// Receives the datagrams that have arrived, for their part of the turn.
+    /// Receives the datagrams that have arrived, within their part of the turn.
     pub fn on_datagrams(&mut self, flags: EventFlags, acceptor: &mut Listeners<N>, with: &mut Responder<N>) {
         if flags.contains(EventFlags::OUT) {
             with.transmitter.on_datagram_room(&mut with.connections, with.timers.now());
@@ -69,7 +69,7 @@ impl<N: Net> UdpEndpoints<N> {
         self.put_back(sockets);
     }
 
-    /// Waits for socket room where there was none, at the end of a turn.
+    /// Updates, at the end of a turn, the sockets at which the event loop waits for room.
     pub fn look_after(&mut self, with: &Responder<N>) {
         self.wait_for_room(&with.net, |number| with.connections.is_full_at(number));
     }
@@ -91,7 +91,7 @@ impl<N: Net> UdpEndpoint<N> {
 
     fn welcome(&self, attempt: Attempt, answers: &mut Datagrams, acceptor: &mut Listeners<N>, with: &mut Responder<N>) {
         if with.timers.is_stopping() && self.is_passed {
-            // The client retries and reaches the next process that has the socket.
+            // The client retries, and then reaches the next process that has the socket.
             return self.quic.ignore(attempt);
         }
         let peer = attempt.from();
@@ -99,7 +99,7 @@ impl<N: Net> UdpEndpoint<N> {
             return self.quic.retry(attempt, answers);
         }
         if !with.budget.has_quic_handshake_left() {
-            // It was read together with others, and the client retries within a second.
+            // The datagram was read together with others, and the client retries within a second.
             return self.quic.ignore(attempt);
         }
         let has_place = if !with.timers.is_stopping() { acceptor.take_place_beside(with) } else { Some(false) };
@@ -112,7 +112,7 @@ impl<N: Net> UdpEndpoint<N> {
         };
         let Some(client) = client else { return self.quic.refuse(attempt, answers) };
         with.budget.on_quic_handshake();
-        // Its datagrams carry the token of its connection.
+        // The connection's datagrams carry its token.
         let token = with.connections.next_token();
         let Some(session) = self.quic.accept(now, attempt, Key(token), answers) else {
             return with.service.admission.leave(now, client);

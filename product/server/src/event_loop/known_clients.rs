@@ -8,14 +8,14 @@ pub(super) struct KnownClients {
     clients: Vec<KnownClient>,
 }
 
-/// Packed into 6 bytes because every client is remembered.
+/// The data about one client, packed into 6 bytes because every client is remembered.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, packed(2))]
 struct KnownClient {
-    /// Bytes sent to it and not booked yet. They are booked once a second and when a connection ends, so that no
-    /// response takes a lock.
+    /// The bytes sent to the client and not booked yet. They are booked once a second and when a connection ends, so
+    /// that no response takes a lock.
     bytes: u32,
-    /// The generation plus one whose account the transmitter keeps; 0 if it keeps none.
+    /// The generation, plus one, of the account that the transmitter has; 0 if it has none.
     introduced: u16,
 }
 
@@ -28,7 +28,7 @@ impl KnownClients {
         &mut self.clients[at]
     }
 
-    /// Adds bytes sent; more than 4 GB in a second are not counted.
+    /// Adds bytes that were sent. More than 4 GB in a second are not counted.
     pub fn add(&mut self, client: u32, bytes: u64) {
         let known = self.of(client);
         let before = known.bytes;
@@ -42,7 +42,7 @@ impl KnownClients {
         bytes.into()
     }
 
-    /// Forgets that clients were introduced, except these, in order of their indexes.
+    /// Forgets that clients were introduced to the transmitter, except these, which come in order of their indexes.
     pub fn keep_introduced(&mut self, kept: impl Iterator<Item = u32>) {
         let mut kept = kept.peekable();
         for (client, known) in (0..).zip(&mut self.clients) {
@@ -52,7 +52,7 @@ impl KnownClients {
         }
     }
 
-    /// Returns whether this client is new under its index.
+    /// Returns whether this client has not been seen under its index.
     pub fn is_new(&mut self, client: Client) -> bool {
         let introduced = client.generation.wrapping_add(1);
         let known = self.of(client.index);

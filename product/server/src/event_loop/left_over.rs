@@ -1,4 +1,4 @@
-//! Test helpers: what a worker still holds when all clients have left, which must be nothing.
+//! Test helpers: the resources that a worker still holds when all clients have left. There must be none.
 
 use units::Nanos;
 
@@ -15,10 +15,10 @@ impl<N: Net> Worker<N> {
         self.responder.connections.is_empty()
     }
 
-    /// Describes what is left over; empty if nothing is.
+    /// Describes the resources left over; empty if there are none.
     pub fn left_over(&self, now: Nanos) -> String {
         let with = &self.responder;
-        // A worker that stops does not wait for the disk.
+        // A stopping worker does not wait for the disk.
         let is_writing = with.transmitter.reads.is_writing();
         let left_bytes = if is_writing { 0 } else { with.connections.account().bytes() };
         let clients: u32 = with.service.admission.clients().busiest(now).iter().map(|client| client.connections).sum();
@@ -43,7 +43,7 @@ impl<N: Net> Worker<N> {
         self.responder.connections.account().bytes()
     }
 
-    /// Compares the account with the memory that is in use, which is counted in another way. The error describes the
+    /// Compares the account with the memory in use, which is counted in another way. The error describes the
     /// difference.
     pub fn check_memory(&mut self) -> Result<(), String> {
         let is_written = !self.responder.transmitter.reads.is_idle();
@@ -53,7 +53,8 @@ impl<N: Net> Worker<N> {
             let alive = transmitter.all_alive_bytes(connections, at, proxy) as u64;
             let connection = &connections[at];
             let counted = connection.held.bytes();
-            // What is being written to a disk stays in memory until the write has ended, wherever its response is.
+            // Bytes being written to a disk stay in memory until the write has ended, in whatever state their response
+            // is.
             if alive > counted || alive < counted && !is_written {
                 let is_slow = connection.is_slow(0, transmitter.link.scheduler());
                 let (version, idle) = (connection.version(1), connection.is_idle());
@@ -95,7 +96,7 @@ impl<N: Net> Worker<N> {
 }
 
 impl Transmitter {
-    /// The bytes of memory in use for a connection.
+    /// The bytes of memory in use for all connections.
     fn all_alive_bytes<N: Net>(
         &mut self,
         connections: &mut Connections<Transport<N>>,

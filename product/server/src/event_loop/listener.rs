@@ -1,4 +1,4 @@
-//! The listening sockets of an event loop. Those that a service manager passed are shared with other loops.
+//! The listening sockets of an event loop. Sockets that a service manager passed are shared with other loops.
 
 use std::num::NonZeroU16;
 use std::os::fd::OwnedFd;
@@ -18,7 +18,7 @@ pub struct Listener<N: Net = Os> {
     pub(crate) has_proxy_header: bool,
     /// The UDP socket for HTTP/3, if it is served here.
     pub(crate) udp: Option<Arc<N::Udp>>,
-    /// A process before this one still reads the UDP socket, until it ends.
+    /// The previous process still reads the UDP socket, until it ends.
     pub(crate) is_udp_waiting: bool,
     /// The port of HTTP/3, if it is served here.
     pub(crate) http3_port: Option<NonZeroU16>,
@@ -40,8 +40,8 @@ impl<N: Net> Listener<N> {
         }
     }
 
-    /// The port of HTTP/3 for clients to be told: while the previous process reads the UDP socket, nobody takes newcomers
-    /// there.
+    /// The port of HTTP/3 to advertise to clients. `None` while the previous process reads the UDP socket, because
+    /// nobody accepts new connections there.
     pub fn advertised_port(&self) -> Option<NonZeroU16> {
         self.http3_port.filter(|_| !self.is_udp_waiting)
     }
@@ -51,8 +51,8 @@ impl<N: Net> Listener<N> {
         if self.is_passed { EventFlags::IN | EventFlags::EXCLUSIVE } else { EventFlags::IN }
     }
 
-    /// Makes the kernel refuse new connections, rather than accept clients that would get no answer. Connections to a
-    /// passed socket wait in it for the next process that has it.
+    /// Makes the kernel refuse new connections, because they would get no answer. Connections to a passed socket wait
+    /// in it for the next process that has it.
     pub fn refuse(&self, net: &N) {
         if !self.is_passed {
             net.refuse(&self.socket);

@@ -10,14 +10,14 @@ use super::listener::Listener;
 use crate::net::{Net, Source};
 
 pub(super) struct Listeners<N: Net> {
-    /// At least one listener, until another process has taken them over.
+    /// The listeners. There is at least one until another process has taken them over.
     listeners: Vec<Listener<N>>,
     is_accepting: bool,
     /// The index of the listener polled last.
     last: usize,
     /// Set if accepting failed for lack of descriptors or memory and this was logged.
     is_short: bool,
-    /// The listeners that are left alone for a while because their sockets fail, by index.
+    /// The indexes of the listeners that are not watched for a while because their sockets fail.
     failed: Vec<usize>,
     /// Set if a listener failed and this was logged.
     is_failing: bool,
@@ -50,12 +50,12 @@ impl<N: Net> Listeners<N> {
         self.is_accepting
     }
 
-    /// Returns true if descriptors or memory ran out for the last client and some clients are still to be accepted.
+    /// Returns true if descriptors or memory ran out for the last client and some clients still wait to be accepted.
     pub fn is_short(&self) -> bool {
         self.is_short
     }
 
-    /// Watches all listeners for clients; on an error it watches none.
+    /// Watches all listeners for clients. After an error it watches none.
     pub fn resume(&mut self, net: &N) -> io::Result<()> {
         let mut listeners = self.listeners.iter();
         if let Err(error) =
@@ -69,7 +69,7 @@ impl<N: Net> Listeners<N> {
         Ok(())
     }
 
-    /// Stops watching; clients wait in the kernel's queue.
+    /// Stops watching the listeners. Clients wait in the kernel's queue.
     pub fn pause(&mut self, net: &N) {
         if std::mem::take(&mut self.is_accepting) {
             self.remove(net);
@@ -82,8 +82,8 @@ impl<N: Net> Listeners<N> {
         }
     }
 
-    /// Closes the sockets. Another process has those that it wants and accepts clients there; at the others clients are
-    /// refused.
+    /// Closes the sockets. Another process holds the sockets that it wants and accepts clients there; the kernel
+    /// refuses clients at the others.
     pub fn leave(&mut self, net: &N) {
         self.pause(net);
         self.failed.clear();
@@ -116,14 +116,14 @@ impl<N: Net> Listeners<N> {
         !std::mem::replace(&mut self.is_short, true)
     }
 
-    /// Leaves the listener of the last failure alone until [`Listeners::retry`]. Returns true if the failure is new.
+    /// Stops watching the listener of the last failure until [`Listeners::retry`]. Returns true if the failure is new.
     pub fn on_failure(&mut self, net: &N) -> bool {
         let _ = net.remove(Source::Listener(&self.last().socket));
         self.failed.push(self.last);
         !std::mem::replace(&mut self.is_failing, true)
     }
 
-    /// Watches the listeners again that have failed. Called about once a second.
+    /// Resumes watching the listeners that failed. Called about once a second.
     pub fn retry(&mut self, net: &N) -> io::Result<()> {
         self.is_failing = !self.failed.is_empty();
         if !self.is_failing || !self.is_accepting {
@@ -187,7 +187,7 @@ mod tests {
         assert!(acceptor.accept_next(&net).is_err() && !acceptor.is_short() && acceptor.on_shortage());
     }
 
-    /// Its clients cannot be accepted any more, which used to be tried without end.
+    /// The clients of such a listener can never be accepted. The worker once tried that without end.
     #[test]
     fn a_listener_that_another_process_shut_is_left_alone_and_the_others_are_not() {
         let (mut acceptor, addresses, mut net) = two();

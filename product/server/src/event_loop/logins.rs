@@ -1,5 +1,6 @@
-//! Requests whose clients have to be let in first, by a password or by a server that is asked ([`super::forward_auth`]). A request waits as it came; when the verdict
-//! is here, it is answered as if it came then. Its body waits with the client, and nothing of it is read.
+//! Requests whose clients must be authorized first, by a password or by an authorization server
+//! ([`super::forward_auth`]). A request waits in the form in which it arrived; after the verdict it is answered as if
+//! it had just arrived. Its body waits at the client and is not read.
 
 use http::http1::Head;
 use http::{BodyLength, Request};
@@ -12,7 +13,8 @@ use crate::exchange_id::ExchangeId;
 use crate::net::Net;
 
 impl<N: Net> Responder<N> {
-    /// Has the password of a request verified. `came` is the request as it came, `request` the same as it is answered.
+    /// Starts the verification of a request's password. `came` is the request as received, `request` the form in which
+    /// it is answered.
     pub(super) fn verify(
         &mut self,
         id: ExchangeId,
@@ -38,7 +40,7 @@ impl<N: Net> Responder<N> {
         self.connections.resolve(id).is_some_and(|(_, exchange)| matches!(exchange.task, Task::Deciding(_)))
     }
 
-    /// Gives up the wait of a request that gets a response from elsewhere.
+    /// Ends the wait of a request that gets a response without a verdict.
     pub(super) fn undecided(&mut self, id: ExchangeId, deciding: &Deciding) -> Box<KeptRequest> {
         let came = deciding.request();
         if came.body != BodyLength::None {
@@ -52,10 +54,10 @@ impl<N: Net> Responder<N> {
         Box::new(KeptRequest::new(&request, conn.held.account()))
     }
 
-    /// Keeps a request until its verdict is here.
+    /// Keeps a request until the verdict about it arrives.
     pub(super) fn wait_for_verdict(&mut self, id: ExchangeId, to: To, came: &Request, head: Option<&Head>) {
         let (now, conn) = (self.timers.now(), &mut self.connections[id]);
-        // Rules about who logs in go by the path after a rewrite.
+        // The rules that decide who is let in apply to the path after a rewrite.
         let rewritten = self.service.handler.rewrite(to, came).ok().flatten();
         let path = rewritten.as_ref().map(|rewritten| (&rewritten.path[..], rewritten.query.as_deref()));
         let request = path.map_or(*came, |(path, query)| came.with_path(path, query));
@@ -67,7 +69,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Answers the requests whose passwords were verified, until the turn is over.
+    /// Answers the requests whose passwords were verified, until the turn ends.
     pub(super) fn answer_decided(&mut self) {
         while let Some((id, verdict)) = self.service.handler.next_decided() {
             self.decide(id, verdict);
@@ -78,7 +80,7 @@ impl<N: Net> Responder<N> {
     }
 
     pub(super) fn decide(&mut self, id: ExchangeId, verdict: Verdict) {
-        // There is no exchange if the client has left meanwhile.
+        // There is no exchange if the client has left since.
         let Some(exchange) = self.connections.find(id) else { return };
         let deciding = match std::mem::take(&mut exchange.task) {
             Task::Deciding(deciding) => deciding,
@@ -92,7 +94,7 @@ impl<N: Net> Responder<N> {
         if has_body {
             self.take_or_leave_body(id);
         }
-        // What was gathered may be the last of a connection.
+        // The gathered responses may include the last of a connection.
         let Some(at) = self.connections.slot(id.token()) else { return };
         self.flush(at);
         self.connections.count(at);
@@ -102,7 +104,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Begins to read the body that waits on a stream, or discards it.
+    /// Begins to read the body of a request on a stream if it is wanted now, and discards it if it is not wanted.
     fn take_or_leave_body(&mut self, id: ExchangeId) {
         let Some(exchange) = self.connections.find(id) else { return };
         match exchange.task {

@@ -1,28 +1,28 @@
-//! The idle connections that give way to newcomers, longest idle first.
+//! The idle connections that are closed for newcomers, longest idle first.
 
 use units::Nanos;
 
 use crate::clock::ClientTime;
 use crate::connection::Connections;
 
-/// The maximum number of idle connections found in one look at all, for as many newcomers.
+/// The maximum number of idle connections found in one scan of all connections. As many newcomers can then be let in.
 const IDLE_FOUND_MAX: usize = 1024;
-/// The minimum time between two looks at all connections, however many newcomers there are.
+/// The minimum time between two scans of all connections, however many newcomers there are.
 const LOOK_EVERY: Nanos = Nanos::from_millis(20);
 
-/// Idle connections as they were found, the first to go last.
+/// The idle connections found in a scan. The next one to close is at the end.
 #[derive(Default)]
 pub(super) struct Idle {
     found: Vec<Found>,
     looked_at: Nanos,
 }
 
-/// The sort key by which connections go, see [`longest_idle`], and the token. The connection may have been used since,
-/// or have ended.
+/// The sort key, in the order described at [`longest_idle`], and the token. The connection may have been used or closed
+/// since.
 type Found = (bool, bool, ClientTime, u64);
 
 impl Idle {
-    /// Returns the next connection to go, and its deadline when it was found idle.
+    /// Returns the next connection to close, and its deadline when it was found idle.
     pub fn next<S>(&mut self, now: Nanos, connections: &Connections<S>) -> Option<(u64, ClientTime)> {
         if self.found.is_empty() && now >= self.next_look_at() {
             *self = Idle { found: longest_idle(connections), looked_at: now };
@@ -35,8 +35,9 @@ impl Idle {
     }
 }
 
-/// Lists idle connections, the first to go last: first those whose clients were sent the end, then those that had an
-/// answer, then those that never sent a request; within each group the longest idle first.
+/// Lists idle connections, the next one to close at the end. The first to close are connections whose last response was
+/// sent, then those that have had an answer, then those that never sent a request; within each group the longest idle
+/// first.
 fn longest_idle<S>(connections: &Connections<S>) -> Vec<Found> {
     let idle = connections.iter().map(|(_, conn)| conn).filter(|conn| conn.is_idle());
     let mut idle: Vec<Found> =

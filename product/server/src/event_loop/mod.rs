@@ -1,10 +1,10 @@
 //! A worker: one event loop with listening sockets, its connections and its files.
 //!
-//! Each turn takes the ready descriptors, reads and parses what arrived, and hands responses to the worker's own
-//! [`Transmitter`]. Workers share nothing hot, so a request is answered by the thread that accepted its connection. An
-//! order over all connections needs one place that decides, so with paced shaping there is one worker, which reads,
-//! decides and sends. (A second thread that sent what the workers read took 1.4 to 1.6 times the CPU of this, and its
-//! order was no better: docs/notebook/shape.md.)
+//! Each turn takes the ready descriptors, reads and parses the bytes that arrived, and passes responses to the worker's
+//! own [`Transmitter`]. Workers share no data that changes often, so a request is answered by the thread that accepted
+//! its connection. An order over all connections needs one place that decides, so with paced shaping there is one
+//! worker, which reads, decides and sends. (A second thread that sent the responses of the workers took 1.4 to 1.6
+//! times the CPU time of this, and its order was no better: docs/notebook/shape.md.)
 //!
 //! A turn is bounded, and so is each connection's share of it ([`reading`]). The kernel reports each arrival once
 //! (edge-triggered), so connections with unread data are kept in a queue and take turns.
@@ -79,12 +79,13 @@ const WOKEN: u64 = u64::MAX - 1;
 const FILES: u64 = u64::MAX - 2;
 const DATAGRAMS: u64 = u64::MAX - 3;
 
-/// The nice value of an event loop that paces. With eight busy loops on two processors, 1 % of its wake-ups came 0.7 ms
-/// late; at nice value 0 they came 6.8 ms late. It sleeps most of the time, so others lose little.
+/// The nice value of an event loop that paces. With eight busy loops on two processors, 1 % of its wake-ups came at
+/// least 0.7 ms late; at nice value 0 they came 6.8 ms late. The loop sleeps most of the time, so other processes lose
+/// little.
 const PACED_NICE: i32 = -10;
 
-/// The bytes read from a socket at once. A request head fits in one packet; this size is for clients that send many
-/// requests.
+/// The maximum bytes read from a socket in one system call. A request head fits in one packet; this size is for clients
+/// that send many requests.
 const READ_BYTES: usize = 64 << 10;
 
 /// The settings with which a worker starts.
@@ -103,7 +104,7 @@ pub struct Setup {
 pub struct Parts<N: Net = Os> {
     pub setup: Setup,
     pub limits: Limits,
-    /// At least one.
+    /// The listening sockets; at least one.
     pub listeners: Vec<Listener<N>>,
     pub admission: Admission,
     pub handler: Handler,
@@ -111,14 +112,14 @@ pub struct Parts<N: Net = Os> {
     pub transmitter: Transmitter,
 }
 
-/// The event loop, over components that do not depend on each other.
+/// The event loop, which composes components that do not depend on each other.
 pub struct Worker<N: Net = Os> {
     acceptor: Listeners<N>,
     udp: UdpEndpoints<N>,
     responder: Responder<N>,
 }
 
-/// Watches the wake-up descriptor, and changes of files.
+/// Registers the wake-up descriptor, and the descriptor that reports file changes.
 fn watch<N: Net>(net: &N, setup: &Setup, handler: &Handler) -> io::Result<()> {
     net.add(Source::Wake(&setup.wake), WOKEN, EventFlags::IN)?;
     if let Some(watch) = handler.watch_fd() {
@@ -128,7 +129,7 @@ fn watch<N: Net>(net: &N, setup: &Setup, handler: &Handler) -> io::Result<()> {
 }
 
 impl Worker {
-    /// Returns why this worker waits with two system calls instead of one, if it does.
+    /// Returns the reason why this worker waits with two system calls instead of one, if it does.
     pub fn poll_refusal(&self) -> Option<io::Error> {
         self.responder.net.refusal()
     }
@@ -136,10 +137,10 @@ impl Worker {
     /// Serves until a stop is requested and the last response is sent, or the time limit for stopping is over.
     pub fn run(mut self, beat: &Beat) -> io::Result<()> {
         if self.responder.transmitter.is_paced() {
-            // The default slack of 50 µs would be 4 % of the time of a segment at 10 Mbit/s.
+            // The default timer slack of 50 µs would be 4 % of the time of a segment at 10 Mbit/s.
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-            // Refused without privilege. Then the scheduler hands down as much in advance as wake-ups are late
-            // ([`sched::Lateness`]).
+            // The kernel refuses this without privilege. The scheduler then hands down bytes ahead of time, by as much
+            // as wake-ups are late ([`sched::Lateness`]).
             if rustix::process::getpriority_process(None).is_ok_and(|nice| nice > PACED_NICE) {
                 let _ = sys::set_thread_nice(PACED_NICE);
             }
@@ -173,7 +174,7 @@ impl<N: Net> Worker<N> {
     }
 
     fn turn(&mut self) {
-        // Checked first, so that a change of a file takes effect before any request made after it.
+        // File changes come first, so that a change takes effect before any request made after it.
         let with = &mut self.responder;
         if with.net.is_left(FILES) {
             with.service.handler.on_change();
@@ -256,7 +257,7 @@ impl<N: Net> Worker<N> {
         with.service.handler.give_up_forms(with.timers.now());
         while let Some((id, found)) = with.service.handler.next_found() {
             with.budget.to_come = others + with.service.handler.found();
-            // There is no exchange if the client has left meanwhile.
+            // There is no exchange if the client has left since.
             if with.connections.is_open(id) {
                 let (now, conn) = (with.timers.now(), &mut with.connections[id]);
                 if let Some(answered) = with.service.answer_found(now, conn, id.stream, found) {
@@ -276,7 +277,7 @@ impl<N: Net> Worker<N> {
         with.budget.to_come = others;
     }
 
-    /// Ends connections while too much memory is held, as far as the turn has time for it.
+    /// Ends connections while too much memory is held and the turn has time for it.
     fn make_memory(&mut self) {
         let with = &mut self.responder;
         let released_bytes = with.connections.account().released_bytes();
@@ -329,7 +330,7 @@ impl<N: Net> Worker<N> {
         with.with_proxy(|proxy, _, _| proxy.release());
     }
 
-    /// Returns how long to wait until something is due: zero if something is ready, `None` if nothing is due.
+    /// Returns the time to wait until something is due: zero if something is ready, `None` if nothing is due.
     fn timeout(&self) -> Option<Nanos> {
         let with = &self.responder;
         if with.connections.queued() > 0

@@ -1,4 +1,4 @@
-//! Sending: from handler to the write path, and what happens when a response has departed.
+//! Sending: passes responses to the write path, and handles their departure.
 
 use units::Nanos;
 
@@ -12,14 +12,14 @@ use crate::net::Net;
 use crate::send::Direct;
 use crate::send::SentNow;
 
-/// Logged for a client that takes too long to receive the answer to its handshake.
+/// The log message for a client that takes too long to receive the answer to its handshake.
 const SLOW_HANDSHAKE: &str = "a handshake slower than --min-send-rate (limits.min_send_rate)";
 
 impl<N: Net> Responder<N> {
-    /// Sends a reply to a request: as a job on a stream, otherwise by the shortest path that the order allows.
+    /// Sends a reply to a request: on a stream as a job, over HTTP/1.1 by the shortest path that the order allows.
     pub(super) fn send(&mut self, id: ExchangeId, reply: Reply) {
         if let Some(error) = &reply.trouble {
-            // The fault is the server's. A client may trigger it as often as it likes, so it is counted by kind.
+            // The server is at fault. A client may trigger the error as often as it likes, so it is counted by kind.
             self.service.journal.fail(self.timers.now(), Kind::Unreadable, error);
         }
         if self.connections[id].only_exchange().is_some() {
@@ -34,7 +34,7 @@ impl<N: Net> Responder<N> {
         self.transmitter.respond(&mut self.connections, self.timers.now(), id, Outgoing::on_stream(head, body));
     }
 
-    /// Sends what is encoded, with this body behind it.
+    /// Sends the encoded head, followed by this body.
     pub(super) fn send_encoded(&mut self, at: usize, body: Body, is_last: bool) {
         // Nothing else is ready in this turn.
         let is_alone = self.budget.to_come == 0 && self.connections.queued() == 0;
@@ -43,7 +43,7 @@ impl<N: Net> Responder<N> {
         sent.into_iter().for_each(|sent| self.on_sent_now(at, sent));
     }
 
-    /// Sends what was gathered for this connection.
+    /// Sends the responses that were gathered for this connection.
     pub(super) fn flush(&mut self, at: usize) {
         let sent = self.transmitter.flush(&mut self.connections, self.timers.now(), at);
         sent.into_iter().for_each(|sent| self.on_sent_now(at, sent));
@@ -66,7 +66,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Runs the transmitter: once a turn, and when a grant is due.
+    /// Runs the transmitter. Called once a turn, and when a grant is due.
     pub(super) fn transmit(&mut self) {
         if self.transmitter.is_idle(&self.connections, self.timers.now()) {
             self.connections.wake_due();
@@ -115,8 +115,8 @@ impl<N: Net> Responder<N> {
         self.connections.go_on(at);
     }
 
-    /// Handles the end of a response after `sent_bytes` were sent. The kernel has all of it, including the end of
-    /// the connection after its last response, or it failed.
+    /// Handles the end of a response after `sent_bytes` were sent. Either the response failed, or the kernel has all of
+    /// it, including the end of the connection after its last response.
     fn on_end(&mut self, id: ExchangeId, ending: ResponseEnd, sent_bytes: u64, failure: Option<Failure>) {
         let (now, conn) = (self.timers.now(), &mut self.connections[id]);
         let ending = match &failure {

@@ -1,4 +1,4 @@
-//! The event loop's part in a proxy, second half: it applies what the proxy decides to connections, responses and logs.
+//! The event loop's part in a proxy, second half: it applies the proxy's effects to connections, responses and logs.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl<S: Socket> BodySink for (Producer<'_, S>, Nanos) {
 }
 
 impl<N: Net> Responder<N> {
-    /// Gives the proxy an input, and does what it decides, until it waits.
+    /// Gives the proxy an input, and applies its effects until there are no more.
     pub(super) fn with_proxy<R>(&mut self, input: impl FnOnce(&mut Proxy<N>, &N, Nanos) -> R) -> R {
         let result = input(&mut self.proxy, &self.net, self.timers.now());
         while let Some(effect) = self.proxy.poll(&self.net, self.timers.now()) {
@@ -54,7 +54,7 @@ impl<N: Net> Responder<N> {
         result
     }
 
-    /// Does what the proxy decides on a request that it has begun, unless the client has left.
+    /// Applies the proxy's effects on a request that it has begun, unless the client has left.
     pub(super) fn follow_begun(&mut self, id: ExchangeId) {
         if self.has_left(id.slot()) { self.abort(id.slot()) } else { self.with_proxy(|_, _, _| ()) }
     }
@@ -114,7 +114,7 @@ impl<N: Net> Responder<N> {
                 });
                 (rest, tally.map(|tally| CodedBody { length, tally }))
             }
-            // Its client has left while others were sent.
+            // The client has left while other responses were sent.
             None => (begun.rest, None),
         };
         let (job, is_coded) = (self.job_of(id), coded.as_ref().is_some_and(|coded| coded.tally.whole().is_none()));
@@ -133,7 +133,7 @@ impl<N: Net> Responder<N> {
         self.connections[id].trailing(takes_trailers(request))
     }
 
-    /// Sends the file that an upstream names, or begins its lookup.
+    /// Sends the file that an upstream names, or begins the lookup of the file.
     fn reply_named(&mut self, named: Named) {
         let Named { id, head, folder, path } = named;
         let Some(request) = self.take_passed(id) else { return };
@@ -151,7 +151,7 @@ impl<N: Net> Responder<N> {
         self.reply_passed(id, request, |handler, to, request| handler.reply_named(to, request, found, &said));
     }
 
-    /// Sends the site's page for an error in place of the response of an upstream.
+    /// Sends the site's error page in place of the response of an upstream.
     fn reply_intercepted(&mut self, id: ExchangeId, head: UpstreamHead) {
         let Some(request) = self.take_passed(id) else { return };
         let said = head.into_response(());
@@ -166,7 +166,7 @@ impl<N: Net> Responder<N> {
         self.proxy.read_body(&self.net, now, id, &mut sink);
     }
 
-    /// Counts the time of an upload on a stream while its client is awaited, and not while its upstream is.
+    /// Runs the clock of an upload on a stream while its client is awaited, and stops it while its upstream is.
     fn follow_upload(&mut self, id: ExchangeId, is_awaited: bool) {
         let now = self.timers.client_now();
         match self.connections.find(id).and_then(Exchange::upload) {
@@ -176,7 +176,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Continues a response in a file, if there is room for one.
+    /// Continues to buffer a response in a spool file, if there is room for one.
     fn spool(&mut self, id: ExchangeId, room: &Arc<Room>) {
         let Some(job) = self.job_of(id) else { return };
         let mut producer = self.producer(job);
@@ -192,7 +192,7 @@ impl<N: Net> Responder<N> {
         self.note_tried(id, tried, |line| line);
         let (Some(line), Some(measured)) = (self.line_of(id), measured) else { return };
         line.passed_on.iter_mut().for_each(|passed_on| passed_on.measure(measured.quantile));
-        // Its head may not have given the length, and a stage changes it.
+        // The head may not have given the length, and a stage changes it.
         if !line.is_staged {
             line.body_bytes = line.body_bytes.max(measured.body_bytes);
         }

@@ -1,5 +1,5 @@
-//! Connections that begin with a PROXY protocol header. The connection, its account and its limits are then the
-//! client's, as if no proxy stood between. The header is read before TLS, in a bounded time and within a bounded size.
+//! Connections that begin with a PROXY protocol header. The connection, its account and its limits then belong to the
+//! client, as if there were no proxy. The header is read before TLS, in a limited time and within a limited size.
 
 use std::net::SocketAddr;
 
@@ -15,12 +15,12 @@ use crate::journal::Kind;
 use crate::limits::Limits;
 use crate::net::Socket;
 
-/// The connection must be closed.
+/// The error for a connection that must be closed.
 #[derive(Debug)]
 pub struct Refused;
 
 impl Service {
-    /// Refuses a newcomer that is not a trusted proxy; its place is given back.
+    /// Refuses a newcomer that is not a trusted proxy, and gives its place back.
     pub fn refuse_proxy(&mut self, now: Nanos, peer: SocketAddr) {
         self.admission.give_back_place();
         let why = format_args!("{peer}: it is none of the trusted proxies (server.trusted_proxies)");
@@ -54,8 +54,8 @@ impl Service {
         }
     }
 
-    /// Assigns the connection to this client, or to the proxy itself if the header names none. Refused if the client
-    /// has reached its limit of connections.
+    /// Assigns the connection to this client, or to the proxy itself if the header names no client. Refuses it if the
+    /// client has reached its limit of connections.
     fn adopt(
         &mut self,
         timers: &Timers,

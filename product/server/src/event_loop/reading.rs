@@ -1,5 +1,5 @@
-//! Reading: from bytes to requests. A connection takes only its share of a turn; if there is more, it queues for the
-//! next.
+//! Reading: from bytes to requests. A connection takes only its share of a turn; if it has more to read, it queues for
+//! the next turn.
 
 use http::http1::Head;
 use http::{Reject, Request, Shown};
@@ -22,11 +22,12 @@ use crate::send::Transmitter;
 #[cfg(test)]
 use crate::simulation::planted;
 
-/// The error log's reason for a client that speaks TLS to a plain HTTP listener.
+/// The error log's reason for refusing a client that speaks TLS to a plain HTTP listener.
 const SPEAKS_TLS: &str = "the client speaks TLS and this listener does not; for HTTPS set tls = true in its [[listener]], or --cert and --key";
 
 impl<N: Net> Responder<N> {
-    /// Reads what has arrived, for its share of the turn, while the connection is in a phase that reads.
+    /// Reads the bytes that have arrived, within the connection's share of the turn, while the connection is in a phase
+    /// that reads.
     pub(super) fn read(&mut self, at: usize) {
         self.budget.begin_connection();
         if self.connections[at].input.is_cut {
@@ -62,8 +63,7 @@ impl<N: Net> Responder<N> {
         match conn.receive(scratch) {
             Ok(0) => self.end_input(at),
             Ok(bytes) => {
-                // A short read has emptied the socket, except for the end of the stream; what arrives later is a new
-                // event.
+                // A short read has emptied the socket, except for the end of the stream; later bytes cause a new event.
                 conn.input.is_readable = bytes == scratch.len() || conn.input.has_ended;
                 self.transmitter.link.on_received(self.timers.now(), conn, bytes);
                 let (timers, scheduler) = (&self.timers, self.transmitter.link.scheduler_mut());
@@ -90,9 +90,9 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Has the end of the client's TLS handled, which no event reports: the end of TCP may never follow it. HTTP/1.1 reads on
-    /// to it, after a response that is due. Over HTTP/2 what is under way is finished, but for tunnels, which have no other
-    /// end.
+    /// Handles the end of the client's TLS. No event reports it, and the end of TCP may never follow it. An HTTP/1.1
+    /// connection is read up to it after a response that is due. Over HTTP/2 the responses under way are finished,
+    /// unless there is a tunnel, which has no other end.
     fn note_end_of_tls(&mut self, at: usize) {
         #[cfg(test)]
         if planted::strikes(planted::Fault::EndOfTlsUnnoticed) {
@@ -114,8 +114,8 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Handles the end of what the client sends. In a tunnel it is passed on to the upstream, which may continue:
-    /// `docker exec -i` receives its answer then.
+    /// Handles the end of the client's bytes. In a tunnel the end is passed on to the upstream, which may continue to
+    /// send: `docker exec -i` receives its answer then.
     fn end_input(&mut self, at: usize) {
         let conn = &mut self.connections[at];
         if conn.only_exchange().is_none_or(|id| !self.proxy.has_tunnel(id)) {
@@ -125,7 +125,7 @@ impl<N: Net> Responder<N> {
         self.pass_on(at, &[], true);
     }
 
-    /// Answers the requests in the kept and the fresh bytes; keeps the rest.
+    /// Answers the requests in the kept and the fresh bytes, and keeps the rest.
     pub(super) fn take(&mut self, at: usize, fresh: &[u8]) {
         if self.connections[at].takes_frames() {
             return self.take_frames(at, fresh);
@@ -152,7 +152,7 @@ impl<N: Net> Responder<N> {
         self.flush(at);
     }
 
-    /// Answers the requests of HTTP/1.1 that have come, as far as the connection's share of the turn goes.
+    /// Answers the HTTP/1.1 requests that have arrived, within the connection's share of the turn.
     fn take_requests(&mut self, at: usize, received: &mut Received) {
         while let Some(conn) = self.connections.get_mut(at) {
             if self.budget.is_spent() && !received.is_empty() && conn.http1().is_reading() {
@@ -163,7 +163,7 @@ impl<N: Net> Responder<N> {
             match conn.http1().next(self.timers.client_now(), &self.limits, received, is_wanted) {
                 Some(Event::Body) => {}
                 Some(Event::Request { head }) => {
-                    // A body that was not waited for may or may not come.
+                    // The client may send the body although it was not told to.
                     conn.input.is_readable |= head.expect_continue;
                     let id = conn.exchange_id(0);
                     self.answer(id, &head.request, Some(&head));
@@ -188,7 +188,7 @@ impl<N: Net> Responder<N> {
         self.answer_with(id, request, head, None);
     }
 
-    /// Answers a request as it came, with what was decided about it since, if it has waited.
+    /// Answers a request as received. `verdict` is set if the request has waited for one.
     pub(super) fn answer_with(
         &mut self,
         id: ExchangeId,
@@ -210,7 +210,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Replies to a request, or begins what must happen first.
+    /// Replies to a request, or begins the work that must come before the reply.
     pub(super) fn follow(
         &mut self,
         id: ExchangeId,
@@ -249,8 +249,8 @@ impl<N: Net> Responder<N> {
         self.send(id, reply);
     }
 
-    /// Sends the early hints for a request that waits for its response, if its site has some. Over HTTP/1.1 browsers make
-    /// nothing of them.
+    /// Sends the early hints for a request that waits for its response, if its site has some. Over HTTP/1.1 browsers
+    /// ignore them.
     fn hint(&mut self, id: ExchangeId, to: To, (request, head): (&Request, Option<&Head>)) {
         if head.is_some() || !self.connections.is_open(id) {
             return;
@@ -261,8 +261,8 @@ impl<N: Net> Responder<N> {
         self.service.admission.spend(self.connections[id].client_of(id.stream), sent_bytes);
     }
 
-    /// Returns true if a request that waits for a disk must be postponed. What was gathered before it is sent first; if
-    /// that cannot leave at once, the request is handled later or never.
+    /// Returns true if a request that waits for a disk must be postponed. Gathered responses before it are sent first;
+    /// if they cannot leave immediately, the request is handled later or never.
     pub(super) fn must_postpone(&mut self, at: usize, head: &Head) -> bool {
         self.flush(at);
         let Some(conn) = self.connections.get_mut(at) else { return true };
@@ -277,7 +277,7 @@ impl<N: Net> Responder<N> {
     /// Answers an invalid request. Over HTTP/1.1 no more is read.
     pub(super) fn refuse(&mut self, id: ExchangeId, reject: Reject, shown: &Shown, is_tls: bool) {
         self.budget.on_request();
-        // The fault may lie in the body that follows the request, or in its slowness.
+        // The fault may lie in the body of the request, or in its slowness.
         self.leave_upstream(id);
         let task = &mut self.connections.exchange(id).task;
         if matches!(task, Task::Receiving(_) | Task::PassedOn(_)) {

@@ -1,6 +1,6 @@
-//! Request bodies that are counted and discarded, and the end of bodies that come too slowly on a stream. The reply,
-//! which reports the length of the body, is made when the body is complete. A body is read for its share of a turn, and
-//! over HTTP/2 and HTTP/3 its window opens as it is read, so nothing of it is kept.
+//! Request bodies that are counted and discarded, and the end of bodies that arrive too slowly on a stream. The reply,
+//! which reports the length of the body, is made when the body is complete. Each turn reads the connection's share of a
+//! body. Over HTTP/2 and HTTP/3 the flow-control window opens as the body is read, so none of it is kept.
 
 use http::http1::Head;
 use http::{BodyLength, Request};
@@ -15,11 +15,11 @@ use crate::net::Net;
 use crate::sites::received;
 use crate::upload::Upload;
 
-/// The number of bytes of a body taken from its stream at once.
+/// The maximum number of bytes of a body taken from its stream in one step.
 const PART_BYTES: usize = 16 << 10;
 
 impl<N: Net> Responder<N> {
-    /// Begins to receive the body of a request. Returns the reply at once if there is no body.
+    /// Begins to receive the body of a request. Returns the reply immediately if there is no body.
     pub(super) fn receive_body(
         &mut self,
         id: ExchangeId,
@@ -50,7 +50,7 @@ impl<N: Net> Responder<N> {
         None
     }
 
-    /// Takes more of a request's body over HTTP/1.1.
+    /// Takes more of a request's body from an HTTP/1.1 connection.
     pub(super) fn take_data(&mut self, at: usize, bytes: &[u8], is_last: bool) {
         let Task::Receiving(receiving) = &mut self.connections[at].exchange(0).task else {
             return self.pass_on(at, bytes, is_last);
@@ -62,18 +62,18 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Takes more of a request's body on a stream.
+    /// Takes more of a request's body from a stream.
     pub(super) fn take_stream_data(&mut self, id: ExchangeId) {
         let now = self.timers.client_now();
         let Some(exchange) = self.connections.find(id) else { return };
         match exchange.task {
             Task::Receiving(_) => {}
-            // Its client has to be let in first.
+            // The client must be let in first.
             Task::Deciding(_) => return,
             _ => return self.pass_on_stream(id),
         }
         let mut part = Vec::with_capacity(PART_BYTES);
-        // The stream's flow-control window bounds what is here.
+        // The stream's flow-control window bounds the bytes in memory.
         let read = loop {
             part.clear();
             let connection = &mut self.connections[id];
@@ -88,13 +88,13 @@ impl<N: Net> Responder<N> {
             }
         };
         self.connections.queue_output(id.slot());
-        // A body that is cut off is reported by the end of its stream.
+        // The end of the stream reports a body that was cut off.
         if read == BodyRead::End {
             self.reply_received(id);
         }
     }
 
-    /// Handler once the body is complete.
+    /// Replies to a request whose body is complete.
     fn reply_received(&mut self, id: ExchangeId) {
         let conn = &mut self.connections[id];
         let Task::Receiving(receiving) = std::mem::take(&mut conn.exchange(id.stream).task) else { return };

@@ -1,5 +1,5 @@
-//! Work on connections, whatever the source of the event: bytes in, requests, handler, bytes out, and the
-//! end.
+//! Work on connections, whatever the source of the event: receiving bytes, answering requests, sending bytes, and
+//! ending connections.
 
 use std::net::SocketAddr;
 
@@ -24,7 +24,8 @@ use crate::send::{Http2Begin, Transmitter};
 use crate::simulation::planted;
 use crate::upstream::unanswered;
 
-/// Answers clients on their connections. It has no listener, and handles no connection before it is open.
+/// The part of the worker that answers clients on open connections. It has no listener and does not open connections by
+/// itself.
 pub(super) struct Responder<N: Net> {
     pub setup: Setup,
     /// The limits in force, from the start or the last reload.
@@ -39,7 +40,7 @@ pub(super) struct Responder<N: Net> {
     pub buffers: Buffers,
 }
 
-/// Buffers whose memory is reused.
+/// The reused buffers.
 pub(super) struct Buffers {
     /// Bytes received from a socket.
     pub scratch: Box<[u8]>,
@@ -92,7 +93,7 @@ impl<N: Net> Responder<N> {
         let Some(at) = self.connections.slot(token) else { return };
         let conn = &mut self.connections[at];
         let is_broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
-        // Many responses may end with a multiplexed connection: that is work for its turn.
+        // Many responses may end with a multiplexed connection, so this work waits until the connection is next read.
         if is_broken && conn.may_end_at_once() {
             return self.abandon(at);
         }
@@ -114,7 +115,7 @@ impl<N: Net> Responder<N> {
                     self.service.handler.default_class(),
                 );
             }
-            // Its last frames may have left.
+            // The connection's last frames may have left.
             if self.connections[at].protocol.streams().is_some_and(|streams| streams.ends_at.is_some()) {
                 self.connections.wake(at);
             }
@@ -124,9 +125,9 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Returns true if an HTTP/1.1 client has shut its sending side while an upstream has yet to answer it or to end
-    /// its response. The client is taken to have gone, as in nginx, unless the site is configured otherwise. A response
-    /// without an upstream continues; a client that has gone resets the connection then.
+    /// Returns true if an HTTP/1.1 client has shut its sending side while an upstream has not yet answered it or not
+    /// ended its response. The client is then considered gone, as in nginx, unless the site is configured otherwise. A
+    /// response without an upstream continues; if the client is gone, the next packet to it causes a reset.
     pub(super) fn has_left(&self, at: usize) -> bool {
         #[cfg(test)]
         if planted::strikes(planted::Fault::GoneUnnoticed) {
@@ -143,7 +144,7 @@ impl<N: Net> Responder<N> {
         sources.responses(self.timers.now(), unanswered(self.proxy.upstreams()))
     }
 
-    /// The settings with which HTTP/2 begins on a connection.
+    /// The settings with which an HTTP/2 connection begins.
     pub(super) fn http2_begin(&self) -> Http2Begin {
         let (limits, handler) = (&self.limits, &self.service.handler);
         let has_tunnels = handler.has_proxies();

@@ -1,7 +1,9 @@
-//! When the memory for connections is nearly used up, clients that do not read or whose requests wait in it end first,
-//! the costliest before the others; then idle connections end. Newcomers are let in last.
+//! When the memory for connections is nearly used up, connections are ended. First come clients that do not read, and
+//! clients whose waiting requests use the memory, the costliest before the others. Idle connections come next. New
+//! clients are not let in until there is memory again.
 //!
-//! All connections are examined together, and rarely; those found are ended one after another, over several turns.
+//! All connections are examined together, and rarely; the connections found are ended one after another, over several
+//! turns.
 
 use std::collections::{BinaryHeap, HashMap};
 
@@ -14,22 +16,23 @@ use crate::proxy::Proxy;
 use crate::send::Link;
 use crate::upstream::Waiting;
 
-/// The minimum time between two looks at all connections, however short memory is.
+/// The minimum time between two scans of all connections, however short memory is.
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);
 /// Connections are ended once this percentage of the memory is in use.
 const NEAR_PERCENT: u64 = 90;
-/// Connections are ended until this percentage is in use, so that the next newcomer does not trigger the next shortage.
+/// Connections are ended until only this percentage of the memory is in use, so that the next newcomer does not trigger
+/// another shortage.
 const ENOUGH_PERCENT: u64 = 85;
-/// A reader that took too little at this many looks of a sweep, two to three seconds, is taken not to read: lost
-/// packets are retransmitted after one second (RFC 6298 section 2).
+/// The number of looks, once a second, after which a reader that took too little each time is considered not to read.
+/// That takes two to three seconds; lost packets are retransmitted after one second (RFC 6298 section 2).
 pub(super) const STALLED_LOOKS: u8 = 3;
-/// A connection gives way to others for lack of memory once it has been idle for this time.
+/// The idle time after which a connection may be closed for lack of memory.
 pub(super) const IDLE_FOR: Nanos = Nanos::from_secs(1);
 
-/// Handles a shortage of memory for the connections of a worker.
+/// The state of a shortage of memory for the connections of a worker.
 #[derive(Default)]
 pub(super) struct Shortage {
-    /// Connections to be ended, the first at the end.
+    /// The connections to be ended, the next one at the end.
     costliest: Vec<u64>,
     looked_at: Nanos,
 }
@@ -43,7 +46,8 @@ pub(super) struct Stalled {
 }
 
 impl Shortage {
-    /// Returns the slot of the costliest stalled connection; `waiting_bytes` returns what waits of its requests.
+    /// Returns the slot of the costliest stalled connection; `waiting_bytes` returns the bytes of a connection's
+    /// waiting requests.
     pub fn next<S: Socket>(
         &mut self,
         now: Nanos,
@@ -52,8 +56,8 @@ impl Shortage {
         waiting_bytes: impl Fn(&Connection<S>) -> u64,
     ) -> Option<usize> {
         let memory = connections.account();
-        // If memory is full, requests of existing clients must not be refused because others have only just stopped
-        // reading.
+        // If memory is full, clients count as stalled immediately. Otherwise requests of other clients would be refused
+        // because of clients that have only just stopped reading.
         let looks = if is_full(memory) { 0 } else { STALLED_LOOKS };
         let is_stalled = |at: usize| {
             let conn = &connections[at];
@@ -64,7 +68,7 @@ impl Shortage {
         let stalled =
             || connections.iter().filter(|(at, _)| is_stalled(*at)).map(|(_, conn)| Stalled::from(conn)).collect();
         while let Some(token) = self.next_found(now, excess_bytes(memory), stalled) {
-            // It may have read since.
+            // The client may have read since.
             if let Some(at) = connections.slot(token).filter(|at| is_stalled(*at)) {
                 return Some(at);
             }
@@ -72,7 +76,7 @@ impl Shortage {
         None
     }
 
-    /// Returns the next connection that was found, examining all of them if none is left.
+    /// Returns the next connection of the last scan; if none is left, scans all connections.
     fn next_found(&mut self, now: Nanos, excess_bytes: u64, stalled: impl FnOnce() -> Vec<Stalled>) -> Option<u64> {
         if self.costliest.is_empty() && now >= self.next_look_at() {
             self.looked_at = now;
@@ -86,15 +90,15 @@ impl Shortage {
         self.looked_at + LOOK_EVERY
     }
 
-    /// Returns when there may be a connection to end, or `None` if memory is not short.
+    /// Returns the instant at which there may be a connection to end, or `None` if memory is not short.
     pub fn look_at(&self, memory: &Account) -> Option<Nanos> {
         let at = if self.costliest.is_empty() { self.next_look_at() } else { Nanos::ZERO };
         is_near(memory).then_some(at)
     }
 }
 
-/// Returns the bytes of a connection's requests that wait here, and those that upstreams took or the client was sent:
-/// an answered request waits no longer.
+/// Returns the bytes of a connection's requests that wait here, and the bytes that upstreams took or that were sent to
+/// the client: an answered request no longer waits.
 pub(super) fn waiting<N: Net>(proxy: &Proxy<N>, conn: &Connection<Transport<N>>) -> Waiting {
     let begin = Waiting { bytes: conn.kept_bytes(), taken_bytes: conn.delivery.sent_bytes() };
     let of_exchanges = conn.protocol.exchanges().map(|exchange| proxy.waiting(exchange.id));
@@ -104,12 +108,12 @@ pub(super) fn waiting<N: Net>(proxy: &Proxy<N>, conn: &Connection<Transport<N>>)
     })
 }
 
-/// Returns true if newcomers are not let in any more.
+/// Returns true if memory is so short that newcomers are not let in.
 pub(super) fn is_near(memory: &Account) -> bool {
     memory.bytes() >= memory.bytes_max() / 100 * NEAR_PERCENT
 }
 
-/// Returns true if existing clients are given no more memory.
+/// Returns true if memory is so short that existing clients get no more.
 pub(super) fn is_full(memory: &Account) -> bool {
     memory.bytes() >= memory.bytes_max()
 }
@@ -118,8 +122,8 @@ fn excess_bytes(memory: &Account) -> u64 {
     memory.bytes().saturating_sub(memory.bytes_max() / 100 * ENOUGH_PERCENT)
 }
 
-/// Returns the names of the connections that hold the excess, the first to go first: always the largest connection of
-/// the client whose remaining connections hold the most.
+/// Returns the names of connections that together hold at least the excess, in the order in which to end them. Each is
+/// the largest connection of the client whose remaining connections hold the most.
 fn costliest(stalled: Vec<Stalled>, excess_bytes: u64) -> Vec<u64> {
     let mut by_client: HashMap<u32, (u64, Vec<Stalled>)> = HashMap::new();
     for one in stalled {
@@ -160,7 +164,7 @@ mod tests {
     #[test]
     fn the_costliest_client_goes_first_and_of_it_the_costliest_connection() {
         let all = vec![stalled(1, 50, 10), stalled(2, 30, 20), stalled(2, 40, 21), stalled(3, 10, 30)];
-        // 70 and 50 and 10; then 30, 50, 10; then 30, 10.
+        // The clients hold 70, 50 and 10; then 30, 50, 10; then 30, 10.
         assert_eq!(costliest(all.clone(), u64::MAX), [21, 10, 20, 30]);
         assert_eq!(costliest(all.clone(), 41), [21, 10]);
         assert!(costliest(all, 0).is_empty() && costliest(Vec::new(), 5).is_empty());

@@ -1,4 +1,4 @@
-//! The end of a server: with its sockets, or after they were handed over to the process that follows it.
+//! The end of a server: with its sockets, or after they were handed over to the next process.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -12,15 +12,16 @@ use crate::connection::Connection;
 use crate::net::Net;
 use crate::send::Transmitter;
 
-/// The time for which a server whose sockets another process has taken over goes on sending: the largest downloads take hours.
+/// The time for which a server continues to send after another process has taken over its sockets: the largest
+/// downloads take hours.
 const HANDED_OVER_FOR: Nanos = Nanos::from_secs(24 * 3600);
-/// The time for the first request of a client that has connected: it is a round trip or two away.
+/// The time allowed for the first request of a connected client, which arrives within a round trip or two.
 const FIRST_REQUEST_FOR: Nanos = Nanos::from_secs(2);
 const GOES_ON: u8 = 0;
 const ENDS: u8 = 1;
 const HANDED_OVER: u8 = 2;
 
-/// The stop request to all event loops, and what they report of stopping.
+/// The stop request to all event loops, and their reports about the stop.
 #[derive(Debug, Default)]
 pub struct Stop {
     state: AtomicU8,
@@ -28,11 +29,11 @@ pub struct Stop {
     cut: Mutex<Tally>,
 }
 
-/// Responses under way and requests that are arriving, added up over the event loops.
+/// The responses under way and the requests that are arriving, added up over the event loops.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Left {
     pub responses: usize,
-    /// A lower bound.
+    /// A lower bound of the remaining bytes.
     pub bytes: u64,
 }
 
@@ -65,27 +66,27 @@ impl fmt::Display for Left {
 }
 
 impl Stop {
-    /// Requests a stop: event loops finish what is being sent, within the stop timeout.
+    /// Requests a stop: event loops finish the responses under way, within the stop timeout.
     pub fn ask(&self) {
         let _ = self.state.compare_exchange(GOES_ON, ENDS, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Requests a stop after another process has taken the sockets: event loops finish what is being sent, however long
-    /// that takes.
+    /// Requests a stop after another process has taken the sockets: event loops finish the responses under way within a
+    /// day.
     pub fn ask_handed_over(&self) {
         self.state.store(HANDED_OVER, Ordering::Release);
     }
 
-    /// Reports what an event loop has left to finish. The last of `of_workers` loops gets a line about all of them, if
-    /// there is anything to wait for.
+    /// Reports the work that an event loop has left to finish. The last of `of_workers` loops gets a line about all of
+    /// them, if there is anything to wait for.
     pub fn tell_begun(&self, left: Left, of_workers: usize, at_most: Nanos) -> Option<String> {
         let all = self.begun.lock().unwrap_or_else(PoisonError::into_inner).add(left, of_workers)?;
         let seconds = at_most.as_secs_f64().ceil();
         (all.responses > 0).then(|| format!("waiting for {all}, at most {seconds:.0} s (timeouts.shutdown)"))
     }
 
-    /// Reports what an event loop has not finished. The last of `of_workers` loops gets a line about all of them, if
-    /// anything was cut.
+    /// Reports the work that an event loop has not finished. The last of `of_workers` loops gets a line about all of
+    /// them, if anything was cut.
     pub fn tell_cut(&self, left: Left, of_workers: usize) -> Option<String> {
         let all = self.cut.lock().unwrap_or_else(PoisonError::into_inner).add(left, of_workers)?;
         (all.responses > 0).then(|| format!("cut {all}: the time for them is over (timeouts.shutdown)"))
@@ -101,7 +102,7 @@ impl Stop {
 }
 
 impl<N: Net> Worker<N> {
-    /// Does a turn's part of the stop. Returns true when it is over.
+    /// Does one turn's part of the stop. Returns true when the stop is complete.
     pub(super) fn stop(&mut self) -> bool {
         let with = &mut self.responder;
         let is_handed_over = with.setup.stop.is_handed_over();
@@ -118,7 +119,8 @@ impl<N: Net> Worker<N> {
         is_over
     }
 
-    /// Accepts no connections but those in the kernel's queue, and ends those without a request.
+    /// Begins the stop: accepts the connections in the kernel's queue and no others, and ends connections without a
+    /// request.
     fn begin_stop(&mut self, is_handed_over: bool, timeout: Nanos) {
         let with = &mut self.responder;
         if is_handed_over {
@@ -141,7 +143,8 @@ impl<N: Net> Worker<N> {
         line.filter(|_| !is_handed_over).inspect(|line| with.service.journal.error(line));
     }
 
-    /// Cuts the responses still being sent, so that their log lines say how far they came. Returns what was left.
+    /// Cuts the responses still being sent, so that their log lines report how far they came. Returns the unfinished
+    /// work.
     fn cut_rest(&mut self) -> Left {
         let (left, with) = (self.left(), &mut self.responder);
         for at in with.connections.slots(|conn| conn.protocol.exchanges().any(|exchange| exchange.is_logged())) {
@@ -151,7 +154,7 @@ impl<N: Net> Worker<N> {
         left
     }
 
-    /// Logs the last lines: how long responses waited, and what was cut.
+    /// Logs the last lines, about the waits of responses and about the work that was cut.
     fn tell_end(&mut self, cut: Left) {
         let with = &mut self.responder;
         with.transmitter.link.longest_wait().inspect(|notice| with.service.journal.error(notice));
@@ -180,7 +183,7 @@ impl<N: Net> Responder<N> {
     }
 
     /// Ends a connection of a stopping server, unless its client sends a request, is in its handshake, may be about to
-    /// send its first request, or takes its last response. With streams open it ends after the last one.
+    /// send its first request, or takes its last response. A connection with open streams ends after the last one.
     pub(super) fn end_without_request(&mut self, at: usize) {
         let Some(conn) = self.connections.get(at).filter(|conn| !conn.channel.is_handshaking) else { return };
         let waited_for = || self.timers.client_now() - conn.idle_since(&self.limits);

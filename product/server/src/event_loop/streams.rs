@@ -1,8 +1,8 @@
-//! HTTP/2 and HTTP/3 connections: several requests at a time, each answered as over HTTP/1.1, its response a job on the
-//! connection.
+//! HTTP/2 and HTTP/3 connections: several requests at a time, each answered as over HTTP/1.1. Each response is a job on
+//! the connection.
 //!
-//! The engine belongs to the transmitter, which makes its frames; the worker gives it what arrived and answers its
-//! requests.
+//! The engine belongs to the transmitter, which makes its frames. The worker passes received bytes to it and answers
+//! its requests.
 
 use http::Method;
 use http2::{Event, PREFACE};
@@ -15,10 +15,10 @@ use crate::journal::Kind;
 use crate::net::Net;
 use crate::send::Transmitter;
 
-/// The minimum length of a preface with which no HTTP/1 request begins.
+/// The minimum length of a preface from which it is clear that it begins no HTTP/1 request.
 const PREFACE_BYTES_MIN: usize = 16;
 
-/// Returns whether a client begins with HTTP/2 without negotiation (RFC 9113 section 3.3); `None` if too little has
+/// Returns whether a client begins with HTTP/2 without negotiation (RFC 9113 section 3.3); `None` if too few bytes have
 /// arrived to decide.
 pub fn is_preface(bytes: &[u8]) -> Option<bool> {
     let is_part = PREFACE.iter().zip(bytes).all(|(preface, byte)| preface == byte);
@@ -26,13 +26,13 @@ pub fn is_preface(bytes: &[u8]) -> Option<bool> {
 }
 
 impl<N: Net> Responder<N> {
-    /// Takes what has arrived, or continues with what arrived before.
+    /// Takes bytes that have arrived, or continues with bytes that arrived before.
     pub(super) fn take_frames(&mut self, at: usize, bytes: &[u8]) {
         self.connections[at].input.is_cut = false;
         let taken = self.transmitter.take_in(&mut self.connections, self.timers.now(), at, bytes, &self.limits);
         self.take_events(at);
         if self.timers.is_stopping() {
-            // With its first request a client of a stopping server learns that it is to send no more.
+            // A client of a stopping server receives a GOAWAY with its first request.
             self.end_without_request(at);
         }
         if let Err(broken) = &taken
@@ -49,7 +49,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Takes a turn's share of events: a connection that has more waits for the next turn.
+    /// Takes a turn's share of events. A connection that has more waits for the next turn.
     fn take_events(&mut self, at: usize) {
         while let Some(conn) = self.connections.get_mut(at).filter(|conn| conn.takes_frames()) {
             if self.budget.is_spent() {
@@ -89,7 +89,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Handles a closed stream: its response is all made, or its client does not want it any more.
+    /// Handles a closed stream: its response is completely made, or the client does not want it any more.
     pub(super) fn leave_stream(&mut self, id: ExchangeId) {
         let Some(exchange) = self.connections.find(id) else { return };
         match exchange.task {
@@ -111,7 +111,7 @@ impl<N: Net> Responder<N> {
     }
 
     pub(super) fn end_stream(&mut self, id: ExchangeId) {
-        // A client that sends no more has no more requests.
+        // A client that has ended its sending side makes no more requests.
         let has_ended = self.connections[id].has_peer_ended();
         self.service.forget_origin(self.timers.now(), &mut self.connections[id], id.stream);
         let (now, limits) = (self.timers.client_now(), &self.limits);

@@ -1,6 +1,6 @@
-//! Once a second this looks at every connection, closes those past their deadline, ends responses whose readers are too
-//! slow and books what was sent. A look costs a few nanoseconds and saves the bookkeeping whenever a connection is
-//! used. Many looks, and all that may end with one, are spread over turns.
+//! A sweep, once a second, looks at every connection, closes connections past their deadline, ends responses whose
+//! readers are too slow and books the bytes sent. A look costs a few nanoseconds and saves the bookkeeping whenever a
+//! connection is used. Many looks, and the work that follows from them, are spread over turns.
 
 use super::Worker;
 use super::shortage::waiting;
@@ -17,7 +17,7 @@ impl<N: Net> Worker<N> {
             self.look_once_a_second();
         }
         let Some(begin) = self.responder.timers.take_sweep() else { return };
-        // Slots taken meanwhile behind the last one are left for the next sweep.
+        // Slots that were taken behind the last one during the sweep are left for the next sweep.
         for at in begin..self.responder.connections.capacity() {
             if (at - begin).is_multiple_of(LOOKS_PER_TURN_MIN)
                 && at > begin
@@ -31,7 +31,7 @@ impl<N: Net> Worker<N> {
         self.responder.transmit();
     }
 
-    /// Does the once-a-second work that belongs to no connection.
+    /// Does the once-a-second work that does not belong to a connection.
     fn look_once_a_second(&mut self) {
         let with = &mut self.responder;
         let now = with.timers.now();

@@ -1,4 +1,4 @@
-//! The time of a turn, and when the event loop wants to run again. No method reads the host's clock.
+//! The time within a turn, and the instants at which the event loop must run again. No method reads the host's clock.
 
 use std::time::SystemTime;
 
@@ -7,16 +7,16 @@ use units::Nanos;
 
 use crate::clock::{ClientClock, ClientTime};
 
-/// The length of a turn. After it, connections still to be read wait for the next turn, because others have become
-/// ready meanwhile.
+/// The maximum length of a turn. After it, connections still to be read wait for the next turn, because others have
+/// become ready.
 pub(super) const TURN_FOR: Nanos = Nanos::from_millis(5);
 const SWEEP_EVERY: Nanos = Nanos::from_secs(1);
-/// The minimum time between two attempts to give memory back: each costs time proportional to the tables, and the
-/// allocator searches everything that is free.
+/// The minimum time between two attempts to give memory back. Each takes time proportional to the tables, and the
+/// allocator searches all of its free memory.
 const GIVE_BACK_EVERY: Nanos = Nanos::from_secs(10);
 
 pub(super) struct Timers {
-    /// When this turn began, or the transmitter last ran in it.
+    /// The instant at which this turn began, or at which the transmitter last ran in it.
     now: Nanos,
     clock: ClientClock,
     turn_began_at: Nanos,
@@ -24,9 +24,9 @@ pub(super) struct Timers {
     date: HttpDate,
     dated: u64,
     sweep: Sweep,
-    /// No memory is given back before this instant.
+    /// The first instant at which memory may be given back again.
     give_back_at: Nanos,
-    /// When a stopping worker ends, whatever is still being sent.
+    /// The instant at which a stopping worker ends, even if responses are still being sent.
     stop_at: Option<ClientTime>,
 }
 
@@ -55,7 +55,7 @@ impl Timers {
         self.now
     }
 
-    /// The time on the clients' clock.
+    /// The current time on the clients' clock.
     pub fn client_now(&self) -> ClientTime {
         self.clock.at(self.now)
     }
@@ -64,13 +64,14 @@ impl Timers {
         &self.date
     }
 
-    /// Sets the clock, which was to be read at most `timeout` after the last reading. The clients' clock leaves out a pause.
+    /// Sets the clock, which should have been read at most `timeout` after the last reading. If that took longer, the
+    /// process was paused, and the clients' clock leaves the pause out.
     pub fn advance(&mut self, now: Nanos, timeout: Option<Nanos>) {
         let before = std::mem::replace(&mut self.now, now);
         self.clock.pause(now - before, timeout);
     }
 
-    /// Begins a turn; makes its Date field if the second has changed.
+    /// Begins a turn, and makes a new Date field if the second has changed.
     pub fn begin_turn(&mut self, time: impl FnOnce() -> SystemTime) {
         self.turn_began_at = self.now;
         let second = self.now.0 / 1_000_000_000;
@@ -117,7 +118,7 @@ impl Timers {
         self.sweep.next = Some(next);
     }
 
-    /// Returns whether memory may be given back now; if so, it may not again for some seconds.
+    /// Returns whether memory may be given back now. If so, it may not be given back again for some seconds.
     pub fn begin_giving_back(&mut self) -> bool {
         let begins = self.now >= self.give_back_at;
         if begins {
@@ -126,7 +127,7 @@ impl Timers {
         begins
     }
 
-    /// Stops the worker after at most `timeout`. Returns false if it is stopping already.
+    /// Schedules the worker's end after at most `timeout`. Returns false if the worker is already stopping.
     pub fn stop(&mut self, timeout: Nanos) -> bool {
         let is_first = !self.is_stopping();
         self.stop_at.get_or_insert(self.clock.at(self.now) + timeout);
@@ -137,7 +138,7 @@ impl Timers {
         self.stop_at.is_some()
     }
 
-    /// Returns true if a stopping worker must send no more.
+    /// Returns true if a stopping worker has reached its time limit and must send no more.
     pub fn is_time_up(&self) -> bool {
         self.stop_at.is_some_and(|at| self.client_now() >= at)
     }
@@ -150,12 +151,12 @@ impl Timers {
         self.now = now;
     }
 
-    /// Sets the clock to the instant at which the clients' clock shows this.
+    /// Sets the clock to the instant at which the clients' clock shows `at`.
     pub fn set_to(&mut self, at: ClientTime) {
         self.now += at - self.client_now();
     }
 
-    /// Keeps this turn going, however much time passes.
+    /// Keeps this turn from ending, however much time passes.
     pub fn hold_turn(&mut self) {
         self.turn_began_at = Nanos::MAX;
     }
@@ -228,7 +229,7 @@ mod tests {
         let mut timers = at(5);
         assert!(!timers.is_stopping() && timers.stop(SECOND) && !timers.stop(SECOND));
         assert!(timers.is_stopping() && !timers.is_time_up());
-        // The wait was to end at once, and 60 s have passed.
+        // The wait was to end immediately, but 60 s have passed.
         timers.advance(Nanos::from_secs(65), Some(Nanos::ZERO));
         assert!(!timers.is_time_up());
         timers.advance(Nanos::from_secs(66), Some(SECOND));

@@ -18,16 +18,16 @@ use crate::udp::{DatagramSocket, Left, Pieces};
 /// The payload of a full datagram over IPv6 if the path's MTU is Ethernet's (RFC 8899 discovers it).
 const DATAGRAM_BYTES: u64 = 1452;
 
-/// Everything a worker has for datagrams.
+/// A worker's state for datagrams.
 pub(super) struct UdpEndpoints<N: Net> {
-    /// `None` if no listener has HTTP/3.
+    /// The UDP sockets; `None` if no listener has HTTP/3.
     sockets: Option<Box<Sockets<N>>>,
 }
 
 pub(super) struct Sockets<N: Net> {
     pub all: Vec<UdpEndpoint<N>>,
     pub pieces: Pieces,
-    /// Datagrams for clients without a connection.
+    /// The datagrams for clients without a connection.
     pub answers: Datagrams,
 }
 
@@ -35,11 +35,11 @@ pub(super) struct UdpEndpoint<N: Net> {
     pub udp: Arc<N::Udp>,
     address: SocketAddr,
     pub quic: Endpoint,
-    /// The service manager holds it too.
+    /// The service manager holds the socket too.
     pub is_passed: bool,
-    /// The event loop waits for room in it.
+    /// The event loop waits for room in the socket.
     is_full: bool,
-    /// The previous process still reads it.
+    /// The previous process still reads the socket.
     is_waiting: bool,
 }
 
@@ -50,7 +50,7 @@ impl<N: Net> Default for UdpEndpoints<N> {
 }
 
 impl<N: Net> UdpEndpoints<N> {
-    /// Watches for datagrams at the listeners that have a UDP socket.
+    /// Watches the UDP sockets of the listeners for datagrams.
     pub fn open(
         &mut self,
         net: &N,
@@ -77,14 +77,14 @@ impl<N: Net> UdpEndpoints<N> {
         Ok(())
     }
 
-    /// Replaces the certificates that were read again.
+    /// Replaces the certificates by newly read ones.
     pub fn renew(&self, acceptor: &Acceptor) {
         let all = self.sockets.iter().flat_map(|sockets| &sockets.all);
         all.for_each(|endpoint| endpoint.quic.replace(acceptor));
     }
 
     /// Begins to read the sockets that the previous process read until it ended. Returns the addresses at which that
-    /// failed.
+    /// failed, with the errors.
     pub fn hear(&mut self, net: &N) -> Vec<(SocketAddr, io::Error)> {
         let mut deaf = Vec::new();
         for endpoint in self.sockets.iter_mut().flat_map(|sockets| &mut sockets.all).filter(|one| one.is_waiting) {
@@ -95,12 +95,12 @@ impl<N: Net> UdpEndpoints<N> {
         deaf
     }
 
-    /// Records that another process has all sockets too, and takes their newcomers.
+    /// Records that another process has all sockets too, and accepts the new connections on them.
     pub fn share(&mut self) {
         self.sockets.iter_mut().flat_map(|sockets| &mut sockets.all).for_each(|endpoint| endpoint.is_passed = true);
     }
 
-    /// Sets the limits of connections from now on.
+    /// Applies the limits to connections from now on.
     pub fn set_limits(&self, limits: &Limits) {
         let all = self.sockets.iter().flat_map(|sockets| &sockets.all);
         all.for_each(|endpoint| endpoint.quic.set_limits(limits.request, limits.idle_timeout));
@@ -130,8 +130,8 @@ impl<N: Net> UdpEndpoints<N> {
 }
 
 impl<N: Net> UdpEndpoint<N> {
-    /// Sends what is outside of connections, and returns what has left and its framing. What there is no room for is
-    /// lost, as it might be anywhere.
+    /// Sends the datagrams that belong to no connection. Returns the datagrams that have left and their framing.
+    /// Datagrams without room are lost, as they might be anywhere on the path.
     pub fn answer(&self, answers: &mut Datagrams) -> Option<(Framing, Left)> {
         let framing = framing(answers.first()?.to);
         let (left, _) = self.udp.send(answers, self.udp.control_priority());

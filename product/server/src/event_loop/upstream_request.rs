@@ -1,4 +1,4 @@
-//! Converts a client's request into the one that an upstream receives.
+//! Converts a client's request into the request that an upstream receives.
 
 use std::net::IpAddr;
 
@@ -19,15 +19,14 @@ use crate::upstream::{self, Announced, BodyAllowance, ClientConnection, Group, P
 impl<N: Net> Responder<N> {
     /// Begins the upload of the request's body, if its client sends one on a stream.
     pub(super) fn upload_of(&self, id: ExchangeId, group: &Group, request: &Request) -> Option<Box<Upload>> {
-        // What follows a CONNECT is not a body.
+        // The bytes after a CONNECT are not a body.
         let has_body = request.method != Method::Connect && request.body != BodyLength::None;
         let is_on_stream = has_body && self.connections[id].keeps_bodies();
         let limits = upload_limits(&self.limits, group, request);
         is_on_stream.then(|| Box::new(Upload::new(self.timers.client_now(), limits)))
     }
 
-    /// Creates the transfer of a request. CONNECT becomes the upgrade that
-    /// it stands for (RFC 8441).
+    /// Creates the transfer of a request. A CONNECT becomes the upgrade that it stands for (RFC 8441).
     pub(super) fn transfer_of(
         &mut self,
         id: ExchangeId,
@@ -42,7 +41,7 @@ impl<N: Net> Responder<N> {
         let gateway = gateway((conn, id.stream), &group, request, (minor_version, key.as_ref().map(|key| &key[..])));
         let gateway = Gateway { changes: &changes, ..gateway };
         let is_upgrading = gateway.is_upgrade;
-        // What follows a CONNECT is not a body.
+        // The bytes after a CONNECT are not a body.
         let (method, body) =
             if key.is_some() { (Method::Get, BodyLength::None) } else { (request.method, request.body) };
         let client_of = (conn.address_of(id.stream), to.is_secure);
@@ -68,8 +67,8 @@ impl<N: Net> Responder<N> {
     }
 }
 
-/// Returns what the gateway adds for this client's request, of this minor version of HTTP/1; `websocket_key` is the key
-/// of a CONNECT.
+/// Returns the fields that the gateway adds to this client's request, which has this minor version of HTTP/1.
+/// `websocket_key` is the key of a CONNECT.
 pub(super) fn gateway<'r>(
     (conn, stream): (&Connection<impl Socket>, u32),
     group: &'r Group,
@@ -94,7 +93,7 @@ pub(super) fn gateway<'r>(
 }
 
 /// Returns the limits for a client that sends a body. A gRPC client sends messages from time to time, and may be silent
-/// for as long as its upstream.
+/// for as long as its upstream may.
 fn upload_limits(limits: &Limits, group: &Group, request: &Request) -> UploadLimits {
     let of_messages = UploadLimits { timeout: group.read_timeout, rate_bytes_per_s_min: 0 };
     if is_grpc(group, request) { of_messages } else { limits.upload() }
@@ -105,8 +104,8 @@ fn is_grpc(group: &Group, request: &Request) -> bool {
     group.is_http2() && request.values("content-type").any(|value| value.starts_with(b"application/grpc"))
 }
 
-/// Encodes the head of a request with this body length for its upstreams, which may run a script for it. `client` is the
-/// client's address, and whether it uses TLS.
+/// Encodes the head of a request with this body length for its upstreams, which may run a script for it. `client` holds
+/// the client's address, and whether the client uses TLS.
 pub(super) fn encode(
     (group, run): (&Group, Option<&Run>),
     request: &Request,

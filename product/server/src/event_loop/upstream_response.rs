@@ -1,4 +1,4 @@
-//! Converts the response of an upstream into the one that the client receives.
+//! Converts the response of an upstream into the response that the client receives.
 
 use http::http1::upstream::{Framing, UpstreamHead};
 use http::{Length, Response, Status};
@@ -6,7 +6,7 @@ use http::{Length, Response, Status};
 use crate::body::{Body, Pipe, Trailing};
 use crate::logging::SizeFrom;
 
-/// Returns how the size of a response is known, from its framing and from whether all of it has arrived; `None` if it
+/// Returns the source of a response's size, from its framing and from whether all of it has arrived; `None` if the size
 /// is unknown and the scheduler estimates it.
 pub(super) fn size_from(framing: Framing, is_whole: bool) -> Option<SizeFrom> {
     match framing {
@@ -21,8 +21,8 @@ pub(super) fn announced(framing: Framing) -> Option<u64> {
     if let Framing::Length(bytes) = framing { Some(bytes.bytes()) } else { None }
 }
 
-/// Builds the response, with a body that is complete or still arriving. A complete body has a length even if its head
-/// gave none, unless it is chunked for the sake of its trailers.
+/// Builds the response, with a body that is complete or still arriving. A complete body has a length even if the head
+/// gave none, unless it is chunked so that its trailers can follow.
 pub(super) fn responding(head: UpstreamHead, pipe: Option<Pipe>, trailing: Trailing, is_whole: bool) -> Response<Body> {
     let pipe = pipe.map(|pipe| pipe.trailing(trailing));
     let is_chunked = trailing == Trailing::InChunks && pipe.as_ref().is_some_and(Pipe::has_trailers);
@@ -35,7 +35,7 @@ pub(super) fn responding(head: UpstreamHead, pipe: Option<Pipe>, trailing: Trail
     let is_demand = head.status == Status::UPGRADE_REQUIRED;
     let response = if is_tunnel { head.into_tunnel(body) } else { head.into_response(body) };
     let response = match trailing {
-        // No frames have fields of the connection (RFC 9113 section 8.2.2).
+        // Frames cannot carry the fields of a connection (RFC 9113 section 8.2.2).
         Trailing::InFrames if is_demand => ["connection", "upgrade"].into_iter().fold(response, Response::without),
         _ => response,
     };

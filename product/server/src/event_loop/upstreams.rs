@@ -1,4 +1,4 @@
-//! The event loop's part in a proxy, first half: it gives the proxy requests, their bodies and events.
+//! The event loop's part in a proxy, first half: it passes requests, their bodies and events to the proxy.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::upstream::{Group, PassOn};
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// The number of bytes of a request body taken from its stream at once.
+/// The maximum number of bytes of a request body taken from its stream in one step.
 const REQUEST_PART_BYTES: usize = 16 << 10;
 
 impl<N: Net> Responder<N> {
@@ -42,7 +42,7 @@ impl<N: Net> Responder<N> {
             // Only the upgrade of HTTP/1.1 is supported (RFC 9110 section 15.6.2).
             return Some(Box::new(self.service.handler.unanswered(to, request, Status::NOT_IMPLEMENTED)));
         }
-        // Lines are split once: what follows reads the copy, whose fields are found by their lengths.
+        // Field lines are split once: later code reads the copy, which stores the fields with their lengths.
         let mut kept = KeptRequest::new(request, self.connections[id].held.account());
         let request = &kept.view();
         let upload = self.upload_of(id, &group, request);
@@ -59,7 +59,7 @@ impl<N: Net> Responder<N> {
         None
     }
 
-    /// Keeps what logs need of a request, unless it was noted when it began to wait for its file.
+    /// Keeps the data that logs need of a request, unless they were kept when the request began to wait for its file.
     fn note_passed(&mut self, id: ExchangeId, to: To, request: &Request, minor_version: u8) {
         let conn = &mut self.connections[id];
         if conn.exchange(id.stream).line.is_none() {
@@ -86,8 +86,8 @@ impl<N: Net> Responder<N> {
         self.send(id, reply);
     }
 
-    /// Has a body that a script may want wait with its client while the file of its request is looked up. Returns true
-    /// if the request was postponed.
+    /// Makes the body of a request that a script may run for wait at the client while the file is looked up. Returns
+    /// true if the request was postponed.
     pub(super) fn hold_body(&mut self, id: ExchangeId, request: &Request, head: Option<&Head>) -> bool {
         if request.body == BodyLength::None || !self.service.handler.may_run(request) {
             return false;
@@ -102,8 +102,8 @@ impl<N: Net> Responder<N> {
         false
     }
 
-    /// Sends 100 Continue to an HTTP/1.1 client that waits for it (RFC 9110 section 10.1.1). Returns whether the request
-    /// must be postponed because its socket is full: 100 Continue is then sent again.
+    /// Sends 100 Continue to an HTTP/1.1 client that waits for it (RFC 9110 section 10.1.1). Returns true if the
+    /// request must be postponed because the client's socket is full. 100 Continue is then sent later.
     pub(super) fn must_wait_for_leave(&mut self, id: ExchangeId, head: Option<&Head>) -> bool {
         let Some(head) = head.filter(|head| head.expect_continue && head.request.body != BodyLength::None) else {
             return false;
@@ -112,7 +112,8 @@ impl<N: Net> Responder<N> {
         self.must_postpone(id.slot(), head)
     }
 
-    /// Passes on more of a request's body over HTTP/1.1. What an upstream does not take in time waits with the client.
+    /// Passes on more of a request's body over HTTP/1.1. The bytes that the upstream does not take in time wait at the
+    /// client.
     pub(super) fn pass_on(&mut self, at: usize, bytes: &[u8], is_last: bool) {
         let id = self.connections[at].exchange_id(0);
         self.with_proxy(|proxy, _, _| proxy.push_request(id, bytes, is_last));
@@ -122,15 +123,15 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Passes on more of the body on a stream, whose engine holds its client back.
+    /// Passes on more of the body on a stream, whose engine holds the client back by flow control.
     pub(super) fn pass_on_stream(&mut self, id: ExchangeId) {
         if self.take_from_stream(id).is_some() {
             self.with_proxy(|proxy, _, _| proxy.refill(id));
         }
     }
 
-    /// Takes as much of a request's body from its stream as there is room for. Returns `None` if the request is not being
-    /// passed on any more.
+    /// Takes as much of a request's body from its stream as the upstream has room for. Returns `None` if the request is
+    /// no longer being passed on.
     fn take_from_stream(&mut self, id: ExchangeId) -> Option<()> {
         let mut room = self.proxy.request_room(id)?;
         let (now, mut bytes) = (self.timers.client_now(), Vec::new());
@@ -142,7 +143,7 @@ impl<N: Net> Responder<N> {
             }
             let upload = self.connections.exchange(id).upload();
             upload.into_iter().for_each(|upload| upload.on_bytes(now, bytes.len()));
-            // A body that is cut off is reported by the end of its stream.
+            // The end of the stream reports a body that was cut off.
             if read != BodyRead::More {
                 break;
             }
@@ -167,7 +168,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Ends the transfer of an exchange that needs no upstream any more, if it has one.
+    /// Ends the transfer of an exchange that no longer needs an upstream, if it has one.
     pub(super) fn leave_upstream(&mut self, id: ExchangeId) {
         self.with_proxy(|proxy, net, now| proxy.leave(net, now, id));
     }
@@ -177,7 +178,7 @@ impl<N: Net> Responder<N> {
         if let Some(error) = self.transmitter.reads.take_write_failure() {
             self.service.journal.fail(self.timers.now(), Kind::Spool, error);
         }
-        // A response that continues into a file has room at once, and no more until that is written.
+        // A response that continues into a file has room immediately, and no more until that is written.
         while let Some(job) = self.transmitter.reads.next_refill() {
             if let Some(id) = Producer::of(&mut self.transmitter, &mut self.connections, job).exchange() {
                 self.with_proxy(|proxy, _, _| proxy.refill(id));
