@@ -8,11 +8,11 @@ use crate::pacing::pace::BLIND_PERMILLE;
 /// The slowest pace, in bits per second.
 pub(crate) const FLOOR: u64 = 64_000;
 
-/// The rate above which a core is the bottleneck: it serves 5 to 10 Gbit/s of large responses, and a line this fast
+/// The rate above which a core is the bottleneck: a core serves 5 to 10 Gbit/s of large responses, and a line this fast
 /// sends a segment in less time than the system call that hands it down.
 const FAST: u64 = 3_000_000_000;
 
-/// Returns true if a line of this rate is not paced: responses would wait for a core, not for the line.
+/// Returns whether a line of this rate is sent unpaced, because responses would wait for a core, not for the line.
 pub fn is_fast(rate: Rate) -> bool {
     rate.bits_per_s() >= FAST
 }
@@ -22,26 +22,26 @@ pub fn is_fast(rate: Rate) -> bool {
 pub struct Bounds {
     /// The minimum pace.
     pub least: Option<Rate>,
-    /// The search begins here, instead of as fast as sockets take bytes.
+    /// The rate at which the search begins; without it, the search begins as fast as sockets take bytes.
     pub first: Option<Rate>,
     /// The maximum pace.
     pub most: Option<Rate>,
 }
 
 impl Bounds {
-    /// The bounds of a line whose rate was configured: nearly that rate is the first guess, and the maximum.
+    /// Returns the bounds of a line whose rate was configured: the first guess and the maximum are nearly that rate.
     pub fn told(rate: Rate) -> Bounds {
         let most = Some(rate.permille(BLIND_PERMILLE));
         Bounds { least: None, first: most, most }
     }
 
-    /// The minimum pace, in bits per second.
+    /// Returns the minimum pace, in bits per second.
     pub(super) fn floor(&self) -> u64 {
         self.least.map_or(FLOOR, Rate::bits_per_s)
     }
 }
 
-/// The reason why a text is no bounds.
+/// The reason why a text does not give bounds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BoundsError {
     #[error("`{0}`: expected auto, off, a rate or two rates, for example 10mbit or 2mbit..20mbit ({1})")]

@@ -2,29 +2,29 @@
 //! queue never sees a shorter round trip.
 //!
 //! A client is an address (or its prefix), given as a hash. Its shortest round trip of the last minute or two is its
-//! base. Round trips also vary by themselves (jitter, delayed acknowledgements, the client's own access link); the
-//! amount is learned while there is no queue that could be the cause.
+//! base. Round trips also vary by themselves (jitter, delayed acknowledgements, the client's own access link); the size
+//! of this variation is learned while there is no queue that could cause it.
 
 use units::Nanos;
 
 use super::Estimator;
 
-/// The maximum number of clients remembered at once: 64 bytes each.
+/// The maximum number of clients remembered, at 64 bytes each.
 pub const CLIENTS_MAX: usize = 4096;
 /// The number of clients per set of the table; the one seen least recently is evicted.
 const WAYS: usize = 4;
-/// A base is the minimum over at least this time, and at most twice as long: a path that became longer is believed
-/// then.
+/// The minimum time over which a base is the minimum; the maximum is twice as long. A path that became longer is
+/// believed after it.
 const BASE_WINDOW: Nanos = Nanos::from_secs(60);
-/// The share of a new deviation in the mean is one in this many.
+/// The divisor of a new deviation's share in the mean.
 const NOISE_GAIN: u64 = 8;
 
-/// The load when a round trip was measured.
+/// Our load when a round trip was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Load {
     /// We sent at the full pace: the queue may be ours.
     Full,
-    /// We sent at the full pace, and clients known before saw no queue, or one that delays no more than this.
+    /// We sent at the full pace, and clients known before saw no queue, or only a queue with this delay or less.
     Unqueued { delay: Nanos },
     /// We sent so little that no queue can be ours.
     Light,
@@ -33,23 +33,23 @@ pub(super) enum Load {
 /// The bounds of the delay of the queue that all clients share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DelayBounds {
-    /// The growth of the client's round trip since it is known; less than the delay if it began in a queue.
+    /// The growth of the client's round trip since it became known; less than the delay if it began in a queue.
     pub at_least: Nanos,
-    /// A queue that all share delays this client too, so the delay is no longer than what the client saw.
+    /// The client's whole delay: a queue that all clients share delays this client too, so it is no longer.
     pub at_most: Nanos,
     pub kind: Kind,
     /// The part of `at_least` by which round trips vary by themselves.
     pub noise: Nanos,
 }
 
-/// What a round trip was measured of.
+/// The source of a round trip's measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A handshake: each is another measurement.
+    /// A handshake, each of which is a separate measurement.
     Handshake,
-    /// Data, smoothed, so that one resembles the next.
+    /// Data. The value is smoothed, so that each resembles the one before.
     Data,
-    /// [`super::Look::is_vague`].
+    /// A vague measurement ([`super::Look::is_vague`]).
     Vague,
 }
 
@@ -66,9 +66,9 @@ struct Client {
     /// The minimum round trips of the previous window and of the current one.
     least: [Nanos; 2],
     window_began: Nanos,
-    /// Mean excess over the base, and over the queue, while that is short: of round trips, and of vague ones.
+    /// The mean excess over the base, and over the queue while it is short: of round trips, and of vague ones.
     noise: [Nanos; 2],
-    /// A round trip was measured that no queue of ours can have delayed.
+    /// Whether a round trip was measured that no queue of ours can have delayed.
     is_known: bool,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// The client's shortest recent round trip; zero if none was seen.
+    /// Returns the client's shortest recent round trip; zero if none was seen.
     pub fn base(&self, key: u64) -> Nanos {
         let set = self.sets.get((key % self.sets.len().max(1) as u64) as usize);
         let found = set.and_then(|set| set.iter().flatten().find(|client| client.key == key));
@@ -97,8 +97,8 @@ impl Clients {
         DelayBounds { at_least: above - noise, at_most, kind, noise }
     }
 
-    /// Records a round trip of an earlier time as the shortest, if it is: no evidence of the queue now. The client is
-    /// known by it.
+    /// Records an earlier round trip, as the shortest if it is. It is not evidence of the queue now, but makes the
+    /// client known.
     pub fn on_base(&mut self, now: Nanos, key: u64, rtt: Nanos) {
         let client = self.client(now, key, rtt);
         client.least[1] = client.least[1].min(rtt);
@@ -156,9 +156,9 @@ impl Client {
 }
 
 impl Estimator {
-    /// Records the shortest round trip that the kernel has measured on a connection of this client, from its handshake
-    /// on. Without it, a connection that is first looked at in a queue would have the queue in its base, and a client
-    /// whose load never falls would stay unknown.
+    /// Records the shortest round trip that the kernel has measured on a connection of this client since its handshake.
+    /// Without it, the base of a connection that is first read while there is a queue would include the queue, and a
+    /// client whose load never falls would stay unknown.
     pub fn on_base(&mut self, now: Nanos, client: u64, rtt: Nanos) {
         self.clients.on_base(now, client, rtt);
     }
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(seen(&mut clients, 0, 1, 20, Load::Light), (0, 0));
         assert_eq!(seen(&mut clients, 10, 1, 50, Load::Full), (30, 30));
         assert_eq!(seen(&mut clients, 20, 2, 70, Load::Full), (0, 70));
-        // It was in a queue when it came: now it is known.
+        // The client was in a queue when it came, and is known now.
         assert_eq!(seen(&mut clients, 30, 2, 40, Load::Unqueued { delay: MS(0) }), (0, 0));
         assert_eq!(seen(&mut clients, 40, 2, 70, Load::Full), (30, 30));
     }

@@ -1,4 +1,4 @@
-//! The decision at the end of an interval: a cut of the pace, the trial whether it helped, or a rise.
+//! The decision at the end of an interval: a cut of the pace, a check whether the last cut helped, or a rise.
 
 use units::Nanos;
 
@@ -11,11 +11,11 @@ use super::{
     UNQUEUED_INTERVALS,
 };
 
-/// The part of the pace that the line carries at least if its queue has only begun.
+/// The minimum part of the pace that the line carries if its queue has only begun.
 const BEGUN_PERMILLE: u64 = 970;
 
 impl Estimator {
-    /// Decides at the end of an interval. Until the effect of the last change is seen, nothing proves anything.
+    /// Makes the decision at the end of an interval. Until the effect of the last change is seen, nothing is evidence.
     pub(super) fn decide(
         &mut self,
         now: Nanos,
@@ -35,7 +35,7 @@ impl Estimator {
         }
         let threshold = self.threshold();
         if now < self.others.until {
-            // Queue and losses prove nothing now; what arrives does.
+            // Queue and losses prove nothing now; arrivals do.
             return self.raise(now, charged, interval, interval.used_permille >= BUSY_PERMILLE);
         }
         if self.is_queued(threshold) && self.is_ours() {
@@ -104,7 +104,7 @@ impl Estimator {
         Some(self.leave_alone(now, charged, trial.pace_before))
     }
 
-    /// Returns to the pace before for some time, because the cause of delays or losses is not ours.
+    /// Returns to the previous pace for some time, because we do not cause the delays or losses.
     fn leave_alone(&mut self, now: Nanos, charged: u64, pace: Option<u64>) -> Change {
         self.trial = None;
         self.others.until = now + self.others.lasts;
@@ -113,19 +113,19 @@ impl Estimator {
         self.change(now, charged, pace, Some(notice))
     }
 
-    /// Returns the pace before the last cut for light losses if they are back at no more than the pace that ended them,
-    /// which was then chance.
+    /// Returns the pace before the last cut for light losses, if losses are back at a pace no higher than the one that
+    /// seemed to end them. Their end was then chance.
     fn is_lossy_anyhow(&mut self, now: Nanos, lost: Lost) -> Option<u64> {
         let pace = self.pace.filter(|_| !lost.is_plain())?;
         let (at, before, after) = self.others.lossy.take()?;
-        // All of the pace before has arrived at some time, except for what is lost.
+        // All of the previous pace has arrived at some time, except for the part now lost.
         let has_arrived = before / 1000 * MARGIN_PERMILLE.saturating_sub(lost.permille) <= self.history.peak();
         (pace <= after && now - at < LOSSY_FOR && has_arrived).then_some(before)
     }
 
     pub(super) fn cut(&mut self, now: Nanos, charged: u64, signal: Signal, measure: Option<Measure>) -> Option<Change> {
         if measure.is_none() && self.is_open() {
-            // A pace that limits nothing is no measure of anything.
+            // A pace that limits nothing is not a measure of the line.
             return None;
         }
         let pace = self.pace.unwrap_or(u64::MAX);
@@ -135,7 +135,7 @@ impl Estimator {
         let again = if is_again { UNKNOWN_PERMILLE } else { 990 };
         let unknown = Measure { line: before / 1000 * UNKNOWN_PERMILLE, is_full: false };
         let Measure { line, is_full } = measure.unwrap_or(unknown);
-        // The maximum of several is a little more than the line's rate, by chance.
+        // The maximum of several rates is by chance a little more than the line's rate.
         let line = if is_full || self.pace.is_none() { line } else { line / 1000 * CHANCE_PERMILLE };
         let line = line.min(pace / 1000 * again).max(self.bounds.floor());
         let first = Trial { pace_before: self.pace, signal, arrived: self.arrives(), cuts: 0 };
@@ -154,15 +154,15 @@ impl Estimator {
             self.others.lossy = Some((now, before, then));
         }
         let notice = self.found.on_line(now, line);
-        // At half of the line's rate the queue is gone after twice its time, unless others add to it.
+        // At half of the line's rate the queue is gone after twice its delay, unless others add to it.
         let drain_for = Nanos(2 * self.queue_now(now, line).0);
         let drain_for = if let Signal::Loss(_) = signal { drain_for.max(DRAIN_UNSEEN) } else { drain_for };
         self.phase = Phase::Draining { until: now + drain_for.min(DRAIN_MAX), then };
         Some(self.change(now, charged, Some(line >> cuts), notice))
     }
 
-    /// The measure, but no less than a queue that has only begun lets expect, as handshakes show it: with the pace far
-    /// above the line it would be longer by now.
+    /// Returns the measure, raised to the minimum rate that a queue implies if it has only begun, which handshakes
+    /// show. If the pace were far above the line, the queue would already be longer.
     fn at_least(&self, measure: Option<Measure>, delay: Nanos) -> Option<Measure> {
         let is_short = delay.0 < 2 * self.threshold().0 && self.evidence.has_handshakes();
         let is_new = is_short && !self.is_losing() && !self.is_open();
@@ -170,7 +170,7 @@ impl Estimator {
         measure.map(|measure| Measure { line: measure.line.max(least), ..measure })
     }
 
-    /// The time that the line needs for its queue: as seen, plus what was added since.
+    /// Returns the time that the line needs for its queue: the delay seen, plus the bytes added since.
     fn queue_now(&self, now: Nanos, line: u64) -> Nanos {
         let Some(least) = self.evidence.delay() else { return Nanos::ZERO };
         let excess = self.pace.unwrap_or(line).saturating_sub(line);

@@ -1,11 +1,12 @@
-//! The search for a fall of the line so deep that what leaves does not show whose queue stands in front of it.
+//! The search for a fall of the line so deep that the bytes that left do not show whether the queue in front of it is
+//! ours.
 //!
-//! A queue is ours if we sent most of what the line carries ([`super::measure`]), and what it carries is known by the
-//! maximum that arrived recently. A line that falls to a tenth carries a tenth of that, however much of it is ours: TCP
-//! lets no more leave than arrives. It also allows so few round trips to be measured that an interval has none, and a
-//! short queue is empty whenever a loss has shut the windows. So round trips are gathered for a second, and the queue
-//! is taken for ours, as a trial, if most of them were delayed while a response waited all that time: with less to send
-//! the queue would belong to others.
+//! A queue is ours if we sent most of what the line carries ([`super::measure`]), and that rate is taken to be the
+//! maximum that arrived recently. A line that falls to a tenth carries a tenth of that maximum even if all of it is
+//! ours: TCP lets no more leave than arrives. Few round trips are then measured, so an interval may have none, and a
+//! short queue is empty whenever a loss has shut the windows. So round trips are gathered for a second. If most of them
+//! were delayed while a response waited all that time, the queue is taken for ours as a trial. If responses had not
+//! waited, the queue would belong to others.
 
 use units::Nanos;
 
@@ -14,20 +15,20 @@ use super::history::permille_of;
 use super::measure::{MOSTLY_PERMILLE, Measure};
 use super::{Change, Estimator, Signal};
 
-/// The time that a queue has to stand. Longer: a fall is followed later; shorter: a pause of the line is taken for a
-/// fall.
+/// The time that a queue has to stand. If longer, a fall is followed later; if shorter, a pause of the line is taken
+/// for a fall.
 const STANDS_FOR: Nanos = Nanos::from_millis(1000);
 /// The maximum time on a line so slow that its rate is not measurable in `STANDS_FOR`.
 const STANDS_FOR_MAX: Nanos = Nanos::from_secs(5);
-/// The part of round trips that counts as most of them.
+/// The part of round trips that counts as most of them, in thousandths.
 const DELAYED_PERMILLE: u32 = 750;
-/// Fewer round trips of a client prove nothing about it.
+/// The minimum number of round trips that prove anything about a client.
 const SAMPLES_MIN: u32 = 2;
-/// The maximum number of clients whose round trips are counted: those seen first.
+/// The maximum number of clients whose round trips are counted, which are the first seen.
 const CLIENTS_MAX: usize = 16;
 
-/// A rate that one client alone met is doubted this often, or whenever the line carried twice as much lately: a visitor
-/// who downloads while others come and go would else have the pace tried with each of them.
+/// The minimum time between doubts about a rate that only one client met, unless the line recently carried twice as
+/// much. Without it, while a visitor downloads and others come and go, each of them would make the pace be tried again.
 const DOUBT_EVERY: Nanos = Nanos::from_secs(10);
 
 /// The round trips since the last instant at which no fall was found.
@@ -35,7 +36,7 @@ const DOUBT_EVERY: Nanos = Nanos::from_secs(10);
 pub(super) struct Fall {
     began: Nanos,
     seen: Vec<RoundTrips>,
-    /// The only client seen before the last cut, if there was only one: what it met may be a slow link of its own.
+    /// The only client seen before the last cut, if there was only one: it may be behind a slow link of its own.
     alone: Option<u64>,
     doubted_at: Option<Nanos>,
 }
@@ -45,9 +46,9 @@ pub(super) struct Fall {
 struct RoundTrips {
     client: u64,
     all: u32,
-    /// The number of them that a queue delayed.
+    /// The number of round trips that a queue delayed.
     delayed: u32,
-    /// The sum of their delays.
+    /// The sum of these round trips' delays.
     delay: Nanos,
 }
 
@@ -78,18 +79,18 @@ impl Fall {
         }
     }
 
-    /// Records that the pace is cut by what was seen.
+    /// Records that the pace is cut because of these round trips.
     pub fn on_cut(&mut self) {
         self.alone = match &self.seen[..] {
-            // A cut right after another: nothing new was seen.
+            // This cut follows directly after another, and nothing new was seen.
             [] => self.alone,
             [seen] => Some(seen.client),
             _ => None,
         };
     }
 
-    /// Returns whether the last cut was by what one client alone met, and another is seen without a queue now. Returns
-    /// true once for each cut.
+    /// Returns whether the last cut was for the delays of only one client, and another client is now seen without a
+    /// queue. Returns true at most once for each cut.
     pub fn is_in_doubt(&mut self, now: Nanos, is_far_below: bool) -> bool {
         let seen = &self.seen;
         let is_due = is_far_below || self.doubted_at.is_none_or(|before| now - before >= DOUBT_EVERY);
@@ -101,8 +102,8 @@ impl Fall {
         is_in_doubt
     }
 
-    /// The mean delay of the queue that stood, if one did: most round trips of every client with enough of them were
-    /// longer, for two clients or for the only one.
+    /// Returns the mean delay of the queue that stood, if one did: two clients, or the only one, have enough round
+    /// trips, and most round trips of every such client were delayed.
     fn queue(&self) -> Option<Nanos> {
         let mut told = self.seen.iter().filter(|seen| seen.all >= SAMPLES_MIN);
         let clients = told.clone().count();
@@ -130,7 +131,7 @@ impl Estimator {
             self.fall.restart(now);
             return None;
         };
-        // What was tried before was on another line.
+        // The previous trial was on a line of another rate.
         self.trial = None;
         let measure = Measure { line: self.history.rate(&run), is_full: true };
         self.cut(now, charged, Signal::Delay(queue), Some(measure))
@@ -144,8 +145,8 @@ mod tests {
 
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
-    /// The queue found from round trips of the given clients, each longer by this many milliseconds; a delay of more
-    /// than 5 ms is a queue.
+    /// Returns the queue found from round trips of the given clients, each longer by this many milliseconds; a delay of
+    /// more than 5 ms is a queue.
     fn queue_ms(round_trips: &[(u64, u64)]) -> Option<u64> {
         let mut fall = Fall::default();
         for (client, ms) in round_trips {
@@ -160,7 +161,7 @@ mod tests {
         assert_eq!(queue_ms(&[]), None);
         assert_eq!(queue_ms(&[(1, 20), (1, 40)]), Some(30));
         assert_eq!(queue_ms(&[(1, 20), (1, 40), (1, 0), (1, 30), (2, 20), (2, 40), (3, 0)]), Some(30));
-        // A client that is not delayed is proof, and one among strangers may have a slow link.
+        // A client without delay is proof, and a single client among strangers may have a slow link.
         assert_eq!(queue_ms(&[(1, 20), (1, 20), (2, 20), (2, 20), (3, 0), (3, 5)]), None);
         assert_eq!(queue_ms(&[(1, 20), (1, 20), (2, 20)]), None);
         assert_eq!(queue_ms(&[(1, 20), (1, 40), (1, 0)]), None);

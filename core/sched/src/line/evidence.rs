@@ -1,19 +1,19 @@
-//! The observations of one interval, and what they prove about the queue that all clients share.
+//! The observations of one interval, and their evidence about the queue that all clients share.
 
 use units::Nanos;
 
 use super::clients::{DelayBounds, Kind};
 
-/// Clients distinguished in one interval; of more, the first count.
+/// The maximum number of clients distinguished in one interval; the first ones count.
 const VOTERS_MAX: usize = 16;
-/// Fewer round trips than this prove nothing.
+/// The minimum number of round trips that prove anything.
 const SAMPLES_MIN: u32 = 2;
 
 #[derive(Debug, Clone, Copy)]
 struct Voter {
     client: u64,
-    /// The minimum delay of the queue by its round trips, without vague ones if there are others; `None` before the first
-    /// of them.
+    /// The minimum delay of the queue by its round trips, without vague ones if there are others; `None` before the
+    /// first round trip.
     at_least: Option<Nanos>,
     is_vague: bool,
     handshakes: Handshakes,
@@ -40,7 +40,7 @@ pub(super) struct Evidence {
     voters: Vec<Voter>,
     samples: u32,
     least: Option<Least>,
-    /// The same of round trips that are not vague.
+    /// The number and the lowest upper bound of the round trips that are not vague.
     clear: (u32, Option<Least>),
     rtt_max: Nanos,
 }
@@ -74,13 +74,13 @@ impl Evidence {
         }
     }
 
-    /// The maximum delay of the shared queue; `None` if there were too few round trips.
+    /// Returns the maximum delay of the shared queue; `None` if there were too few round trips.
     pub fn delay(&self) -> Option<Least> {
         let (samples, least) = if self.clear.0 >= SAMPLES_MIN { self.clear } else { (self.samples, self.least) };
         least.filter(|_| samples >= SAMPLES_MIN)
     }
 
-    /// The shortest delay so far; `None` before the first round trip.
+    /// Returns the shortest delay so far; `None` before the first round trip.
     pub fn least(&self) -> Option<Nanos> {
         self.clear.1.or(self.least).map(|least| least.delay)
     }
@@ -91,14 +91,14 @@ impl Evidence {
     }
 
     /// Returns whether a queue longer than this delays all clients: none saw less, and two clients, or the only one,
-    /// saw more all the time. A single client among others may be behind a slow link of its own.
+    /// always saw more. A single client among others may be behind a slow link of its own.
     pub fn is_queued(&self, threshold: Nanos) -> bool {
         let votes = self.voters.iter().filter_map(Voter::at_least);
         let (all, queued) = votes.fold((0, 0), |(all, queued), least| (all + 1, queued + u32::from(least > threshold)));
         self.delay().is_some_and(|least| least.delay > threshold) && queued >= 1 && (queued >= 2 || all == 1)
     }
 
-    /// Returns whether two clients, or the only one, meet a queue or losses, whatever others meet: each may have a
+    /// Returns whether two clients, or the only one, meet a queue or losses, whatever others meet. Each may have a
     /// queue of its own.
     pub fn is_congested(&self, threshold: Nanos) -> bool {
         let is_met = |voter: &&Voter| voter.lost_bytes > 0 || voter.at_least().is_some_and(|least| least > threshold);
@@ -106,20 +106,20 @@ impl Evidence {
         met >= 2 || met == 1 && self.voters.len() == 1
     }
 
-    /// Bytes lost; with several clients, without those of the client that lost most, because its own path may lose
-    /// them.
+    /// Returns the bytes lost. With several clients, the bytes of the client that lost most are left out, because its
+    /// own path may lose them.
     pub fn lost_by_all_bytes(&self) -> u64 {
         let losses = self.voters.iter().map(|voter| voter.lost_bytes);
         let (all, most) = (losses.clone().sum::<u64>(), losses.max().unwrap_or(0));
         if self.voters.len() > 1 { all - most } else { all }
     }
 
-    /// The number of round trips seen.
+    /// Returns the number of round trips seen.
     pub fn samples(&self) -> u32 {
         self.samples
     }
 
-    /// The longest round trip seen.
+    /// Returns the longest round trip seen.
     pub fn rtt_max(&self) -> Nanos {
         self.rtt_max
     }
@@ -143,7 +143,7 @@ impl Evidence {
 }
 
 impl Voter {
-    /// Takes a round trip. A vague one shows nothing if there are others.
+    /// Records a round trip. A vague one is ignored if there are others.
     fn see(&mut self, bounds: DelayBounds) {
         let is_vague = bounds.kind == Kind::Vague;
         if is_vague && !self.is_vague {
@@ -165,10 +165,10 @@ impl Voter {
         self.at_least = Some(self.at_least.map_or(at_least, |least| least.min(at_least)));
     }
 
-    /// The minimum delay of the queue; `None` without round trips.
+    /// Returns the minimum delay of the queue; `None` without round trips.
     fn at_least(&self) -> Option<Nanos> {
         let Handshakes { count, at_least, noise } = self.handshakes;
-        // That all are long by themselves is the less likely the more there are.
+        // The more handshakes there are, the less likely it is that all are long by themselves.
         let handshakes = (count > 0).then(|| at_least - Nanos(noise.0 / u64::from(count.max(1))));
         handshakes.into_iter().chain(self.at_least).min()
     }
@@ -193,11 +193,11 @@ mod tests {
     fn everybody_has_to_be_delayed() {
         assert!(evidence(&[(1, 30, 30), (1, 30, 30)]).is_queued(MS(5)));
         assert!(evidence(&[(1, 30, 30), (2, 25, 40)]).is_queued(MS(5)));
-        // A client that is not delayed, known or not, is proof.
+        // A client without delay, known or not, is proof.
         assert!(!evidence(&[(1, 30, 30), (2, 30, 30), (3, 0, 4)]).is_queued(MS(5)));
         // A single client among strangers may have a slow link.
         assert!(!evidence(&[(1, 30, 30), (2, 0, 90), (3, 0, 80)]).is_queued(MS(5)));
-        // Ordinary variation is no queue; nor is a single look.
+        // Ordinary variation is not a queue, and a single look is not evidence of one.
         assert!(!evidence(&[(1, 0, 30), (1, 0, 30)]).is_queued(MS(5)));
         assert!(!evidence(&[(1, 30, 30)]).is_queued(MS(5)));
     }
@@ -209,7 +209,7 @@ mod tests {
         assert!(evidence(&[(1, 6, 6), (2, 6, 6), (3, 0, 6)]).is_queued(MS(5)));
     }
 
-    /// They may be too long by what waited in front of the line, and too short where that was estimated.
+    /// Vague round trips may be too long by a wait in front of the line, and too short if that wait was estimated.
     #[test]
     fn vague_round_trips_count_only_where_there_are_no_others() {
         let evidence_of = |trips: &[(bool, u64)]| {

@@ -5,7 +5,7 @@ use units::{Nanos, Rate};
 use super::notice::{Limit, Notice, Status};
 use super::{Bounds, rate};
 
-/// The rate of the line that was found, and the last that was reported.
+/// The rate found for the line, and the rate last reported.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     rate: Option<u64>,
@@ -17,15 +17,16 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Records an interval in which the line was full, by its use or its queue. Returns the time since the last such
-    /// interval.
+    /// Records an interval in which the line was full, as shown by its use or its queue. Returns the time since the
+    /// last such interval.
     pub fn on_full(&mut self, now: Nanos) -> Nanos {
         let before = std::mem::replace(&mut self.at, now);
         self.busy_intervals += 1;
         now - before
     }
 
-    /// Records a measurement of the line. Returns a notice for the first rate, and for any that differs by a twentieth.
+    /// Records a measurement of the line. Returns a notice for the first rate, and for any rate that differs by a
+    /// twentieth.
     pub fn on_line(&mut self, now: Nanos, line: u64) -> Option<Notice> {
         (self.rate, self.at, self.limit) = (Some(line), now, Limit::Line);
         let before = self.told;
@@ -39,7 +40,8 @@ impl Found {
         })
     }
 
-    /// Records that the line carries this pace too. Returns a notice if it is a quarter more than was last reported.
+    /// Records that the line carries this pace too. Returns a notice if it is a quarter more than the rate last
+    /// reported.
     pub fn on_raised(&mut self, pace: u64) -> Option<Notice> {
         self.rate = Some(pace);
         let before = self.told.filter(|before| pace > before + before / 4)?;
@@ -47,7 +49,7 @@ impl Found {
         Some(Notice::Changed { from: rate(before), to: rate(pace) })
     }
 
-    /// Records that the delay or the losses remain at a slower pace too, so they are caused by others.
+    /// Records that the delay or the losses remain at a slower pace too, and so are caused by others.
     pub fn on_others(&mut self, lasts: Nanos, pace: u64) -> Notice {
         self.limit = Limit::Others;
         Notice::Others { rate: rate(pace), lasts }

@@ -1,4 +1,4 @@
-//! The bytes that left and that arrived, interval by interval.
+//! The bytes that left and the bytes that arrived, interval by interval.
 
 use std::collections::VecDeque;
 use std::ops::AddAssign;
@@ -7,39 +7,41 @@ use units::Nanos;
 
 use super::Look;
 
-/// The maximum number of intervals remembered: a second of the shortest.
+/// The maximum number of intervals remembered: a second, if all are of the shortest kind.
 const INTERVALS_MAX: usize = 40;
-/// The minimum bytes that make a rate: 24 packets, so that one more or less is four per cent.
+/// The minimum bytes for a measurement of a rate: 24 packets, so that one more or less is four per cent.
 const RATE_BYTES_MIN: u64 = 24 * 1514;
-/// The minimum time that makes a rate: acknowledgements come in bunches.
+/// The minimum time for a measurement of a rate, because acknowledgements come in bunches.
 const RATE_FOR: Nanos = Nanos::from_millis(100);
-/// The time after which everything that left is known to have arrived: the longest path, and at most this.
+/// The maximum time after which all bytes that left are assumed to have arrived; it is otherwise the longest path.
 const LAG_MAX: Nanos = Nanos::from_millis(500);
-/// The time by which an acknowledgement may come later than its path takes: delayed ones wait for 40 ms.
+/// The time by which an acknowledgement may come later than its path takes, because delayed ones wait for 40 ms.
 const SLACK: Nanos = Nanos::from_millis(50);
-/// The bytes that may be acknowledged late: there is one acknowledgement per two segments, and a look between.
+/// The bytes that may be acknowledged late: there is one acknowledgement for every two segments, and a look may fall
+/// between.
 const LATE_BYTES: u64 = 2 * 1514;
-/// The peak, and the longest path, fade by one part in this many each interval.
+/// Each interval, the peak and the longest path lose one part in this many.
 const FADING_PARTS: u64 = 1000;
 const LONGEST_FADING_PARTS: u64 = 64;
 /// Each interval, the totals lose one part in this many.
 const FORGOTTEN_PARTS: u64 = 64;
-/// The maximum that leaves per thousand bytes that arrive: handshakes, acknowledgements of requests, ends.
+/// The maximum number of bytes that leave per thousand that arrive: the excess is handshakes, acknowledgements of
+/// requests, and ends of connections.
 const OVERHEAD_PERMILLE_MAX: u64 = 1500;
 
-/// The bytes of a time span, on the wire.
+/// The bytes of a span of time, on the wire.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Run {
     pub lasted: Nanos,
-    /// Everything that left.
+    /// All bytes that left.
     pub charged_bytes: u64,
-    /// Bytes of responses sent for the first time.
+    /// The bytes of responses sent for the first time.
     pub sent_bytes: u64,
-    /// Bytes of responses sent again.
+    /// The bytes of responses sent again.
     pub lost_bytes: u64,
-    /// Bytes of responses that arrived at the clients.
+    /// The bytes of responses that arrived at the clients.
     pub delivered_bytes: u64,
-    /// Bytes of responses to clients that were silent, some of which may be counted as arrived too.
+    /// The bytes of responses to silent clients, some of which may also be counted as arrived.
     pub unheard_bytes: u64,
 }
 
@@ -50,7 +52,7 @@ pub(super) struct Seen {
     pub delay: Option<Nanos>,
     /// There was a queue.
     pub is_queued: bool,
-    /// The sender ran late, so what left and what arrived is no evidence about the line.
+    /// The sender ran late, so the bytes that left and arrived are not evidence about the line.
     pub is_late: bool,
 }
 
@@ -74,15 +76,15 @@ pub(super) struct Interval {
 #[derive(Debug, Default)]
 pub(super) struct History {
     began: Nanos,
-    /// Bytes charged when the interval began.
+    /// The bytes charged when the interval began.
     charged_before: u64,
     /// The interval so far.
     run: Run,
     is_idle: bool,
     closed: VecDeque<Interval>,
-    /// Totals over a long time, which fade.
+    /// The totals over a long time, which fade.
     totals: Run,
-    /// The maximum that arrived in a row of intervals, bits per second, fading.
+    /// The maximum rate that arrived in a row of intervals, in bits per second, fading.
     peak: u64,
     /// The longest round trip, fading.
     longest: Nanos,
@@ -95,21 +97,21 @@ impl History {
 
     /// Records a look at a connection; its client's round trip without a queue is `base`.
     ///
-    /// Bytes that arrived passed the line earlier, by at most that much. It counts for the interval in which it passed,
-    /// because otherwise acknowledgements of clients near and far would give rates that no line has. What passed before
-    /// the pace changed does not count for the new pace.
+    /// Bytes that arrived passed the line earlier, by at most `base`. They count for the interval in which they passed,
+    /// because otherwise acknowledgements of near and far clients would give rates that no line has. Bytes that passed
+    /// before the pace changed do not count for the new pace.
     pub fn on_look(&mut self, now: Nanos, look: &Look, base: Nanos) {
         self.run.sent_bytes += look.sent_bytes;
         self.run.lost_bytes += look.lost_bytes;
         self.longest = self.longest.max(base);
         let until = now - base.min(LAG_MAX) - look.delivered_ago;
-        // The first of the bytes left no sooner than the connection had something to send.
+        // The first of the bytes left no earlier than the connection had something to send.
         let from = (until - look.delivered_for).max(now - look.busy_for).min(until);
         self.on_passed(from, until, look.delivered_bytes, |run| &mut run.delivered_bytes);
         self.on_passed(now - look.unheard_for, now, look.unheard_bytes, |run| &mut run.unheard_bytes);
     }
 
-    /// Counts bytes that passed the line in this time, evenly.
+    /// Counts bytes that passed the line in this time, spread evenly over it.
     fn on_passed(&mut self, from: Nanos, until: Nanos, bytes: u64, count: impl Fn(&mut Run) -> &mut u64) {
         if bytes == 0 {
             return;
@@ -134,12 +136,13 @@ impl History {
         self.is_idle = true;
     }
 
-    /// Returns whether there was an instant without a waiting response, in this interval or the last `before`.
+    /// Returns whether there was an instant without a waiting response, in this interval or the last `before`
+    /// intervals.
     pub fn was_idle(&self, before: usize) -> bool {
         self.is_idle || self.backwards().take(before).any(|interval| !interval.is_backlogged)
     }
 
-    /// Bytes charged since the interval began.
+    /// Returns the bytes charged since the interval began.
     pub fn charged(&self, charged_bytes: u64) -> u64 {
         charged_bytes.saturating_sub(self.charged_before)
     }
@@ -168,7 +171,7 @@ impl History {
         (self.run, self.is_idle) = (Run::default(), false);
     }
 
-    /// Forgets all intervals: what was seen at another pace proves nothing about this one.
+    /// Forgets all intervals, because observations at another pace prove nothing about this one.
     pub fn forget(&mut self, now: Nanos, charged_bytes: u64) {
         self.closed.clear();
         self.restart(now, charged_bytes);
@@ -188,19 +191,19 @@ impl History {
         self.len() >= count && self.backwards().take(count).all(is_clear)
     }
 
-    /// The closed intervals, backwards from the last.
+    /// Returns the closed intervals, backwards from the last.
     pub fn backwards(&self) -> impl Iterator<Item = &Interval> {
         self.closed.iter().rev()
     }
 
-    /// The intervals whose arrivals are known, backwards from the last.
+    /// Returns the intervals whose arrivals are known, backwards from the last.
     pub fn known(&self) -> impl Iterator<Item = &Interval> {
         let until = self.began - self.longest.min(LAG_MAX);
         let is_on_its_way = move |interval: &&Interval| interval.began + interval.run.lasted > until;
         self.backwards().skip_while(is_on_its_way).filter(|interval| !interval.is_late)
     }
 
-    /// The most recent intervals in a row with a queue longer than this.
+    /// Sums the most recent intervals in a row with a queue longer than this.
     pub fn queued(&self, delay_min: Nanos) -> Run {
         let is_queued = |interval: &&Interval| interval.delay.is_none_or(|delay| delay > delay_min);
         // A queue that is over proves nothing.
@@ -212,7 +215,7 @@ impl History {
         steady(queued.into_iter())
     }
 
-    /// The time of the most recent intervals in a row with a queue, and the bytes that left in it.
+    /// Returns the time of the most recent intervals in a row with a queue, and the bytes that left in it.
     pub fn charged_while_queued(&self) -> (Nanos, u64) {
         let queued = self.backwards().take_while(|interval| interval.is_queued);
         queued.fold((Nanos::ZERO, 0), |(lasted, bytes), Interval { run, .. }| {
@@ -220,12 +223,12 @@ impl History {
         })
     }
 
-    /// The most recent intervals in a row that used this much of the pace.
+    /// Sums the most recent intervals in a row that used this much of the pace.
     pub fn filled(&self, used_permille_min: u64) -> Run {
         steady(self.known().take_while(|interval| interval.used_permille >= used_permille_min))
     }
 
-    /// The known intervals that began since `began`, and whether a response waited all that time.
+    /// Sums the known intervals that began since `began`, and returns whether a response waited all that time.
     pub fn since(&self, began: Nanos) -> (Run, bool) {
         let mut run = Run::default();
         self.known().take_while(|interval| interval.began >= began).for_each(|interval| run += interval.run);
@@ -233,13 +236,13 @@ impl History {
         (run, all.all(|interval| interval.is_backlogged))
     }
 
-    /// The rate of the line in this run, in bits per second, if everything else that left arrived in the same
-    /// proportion: the recent one, or this run's if it is less.
+    /// Returns the rate of the line in this run, in bits per second, assuming that all other bytes that left arrived in
+    /// proportion. The proportion is the recent one, or this run's if it is less.
     pub fn rate(&self, run: &Run) -> u64 {
         run.rate(self.totals.overhead_permille().min(run.overhead_permille()))
     }
 
-    /// The maximum that arrived in a row of intervals that is long enough, bits per second.
+    /// Returns the maximum rate that arrived in a long enough row of intervals, in bits per second.
     pub fn most(&self) -> Option<u64> {
         let known: Vec<Run> = self.known().map(|interval| interval.run).collect();
         let rate_from = |from: usize| {
@@ -253,8 +256,8 @@ impl History {
     }
 }
 
-/// Sums intervals in a row, given backwards, without the first: what left in it may be acknowledged late ([`SLACK`]),
-/// and nothing was on its way before.
+/// Sums intervals in a row, given backwards, without the first one: bytes that left in it may be acknowledged late
+/// ([`SLACK`]), and nothing was on its way before it.
 fn steady<'a>(intervals: impl Iterator<Item = &'a Interval>) -> Run {
     let (mut run, mut first) = (Run::default(), Vec::new());
     for interval in intervals {
@@ -290,28 +293,28 @@ impl Run {
         }
     }
 
-    /// The bytes that left for each thousand bytes of responses.
+    /// Returns the bytes that left for each thousand bytes of responses.
     fn overhead_permille(&self) -> u64 {
         let permille = (self.charged_bytes * 1000).checked_div(self.sent_bytes + self.lost_bytes).unwrap_or(1000);
         permille.clamp(1000, OVERHEAD_PERMILLE_MAX)
     }
 
-    /// The rate of the line if this much left for each thousand bytes that arrived, bits per second.
+    /// Returns the rate of the line, in bits per second, if this many bytes left for each thousand that arrived.
     fn rate(&self, overhead_permille: u64) -> u64 {
         rate_of(self.delivered_bytes * overhead_permille / 1000, self.lasted)
     }
 
-    /// Returns whether it is long enough to give a rate.
+    /// Returns whether the run is long enough to give a rate.
     pub fn is_enough(&self) -> bool {
         self.delivered_bytes >= RATE_BYTES_MIN && self.lasted >= RATE_FOR
     }
 
-    /// The minimum part of what was sent that arrived, in thousandths: some of it may be acknowledged late.
+    /// Returns the minimum part of the sent bytes that arrived, in thousandths, since some may be acknowledged late.
     pub fn arrived_permille(&self) -> u64 {
         self.permille_of_sent(self.delivered_bytes)
     }
 
-    /// [`Run::arrived_permille`], if all bytes sent to silent clients have arrived.
+    /// Returns the same part as [`Run::arrived_permille`], assuming that all bytes sent to silent clients have arrived.
     pub fn perhaps_arrived_permille(&self) -> u64 {
         self.permille_of_sent(self.delivered_bytes + self.unheard_bytes)
     }
@@ -323,13 +326,13 @@ impl Run {
     }
 }
 
-/// The rate in bits per second.
+/// Returns the rate in bits per second.
 fn rate_of(bytes: u64, lasted: Nanos) -> u64 {
     let bits = u128::from(bytes) * 8_000_000_000;
     u64::try_from(bits / u128::from(lasted.0.max(1))).unwrap_or(u64::MAX)
 }
 
-/// The part of what this rate could have carried, in thousandths.
+/// Returns these bytes as a part of the bytes that this rate could have carried, in thousandths.
 pub(super) fn permille_of(rate: u64, lasted: Nanos, bytes: u64) -> u64 {
     let could = u128::from(rate) * u128::from(lasted.0) / 8_000_000_000;
     u64::try_from(u128::from(bytes) * 1000 / could.max(1)).unwrap_or(u64::MAX)
@@ -346,8 +349,8 @@ mod tests {
         Look { delivered_bytes: 1000, delivered_ago, delivered_for, busy_for, ..Look::default() }
     }
 
-    /// The bytes that passed the line in each of three intervals of 50 ms and since, by a look at 200 ms with a base of
-    /// 20 ms.
+    /// Returns the bytes that passed the line in each of three intervals of 50 ms and since, after a look at 200 ms
+    /// with a base of 20 ms.
     fn passed(look: &Look) -> [u64; 4] {
         let mut history = History::default();
         for ms in [50, 100, 150] {
@@ -362,7 +365,7 @@ mod tests {
     fn what_arrived_counts_evenly_for_the_time_in_which_it_passed_the_line() {
         assert_eq!(passed(&look(0, 100, 200)), [0, 200, 500, 300]);
         assert_eq!(passed(&look(90, 0, 200)), [0, 1000, 0, 0], "all at once");
-        // 180 ms ago nothing was on its way; what passed then passed later.
+        // Nothing was on its way 180 ms ago, so all bytes passed later.
         assert_eq!(passed(&look(30, 120, 80)), [0, 0, 1000, 0]);
     }
 
@@ -374,7 +377,7 @@ mod tests {
         for (at, (delay, is_queued)) in intervals.into_iter().enumerate() {
             let _ = history.close(MS(100 * (at as u64 + 1)), 0, None, Seen { delay, is_queued, is_late: false });
         }
-        // The first of the three is left out: what left in it may be acknowledged late.
+        // The first of the three is left out: bytes that left in it may be acknowledged late.
         assert_eq!(history.queued(MS(50)).lasted, MS(200));
         assert_eq!(history.queued(MS(65)).lasted, Nanos::ZERO);
     }

@@ -1,14 +1,14 @@
-//! The changes of a connection's counters, and what they show of the line from one look to the next.
+//! Looks: readings of a connection's counters, and the evidence about the line in the changes between two readings.
 
 use units::Nanos;
 use units::wire::Framing;
 
-/// A round trip measured longer ago shows nothing of the present.
+/// The age at which a round trip no longer shows the present.
 const ACKED_AGO_MAX: Nanos = Nanos::from_millis(50);
 /// The number of segments that must be acknowledged between two round trips: the kernel smooths round trips, and one
 /// acknowledgement after a pause hardly moves its value.
 const RTT_SEGMENTS: u64 = 8;
-/// The time for which a client may be silent beyond its round trip: delayed acknowledgements come 40 ms late.
+/// The time for which a client may be silent beyond its round trip, because delayed acknowledgements come 40 ms late.
 const SILENT_FOR: Nanos = Nanos::from_millis(50);
 
 /// A connection's counters, of TCP or QUIC.
@@ -18,7 +18,7 @@ pub struct Seen {
     pub rtt: Option<Nanos>,
     /// Payload bytes acknowledged so far.
     pub acked_bytes: u64,
-    /// Payload bytes that have arrived beyond a gap (SACK), now.
+    /// Payload bytes that have arrived beyond a gap and not been acknowledged yet (SACK).
     pub sacked_bytes: u64,
     /// The time since the last acknowledgement.
     pub acked_ago: Nanos,
@@ -26,10 +26,11 @@ pub struct Seen {
     pub sent_bytes: u64,
     /// Payload bytes retransmitted so far.
     pub retransmitted_bytes: u64,
-    /// The total time in which the client's window kept something from being sent. A client that reads slowly
-    /// acknowledges late, too.
+    /// The total time in which the client's window kept bytes from being sent. A client that reads slowly also
+    /// acknowledges late.
     pub shut_for: Nanos,
-    /// A program acknowledges, which may be short of processor time: over QUIC. Over TCP the kernel does.
+    /// Whether a program acknowledges, which may be short of processor time, as over QUIC. Over TCP the kernel
+    /// acknowledges.
     pub is_by_program: bool,
 }
 
@@ -38,41 +39,41 @@ pub struct Seen {
 pub struct Look {
     /// The round trip, if one was measured since.
     pub rtt: Option<Nanos>,
-    /// The round trip is the handshake's, just measured.
+    /// Whether the round trip is the handshake's, just measured.
     pub is_handshake: bool,
-    /// The round trip includes an unknown time in front of the line, or was estimated without it. It is evidence only
-    /// where there is no better.
+    /// Whether the round trip includes an unknown time in front of the line, or was estimated without that time. It is
+    /// evidence only if there is no better.
     pub is_vague: bool,
     /// Wire bytes sent since, for the first time.
     pub sent_bytes: u64,
     /// Wire bytes that arrived since.
     pub delivered_bytes: u64,
-    /// The time since the last of them was acknowledged.
+    /// The time since the last of these bytes was acknowledged.
     pub delivered_ago: Nanos,
-    /// The time between the last look that showed an arrival and that acknowledgement: what a client that was late
-    /// acknowledges at once has arrived since.
+    /// The time between the last look that showed an arrival and that acknowledgement: bytes that a late client
+    /// acknowledges together have arrived during this time.
     pub delivered_for: Nanos,
     /// The time for which something has been on its way.
     pub busy_for: Nanos,
     /// Wire bytes retransmitted since.
     pub lost_bytes: u64,
-    /// Wire bytes on their way to a client that is silent although it should have acknowledged some: they may have
-    /// arrived. Each is reported once.
+    /// Wire bytes on their way to a client that is silent although it should have acknowledged some of them: they may
+    /// have arrived. Each byte is reported once.
     pub unheard_bytes: u64,
-    /// The time in which they left.
+    /// The time in which the unheard bytes left.
     pub unheard_for: Nanos,
 }
 
 /// The looks at one connection, over all its responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Looks {
-    /// When the last look was taken, or [`NEVER`].
+    /// The time of the last look, or [`NEVER`].
     at: Nanos,
-    /// When a look last showed an arrival, or that nothing was on its way; over TCP, when the last look was taken.
+    /// The time of the last look that showed an arrival, or nothing on its way; over TCP, the time of the last look.
     delivered_at: Nanos,
-    /// Since when something has been on its way, or [`NEVER`].
+    /// The time since which something has been on its way, or [`NEVER`].
     busy_since: Nanos,
-    /// Bytes acknowledged, or arrived beyond a gap.
+    /// The bytes acknowledged, or arrived beyond a gap.
     arrived_bytes: u64,
     sent_bytes: u64,
     retransmitted_bytes: u64,
@@ -82,7 +83,7 @@ pub struct Looks {
     shut_for_ms: u32,
 }
 
-/// Stands in place of an instant, to save memory: there is one for every connection, and most are idle.
+/// The value in place of an absent instant. It saves memory: every connection has these fields, and most are idle.
 const NEVER: Nanos = Nanos::MAX;
 
 impl Default for Looks {
@@ -103,8 +104,8 @@ impl Default for Looks {
 }
 
 impl Looks {
-    /// Takes a look and returns the changes. If a connection has had nothing acknowledged, its first round trip is the
-    /// handshake's.
+    /// Records a look and returns the changes. If nothing on the connection was acknowledged before, its first round
+    /// trip is the handshake's.
     pub fn look(&mut self, now: Nanos, seen: &Seen, framing: Framing) -> Look {
         let is_handshake = self.at == NEVER && seen.acked_bytes == 0;
         let rtt = self.rtt(seen, is_handshake, framing);
@@ -145,8 +146,8 @@ impl Looks {
         }
     }
 
-    /// The payload bytes that a silent client has not acknowledged, and were not reported yet, and the time in which they
-    /// left.
+    /// Returns the payload bytes that a silent client has not acknowledged, without those already reported, and the
+    /// time in which they left.
     fn unheard(&self, now: Nanos, seen: &Seen, sent_bytes: u64, delivered: u64) -> (u64, Nanos) {
         let rtt = seen.rtt.unwrap_or_default();
         let (busy_for, ago) = (now - self.busy_since, now - self.at);
@@ -161,7 +162,7 @@ impl Looks {
         (sent_bytes.saturating_sub(self.arrived_bytes), busy_for.min(silent_for + rtt))
     }
 
-    /// The round trip, if one was measured since the last look.
+    /// Returns the round trip, if one was measured since the last look.
     fn rtt(&mut self, seen: &Seen, is_handshake: bool, framing: Framing) -> Option<Nanos> {
         let is_known = self.at != NEVER;
         let acked_bytes = u64::from((seen.acked_bytes as u32).wrapping_sub(self.rtt_at_bytes));
@@ -225,7 +226,7 @@ mod tests {
         let shut = |acked_bytes, ms| Seen { shut_for: Nanos::from_millis(ms), ..seen(acked_bytes, 0) };
         let _ = looks.look(NOW, &shut(segments(0), 70), FRAMING);
         assert_eq!(looks.look(NOW, &shut(segments(20), 71), FRAMING).rtt, None);
-        // The kernel smooths: the delay is still in the next round trips.
+        // The kernel smooths round trips, so the delay is still in the next ones.
         assert_eq!(looks.look(NOW, &shut(segments(27), 71), FRAMING).rtt, None);
         assert_eq!(looks.look(NOW, &shut(segments(28), 71), FRAMING).rtt, RTT);
     }
@@ -242,7 +243,8 @@ mod tests {
         assert_eq!((same.delivered_bytes, same.lost_bytes), (0, 0));
     }
 
-    /// Since the last look, up to the last acknowledgement; no earlier than something was on its way.
+    /// The time runs from the last look to the last acknowledgement, but begins no earlier than something was on its
+    /// way.
     #[test]
     fn a_look_tells_in_what_time_bytes_arrived() {
         let ms = Nanos::from_millis;
@@ -258,7 +260,7 @@ mod tests {
         assert_eq!(times(looks.look(ms(530), &at(12000, 12000, 10), FRAMING)), [10, 20, 30]);
     }
 
-    /// Bytes that a late client acknowledges at once have arrived since it was last heard of.
+    /// Bytes that a late client acknowledges together have arrived since it was last heard from.
     #[test]
     fn what_is_acknowledged_late_arrived_since_the_last_arrival() {
         let ms = Nanos::from_millis;

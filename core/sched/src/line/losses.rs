@@ -6,14 +6,14 @@ use super::PACKET_BYTES;
 use super::evidence::Evidence;
 use super::history::permille_of;
 
-/// Losses are judged this often, while at least `LOSS_BUSY_PERMILLE` of the pace is used.
+/// The time between judgements of losses, while at least `LOSS_BUSY_PERMILLE` of the pace is used.
 const LOSS_WINDOW: Nanos = Nanos::from_secs(1);
 const LOSS_BUSY_PERMILLE: u64 = 500;
-/// Losses are judged after this time if at least `LOSS_SOON_PERMILLE` is lost, of enough packets that it is no chance: a
-/// queue of a hundred packets is 12 ms at 100 Mbit/s, and a second of full losses is a second of timeouts.
+/// The shorter time, used if at least `LOSS_SOON_PERMILLE` is lost, of too many packets for chance. A queue of a
+/// hundred packets is 12 ms at 100 Mbit/s, and a second of full losses is a second of timeouts.
 const LOSS_SOON_FOR: Nanos = Nanos::from_millis(200);
 const LOSS_SOON_PERMILLE: u64 = 20;
-/// More is no accident of the clients' paths.
+/// The loss above which the clients' paths are not the cause.
 const LOSS_PLAIN_PERMILLE: u64 = 50;
 /// The minimum number of lost bytes that is evidence; fewer may be lost by chance.
 pub(super) const LOST_BYTES_MIN: u64 = 4 * PACKET_BYTES;
@@ -29,7 +29,7 @@ pub(super) struct Losses {
 /// The result of a window of losses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lost {
-    /// The part of all bytes that all clients lost, in thousandths.
+    /// The part of all bytes that was lost by all clients, in thousandths.
     pub permille: u64,
 }
 
@@ -59,7 +59,7 @@ impl Losses {
 }
 
 impl Lost {
-    /// Returns whether the loss is too large to be an accident of the clients' paths.
+    /// Returns whether the loss is too large to be caused by the clients' paths.
     pub fn is_plain(self) -> bool {
         self.permille >= LOSS_PLAIN_PERMILLE
     }
@@ -71,7 +71,8 @@ mod tests {
 
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
-    /// The result of windows that end after these times, while two clients lose the same of what leaves at 100 Mbit/s.
+    /// Returns the results of windows that end at these times, while two clients lose this part of what leaves at 100
+    /// Mbit/s.
     fn lost_permille(permille: u64, ends_ms: &[u64]) -> Vec<Option<u64>> {
         let (mut losses, mut before) = (Losses::default(), 0);
         let close = |ms: &u64| {

@@ -1,4 +1,4 @@
-//! The rate that the line carries, measured by what arrived.
+//! The rate that the line carries, measured by the bytes that arrived.
 
 use units::Nanos;
 
@@ -6,13 +6,14 @@ use super::history::{Run, permille_of};
 use super::losses::{LOST_BYTES_MIN, Lost};
 use super::{BUSY_PERMILLE, Estimator, Signal};
 
-/// A queue is ours if we sent this much of what the line carries, or of the pace, while it was there.
+/// The minimum part of the line's rate, or of the pace, that we sent while a queue was there if the queue is ours.
 pub(super) const MOSTLY_PERMILLE: u64 = 300;
-/// A line that lets no more than this of a full pace arrive, for `PLATEAU_FOR`, is slower than that pace.
+/// The part of a full pace, in thousandths, below which arrivals show that the line is slower than the pace. They must
+/// stay below it for `PLATEAU_FOR`.
 pub(super) const PLATEAU_PERMILLE: u64 = 930;
 /// The minimum time of a plateau.
 const PLATEAU_FOR: Nanos = Nanos::from_millis(300);
-/// Losses are over when this much arrives.
+/// The part, in thousandths, from which arrivals show that losses are over.
 const ARRIVES_PERMILLE: u64 = 985;
 
 /// The rate that the line carries, bits per second; a minimum if it was not full all the time.
@@ -23,10 +24,10 @@ pub(super) struct Measure {
 }
 
 impl Estimator {
-    /// The measure of what losses leave of the pace, if the pace limits anything; otherwise what arrived.
+    /// Returns the part of the pace that losses leave, if the pace limits anything; otherwise the rate that arrived.
     ///
-    /// A line that drops the excess leaves exactly that; if each client's path loses packets by itself, it costs little
-    /// to find out.
+    /// A line that drops the excess carries exactly that part. If instead each client's path loses packets by itself,
+    /// the cut that shows it costs little.
     pub(super) fn left_over(&self, lost: Lost) -> Option<Measure> {
         let run = self.history.filled(BUSY_PERMILLE);
         let is_plateau = run.is_enough() && run.arrived_permille() < ARRIVES_PERMILLE;
@@ -38,7 +39,7 @@ impl Estimator {
         }
     }
 
-    /// The measure of what arrived while the pace was used in full.
+    /// Returns the measure of the bytes that arrived while the pace was used in full.
     pub(super) fn filled(&self) -> Option<Measure> {
         let run = self.history.filled(BUSY_PERMILLE);
         run.is_enough().then(|| Measure { line: self.history.rate(&run), is_full: true })
@@ -50,7 +51,8 @@ impl Estimator {
         run.is_enough() && run.arrived_permille() >= ARRIVES_PERMILLE
     }
 
-    /// The rate of a run in which the line was full; if it is too short, the maximum that arrived, which may be less.
+    /// Returns the rate of a run in which the line was full; if the run is too short, the maximum rate that arrived,
+    /// which may be less.
     pub(super) fn measured(&self, run: Run) -> Option<Measure> {
         if run.is_enough() {
             return Some(Measure { line: self.history.rate(&run), is_full: true });
@@ -58,13 +60,13 @@ impl Estimator {
         self.history.most().map(|line| Measure { line, is_full: false })
     }
 
-    /// Returns whether there is no pace, or one far above everything that ever arrived, which limits nothing.
+    /// Returns whether there is no pace, or a pace so far above all rates that arrived that it limits nothing.
     pub(super) fn is_open(&self) -> bool {
         self.pace.is_none_or(|pace| pace / 2 > self.history.peak())
     }
 
-    /// The signal and measure of what arrives, if less than a full pace does, or if no more than before arrives of a
-    /// backlog that meets a queue or losses.
+    /// Returns the signal and the measure of arrivals, in two cases: less than a full pace arrives, or, of a backlog
+    /// that meets a queue or losses, no more arrives than before.
     pub(super) fn plateau(&self) -> Option<(Signal, Measure)> {
         if !self.is_open() {
             let run = self.history.filled(BUSY_PERMILLE);
@@ -84,18 +86,18 @@ impl Estimator {
         Some((Signal::Plateau(1000), measure().filter(|_| is_congested)?))
     }
 
-    /// The measure of what the line carried while a queue was there.
+    /// Returns the measure of the bytes that the line carried while a queue was there.
     pub(super) fn carried(&self) -> Option<Measure> {
         let run = self.queued();
         if self.is_open() || run.is_enough() { self.measured(run) } else { None }
     }
 
-    /// The run with a queue until now.
+    /// Returns the run of intervals with a queue until now.
     pub(super) fn queued(&self) -> Run {
         self.history.queued(Nanos(self.threshold().0 / 2))
     }
 
-    /// Returns whether what we sent while the queue was there is about what the line carried, or the pace.
+    /// Returns whether we sent about as much while the queue was there as the line carried, or as the pace allowed.
     pub(super) fn is_ours(&self) -> bool {
         let run = self.queued();
         let line = self.history.peak().min(self.pace.unwrap_or(u64::MAX));
@@ -103,12 +105,12 @@ impl Estimator {
         if run.is_enough() || self.is_open() {
             return is_most(run.lasted, run.charged_bytes);
         }
-        // A short queue never stands for so long: when it is full, TCP sends less.
+        // A short queue never stands for so long, because TCP sends less when it is full.
         let (lasted, bytes) = self.history.charged_while_queued();
         self.is_losing() && is_most(lasted, bytes)
     }
 
-    /// Returns whether all clients have lost something lately.
+    /// Returns whether all clients have lost bytes recently.
     pub(super) fn is_losing(&self) -> bool {
         self.losses.evidence.lost_by_all_bytes() >= LOST_BYTES_MIN
     }

@@ -1,27 +1,28 @@
-//! The rate of the line, found from what leaves and what arrives.
+//! The rate of the line, found from the bytes that leave and the bytes that arrive.
 //!
-//! No interface reports the rate of an uplink, and everything that an order gains depends on it: paced faster than the
-//! line, everything waits in the queue of a router or a modem, first come, first served. So [`Estimator`] measures the
-//! line, not flows: it counts what arrives of all connections together ([`history`], bytes that clients acknowledge,
-//! for the time in which they passed the line) and determines what limits it.
+//! No interface reports the rate of an uplink, and the whole gain of an order depends on it: if the pace is faster than
+//! the line, all bytes wait in the queue of a router or a modem, first come, first served. So [`Estimator`] measures
+//! the line, not flows. It counts the arrivals on all connections together ([`history`]: bytes that clients
+//! acknowledge, for the time in which they passed the line) and determines the limit.
 //!
 //! - **Open**: no pace, or one far above everything that arrived. As in BBR's start, the maximum that arrived is the
 //!   minimum that the line carries. A queue in front of all clients ([`evidence`]), losses of all, or a backlog that
 //!   does not make more arrive than before ends this.
-//! - **Growing**: a pace below which the line was not full all the time when it was found rises by a quarter while all
-//!   of it arrives.
-//! - **Holding**: a pace a little below what a full line carried. It rises slowly with a backlog ([`rise`]), never far
-//!   beyond what arrived, and is cut to what arrives if a queue, losses or a plateau show. Then the queue is drained.
-//! - **Trial**: every cut is one. If the queue stays, it belongs to others on the same line, and the pace returns to
-//!   where it was.
+//! - **Growing**: the pace was found while the line was not full all the time. It rises by a quarter in each interval
+//!   while all of it arrives.
+//! - **Holding**: a pace a little below the rate that a full line carried. It rises slowly with a backlog ([`rise`]),
+//!   never far beyond the rate that arrived, and is cut to that rate if a queue, losses or a plateau show. Then the
+//!   queue is drained.
+//! - **Trial**: every cut is a trial. If the queue stays, it belongs to others on the same line, and the pace returns
+//!   to its former value.
 //!
-//! Round trips of each connection alone fail twice: a connection that begins in a queue never sees a shorter one, and a
-//! client behind a slow link of its own would slow all others. So minima are kept per client ([`clients`]), and the
-//! queue is no longer than the delay of the client that sees the shortest. Silence of all clients is no evidence, and
-//! changes nothing.
+//! Round trips of single connections fail in two ways: a connection that begins in a queue never sees a shorter round
+//! trip, and a client behind a slow link of its own would slow all others. So minima are kept per client ([`clients`]),
+//! and the queue is no longer than the delay of the client that sees the shortest. Silence of all clients is not
+//! evidence, and changes nothing.
 //!
-//! The windowed maximum of what is delivered comes from BBR (Cardwell et al., ACM Queue 14(5), 2016), applied to a
-//! whole line instead of a flow.
+//! The windowed maximum of delivered bytes comes from BBR (Cardwell et al., ACM Queue 14(5), 2016), applied to a whole
+//! line instead of a flow.
 
 mod bounds;
 mod clients;
@@ -54,62 +55,62 @@ pub use notice::{Change, Limit, Notice, Signal, Status};
 use rise::{RISE_EVERY, Rise};
 use sender::Sender;
 
-/// Evidence is judged this often, or every [`INTERVAL_PACKETS`], whichever is longer.
+/// The length of an interval, after which evidence is judged; longer if [`INTERVAL_PACKETS`] take longer.
 const INTERVAL: Nanos = Nanos::from_millis(50);
 const INTERVAL_PACKETS: u64 = 32;
-/// The shorter interval, which is enough if [`SHORT_SAMPLES`] round trips were seen. It limits how long a queue grows
+/// The shorter length, which is enough if [`SHORT_SAMPLES`] round trips were seen. It limits how much a queue grows
 /// before it is judged.
 const SHORT: Nanos = Nanos::from_millis(25);
 const SHORT_PACKETS: u64 = 16;
 const SHORT_SAMPLES: u32 = 4;
-/// A delay below this, plus the time of two packets, is no queue.
+/// The delay that counts as a queue, after the time of two packets is added.
 const DELAY_MIN: Nanos = Nanos::from_millis(3);
-/// The pace is used in full if this much of it leaves.
+/// The part of the pace, in thousandths, that has to leave for the pace to count as used in full.
 const BUSY_PERMILLE: u64 = 900;
-/// If less than this of the maximum that the line carried was sent for three intervals, no queue is ours.
+/// The part of the maximum that the line carried, in thousandths. If we sent less for three intervals, no queue is
+/// ours.
 const LIGHT_PERMILLE: u64 = 500;
-/// If no more than this was sent since the interval began and nothing else is known, the line was empty.
+/// The maximum bytes sent since the interval began for which the line counts as empty if nothing else is known.
 const EMPTY_BYTES: u64 = 3 * PACKET_BYTES;
-/// A line that drops this much or more of all clients' bytes has no room for them.
+/// The part of all clients' bytes, in thousandths, whose loss shows that the line is overloaded.
 const LOSS_PERMILLE: u64 = 5;
 /// The part used of the rate that the line was found to carry.
 const MARGIN_PERMILLE: u64 = 985;
 /// The part used of the maximum that arrived if the line was not full all the time.
 const CHANCE_PERMILLE: u64 = 970;
-/// If the line's rate is unknown, a cut goes to this part of the pace.
+/// The part of the pace to which a cut goes if the line's rate is unknown.
 const UNKNOWN_PERMILLE: u64 = 900;
 /// The number of intervals before such a cut.
 const UNKNOWN_INTERVALS: usize = 20;
-/// The number of intervals in a row without a longer round trip than before that prove a queue gone, although the delay
-/// of clients never seen without a queue may be longer: all of their round trip counts as delay.
+/// The number of intervals in a row without a longer round trip that prove a queue gone. They are needed for clients
+/// never seen without a queue, since their whole round trip counts as delay.
 const UNQUEUED_INTERVALS: usize = 4;
-/// The maximum pace, as a part of what was seen to arrive.
+/// The maximum pace, as a part of the rate seen to arrive.
 const BEYOND_PERMILLE: u64 = 1080;
-/// The maximum step of a pace that is as fast as anything that arrived recently.
+/// The maximum step of a pace that is as fast as any rate that arrived recently.
 const STEP_PERMILLE: u64 = 40;
-/// The age at which a measurement of the line says little about the present.
+/// The age at which a measurement of the line is no longer evidence about the present.
 const QUIET_FOR: Nanos = Nanos::from_secs(120);
 /// The maximum time of a drain, however long the queue.
 const DRAIN_MAX: Nanos = Nanos::from_secs(4);
-/// The minimum drain after losses: there may be a queue that was there before any client came, so that none has seen a
-/// shorter round trip.
+/// The minimum time of a drain after losses: a queue may have been there before any client came, so that no client has
+/// seen a shorter round trip.
 const DRAIN_UNSEEN: Nanos = Nanos::from_millis(250);
-/// The number of cuts in a row that may leave the queue as it was; after them it is not ours.
+/// The maximum number of cuts in a row that leave the queue as it was; after them it is not ours.
 const CUTS_MAX: u32 = 3;
 /// The time for which a queue that is not ours is left alone, doubled each time.
 const OTHERS_MIN: Nanos = Nanos::from_secs(10);
 const OTHERS_MAX: Nanos = Nanos::from_secs(160);
-/// Light losses that are back within this time are caused by the paths.
+/// The time within which light losses have to return to be blamed on the paths.
 const LOSSY_FOR: Nanos = Nanos::from_secs(60);
-/// Time in which it is not seen that there is room counts this part.
+/// The divisor of time without evidence that the line can carry more.
 const UNCLEAR_PARTS: u64 = 8;
 const PACKET_BYTES: u64 = wire::bytes_of(wire::SEGMENT_BYTES, wire::SEGMENT_BYTES);
 
 /// Finds the line's rate, and determines how fast bytes may leave.
-///
-/// The caller reports every look at a connection ([`Estimator::on_look`]). When an interval is over
-/// ([`Estimator::is_due`]), it looks at all connections that have unacknowledged bytes, and calls [`Estimator::judge`].
-/// Rates are in bits per second.
+/// The caller reports every look at a connection, a reading of its counters ([`Estimator::on_look`]). When an interval
+/// is over ([`Estimator::is_due`]), it looks at all connections that have unacknowledged bytes, and calls
+/// [`Estimator::judge`]. Rates are in bits per second.
 #[derive(Debug)]
 pub struct Estimator {
     bounds: Bounds,
@@ -139,12 +140,13 @@ struct Others {
 #[derive(Debug, Clone, Copy)]
 enum Phase {
     Free,
-    /// The pace is below the line's rate until then, so that its queue empties; afterwards it is this rate.
+    /// The pace is below the line's rate until the instant `until`, so that the line's queue empties; afterwards it is
+    /// `then`.
     Draining {
         until: Nanos,
         then: u64,
     },
-    /// Everything seen until then dates from before the change.
+    /// Everything seen until this instant dates from before the change.
     Settling {
         until: Nanos,
     },
@@ -155,7 +157,7 @@ enum Phase {
 struct Trial {
     pace_before: Option<u64>,
     signal: Signal,
-    /// Everything arrived before: what is lost is lost on the way to each client.
+    /// Whether everything arrived before the cut; losses then happen on the way to each client.
     arrived: bool,
     cuts: u32,
 }
@@ -180,14 +182,14 @@ impl Estimator {
         }
     }
 
-    /// The rate at which bytes may leave; `None` means as fast as sockets take them, since the line's rate is not
-    /// known.
+    /// Returns the rate at which bytes may leave; `None` means as fast as sockets take them, because the line's rate is
+    /// not known.
     pub fn pace(&self) -> Option<Rate> {
         self.pace.map(rate)
     }
 
-    /// Records a look at a connection; `client` (a hash of its prefix) is called only if there is something to learn.
-    /// `charged_bytes` is everything that was handed to the link so far.
+    /// Records a look at a connection; `client` returns a hash of its prefix and is called only if there is something
+    /// to learn. `charged_bytes` is the total handed to the link so far.
     pub fn on_look(&mut self, now: Nanos, charged_bytes: u64, client: impl FnOnce() -> u64, look: Look) {
         if look == Look::default() {
             return;
@@ -249,7 +251,7 @@ impl Estimator {
         }
         let lost = self.losses.close(now, charged_bytes, self.pace);
         let change = if is_late {
-            // Acknowledgements passed the same processor.
+            // Acknowledgements were delayed by the same busy processor.
             self.fall.restart(now);
             None
         } else {
@@ -259,12 +261,12 @@ impl Estimator {
         change
     }
 
-    /// Ends the drain. While the queue was emptied the line was full: what arrived then is what it carries now.
+    /// Ends the drain. The line was full while the queue emptied, so the bytes that arrived then show its present rate.
     fn end_drain(&mut self, now: Nanos, charged_bytes: u64, then: u64) -> Change {
         let before = self.trial.and_then(|trial| trial.pace_before).unwrap_or(u64::MAX);
         let carried = self.history.most().unwrap_or(0) / 1000 * MARGIN_PERMILLE;
         let then = then.max(carried.min(before));
-        // Until round trips show a change: they are measured when they end, and smoothed.
+        // The settling lasts until round trips show the change: they are measured when they end, and smoothed.
         let lag = INTERVAL + Nanos(2 * self.losses.evidence.rtt_max().min(DRAIN_MAX).0);
         self.phase = Phase::Settling { until: now + lag };
         self.evidence.clear();
@@ -290,7 +292,7 @@ impl Estimator {
         }
         let next = pace.saturating_add((pace / 1000 * permille).max(1)).min(most);
         let arrived = self.history.rate(&run);
-        // With others on the line, no queue and no loss ends the growth.
+        // If others are on the line, growth does not end for want of a queue or loss.
         let is_growing = self.rise.is_growing() && now >= self.others.until;
         let next = if is_growing {
             self.history.forget(now, charged);
@@ -299,7 +301,7 @@ impl Estimator {
         } else if next <= self.history.peak() / 10 * 9 {
             next.min(arrived / 1000 * (1000 + permille))
         } else {
-            // Beyond what was seen to arrive, no pace is safe for long.
+            // Beyond the rate seen to arrive, no pace is safe for long.
             let step = pace / 1000 * permille.min(STEP_PERMILLE);
             next.min(pace.saturating_add(step.max(1))).min(arrived / 1000 * BEYOND_PERMILLE)
         };
@@ -311,13 +313,14 @@ impl Estimator {
         Some(Change { pace: self.pace(), notice })
     }
 
-    /// The largest pace that a growing one becomes: near the most that arrived it grows by less.
+    /// Returns the largest pace to which a growing pace may rise in a step; near the maximum that arrived the step is
+    /// smaller.
     fn growth_max(&self, pace: u64) -> u64 {
         let is_near = pace > self.history.peak() / 4 * 3;
         if is_near { pace.saturating_add(pace / 1000 * self.rise.growth_permille(pace)) } else { u64::MAX }
     }
 
-    /// Makes the pace grow, because another client meets no queue; nor do others fill the line, then.
+    /// Makes the pace grow, because another client meets no queue, so that others do not fill the line either.
     fn doubt(&mut self, now: Nanos) {
         self.rise.grow();
         self.others.until = now;
@@ -329,7 +332,7 @@ impl Estimator {
         Change { pace: self.pace(), notice }
     }
 
-    /// Forgets what was seen: at another pace it proves nothing about this one.
+    /// Forgets all observations: at another pace they prove nothing about this one.
     fn forget(&mut self, now: Nanos, charged: u64) {
         self.history.forget(now, charged);
         self.losses.restart(now, charged);
@@ -347,7 +350,7 @@ impl Estimator {
         }
         let is_light = |bytes: u64, lasted: Nanos| permille_of(most.max(1), lasted, bytes) < LIGHT_PERMILLE;
         let mut before = self.history.backwards().take(2);
-        // A line that has fallen lets no more leave than arrives, and the queue is ours.
+        // A line that has fallen lets no more leave than arrives, and the queue is then ours.
         if self.history.was_idle(2)
             && is_light(bytes, (now - self.history.began()).max(INTERVAL))
             && before.all(|interval| is_light(interval.run.charged_bytes, interval.run.lasted))
@@ -360,7 +363,7 @@ impl Estimator {
     fn by_delay(&self) -> Load {
         let delay = self.history.backwards().next().and_then(|interval| interval.delay);
         let is_short = |delay: &Nanos| delay.0 <= self.threshold().0 / 2;
-        // A queue that has grown since, until it was full, is no variation.
+        // A queue that has grown since then, until it was full, is not mere variation.
         let has_grown = self.evidence.least().is_some_and(|least| !is_short(&least));
         let short = delay.filter(|delay| is_short(delay) && !(has_grown && self.is_losing()));
         short.map_or(Load::Full, |delay| Load::Unqueued { delay })
@@ -371,7 +374,7 @@ impl Estimator {
         DELAY_MIN + rate(pace).time_for(2 * PACKET_BYTES) + self.sender.ahead
     }
 
-    /// The state of the search, for an operator.
+    /// Returns the state of the search, for an operator.
     pub fn status(&self, now: Nanos) -> Status {
         self.found.status(now, self.bounds, self.pace())
     }

@@ -25,7 +25,7 @@ pub struct Status {
     pub limit: Limit,
 }
 
-/// The limit of the pace.
+/// The cause that limits the pace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Limit {
     /// No limit was found: the line was never full.
@@ -35,14 +35,14 @@ pub enum Limit {
     Line,
     /// Other senders on the same line.
     Others,
-    /// The maximum rate that was allowed.
+    /// The maximum rate that the operator allows.
     Ceiling,
 }
 
 /// The reason why the pace falls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// The queue in front of all clients takes this long.
+    /// The delay of the queue in front of all clients.
     Delay(Nanos),
     /// The part of all bytes that is lost, in thousandths.
     Loss(u64),

@@ -1,12 +1,13 @@
-//! When the pace rises after a cut, and by how much: later if the line was found to carry the same rate twice.
+//! The time and the size of the pace's rise after a cut. The rise is later if the line was found to carry the same rate
+//! twice.
 
 use units::Nanos;
 
-/// The time that the pace stays after a cut, doubled when the next cut finds the same rate.
+/// The time for which the pace stays after a cut, doubled when the next cut finds the same rate.
 const HOLD_MIN: Nanos = Nanos::from_millis(1000);
 const HOLD_MAX: Nanos = Nanos::from_secs(10);
-/// The interval at which the pace rises then, and the size of a step: the first step, doubled each time, and the
-/// largest. The large steps are for lines that carried more lately.
+/// The interval between rises after that time, and the size of a step: the first step, doubled each time, and the
+/// largest. The large steps are for lines that recently carried more.
 pub(super) const RISE_EVERY: Nanos = Nanos::from_millis(500);
 const RISE_PERMILLE_MIN: u64 = 5;
 const RISE_PERMILLE_MAX: u64 = 250;
@@ -21,8 +22,8 @@ pub(super) struct Rise {
     hold_left: Nanos,
     next_in: Nanos,
     step_permille: u64,
-    /// The line was never full at a pace of ours, or carried twice as much lately: while it is clear, the pace doubles
-    /// in three intervals.
+    /// Whether the pace grows, because the line was never full at a pace of ours, or recently carried twice as much.
+    /// While the line is clear, the pace doubles in three intervals.
     is_growing: bool,
     /// The last cut was for a queue or losses.
     was_full: bool,
@@ -30,8 +31,9 @@ pub(super) struct Rise {
 
 /// The growth per interval while the line was never full.
 const GROWTH_PERMILLE: u64 = 250;
-/// Near the most that arrived with a queue or losses, which is nearly all that the line carries, it grows by no more bits
-/// per second than these, which fill a queue of a hundred packets while nobody looks, but at least by a part.
+/// The maximum growth per interval, in bits per second, near the maximum that arrived with a queue or losses, which is
+/// nearly all that the line carries. So much excess fills a queue of a hundred packets between two looks. The growth is
+/// at least a minimum part of the pace.
 const FULL_GROWTH: u64 = 6_000_000;
 const FULL_GROWTH_PERMILLE_MIN: u64 = 60;
 
@@ -48,8 +50,8 @@ impl Rise {
         }
     }
 
-    /// Records a cut: the line was found to carry `line`, and lately `peak`. Returns the rate it is taken for. About
-    /// the same twice is averaged, and held for longer.
+    /// Records a cut: the line was found to carry `line`, and recently `peak`. Returns the rate assumed for the line.
+    /// About the same rate twice is averaged, and held for longer.
     pub fn on_cut(&mut self, line: u64, is_full: bool, was_over: bool, peak: u64) -> u64 {
         let is_same = line.abs_diff(self.line) * 20 <= self.line;
         let was_never_full = self.is_growing && !is_full && !(is_same && was_over);
@@ -66,7 +68,7 @@ impl Rise {
         self.was_full = true;
     }
 
-    /// The largest step of a growing pace that is near the most that arrived.
+    /// Returns the largest step of a growing pace that is near the maximum that arrived.
     pub fn growth_permille(&self, pace: u64) -> u64 {
         let permille = (FULL_GROWTH * 1000 / pace.max(1)).clamp(FULL_GROWTH_PERMILLE_MIN, GROWTH_PERMILLE);
         if self.was_full { permille } else { GROWTH_PERMILLE }
@@ -81,13 +83,14 @@ impl Rise {
         (self.is_growing, self.was_full) = (true, false);
     }
 
-    /// Makes the pace rise at once, and by more: the line was not full for minutes, and may have another rate by now.
+    /// Makes the pace rise immediately, and by more: the line was not full for minutes, and may have another rate by
+    /// now.
     pub fn on_quiet(&mut self) {
         (self.hold_left, self.next_in) = (Nanos::ZERO, Nanos::ZERO);
         self.step_permille = self.step_permille.max(QUIET_PERMILLE);
     }
 
-    /// Records that this time has passed without a queue; returns by how much to rise, in thousandths.
+    /// Records that this time has passed without a queue; returns the rise of the pace, in thousandths, if it rises.
     pub fn advance(&mut self, lasted: Nanos, is_clear: bool) -> Option<u64> {
         if self.is_growing {
             return is_clear.then_some(GROWTH_PERMILLE);
@@ -114,7 +117,7 @@ mod tests {
 
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
-    /// Advances in steps of 100 ms; returns when it rises, in tenths of a second, and by how much.
+    /// Advances in steps of 100 ms; returns the time of each rise, in tenths of a second, and its size.
     fn rises(rise: &mut Rise, seconds: u64) -> Vec<(u64, u64)> {
         (1..=10 * seconds).filter_map(|at| rise.advance(MS(100), true).map(|permille| (at, permille))).collect()
     }
@@ -134,7 +137,7 @@ mod tests {
         assert_eq!(rises(&mut rise, 1), [(1, 40), (6, 80)]);
     }
 
-    /// A rate found again is taken as nearer the truth and held for longer; another rate is not.
+    /// A rate found again is believed more and held for longer; another rate is not.
     #[test]
     fn the_same_rate_twice_is_held_for_twice_as_long() {
         let mut rise = Rise::new();
@@ -158,7 +161,7 @@ mod tests {
         }
     }
 
-    /// The rate carried before the line was full is the minimum that it carries; found again from above, it is the
+    /// The rate carried before the line was full is a minimum of the line's rate; found again from above, it is the
     /// line's rate.
     #[test]
     fn a_rate_found_before_the_line_was_full_grows_until_it_is() {
@@ -178,12 +181,12 @@ mod tests {
         rise.on_full();
         let growths = [10_000_000, 24_000_000, 50_000_000, 200_000_000].map(|pace| rise.growth_permille(pace));
         assert_eq!(growths, [250, 250, 120, 60]);
-        // In doubt, the rate is another.
+        // After a doubt, the line may have another rate.
         rise.grow();
         assert_eq!(rise.growth_permille(100_000_000), GROWTH_PERMILLE);
     }
 
-    /// A radio that carried much a moment ago may carry it again; a line found to carry so little twice does not.
+    /// A radio that carried much a moment ago may do so again; a line found to carry so little twice does not.
     #[test]
     fn far_below_what_arrived_before_it_grows_until_the_same_is_found_again() {
         for (peak, is_growing) in [(2_000_000, false), (2_000_004, true)] {

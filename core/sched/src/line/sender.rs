@@ -1,23 +1,22 @@
-//! The sender's own part in what is seen of the line.
+//! The sender's own share in the observations of the line.
 
 use units::Nanos;
 
-/// An interval in which the sender lost more than one part in this many is no evidence: a plateau is 7 % of a pace.
+/// The divisor of an interval that gives the loss of time above which it is not evidence. A plateau is 7 % of a pace.
 const LATE_PARTS: u64 = 20;
 
 #[derive(Debug, Default)]
 pub(super) struct Sender {
-    /// The link time that it hands down ahead: a queue of this length is its own doing.
+    /// The link time that the sender hands down ahead, which makes a queue of this length.
     pub ahead: Nanos,
-    /// The total time that it has lost to the link by running late.
+    /// The total time in which the link idled because the sender ran late.
     pub lost: Nanos,
     /// The value of `lost` when the interval began.
     lost_before: Nanos,
 }
 
 impl Sender {
-    /// Ends an interval of this length. Returns true if too much of it was lost for it to prove anything about the
-    /// line.
+    /// Ends an interval of this length. Returns true if too much of it was lost for it to be evidence about the line.
     pub fn end_interval(&mut self, lasted: Nanos) -> bool {
         let lost = self.lost - std::mem::replace(&mut self.lost_before, self.lost);
         lost.0.saturating_mul(LATE_PARTS) > lasted.0

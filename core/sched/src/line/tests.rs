@@ -1,5 +1,5 @@
-//! Tests against a simulated line: a FIFO with a rate that may change, a buffer that may be empty, and others' bytes in
-//! it.
+//! Tests against a simulated line: a FIFO with a rate that may change, a buffer that may be empty, and bytes of others
+//! in it.
 
 mod late_client;
 mod unknown_clients;
@@ -13,18 +13,18 @@ use super::*;
 const STEP: Nanos = Nanos::from_millis(1);
 const MBIT: f64 = 1e6;
 const ROOM_PACKETS: f64 = 8.0;
-/// A round trip is taken for every eight packets of a connection.
+/// The bits after which a round trip is taken: eight packets of a connection.
 const SAMPLE_BITS: f64 = 8.0 * 8.0 * PACKET_BYTES as f64;
 
-/// A client: its path, and how its round trips vary by themselves.
+/// A client: its path, and the variation of its round trips.
 #[derive(Debug, Clone, Copy)]
 struct Path {
     rtt_ms: f64,
     jitter_ms: f64,
-    /// The queue of its own behind a slow link, while we send.
+    /// The delay of its own queue behind a slow link, while we send.
     own_queue_ms: f64,
     loss: f64,
-    /// Acknowledgements are later by this in every other half second.
+    /// The additional delay of acknowledgements in every other half second.
     withheld_ms: u64,
 }
 
@@ -43,7 +43,7 @@ enum Others {
     Steady {
         bits_per_s: f64,
     },
-    /// Fills whatever room there is, like a bulk transfer.
+    /// Others fill all free space, like a bulk transfer.
     Elastic,
 }
 
@@ -53,7 +53,7 @@ struct Known {
     sent_bits: f64,
     /// Bits by the millisecond in which they are acknowledged.
     on_its_way: VecDeque<(u64, f64)>,
-    /// The smoothed round trip, and when it was taken.
+    /// The smoothed round trip, and the time at which it was taken.
     smoothed: Option<(u64, f64)>,
 }
 
@@ -61,15 +61,15 @@ struct World {
     line: Box<dyn Fn(f64) -> f64>,
     room_ms: f64,
     others: Others,
-    /// The part of the pace that is asked for at an instant.
+    /// The part of the pace that is requested at an instant.
     demand: Box<dyn Fn(f64) -> f64>,
     /// The part of the line's rate that sockets take without a pace.
     unpaced: f64,
     /// The capacity of all connections' windows: TCP lets no more leave than arrives if this much is in the queue.
     windows_packets: f64,
-    /// Returns whether, at an instant, bytes are sent only to the first client.
+    /// Whether, at an instant, bytes are sent only to the first client.
     only_first: Box<dyn Fn(f64) -> bool>,
-    /// No round trip is seen before [`SAMPLE_BITS`] have arrived, as with a kernel on a slow line.
+    /// Whether no round trip is seen before [`SAMPLE_BITS`] have arrived, as with a kernel on a slow line.
     has_few_samples: bool,
     clients: Vec<Path>,
     known: Vec<Known>,
@@ -79,7 +79,7 @@ struct World {
     state: u64,
 }
 
-/// The processor of the server: it runs and is stopped in turns, each for a random time with the means below.
+/// The processor of the server. It alternately runs and is stopped, each for a random time with the means below.
 #[derive(Debug, Clone, Copy)]
 struct Host {
     runs_ms: f64,
@@ -87,11 +87,11 @@ struct Host {
     changes_at_ms: f64,
     is_stopped: bool,
     lost_ms: u64,
-    /// Acknowledgements pass the same processor: acknowledgements of the last stop arrive late until then.
+    /// The time until which acknowledgements of the last stop arrive late, because they pass the same processor.
     late_until_ms: u64,
 }
 
-/// The delay of an acknowledgement that found no processor.
+/// The delay of an acknowledgement that found the processor stopped.
 const LATE_MS: u64 = 20;
 
 const IDLE_HOST: Host = Host {
@@ -113,8 +113,8 @@ struct Queue {
 }
 
 impl Queue {
-    /// First come, first served: both leave, or find no room, in proportion to what is there. Returns the bits of ours
-    /// that left.
+    /// Serves the queue first come, first served: bits of both senders leave, or are dropped, in proportion to those
+    /// present. Returns the bits of ours that left.
     fn pass(&mut self, line: f64, room: f64) -> f64 {
         let total = self.ours + self.cross;
         let out = total.min(line);
@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// Uniform in 0..1, the same in every run.
+    /// Returns a uniform number in 0..1, the same in every run.
     fn random(&mut self) -> f64 {
         self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.state >> 11) as f64 / (1u64 << 53) as f64
@@ -179,7 +179,7 @@ impl World {
         if (self.only_first)(ms as f64 / 1000.0) { 0 } else { which }
     }
 
-    /// Runs for this time; what is seen in the first `warm_up` seconds is left out.
+    /// Runs for this time, and leaves out the observations of the first `warm_up` seconds.
     fn run(&mut self, seconds: f64, warm_up: f64) -> Outcome {
         self.known = self.clients.iter().map(|_| Known::default()).collect();
         let mut outcome = Outcome::default();
@@ -239,7 +239,8 @@ impl World {
         self.host.is_stopped
     }
 
-    /// The bits of a millisecond: as many as the pace allows, or as sockets take, which stop when packets are lost.
+    /// Returns the bits of a millisecond: as many as the pace allows, or as sockets take, which stop when packets are
+    /// lost.
     fn sent(&mut self, at: f64, pace: Option<f64>, line: f64, room: f64) -> f64 {
         let demand = (self.demand)(at);
         if demand < 1.0 {
@@ -251,7 +252,7 @@ impl World {
         (self.unpaced * line * demand).min(1.05 * line + room).max(0.0)
     }
 
-    /// Sends one client what leaves in this millisecond; it acknowledges what passes the line.
+    /// Sends one client the bits that leave in this millisecond; it acknowledges the bits that pass the line.
     fn on_its_way(&mut self, ms: u64, sent: f64, delivered: f64) {
         let which = self.any_client(ms);
         let (path, known) = (self.clients[which], &mut self.known[which]);
@@ -283,7 +284,7 @@ impl World {
         self.estimator.on_look(Nanos(ms * STEP.0), charged as u64, || which as u64, look);
     }
 
-    /// Takes one client's round trip: the queue when its packet passed, smoothed as TCP does.
+    /// Takes one client's round trip: the queue at the time when its packet passed, smoothed as TCP does.
     fn sample(&mut self, ms: u64, charged: f64, shared_ms: &VecDeque<f64>, lost: &mut f64) {
         let which = self.any_client(ms);
         let path = self.clients[which];
@@ -291,7 +292,7 @@ impl World {
         let jitter = (self.random() * 2.0 - 1.0) * path.jitter_ms;
         let late = if ms < self.host.late_until_ms { LATE_MS as f64 } else { 0.0 };
         let rtt = path.rtt_ms + path.withheld(ms) as f64 + late + queue + path.own_queue_ms * self.random() + jitter;
-        // An acknowledgement every 2.4 ms; each counts an eighth.
+        // An acknowledgement comes every 2.4 ms; each counts an eighth.
         let before = self.known[which].smoothed;
         let kept = before.map_or(rtt, |(then, before)| rtt + (before - rtt) * 0.875f64.powf((ms - then) as f64 / 2.4));
         self.known[which].smoothed = Some((ms, kept));
@@ -306,7 +307,8 @@ impl World {
     }
 }
 
-/// From nothing, and with a configured rate that is too high: soon almost no queue, and nearly all of the line.
+/// The search starts from nothing, and with a configured rate that is too high: soon there is almost no queue, and
+/// nearly all of the line is used.
 #[test]
 fn the_line_s_rate_is_found() {
     for bounds in ["auto", "10.5mbit", "11mbit", "30mbit", "1gbit", "2mbit..40mbit"] {
@@ -350,7 +352,7 @@ fn the_first_rate_found_is_that_of_the_line() {
     }
 }
 
-/// A line that is never full has no rate that could be found, and needs none.
+/// A line that is never full has no rate to be found, and needs none.
 #[test]
 fn a_line_that_is_never_full_stays_unknown() {
     let mut world = World::of("auto", 10.0);
@@ -371,7 +373,7 @@ fn a_rate_told_right_or_too_low_is_left_alone() {
     }
 }
 
-/// A server that is stopped from time to time, and whose acknowledgements wait for the same processor, is behind no
+/// A server that is stopped from time to time, and whose acknowledgements wait for the same processor, is not behind a
 /// slower line. Without [`Estimator::on_sender`] the pace fell to 3 Mbit/s, and to 7.9 on average.
 #[test]
 fn a_server_without_processor_is_behind_no_slower_line() {
@@ -384,7 +386,7 @@ fn a_server_without_processor_is_behind_no_slower_line() {
     }
 }
 
-/// One client's slow link, jitter and losses are its own, whatever the others' paths are.
+/// One client's slow link, jitter and losses affect no other client, whatever the paths of the others are.
 #[test]
 fn one_client_s_path_slows_nobody() {
     let slow = Path { rtt_ms: 30.0, own_queue_ms: 300.0, ..LAN };
@@ -399,8 +401,8 @@ fn one_client_s_path_slows_nobody() {
     }
 }
 
-/// A client that withholds acknowledgements, and one that makes up losses: one prefix alone moves the pace by little
-/// more than a tenth.
+/// A client withholds acknowledgements, and another reports losses that did not happen. A single prefix moves the pace
+/// by little more than a tenth.
 #[test]
 fn one_client_that_lies_moves_little() {
     for liar in [Path { withheld_ms: 100, ..LAN }, Path { withheld_ms: 400, ..LAN }, Path { loss: 0.25, ..LAN }] {
@@ -445,8 +447,8 @@ fn steps_are_followed_both_ways() {
     }
 }
 
-/// The line falls while windows hold a few packets, or many. What left of a line that had fallen to less than a third
-/// was less than a third of what it carried before, and its queue was taken for the queue of others.
+/// The line falls while windows hold a few packets, or many. Formerly, if a line had fallen to less than a third, we
+/// sent less than a third of the rate it had carried before, and its queue was taken for the queue of others.
 #[test]
 fn a_fall_to_a_tenth_is_followed_within_seconds() {
     const FALLS_AT_S: usize = 20;
@@ -470,8 +472,8 @@ fn a_fall_to_a_tenth_is_followed_within_seconds() {
     }
 }
 
-/// A client is behind a slow link, and alone for some time: what it takes is found, and another client that comes has
-/// its line within seconds.
+/// A client behind a slow link is alone for some time. The rate it takes is found, and the next client to come has its
+/// line within seconds.
 #[test]
 fn a_slow_client_that_was_alone_does_not_hold_the_next_one_up() {
     for fast_comes_at_s in [30, 55] {
@@ -489,8 +491,8 @@ fn a_slow_client_that_was_alone_does_not_hold_the_next_one_up() {
     }
 }
 
-/// The first visitor is behind a slow link, and alone until another comes: what it takes is found, from nothing, by its
-/// queue or its losses. The other has its line within seconds, and the slow one, which stays, takes nothing of it.
+/// The first visitor is behind a slow link, and alone until another comes. The rate it takes is found, from nothing, by
+/// its queue or its losses. The other has its line within seconds, and the slow one, which stays, takes nothing of it.
 #[test]
 fn a_slow_client_alone_at_the_start_does_not_hold_the_next_one_up() {
     const FAST_COMES_AT_S: usize = 14;
@@ -514,7 +516,7 @@ fn a_slow_client_alone_at_the_start_does_not_hold_the_next_one_up() {
     }
 }
 
-/// Too little is asked for to make the queue ours, however long it is: with less to send it stays.
+/// Our load is too light for the queue to be ours, however long it is: if we sent less it would stay.
 #[test]
 fn a_light_load_beside_others_is_not_slowed() {
     let mut world = World::of("10mbit", 10.0);
@@ -565,7 +567,7 @@ fn steady_bytes_of_others_are_made_room_for() {
     world.others = Others::Steady { bits_per_s: 3.0 * MBIT };
     let outcome = world.run(60.0, 10.0);
     assert!((6.3..7.2).contains(&(outcome.mean_rate() / MBIT)), "{} {:?}", outcome.mean_rate(), world.notices);
-    // No more than the time of what counts as a queue: 3 ms and two packets.
+    // The bound is the delay that counts as a queue: 3 ms and two packets.
     assert!(outcome.median_delay_ms() < 7.5, "{} {:?}", outcome.median_delay_ms(), world.notices);
 }
 
@@ -579,7 +581,7 @@ fn a_load_with_pauses_learns_too() {
     assert!(outcome.delays_ms.iter().sum::<f64>() / (outcome.delays_ms.len() as f64) < 6.0, "{:?}", world.notices);
 }
 
-/// No acknowledgement from any client is a pause of the line, or of us: no reason for another pace.
+/// If no client acknowledges anything, the line or we have paused, which does not change the pace.
 #[test]
 fn silence_changes_nothing() {
     let mut world = World::of("auto", 10.0);
@@ -607,7 +609,7 @@ proptest! {
         rtt_ms in 0.5..150.0f64,
         clients in 1..6usize,
     ) {
-        // With room for fewer packets the line is a policer; see its test.
+        // A line with space for fewer packets is a policer; see its test.
         prop_assume!(room_ms * told * line_part * 1e3 > ROOM_PACKETS * 8.0 * PACKET_BYTES as f64);
         let (least, most) = (told / 4.0, told);
         let mut world = World::of("auto", told * line_part);
@@ -620,7 +622,7 @@ proptest! {
         let line = (told * line_part).min(told) * MBIT;
         let share = outcome.delivered_bits / (20.0 * line);
         prop_assert!(share > 0.8, "{} {:?}", share, world.notices);
-        // A third of the room, or three thresholds.
+        // The bound is a third of the space, or three thresholds.
         let bound = (room_ms / 3.0).max(3.0 * (4.0 + 24.4 / told));
         prop_assert!(outcome.median_delay_ms() <= bound, "{} {:?}", outcome.median_delay_ms(), world.notices);
     }

@@ -1,46 +1,46 @@
-//! A rank by bytes sent, for a response whose size is not known.
+//! A rank by bytes sent, for a response of unknown size.
 //!
-//! A rank of an order by size is a number of bytes. What the sizes of similar responses imply for one in progress
-//! depends only on how much of it was sent, so it is computed once for all bytes sent, as a line of a few pieces. Jobs
-//! share it, and looking up a rank costs a search among its pieces: of a route one for each bucket of its histogram, and
-//! one behind the last.
+//! A rank in an order by size is a number of bytes. The rank that the sizes of similar responses imply for a response
+//! in progress depends only on the bytes sent of it. So it is computed once for all numbers of bytes, as a line of a
+//! few pieces: one for each bucket of a route's histogram, and one behind the last. Jobs share the line, and looking up
+//! a rank costs a search among its pieces.
 
-/// A piece of the curve: from here to the next knot the rank is a line.
+/// A piece of the curve: between its start and the next knot the rank is a straight line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Knot {
-    /// Bytes sent where the piece begins.
+    /// The bytes sent at which the piece begins.
     pub from_bytes: u64,
-    /// The rank there, in bytes.
+    /// The rank at the beginning of the piece, in bytes.
     pub rank: f64,
-    /// The amount that a byte sent adds to the rank.
+    /// The amount that each byte sent adds to the rank.
     pub slope: f64,
 }
 
-/// The rank of a job by the bytes it was sent: lower is served first, and comparable with the bytes left of a job of
-/// known size.
+/// The rank of a job by the bytes sent of it: the lowest is served first, and ranks are comparable with the bytes left
+/// of a job of known size.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve(Box<[Knot]>);
 
 impl Curve {
-    /// A curve of pieces from 0 bytes up, in increasing order.
+    /// Makes a curve of pieces from 0 bytes up, in increasing order.
     pub fn new(knots: Vec<Knot>) -> Curve {
         assert!(knots.first().is_some_and(|knot| knot.from_bytes == 0), "knots {knots:?}");
         assert!(knots.is_sorted_by(|a, b| a.from_bytes < b.from_bytes), "knots {knots:?}");
         Curve(knots.into())
     }
 
-    /// The rank after `attained` bytes; never below 0.
+    /// Returns the rank after `attained` bytes; never below 0.
     pub fn rank(&self, attained: u64) -> u64 {
         let knot = self.0[self.0.partition_point(|knot| knot.from_bytes <= attained) - 1];
         // The conversion of a float saturates.
         (knot.rank + knot.slope * (attained - knot.from_bytes) as f64).round() as u64
     }
 
-    /// The curve of sizes that are all this part of the ones here, above 0: of any, what is left of them is that part too.
+    /// Returns the curve for sizes that are this part, above 0, of the sizes here; their remainders are the same part.
     pub fn scaled(&self, part: f64) -> Curve {
         let mut knots: Vec<Knot> = Vec::with_capacity(self.0.len());
         for knot in &self.0 {
-            // The conversion of a float saturates. Of pieces that begin at one byte the last remains.
+            // The conversion of a float saturates. If several pieces begin at one byte, the last remains.
             let from_bytes = (knot.from_bytes as f64 * part) as u64;
             knots.pop_if(|last| last.from_bytes >= from_bytes);
             knots.push(Knot { from_bytes, rank: knot.rank * part, slope: knot.slope });
@@ -48,7 +48,7 @@ impl Curve {
         Curve::new(knots)
     }
 
-    /// The pieces.
+    /// Returns the pieces.
     pub fn knots(&self) -> &[Knot] {
         &self.0
     }

@@ -1,35 +1,35 @@
 //! The Gittins index of a job by its attained service, as a size.
 //!
-//! A job that was sent a bytes may be sent until b and no further for now. That costs E[min(S, b) − a | S > a] bytes of
-//! the link and ends the job with probability P[S ≤ b | S > a]. The minimum cost per end over all b,
+//! A job of which a bytes were sent may be sent until b and no further for now. That costs E[min(S, b) − a | S > a]
+//! bytes of the link and ends the job with probability P[S ≤ b | S > a]. The minimum cost per end over all b,
 //!
 //! G(a) = inf over b > a of E[min(S, b) − a | S > a] / P[S ≤ b | S > a],
 //!
 //! is the inverse of the Gittins index. Serving the lowest G first has the lowest mean response time in M/G/1 of all
 //! orders that do not know sizes (Gittins, "Multi-armed bandit allocation indices", 1989; Aalto, Ayesta & Righter, "On
-//! the Gittins index in the M/G/1 queue", 2009), also if some jobs' sizes are known and others are of other
-//! distributions (Scully, Grosof & Harchol-Balter, "The Gittins policy is nearly optimal in the M/G/k under extremely
-//! general conditions", 2020). For a known size G(a) is S − a, the bytes left: known and unknown sizes stand in one
-//! order, and it is SRPT's for the known.
+//! the Gittins index in the M/G/1 queue", 2009). This also holds if the sizes of some jobs are known and others have
+//! other distributions (Scully, Grosof & Harchol-Balter, "The Gittins policy is nearly optimal in the M/G/k under
+//! extremely general conditions", 2020). For a known size G(a) is S − a, the bytes left: known and unknown sizes stand
+//! in one order, which for known sizes is SRPT.
 //!
-//! The obvious way, SRPT on an estimate, fails: a job larger than its estimate has nothing left by it and holds the
-//! link until it ends, so the mean has no bound as the error of the estimate grows (Scully, Grosof & Mitzenmacher,
-//! "Uniform bounds for scheduling with job size estimates", 2022, arXiv 2110.00633).
+//! The obvious way, SRPT on an estimate, fails: by its estimate, a job larger than the estimate has nothing left, and
+//! it holds the link until it ends. The mean therefore has no bound as the error of the estimate grows (Scully, Grosof
+//! & Mitzenmacher, "Uniform bounds for scheduling with job size estimates", 2022, arXiv 2110.00633).
 //!
 //! Sizes are taken as uniform within a bucket of the histogram. The hazard then rises within each, so the best b is the
-//! end of a bucket. Beyond the largest size seen G(a) is a, which is least attained service: what is left of a heavy
-//! tail is about what was sent.
+//! end of a bucket. Beyond the largest size seen G(a) is a, which is least attained service: the remainder in a heavy
+//! tail is about as large as the part sent.
 
 use super::curve::{Curve, Knot};
 use super::histogram::{BUCKETS, Histogram, low_end, width};
 
-/// The weight, in samples, of a size larger than all seen: the next may be larger, whatever was seen. Laplace's rule of
-/// succession has one sample for a size larger than the largest, but the bucket of that one reaches beyond it; a tenth
-/// is better by up to 6 % in the mean after 1,000 requests, and less than that changes nothing
-/// (docs/notebook/learned-sizes.md).
+/// The weight, in samples, of a size larger than all seen, because the next size may always be larger. Laplace's rule
+/// of succession gives a weight of one sample to a size larger than the largest, but the bucket of the largest already
+/// reaches beyond it. A tenth is better by up to 6 % in the mean after 1,000 requests, and smaller weights change
+/// nothing more (docs/notebook/learned-sizes.md).
 pub const LARGER: f64 = 0.1;
 
-/// The curve of a histogram in which at least one response has ended.
+/// Returns the curve of a histogram in which at least one response has ended.
 pub fn curve(histogram: &Histogram) -> Curve {
     let survival = histogram.survival(LARGER);
     let top = histogram.top();
@@ -46,7 +46,7 @@ pub fn curve(histogram: &Histogram) -> Curve {
     }
     let mut knots: Vec<Knot> = Vec::with_capacity(top + 1);
     for k in 0..top {
-        // Just before the edge: what is left of this bucket, or to continue beyond it.
+        // Just before the edge there are two choices: to stop at the end of this bucket, or to continue beyond it.
         let within = if mass(k) > 0.0 { survival[k + 1] * width(k) / mass(k) } else { f64::INFINITY };
         let end = within.min(starts[k + 1]);
         let knot = Knot { from_bytes: low_end(k), rank: starts[k], slope: (end - starts[k]) / width(k) };
@@ -58,7 +58,7 @@ pub fn curve(histogram: &Histogram) -> Curve {
     Curve::new(knots)
 }
 
-/// Returns whether the piece is on the line of the one before it.
+/// Returns whether the piece continues the line of the piece before it.
 fn goes_on(before: &Knot, knot: &Knot) -> bool {
     let rank = before.rank + before.slope * (knot.from_bytes - before.from_bytes) as f64;
     (rank - knot.rank).abs() <= 1e-9 * knot.rank && (before.slope - knot.slope).abs() <= 1e-9
@@ -75,7 +75,7 @@ mod tests {
         histogram
     }
 
-    /// G by its definition, over every b that is a whole byte, from the density that the buckets represent.
+    /// Computes G by its definition, over every b that is a whole byte, from the density that the buckets represent.
     fn by_definition(histogram: &Histogram, attained: u64) -> f64 {
         let above = |bytes: u64| 1.0 - histogram.share_below(LARGER, bytes);
         let (now, mut cost, mut best) = (above(attained), 0.0, f64::INFINITY);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     proptest! {
-        /// Exact at the edges of buckets, where it was computed.
+        /// The index is exact at the edges of buckets, where it was computed.
         #[test]
         fn the_index_is_that_of_its_definition(sizes in prop::collection::vec(0u64..4000, 1..60)) {
             let histogram = of(sizes);
@@ -104,7 +104,7 @@ mod tests {
             prop_assert_eq!([curve.rank(beyond), curve.rank(10 * beyond)], [beyond, 10 * beyond]);
         }
 
-        /// Between the edges it is near: a line in place of a curve.
+        /// Between the edges the index is close, since a line replaces a curve.
         #[test]
         fn within_a_bucket_it_is_near(sizes in prop::collection::vec(0u64..4000, 20..60), at in 0.0..1.0) {
             let histogram = of(sizes);
@@ -114,7 +114,7 @@ mod tests {
         }
     }
 
-    /// Similar sizes are as good as known: what is left falls as it is sent.
+    /// Similar sizes are as good as known sizes: the remainder falls as bytes are sent.
     #[test]
     fn sizes_alike_rank_as_if_known() {
         let curve = curve(&of((0..1000).map(|i| 4096 + 4 * i)));
@@ -126,8 +126,8 @@ mod tests {
         assert_eq!(curve.rank(9000), 9000);
     }
 
-    /// Most are small and some are huge: a response that has been sent more than the small ones is huge, and ranks as
-    /// that.
+    /// Most responses are small and some are huge: a response of which more was sent than the small sizes is huge, and
+    /// ranks as such.
     #[test]
     fn two_kinds_of_sizes() {
         let sizes = (0..900).map(|_| 1500).chain((0..100).map(|_| 3_000_000));

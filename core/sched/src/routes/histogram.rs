@@ -1,22 +1,22 @@
 //! The sizes of a route's responses, including those with only a known lower bound.
 //!
-//! An aborted response shows that its size is larger than what was sent. Left out, it would make large sizes look rare,
-//! because a large response is aborted most; counted as finished, it would make them look small. It is censored, and
-//! the actuarial estimate of survival (Cutler & Ederer, "Maximum utilization of the life table method in analyzing
-//! survival", 1958; Kaplan & Meier's for values in buckets) counts it among those that may end until where it was cut,
-//! and for half of that bucket.
+//! An aborted response shows that its size is larger than the bytes sent. Left out, it would make large sizes look
+//! rare, because large responses are aborted most; counted as finished, it would make them look small. It is censored:
+//! the actuarial estimate of survival counts it among the responses that may end up to the bucket where it was cut, and
+//! for half of that bucket (Cutler & Ederer, "Maximum utilization of the life table method in analyzing survival",
+//! 1958; it is Kaplan & Meier's for values in buckets).
 //!
 //! Counts are halved when they pass [`SAMPLES_MAX`], so that the past fades and memory is bounded.
 
 /// The number of buckets. Bucket k holds the sizes from 2^k to 2^(k+1) bytes, the first also 0, the last also
 /// everything above.
 pub const BUCKETS: usize = 32;
-/// The number of samples at which all counts are halved: between half and all of it is remembered.
+/// The number of samples at which all counts are halved, so that half of this number to all of it is remembered.
 pub const SAMPLES_MAX: u32 = 1024;
-/// A sample in units of the counts, so that one halving forgets no sample.
+/// The units of a count for each sample, so that a halving forgets no sample.
 const UNITS: u16 = 16;
 
-/// At each bucket's lower edge, and behind the last, the share of sizes that are as large or larger.
+/// The share of sizes that are as large or larger, at each bucket's lower edge and behind the last bucket.
 pub type Survival = [f64; BUCKETS + 1];
 
 /// Counts of sizes by power of two.
@@ -24,7 +24,7 @@ pub type Survival = [f64; BUCKETS + 1];
 pub struct Histogram {
     finished: [u16; BUCKETS],
     censored: [u16; BUCKETS],
-    /// The sum of both, in units.
+    /// The sum of both kinds of counts, in units.
     total: u32,
 }
 
@@ -54,17 +54,17 @@ impl Histogram {
         }
     }
 
-    /// The number of remembered samples of responses sent whole.
+    /// Returns the number of remembered samples of responses sent whole.
     pub fn finished(&self) -> u32 {
         self.finished.iter().map(|count| u32::from(*count)).sum::<u32>() / u32::from(UNITS)
     }
 
-    /// The bucket behind the last in which a response ended.
+    /// Returns the bucket behind the last in which a response ended.
     pub fn top(&self) -> usize {
         self.finished.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1)
     }
 
-    /// The estimate of survival, with `larger` extra samples that are larger than all others.
+    /// Returns the estimate of survival, with `larger` extra samples that are larger than all others.
     pub fn survival(&self, larger: f64) -> Survival {
         let mut survival = [1.0; BUCKETS + 1];
         survival[1..].iter_mut().zip(self.edges(larger)).for_each(|(edge, (_, upper))| *edge = upper);
@@ -87,8 +87,8 @@ impl Histogram {
         })
     }
 
-    /// The share of sizes below this one, with `larger` extra samples that are larger than all others, by linear
-    /// interpolation within its bucket.
+    /// Returns the share of sizes below this one, with `larger` extra samples that are larger than all others, by
+    /// linear interpolation within its bucket.
     pub fn share_below(&self, larger: f64, bytes: u64) -> f64 {
         let k = bucket(bytes);
         let (lower, upper) = self.edges(larger).nth(k).expect("it is one of the buckets");
@@ -96,8 +96,8 @@ impl Histogram {
         1.0 - (lower + part * (upper - lower))
     }
 
-    /// The size that this share of responses does not exceed, from 0 to 1; the upper edge of what is known if most were
-    /// cut short, and 0 if nothing is known.
+    /// Returns the size that this share of responses (0 to 1) does not exceed; the upper edge of the known sizes if
+    /// most responses were cut short, and 0 if nothing is known.
     pub fn quantile(&self, share: f64) -> u64 {
         let wanted = 1.0 - share;
         let top = self.top();
@@ -114,12 +114,12 @@ pub fn bucket(bytes: u64) -> usize {
     (bytes.max(1).ilog2() as usize).min(BUCKETS - 1)
 }
 
-/// The smallest size of a bucket, and for [`BUCKETS`] the end of the last.
+/// Returns the smallest size of a bucket, or, for [`BUCKETS`], the end of the last.
 pub fn low_end(bucket: usize) -> u64 {
     if bucket == 0 { 0 } else { 1 << bucket }
 }
 
-/// Bytes from a bucket's lower edge to its upper edge.
+/// Returns the bytes from a bucket's lower edge to its upper edge.
 pub fn width(bucket: usize) -> f64 {
     (low_end(bucket + 1) - low_end(bucket)) as f64
 }
@@ -146,22 +146,22 @@ mod tests {
     fn without_censoring_survival_is_the_share_of_larger_ones() {
         let survival = of(&[5, 6, 20, 300], &[]).survival(0.0);
         assert_eq!([2, 3, 4, 5, 8, 9].map(|k: usize| survival[k]), [1.0, 0.5, 0.5, 0.25, 0.25, 0.0]);
-        // One more that is larger than all.
+        // There is one more sample, larger than all.
         assert!((of(&[5, 6, 20, 300], &[]).survival(1.0)[32] - 0.2).abs() < 1e-12);
     }
 
-    /// By hand: of four, one is cut below the first end, so it counts for half of its bucket; the others are in the
-    /// tail.
+    /// The values by hand: of four responses, one is cut below the first end, so it counts for half of its bucket; the
+    /// others are in the tail.
     #[test]
     fn an_aborted_response_says_only_that_its_size_is_larger() {
         let survival = of(&[4, 20, 20], &[5]).survival(0.0);
         assert!((survival[3] - (1.0 - 1.0 / 3.5)).abs() < 1e-12);
         assert_eq!(survival[5], 0.0);
-        // All were cut after the last end: the tail is theirs, and where it ends is not known.
+        // All were cut after the last end: they make up the tail, and its end is not known.
         let survival = of(&[4], &[1000, 1000, 1000]).survival(0.0);
         assert_eq!((survival[3], survival[32]), (0.75, 0.75));
         assert_eq!(of(&[4], &[1000, 1000, 1000]).quantile(0.5), 8);
-        // Without them the estimate would be that none is larger than 8.
+        // Without them, the estimate would be that no size is larger than 8.
         assert_eq!(of(&[4], &[]).survival(0.0)[3], 0.0);
     }
 

@@ -1,8 +1,8 @@
 //! Sizes learned per route, for responses that announce no length.
 //!
-//! A proxied response of unknown length is not without a past: others of its [`Route`] were sent whole, and their sizes
-//! show what its own may be. [`Routes`] counts them and gives each job of a route the [`Curve`] of its rank by bytes
-//! sent, the Gittins index (`gittins.rs` has the theory). The server, the simulator and tests use the same.
+//! A proxied response of unknown length has predecessors: others of its [`Route`] were sent whole, and their sizes
+//! predict its own. [`Routes`] counts them and gives each job of a route the [`Curve`] of its rank by bytes sent, the
+//! Gittins index (`gittins.rs` has the theory). The server, the simulator and tests use the same curve.
 //!
 //! ```
 //! use sched::routes::{Route, Routes};
@@ -44,36 +44,36 @@ use route::Digest;
 
 /// The maximum number of routes remembered; each takes less than 2.5 KB with its words and its curves.
 pub const ROUTES_MAX: usize = 4096;
-/// The path of the route that stands for all paths: its own pattern.
+/// The path of the route that represents all paths. Its pattern is the path itself.
 const ALL_PATHS: &[u8] = b"/**";
-/// Responses sent whole after which a route is ranked by their sizes; before that by the sizes of all paths together,
-/// and before those are known by bytes sent.
+/// The number of responses sent whole from which a route is ranked by their sizes. A route with fewer is ranked by the
+/// sizes of all paths together, or, if too few of these are known, by bytes sent.
 pub const SAMPLES_MIN: u32 = 16;
-/// A curve is computed again after this many samples, or after this share of the remembered ones if that is more.
+/// The number of samples after which a curve is computed again, or this share of the remembered samples if it is more.
 const STALE_AFTER: u32 = 16;
 const STALE_SHARE: u32 = 8;
-/// The maximum number of remembered uses of a route, which is how often eviction passes over it.
+/// The maximum number of remembered uses of a route, which is the number of times that eviction passes over it.
 const USES_MAX: u8 = 7;
-/// Parts of the distribution in which true sizes are counted.
+/// The number of parts of the distribution in which true sizes are counted.
 pub const DECILES: usize = 10;
 
-/// The position of true sizes in the distributions that were predicted for them.
+/// The positions of true sizes in the distributions predicted for them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Calibration {
-    /// The number of sizes that fell into each tenth: equal, if the prediction is right. If the sizes of a route are
-    /// closer together than a bucket is wide, they fall into the same one.
+    /// The number of sizes that fell into each tenth; the numbers are equal if the prediction is right. If the sizes of
+    /// a route are closer together than a bucket is wide, they fall into the same tenth.
     pub deciles: [u64; DECILES],
     /// The number of sizes below the 99th percentile.
     pub below_p99: u64,
 }
 
 impl Calibration {
-    /// The number of sizes that were predicted.
+    /// Returns the number of sizes that were predicted.
     pub fn predicted(&self) -> u64 {
         self.deciles.iter().sum()
     }
 
-    /// The number of them below the median.
+    /// Returns the number of predicted sizes below the median.
     pub fn below_median(&self) -> u64 {
         self.deciles[..DECILES / 2].iter().sum()
     }
@@ -88,7 +88,7 @@ impl Calibration {
 #[derive(Debug, Clone, Copy)]
 pub struct RouteKey {
     digest: Digest,
-    /// The index of its entry, unless the route was forgotten since.
+    /// The index of its entry, unless the route has been forgotten.
     place: u32,
 }
 
@@ -101,7 +101,7 @@ impl PartialEq for RouteKey {
 /// The routes of a site or of all sites, at most [`ROUTES_MAX`].
 #[derive(Debug)]
 pub struct Routes {
-    /// Computes the ranks of a route's jobs from its histogram.
+    /// The function that computes the ranks of a route's jobs from its histogram.
     index: fn(&Histogram) -> Curve,
     entries: Vec<Entry>,
     /// The index of each route in `entries`.
@@ -116,15 +116,15 @@ struct Entry {
     digest: Digest,
     /// The route of all paths with the same site, method, status, type and coding.
     broad: RouteKey,
-    /// The route's key among times of service.
+    /// The route's key in the times of service.
     service: ServiceRoute,
     words: String,
     uses: u8,
     histogram: Histogram,
-    /// Samples since the curve was computed.
+    /// The samples since the curve was computed.
     since_curve: u32,
     curves: Option<Curves>,
-    /// The part of them that is sent of coded ones.
+    /// The ratio of the bytes sent to the bytes before coding, for coded responses.
     ratio: Ratio,
     finished: u64,
     censored: u64,
@@ -135,7 +135,7 @@ struct Entry {
 #[derive(Debug, Clone)]
 struct Curves {
     plain: Arc<Curve>,
-    /// The ratios of coded responses, made when the first one needs them.
+    /// The curve of coded responses, made when the first one needs it.
     coded: Option<Arc<Curve>>,
 }
 
@@ -144,12 +144,12 @@ struct Curves {
 pub struct Row {
     /// [`Route::words`].
     pub route: String,
-    /// Responses sent whole since it was entered.
+    /// The number of responses sent whole since the route was entered.
     pub finished: u64,
-    /// Responses that ended before their last byte.
+    /// The number of responses that ended before their last byte.
     pub censored: u64,
-    /// Bytes, of the remembered responses; within a bucket, which is a factor of two, by interpolation. 0 if none was
-    /// sent whole.
+    /// The median size of the remembered responses, in bytes, by interpolation within a bucket, which is a factor of
+    /// two wide. 0 if none was sent whole.
     pub median: u64,
     pub p99: u64,
     pub calibration: Calibration,
@@ -169,14 +169,14 @@ impl Routes {
         Routes { index, entries: Vec::new(), places, hand: 0, calibration }
     }
 
-    /// Returns the key of a response's route, which is remembered from now on. In a full table it takes the place of
-    /// one that was seldom used: each use of a route lets it be passed over once more, at most [`USES_MAX`] times, so
-    /// routes that come once, as a crawler makes them, push out only each other. O(1) amortised over uses.
+    /// Returns the key of a response's route, which is remembered from now on. In a full table it replaces a seldom
+    /// used route. Each use of a route lets it be passed over once more, at most [`USES_MAX`] times, so routes used
+    /// only once, as by a crawler, push out only each other. O(1) amortised over uses.
     pub fn enter(&mut self, route: &Route) -> RouteKey {
         self.enter_digest(route, route.digest())
     }
 
-    /// The same for the response to a request of this route.
+    /// Returns the key of the response's route, like [`Routes::enter`], given the route of its request.
     pub fn enter_answer(&mut self, asked: ServiceRoute, answer: &Route) -> RouteKey {
         self.enter_digest(answer, answer.digest_after(asked.own))
     }
@@ -195,7 +195,7 @@ impl Routes {
         self.enter_one(route, digest, Some(broad_key))
     }
 
-    /// Enters a route; `broad` is the route of all paths, unless this one is it.
+    /// Enters a route; `broad` is the route of all paths, or `None` if this is that route.
     fn enter_one(&mut self, route: &Route, digest: Digest, broad: Option<RouteKey>) -> RouteKey {
         if let Some(place) = self.places.get(&digest) {
             let (key, entry) = (RouteKey { digest, place: *place }, &mut self.entries[*place as usize]);
@@ -216,7 +216,7 @@ impl Routes {
         key
     }
 
-    /// The index for one more entry: a new one, or the index of a route without uses left.
+    /// Returns an index for one more entry: a new one, or the index of a route without uses left.
     fn make_room(&mut self) -> usize {
         if self.entries.len() < ROUTES_MAX {
             return self.entries.len();
@@ -232,7 +232,7 @@ impl Routes {
         }
     }
 
-    /// Counts a response that was sent whole with this total of bytes. Returns its position in the predicted
+    /// Counts a response that was sent whole, with this total of bytes. Returns its position in the predicted
     /// distribution, from 0 to 1; `None` if too few were sent before, or the route is no longer remembered.
     pub fn note(&mut self, key: RouteKey, bytes: u64) -> Option<f64> {
         let entry = self.at(key)?;
@@ -255,9 +255,9 @@ impl Routes {
         }
     }
 
-    /// The rank of a response of this route by bytes sent, for [`crate::Scheduler::on_curve`]. While too little is
-    /// known of the route, it is that of all paths with the same site, method, status, type and coding, and `None`
-    /// while too little is known of them. Jobs share one curve until enough samples have come.
+    /// Returns the rank of a response of this route by bytes sent, for [`crate::Scheduler::on_curve`]. While too little
+    /// is known of the route, it returns the curve of all paths with the same site, method, status, type and coding, or
+    /// `None` if too little is known of these too. Jobs share one curve until enough samples have come.
     pub fn curve(&mut self, key: RouteKey) -> Option<Arc<Curve>> {
         let index = self.index;
         let entry = self.at(key)?;
@@ -265,8 +265,8 @@ impl Routes {
         own.or_else(|| self.at(broad)?.curve(index))
     }
 
-    /// Counts a response that was coded on its way: a body of one length became another. A no-op for a route that is
-    /// no longer remembered. Its size is counted apart, as that of any ([`Routes::note`]).
+    /// Counts a response that was coded while it was sent, from one length to another. A no-op for a route that is no
+    /// longer remembered. Its size is counted separately, like any other ([`Routes::note`]).
     pub fn note_coded(&mut self, key: RouteKey, plain_bytes: u64, coded_bytes: u64) {
         let Some(entry) = self.at(key) else { return };
         entry.ratio.note(plain_bytes, coded_bytes);
@@ -276,8 +276,9 @@ impl Routes {
         }
     }
 
-    /// Like [`Routes::curve`], for a response that is coded on its way, whose length before that may be known. While too
-    /// little is known of what coding leaves of such responses, it is that of their sizes before.
+    /// Returns a curve like [`Routes::curve`] for a response that is coded while it is sent, and whose length before
+    /// coding may be known. While too little is known of the ratios of such responses, it uses their sizes before
+    /// coding.
     pub fn coded_curve(&mut self, key: RouteKey, plain_bytes: Option<u64>) -> Option<Arc<Curve>> {
         let entry = self.at(key)?;
         let (own, broad) = (entry.ratio, entry.broad);
@@ -294,30 +295,31 @@ impl Routes {
         }
     }
 
-    /// The size that this share of the route's responses does not exceed, from 0 to 1; `None` while too little is
+    /// Returns the size that this share of the route's responses (0 to 1) does not exceed; `None` while too little is
     /// known.
     pub fn quantile(&self, key: RouteKey, share: f64) -> Option<u64> {
         let entry = self.entry(key)?;
         entry.is_known().then(|| entry.histogram.quantile(share))
     }
 
-    /// The position of a size in the distribution predicted for a route, from 0 to 1; `None` while too little is known.
+    /// Returns the position of a size in the distribution predicted for a route, from 0 to 1; `None` while too little
+    /// is known.
     pub fn share_below(&self, key: RouteKey, bytes: u64) -> Option<f64> {
         let entry = self.entry(key)?;
         entry.is_known().then(|| entry.histogram.share_below(LARGER, bytes))
     }
 
-    /// The calibration over all routes since the start.
+    /// Returns the calibration over all routes since the start.
     pub fn calibration(&self) -> Calibration {
         self.calibration
     }
 
-    /// A summary of each route, in no order.
+    /// Returns a summary of each route, in no order.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
         self.entries.iter().map(Entry::row)
     }
 
-    /// Summaries of the `count` routes with the most samples, most first; equal ones by name.
+    /// Returns summaries of the `count` routes with the most samples, most first; equal ones by name.
     pub fn top_rows(&self, count: usize) -> Vec<Row> {
         let mut entries: Vec<&Entry> = self.entries.iter().collect();
         entries.sort_unstable_by(|a, b| (b.samples(), &a.words).cmp(&(a.samples(), &b.words)));
@@ -332,7 +334,7 @@ impl Routes {
         self.entries.is_empty()
     }
 
-    /// The entry of a route that is still, or again, remembered.
+    /// Returns the entry of a route that is still, or again, remembered.
     fn at(&mut self, key: RouteKey) -> Option<&mut Entry> {
         let place = self.place_of(key)?;
         self.entries.get_mut(place)
@@ -400,7 +402,7 @@ impl Entry {
         Some(Arc::clone(&self.curves(index)?.plain))
     }
 
-    /// The curve of responses of which coding leaves this part.
+    /// Returns the curve of responses that coding reduces to this part.
     fn coded_curve(&mut self, index: fn(&Histogram) -> Curve, part: f64) -> Option<Arc<Curve>> {
         let curves = self.curves(index)?;
         Some(Arc::clone(curves.coded.get_or_insert_with(|| Arc::new(curves.plain.scaled(part)))))

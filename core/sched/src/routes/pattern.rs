@@ -1,19 +1,19 @@
-//! The pattern of a path: what the responses of one handler have in common.
+//! The pattern of a path: the part that the responses of one handler have in common.
 //!
-//! A program answers `/users/17/posts` and `/users/18/posts` by the same code, and their sizes are alike. By the whole
-//! path each would be learned separately, and any client could fill the table. So everything that names one thing among
-//! many becomes `*`: numbers, UUIDs, hexadecimal digests and whatever is too long for a word. A name is examined in its
-//! parts between `.`, `-` and `_`: `app.3f2a9c1b.js` is `app.*.js`, `img-0815.jpg` is `img-*.jpg`.
+//! A program answers `/users/17/posts` and `/users/18/posts` by the same code, and their sizes are alike. If routes
+//! were whole paths, each would be learned separately, and any client could fill the table. So every part that names
+//! one thing among many becomes `*`: numbers, UUIDs, hexadecimal digests and segments too long for a word. A name is
+//! examined in its parts between `.`, `-` and `_`: `app.3f2a9c1b.js` is `app.*.js`, `img-0815.jpg` is `img-*.jpg`.
 
-/// The maximum number of segments of a path that are examined; deeper ones are one `**`.
+/// The maximum number of segments of a path that are examined; all deeper ones together become `**`.
 pub const SEGMENTS_MAX: usize = 8;
 /// The maximum length of a word; a longer segment is `*`.
 pub const SEGMENT_BYTES_MAX: usize = 32;
-/// The minimum number of hexadecimal digits, at least one of them decimal, that are a digest and no word.
+/// The minimum number of hexadecimal digits, at least one of them decimal, that count as a digest and not as a word.
 const DIGEST_DIGITS_MIN: usize = 8;
 
 /// Passes the pattern of a path to `put`, piece by piece: at most [`SEGMENTS_MAX`] segments of [`SEGMENT_BYTES_MAX`]
-/// bytes, each with a slash before it. The query is not part of it.
+/// bytes, each with a slash before it. The pattern does not include the query.
 pub fn pattern(path: &[u8], mut put: impl FnMut(&[u8])) {
     let path = path.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
     let path = path.strip_prefix(b"/").unwrap_or(path);
@@ -22,7 +22,7 @@ pub fn pattern(path: &[u8], mut put: impl FnMut(&[u8])) {
         if depth == SEGMENTS_MAX {
             return put(b"**");
         }
-        // UUIDs are longer too.
+        // UUIDs are longer, too, and become `*` here.
         if segment.len() > SEGMENT_BYTES_MAX {
             put(b"*");
             continue;
@@ -89,7 +89,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a client sends: bounded, and the pattern of a pattern is itself.
+        /// For any path, the pattern is bounded, and the pattern of a pattern is itself.
         #[test]
         fn patterns_are_bounded(path in prop::collection::vec(any::<u8>(), 0..400)) {
             let found = of(&path);

@@ -1,38 +1,38 @@
-//! The part of its bytes that a response has left after it was coded on its way.
+//! The ratio of a response's bytes after and before coding, for responses coded while they are sent.
 //!
-//! A program announces a length, and the server sends fewer bytes: how many is known when all are coded. Pages of one
-//! route are alike, and so are their ratios. A rank by length times ratio alone would fail as any estimate does: a response
-//! that is longer has nothing left by it, and holds the link until it ends. So the size is taken as uniform around the
-//! estimate, as wide as the ratios of the route differ, and what is larger ranks by what it was sent.
+//! A program announces a length, and the server sends fewer bytes; their number is known only when all are coded. Pages
+//! of one route are alike, and so are their ratios. Ranking by length times ratio would fail as any estimate does: a
+//! longer response has nothing left by the estimate, and holds the link until it ends. So the size is taken as uniform
+//! around the estimate, as wide as the ratios of the route vary, and a larger response ranks by the bytes sent.
 
 use super::curve::{Curve, Knot};
 
 /// The number of coded responses after which their ratio is used.
 pub const RATIOS_MIN: u32 = 8;
-/// The weight of a new ratio in the mean: the past fades, as the past of sizes does.
+/// The weight of a new ratio in the mean, so that the past fades, as with sizes.
 const GAIN: f64 = 1.0 / 16.0;
-/// The minimum half width of what a size is taken for, as a part of the estimate.
+/// The minimum half width of the assumed range of a size, as a part of the estimate.
 const WIDTH_MIN: f64 = 1.0 / 16.0;
-/// The maximum ratio that is learned: a coding makes few bytes more of any.
+/// The maximum ratio that is learned: coding makes a response only a few bytes longer.
 const RATIO_MAX: f64 = 2.0;
 
 /// The ratios of a route.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Ratio {
     mean: f64,
-    /// The mean distance from the mean.
+    /// The mean distance of ratios from the mean.
     deviation: f64,
     count: u32,
 }
 
 impl Ratio {
-    /// Counts a response of one length that became another by coding.
+    /// Counts a response that coding changed from one length to another.
     pub fn note(&mut self, plain_bytes: u64, coded_bytes: u64) {
         if plain_bytes == 0 {
             return;
         }
         let ratio = (coded_bytes as f64 / plain_bytes as f64).min(RATIO_MAX);
-        // The first ones count alike.
+        // The first ratios count equally.
         let gain = GAIN.max(1.0 / f64::from(self.count + 1));
         if self.count > 0 {
             self.deviation += gain * ((ratio - self.mean).abs() - self.deviation);
@@ -41,17 +41,17 @@ impl Ratio {
         self.count = self.count.saturating_add(1);
     }
 
-    /// The mean; `None` while too little is known.
+    /// Returns the mean; `None` while too little is known.
     pub fn known(&self) -> Option<f64> {
         (self.count >= RATIOS_MIN).then_some(self.mean)
     }
 
-    /// The rank of a response of this length before it is coded: the Gittins index of a size that is uniform around the
-    /// estimate. Beyond it the rank is what was sent.
+    /// Returns the rank of a response of this length before coding: the Gittins index of a size that is uniform around
+    /// the estimate. Beyond that range the rank is the number of bytes sent.
     pub fn curve(&self, plain_bytes: u64) -> Curve {
         let plain = plain_bytes as f64;
         let expected = (plain * self.mean).max(1.0);
-        // A uniform distribution is on average half its half width from its middle.
+        // The average distance from the middle of a uniform distribution is half its half width.
         let half_width = (2.0 * plain * self.deviation).clamp(expected * WIDTH_MIN, expected);
         let (begin, end) = ((expected - half_width) as u64, (expected + half_width).ceil() as u64);
         let mut knots = vec![Knot { from_bytes: 0, rank: expected, slope: -1.0 }];
@@ -89,14 +89,14 @@ mod tests {
         assert!((0.39..0.4).contains(&changed), "the past fades: {changed}");
     }
 
-    /// As if its size were known, until it nears what was expected.
+    /// The response ranks as if its size were known, until the bytes sent approach the expected size.
     #[test]
     fn a_response_ranks_by_its_expected_length() {
         let curve = of((0..100).map(|_| (10_000, 2_000))).curve(100_000);
         assert_eq!([0, 5_000, 18_000].map(|sent| curve.rank(sent)), [20_000, 15_000, 2_000]);
         let near = curve.rank(20_000);
         assert!((500..800).contains(&near), "it may still be longer: {near}");
-        // One that is longer than any is not held for nearly done.
+        // A response longer than any other is not assumed to be nearly done.
         assert_eq!([22_000, 50_000].map(|sent| curve.rank(sent)), [22_000, 50_000]);
     }
 
@@ -111,7 +111,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any lengths before and after coding.
+        /// Tests any lengths before and after coding.
         #[test]
         fn any_ratio_makes_a_curve(
             ratios in prop::collection::vec((any::<u64>(), any::<u64>()), 0..40),

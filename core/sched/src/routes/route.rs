@@ -3,12 +3,12 @@
 use super::ALL_PATHS;
 use super::pattern::pattern;
 
-/// The maximum length of a route's words; longer ones are cut.
+/// The maximum length of a route's words; longer words are cut.
 pub const WORDS_BYTES_MAX: usize = 256;
 /// The maximum length of the site, the method, the type or the coding in the words; longer ones are cut.
 const WORD_BYTES_MAX: usize = 64;
 
-/// The properties of a response that are known with its head. All may be as a peer sent them.
+/// The properties of a response that are known with its head. All may be untrusted input from a peer.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Route<'a> {
     /// The site's name, or its host.
@@ -29,18 +29,20 @@ pub struct Route<'a> {
 pub(super) struct Digest(pub u64);
 
 impl Route<'_> {
-    /// The route's number: the same on each machine and in each version of the program that has the same patterns.
+    /// Returns the route's number: the same on each machine and in each version of the program that has the same
+    /// patterns.
     pub(super) fn digest(&self) -> Digest {
         self.digest_after(self.asked().0)
     }
 
-    /// The same, given the number of what the request gives.
+    /// Returns the route's number, computed from the number of its request's properties.
     pub(super) fn digest_after(&self, mut digest: Digest) -> Digest {
         self.pieces_answered(|piece| digest = digest.with(piece));
         digest
     }
 
-    /// The number of what a request gives, site, method and path, and that of all paths there.
+    /// Returns the number of the properties that a request has (site, method and path), and the number of all paths of
+    /// that site and method.
     pub(super) fn asked(&self) -> (Digest, Digest) {
         let mut of_site = Digest(FNV_OFFSET);
         self.words_asked(|piece| of_site = of_site.with(piece));
@@ -49,8 +51,8 @@ impl Route<'_> {
         (own, of_site.with(ALL_PATHS))
     }
 
-    /// The route as an operator reads it: `example.org GET /users/* 2xx text/html gzip`. Visible ASCII and single
-    /// spaces; other bytes are `?`.
+    /// Returns the route as an operator reads it: `example.org GET /users/* 2xx text/html gzip`. It contains visible
+    /// ASCII and single spaces; other bytes are `?`.
     pub fn words(&self) -> String {
         let mut words = String::new();
         let mut put = |piece: &[u8]| {
@@ -88,7 +90,7 @@ impl Route<'_> {
 }
 
 impl Digest {
-    /// The number with these bytes behind.
+    /// Returns the number extended by these bytes.
     fn with(self, bytes: &[u8]) -> Digest {
         Digest(bytes.iter().fold(self.0, |digest, byte| (digest ^ u64::from(*byte)).wrapping_mul(FNV_PRIME)))
     }
@@ -145,7 +147,7 @@ mod tests {
         ] {
             assert_ne!(base.digest(), other.digest(), "{}", other.words());
         }
-        // Kept across versions: a table may be stored.
+        // The number is kept across versions, because a table may be stored.
         assert_eq!(base.digest(), Digest(0x941b_6d78_7bad_ee6e));
     }
 }

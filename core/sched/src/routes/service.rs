@@ -1,9 +1,9 @@
-//! The time that the requests of a route take an application, for the order of the requests that wait for it.
+//! The time that an application takes for the requests of a route, used to order the requests that wait for it.
 //!
-//! A request in progress cannot be put off for another, so the waiting ones are ranked by the mean. Of the orders that
-//! do not know a single request's time, the lowest mean first gives the lowest mean response time (Smith's rule for
-//! classes: Cox and Smith, Queues, 1961). An index of the whole distribution, as for sizes, shows when to stop
-//! something, which is not possible here.
+//! A request in progress cannot be put off for another, so the waiting requests are ranked by the mean. Of the orders
+//! that do not know a single request's time, the lowest mean first gives the lowest mean response time (Smith's rule
+//! for classes: Cox and Smith, Queues, 1961). An index of the whole distribution, as for sizes, would show when to
+//! interrupt a request, which is not possible here.
 
 use std::collections::HashMap;
 
@@ -12,11 +12,12 @@ use units::Nanos;
 use super::Route;
 use super::route::Digest;
 
-/// Routes remembered: this many used lately, and as many from before.
+/// The number of recently used routes that are remembered, and the number of earlier ones.
 pub const SERVICES_MAX: usize = 2048;
-/// The number of requests from which a route has a mean of its own; before, the mean of all paths applies.
+/// The number of requests from which a route's own mean is used; with fewer, the mean of all paths applies.
 const SAMPLES_MIN: u32 = 4;
-/// A new time counts for at least this part, so that a change of the application is noticed.
+/// The maximum number of samples in a mean: a new time counts for at least this part, so that a change of the
+/// application is noticed.
 const SAMPLES_MAX: u32 = 64;
 
 /// Mean times by route.
@@ -26,7 +27,7 @@ pub struct ServiceTimes {
     before: HashMap<Digest, Mean>,
 }
 
-/// A route as a request gives it, which has no status, type and coding yet, and the route of all paths.
+/// The key of a route as a request gives it, before status, type and coding are known, and the key of all paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceRoute {
     pub(super) own: Digest,
@@ -40,7 +41,7 @@ struct Mean {
 }
 
 impl ServiceRoute {
-    /// The route by site, method and path only.
+    /// Returns the keys of the route by only site, method and path.
     pub fn of(route: &Route) -> ServiceRoute {
         let (own, all) = route.asked();
         ServiceRoute { own, all }
@@ -58,14 +59,14 @@ impl ServiceTimes {
         }
     }
 
-    /// The time that a request of this route is expected to take; zero if nothing is known.
+    /// Returns the time that a request of this route is expected to take; zero if nothing is known.
     pub fn expected(&self, route: ServiceRoute) -> Nanos {
         let own = self.find(route.own).filter(|mean| mean.samples >= SAMPLES_MIN);
         let mean = own.or_else(|| self.find(route.all));
         mean.map_or(Nanos::ZERO, |mean| Nanos(mean.nanos as u64))
     }
 
-    /// The mean time of the requests of this route; `None` while too little is known of the route itself.
+    /// Returns the mean time of the requests of this route; `None` while too little is known of the route itself.
     pub fn known(&self, route: ServiceRoute) -> Option<Nanos> {
         let own = self.find(route.own).filter(|mean| mean.samples >= SAMPLES_MIN);
         own.map(|mean| Nanos(mean.nanos as u64))
@@ -75,7 +76,7 @@ impl ServiceTimes {
         self.lately.get(&key).or_else(|| self.before.get(&key)).copied()
     }
 
-    /// Adds a route to those used lately.
+    /// Adds a route to the recently used ones.
     fn remember(&mut self, key: Digest) -> &mut Mean {
         if self.lately.len() >= SERVICES_MAX {
             self.before = std::mem::take(&mut self.lately);
@@ -140,7 +141,7 @@ mod tests {
         assert_eq!(expected_ms(&times, &path(last)), last as u64);
     }
 
-    /// A name without digits, which would make all of them one route.
+    /// Returns a name without digits, which would make all of them one route.
     fn letters(nth: usize) -> String {
         (0..5).map(|place| char::from(b'a' + (nth >> (4 * place) & 15) as u8)).collect()
     }

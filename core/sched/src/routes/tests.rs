@@ -43,12 +43,12 @@ fn too_little_is_known_of_fifteen() {
         routes.note_censored(key, 1000);
     }
     assert!(routes.curve(key).is_some() && routes.quantile(key, 0.5).is_some());
-    // The predicted position of a size is what `note` returns for it.
+    // The predicted position of a size is the value that `note` returns for it.
     let share = routes.share_below(key, 700);
     assert!(share.is_some() && share == routes.note(key, 700) && share < routes.share_below(key, 1000));
 }
 
-/// A new path ranks by what is known of all, until enough is known of itself.
+/// A new path ranks by the sizes of all paths, until enough of its own are known.
 #[test]
 fn too_little_known_of_a_path_is_known_of_all() {
     let mut routes = Routes::new();
@@ -60,10 +60,10 @@ fn too_little_known_of_a_path_is_known_of_all() {
     assert!(routes.curve(large).unwrap().rank(0) < 10_000);
     finish(&mut routes, large, 1, 1_000_000);
     assert!(routes.curve(large).unwrap().rank(0) > 500_000 && of_all.rank(0) < 2000);
-    // Nothing is known of another type.
+    // Nothing is known of responses of another type.
     let other = routes.enter(&Route { content_type: b"text/css", ..route("/large") });
     assert_eq!(routes.curve(other), None);
-    // An aborted response counts there too.
+    // An aborted response also counts for all paths.
     routes.note_censored(small, 5);
     assert_eq!(routes.rows().find(|row| row.route == "site GET /** 2xx - -").unwrap().censored, 1);
 }
@@ -79,7 +79,7 @@ fn a_curve_is_kept_until_enough_have_come() {
     routes.note_censored(key, 100_000);
     let second = routes.curve(key).unwrap();
     assert!(!Arc::ptr_eq(&first, &second) && second.rank(0) > first.rank(0));
-    // A share of what is remembered, if that is more.
+    // After many samples, a share of the remembered ones has to come first.
     finish(&mut routes, key, 400, 1000);
     let third = routes.curve(key).unwrap();
     finish(&mut routes, key, 51, 1000);
@@ -122,7 +122,7 @@ fn a_full_table_of_used_routes_makes_room() {
     let new = routes.enter(&route("/new"));
     assert_eq!(routes.len(), ROUTES_MAX);
     routes.note(new, 5);
-    // The route itself, and that of all paths.
+    // The two rows are the route itself and the route of all paths.
     assert_eq!(routes.rows().filter(|row| row.finished == 1).count(), 2);
 }
 
@@ -140,7 +140,7 @@ fn rows_say_what_was_seen() {
     assert_eq!((row.route.as_str(), row.finished, row.censored), ("site GET /items/* 2xx - -", 100, 1));
     assert!((2000..=2100).contains(&row.median) && (8000..=8192).contains(&row.p99), "{row:?}");
     assert_eq!(row.calibration.predicted(), 100 - u64::from(SAMPLES_MIN));
-    // The first of the larger half were above everything that was predicted.
+    // The first sizes of the larger half were above the whole predicted distribution.
     let (below_median, below_p99) = (row.calibration.below_median(), row.calibration.below_p99);
     assert!(below_p99 < row.calibration.predicted() && below_median < below_p99, "{:?}", row.calibration);
     assert_eq!(routes.calibration(), row.calibration);
@@ -159,7 +159,7 @@ fn the_rows_with_the_most_samples_come_first() {
     let names: Vec<&str> = rows.iter().map(|row| row.route.split(' ').nth(2).unwrap()).collect();
     assert_eq!(names, ["/**", "/many", "/aborted", "/also", "/few"]);
     assert_eq!(routes.top_rows(100).len(), 6);
-    // Each leads to its time of service.
+    // Each row leads to the route's time of service.
     let mut services = ServiceTimes::default();
     (0..4).for_each(|_| services.note(ServiceRoute::of(&route("/many")), units::Nanos(70)));
     let known: Vec<_> = rows.iter().map(|row| services.known(row.service)).collect();
@@ -184,7 +184,7 @@ fn predictions_of_independent_sizes_are_calibrated() {
     assert!((98.5..99.5).contains(&percent), "{percent} % below the 99th percentile");
 }
 
-/// A page of 100 KB that becomes 20 is before one of 50 that stays.
+/// A page of 100 KB that is coded to 20 KB goes before a page of 50 KB that is not coded.
 #[test]
 fn a_coded_response_ranks_by_what_is_sent_of_it() {
     let mut routes = Routes::new();
@@ -197,12 +197,12 @@ fn a_coded_response_ranks_by_what_is_sent_of_it() {
     let announced = routes.coded_curve(key, Some(100_000)).unwrap();
     assert!(announced.rank(0).abs_diff(20_000) <= 1 && announced.rank(0) < 50_000, "{}", announced.rank(0));
     assert!(announced.rank(10_000).abs_diff(10_000) <= 1);
-    // Without an announced length it is learned, and is that after coding.
+    // Without an announced length the learned rank is the rank after coding.
     let learned = routes.coded_curve(key, None).unwrap();
     assert!(learned.rank(0).abs_diff(plain.rank(0) / 5) < 200, "{} of {}", learned.rank(0), plain.rank(0));
     assert!(Arc::ptr_eq(&learned, &routes.coded_curve(key, None).unwrap()), "jobs share it");
     assert_eq!(routes.curve(key), Some(plain), "responses that are not coded rank as before");
-    // Another path ranks by what is known of all; another type by nothing.
+    // Another path ranks by the sizes of all paths; another type has no known sizes.
     let other = routes.enter(&route("/other"));
     assert_eq!(routes.coded_curve(other, Some(1_000)).unwrap().rank(0), 200);
     assert!(routes.coded_curve(other, None).unwrap().rank(0) < 40_000);

@@ -1,5 +1,5 @@
-//! Clients over QUIC that are short of processor time: packets wait in their sockets, or find no room there, until they
-//! run again. Each packet is simulated, and each connection is seen through [`Looks`], as the server sees it.
+//! Clients over QUIC that are short of processor time: packets wait in their sockets, or are dropped there, until the
+//! clients run again. Each packet is simulated, and each connection is seen through [`Looks`], as the server sees it.
 
 use std::collections::VecDeque;
 
@@ -9,14 +9,14 @@ use super::*;
 
 const PACKET: u64 = PACKET_BYTES;
 const PAYLOAD: u64 = Framing::ETHERNET.segment_bytes;
-/// The room of a UDP socket by default: 208 KiB, in which a datagram counts 2,304 bytes.
+/// The capacity of a UDP socket by default: 208 KiB, in which a datagram counts 2,304 bytes.
 const SOCKET_PACKETS: usize = 92;
-/// Datagrams among which the shortest round trip is taken: twice as many at most.
+/// The minimum number of datagrams among which the shortest round trip is taken; the maximum is twice as many.
 const LEAST_OF: u32 = 8;
 const WINDOW_MAX: f64 = 1000.0;
 const PROBE_MS: f64 = 300.0;
 
-/// When a client runs: in turns with stops, each for a random time with these means.
+/// The times in which a client runs. It alternately runs and stops, each for a random time with these means.
 #[derive(Debug, Clone, Copy)]
 struct Turns {
     runs_ms: f64,
@@ -37,17 +37,17 @@ struct Flow {
     rtt_ms: f64,
     changes_at_ms: f64,
     is_stopped: bool,
-    /// On the way from the line to the client, and then in its socket.
+    /// The packets on the way from the line to the client, and then in its socket.
     coming: VecDeque<(f64, Packet)>,
     socket: VecDeque<Packet>,
-    /// On the way back: by the time at which they are known to have arrived.
+    /// The packets on the way back, by the time at which they are known to have arrived.
     acked: VecDeque<(f64, Packet)>,
     in_flight: VecDeque<Packet>,
     next: u64,
     window: f64,
     reduced_ms: f64,
     smoothed: Option<f64>,
-    /// Round trips of the last datagrams, and of those before.
+    /// The shortest round trips of the last datagrams, and of the datagrams before.
     least: [f64; 2],
     least_of: u32,
     stall: Stall,
@@ -59,7 +59,7 @@ struct Flow {
     looks: Looks,
 }
 
-/// The end of the last time in which nothing was acknowledged, and then much at once.
+/// The end of the last time in which nothing was acknowledged, before much was acknowledged together.
 #[derive(Default)]
 struct Stall {
     burst_began: f64,
@@ -123,7 +123,7 @@ impl Flow {
         packet
     }
 
-    /// The client's part of a millisecond.
+    /// Simulates the client for a millisecond.
     fn receive(&mut self, now: f64) {
         while let Some((_, packet)) = self.coming.pop_front_if(|(at, _)| *at <= now) {
             if self.socket.len() < SOCKET_PACKETS {
@@ -136,7 +136,7 @@ impl Flow {
         }
     }
 
-    /// The server's: what is acknowledged, and what is lost.
+    /// Simulates the server for a millisecond: acknowledged and lost packets.
     fn hear(&mut self, now: f64) {
         while let Some((_, packet)) = self.acked.pop_front_if(|(at, _)| *at <= now) {
             self.on_acked(now, packet);
@@ -166,7 +166,7 @@ impl Flow {
         }
     }
 
-    /// The server's counters of it.
+    /// Returns the server's counters of the connection.
     fn seen(&self, now: f64) -> Seen {
         let least = self.least[0].min(self.least[1]);
         Seen {
@@ -219,7 +219,7 @@ impl Late {
         }
     }
 
-    /// The paces of each millisecond, or 0.
+    /// Returns the pace of each millisecond, or 0.
     fn run(&mut self, seconds: f64) -> Vec<f64> {
         let (mut budget, mut charged, mut served) = (0.0, 0u64, 0.0);
         let mut queue: VecDeque<(usize, Packet)> = VecDeque::new();
@@ -276,7 +276,7 @@ impl Late {
     }
 }
 
-/// The mean of these paces as a part of the line's rate.
+/// Returns the mean of these paces as a part of the line's rate.
 fn mean_of(paces: &[f64], line_mbit: f64) -> f64 {
     paces.iter().sum::<f64>() / paces.len() as f64 / (line_mbit * MBIT)
 }
@@ -284,9 +284,9 @@ fn mean_of(paces: &[f64], line_mbit: f64) -> f64 {
 const TURNS_MS: [(f64, f64); 6] =
     [(5.0, 10.0), (20.0, 50.0), (500.0, 50.0), (500.0, 150.0), (1000.0, 300.0), (2000.0, 500.0)];
 
-/// A told rate stays, whether the client is alone or not. By smoothed round trips and all losses, and with what a silent
-/// client has not acknowledged counted as not arrived, the mean was 0.42 to 0.97 for a client alone, and 0.90 to 1 with one
-/// other.
+/// A told rate stays, whether the client is alone or not. The mean was 0.42 to 0.97 for a client alone, and 0.90 to 1
+/// with one other, when the estimate used smoothed round trips and all losses, and counted unacknowledged bytes of a
+/// silent client as not arrived.
 #[test]
 fn a_client_that_is_late_lowers_no_told_rate() {
     for (runs_ms, stops_ms) in TURNS_MS {
@@ -300,7 +300,7 @@ fn a_client_that_is_late_lowers_no_told_rate() {
     }
 }
 
-/// The mean was 0.54 to 1.27, and the pace fell to a fiftieth.
+/// Formerly the mean was 0.54 to 1.27, and the pace fell to a fiftieth.
 #[test]
 fn a_rate_is_found_with_a_client_that_is_late() {
     for (runs_ms, stops_ms) in TURNS_MS {
@@ -314,7 +314,7 @@ fn a_rate_is_found_with_a_client_that_is_late() {
     }
 }
 
-/// Lateness hides no slower line, but what is seen seldom is found later.
+/// Lateness hides no slower line, but rare observations make the search slower.
 #[test]
 fn a_line_that_falls_is_followed_with_clients_that_are_late() {
     for (runs_ms, stops_ms, within_s) in

@@ -1,5 +1,5 @@
-//! Clients that were never seen without a queue, because responses have waited since they came: for all that is known,
-//! all of their round trip may be the queue's.
+//! Clients that were never seen without a queue, because responses have waited since they came: their whole round trip
+//! may be the queue's delay.
 
 use super::*;
 
@@ -34,8 +34,8 @@ impl Line {
     }
 }
 
-/// A cut has emptied a queue of 14 ms before clients 30 ms away. No round trip of theirs is less than half of what it
-/// was, and none is longer than the shortest.
+/// A cut has emptied a queue of 14 ms before clients 30 ms away. No round trip of these clients is less than half of
+/// its former length, and none is longer than the shortest.
 #[test]
 fn the_path_of_clients_never_seen_without_a_queue_is_no_queue_of_others() {
     for cuts in 1..=CUTS_MAX {
