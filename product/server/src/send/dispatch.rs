@@ -1,5 +1,5 @@
-//! Connections in the write path: opened once, sent on, ended once. An HTTP/1.1 connection has one response at a time;
-//! an HTTP/2 or HTTP/3 connection offers one of its responses to the scheduler.
+//! Connections in the write path: opened once, sent on, and ended once. An HTTP/1.1 connection has one response at a
+//! time; an HTTP/2 or HTTP/3 connection offers one of its responses at a time to the scheduler.
 
 use sched::{Arrival, JobId, Path, Precedence};
 use units::Nanos;
@@ -15,19 +15,19 @@ use crate::net::Socket;
 
 /// A response to be sent.
 pub struct Dispatch {
-    /// The exchange that it answers.
+    /// The exchange that the response answers.
     pub exchange: ExchangeId,
     pub outgoing: Outgoing,
-    /// The index of its client's account; `None` means the connection's client.
+    /// The index of the client's entry in the table of clients; `None` means the connection's client.
     pub client: Option<u32>,
-    /// The class of the customer or folder, for policies with classes.
+    /// The class of the customer or folder, for policies that use classes.
     pub class: u16,
     /// The client's priority within the connection.
     pub precedence: Precedence,
 }
 
 impl Dispatch {
-    /// A response on a connection that has one at a time.
+    /// Creates the dispatch of a response on an HTTP/1.1 connection, which has one at a time.
     pub fn single(exchange: ExchangeId, outgoing: Outgoing, class: u16) -> Dispatch {
         Dispatch { exchange, outgoing, class, client: None, precedence: Precedence::default() }
     }
@@ -41,16 +41,16 @@ impl Dispatch {
 /// The result of sending a response without a job.
 #[derive(Debug)]
 pub enum Direct {
-    /// The kernel has all of it. The buffer can be reused.
+    /// The kernel has the whole response. The buffer can be reused.
     Sent(Vec<u8>),
-    /// The rest is a job.
+    /// The rest of the response is a job.
     Begun(JobId),
     Failed(Failure),
 }
 
 impl Transmitter {
-    /// Begins HTTP/2 or HTTP/3 on a connection, which then carries several responses at once, as frames. Nothing is expected of its client
-    /// before `deadline`.
+    /// Begins HTTP/2 or HTTP/3 on a connection, which then carries several responses at a time in frames. The client
+    /// need not send anything before `deadline`.
     pub fn begin_framed(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -66,7 +66,8 @@ impl Transmitter {
         connections.queue_output(at);
     }
 
-    /// Ends the frames of a connection, if it has some: responses that are left depart as disconnected, and the last frames leave if they can.
+    /// Ends the frames of a connection, if it has frames: the remaining responses depart as disconnected, and the last
+    /// frames leave if they can.
     pub fn end_framed(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) {
         if connections[at].protocol.group().is_none() {
             return;
@@ -80,8 +81,8 @@ impl Transmitter {
         id.into_iter().for_each(|id| self.link.scheduler.close(id));
     }
 
-    /// Settles the account of a connection that ends, and notes what was acknowledged of it. Returns the bytes of a response under way that
-    /// [`Sendings::unreported_bytes`](super::Sendings::unreported_bytes) has not reported.
+    /// Settles the account of a connection that ends, and records its acknowledged bytes. Returns the bytes of a
+    /// response under way that [`Sendings::unreported_bytes`](super::Sendings::unreported_bytes) has not reported.
     pub fn close(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) -> u64 {
         self.end_framed(connections, now, at);
         let left = connections[at].protocol.jobs(&self.link.scheduler).next();
@@ -94,8 +95,8 @@ impl Transmitter {
         unreported_bytes
     }
 
-    /// Takes over a response, whose first byte leaves when the scheduler grants it. Returns `None` if its connection
-    /// has its maximum of responses.
+    /// Takes over a response. Its first byte leaves when the scheduler grants it. Returns `None` if the connection has
+    /// its maximum number of responses.
     pub fn dispatch(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -105,7 +106,7 @@ impl Transmitter {
         let at = dispatch.exchange.slot();
         let id = self.admit(connections, now, dispatch, 0)?;
         if !connections[at].delivery.is_known() && connections[at].protocol.group().is_none() {
-            // Settles the handshake. Retransmissions between two responses are settled after the next one.
+            // This settles the handshake. Retransmissions between two responses are settled after the next one.
             self.link.settle_if_it_may(now, &mut connections[at], true);
         }
         Some(id)
@@ -130,7 +131,7 @@ impl Transmitter {
             Some(group) => self.link.scheduler.arrive_on(now, group, arrival, precedence)?,
             None if connection.protocol.is_quiet() => {
                 connection.reader.watch(client_now, connection.delivery.sent_bytes());
-                // What left since the last response belongs to none.
+                // The bytes that left since the last response belong to no response.
                 connection.delivery.newly_sent_bytes();
                 self.link.scheduler.arrive(now, arrival)
             }
@@ -141,8 +142,8 @@ impl Transmitter {
         Some(id)
     }
 
-    /// Sends at most `bytes_max` of a response at once, as an unpaced scheduler would grant to a single response. The
-    /// rest becomes a job. Returns how many bytes were sent.
+    /// Sends at most `bytes_max` of a response immediately, as an unpaced scheduler would grant to a single response.
+    /// The rest becomes a job. Returns the number of bytes sent.
     pub fn send_now(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -182,14 +183,15 @@ impl Transmitter {
         (sent.bytes, direct)
     }
 
-    /// Hands down what answers the client's TLS, between responses, and charges the link for it; gives how many bytes left.
+    /// Hands down the answer to the client's TLS between responses, and charges the link for it. Returns the number of
+    /// bytes that left.
     pub fn send_sealed(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) -> usize {
         let aside = connections[at].send_sealed();
         self.link.correct(now, aside.wire_bytes);
         aside.bytes
     }
 
-    /// Hands down these bytes between responses, and charges the link for them; gives how many of them were taken.
+    /// Hands down these bytes between responses, and charges the link for them. Returns the number of bytes taken.
     pub fn send_aside(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -202,14 +204,14 @@ impl Transmitter {
         aside.bytes
     }
 
-    /// Resumes a connection that may take bytes again. Does nothing if no response waits for that.
+    /// Resumes sending on a connection that may take bytes again. Does nothing if no response waits for room.
     pub fn on_writable(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) {
         let connection = &mut connections[at];
         if !connection.protocol.wants_room(&self.link.scheduler) {
             return;
         }
         self.link.settle(now, connection);
-        // What was made before goes first.
+        // Frames that were made before go first.
         if !self.hand_down(connections, now, at, u64::MAX) {
             return;
         }
@@ -223,7 +225,7 @@ impl Transmitter {
         }
     }
 
-    /// Ends a response that will not be finished and is not awaited. Does nothing for a job that has departed.
+    /// Ends a response that will not be finished and is not waited for. Does nothing for a job that has departed.
     pub fn abort(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, id: JobId, failure: Failure) {
         let Some(at) = self.sendings.get(id).map(Sending::connection) else { return };
         self.link.settle(now, &mut connections[at]);
@@ -231,8 +233,8 @@ impl Transmitter {
         self.depart(connections, now, id, Some(failure));
     }
 
-    /// Ends the responses of a connection whose reader is too slow; called about once a second. Only time in which
-    /// everything available waits for the reader counts; producers have a clock of their own.
+    /// Ends the responses of a connection whose reader is too slow. Called about once a second. Only the time in which
+    /// everything available waits for the reader counts; producers have deadlines of their own.
     pub fn end_stalled(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) {
         if connections[at].protocol.is_quiet() {
             return;
@@ -245,8 +247,8 @@ impl Transmitter {
         }
     }
 
-    /// Ends all responses of a connection whose client is gone or too slow. The scheduler considers none of them
-    /// meanwhile, and the kernel is queried once.
+    /// Ends all responses of a connection whose client is gone or too slow. The scheduler ranks none of them again, and
+    /// the kernel is queried once.
     pub fn end_all(
         &mut self,
         connections: &mut Connections<impl Socket>,

@@ -1,4 +1,5 @@
-//! The end of connections: a multiplexed one when its client has taken everything, and any connection that is late.
+//! The end of connections: of multiplexed ones whose clients have taken everything, and of any connection past its
+//! deadline.
 
 use http::{Reject, Shown};
 use units::Nanos;
@@ -10,17 +11,17 @@ use crate::connection::{Connection, Connections};
 use crate::limits::Limits;
 use crate::net::Socket;
 
-/// The rest of the work on a connection that is to end.
+/// The step that the caller must take next to end a connection.
 pub enum Ending {
-    /// The connection ends later, by its deadline or when its client has taken everything.
+    /// The connection ends later, at its deadline or when its client has taken everything.
     Stays,
-    /// Input that its client still sends is read and discarded.
+    /// Input that still arrives from the client is read and discarded.
     Drains,
     Refused {
         reject: Reject,
         shown: Shown<'static>,
     },
-    /// `is_late`: its client's time is up.
+    /// The connection is closed. `is_late` is true if the client's time is over.
     Closes {
         is_late: bool,
     },
@@ -28,7 +29,7 @@ pub enum Ending {
     IsAbandoned,
 }
 
-/// The state on which the end of a connection depends.
+/// The state that decides how a connection ends.
 pub struct EndContext<'w> {
     pub now: Nanos,
     pub client_now: ClientTime,
@@ -38,7 +39,7 @@ pub struct EndContext<'w> {
 }
 
 impl Transmitter {
-    /// Accepts no new requests; the connection ends when the last response has departed.
+    /// Stops accepting requests. The connection ends when the last response has departed.
     pub fn leave(&mut self, connections: &mut Connections<impl Socket>, at: usize, with: &EndContext) -> Ending {
         let Some(streams) = connections[at].protocol.streams_mut() else { return Ending::Closes { is_late: false } };
         streams.is_leaving = true;
@@ -47,7 +48,7 @@ impl Transmitter {
         if is_idle { self.end_streams(connections, at, with) } else { Ending::Stays }
     }
 
-    /// Sends nothing more, and ends the connection once the client has taken what was sent.
+    /// Sends nothing more, and ends the connection once the client has taken the bytes that were sent.
     pub fn end_streams(&mut self, connections: &mut Connections<impl Socket>, at: usize, with: &EndContext) -> Ending {
         let connection = &connections[at];
         let Some(streams) = connection.protocol.streams() else { return Ending::Stays };
@@ -62,8 +63,8 @@ impl Transmitter {
         self.end_broken(connections, at, with)
     }
 
-    /// Ends a multiplexed connection at once. What the client sends is read and discarded until it has seen the end: a
-    /// reset could make it lose the reason.
+    /// Ends a multiplexed connection immediately. Bytes from the client are read and discarded until it has received
+    /// the end, because a reset could make it lose the reason.
     pub fn end_broken(&mut self, connections: &mut Connections<impl Socket>, at: usize, with: &EndContext) -> Ending {
         let connection = &mut connections[at];
         if !connection.protocol.streams().is_some_and(|streams| streams.is_idle()) {
@@ -100,7 +101,7 @@ impl Transmitter {
     }
 }
 
-/// Ends an HTTP/3 connection once its client has acknowledged the last frames, which may have been lost.
+/// Ends an HTTP/3 connection once its client has acknowledged the last frames, which may need retransmission.
 fn end_http3(connection: &mut Connection<impl Socket>, with: &EndContext) -> Ending {
     let rate = with.limits.patience.rate_bytes_per_s_min;
     let is_over = connection.channel.is_handshaking || connection.engine().is_acknowledged();
@@ -114,7 +115,7 @@ fn end_http3(connection: &mut Connection<impl Socket>, with: &EndContext) -> End
     Ending::Stays
 }
 
-/// Returns whether a connection was sent everything and its client, which has not acknowledged all of it, goes on taking.
+/// Returns whether a connection was sent everything and its client continues to take the part it has not acknowledged.
 fn takes_the_rest(connection: &mut Connection<impl Socket>, now: ClientTime, limits: &Limits) -> bool {
     if !connection.is_lingering() {
         return false;

@@ -1,4 +1,4 @@
-//! Frames of HTTP/2 and HTTP/3 on their way down: what was granted, and what connections have to say for themselves.
+//! Frames of HTTP/2 and HTTP/3 on their way down: those of granted responses, and the connections' own output.
 
 use http2::Broken;
 use units::Nanos;
@@ -8,7 +8,8 @@ use crate::connection::{Connections, HandedDown};
 use crate::net::Socket;
 
 impl Transmitter {
-    /// Takes what has arrived over HTTP/2; its [`Engine`] reports the events. Answers leave in this turn.
+    /// Passes received HTTP/2 bytes to the connection's [`Engine`], which reports the events. Answers leave in this
+    /// turn.
     pub fn receive(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -23,14 +24,14 @@ impl Transmitter {
         taken
     }
 
-    /// Hands down connections' own output that no response carried.
+    /// Hands down the connections' own output that no response has carried.
     pub fn hand_down_outputs(
         &mut self,
         connections: &mut Connections<impl Socket>,
         clock: &impl Fn() -> Nanos,
         until: Nanos,
     ) {
-        // Output that is added meanwhile leaves in the next turn.
+        // Output that is added during this loop leaves in the next turn.
         for _ in 0..connections.outputs() {
             let now = clock();
             if now >= until {
@@ -42,8 +43,8 @@ impl Transmitter {
         }
     }
 
-    /// Hands down the last frames of a connection. If not all of them leave, returns the bytes that its client must
-    /// take before they do.
+    /// Hands down the last frames of a connection. If some of them remain, returns the bytes that the client must take
+    /// before they can leave.
     pub fn hand_down_last(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) -> Option<u64> {
         connections.begin_frames(at).control();
         if self.hand_down(connections, now, at, u64::MAX) {
@@ -52,8 +53,8 @@ impl Transmitter {
         Some(connections[at].unread_bytes())
     }
 
-    /// Hands down the frames that were made; of datagrams `room_bytes` are made first. What the socket does not take blocks the connection.
-    /// Returns whether nothing is left, as always over HTTP/1.1.
+    /// Hands down the frames that were made; over HTTP/3, first makes datagrams for `room_bytes`. Frames that the
+    /// socket does not take block the connection. Returns true if none are left, and always over HTTP/1.1.
     pub(super) fn hand_down(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -67,7 +68,7 @@ impl Transmitter {
         if !is_all {
             connection.protocol.wait(&mut self.link.scheduler);
         }
-        // No grant covers what was handed down besides responses.
+        // No grant covers bytes handed down outside responses.
         if control_bytes > 0 {
             self.link.correct(now, connection.delivery.on_sent(control_bytes + connection.record_overhead()));
         }

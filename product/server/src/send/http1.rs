@@ -1,5 +1,5 @@
-//! HTTP/1.1 responses on their way to the socket: several small ones are gathered and leave together, a single one
-//! takes the shortest path.
+//! HTTP/1.1 responses on their way to the socket. Several small responses are gathered and leave together; a single
+//! response takes the shortest path.
 
 use http::{HttpDate, Response};
 use units::Nanos;
@@ -11,11 +11,11 @@ use crate::net::Socket;
 use crate::storage::Storage;
 
 /// The maximum number of bytes sent to one connection in a turn, which one response may exceed. A socket buffer takes
-/// about as many.
+/// about this many.
 pub const BYTES_PER_TURN_MAX: u64 = 2 << 20;
 
-/// Bodies up to this length are copied behind the head: cheaper for the kernel than a second piece of memory, and
-/// pipelined responses can share a system call.
+/// The maximum length of bodies that are copied behind the head. For the kernel this is cheaper than a second piece of
+/// memory, and pipelined responses can share a system call.
 const COPIED_BYTES_MAX: u64 = 2 << 10;
 
 /// Pipelined small responses are gathered up to this many bytes before they are sent.
@@ -23,21 +23,21 @@ const GATHER_BYTES_MAX: usize = 64 << 10;
 /// The minimum body size for corking. Such bodies take several system calls, so two more hardly matter.
 const CORK_BYTES_MIN: u64 = 1 << 20;
 
-/// Responses of one connection, encoded one behind the other.
+/// Responses of one connection, encoded one after the other.
 #[derive(Default)]
 pub struct Gathered {
-    /// The allocation is reused.
+    /// The encoded responses; the allocation is reused.
     out: Vec<u8>,
 }
 
-/// The result of sending on the shortest path: the bytes that left at once, and what became of the rest.
+/// The result of sending on the shortest path: the number of bytes that left immediately, and the fate of the rest.
 pub struct SentNow {
     pub bytes: u64,
     pub outcome: Direct,
 }
 
 impl Gathered {
-    /// Appends bytes that belong to no response before the next one.
+    /// Appends bytes that belong to no response and leave before the next one.
     pub fn push(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }
@@ -56,14 +56,15 @@ impl Gathered {
 }
 
 impl Transmitter {
-    /// Gathers the head of a reply, and its body if that is small. Returns the body that is left, and whether the connection ends behind it.
+    /// Gathers the head of a reply, and its body if that is small. Returns the rest of the body, and whether the
+    /// connection ends after it.
     pub fn encode(
         &mut self,
         connection: &mut Connection<impl Socket>,
         (response, is_last): (Response<Body>, bool),
         date: &HttpDate,
     ) -> (Body, bool) {
-        // Empty nearly always, so that the name is not even hashed.
+        // The map is nearly always empty, and then the key is not even hashed.
         if !self.put_off.is_empty()
             && let Some(bytes) = self.put_off.remove(&connection.exchange_id(0))
         {
@@ -72,8 +73,8 @@ impl Transmitter {
         encode(connection, (response, is_last), date, self.reads.storage(), &mut self.gathered.out)
     }
 
-    /// Sends what is gathered, and this body behind it: as a job, or at once. Returns `None` for a job, and for what waits for more to be
-    /// gathered. `is_alone`: nothing else becomes ready in this turn.
+    /// Sends the gathered responses and then this body, as a job or immediately. Returns `None` for a job, and if the
+    /// responses wait for more to be gathered. `is_alone` is true if nothing else becomes ready in this turn.
     pub fn send_encoded(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -85,14 +86,14 @@ impl Transmitter {
         let connection = &mut connections[at];
         let is_alone = is_alone && self.is_direct();
         let is_allowed = self.limit.allows(connection.client_of(0), now);
-        // Without the cork, each sendfile would push out the partial segment it ends with. Paced grants and bursts end
-        // on segment boundaries and must not wait. Under TLS, each call says whether more follows.
+        // Without the cork, each sendfile would push out the partial segment at its end. Paced grants and bursts end on
+        // segment boundaries and must not wait. Under TLS, each call states whether more follows.
         let is_unpaced = matches!(self.order, Order::Arrival | Order::Turn);
         if is_unpaced && body.len() >= CORK_BYTES_MIN && !connection.channel.is_tls() && body.pipe().is_none() {
             connection.cork(true);
         }
         if self.order != Order::Arrival && !is_alone || !is_allowed {
-            // A copy, so that a response allocates only what it has, and waits with no more.
+            // A copy has no spare capacity, so a response that waits takes no more memory than it needs.
             let outgoing = Outgoing::new(self.gathered.out.clone(), body, connection.end());
             self.gathered.out.clear();
             let id = connection.exchange_id(0);
@@ -116,7 +117,7 @@ impl Transmitter {
         (!self.gathered.is_empty()).then(|| self.send_gathered(connections, now, at, Body::default()))
     }
 
-    /// Writes straight into the socket, the shortest way. What the socket does not take at once becomes a job.
+    /// Writes directly into the socket. The bytes that the socket does not take become a job.
     fn send_gathered(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -139,8 +140,8 @@ impl Transmitter {
     }
 }
 
-/// Appends the head of a reply over HTTP/1.1, and its body if that is small. Returns the body that is left, and whether the connection ends
-/// behind it.
+/// Appends the head of a reply over HTTP/1.1, and its body if that is small. Returns the rest of the body, and whether
+/// the connection ends after it.
 fn encode(
     connection: &mut Connection<impl Socket>,
     (response, is_last): (Response<Body>, bool),

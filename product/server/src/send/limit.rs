@@ -1,4 +1,5 @@
-//! The rate limit of clients: responses of a client that has been sent its limit for now wait, and others go on.
+//! The rate limit of clients. The responses of a client that has reached its limit wait; the responses of other clients
+//! continue.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,13 +10,13 @@ use units::Nanos;
 
 use crate::clients::ClientRate;
 
-/// The limit, and the jobs that wait for it, each once.
+/// The limit, and the jobs that wait because of it, each once.
 #[derive(Default)]
 pub struct Limit {
     rate: Option<Arc<dyn ClientRate>>,
-    /// Waiting jobs: by the instant they may go on, then by their numbers.
+    /// The waiting jobs, by the instant at which they may continue, then by their numbers.
     waiting: BinaryHeap<Reverse<(Nanos, u64, usize)>>,
-    /// Waiting jobs by slot.
+    /// The waiting jobs, by slot.
     jobs: Vec<Option<JobId>>,
 }
 
@@ -41,7 +42,7 @@ impl Limit {
         }
     }
 
-    /// Returns whether a job about to be sent must wait; if so, it waits.
+    /// Returns whether a job about to be sent must wait because of the limit. If so, blocks it until its instant.
     pub fn holds(&mut self, scheduler: &mut Scheduler, id: JobId, client: u32, now: Nanos) -> bool {
         let Some(until) = self.rate.as_ref().and_then(|rate| rate.spend(client, 0, now)) else { return false };
         scheduler.on_wait(id, Why::Limit);
@@ -53,7 +54,7 @@ impl Limit {
         true
     }
 
-    /// Resumes the jobs whose time has come.
+    /// Resumes the jobs whose instants have come.
     pub fn release(&mut self, scheduler: &mut Scheduler, now: Nanos) {
         while let Some(Reverse((_, number, slot))) = self.waiting.peek().copied().filter(|Reverse((at, ..))| *at <= now)
         {
@@ -64,7 +65,7 @@ impl Limit {
         }
     }
 
-    /// The instant at which the next job may go on.
+    /// The instant at which the next job may continue.
     pub fn timeout(&self) -> Option<Nanos> {
         self.waiting.peek().map(|Reverse((at, ..))| *at)
     }

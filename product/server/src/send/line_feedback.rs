@@ -1,6 +1,6 @@
-//! Estimates of the line from the connections, while we pace without a readable queue.
+//! Estimates of the line's rate from the connections, used while responses are paced and no queue can be read.
 //!
-//! Mostly it costs no system call: what the kernel reports of a connection is requested for the byte ledger anyway.
+//! Mostly this costs no system call, because the byte ledger queries the kernel about each connection anyway.
 
 use sched::Lateness;
 use sched::line::{Bounds, Change, Estimator, Look, Status as LineStatus, is_fast};
@@ -14,7 +14,7 @@ pub(super) struct Observer {
     pub script: Option<Script>,
 }
 
-/// A test's replacement of the estimator.
+/// A replacement of the estimator for tests.
 #[cfg(test)]
 #[derive(Debug, Default)]
 pub(super) struct Script {
@@ -22,7 +22,7 @@ pub(super) struct Script {
     pub change: Option<Change>,
     /// All looks so far, with the bytes charged before each.
     pub looks: Vec<(u64, Look)>,
-    /// The number of reports that no response waits.
+    /// The number of reports that no response was waiting.
     pub idle: u32,
 }
 
@@ -55,7 +55,7 @@ impl Observer {
         self.estimator.on_idle();
     }
 
-    /// Takes what the kernel reported of a connection of this client.
+    /// Passes the kernel's report on a connection of this client to the estimator.
     pub fn on_look(&mut self, now: Nanos, charged_bytes: u64, client: u32, look: Look) {
         #[cfg(test)]
         if let Some(script) = &mut self.script {
@@ -95,7 +95,7 @@ pub enum Line {
 }
 
 impl Line {
-    /// The pace of sending, if one is known and kept to.
+    /// The pace of sending, if one is known and enforced.
     pub fn pace(&self) -> Option<Rate> {
         match self {
             Line::Read { rate, .. } => *rate,
@@ -103,7 +103,8 @@ impl Line {
         }
     }
 
-    /// Returns true if the line was found to be faster than a core, and no maximum is configured: see [`is_fast`].
+    /// Returns true if the line was found to be faster than one core can serve, and no maximum is configured: see
+    /// [`is_fast`].
     pub fn is_unpaced(&self) -> bool {
         matches!(self, Line::Found(LineStatus { rate: Some(rate), bounds, .. }) if is_fast(*rate) && bounds.most.is_none())
     }

@@ -1,21 +1,22 @@
-//! The priority marks on a response's packets, by which the kernel orders what we hand down.
+//! The priority marks on a response's packets. The kernel orders the packets by them.
 //!
-//! With shaping `bands`, a queueing discipline has a few queues and serves the first that holds anything; the socket's
-//! SO_PRIORITY decides which queue its packets enter. The kernel stamps a packet with the priority at the moment it is
-//! sent. A response that lies completely in the socket buffer therefore keeps the band it began with, however little of
-//! it is left (000 section 3.2 found the buffer's size to be what decides). Hence bytes are handed down in bursts
-//! ([`Marker::burst_bytes`]), and only while less than a burst is unsent.
+//! With shaping `bands`, a queueing discipline has a few queues and serves the first one that holds anything. The
+//! socket's SO_PRIORITY decides which queue its packets enter. The kernel stamps a packet with the priority at the
+//! moment it is sent. A response that lies completely in the socket buffer therefore keeps the band it began with,
+//! however little of it is left (000 section 3.2 found the buffer's size to be decisive). Hence bytes are handed down
+//! in bursts ([`Marker::burst_bytes`]), and only while less than a burst is unsent.
 
 use std::sync::Arc;
 
 use crate::net::Socket;
 
-/// The way the order is passed to the kernel.
+/// The means by which the order is passed to the kernel.
 #[derive(Debug, Clone)]
 pub struct Marker {
     pub bands: Bands,
-    /// The bytes handed down at once, and the unsent bytes at which a socket is full: what the link sends in a few
-    /// milliseconds. Raised: fewer system calls. Lowered: a change of band reaches more of a response.
+    /// The bytes handed down in one step, and the unsent bytes at which a socket counts as full: as much as the link
+    /// sends in a few milliseconds. Raising it saves system calls. Lowering it lets a change of band apply to more of a
+    /// response.
     pub burst_bytes: u64,
 }
 
@@ -27,30 +28,30 @@ pub struct Bands {
     pub raise: Raise,
 }
 
-/// When a response whose band has improved moves there.
+/// The moment at which a response whose band has improved moves to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Raise {
-    /// Once nothing of its connection waits below TCP: its packets stay in order.
+    /// Once no packet of its connection waits below TCP, so that its packets stay in order.
     #[default]
     WhenEmpty,
-    /// At once, as in 000, section 3.3.3. For the papers' experiments alone.
+    /// Immediately, as in 000, section 3.3.3. Only for the papers' experiments.
     AtOnce,
 }
 
 impl Bands {
-    /// The number of bands; at most 256, since a policy's band is a byte.
+    /// The number of bands; at most 256, because a policy's band is a byte.
     pub fn count(&self) -> usize {
         self.priorities.len()
     }
 
-    /// Puts what is sent next in this band, if there is any and it may change now. Returns true if the socket's priority
-    /// was set.
+    /// Puts the bytes sent next in this band, if there are bands and the band may change now. Returns true if the
+    /// socket's priority was set.
     ///
-    /// A response whose band has improved moves only when nothing of its connection waits below TCP; until then it is
-    /// retried before each burst. A later packet in a better band would overtake the earlier ones in the worse band.
-    /// The receiver would see them out of order, and TCP may consider the waiting ones lost. Moved at once, as the
-    /// papers did, the mean at rho 0.8 is 1.46 times as long (docs/notebook/surprises.md). The kernel may send a packet
-    /// between the check and the change; that one may be overtaken.
+    /// A response whose band has improved moves only when no packet of its connection waits below TCP; until then the
+    /// change is retried before each burst. A later packet in a better band would overtake the earlier ones in the
+    /// worse band. The receiver would see them out of order, and TCP may consider the waiting ones lost. If responses
+    /// move immediately, as in the papers, the mean at rho 0.8 is 1.46 times as long (docs/notebook/surprises.md). The
+    /// kernel may send a packet between the check and the change; that packet may be overtaken.
     pub fn mark(&self, socket: &mut impl Socket, known: &mut Option<u8>, band: u8) -> bool {
         // Learning may move the policy's cut points but never changes their number: a policy's band is below the number
         // of bands it was given.

@@ -1,9 +1,10 @@
-//! The response write path: it sends exactly what the scheduler grants.
+//! The response write path. It sends exactly the bytes that the scheduler grants.
 //!
 //! A [`Transmitter`] holds the responses that are being sent and requests grants from its [`sched::Scheduler`]. With
-//! shaping `off`, every worker has a transmitter without a rate, which only orders what is ready in the same turn. With
-//! `paced`, there is one worker and so one order. With `bands`, packets are marked ([`Marker`]), and the kernel orders
-//! them. It is generic over the socket and takes the time as an argument: tests run it under simulated time.
+//! shaping `off`, every worker has a transmitter without a rate, which only orders the responses that are ready in the
+//! same turn. With `paced`, there is one worker and therefore one order. With `bands`, packets are marked ([`Marker`]),
+//! and the kernel orders them. The transmitter is generic over the socket and takes the time as an argument, so tests
+//! run it in simulated time.
 
 mod dispatch;
 mod ending;
@@ -59,7 +60,7 @@ use crate::exchange_id::ExchangeId;
 use crate::limits::Patience;
 use crate::net::Socket;
 
-/// The maximum length of a turn before events are handled again; a slow disk adds one system call.
+/// The maximum length of a turn before events are handled again. A slow disk adds one system call to it.
 pub const TURN_FOR: Nanos = Nanos::from_millis(5);
 /// The maximum number of grants in one turn before events are handled again. 64 segments take 77 ms at 10 Mbit/s and
 /// 0.8 ms at 1 Gbit/s, so pacing ends a turn long before this does; without a rate it bounds the turn to 128 MiB.
@@ -70,15 +71,15 @@ pub const GRANTS_PER_TURN_MAX: usize = 64;
 pub enum Order {
     /// No order: each response leaves as soon as it is ready, and small ones take the shortest path.
     Arrival,
-    /// The policy, among the responses that are ready in the same turn.
+    /// The policy orders the responses that are ready in the same turn.
     Turn,
-    /// The kernel, by packet marks.
+    /// The kernel orders packets by their marks.
     Marks,
-    /// The policy, at the pace of the uplink.
+    /// The policy orders all responses, which leave at the pace of the uplink.
     Pace,
 }
 
-/// The order of responses and their path to the sockets; each part has its own owner.
+/// The order of responses and their path to the sockets. Each part of the work has its own field.
 pub struct Transmitter {
     pub link: Link,
     pub sendings: Sendings,
@@ -89,16 +90,16 @@ pub struct Transmitter {
     patience: Patience,
     departures: Vec<Departure>,
     pub order: Order,
-    /// While nothing is paced or marked, a response that is ready alone need not become a job.
+    /// Set if a response that is ready alone need not become a job while nothing is paced or marked.
     pub is_direct: bool,
     pub gathered: Gathered,
-    /// Bytes of interim responses that the socket of an HTTP/1.1 connection has not taken, by exchange. They leave with the next
-    /// response.
+    /// The bytes of interim responses that the socket of an HTTP/1.1 connection has not taken, by exchange. They leave
+    /// with the next response.
     pub put_off: HashMap<ExchangeId, Counted>,
 }
 
 impl Transmitter {
-    /// Creates a transmitter without marks, limit and files.
+    /// Creates a transmitter without marks, rate limit and files.
     pub fn new(link: Link, patience: Patience) -> Transmitter {
         Transmitter {
             link,
@@ -120,7 +121,7 @@ impl Transmitter {
         self.order == Order::Pace
     }
 
-    /// Returns true if nothing is being sent or read, no departure is left to be reported, and no look is due.
+    /// Returns true if nothing is being sent or read, every departure is reported, and no look is due.
     pub fn is_idle(&self, connections: &Connections<impl Socket>, now: Nanos) -> bool {
         let is_look_due = look_at(&self.link).is_some_and(|at| at <= now);
         self.link.scheduler.jobs().is_empty()
@@ -130,8 +131,8 @@ impl Transmitter {
             && !is_look_due
     }
 
-    /// Sends what is granted, until nothing is or the turn is over. Returns when to call again: an instant that may
-    /// have passed, or `None` if only an event can change anything.
+    /// Sends what the scheduler grants, until it grants nothing or the turn is over. Returns the instant of the next
+    /// call, which may have passed, or `None` if only an event can change anything.
     pub fn run(&mut self, connections: &mut Connections<impl Socket>, clock: &impl Fn() -> Nanos) -> Option<Nanos> {
         let began_at = clock();
         self.take_reads(connections, began_at);
@@ -148,13 +149,13 @@ impl Transmitter {
             self.send(connections, now, grant);
         }
         self.link.note_idle();
-        // They have time of their own: grants may have used up the turn's.
+        // The timers have a time budget of their own, because grants may have used up the turn's.
         let until = clock() + TURN_FOR;
         self.hand_down_outputs(connections, clock, until);
         self.poll_timeout(connections)
     }
 
-    /// When [`Transmitter::run`] must be called next; `None` if only an event can change anything.
+    /// The instant at which [`Transmitter::run`] must be called next; `None` if only an event can change anything.
     pub fn poll_timeout(&self, connections: &Connections<impl Socket>) -> Option<Nanos> {
         let (grant_at, look_at) = (self.link.scheduler.poll_timeout(), look_at(&self.link));
         [grant_at, self.limit.timeout(), connections.timeout(), look_at].into_iter().flatten().min()
@@ -184,15 +185,15 @@ impl Transmitter {
     }
 }
 
-/// Resets a connection whose orderly end would signal to the client that this body is complete.
+/// Marks a connection to be reset if its orderly end would signal to the client that this body is complete.
 fn cut(connection: &mut Connection<impl Socket>, body: &Body) {
     if body.pipe().is_some_and(Pipe::ends_by_close) {
         connection.reset();
     }
 }
 
-/// When connections must be looked at next; never while the queue below can be read, because nothing is learned from
-/// them then.
+/// The instant at which connections must be looked at next. `None` while the queue below can be read, because the looks
+/// then reveal nothing new.
 fn look_at(link: &Link) -> Option<Nanos> {
     link.unacknowledged.look_at().filter(|_| link.observer.is_some() && link.is_blind())
 }

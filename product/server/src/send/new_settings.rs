@@ -1,4 +1,4 @@
-//! New settings for a write path that is in use: they apply from the next grant on.
+//! New settings for a write path that is in use. They apply from the next grant on.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use super::{Gauge, Link, Transmitter};
 use crate::clients::ClientRate;
 use crate::limits::Patience;
 
-/// The settings of the link that an operator may change; whether it is paced at all stays as it was.
+/// The settings of the link that an operator may change. Whether the link is paced cannot change.
 pub struct LinkSettings {
     pub scheduler: Settings,
-    /// `None`: the search for the rate goes on from what is known.
+    /// The settings of the line; `None` continues the search for the rate with the current estimate.
     pub line: Option<LineSettings>,
 }
 
-/// New knowledge about the line.
+/// New facts about the line.
 pub struct LineSettings {
     pub bounds: Option<Bounds>,
     pub gauge: Option<Gauge>,
@@ -32,15 +32,15 @@ impl LinkSettings {
             link.gauge = gauge;
             return self.scheduler.apply_to(now, &mut link.scheduler);
         }
-        // Grants get their initial length back, not the length to which responses that overtook each other have cut
-        // them.
+        // Grants get their initial length again. Responses that overtook each other may have shortened it.
         let Pace { cross_permille, grant_for, .. } = self.scheduler.pace;
         let pace = Pace { cross_permille, grant_for, ..*link.scheduler.pacer().pace() };
         Settings { pace, ..self.scheduler }.apply_to(now, &mut link.scheduler);
     }
 }
 
-/// The limits of clients: how slow a reader may be, and how much one client may be sent; `None` means unlimited.
+/// The limits of clients: the minimum rate of a reader, and the maximum rate of one client, where `None` means
+/// unlimited.
 pub struct ReaderSettings {
     pub patience: Patience,
     pub client_rate: Option<Arc<dyn ClientRate>>,
@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    /// Grants that had become short used to stay short until the rate was set again.
+    /// Shortened grants once stayed short until the rate was set again.
     #[test]
     fn another_order_begins_with_whole_grants_and_keeps_the_rate() {
         let policy: PolicySpec = "srpt".parse().unwrap();

@@ -5,17 +5,18 @@ use units::{Nanos, Rate};
 
 use super::Line;
 
-/// A line that was not full for this long may have changed: cable and radio change within the hour, DSL resynchronises.
+/// The age at which an estimate counts as old: a line that was not full for this long may have changed. Cable and radio
+/// change within the hour, and DSL resynchronises.
 const OLD: Nanos = Nanos::from_secs(600);
 
-/// News of the link for the operator, each one line of the log.
+/// News about the link for the operator, each one line of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// Bytes of other programs wait in the queue that our responses pass.
     CrossTraffic { interface: String, bytes: u64, share_permille: u32, rate: Rate },
     /// The longest wait compared with the guard's promise, reported at the end.
     LongestWait { wait: Nanos, responses: u64, promised: Nanos },
-    /// The event loop gets the processor late, so that this much link time is handed down in advance.
+    /// The event loop gets the processor late, so that bytes for this much link time are handed down ahead of time.
     Late { ahead: Nanos },
     /// The queue below can no longer be read.
     QueueLost { interface: String, why: String, rate: Rate },
@@ -23,7 +24,7 @@ pub enum Notice {
     QueueFound { interface: String, rate: Rate },
     /// The shaper was changed.
     RateChanged { interface: String, before: Rate, rate: Rate },
-    /// The line's rate differs from the configured one, or does so no longer.
+    /// The line's rate differs from the configured rate, or no longer differs.
     Pace(sched::line::Notice),
 }
 

@@ -1,8 +1,8 @@
-//! Our own bytes below us: the connections that have packets in a queue of this host.
+//! Our own bytes below TCP: the connections that have packets in a queue of this host.
 //!
-//! A queueing discipline counts the bytes of all senders. TCP counts, for each connection, the memory of the packets
-//! that it has sent and that have not left yet. If responses are paced, few connections were written to lately, so
-//! querying the kernel about each is cheap. It is done only when the queue is longer than the clock explains.
+//! A queueing discipline counts the bytes of all senders. For each connection, TCP counts the memory of the packets
+//! that it has sent and that have not left yet. If responses are paced, few connections were written to lately, so it
+//! is cheap to query the kernel about each. These queries are made only if the queue is longer than the clock explains.
 
 use sched::Watched;
 
@@ -10,33 +10,35 @@ use crate::connection::Connections;
 use crate::net::Shared;
 use crate::net::Socket;
 
-/// The maximum number of sockets remembered: our own packets below us are never more. The bytes of a forgotten socket
-/// count as cross traffic until they have left.
+/// The maximum number of sockets remembered. No more of them have packets below TCP in practice; the bytes of a
+/// forgotten socket count as cross traffic until they have left.
 const REMEMBERED_MAX: usize = 256;
 
-/// Estimates the wire bytes of packets from their memory: the 1,514 bytes of a full segment occupy 2,304 to 2,560,
+/// Estimates the wire bytes of packets from their memory. The 1,514 bytes of a full segment occupy 2,304 to 2,560
+/// bytes; short packets occupy relatively more.
 /// short packets relatively more.
 fn wire_bytes_of(memory_bytes: u64) -> u64 {
     memory_bytes * 5 / 8
 }
 
-/// The sockets that may have packets below. A connection that has ended has none: its client has read it to the end.
+/// The sockets that may have packets below TCP. A connection that has ended has none: its client has read it to the
+/// end.
 pub(super) struct Below {
-    /// The socket written to last stands last.
+    /// The sockets, the one written to last at the end.
     sockets: Vec<Known>,
-    /// The number of the socket written to last, if all of that write is below.
+    /// The number of the socket written to last, if all bytes of that write went below TCP.
     whole: Option<u64>,
     watch: Option<Watch>,
 }
 
-/// A socket that may have packets below.
+/// A socket that may have packets below TCP.
 struct Known {
     /// The token of the connection, or the number of a socket shared by many.
     number: u64,
-    /// The connection that wrote to it last.
+    /// The slot of the connection that wrote to the socket last.
     at: usize,
     shared: Option<Shared>,
-    /// The memory of its packets below, when it was last examined.
+    /// The memory of the socket's packets below TCP when it was last examined.
     memory_bytes: u64,
 }
 
@@ -49,8 +51,8 @@ impl Known {
     }
 }
 
-/// A write that is watched until it has left, by the memory of its socket's packets: the bytes written behind it are
-/// known.
+/// A write that is watched until it has left. The packet memory of its socket shows that, because the bytes written
+/// after it are known.
 struct Watch {
     number: u64,
     behind_bytes: u64,
@@ -62,7 +64,7 @@ impl Below {
         Below { sockets: Vec::new(), whole: None, watch: None }
     }
 
-    /// Records that something was written to this connection.
+    /// Records that bytes were written to this connection.
     pub fn on_written(&mut self, at: usize, connections: &Connections<impl Socket>) {
         let connection = &connections[at];
         let number = connection.number_below();
@@ -87,8 +89,8 @@ impl Below {
         }
     }
 
-    /// Examines the socket that was written to last: if `payload_bytes` all went down, its packets grew by more memory
-    /// than that. Bytes that TCP keeps cannot be watched, because they leave unobserved.
+    /// Examines the socket that was written to last. If all `payload_bytes` went below TCP, the memory of its packets
+    /// grew by more than that. Bytes that TCP holds back cannot be watched, because they leave unobserved.
     pub fn look(&mut self, payload_bytes: u64, connections: &Connections<impl Socket>) {
         let Some(known) = self.sockets.last_mut() else { return };
         let Some(memory_bytes) = known.queued_bytes(connections) else { return };
@@ -105,7 +107,7 @@ impl Below {
         }
     }
 
-    /// Watches the last write. Returns false if it cannot be distinguished from others.
+    /// Starts to watch the last write. Returns false if it cannot be distinguished from others.
     pub fn watch(&mut self) -> bool {
         let Some(number) = self.whole.take() else { return false };
         self.watch = Some(Watch { number, behind_bytes: 0, state: Watched::Waits });
@@ -117,7 +119,7 @@ impl Below {
         self.watch.as_ref().map_or(Watched::Nothing, |watch| watch.state)
     }
 
-    /// Returns roughly how many of our wire bytes are below us; zero is exact. Forgets the sockets that have none.
+    /// Returns an estimate of our wire bytes below TCP; zero is exact. Forgets the sockets that have none.
     pub fn bytes(&mut self, connections: &Connections<impl Socket>) -> u64 {
         let (mut bytes, watch) = (0, &mut self.watch);
         self.sockets.retain_mut(|known| {
@@ -134,8 +136,8 @@ impl Below {
     }
 }
 
-/// Updates the watch from a socket's packet memory before and now. Ends it if TCP sent something by itself, which
-/// cannot be distinguished from what was written.
+/// Updates the watch from the packet memory of its socket before and now. Ends it if TCP sent something by itself,
+/// which cannot be distinguished from the written bytes.
 fn watch_on(watch: &mut Option<Watch>, before_bytes: u64, memory_bytes: Option<u64>) {
     match (memory_bytes, watch.as_mut()) {
         (Some(bytes), Some(one)) if bytes <= one.behind_bytes => one.state = Watched::Left,

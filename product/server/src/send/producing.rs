@@ -1,6 +1,6 @@
 //! Responses whose bytes come later: a producer on the same event loop pushes them to the response's job. A response
-//! that has sent everything that has arrived leaves the order until more arrives. Its producer is notified that the
-//! reader has left by the response's [`super::Departure`], and by the result of a push.
+//! that has sent everything that has arrived leaves the order until more arrives. The response's [`super::Departure`]
+//! and the result of a push notify the producer that the reader has left.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::connection::Connections;
 use crate::exchange_id::ExchangeId;
 use crate::net::Socket;
 
-/// The producer's end of a response's body. All methods do nothing for a response that has departed.
+/// The producer's end of a response's body. Every method does nothing for a response that has departed.
 pub struct Producer<'a, S: Socket> {
     pub(super) transmitter: &'a mut Transmitter,
     pub(super) connections: &'a mut Connections<S>,
@@ -27,9 +27,9 @@ impl<'a, S: Socket> Producer<'a, S> {
         Producer { transmitter, connections, job }
     }
 
-    /// Takes as many bytes as there is room for, and returns how many. If not all were taken, the response will be
-    /// among [`super::Reads::refills`]. Returns `None` if it has departed, or departs now because this is more than was
-    /// announced.
+    /// Takes as many bytes as there is room for, and returns their number. If some were not taken, the response will be
+    /// among [`super::Reads::refills`]. Returns `None` if the response has departed, or departs now because the bytes
+    /// exceed the announced length.
     pub fn push(&mut self, now: Nanos, bytes: &[u8]) -> Option<usize> {
         let taken = self.pipe()?.push(bytes);
         match taken {
@@ -39,23 +39,23 @@ impl<'a, S: Socket> Producer<'a, S> {
         taken
     }
 
-    /// The bytes that may be pushed now; `None` for a response that has departed.
+    /// The number of bytes that may be pushed now; `None` for a response that has departed.
     pub fn room(&mut self) -> Option<usize> {
         self.pipe().map(|pipe| pipe.room())
     }
 
-    /// Returns true if room is only blocked by the memory of the connection's other responses. No notification follows
-    /// when it is free.
+    /// Returns true if only the memory of the connection's other responses limits the room. No notification follows
+    /// when that memory is freed.
     pub fn waits_for_memory(&mut self) -> bool {
         self.pipe().is_some_and(|pipe| pipe.waits_for_memory())
     }
 
-    /// The bytes that have arrived and not left.
+    /// The number of bytes that have arrived and not left.
     pub fn queued_bytes(&mut self) -> u64 {
         self.pipe().map_or(0, |pipe| pipe.queued().len() as u64)
     }
 
-    /// Ranks the response by the sizes of similar ones as long as its size is not known.
+    /// Ranks the response by the sizes of similar responses as long as its size is not known.
     pub fn expect(&mut self, curve: Option<Arc<Curve>>) {
         self.transmitter.link.scheduler.on_curve(self.job, curve);
     }
@@ -76,8 +76,8 @@ impl<'a, S: Socket> Producer<'a, S> {
         }
     }
 
-    /// Fails the body, whose producer reports why. What has arrived is sent; then the response is cut, so that no client
-    /// takes it for complete.
+    /// Fails the body; the producer reports the reason. Bytes that have arrived are sent. Then the response is cut, so
+    /// that no client takes it for complete.
     pub fn fail(&mut self, now: Nanos) {
         let Some(pipe) = self.pipe() else { return };
         pipe.cut();
@@ -99,11 +99,11 @@ impl<'a, S: Socket> Producer<'a, S> {
 }
 
 impl Transmitter {
-    /// Passes on what is now known of the size of a response whose bytes come later.
+    /// Passes the known size of a response whose bytes come later to the scheduler.
     pub(super) fn size(&mut self, job: JobId) -> Result<(), Overrun> {
         let sending = &self.sendings[job];
         let size = sending.outgoing.size(sending.sent_bytes);
-        // If only its end is left, that is reported when it has left.
+        // If only the response's end is left, the scheduler learns of it when it has left.
         if size == Size::Known(sending.sent_bytes) { Ok(()) } else { self.link.scheduler.on_size(job, size) }
     }
 }

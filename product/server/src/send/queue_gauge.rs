@@ -1,9 +1,9 @@
-//! Reading the queue below us, and doing without it.
+//! Reads the queue below us, and decides on the pace while it cannot be read.
 //!
-//! The queue that is read belongs to others: an operator changes the shaper's rate, removes it or installs another, the
-//! interface disappears and reappears. None of this may stop a response. If a reading fails, only the clock is used
-//! (stale). If nothing can be read for a while, the gauge is lost, and the pace falls to what is safe without it, until
-//! it is found again.
+//! The queue belongs to others. An operator may change the shaper's rate, remove it or install another; the interface
+//! may disappear and reappear. None of this may stop a response. If a reading fails, the queue counts as stale, and
+//! only the clock is used. If none succeeds for a while, the gauge is lost. The pace then falls to a rate that is safe
+//! without the gauge, until the queue is found again.
 
 use std::io;
 
@@ -12,23 +12,23 @@ use units::{Nanos, Rate};
 
 use super::Notice;
 
-/// The minimum time between two readings of the queue below.
+/// The minimum time between two readings of the queue.
 const READ_EVERY_MIN: Nanos = Nanos::from_micros(500);
 /// The maximum cost of readings, in thousandths of a core. The kernel answers with the queues of every interface, and a
-/// host with hundreds of containers has hundreds; the queue is then read less often.
+/// host with hundreds of containers has hundreds of interfaces; the queue is then read less often.
 const READ_COST_PERMILLE: u64 = 20;
 /// The maximum rise of the measured cost with each reading.
 const COST_STEP: Nanos = Nanos::from_micros(1);
-/// The gauge is lost after failing for this long.
+/// The time after which a failing gauge is lost.
 const LOST_AFTER: Nanos = Nanos::from_secs(1);
 
-/// The queue below, wherever it is read.
+/// The queue below, and the means of reading it.
 pub trait Queue: Send {
     /// The queue's name for the log: the interface.
     fn name(&self) -> &str;
-    /// Reads the bytes that wait now, and the packets dropped so far.
+    /// Reads the number of waiting bytes, and of packets dropped so far.
     fn read(&mut self) -> io::Result<Queued>;
-    /// Searches for the queue again. Returns the rate at which it is emptied, or `None` if no such queue limits us.
+    /// Searches for the queue again. Returns the rate at which it is emptied, or `None` if no queue below limits us.
     fn find(&mut self) -> io::Result<Option<Rate>>;
 }
 
@@ -41,7 +41,7 @@ pub struct Queued {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Fresh,
-    /// The last readings failed, since this instant.
+    /// The readings since this instant have failed.
     Stale(Nanos),
     Lost,
 }
@@ -50,24 +50,24 @@ pub struct Gauge {
     queue: Box<dyn Queue>,
     state: State,
     read_at: Nanos,
-    /// The cost of a reading that is not interrupted.
+    /// The time that an uninterrupted reading takes.
     cost: Nanos,
-    /// The queue's rate, as it was last found; `None` if it was never found.
+    /// The queue's rate when it was last found; `None` if it was never found.
     rate: Option<Rate>,
-    /// The operator's maximum for the line, wherever its bottleneck is.
+    /// The operator's maximum rate for the line, wherever the bottleneck of the line is.
     told: Option<Rate>,
     failure: Option<String>,
 }
 
 impl Gauge {
-    /// Creates the gauge of a queue that is emptied at `rate`. If it is lost, the careful rate is derived from the configured rate,
-    /// or else from its own rate.
+    /// Creates the gauge of a queue that is emptied at `rate`. If the gauge is lost, the safe rate is derived from the
+    /// configured rate, or else from `rate`.
     pub fn new(queue: Box<dyn Queue>, rate: Rate, told: Option<Rate>) -> Gauge {
         let (state, failure) = (State::Fresh, None);
         Gauge { queue, state, read_at: Nanos::ZERO, cost: Nanos::ZERO, rate: Some(rate), told, failure }
     }
 
-    /// Creates a gauge without a queue, which may appear one day, on a line of the given rate if that is known.
+    /// Creates a gauge without a queue, which may appear later, on a line of the given rate if that is known.
     pub fn missing(queue: Box<dyn Queue>, told: Option<Rate>) -> Gauge {
         let (state, failure) = (State::Lost, None);
         Gauge { queue, state, read_at: Nanos::ZERO, cost: Nanos::ZERO, rate: told, told, failure }
@@ -78,7 +78,7 @@ impl Gauge {
         self.queue.name()
     }
 
-    /// Returns true if the last attempt to read it succeeded.
+    /// Returns true if the last attempt to read the queue succeeded.
     pub fn is_fresh(&self) -> bool {
         self.state == State::Fresh
     }
@@ -95,7 +95,7 @@ impl Gauge {
         }
         self.read_at = now;
         let read = self.queue.read();
-        // An interrupted reading seems expensive: the cost estimate rises slowly and falls at once.
+        // An interrupted reading seems expensive, so the estimated cost rises slowly and falls immediately.
         self.cost = (clock() - now).min(self.cost + Nanos(self.cost.0 / 8) + COST_STEP);
         match read {
             Ok(queued) => {
@@ -112,13 +112,13 @@ impl Gauge {
         }
     }
 
-    /// Checks what has become of the queue; called about once a second. Returns the new rate for pacing if it has
+    /// Checks whether the queue still exists. Called about once a second. Returns the new rate for pacing if it has
     /// changed.
     pub fn check(&mut self, now: Nanos) -> Option<(Rate, Notice)> {
         let found = self.queue.find();
         let interface = self.queue.name().to_string();
         match found {
-            // A queue that is found but cannot be read would be lost again, once a second.
+            // A queue that is found but still cannot be read stays lost. Otherwise it would be lost again every second.
             Ok(Some(rate)) if self.state == State::Lost => {
                 self.queue.read().ok()?;
                 (self.state, self.rate, self.failure) = (State::Fresh, Some(rate), None);

@@ -1,4 +1,4 @@
-//! Datagrams of HTTP/3: those that come, those that wait for room, and the timers of QUIC.
+//! Datagrams of HTTP/3, received or waiting for room, and the timers of QUIC.
 
 use quic::Incoming;
 use units::Nanos;
@@ -8,7 +8,7 @@ use crate::connection::Connections;
 use crate::net::Socket;
 
 impl Transmitter {
-    /// Takes a datagram; the connection's engine then has its events. Answers leave in this turn.
+    /// Passes a datagram to its connection's engine, which then has the events. Answers leave in this turn.
     pub fn receive_datagram(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -20,14 +20,14 @@ impl Transmitter {
         self.follow(connections, now, at);
     }
 
-    /// Sends on the connections whose datagrams waited for room in a socket.
+    /// Sends on the connections whose datagrams waited for room in a socket that has room again.
     pub fn on_datagram_room(&mut self, connections: &mut Connections<impl Socket>, now: Nanos) {
         for at in connections.take_full() {
             self.on_writable(connections, now, at);
         }
     }
 
-    /// Fires the QUIC timers that are due; those for which this turn has no time left fire in the next.
+    /// Fires the QUIC timers that are due. Timers for which this turn has no time left fire in the next turn.
     pub(super) fn fire_timers(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -44,7 +44,8 @@ impl Transmitter {
         }
     }
 
-    /// Follows what has happened to a connection: what was held may leave, and it may have frames of its own.
+    /// Updates a connection after an event: bytes that QUIC held back may now leave, and the connection may have frames
+    /// of its own.
     fn follow(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) {
         let may_go = connections.follow(now, at, |job| self.sendings.stream(job), &mut self.link.scheduler);
         if may_go && connections[at].protocol.wants_room(&self.link.scheduler) {

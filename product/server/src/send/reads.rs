@@ -1,4 +1,5 @@
-//! The storage from which bodies are read. A response whose next bytes are not in memory waits for another thread.
+//! The storage from which bodies are read. A response whose next bytes are not in memory waits until another thread has
+//! read them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,13 +14,13 @@ use crate::connection::Connections;
 use crate::net::Socket;
 use crate::storage::{InMemory, ReadDone, Storage, Write, Written};
 
-/// The storage, the reads and writes of other threads that have not ended, and notifications for producers.
+/// The storage, the pending reads and writes of other threads, and notifications for producers.
 pub struct Reads {
     storage: Box<dyn Storage + Send>,
     under_way: usize,
-    /// Ended reads; the allocation is reused.
+    /// The ended reads; the allocation is reused.
     done: Vec<ReadDone>,
-    /// Responses whose producers have room again.
+    /// The responses whose producers have room again.
     refills: VecDeque<JobId>,
     /// The number of writes that have not ended.
     writing: usize,
@@ -49,7 +50,8 @@ impl Reads {
         self.under_way == 0 && self.writing == 0
     }
 
-    /// Returns true if bytes are being written to a file; they stay in memory, even if their response has departed.
+    /// Returns true if bytes are being written to a file. They stay in memory until then, even if their response has
+    /// departed.
     #[cfg(test)]
     pub fn is_writing(&self) -> bool {
         self.writing > 0
@@ -91,13 +93,13 @@ impl Reads {
         written
     }
 
-    /// Records the end of a write: the producer may go on, or has to wait for its client.
+    /// Records the end of a write. The producer may continue, or has to wait for its client.
     pub(super) fn on_write_ended(&mut self, job: JobId, failed: Option<io::Error>) {
         self.write_failure = failed.or(self.write_failure.take());
         self.refills.push_back(job);
     }
 
-    /// Begins to read the next bytes of a response, which are not in memory, in another thread.
+    /// Starts a read of the next bytes of a response, which are not in memory, in another thread.
     pub(super) fn begin(&mut self, sending: &Sending, client: u32, scheduler: &mut Scheduler) -> Result<(), Failure> {
         let (entry, range) = sending.outgoing.absent();
         let asked = self.storage.read_aside(sending.id, client, entry, range);
@@ -109,7 +111,7 @@ impl Reads {
 }
 
 impl Transmitter {
-    /// Takes what was read and what was written by other threads.
+    /// Takes the results of the reads and writes that other threads have ended.
     pub(super) fn take_reads(&mut self, connections: &mut Connections<impl Socket>, now: Nanos) {
         if self.reads.is_idle() {
             return;

@@ -1,4 +1,4 @@
-//! The write path as the protocols of a connection use it. Requests and replies are none of its business.
+//! The write path as the protocols of a connection use it. It does not handle requests or replies.
 
 use http::{HttpDate, Response};
 use http2::Broken;
@@ -14,10 +14,11 @@ use crate::limits::Limits;
 use crate::metrics::size_class;
 use crate::net::Socket;
 
-/// The time for which a TLS flight waits for its turn, beyond the client's own time. Many clients have given up by then.
+/// The maximum time for which a TLS flight waits for other responses, in addition to the client's own time. Many
+/// clients have given up by then.
 const TURN_WAIT_MAX: Nanos = Nanos::from_secs(50);
 
-/// The settings with which HTTP/2 begins on a connection.
+/// The settings with which an HTTP/2 connection begins.
 pub struct Http2Begin {
     pub settings: http2::Settings,
     /// The time that the client has for its first request.
@@ -27,14 +28,15 @@ pub struct Http2Begin {
 }
 
 impl Transmitter {
-    /// Returns whether a response that is ready while no other may become so can skip the scheduler: the scheduler would give it the first
-    /// grant.
+    /// Returns whether a response can skip the scheduler if no other response may become ready, because the scheduler
+    /// would give it the first grant.
     pub fn is_direct(&self) -> bool {
         let (link, is_drained) = (&self.link, || self.link.scheduler().poll_timeout().is_none());
         self.is_direct && (!link.is_paced() || link.is_searching()) && is_drained()
     }
 
-    /// Returns whether a grant is due between two connections: a paced link does not wait for the end of a turn.
+    /// Returns whether a grant is due while connections are being read: a paced link does not wait for the end of a
+    /// turn.
     pub fn is_due(&self, connections: &Connections<impl Socket>, clock: impl Fn() -> Nanos) -> bool {
         let is_due = || self.poll_timeout(connections).is_some_and(|at| at <= clock());
         self.order == Order::Pace && !self.link.is_searching() && is_due()
@@ -57,15 +59,16 @@ impl Transmitter {
         let client_now = connections.client_time(now);
         let connection = &mut connections[id];
         connection.hold(stream, job, client_now);
-        // A response of an upstream may still have any size.
+        // A response of an upstream may still turn out to have any size.
         if let Some(line) = connection.exchange(stream).line.as_mut().filter(|line| line.passed_on.is_none()) {
             let (scheduler, size) = (self.link.scheduler_mut(), size_class(line.bytes()));
             line.is_compared = scheduler.compare(job, line.arrived_at, size);
         }
     }
 
-    /// Sends an interim response at once, as it may be of use only before the response (RFC 8297): the link is charged for it, and it waits for no
-    /// turn. Returns the number of bytes that left; 0 on a stream, where they become frames.
+    /// Sends an interim response immediately, because it may be of use only before the response (RFC 8297). The link is
+    /// charged for it, and it is not ordered. Returns the number of bytes that left; 0 on a stream, where it becomes
+    /// frames.
     pub fn send_interim(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -87,9 +90,10 @@ impl Transmitter {
         sent as u64
     }
 
-    /// Hands down the answer to the client's TLS, unless a response takes it along. Returns the number of bytes that left, or will as a job.
+    /// Hands down the answer to the client's TLS, unless a response carries it. Returns the number of bytes that left
+    /// or will leave as a job.
     pub fn send_tls(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize, class: u16) -> usize {
-        // Among frames it leaves at the end of the turn.
+        // On a connection with frames the answer leaves at the end of the turn.
         if connections.queue_frames(at) {
             return 0;
         }
@@ -113,7 +117,8 @@ impl Transmitter {
         bytes
     }
 
-    /// Follows the handshake of a client that speaks TLS; behind the last of it the client speaks the protocol that was negotiated.
+    /// Follows the handshake of a client that speaks TLS. After the end of the handshake the client speaks the
+    /// negotiated protocol.
     pub fn note_handshake(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -136,7 +141,8 @@ impl Transmitter {
         }
     }
 
-    /// Returns whether a connection past its deadline is not late, because its flight waits for other responses and not for its client.
+    /// Returns true if a connection past its deadline is not late, because its flight waits for other responses and not
+    /// for its client.
     pub fn waits_for_its_turn(&self, now: ClientTime, connection: &Connection<impl Socket>) -> bool {
         let is_slow = || connection.is_slow(0, self.link.scheduler());
         connection.channel.is_in_flight && !is_slow() && now < connection.deadline() + TURN_WAIT_MAX
@@ -155,8 +161,8 @@ impl Transmitter {
         self.begin_framed(connections, now, at, session.into(), deadline);
     }
 
-    /// Takes the bytes received on an HTTP/2 connection. Over HTTP/3, whose datagrams were taken before, notes the end
-    /// of the handshake and returns the connection's fault.
+    /// Takes the bytes received on an HTTP/2 connection. Over HTTP/3, whose datagrams were taken before, records the
+    /// end of the handshake and returns the connection's error.
     pub fn take_in(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -170,8 +176,8 @@ impl Transmitter {
         if !connection.retransmits() {
             return self.receive(connections, now, at, bytes);
         }
-        // The handshake may be over. The connection keeps the address of the handshake: any datagram may come from another one, and quinn does
-        // not report which addresses are validated.
+        // The handshake may have ended. The connection keeps the address of the handshake: any datagram may come from
+        // another address, and quinn does not report which addresses are validated.
         if !connection.engine().is_handshaking()
             && std::mem::replace(&mut connection.channel.is_handshaking, false)
             && let Some(streams) = connection.protocol.streams_mut()
@@ -181,8 +187,9 @@ impl Transmitter {
         connection.engine().broken().map_or(Ok(()), Err)
     }
 
-    /// Hands down the last frames of a connection of several streams. Returns until when they have time to leave, if its client has not taken them
-    /// yet: as long as a client of the minimum rate needs for the bytes that wait.
+    /// Hands down the last frames of a multiplexed connection. Returns the instant until which they may take to leave,
+    /// if its client has not taken them yet. It allows the time that a client of the minimum rate needs for the waiting
+    /// bytes.
     pub fn finish_streams(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -201,7 +208,7 @@ impl Transmitter {
         Some(*streams.ends_at.get_or_insert(client_now + CLOSING_PERIOD + needs.min(limits.idle_timeout)))
     }
 
-    /// Follows a change of the client's priority for a response (RFC 9218).
+    /// Applies a change of the client's priority for a response (RFC 9218).
     pub fn prefer(&mut self, connection: &mut Connection<impl Socket>, stream: u32) {
         if connection.is_trusted() {
             return;
@@ -213,8 +220,8 @@ impl Transmitter {
         }
     }
 
-    /// Ends the frames of a connection, and its TLS if the client has had all that it was to have: an end without that could be an attacker's
-    /// (RFC 8446 section 6.1).
+    /// Ends the frames of a connection. Ends its TLS too if the client has received everything: an end without that
+    /// could be an attacker's (RFC 8446 section 6.1).
     pub fn end_output(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize, class: u16) {
         let connection = &mut connections[at];
         self.put_off.remove(&connection.exchange_id(0));

@@ -14,30 +14,31 @@ use crate::exchange_id::ExchangeId;
 use crate::net::Socket;
 use crate::storage::ReadDone;
 
-/// A path is queried when a response begins, when its socket takes bytes again, and after this many bytes: a few
-/// windows of TCP, and one system call for fifty sends of a segment.
+/// The KiB sent after which a response's path is queried again. It is also queried when a response begins and when its
+/// socket takes bytes again. 64 KiB are a few windows of TCP, and cost one system call for fifty sends of a segment.
 const PATH_KIB: u16 = 64;
 
 /// A response that is being sent.
 pub struct Sending {
     pub id: JobId,
-    /// The exchange that it answers: the tag of the job. A handshake's flight has its connection's tag, without a stream.
+    /// The exchange that the response answers: the tag of the job. The flight of a handshake has its connection's tag,
+    /// without a stream.
     pub exchange: ExchangeId,
     pub outgoing: Outgoing,
     pub sent_bytes: u64,
-    /// The bytes its connection carried for it, including records.
+    /// The bytes, including records, that the connection carried for the response.
     pub carried_bytes: u64,
     /// The bytes that were reported to the caller as sent.
     reported_bytes: u64,
-    /// When the first byte was handed down; [`Nanos::MAX`] before.
+    /// The instant at which the first byte was handed down; [`Nanos::MAX`] before that.
     first_byte_at: Nanos,
-    /// When bytes were last handed down; [`Nanos::MAX`] before.
+    /// The instant at which bytes were last handed down; [`Nanos::MAX`] before that.
     last_byte_at: Nanos,
     /// The KiB sent when the path was last queried, modulo 64 MiB.
     asked_at_kib: u16,
-    /// The number of times its mark was set.
+    /// The number of times the mark was set.
     marks: u8,
-    /// The memory that was made for this response alone, except what its body counts itself.
+    /// The memory allocated for this response alone, except the memory that its body counts itself.
     _charge: Charge,
 }
 
@@ -66,8 +67,8 @@ impl Sending {
         self.exchange.slot()
     }
 
-    /// Sets the mark of what is sent next. A band that changes with the path is followed at most as often as there are
-    /// bands, so that marking costs a response a bounded number of system calls.
+    /// Sets the mark of the bytes sent next. A band that changes with the path is followed at most as often as there
+    /// are bands, so that marking costs a response a bounded number of system calls.
     pub fn mark(&mut self, connection: &mut Connection<impl Socket>, bands: &Bands, band: u8) {
         if usize::from(self.marks) < bands.count() {
             let is_marked = bands.mark(&mut connection.socket, &mut connection.delivery.band, band);
@@ -75,7 +76,7 @@ impl Sending {
         }
     }
 
-    /// Records what was handed down.
+    /// Records the bytes that were handed down.
     pub fn on_sent(&mut self, now: Nanos, sent: &Sent) {
         if sent.bytes > 0 || sent.carried_bytes > 0 {
             self.first_byte_at = self.first_byte_at.min(now);
@@ -85,8 +86,8 @@ impl Sending {
         self.carried_bytes += sent.carried_bytes;
     }
 
-    /// Returns an overrun if the scheduler has counted more than the response's size, or all of its size while more is
-    /// left.
+    /// Returns an overrun if the scheduler has counted more than the response's size, or has counted the whole size
+    /// while bytes are left.
     pub fn overrun(&self, progress: Progress) -> Option<Overrun> {
         let left_bytes = match progress {
             Progress::Remains => 0,
@@ -97,7 +98,7 @@ impl Sending {
         (left_bytes > 0).then_some(Overrun { size_bytes: self.sent_bytes, found_bytes })
     }
 
-    /// When its bytes were last handed down as a job's.
+    /// The instant at which the job's bytes were last handed down.
     pub fn last_byte_at(&self) -> Option<Nanos> {
         Some(self.last_byte_at).filter(|at| *at != Nanos::MAX)
     }
@@ -107,7 +108,7 @@ impl Sending {
         self.sent_bytes - std::mem::replace(&mut self.reported_bytes, self.sent_bytes)
     }
 
-    /// Takes what was read by another thread.
+    /// Takes the bytes that another thread has read.
     pub fn on_read(&mut self, done: ReadDone, account: &Account) -> Result<(), Failure> {
         match done.result {
             Ok(mut buffer) => {
@@ -118,13 +119,13 @@ impl Sending {
         }
     }
 
-    /// The bytes of memory in use: what was made for it is counted from its dispatch to its departure.
+    /// The bytes of memory in use. Memory allocated for the response is counted from its dispatch to its departure.
     #[cfg(test)]
     pub fn alive_bytes(&mut self) -> usize {
         self._charge.bytes() + self.outgoing.body().alive_bytes()
     }
 
-    /// Reports the current path to a policy that uses it.
+    /// Reports the current path to the scheduler, if the policy uses it.
     pub fn tell_path(&mut self, connection: &Connection<impl Socket>, scheduler: &mut Scheduler) {
         self.asked_at_kib = kib(self.sent_bytes);
         scheduler.on_path(self.id, connection.socket.status().path);
@@ -152,7 +153,7 @@ fn kib(bytes: u64) -> u16 {
 #[derive(Default)]
 pub struct Sendings {
     by_slot: Vec<Option<Sending>>,
-    /// The number of look-ups.
+    /// The number of lookups.
     #[cfg(test)]
     looks: std::cell::Cell<u64>,
 }
@@ -175,7 +176,7 @@ impl Sendings {
         self.by_slot.get_mut(id.slot())?.as_mut().filter(|sending| sending.id == id)
     }
 
-    /// The number of the stream of a response that has not departed.
+    /// The stream number of a response that has not departed.
     pub(super) fn stream(&self, id: JobId) -> Option<u32> {
         self.get(id).map(|sending| sending.exchange.stream)
     }
@@ -185,12 +186,12 @@ impl Sendings {
         self.by_slot[id.slot()].take_if(|sending| sending.id == id).expect("a job departs once")
     }
 
-    /// The bytes sent of a response since the last call, or since it was dispatched.
+    /// The bytes of a response that were sent since the last call, or since it was dispatched.
     pub fn unreported_bytes(&mut self, id: JobId) -> u64 {
         self.get_mut(id).map_or(0, Sending::report)
     }
 
-    /// All bytes sent of a response, head included; 0 if it has departed.
+    /// All bytes of a response that were sent, including its head; 0 if it has departed.
     pub fn sent_bytes(&self, id: JobId) -> u64 {
         self.get(id).map_or(0, |sending| sending.sent_bytes)
     }
@@ -199,7 +200,7 @@ impl Sendings {
         self.by_slot.capacity()
     }
 
-    /// Frees the slots from `slots` on, which are unused.
+    /// Frees the memory of the slots from `slots` on, which are unused.
     pub(super) fn truncate(&mut self, slots: usize) {
         self.by_slot.truncate(slots);
         self.by_slot.shrink_to_fit();

@@ -1,6 +1,6 @@
-//! Responses whose bytes wait in a file: what a producer has pushed and a client does not take is appended to what was
-//! written before. Until a write has ended, its bytes stay in memory and in their place. They can be sent meanwhile,
-//! and nothing is lost if the disk fails: then its producer waits for the client again.
+//! Responses whose bytes wait in a file. Bytes that a producer has pushed and the client does not take are appended to
+//! the file. Until a write has ended, its bytes stay in memory and in their position in the body. They can be sent
+//! during the write, and nothing is lost if the disk fails: the producer then waits for the client again.
 
 use std::io;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::simulation::planted::{Fault, strikes};
 use crate::storage::{Target, Write, Written};
 
 impl<S: Socket> Producer<'_, S> {
-    /// Writes the pipe's bytes to a file, so that the pipe has room: the response is then among
+    /// Writes the pipe's bytes to a file, so that the pipe has room. The response is then among
     /// [`super::Reads::refills`], and again when the write has ended. Returns false if that is impossible: nothing is
-    /// queued, a write is under way or has failed, or there is no room for its client.
+    /// queued, a write is under way or has failed, or there is no file space for the client.
     pub fn spool(&mut self, room: &Arc<Room>) -> bool {
         let Some(sending) = self.transmitter.sendings.get_mut(self.job) else { return false };
         let client = self.transmitter.link.client_of(self.job);
@@ -33,14 +33,15 @@ impl<S: Socket> Producer<'_, S> {
         begun.is_ok()
     }
 
-    /// Returns true if some of it is being written: the producer waits for the disk and not for the client.
+    /// Returns true if part of the response is being written. The producer then waits for the disk and not for the
+    /// client.
     pub fn is_being_written(&mut self) -> bool {
         self.pipe().is_some_and(|pipe| pipe.is_being_written())
     }
 }
 
 impl Body {
-    /// Takes what is queued, to be appended to the response's file or to a new one.
+    /// Takes the queued bytes, to be appended to the response's file or to a new file.
     fn begin_write(&mut self, room: &Arc<Room>, client: u32) -> Option<Write> {
         let bytes = self.pipe().filter(|pipe| pipe.may_be_written())?.queued().len() as u64;
         let (file, offset) = self.written().map_or((None, 0), |(file, end)| (Some(file), end));
@@ -48,7 +49,7 @@ impl Body {
         Some(Write { to, offset, bytes: Arc::new(self.pipe_mut()?.begin_write()) })
     }
 
-    /// The file of bytes before the pipe, and where it ends.
+    /// The file with the bytes before the pipe, and the offset at which they end.
     fn written(&self) -> Option<(&Arc<Entry>, u64)> {
         let files = self.pieces().filter_map(|piece| match piece {
             Piece::File { entry, range } => Some((entry, range.end)),
@@ -57,8 +58,8 @@ impl Body {
         files.last()
     }
 
-    /// Handles the end of a write: its bytes that have not left are in a file now. Returns the error if the write
-    /// failed.
+    /// Handles the end of a write: the written bytes that have not left are now read from the file. Returns the error
+    /// if the write failed.
     fn on_written(&mut self, written: Written) -> Option<io::Error> {
         let Written { bytes, offset, result } = written;
         self.pipe_mut()?.end_write(result.is_ok());

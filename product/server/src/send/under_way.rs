@@ -1,5 +1,5 @@
-//! The responses that are being sent, as reported to an operator. Nothing is stored for that: each request examines all
-//! of them.
+//! The responses that are being sent, as reported to an operator. Nothing is stored for the report: each request
+//! examines all responses.
 
 use sched::{JobId, Size, Waits, Why};
 use units::Nanos;
@@ -7,7 +7,7 @@ use units::Nanos;
 use super::Transmitter;
 use crate::exchange_id::ExchangeId;
 
-/// The reason why a response is not being sent on.
+/// The reason why sending a response does not continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitsFor {
     /// Other responses come first in the order, or the pace holds it back.
@@ -16,13 +16,13 @@ pub enum WaitsFor {
     Client,
     /// The file is being read or opened.
     File,
-    /// An upstream has not sent more of it.
+    /// An upstream has not sent more of the response.
     Upstream,
     /// The client has reached its rate limit for now.
     Limit,
     /// The maximum number of responses of its class is being sent.
     Slot,
-    /// Its class is at its maximum rate.
+    /// The class of the response is at its maximum rate.
     ClassRate,
 }
 
@@ -31,11 +31,12 @@ pub enum WaitsFor {
 pub struct UnderWay {
     pub job: JobId,
     pub exchange: ExchangeId,
-    /// The index of its client's account.
+    /// The index of the client's entry in the table of clients.
     pub client: u32,
     pub size: Size,
     pub sent_bytes: u64,
-    /// The time since its last byte was handed down, or before the first, since it arrived.
+    /// The time since the last byte of the response was handed down, or, before the first byte, since the response
+    /// arrived.
     pub silent_for: Nanos,
     pub waits_for: WaitsFor,
 }
@@ -51,8 +52,9 @@ impl WaitsFor {
         WaitsFor::ClassRate,
     ];
 
-    /// Chooses among several reasons the one that ends last, as far as can be judged: a response without a slot is not
-    /// sent whatever else ends. With none, it waits for its class if that is at its maximum rate, and else for its turn.
+    /// Chooses, among several reasons, the one expected to end last: a response without a slot is not sent even if all
+    /// other reasons end. Without a reason, the response waits for its class if that is at its maximum rate, and
+    /// otherwise for its turn in the order.
     pub fn of(waits: Waits, is_at_class_rate: bool) -> WaitsFor {
         let first = [
             (Why::Slot, WaitsFor::Slot),
@@ -69,7 +71,7 @@ impl WaitsFor {
     }
 }
 
-/// Lists the responses among the first `jobs_max` jobs, leaving out the flights of handshakes.
+/// Lists the responses among the first `jobs_max` jobs. The flights of handshakes are left out.
 pub fn under_way(transmitter: &Transmitter, now: Nanos, jobs_max: usize) -> impl Iterator<Item = UnderWay> {
     let scheduler = &transmitter.link.scheduler;
     scheduler.jobs().iter().take(jobs_max).filter_map(move |(id, job, waits)| {

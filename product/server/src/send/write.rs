@@ -1,6 +1,6 @@
-//! The path to the socket: what a grant lets a response write, whatever the protocol. Over HTTP/1.1 it leaves at once,
-//! in records if the client speaks TLS. Over HTTP/2 and HTTP/3 it becomes frames; room that is left goes to the
-//! connection's next response.
+//! The path to the socket: writes a granted part of a response, for any protocol. Over HTTP/1.1 the bytes leave
+//! immediately, in records if the client speaks TLS. Over HTTP/2 and HTTP/3 they become frames, and remaining room goes
+//! to the connection's next response.
 
 use sched::{Grant, JobId, Overrun, Progress, Scheduler};
 use units::Nanos;
@@ -15,21 +15,21 @@ use crate::net::Socket;
 const FRAMES_BYTES_MAX: u64 = 64 << 10;
 
 impl Sent {
-    /// Records what was handed down of a job, and charges the link for it.
+    /// Records the handed-down bytes of a job, and charges the link for them.
     pub(super) fn charge(&self, now: Nanos, id: JobId, scheduler: &mut Scheduler) -> Progress {
         let carried = sched::Sent { content_bytes: self.bytes, carried_bytes: self.carried_bytes };
         let progress = scheduler.on_sent(now, id, carried);
         if !self.is_whole || progress.is_departed() {
             return progress;
         }
-        // Its size was not known.
+        // The response's size was not known.
         scheduler.on_end(id);
         Progress::Departed
     }
 }
 
 impl Transmitter {
-    /// Sends what is granted to a response, and fills the rest of the room with the next responses of its connection.
+    /// Sends the granted bytes of a response, and fills the rest of the room with the next responses of its connection.
     pub(super) fn send(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, grant: Grant) {
         let at = self.sendings[grant.job].connection();
         if !self.may_send(connections, now, grant.job, at) {
@@ -53,8 +53,8 @@ impl Transmitter {
         self.hand_down(connections, now, at, room.carried_bytes_max);
     }
 
-    /// Sends as much of one response as there is room for. If the connection's next response may use the rest, returns
-    /// the bytes of frames taken.
+    /// Sends as much of one response as there is room for. If the connection's next response may use the rest of the
+    /// room, returns the bytes of frames taken.
     fn send_some(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -89,7 +89,8 @@ impl Transmitter {
         has_room.then_some(frames_bytes)
     }
 
-    /// Returns an overrun of a response that was sent on. The stages of a body may have given more of it, or its end.
+    /// Returns an overrun of a response after part of it was sent. The stages of its body may have produced more bytes,
+    /// or the end.
     fn overrun(&mut self, id: JobId, progress: Progress) -> Option<Overrun> {
         if !progress.is_departed() && self.sendings[id].outgoing.body().is_staged() {
             let sized = self.size(id);
@@ -98,7 +99,7 @@ impl Transmitter {
         self.sendings[id].overrun(progress)
     }
 
-    /// Decides what becomes of a response that was sent on: it departs, waits, or has its next turn.
+    /// Decides how a response continues after part of it was sent: it departs, waits, or stays in the order.
     fn go_on(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -127,13 +128,13 @@ impl Transmitter {
             Some(Failure::Shut) => connection.on_shut(id, &mut self.link.scheduler),
             Some(failure) => self.abort(connections, now, id, failure),
             None if progress.is_departed() => self.depart(connections, now, id, None),
-            // No more can be made, though not all is sent.
+            // No more can be made, although bytes are left.
             None if sent.has_room => self.abort(connections, now, id, Failure::Disconnected),
             None => {}
         }
     }
 
-    /// Settles the account after the only response of its connection was sent on; frames are settled when they are
+    /// Settles the account after bytes were sent of the connection's only response. Frames are settled when they are
     /// handed down.
     fn on_sent_alone(
         &mut self,
@@ -161,7 +162,7 @@ impl Transmitter {
 
     /// Returns whether a granted response can be sent now; if so, its packets are marked.
     fn may_send(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, id: JobId, at: usize) -> bool {
-        // The kernel decides the order, so it gets no more of a response than may keep its current mark.
+        // The kernel decides the order, so a response hands down no more bytes than may keep its current mark.
         let is_ordered_below = self.marker.is_some() && !self.link.is_paced();
         if is_ordered_below && !connections[at].socket.has_room() {
             connections[at].on_full(&mut self.link.scheduler);
@@ -183,7 +184,7 @@ impl Transmitter {
     }
 }
 
-/// The part of a grant that is handed down at once. Like the grant itself, it ends on a segment boundary. `marker`
+/// Returns the part of a grant that is handed down in one step. Like the grant, it ends on a segment boundary. `marker`
 /// is set if the kernel orders packets.
 fn room<S: Socket>(
     connection: &Connection<S>,
