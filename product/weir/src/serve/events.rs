@@ -181,14 +181,14 @@ impl Events {
                 kept_at = Instant::now();
             }
             if let Some(admin) = &mut self.admin {
-                admin.sample(server);
+                admin.on_time(server);
             }
             asked = self.wait(server.keeps_rate());
         }
         None
     }
 
-    fn answer(&self, asked: &Asked, server: &Server, again: impl FnOnce() -> String) {
+    fn answer(&mut self, asked: &Asked, server: &Server, again: impl FnOnce() -> String) {
         if let Some(control) = self.control.as_ref().filter(|_| asked.reload) {
             pass_on(SIGHUP, &self.before);
             control.answer(again);
@@ -199,7 +199,7 @@ impl Events {
         if let Some(control) = self.routes.as_ref().filter(|_| asked.routes) {
             control.answer(|| status::routes(server));
         }
-        if let Some(admin) = self.admin.as_ref().filter(|_| asked.admin) {
+        if let Some(admin) = self.admin.as_mut().filter(|_| asked.admin) {
             admin.answer(server);
         }
     }
@@ -222,19 +222,20 @@ impl Events {
         }
     }
 
-    /// Waits for a signal, the end, a client, the time to save the rate, or the time of a sample.
+    /// Waits for a signal, the end, a client, or the time to save the rate, for a sample or for a slow client.
     fn wait(&self, keeps: bool) -> Asked {
         let control = [&self.control, &self.status, &self.routes].map(|control| control.iter());
         let control = control.into_iter().flatten().map(|control| PollFd::new(control.listener(), PollFlags::IN));
-        let admin = self.admin.iter().map(|admin| PollFd::new(admin.listener(), PollFlags::IN));
+        let admin: Vec<_> = self.admin.iter().flat_map(Admin::descriptors).collect();
+        let of_admin = admin.len();
         let handover = self.handover.iter().flat_map(Handover::descriptors).map(|fd| PollFd::new(fd, PollFlags::IN));
         let before = self.before.descriptors().iter().map(|process| PollFd::new(process, PollFlags::IN));
         let signals = PollFd::new(self.signals.get_read(), PollFlags::IN);
         let of_others = control.chain(admin).chain(before).chain(handover);
         let mut sources: Vec<_> = [signals].into_iter().chain(of_others).collect();
-        let until_sample = self.admin.as_ref().map(Admin::until_sample);
+        let for_admin = self.admin.as_ref().map(Admin::time_left);
         let for_successor = self.handover.as_ref().and_then(Handover::time_left);
-        let timeout = keeps.then_some(KEEP_EVERY).into_iter().chain(until_sample).chain(for_successor).min();
+        let timeout = keeps.then_some(KEEP_EVERY).into_iter().chain(for_admin).chain(for_successor).min();
         let timeout =
             timeout.map(|wait| Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() });
         match poll(&mut sources, timeout.as_ref()) {
@@ -243,7 +244,7 @@ impl Events {
                 let mut of = |is_there: bool| is_there && is_ready.next().unwrap_or(false);
                 let [reload, status, routes] =
                     [&self.control, &self.status, &self.routes].map(|control| of(control.is_some()));
-                let admin = of(self.admin.is_some());
+                let admin = (0..of_admin).filter(|_| of(true)).count() > 0;
                 let has_ended = self.before.descriptors().iter().filter(|_| of(true)).count() > 0;
                 let is_late = self.handover.as_ref().and_then(Handover::time_left) == Some(Duration::ZERO);
                 let handover = is_ready.any(|is_ready| is_ready) || is_late;

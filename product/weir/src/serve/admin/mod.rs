@@ -1,32 +1,32 @@
 //! The admin listener: a page about the activity of the server, its metrics and its health, for this machine alone.
 //!
-//! The main thread reads the requests of all who ask together, so that nobody waits for a slow one. Answers hold no path
-//! and no client of requests, and change nothing.
+//! The main thread serves all clients together and waits for none ([`askers`]). Answers hold no path and no client of
+//! requests, and change nothing.
 
+mod askers;
 mod history;
 mod openmetrics;
 mod process;
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant, SystemTime};
 
 use cli::Failure;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use server::Server;
 
+use self::askers::Askers;
 use self::history::{History, SAMPLE_EVERY};
 use self::openmetrics::Known;
 use self::process::Process;
 use super::status::{self, Asker};
 
-/// Maximum number of clients whose requests are awaited; the first of them makes room for another.
-const ASKERS_MAX: usize = 64;
-/// Time for the clients of one call to send their requests, and for each to read its answer.
-const ASKER_MAX: Duration = Duration::from_millis(250);
-/// Maximum size of the head of a request.
-const REQUEST_BYTES_MAX: usize = 8 << 10;
+/// Maximum number of clients that are accepted at once.
+const ACCEPTS_MAX: usize = 64;
+/// Pause after a client could not be accepted, which would fail again at once.
+const PAUSE: Duration = Duration::from_millis(250);
 
 const NOT_ALLOWED: &str = "405 Method Not Allowed";
 
@@ -41,6 +41,7 @@ const PAGE_POLICY: &str = "Content-Security-Policy: default-src 'none'; script-s
 
 pub struct Admin {
     listener: TcpListener,
+    askers: Askers,
     history: History,
     process: Process,
     /// The time of the next sample.
@@ -66,7 +67,8 @@ impl Admin {
         let taken = taken.map(TcpListener::from).filter(|taken| taken.local_addr().is_ok_and(|own| own == address));
         let opened = taken.map_or_else(|| TcpListener::bind(address), Ok).and_then(|listener| {
             listener.set_nonblocking(true)?;
-            Ok(Admin { listener, history: History::default(), process: Process::open(), sample_at: Instant::now() })
+            let (askers, history, sample_at) = (Askers::default(), History::default(), Instant::now());
+            Ok(Admin { listener, askers, history, process: Process::open(), sample_at })
         });
         opened.map_err(|error| Failure::Failed(format!("cannot listen on {address} (--admin, server.admin): {error}")))
     }
@@ -75,14 +77,21 @@ impl Admin {
         &self.listener
     }
 
-    /// The time until the next sample is due.
-    pub fn until_sample(&self) -> Duration {
-        self.sample_at.saturating_duration_since(Instant::now())
+    /// The listener and the clients, with what each waits for.
+    pub fn descriptors(&self) -> impl Iterator<Item = PollFd<'_>> {
+        [PollFd::new(&self.listener, PollFlags::IN)].into_iter().chain(self.askers.descriptors())
     }
 
-    /// Takes a sample if one is due.
-    pub fn sample(&mut self, server: &Server) {
+    /// The time until the next sample is due, or until a client's time is up.
+    pub fn time_left(&self) -> Duration {
+        let due = self.askers.due().into_iter().chain([self.sample_at]).min();
+        due.map_or(Duration::ZERO, |due| due.saturating_duration_since(Instant::now()))
+    }
+
+    /// Does what is due: takes a sample, and ends clients whose time is up.
+    pub fn on_time(&mut self, server: &Server) {
         let now = Instant::now();
+        self.askers.forget_late(now);
         if now < self.sample_at {
             return;
         }
@@ -94,51 +103,30 @@ impl Admin {
         }
     }
 
-    /// Answers the clients that are waiting, as soon as each has sent its request.
-    pub fn answer(&self, server: &Server) {
-        let (until, mut askers) = (Instant::now() + ASKER_MAX, Vec::new());
-        loop {
-            if self.accept(&mut askers).is_err() {
-                return std::thread::sleep(ASKER_MAX);
-            }
-            askers.retain_mut(|asker| match asker.read() {
-                Ok(Some(request)) => {
-                    // An error means that the client has gone or is slow.
-                    let _ = self.reply(&mut asker.stream, &request, server);
-                    false
-                }
-                Ok(None) => true,
-                Err(_) => false,
-            });
-            let left = until.saturating_duration_since(Instant::now());
-            if askers.is_empty() || left.is_zero() {
-                return;
-            }
-            wait(&self.listener, &askers, left);
+    /// Accepts the clients that are waiting, and goes on with all.
+    pub fn answer(&mut self, server: &Server) {
+        let now = Instant::now();
+        if self.accept(now).is_err() {
+            std::thread::sleep(PAUSE);
         }
+        let mut askers = std::mem::take(&mut self.askers);
+        askers.go_on(now, |request| self.reply(request, server));
+        self.askers = askers;
     }
 
     /// Accepts those who wait, a bounded number of them.
-    fn accept(&self, askers: &mut Vec<Asking>) -> std::io::Result<()> {
-        for _ in 0..ASKERS_MAX {
-            let stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
+    fn accept(&mut self, now: Instant) -> std::io::Result<()> {
+        for _ in 0..ACCEPTS_MAX {
+            match self.listener.accept() {
+                Ok((stream, _)) => self.askers.add(stream, now),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
-            };
-            if askers.len() == ASKERS_MAX {
-                askers.remove(0);
-            }
-            if stream.set_nonblocking(true).is_ok() {
-                askers.push(Asking { stream, head: Vec::new() });
             }
         }
         Ok(())
     }
 
-    fn reply(&self, asker: &mut TcpStream, request: &[u8], server: &Server) -> std::io::Result<()> {
-        asker.set_nonblocking(false)?;
-        asker.set_write_timeout(Some(ASKER_MAX))?;
+    fn reply(&self, request: &[u8], server: &Server) -> Vec<u8> {
         let Answer { status, media_type, body } = self.answer_to(request, server);
         let allow = if status == NOT_ALLOWED { "Allow: GET, HEAD\r\n" } else { "" };
         let (length, date) = (body.len(), http::HttpDate::new(SystemTime::now()));
@@ -149,7 +137,7 @@ impl Admin {
          X-Content-Type-Options: nosniff\r\n{allow}{policy}Connection: close\r\n\r\n"
         );
         let body = if request.starts_with(b"HEAD ") { "" } else { &body };
-        asker.write_all((head + body).as_bytes())
+        (head + body).into_bytes()
     }
 
     fn answer_to(&self, request: &[u8], server: &Server) -> Answer {
@@ -181,40 +169,6 @@ impl Admin {
             _ => text("404 Not Found", "see /, /metrics, /status, /history, /healthz and /readyz"),
         }
     }
-}
-
-/// A client whose request is not whole yet.
-struct Asking {
-    stream: TcpStream,
-    head: Vec<u8>,
-}
-
-impl Asking {
-    /// Reads what has arrived. Returns the head of the request once it is whole.
-    fn read(&mut self) -> std::io::Result<Option<Vec<u8>>> {
-        let mut part = [0; 1024];
-        while self.head.len() <= REQUEST_BYTES_MAX {
-            match self.stream.read(&mut part) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(read) => self.head.extend_from_slice(&part[..read]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
-                Err(error) => return Err(error),
-            }
-            if self.head.windows(4).any(|end| end == b"\r\n\r\n") {
-                return Ok(Some(std::mem::take(&mut self.head)));
-            }
-        }
-        Err(ErrorKind::InvalidData.into())
-    }
-}
-
-/// Waits until another client comes or one of these sends more, for this long at most.
-fn wait(listener: &TcpListener, askers: &[Asking], at_most: Duration) {
-    let streams = askers.iter().map(|asker| PollFd::new(&asker.stream, PollFlags::IN));
-    let mut sources: Vec<PollFd> = streams.chain([PollFd::new(listener, PollFlags::IN)]).collect();
-    let at_most = Timespec { tv_sec: 0, tv_nsec: at_most.subsec_nanos().into() };
-    // A signal ends it early, which does no harm.
-    let _ = poll(&mut sources, Some(&at_most));
 }
 
 fn is_this_machine(host: &[u8]) -> bool {
