@@ -192,13 +192,15 @@ impl Service {
         }
         if !has_line && let Some(kept) = conn.take_unanswered() {
             let head = kept.view();
-            let to = self.handler.to(conn, stream, &head.request);
+            let to = self.target(conn, stream, &head.request);
             self.note(timers.now(), conn, stream, to.site, &head.request, head.minor_version);
         }
         if let Some(mut line) = conn.exchange(stream).line.take() {
             line.status = UNANSWERED_STATUS;
             let outcome = outcome_of(&Failure::Aborted, timers.is_time_up());
-            self.write_line(net, conn, stream, &line, ResponseEnd::now().cut(0, outcome), link);
+            let ending = ResponseEnd::now().cut(0, outcome);
+            self.journal.count(timers.now(), conn.exchange(stream).class, &line, &ending, || net.now());
+            self.write_line(net, conn, stream, &line, ending, link);
         }
     }
 

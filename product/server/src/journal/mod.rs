@@ -24,7 +24,7 @@ use crate::send::{Line, Link};
 use crate::upstream::{RoutesStatus, UpstreamStatus};
 use error_lines::Failures;
 pub use error_lines::Kind;
-use response_end::ERROR_STATUS_MIN;
+use response_end::{ERROR_STATUS_MIN, LATE_STATUS};
 pub use response_end::{ResponseEnd, UNANSWERED_STATUS, outcome_of};
 pub use status::{Sources, sending};
 
@@ -38,6 +38,8 @@ pub struct Journal {
     metrics: Option<Box<Metrics>>,
     status_channel: Arc<StatusChannel>,
     failures: Failures,
+    /// The most wire bytes that were reported: a refund of the ledger must not let a counter fall.
+    wire_bytes: u64,
 }
 
 /// The parts of an access log line that are not kept with the request.
@@ -52,8 +54,8 @@ impl Journal {
     /// Creates a journal; `assigned` holds the configured classes.
     pub fn new(log: AccessLog, status_channel: Arc<StatusChannel>, assigned: Option<&Assigned>) -> Journal {
         let objectives = assigned.map(|assigned| Box::new(Book::new(assigned)));
-        let (metrics, failures) = (None, Failures::default());
-        Journal { log, flush_at: None, objectives, metrics, status_channel, failures }
+        let (metrics, failures, wire_bytes) = (None, Failures::default(), 0);
+        Journal { log, flush_at: None, objectives, metrics, status_channel, failures, wire_bytes }
     }
 
     /// Also counts the responses of the given sites for the metrics.
@@ -128,7 +130,9 @@ impl Journal {
         let (sent_bytes, is_whole) = (cut.unwrap_or(line.bytes()), cut.is_none());
         let sent_bytes = sent_bytes.saturating_sub(line.counted_bytes);
         if let Some(metrics) = &mut self.metrics {
-            let ended = metrics::Ended { took, sent_bytes, is_whole, is_compared: line.is_compared };
+            // The request of a 408 of ours never came, so no time has passed since it.
+            let is_timed = line.status != LATE_STATUS || line.passed_on.is_some();
+            let ended = metrics::Ended { took, sent_bytes, is_whole, is_timed, is_compared: line.is_compared };
             metrics.on_end(labels(class, line), &ended);
         }
         let Some(objectives) = self.objectives.as_mut().filter(|_| line.is_measured) else { return };
@@ -224,16 +228,12 @@ impl Journal {
         under_way: impl FnOnce(&Link) -> BTreeMap<u16, UnderWay>,
     ) {
         let (objectives, metrics) = (self.objectives.as_mut(), self.metrics.as_deref());
+        self.wire_bytes = self.wire_bytes.max(link.scheduler().pacer().ledger().charged_bytes());
         self.status_channel.status.answer(|| {
             let turns = link.scheduler_mut().turns(now);
             let metrics = metrics.map(|metrics| metrics.with_turns(turns));
             let classes = objectives.map_or(vec![], |objectives| objectives.status(now, &under_way(link)));
-            Status {
-                classes,
-                line: link.line(now),
-                metrics,
-                wire_bytes: link.scheduler().pacer().ledger().charged_bytes(),
-            }
+            Status { classes, line: link.line(now), metrics, wire_bytes: self.wire_bytes }
         });
     }
 }
@@ -247,6 +247,11 @@ fn labels(class: u16, line: &LogEntry) -> Labels {
 
 #[cfg(test)]
 impl Journal {
+    /// The metrics; they are switched on by the first call.
+    pub fn metrics(&mut self) -> &Metrics {
+        self.metrics.get_or_insert_default()
+    }
+
     /// Sends its lines to another log.
     pub fn replace_log(&mut self, log: AccessLog) {
         self.log = log;
@@ -324,6 +329,38 @@ mod tests {
         let class = status(&mut journal, &status_channel).classes.remove(0);
         assert_eq!((class.responses, class.bytes), (2, 1107));
         assert_eq!(class.objective.unwrap().total.missed, 2, "one that was cut missed it too");
+    }
+
+    /// The ledger takes back bytes that a closed connection left unsent, and a counter that falls is one that began again.
+    #[test]
+    fn the_wire_bytes_never_fall() {
+        let (mut journal, status_channel, _threads) = journal(None);
+        let mut of = |bytes| {
+            let mut link = link();
+            let correction = sched::Correction { charge_bytes: bytes, refund_bytes: 0 };
+            link.scheduler_mut().pacer_mut().on_correction(Nanos::ZERO, correction, false);
+            let answer = || journal.answer_status(Nanos::from_secs(1), &mut link, |_| BTreeMap::new());
+            status_channel.status.ask(answer, Duration::from_secs(60)).unwrap().wire_bytes
+        };
+        assert_eq!([of(1000), of(900), of(1001)], [1000, 1000, 1001]);
+    }
+
+    /// It took no time by its log entry, so it seemed the fastest of all responses.
+    #[test]
+    fn a_408_of_ours_has_no_time_and_one_of_an_upstream_has() {
+        let journal = journal(None).0;
+        let mut journal = journal.with_metrics(["a"].into_iter());
+        let mut line = LogEntry::bare((1, 1), Nanos::ZERO);
+        line.status = LATE_STATUS;
+        let mut count = |line: &LogEntry| {
+            journal.count(Nanos(1), 0, line, &ResponseEnd::now(), || Nanos(1));
+            let timed: u64 = journal.metrics().times()[0].buckets.iter().sum();
+            (journal.metrics().responses().map(|(_, count)| count.responses).sum::<u64>(), timed)
+        };
+        assert_eq!(count(&line), (1, 0));
+        line.passed_on =
+            Some(Box::new(crate::connection::UpstreamEntry::new("a".into(), Nanos::ZERO, Default::default())));
+        assert_eq!(count(&line), (2, 1));
     }
 
     /// The next start may have another maximum, or none.

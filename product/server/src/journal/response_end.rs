@@ -16,6 +16,9 @@ pub const ERROR_STATUS_MIN: u16 = 400;
 /// The status logged if the client left before a response began, as in nginx's logs.
 pub const UNANSWERED_STATUS: u16 = 499;
 
+/// The status of a client whose request did not arrive in time (RFC 9110 section 15.5.9).
+pub const LATE_STATUS: u16 = 408;
+
 /// The end of a response: how far it got, and when. An instant that was not recorded is the report's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ResponseEnd {

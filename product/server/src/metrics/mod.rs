@@ -63,6 +63,8 @@ pub struct Ended {
     /// The bytes sent, without those already reported by [`Metrics::on_sent`].
     pub sent_bytes: u64,
     pub is_whole: bool,
+    /// The time since its request counts in the histogram.
+    pub is_timed: bool,
     /// The response is compared with its turns ([`sched::Scheduler::compare`]).
     pub is_compared: bool,
 }
@@ -119,7 +121,7 @@ impl Metrics {
         count.responses += 1;
         count.cut += u64::from(!ended.is_whole);
         count.bytes += ended.sent_bytes;
-        if !ended.is_whole {
+        if !ended.is_whole || !ended.is_timed {
             return;
         }
         let times = &mut self.times[usize::from(labels.size)];
@@ -189,7 +191,7 @@ mod tests {
     }
 
     fn ended(ms: u64, is_whole: bool, is_compared: bool) -> Ended {
-        Ended { took: Nanos::from_millis(ms), sent_bytes: 500, is_whole, is_compared }
+        Ended { took: Nanos::from_millis(ms), sent_bytes: 500, is_whole, is_timed: true, is_compared }
     }
 
     #[test]
@@ -210,6 +212,9 @@ mod tests {
         assert_eq!((times.buckets[0], times.buckets[2], times.buckets.iter().sum::<u64>()), (1, 1, 2));
         assert_eq!((times.total, times.compared), (Nanos::from_millis(5), 1));
         assert_eq!(times.compared_total, Nanos::from_millis(1));
+        let (mut untimed, before) = (metrics.clone(), *times);
+        untimed.on_end(labels(0, 1), &Ended { is_timed: false, ..ended(0, true, false) });
+        assert_eq!((untimed.responses().next().unwrap().1.responses, &untimed.times()[1]), (4, &before));
     }
 
     #[test]

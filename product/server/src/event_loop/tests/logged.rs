@@ -35,6 +35,13 @@ impl Logged {
         assert_eq!(lines.len(), count, "{lines:?}");
         lines
     }
+
+    /// The number of aborted responses of status 4xx by the metrics, which the first call switches on.
+    fn unanswered(&mut self) -> u64 {
+        let metrics = self.bench.worker.responder.service.journal.metrics();
+        let counted = metrics.responses().filter(|(labels, count)| labels.status == 4 && count.cut == count.responses);
+        counted.map(|(_, count)| count.cut).sum()
+    }
 }
 
 impl Bench {
@@ -114,6 +121,7 @@ fn a_request_whose_client_left_before_its_file_was_found() {
         let disk = FakeDisk::of(&["cold"]);
         disk.set_hanging(true);
         let mut logged = Logged::new("cold", policy, |root| root.on(disk.clone()));
+        assert_eq!(logged.unanswered(), 0);
         let mut client = logged.bench.connect();
         client.send(&get("/cold", ""));
         let asked = disk.asked();
@@ -127,6 +135,7 @@ fn a_request_whose_client_left_before_its_file_was_found() {
         let line = &rows[0];
         assert_eq!((what(line), line.head_bytes), ((499, 0, 0, "aborted"), 0), "{policy}");
         assert!(line.first_byte_ms.is_none(), "{line:?}");
+        assert_eq!(logged.unanswered(), 1, "the metrics agree with the log");
         disk.set_hanging(false);
     }
 }
@@ -136,6 +145,7 @@ fn a_request_whose_client_left_before_its_file_was_found() {
 fn a_request_whose_client_left_before_its_body_came() {
     for policy in POLICIES {
         let mut logged = Logged::new("body", policy, |root| root);
+        assert_eq!(logged.unanswered(), 0);
         let mut client = logged.bench.connect();
         client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
         while logged.bench.worker.responder.connections.is_empty() {
@@ -146,6 +156,7 @@ fn a_request_whose_client_left_before_its_body_came() {
         drop(client);
         let rows = logged.turn_until(1);
         assert_eq!(what(&rows[0]), (499, 0, 0, "aborted"), "{policy}");
+        assert_eq!(logged.unanswered(), 1, "the metrics agree with the log");
     }
 }
 

@@ -36,6 +36,8 @@ struct Sample {
 #[derive(Debug, Clone, Copy)]
 struct Totals {
     at: Instant,
+    /// HTTP/2 and HTTP/3 charge bytes of an unpaced line too, so the bytes do not show it.
+    is_paced: bool,
     wire_bytes: u64,
     sent_bytes: u64,
     small: Times,
@@ -46,6 +48,7 @@ impl Totals {
         let metrics = status.metrics.as_ref();
         Totals {
             at,
+            is_paced: status.line.is_some(),
             wire_bytes: status.wire_bytes,
             sent_bytes: metrics.map_or(0, |metrics| metrics.responses().map(|(_, count)| count.bytes).sum()),
             small: metrics.map_or(Times::default(), |metrics| metrics.times()[0]),
@@ -55,7 +58,7 @@ impl Totals {
     /// The bits on the wire, or of responses if nothing is paced.
     fn bits_since(&self, before: &Totals) -> f64 {
         let since = |bytes: fn(&Totals) -> u64| bytes(self).saturating_sub(bytes(before));
-        let bytes = if self.wire_bytes > 0 { since(|all| all.wire_bytes) } else { since(|all| all.sent_bytes) };
+        let bytes = if self.is_paced { since(|all| all.wire_bytes) } else { since(|all| all.sent_bytes) };
         bytes as f64 * 8.0
     }
 
@@ -116,7 +119,8 @@ mod tests {
     }
 
     fn end(metrics: &mut Metrics, ms: u64) {
-        let ended = Ended { took: Nanos::from_millis(ms), sent_bytes: 500, is_whole: true, is_compared: true };
+        let ended =
+            Ended { took: Nanos::from_millis(ms), sent_bytes: 500, is_whole: true, is_timed: true, is_compared: true };
         metrics.on_end(Labels { site: 0, class: 0, protocol: (1, 1), size: 0, status: 2 }, &ended);
     }
 
@@ -144,6 +148,11 @@ mod tests {
         end(&mut metrics, 1);
         history.add(begin + Duration::from_secs(4), 4, &unpaced(&metrics));
         assert_eq!((history.samples[0].leaving_bits_per_s, history.samples[0].pace_bits_per_s), (1000.0, None));
+        // A large response over HTTP/2 charges bytes, and those after it do not.
+        end(&mut metrics, 1);
+        let charged = Status { wire_bytes: 1000, ..unpaced(&metrics) };
+        history.add(begin + Duration::from_secs(8), 8, &charged);
+        assert_eq!(history.samples[1].leaving_bits_per_s, 1000.0);
     }
 
     #[test]

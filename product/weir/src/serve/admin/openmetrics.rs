@@ -248,7 +248,13 @@ mod tests {
         let mut metrics = Metrics::default();
         metrics.replace_sites(["a\"b"].into_iter());
         let labels = Labels { site: 0, class: 0, protocol: (2, 0), size: 1, status: 2 };
-        let ended = Ended { took: Nanos::from_millis(2), sent_bytes: 20_000, is_whole: true, is_compared: true };
+        let ended = Ended {
+            took: Nanos::from_millis(2),
+            sent_bytes: 20_000,
+            is_whole: true,
+            is_timed: true,
+            is_compared: true,
+        };
         metrics.on_end(labels, &ended);
         let line = Some(Line::Read { interface: "eth0".into(), rate: Some("10mbit".parse().unwrap()) });
         let upstream = |name: &str, is_healthy, requests| UpstreamStatus { name: name.into(), is_healthy, requests };
