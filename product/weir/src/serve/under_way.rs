@@ -90,6 +90,16 @@ mod tests {
 
     use super::*;
 
+    /// The page printed `class_rate` for a class at its maximum rate.
+    #[test]
+    fn the_pages_have_words_for_every_reason() {
+        let page = include_str!("admin/page.html");
+        let words = page.split_once("const waits={").and_then(|(_, rest)| rest.split_once("};")).unwrap().0;
+        for name in WaitsFor::ALL.map(name) {
+            assert!(words.split("],").any(|entry| entry.starts_with(&format!("{name}:["))), "{name}: {words}");
+        }
+    }
+
     fn one() -> ResponseStatus {
         ResponseStatus {
             site: "a".into(),
