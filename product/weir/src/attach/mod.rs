@@ -27,7 +27,7 @@ use units::Rate;
 use crate::uplink::{OVERHEAD_HELP, OverheadName};
 use rate::{AttachRate, Wish};
 use saved::File;
-pub use show::{rate_of, rate_said, said};
+pub use show::{is_open, rate_of, rate_said, said};
 
 /// The ports of a server that are not told.
 const PORTS: [u16; 2] = [80, 443];

@@ -1,6 +1,6 @@
 //! Attached classifiers, for people and for programs.
 
-use ::uplink::classify::{self, Attached, Counters, Hook, Lost, Preview, Settings, Verdict};
+use ::uplink::classify::{self, Attached, Counters, Hook, Lost, Preview, Settings, Share, Verdict};
 use ::uplink::follow::{self, Followed};
 use ::uplink::tree::{self, Plan, Tree};
 use ::uplink::{Counted, Error, Interface};
@@ -27,11 +27,12 @@ pub fn attached(
         return crate::uplink::print(&format!("{}\n", Value::Object(object)));
     }
     let followed = follow::read(interface);
+    let is_open = is_open(interface, plan);
     let tree = plan.map_or("no tree".to_string(), heading);
     let searched = followed.and_then(|followed| Some((follow::open_rate(interface).ok()?, followed.status.rate)));
     let at = plan.map_or(String::new(), |plan| at(plan, searched));
     let outcome = outcome(name, settings, &at);
-    crate::uplink::print(&format!("{outcome}weir: {name}: {}; {tree}\n", said(place, settings)))?;
+    crate::uplink::print(&format!("{outcome}weir: {name}: {}; {tree}\n", said(place, settings, is_open)))?;
     match watch()? {
         Some(verdict) if verdict.is_bad() => {
             eprintln!("weir: warning: {name}: {}", verdict.said(name, settings).unwrap_or_default());
@@ -88,7 +89,7 @@ pub fn preview(interface: &Interface, preview: &Preview, is_followed: bool, json
 pub fn would(preview: &Preview, is_followed: bool) -> String {
     let verb = if preview.is_again { "would replace the classifier by" } else { "would attach" };
     let then = if is_followed { "; the rate of the line would be found and followed" } else { "" };
-    format!("{verb} {}; {}{then}", said(preview.place, &preview.settings), heading(&preview.tree))
+    format!("{verb} {}; {}{then}", said(preview.place, &preview.settings, is_followed), heading(&preview.tree))
 }
 
 /// Lists the attached classifiers, and the interfaces that have lost theirs.
@@ -113,7 +114,8 @@ fn table(of: &Figures) -> String {
             "{name}: a classifier of another version of weir; run `weir attach {name} ...` or `weir attach --detach {name}`\n"
         );
     };
-    let mut text = format!("{name}: {}\n", said(attached.place, settings));
+    let is_open = is_open(&attached.interface, tree.as_ref().map(|tree| &tree.plan));
+    let mut text = format!("{name}: {}\n", said(attached.place, settings, is_open));
     if let Some(missing) = attached.missing() {
         text += &format!("{name}: {missing}\n");
     } else if let Some(said) = looked_at(attached).and_then(|verdict| said_of(verdict, attached, settings)) {
@@ -200,13 +202,18 @@ fn looked_at(attached: &Attached) -> Option<Verdict> {
     classify::look(&attached.interface).ok()
 }
 
-/// The order that a classifier keeps, on a line.
-pub fn said(place: Hook, settings: &Settings) -> String {
+/// Returns whether the rate of the line is searched for and the bands are open, since none was found.
+pub fn is_open(interface: &Interface, plan: Option<&Plan>) -> bool {
+    let is_at = |plan: &Plan| follow::open_rate(interface).is_ok_and(|open| plan.rate >= open);
+    follow::read(interface).is_some() && plan.is_some_and(is_at)
+}
+
+/// The order that a classifier keeps, on a line. While the bands are open, the allowance of a client is that of no rate,
+/// so it is left out.
+pub fn said(place: Hook, settings: &Settings, is_open: bool) -> String {
     let ports: Vec<String> = settings.ports.iter().map(u16::to_string).collect();
     let policy = settings.policy.name();
-    let share = settings.share.map_or("each response for itself".to_string(), |share| {
-        format!("a client {:.1} MB ahead of its share stands behind the others", share.allowance_bytes as f64 / 1e6)
-    });
+    let share = shared(settings.share, is_open);
     let place = match place {
         Hook::Tcx => "at TCX",
         Hook::Clsact => "at clsact",
@@ -216,7 +223,18 @@ pub fn said(place: Hook, settings: &Settings) -> String {
         count => format!("; {count} classes"),
     };
     let uploads = if settings.has_uploads { " and uploads to it" } else { "" };
-    format!("{policy} into bands for port {}{uploads}, {place}; {share}{classes}", ports.join(","))
+    format!("{policy} into bands for port {}{uploads}, {place}{share}{classes}", ports.join(","))
+}
+
+fn shared(share: Option<Share>, is_open: bool) -> String {
+    match share {
+        None => "; each response for itself".to_string(),
+        Some(_) if is_open => String::new(),
+        Some(share) => {
+            let megabytes = share.allowance_bytes as f64 / 1e6;
+            format!("; a client {megabytes:.1} MB ahead of its share stands behind the others")
+        }
+    }
 }
 
 fn heading(plan: &Plan) -> String {
@@ -306,5 +324,21 @@ mod tests {
         );
         assert!(at(Some((rate("9mbit"), None))).starts_with(" once the line's rate is found"));
         assert_eq!(at(None), " at 9mbit");
+    }
+
+    /// It named 3000 MB, the allowance at 10 Gbit/s.
+    #[test]
+    fn the_allowance_of_no_rate_is_not_printed() {
+        let share = Share {
+            allowance_bytes: 3_000_000_000,
+            link_bytes_per_s: 1_250_000_000,
+            v4_bits: 32,
+            v6_bits: 56,
+            behind_band: 5,
+            behind_bands: 3,
+        };
+        assert_eq!(shared(Some(share), true), "");
+        assert_eq!(shared(Some(share), false), "; a client 3000.0 MB ahead of its share stands behind the others");
+        assert_eq!([true, false].map(|is_open| shared(None, is_open)), ["; each response for itself"; 2]);
     }
 }

@@ -6,7 +6,7 @@ use ::uplink::Counted;
 
 use super::layout::{Block, Style, Table};
 use crate::attach::figures::{self, Figures};
-use crate::attach::{rate_of, said};
+use crate::attach::{is_open, rate_of, said};
 
 /// The attaches of this network namespace, now and at the reading before.
 #[derive(Default)]
@@ -42,8 +42,9 @@ impl Attaches {
         };
         let missing = now.attached.missing();
         let style = if missing.is_none() { Style::Good } else { Style::Warning };
+        let is_open = is_open(&now.attached.interface, now.tree.as_ref().map(|tree| &tree.plan));
         let mut blocks = vec![
-            Block::Text(format!("{}: {}", now.name(), said(now.attached.place, settings)), Style::Head),
+            Block::Text(format!("{}: {}", now.name(), said(now.attached.place, settings, is_open)), Style::Head),
             Block::Text(missing.unwrap_or_else(|| rate_of(now)), style),
         ];
         let bands = now.held().filter(|(.., counted)| counted.packets > 0 || counted.backlog_packets > 0);
