@@ -143,6 +143,23 @@ soon restarted || fail "not restarted after SIGKILL"
 within systemctl stop weir
 [ "$(within systemctl show --property Result --value weir)" = success ] || fail "stop: $(within systemctl show --property Result weir)"
 if within pgrep -x weir >/dev/null; then fail "a process is left after the stop"; fi
+# An address that comes after more starts than systemd's usual limit, five in ten seconds.
+configured 's/":8081"/"198.18.0.9:8081"/'
+if within systemctl start weir 2>/dev/null; then fail "it starts without its address"; fi
+starts_again() { [ "$(within systemctl show --property NRestarts --value weir)" -ge 6 ]; }
+soon starts_again || fail "$(within systemctl show --property NRestarts weir): it is not started again without an end"
+within ip address add 198.18.0.9/32 dev lo
+soon asked http://198.18.0.9:8081/ || fail "no page at an address that came late"
+configured 's/"198.18.0.9:8081"/":8081"/'
+# The sockets, in the order of docs/service.md.
+within systemctl stop weir.service
+within systemctl enable --now weir.socket >"$work/said" 2>&1 || fail "weir.socket: $(cat "$work/said")"
+within systemctl start weir.service || fail "start with weir.socket"
+soon asked http://127.0.0.1/ || fail "no page at the socket that systemd holds"
+within systemctl disable --now weir.socket weir.service >/dev/null 2>&1
+within systemctl enable weir.service >/dev/null 2>&1
+echo "service: at an address that came late, at systemd's socket"
+
 # The order at an interface. Its unit detaches in whatever state the process is.
 within ip link add outer type veth peer name inner
 for end in outer inner; do within ip link set $end up; done
