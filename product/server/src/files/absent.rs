@@ -1,12 +1,12 @@
-//! Remembers which names some folders do not have, so that a path of fresh random names costs no access to the file
-//! system.
+//! Remembers which names some folders lack, so that a path of fresh random names needs no access to the file system.
 //!
-//! It does not store absent names, of which a client can make up any number, but all names of a folder in which one was
-//! missing. A thread that may wait first watches the folder and then reads it, so that no name added after that goes
-//! unnoticed. A path with a segment that its folder lacks leads nowhere, whatever follows. Names that differ in bits of
-//! 0x20 count as equal here: that is coarser than every file system that ignores case byte by byte (XFS), and costs at
-//! most a needless access. Folders that the kernel compares by Unicode, or shows differently while they are locked, are
-//! not remembered, nor are those of file systems that others may change ([`Kind::Remote`]).
+//! It does not store absent names, because a client can make up any number of them, but all names of a folder in which
+//! one was missing. A thread that may wait first watches the folder and then reads it, so that no name added after that
+//! goes unnoticed. A path with a segment that its folder lacks does not exist, whatever follows the segment. Names that
+//! differ only in bits of 0x20 count as equal here. That is coarser than every file system that ignores case byte by
+//! byte (XFS), and costs at most a needless access. Three kinds of folders are not remembered: folders that the kernel
+//! compares by Unicode, folders that it shows differently while they are locked, and folders on file systems that
+//! others may change ([`Kind::Remote`]).
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -34,12 +34,12 @@ pub(super) const NAMES_MAX: usize = 1024;
 pub(super) const READ_EVERY: Nanos = Nanos(REVALIDATE_AFTER.0 / FOLDERS_MAX as u64);
 /// The maximum length of a remembered folder's path.
 const FOLDER_BYTES_MAX: usize = 1024;
-/// The number of segments of a path that are checked, from the top.
+/// The maximum number of segments of a path that are checked, from the top.
 const STEPS_MAX: usize = 16;
-/// The maximum length of a name on every file system that is remembered.
+/// The maximum length of a name on every file system whose folders are remembered.
 const NAME_BYTES_MAX: usize = 255;
 
-/// Slots of the watch from here on belong to these folders, up to those of listings.
+/// The first slot of the watch that belongs to these folders. The slots of listings follow.
 const FIRST_SLOT: usize = 1 << (usize::BITS - 2);
 
 /// `FS_CASEFOLD_FL` and `FS_ENCRYPT_FL`.
@@ -50,7 +50,7 @@ const COMPARED_OTHERWISE: IFlags = IFlags::from_bits_retain(0x4000_0000 | 0x800)
 pub(super) struct Absent {
     folders: Slab<Remembered>,
     by_key: HashMap<Key, usize>,
-    /// The time before which no folder is read.
+    /// The first instant at which a folder may be read again.
     read_from: Nanos,
     /// A buffer for the key of a lookup, kept for its memory.
     wanted: Vec<u8>,
@@ -63,12 +63,12 @@ struct Remembered {
     compared_at: Nanos,
 }
 
-/// A folder and all its names.
+/// A folder and digests of all its names.
 #[derive(Debug)]
 pub(super) struct Folder {
-    /// Decoded, without a slash at either end.
+    /// The folder's path, decoded, without a slash at either end.
     path: Box<[u8]>,
-    /// Sorted.
+    /// The sorted digests of the names.
     digests: Vec<u64>,
     state: State,
     pub watch: WatchId,
@@ -106,7 +106,7 @@ impl Absent {
         true
     }
 
-    /// Returns the slot that must be given to [`Absent::take`] before this folder is inserted, if any.
+    /// Returns the slot that must be passed to [`Absent::take`] before this folder is inserted, if any.
     pub fn displaced(&mut self, site: SiteNumber, folder: &Folder) -> Option<usize> {
         Key::write(site, &folder.path, &mut self.wanted);
         let old = self.by_key.get(self.wanted.as_slice()).copied();
@@ -135,15 +135,15 @@ impl Absent {
         self.folders.iter().map(|(at, _)| FIRST_SLOT + at).collect()
     }
 
-    /// Returns true for these slots; `at` must not be a listing's.
+    /// Returns true for the slots of remembered folders; `at` must not be a listing's slot.
     pub fn is_slot(at: usize) -> bool {
         at >= FIRST_SLOT
     }
 }
 
 impl Folder {
-    /// Reads the names of the folder in which the first missing name of this path is missing. Waits for its disk.
-    /// Returns `None` if the folder cannot be remembered.
+    /// Reads the names of the folder that lacks the first missing name of this path. Waits for the disk. Returns `None`
+    /// if the folder cannot be remembered.
     pub fn read(loader: &Loader, path: &[u8], added: &mut Vec<WatchId>) -> Option<Folder> {
         let root = loader.root.enter(Wait::Allowed).ok()?;
         let look = |folder: &[u8]| root.look(folder, Wait::Allowed).ok().filter(|it| it.metadata.is_dir());
@@ -153,7 +153,7 @@ impl Folder {
         }
         let watch = loader.inotify.add_names(&looked.file)?;
         added.push(watch);
-        // Had the folder been moved before it was watched, no event would report it.
+        // If the folder had been moved before it was watched, no event would report that.
         let Looked { metadata, .. } = look(path)?;
         let state = State::of(&metadata);
         let digests = state.is_same_file(&looked.metadata).then(|| digests(&looked.file).ok()).flatten()?;

@@ -1,9 +1,9 @@
 //! The files that a worker has sent recently, by request path.
 //!
 //! The key is the path as the request had it, still percent-encoded, so that a hit decodes nothing; two spellings of
-//! one path are two entries. Each worker has its own cache, so there are no locks. It is bounded, so hostile paths cost
-//! others their hits and nothing more. What is not in memory is looked up by another thread ([`CacheAnswer::Offload`]):
-//! nothing here waits for a disk.
+//! one path are two entries. Each worker has its own cache, so there are no locks. The cache is bounded, so hostile
+//! paths cost other clients only their hits. Another thread looks up the files that are not in memory
+//! ([`CacheAnswer::Offload`]): nothing here waits for a disk.
 //!
 //! A change to a cached file must be noticed before the next request. Three mechanisms ensure that:
 //! - the inode is watched ([`Watch`]), from before its state was read;
@@ -13,17 +13,17 @@
 //!   on another host of a network file system) are found by comparing path and state again once [`REVALIDATE_AFTER`]
 //!   has passed since the last comparison, or at every use if the inode could not be watched.
 //!
-//! Replacement of a root by another folder is checked for four times a second ([`Followed`]); everything cached for
-//! that site is then dropped. If a root cannot be checked without waiting, the replacement is found by the next lookup
-//! that may wait: at the latest, the next comparison of a file.
+//! The cache checks four times a second whether another folder has replaced a root ([`Followed`]); everything cached
+//! for that site is then dropped. If a root cannot be checked without waiting, the next lookup that may wait finds the
+//! replacement: at the latest, the next comparison of a file.
 //!
 //! A file that stays open keeps its file system mounted, so it is closed once [`IDLE_AFTER`] has passed since its last
 //! use.
 //!
 //! For paths that do not exist, the cache remembers only the names of some folders that lack them ([`Absent`]). The
-//! same three mechanisms ensure that a file created there is served at once: the folder is watched from before its names
-//! were read; after that the path must lead to the same folder; and it is compared again once [`REVALIDATE_AFTER`] has
-//! passed since the last comparison. A folder that cannot be watched is not remembered.
+//! same three mechanisms ensure that a file created there is served immediately. The folder is watched from before its
+//! names were read. After that the path must lead to the same folder. It is compared again once [`REVALIDATE_AFTER`]
+//! has passed since the last comparison. A folder that cannot be watched is not remembered.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -44,8 +44,8 @@ use super::watch::{Changed, Inotify, Watch, WatchId};
 use super::{Entry, Found, Key, Missing, Root, Roots, SiteNumber, Stop, Wait, trim_slashes};
 use crate::disk::Pool;
 
-/// The time from its last comparison after which a file is closed if it is neither requested nor being sent. The last
-/// comparison is at most [`REVALIDATE_AFTER`] before the last use.
+/// The time, counted from its last comparison, after which a file is closed if it is neither requested nor being sent.
+/// The last comparison is at most [`REVALIDATE_AFTER`] before the last use.
 const IDLE_AFTER: Nanos = Nanos(3 * REVALIDATE_AFTER.0);
 /// The maximum length of a remembered request path. Longer ones are served but not remembered, or keys could take more
 /// memory than bodies.
@@ -55,7 +55,7 @@ const KEY_BYTES_MAX: usize = 1024;
 #[derive(Debug)]
 pub struct Cache {
     roots: Roots,
-    /// The roots of the previous sites, for requests that began then.
+    /// The roots of the previous sites, for requests that began with those sites.
     roots_before: Option<Roots>,
     followed: Followed,
     inotify: Inotify,
@@ -64,7 +64,7 @@ pub struct Cache {
     watch: Watch,
     listings: Listings,
     absent: Absent,
-    /// Buffers of a lookup, kept for their memory.
+    /// The reused buffer for the key of a lookup.
     wanted: Vec<u8>,
     decoded: Vec<u8>,
 }
@@ -73,7 +73,7 @@ pub struct Cache {
 #[derive(Debug)]
 pub enum CacheAnswer {
     Ready(Result<Found, Missing>),
-    /// A thread that may wait must run this, and return it to [`Cache::finish`].
+    /// The lookup, which a thread that may wait must run and return to [`Cache::finish`].
     Offload(Box<Lookup>),
 }
 
@@ -108,8 +108,8 @@ impl Cache {
         self.listings.set_bytes_max(limits.listing_bytes);
     }
 
-    /// Replaces the sites. Lookups in flight for the previous sites end as they began; those for the sites before them
-    /// are given up. Nothing of the old sites is kept, nor are their files open.
+    /// Replaces the sites. Pending lookups for the previous sites end as they began; lookups for the sites before those
+    /// are given up. No entry or open file of the old sites is kept.
     pub fn replace_roots(&mut self, roots: Roots) {
         self.followed.replace(&roots);
         self.roots_before = Some(std::mem::replace(&mut self.roots, roots));
@@ -126,8 +126,8 @@ impl Cache {
         }
     }
 
-    /// Records that the root of a site was this folder at time `at`. If it was another folder before, everything cached
-    /// for the site is dropped.
+    /// Records that the root of a site was this folder at time `at`. If it was another folder before, the entries of
+    /// the site are dropped, and so are the listings and remembered folders of all sites.
     fn see(&mut self, site: SiteNumber, folder: Identity, at: Nanos) {
         let Some(Some(root)) = self.roots.of(site) else { return };
         if !self.followed.see(self.roots.place(site), root, folder, at) {
@@ -137,7 +137,7 @@ impl Cache {
         let of_site: Vec<usize> = of_site.collect();
         of_site.into_iter().for_each(|at| self.forget(at));
         self.watch.release_unused();
-        // A lookup in flight may find files of the previous folder.
+        // A pending lookup may find files of the previous folder.
         self.watch.disturb_all();
     }
 
@@ -160,7 +160,7 @@ impl Cache {
         self.followed.take_lines()
     }
 
-    /// Looks up this request path of a site (without its query, or with the suffix of a listing's view). Never
+    /// Looks up this request path of a site. The path has no query, but may have the suffix of a listing's view. Never
     /// waits. `now` must not decrease.
     pub fn lookup(&mut self, site: SiteNumber, raw_path: &[u8], now: Nanos) -> CacheAnswer {
         self.follow(site, now);
@@ -207,7 +207,8 @@ impl Cache {
         is_true
     }
 
-    /// Returns `None` for a site that is no longer served.
+    /// Returns the root of a site; `Some(None)` for a site without a folder, `None` for a site that is no longer
+    /// served.
     fn root(&self, site: SiteNumber) -> Option<Option<&Arc<Root>>> {
         self.roots.of(site).or_else(|| self.roots_before.as_ref()?.of(site))
     }
@@ -217,8 +218,8 @@ impl Cache {
         Some(Loader { root, inotify: self.inotify.clone(), closer: self.closer.clone() })
     }
 
-    /// Takes the result of a lookup. If it failed for lack of a descriptor, the files kept open here are closed, and
-    /// the lookup is returned to be run once more.
+    /// Takes the result of a lookup. If the lookup failed for lack of a descriptor, the cache closes its open files and
+    /// returns the lookup to be run once more.
     pub fn finish(&mut self, done: FinishedLookup) -> CacheAnswer {
         let FinishedLookup { request, outcome, without } = done;
         if let Some(folder) = outcome.root {
@@ -236,15 +237,15 @@ impl Cache {
         CacheAnswer::Ready(self.keep(&request.key, &request.known, outcome, is_undisturbed, request.began_at))
     }
 
-    /// Readable when a cached file has changed: the caller must then call [`Cache::on_change`], before it handles any
-    /// request that arrived with it.
+    /// The descriptor that becomes readable when a cached file has changed. The caller must then call
+    /// [`Cache::on_change`] before it handles any request that arrived at the same time.
     pub fn watch_fd(&self) -> Option<BorrowedFd<'_>> {
         self.watch.fd()
     }
 
     /// Forgets the entries whose files have changed. Never blocks.
     pub fn on_change(&mut self) {
-        // Forgetting ends a watch, which the kernel reports as well: the second round is for that.
+        // Forgetting an entry ends a watch, and the kernel reports that too: the second round takes this event.
         for _ in 0..2 {
             match self.watch.changed() {
                 Changed::Slots(slots) => slots.into_iter().for_each(|at| self.forget(at)),
@@ -337,7 +338,7 @@ impl Cache {
         found
     }
 
-    /// Ends these watches if nothing uses them, and the watches of everything that was forgotten.
+    /// Ends these watches if nothing uses them, and the watches of all forgotten entries.
     fn give_back(&mut self, added: Vec<WatchId>) {
         self.watch.give_back(added);
         self.watch.release_unused();
@@ -458,7 +459,7 @@ impl Cache {
     }
 }
 
-/// The key of a site's folder, and its view, among the listings.
+/// The key of a site's folder, with its view, among the listings.
 fn folder_of(key: &Key, folder: &[u8]) -> Vec<u8> {
     let view = ListingView::split(key.raw_path()).1.map(ListingView::suffix).unwrap_or_default();
     [format!("{}/{view}/", key.site()).as_bytes(), folder].concat()

@@ -12,7 +12,7 @@ pub const BODY_BYTES_MAX: usize = 64 << 20;
 /// The time for which an entry is used without checking the file system. A check takes about 3 µs, which is negligible
 /// once a second.
 pub const REVALIDATE_AFTER: Nanos = Nanos::from_secs(1);
-/// The maximum bytes of pages kept by all workers: about ten of the longest.
+/// The maximum bytes of listing pages kept by all workers: about ten of the longest pages.
 pub const LISTING_BYTES_MAX: usize = 4 << 20;
 
 /// The bounds of one cache.

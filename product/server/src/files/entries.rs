@@ -1,5 +1,5 @@
-//! The entries of a cache, within its bounds. Eviction takes the next entry not used since the hand last passed it
-//! (second chance).
+//! The entries of a cache, within its bounds. A hand circles over the slots to evict; it takes the next entry not used
+//! since it last passed (second chance).
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -32,7 +32,7 @@ pub(super) struct Slot {
     pub state: State,
     pub watch: Option<WatchId>,
     pub compared_at: Nanos,
-    /// The entry was used since the hand last passed it.
+    /// Set if the entry was used since the hand last passed it.
     pub used: bool,
 }
 
@@ -63,7 +63,7 @@ impl Entries {
         self.slots.iter().filter(|(_, slot)| slot.key.site() == site).map(|(at, _)| at).collect()
     }
 
-    /// The slots of entries whose files only the cache holds open, and that were last compared at `then` or earlier.
+    /// The slots of entries whose files only the cache holds open and that were last compared at `then` or earlier.
     pub fn open_since(&self, then: Nanos) -> Vec<usize> {
         if !self.has_open() {
             return Vec::new();
@@ -77,7 +77,7 @@ impl Entries {
         self.files_open > 0
     }
 
-    /// Returns the entry if it need not be compared with the file system.
+    /// Returns the entry if it was compared with the file system recently enough.
     pub fn hit(&mut self, at: usize, now: Nanos) -> Option<Arc<Entry>> {
         let slot = &mut self.slots[at];
         if slot.watch.is_none() || now - slot.compared_at >= REVALIDATE_AFTER {
@@ -146,7 +146,7 @@ impl Entries {
         at
     }
 
-    /// Returns `None` if it was removed already.
+    /// Removes the entry in a slot; `None` if it was removed already.
     pub fn remove(&mut self, at: usize) -> Option<Slot> {
         let slot = self.slots.try_remove(at)?;
         self.files_open -= slot.entry.files_open();

@@ -1,7 +1,7 @@
-//! A file ready to be sent: its content or where to read it, and everything that a response head says about it.
+//! A file ready to be sent: its content or the place to read it, and the data for the response head.
 //!
 //! Small files are held in memory, so that a response is one system call and needs no descriptor. Large ones stay open
-//! for `sendfile`. A held content must be one state of the file, not half of the old and half of the new: it is kept
+//! for `sendfile`. A held content must be one state of the file, not half of the old and half of the new. It is kept
 //! only if the file's times and size were the same after reading as before.
 
 use std::borrow::Cow;
@@ -25,10 +25,10 @@ use crate::codec::{CODED_BYTES, is_compressible};
 use crate::disk::{Lane, Pool, Probed, Reserved, read_now};
 
 /// The maximum length of files held in memory. At 64 KiB, a copy to the socket costs about as much as `sendfile`, and a
-/// thousand such files fit the cache.
+/// thousand such files fit into the cache.
 pub const BODY_BYTES_HELD_MAX: u64 = 64 * 1024;
 
-/// The fields of a request that decide between forms: in codings, and of pictures.
+/// The request fields that decide between the forms of a file: its codings, and the types of pictures.
 const OF_CODINGS: &str = "Accept-Encoding";
 const OF_IMAGES: &str = "Accept";
 
@@ -40,7 +40,7 @@ pub struct Entry {
     pub len: u64,
     /// The strong entity tag with its quotes (RFC 9110 section 8.8.3).
     pub etag: String,
-    /// Whole seconds, never before 1970 nor in the future (RFC 9110 section 8.8.2.1).
+    /// The time of the last change in whole seconds, never before 1970 nor in the future (RFC 9110 section 8.8.2.1).
     pub last_modified: SystemTime,
     pub mime: String,
     /// The path below the served folder, for messages.
@@ -51,29 +51,29 @@ pub struct Entry {
     pub fields: EntityFields,
     pub(super) state: State,
     pub forms: Forms,
-    /// Counts a body that was made in memory, until the last response has sent it.
+    /// Counts the memory of a body that this server made, until the last response has sent it.
     _charge: Option<Charge>,
 }
 
-/// The other forms in which a file may be sent, and what else its folder says of it.
+/// The other forms in which a file may be sent, and a property that depends on its folder.
 #[derive(Debug, Default)]
 pub struct Forms {
-    /// The name has a hash of the content, by the other names of its folder.
+    /// The name contains a hash of the content, judging by the other names in its folder.
     pub has_hash: bool,
-    /// The codings in which this server may make its bytes fewer.
+    /// The codings with which this server may compress the file.
     pub codings: Codings,
-    /// Files with its name and the extension of a kind, each checked to be of that kind.
+    /// The sidecars: files with this file's name and the extension of a kind, each checked to be of that kind.
     pub sidecars: Box<[(SidecarKind, Arc<Entry>)]>,
-    /// The state of whatever lies at the path of each kind's sidecar; it need not be one.
+    /// The state of the file at the path of each kind's sidecar, which need not be a valid sidecar.
     pub(super) seen: [Option<State>; SidecarKind::COUNT],
 }
 
 /// The location of a file's bytes.
 #[derive(Debug)]
 pub enum Content {
-    /// In memory, all `len` of them.
+    /// All `len` bytes, in memory.
     Held(Box<[u8]>),
-    /// Read at an offset of the caller's; the file may have become shorter or longer since.
+    /// The open file, read at an offset that the caller gives. The file may have become shorter or longer since.
     Open(OpenFile),
 }
 
@@ -81,7 +81,7 @@ pub enum Content {
 /// their server on close.
 #[derive(Debug)]
 pub struct OpenFile {
-    /// `Some` until it is dropped.
+    /// The file; `None` only while the value is dropped.
     file: Option<File>,
     closer: Option<Closer>,
     pub probed: Probed,
@@ -94,9 +94,9 @@ pub struct OpenFile {
 pub(super) struct Closer(pub Arc<Pool>);
 
 impl Entry {
-    /// Loads an entry. `path` and `types` give the media type; a form of another file has the type of that, and needs no
-    /// `types`. `file` must be a regular file on a file system of this kind, open
-    /// for reading, and `metadata` its current metadata.
+    /// Loads an entry. `path` and `types` give the media type; a form of another file has that file's type and needs no
+    /// `types`. `file` must be a regular file on a file system of this kind, open for reading, and `metadata` its
+    /// current metadata.
     pub(super) fn load(
         path: &str,
         mut file: File,
@@ -152,7 +152,7 @@ impl Entry {
         }
     }
 
-    /// Makes the fields of a file whose bytes are in this coding, and were chosen by this field of a request.
+    /// Makes the response fields of a file in this coding. `vary` is the request field by which the form was chosen.
     fn describe(&mut self, coding: Option<&str>, has_ranges: bool, vary: Option<&str>) {
         self.fields = EntityFields::of(&Described {
             mime: &self.mime,
@@ -173,12 +173,13 @@ impl Entry {
         }
     }
 
-    /// Returns true if its bytes are the content itself, and are worth a coding by their number and media type.
+    /// Returns true if the file's bytes are not compressed already, and its length and media type make compression
+    /// worthwhile.
     pub(super) fn may_be_coded(&self) -> bool {
         self.len >= *CODED_BYTES.start() && is_compressible(&self.mime) && media::coding_of(&self.path).is_none()
     }
 
-    /// Returns true if it is a picture that may be there in another type.
+    /// Returns true if the file is a picture that may have sidecars of another type.
     pub(super) fn is_picture(&self) -> bool {
         matches!(&*self.mime, "image/jpeg" | "image/png" | "image/gif")
     }
@@ -196,7 +197,7 @@ impl Entry {
         }
     }
 
-    /// The form of this file that was made in this way and has these bytes.
+    /// Creates the form of this file that was made in this way and has these bytes.
     pub fn coded(&self, way: &Way, bytes: Vec<u8>, charge: Charge) -> Entry {
         let etag = self.tag_of(way);
         let (len, content) = (bytes.len() as u64, Content::Held(bytes.into()));
@@ -204,19 +205,19 @@ impl Entry {
         self.form(way.token(), Entry { content, len, etag, device, state, _charge: Some(charge), ..Entry::empty() })
     }
 
-    /// The entity tag of the form of this file that is made in this way.
+    /// The entity tag of this file's form that is made in this way.
     pub fn tag_of(&self, way: &Way) -> String {
         self::coded_tag(&self.etag, &way.suffix())
     }
 
-    /// The suffix of a tag of some form of this file.
+    /// Returns the suffix of an entity tag, if it is the tag of a form of this file.
     pub fn suffix_of<'t>(&self, tag: &'t [u8]) -> Option<&'t [u8]> {
         let own = self.etag.strip_suffix('"')?;
         tag.strip_prefix(own.as_bytes())?.strip_prefix(b"-")?.strip_suffix(b"\"")
     }
 
-    /// Turns an entry with content, length and tag into a form of this file. Ranges of a form are not served: they would be
-    /// parts of other bytes than those of the file (RFC 9110 section 14.2).
+    /// Turns an entry with content, length and tag into a form of this file. Ranges of a form are not served, because
+    /// its bytes differ from those of the file (RFC 9110 section 14.2).
     fn form(&self, token: &str, entry: Entry) -> Entry {
         let (mime, path) = (self.mime.clone(), self.path.clone());
         let mut form = Entry { last_modified: self.last_modified, mime, path, ..entry };
@@ -224,12 +225,12 @@ impl Entry {
         form
     }
 
-    /// Identifies the state of the file that this entry is of.
+    /// The state of the file from which this entry was made.
     pub fn identity(&self) -> State {
         self.state
     }
 
-    /// Reads all of the file as it is in this entry; fails if it has changed since.
+    /// Reads the whole file in the state of this entry. Fails if the file has changed since.
     pub fn whole(&self) -> io::Result<Cow<'_, [u8]>> {
         let file = match &self.content {
             Content::Held(body) => return Ok(Cow::Borrowed(body)),
@@ -237,20 +238,20 @@ impl Entry {
         };
         let mut bytes = vec![0; usize::try_from(self.len).map_err(io::Error::other)?];
         file.read_exact_at(&mut bytes, 0)?;
-        // A change before or during the read would make these the bytes of another state.
+        // A change before or during the read would make these bytes those of another state.
         if State::of(&file.metadata()?) != self.state {
             return Err(io::Error::other(format!("{} has changed since it was opened", self.path)));
         }
         Ok(Cow::Owned(bytes))
     }
 
-    /// An entry for a temporary file to which a response is written; the pool closes it.
+    /// Creates an entry for a temporary file to which a response is written. The pool closes the file.
     pub fn spooled(file: File, taken: Reserved, pool: Option<&Arc<Pool>>) -> Entry {
         let kind = rustix::fs::fstatfs(&file).map_or(Kind::Remote, |of| Kind::of(of.f_type));
         let device = mounts::device(&file).unwrap_or_default();
         let mut open = OpenFile::new(file);
         (open.closer, open.taken) = (pool.map(|pool| Closer(Arc::clone(pool))), Some(Box::new(taken)));
-        // The file grows; no probe is remembered.
+        // The file grows, so no probe is remembered.
         let (content, path, is_in_memory) = (Content::Open(open), "a spooled response".into(), kind == Kind::Memory);
         Entry { content, path, device, is_in_memory, ..Entry::empty() }
     }
@@ -262,7 +263,7 @@ impl Entry {
         }
     }
 
-    /// The bytes that it and its sidecars hold in memory.
+    /// The bytes that the entry and its sidecars hold in memory.
     pub(super) fn held_bytes(&self) -> usize {
         let own = match &self.content {
             Content::Held(body) => body.len(),
@@ -271,7 +272,7 @@ impl Entry {
         own + self.forms.sidecars.iter().map(|(_, sidecar)| sidecar.held_bytes()).sum::<usize>()
     }
 
-    /// The number of files that it and its sidecars keep open.
+    /// The number of files that the entry and its sidecars keep open.
     pub(super) fn files_open(&self) -> usize {
         let own = usize::from(matches!(self.content, Content::Open(_)));
         own + self.forms.sidecars.iter().map(|(_, sidecar)| sidecar.files_open()).sum::<usize>()
@@ -293,7 +294,7 @@ impl Way {
         with_dictionary.unwrap_or(self.coding.token())
     }
 
-    /// The end of the form's entity tag: coding, level, and the beginning of the dictionary's digest.
+    /// The suffix of the form's entity tag: coding, level, and the beginning of the dictionary's digest.
     pub fn suffix(&self) -> String {
         let digest = self.dictionary.as_ref().and_then(|digest| digest.first_chunk());
         let digest = digest.map_or(String::new(), |first| format!("-{:016x}", u64::from_be_bytes(*first)));
@@ -302,18 +303,18 @@ impl Way {
 }
 
 impl Forms {
-    /// Returns true if the file may be sent in another form than its own.
+    /// Returns true if the file may be sent in another form than as stored.
     pub fn are_any(&self) -> bool {
         !self.codings.is_empty() || !self.sidecars.is_empty()
     }
 
-    /// The field of a request that decides between them; `None` if there are none.
+    /// The request field that decides between the forms; `None` if there are none.
     fn vary(&self) -> Option<&'static str> {
         let field = if self.images().next().is_some() { OF_IMAGES } else { OF_CODINGS };
         self.are_any().then_some(field)
     }
 
-    /// The sidecars in a coding.
+    /// The sidecars that are compressed.
     pub fn coded(&self) -> impl Iterator<Item = (Coding, &Arc<Entry>)> {
         self.sidecars.iter().filter_map(|(kind, sidecar)| match kind {
             SidecarKind::Coded(coding) => Some((*coding, sidecar)),
@@ -340,7 +341,7 @@ impl OpenFile {
         OpenFile { file: Some(file), closer: None, probed: Probed::default(), taken: None }
     }
 
-    /// The part of the room for spooled responses that it takes.
+    /// The reserved spool space of this file.
     pub fn taken(&self) -> Option<&Reserved> {
         self.taken.as_deref()
     }
@@ -376,16 +377,16 @@ impl std::fmt::Debug for Closer {
 }
 
 /// The properties that distinguish one state of a file from another. The time of change (ctime) is included because
-/// anyone who may write the file can set the time of modification back.
+/// anyone who may write the file can reset the time of modification.
 ///
-/// Before Linux 6.13, two writes of equal length within one tick of the kernel's clock look the same; since then, a
-/// time that has been read is never given to a later change.
+/// Before Linux 6.13, two writes of equal length within one tick of the kernel's clock look the same. Since then, the
+/// kernel never gives a time that has been read to a later change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct State {
     device: u64,
     inode: u64,
     size_bytes: u64,
-    /// Seconds since 1970, and nanoseconds.
+    /// The time of modification: seconds since 1970, and nanoseconds.
     modified: (i64, i64),
     changed: (i64, i64),
 }
@@ -401,24 +402,25 @@ impl State {
         }
     }
 
-    /// The bytes that distinguish it from other states, also after a restart.
+    /// The bytes that distinguish this state from others, even after a restart.
     pub fn to_bytes(self) -> Vec<u8> {
         let State { device, inode, size_bytes, modified, changed } = self;
         let times = [modified.0, modified.1, changed.0, changed.1].map(i64::cast_unsigned);
         [device, inode, size_bytes].into_iter().chain(times).flat_map(u64::to_le_bytes).collect()
     }
 
-    /// Returns true if it is the same file, in this state or another.
+    /// Returns true if `metadata` belongs to the same file, in this state or another.
     pub(super) fn is_same_file(&self, metadata: &Metadata) -> bool {
         (self.device, self.inode) == (metadata.dev(), metadata.ino())
     }
 
-    /// Returns true if the file in this state was not changed before one in the other: its content may be made of that.
+    /// Returns true if this state's file was changed at the same time as the other's or later, so that its content may
+    /// be made from the other's.
     pub(super) fn is_not_older(&self, other: &State) -> bool {
         self.modified >= other.modified
     }
 
-    /// A tag of the size and the time of modification, which copies on other hosts share if they preserve times.
+    /// Makes a tag from the size and the time of modification. Copies on other hosts share it if they preserve times.
     fn etag(&self) -> String {
         let (seconds, nanoseconds) = self.modified;
         etag_of(&[self.size_bytes, seconds as u64, nanoseconds as u64].map(u64::to_le_bytes).concat())
@@ -431,12 +433,12 @@ impl State {
     }
 }
 
-/// A strong entity tag for these bytes: those of a held body, or the properties of a file that is not held. It does not
-/// reveal them, and is the same on every host and in every version.
+/// Makes a strong entity tag for these bytes: the bytes of a held body, or the properties of a file that is not held.
+/// The tag does not reveal them, and is the same on every host and in every version.
 fn etag_of(bytes: &[u8]) -> String {
     const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
-    // FNV-1a, a word at a time with each step mixed; byte by byte, it would take as long as the system calls of a load.
+    // FNV-1a, a word at a time with each step mixed. Byte by byte, it would take as long as the system calls of a load.
     let step = |digest: u64, word: u64| {
         let product = (digest ^ word).wrapping_mul(FNV_PRIME);
         product ^ product >> 29
@@ -449,15 +451,15 @@ fn etag_of(bytes: &[u8]) -> String {
     format!("\"{:016x}\"", words.chain([bytes.len() as u64]).fold(FNV_OFFSET, step))
 }
 
-/// The tag of other bytes that stand for the same content: the same with a suffix.
+/// Makes the tag of a form with other bytes for the same content, by adding a suffix.
 fn coded_tag(tag: &str, suffix: &str) -> String {
     format!("{}-{suffix}\"", tag.trim_end_matches('"'))
 }
 
-/// A content and the metadata of its state.
+/// A file's content, and its metadata in that state.
 type Held = (Box<[u8]>, Metadata);
 
-/// Reads the content if the file is small and does not change while it is read, once or again.
+/// Reads the content if the file is small and does not change during one of two reads.
 fn hold(file: &mut File, metadata: &Metadata, wait: Wait) -> Result<Option<Held>, Stop> {
     let mut before = metadata.clone();
     for _ in 0..2 {
@@ -523,7 +525,7 @@ mod tests {
             .chain([etag_of(&body), etag_of(&body[..19]), etag_of(&[7, 0]), etag_of(&[7])])
             .collect();
         assert_eq!(tags.len(), 24);
-        // Must be stable: clients and other hosts keep it.
+        // The tag must be stable: clients and other hosts keep it.
         assert_eq!(etag_of(b"weir"), etag_of(b"weir"));
     }
 
@@ -535,7 +537,7 @@ mod tests {
         assert_eq!(state(-7).last_modified(now), UNIX_EPOCH);
     }
 
-    /// A pipe stands in for a file whose disk hangs: its other end shows when it is closed.
+    /// A pipe stands in for a file whose disk hangs: its other end shows when the pipe is closed.
     #[test]
     fn whoever_drops_a_file_does_not_close_it() {
         let pool = Pool::new();

@@ -1,11 +1,11 @@
-//! A disk that answers when a test lets it.
+//! A disk that answers only when a test lets it.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use super::{Stop, Wait};
 
-/// Some paths are not in memory; looking them up blocks while the disk hangs.
+/// A disk for tests. Some paths are not in memory, and looking them up blocks while the disk hangs.
 #[derive(Debug, Clone, Default)]
 pub struct FakeDisk(Arc<(Mutex<State>, Condvar)>);
 
@@ -30,7 +30,7 @@ impl FakeDisk {
         self.0.1.notify_all();
     }
 
-    /// Waits until it has been accessed this many times.
+    /// Waits until the disk has been accessed this many times.
     pub fn wait_asked(&self, times: usize) {
         let mut state = self.state();
         while state.asked < times {

@@ -1,27 +1,30 @@
-//! Names with a hash of the content, as tools give them that build sites: `app.3f9a8b7c.js`, `index-BxK3f9aZ.css`. Such a
-//! file does not change, and its next version has another name.
+//! Names with a hash of the content, as site-building tools create them: `app.3f9a8b7c.js`, `index-BxK3f9aZ.css`. Such
+//! a file does not change, and its next version has another name.
 //!
-//! A file that does change under such a name would stay old in browsers for a year, so only text that no person writes
-//! counts as a hash, and only in names of files that such tools make. Of the hashes of Vite and Rollup a third may be
-//! words: they count if all names of their folder look like them, and a third of those have a certain hash.
+//! A file that does change under such a name would stay old in browsers for a year. Therefore only text that no person
+//! writes counts as a hash, and only in the names of file types that such tools make. A third of the hashes of Vite and
+//! Rollup could also be words. These count if all names of their folder look like them and a third of those names has a
+//! certain hash.
 
 use std::ops::Range;
 
-/// The types of files that these tools name by their content. Pictures are not among them: they are uploaded, too, under
-/// names of an application's own, which may look the same.
+/// The file types that these tools name by content. Pictures are not among them, because applications store uploaded
+/// pictures under names that may look the same.
 const EXTENSIONS: [&str; 9] = ["css", "js", "map", "mjs", "otf", "ttf", "wasm", "woff", "woff2"];
-/// The minimum digits of a hexadecimal hash, and the characters of one in base 64.
+/// The minimum number of digits of a hexadecimal hash, and the number of characters of a base 64 hash.
 const HEX_MIN: usize = 8;
 const BASE64: usize = 8;
-/// The minimum words in those: with three or four there are names of people, such as `getURLId`.
+/// The minimum number of words, as [`words`] counts them, in a base 64 hash. Names that people choose, such as
+/// `getURLId`, have three or four.
 const WORDS_MIN: usize = 5;
 
-/// The minimum words of a hash that its folder has to confirm; most names of people have fewer.
+/// The minimum number of words in a hash that the names of its folder must confirm. Most names that people choose have
+/// fewer.
 const UNCERTAIN_WORDS_MIN: usize = 4;
 /// The minimum number of names with a certain hash in a folder that confirms others.
 const CERTAIN_MIN: usize = 3;
 
-/// The place of the hash in the last name of a path; `None` if it has none.
+/// The position of the hash in the last name of a path; `None` if it has no hash.
 pub fn hash_in(path: &[u8]) -> Option<Range<usize>> {
     let start = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     let stem = built_stem(&path[start..])?;
@@ -36,13 +39,14 @@ pub(super) fn may_have_hash(path: &[u8]) -> bool {
     end.is_some_and(|end| words(end) >= UNCERTAIN_WORDS_MIN) && hash_in(name).is_none()
 }
 
-/// Returns true if the names of a folder confirm that those which may have a hash have one: all scripts, styles and fonts
-/// among them end in eight characters behind a hyphen or a dot, and a third of these is certain: of real hashes, 61 % are.
+/// Returns true if the names of a folder confirm that its uncertain hashes are hashes. All scripts, styles and fonts
+/// must end in eight characters after a hyphen or a dot, and a third of these endings must be certain hashes. Of real
+/// hashes, 61 % are certain.
 pub(super) fn confirm_hashes<N: AsRef<[u8]>>(names: impl IntoIterator<Item = N>) -> bool {
     let (mut count, mut certain) = (0, 0);
     for name in names {
         let name = name.as_ref();
-        // A source map has the name of its script, and one more extension.
+        // A source map has the name of its script and one more extension.
         let Some(stem) = built_stem(name).filter(|_| !name.ends_with(b".map")) else { continue };
         if end_of(stem).is_none() {
             return false;
@@ -53,26 +57,26 @@ pub(super) fn confirm_hashes<N: AsRef<[u8]>>(names: impl IntoIterator<Item = N>)
     certain >= CERTAIN_MIN && 3 * certain >= count
 }
 
-/// The name of a file that such tools make, without its extension.
+/// The name of a file of such a type, without its extension.
 fn built_stem(name: &[u8]) -> Option<&[u8]> {
     let (stem, extension) = name.split_at(name.iter().rposition(|byte| *byte == b'.')?);
     let mut built = EXTENSIONS.iter().filter(|known| extension[1..].eq_ignore_ascii_case(known.as_bytes()));
     built.next().map(|_| stem)
 }
 
-/// The last eight characters, if they are of base 64 and behind a hyphen or a dot.
+/// The last eight characters, if they are base 64 and follow a hyphen or a dot.
 fn end_of(stem: &[u8]) -> Option<&[u8]> {
     let at = stem.len().checked_sub(BASE64).filter(|at| *at > 0)?;
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     (matches!(stem[at - 1], b'-' | b'.') && stem[at..].iter().all(is_base64)).then_some(&stem[at..])
 }
 
-/// The last eight characters, behind a hyphen or a dot, if they look random.
+/// The position of the last eight characters, if they follow a hyphen or a dot and look random.
 fn base64_in(stem: &[u8]) -> Option<Range<usize>> {
     end_of(stem).filter(|end| is_random(end)).map(|end| stem.len() - end.len()..stem.len())
 }
 
-/// The last part between hyphens, underscores and dots that is hexadecimal and looks random.
+/// The position of the last hexadecimal part, between hyphens, underscores and dots, that looks random.
 fn hex_in(stem: &[u8]) -> Option<Range<usize>> {
     let mut end = stem.len();
     for part in stem.rsplit(|byte| b"-_.".contains(byte)) {
@@ -86,8 +90,9 @@ fn hex_in(stem: &[u8]) -> Option<Range<usize>> {
     None
 }
 
-/// Returns true for characters of base 64 as no word has them: two capitals and a small letter, and either five words of
-/// a name in camel case, or a digit before a letter and a small letter right before a capital.
+/// Returns true for base 64 characters in a pattern that words do not have. They need two capitals and a small letter.
+/// In addition they need five words in camel case, or both a digit before a letter and a small letter directly before a
+/// capital.
 fn is_random(text: &[u8]) -> bool {
     let count = |is: fn(&u8) -> bool| text.iter().filter(|byte| is(byte)).count();
     let (capitals, small) = (count(u8::is_ascii_uppercase), count(u8::is_ascii_lowercase));
@@ -99,7 +104,7 @@ fn is_random(text: &[u8]) -> bool {
     (signs <= 1 && words(text) >= WORDS_MIN) || (has_step && has_digit_before_letter(text))
 }
 
-/// The number of words in camel case, numbers and signs: `getURLId2` has four.
+/// The number of camel-case words, numbers and signs in a text: `getURLId2` has four.
 fn words(text: &[u8]) -> usize {
     let kind = |byte: u8| match byte {
         b'A'..=b'Z' => 0,
@@ -111,7 +116,7 @@ fn words(text: &[u8]) -> usize {
         let (before, here) = (kind(text[at - 1]), kind(text[at]));
         let is_next_small = text.get(at + 1).is_some_and(u8::is_ascii_lowercase);
         match (before, here) {
-            // The last of several capitals begins the word behind it.
+            // The last of several capitals begins the next word.
             (0, 0) => is_next_small,
             (0, 1) => false,
             (3, 3) => true,
@@ -121,7 +126,7 @@ fn words(text: &[u8]) -> usize {
     (1..text.len()).filter(|at| begins(*at)).count() + usize::from(!text.is_empty())
 }
 
-/// Words and dates that end in digits have none.
+/// Returns true if a digit precedes a letter. In words and dates, digits come last.
 fn has_digit_before_letter(text: &[u8]) -> bool {
     text.windows(2).any(|two| two[0].is_ascii_digit() && two[1].is_ascii_alphabetic())
 }

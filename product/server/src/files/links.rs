@@ -1,8 +1,8 @@
-//! Symlinks that lead out of a root: where they may lead, and the log lines about the others.
+//! Symlinks that lead out of a root: where they may lead, and the log lines about those that are refused.
 //!
-//! They are refused unless an operator names the folders that they may lead into. Apache (FollowSymLinks) and nginx
-//! (disable_symlinks off) follow all of them by default, and then anybody who may make a symlink in the root can
-//! publish every file of the machine that the server may read.
+//! They are refused unless an operator names the folders into which they may lead. Apache (FollowSymLinks) and nginx
+//! (disable_symlinks off) follow all of them by default. Then anybody who may make a symlink in the root can publish
+//! every file of the machine that the server may read.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,14 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The maximum number of symlinks of one root that are logged; more are not logged until the next reload.
 const TOLD_MAX: usize = 16;
-/// Folders in which no file is somebody's content: a symlink to anywhere does not lead there.
+/// The folders that contain no content: a symlink allowed to lead anywhere may still not lead into them.
 const KEPT: [&str; 3] = ["/dev", "/proc", "/sys"];
-/// The number of segments of a path that are searched for the symlink.
+/// The maximum number of segments of a path that are searched for the symlink.
 const STEPS_MAX: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Links {
-    /// Paths without symlinks in them.
+    /// The folders into which symlinks may lead, as paths without symlinks.
     into: Vec<PathBuf>,
     /// The symlinks that were logged, as paths below the root.
     told: Mutex<Vec<Vec<u8>>>,
@@ -50,7 +50,7 @@ impl Links {
     }
 
     /// Returns a line about the symlink that leads a path out of the root, with the setting that would allow it; `None`
-    /// if it was given before. `is_leaving` returns true for a path below the root that leads out.
+    /// if it was logged before. `is_leaving` returns true for a path below the root that leads out.
     pub fn explain(&self, root: &Path, path: &[u8], is_leaving: impl Fn(&[u8]) -> bool) -> Option<Arc<str>> {
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at).chain([path.len()]);
         let link = ends.take(STEPS_MAX).map(|end| &path[..end]).find(|step| is_leaving(step))?;

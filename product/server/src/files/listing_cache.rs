@@ -1,8 +1,9 @@
 //! Recently made listings, by site and folder.
 //!
-//! Making one costs a look at every name: 10 ms for a thousand, and as many accesses if they are on disk. A listing is
-//! sent again while the folder is in the state it was made from, no file in it was reported as changed, and it is
-//! young: changes inside a subfolder or behind a symlink are not reported.
+//! Making a listing takes a look at every name: 10 ms for a thousand names, and as many disk accesses if they are not
+//! in memory. A kept listing is sent if the folder is still in the state from which it was made, no file in it was
+//! reported as changed, and it is less than [`REVALIDATE_AFTER`] old. The age matters because changes inside a
+//! subfolder or behind a symlink are not reported.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use super::cache_limits::REVALIDATE_AFTER;
 use super::entry::State;
 use super::watch::WatchId;
 
-/// Slots of the watch from here on are listings.
+/// The first slot of the watch that belongs to listings.
 const FIRST_SLOT: usize = 1 << (usize::BITS - 1);
 
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub(super) struct Listings {
     bytes_max: usize,
     bytes: usize,
     by_folder: HashMap<Box<[u8]>, Listing>,
-    /// The folder of each slot, for the watch, which uses numbers.
+    /// The folder of each slot, because the watch uses numbers.
     folders: HashMap<usize, Box<[u8]>>,
     next_slot: usize,
 }
@@ -44,14 +45,14 @@ impl Listings {
         self.bytes_max = bytes_max;
     }
 
-    /// The folder's page, and the state of the folder when it was made, if that was not long ago.
+    /// Returns the folder's page, and the state of the folder when the page was made, if that was recently.
     pub fn get(&self, folder: &[u8], now: Nanos) -> Option<(Arc<Vec<u8>>, State)> {
         let listing = self.by_folder.get(folder)?;
         (now - listing.made_at < REVALIDATE_AFTER).then(|| (listing.page.clone(), listing.state))
     }
 
-    /// Keeps a page; returns its slot for the watch, or `None` if it is too long to be kept. The listings it displaces
-    /// must first be removed with [`Listings::take`]: see [`Listings::displaced`].
+    /// Keeps a page and returns its slot for the watch, or `None` if the page is too long to be kept. The listings that
+    /// it displaces must first be removed with [`Listings::take`]: see [`Listings::displaced`].
     pub fn insert(
         &mut self,
         folder: &[u8],

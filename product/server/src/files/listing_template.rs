@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 /// The maximum length of a site's own page in bytes: each cached listing contains it.
 pub const PAGE_BYTES_MAX: u64 = 64 << 10;
 
-/// Adapts to light and dark, narrow and wide.
+/// The server's own page, which adapts to light and dark colour schemes and to narrow and wide windows.
 static BUILT_IN: LazyLock<ListingPage> = LazyLock::new(|| {
     let read = ListingPage::read(include_bytes!("listing.html"));
     read.unwrap_or_else(|fault| unreachable!("the page of the server itself is right: {fault:?}"))
@@ -28,7 +28,7 @@ enum Part {
 /// An error in a page.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PageFault {
-    /// Counted from 1.
+    /// The line of the error, counted from 1.
     pub line: usize,
     pub said: String,
 }
@@ -105,8 +105,8 @@ fn mark(text: &str, mut from: usize) -> Option<(usize, usize, &str)> {
     None
 }
 
-/// Text for HTML, in an element or in a quoted attribute. Characters that change the direction of the text around them
-/// are shown by their numbers, `<U+202E>`: otherwise `gpj.exe` could look like `exe.jpg`.
+/// Text escaped for HTML, in an element or in a quoted attribute. Characters that change the direction of the text
+/// around them are shown by their numbers, `<U+202E>`: otherwise `gpj.exe` could look like `exe.jpg`.
 pub(super) struct Escaped<'a>(pub &'a str);
 
 impl fmt::Display for Escaped<'_> {

@@ -1,6 +1,6 @@
-//! Looks up what is at a path in the file system: the part of a lookup that may have to wait for a disk, and therefore
-//! does not touch the cache. A worker runs it without waiting, a thread of the pool with waiting. The watches it adds
-//! are the cache's to keep or to release, whatever the outcome.
+//! Finds the file or folder at a path in the file system. This part of a lookup may have to wait for a disk, and
+//! therefore does not touch the cache. A worker runs it without waiting, a thread of the pool with waiting. The cache
+//! keeps or releases the watches that it adds, whatever the outcome.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::{Entry, Missing, Root, Stop, Wait, listing_content, trim_slashes};
 /// The maximum number of attempts if the file at a path is replaced between the look and the open.
 const LOAD_ATTEMPTS_MAX: usize = 3;
 
-/// The earlier result for a path: if its state is unchanged, it need not be loaded.
+/// The earlier result for a path. If its state is unchanged, it need not be loaded again.
 #[derive(Debug, Clone)]
 pub(super) enum Known {
     Nothing,
@@ -32,7 +32,7 @@ pub(super) enum Loaded {
     /// The known result is still valid.
     Known,
     File(Box<LoadedFile>),
-    /// A folder requested without its slash: the path with it.
+    /// A folder requested without a trailing slash: the path with the slash.
     Folder(String),
     Page(LoadedPage),
 }
@@ -41,7 +41,7 @@ pub(super) struct LoadedFile {
     pub entry: Entry,
     pub state: State,
     pub watch: Option<WatchId>,
-    /// False if it kept being replaced: it may be sent, but not remembered.
+    /// False if the file kept being replaced: it may be sent, but not remembered.
     pub settled: bool,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct LoadedPage {
 pub(super) struct Loader {
     pub root: Arc<Root>,
     pub inotify: Inotify,
-    /// `None` if the thread that drops a file closes it.
+    /// The means to close files on another thread; `None` if the thread that drops a file closes it.
     pub closer: Option<Closer>,
 }
 
@@ -67,19 +67,20 @@ pub(super) struct Outcome {
     pub added: Vec<WatchId>,
     /// Lines for the log about sidecars.
     pub lines: Vec<String>,
-    /// The folder at the root, if the lookup was able to wait to see it.
+    /// The folder at the root, if the lookup could wait to open it.
     pub root: Option<Identity>,
 }
 
 impl Outcome {
-    /// Returns true if descriptors were lacking.
+    /// Returns true if the lookup failed for lack of descriptors.
     pub fn is_short(&self) -> bool {
         matches!(self.loaded, Err(Stop::Missing(Missing::Exhausted)))
     }
 }
 
 impl Loader {
-    /// Finds what is at this decoded path; for a listing, this view of it, `None` for a suffix that is none.
+    /// Finds the file or folder at this decoded path. For a folder, `view` is the requested view of its listing; `None`
+    /// for an invalid suffix.
     pub fn find(&self, path: &[u8], view: Option<ListingView>, known: &Known, wait: Wait) -> Outcome {
         let entered = self.root.enter(wait);
         let seen = if wait == Wait::Allowed { root::identity_of(&entered).ok() } else { None };
@@ -97,7 +98,7 @@ impl Loader {
         Outcome { loaded, added: search.added, lines: search.lines, root: seen }
     }
 
-    /// The device that a lookup of this decoded path accesses.
+    /// The device that a lookup of this decoded path will access.
     pub fn device(&self, path: &[u8]) -> u64 {
         self.root.device(trim_slashes(path))
     }
@@ -112,12 +113,13 @@ struct Search<'a> {
     wait: Wait,
     added: Vec<WatchId>,
     lines: Vec<String>,
-    /// The path that leads out of the root: the request's, or an index file's.
+    /// The path that leads out of the root: the request's path, or that of an index file.
     leaving: Vec<u8>,
 }
 
 impl Search<'_> {
-    /// Adds the log line to the error of a path that leads out of the root. Finding it takes a lookup that may wait.
+    /// Adds the log line to the error about a path that leads out of the root. Making the line takes a lookup that may
+    /// wait.
     fn explained(&self, stop: Stop) -> Stop {
         match stop {
             Stop::Missing(Missing::Outside(None)) if self.root.is_unexplained(&self.leaving) => match self.wait {
@@ -163,11 +165,11 @@ impl Search<'_> {
         if matches!(self.known, Known::Page(_, known) if *known == state) {
             return Ok(Loaded::Known);
         }
-        // Reading a folder accesses its disk, and takes long in any case.
+        // Reading a folder accesses its disk, and always takes long.
         if self.wait == Wait::Never {
             return Err(Stop::WouldWait);
         }
-        // Added before the folder is read, so that no later change goes unnoticed.
+        // The watch is added before the folder is read, so that no later change goes unnoticed.
         let watch = self.loader.inotify.add_folder(&file);
         self.added.extend(watch);
         let page = Arc::new(listing_content::page(&self.root, folder, view)?);
@@ -182,7 +184,7 @@ impl Search<'_> {
         looked
     }
 
-    /// Returns `None` if it is a folder.
+    /// Loads the file at a path; `None` if a folder is there.
     fn load(&mut self, path: &[u8]) -> Result<Option<Loaded>, Stop> {
         let mut loaded = self.load_once(path)?;
         for _ in 1..LOAD_ATTEMPTS_MAX {
@@ -215,7 +217,7 @@ impl Search<'_> {
         }
         let watch = self.loader.inotify.add(&file);
         self.added.extend(watch);
-        // Its descriptor may be the last one available.
+        // The file's descriptor may be the last one available.
         drop(file);
         let (entry, state) = self.read(path, kind)?;
         let settled = state.is_same_file(&metadata);
@@ -225,7 +227,7 @@ impl Search<'_> {
     fn read(&mut self, path: &[u8], kind: Kind) -> Result<(Entry, State), Stop> {
         let file = self.root.read(path, self.wait)?;
         let metadata = file.metadata()?;
-        // The look found a regular file, but that was before the open.
+        // The look found a regular file, but it may have been replaced before the open.
         if !metadata.is_file() {
             return Err(Stop::Missing(Missing::NotFound));
         }
@@ -241,13 +243,13 @@ impl Search<'_> {
         Ok((entry, state))
     }
 
-    /// The search for sidecars of files in this root.
+    /// Creates the search for sidecars of files in this root.
     fn sidecars(&self) -> Sidecars<'_> {
         Sidecars { root: &self.root, wait: self.wait, closer: self.loader.closer.as_ref() }
     }
 }
 
-/// The path of a folder as a link from the root, with its trailing slash.
+/// The path of a folder as a link from the root, with a trailing slash.
 fn folder_link(folder: &[u8]) -> String {
     let mut link = String::with_capacity(folder.len() + 2);
     for segment in folder.split(|&byte| byte == b'/').filter(|segment| !segment.is_empty()) {

@@ -7,7 +7,7 @@ use super::view::ListingView;
 use super::watch::Moment;
 use super::{Missing, Stop, Wait};
 
-/// A lookup that may have to wait for a disk: run by a thread that can wait, and then returned to the cache it came
+/// A lookup that may have to wait for a disk. A thread that can wait runs it, and it then returns to the cache it came
 /// from.
 #[derive(Debug)]
 pub struct Lookup {
@@ -15,18 +15,18 @@ pub struct Lookup {
     loader: Loader,
 }
 
-/// The description of what is to find.
+/// The description of the file to find.
 #[derive(Debug)]
 pub(super) struct Request {
     pub key: Key,
-    /// Decoded.
+    /// The decoded path.
     pub path: Vec<u8>,
     pub known: Known,
     pub began_at: Nanos,
     pub since: Moment,
-    /// Files were closed to free a descriptor for it.
+    /// Set if this is the second attempt, after files were closed to free a descriptor for it.
     pub is_second: bool,
-    /// If the path leads nowhere, the names of the folder at which it ends are read.
+    /// If the path does not exist, the names of the folder at which it ends are read.
     pub reads_names: bool,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Request {
 pub struct FinishedLookup {
     pub(super) request: Request,
     pub(super) outcome: Outcome,
-    /// The folder that lacks the name.
+    /// The folder that lacks a name of the path, with the names that it has.
     pub(super) without: Option<Folder>,
 }
 
@@ -43,7 +43,7 @@ impl Lookup {
         Lookup { request, loader }
     }
 
-    /// The device it may have to wait for.
+    /// The device for which the lookup may have to wait.
     pub fn device(&self) -> u64 {
         self.loader.device(&self.request.path)
     }
@@ -56,7 +56,7 @@ impl Lookup {
         self.request.began_at
     }
 
-    /// Runs the lookup, and waits as long as it takes.
+    /// Runs the lookup, and waits as long as that takes.
     pub fn run(self) -> FinishedLookup {
         let Lookup { request, loader } = self;
         let (_, view) = ListingView::split(request.key.raw_path());

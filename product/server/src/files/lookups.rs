@@ -1,9 +1,11 @@
 //! The lookups that other threads run for a worker, and the requests that wait for them.
 //!
-//! Requests for a path that arrive before its lookup has begun share it. It is in the queue of each of their clients,
-//! since otherwise a client could make another wait as long as itself. Requests that arrive while the lookup runs do
-//! not get its result: it may be older than the request, which must see the changes made in between. They all wait for
-//! the next lookup of the path, which is rarely needed: usually the first one has put the file into the cache.
+//! Requests for a path that arrive before its lookup has begun share the lookup. It is in the queue of each of their
+//! clients, because otherwise a client with a long queue could make another client wait as long as itself. Requests
+//! that arrive while the lookup runs do not get its result, which may be older than the request: a request must see the
+//! changes made before it. They all wait for the next lookup of the path, which is rarely needed, because usually the
+//! first one has put the file into the cache.
+//! has put the file into the cache.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -16,19 +18,19 @@ use super::{Cache, CacheAnswer, Found, Key, Lookup, Missing};
 use crate::disk::{Done, Lane, Pool};
 use crate::exchange_id::ExchangeId;
 
-/// The result for an asker.
+/// The result of a lookup for the exchange that asked for it.
 pub type LookupResult = (ExchangeId, Result<Found, Missing>);
 
-/// The time a lookup waits for a disk after which the disk is logged as slow.
+/// The time after which a disk that has not answered a lookup is logged as slow.
 pub const SLOW_AFTER: Nanos = Nanos::from_secs(10);
 
-/// A worker's lookups. Askers are exchanges; each asks for one path at a time.
+/// A worker's lookups. Exchanges ask for them, each for one path at a time.
 pub struct Lookups {
     pool: Arc<Pool>,
     done: Arc<Done<Ended>>,
     under_way: HashMap<Key, Askers>,
     ended: Vec<Ended>,
-    /// A slow disk was logged and is still slow.
+    /// Set once a slow disk was logged, until no lookup is slow.
     is_told: bool,
 }
 
@@ -37,9 +39,9 @@ struct Askers {
     began_at: Nanos,
     device: u64,
     waiting: Arc<Mutex<Waiting>>,
-    /// Askers that came before the lookup began.
+    /// The exchanges that asked before the lookup began.
     first: BTreeSet<ExchangeId>,
-    /// The clients in whose queues it is.
+    /// The clients in whose queues the lookup is.
     clients: BTreeSet<u32>,
     late: BTreeSet<ExchangeId>,
     late_clients: BTreeSet<u32>,
@@ -47,7 +49,7 @@ struct Askers {
 
 /// A lookup in the queues of the pool.
 struct Waiting {
-    /// Taken by the first queue to reach it.
+    /// The lookup, until the first queue to reach it takes it.
     lookup: Option<Box<Lookup>>,
     /// False once all askers have left; the lookup is then skipped.
     is_wanted: bool,
@@ -55,18 +57,18 @@ struct Waiting {
 
 enum Ended {
     Found(Box<FinishedLookup>),
-    /// No asker waited for it.
+    /// A lookup for which no exchange waited any more.
     Skipped(Key),
 }
 
 impl Lookups {
-    /// `wake` is called by another thread when [`Lookups::take`] has something to return.
+    /// Creates the lookups of a worker. Another thread calls `wake` when [`Lookups::take`] has something to return.
     pub fn new(pool: Arc<Pool>, wake: impl Fn() + Send + Sync + 'static) -> Lookups {
         Lookups { pool, done: Arc::new(Done::new(wake)), under_way: HashMap::new(), ended: Vec::new(), is_told: false }
     }
 
-    /// Starts or joins the lookup of a file for this asker, a request of this client. Returns [`Missing::Exhausted`] if
-    /// too many lookups wait already.
+    /// Starts or joins the lookup of a file for this exchange, a request of this client. Returns [`Missing::Exhausted`]
+    /// if too many lookups wait already.
     pub fn ask(&mut self, lookup: Box<Lookup>, asker: ExchangeId, client: u32) -> Result<(), Missing> {
         if let Some(askers) = self.under_way.get_mut(lookup.key()) {
             let mut waiting = lock(&askers.waiting);
@@ -87,7 +89,7 @@ impl Lookups {
         self.begin(lookup, BTreeSet::from([client]), BTreeSet::from([asker])).map_err(|_| Missing::Exhausted)
     }
 
-    /// Records that the asker no longer wants an answer.
+    /// Records that the exchange no longer wants an answer.
     pub fn leave(&mut self, key: &Key, asker: ExchangeId) {
         if let Some(askers) = self.under_way.get_mut(key) {
             askers.first.remove(&asker);
@@ -98,15 +100,15 @@ impl Lookups {
         }
     }
 
-    /// The askers that wait for a lookup, and when that began.
+    /// The exchanges that wait for a lookup, and the instant at which the lookup began.
     pub fn askers(&self) -> impl Iterator<Item = (ExchangeId, Nanos)> {
         self.under_way
             .values()
             .flat_map(|askers| askers.first.iter().chain(&askers.late).map(|asker| (*asker, askers.began_at)))
     }
 
-    /// Returns the path of the longest lookup that has taken [`SLOW_AFTER`] or more; once, until there is none that
-    /// slow.
+    /// Returns the path of the slowest lookup if it has taken [`SLOW_AFTER`] or more. Returns one path, and no other
+    /// until no lookup is that slow.
     pub fn slow(&mut self, now: Nanos) -> Option<String> {
         let slow = self.under_way.iter().filter(|(_, askers)| now - askers.began_at >= SLOW_AFTER);
         let longest = slow.min_by_key(|(_, askers)| askers.began_at);
@@ -114,7 +116,8 @@ impl Lookups {
         longest.filter(|_| !was_told).map(|(key, _)| String::from_utf8_lossy(key.raw_path()).into_owned())
     }
 
-    /// Gives the cache the lookups that ended since the last call, and adds the answers for their askers to `into`.
+    /// Passes the lookups that ended since the last call to the cache, and adds the answers for their exchanges to
+    /// `into`.
     pub fn take(&mut self, cache: &mut Cache, now: Nanos, into: &mut impl Extend<LookupResult>) {
         if self.under_way.is_empty() {
             return;
@@ -122,7 +125,7 @@ impl Lookups {
         let mut ended = std::mem::take(&mut self.ended);
         self.done.take(&mut ended);
         if !ended.is_empty() {
-            // Late askers must see every change made before they asked.
+            // Exchanges that asked late must see every change made before they asked.
             cache.on_change();
         }
         for done in ended.drain(..) {
@@ -181,7 +184,7 @@ impl Lookups {
         }
     }
 
-    /// Returns the askers if the pool accepts no more.
+    /// Starts a lookup. Returns the askers if the pool accepts no more lookups.
     fn begin(
         &mut self,
         lookup: Box<Lookup>,

@@ -1,5 +1,5 @@
-//! Media types and codings of files, by their names. `mime_guess` provides the types; this module corrects those for
-//! which browsers or IANA's registry differ.
+//! Media types and codings of files, by their names. `mime_guess` provides the types; this module corrects the types
+//! for which browsers or IANA's registry differ.
 
 use std::str::Utf8Error;
 
@@ -25,17 +25,18 @@ const CORRECTIONS: [(&str, &str); 12] = [
 const TRANSPORT_STREAM: &str = "video/mp2t";
 const TYPESCRIPT: &str = "text/typescript";
 const TEXT: &str = "text/plain; charset=utf-8";
-/// The number of bytes that decide whether a file is text, as by the WHATWG's rules for sniffing.
+/// The number of bytes at the beginning of a file that decide whether it is text, as in the WHATWG's rules for
+/// sniffing.
 pub(super) const BEGIN_BYTES: usize = 512;
 /// The first byte of each packet of a transport stream, and the packet's length (ISO/IEC 13818-1).
 const SYNC_BYTE: u8 = 0x47;
 const PACKET_BYTES: usize = 188;
 
-/// The media type of a file: the operator's for its extension, else the known one, else the operator's default, else
-/// by the content, of which `begin` is the beginning.
+/// The media type of a file. It is the operator's type for the extension, or else the known type, or else the
+/// operator's default, or else a type chosen by the content, which begins with `begin`.
 ///
-/// The content decides only between text and bytes. Caddy finds HTML in it too, which would let a page of scripts in
-/// under a name that does not show it.
+/// The content decides only between text and binary. Caddy also recognises HTML, so that a page with scripts could be
+/// served under a name that does not show it.
 pub fn mime_of(path: &str, begin: &[u8], types: &MediaTypes) -> String {
     if let Some(given) = extension(path).and_then(|extension| types.of_extension(extension)) {
         return types.with_charset(given);
@@ -45,7 +46,7 @@ pub fn mime_of(path: &str, begin: &[u8], types: &MediaTypes) -> String {
         (Some(TRANSPORT_STREAM), _) if !begins_packet(begin) => types.with_charset(TYPESCRIPT),
         (Some(known), _) => types.with_charset(known),
         (None, Some(default)) => types.with_charset(default),
-        // The check has found its charset.
+        // The check has also determined the charset.
         (None, None) if is_text(begin) && types.charset.is_some() => TEXT.into(),
         (None, None) if is_text(begin) => "text/plain".into(),
         (None, None) => "application/octet-stream".into(),
@@ -70,7 +71,7 @@ fn begins_packet(content: &[u8]) -> bool {
     content.first() == Some(&SYNC_BYTE) && next.is_none_or(|&byte| byte == SYNC_BYTE)
 }
 
-/// Returns true if this is text in UTF-8, cut anywhere: bytes that are no text have control characters.
+/// Returns true if this is UTF-8 text, cut anywhere. Binary content has control characters.
 fn is_text(content: &[u8]) -> bool {
     let begin = &content[..content.len().min(BEGIN_BYTES)];
     let is_cut = |error: Utf8Error| error.error_len().is_none() && begin.len() == BEGIN_BYTES;

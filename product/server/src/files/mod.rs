@@ -4,8 +4,8 @@
 //! path as it was received, so that this common case costs one hash lookup: no decoding, no system call, no allocation.
 //! Everything else goes through [`Root`], which the kernel confines to the served folder, and becomes an [`Entry`].
 //!
-//! A worker must not wait for a disk. It looks up by itself what can be found in memory; for the rest it gets a
-//! [`Lookup`], which a thread of the pool runs while the request waits with the others that want the same
+//! A worker must not wait for a disk. It looks up by itself the files that can be found in memory. For the others it
+//! gets a [`Lookup`], which a thread of the pool runs while the request waits with the other requests for the same path
 //! ([`Lookups`]).
 
 mod absent;
@@ -75,9 +75,9 @@ fn trim_slashes(mut path: &[u8]) -> &[u8] {
 #[derive(Debug, Clone)]
 pub enum Found {
     File(Arc<Entry>),
-    /// A folder requested without its slash: the path, percent-encoded, with it. The caller adds the query.
+    /// A folder requested without a trailing slash: the percent-encoded path with the slash. The caller adds the query.
     Redirect(String),
-    /// A folder without an index file, as the page that its [`ListingView`] says.
+    /// A folder without an index file: the page for its [`ListingView`].
     Listing(Arc<Vec<u8>>),
 }
 
@@ -85,12 +85,12 @@ pub enum Found {
 #[derive(Debug, Clone)]
 pub enum Missing {
     NotFound,
-    /// A symlink leads out of the root. Has the line for the log about it, unless it was logged before.
+    /// A symlink leads out of the root. Contains the log line about it, unless it was logged before.
     Outside(Option<Arc<str>>),
     Forbidden,
     /// A folder without an index file, whose listing is off.
     NoIndex,
-    /// The path is malformed, for example by a wrong percent-encoding.
+    /// The path is malformed, for example because of a wrong percent-encoding.
     BadPath(http::Reject),
     /// The process or the machine has no descriptor or memory left, or too many lookups wait for the disk. This is
     /// temporary: 503.
@@ -98,7 +98,7 @@ pub enum Missing {
     Failed(Arc<io::Error>),
 }
 
-/// Says whether an access to a file system may wait for its disk.
+/// Whether an access to a file system may wait for its disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
     Never,
@@ -109,14 +109,14 @@ enum Wait {
 #[derive(Debug)]
 enum Stop {
     Missing(Missing),
-    /// A thread that may wait must find it.
+    /// The file cannot be found in memory: a thread that may wait must look it up.
     WouldWait,
 }
 
 impl From<io::Error> for Missing {
     fn from(error: io::Error) -> Missing {
         match Errno::from_io_error(&error) {
-            // LOOP is a symlink where none is followed, NXIO a socket.
+            // LOOP reports a symlink where none is followed, NXIO a socket.
             Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG | Errno::NXIO) => Missing::NotFound,
             Some(Errno::XDEV) => Missing::Outside(None),
             Some(Errno::ACCESS | Errno::PERM) => Missing::Forbidden,

@@ -1,8 +1,8 @@
 //! Determines which file systems can answer from memory alone.
 //!
 //! Opening a file whose name is in memory needs no disk access on a local file system. A network or user-space file
-//! system contacts a server or process even then, which may never answer; and asking which kind it is would be such an
-//! access too. So each mount is asked once, by a thread that may wait, and unknown ones count as remote.
+//! system contacts a server or process even then, which may never answer. Querying the kind of the file system would be
+//! such an access too. So a thread that may wait queries each mount once, and unknown mounts count as remote.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,22 +11,23 @@ use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::{AtFlags, Statx, StatxFlags, makedev, statx};
 
-/// The maximum number of mounts that are remembered, usually one. If there are more, all are forgotten and learned
+/// The maximum number of mounts that are remembered, usually one. If there are more, all are forgotten and queried
 /// again.
 const MOUNTS_MAX: usize = 256;
 
-/// The kind of a file system, by the waits that it causes.
+/// The kind of a file system, by the waits that it can cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A file system without a disk: everything is in memory. It refuses RWF_NOWAIT and does not need it.
     Memory,
-    /// Returns what it has in memory without accessing its disk.
+    /// A file system on a local disk, which returns the data in memory without accessing its disk.
     Local,
-    /// Any access may block forever.
+    /// A network or user-space file system: any access may block forever.
     Remote,
 }
 
-/// Kinds by the mount's number if the kernel provides one that is never reused (Linux 6.8), otherwise by the device's.
+/// The kinds, by the mount's number if the kernel provides one that is never reused (Linux 6.8), otherwise by the
+/// device's number.
 #[derive(Debug, Default)]
 pub(super) struct Mounts(Mutex<HashMap<u64, Kind>>);
 
@@ -89,7 +90,7 @@ pub(super) fn identity(file: &OwnedFd) -> Option<(u64, u64)> {
 /// `STATX_MNT_ID_UNIQUE`.
 const MOUNT_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
-/// Queries mount and device, which the kernel can return without the file system.
+/// Queries mount and device, which the kernel can return without accessing the file system.
 fn ask(file: &impl AsFd) -> Option<Statx> {
     statx(file, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, MOUNT_UNIQUE).ok()
 }

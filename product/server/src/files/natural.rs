@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// A name by its place in the natural order, ignoring case.
+/// A name that compares by the natural order, ignoring case.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Natural(String);
 
@@ -28,7 +28,7 @@ impl Ord for Natural {
             }
             let (mut rest_a, mut rest_b) = (a.chars(), b.chars());
             match (rest_a.next(), rest_b.next()) {
-                // The same numbers: the one with fewer zeros before them is first.
+                // The numbers are the same: the name with fewer leading zeros is first.
                 (None, None) => return self.0.len().cmp(&other.0.len()).then(self.0.cmp(&other.0)),
                 (c, d) if c != d => return c.cmp(&d),
                 _ => (a, b) = (rest_a.as_str(), rest_b.as_str()),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     proptest! {
-        /// Sorting panics if an order is none.
+        /// Sorting panics if the comparison is not a total order.
         #[test]
         fn it_is_an_order(a in "[a0-2é]{0,6}", b in "[a0-2é]{0,6}", c in "[a0-2é]{0,6}") {
             let [a, b, c] = [a, b, c].map(|name| Natural::new(name.as_bytes()));

@@ -1,15 +1,15 @@
-//! Checks that a file is a whole picture of a type, by its outermost structure: what a cut or misnamed file breaks. Its
-//! pixels are not decoded.
+//! Checks by its outermost structure that a file is a complete picture of a type. Truncated and misnamed files fail
+//! this check. Pixels are not decoded.
 
 use http::ImageType;
 
-/// The maximum number of boxes of an AVIF file that are walked; encoders write three or four.
+/// The maximum number of boxes of an AVIF file that are visited; encoders write three or four.
 const BOXES_MAX: usize = 64;
-/// The maximum length of the first box that is read: more brands than anybody writes.
+/// The maximum length in bytes of the first box: more brands than any encoder writes.
 const BRANDS_BYTES_MAX: u64 = 256;
 
-/// Returns true if a file of this length is a whole picture. `read` fills the buffer with its bytes from an offset on, or
-/// returns false.
+/// Returns true if a file of this length is a complete picture. `read` fills the buffer with bytes from an offset on,
+/// or returns false.
 pub fn is_whole(image: ImageType, bytes: u64, read: impl Fn(u64, &mut [u8]) -> bool) -> bool {
     match image {
         ImageType::Avif => is_avif(bytes, read).unwrap_or(false),
@@ -17,7 +17,7 @@ pub fn is_whole(image: ImageType, bytes: u64, read: impl Fn(u64, &mut [u8]) -> b
     }
 }
 
-/// A RIFF file (RFC 9649 section 2.3) says its length.
+/// Checks a RIFF file (RFC 9649 section 2.3), which contains its length.
 fn is_webp(bytes: u64, read: impl Fn(u64, &mut [u8]) -> bool) -> bool {
     let mut head = [0; 12];
     if !read(0, &mut head) {
@@ -27,7 +27,7 @@ fn is_webp(bytes: u64, read: impl Fn(u64, &mut [u8]) -> bool) -> bool {
     head.starts_with(b"RIFF") && head.ends_with(b"WEBP") && said + 8 <= bytes
 }
 
-/// A file of boxes (ISO/IEC 14496-12), each with its length; the first names the brand.
+/// Checks a file of boxes (ISO/IEC 14496-12). Each contains its length, and the first names the brand.
 fn is_avif(bytes: u64, read: impl Fn(u64, &mut [u8]) -> bool) -> Option<bool> {
     let mut at = 0;
     for nth in 0..BOXES_MAX {
@@ -45,7 +45,7 @@ fn is_avif(bytes: u64, read: impl Fn(u64, &mut [u8]) -> bool) -> Option<bool> {
             }
             length => u64::from(length),
         };
-        // A box that is shorter than its head would keep the walk where it is.
+        // A box shorter than its own head would keep the loop in the same position.
         let end = at.checked_add(length).filter(|end| *end <= bytes && length >= 8)?;
         if nth == 0 && !(kind == b"ftyp" && has_brand(length, &read)) {
             return Some(false);
@@ -55,7 +55,7 @@ fn is_avif(bytes: u64, read: impl Fn(u64, &mut [u8]) -> bool) -> Option<bool> {
     Some(false)
 }
 
-/// Returns true if the first box, of this length, has a brand of AVIF.
+/// Returns true if the first box, of this length, has an AVIF brand.
 fn has_brand(length: u64, read: impl Fn(u64, &mut [u8]) -> bool) -> bool {
     let mut brands = vec![0; length.min(BRANDS_BYTES_MAX) as usize];
     let is_brand = |brand: &[u8]| matches!(brand, b"avif" | b"avis");
@@ -66,7 +66,7 @@ fn has_brand(length: u64, read: impl Fn(u64, &mut [u8]) -> bool) -> bool {
 pub(crate) mod testing {
     use http::ImageType;
 
-    /// The outermost structure of a picture of this length, at least 40 bytes, filled with this byte.
+    /// Makes the outermost structure of a picture of this length, at least 40 bytes, filled with this byte.
     pub fn picture(image: ImageType, bytes: usize, fill: u8) -> Vec<u8> {
         let mut made = match image {
             ImageType::Webp => [&b"RIFF"[..], &(bytes as u32 - 8).to_le_bytes(), b"WEBPVP8 "].concat(),

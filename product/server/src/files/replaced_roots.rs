@@ -1,4 +1,4 @@
-//! The folders that a worker has seen at the roots of its sites, by which it notices when another folder replaces one.
+//! The folders that a worker has seen at the roots of its sites. By them it notices when another folder replaces one.
 
 use units::Nanos;
 
@@ -12,14 +12,14 @@ const LINES_MAX: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Followed {
-    /// An entry per site, by its index in the set.
+    /// The data about each site, by its index in the set.
     seen: Vec<Seen>,
     lines: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Seen {
-    /// `None` until the site's first request.
+    /// The folder at the site's root; `None` until the site's first request.
     folder: Option<Identity>,
     looked_at: Nanos,
     due_at: Nanos,
@@ -30,13 +30,13 @@ impl Followed {
         Followed { seen: vec![Seen::default(); roots.folders.len()], lines: Vec::new() }
     }
 
-    /// Replaces the sites.
+    /// Replaces the sites, and forgets the folders of the previous ones.
     pub fn replace(&mut self, roots: &Roots) {
         self.seen = vec![Seen::default(); roots.folders.len()];
     }
 
-    /// Returns true at most once per [`FOLLOW_EVERY`]: the caller must then check the root of this site. Returns false
-    /// for an index past the last.
+    /// Returns true at most once per [`FOLLOW_EVERY`] and site: the caller must then check the root of this site.
+    /// Returns false for an index past the last.
     pub fn take_turn(&mut self, place: usize, now: Nanos) -> bool {
         let Some(seen) = self.seen.get_mut(place).filter(|seen| now >= seen.due_at) else { return false };
         seen.due_at = now + FOLLOW_EVERY;

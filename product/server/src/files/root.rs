@@ -3,19 +3,19 @@
 //! A path from a request must never reach a file outside the folder. Checking the text of the path is not enough: a
 //! symlink inside the folder may lead anywhere, and may be swapped between a check and the open. So the kernel confines
 //! every open to the folder: `openat2` with `RESOLVE_BENEATH` (Linux 5.6). It follows relative symlinks that stay
-//! inside and refuses the others, even those that come back: absolute ones, which start again at `/`, and those that
-//! go up and down again. So a path that leaves the root is opened without reading it, and the kernel reports where it
-//! is. What is in the root is opened by that place, again beneath the root; what is elsewhere only if an operator
-//! named its folder.
+//! inside, and refuses all others, even symlinks that come back into the folder: absolute ones, which start again at
+//! `/`, and those that go up and down again. A path that leaves the root is therefore opened without reading it, and
+//! the kernel reports its location. A file inside the root is then opened by that location, again beneath the root. A
+//! file elsewhere is opened only if an operator named its folder.
 //!
-//! If `openat2` is missing (an old kernel, or a container's system-call filter), the path is walked one segment at a
+//! If `openat2` is missing (an old kernel, or a container's system-call filter), the path is opened one segment at a
 //! time with `O_NOFOLLOW`, which refuses every symlink: less is served, but nothing escapes.
 //!
-//! The root itself is opened by its path for every lookup and closed after it: a folder that replaces it is served from
-//! then on, as by nginx, Apache and Caddy, and a file system that is mounted there can be unmounted. Opening it costs
-//! about 1 µs.
+//! The root itself is opened by its path for every lookup and closed after it. So a folder that replaces it is served
+//! immediately, as by nginx, Apache and Caddy, and a file system that is mounted there can be unmounted. Opening it
+//! costs about 1 µs.
 //!
-//! A path may lead to a disk that is slow, or dead. A lookup that must not wait for one uses [`Wait::Never`], and the
+//! A path may lead to a disk that is slow, or dead. For a lookup that must not wait for one ([`Wait::Never`]), the
 //! kernel answers from the names it has in memory or not at all (`RESOLVE_CACHED`, Linux 5.12; without it, not at all).
 
 use std::ffi::OsStr;
@@ -40,19 +40,19 @@ use super::mounts::{self, Kind, Mounts};
 use super::{Missing, Stop, Wait};
 
 /// The maximum number of attempts. `openat2` returns EAGAIN if a rename or mount anywhere on the machine raced with a
-/// `..` in a symlink; the kernel's documentation says to try again. More failures than this in a row have another
-/// cause.
+/// `..` in a symlink, and the kernel's documentation recommends to try again. More failures than this in a row have
+/// another cause.
 const ATTEMPTS_MAX: usize = 8;
 
-/// The number of folders above a path that are tried for one whose name is in memory.
+/// The maximum number of folders above a path that are tried to find one whose name is in memory.
 const FOLDERS_TRIED_MAX: usize = 16;
 
-/// The number of names at the top of a root that are tried for symlinks that leave it.
+/// The maximum number of names at the top of a root that are checked for symlinks that leave it.
 const NAMES_TRIED_MAX: usize = 10_000;
-/// The maximum number of wrong sidecars of a root that the log names.
+/// The maximum number of invalid sidecars of a root that are logged.
 const WRONG_TOLD_MAX: usize = 64;
 
-/// The settings for what is served from the folder.
+/// The settings for the files served from a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Options {
     /// Serve names that begin with a dot; `.well-known` (RFC 8615) is always served, `..` never.
@@ -65,7 +65,7 @@ pub struct Options {
     pub page: Option<Arc<ListingPage>>,
     /// Folders in addition to the root that symlinks in it may lead into.
     pub links_into: Vec<PathBuf>,
-    /// The codings in which files may be sent instead of as they are.
+    /// The codings in which files may be sent instead of as stored.
     pub codings: Codings,
     /// Send pictures in the types of their sidecars.
     pub image_sidecars: bool,
@@ -80,10 +80,10 @@ impl Default for Options {
     }
 }
 
-/// A folder whose files may be served: whichever its path leads to at each lookup.
+/// A folder whose files may be served: the folder to which its path leads at each lookup.
 #[derive(Debug)]
 pub struct Root {
-    /// Absolute: the working directory may be renamed.
+    /// The folder's path, absolute because the working directory may be renamed.
     path: PathBuf,
     pub(super) options: Options,
     resolve: Resolve,
@@ -93,14 +93,14 @@ pub struct Root {
     /// The folder last reported to the log.
     told: Mutex<Option<Identity>>,
     mounts: Mounts,
-    /// The sidecars that were reported to the log as wrong, and their states.
+    /// The sidecars that were logged as invalid, with their states.
     wrong: Mutex<HashMap<Vec<u8>, State>>,
-    /// A disk that is slow when a test lets it.
+    /// A disk for tests, which can be slow.
     #[cfg(test)]
     disk: Option<super::fake_disk::FakeDisk>,
 }
 
-/// A root, open for one lookup: all of the lookup uses the same folder, even if that is replaced meanwhile.
+/// A root, open for one lookup. All of the lookup uses the same folder, even if that is replaced during it.
 pub(super) struct Entered<'r> {
     root: &'r Root,
     folder: OwnedFd,
@@ -109,9 +109,9 @@ pub(super) struct Entered<'r> {
 /// The device and inode of the folder at a root's path; `None` if there is none.
 pub(super) type Identity = Option<(u64, u64)>;
 
-/// A file or folder that was looked at.
+/// A file or folder that was found but not opened for reading.
 pub(super) struct Looked {
-    /// Not open for reading.
+    /// The file, not open for reading.
     pub file: File,
     pub metadata: Metadata,
     /// The kind of the file system it lies on.
@@ -120,11 +120,11 @@ pub(super) struct Looked {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Resolve {
-    /// `openat2` with `RESOLVE_BENEATH`, and `RESOLVE_CACHED` if it must not wait.
+    /// `openat2` with `RESOLVE_BENEATH`, and with `RESOLVE_CACHED` if the lookup must not wait.
     Cached,
     /// `openat2` with `RESOLVE_BENEATH`; `RESOLVE_CACHED` is not available.
     Beneath,
-    /// Segment by segment, no symlinks.
+    /// Segment by segment, without symlinks.
     Walk,
 }
 
@@ -134,7 +134,7 @@ const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEX
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 impl Root {
-    /// Makes a root of a folder, which must exist and be accessible.
+    /// Creates a root from a folder, which must exist and be accessible.
     #[cfg(test)]
     pub fn open(dir: &Path, options: Options) -> io::Result<Root> {
         let root = Root::awaited(dir, options)?;
@@ -142,8 +142,8 @@ impl Root {
         Ok(root)
     }
 
-    /// Makes a root of a folder that may be missing: it is served once it is there. Symlinks on the path to it are
-    /// followed, being the operator's own.
+    /// Creates a root from a folder that may be missing; it is served once it exists. Symlinks on the path to it are
+    /// followed, because they are the operator's own.
     pub fn awaited(dir: &Path, options: Options) -> io::Result<Root> {
         let anywhere = open("/", FOLDER, Mode::empty())?;
         let resolve = match openat2(&anywhere, ".", FOLDER, Mode::empty(), BENEATH | ResolveFlags::CACHED) {
@@ -165,10 +165,10 @@ impl Root {
         })
     }
 
-    /// Returns an error unless the folder is there and accessible. Waits for its disk.
+    /// Returns an error unless the folder exists and is accessible. Waits for the disk.
     pub fn try_out(&self) -> io::Result<()> {
         let folder = open(&self.path, FOLDER, Mode::empty())?;
-        // A folder can be opened by a user who may not open what is in it.
+        // A user may be able to open a folder but not its contents.
         openat(&folder, ".", FOLDER, Mode::empty())?;
         let folder = File::from(folder);
         self.mounts.learn(&folder);
@@ -182,13 +182,13 @@ impl Root {
         std::path::absolute(path).is_ok_and(|path| path.starts_with(&self.path))
     }
 
-    /// Returns the log line about the folder being there if it was missing at the start, or was reported as gone.
+    /// Returns the log line that the folder exists now, if it was missing at the start or was reported as gone.
     pub(super) fn tell_arrival(&self, now: Identity) -> Option<String> {
         let is_missed = *self.told.lock().unwrap_or_else(PoisonError::into_inner) == Some(None);
         if is_missed && now.is_some() { self.tell_change(now) } else { None }
     }
 
-    /// Opens the folder that its path leads to now.
+    /// Opens the folder to which the root's path leads now.
     pub(super) fn enter(&self, wait: Wait) -> Result<Entered<'_>, Stop> {
         let folder = match self.wait(wait) {
             Wait::Never if self.resolve != Resolve::Cached => return Err(Stop::WouldWait),
@@ -202,12 +202,12 @@ impl Root {
         }
     }
 
-    /// The folder that its path leads to now. Never waits.
+    /// Returns the identity of the folder to which the root's path leads now. Never waits.
     pub(super) fn identity(&self) -> Result<Identity, Stop> {
         identity_of(&self.enter(Wait::Never))
     }
 
-    /// Returns the log line about this folder having replaced another; `None` if it was reported already.
+    /// Returns the log line that this folder has replaced another; `None` if that was reported already.
     pub(super) fn tell_change(&self, now: Identity) -> Option<String> {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let before = told.replace(now);
@@ -229,7 +229,8 @@ impl Root {
         Some(format!("site root `{name}` is {what} now{but}"))
     }
 
-    /// A line for each symlink at the top of the root that leads out of it and is not followed. Waits for the disk.
+    /// Returns a line for each symlink at the top of the root that leads out of it and is not followed. Waits for the
+    /// disk.
     pub fn symlinks_out(&self) -> Vec<Arc<str>> {
         let Ok(entered) = self.enter(Wait::Allowed) else { return Vec::new() };
         let names = entered.read(b"", Wait::Allowed).ok().and_then(|folder| Dir::new(folder).ok());
@@ -267,7 +268,8 @@ impl Root {
         folders.filter_map(found).find_map(|folder| mounts::device(&folder)).unwrap_or_else(known)
     }
 
-    /// A test's disk alone decides: what the kernel has in memory depends on what else the machine does.
+    /// Lets a test's disk decide whether a lookup waits, because the names that the kernel has in memory depend on the
+    /// rest of the machine.
     fn wait(&self, wait: Wait) -> Wait {
         #[cfg(test)]
         if self.disk.is_some() && self.resolve == Resolve::Cached {
@@ -276,14 +278,14 @@ impl Root {
         wait
     }
 
-    /// Behaves as if the kernel had no `openat2`.
+    /// Makes the root behave as if the kernel had no `openat2`.
     #[cfg(test)]
     pub(super) fn walking(mut self) -> Root {
         self.resolve = Resolve::Walk;
         self
     }
 
-    /// Behaves as before Linux 5.12.
+    /// Makes the root behave as on Linux before 5.12.
     #[cfg(test)]
     pub(super) fn uncached(mut self) -> Root {
         self.resolve = Resolve::Beneath;
@@ -317,7 +319,7 @@ impl Entered<'_> {
         &self.root.options
     }
 
-    /// Returns the log line about a wrong sidecar; `None` if it was reported in this state, or enough others were.
+    /// Returns the log line about an invalid sidecar; `None` if it was reported in this state, or enough others were.
     pub fn tell_wrong(&self, path: &[u8], state: State, why: &str) -> Option<String> {
         let mut wrong = self.root.wrong.lock().unwrap_or_else(PoisonError::into_inner);
         if wrong.len() >= WRONG_TOLD_MAX && !wrong.contains_key(path) || wrong.insert(path.into(), state) == Some(state)
@@ -334,13 +336,13 @@ impl Entered<'_> {
         self.root.admits_segment(segment)
     }
 
-    /// Opens for reading what is at this path; it must have been looked at.
+    /// Opens the file or folder at this path for reading. It must have been looked at before.
     pub fn read(&self, path: &[u8], wait: Wait) -> Result<File, Stop> {
         self.at(path, READ, wait)
     }
 
-    /// Returns the log line about a path that leads out of the root; `None` if it leads nowhere, or enough was logged.
-    /// Waits for the disk.
+    /// Returns the log line about a path that leads out of the root; `None` if the path does not exist, or enough was
+    /// logged. Waits for the disk.
     pub fn explain_leaving(&self, path: &[u8]) -> Option<Arc<str>> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let is_leaving =
@@ -391,13 +393,15 @@ impl Entered<'_> {
         result
     }
 
-    /// Opens the target of a symlink that leaves the root, if it comes back or symlinks may lead there; otherwise the
-    /// error is XDEV. Swapping the symlink meanwhile gains nothing: in the root, the kernel confines the second open
-    /// too, and elsewhere the check uses the location of the file that was opened.
+    /// Opens the target of a symlink that leaves the root, if the target is in the root after all or in a folder into
+    /// which symlinks may lead; otherwise the error is XDEV. Swapping the symlink during this gains nothing: in the
+    /// root, the kernel confines the second open too, and elsewhere the check uses the location of the file that was
+    /// opened.
     fn at_linked(&self, path: &[u8], flags: OFlags, wait: Wait) -> Result<OwnedFd, Errno> {
         let (found, place) = self.at_allowed_place(path, wait)?;
         if let Ok(rest) = place.strip_prefix(place_of(&self.folder)?) {
-            // A symlink comes back, never the path of a request: `/up/site/a` would show the name of the root.
+            // Only a symlink may come back into the root, not the path of a request: `/up/site/a` would reveal the name
+            // of the root.
             for (slash, _) in path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
                 self.at_allowed_place(&path[..slash], wait)?;
             }
@@ -410,13 +414,13 @@ impl Entered<'_> {
         if flags.contains(OFlags::PATH) { Ok(found) } else { open(by_number(&found), flags, Mode::empty()) }
     }
 
-    /// Finds what a path leads to, without reading it, and its place; the error is XDEV if that is neither in the root
-    /// nor where symlinks may lead.
+    /// Finds the file or folder to which a path leads, without reading it, and its location. The error is XDEV if the
+    /// location is neither in the root nor in a folder into which symlinks may lead.
     fn at_allowed_place(&self, path: &[u8], wait: Wait) -> Result<(OwnedFd, PathBuf), Errno> {
         let cached = if wait == Wait::Never { ResolveFlags::CACHED } else { ResolveFlags::empty() };
         let resolve = ResolveFlags::NO_MAGICLINKS | cached;
         let found = match openat2(&self.folder, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve) {
-            // Nobody learns what is out of the root.
+            // Clients must not learn which files exist outside the root.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) if self.root.links.are_refused() => {
                 return Err(Errno::XDEV);
             }
@@ -440,7 +444,7 @@ impl Entered<'_> {
     }
 }
 
-/// The name by which the process itself opens a file that it has open.
+/// The path by which this process can open a file again that it has open.
 fn by_number(file: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
@@ -451,7 +455,7 @@ fn place_of(file: &OwnedFd) -> Result<PathBuf, Errno> {
     Ok(PathBuf::from(OsStr::from_bytes(place.as_bytes())))
 }
 
-/// The folder that a root was found to be; an error if that is not known.
+/// The identity of the folder found at a root; an error if it could not be determined.
 pub(super) fn identity_of(entered: &Result<Entered<'_>, Stop>) -> Result<Identity, Stop> {
     match entered {
         Ok(entered) => Ok(mounts::identity(&entered.folder)),
@@ -460,8 +464,8 @@ pub(super) fn identity_of(entered: &Result<Entered<'_>, Stop>) -> Result<Identit
     }
 }
 
-/// File systems that store characters (exFAT, ext4 that ignores case, ZFS) have no names that are not UTF-8, and report
-/// such a name as invalid rather than missing.
+/// Maps an error for a name that is not UTF-8. File systems that store characters (exFAT, ext4 that ignores case, ZFS)
+/// have no such names, and report them as invalid rather than missing.
 fn of_name(path: &[u8], errno: Errno) -> Errno {
     let is_no_name = matches!(errno, Errno::INVAL | Errno::ILSEQ) && std::str::from_utf8(path).is_err();
     if is_no_name { Errno::NOENT } else { errno }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::{Root, SiteNumber};
 
-/// The folder of each site of a set, for sites that have one. Numbers continue from set to set, and wrap around.
+/// The folder of each site of a set, for the sites that have one. Site numbers continue from set to set, and wrap
+/// around.
 #[derive(Debug, Clone)]
 pub struct Roots {
     pub first: SiteNumber,
@@ -12,7 +13,7 @@ pub struct Roots {
 }
 
 impl Roots {
-    /// The number after the last.
+    /// The number after the last site.
     pub fn end(&self) -> SiteNumber {
         self.first.wrapping_add(self.folders.len() as SiteNumber)
     }
@@ -22,7 +23,7 @@ impl Roots {
         site.wrapping_sub(self.first) as usize
     }
 
-    /// Returns `None` for a site of another set, and `Some(None)` for one without a folder.
+    /// Returns the root of a site; `None` for a site of another set, and `Some(None)` for a site without a folder.
     pub fn of(&self, site: SiteNumber) -> Option<Option<&Arc<Root>>> {
         self.folders.get(self.place(site)).map(Option::as_ref)
     }

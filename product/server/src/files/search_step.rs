@@ -1,15 +1,15 @@
-/// A step of the search for the file of a request: each is a lookup of another path, or of the same one again.
+/// A step of the search for the file of a request. Each step looks up another path, or the same path again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SearchStep {
-    /// The path as it is; what is there need not be the answer.
+    /// The path as requested. If nothing or a folder is there, other steps may follow.
     #[default]
     Exact,
     /// The path with `.html`.
     Page,
-    /// The path as it is, after there was no page.
+    /// The path as requested, after no page was found.
     Settled,
     /// The part of the path that names a script.
     Script,
-    /// The file for navigations that lead nowhere.
+    /// The fallback file for navigations to paths that do not exist.
     Fallback,
 }

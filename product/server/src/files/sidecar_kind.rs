@@ -1,4 +1,4 @@
-//! The kinds of files that may be sent in the place of another.
+//! The kinds of files that may be sent in place of another.
 
 use http::{Coding, ImageType};
 
@@ -12,7 +12,7 @@ pub enum SidecarKind {
 impl SidecarKind {
     pub const COUNT: usize = Coding::ALL.len() + ImageType::ALL.len();
 
-    /// Its place among all kinds.
+    /// The index of this kind among all kinds.
     pub fn index(self) -> usize {
         match self {
             SidecarKind::Coded(coding) => coding as usize,
@@ -20,7 +20,7 @@ impl SidecarKind {
         }
     }
 
-    /// The extension that the name of a file gets, without its dot.
+    /// The extension, without its dot, that is added to the name of a file.
     pub fn extension(self) -> &'static str {
         match self {
             SidecarKind::Coded(coding) => coding.extension(),
@@ -28,7 +28,7 @@ impl SidecarKind {
         }
     }
 
-    /// The end of its entity tag.
+    /// The suffix of the sidecar's entity tag.
     pub fn suffix(self) -> &'static str {
         match self {
             SidecarKind::Coded(coding) => coding.token(),

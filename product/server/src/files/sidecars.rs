@@ -1,7 +1,7 @@
-//! Sidecars: files that an operator has made from another, with its name and the extension of a coding
-//! (`page.html.br`) or of another type of picture (`photo.jpg.avif`). They are sent in its place, so a wrong one would
-//! break a page for everybody: one that is older than the file, is not shorter, is cut or is not what its name says counts
-//! as none.
+//! Sidecars: files that an operator has made from another file, with its name and the extension of a coding
+//! (`page.html.br`) or of another type of picture (`photo.jpg.avif`). They are sent in its place, so an invalid one
+//! would break a page for everybody. A sidecar is ignored if it is older than the file, not shorter, truncated, or not
+//! of the type that its name indicates.
 //!
 //! A change of a sidecar alone is noticed when the file is compared again, within a second.
 
@@ -22,10 +22,10 @@ use super::sidecar_kind::SidecarKind;
 use super::{Stop, Wait};
 use crate::codec::{CODED_BYTES, decoded_bytes};
 
-/// The maximum length of a file whose sidecars are decoded to check them: it takes a tenth of a second. Only
-/// the first bytes of others are looked at.
+/// The maximum length of a file whose sidecars are decoded to check them, which takes a tenth of a second. For longer
+/// files, only the first bytes of the sidecars are checked.
 const CHECKED_BYTES_MAX: u64 = 32 << 20;
-/// The maximum number of names of a folder that are read to find what they have in common.
+/// The maximum number of names that are read of a folder to find the pattern of its names.
 const NAMES_MAX: usize = 4096;
 
 /// A search for sidecars in a root.
@@ -36,7 +36,7 @@ pub(super) struct Sidecars<'a> {
 }
 
 impl Sidecars<'_> {
-    /// Returns true if the sidecars of a known file are the same as when that was loaded.
+    /// Returns true if the sidecars of a known file are the same as when the file was loaded.
     pub fn are_same(&self, path: &[u8], entry: &Entry) -> Result<bool, Stop> {
         for kind in self.kinds_of(entry) {
             let looked = self.look(&path_of(path, kind))?;
@@ -56,8 +56,8 @@ impl Sidecars<'_> {
         codings.iter().map(SidecarKind::Coded).chain(images)
     }
 
-    /// The other forms of a file that was just loaded, with lines for the log about those that are wrong; `None` if it can
-    /// have none. Checking a sidecar takes time, so that only a thread that may wait does.
+    /// Returns the other forms of a file that was just loaded, with log lines about invalid sidecars; `None` if it can
+    /// have no other forms. Checking a sidecar takes time, so only a thread that may wait does it.
     pub fn forms(&self, path: &[u8], entry: &Entry) -> Result<Option<(Forms, Vec<String>)>, Stop> {
         let has_hash = self.has_hash_like_others(path)?;
         if self.kinds_of(entry).next().is_none() && !has_hash {
@@ -85,7 +85,8 @@ impl Sidecars<'_> {
         Ok(Some((forms, lines)))
     }
 
-    /// Returns true if the name of a file has a hash by the other names of its folder. Reading them waits for the disk.
+    /// Returns true if the other names of the folder show that a file's name contains a hash. Reading them waits for
+    /// the disk.
     fn has_hash_like_others(&self, path: &[u8]) -> Result<bool, Stop> {
         if !may_have_hash(path) {
             return Ok(false);
@@ -101,7 +102,8 @@ impl Sidecars<'_> {
         Ok(names.len() <= NAMES_MAX && confirm_hashes(names.iter().map(|name| name.to_bytes())))
     }
 
-    /// Loads a sidecar; `None` if it cannot be read or was replaced meanwhile. The error says what is wrong with it.
+    /// Loads a sidecar; `None` if it cannot be read or was replaced during the check. The error is the reason why it is
+    /// invalid.
     fn checked(
         &self,
         path: &[u8],
@@ -122,7 +124,7 @@ impl Sidecars<'_> {
         Ok(fault(kind, &sidecar, entry.len).map_or(Ok(Some(sidecar)), Err))
     }
 
-    /// Looks at what lies at this path; what cannot be looked at counts as absent.
+    /// Looks at the file at this path. A file that cannot be looked at counts as absent.
     fn look(&self, path: &[u8]) -> Result<Option<Looked>, Stop> {
         match self.root.look(path, self.wait) {
             Ok(looked) => Ok(Some(looked)),
@@ -149,7 +151,8 @@ fn path_of(path: &[u8], kind: SidecarKind) -> Vec<u8> {
     [path, b".", kind.extension().as_bytes()].concat()
 }
 
-/// Returns what is wrong with a sidecar of a file of this length; `None` if it has fewer bytes, and is what its name says.
+/// Returns the reason why a sidecar of a file of this length is invalid; `None` if it has fewer bytes than the file and
+/// is of the type that its name indicates.
 fn fault(kind: SidecarKind, sidecar: &Entry, bytes: u64) -> Option<&'static str> {
     if sidecar.len >= bytes {
         return Some("it is not shorter than its file");
@@ -190,6 +193,6 @@ fn is_coded(coding: Coding, mut coded: impl BufRead, bytes: u64) -> bool {
         Coding::Zstd => first.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]),
         Coding::Brotli => false,
     };
-    // Brotli has no first bytes of its own.
+    // Brotli data has no characteristic first bytes.
     if coding == Coding::Brotli { !begins(Coding::Gzip) && !begins(Coding::Zstd) } else { begins(coding) }
 }

@@ -1,15 +1,15 @@
-//! The view of a folder that a request asks for: the page, the column that sorts it, HTML or JSON. The query has the names
-//! that Caddy has.
+//! The view of a folder that a request asks for: the page, the sorting column, and HTML or JSON. The parameters of the
+//! query have the same names as in Caddy.
 
 use std::fmt::{self, Display};
 
 /// The maximum number of pages of one folder.
 pub(super) const PAGES_MAX: u32 = 200;
 
-/// A listing as a request names it. Everything else in a query has no effect.
+/// A listing as the query of a request describes it. Other parameters of the query have no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListingView {
-    /// Counted from 1.
+    /// The number of the page, counted from 1.
     pub(super) page: u32,
     pub(super) column: Column,
     pub(super) is_descending: bool,
@@ -34,7 +34,7 @@ impl Column {
         }
     }
 
-    /// Returns true if people want the last of this column first: the largest, the newest.
+    /// Returns true if people usually want the last entries of this column first: the largest, the newest.
     pub fn is_descending_first(self) -> bool {
         self != Column::Name
     }
@@ -100,13 +100,13 @@ impl ListingView {
         Some(view)
     }
 
-    /// The listing by this column: by the same one, in the other direction.
+    /// The listing sorted by this column. If it is sorted by this column already, the direction is reversed.
     pub(super) fn turned(self, column: Column) -> ListingView {
         let is_descending = if self.column == column { !self.is_descending } else { column.is_descending_first() };
         ListingView { page: 1, column, is_descending, ..self }
     }
 
-    /// The query of this listing's page with another number; `&` is written as HTML has it.
+    /// The query for page `page` of this listing, with `&` escaped for HTML.
     pub(super) fn query(self, page: u32) -> String {
         let order = match (self.column, self.is_descending) {
             (Column::Name, false) => String::new(),
@@ -120,7 +120,7 @@ impl ListingView {
     }
 }
 
-/// The form that [`ListingView::split`] reads.
+/// Writes the suffix that [`ListingView::split`] reads.
 impl Display for ListingView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let column = match self.column {

@@ -2,13 +2,13 @@
 //!
 //! Each cached file's inode is watched (not its folder: a busy folder of logs or uploads would wake us for files that
 //! are not requested). Folders are watched if their names are remembered, until the next name is added or removed.
-//! Writing, truncating, `chmod`, renaming, unlinking, and being replaced by a rename all queue an event before the
-//! system call that did it returns, so a worker that handles [`Watch::changed`] before looking at requests never serves
-//! a state older than the request. The cache handles what an inode's events cannot show.
+//! Writing, truncating, `chmod`, renaming, unlinking, and being replaced by a rename all queue an event before their
+//! system call returns. So a worker that handles [`Watch::changed`] before looking at requests never serves a state
+//! older than the request. The cache handles changes that cause no event of the inode.
 //!
-//! A lookup that another thread runs adds its watch there, and the cache receives it when the lookup ends. A [`Watch`]
-//! remembers recent events, so it can report whether the inode changed in between, or its watch was removed because
-//! nothing used it.
+//! A lookup that another thread runs adds its watch on that thread, and the cache receives the watch when the lookup
+//! ends. A [`Watch`] remembers recent events, so it can report whether the inode changed in between, or whether its
+//! watch was removed because nothing used it.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -19,14 +19,15 @@ use std::sync::{Arc, Once};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
-/// The maximum number of events read in one turn; after more, any file may have changed. Four times the kernel's
-/// default queue.
+/// The maximum number of events read in one turn. If there are more, any file may have changed. The number is four
+/// times the kernel's default queue.
 const EVENTS_PER_TURN_MAX: usize = 65_536;
-/// An event of a file takes 16 bytes, without a name; one of a folder has a name of up to 255 bytes.
+/// The size of the buffer for events. An event of a file takes 16 bytes, without a name; an event of a folder contains
+/// a name of up to 255 bytes.
 const BUFFER_BYTES: usize = 4096;
 
-/// The number of inodes that are remembered as changed or no longer watched. If more are disturbed while a lookup runs,
-/// its result is sent but not kept.
+/// The maximum number of inodes that are remembered as changed or no longer watched. If more are disturbed while a
+/// lookup runs, its result is sent but not kept.
 const REMEMBERED_MAX: usize = 1024;
 
 const CHANGES: WatchFlags = WatchFlags::MODIFY
@@ -35,7 +36,7 @@ const CHANGES: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::MOVE_SELF)
     .union(WatchFlags::DELETE_SELF);
 
-/// The events of a folder, including what happens to the files in it.
+/// The events of a folder, including changes of the files in it.
 const CHANGES_INSIDE: WatchFlags = CHANGES
     .union(WatchFlags::CREATE)
     .union(WatchFlags::DELETE)
@@ -43,7 +44,7 @@ const CHANGES_INSIDE: WatchFlags = CHANGES
     .union(WatchFlags::MOVED_TO);
 
 /// The events of a folder whose names are remembered: names added or removed. Changes to the content of its files are
-/// left out, or each line of a log would wake us.
+/// left out; otherwise each line of a log would wake us.
 const NAMES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DELETE)
     .union(WatchFlags::MOVED_FROM)
@@ -59,11 +60,11 @@ static SAID: Once = Once::new();
 pub(super) struct Watch {
     inotify: Inotify,
     slots: HashMap<WatchId, Vec<usize>>,
-    /// Released by slots; empty between two calls of the cache.
+    /// The watches released by slots; empty between two calls of the cache.
     unused: Vec<WatchId>,
-    /// The inodes that changed or are no longer watched, with the time; the most recent ones.
+    /// The most recent inodes that changed or are no longer watched, with the moment of that.
     disturbed: VecDeque<(Moment, WatchId)>,
-    /// The moment before which nothing is remembered.
+    /// The moment before which no changes are remembered.
     remembers_from: Moment,
     now: Moment,
 }
@@ -92,7 +93,7 @@ impl Inotify {
         Inotify(inotify.map_err(say_once).ok().map(Arc::new))
     }
 
-    /// Behaves as if the user had no inotify instance left.
+    /// Creates an instance that behaves as if the user had no inotify instance left.
     #[cfg(test)]
     pub(super) fn unavailable() -> Inotify {
         Inotify(None)
@@ -103,12 +104,12 @@ impl Inotify {
         self.add_for(file, CHANGES)
     }
 
-    /// Watches a folder and what is in it.
+    /// Watches a folder and the files in it.
     pub(super) fn add_folder(&self, folder: &File) -> Option<WatchId> {
         self.add_for(folder, CHANGES_INSIDE)
     }
 
-    /// Watches the names in a folder, in addition to what is already watched there.
+    /// Watches the names in a folder, in addition to any existing watch of it.
     pub(super) fn add_names(&self, folder: &File) -> Option<WatchId> {
         self.add_for(folder, NAMES.union(WatchFlags::MASK_ADD))
     }
@@ -117,7 +118,7 @@ impl Inotify {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         match inotify::add_watch(self.0.as_ref()?, path, changes) {
             Ok(id) => Some(id),
-            // Without permission to read it, opening it fails as well and reports the reason.
+            // Opening the file without permission to read it fails as well, and reports the reason.
             Err(Errno::ACCESS) => None,
             Err(errno) => {
                 say_once(errno);
@@ -161,7 +162,7 @@ impl Watch {
         self.disturbed.push_back((self.now, id));
     }
 
-    /// Discards the record of events: [`Watch::is_undisturbed`] is false for every lookup that has begun.
+    /// Discards the record of events: [`Watch::is_undisturbed`] then returns false for every lookup that has begun.
     pub(super) fn disturb_all(&mut self) -> Changed {
         self.now += 1;
         self.disturbed.clear();
@@ -184,13 +185,13 @@ impl Watch {
         self.unused.push(id);
     }
 
-    /// Releases watches that were added, and may not have been attached.
+    /// Releases watches that were added and perhaps not attached to a slot.
     pub(super) fn give_back(&mut self, added: Vec<WatchId>) {
         self.unused.extend(added);
     }
 
     /// Stops watching inodes that no slot uses. This is delayed because an entry being inserted may need the watch of
-    /// the one it displaces.
+    /// the entry it displaces.
     pub(super) fn release_unused(&mut self) {
         while let Some(id) = self.unused.pop() {
             if self.slots.contains_key(&id) {
@@ -198,13 +199,13 @@ impl Watch {
             }
             self.disturb(id);
             if let Some(inotify) = &self.inotify.0 {
-                // Fails if the inode is gone already, and the watch with it.
+                // This fails if the inode no longer exists, and the watch with it.
                 let _ = inotify::remove_watch(inotify, id);
             }
         }
     }
 
-    /// The slots whose files have changed since the last call, possibly with duplicates; never blocks.
+    /// Returns the slots whose files have changed since the last call, possibly with duplicates. Never blocks.
     pub(super) fn changed(&mut self) -> Changed {
         let Some(inotify) = self.inotify.0.clone() else { return Changed::Slots(Vec::new()) };
         let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
