@@ -9,7 +9,7 @@ use cli::Failure;
 use rustix::net::sockopt::socket_peercred;
 
 use crate::serve::control::{NAME, address};
-use crate::serve::handover::{Started, description};
+use crate::serve::handover::{Started, VARIABLE, description};
 
 #[derive(Debug, clap::Args)]
 pub struct Which {
@@ -101,6 +101,13 @@ fn pid_in(file: &Path) -> Result<u32, Failure> {
 /// The servers in this network namespace.
 pub fn servers_here() -> Vec<u32> {
     servers(&std::fs::read_to_string("/proc/self/net/unix").unwrap_or_default())
+}
+
+/// The server that has taken the sockets of this one over (`weir upgrade`).
+pub fn successor_of(pid: u32) -> Option<u32> {
+    let pid = pid.to_string();
+    let is_named = |started: &Started| started.variables.iter().any(|(name, value)| name == VARIABLE && *value == *pid);
+    servers_here().into_iter().find(|new| description(*new).is_ok_and(|(started, ..)| is_named(&started)))
 }
 
 fn listed() -> Result<Vec<u32>, Failure> {

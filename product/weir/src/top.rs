@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use cli::Failure;
 use serde_json::Value;
 
-use crate::running::{Which, servers_here};
+use crate::running::{Which, servers_here, successor_of};
 use crate::serve::control::STATUS_NAME;
 use crate::status;
 use attached::Attaches;
@@ -92,8 +92,23 @@ impl Told {
     fn again(&mut self, passed: Duration) -> Result<(), Failure> {
         self.attaches.read();
         if let Some(server) = &mut self.server {
-            let (_, now) = ask(&Which::fixed(server.pid))?;
-            server.before = Some((passed, std::mem::replace(&mut server.now, now)));
+            server.again(passed)?;
+        }
+        Ok(())
+    }
+}
+
+impl OfServer {
+    /// Asks again. A server that has answered and serves no more has ended, or has a successor, which is shown then.
+    fn again(&mut self, passed: Duration) -> Result<(), Failure> {
+        match ask(&Which::fixed(self.pid)) {
+            Ok((_, now)) => self.before = Some((passed, std::mem::replace(&mut self.now, now))),
+            Err(failure) if servers_here().contains(&self.pid) => return Err(failure),
+            Err(_) => {
+                let ended = || Failure::Failed(format!("server {} has ended", self.pid));
+                let (pid, now) = ask(&Which::fixed(successor_of(self.pid).ok_or_else(ended)?))?;
+                *self = OfServer { pid, now, before: None };
+            }
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ use crate::common::{
     Client, PATIENCE, Server, Site, Upstream, WEIR, answer, content, get, run_to_end, wait_until, weir_under,
 };
 use crate::http3::{Asking, LARGE, SLOW};
+use crate::upgrades::{file, free_port, upgrade};
 
 /// A size beyond the buffers of two sockets.
 const HUGE: usize = 16 << 20;
@@ -212,7 +213,7 @@ impl Terminal {
         tcsetwinsize(&slave, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
         let mut command = Command::new(WEIR);
         command.args(["top", "--pid", &server.pid().to_string()]).env("TERM", "xterm").env_remove("NO_COLOR");
-        command.envs(variables.iter().copied()).stdin(Stdio::null()).stderr(Stdio::inherit()).stdout(slave);
+        command.envs(variables.iter().copied()).stdin(Stdio::null()).stderr(slave.try_clone().unwrap()).stdout(slave);
         Terminal { top: command.spawn().unwrap(), written: File::from(master), kept: Vec::new() }
     }
 
@@ -301,4 +302,18 @@ fn a_terminal_that_changes_its_size_is_drawn_on_anew() {
         status.is_some()
     });
     assert_eq!(status.unwrap().code(), Some(1));
+}
+
+/// It said that the server is none.
+#[test]
+fn a_server_that_is_replaced_is_followed_and_one_that_ended_is_named() {
+    let site = Site::of_sizes(&[1000]);
+    let server = Server::run(&file(&site, free_port(), "[uplink]\nshaping = 'off'"));
+    let mut terminal = Terminal::open(&server, 100, 30, &[]);
+    terminal.until(&format!("weir {}", server.pid()));
+    let new = upgrade(server.pid()).unwrap();
+    terminal.until(&format!("weir {}", new.0));
+    let pid = new.0;
+    drop(new);
+    terminal.until(&format!("server {pid} has ended"));
 }

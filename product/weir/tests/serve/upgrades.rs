@@ -15,7 +15,7 @@ const HUGE: usize = 16 << 20;
 
 /// The process that serves now, ended with the test.
 #[derive(Debug)]
-pub struct Serving(u32);
+pub struct Serving(pub u32);
 
 impl Drop for Serving {
     fn drop(&mut self) {
