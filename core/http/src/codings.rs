@@ -1,9 +1,9 @@
-//! Content codings: those that a client takes, and the entity tags of responses that are coded on their way.
+//! Content codings: the codings that a client accepts, and the entity tags of responses coded while they are sent.
 //!
-//! The field has weights, and the obvious search for the word `gzip` in it sends bytes that the client has refused
-//! (`gzip;q=0`). A tag is the same text for all bytes of a program's response, so a coded one must be weak; a program
-//! that compares tags byte by byte would then never see its own again. Ours carry a mark, by which the program's tag is
-//! restored in the next request.
+//! The field has weights, and a plain search for the word `gzip` in it would send bytes that the client has refused
+//! (`gzip;q=0`). A tag is the same text for all bytes of a program's response, so the tag of a coded response must be
+//! weak. A program that compares tags byte by byte would then never recognise its own. Our weakened tags carry a mark,
+//! by which the program's tag is restored in the next request.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,8 @@ use crate::Request;
 use crate::conditions::listed_tags;
 use crate::list::members;
 
-/// A content coding that this server makes. In the order of preference between equal weights: the smaller result first.
+/// A content coding that this server can apply. The variants are in the order of preference between equal weights: the
+/// smaller result first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Coding {
     Brotli,
@@ -29,11 +30,11 @@ pub struct AcceptedCodings {
     weights: [u16; Coding::ALL.len()],
     /// The weights of the codings with a dictionary.
     with_dictionary: [u16; Coding::ALL.len()],
-    /// The weight of no coding, if the request has one for it.
+    /// The weight of a response without a coding, if the request gives one.
     identity: Option<u16>,
 }
 
-/// The maximum number of members of Accept-Encoding that are read; no more codings are registered.
+/// The maximum number of members of Accept-Encoding that are read; there are fewer registered codings.
 const MEMBERS_MAX: usize = 32;
 
 /// The end of the opaque part of a tag that [`weakened`] has made.
@@ -51,7 +52,7 @@ impl Coding {
         }
     }
 
-    /// The name of this coding with a dictionary (RFC 9842 section 6); `None` if it has none.
+    /// Returns the name of this coding with a dictionary (RFC 9842 section 6); `None` if it has none.
     pub fn token_with_dictionary(self) -> Option<&'static str> {
         match self {
             Coding::Brotli => Some("dcb"),
@@ -69,7 +70,7 @@ impl Coding {
         }
     }
 
-    /// The coding of a name in a field. Recipients take `x-gzip` for `gzip` (RFC 9110 section 8.4.1.3).
+    /// Returns the coding with this name in a field. Recipients treat `x-gzip` as `gzip` (RFC 9110 section 8.4.1.3).
     fn named(name: &[u8]) -> Option<Coding> {
         let is = |token: &str| name.eq_ignore_ascii_case(token.as_bytes());
         match name.len() {
@@ -79,7 +80,7 @@ impl Coding {
         }
     }
 
-    /// The coding of a name in a field that says it with a dictionary.
+    /// Returns the coding whose variant with a dictionary has this name in a field.
     fn named_with_dictionary(name: &[u8]) -> Option<Coding> {
         let is = |token: &str| name.eq_ignore_ascii_case(token.as_bytes());
         Coding::ALL.into_iter().find(|coding| coding.token_with_dictionary().is_some_and(is))
@@ -111,8 +112,8 @@ impl FromIterator<Coding> for Codings {
 }
 
 impl AcceptedCodings {
-    /// Reads all lines of Accept-Encoding. Without one, a client takes no coding: the RFC would allow any, but programs
-    /// that leave the field out decode none. Of two members with one name, the first counts.
+    /// Reads all lines of Accept-Encoding. Without the field, a client accepts no coding: the RFC would allow any, but
+    /// programs that leave the field out decode none. Of two members with one name, the first counts.
     pub fn of(request: &Request) -> AcceptedCodings {
         let (mut weights, mut identity, mut any) = ([None; Coding::ALL.len()], None, None);
         let mut with_dictionary = [None; Coding::ALL.len()];
@@ -131,9 +132,9 @@ impl AcceptedCodings {
             said.get_or_insert(weight);
         }
         let weights = weights.map(|weight: Option<u16>| weight.or(any).unwrap_or(0));
-        // A client that sends `*` need not know of dictionaries.
+        // A client that sends `*` may not support dictionaries.
         let with_dictionary = with_dictionary.map(Option::unwrap_or_default);
-        // `*` with another weight does not give one to identity, which is acceptable and least wanted then.
+        // `*` with another weight does not apply to identity, which is then acceptable and least wanted.
         AcceptedCodings { weights, with_dictionary, identity: identity.or(any.filter(|weight| *weight == 0)) }
     }
 
@@ -141,24 +142,24 @@ impl AcceptedCodings {
         self.weights[coding as usize] > 0
     }
 
-    /// Returns true if the client takes no response without a coding.
+    /// Returns true if the client accepts no response without a coding.
     pub fn refuses_identity(&self) -> bool {
         self.identity == Some(0)
     }
 
-    /// The codings among these that the client wants at least as much as none, the most wanted first.
+    /// Returns the offered codings that the client wants at least as much as no coding, the most wanted first.
     pub fn wanted(&self, offered: Codings) -> impl Iterator<Item = Coding> {
         let weight = |coding: &Coding| self.weights[*coding as usize];
         let floor = self.identity.unwrap_or(0).max(1);
         let mut wanted = Coding::ALL.map(Some);
-        // Stable: between equal weights, the preference decides.
+        // The sort is stable: between equal weights, the preference decides.
         wanted.sort_by_key(|coding| std::cmp::Reverse(coding.as_ref().map(weight)));
         let is_wanted = move |coding: &Coding| offered.has(*coding) && weight(coding) >= floor;
         wanted.into_iter().flatten().filter(is_wanted)
     }
 
-    /// The codings among these that the client wants with a dictionary at least as much as any other and none, the most
-    /// wanted first.
+    /// Returns the offered codings that the client wants with a dictionary at least as much as any other coding and
+    /// none, the most wanted first.
     pub fn wanted_with_dictionary(&self, offered: Codings) -> impl Iterator<Item = Coding> {
         let weight = |coding: &Coding| self.with_dictionary[*coding as usize];
         let floor = self.weights.into_iter().chain(self.identity).max().unwrap_or(0).max(1);
@@ -167,14 +168,14 @@ impl AcceptedCodings {
         wanted.into_iter().filter(move |coding| offered.has(*coding) && weight(coding) >= floor)
     }
 
-    /// The most wanted coding among these; `None` if the client wants none of them, or no coding more.
+    /// Returns the most wanted of the offered codings; `None` if the client wants none of them, or prefers no coding.
     pub fn best(&self, offered: Codings) -> Option<Coding> {
         self.wanted(offered).next()
     }
 }
 
-/// Splits a member into its name and its weight in thousandths: 1,000 without one, 0 for one that is malformed, so that
-/// what a client may not have meant is not sent.
+/// Splits a member into its name and its weight in thousandths: 1,000 without a weight, and 0 for a malformed one, so
+/// that nothing is sent that the client may not have meant.
 pub(crate) fn weighed(member: &[u8]) -> (&[u8], u16) {
     let mut parts = member.split(|b| *b == b';').map(<[u8]>::trim_ascii);
     let name = parts.next().unwrap_or_default();
@@ -198,15 +199,15 @@ fn thousandths(value: &[u8]) -> Option<u16> {
     }
 }
 
-/// The tag of a response with this strong tag after its bytes were coded; `None` for a tag that is weak or malformed,
-/// which says nothing about bytes and stays.
+/// Returns the tag for a response with this strong tag after its bytes were coded. `None` for a weak or malformed tag,
+/// which makes no claim about bytes and stays.
 pub fn weakened(tag: &[u8]) -> Option<Vec<u8>> {
     let opaque = tag.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     Some([b"W/\"", opaque, MARK, b"\""].concat())
 }
 
-/// Restores the tags of a program in a value of If-Match or If-None-Match: those that [`weakened`] has made become what
-/// they were.
+/// Restores the tags of a program in a value of If-Match or If-None-Match: tags made by [`weakened`] become the
+/// original ones.
 pub fn restored(value: &[u8]) -> Cow<'_, [u8]> {
     if !value.windows(MARK.len()).any(|part| part == MARK) {
         return value.into();
@@ -222,7 +223,7 @@ pub fn restored(value: &[u8]) -> Cow<'_, [u8]> {
     out.into()
 }
 
-/// Splits a value at its first quoted string, which has no escapes: before it, within it and after it.
+/// Splits a value at its first quoted string, which has no escapes: into the text before it, within it and after it.
 fn first_quoted(value: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let begin = value.iter().position(|b| *b == b'"')?;
     let (before, quoted) = value.split_at(begin);
@@ -230,10 +231,10 @@ fn first_quoted(value: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((before, &quoted[1..end], &quoted[end + 1..]))
 }
 
-/// The tag of a 304 to this request, for a program's response with this strong tag: the weakened one if the client has
-/// asked with it.
+/// Returns the tag of a 304 to this request, for a program's response with this strong tag: the weakened tag if the
+/// client has sent that one.
 pub fn tag_asked_with(request: &Request, tag: &[u8]) -> Option<Vec<u8>> {
-    // Most requests list none.
+    // Most requests list no tags.
     let mut listed = listed_tags(request).peekable();
     listed.peek()?;
     let ours = weakened(tag)?;
@@ -398,7 +399,7 @@ mod tests {
             prop_assert_eq!(accepted.best(offered), wanted.first().copied());
         }
 
-        /// Weights are those that were written, in whatever order the members come.
+        /// The weights are the written ones, in whatever order the members come.
         #[test]
         fn weights_are_those_that_were_written(weights in prop::array::uniform3(0_u16..=1000), turn in 0_usize..3) {
             let mut written: Vec<String> = Coding::ALL.iter().zip(weights)

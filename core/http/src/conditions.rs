@@ -1,4 +1,5 @@
-//! Decides what to send of a file: all of it, parts of it, or the news that the client already has it.
+//! Decides how to answer a request for a file: with all of it, with parts of it, or with the news that the client
+//! already has it.
 //!
 //! The order of the tests comes from RFC 9110 section 13.2.2 and matters: a failed If-Match must win over a matching
 //! If-None-Match, and ranges are cut only from a representation that is about to be sent.
@@ -54,15 +55,15 @@ pub fn evaluate(request: &Request, entity: &Entity) -> Verdict {
     }
 }
 
-/// The tags that If-None-Match lists, each in its quotes and without a mark of weakness: that is how they are compared
-/// (RFC 9110 section 13.1.2).
+/// Returns the tags that If-None-Match lists, each in its quotes and without a mark of weakness, since they are
+/// compared without it (RFC 9110 section 13.1.2).
 pub fn listed_tags<'a>(request: &Request<'a>) -> impl Iterator<Item = &'a [u8]> {
     let is_given = request.fields.if_none_match.is_some();
     let values = is_given.then(|| request.values("if-none-match")).into_iter().flatten();
     values.flat_map(tags).map(|(_, tag)| tag)
 }
 
-/// The strong tags that If-Match lists, each in its quotes.
+/// Returns the strong tags that If-Match lists, each in its quotes.
 pub fn required_tags<'a>(request: &Request<'a>) -> impl Iterator<Item = &'a [u8]> {
     let is_given = request.fields.if_match.is_some();
     let values = is_given.then(|| request.values("if-match")).into_iter().flatten();
@@ -101,12 +102,12 @@ fn precondition(request: &Request, entity: &Entity) -> Option<Verdict> {
     same.then_some(Verdict::NotModified)
 }
 
-/// Step 5: returns true if the parts the client holds belong to the current file, or if there is no If-Range.
+/// Step 5: returns true if the parts that the client holds belong to the current file, or if there is no If-Range.
 ///
 /// The comparison is strong: a weak tag never equals ours. A date must equal Last-Modified exactly; a later one is not
-/// enough. A date is weak while its second lasts (RFC 9110 sections 13.1.5 and 8.8.2.2): the file may have changed twice
-/// in it, so that the client's part is of other bytes. Only the client can know whether its copy was made in that
-/// second; it may send the date only if it was not, and has no tag. We always send a tag.
+/// enough. A date is weak while its second lasts (RFC 9110 sections 13.1.5 and 8.8.2.2), because the file may change
+/// twice in one second, so that the client's part has other bytes. Only the client can know whether its copy was made
+/// in that second; it may send the date only if it was not, and if it has no tag. We always send a tag.
 fn if_range_holds(request: &Request, entity: &Entity) -> bool {
     match request.fields.if_range {
         None => true,
@@ -118,7 +119,7 @@ fn if_range_holds(request: &Request, entity: &Entity) -> bool {
     }
 }
 
-/// The Last-Modified that is sent: whole seconds since 1970, never negative.
+/// Returns the Last-Modified to send: whole seconds since 1970, never negative.
 fn last_modified(entity: &Entity) -> i64 {
     date::seconds(entity.last_modified) as i64
 }
@@ -136,8 +137,8 @@ fn has_etag(value: &[u8], etag: &str, comparison: Comparison) -> bool {
     value == b"*" || tags(value).any(fits)
 }
 
-/// The tags of a list, each with its quotes, and whether it is weak. A tag may contain commas, so the list is read tag
-/// by tag; reading stops at the first member that is not a tag.
+/// Returns the tags of a list, each with its quotes, and whether it is weak. A tag may contain commas, so the list is
+/// read tag by tag; reading stops at the first member that is not a tag.
 fn tags(value: &[u8]) -> impl Iterator<Item = (bool, &[u8])> {
     let mut rest = value;
     std::iter::from_fn(move || {
@@ -284,7 +285,7 @@ mod tests {
             let line = format!("If-Range: {value}");
             assert_eq!(verdict("GET", &[&line, "Range: bytes=0-9"]), expected, "{value}");
         }
-        // Within its second a date is weak, and a tag is as strong as ever; so is a date before a clock that was set back.
+        // Within its second a date is weak, and so is a date before a clock that was set back; a tag is always strong.
         for (ms, expected) in [(784_111_776_000, Whole), (784_111_777_999, Whole), (784_111_778_000, part())] {
             let of = |value: &str| {
                 verdict_at(Duration::from_millis(ms), "GET", &[&format!("If-Range: {value}"), "Range: bytes=0-9"])

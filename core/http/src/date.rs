@@ -6,7 +6,7 @@ const SECONDS_MAX: u64 = 253_402_300_799;
 /// A date in the format of HTTP, `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 section 5.6.7), stored as its 29 bytes.
 ///
 /// Every response carries a date, and formatting one costs more than parsing a small request. The server therefore
-/// keeps one and calls [`HttpDate::update`] once per turn of its event loop.
+/// keeps one and calls [`HttpDate::update`] once in each cycle of its event loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HttpDate {
     text: [u8; 29],
@@ -49,15 +49,15 @@ pub(crate) fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().min(SECONDS_MAX))
 }
 
-/// Days of the year and of the week repeat after this many years, and after this many seconds.
+/// The numbers of years and of seconds after which the days of the year and of the week repeat.
 const CALENDAR_YEARS: u32 = 400;
 const CALENDAR_SECONDS: i64 = 146_097 * 86_400;
 
 /// Parses any of the three forms of RFC 9110 section 5.6.7 to seconds since 1970. Returns `None` for everything else,
 /// lists of dates included.
 ///
-/// httpdate supports neither years before 1970 nor leap seconds. It gets the same day of a later calendar cycle
-/// instead, and the second before the leap second.
+/// httpdate supports neither years before 1970 nor leap seconds. It is given the same day of a later calendar cycle
+/// instead, or the second before the leap second.
 pub(crate) fn parse(value: &[u8]) -> Option<i64> {
     let mut text: [u8; TEXT_BYTES_MAX] = [b' '; TEXT_BYTES_MAX];
     let text = text.get_mut(..value.len())?;
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(parse(b"Wed, 31 Dec 1969 23:59:60 GMT"), Some(0));
     }
 
-    /// Seconds and weekdays are those that `date --utc` prints.
+    /// The expected seconds and weekdays were printed by `date --utc`.
     #[test]
     fn years_before_1970_are_read() {
         for (text, seconds) in [

@@ -1,7 +1,7 @@
-//! Compression dictionaries (RFC 9842): what a client announces, and what an offer says.
+//! Compression dictionaries (RFC 9842): the dictionary that a client announces, and the content of an offer.
 //!
-//! The fields are structured ones (RFC 9651), and a client that sends anything else in them has no dictionary: a
-//! response that it cannot decode is worse than one that is longer.
+//! The fields are structured ones (RFC 9651). A client that sends anything else in them is treated as having no
+//! dictionary, because a response that it cannot decode is worse than a longer one.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,7 +17,7 @@ const DIGEST_CHARACTERS: usize = 44;
 /// from the path.
 const PATH_BYTES_MAX: usize = 256;
 
-/// The digest of the dictionary that the client has; `None` if the request names none, or not exactly one.
+/// Returns the digest of the dictionary that the client has; `None` if the request does not name exactly one.
 pub fn available_dictionary(request: &Request) -> Option<Digest> {
     let mut values = request.values("available-dictionary");
     let value = values.next().filter(|_| values.next().is_none())?;
@@ -28,24 +28,24 @@ pub fn available_dictionary(request: &Request) -> Option<Digest> {
     is_whole.then_some(digest)
 }
 
-/// The value of Available-Dictionary for this digest.
+/// Returns the value of Available-Dictionary for this digest.
 pub fn available_dictionary_value(digest: &Digest) -> String {
     let mut text = [0; DIGEST_CHARACTERS];
     let written = STANDARD.encode_slice(digest, &mut text).expect("a digest has this many characters");
     format!(":{}:", String::from_utf8_lossy(&text[..written]))
 }
 
-/// Returns true if the page that makes the request may see the response in any case: the address bar, or a page of the
-/// same origin. For other pages the length of a response could give away what a dictionary has in common with it (RFC
-/// 9842 section 9.3).
+/// Returns true if the page that makes the request may see the response in any case, because the request comes from the
+/// address bar or from a page of the same origin. For other pages the length of a response could reveal what it has in
+/// common with a dictionary (RFC 9842 section 9.3).
 pub fn is_of_same_origin(request: &Request) -> bool {
     let mut values = request.values("sec-fetch-site");
     let value = values.next().filter(|_| values.next().is_none());
     value.is_some_and(|value| value == b"none" || value == b"same-origin")
 }
 
-/// A pattern of URLs (URL Pattern, without regular expressions) that matches this path, with `*` in the place of the
-/// bytes from `hash`; `None` for a path that a pattern would have to escape.
+/// Returns a pattern of URLs (URL Pattern, without regular expressions) that matches this path, with `*` in place of
+/// the bytes in the range `any`. `None` for a path that a pattern would have to escape.
 pub fn pattern(path: &[u8], any: Option<std::ops::Range<usize>>) -> Option<String> {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&',;=@".contains(byte);
     if path.len() > PATH_BYTES_MAX || !path.starts_with(b"/") || !path.iter().all(is_plain) {
@@ -56,7 +56,8 @@ pub fn pattern(path: &[u8], any: Option<std::ops::Range<usize>>) -> Option<Strin
     Some(format!("{}*{}", path.get(..any.start)?, path.get(any.end..)?))
 }
 
-/// The value of Use-As-Dictionary for requests that match a pattern out of [`pattern`], by elements of this kind.
+/// Returns the value of Use-As-Dictionary for requests that match a pattern made by [`pattern`] and whose destination
+/// is of this kind.
 pub fn use_as_dictionary(pattern: &str, destination: &str) -> String {
     format!("match=\"{pattern}\", match-dest=(\"{destination}\")")
 }

@@ -29,7 +29,7 @@ pub struct Described<'a> {
     pub bytes: u64,
     /// Ranges of the file are served.
     pub has_ranges: bool,
-    /// The field of the request that decides whether these bytes are sent or others.
+    /// The request field by which the server chooses between these bytes and others.
     pub vary: Option<&'a str>,
 }
 
@@ -42,7 +42,7 @@ pub struct Shared {
 }
 
 impl EntityFields {
-    /// The fields of a file without a coding, which alone is served at its address.
+    /// Makes the fields of a file without a coding that is the only one at its address.
     pub fn new(mime: &str, etag: &str, last_modified: SystemTime, bytes: u64) -> EntityFields {
         let (coding, has_ranges, vary) = (None, true, None);
         EntityFields::of(&Described { mime, coding, etag, last_modified, bytes, has_ranges, vary })
@@ -74,18 +74,18 @@ impl EntityFields {
         EntityFields { bytes: [fields.bytes(), &lines].concat().into(), list, text }
     }
 
-    /// The fields of a 200 with the whole file.
+    /// Returns the fields of a 200 with the whole file.
     pub fn whole(&self) -> Shared {
         self.groups(0..3)
     }
 
-    /// The fields without the length, for a 206 with one range.
+    /// Returns the fields without the length, for a 206 with one range.
     pub fn part(&self) -> Shared {
         self.groups(0..2)
     }
 
-    /// The validators alone. A 304 should not describe a body that it does not have (RFC 9110 section 15.4.5), and a
-    /// 206 with several ranges has a type of its own.
+    /// Returns only the validators. A 304 should not describe a body that it does not have (RFC 9110 section 15.4.5),
+    /// and a 206 with several ranges has a type of its own.
     pub fn validators(&self) -> Shared {
         self.groups(1..2)
     }
@@ -101,9 +101,9 @@ impl Shared {
         FieldIter(&self.bytes[self.list.start as usize..self.list.end as usize])
     }
 
-    /// Bytes of the names and values of all fields.
+    /// Returns the bytes of the names and values of all fields.
     pub(crate) fn field_bytes(&self) -> usize {
-        // For each field the list has 8 bytes more than these, and its line 4.
+        // For each field the list has 8 bytes more than its name and value, and its line has 4 more.
         2 * self.text.len() - self.list.len()
     }
 
@@ -140,7 +140,7 @@ mod tests {
         };
         let coded = EntityFields::of(&described);
         assert_eq!(names(coded.part()), [&["Content-Type", "Content-Encoding"], &validators[..]].concat());
-        // A cache that updates what it has by a 304 must know what decides (RFC 9110 section 15.4.5).
+        // A cache that updates a stored response by a 304 needs the deciding field (RFC 9110 section 15.4.5).
         let chosen = EntityFields::of(&Described { has_ranges: false, vary: Some("Accept-Encoding"), ..described });
         assert_eq!(names(chosen.validators()), ["ETag", "Last-Modified", "Vary"]);
     }

@@ -43,13 +43,13 @@ impl FieldList {
     /// `?`.
     pub fn push_clean(&mut self, name: &[u8], value: &[u8]) {
         let span = self.push(name, value);
-        // Most values are clean, which the compiler finds for 16 bytes at a time.
+        // Most values are clean, and the compiler checks 16 bytes at a time.
         if value.iter().fold(false, |is_bad, byte| is_bad | ends_lines(*byte)) {
             self.0[span.at as usize..].iter_mut().filter(|byte| ends_lines(**byte)).for_each(|byte| *byte = b'?');
         }
     }
 
-    /// Removes the fields whose name is not to be kept. Positions of values are not valid any more.
+    /// Removes the fields for whose names `is_kept` returns false. Positions of values are no longer valid.
     pub fn retain(&mut self, is_kept: impl Fn(&[u8]) -> bool) {
         let (mut from, mut to) = (0, 0);
         while let Some((name, value)) = FieldIter(&self.0[from..]).next() {

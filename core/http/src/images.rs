@@ -1,20 +1,20 @@
 //! Types of pictures that clients accept by name.
 //!
-//! A picture has fewer bytes in a newer type, which old programs do not show. Those that do name the type in Accept, and
-//! all programs send `*/*`, which says nothing.
+//! A picture has fewer bytes in a newer type, which old programs cannot show. Programs that can show it name the type
+//! in Accept; all programs send `*/*`, which proves nothing.
 
 use crate::Request;
 use crate::codings::weighed;
 use crate::list::members;
 
-/// A type that a picture may be sent in instead of its own.
+/// A type in which a picture may be sent instead of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ImageType {
     Avif,
     Webp,
 }
 
-/// The types of pictures that a request names in Accept, and wants at least as much as the picture's own.
+/// The types of pictures that a request names in Accept, with weights at least as high as the picture's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AcceptedImages {
     /// The weight of each type in thousandths; 0 for a type that is not wanted.
@@ -45,7 +45,7 @@ impl ImageType {
 }
 
 impl AcceptedImages {
-    /// Reads all lines of Accept, for a picture of its own type. Of two members with one name, the first counts.
+    /// Reads all lines of Accept, for a picture of type `own`. Of two members with one name, the first counts.
     pub fn of(request: &Request, own: &str) -> AcceptedImages {
         let (mut weights, mut by_name, mut by_range, mut any) = ([None; ImageType::ALL.len()], None, None, None);
         for member in request.values("accept").flat_map(members).take(MEMBERS_MAX) {
@@ -77,7 +77,7 @@ mod tests {
     use crate::Limits;
     use crate::http1::parse_request;
 
-    /// The weights of AVIF and WebP for a picture in JPEG.
+    /// Returns the weights of AVIF and WebP for a picture in JPEG.
     fn weights(lines: &[&str]) -> [u16; 2] {
         let lines: String = lines.iter().map(|value| format!("Accept: {value}\r\n")).collect();
         let bytes = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");

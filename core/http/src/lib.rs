@@ -1,6 +1,6 @@
 //! HTTP on byte slices: the meaning of requests and responses, conditional requests, ranges, the rules of an
 //! intermediary, and a strict HTTP/1.1 codec.
-//! Does no I/O and reads no clock.
+//! It does no I/O and reads no clock.
 //!
 //! ```
 //! use std::time::{Duration, SystemTime};

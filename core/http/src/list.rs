@@ -7,7 +7,7 @@ pub(crate) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&b| b == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
 }
 
-/// Parses a number of digits alone. Returns `None` for a sign, a space or an overflow.
+/// Parses a number that consists only of digits. Returns `None` for a sign, a space or an overflow.
 pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;

@@ -1,7 +1,7 @@
 //! Names of fields, most of which are ruled out before they are compared.
 
-/// A Bloom filter of names with one bit for each, which comes from the name's length and first byte. Names are the same
-/// in any case of letters.
+/// A Bloom filter of names with one bit for each, computed from the name's length and first byte. The case of letters
+/// makes no difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct NameFilter(u64);
 
@@ -21,7 +21,7 @@ impl NameFilter {
     }
 }
 
-/// Spreads names of one length over the bits.
+/// The factor that spreads names of one length over the bits.
 const SPREAD: usize = 5;
 
 /// A list of known names.
@@ -40,7 +40,7 @@ impl<const N: usize> Names<N> {
         Names { names, filter }
     }
 
-    /// Returns true if this is one of them, in any case of letters.
+    /// Returns true if the list has this name, in any case of letters.
     #[inline]
     pub fn has(&self, name: &[u8]) -> bool {
         self.filter.may_have(name) && self.names.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))

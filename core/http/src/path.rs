@@ -1,6 +1,6 @@
 //! Decodes the path of a request to a relative path for the file system.
 //!
-//! The rule is to decode once, and to refuse everything that could name a file in two ways or a file outside the root.
+//! The rule is to decode once, and to refuse every path that could name a file in two ways or a file outside the root.
 //! Refusing is better than normalising: a gateway in front may apply its access rules to another spelling than the one
 //! we open.
 //!
@@ -28,8 +28,8 @@ pub fn decode_path(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Reject> {
     check_decoded(out).inspect_err(|_| out.clear())
 }
 
-/// Decodes the part of a path behind its script, which names no file: the program alone gives it a meaning. Refused are
-/// dot segments, as for every program ([`Readings::of`]), and NUL, at which C ends a string.
+/// Decodes the part of a path behind its script, which names no file: only the program gives it a meaning. Dot segments
+/// are refused, as for every program ([`Readings::of`]), and so is NUL, which ends a string in C.
 pub fn decode_path_info(raw: &[u8]) -> Result<Vec<u8>, Reject> {
     Readings::of(raw)?;
     let decoded: Vec<u8> = percent_decode(raw).collect();
@@ -68,7 +68,8 @@ fn check_decoded(path: &[u8]) -> Result<(), Reject> {
         match segment {
             // `//` and `/` name one file twice, and `//host/` in a redirect names another server.
             b"" => return Err(Reject::bad("empty segment in path")),
-            // Clients resolve dot segments before sending (RFC 3986 section 5.2.4). [`crate::resolved`] does so for others.
+            // Clients resolve dot segments before sending (RFC 3986 section 5.2.4). [`crate::resolved`] resolves them
+            // for other clients.
             b"." | b".." => return Err(Reject::bad("dot segment in path")),
             _ => {}
         }
@@ -77,7 +78,7 @@ fn check_decoded(path: &[u8]) -> Result<(), Reject> {
 }
 
 fn check_characters(path: &[u8]) -> Result<(), Reject> {
-    // NUL ends a path early in C; the others forge log lines and terminal output. Bytes that are not UTF-8 are no
+    // NUL ends a path early in C; the others forge log lines and terminal output. Bytes that are not UTF-8 are not
     // control characters to a UTF-8 reader.
     if path.utf8_chunks().any(|chunk| chunk.valid().chars().any(char::is_control)) {
         return Err(Reject::bad("control character in path"));
@@ -257,7 +258,7 @@ mod tests {
             check_safe(&raw)?;
         }
 
-        /// Every name in a folder: a link to it leads to it, and to nothing else.
+        /// For every name in a folder, a link to the name leads to it, and to nothing else.
         #[test]
         fn a_servable_name_is_what_its_link_leads_to(name in proptest::collection::vec(any::<u8>(), 0..12)) {
             let link = format!("/{}", percent_encode(&name, NON_ALPHANUMERIC));
@@ -269,7 +270,7 @@ mod tests {
             }
         }
 
-        /// A lax decoder finds the same ASCII characters in a path as the file system.
+        /// A lax decoder finds the same ASCII characters in a path as the file system does.
         #[test]
         fn a_lax_decoder_finds_no_other_ascii(path in proptest::collection::vec(lax_byte(), 0..12)) {
             if is_servable_name(&path) {
@@ -294,7 +295,7 @@ mod tests {
         ]
     }
 
-    /// Decodes UTF-8 as it was before RFC 3629, overlong forms included.
+    /// Decodes UTF-8 as before RFC 3629, overlong forms included.
     fn lax(bytes: &[u8]) -> Vec<u32> {
         let (mut found, mut at) = (Vec::new(), 0);
         while let Some(&first) = bytes.get(at) {

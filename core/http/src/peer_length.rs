@@ -2,9 +2,9 @@
 //! come.
 //!
 //! A peer may send any number of digits. A length near 2^64 wraps as soon as the bytes of a head are added to it, and a
-//! wrapped length makes a small response appear to have sent more than its size. The parsers therefore let no length
-//! above 2^63 − 1 pass: it is the maximum file size (`off_t`), nginx and nghttp2 refuse greater ones too, and its sum
-//! with everything that fits into a machine's memory fits into a `u64`.
+//! wrapped length makes a small response appear to have sent more than its size. The parsers therefore refuse lengths
+//! above 2^63 − 1. This is the maximum file size (`off_t`), nginx and nghttp2 refuse greater ones too, and its sum with
+//! any number of bytes in a machine's memory fits into a `u64`.
 
 use crate::list::decimal;
 
@@ -17,12 +17,12 @@ impl PeerLength {
     pub const MAX: PeerLength = PeerLength(i64::MAX as u64);
     pub const ZERO: PeerLength = PeerLength(0);
 
-    /// Returns `None` above [`PeerLength::MAX`].
+    /// Makes a length; returns `None` above [`PeerLength::MAX`].
     pub const fn new(bytes: u64) -> Option<PeerLength> {
         if bytes <= PeerLength::MAX.0 { Some(PeerLength(bytes)) } else { None }
     }
 
-    /// Parses a Content-Length (RFC 9110 section 8.6). Returns `None` if it is not digits alone, or is above
+    /// Parses a Content-Length (RFC 9110 section 8.6). Returns `None` if it has anything but digits, or is above
     /// [`PeerLength::MAX`].
     pub fn from_decimal(digits: &[u8]) -> Option<PeerLength> {
         decimal(digits).and_then(PeerLength::new)
@@ -33,7 +33,7 @@ impl PeerLength {
         self.0.checked_mul(base.into())?.checked_add(digit.into()).and_then(PeerLength::new)
     }
 
-    /// The length as a plain number.
+    /// Returns the length as a plain number.
     pub const fn bytes(self) -> u64 {
         self.0
     }
@@ -73,7 +73,7 @@ mod tests {
     }
 
     proptest! {
-        /// Reading digit by digit gives the number the digits express, or fails if it is too large.
+        /// Reading digit by digit gives the number that the digits express, or fails if it is too large.
         #[test]
         fn digits_make_the_number(number: u128, base in prop::sample::select(&[10u32, 16][..])) {
             let text = if base == 16 { format!("{number:x}") } else { number.to_string() };
@@ -84,7 +84,7 @@ mod tests {
             prop_assert!(short.is_some());
         }
 
-        /// A length plus the head, frames and records that fit into memory does not wrap.
+        /// A length plus any head, frames and records that fit into memory does not wrap.
         #[test]
         fn a_sum_with_what_is_in_memory_fits(bytes in 0u64..1 << 63, held in 0u64..1 << 62) {
             prop_assert!(PeerLength::new(bytes).unwrap().bytes().checked_add(held).is_some());

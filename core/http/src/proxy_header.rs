@@ -5,7 +5,8 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The maximum size of a header: leaves room for the fields of version 2 that proxies add. nginx has the same limit.
+/// The maximum size of a header, which leaves space for the fields of version 2 that proxies add. nginx has the same
+/// limit.
 pub const PROXY_HEADER_BYTES_MAX: usize = 4096;
 
 /// The contents of a header.
@@ -22,9 +23,9 @@ pub struct ProxyHeader {
 pub struct ProxyHeaderFault(pub &'static str);
 
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
-/// Signature, version and command, family and transport, and the length of what follows.
+/// The bytes of the signature, of version and command, of family and transport, and of the length of the rest.
 const FIXED_BYTES: usize = 16;
-/// Version 2 with its commands, then TCP over each address family.
+/// The first bytes of version 2 with its commands, then TCP over each address family.
 const LOCAL: u8 = 0x20;
 const PROXY: u8 = 0x21;
 const OVER_IPV4: u8 = 0x11;
@@ -80,7 +81,7 @@ fn binary(bytes: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderFault> {
         (LOCAL, _) => None,
         (PROXY, OVER_IPV4) => Some(ends::<4>(told)?),
         (PROXY, OVER_IPV6) => Some(ends::<16>(told)?),
-        // Not IP, or unspecified.
+        // The connection is not IP, or its family is unspecified.
         (PROXY, 0x00 | 0x31 | 0x32) => None,
         _ => return Err(WRONG),
     };

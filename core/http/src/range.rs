@@ -9,8 +9,8 @@ use std::ops::Range;
 use crate::Verdict;
 use crate::list::{decimal, members};
 
-/// Maximum number of ranges of one request, those beyond the end included. PDF readers request the most and stay below
-/// this; each range adds some 100 bytes of part head to the response.
+/// The maximum number of ranges of one request, including ranges beyond the end. PDF readers request the most and stay
+/// below this; each range adds some 100 bytes of part head to the response.
 pub const RANGES_MAX: usize = 32;
 
 /// Returns [`Verdict::Ranges`], [`Verdict::RangeNotSatisfiable`], or [`Verdict::Whole`] if the field is ignored.

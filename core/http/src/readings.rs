@@ -42,7 +42,7 @@ const EMPTY: Doubts = Doubts(1 << 7);
 /// Dot segments are resolved (RFC 3986 section 5.2.4).
 const DOTS: Doubts = Doubts(1 << 8);
 
-/// The maximum number of doubts evaluated, which makes 16 readings; paths with more doubts have no agreed decision.
+/// The maximum number of doubts evaluated, which makes 16 readings; a path with more doubts gets no agreed decision.
 const DOUBTS_MAX: u32 = 4;
 
 impl Doubts {
@@ -84,24 +84,24 @@ impl<'a> Readings<'a> {
         Ok(Readings { raw, plain: plain.into(), doubts })
     }
 
-    /// The path decoded once, with its leading slash. An encoded slash stays `%2F`, and a percent sign without two hex
-    /// digits stays as it is.
+    /// Returns the path decoded once, with its leading slash. An encoded slash stays `%2F`, and a percent sign without
+    /// two hex digits stays unchanged.
     pub fn plain(&self) -> &[u8] {
         &self.plain
     }
 
-    /// The path as it came without empty segments.
+    /// Returns the path as it came, without empty segments.
     pub fn merged(&self) -> Cow<'a, [u8]> {
         merge_slashes(self.raw).map_or(self.raw.into(), Cow::Owned)
     }
 
-    /// The part of the path as it came that was decoded to this range of [`Readings::plain`]. Returns `None` if the range
-    /// cuts an encoded slash, or is none of the path.
+    /// Returns the part of the path as it came that was decoded to this range of [`Readings::plain`]. Returns `None` if
+    /// the range cuts an encoded slash, or is not within the path.
     pub fn raw_part(&self, plain: Range<usize>) -> Option<&'a [u8]> {
         self.raw.get(self.raw_offset(plain.start)?..self.raw_offset(plain.end)?)
     }
 
-    /// The offset in the path as it came of this offset in [`Readings::plain`].
+    /// Returns the offset in the path as it came of this offset in [`Readings::plain`].
     fn raw_offset(&self, plain: usize) -> Option<usize> {
         let (mut at, mut decoded) = (0, 0);
         while decoded < plain {
@@ -120,12 +120,12 @@ impl<'a> Readings<'a> {
         self.doubts != Doubts::default()
     }
 
-    /// Returns true if the path has an empty segment as it came.
+    /// Returns true if the path as it came has an empty segment.
     pub fn has_empty_segment(&self) -> bool {
         merge_slashes(self.raw).is_some()
     }
 
-    /// Returns true if the readings differ by empty segments alone.
+    /// Returns true if the readings differ only by empty segments.
     pub fn are_unmerged(&self) -> bool {
         self.doubts == EMPTY
     }
@@ -142,8 +142,8 @@ impl<'a> Readings<'a> {
     }
 }
 
-/// Removes a prefix from a path as it came, and leaves the rest as it came. The prefix is decoded, begins with a slash and
-/// ends without one; `None` if the path is not below it. The result begins with a slash.
+/// Removes a prefix from a path as it came, and leaves the rest as it came. The prefix is decoded, begins with a slash
+/// and ends without one. Returns `None` if the path is not below it. The result begins with a slash.
 pub fn strip_prefix<'a>(raw: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     let readings = Readings::of(raw).ok()?;
     let plain = readings.plain();
@@ -161,8 +161,8 @@ pub fn merge_slashes(raw: &[u8]) -> Option<Vec<u8>> {
     Some(merged)
 }
 
-/// Returns the path without empty segments and with its dot segments resolved (RFC 3986 section 5.2.4), also where these
-/// are encoded; the rest stays as it came. `None` if there are none, or if they lead out of the root.
+/// Returns the path without empty segments and with its dot segments, also encoded ones, resolved (RFC 3986 section
+/// 5.2.4); the rest stays as it came. `None` if there are none, or if they lead out of the root.
 pub fn resolved(raw: &[u8]) -> Option<Vec<u8>> {
     let may_differ = |pair: &[u8]| pair[0] == b'/' && matches!(pair[1], b'/' | b'.' | b'%');
     if !raw.windows(2).any(may_differ) {
@@ -187,7 +187,7 @@ pub fn resolved(raw: &[u8]) -> Option<Vec<u8>> {
     (path != raw).then_some(path)
 }
 
-/// The path with these segments.
+/// Returns the path with these segments.
 fn slashed(segments: &[&[u8]], capacity: usize) -> Vec<u8> {
     segments.iter().fold(Vec::with_capacity(capacity), |mut path, segment| {
         path.push(b'/');
@@ -203,8 +203,8 @@ fn is_plain(raw: &[u8]) -> bool {
     !ends && !raw.ends_with(b".") && !raw.iter().any(|&b| is_doubtful(b))
 }
 
-/// Returns the doubts of a path: each step that can change it after some of the steps before, and a few more, which
-/// only cost a second look.
+/// Returns the doubts of a path: each step that can change it after some of the previous steps, and a few more, which
+/// only cost a second check.
 fn doubts(raw: &[u8], plain: &[u8], split: &[u8]) -> Doubts {
     let (again, all) = (decode(raw, AGAIN), decode(raw, Doubts(AGAIN.0 | SLASH.0)));
     let decoded = without_overlong(&all);
@@ -538,7 +538,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4096))]
 
-        /// Any part of the decoded path comes from a part of the path as it came, which decodes to it.
+        /// Any part of the decoded path comes from a part of the path as it came that decodes to it.
         #[test]
         fn a_raw_part_decodes_to_its_part(raw in "/([ab/%]|%2[fF0]|%61|%5c){0,8}", begin in 0usize..9, bytes in 0usize..9) {
             if let Ok(readings) = Readings::of(raw.as_bytes()) {
@@ -550,7 +550,8 @@ mod tests {
             }
         }
 
-        /// Steps that are not among the doubts of a path change nothing after any other steps: no reading is missing.
+        /// Steps that are not among the doubts of a path change nothing after any other steps, so no reading is
+        /// missing.
         #[test]
         fn every_step_that_matters_is_a_doubt(raw in "/([ab./;\\\\%]|%2[eEfF05]|%5c|%00|%3b|%c0%a[ef]|%u002f|%252[ef]){0,6}", steps in 0u16..512) {
             if let Ok(readings) = Readings::of(raw.as_bytes()) {
@@ -559,7 +560,7 @@ mod tests {
             }
         }
 
-        /// The reading that files are served by is the plain one.
+        /// Files are served by the plain reading.
         #[test]
         fn whatever_is_served_is_the_plain_reading(raw in "/[a-c./%2-5eEF]{0,12}") {
             let mut path = Vec::new();

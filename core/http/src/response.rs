@@ -1,5 +1,5 @@
-//! A response independent of the HTTP version: status, fields, body. A codec turns it into bytes:
-//! [`crate::http1::encode`], or an engine that takes a [`ResponseHead`].
+//! A response independent of the HTTP version: status, fields, body. It is turned into bytes by a codec,
+//! [`crate::http1::encode`], or by an engine that takes a [`ResponseHead`].
 
 use std::ops::Range;
 
@@ -14,24 +14,25 @@ pub(crate) const SERVER: &str = "weir";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Length {
     Known(u64),
-    /// The body's end is unknown until it comes; the codec signals it.
+    /// The end of the body is unknown until it comes; the codec signals it.
     Unknown,
 }
 
 /// A response with a body of the caller's type. Server, Date and the framing fields are added when it is sent; a
-/// forwarded response only gets those that it lacks.
+/// forwarded response gets only the ones that it lacks.
 #[derive(Debug)]
 pub struct Response<B> {
     pub status: Status,
-    /// There is a body, and its length is unknown.
+    /// Whether there is a body of unknown length.
     pub(crate) is_length_unknown: bool,
-    /// Another server made the response: its Server is kept or none is sent, and our Date is added only if it has none.
+    /// Whether another server made the response: its Server is kept or none is sent, and our Date is added only if it
+    /// has none.
     pub(crate) is_forwarded: bool,
-    /// What it represents does not change under its name.
+    /// Whether the content at this address never changes.
     pub(crate) is_immutable: bool,
     /// Fields shared between responses.
     pub(crate) shared: Shared,
-    /// Fields of this response alone; they follow the shared ones.
+    /// The fields of only this response; they follow the shared ones.
     pub(crate) own: FieldList,
     pub body: B,
 }
@@ -58,7 +59,7 @@ impl<B> Response<B> {
         self.is_forwarded
     }
 
-    /// Records whether what the response represents does not change under its name.
+    /// Records whether the content at this address never changes.
     pub fn immutable_if(self, is_immutable: bool) -> Response<B> {
         Response { is_immutable, ..self }
     }
@@ -78,8 +79,8 @@ impl<B> Response<B> {
         self
     }
 
-    /// Adds names of request fields to Vary (RFC 9110 section 12.5.5), which stays one line: nginx before 1.23 obeys one
-    /// line alone as a cache.
+    /// Adds names of request fields to Vary (RFC 9110 section 12.5.5), which remains a single line: as a cache, nginx
+    /// before 1.23 obeys only one line.
     pub fn varying_by(self, names: &str) -> Response<B> {
         if !self.has("vary") {
             return self.with("Vary", names.as_bytes());
@@ -157,7 +158,7 @@ impl<B> Response<B> {
         self.with("Content-Range", format!("bytes */{entity_bytes}").as_bytes())
     }
 
-    /// Name and value of every field, in order.
+    /// Returns the name and value of every field, in order.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.shared.iter().chain(self.own.iter())
     }
@@ -180,13 +181,13 @@ impl ResponseHead {
         self.response.status
     }
 
-    /// Name and value of every field, Server and Date first unless another server made the response. An engine
-    /// lower-cases the names (RFC 9113 section 8.2).
+    /// Returns the name and value of every field, Server and Date first unless another server made the response. An
+    /// engine converts the names to lower case (RFC 9113 section 8.2).
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.first_fields().chain(self.response.fields())
     }
 
-    /// The Server and Date that are not among the response's own fields.
+    /// Returns the Server and Date that are not among the response's own fields.
     fn first_fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let first: [(&[u8], &[u8]); 2] = [(b"server", SERVER.as_bytes()), (b"date", self.date.as_bytes())];
         let skipped = match self.response.is_forwarded {
@@ -196,8 +197,8 @@ impl ResponseHead {
         first.into_iter().skip(skipped)
     }
 
-    /// Bytes of the names and values of all fields and of the three status digits. The size of the frames is
-    /// proportional to this, but is known only once they are made.
+    /// Returns the bytes of the names and values of all fields and of the three status digits. The size of the frames
+    /// is proportional to this number, but is known only once they are made.
     pub fn bytes(&self) -> u64 {
         let sum = |fields: &mut dyn Iterator<Item = (&[u8], &[u8])>| -> usize {
             fields.map(|(name, value)| name.len() + value.len()).sum()
@@ -258,7 +259,7 @@ mod tests {
         assert_eq!(text(response.fields()), [&shared[..3], &own[1..]].concat());
     }
 
-    /// The end of such a body is signalled by the frames of HTTP/2 and HTTP/3, not by a field.
+    /// The frames of HTTP/2 and HTTP/3 signal the end of such a body; no field does.
     #[test]
     fn a_length_that_is_not_known_is_no_field() {
         let fields = |length| text(Response::new(Status::OK, ()).of_length(length).fields());

@@ -60,7 +60,7 @@ macro_rules! statuses {
         impl Status {
             $(pub const $name: Status = Status($code);)*
 
-            /// The registered reason phrase, or `""`, which RFC 9112 section 4 allows.
+            /// Returns the registered reason phrase, or `""`, which RFC 9112 section 4 allows.
             pub fn reason(self) -> &'static str {
                 match self.0 {
                     $($code => $reason,)*
@@ -74,7 +74,7 @@ macro_rules! statuses {
 with_statuses!(statuses);
 
 impl Status {
-    /// The three digits of the code; the last three if it has more.
+    /// Returns the three digits of the code; the last three if it has more.
     pub fn digits(self) -> [u8; 3] {
         [self.0 / 100, self.0 / 10, self.0].map(|number| b'0' + (number % 10) as u8)
     }
@@ -97,7 +97,7 @@ pub struct Reject {
 }
 
 impl Reject {
-    /// 400 Bad Request, for everything malformed.
+    /// Makes a 400 Bad Request, for everything malformed.
     pub(crate) const fn bad(reason: &'static str) -> Reject {
         Reject { status: Status::BAD_REQUEST, reason }
     }

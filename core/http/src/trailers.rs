@@ -58,7 +58,7 @@ impl Trailers {
         }))
     }
 
-    /// Name and value of every field, in order.
+    /// Returns the name and value of every field, in order.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.0.iter()
     }

@@ -81,7 +81,7 @@ mod tests {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// RFC 3174 section 7.3, and lengths near the end of a block, with the digests of Python's hashlib.
+    /// The digests are from RFC 3174 section 7.3, and, for lengths near the end of a block, from Python's hashlib.
     #[test]
     fn digests_are_those_of_the_rfc() {
         assert_eq!(hex(&sha1(b"abc")), "a9993e364706816aba3e25717850c26c9cd0d89d");
@@ -102,7 +102,7 @@ mod tests {
         }
     }
 
-    /// RFC 6455 section 1.3.
+    /// The example of RFC 6455 section 1.3.
     #[test]
     fn the_answer_to_a_key() {
         assert_eq!(&key(*b"the sample nonce"), b"dGhlIHNhbXBsZSBub25jZQ==");

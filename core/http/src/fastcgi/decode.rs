@@ -1,5 +1,6 @@
-//! The answer of a FastCGI responder, rewritten as a response of HTTP/1.1: its head (RFC 3875 section 6), then its body
-//! in chunks or, where it says its length, as it is. What it writes to its error stream is kept for a log.
+//! The answer of a FastCGI responder, rewritten as a response of HTTP/1.1: its head (RFC 3875 section 6), then its
+//! body, unchanged if its length is given, and otherwise in chunks. The bytes that the responder writes to its error
+//! stream are kept for a log.
 
 use super::{HEADER_BYTES, REQUEST_ID, VERSION, kind};
 use crate::PeerLength;
@@ -9,7 +10,7 @@ use crate::http1::upstream::UpstreamFault;
 
 /// The maximum bytes of an error stream that are kept; the rest is dropped.
 const SAID_BYTES_MAX: usize = 1024;
-/// The line of a log about a body that is longer than its Content-Length.
+/// The log line about a body that is longer than its Content-Length.
 const CUT: &[u8] = b"more bytes than its Content-Length, at which the body was cut\n";
 /// The length of the content of the record that ends a request.
 const END_BYTES: usize = 8;
@@ -19,7 +20,7 @@ const END_BYTES: usize = 8;
 pub struct Decoder {
     record: Record,
     stage: Stage,
-    /// The head as far as it has arrived, or the content of the last record.
+    /// The part of the head that has arrived, or the content of the last record.
     kept: Vec<u8>,
     /// The maximum length of a head.
     head_bytes_max: usize,
@@ -27,13 +28,13 @@ pub struct Decoder {
     /// The request was a HEAD.
     is_bodiless: bool,
     said: Vec<u8>,
-    /// The program has sent more than the length that it said.
+    /// The program has sent more than the announced length.
     is_cut: bool,
 }
 
 #[derive(Debug)]
 enum Record {
-    /// Its header, as far as it has arrived.
+    /// The header, and the number of its bytes that have arrived.
     Header([u8; HEADER_BYTES], usize),
     Content {
         kind: u8,
@@ -47,7 +48,7 @@ enum Record {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Head,
-    /// In chunks; the record in progress is a chunk.
+    /// The body is sent in chunks; the record in progress is a chunk.
     Chunks,
     Length(PeerLength),
     /// A body that is not sent, such as the body of a 204.
@@ -56,34 +57,35 @@ enum Stage {
 }
 
 impl Decoder {
-    /// Creates the state before the answer of a request on a connection that is kept or not.
+    /// Creates the state before the answer to a request; `keeps_connection` states whether the connection is kept.
     pub fn new(head_bytes_max: usize, keeps_connection: bool) -> Decoder {
         let (record, stage) = (Record::Header([0; HEADER_BYTES], 0), Stage::Head);
         let (kept, said, is_bodiless, is_cut) = (Vec::new(), Vec::new(), false, false);
         Decoder { record, stage, kept, head_bytes_max, keeps_connection, is_bodiless, said, is_cut }
     }
 
-    /// The same for a HEAD, whose answer has no body whatever the program says and sends: its end is a record.
+    /// Returns the state for the answer to a HEAD, which has no body whatever the program announces and sends: a record
+    /// ends it.
     pub fn of_head(self) -> Decoder {
         Decoder { is_bodiless: true, ..self }
     }
 
-    /// Returns true if the answer is whole: the connection may carry another request.
+    /// Returns true if the answer is complete, so that the connection may carry another request.
     pub fn is_done(&self) -> bool {
         self.stage == Stage::Done && matches!(self.record, Record::Header(_, 0)) && !self.is_cut
     }
 
-    /// Bytes of memory of what is kept.
+    /// Returns the bytes of memory held.
     pub fn memory_bytes(&self) -> usize {
         self.kept.capacity() + self.said.capacity()
     }
 
-    /// Takes the beginning of what the responder has written to its error stream.
+    /// Takes the beginning of the responder's error stream.
     pub fn take_said(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.said)
     }
 
-    /// Takes the next bytes of a connection, and appends what they are in HTTP/1.1.
+    /// Takes the next bytes of a connection, and appends their equivalent in HTTP/1.1.
     pub fn decode(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) -> Result<(), UpstreamFault> {
         loop {
             match &mut self.record {
@@ -128,7 +130,7 @@ impl Decoder {
             return Err(UpstreamFault("a record after the end of the answer"));
         }
         let (id, left) = (u16::from_be_bytes([id_1, id_0]), usize::from(u16::from_be_bytes([length_1, length_0])));
-        // Records with the number 0 are about the connection, and ask for nothing.
+        // Records with the number 0 concern the connection, and require no answer.
         let is_ours = id == REQUEST_ID;
         if !is_ours && id != 0 {
             return Err(UpstreamFault("a record for a request that was not made"));
@@ -197,18 +199,19 @@ impl Decoder {
                 self.stage = Stage::Length(self.take_of_length(left, part, out));
                 Ok(())
             }
-            // The program need not know that its body is not sent.
+            // The program may not know that its body is not sent.
             Stage::Nothing => Ok(()),
             Stage::Done => Err(UpstreamFault("output after the end of the answer")),
         }
     }
 
-    /// Takes a part of a body of which `length` is to come. Returns what is to come then; more is dropped.
+    /// Takes a part of a body of which `length` is still to come. Returns the length still to come afterwards; excess
+    /// bytes are dropped.
     fn take_of_length(&mut self, length: PeerLength, part: &[u8], out: &mut Vec<u8>) -> PeerLength {
         let bytes = length.bytes().min(part.len() as u64);
         let (body, rest) = part.split_at(bytes as usize);
         out.extend_from_slice(body);
-        // As nginx has it: scripts count characters and send bytes.
+        // nginx does the same, because scripts count characters and send bytes.
         if !rest.is_empty() && !std::mem::replace(&mut self.is_cut, true) {
             self.say(CUT);
         }
@@ -220,7 +223,7 @@ impl Decoder {
         if left > 0 {
             return Ok(());
         }
-        // The exit status of the program comes first, and is its own affair.
+        // The exit status of the program comes first, and is ignored.
         let status = self.kept.get(4).copied().unwrap_or_default();
         self.kept = Vec::new();
         match (status, self.stage) {
@@ -237,8 +240,8 @@ impl Decoder {
     }
 }
 
-/// The position behind the first empty line, whose lines end in a line feed with or without a carriage return; `before`
-/// bytes were searched already.
+/// Returns the position after the first empty line; lines end in a line feed with or without a carriage return. The
+/// first `before` bytes were searched already.
 fn head_end(bytes: &[u8], before: usize) -> Option<usize> {
     let from = before.saturating_sub(3);
     let ends = bytes[from..].iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| from + at);
@@ -249,8 +252,8 @@ fn head_end(bytes: &[u8], before: usize) -> Option<usize> {
     ends.into_iter().find(is_empty_before).map(|at| at + 1)
 }
 
-/// Appends the head in HTTP/1.1; what is malformed stays so, and is refused with all else that HTTP/1.1 refuses. Returns
-/// how the body follows.
+/// Appends the head in HTTP/1.1. Malformed fields stay malformed, so that the parser of HTTP/1.1 refuses them. Returns
+/// the framing of the body.
 fn rewrite(
     head: &[u8],
     (keeps_connection, is_bodiless): (bool, bool),
@@ -292,8 +295,8 @@ fn rewrite(
     Ok(stage)
 }
 
-/// Reads the length of an answer from the first Content-Length of its head, if there is one. `is_twice` says that there
-/// are others, which is a fault.
+/// Reads the length of an answer from the first Content-Length of its head, if there is one. `is_twice` states that
+/// there are others, which is a fault.
 fn length_of((said, is_twice): (Option<&[u8]>, bool)) -> Result<Option<PeerLength>, UpstreamFault> {
     let read = |said| PeerLength::from_decimal(said).filter(|_| !is_twice).ok_or(WRONG_LENGTH);
     said.map(read).transpose()
@@ -301,7 +304,7 @@ fn length_of((said, is_twice): (Option<&[u8]>, bool)) -> Result<Option<PeerLengt
 
 const WRONG_LENGTH: UpstreamFault = UpstreamFault("a content-length that is no decimal number below 2^63");
 
-/// The number at the beginning of a status. A program sends no interim response.
+/// Returns the number at the beginning of a status. A program sends no interim response.
 fn status_of(status: &[u8]) -> Option<u16> {
     let (number, rest) = status.split_at_checked(3)?;
     let number = std::str::from_utf8(number).ok().filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()))?;
@@ -383,7 +386,8 @@ mod tests {
         }
     }
 
-    /// The rest of a body that is too long is dropped, wherever it is cut, and its connection carries nothing else.
+    /// The excess bytes of a body that is too long are dropped, wherever the body is cut, and its connection carries
+    /// nothing else.
     #[test]
     fn a_body_ends_at_its_length() {
         let parts = [record(kind::STDOUT, b"Content-Length: 3\n\nhi", 0), record(kind::STDOUT, b"gh", 1), end()];
@@ -408,7 +412,7 @@ mod tests {
         let mut other = output.clone();
         other[3] = 2;
         assert_eq!(with(&[&other]), Err("a record for a request that was not made"));
-        // About the connection: ignored.
+        // This record concerns the connection, and is ignored.
         other[3] = 0;
         assert_eq!(with(&[&other, &output, &end()]), Ok(()));
         let ended = |status: u8| record(kind::END_REQUEST, &[0, 0, 0, 1, status, 0, 0, 0], 0);
@@ -430,7 +434,8 @@ mod tests {
     }
 
     proptest! {
-        /// Records and reads may be cut anywhere: the body is the same, and the connection is ready for the next request.
+        /// Records and reads may be split anywhere: the body is the same, and the connection is ready for the next
+        /// request.
         #[test]
         fn a_body_is_the_same_however_it_is_cut(
             records in proptest::collection::vec((0usize..3000, 0u8..20, any::<bool>()), 1..8),

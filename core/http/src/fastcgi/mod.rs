@@ -1,8 +1,8 @@
 //! FastCGI 1.0 as functions of bytes: the request of a web server to a responder such as PHP, and the responder's answer
 //! as a response of HTTP/1.1, so that everything behind it reads one format.
 //!
-//! A connection carries one request at a time, as php-fpm and nginx have it. The fields of a request become variables
-//! (RFC 3875 section 4.1); a field named Proxy does not, since programs take `HTTP_PROXY` for their own setting.
+//! A connection carries one request at a time, as with php-fpm and nginx. The fields of a request become variables (RFC
+//! 3875 section 4.1), except a field named Proxy, because programs take `HTTP_PROXY` for a setting of their own.
 
 mod decode;
 mod request;

@@ -14,7 +14,7 @@ const CONTENT_BYTES_MAX: usize = 65_528;
 const RESPONDER: u8 = 1;
 const KEEP_CONN: u8 = 1;
 
-/// The script of a request, and what else its responder is told of it.
+/// The script of a request, and the other facts that its responder receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script<'a> {
     /// The folder of the site.
@@ -26,20 +26,21 @@ pub struct Script<'a> {
     pub client: IpAddr,
     /// The client's port, if the client itself is connected.
     pub client_port: Option<u16>,
-    /// The peer is a proxy of ours: its Forwarded and X-Forwarded-* are kept, and other peers' are not.
+    /// Whether the peer is a proxy of ours: its Forwarded and X-Forwarded-* are kept, and those of other peers are not.
     pub is_trusted: bool,
-    /// The client uses TLS.
+    /// Whether the client uses TLS.
     pub is_secure: bool,
     /// The HTTP version of the request, major and minor.
     pub version: (u8, u8),
-    /// The connection is used again.
+    /// Whether the connection is used again.
     pub keeps_connection: bool,
     /// Fields that are set or removed, from the client or from Weir.
     pub changes: &'a [FieldChange],
 }
 
-/// Appends the records of a request up to its body; those of an empty body too. Programs read as many bytes as they are told
-/// of beforehand: for a body of unknown length, [`length_records`] must follow before it.
+/// Appends the records of a request before its body, or all records if the body is empty. Programs read as many bytes
+/// as they were told in advance, so for a body of unknown length [`length_records`] must come between these records and
+/// the body.
 pub fn encode_request(out: &mut Vec<u8>, request: &Request, script: &Script, body: BodyLength) {
     push_header(out, kind::BEGIN_REQUEST, 8);
     out.extend_from_slice(&[0, RESPONDER, if script.keeps_connection { KEEP_CONN } else { 0 }, 0, 0, 0, 0, 0]);
@@ -56,7 +57,8 @@ pub fn encode_request(out: &mut Vec<u8>, request: &Request, script: &Script, bod
     }
 }
 
-/// The records between those of [`encode_request`] for a body of unknown length, and that body.
+/// Returns the records with the length of a body, which follow the records of [`encode_request`] if the length was
+/// unknown then.
 pub fn length_records(body_bytes: u64) -> Vec<u8> {
     let (mut length, mut out) = (Vec::new(), Vec::new());
     variable(&mut length, b"CONTENT_LENGTH", &[body_bytes.to_string().as_bytes()]);
@@ -66,7 +68,7 @@ pub fn length_records(body_bytes: u64) -> Vec<u8> {
     out
 }
 
-/// Appends more of a body; `is_last` ends it.
+/// Appends more of a body; `is_last` ends the body.
 pub fn append_stdin(out: &mut Vec<u8>, bytes: &[u8], is_last: bool) {
     for part in bytes.chunks(CONTENT_BYTES_MAX) {
         push_header(out, kind::STDIN, part.len());
@@ -116,7 +118,7 @@ fn variables(request: &Request, script: &Script, body: BodyLength) -> Vec<u8> {
     out
 }
 
-/// Appends what is known of the client.
+/// Appends the known facts about the client.
 fn client(out: &mut Vec<u8>, script: &Script) {
     let mut set = |name: &str, parts: &[&[u8]]| variable(out, name.as_bytes(), parts);
     set("REMOTE_ADDR", &[script.client.to_string().as_bytes()]);
@@ -128,15 +130,15 @@ fn client(out: &mut Vec<u8>, script: &Script) {
     }
 }
 
-/// The beginning of the names of variables that are fields.
+/// The prefix of the names of variables that hold fields.
 const FIELD: &[u8] = b"HTTP_";
-/// Fields that are variables of their own, or that no program must see.
+/// The fields that have variables of their own, or that no program must see.
 const NO_FIELDS: [&str; 5] = ["content-type", "content-length", "expect", "host", "proxy"];
 
 /// Appends the fields of the request that are for programs, each name once (RFC 3875 section 4.1.18).
 fn fields(out: &mut Vec<u8>, request: &Request, script: &Script) {
     let hop = Hop::of(|| request.values("connection"));
-    // Another character could make two names one variable.
+    // Any other character could turn two names into one variable.
     let is_plain = |name: &[u8]| name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
     let is_changed =
         |name: &[u8]| script.changes.iter().any(|change| change.name.as_bytes().eq_ignore_ascii_case(name));
@@ -147,9 +149,9 @@ fn fields(out: &mut Vec<u8>, request: &Request, script: &Script) {
             && (script.is_trusted || !forwarded::is_ours(name, false))
             && !is_changed(name)
     };
-    // The host of an absolute target counts, whatever the field says (RFC 9112 section 3.2.2).
+    // The host of an absolute target takes precedence over the field (RFC 9112 section 3.2.2).
     request.fields.host.filter(|_| !is_changed(b"host")).into_iter().for_each(|host| field(out, b"host", host));
-    // Over HTTP/1.1 each look at all fields parses their lines.
+    // Over HTTP/1.1 every iteration over all fields parses their lines again.
     let all: Vec<_> = request.all().collect();
     for (at, (name, value)) in all.iter().enumerate().filter(|(_, (name, _))| is_passed(name)) {
         let is_same = |other: &[u8]| other.eq_ignore_ascii_case(name);
@@ -176,7 +178,7 @@ fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// Appends a variable, whose value is the parts together.
+/// Appends a variable whose value is these parts joined.
 fn variable(out: &mut Vec<u8>, name: &[u8], parts: &[&[u8]]) {
     push_length(out, name.len());
     push_length(out, parts.iter().map(|part| part.len()).sum());
@@ -339,7 +341,7 @@ mod tests {
         }
     }
 
-    /// RFC 9112 section 3.2.2: a server takes the absolute form too, and programs split REQUEST_URI at its `?`.
+    /// A server accepts the absolute form too (RFC 9112 section 3.2.2), and programs split REQUEST_URI at its `?`.
     #[test]
     fn a_program_is_told_the_path_and_query_of_a_url() {
         for (target, uri) in [
@@ -352,7 +354,7 @@ mod tests {
         }
     }
 
-    /// A program that makes links, or picks a tenant, by the host must have the host of the site that was picked.
+    /// A program that makes links, or chooses a tenant, by the host must receive the host by which the site was chosen.
     #[test]
     fn a_program_is_told_the_host_that_counts() {
         for (head, expected) in [

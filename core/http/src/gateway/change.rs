@@ -1,9 +1,8 @@
-//! Fields that an operator has set or removed.
+//! Request fields that an operator sets or removes.
 
 use super::writer::Writer;
 
-/// A field of a request with a value that replaces the values of others. Its name and value are those of a field that does not
-/// frame the message.
+/// A request field with a value that replaces all values of that name. It must not be a field that frames the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldChange {
     pub name: String,
@@ -11,7 +10,7 @@ pub struct FieldChange {
     pub value: Option<Vec<u8>>,
 }
 
-/// Leaves out the fields that changes are for.
+/// A writer that leaves out the fields that are changed.
 pub(super) struct Unchanged<'w, W> {
     pub out: &'w mut W,
     pub changes: &'w [FieldChange],

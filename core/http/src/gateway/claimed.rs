@@ -1,7 +1,7 @@
 //! The client as proxies in front of this server report it: X-Forwarded-For and -Proto, and Forwarded (RFC 7239).
 //!
-//! Anybody can send these fields. They count only on a connection from a trusted proxy, and there only the part on the
-//! right that trusted proxies wrote: everything further left is the client's own claim.
+//! Anybody can send these fields. They count only on a connection from a trusted proxy, and there only the right-hand
+//! part, which trusted proxies wrote: everything further left is the client's own claim.
 
 use core::net::IpAddr;
 
@@ -16,18 +16,18 @@ pub struct Claimed<'a> {
     /// The rightmost address that is not a trusted proxy's, or else the leftmost; canonical. `None` if the proxies do
     /// not report it.
     pub client: Option<IpAddr>,
-    /// True if the client used TLS; `None` if the proxies do not report it.
+    /// Whether the client used TLS; `None` if the proxies do not report it.
     pub is_secure: Option<bool>,
-    /// The host that the last proxy was asked for, by Forwarded; `None` if no proxy reports it there.
+    /// The host that was requested from the last proxy, by Forwarded; `None` if no proxy reports it there.
     pub host: Option<&'a [u8]>,
     /// The last value that is not an address.
     pub wrong: Option<&'a [u8]>,
 }
 
-/// Reads the fields of a request sent by a trusted proxy. Forwarded counts only without X-Forwarded-For: most proxies
-/// write the latter and pass the former on as the client sent it. The scheme is that of X-Forwarded-Proto, or else of
-/// Forwarded; the first of several counts. Programs make links of the host, so the last one of Forwarded counts, which is
-/// no client's claim.
+/// Reads the fields of a request sent by a trusted proxy. Forwarded counts only without X-Forwarded-For, because most
+/// proxies write the latter and pass the former on as the client sent it. The scheme comes from X-Forwarded-Proto, or
+/// else from Forwarded; the first of several counts. Programs make links from the host, so the last host of Forwarded
+/// counts, which a client cannot claim.
 pub fn claimed<'a>(request: &Request<'a>, is_trusted: impl Fn(IpAddr) -> bool) -> Claimed<'a> {
     let mut claimed = Claimed::default();
     let mut has_list = false;
@@ -38,7 +38,7 @@ pub fn claimed<'a>(request: &Request<'a>, is_trusted: impl Fn(IpAddr) -> bool) -
     let mut proto = request.values("x-forwarded-proto").flat_map(members).next();
     for value in request.values("forwarded").filter(|_| !has_list) {
         if !is_closed(value) {
-            // An unclosed quote of the client may be meant to swallow what a proxy appended.
+            // An unclosed quote from the client may be meant to swallow the text that a proxy appended.
             claimed.add(Some(value), &is_trusted);
             continue;
         }
@@ -49,7 +49,7 @@ pub fn claimed<'a>(request: &Request<'a>, is_trusted: impl Fn(IpAddr) -> bool) -
         }
     }
     claimed.is_secure = proto.and_then(|proto| match proto {
-        // Proxies such as Traefik name the scheme of a WebSocket.
+        // Proxies such as Traefik report the scheme of a WebSocket.
         _ if is_any(proto, &["https", "wss"]) => Some(true),
         _ if is_any(proto, &["http", "ws"]) => Some(false),
         _ => None,
@@ -91,8 +91,8 @@ fn address(node: &[u8]) -> Option<IpAddr> {
     host.parse::<IpAddr>().ok().filter(|_| is_right).map(|address| address.to_canonical())
 }
 
-/// Returns the value of a parameter of an element, without its quotes. Quoted pairs are not unescaped: no value sought
-/// here contains any.
+/// Returns the value of a parameter of an element, without its quotes. Quoted pairs are not unescaped, because none of
+/// the values read here contains any.
 fn parameter<'a>(element: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let pairs = unquoted(element, b';').filter_map(|pair| {
         let at = pair.iter().position(|&byte| byte == b'=')?;

@@ -1,7 +1,7 @@
 //! Appends the address, scheme and host of the client's request: X-Forwarded-For, -Proto and -Host, and Forwarded (RFC
-//! 7239). A program reads one of them, and must not find the opposite there of what Weir goes by. So what a trusted proxy
-//! reports in Forwarded alone begins the other fields too, and what it reports in the others begins Forwarded. The
-//! Forwarded of a client, which most proxies pass on as it came, is dropped then.
+//! 7239). A program reads one of them, and it must not contradict the values that Weir uses. So values that a trusted
+//! proxy reports only in Forwarded also begin the other fields, and values that it reports in the others begin
+//! Forwarded. In that case a Forwarded from the client, which most proxies pass on unchanged, is dropped.
 
 use core::net::IpAddr;
 use core::ops::Range;
@@ -21,7 +21,7 @@ pub(crate) fn is_ours(name: &[u8], is_trusted: bool) -> bool {
         let start = name.get(.."x-forwarded-".len()).unwrap_or_default();
         start.eq_ignore_ascii_case(b"x-forwarded-") || name.eq_ignore_ascii_case(b"x-real-ip")
     };
-    // Few names begin so.
+    // Few names begin with this letter.
     let is_others = || matches!(name.first(), Some(b'x' | b'X')) && !is_trusted && is_claim();
     WRITTEN.has(name) || is_others()
 }
@@ -71,8 +71,8 @@ fn text_of(client: IpAddr) -> Vec<u8> {
     text
 }
 
-/// Returns an element of Forwarded, and where the client's address is in it. Values that are not tokens, such as those
-/// with a colon, are quoted (RFC 7239 section 4).
+/// Returns an element of Forwarded, and the position of the client's address in it. Values that are not tokens, such as
+/// those with a colon, are quoted (RFC 7239 section 4).
 fn element(client: IpAddr, port: Option<u16>, host: Option<&[u8]>, proto: &[u8]) -> (Vec<u8>, Range<usize>) {
     let mut element = Vec::with_capacity(ELEMENT_BYTES + host.map_or(0, <[u8]>::len));
     let quote = |is_quoted: bool| -> &[u8] { if is_quoted { b"\"" } else { b"" } };
@@ -94,7 +94,7 @@ fn element(client: IpAddr, port: Option<u16>, host: Option<&[u8]>, proto: &[u8])
     (element, begin..end)
 }
 
-/// Bytes of an element without its host.
+/// The bytes of an element without its host.
 const ELEMENT_BYTES: usize =
     "for=\"[ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255]:65535\";host=\"\";proto=https".len();
 

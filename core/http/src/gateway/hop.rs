@@ -31,7 +31,7 @@ pub(crate) fn is_listed(option: &[u8]) -> bool {
 pub(crate) struct Hop<F> {
     /// Returns the values of Connection.
     connection: F,
-    /// True if Connection lists options other than [`PLAIN_OPTIONS`].
+    /// Whether Connection lists options other than [`PLAIN_OPTIONS`].
     lists_fields: bool,
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn is_hop_by_hop(name: &[u8]) -> bool {
     HOP_BY_HOP.has(name)
 }
 
-/// The values of Connection among these fields.
+/// Returns the values of Connection among these fields.
 pub(crate) fn connection<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> impl Iterator<Item = &'a [u8]> {
     fields.filter(|(name, _)| name.eq_ignore_ascii_case(b"connection")).map(|(_, value)| value)
 }
@@ -64,11 +64,11 @@ pub(crate) fn is_any(name: &[u8], known: &[&str]) -> bool {
     known.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// The maximum number of times that a request may have passed a Weir before; a chain of as many is hardly on purpose.
+/// The maximum number of times that a request may have passed a Weir before; a longer chain is hardly intended.
 const PASSES_MAX: usize = 16;
 
-/// Returns true if a request has passed a Weir so often by its Via that an upstream leads back to it (RFC 9110 section
-/// 7.6.3).
+/// Returns true if the Via of a request shows so many passes through Weir that an upstream must lead back to it (RFC
+/// 9110 section 7.6.3).
 pub fn is_looping(request: &Request) -> bool {
     let by = |member: &[u8]| member.split(|byte| *byte == b' ').nth(1) == Some(crate::response::SERVER.as_bytes());
     request.values("via").flat_map(members).filter(|member| by(member)).count() > PASSES_MAX

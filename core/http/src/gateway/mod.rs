@@ -1,8 +1,8 @@
 //! The rules of an intermediary (RFC 9110 section 7.6, RFC 7239): writes the head of a request for an upstream.
 //!
-//! A request gets here only if it has a single reading, and is rewritten so that the upstream has no other. We write
-//! the fields that frame the message or describe one connection, and leave out a name that an upstream could take for
-//! another name.
+//! Only a request with a single interpretation gets here, and it is rewritten so that the upstream cannot interpret it
+//! differently. We write the fields that frame the message or describe one connection, and leave out any name that an
+//! upstream could take for another name.
 
 mod change;
 mod claimed;
@@ -35,10 +35,10 @@ pub struct Gateway<'a> {
     /// The peer address of the connection.
     pub client: IpAddr,
     pub client_port: Option<u16>,
-    /// True if the client came over TLS or QUIC.
+    /// Whether the client came over TLS or QUIC.
     pub is_secure: bool,
-    /// True if the peer is a proxy of ours: its Forwarded and X-Forwarded-* are kept and extended. Those of others are
-    /// replaced.
+    /// Whether the peer is a proxy of ours: its Forwarded and X-Forwarded-* are kept and extended. Those of other peers
+    /// are replaced.
     pub is_trusted: bool,
     /// The client that this proxy reports ([`claimed`]); `None` if it reports none.
     pub claimed_client: Option<IpAddr>,
@@ -46,7 +46,7 @@ pub struct Gateway<'a> {
     pub host: Option<&'a [u8]>,
     /// The HTTP version of the request, major and minor.
     pub version: (u8, u8),
-    /// The request's protocols to switch to ([`asks_upgrade`]) are passed on.
+    /// Whether the protocols that the request offers to switch to ([`asks_upgrade`]) are passed on.
     pub is_upgrade: bool,
     /// The Sec-WebSocket-Key of a CONNECT, which replaces the client's ([`crate::websocket::key`]).
     pub websocket_key: Option<&'a [u8]>,
@@ -54,14 +54,14 @@ pub struct Gateway<'a> {
     pub changes: &'a [FieldChange],
 }
 
-/// Appends the head of `request` in HTTP/1.1 for an upstream. The target is as received, in origin form; Host is empty
+/// Appends the head of `request` in HTTP/1.1 for an upstream. The target is as received, in origin form. Host is empty
 /// if neither the request nor the gateway has one (RFC 9112 section 3.2). `body` frames the message: a body of known
-/// length follows as it is, one of unknown length in chunks ([`crate::http1::begin_chunk`]).
+/// length follows unchanged, a body of unknown length in chunks ([`crate::http1::begin_chunk`]).
 ///
 /// CONNECT becomes the GET with the same meaning over HTTP/1.1 (RFC 8441 section 5); it has no body.
 ///
-/// Hop-by-hop fields, those that Connection lists, Expect, and names with characters other than letters, digits and `-`
-/// are left out. Cookies are joined into one line. Tags that [`crate::weakened`] has made become those of the program.
+/// Hop-by-hop fields, fields that Connection lists, Expect, and names with characters other than letters, digits and
+/// `-` are left out. Cookies are joined into one line. Tags made by [`crate::weakened`] become the program's tags.
 pub fn encode_request(out: &mut Vec<u8>, request: &Request, gateway: &Gateway, body: BodyLength) {
     let method = if request.method == Method::Connect { Method::Get } else { request.method };
     out.reserve(head_bytes(request));
@@ -86,12 +86,12 @@ pub fn encode_request(out: &mut Vec<u8>, request: &Request, gateway: &Gateway, b
 
 /// The usual number of bytes of the head for an upstream.
 fn head_bytes(request: &Request) -> usize {
-    // The host is in three fields more.
+    // The host is repeated in three more fields.
     let host_bytes = 3 * request.fields.host.map_or(0, <[u8]>::len);
     request.path.len() + request.query.map_or(0, <[u8]>::len) + request.all.bytes() + host_bytes + ADDED_BYTES
 }
 
-/// Bytes of the request line without its target, and of the added fields without the host.
+/// The bytes of the request line without its target, and of the added fields without the host.
 const ADDED_BYTES: usize = 256;
 
 /// Appends the fields that do not depend on the upstream's HTTP version.
@@ -137,14 +137,14 @@ fn websocket(out: &mut Vec<u8>, request: &Request, key: &[u8]) {
     }
 }
 
-/// Returns true for fields that we rewrite, or answer ourselves (Expect).
+/// Returns true for fields that we rewrite, or act on ourselves (Expect).
 fn is_ours(name: &[u8]) -> bool {
     const OURS: Names<3> = Names::new(["host", "content-length", "expect"]);
     OURS.has(name)
 }
 
-/// Returns true if no upstream takes the name for another: programs behind CGI and its successors see `_`, `.` and
-/// other characters as `-`.
+/// Returns true if no upstream takes the name for another one: programs behind CGI and its successors treat `_`, `.`
+/// and other characters as `-`.
 fn is_plain(name: &[u8]) -> bool {
     name.iter().all(|&b| b.is_ascii_alphanumeric() || b == b'-')
 }
@@ -168,7 +168,7 @@ fn content_length(method: Method, body: BodyLength) -> Option<u64> {
 }
 
 /// Returns true if an HTTP/1.1 request asks to switch to another protocol (RFC 9110 section 7.8), whatever its method
-/// and body: Connection lists Upgrade, and that has an acceptable protocol. Do not call this for HTTP/1.0, whose Upgrade
+/// and body: Connection lists Upgrade, which names an acceptable protocol. Do not call this for HTTP/1.0, whose Upgrade
 /// is ignored.
 pub fn asks_upgrade(request: &Request) -> bool {
     let mut options = request.values("connection").flat_map(members);
@@ -176,8 +176,8 @@ pub fn asks_upgrade(request: &Request) -> bool {
     is_listed && protocols(request).next().is_some()
 }
 
-/// The acceptable protocols of Upgrade, in the client's order; the program takes one of them. HTTP and TLS are never
-/// accepted: they would hide the rest of the connection from us. CONNECT asks for WebSocket.
+/// Returns the acceptable protocols of Upgrade, in the client's order; the program accepts one of them. HTTP and TLS
+/// are never accepted, because they would hide the rest of the connection from us. CONNECT asks for WebSocket.
 fn protocols<'a>(request: &Request<'a>) -> impl Iterator<Item = &'a [u8]> {
     let of_connect = (request.method == Method::Connect).then_some(&b"websocket"[..]);
     let listed = of_connect.is_none().then(|| request.values("upgrade").flat_map(members));

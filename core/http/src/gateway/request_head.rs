@@ -6,8 +6,8 @@ use crate::list::members;
 use crate::response::SERVER;
 use crate::{BodyLength, Request};
 
-/// The fields of a request in the order of HTTP/2 (RFC 9113 section 8.3.1), pseudo-fields first. An engine lower-cases
-/// the names.
+/// The fields of a request in the order of HTTP/2 (RFC 9113 section 8.3.1), pseudo-fields first. An engine converts the
+/// names to lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestHead(FieldList);
 
@@ -45,12 +45,12 @@ impl RequestHead {
         RequestHead(list)
     }
 
-    /// Name and value of every field, in order.
+    /// Returns the name and value of every field, in order.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.0.iter()
     }
 
-    /// Bytes of the fields in memory.
+    /// Returns the bytes of the fields in memory.
     pub fn bytes(&self) -> usize {
         self.0.bytes().len()
     }

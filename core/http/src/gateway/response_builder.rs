@@ -15,7 +15,7 @@ pub struct ResponseBuilder {
     fault: Option<UpstreamFault>,
     list: ResponseFields,
     fields: usize,
-    /// Size in HTTP/1.1 format.
+    /// The size in HTTP/1.1 format.
     bytes: usize,
 }
 

@@ -6,7 +6,7 @@ impl<'a> Iterator for FieldLines<'a> {
     type Item = (&'a [u8], &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        // The last line is empty. Names are too short for a search that has to be prepared.
+        // The last line is empty. Names are too short for a search that needs preparation.
         let colon = self.0.iter().position(|byte| *byte == b':')?;
         let (name, rest) = self.0.split_at(colon);
         let end = memchr::memchr(b'\n', rest)?;

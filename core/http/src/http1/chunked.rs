@@ -1,21 +1,21 @@
-//! Decodes a chunked body (RFC 9112 section 7.1) of a request or of an upstream's response as it arrives, or discards
-//! it so that the connection can be kept if the request's body is not wanted.
+//! Decodes a chunked body (RFC 9112 section 7.1) of a request or of an upstream's response as it arrives. It can also
+//! discard the body of a request that is not wanted, so that the connection can be kept.
 //!
-//! Strict for the same reason as the head: two servers disagree about the end of the body if they differ on a lone CR
-//! or LF, a space after the size, or a size that overflows. Everything but the data is limited, since endless framing
-//! costs the sender nothing. The limit on the data is up to the caller.
+//! The decoder is strict for the same reason as the head's parser: two servers disagree about the end of the body if
+//! they differ on a lone CR or LF, a space after the size, or a size that overflows. Everything but the data is
+//! limited, since endless framing costs the sender nothing. The caller limits the data.
 
 use crate::{PeerLength, Reject, Status};
 
 /// Maximum bytes of extensions of one chunk; for an upstream's response, padding included.
 const EXTENSION_BYTES_MAX: u32 = 1024;
-/// Data that pays for one more byte of extensions in a request body, over the [`EXTENSION_BYTES_MAX`] that each body
-/// may have. A limit per chunk does not do, because chunks may be one byte long; a fixed limit per body ends uploads
-/// that sign each chunk, as clients of S3 do.
+/// The bytes of data that allow one more byte of extensions in a request body, beyond the [`EXTENSION_BYTES_MAX`] that
+/// each body may have. A limit per chunk is not enough, because chunks may be one byte long; a fixed limit per body
+/// would end uploads that sign each chunk, as clients of S3 do.
 const DATA_BYTES_PER_EXTENSION_BYTE: u64 = 16;
 /// Maximum bytes of the trailer section.
 const TRAILER_BYTES_MAX: u32 = 8 << 10;
-/// Maximum digits of a chunk size, leading zeros included: as many as a `u64` has.
+/// The maximum number of digits of a chunk size, leading zeros included: as many as a `u64` has.
 const SIZE_DIGITS_MAX: u8 = 16;
 
 const TOO_LONG: Reject = Reject::bad("a chunk of 2^63 bytes or more");
@@ -30,7 +30,7 @@ pub struct Chunked {
     extension_bytes_total: u64,
     data_bytes: u64,
     trailer_bytes: u32,
-    /// The body is an upstream's, so chunk sizes may be padded with spaces.
+    /// Whether the body is an upstream's, so that chunk sizes may be padded with spaces.
     is_padded: bool,
 }
 
@@ -106,8 +106,8 @@ impl Chunked {
         }
     }
 
-    /// Creates the decoder for an upstream's response. Spaces and tabs may follow a chunk size, as Apache 1.3 and its
-    /// contemporaries write it: no reader takes them for part of the size or of the data.
+    /// Creates the decoder for an upstream's response. Spaces and tabs may follow a chunk size, as written by Apache
+    /// 1.3 and its contemporaries: no reader takes them for part of the size or of the data.
     pub fn of_upstream() -> Chunked {
         Chunked { is_padded: true, ..Chunked::new() }
     }
@@ -122,8 +122,8 @@ impl Chunked {
         Ok(Progress { consumed, done: self.state == State::Done })
     }
 
-    /// Consumes bytes up to the end of a chunk, of `buf`, of the part before the trailer section, or of the body. Call
-    /// it with the rest until all bytes are consumed or the body is done.
+    /// Consumes bytes up to the first of these ends: of a chunk, of `buf`, of the part before the trailer section, or
+    /// of the body. Call it with the rest until all bytes are consumed or the body is done.
     pub fn take<'b>(&mut self, buf: &'b [u8]) -> Result<Taken<'b>, Reject> {
         let mut at = 0;
         while self.state != State::Done && at < buf.len() {

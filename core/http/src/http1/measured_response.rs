@@ -1,7 +1,7 @@
 //! The head of a response as the load generator needs it: the length of the body, and whether the connection persists.
 //!
 //! The measured servers are other people's (nginx among them). The parser is therefore lenient if leniency does no
-//! harm, and refuses only what leaves the end of the body in doubt.
+//! harm, and refuses only heads that leave the end of the body in doubt.
 
 use std::mem::MaybeUninit;
 
@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::list::members;
 use crate::{FIELDS_MAX, PeerLength};
 
-/// Maximum bytes of a response head, far above what any file server sends.
+/// The maximum bytes of a response head, far above the head of any file server.
 pub const RESPONSE_HEAD_BYTES_MAX: usize = 16 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct ResponseHead {
 #[error("malformed response: {0}")]
 pub struct Malformed(pub &'static str);
 
-/// Reads one response head from the start of `buf`. `Ok(None)`: more bytes are needed.
+/// Reads one response head from the start of `buf`. Returns `Ok(None)` if more bytes are needed.
 pub fn parse_response(buf: &[u8]) -> Result<Option<ResponseHead>, Malformed> {
     let window = &buf[..buf.len().min(RESPONSE_HEAD_BYTES_MAX)];
     let mut lines = [const { MaybeUninit::uninit() }; FIELDS_MAX];

@@ -1,9 +1,9 @@
 //! Parses a request head from the bytes received so far.
 //!
-//! `httparse` splits the head into tokens and refuses what no token may contain (NUL, control characters, a space
-//! before a colon, line folding, a bare CR). This module checks what it lets pass: bare LF (RFC 9112 section 2.2 lets a
-//! server accept it, and gateways disagree, which is all a smuggler needs), empty lines, limits. `target.rs` and
-//! `section.rs` of `request` interpret the tokens, for all versions. Nothing is allocated.
+//! `httparse` splits the head into tokens and refuses characters that no token may contain (NUL, control characters, a
+//! space before a colon, line folding, a bare CR). This module checks everything that it allows: bare LF (RFC 9112
+//! section 2.2 lets a server accept it, and gateways disagree, which is all a smuggler needs), empty lines, limits.
+//! `target.rs` and `section.rs` of `request` interpret the tokens, for all versions. Nothing is allocated.
 //!
 //! An incomplete head is parsed again at the end of each line ([`Search`]), so it is scanned at most once per line.
 
@@ -89,7 +89,7 @@ pub fn shown(received: &[u8]) -> Shown<'_> {
 ///
 /// The result for a prefix of `buf` is `Ok(None)` or the result for `buf`: it never depends on how the bytes arrived.
 pub fn parse_request<'a>(buf: &'a [u8], limits: &Limits) -> Result<Option<Head<'a>>, Reject> {
-    // Bytes beyond the limit are ignored; otherwise the result would depend on how many arrived at once.
+    // Bytes beyond the limit are ignored; otherwise the result would depend on how many arrived together.
     let window = &buf[..buf.len().min(limits.head_bytes_max)];
     match parse_head(window, limits)? {
         None if buf.len() >= limits.head_bytes_max => Err(too_large(window)),
@@ -113,11 +113,11 @@ pub struct Search {
 const BEGINNING_BYTES: usize = 32;
 
 impl Search {
-    /// Returns what [`parse_request`] returns for the whole lines, for the first bytes while there is no whole line, or
-    /// for everything at the limit. The result never depends on how the bytes arrived. Pass the same bytes each time,
-    /// followed by those that arrived since, until there is a result.
+    /// Returns the result of [`parse_request`] for the whole lines, for the first bytes while there is no whole line,
+    /// or for everything at the limit. The result never depends on how the bytes arrived. Pass the same bytes each
+    /// time, followed by those that arrived since, until there is a result.
     pub fn parse<'a>(&mut self, buf: &'a [u8], limits: &Limits) -> Result<Option<Head<'a>>, Reject> {
-        // Most heads arrive whole.
+        // Most heads arrive complete.
         if self.searched == 0 {
             self.note(buf);
             if let Ok(Some(head)) = parse_request(buf, limits) {
@@ -231,7 +231,7 @@ fn interpret<'a>(parsed: &httparse::Request<'_, 'a>, head: &'a [u8]) -> Result<H
 /// Bytes of the request line in addition to the method and the target.
 const REQUEST_LINE_REST: usize = "  HTTP/1.1\r\n".len();
 
-/// Has no early exit, so that the compiler compares 16 bytes at a time: about 10 ns for a browser's head.
+/// This has no early exit, so that the compiler compares 16 bytes at a time: about 10 ns for a browser's head.
 fn has_bare_lf(head: &[u8]) -> bool {
     let pairs = head.iter().zip(&head[1..]);
     pairs.fold(0, |bad, (&before, &b)| bad | (u8::from(b == b'\n') & u8::from(before != b'\r'))) != 0
@@ -328,7 +328,7 @@ mod tests {
         (None, search.looked)
     }
 
-    /// If every byte caused another scan, 15 KB in one field would cost 15 KB squared.
+    /// If every byte caused another scan, the cost of 15 KB in one field would grow with the square of its length.
     #[test]
     fn a_head_that_comes_byte_by_byte_is_looked_at_once_for_each_line() {
         let long = [b"\r\nGET / HTTP/1.1\r\nHost: a\r\nX: ", &[b'x'; 15_000][..], b"\r\n\r\n"].concat();
@@ -375,7 +375,7 @@ mod tests {
         }
     }
 
-    /// The defaults are those that the fields of [`Limits`] document.
+    /// The defaults are the ones that the fields of [`Limits`] document.
     #[test]
     fn default_limits() {
         let expected = Limits { head_bytes_max: 65_536, fields_max: 200 };

@@ -25,7 +25,7 @@ pub enum Delimiter {
 }
 
 impl Delimiter {
-    /// The delimiter of a response to a request of HTTP/1.`minor_version`.
+    /// Returns the delimiter of a response to a request of HTTP/1.`minor_version`.
     pub fn of<B>(response: &Response<B>, minor_version: u8) -> Delimiter {
         match (response.is_length_unknown, minor_version) {
             (false, _) => Delimiter::Length,
@@ -38,11 +38,11 @@ impl Delimiter {
 /// The end of a chunked body (RFC 9112 section 7.1), without trailers.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// Maximum bytes of a chunk's framing: the size line and the final CRLF. The content is less than 4 GiB.
+/// The maximum bytes of a chunk's framing: the size line and the final CRLF. The content must be less than 4 GiB.
 pub const CHUNK_OVERHEAD_MAX: usize = 8 + 2 + 2;
 
-/// Appends the size line of a chunk of `bytes`, at least one: an empty chunk is [`LAST_CHUNK`]. CRLF must follow the
-/// content.
+/// Appends the size line of a chunk of `bytes`, at least one, because an empty chunk is [`LAST_CHUNK`]. CRLF must
+/// follow the content.
 pub fn begin_chunk(out: &mut Vec<u8>, bytes: usize) {
     debug_assert!(bytes > 0, "an empty chunk is the last");
     write!(out, "{bytes:x}\r\n").expect("memory takes all");
@@ -97,7 +97,7 @@ fn forwarded_start<B>(out: &mut Vec<u8>, response: &Response<B>, date: &HttpDate
     }
 }
 
-/// Server, and Date up to its value.
+/// The Server field, and the Date field up to its value.
 const OWN: &[u8] = b"Server: weir\r\nDate: ";
 
 macro_rules! starts {
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!([0, 1].map(|minor_version| Delimiter::of(&known, minor_version)), [Delimiter::Length; 2]);
     }
 
-    /// The decoder of request chunks reads our chunks.
+    /// The decoder of request chunks can read our chunks.
     #[test]
     fn chunks_are_read_as_chunks() {
         let mut out = Vec::new();

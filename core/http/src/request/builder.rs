@@ -15,7 +15,7 @@ use crate::{Method, PeerLength, Reject, Status};
 #[derive(Debug)]
 pub struct RequestBuilder {
     limits: Limits,
-    /// True if CONNECT may have a protocol (RFC 8441 section 3).
+    /// Whether CONNECT may have a protocol (RFC 8441 section 3).
     has_tunnels: bool,
     list: FieldList,
     section: FieldSection<Span>,
@@ -24,7 +24,7 @@ pub struct RequestBuilder {
     has_line: bool,
     /// The cookie crumbs received so far, joined.
     cookie: Option<Vec<u8>>,
-    /// The length of the content according to the first Content-Length.
+    /// The length of the content by the first Content-Length.
     said: Option<PeerLength>,
     /// Number of fields, and their size in HTTP/1.1 format.
     fields: usize,
@@ -54,7 +54,7 @@ enum Fault {
 }
 
 /// A request that HTTP/2 and HTTP/3 call malformed, with a phrase that gives the reason. Its stream is reset; the
-/// connection and its other streams go on.
+/// connection and its other streams continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct MalformedRequest(pub &'static str);
@@ -222,8 +222,9 @@ impl RequestBuilder {
         self.note(name, kept);
     }
 
-    /// Appends a cookie crumb. All crumbs count as one field, also for the limits: HTTP/2 and HTTP/3 let a client split
-    /// its cookie so that each part can be compressed by itself (RFC 9113 section 8.2.3, RFC 9114 section 4.2.1).
+    /// Appends a cookie crumb. All crumbs count as one field, also for the limits, because HTTP/2 and HTTP/3 let a
+    /// client split its cookie so that each part can be compressed separately (RFC 9113 section 8.2.3, RFC 9114 section
+    /// 4.2.1).
     fn crumb(&mut self, value: &[u8]) {
         if matches!(self.fault, Some(Fault::Refused(_))) {
             return;
@@ -264,7 +265,8 @@ impl RequestBuilder {
         }
     }
 
-    /// The content length that the request declares, even if the request is refused. The content must have this length.
+    /// Returns the content length that the request declares, even if the request is refused. The content must have this
+    /// length.
     pub fn content_length(&self) -> Option<PeerLength> {
         self.said
     }
@@ -372,7 +374,7 @@ pub fn check_field(name: &[u8], value: &[u8]) -> Result<(), MalformedRequest> {
     if ends_line(value) { Err(MalformedRequest("a NUL, CR or LF in a field value")) } else { Ok(()) }
 }
 
-/// Has no early exit, so that the compiler vectorises it.
+/// This has no early exit, so that the compiler vectorises it.
 fn ends_line(value: &[u8]) -> bool {
     value.iter().fold(false, |ends, &b| ends | (b == 0) | (b == b'\r') | (b == b'\n'))
 }

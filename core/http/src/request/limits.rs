@@ -11,7 +11,7 @@ pub struct Limits {
     pub fields_max: usize,
 }
 
-/// The maximum `fields_max` of any [`Limits`]: the size of the parser's array, 32 KB of stack.
+/// The maximum of any [`Limits::fields_max`]: the size of the parser's array, 32 KB of stack.
 pub const FIELDS_MAX: usize = 1000;
 
 impl Default for Limits {

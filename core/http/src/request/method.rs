@@ -72,7 +72,7 @@ impl Method {
 /// Parses the method of a request.
 pub(crate) fn method(token: &[u8]) -> Result<Method, Reject> {
     match Method::of(token) {
-        // Its target is an authority, which only a forward proxy can serve (RFC 9112 section 3.2.3).
+        // The target of a CONNECT is an authority, which only a forward proxy can serve (RFC 9112 section 3.2.3).
         Some(Method::Connect) => Err(Reject::bad("connect is for proxies")),
         Some(method) => Ok(method),
         // RFC 9112 section 3: a method longer than any that is implemented gets 501.

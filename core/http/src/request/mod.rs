@@ -46,8 +46,8 @@ pub struct Request<'a> {
 /// The fields that decide a response or go into the log, found in one pass.
 ///
 /// If-Match and If-None-Match may be spread over several lines; the first line is stored here. Range, If-Range and the
-/// dates may not: if repeated, they are stored as the empty value, which is invalid and ignored as such. Accept-Encoding may,
-/// and is stored as the empty value then too: its lines are among all fields.
+/// dates may not: if repeated, they are stored as the empty value, which is invalid and therefore ignored.
+/// Accept-Encoding may be repeated, and is then also stored as the empty value: its lines are among all fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fields<V> {
     /// The requested authority: `name[:port]`, checked.
@@ -72,7 +72,7 @@ pub(crate) enum All<'a> {
 }
 
 impl All<'_> {
-    /// Bytes of their form.
+    /// Returns the bytes of the stored form.
     pub fn bytes(&self) -> usize {
         match self {
             All::Lines(lines) => lines.0.len(),
@@ -95,7 +95,7 @@ impl<'a> Iterator for All<'a> {
 /// The part of a refused request that goes into the log: bytes as received, at most [`SHOWN_BYTES_MAX`] of each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown<'a> {
-    /// Empty if there was no request line; `target` then holds what came instead.
+    /// The method; empty if there was no request line, and `target` then holds the bytes received instead.
     pub method: Cow<'a, [u8]>,
     pub target: Cow<'a, [u8]>,
     /// The minor version of HTTP/1.
@@ -124,15 +124,15 @@ pub enum BodyLength {
 }
 
 impl<'a> Request<'a> {
-    /// Name and value of every field, in order, values without surrounding space. Over HTTP/2 and HTTP/3 the authority
-    /// is the field `host`.
+    /// Returns the name and value of every field, in order, values without surrounding space. Over HTTP/2 and HTTP/3
+    /// the authority is the field `host`.
     pub fn all(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         // Pseudo-fields are stored among the others.
         self.all.filter(|(name, _)| !name.starts_with(b":"))
     }
 
-    /// The path and the query with all bytes beyond ASCII percent-encoded (RFC 3986 section 2.5), if there are some. Every
-    /// reader of a target takes the encoded form alike, and a field such as Location may contain it.
+    /// Returns the path and the query with all bytes beyond ASCII percent-encoded (RFC 3986 section 2.5), if there are
+    /// any. Every reader of a target interprets the encoded form alike, and a field such as Location may contain it.
     pub fn encoded(&self) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
         if self.target.is_ascii() {
             return None;
@@ -141,7 +141,7 @@ impl<'a> Request<'a> {
         Some((encoded(self.path), self.query.map(encoded)))
     }
 
-    /// The same request for another path and query. The target stays, for the log.
+    /// Returns the same request with another path and query. The target stays, for the log.
     pub fn with_path<'b>(&self, path: &'b [u8], query: Option<&'b [u8]>) -> Request<'b>
     where
         'a: 'b,
@@ -149,7 +149,7 @@ impl<'a> Request<'a> {
         Request { path, query, ..*self }
     }
 
-    /// A GET without a body that has the fields of this request.
+    /// Returns a GET without a body that has the fields of this request.
     pub fn as_get<'b>(&self, path: &'b [u8], query: Option<&'b [u8]>) -> Request<'b>
     where
         'a: 'b,
@@ -157,14 +157,14 @@ impl<'a> Request<'a> {
         Request { method: Method::Get, body: BodyLength::None, ..self.with_path(path, query) }
     }
 
-    /// Returns true if Accept names this media type, and not with a weight of 0 (RFC 9110 section 12.5.1).
+    /// Returns true if Accept names this media type with a weight above 0 (RFC 9110 section 12.5.1).
     pub fn accepts(&self, media_type: &str) -> bool {
         let mut ranges = self.values("accept").flat_map(members).map(weighed);
         ranges.any(|(name, weight)| weight > 0 && name.eq_ignore_ascii_case(media_type.as_bytes()))
     }
 
-    /// The values of every field of this name, in order. Scans all fields: use it for fields that are not in [`Fields`]
-    /// or may be repeated.
+    /// Returns the values of every field of this name, in order. Scans all fields: use it for fields that are not in
+    /// [`Fields`] or may be repeated.
     pub fn values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         let fields = self.names.may_have(name.as_bytes()).then(|| self.all());
         let named = fields.into_iter().flatten().filter(move |(of, _)| of.eq_ignore_ascii_case(name.as_bytes()));

@@ -2,13 +2,14 @@ use super::{All, BodyLength, Fields, Method, Request};
 use crate::fields::{FieldList, Span};
 use crate::name_filter::NameFilter;
 
-/// A request that owns its memory: all fields in one allocation, and the positions of the ones that matter.
+/// A request that owns its memory: all fields in one allocation, and the positions of the fields that decide the
+/// response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnedRequest {
     pub(super) list: FieldList,
     pub(super) method: Method,
     pub(super) target: Span,
-    /// Empty if the target has no path, which means `/`.
+    /// The path; empty if the target has none, which means `/`.
     pub(super) path: Span,
     pub(super) query: Option<Span>,
     pub(super) fields: Fields<Span>,
@@ -46,7 +47,7 @@ impl OwnedRequest {
     }
 }
 
-/// Bytes of the pseudo-fields without their values, and what the lengths of some 16 fields take.
+/// The bytes of the pseudo-fields without their values, plus the length prefixes of some 16 fields.
 const REST_BYTES: usize = 128;
 
 impl From<&Request<'_>> for OwnedRequest {
@@ -64,7 +65,7 @@ impl From<&Request<'_>> for OwnedRequest {
             let kept = list.push(name, value);
             fields.note(name, kept);
         }
-        // It may come from the target.
+        // The host may come from the target.
         fields.host = request.fields.host.map(|host| list.push(b":authority", host));
         let (method, names, body) = (request.method, request.names, request.body);
         OwnedRequest { list, method, target, path, query, fields, names, body }

@@ -10,7 +10,7 @@ use crate::list::members;
 use crate::name_filter::NameFilter;
 use crate::{PeerLength, Reject, Status};
 
-/// The fields found so far. `V` is how a value is stored: its bytes, or their position.
+/// The fields found so far. `V` is the stored form of a value: its bytes, or their position.
 #[derive(Debug, Default)]
 pub(crate) struct FieldSection<V> {
     pub fields: Fields<V>,
@@ -26,8 +26,8 @@ pub(crate) struct FieldSection<V> {
     pub names: NameFilter,
 }
 
-/// Maximum number of options in all Connection lines. Clients send up to three. Each is searched for among all fields
-/// when a message is forwarded.
+/// The maximum number of options in all Connection lines. Clients send up to three. When a message is forwarded, all
+/// fields are searched for each option.
 pub(crate) const CONNECTION_OPTIONS_MAX: usize = 64;
 
 /// A list of transfer codings (RFC 9112 section 6.1).
@@ -106,7 +106,8 @@ impl<V: Copy + Default> FieldSection<V> {
         }
     }
 
-    /// Returns the length of the body (RFC 9112 section 6.3). If the RFC lets a server guess or repair, this refuses.
+    /// Returns the length of the body (RFC 9112 section 6.3). If the RFC allows a server to guess or repair, this
+    /// refuses the request.
     pub fn body(&self, minor_version: u8) -> Result<BodyLength, Reject> {
         match (self.transfer_encoding, self.content_length) {
             (None, None) | (None, Some(Some(PeerLength::ZERO))) => Ok(BodyLength::None),
@@ -124,7 +125,7 @@ impl<V: Copy + Default> FieldSection<V> {
 }
 
 impl<V: Default> Fields<V> {
-    /// Stores a field, if it is one of these and not the host.
+    /// Stores a field, if it is one of [`Fields`] and not the host.
     pub(super) fn note(&mut self, name: &[u8], kept: V) {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         match name.len() {
@@ -143,7 +144,7 @@ impl<V: Default> Fields<V> {
 }
 
 impl Coding {
-    /// Parses a list of codings. A list frames the body if it ends in its only chunked (RFC 9112 section 6.3).
+    /// Parses a list of codings. A list frames the body if chunked occurs once, at its end (RFC 9112 section 6.3).
     fn of(codings: &[u8]) -> Coding {
         let is_chunked = |coding: &&[u8]| coding.eq_ignore_ascii_case(b"chunked");
         let ends_in_chunked = members(codings).last().is_some_and(|coding| is_chunked(&coding));
@@ -198,7 +199,7 @@ mod tests {
         assert!(!read(&[("connection", "keep-alive"), ("CONNECTION", "close")]).keep_alive(1));
     }
 
-    /// The lengths include those of all known fields.
+    /// The lengths tested include the lengths of all known fields.
     #[test]
     fn other_names_of_the_same_length_mean_nothing() {
         for length in 1..=30 {

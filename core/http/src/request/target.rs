@@ -1,9 +1,8 @@
 //! The request target and its four forms (RFC 9112 section 3.2).
 //!
-//! Origin-form (`/path?query`) is what clients send to a server. Absolute-form is what they send to a proxy, and a
-//! server MUST accept it (section 3.2.2); its authority then replaces Host. Both schemes are accepted, since a gateway
-//! in front may have terminated TLS. Asterisk-form is for OPTIONS alone. Authority-form is for CONNECT, which is
-//! refused with its method.
+//! Clients send origin-form (`/path?query`) to a server. They send absolute-form to a proxy, and a server MUST accept
+//! it (section 3.2.2); its authority then replaces Host. Both schemes are accepted, since a gateway in front may have
+//! terminated TLS. Asterisk-form is only for OPTIONS. Authority-form is for CONNECT, which is refused with its method.
 
 use core::net::Ipv6Addr;
 
@@ -16,8 +15,8 @@ pub(crate) struct Target<'a> {
     pub host: Option<&'a [u8]>,
 }
 
-/// Parses a target. httparse has already refused spaces and ASCII control characters. Text in UTF-8 that curl and older
-/// clients do not encode is kept as it came; [`Request::encoded`](crate::Request::encoded) is what the rest of a server sees.
+/// Parses a target. httparse has already refused spaces and ASCII control characters. UTF-8 text that curl and older
+/// clients do not encode is kept as it came; the rest of the server uses [`Request::encoded`](crate::Request::encoded).
 pub(crate) fn parse(target: &str, method: Method) -> Result<Target<'_>, Reject> {
     let bytes = target.as_bytes();
     if bytes.contains(&b'#') {
@@ -32,7 +31,7 @@ pub(crate) fn parse(target: &str, method: Method) -> Result<Target<'_>, Reject> 
     }
 }
 
-/// The path and query of a target that [`parse`] takes, as they came.
+/// Returns the path and query, as they came, of a target that [`parse`] accepts.
 pub(crate) fn origin_form(target: &[u8]) -> &[u8] {
     let Some(rest) = strip_scheme(target, b"http://").or_else(|| strip_scheme(target, b"https://")) else {
         return target;
@@ -66,7 +65,7 @@ fn absolute(bytes: &[u8]) -> Result<Target<'_>, Reject> {
     Ok(Target { path: if target.path.is_empty() { b"/" } else { target.path }, ..target })
 }
 
-/// Schemes are case-insensitive (RFC 3986 section 3.1).
+/// Strips a scheme, whose case is ignored (RFC 3986 section 3.1).
 fn strip_scheme<'a>(bytes: &'a [u8], scheme: &[u8]) -> Option<&'a [u8]> {
     let (start, rest) = bytes.split_at_checked(scheme.len())?;
     start.eq_ignore_ascii_case(scheme).then_some(rest)

@@ -74,7 +74,7 @@ impl UpstreamBody {
         if self.is_done() { Ok(()) } else { Err(UpstreamFault("the connection ended before the body")) }
     }
 
-    /// Bytes of the body that are still to come, if known.
+    /// Returns the bytes of the body that are still to come, if known.
     pub fn left_bytes(&self) -> Option<u64> {
         match &self.0 {
             State::Length(left) => Some(left.bytes()),

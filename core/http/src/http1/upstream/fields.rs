@@ -1,10 +1,10 @@
-//! The fields of a response head, parted as they arrive into those for a client and the others.
+//! The fields of a response head, separated as they arrive into fields for a client and the others.
 
 use crate::fields::FieldList;
 use crate::gateway::hop::is_hop_by_hop;
 use crate::name_filter::NameFilter;
 
-/// The usual number of bytes of the fields that no client gets.
+/// The usual number of bytes of the fields that are not forwarded to a client.
 const USUAL_OWN_BYTES: usize = 128;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,12 +31,12 @@ impl ResponseFields {
         list.push(name, value);
     }
 
-    /// Name and value of every field, those for a client first.
+    /// Returns the name and value of every field, those for a client first.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         self.for_client.iter().chain(self.own.iter())
     }
 
-    /// The values of every field of this name, in order.
+    /// Returns the values of every field of this name, in order.
     pub fn values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
         let fields = self.names.may_have(name.as_bytes()).then(|| self.iter());
         let named = fields.into_iter().flatten().filter(move |(of, _)| of.eq_ignore_ascii_case(name.as_bytes()));
@@ -48,6 +48,6 @@ impl ResponseFields {
 pub(crate) fn is_for_us(name: &[u8]) -> bool {
     let start = name.get(.."x-accel-".len()).unwrap_or_default();
     let is_named = || name.eq_ignore_ascii_case(b"x-sendfile") || start.eq_ignore_ascii_case(b"x-accel-");
-    // Few names begin so.
+    // Few names begin with this letter.
     matches!(name.first(), Some(b'x' | b'X')) && is_named()
 }

@@ -1,5 +1,6 @@
-//! Parses a response head from the bytes received so far. `httparse` splits it into tokens. A head that it does not take
-//! whole is looked at by whole lines first, so that the result never depends on how the bytes arrived.
+//! Parses a response head from the bytes received so far. `httparse` splits it into tokens. A head that it does not
+//! accept at the first attempt is then examined by whole lines, so that the result never depends on how the bytes
+//! arrived.
 
 use std::mem::MaybeUninit;
 
@@ -16,7 +17,7 @@ use crate::{FIELDS_MAX, Limits, Method, PeerLength, Status};
 const START: &[u8] = b"HTTP/1.";
 
 /// Parses the head of a response to a request of this method from the start of `bytes`. Returns the head and its
-/// length; `None` if more bytes are needed. The caller must check that a 101 was asked for.
+/// length; `None` if more bytes are needed. The caller must check that a 101 was requested.
 ///
 /// Each call starts from the beginning. After `None`, call it again only once a line feed has arrived, or bytes up to
 /// the limit.
@@ -30,7 +31,7 @@ pub fn parse_response(
     if window[..start] != START[..start] {
         return Err(OTHER_VERSION);
     }
-    // Most heads come whole, and in lines that need no other look.
+    // Most heads arrive complete, and their lines need no further examination.
     if let Ok((head, end)) = parse_whole(window, method, limits, false)
         && has_plain_lines(&window[..end])
     {
@@ -47,8 +48,8 @@ pub fn parse_response(
     parsed.map(|(head, _)| Some((head, end)))
 }
 
-/// Returns true if each line ends in carriage return, line feed, and none is folded. Has no early exit, so that the compiler
-/// compares 16 bytes at a time.
+/// Returns true if each line ends in carriage return, line feed, and none is folded. This has no early exit, so that
+/// the compiler compares 16 bytes at a time.
 fn has_plain_lines(head: &[u8]) -> bool {
     let pairs = head.iter().zip(&head[1..]);
     let others = pairs.fold(false, |others, (&before, &b)| {
@@ -89,7 +90,7 @@ const WRONG_LENGTH: UpstreamFault = UpstreamFault("a content-length that is no d
 struct End {
     /// The position after the first empty line.
     at: usize,
-    /// A line begins with a space or a tab.
+    /// Whether a line begins with a space or a tab.
     has_folds: bool,
 }
 
@@ -108,7 +109,7 @@ fn head_end(bytes: &[u8]) -> Result<Option<End>, UpstreamFault> {
     Ok(None)
 }
 
-/// Returns true if this line is of a field that frames the message.
+/// Returns true if this line holds a field that frames the message.
 fn frames(line: &[u8]) -> bool {
     let name = line.split(|&byte| byte == b':').next().unwrap_or_default();
     is_any(name.trim_ascii_end(), &["content-length", "transfer-encoding"])
@@ -126,7 +127,7 @@ fn fault(error: httparse::Error) -> UpstreamFault {
 }
 
 fn interpret(parsed: &httparse::Response, method: Method, has_folds: bool) -> Result<UpstreamHead, UpstreamFault> {
-    // RFC 9110 section 15: a status above 599 is treated as a 5xx; it is no fault of the message.
+    // A status above 599 is treated as a 5xx (RFC 9110 section 15); the message is not faulty.
     let (Some(status @ 100..=999), Some(minor_version)) = (parsed.code, parsed.version) else {
         return Err(UpstreamFault("a status outside 100 to 999"));
     };
@@ -141,7 +142,7 @@ fn interpret(parsed: &httparse::Response, method: Method, has_folds: bool) -> Re
     let framing = framing(status, method, is_chunked, content_length);
     let announces_body = is_chunked || content_length.is_some_and(|length| length > PeerLength::ZERO);
     let has_end = !matches!(framing, Framing::Close | Framing::Upgraded);
-    // Another reader may find another end of the body.
+    // Another reader might find another end of the body.
     let has_two_ends = times_chunked > Some(1) || is_chunked && content_length.is_some();
     Ok(UpstreamHead {
         status: Status(status),
@@ -155,23 +156,23 @@ fn interpret(parsed: &httparse::Response, method: Method, has_folds: bool) -> Re
     })
 }
 
-/// The fields of a head, and what they say of its message.
+/// The fields of a head, and the facts about the message that they give.
 #[derive(Default)]
 struct Section {
     fields: ResponseFields,
     content_length: Option<PeerLength>,
-    /// How often the response says that it is in chunks; `None` without Transfer-Encoding.
+    /// The number of times that the response declares itself chunked; `None` without Transfer-Encoding.
     times_chunked: Option<usize>,
     /// The number of options of Connection.
     options: usize,
     closes: bool,
     stays: bool,
-    /// Connection lists fields that are not forwarded.
+    /// Whether Connection lists fields that are not forwarded.
     lists_fields: bool,
 }
 
 impl Section {
-    /// Reads these lines, of which some may be folded.
+    /// Reads these lines, some of which may be folded.
     fn of(lines: &[httparse::Header], has_folds: bool) -> Result<Section, UpstreamFault> {
         let bytes: usize = lines.iter().map(|line| FieldList::field_bytes(line.name.as_bytes(), line.value)).sum();
         let mut section = Section { fields: ResponseFields::with_capacity(bytes + OWN_BYTES), ..Section::default() };
@@ -198,7 +199,7 @@ impl Section {
         Ok(())
     }
 
-    /// RFC 9112 section 9.3.
+    /// Records a Connection field (RFC 9112 section 9.3).
     fn note_connection(&mut self, value: &[u8]) -> Result<(), UpstreamFault> {
         for option in members(value) {
             self.options += 1;
@@ -212,8 +213,8 @@ impl Section {
         }
     }
 
-    /// A response is in chunks once (RFC 9112 section 6.1), however often it says so: a program copies the field of another
-    /// server, and its own server adds one.
+    /// Records a Transfer-Encoding field. A response is chunked once (RFC 9112 section 6.1), however often it declares
+    /// so: a program may copy the field of another server, and its own server adds another.
     fn note_coding(&mut self, value: &[u8]) -> Result<(), UpstreamFault> {
         let times = self.times_chunked.get_or_insert(0);
         for coding in members(value) {
@@ -226,22 +227,22 @@ impl Section {
     }
 }
 
-/// The end of a body (RFC 9112 section 6.3).
+/// Returns the delimiter of a body (RFC 9112 section 6.3).
 fn framing(status: u16, method: Method, is_chunked: bool, content_length: Option<PeerLength>) -> Framing {
     match (status, is_chunked, content_length) {
         (101, ..) => Framing::Upgraded,
         (100..=199 | 204 | 304, ..) => Framing::None,
         _ if method == Method::Head => Framing::None,
-        // The length counts for nothing then.
+        // The length is then ignored.
         (_, true, _) => Framing::Chunked,
         (_, false, Some(length)) => Framing::Length(length),
         (_, false, None) => Framing::Close,
     }
 }
 
-/// The head of an old program without what nobody is passed and no parser takes: its lines that are malformed, unless they
-/// may frame the message, and its reason phrase. `None` for a fault that these are not the cause of, and for a head in
-/// which readers may find other lines.
+/// Returns the head of an old program without the parts that are not forwarded and that no parser accepts: malformed
+/// lines, unless they may frame the message, and the reason phrase. Returns `None` for a fault that has another cause,
+/// and for a head in which other readers may find other lines.
 fn mended(head: &[u8], fault: UpstreamFault) -> Option<Result<Vec<u8>, UpstreamFault>> {
     let ends_elsewhere = |pair: &[u8]| pair[0] == 0 || pair[0] == b'\r' && pair[1] != b'\n';
     let is_cause = [WRONG_NAME, WRONG_VALUE, WRONG_STATUS_LINE].contains(&fault);
@@ -275,7 +276,7 @@ fn mended(head: &[u8], fault: UpstreamFault) -> Option<Result<Vec<u8>, UpstreamF
 /// The bytes of a status line before its reason phrase: `HTTP/1.1 200`.
 const STATUS_BYTES: usize = 12;
 
-/// Returns true if a line, with those that are folded behind it, is no field.
+/// Returns true if a line, with the folded lines behind it, is not a field.
 fn is_malformed(field: &[u8]) -> bool {
     let Some(colon) = field.iter().position(|&byte| byte == b':') else { return true };
     let name = field[..colon].trim_ascii_end();
@@ -283,15 +284,15 @@ fn is_malformed(field: &[u8]) -> bool {
     name.is_empty() || !name.iter().all(|&byte| is_token_byte(byte)) || field[colon..].iter().any(is_control)
 }
 
-/// Returns true if some reader could take a malformed line for one of a field that frames the message.
+/// Returns true if some reader could take a malformed line for a field that frames the message.
 fn may_frame(line: &[u8]) -> bool {
     let letters = line.iter().filter(|byte| byte.is_ascii_alphabetic()).map(u8::to_ascii_lowercase);
     let letters: Vec<u8> = letters.take(b"transferencoding".len()).collect();
     letters.starts_with(b"contentlength") || letters == b"transferencoding"
 }
 
-/// Returns true if an upstream that announces a body may send it, though none may follow. The length in a 304 is that of
-/// the 200.
+/// Returns true if an upstream that announces a body may send it, although none may follow. The length in a 304 is the
+/// length of the 200.
 fn may_send_body(status: u16, method: Method, is_chunked: bool) -> bool {
     match status {
         304 => is_chunked,

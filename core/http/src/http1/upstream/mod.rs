@@ -1,10 +1,11 @@
-//! Parses HTTP/1.1 responses of upstreams: their heads, and their bodies out of the framing (RFC 9112 section 6).
+//! Parses HTTP/1.1 responses of upstreams: their heads, and their bodies, from which it removes the framing (RFC 9112
+//! section 6).
 //!
 //! If an upstream's bytes have two readings, part of them could be taken for the response to another request. Such a
 //! response is a fault, and its connection carries no other. Old but unambiguous syntax is accepted and rewritten for
 //! the client: space before a colon (RFC 9112 section 5.1), folded lines of fields that frame nothing (5.2), chunk
-//! sizes padded with spaces (7.1.1), a length together with chunks (6.3), a status above 599. Lines that are no field and frame
-//! nothing are left out. The notebook has the table (docs/notebook/proxy.md).
+//! sizes padded with spaces (7.1.1), a length together with chunks (6.3), a status above 599. Lines that are not fields
+//! and frame nothing are left out. The notebook has the table (docs/notebook/proxy.md).
 
 mod body;
 mod fields;
@@ -74,17 +75,17 @@ pub enum Framing {
 pub struct UpstreamHead {
     pub status: Status,
     pub framing: Framing,
-    /// True if the connection can carry another request after the body.
+    /// Whether the connection can carry another request after the body.
     pub is_kept_alive: bool,
-    /// True if the head announces a body that must not follow, and that an upstream of HTTP/1.1 may send all the same:
-    /// then nothing says where its response ends.
+    /// Whether the head announces a body that must not follow, but that an upstream of HTTP/1.1 may still send: the end
+    /// of its response is then unknown.
     pub is_end_doubtful: bool,
     /// The Content-Length, even if no body follows.
     pub(crate) content_length: Option<PeerLength>,
     /// 0 and 1 for HTTP/1.0 and 1.1, 2 for HTTP/2.
     pub(crate) minor_version: u8,
     pub(crate) fields: ResponseFields,
-    /// Connection lists fields that are not forwarded.
+    /// Whether Connection lists fields that are not forwarded.
     pub(crate) lists_fields: bool,
 }
 
@@ -94,17 +95,17 @@ impl UpstreamHead {
         matches!(self.status.0, 100..=199) && self.framing != Framing::Upgraded
     }
 
-    /// Name and value of every field, in order, those for clients first, values without surrounding space.
+    /// Returns the name and value of every field, in order, those for clients first, values without surrounding space.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.fields.iter()
     }
 
-    /// The values of every field of this name, in order.
+    /// Returns the values of every field of this name, in order.
     pub fn values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
         self.fields.values(name)
     }
 
-    /// The Content-Length, even in a response without a body: to HEAD, or 304.
+    /// Returns the Content-Length, even in a response without a body: to HEAD, or 304.
     pub fn content_length(&self) -> Option<PeerLength> {
         self.content_length
     }

@@ -10,8 +10,9 @@ pub(super) const OWN_BYTES: usize = 128;
 
 impl UpstreamHead {
     /// Converts the head into a response for a client, with this body. Removes the fields of the upstream's connection
-    /// and those meant for us (X-Accel-*, X-Sendfile), and adds our Via. Server and Date stay the upstream's. A 101
-    /// keeps its Upgrade, and so does a 426, which is a demand without meaning otherwise (RFC 9110 section 15.5.22).
+    /// and the fields meant for us (X-Accel-*, X-Sendfile), and adds our Via. Server and Date remain the upstream's. A
+    /// 101 keeps its Upgrade, and so does a 426, which demands an upgrade and would otherwise be meaningless (RFC 9110
+    /// section 15.5.22).
     ///
     /// The length comes from the framing; for HEAD and 304 it is the Content-Length. [`Response::of_length`] replaces
     /// an unknown length.
@@ -24,7 +25,7 @@ impl UpstreamHead {
         }
         let mut response = Response::new(status, body);
         response.is_forwarded = true;
-        // No value has control characters: the parsers of heads refuse them.
+        // Values have no control characters: the parsers of heads refuse them.
         response.own = for_client;
         let via: &[u8] = match minor_version {
             0 => b"1.0 weir",
@@ -32,7 +33,7 @@ impl UpstreamHead {
             _ => b"1.1 weir",
         };
         response.own.push(b"Via", via);
-        // A 426 is a demand.
+        // A 426 demands an upgrade.
         if status == Status::UPGRADE_REQUIRED {
             response = with_upgrade(&own, response);
         }
@@ -45,8 +46,8 @@ impl UpstreamHead {
         }
     }
 
-    /// Converts a 101 for a client whose CONNECT it answers (RFC 8441 section 5): 200, without the fields that the two
-    /// connections alone need.
+    /// Converts a 101 for a client whose CONNECT it answers (RFC 8441 section 5) into a 200, without the fields that
+    /// only the two connections need.
     pub fn into_tunnel<B>(self, body: B) -> Response<B> {
         let response = self.into_response(body);
         let response = ["connection", "upgrade", "sec-websocket-accept"].into_iter().fold(response, Response::without);
@@ -54,7 +55,7 @@ impl UpstreamHead {
     }
 }
 
-/// Adds the Upgrade among these fields of an upstream, if there is one.
+/// Adds the Upgrade among an upstream's fields, if there is one.
 fn with_upgrade<B>(fields: &FieldList, mut response: Response<B>) -> Response<B> {
     let mut upgrades = fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"upgrade")).peekable();
     if upgrades.peek().is_some() {
