@@ -1,7 +1,7 @@
 //! The units that every other crate uses: rates, sizes, instants, and how many bytes a payload takes on the wire.
 //!
-//! Everything is an integer. Time is [`Nanos`] since an epoch the caller chose, so that the same code runs under a real
-//! clock and a simulated one. A rate is bits per second, written as `tc` writes it (`10mbit`).
+//! Everything is an integer. Time is [`Nanos`] since an epoch that the caller chooses, so that the same code runs under
+//! a real clock and a simulated one. A rate is in bits per second, written as in `tc` (`10mbit`).
 //!
 //! ```
 //! use units::{Nanos, Rate};
@@ -23,7 +23,7 @@ pub use rate::Rate;
 pub use share::Share;
 pub use size::parse_size;
 
-/// A quantity that could not be parsed: what was given and what would be right.
+/// A quantity that could not be parsed: the given text and the accepted form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{given}` is not a {what}: {right}")]
 pub struct ParseError {

@@ -1,31 +1,32 @@
 //! Memory of buffers, counted by the buffers themselves: each holds a [`Charge`], which counts from the moment its
-//! memory is taken to the moment it is freed. A sum computed by walking over all buffers would miss the one that was
-//! added last.
+//! memory is allocated to the moment it is freed. A sum computed by walking over all buffers would miss the kind of
+//! buffer that was added last.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A part may hold one in this many bytes of what its whole has left (Choudhury and Hahne, "Dynamic Queue Length
-/// Thresholds for Shared-Memory Packet Switches", 1998). So a hundred parts that hold as much as they may and give
-/// nothing back leave a fifth of the whole to parts that come later.
+/// The divisor of the unused memory of a whole: a part may hold that fraction of it (Choudhury and Hahne, "Dynamic
+/// Queue Length Thresholds for Shared-Memory Packet Switches", 1998). So a hundred parts that hold as much as they may
+/// and release nothing leave a fifth of the whole to later parts.
 const LEFT_TO_PART: u64 = 64;
-/// The minimum room; less counts as none: a buffer that grew by a few bytes at a time would cost more than it holds.
+/// The minimum growth that is allowed; less counts as none, because a buffer that grew by a few bytes at a time would
+/// cost more than it holds.
 const ROOM_BYTES_MIN: u64 = 4 << 10;
 
-/// The bytes that the buffers of one connection hold, or of all connections of an event loop.
+/// The count of the bytes that the buffers of one connection hold, or the buffers of all connections of an event loop.
 #[derive(Debug, Clone)]
 pub struct Account(Arc<Counts>);
 
 #[derive(Debug)]
 struct Counts {
     bytes: AtomicU64,
-    /// Bytes that were given back since the account was opened, modulo 2^64.
+    /// The bytes released since the account was opened, modulo 2^64.
     released_bytes: AtomicU64,
     bytes_max: AtomicU64,
-    /// Bytes among those that no buffer holds: they leave only when the owner of the account ends.
+    /// The bytes, included in `bytes`, that no buffer holds: they are released only when the owner of the account ends.
     fixed_bytes: AtomicU64,
-    /// The account that counts the same bytes together with other accounts' bytes.
+    /// The account that counts the same bytes together with the bytes of other accounts.
     whole: Option<Account>,
 }
 
@@ -51,34 +52,34 @@ impl Account {
         Account(Arc::new(Counts { bytes, released_bytes, bytes_max: AtomicU64::new(bytes_max), fixed_bytes, whole }))
     }
 
-    /// Bytes that are held now.
+    /// Returns the bytes that are held now.
     pub fn bytes(&self) -> u64 {
         self.0.bytes.load(Relaxed)
     }
 
-    /// The maximum number of bytes that may be held.
+    /// Returns the maximum number of bytes that may be held.
     pub fn bytes_max(&self) -> u64 {
         self.0.bytes_max.load(Relaxed)
     }
 
-    /// Changes the maximum. Bytes that are held already stay.
+    /// Changes the maximum. Bytes that are already held stay.
     pub fn set_bytes_max(&self, bytes_max: u64) {
         self.0.bytes_max.store(bytes_max, Relaxed);
     }
 
-    /// Records how many of the held bytes no buffer holds.
+    /// Records how many of the held bytes belong to no buffer.
     pub fn set_fixed_bytes(&self, bytes: usize) {
         self.0.fixed_bytes.store(bytes as u64, Relaxed);
     }
 
-    /// A number that changes whenever bytes are given back: while it is the same, nothing that had no room has room
-    /// now.
+    /// Returns a number that changes whenever bytes are released. While it is the same, no buffer that could not grow
+    /// can grow now.
     pub fn released_bytes(&self) -> u64 {
         self.0.released_bytes.load(Relaxed)
     }
 
-    /// Bytes by which a buffer of this account may grow, 0 or at least 4 KiB. A part whose buffers are empty has room
-    /// as long as there is any, so that it can proceed however many others there are.
+    /// Returns the bytes by which a buffer of this account may grow, 0 or at least 4 KiB. A part whose buffers are
+    /// empty may grow as long as the whole has memory left, so that it can proceed however many other parts there are.
     pub fn room(&self) -> usize {
         let counts = &self.whole().0;
         let left_bytes = counts.bytes_max.load(Relaxed).saturating_sub(counts.bytes.load(Relaxed));
@@ -92,7 +93,7 @@ impl Account {
         if room_bytes < ROOM_BYTES_MIN { 0 } else { usize::try_from(room_bytes).unwrap_or(usize::MAX) }
     }
 
-    /// The account that counts everything.
+    /// Returns the account of the whole, which counts everything.
     pub fn whole(&self) -> &Account {
         let mut account = self;
         while let Some(whole) = &account.0.whole {
@@ -135,7 +136,7 @@ impl Charge {
         }
     }
 
-    /// Bytes that are counted now.
+    /// Returns the bytes that are counted now.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -151,7 +152,7 @@ impl Charge {
 }
 
 impl Default for Charge {
-    /// Zero bytes, in an account of its own.
+    /// Makes a charge of zero bytes, in an account of its own.
     fn default() -> Charge {
         Charge::new(&Account::default(), 0)
     }
@@ -171,7 +172,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// An empty buffer.
+    /// Makes an empty buffer.
     pub fn new(account: &Account) -> Counted {
         Counted::of(account, Vec::new())
     }
@@ -185,7 +186,7 @@ impl Counted {
         Edit(self)
     }
 
-    /// Gives the bytes away and counts them no more.
+    /// Gives the bytes away and stops counting them.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut *self.edit())
     }
@@ -212,7 +213,7 @@ impl Counted {
         self.charge.move_to(account);
     }
 
-    /// Bytes of memory.
+    /// Returns the bytes of allocated memory.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
@@ -281,7 +282,7 @@ mod tests {
             prop_assert_eq!(whole.bytes(), 0);
         }
 
-        /// Each takes all the room that it has, in whatever order, and one that comes afterwards still has some.
+        /// If each part takes as much as it may, in whatever order, a part that comes afterwards can still grow.
         #[test]
         fn parts_that_take_all_their_room_leave_some(parts in 1usize..300, rounds in 1usize..4) {
             let whole = Account::of_at_most(40 << 20);

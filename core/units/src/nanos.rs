@@ -5,8 +5,8 @@ use crate::{ParseError, split_quantity};
 
 /// A span of time in nanoseconds, or an instant as nanoseconds since an epoch the caller chose.
 ///
-/// Both operations saturate. A passed instant is "now" for every caller, so a difference is at least zero. A sum ends
-/// at [`Nanos::MAX`], 584 years on, which means "never": sizes that peers give are divided by rates and added to the
+/// Both operations saturate. Callers treat an instant in the past as "now", so a difference is at least zero. A sum
+/// ends at [`Nanos::MAX`], 584 years on, which means "never". Sizes from peers are divided by rates and added to the
 /// clock, and no peer's number may end the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Nanos(pub u64);

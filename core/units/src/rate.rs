@@ -10,11 +10,12 @@ pub struct Rate {
     bits_per_s: u64,
 }
 
-/// Above any device Linux knows (800 Gbit/s Ethernet), and low enough that no product below overflows.
+/// The maximum rate: above any device that Linux supports (800 Gbit/s Ethernet), and low enough that no product below
+/// overflows.
 const BITS_PER_S_MAX: u64 = 10_000_000_000_000;
 
 impl Rate {
-    /// Returns `None` for zero and for more than 10 Tbit/s.
+    /// Makes a rate; returns `None` for zero and for more than 10 Tbit/s.
     pub fn from_bits_per_s(bits_per_s: u64) -> Option<Rate> {
         (1..=BITS_PER_S_MAX).contains(&bits_per_s).then_some(Rate { bits_per_s })
     }
@@ -23,19 +24,19 @@ impl Rate {
         self.bits_per_s
     }
 
-    /// The time for which the link is busy with this many bytes, rounded up to a nanosecond.
+    /// Returns the time for which these bytes occupy the link, rounded up to a nanosecond.
     pub fn time_for(self, bytes: u64) -> Nanos {
         let bit_ns = u128::from(bytes) * 8_000_000_000;
         Nanos(u64::try_from(bit_ns.div_ceil(u128::from(self.bits_per_s))).unwrap_or(u64::MAX))
     }
 
-    /// The number of whole bytes that the link carries in this time.
+    /// Returns the number of whole bytes that the link carries in this time.
     pub fn bytes_in(self, span: Nanos) -> u64 {
         let bytes = u128::from(span.0) * u128::from(self.bits_per_s) / 8_000_000_000;
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// The rate times `permille` / 1000, at least 1 bit/s.
+    /// Returns the rate times `permille` / 1000, at least 1 bit/s.
     pub fn permille(self, permille: u32) -> Rate {
         let scaled = u128::from(self.bits_per_s) * u128::from(permille) / 1000;
         Rate { bits_per_s: u64::try_from(scaled).unwrap_or(BITS_PER_S_MAX).clamp(1, BITS_PER_S_MAX) }
@@ -103,7 +104,7 @@ mod tests {
 
     #[test]
     fn wrong_rates_say_what_is_right() {
-        // nginx's 10m is ten mebibytes per second.
+        // In nginx, 10m is ten mebibytes per second.
         for wrong in
             ["10m", "10G", "10mb/s", "10", "10m/s", "10MB", "mbit", "0mbit", "-1mbit", "10mbps", "11tbit", "1e6bit"]
         {

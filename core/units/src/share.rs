@@ -9,11 +9,11 @@ pub struct Share {
     permille: u16,
 }
 
-/// The whole.
+/// The whole, in thousandths.
 const PERMILLE_MAX: u16 = 1000;
 
 impl Share {
-    /// Returns `None` above 1000.
+    /// Makes a share; returns `None` above 1000.
     pub const fn from_permille(permille: u16) -> Option<Share> {
         if permille <= PERMILLE_MAX { Some(Share { permille }) } else { None }
     }
@@ -26,7 +26,8 @@ impl Share {
 impl FromStr for Share {
     type Err = ParseError;
 
-    /// A number without `%` is refused: it does not show whether it is a percentage, a fraction or a number of thousandths.
+    /// Parses a share. A number without `%` is refused, because it may be a percentage, a fraction or a number of
+    /// thousandths.
     fn from_str(text: &str) -> Result<Share, ParseError> {
         let error = || ParseError {
             what: "share",

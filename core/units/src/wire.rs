@@ -13,7 +13,7 @@ pub const SEGMENT_BYTES: u64 = 1448;
 pub const SYN_ACK_BYTES: u64 = 74;
 
 /// The bytes that the server sends for a connection in addition to its responses: the SYN-ACK, the ACK of the request,
-/// and the ACK of the client's FIN; its own FIN rides on the last segment.
+/// and the ACK of the client's FIN. Its own FIN is part of the last segment.
 pub const CONNECTION_BYTES: u64 = SYN_ACK_BYTES + 2 * PACKET_OVERHEAD_BYTES;
 
 /// The extra length of an IPv6 header compared with IPv4 (RFC 8200 section 3: 40 bytes, not 20).
@@ -40,8 +40,8 @@ impl Framing {
     /// IPv4 with timestamps at an MTU of 1500.
     pub const ETHERNET: Framing = Framing::new(SEGMENT_BYTES, false, true);
 
-    /// The framing of a TCP connection by its segment size, its family and whether it has timestamps. A segment size of
-    /// 0 counts as 1.
+    /// Returns the framing of a TCP connection with this segment size, address family and use of timestamps. A segment
+    /// size of 0 counts as 1.
     pub const fn new(segment_bytes: u64, is_ipv6: bool, has_timestamps: bool) -> Framing {
         let family = if is_ipv6 { IPV6_EXTRA_BYTES } else { 0 };
         let options = if has_timestamps { 0 } else { TIMESTAMPS_BYTES };
@@ -52,7 +52,7 @@ impl Framing {
         }
     }
 
-    /// The framing of UDP whose full datagrams have this payload (0 counts as 1). There is no SYN-ACK.
+    /// Returns the framing of UDP whose full datagrams have this payload (0 counts as 1). There is no SYN-ACK.
     pub const fn datagrams(datagram_bytes: u64, is_ipv6: bool) -> Framing {
         let family = if is_ipv6 { IPV6_EXTRA_BYTES } else { 0 };
         Framing {
@@ -62,17 +62,17 @@ impl Framing {
         }
     }
 
-    /// The same headers with segments of another size.
+    /// Returns the same headers with segments of another size.
     pub const fn with_segment(self, segment_bytes: u64) -> Framing {
         Framing { segment_bytes: if segment_bytes == 0 { 1 } else { segment_bytes }, ..self }
     }
 
-    /// Bytes on the wire of this payload in full segments; the last one may be short.
+    /// Returns the bytes on the wire of this payload in full segments; the last one may be short.
     pub const fn wire_bytes(self, payload_bytes: u64) -> u64 {
         payload_bytes.saturating_add(self.header_bytes.saturating_mul(payload_bytes.div_ceil(self.segment_bytes)))
     }
 
-    /// A full segment with its headers.
+    /// Returns the bytes of a full segment with its headers.
     pub const fn packet_bytes(self) -> u64 {
         self.segment_bytes.saturating_add(self.header_bytes)
     }
@@ -84,7 +84,8 @@ impl Default for Framing {
     }
 }
 
-/// Bytes on the wire of `payload_bytes` sent in full-size segments of `segment_bytes` (the last one may be short).
+/// Returns the bytes on the wire of `payload_bytes` sent in full-size segments of `segment_bytes` (the last one may be
+/// short).
 pub const fn bytes_of(payload_bytes: u64, segment_bytes: u64) -> u64 {
     payload_bytes.saturating_add(PACKET_OVERHEAD_BYTES.saturating_mul(payload_bytes.div_ceil(segment_bytes)))
 }
@@ -113,7 +114,7 @@ mod tests {
         }
     }
 
-    /// Ethernet's 1,514 bytes of a full packet, whatever the family and the options.
+    /// A full packet has Ethernet's 1,514 bytes, whatever the family and the options.
     #[test]
     fn a_full_packet_is_as_long_in_every_framing() {
         for (segment_bytes, is_ipv6, has_timestamps) in
@@ -125,7 +126,7 @@ mod tests {
             assert_eq!(framing.syn_ack_bytes, if is_ipv6 { 94 } else { 74 });
         }
         assert_eq!(Framing::new(0, false, true).segment_bytes, 1);
-        // 1,500 bytes minus the headers of IPv6 and UDP: over IPv4 it is not full.
+        // The payload is 1,500 bytes minus the headers of IPv6 and UDP; over IPv4 such a packet is not full.
         assert_eq!([true, false].map(|is_ipv6| Framing::datagrams(1452, is_ipv6).packet_bytes()), [1514, 1494]);
         assert_eq!(Framing::datagrams(0, false), Framing::datagrams(1, false));
         assert_eq!(Framing::datagrams(1200, true).syn_ack_bytes, 0);
