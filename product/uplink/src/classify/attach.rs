@@ -1,8 +1,8 @@
 //! Attaching and detaching.
 //!
 //! The order of the steps makes a kill harmless. The program is attached first, with settings that record that a tree
-//! will be made; the tree comes second. Detaching goes the other way round. The program finds whatever is left, and the
-//! next attach or detach completes it. Until the tree exists, the marks on the packets have no effect.
+//! will be made; the tree is made second. Detaching reverses the order. The program identifies any remaining parts, and
+//! the next attach or detach completes the work. Until the tree exists, the marks on the packets have no effect.
 
 use sched::policy::ClientShareSpec;
 use units::Rate;
@@ -25,7 +25,7 @@ pub struct Preview {
     pub settings: Settings,
     /// The tree that the marks refer to.
     pub tree: Plan,
-    /// True if a classifier of ours is attached already.
+    /// Whether a classifier of ours is attached already.
     pub is_again: bool,
     pub place: Hook,
 }
@@ -41,7 +41,7 @@ pub fn attach(interface: &Interface, wanted: &Classify) -> Result<Settings, Erro
     interface.explain(attach())
 }
 
-/// Returns what [`attach`] would do, or its error. The kernel loads the program and discards it.
+/// Returns the effect that [`attach`] would have, or its error. The kernel loads the program and discards it.
 pub fn preview(interface: &Interface, wanted: &Classify) -> Result<Preview, Error> {
     let preview = || {
         let (site, tree, settings) = inspect(interface, wanted)?;
@@ -51,7 +51,7 @@ pub fn preview(interface: &Interface, wanted: &Classify) -> Result<Preview, Erro
     interface.explain(preview())
 }
 
-/// Returns true if all is as [`attach`] would make it, which then would change nothing.
+/// Returns true if everything is as [`attach`] would make it, so that it would change nothing.
 pub fn is_in_place(interface: &Interface, wanted: &Classify) -> Result<bool, Error> {
     let is_in_place = || {
         let (site, plan, settings) = inspect(interface, wanted)?;
@@ -90,7 +90,7 @@ pub fn detach(interface: &Interface) -> Result<bool, Error> {
 }
 
 fn take_away(interface: &Interface) -> Result<bool, Error> {
-    // A follower of the line ends by this.
+    // This ends a follower of the line.
     follow::forget(interface)?;
     let filters = filter::look(interface)?;
     let program = filters.ours().map(Program::open).transpose()?;
@@ -104,7 +104,8 @@ fn take_away(interface: &Interface) -> Result<bool, Error> {
     let record = record.unwrap_or_default();
     let made = settings.map_or(record, |made| Made {
         tree: made.made_tree,
-        // Recorded while the program is attached: an attach that went on from the clsact to TCX was interrupted.
+        // Recorded while the program is attached: an attach that moved the program from the clsact to TCX was
+        // interrupted.
         empty_clsact: made.made_clsact || record.empty_clsact,
     });
     let is_put_back = take_tree_away(interface, made.tree, before)?;
@@ -121,8 +122,8 @@ fn take_away(interface: &Interface) -> Result<bool, Error> {
     Ok(was_attached || is_put_back)
 }
 
-/// Removes the tree if attaching made it, and restores what was before it; the tree of `weir uplink up` stays. Returns
-/// true if the tree had gone, and something was left to restore.
+/// Removes the tree if attaching made it, and restores the previous state of the interface; the tree of `weir uplink
+/// up` stays. Returns true if the tree had already gone, and something was left to restore.
 fn take_tree_away(interface: &Interface, is_ours: bool, before: Before) -> Result<bool, Error> {
     match tree::find(interface) {
         // If another qdisc has taken the tree's place since, it stays.
@@ -136,18 +137,18 @@ fn take_tree_away(interface: &Interface, is_ours: bool, before: Before) -> Resul
     Ok(false)
 }
 
-/// What a detach cannot put back, since its records in /run/weir are lost.
+/// The state that a detach cannot restore, since its records in /run/weir are lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unrecorded(Before);
 
 impl Unrecorded {
-    /// Reads it before a detach.
+    /// Reads this state before a detach.
     pub fn of(interface: &Interface) -> Result<Unrecorded, Error> {
         let settings = super::find(interface)?.and_then(|attached| attached.settings);
         settings.map_or(Ok(Unrecorded::default()), |settings| settings.before.unrecorded(interface).map(Unrecorded))
     }
 
-    /// Returns a line for each part that is not put back after the detach, with the command that does it.
+    /// Returns a line for each part that the detach did not restore, with the command that restores it.
     pub fn said(self, interface: &Interface) -> Vec<String> {
         let Unrecorded(Before { segments, queue }) = self;
         let name = &interface.name;
@@ -164,13 +165,13 @@ impl Unrecorded {
     }
 }
 
-/// Returns how many of the bands for responses are for clients above their share. With more than one, a crawler kept 7
-/// of 10 Mbit/s in competition with a download (docs/notebook/clients.md).
+/// Returns the number of bands for responses that are for clients above their share. With more than one, a crawler kept
+/// 7 of 10 Mbit/s in competition with a download (docs/notebook/clients.md).
 fn bands_behind(bands: u8) -> u8 {
     u8::from(bands > 1)
 }
 
-/// A followed rate is near another if it differs by no more than one part in this many.
+/// The divisor of a followed rate that gives the maximum difference at which another rate is near it.
 const NEAR_PARTS: u64 = 4;
 
 /// The state of an interface before an attach.
@@ -213,7 +214,7 @@ impl<'a> Site<'a> {
         let earlier = match earlier {
             Some(program) => {
                 let settings = program.settings()?.and_then(|bytes| Settings::from_bytes(&bytes));
-                // A program of another version is replaced, and nothing is taken over from it.
+                // A program of another version is replaced, and none of its state is kept.
                 settings.map(|settings| (program, settings))
             }
             None => None,
@@ -233,7 +234,7 @@ impl<'a> Site<'a> {
         let plan = Plan { classes: wanted.classes.shares(), ..plan };
         let framing = wanted.overhead.map(|overhead| tree::framing(self.interface, overhead)).transpose()?;
         let plan = Plan { framing: framing.unwrap_or(plan.framing), ..plan };
-        // In other bytes than the estimator's the bands never seem full, and their rate never rises.
+        // If the bands count bytes differently from the estimator, they never seem full, and their rate never rises.
         if wanted.is_followed && plan.framing != Framing::default() {
             return Err(Error::new(format!(
                 "the rate that is found on {} counts packets as the interface has them: give --rate, or --overhead none",
@@ -249,7 +250,7 @@ impl<'a> Site<'a> {
             (Ok(Some(tree)), rate) => {
                 let rate = rate.unwrap_or(tree.plan.rate);
                 Ok(match tree.plan.other_share_permille {
-                    // An earlier version of weir attached it, without guaranteed shares.
+                    // An earlier version of weir attached the program, without guaranteed shares.
                     0 if self.has_made_tree() => Plan::new(Kind::Htb, rate),
                     _ => Plan { rate, ..tree.plan.clone() },
                 })
@@ -307,14 +308,14 @@ impl<'a> Site<'a> {
         })
     }
 
-    /// Returns what a tree that attaching makes takes the place of: as an earlier attach found it, if one did.
+    /// Returns the state that a tree made by attaching replaces: as an earlier attach found it, if there was one.
     fn before(&self) -> Result<Before, Error> {
         let earlier = self.earlier.as_ref().map(|(_, settings)| settings.before).unwrap_or_default();
         if earlier == Before::default() { Before::of(self.interface) } else { Ok(earlier) }
     }
 
-    /// Returns the sharing of the link, which stays as it is while a followed rate is near it: another would load the
-    /// program anew.
+    /// Returns the sharing of the link. It stays the same while a followed rate is near it, because another sharing
+    /// would load the program anew.
     fn share(&self, wanted: &Classify, clients: Clients, plan: &Plan, cuts: usize, bands: u8) -> Option<Share> {
         let share = Share::of(clients, plan.rate, cuts, bands)?;
         let earlier = self.earlier.as_ref().filter(|_| wanted.is_followed).and_then(|(_, settings)| settings.share);

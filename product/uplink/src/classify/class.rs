@@ -1,8 +1,8 @@
-//! Classes of responses: which packets are of which, as the operator writes it and as the program gets it.
+//! Classes of responses: the packets that belong to each, in the operator's form and in the program's.
 //!
-//! A rule is met by a packet that meets all its conditions; the first rule that is met decides, and without one the
-//! packet is of the first class, the default. The settings in the kernel hold the rules as the program compares them, and
-//! as text what can be read back of them.
+//! A rule matches a packet that meets all its conditions. The first rule that matches decides; if none does, the packet
+//! is of the first class, the default. The settings in the kernel hold the rules in the form in which the program
+//! compares them, and as text the parts that can be read back from it.
 
 use std::fs;
 use std::io;
@@ -15,12 +15,12 @@ use crate::constants::{CLASSES_AT, CLASSES_TEXT_AT, CLASSES_TEXT_BYTES, PORTS_AT
 pub use crate::constants::{CLASSES_MAX, RULES_MAX};
 use crate::tree::ClassShare;
 
-/// The classes of an interface; none if all responses are alike.
+/// The classes of an interface; empty if all responses are alike.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Classes {
-    /// The default class first.
+    /// The classes, the default class first.
     pub all: Vec<Class>,
-    /// In the order in which they are tried.
+    /// The rules, in the order in which they are tried.
     pub rules: Vec<Rule>,
 }
 
@@ -30,17 +30,17 @@ pub struct Class {
     pub share: ClassShare,
 }
 
-/// The conditions that a packet of a class meets; at least one is there.
+/// The conditions that a packet of a class meets, at least one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rule {
     /// The index of the class.
     pub class: usize,
-    /// The local port, as clients see it.
+    /// The local port as clients see it.
     pub port: Option<u16>,
     /// The client's network: its first address and its length.
     pub network: Option<(IpAddr, u8)>,
     pub dscp: Option<u8>,
-    /// `SO_MARK`, or what nftables sets.
+    /// The packet's mark, set by `SO_MARK` or nftables.
     pub mark: Option<u32>,
     pub cgroup: Option<Cgroup>,
 }
@@ -49,7 +49,7 @@ pub struct Rule {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cgroup {
     pub path: String,
-    /// The kernel's number; 0 if the group is not there: then no packet is of it.
+    /// The kernel's number of the group; 0 if the group does not exist, and then no packet matches.
     pub id: u64,
 }
 
@@ -69,8 +69,8 @@ impl Cgroup {
     }
 }
 
-/// Returns the folder of the groups of version 2. Fails inside a namespace of groups, which does not show how many are
-/// above it.
+/// Returns the folder of the groups of version 2. Fails inside a namespace of groups, which does not show the number of
+/// groups above it.
 pub fn cgroup_root() -> Result<PathBuf, Error> {
     let is_root =
         |folder: &&Path| folder.join("cgroup.procs").exists() && folder.join("cgroup.subtree_control").exists();
@@ -79,7 +79,7 @@ pub fn cgroup_root() -> Result<PathBuf, Error> {
         None => {
             Err(Error::missing("no groups of version 2 are mounted at /sys/fs/cgroup, so no rule can have a cgroup"))
         }
-        // The root of all has no type.
+        // The root of all groups has no type.
         Some(folder) if folder.join("cgroup.type").exists() => {
             Err(Error::new("a rule with a cgroup needs all groups of the host: run weir outside the container"))
         }
@@ -112,7 +112,7 @@ impl Rule {
         has.into_iter().filter(|(is_there, _)| *is_there).map(|(_, bit)| bit).sum()
     }
 
-    /// Returns true if each packet that meets the other rule's conditions meets these.
+    /// Returns true if each packet that meets the other rule's conditions also meets the conditions of this rule.
     pub fn covers(&self, other: &Rule) -> bool {
         fn has<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
             one.is_none() || one == other
@@ -132,7 +132,7 @@ impl Rule {
         plain && network && cgroup
     }
 
-    /// `struct rule` of bpf/classify.h.
+    /// Returns the rule as a `struct rule` of bpf/classify.h.
     fn to_bytes(&self) -> Vec<u8> {
         let mut network = [0; 16];
         let (version, bits) = match self.network {
@@ -205,7 +205,7 @@ impl Classes {
         self.all.iter().map(|class| class.share).collect()
     }
 
-    /// Returns these with the numbers that their groups of processes have now.
+    /// Returns the classes with the present numbers of their groups of processes.
     pub fn resolved(&self) -> Classes {
         let mut found = self.clone();
         for cgroup in found.rules.iter_mut().filter_map(|rule| rule.cgroup.as_mut()) {
@@ -214,7 +214,7 @@ impl Classes {
         found
     }
 
-    /// Returns an error if the program cannot hold these.
+    /// Returns an error if the program cannot hold these classes.
     pub fn check(&self, ports: &[u16]) -> Result<(), Error> {
         let (classes, rules, text_bytes) = (self.all.len(), self.rules.len(), self.text().len());
         if classes > CLASSES_MAX || rules > RULES_MAX {
@@ -240,7 +240,7 @@ impl Classes {
         }
     }
 
-    /// The part of `struct settings` that the program reads.
+    /// Returns the part of `struct settings` that the program reads.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let conditions = self.rules.iter().fold(0, |all, rule| all | rule.conditions());
         let counts = [self.all.len() as u32, self.rules.len() as u32, conditions.into(), 0];
@@ -260,7 +260,7 @@ impl Classes {
         Classes::of_text(std::str::from_utf8(text).ok()?)
     }
 
-    /// The part that is read back.
+    /// Returns the part that is read back.
     pub(super) fn text(&self) -> String {
         let share = |share: &ClassShare| {
             let part = |part: Option<crate::tree::Part>| part.map_or("-".to_string(), |part| part.to_string());

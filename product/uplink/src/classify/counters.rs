@@ -4,7 +4,7 @@ use super::program::{COUNTERS_MAP, Program, SIZES_MAP};
 use crate::Error;
 use crate::constants::{BANDS_MAX, COUNTERS_RESPONSES_AT, SIZE_BUCKETS, SIZE_STEPS};
 
-/// Number of sizes seen before cut points are learned from them; `sched` requires as many.
+/// The number of sizes seen before cut points are learned from them; `sched` requires the same number.
 pub const SIZES_MIN: u64 = 64;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -19,19 +19,19 @@ pub struct Counters {
     /// Counters by band of the tree.
     pub bands: Vec<BandCounters>,
     pub responses: u64,
-    /// Responses whose size was read from their head.
+    /// The responses whose size was read from their head.
     pub sizes_read: u64,
-    /// Responses ranked by the bytes sent, because their head gave no plausible size.
+    /// The responses ranked by the bytes sent, because their head gave no plausible size.
     pub sizes_unknown: u64,
-    /// Times a connection moved to a better band.
+    /// The number of times that a connection moved to a better band.
     pub promotions: u64,
-    /// Packets kept in their connection's worse band because of packets queued there.
+    /// The packets kept in their connection's worse band because of packets queued there.
     pub held_back: u64,
-    /// Packets of connections and flows for which the kernel had no memory.
+    /// The packets of connections and flows for which the kernel had no memory.
     pub no_storage: u64,
-    /// Data packets ordered by their flow: those without a TCP socket here.
+    /// The data packets ordered by their flow, because they have no TCP socket here.
     pub by_flow: u64,
-    /// Packets of clients that were ahead of their share of the link by more than the allowance.
+    /// The packets of clients that were ahead of their share of the link by more than the allowance.
     pub behind: u64,
     /// Packets of `by_flow` that arrived over an interface: from a container, a router or a bridge.
     pub forwarded: u64,
@@ -80,7 +80,8 @@ impl Sizes {
         self.total
     }
 
-    /// The size in bytes that this fraction of the responses does not exceed; interpolated linearly within a bucket.
+    /// Returns the size in bytes that this fraction of the responses does not exceed, interpolated linearly within a
+    /// bucket.
     pub fn quantile(&self, part: f64) -> f64 {
         let mut left = part * self.total as f64;
         for (bucket, &count) in self.counts.iter().enumerate() {
@@ -108,7 +109,7 @@ mod tests {
     #[test]
     fn quantiles_lie_in_the_buckets_of_the_sizes() {
         let mut counts = vec![0; SIZE_BUCKETS];
-        // 1024 to 1279 bytes, and 1 MiB to 1.25 MiB.
+        // The sizes are 1024 to 1279 bytes, and 1 MiB to 1.25 MiB.
         counts[10 * 4] = 90;
         counts[20 * 4] = 10;
         let sizes = Sizes::of(counts);

@@ -6,11 +6,11 @@ use super::counters::{SIZES_MIN, Sizes};
 use super::settings::{CUTS_MAX, Policy};
 use crate::Error;
 
-/// Cut points in bytes for an unknown site: the smallest responses go to the first band, the largest to the last, with
-/// a band for every factor of four between if there are six. Web sites have medians of 2 to 20 KB, and one response in
-/// a hundred above 100 KB to 1 MB.
+/// The range of cut points in bytes for an unknown site. The smallest responses go to the first band, the largest to
+/// the last; with six bands there is a band for every factor of four. Web sites have medians of 2 to 20 KB, and one
+/// response in a hundred above 100 KB to 1 MB.
 const BYTES: (f64, f64) = (2048.0, 524_288.0);
-/// The same for `srrt`: from a nearby client's small response to a distant client's large one.
+/// The range of cut points for `srrt`: from a nearby client's small response to a distant client's large one.
 const MICROSECONDS: (f64, f64) = (10_000.0, 2_560_000.0);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Cuts {
     /// Given cut points in increasing order; in bytes, or in microseconds for `srrt`.
     Given(Vec<u64>),
     /// Cut points learned from the sizes that an attached classifier has seen. They are optimal by formula, except for
-    /// `las`, which the formula does not cover: that uses the rule of thumb.
+    /// `las`, which the formula does not cover and which uses the rule of thumb.
     Learned,
 }
 

@@ -1,4 +1,4 @@
-//! The programs attached to an interface, and which of them are ours.
+//! The programs attached to an interface, and the means to recognise ours.
 //!
 //! If the kernel has TCX, our program is the first there (tcx.rs). Otherwise it is a filter at the egress of the
 //! interface's `clsact`, next to other programs' filters. Both persist when the process that attached them ends, and
@@ -14,10 +14,10 @@ use crate::netlink::{Socket, attribute, u32_at};
 use crate::tc::{RTM_DELQDISC, RTM_GETQDISC, TCA_KIND, TCA_OPTIONS, TCM_BYTES, kind_and_options, tcm};
 use crate::{Error, Interface};
 
-/// The programs' names in the kernel: the classifier, and the one that sees what clients send.
+/// The program names in the kernel: of the classifier, and of the program that sees the packets of clients.
 pub const NAME: &str = "weir_classify";
 pub const NAME_ARRIVING: &str = "weir_clients_in";
-/// The program of a trial that sees packets leave, which changes no packet but in slices without the order.
+/// The name of a trial's program that sees packets leave; it changes packets only in time slices without the order.
 pub const NAME_TRIED: &str = "weir_trial_out";
 /// Our priority among the filters, "WE" again: before the filters that `tc` numbers by itself (from 49152 down).
 pub const PRIORITY: u32 = 0x5745;
@@ -36,28 +36,28 @@ const TCA_BPF_ID: u16 = 11;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Filters {
     pub has_clsact: bool,
-    /// True if an `ingress` qdisc takes the place of the clsact. A program for egress would be attached to ingress
+    /// Whether an `ingress` qdisc takes the place of the clsact. A program for egress would be attached to ingress
     /// there.
     pub has_ingress: bool,
-    /// The numbers of our programs, first to run first: more than one if an attach was interrupted.
+    /// The numbers of our programs, in the order in which they run: more than one if an attach was interrupted.
     pub at_tcx: Vec<u32>,
     pub at_clsact: Option<u32>,
-    /// The numbers of our programs that see packets arrive, at TCX alone.
+    /// The numbers of our programs that see packets arrive, only at TCX.
     pub arriving: Vec<u32>,
-    /// True if there is a filter that is not ours.
+    /// Whether there is a filter that is not ours.
     pub has_others: bool,
-    /// True if another program's filter has our place.
+    /// Whether another program's filter has our position.
     pub is_taken: bool,
     /// Other programs' egress filters, by kind and priority: before our filter, then after it.
     pub before: Vec<String>,
     pub after: Vec<String>,
-    /// Other programs at TCX: before ours, then after it.
+    /// The other programs at TCX: before ours, then after it.
     pub tcx_before: Vec<u32>,
     pub tcx_after: Vec<u32>,
 }
 
 impl Filters {
-    /// The number of our program, the first that sees a packet.
+    /// Returns the number of our program that sees a packet first.
     pub fn ours(&self) -> Option<u32> {
         self.at_tcx.first().copied().or(self.at_clsact)
     }
@@ -100,7 +100,7 @@ fn inspect(interface: u32) -> io::Result<Filters> {
     let mut found = Filters { has_clsact, has_ingress: !has_clsact, ..Filters::default() };
     for parent in [INGRESS, EGRESS] {
         netlink.dump(RTM_GETTFILTER, &tcm(interface, 0, parent), |reply| {
-            // The kernel also reports a chain of filters by itself, without a handle.
+            // The kernel also reports each chain of filters itself, without a handle.
             let (Some(handle), Some(info)) = (u32_at(reply, 8), u32_at(reply, 16)) else { return };
             if u32_at(reply, 4) != Some(interface) || handle == 0 {
                 return;
@@ -124,7 +124,7 @@ fn inspect(interface: u32) -> io::Result<Filters> {
     Ok(found)
 }
 
-/// The number of a filter's program, if it has our name.
+/// Returns the number of a filter's program, if it has our name.
 fn our_program(reply: &[u8]) -> Option<u32> {
     let fields = reply.get(TCM_BYTES..)?;
     if attribute(fields, TCA_KIND)? != b"bpf\0" {

@@ -1,7 +1,6 @@
 //! The forwarded TCP flows of an interface, as the classifier sees them pass (see bpf/path.h): containers behind a
 //! bridge, masquerade or DNAT, and other hosts, whose sockets are not in this host's list.
-//!
-//! The table is mapped, so that a look costs no system call and reads little of a flow that is idle.
+//! The table is mapped, so that reading it needs no system call, and reads little of an idle flow.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -15,17 +14,18 @@ use super::{Attached, find};
 use crate::constants::{PATH_BYTES, PATHS_COUNT};
 use crate::{Connection, Error, Interface, TcpInfo};
 
-/// A flow is listed until nothing has left or arrived for this long, the longer while something is outstanding. By then it
-/// has left its place (`PATH_IDLE_NS`, `PATH_GONE_NS`).
+/// The minimum time for which a flow is listed after its last packet in either direction; it is longer while something
+/// is outstanding. After that time the flow has left its place in the table (`PATH_IDLE_NS`, `PATH_GONE_NS`).
 const LISTED_FOR: Nanos = Nanos::from_millis(1500);
 const OUTSTANDING_FOR: Nanos = Nanos::from_millis(8500);
-/// A flow without an acknowledgement is listed for this long, if other flows have some.
+/// The time for which a flow without an acknowledgement is listed, if other flows have some.
 const UNACKED_FOR: Nanos = Nanos::from_secs(3);
-/// A round trip is of the present for its own length and this long, the time of a late acknowledgement and more.
+/// The time, in addition to its own length, for which a round trip counts as present: the delay of a late
+/// acknowledgement and more.
 const FRESH_FOR: Nanos = Nanos::from_millis(50);
-/// A flow with so many segments on their way has more to send than its windows allow.
+/// The number of segments in flight from which a flow has more to send than its windows allow.
 const LONG_SEGMENTS: u64 = 8;
-/// Stands in place of the payload of a full segment before one was seen.
+/// The value in place of the payload of a full segment before one was seen.
 const SEGMENT_BYTES_MIN: u32 = 536;
 
 /// `struct path` of bpf/path.h.
@@ -60,11 +60,11 @@ const _: () = assert!(size_of::<Path>() == PATH_BYTES);
 #[derive(Debug)]
 pub struct ForwardedWatch {
     table: Mapping<Path>,
-    /// What the classifier has put into the bands of responses.
+    /// The bytes that the classifier has put into the bands of responses.
     put_bytes: Mapping<u64>,
 }
 
-/// An array of the kernel's, which programs change meanwhile.
+/// An array of the kernel, which BPF programs change at any time.
 #[derive(Debug)]
 struct Mapping<T> {
     first: ptr::NonNull<T>,
@@ -76,7 +76,7 @@ impl ForwardedWatch {
     pub fn open(interface: &Interface) -> Result<Option<ForwardedWatch>, Error> {
         let Some(Attached { facts, .. }) = find(interface)? else { return Ok(None) };
         let program = Program::open(facts.id)?;
-        // A classifier of another version has none.
+        // A classifier of another version has no such table.
         let (Some(paths), Some(put)) = (program.map(PATHS_MAP), program.map(PUT_MAP)) else { return Ok(None) };
         let failure = |error| Error::kernel(&format!("reading the forwarded flows of {}", interface.name), error);
         let table = Mapping::of(paths.as_fd(), PATHS_COUNT).map_err(failure)?;
@@ -84,13 +84,13 @@ impl ForwardedWatch {
         Ok(Some(ForwardedWatch { table, put_bytes }))
     }
 
-    /// The bytes that the classifier has put into the bands of responses, as they count them.
+    /// Returns the bytes that the classifier has put into the bands of responses, as they count them.
     pub fn put_bytes(&self) -> u64 {
         // SAFETY: there is one entry, of eight bytes, at an aligned address; any bytes are a number.
         unsafe { self.put_bytes.first.as_ptr().read_volatile() }
     }
 
-    /// Passes on the flows that have sent or were acknowledged lately, if acknowledgements of theirs pass here.
+    /// Passes on the flows that recently sent or were acknowledged, if their acknowledgements pass here.
     pub fn read(&self, mut each: impl FnMut(Connection)) {
         let now = now();
         let (mut unacked, mut sees_acknowledgements) = (Vec::new(), false);
@@ -108,14 +108,14 @@ impl ForwardedWatch {
             }
             // SAFETY: as above.
             let [one, again] = [0; 2].map(|_: u8| unsafe { path.as_ptr().read_volatile() });
-            // Another flow takes the place.
+            // Another flow has taken the place.
             let is_taken = one.number == 0 || one.number != again.number;
             if is_taken || one.acked_seq == one.next_seq && now - Nanos(last) >= LISTED_FOR {
                 continue;
             }
             match one.acked_at {
                 0 if now - one.began() < UNACKED_FOR => unacked.push(one),
-                // Acknowledgements go another way: nothing shows what arrives.
+                // Acknowledgements take another way, so nothing shows the arrivals.
                 0 => {}
                 _ => {
                     sees_acknowledgements = true;
@@ -123,13 +123,13 @@ impl ForwardedWatch {
                 }
             }
         }
-        // Before Linux 6.6 none are seen.
+        // Before Linux 6.6 no acknowledgements are seen.
         unacked.iter().filter(|_| sees_acknowledgements).for_each(|one| each(one.connection(now)));
     }
 }
 
 impl<T> Mapping<T> {
-    /// Maps this many entries of an array that has them.
+    /// Maps this many entries of an array that has at least as many.
     fn of(map: impl AsFd, entries: usize) -> io::Result<Mapping<T>> {
         let (map, shared, bytes) = (map.as_fd().as_raw_fd(), libc::MAP_SHARED, entries * size_of::<T>());
         // SAFETY: the kernel chooses the address, so that no other memory is touched; it fails if the map is smaller.
@@ -150,12 +150,13 @@ impl<T> Drop for Mapping<T> {
 }
 
 impl Path {
-    /// When it began: its number is that instant, but for the bits of its place and the highest.
+    /// Returns the time at which the flow began: its number is that instant, except for the bits of its place and the
+    /// highest.
     fn began(&self) -> Nanos {
         Nanos(self.number & !(1 << 63) & !(PATHS_COUNT as u64 - 1))
     }
 
-    /// The flow as the kernel would describe its sender.
+    /// Returns the flow in the form in which the kernel would describe its sender.
     fn connection(&self, now: Nanos) -> Connection {
         let segment_bytes = u32::from(self.segment_bytes).max(SEGMENT_BYTES_MIN);
         let sent_once = self.sent_bytes.saturating_sub(self.again_bytes);
@@ -187,7 +188,7 @@ impl Path {
                 has_timestamps: self.has_timestamps != 0,
                 ..TcpInfo::default()
             },
-            // Where they are is not known; they are divided by what each has on its way.
+            // The place of these bytes is not known; they are divided by the bytes that each flow has in flight.
             below_bytes: whole(outstanding),
         }
     }

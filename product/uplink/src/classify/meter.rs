@@ -1,9 +1,9 @@
 //! The times of responses behind an attached classifier, with its order and without it (see bpf/trial.bpf.c).
 //!
-//! Everything is held by this process: if it ends in any way, the kernel removes the programs, and the order is back.
-//! Without the order, all packets pass the bands by and leave at once, so they wait where they waited before the
-//! attach. The tree stays as it is, so no packet is lost at a switch; what waits in the bands then leaves after the
-//! first packets that pass it by.
+//! This process holds everything: if it ends in any way, the kernel removes the programs, and the order is back.
+//! Without the order, all packets bypass the bands and leave immediately, so they wait in the same queue as before the
+//! attach. The tree stays as it is, so no packet is lost at a switch; packets that wait in the bands leave after the
+//! first packets that bypass them.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -18,7 +18,7 @@ use crate::netlink::{u32_at, u64_at};
 use crate::tree::PAST_BANDS;
 use crate::{Error, Interface};
 
-/// The programs; empty if there was no clang at build time.
+/// The object file of the programs; empty if there was no clang at build time.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trial.bpf.o"));
 const OUT: &str = super::filter::NAME_TRIED;
 const IN: &str = "weir_trial_in";
@@ -29,7 +29,7 @@ const COUNTS_MAP: &str = "weir_counts";
 /// `SEEN` of bpf/classify.h.
 const SEEN: u8 = 1;
 
-/// A response that is over.
+/// A completed response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Response {
     /// The arrival of the request on the kernel's monotonic clock, and the arrival of the last acknowledgement.
@@ -38,16 +38,16 @@ pub struct Response {
     pub bytes: u64,
 }
 
-/// What could not be measured.
+/// The responses that could not be measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Missed {
-    /// Responses without an end.
+    /// The number of responses without an end.
     pub unfinished: u64,
-    /// Responses that were not read in time.
+    /// The number of responses that were not read in time.
     pub lost: u64,
 }
 
-/// The programs of a trial, which are gone when this is dropped.
+/// The programs of a trial, which are removed when this is dropped.
 pub struct Meter {
     object: Object,
     doing: String,
@@ -55,7 +55,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Begins to measure, with the order.
+    /// Starts measuring, with the order.
     pub fn start(interface: &Interface) -> Result<Meter, Error> {
         interface.explain(Meter::start_at(interface))
     }
@@ -86,7 +86,7 @@ impl Meter {
         Ok(meter)
     }
 
-    /// Turns the order on or off. Returns the instant.
+    /// Turns the order on or off, and returns the instant.
     pub fn turn(&self, is_ordered: bool) -> Result<Nanos, Error> {
         let words = [u32::from(is_ordered), PAST_BANDS];
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -99,7 +99,7 @@ impl Meter {
         Ok(self.counts()?[2])
     }
 
-    /// Hands over the responses that ended since the last call.
+    /// Passes the responses that ended since the last call to `take`.
     pub fn read(&self, mut take: impl FnMut(Response)) -> Result<(), Error> {
         let ended = self.map(ENDED_MAP)?;
         let mut read = || {
@@ -116,14 +116,14 @@ impl Meter {
         read().map_err(|error| self.failure(error))
     }
 
-    /// Hands over the responses that are over although nothing has followed them on their connections, and returns what
-    /// was missed.
+    /// Passes to `take` the completed responses after which nothing has followed on their connections, and returns the
+    /// responses that were missed.
     pub fn finish(self, mut take: impl FnMut(Response)) -> Result<Missed, Error> {
         self.read(&mut take)?;
         let (meters, [unfinished, lost, _]) = (self.map(METERS_MAP)?, self.counts()?);
         let mut missed = Missed { unfinished, lost };
         for key in meters.keys() {
-            // An entry may go meanwhile.
+            // An entry may disappear at any time.
             let Ok(Some(meter)) = meters.lookup(&key, MapFlags::ANY) else { continue };
             match of_meter(&meter) {
                 Some(response) if response.ended.0 > 0 => take(response),
@@ -134,7 +134,7 @@ impl Meter {
         Ok(missed)
     }
 
-    /// The kernel's information about the programs: of packets that leave, and that arrive.
+    /// Returns the kernel's information about the programs for packets that leave and for packets that arrive.
     pub fn facts(&self) -> Result<[Facts; 2], Error> {
         let facts = [OUT, IN].map(|name| {
             let program = self.object.progs().find(|program| program.name() == name);
@@ -144,7 +144,7 @@ impl Meter {
         Ok([leaving?, arriving?])
     }
 
-    /// The words of `struct counts` of bpf/trial.h.
+    /// Returns the words of `struct counts` of bpf/trial.h.
     fn counts(&self) -> Result<[u64; 3], Error> {
         let counts = self.map(COUNTS_MAP)?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
         let counts = counts.map_err(|error| self.failure(error))?.unwrap_or_default();
@@ -173,7 +173,7 @@ pub fn is_tried(interface: &Interface) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// The present instant on the clock of the programs.
+/// Returns the present instant on the clock of the programs.
 pub fn now() -> Nanos {
     let time = clock_gettime(ClockId::Monotonic);
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
@@ -190,7 +190,7 @@ fn load(settings: &[u8]) -> Result<Object, libbpf_rs::Error> {
     object.load()
 }
 
-/// Returns the last response of a connection, with 0 for an unknown end; `None` if it was handed over already. Reads
+/// Returns the last response of a connection, with 0 for an unknown end; `None` if it was passed on already. Reads
 /// `struct meter` of bpf/trial.h, as its `end_of` does.
 fn of_meter(bytes: &[u8]) -> Option<Response> {
     let (sent, next_seq, acked) = (u64_at(bytes, 0)?, u32_at(bytes, 16)?, u32_at(bytes, 24)?);

@@ -44,25 +44,26 @@ pub use settings::{CUTS_MAX, Policy, Settings, Share};
 pub use verdict::{Sample, Verdict, look, watch};
 pub use warnings::warnings;
 
-/// The classifier wanted at an interface.
+/// The wanted classifier at an interface.
 #[derive(Debug, Clone)]
 pub struct Classify {
     /// The ports that the servers listen on.
     pub ports: Vec<u16>,
-    /// Order what is sent to the ports too, such as uploads of hosts behind this one.
+    /// Whether packets to the ports are ordered too, such as uploads of hosts behind this one.
     pub has_uploads: bool,
     pub policy: Policy,
     pub cuts: Cuts,
     /// The uplink's rate; required if there is no tree yet.
     pub rate: Option<Rate>,
-    /// The rate is followed: the clients' share of the link may rest on a rate that differs by a quarter.
+    /// Whether the rate is followed: the clients' share of the link may then be based on a rate that differs by a
+    /// quarter.
     pub is_followed: bool,
-    /// What the line adds to each packet; `None` keeps what the bands count.
+    /// The bytes that the line adds to each packet; `None` keeps the number that the bands count.
     pub overhead: Option<Overhead>,
     /// The sharing of the link between clients, if they share it.
     pub clients: Option<Clients>,
     pub classes: Classes,
-    /// Replace a queueing discipline that is not ours.
+    /// Whether to replace a queueing discipline that is not ours.
     pub replace: bool,
 }
 
@@ -88,7 +89,7 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// Returns what the classifier needs and was removed since, with the remedy.
+    /// Returns the parts that the classifier needs and that were removed since, with the remedy.
     pub fn missing(&self) -> Option<String> {
         record::missing(self)
     }
@@ -135,7 +136,7 @@ pub fn list() -> Result<Vec<Attached>, Error> {
     };
     let mut found = Vec::new();
     for interface in candidates().map_err(|error| Error::kernel(doing, error))? {
-        // An interface that has disappeared in the meantime has none.
+        // An interface that has since disappeared has none.
         match find(&interface) {
             Err(_) if interface.check().is_err() => {}
             classifier => found.extend(classifier?),

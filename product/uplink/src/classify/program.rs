@@ -1,4 +1,4 @@
-//! The program in the kernel: loads it with its settings, attaches it, and finds its maps again by its number.
+//! The program in the kernel: it is loaded with its settings, attached, and its maps are found again by its number.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -11,7 +11,7 @@ use super::tcx::{self, Side};
 use crate::constants::SETTINGS_BYTES;
 use crate::{Error, Interface};
 
-/// The program; empty if there was no clang at build time.
+/// The object file of the program; empty if there was no clang at build time.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/classify.bpf.o"));
 /// The program for a kernel without JIT, where it cannot call the kernel function that reveals queues.
 static OBJECT_INTERPRETED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/classify-interpreted.bpf.o"));
@@ -39,7 +39,7 @@ const BY_NUMBER: &str = "root or CAP_SYS_ADMIN (in addition to CAP_BPF and CAP_P
 /// The program of an interface, in the kernel.
 pub struct Program {
     fd: OwnedFd,
-    /// The program that sees what clients send; `None` if this one was opened by its number.
+    /// The program that sees the packets of clients; `None` if this program was opened by its number.
     arriving: Option<OwnedFd>,
     maps: Vec<(String, MapHandle)>,
     pub facts: Facts,
@@ -59,7 +59,7 @@ pub struct Facts {
 }
 
 impl Program {
-    /// Loads the program. The state of connections and the sizes seen are taken over from `earlier`.
+    /// Loads the program. The state of connections and the sizes seen are kept from `earlier`.
     pub fn load(settings: &[u8], earlier: Option<&Program>) -> Result<Program, Error> {
         if OBJECT.is_empty() {
             return Err(Error::missing(
@@ -91,9 +91,9 @@ impl Program {
         Ok(Program { fd, arriving: None, maps, facts })
     }
 
-    /// Attaches the program to the interface's egress, replacing an earlier one of ours. It becomes the first at TCX if
-    /// the kernel has that, with the one that sees what clients send; otherwise it goes into the clsact, which is made
-    /// if there is none.
+    /// Attaches the program to the interface's egress, replacing an earlier one of ours. If the kernel has TCX, it
+    /// becomes the first program there, together with the program that sees the packets of clients. Otherwise it goes
+    /// into the clsact, which is made if there is none.
     pub fn attach(&self, interface: &Interface) -> Result<(), Error> {
         let doing = format!("hanging the classifier at {}", interface.name);
         let there = tcx::programs(interface.index).map_err(|error| Error::kernel(&doing, error))?;
@@ -102,7 +102,7 @@ impl Program {
                 tcx::attach_first(Side::Leaving, self.fd.as_fd(), interface.index)
                     .map_err(|error| Error::kernel(&doing, error))?;
             }
-            // The one before stays if there is none: both use the same table of flows.
+            // An earlier arriving program stays if there is no new one: both use the same table of flows.
             if let Some(arriving) = &self.arriving {
                 tcx::attach_first(Side::Arriving, arriving.as_fd(), interface.index)
                     .map_err(|error| Error::kernel(&doing, error))?;
@@ -117,7 +117,7 @@ impl Program {
         Ok(())
     }
 
-    /// Detaches all our programs from the interface, the one that the others are found by last.
+    /// Detaches all our programs from the interface, and last the one by which the others are found.
     pub fn detach(&self, interface: &Interface) -> Result<(), Error> {
         detach_arriving(interface, None)?;
         self.detach_but(interface, None)
@@ -166,9 +166,9 @@ impl Program {
     }
 }
 
-/// The error of a load.
+/// Converts the error of a load.
 fn refused(error: libbpf_rs::Error) -> Error {
-    // The error of the library hides its number.
+    // The error of the library hides the system's error number.
     let is = |errno: i32| format!("{error:#}").contains(&std::io::Error::from_raw_os_error(errno).to_string());
     let doing = "loading the classifier";
     match error.kind() {
@@ -188,7 +188,7 @@ fn refused(error: libbpf_rs::Error) -> Error {
     }
 }
 
-/// Detaches our programs that see packets arrive, all or but this one.
+/// Detaches our programs that see packets arrive, except this one if it is given.
 pub fn detach_arriving(interface: &Interface, kept: Option<u32>) -> Result<(), Error> {
     let doing = format!("taking the classifier from {}", interface.name);
     for id in filter::look(interface)?.arriving.into_iter().filter(|id| Some(*id) != kept) {
@@ -202,8 +202,9 @@ pub fn detach_arriving(interface: &Interface, kept: Option<u32>) -> Result<(), E
 const LOADS_MAX: usize = 5;
 const LOAD_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-/// Loads the programs of an object file into the kernel: the classifier, and the one that sees what clients send. The
-/// kernel gives up a verification while a signal is pending (EAGAIN); libbpf then tries five times at once.
+/// Loads the programs of an object file into the kernel: the classifier, and the program that sees the packets of
+/// clients. The kernel gives up a verification while a signal is pending (EAGAIN); libbpf then tries five times without
+/// a pause.
 fn load_object(
     object: &[u8],
     settings: &[u8],
@@ -263,7 +264,7 @@ fn is_privileged() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Returns true if the program with this number has this name; false if it has disappeared in the meantime.
+/// Returns true if the program with this number has this name; false if it has since disappeared.
 pub fn has_name(id: u32, name: &str) -> Result<bool, Error> {
     let program = match libbpf_rs::Program::fd_from_id(id) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
@@ -325,7 +326,7 @@ mod tests {
         assert!(said(libc::EINVAL).starts_with("this kernel does not take the classifier"));
     }
 
-    /// The setting that shows whether there is a JIT is hidden in a namespace, and a container is one.
+    /// The setting that shows whether there is a JIT is hidden in a namespace, and therefore in a container.
     #[test]
     fn only_the_program_for_interpreters_calls_nothing_of_the_kernel_s() {
         let calls = |object: &[u8]| object.windows(20).any(|text| text == b"bpf_cast_to_kern_ctx");
@@ -333,7 +334,7 @@ mod tests {
         assert_eq!(calls(OBJECT), !OBJECT.is_empty());
     }
 
-    /// As many classes and rules as there may be, each rule with all conditions.
+    /// Makes the maximum number of classes and rules, each rule with all conditions.
     fn full_classes() -> Classes {
         let rule = |class: usize| Rule {
             class,
@@ -347,14 +348,14 @@ mod tests {
         Classes { all: vec![class; CLASSES_MAX], rules: (0..RULES_MAX).map(|nth| rule(nth % CLASSES_MAX)).collect() }
     }
 
-    /// A kernel with a JIT takes it too.
+    /// A kernel with a JIT accepts the program for interpreters too.
     #[test]
     fn the_verifier_takes_both_programs_under_every_policy() {
         for (policy, classes) in Policy::ALL
             .into_iter()
             .flat_map(|policy| [Classes::default(), full_classes()].map(|classes| (policy, classes)))
         {
-            // What is only written for clients must not be missed without them.
+            // Code that is only needed for clients must not be missing without them.
             let share = (policy != Policy::Las).then_some(Share {
                 allowance_bytes: 1 << 20,
                 link_bytes_per_s: 1 << 20,

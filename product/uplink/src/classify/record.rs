@@ -1,5 +1,5 @@
-//! Records what an attach made at an interface, in a file in /run/weir. The settings in the kernel record it too, but
-//! they disappear with the clsact, and an empty clsact does not show who made it.
+//! Records in /run/weir of the parts that an attach made at an interface. The settings in the kernel record them too,
+//! but they disappear with the clsact, and an empty clsact does not show who made it.
 
 use std::fs;
 
@@ -13,7 +13,8 @@ const KIND: &str = "attached";
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Made {
     pub tree: bool,
-    /// A clsact to which our program is not attached yet, or no longer. While it is attached, its settings record this.
+    /// Whether there is a clsact to which our program is not attached yet, or no longer. While the program is attached,
+    /// its settings record this.
     pub empty_clsact: bool,
 }
 
@@ -40,7 +41,7 @@ pub fn read(interface: &Interface) -> Option<Made> {
 
 pub fn forget(interface: &Interface) {
     if let Ok(path) = leftovers::path(KIND, interface) {
-        // There is usually no file.
+        // Usually there is no such file.
         let _ = fs::remove_file(path);
     }
 }
@@ -53,14 +54,14 @@ pub fn forget_earlier(interface: &Interface) -> bool {
     !gone.is_empty()
 }
 
-/// Removes all records of an interface that has disappeared, so that no list names what is lost with it.
+/// Removes all records of an interface that has disappeared, so that no list names parts that were lost with it.
 pub fn forget_gone(interface: &Interface) {
     if Interface::named(interface.index).is_err() {
         leftovers::forget_interface(interface);
     }
 }
 
-/// Returns what was attached in this network namespace and has no classifier any more.
+/// Returns the classifiers attached in this network namespace that have since disappeared.
 pub fn lost() -> Result<Vec<Lost>, Error> {
     let mut lost = Vec::new();
     for kept in leftovers::interfaces(KIND).map_err(|error| Error::kernel("looking for classifiers", error))? {
@@ -82,7 +83,7 @@ pub fn lost() -> Result<Vec<Lost>, Error> {
     Ok(lost)
 }
 
-/// Returns what a classifier's tree lacks, with the remedy.
+/// Returns the parts that a classifier's tree lacks, with the remedy.
 pub fn missing(attached: &Attached) -> Option<String> {
     let Attached { interface, settings: Some(settings), .. } = attached else { return None };
     let what = match tree::find(interface) {

@@ -1,5 +1,5 @@
-//! The settings that the program gets when it is loaded, as bytes (`struct settings` of bpf/classify.h), and their
-//! parser: everything about an attached program is read from the kernel.
+//! The settings with which the program is loaded, as bytes (`struct settings` of bpf/classify.h), and their parser:
+//! everything about an attached program is read from the kernel.
 
 use std::iter::repeat;
 
@@ -40,12 +40,12 @@ impl Policy {
         }
     }
 
-    /// The number of this policy in the program.
+    /// Returns the number of this policy in the program.
     pub(super) fn number(self) -> u32 {
         Policy::ALL.iter().position(|policy| *policy == self).unwrap_or(0) as u32
     }
 
-    /// The unit of the value that packets are ordered by.
+    /// Returns the unit of the value by which packets are ordered.
     pub fn unit(self) -> &'static str {
         if self == Policy::Srrt { "microseconds" } else { "bytes" }
     }
@@ -56,25 +56,25 @@ pub struct Settings {
     pub policy: Policy,
     pub made_clsact: bool,
     pub made_tree: bool,
-    /// Packets to the ports are ordered too.
+    /// Whether packets to the ports are ordered too.
     pub has_uploads: bool,
-    /// Increasing, at most [`CUTS_MAX`]; in bytes, or in microseconds for `srrt`.
+    /// The cut points, increasing, at most [`CUTS_MAX`]; in bytes, or in microseconds for `srrt`.
     pub cuts: Vec<u64>,
     /// The `skb->priority` of each band.
     pub priorities: [u32; BANDS_MAX],
-    /// In increasing order.
+    /// The ports, in increasing order.
     pub ports: Vec<u16>,
     /// `None` if clients do not share the link.
     pub share: Option<Share>,
     pub classes: Classes,
-    /// What a tree that attaching made has taken the place of.
+    /// The state that a tree made by attaching has replaced.
     pub before: Before,
 }
 
 /// The sharing of the link between clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// The bytes that a client may be ahead of its share before it goes behind the others; above 0.
+    /// The bytes by which a client may be ahead of its share before it goes behind the others; above 0.
     pub allowance_bytes: u64,
     pub link_bytes_per_s: u64,
     pub v4_bits: u8,
@@ -91,7 +91,7 @@ impl Share {
         let Clients { share, v4_bits, v6_bits } = clients;
         let link_bytes_per_s = rate.bytes_in(Nanos::from_secs(1));
         let allowance_bytes = share.of_link(rate_of(link_bytes_per_s))?.allowance_bytes;
-        // After the band of the largest responses, if there are more bands.
+        // The bands after the band of the largest responses, if there are more.
         let data_bands = usize::from(data_bands).max(1);
         let first = (cuts + 1).min(data_bands - 1);
         let (behind_band, behind_bands) = ((BAND_DATA_FIRST + first) as u8, (data_bands - first) as u8);
@@ -127,7 +127,7 @@ impl Share {
 }
 
 impl Settings {
-    /// The wanted sharing of the link; `None` if clients do not share it.
+    /// Returns the wanted sharing of the link; `None` if clients do not share it.
     pub fn clients(&self) -> Option<Clients> {
         let Share { allowance_bytes, link_bytes_per_s, v4_bits, v6_bits, .. } = self.share?;
         let is_so = |share: &ClientShareSpec| {
@@ -137,14 +137,14 @@ impl Settings {
         Some(Clients { share: named.unwrap_or(ClientShareSpec::Allowance(allowance_bytes)), v4_bits, v6_bits })
     }
 
-    /// The wanted cut points between bands, as far as they can be recovered.
+    /// Returns the wanted cut points between bands, if they can be recovered.
     pub fn wanted_cuts(&self) -> Cuts {
         let usual = Cuts::Usual.resolve(self.policy, self.cuts.len() as u8 + 1, None);
         if usual.is_ok_and(|usual| usual == self.cuts) { Cuts::Usual } else { Cuts::Given(self.cuts.clone()) }
     }
 }
 
-/// The rate of a link as the program has it, in whole bytes.
+/// Returns the rate of a link from the program's number, in whole bytes per second.
 fn rate_of(bytes_per_s: u64) -> Option<Rate> {
     bytes_per_s.checked_mul(8).and_then(Rate::from_bits_per_s)
 }
@@ -152,8 +152,8 @@ fn rate_of(bytes_per_s: u64) -> Option<Rate> {
 const MADE_CLSACT: u32 = 1;
 const MADE_TREE: u32 = 2;
 const UPLOADS: u32 = 4;
-/// The flags' bits for the place of the queue before in `RESTORABLE`, from 1, and for the number of segments before. The
-/// program reads neither.
+/// The positions in the flags of two numbers that the program does not read: the previous queue, as an index in
+/// `RESTORABLE` from 1, and the previous number of segments.
 const QUEUE_SHIFT: u32 = 4;
 const QUEUE_MASK: u32 = 0xf;
 const SEGMENTS_SHIFT: u32 = 16;
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn what_was_wanted_is_read_back() {
-        // A rate that is found has no whole number of bytes.
+        // A rate that was found is not a whole number of bytes.
         let rates = ["9500kbit", "94123457bit"].map(|rate| rate.parse::<Rate>().unwrap());
         let [on, strict, off, given] =
             [ClientShareSpec::On, ClientShareSpec::Strict, ClientShareSpec::Off, ClientShareSpec::Allowance(77_777)];

@@ -1,5 +1,5 @@
-//! The programs' places if the kernel has TCX (Linux 6.6): before all other programs, for packets that leave and for
-//! packets that arrive. The filters of a clsact see only the packets that all of them pass on.
+//! The hooks of the programs if the kernel has TCX (Linux 6.6): before all other programs, for packets that leave and
+//! for packets that arrive. The filters of a clsact see only the packets that all programs at TCX pass on.
 //!
 //! They are attached without a link, so that they stay when the attaching process ends, and disappear with their
 //! interface.
@@ -33,17 +33,17 @@ impl Side {
 
 #[cfg(test)]
 thread_local! {
-    /// Makes this thread treat the kernel as one without TCX.
+    /// Whether this thread treats the kernel as one without TCX.
     pub static IS_OFF: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// The numbers of the programs that see packets leave the interface, in the order in which they run; `None` if the
-/// kernel has no TCX.
+/// Returns the numbers of the programs that see packets leave the interface, in the order in which they run; `None` if
+/// the kernel has no TCX.
 pub fn programs(interface: u32) -> io::Result<Option<Vec<u32>>> {
     programs_at(Side::Leaving, interface)
 }
 
-/// The same for either side.
+/// Returns the same numbers for either direction.
 pub fn programs_at(side: Side, interface: u32) -> io::Result<Option<Vec<u32>>> {
     #[cfg(test)]
     if IS_OFF.get() {
@@ -83,8 +83,8 @@ pub fn attach_first(side: Side, program: BorrowedFd<'_>, interface: u32) -> io::
     checked(unsafe { libbpf_sys::bpf_prog_attach_opts(program.as_raw_fd(), interface as i32, side.number(), &options) })
 }
 
-/// Attaches the program right after the one with this number, or after all others, for as long as the returned link is
-/// open.
+/// Attaches the program directly after the one with this number, or after all others, for as long as the returned link
+/// is open.
 pub fn link_after(side: Side, program: BorrowedFd<'_>, interface: u32, after: Option<u32>) -> io::Result<OwnedFd> {
     let mut options = bpf_link_create_opts {
         sz: size_of::<bpf_link_create_opts>() as libbpf_sys::size_t,

@@ -1,23 +1,23 @@
-//! Round trips of the sending connections: the evidence of a queue that forms beyond the interface.
+//! Round trips of the sending connections, as evidence of a queue that forms beyond the interface.
 //!
-//! The bands alone cannot reveal a rate slightly above the line's: bursts wait in them either way. Packets in the
-//! line's own queue show in the round trips and not in the bands.
+//! The bands cannot reveal a rate slightly above the line's: bursts wait in them either way. Packets in the line's own
+//! queue show in the round trips and not in the bands.
 
 use std::collections::HashMap;
 use std::time::Instant;
 
 use crate::{Connection, SenderWatch};
 
-/// Maximum number of clients whose minimum round trip is stored, then of connections that are tracked.
+/// The maximum number of clients whose minimum round trip is stored, and of connections that are tracked.
 const CLIENTS_MAX: usize = 1 << 16;
 const CONNECTIONS_MAX: usize = 1 << 16;
-/// Maximum fraction of the time spent on listing connections: one part in this many.
+/// The divisor of the time that gives its maximum fraction spent on listing connections.
 const COST_PARTS: u32 = 10;
 /// Ethernet, IP and TCP with timestamps: the bytes of a segment on the line in addition to its payload.
 const HEAD_BYTES: u64 = 66;
 
-/// Minimum number of segments in flight that are certainly full ones back to back, even if no more data is waiting (as
-/// after losses).
+/// The minimum number of segments in flight that are certainly full ones back to back, even if no more data is waiting
+/// (as after losses).
 const LONG_SEGMENTS: u32 = 8;
 
 /// The totals of the connections so far.
@@ -25,16 +25,16 @@ const LONG_SEGMENTS: u32 = 8;
 pub struct Trips {
     /// The minimum round trip to each client, in microseconds.
     least_us: HashMap<[u8; 16], u32>,
-    /// Bytes that each connection of the last list had acknowledged.
+    /// The bytes that each connection of the last list had acknowledged.
     acked: HashMap<u64, u64>,
-    /// Lists in which a connection had much to send: its round trips are the trips of full segments back to back, which no
-    /// client acknowledges late.
+    /// The number of lists in which a connection had much to send: its round trips then are of full segments back to
+    /// back, which no client acknowledges late.
     pub loaded: u64,
     /// The sum by which round trips in those lists exceeded the minimum, in microseconds.
     pub rise_us: u64,
-    /// Bytes acknowledged in total, as counted on the line.
+    /// The bytes acknowledged in total, as counted on the line.
     pub delivered_bytes: u64,
-    /// False before the first list: bytes acknowledged before it belong to an earlier time.
+    /// Whether a list was taken; bytes acknowledged before the first belong to an earlier time.
     has_begun: bool,
 }
 
@@ -74,7 +74,7 @@ impl Trips {
     }
 }
 
-/// Lists the connections of some ports from time to time. If there is no list (a kernel without tcp_diag), there is no
+/// Lists the connections of some ports from time to time. Without a list (on a kernel without tcp_diag), there is no
 /// evidence.
 pub struct TripWatch {
     senders: Option<SenderWatch>,
@@ -138,9 +138,9 @@ mod tests {
     #[test]
     fn the_rise_is_what_most_clients_have_in_common() {
         assert_eq!(rise_us(&[&[of(1, 1, bulk())]]), (1, 119_000));
-        // A slow client does not count next to a quick one.
+        // A slow client does not count if there is a quick one.
         assert_eq!(rise_us(&[&[of(1, 1, bulk()), of(2, 2, TcpInfo { rtt_us: 1500, ..small() })]]), (1, 500));
-        // Three in four clients do, with the quickest connection of each.
+        // A rise of three in four clients counts, with the quickest connection of each.
         let clients =
             |client| of(u64::from(client), client, TcpInfo { rtt_us: 1000 + 1000 * u32::from(client), ..bulk() });
         assert_eq!(rise_us(&[&[1, 2, 3, 4].map(clients)]), (1, 2000));
@@ -173,7 +173,7 @@ mod tests {
             trips.delivered_bytes
         };
         assert_eq!(delivered(&[of(1, 1, acked(9_000_000))]), 0);
-        // Ten segments, and ten of a new connection, with their headers.
+        // Ten segments of the old connection, and ten of a new one, with their headers.
         assert_eq!(delivered(&[of(1, 1, acked(9_014_480)), of(2, 1, acked(14_480))]), 30_280);
         assert_eq!(delivered(&[of(2, 1, acked(14_480))]), 30_280);
     }

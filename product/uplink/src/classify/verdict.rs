@@ -14,27 +14,27 @@ use crate::queues::QueueWatch;
 use crate::tree;
 use crate::{Error, Interface};
 
-/// Fewer packets than this prove nothing: a quiet interface still has neighbour discovery.
+/// The minimum number of packets that prove anything, because even a quiet interface has neighbour discovery.
 const SENT_MIN: u64 = 20;
 /// Minimum number of samples, one per [`LOOK_EVERY`], before a queue that is always empty means anything.
 const LOOKS_MIN: u64 = 50;
-/// Fraction of the rate, in thousandths: an interface that sends less may have no more to send.
+/// The fraction of the rate, in thousandths, below which an interface may simply have no more to send.
 const LOADED_PERMILLE: u32 = 750;
-/// Fraction of the samples, in thousandths: random requests that load a link by 75 % have something wait 56 % of the
-/// time or more. With three downloads on 10 Mbit/s something always waited at 9.5, and at 10.5, 12 and 15 in 81, 70 and
-/// 23 % of the samples: only round trips reveal a rate slightly too high.
+/// The fraction of the samples, in thousandths, in which packets have to wait: random requests that load a link by 75 %
+/// have something wait 56 % of the time or more. With three downloads on 10 Mbit/s something always waited at 9.5
+/// Mbit/s, and at 10.5, 12 and 15 in 81, 70 and 23 % of the samples: only round trips reveal a rate slightly too high.
 const WAITING_PERMILLE: u64 = 500;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Minimum number of lists of connections in the last second; fewer prove nothing about their round trips.
+/// The minimum number of lists of connections in the last second; fewer prove nothing about their round trips.
 const TRIPS_MIN: u64 = 5;
 /// Minimum rise of the round trips if the line's own queue forms; jitter and delayed acknowledgements cause less.
 const RISE_MIN: Nanos = Nanos::from_millis(20);
-/// Round trips must rise by more than this many times what waits here.
+/// The factor by which the rise of round trips must exceed the time that packets wait here.
 const HERE_PARTS: u64 = 2;
 /// Round trips are judged over the last second: packets that waited elsewhere before the attach must drain first.
 const RECENT: Duration = Duration::from_secs(1);
-/// The rate to suggest, in thousandths of what the line delivered: a rate slightly too high costs the whole order, one
-/// slightly too low only the difference.
+/// The rate to suggest, in thousandths of the rate that the line delivered: a rate slightly too high costs the whole
+/// order, a rate slightly too low only the difference.
 const TRY_PERMILLE: u32 = 950;
 
 /// The durations of a watch.
@@ -48,10 +48,10 @@ struct Patience {
     loaded: Duration,
 }
 
-/// For a new classifier.
+/// The durations for a new classifier.
 const LONG: Patience =
     Patience { seen: Duration::from_secs(5), light: Duration::from_secs(1), loaded: Duration::from_secs(4) };
-/// For a classifier that was attached long ago.
+/// The durations for a classifier that was attached long ago.
 const SHORT: Patience = Patience {
     seen: Duration::from_millis(200),
     light: Duration::from_millis(200),
@@ -64,15 +64,15 @@ pub struct Sample {
     pub at: Nanos,
     /// Packets of responses that were given a place in the order.
     pub ordered: u64,
-    /// Everything that left the interface.
+    /// The packets that left the interface, of any kind.
     pub sent_packets: u64,
     pub sent_bytes: u64,
-    /// Number of samples, and number of samples in which packets waited.
+    /// The number of samples, and the number of samples in which packets waited.
     pub looks: u64,
     pub waiting: u64,
-    /// Bytes that waited, summed over all samples.
+    /// The bytes that waited, summed over all samples.
     pub waiting_bytes: u64,
-    /// The number of lists of connections in which one had much to send.
+    /// The number of lists of connections in which a connection had much to send.
     pub trips: u64,
     /// The sum, over these lists, of the rise of the round trips above their minima (lower quartile of the clients).
     pub rise: Nanos,
@@ -83,7 +83,7 @@ pub struct Sample {
 /// The conclusion from two samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Responses are given a place, and a queue forms where it matters or there is too little traffic for one.
+    /// Responses are ordered, and a queue forms where it matters or there is too little traffic for one.
     Ordered,
     /// There is too little traffic to judge.
     NoTraffic,
@@ -116,7 +116,7 @@ impl Verdict {
         Verdict::Ordered
     }
 
-    /// Judges by the round trips of about a second; delivered bytes are measured from `first` on.
+    /// Judges the round trips of about a second; delivered bytes are measured from `first` on.
     pub fn elsewhere(first: &Sample, before: &Sample, after: &Sample, rate: Rate) -> Option<Verdict> {
         let (trips, looks) = (after.trips - before.trips, after.looks - before.looks);
         if trips < TRIPS_MIN {
@@ -148,7 +148,7 @@ impl Verdict {
         !matches!(self, Verdict::Ordered | Verdict::NoTraffic)
     }
 
-    /// The problem with its remedy; `None` if there is none.
+    /// Returns the problem with its remedy; `None` if there is none.
     pub fn said(self, name: &str, settings: &Settings) -> Option<String> {
         let ports: Vec<String> = settings.ports.iter().map(u16::to_string).collect();
         let ports = ports.join(",");
@@ -164,7 +164,7 @@ impl Verdict {
                 permille / 10
             )),
             Verdict::Elsewhere { rise, delivered, loaded_permille } => {
-                // An interface with much capacity to spare may have slow clients rather than a slow line.
+                // An interface with much spare capacity may have slow clients rather than a slow line.
                 let or =
                     if loaded_permille < LOADED_PERMILLE { ", or the lines of these clients are slow" } else { "" };
                 let tenths = (delivered.permille(TRY_PERMILLE).bits_per_s() / 100_000).max(1);
@@ -288,7 +288,7 @@ impl Looking<'_> {
 mod tests {
     use super::*;
 
-    /// Two seconds in which 10 Mbit/s would have sent 2.5 MB.
+    /// Judges two seconds in which 10 Mbit/s would have sent 2.5 MB.
     fn after(ordered: u64, sent_packets: u64, sent_bytes: u64, waiting: u64) -> Verdict {
         let before = Sample {
             at: Nanos::from_secs(7),
@@ -317,8 +317,8 @@ mod tests {
         assert_eq!(after(0, 19, 2000, 0), Verdict::NoTraffic);
         assert_eq!(after(0, 20, 2000, 0), Verdict::NotSeen(20));
         assert_eq!(after(1, 1000, 100_000, 0), Verdict::Ordered);
-        // A line of 8 Mbit/s below a rate of 10: nothing waits here. At the right rate something does, and at low load
-        // nothing has to.
+        // A line of 8 Mbit/s is below a rate of 10, so nothing waits here. At the right rate something waits, and at
+        // low load nothing has to.
         assert_eq!(after(1400, 1400, 2_000_000, 49), Verdict::NoQueue(800));
         assert_eq!(after(1400, 1400, 2_000_000, 50), Verdict::Ordered);
         assert_eq!(after(1200, 1200, 1_870_000, 0), Verdict::Ordered);
@@ -349,8 +349,8 @@ mod tests {
         ("100mbit", 52_000, 0, 1_250_000, false),
     ];
 
-    /// The last second of a watch on a line of 10 Mbit/s: the configured rate, mean rise, mean bytes waiting here,
-    /// bytes sent.
+    /// Judges the last second of a watch on a line of 10 Mbit/s, by the configured rate, the mean rise, the mean bytes
+    /// waiting here, and the bytes sent.
     fn second(told: &str, rise_us: u64, waiting_bytes: u64, sent_bytes: u64) -> Option<Verdict> {
         let [before, after] = [1000, 2000].map(|ms| Sample {
             at: Nanos::from_millis(ms),
@@ -391,12 +391,12 @@ mod tests {
 
     #[test]
     fn what_waits_here_explains_round_trips() {
-        // 50 ms of the line wait here.
+        // The bytes waiting here are 50 ms of the line.
         assert_eq!(second("10mbit", 100_000, 62_500, 1_250_000), None);
         assert!(second("10mbit", 100_001, 62_500, 1_250_000).is_some());
         assert_eq!(second("10mbit", 20_000, 0, 1_250_000), None);
         assert!(second("10mbit", 20_001, 0, 1_250_000).is_some());
-        // Too few lists.
+        // There are too few lists.
         let after =
             |trips| Sample { trips, looks: 9, rise: Nanos::from_secs(trips), delivered_bytes: 9, ..Sample::default() };
         let verdict = |trips| {

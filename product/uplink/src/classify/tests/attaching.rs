@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
 use super::*;
 
-/// Runs a test at TCX, if this kernel has it, and as if it had not.
+/// Runs a test at TCX, if this kernel has it, and as if the kernel had no TCX.
 fn at_each_place(test: fn(Hook)) {
     for place in [Hook::Tcx, Hook::Clsact] {
         in_own_network(move || {
@@ -25,7 +25,7 @@ fn at_tcx(test: fn(Interface)) {
     });
 }
 
-/// A command that tc does not have.
+/// A step of these tests that is not a command of tc.
 const LOSE_PROGRAM: &str = "lose the program";
 
 /// Removes a part by hand.
@@ -65,14 +65,14 @@ fn cross_program(returned: i32) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// Returns the responses that the classifier sees of one.
+/// Returns the number of responses that the classifier sees when one is sent.
 fn seen(interface: &Interface) -> u64 {
     let site = Site { interface: interface.clone() };
     site.during(|| Pair::new("127.0.0.1").answer(&[&plain(500)])).responses
 }
 
-/// This holds before programs that were there first, and, after attaching again, before one that was put in front of
-/// it.
+/// The classifier comes before programs that were there earlier, and, after attaching again, before a program that was
+/// put in front of it.
 #[test]
 fn the_classifier_is_first_at_tcx() {
     at_tcx(|interface| {
@@ -135,12 +135,12 @@ fn attach_to_clsact(interface: &Interface) -> Settings {
 fn a_classifier_in_the_clsact_moves_to_tcx() {
     at_tcx(|interface| {
         let is_clean = || filter::look(&interface).unwrap() == filter::Filters::default();
-        // Detached from the clsact.
+        // The program was detached from the clsact.
         attach_to_clsact(&interface);
         let all = list().unwrap();
         assert_eq!((all.len(), all[0].place), (1, Hook::Clsact));
         assert!(detach(&interface).unwrap() && is_clean());
-        // Attached again, it moves to TCX, and what was made for the clsact is removed.
+        // Attached again, it moves to TCX, and the parts made for the clsact are removed.
         attach_to_clsact(&interface);
         let settings = attach(&interface, &wanted(Policy::Las)).unwrap();
         assert!(settings.made_tree && !settings.made_clsact);
@@ -156,7 +156,7 @@ fn a_classifier_in_the_clsact_moves_to_tcx() {
     });
 }
 
-/// Both when both programs were attached, and when only one was.
+/// This holds if both programs were attached, and if only one was.
 #[test]
 fn killed_on_the_way_to_tcx_an_attach_is_undone() {
     at_tcx(|interface| {
@@ -178,7 +178,7 @@ fn killed_on_the_way_to_tcx_an_attach_is_undone() {
     });
 }
 
-/// Two of our programs, as a kill between attaching the new one and detaching the old one leaves.
+/// Two of our programs are attached, as after a kill between attaching the new one and detaching the old one.
 #[test]
 fn two_classifiers_at_tcx_become_one_or_none() {
     at_tcx(|interface| {
@@ -198,7 +198,7 @@ fn two_classifiers_at_tcx_become_one_or_none() {
     });
 }
 
-/// What clients send is seen by a second program, which goes and comes with the first.
+/// A second program sees the packets of clients; it is attached and detached with the first.
 #[test]
 fn the_program_for_what_arrives_comes_and_goes_with_the_classifier() {
     at_tcx(|interface| {
@@ -217,7 +217,7 @@ fn the_program_for_what_arrives_comes_and_goes_with_the_classifier() {
         assert!(!is_in_place(&interface, &wanted).unwrap());
         attach(&interface, &wanted).unwrap();
         assert!(is_in_place(&interface, &wanted).unwrap());
-        // Whichever of the two was lost.
+        // Either of the two may be lost.
         for lost in [false, true] {
             attach(&interface, &wanted).unwrap();
             if lost {
@@ -256,7 +256,7 @@ fn cuts_are_learned_from_what_was_sent() {
         }
         let cuts = attach(&site.interface, &learned()).unwrap().cuts;
         assert!(cuts.iter().all(|cut| (8192..=12_288).contains(cut)) && !cuts.is_empty(), "{cuts:?}");
-        // The sizes seen are kept, and connections go on.
+        // The sizes seen are kept, and connections continue.
         assert!(!attach(&site.interface, &learned()).unwrap().cuts.is_empty());
         let counted = site.during(|| pair.answer(&[&plain(500)]));
         assert_eq!((counted.responses, counted.sizes_read), (1, 1));
@@ -326,7 +326,7 @@ fn an_ingress_qdisc_is_refused_before_anything_is_changed() {
         assert_eq!(preview(&interface, &wanted(Policy::Las)).unwrap_err().to_string(), said);
         let untouched = || filter::Filters { has_ingress: true, ..Default::default() };
         assert_eq!((filter::look(&interface).unwrap(), tree::find(&interface).unwrap()), (untouched(), None));
-        // What an earlier version left is found and removed, and the ingress stays.
+        // The parts left by an earlier version are found and removed, and the ingress stays.
         run("tc qdisc del dev lo ingress");
         attach(&interface, &wanted(Policy::Las)).unwrap();
         let id = filter::look(&interface).unwrap().ours().unwrap();
@@ -347,7 +347,7 @@ fn what_a_killed_attach_left_is_finished_or_removed() {
     at_each_place(|_| {
         let interface = lo();
         let made = attach(&interface, &wanted(Policy::Las)).unwrap();
-        // Killed before the tree was made.
+        // The process was killed before the tree was made.
         tree::down(&interface).unwrap();
         assert_eq!(attach(&interface, &wanted(Policy::Las)).unwrap(), made);
         assert!(tree::find(&interface).unwrap().is_some());
@@ -357,7 +357,7 @@ fn what_a_killed_attach_left_is_finished_or_removed() {
     });
 }
 
-/// Killed before the program was attached, or after it was detached.
+/// The process was killed before the program was attached, or after it was detached.
 #[test]
 fn an_empty_clsact_goes_if_an_attach_made_it() {
     in_own_network(|| {
@@ -380,7 +380,7 @@ fn an_empty_clsact_goes_if_an_attach_made_it() {
         run("tc qdisc add dev lo clsact");
         assert!(!attach(&interface, &wanted(Policy::Las)).unwrap().made_clsact);
         assert!(detach(&interface).unwrap() && has_clsact());
-        // Also a clsact that was added after ours was removed.
+        // A clsact that was added after ours was removed stays too.
         run("tc qdisc del dev lo clsact");
         attach(&interface, &wanted(Policy::Las)).unwrap();
         run("tc qdisc del dev lo clsact");
@@ -406,7 +406,7 @@ fn slow() -> Classify {
     Classify { rate: Some("10mbit".parse().unwrap()), replace: true, ..wanted(Policy::Las) }
 }
 
-/// Whatever part was removed, the rest is reported and removed.
+/// Whichever part was removed, the rest is reported and removed.
 #[test]
 fn lost_pieces_are_told_and_taken_away() {
     at_each_place(|_| {
@@ -439,7 +439,7 @@ fn an_interface_made_anew_is_told_and_forgotten() {
     at_each_place(|_| {
         let weir0 = a_pair();
         attach(&weir0, &slow()).unwrap();
-        // Repaired, the tree still counts as made by attaching.
+        // After a repair, the tree still counts as made by attaching.
         remove(&weir0, LOSE_PROGRAM);
         assert!(attach(&weir0, &slow()).unwrap().made_tree);
         run("ip link del weir0");
@@ -547,7 +547,7 @@ fn a_failure_leaves_the_interface_as_it_was() {
     });
 }
 
-/// Includes errors that only the tree reports; the shares are those that will be there.
+/// A preview includes errors that only the tree reports, and the shares are the ones that will be there.
 #[test]
 fn a_preview_is_what_attaching_does() {
     at_each_place(|place| {
@@ -575,7 +575,7 @@ fn a_preview_is_what_attaching_does() {
     });
 }
 
-/// Other traffic alone, then a response.
+/// Sends only other traffic, then a response.
 #[test]
 fn whoever_looks_is_told_whether_responses_are_seen() {
     with(wanted(Policy::Psjf), |site| {
@@ -583,7 +583,7 @@ fn whoever_looks_is_told_whether_responses_are_seen() {
         let (done, is_done) = std::sync::mpsc::channel::<()>();
         let others = std::thread::spawn(move || {
             let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-            // Sent to itself and never read: the kernel drops what does not fit.
+            // The datagrams are sent to a socket that never reads: the kernel drops those that do not fit.
             while is_done.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
                 socket.send_to(&[0; 100], socket.local_addr().unwrap()).unwrap();
                 std::thread::sleep(std::time::Duration::from_millis(1));

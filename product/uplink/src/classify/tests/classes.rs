@@ -1,4 +1,4 @@
-//! The class that a packet is of.
+//! The class that a packet belongs to.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -9,7 +9,7 @@ use crate::classify::class::cgroup_root;
 use crate::testing::skip;
 use crate::tree::{ClassShare, find as find_tree};
 
-/// Classes 1, 2, ... with a rule each.
+/// Makes classes 1, 2, ... with a rule each.
 fn of(rules: Vec<Rule>) -> Classify {
     let class = |number: usize| Class { name: format!("class{number}"), share: ClassShare::default() };
     let count = rules.iter().map(|rule| rule.class).max().unwrap_or(0) + 1;
@@ -22,7 +22,7 @@ fn network(text: &str) -> Option<(std::net::IpAddr, u8)> {
 }
 
 impl Site {
-    /// Returns the classes that data went to during an action.
+    /// Returns the classes to which data went during an action.
     fn classes_during(&self, action: impl FnOnce()) -> Vec<usize> {
         let packets = || find_tree(&self.interface).unwrap().unwrap().class_stats().unwrap();
         let before = packets();
@@ -92,7 +92,7 @@ fn the_first_rule_that_is_met_decides() {
     });
 }
 
-/// A port that the server's socket does not have belongs to a flow.
+/// A datagram from a port that the server's socket does not have belongs to a flow.
 #[test]
 fn datagrams_are_classed_by_their_port() {
     with(of(vec![Rule { class: 1, port: Some(PORT + 1), ..Rule::default() }]), |site| {
@@ -158,7 +158,7 @@ fn a_group_of_processes_is_known_by_the_socket_of_its_server() {
         let mut pair = Pair::new("127.0.0.1");
         group.leave();
         assert_eq!(site.classes_during(|| pair.answer(&[&plain(5000)])), [1]);
-        // Made anew, it has another number, which an attach again finds.
+        // A group that is made anew has another number, which the next attach finds.
         drop(pair);
         let (path, folder) = (group.path.clone(), group.folder.clone());
         fs::remove_dir(&folder).unwrap();
@@ -189,7 +189,7 @@ fn classes_are_read_back_changed_in_place_and_leave_nothing() {
         attach(&interface, &other).unwrap();
         assert_eq!(settings().classes, other.classes);
         assert_eq!(find_tree(&interface).unwrap().unwrap().plan.classes, other.classes.shares());
-        // Bands without the classes are said, and made whole.
+        // Bands without the classes are reported, and repaired.
         let missing = || find(&interface).unwrap().unwrap().missing();
         assert_eq!(missing(), None);
         tree::up(&interface, &tree::Plan::new(Kind::Htb, "1gbit".parse().unwrap()), false).unwrap();
@@ -216,7 +216,7 @@ fn what_cannot_be_kept_is_refused_and_changes_nothing() {
             "minimum rates of 900 Mbit/s together: write at most 785 Mbit/s, which 1gbit has without the 20 % of other traffic"
         );
         assert!(find(&interface).unwrap().is_none() && find_tree(&interface).unwrap().is_none());
-        // A line that is followed may become slower at any time.
+        // A followed line may become slower at any time.
         attach(&interface, &Classify { is_followed: true, ..greedy.clone() }).unwrap();
         detach(&interface).unwrap();
         let plan = tree::Plan::new(Kind::Htb, "1gbit".parse().unwrap());
@@ -229,7 +229,7 @@ fn what_cannot_be_kept_is_refused_and_changes_nothing() {
     });
 }
 
-/// Each has a share of what the class has by its weight.
+/// Each client has a share of its class's part, by its weight.
 #[test]
 fn clients_of_two_classes_are_accounted_apart() {
     use sched::policy::ClientShareSpec;
@@ -243,7 +243,7 @@ fn clients_of_two_classes_are_accounted_apart() {
                 other.answer(&[&plain(1000)]);
             }
         });
-        // Each is alone in its class.
+        // Each client is the only one of its class.
         assert_eq!(counted.behind, 0, "{counted:?}");
         let mut third = Pair::of("127.0.0.1", "127.0.0.4");
         let counted = site.during(|| {

@@ -12,7 +12,7 @@ use crate::testing::loaded;
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/client-test.bpf.o"));
 
 const MB: u64 = 1_000_000;
-/// 10 Mbit/s.
+/// The rate of the link, 10 Mbit/s.
 const LINK_BYTES_PER_S: u64 = 1_250_000;
 const PACKET_BYTES: u64 = 1500;
 const PACKET_NS: u64 = PACKET_BYTES * 1_000_000_000 / LINK_BYTES_PER_S;
@@ -30,7 +30,7 @@ impl Kernel {
         Some(Kernel { object, allowance_bytes, now: 3_600_000_000_000 })
     }
 
-    /// Returns by how many bytes the client is ahead with this packet.
+    /// Charges a packet; returns the bytes by which the client is ahead with it.
     fn charge(&self, client: u64, bytes: u64) -> u64 {
         let question = [client, bytes, self.allowance_bytes, LINK_BYTES_PER_S, self.now, 0];
         let mut bytes: Vec<u8> = question.iter().flat_map(|long| long.to_ne_bytes()).collect();
@@ -40,7 +40,7 @@ impl Kernel {
         u64::from_ne_bytes(bytes[40..48].try_into().unwrap())
     }
 
-    /// Sends a packet, and advances the clock by the time the link takes for it.
+    /// Sends a packet, and advances the clock by the time for which it occupies the link.
     fn send(&mut self, client: u64) -> u64 {
         let ahead = self.charge(client, PACKET_BYTES);
         self.now += PACKET_NS;
@@ -48,15 +48,15 @@ impl Kernel {
     }
 }
 
-/// Four clients with 6, 2, 1 and 1 responses in round robin, in the order of `sched`: the kernel's account is the same
-/// to within the error of one round of counting. At first one client exceeds the allowance, in the end all do.
+/// Four clients with 6, 2, 1 and 1 responses take turns in the order of `sched`. The kernel's account is the same to
+/// within the error of one round of counting. At first one client exceeds the allowance, in the end all do.
 #[test]
 fn the_account_is_that_of_sched() {
     let Some(ahead) = compare(&[0, 0, 0, 0, 0, 0, 1, 1, 2, 3], 60_000, 100_000) else { return };
     assert!(ahead.iter().all(|&ahead| ahead > 3 * MB), "{ahead:?}");
 }
 
-/// Crowds of 20 and of 40 clients with two responses each: the clock is slower by the same factors.
+/// Crowds are of 20 and of 40 clients with two responses each; the clock is slower by the same factors.
 #[test]
 fn the_clock_of_a_crowd_is_that_of_sched() {
     for (clients, packets) in [(20, 60_000), (40, 100_000)] {
@@ -66,8 +66,8 @@ fn the_clock_of_a_crowd_is_that_of_sched() {
     }
 }
 
-/// Charges the kernel's account with the packets that `sched` grants to endless responses of these clients; the two are never further
-/// apart than `most_apart`. Returns by how many bytes each client is ahead at the end.
+/// Charges the kernel's account with the packets that `sched` grants to endless responses of these clients; the two are
+/// never further apart than `most_apart`. Returns the bytes by which each client is ahead at the end.
 fn compare(owners: &[u32], packets: usize, most_apart: u64) -> Option<Vec<u64>> {
     let share = ClientShare { allowance_bytes: 3 * MB, idle_bytes_per_s: LINK_BYTES_PER_S };
     let mut kernel = Kernel::new(share.allowance_bytes)?;
@@ -88,8 +88,8 @@ fn compare(owners: &[u32], packets: usize, most_apart: u64) -> Option<Vec<u64>> 
     Some((0..clients).map(|client| sched.order().policy().ahead_bytes(client).unwrap()).collect())
 }
 
-/// Alone on the link, a client gets ahead by twice its allowance and no further; a newcomer is not ahead, and goes
-/// first.
+/// A client that has the link to itself gets ahead by twice its allowance and no further; a newcomer is not ahead, and
+/// goes first.
 #[test]
 fn nobody_is_further_ahead_than_twice_the_allowance() {
     let Some(mut kernel) = Kernel::new(3 * MB) else { return };
@@ -107,12 +107,12 @@ fn an_idle_link_forgives() {
     kernel.now += 1_000_000_000;
     let after = kernel.send(0);
     assert!(ahead > 2 * MB && (ahead - after).abs_diff(LINK_BYTES_PER_S) < 3 * PACKET_BYTES, "{ahead}, {after}");
-    // Queued at once, as by a large window: the link needs 0.6 s for it.
+    // The packets are queued together, as by a large window: they occupy the link for 0.6 s.
     let burst = (0..500).fold(0, |_, _| kernel.charge(0, PACKET_BYTES));
     kernel.now += 600_000_000;
     let after = kernel.charge(0, PACKET_BYTES);
     assert!(after > burst, "{burst}, {after}");
-    // Idle for a minute and longer; a clock that goes back, as between processors, has no effect.
+    // The link is idle for a minute and longer; a clock that goes back, as between processors, has no effect.
     kernel.now += 1 << 50;
     assert!(kernel.send(0) <= PACKET_BYTES);
     kernel.now -= 1 << 49;
@@ -130,8 +130,8 @@ fn no_account_overflows() {
     }
 }
 
-/// Gets a client ahead by twice its allowance, so far that the link must be idle for over a second before it is within
-/// the allowance again: no machine takes that long between two requests.
+/// The bytes that put a client ahead by twice its allowance, so far that the link must be idle for over a second before
+/// the client is within the allowance again: no machine takes that long between two requests.
 const FAR_BYTES: usize = 2_400_000;
 
 fn shared(v4_bits: u8) -> Classify {
@@ -139,7 +139,7 @@ fn shared(v4_bits: u8) -> Classify {
     Classify { clients, rate: Some("4mbit".parse().unwrap()), ..wanted(Policy::Psjf) }
 }
 
-/// Returns the bands of a small response to this client, and how many of its packets count as behind.
+/// Returns the bands of a small response to this client, and the number of its packets that count as behind.
 fn small(site: &Site, client: &str) -> (Vec<usize>, u64) {
     let server = if client.contains(':') { "::1" } else { "127.0.0.1" };
     let counted = site.during(|| Pair::of(server, client).answer(&[&plain(100)]));
@@ -147,7 +147,7 @@ fn small(site: &Site, client: &str) -> (Vec<usize>, u64) {
 }
 
 /// A client that had much more than its share goes behind all others, whatever it requests, once there is another
-/// client; that one is not affected.
+/// client; the other client is not affected.
 #[test]
 fn who_is_far_ahead_goes_behind_when_another_comes() {
     with(shared(32), |site| {
@@ -158,7 +158,7 @@ fn who_is_far_ahead_goes_behind_when_another_comes() {
         });
         assert_eq!((bands(&alone), alone.behind), (vec![3, 4], 0));
         assert_eq!(small(site, "127.0.0.3"), (vec![2], 0));
-        // Also in a new connection, and by size: the ten bands behind those three are ordered too.
+        // This also holds on a new connection, and by size: the ten bands behind those three are ordered too.
         assert_eq!(small(site, "127.0.0.2"), (vec![5], 1));
         let counted = site.during(|| Pair::of("127.0.0.1", "127.0.0.2").answer(&[&plain(150_000)]));
         assert!(counted.behind > 0 && bands(&counted) == [11], "{counted:?}");
@@ -188,7 +188,7 @@ fn addresses_of_one_network_are_one_client() {
     });
 }
 
-/// A rate that is followed changes every few seconds; the program, loaded with one, is not loaded anew for each.
+/// A followed rate changes every few seconds; the program, loaded with one rate, is not loaded anew for each.
 #[test]
 fn the_share_of_a_followed_rate_may_lag_by_a_quarter() {
     let clients = Some(Clients { share: ClientShareSpec::On, v4_bits: 32, v6_bits: 56 });

@@ -1,4 +1,4 @@
-//! Forwarded flows as the table of paths has them: what left, what was acknowledged, and round trips.
+//! Forwarded flows in the table of paths: sent bytes, acknowledged bytes, and round trips.
 
 use super::tracked::{IPV4, IPV6, TCP, UDP, arrive, ethernet, ipv4, ipv6, leave, run_on, transport};
 use super::*;
@@ -14,7 +14,7 @@ fn segment(client: u8, seq: u32) -> Vec<u8> {
     ethernet(&[], IPV4, &ipv4(client, TCP, &transport(TCP, seq, PAYLOAD as usize)))
 }
 
-/// A packet without data of this client, that acknowledges this, with a header of so many words.
+/// A packet of this client that acknowledges `ack` without data, with a header of this many words.
 fn acknowledgement(client: u8, ack: u32, words: u8) -> Vec<u8> {
     let mut tcp = transport(TCP, 77, 0);
     tcp[..4].rotate_left(2);
@@ -51,7 +51,7 @@ fn what_leaves_and_is_acknowledged_is_counted_with_its_round_trip() {
         for nth in 0..4 {
             leave(site, &segment(1, 5000 + nth * PAYLOAD));
         }
-        // No acknowledgement shows that one would be seen.
+        // Nothing shows yet that acknowledgements would be seen.
         assert_eq!(listed(&watch), []);
         arrive(site, &acknowledgement(1, 5000 + PAYLOAD, PLAIN));
         let sent = only(&watch);
@@ -60,21 +60,21 @@ fn what_leaves_and_is_acknowledged_is_counted_with_its_round_trip() {
         assert_eq!((info.sent_bytes, info.acked_bytes, info.retransmitted_bytes), (5600, 1400, 0));
         assert_eq!((info.segment_bytes, info.unacked_segments, info.has_timestamps), (PAYLOAD, 3, false));
         assert!(info.min_rtt_us > 0 && (info.rtt_us == 0 || info.rtt_us == info.min_rtt_us), "{info:?}");
-        // Of what was never sent.
+        // This acknowledges bytes that were never sent.
         arrive(site, &acknowledgement(1, 5000 + 9 * PAYLOAD, PLAIN));
         assert_eq!(only(&watch).info.acked_bytes, 1400);
-        // Nothing has left since: no round trip is open.
+        // Nothing has left since then, so no round trip is open.
         arrive(site, &acknowledgement(1, 5000 + 4 * PAYLOAD, PLAIN));
         let all = only(&watch).info;
         assert_eq!((all.acked_bytes, all.unacked_segments, all.min_rtt_us), (5600, 0, info.min_rtt_us));
         assert_eq!(only(&watch).cookie, sent.cookie);
-        // Where acknowledgements are seen, a flow counts from its first packet on.
+        // If acknowledgements are seen, a flow counts from its first packet on.
         leave(site, &segment(2, 5000));
         assert_eq!(listed(&watch).len(), 2);
     });
 }
 
-/// A SYN-ACK does not wait in the bands; sent twice, it shows nothing.
+/// A SYN-ACK does not wait in the bands; if it is sent twice, it gives no round trip.
 #[test]
 fn a_handshake_is_the_first_round_trip() {
     at_tcx(|site, watch| {
@@ -87,7 +87,7 @@ fn a_handshake_is_the_first_round_trip() {
             arrive(site, &acknowledgement(client, 5000, PLAIN));
             leave(site, &segment(client, 5000));
         }
-        // Its acknowledgement shows that those of others would be seen.
+        // Its acknowledgement shows that acknowledgements of other flows would be seen.
         exchange(site, 3, 5000);
         let of = |client| listed(&watch).into_iter().find(|one| one.client[3] == client).unwrap().info;
         assert!(of(1).acked_bytes == 0 && of(1).min_rtt_us > 0, "{:?}", of(1));
@@ -112,7 +112,7 @@ fn what_is_sent_again_ends_no_round_trip() {
     });
 }
 
-/// A server that closes says so with its last segment, so all that is sent again of a short response follows its FIN.
+/// A server that closes sets the FIN in its last segment, so all retransmissions of a short response follow its FIN.
 #[test]
 fn what_is_sent_again_after_the_end_is_counted() {
     at_tcx(|site, watch| {
@@ -129,7 +129,8 @@ fn what_is_sent_again_after_the_end_is_counted() {
     });
 }
 
-/// An acknowledgement with SACK shows that a segment beyond the gap has arrived; one without it may be of a window.
+/// An acknowledgement with SACK shows that a segment beyond the gap has arrived; one without SACK may only update a
+/// window.
 #[test]
 fn segments_beyond_a_gap_have_arrived() {
     at_tcx(|site, watch| {
@@ -142,26 +143,26 @@ fn segments_beyond_a_gap_have_arrived() {
             arrive(site, &acknowledgement(1, ack, words));
             assert_eq!(only(&watch).info.sacked_segments, sacked, "{ack} {words}");
         }
-        // One that came twice lies below what is acknowledged.
+        // A segment that arrived twice lies below the acknowledged number.
         leave(site, &segment(1, 12_000));
         let mut twice = acknowledgement(1, 12_000, WITH_SACK);
         let left_edge = twice.len() - 8;
         twice[left_edge..left_edge + 4].copy_from_slice(&10_600u32.to_be_bytes());
         arrive(site, &twice);
         assert_eq!(only(&watch).info.sacked_segments, 0);
-        // The FIN takes a number.
+        // The FIN takes up a sequence number.
         arrive(site, &acknowledgement(1, 13_401, PLAIN));
         assert_eq!(only(&watch).info.acked_bytes, 6 * 1400);
     });
 }
 
-/// Sends a segment, and has it acknowledged.
+/// Sends a segment, and lets it be acknowledged.
 fn exchange(site: &Site, client: u8, seq: u32) {
     leave(site, &segment(client, seq));
     arrive(site, &acknowledgement(client, seq + PAYLOAD, PLAIN));
 }
 
-/// Another connection with the same ports, and one that was idle, are others; datagrams are none.
+/// A later connection with the same ports and a flow that was idle get new numbers; datagrams get none.
 #[test]
 fn each_connection_has_a_number_of_its_own() {
     at_tcx(|site, watch| {
@@ -174,7 +175,7 @@ fn each_connection_has_a_number_of_its_own() {
         exchange(site, 1, 5000 + (2 << 20));
         let all = listed(&watch);
         assert!(all.len() == 2 && all.iter().any(|one| one.cookie == first.cookie), "{all:?}");
-        // Of the third something is outstanding, which may wait in the bands.
+        // The third flow has something outstanding, which may wait in the bands.
         exchange(site, 2, 5000);
         leave(site, &segment(2, 5000 + PAYLOAD));
         std::thread::sleep(std::time::Duration::from_millis(1600));
@@ -203,8 +204,9 @@ fn flows_over_ipv6_are_followed() {
     });
 }
 
-/// Short responses over a line of 100 Mbit/s are 3,000 flows a second, each in its place for a second and longer. A third of them was in no
-/// table of 4,096. None disturbs another, and attached again, all stay.
+/// Short responses over a line of 100 Mbit/s are 3,000 flows a second, each of which keeps its place for a second and
+/// longer. In a table of 4,096 places, a third of them found none. No flow disturbs another, and after attaching again,
+/// all stay.
 #[test]
 fn the_table_has_room_for_a_fast_line_and_outlasts_its_program() {
     at_tcx(|site, watch| {
@@ -218,7 +220,7 @@ fn the_table_has_room_for_a_fast_line_and_outlasts_its_program() {
                 leaves[31..34].copy_from_slice(number);
                 run_on(id, leaves);
             }
-            // Something is outstanding, so that all are there at once however long this takes.
+            // Something is outstanding, so that all flows are there together however long this takes.
             run_on(arriving, &arrives);
         }
         let many = listed(&watch);
@@ -226,7 +228,7 @@ fn the_table_has_room_for_a_fast_line_and_outlasts_its_program() {
         assert_eq!(numbers.len(), many.len());
         let (whole, others): (Vec<_>, Vec<_>) =
             many.iter().map(|one| (one.info.sent_bytes, one.info.acked_bytes)).partition(|one| *one == (2800, 1400));
-        // One that found no place at first has one from its second packet on.
+        // A flow that found no place at first has one from its second packet on.
         assert!(whole.len() >= 5800 && others.iter().all(|one| *one == (1400, 0)), "{} {others:?}", whole.len());
         attach(&site.interface, &wanted(Policy::Las)).unwrap();
         exchange(site, 77, 5000);

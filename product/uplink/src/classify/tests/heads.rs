@@ -1,8 +1,8 @@
-//! Detection of where a response begins and how long it is.
+//! Detection of the beginning and the length of a response.
 
 use super::*;
 
-/// Heads whose size is read; each response has 50,000 bytes, which is the second band for data.
+/// The heads whose size is read; each response has 50,000 bytes, which go to the second band for data.
 #[test]
 fn heads_are_read_however_they_are_written() {
     with(wanted(Policy::Psjf), |site| {
@@ -25,7 +25,7 @@ fn heads_are_read_however_they_are_written() {
     });
 }
 
-/// The classifier reads 256 bytes at once and keeps 40 of a line: whatever the alignment, bytes that only look like a
+/// The classifier reads 256 bytes at a time and keeps 40 of a line: whatever the alignment, bytes that only look like a
 /// line are not taken for one.
 #[test]
 fn a_line_begins_behind_a_newline_only() {
@@ -39,7 +39,7 @@ fn a_line_begins_behind_a_newline_only() {
     });
 }
 
-/// A response in one packet with its head: the packet's end shows where the body begins, unless other data follows.
+/// A response and its head are in one packet: the packet's end shows where the body begins, unless other data follows.
 #[test]
 fn the_end_of_a_head_is_found_before_and_behind_its_length() {
     with(wanted(Policy::Psjf), |site| {
@@ -55,7 +55,7 @@ fn the_end_of_a_head_is_found_before_and_behind_its_length() {
     });
 }
 
-/// If no size is plausible, the bytes written decide, whatever was announced.
+/// If no size is plausible, the bytes written decide, whatever size was announced.
 #[test]
 fn what_cannot_be_believed_goes_by_what_was_written() {
     with(wanted(Policy::Psjf), |site| {
@@ -97,7 +97,7 @@ fn a_head_may_be_split_anywhere() {
             assert_eq!((bands(&counted), counted.sizes_read, counted.responses), (vec![2, 3], 1, 1), "{bytes}");
             assert!(counted.bands[3].bytes > 50_000);
         }
-        // Two packets. Before the length is read they go to the first band.
+        // There are two packets. Before the length is read they go to the first band.
         for at in 1..head_bytes {
             let counted = site.during(|| pair.answer(&[&whole[..at], &whole[at..]]));
             assert_eq!((counted.sizes_read, counted.responses), (1, 1), "{at}");
@@ -115,8 +115,8 @@ fn responses_without_a_body_end_with_their_head() {
             let counted = site.during(|| pair.answer(&[&response(&head, 0)]));
             assert_eq!((bands(&counted), counted.sizes_read), (vec![2], 1), "{status}");
         }
-        // The answer to a HEAD is not recognised as such: it counts with its declared length, and the next response is
-        // read all the same.
+        // The answer to a HEAD is not recognised as one: it counts with its declared length, and the next response is
+        // still read.
         let head = site.during(|| pair.answer(&[&response("HTTP/1.1 200 OK\nContent-Length: 5000000\n\n", 0)]));
         assert_eq!(bands(&head), [4]);
         let next = site.during(|| pair.answer(&[&plain(500)]));
@@ -128,12 +128,12 @@ fn responses_without_a_body_end_with_their_head() {
 fn a_server_that_lies_about_its_length_is_followed() {
     with(wanted(Policy::Psjf), |site| {
         let mut pair = Pair::new("127.0.0.1");
-        // 400,000 bytes more than declared: from there on the bytes sent decide.
+        // The response has 400,000 bytes more than declared; beyond the declared size the bytes sent decide.
         let mut longer = plain(500);
         longer.resize(400_000, b'x');
         let counted = site.during(|| pair.answer(&[&longer[..560], &longer[560..]]));
         assert_eq!((bands(&counted), counted.responses), (vec![2, 3, 4], 1));
-        // Far fewer bytes than declared; the next response is not part of this one.
+        // The response has far fewer bytes than declared; the next response is not part of it.
         let fewer = site.during(|| pair.answer(&[&plain(5_000_000)[..1000]]));
         assert_eq!((bands(&fewer), fewer.responses), (vec![4], 1));
         let next = site.during(|| pair.answer(&[&plain(500)]));
@@ -170,7 +170,7 @@ fn pipelined_responses_are_told_apart() {
     });
 }
 
-/// A packet with more responses than can be distinguished: the following ones are read again from the next packet that
+/// A packet holds more responses than can be distinguished: the following ones are read again from the next packet that
 /// begins with a head.
 #[test]
 fn a_packet_of_very_many_responses_does_no_harm() {
@@ -187,13 +187,13 @@ fn a_packet_of_very_many_responses_does_no_harm() {
     });
 }
 
-/// Packets above 64 KiB, whose length IPv6 has in a header of its own or nowhere.
+/// IPv6 gives the length of packets above 64 KiB in a header of its own or nowhere.
 #[test]
 fn big_tcp_packets_are_recognised() {
     in_own_network(|| {
         let interface = lo();
         run("ip link set lo gso_max_size 190000 gro_max_size 190000");
-        // Fast enough that packets are not limited in size.
+        // The rate is so fast that packets are not limited in size.
         attach(&interface, &Classify { rate: Some("10gbit".parse().unwrap()), ..wanted(Policy::Psjf) }).unwrap();
         let site = Site { interface };
         for address in ["::1", "127.0.0.1"] {

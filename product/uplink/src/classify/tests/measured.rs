@@ -1,4 +1,4 @@
-//! The programs of a trial: the times of responses, and packets that pass the bands by.
+//! The programs of a trial: the times of responses, and packets that bypass the bands.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn each_response_is_measured_once_from_its_request_to_its_end() {
             pair.answer(&[&plain(body_bytes)]);
             drained(&pair.server);
         }
-        // The last one is not over until something follows.
+        // The last response is not over until something follows it.
         assert_eq!(sizes(&meter), bytes[..2]);
         assert!(meter.acked_bytes().unwrap() >= bytes[2]);
         drop(pair);
@@ -39,7 +39,7 @@ fn each_response_is_measured_once_from_its_request_to_its_end() {
         other.answer(&[&plain(900)]);
         drained(&other.server);
         assert_eq!(sizes(&meter), bytes[2..]);
-        // One that goes on, and one that ended and was followed by nothing.
+        // One response is still being sent, and one has ended and was followed by nothing.
         other.answer(&[&[1; 2000]]);
         let mut last = Vec::new();
         let missed = meter.finish(|response| last.push(response.bytes)).unwrap();
@@ -49,7 +49,7 @@ fn each_response_is_measured_once_from_its_request_to_its_end() {
     });
 }
 
-/// From the same port of the client: nothing of the connection before is left.
+/// The second connection is from the same port of the client: no state of the previous connection is left.
 #[test]
 fn a_connection_with_the_ports_of_an_earlier_one_is_measured_anew() {
     at_tcx(|_, meter| {
@@ -91,7 +91,8 @@ fn without_the_order_packets_pass_the_bands_by() {
         meter.turn(true).unwrap();
         assert!(in_bands(&mut pair) > 0);
         meter.turn(false).unwrap();
-        // As if the process were killed. A command that another test starts holds copies of the programs for a moment.
+        // This has the effect of killing the process. A command that another test starts holds copies of the programs
+        // for a moment.
         drop(meter);
         let deadline = now() + units::Nanos::from_secs(10);
         while is_tried(&site.interface).unwrap() {

@@ -1,4 +1,4 @@
-//! Tests with real sockets on the loopback of a separate network; the program's counters show what it did.
+//! Tests with real sockets on the loopback of a separate network; the program's counters show its effect.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -22,7 +22,7 @@ use crate::testing::{in_own_network, run};
 use crate::tree::{self, Kind};
 
 const PORT: u16 = 8000;
-/// Responses up to the first size go to the first band for data, up to the second to the second.
+/// The cut points: responses up to the first size go to the first band for data, up to the second to the second.
 const CUTS: [u64; 2] = [2000, 100_000];
 
 fn wanted(policy: Policy) -> Classify {
@@ -63,7 +63,7 @@ impl Site {
         find(&self.interface).unwrap().unwrap().counters
     }
 
-    /// Returns how `action` changes the counters.
+    /// Returns the change of the counters during `action`.
     fn during(&self, action: impl FnOnce()) -> Counters {
         let before = self.counters();
         action();
@@ -87,7 +87,7 @@ impl Site {
     }
 }
 
-/// Returns the bands for data that packets went to.
+/// Returns the bands for data to which packets went.
 fn bands(counters: &Counters) -> Vec<usize> {
     (2..16).filter(|band| counters.bands[*band].packets > 0).collect()
 }
@@ -103,7 +103,7 @@ impl Pair {
         Pair::of(address, address)
     }
 
-    /// Connects a client of this address.
+    /// Connects a client with this address.
     fn of(address: &str, client: &str) -> Pair {
         let listener = TcpListener::bind((address, PORT)).unwrap();
         let client = connect((client, 0), (address, PORT));
@@ -145,7 +145,8 @@ fn connect(from: (&str, u16), to: (&str, u16)) -> TcpStream {
     socket
 }
 
-/// A socket with this local address, not connected. Commands that other tests run at the same time do not inherit it.
+/// Makes a socket with this local address, not connected. Commands that other tests run at the same time do not inherit
+/// it.
 fn bound(from: (&str, u16)) -> TcpStream {
     let from = address(from);
     let family = if from.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };

@@ -1,4 +1,4 @@
-//! The band that a packet goes to.
+//! The band to which a packet goes.
 
 use super::*;
 
@@ -25,17 +25,17 @@ fn las_demotes_a_response_as_it_is_sent_and_begins_anew() {
     with(wanted(Policy::Las), |site| {
         let mut pair = Pair::new("127.0.0.1");
         for _ in 0..2 {
-            // Not HTTP, as after a TLS handshake.
+            // The bytes are not HTTP, as after a TLS handshake.
             let counted = site.during(|| pair.answer(&[&[1; 1000], &[1; 1000], &[1; 98_000], &[1; 200_000]]));
             assert_eq!(bands(&counted), [2, 3, 4]);
             assert_eq!((counted.responses, counted.sizes_read, counted.held_back), (1, 0, 0));
-            // 2,000 bytes and the excess of one packet, with their headers.
+            // The limit is 2,000 bytes and the excess of one packet, with their headers.
             assert!(counted.bands[2].bytes < 70_000, "{counted:?}");
         }
     });
 }
 
-/// Under `las` and without a known size; a declared size holds however slowly it is sent.
+/// This holds under `las` and without a known size; a declared size holds however slowly it is sent.
 #[test]
 fn an_endless_stream_rises_after_an_idle_time() {
     for (policy, head, band) in [
@@ -89,7 +89,7 @@ fn a_tls_record_tells_its_end_before_it_is_written() {
             let counted = site.during(|| pair.answer(&[&one[..1000], &one[1000..]]));
             assert_eq!((bands(&counted), counted.responses), (vec![3], 1));
         }
-        // Session tickets, followed by a response.
+        // Session tickets are followed by a response.
         let tickets = records(&[250, 250]);
         let counted = site.during(|| pair.answer(&[&tickets, &records(&[600, 700])]));
         assert_eq!((bands(&counted), counted.responses), (vec![2], 1));
@@ -109,15 +109,16 @@ fn a_tls_record_tells_its_end_before_it_is_written() {
 
 #[test]
 fn srpt_ranks_by_what_is_left_and_promotes_without_overtaking() {
-    // So slow that every machine fills the queue in time, however little of it TCP uses.
+    // The rate is so slow that every machine fills the queue in time, however little of it TCP uses.
     with(Classify { rate: Some("4mbit".parse().unwrap()), ..wanted(Policy::Srpt) }, |site| {
         let mut pair = Pair::new("127.0.0.1");
-        // Sent in one go, the end finds the beginning queued in the worse band and stays there. If the machine stalls,
-        // the queue (two packets of TCP's) may run empty in the meantime, and what comes then is promoted.
+        // If the whole is sent in one write, the end finds the beginning queued in the worse band and stays there. If
+        // the machine stalls, the queue (two packets of TCP's) may run empty in the meantime, and the packets that come
+        // then are promoted.
         let counted = site.during(|| pair.answer(&[&plain(300_000)]));
         assert!(counted.held_back > 0, "{counted:?}");
         assert_eq!(counted.promotions as usize, bands(&counted).iter().filter(|band| (2..4).contains(*band)).count());
-        // Sent after the beginning was received, it is promoted.
+        // The end, sent after the beginning was received, is promoted.
         let whole = plain(300_000);
         let counted = site.during(|| {
             pair.ask();
@@ -126,14 +127,14 @@ fn srpt_ranks_by_what_is_left_and_promotes_without_overtaking() {
                 drained(&pair.server);
             }
         });
-        // On a busy machine the last packet, which is small, may find nothing queued either.
+        // On a busy machine the last packet, which is small, may also find nothing queued.
         let seen = bands(&counted);
         assert!(seen == [3, 4] || seen == [2, 3, 4], "{counted:?}");
         assert_eq!(counted.promotions as usize, seen.len() - 1, "{counted:?}");
     });
 }
 
-/// If the queue overflows, packets are retransmitted behind what was sent after them, not before it.
+/// If the queue overflows, retransmitted packets go behind the packets that were sent after them, not before them.
 #[test]
 fn what_is_sent_again_follows_its_connection() {
     in_own_network(|| {
@@ -148,7 +149,7 @@ fn what_is_sent_again_follows_its_connection() {
             tree::find(&site.interface).unwrap().unwrap().stats().unwrap().iter().map(|band| band.drops).sum();
         assert!(drops > 0);
         assert_eq!((counted.responses, counted.promotions, counted.held_back), (1, 0, 0));
-        // Only the beginning, once, and the excess of its packet.
+        // Only the beginning went there, once, with the excess of its packet.
         assert!(counted.bands[2].bytes < 70_000, "{counted:?}");
     });
 }
@@ -158,12 +159,13 @@ fn a_connection_met_half_way_counts_from_its_beginning() {
     in_own_network(|| {
         let interface = lo();
         let plan = tree::Plan::new(Kind::Htb, "20mbit".parse().unwrap());
-        // So few packets that part of the response is still above the classifier when it is attached.
+        // There are so few packets that part of the response is still above the classifier when it is attached.
         tree::up(&interface, &tree::Plan { packets_per_band: 2, ..plan }, false).unwrap();
         let mut pair = Pair::new("127.0.0.1");
         pair.ask();
         let mut server = pair.server.try_clone().unwrap();
-        // 3 s at that rate: attaching, which takes half a second, must fall into the middle on a busy machine too.
+        // The write takes 3 s at that rate: attaching, which takes half a second, must fall into the middle on a busy
+        // machine too.
         let writer = std::thread::spawn(move || server.write_all(&vec![1; 8_000_000]).unwrap());
         pair.client.read_exact(&mut vec![0; 300_000]).unwrap();
         attach(&interface, &Classify { rate: None, ..wanted(Policy::Las) }).unwrap();
@@ -195,10 +197,10 @@ fn connections_that_ask_nothing_cost_nothing() {
                 drop(listener.accept().unwrap());
             }
         });
-        // SYN-ACK and FIN of each.
+        // The packets are the SYN-ACK and FIN of each connection.
         assert!(counted.bands[0].packets >= 4000 && bands(&counted).is_empty(), "{counted:?}");
         assert_eq!((counted.responses, counted.no_storage), (0, 0));
-        // No server listens: a RST, from no socket.
+        // No server listens, so a RST is sent, from no socket.
         let refused = site.during(|| assert!(TcpStream::connect(("127.0.0.1", PORT)).is_err()));
         assert_eq!((refused.bands[0].packets, refused.by_flow), (1, 0));
     });

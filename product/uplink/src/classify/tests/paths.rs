@@ -1,4 +1,4 @@
-//! The path between the server's socket and the packet: rewritten ports, extension headers, another network.
+//! Differences between the server's socket and the packet: rewritten ports, extension headers, another network.
 
 use std::process::Command;
 use std::sync::mpsc;
@@ -60,7 +60,7 @@ fn a_packet_of_other_ports_is_not_its_socket_s() {
 /// An experimental option that receivers skip (RFC 4727). Padding is accepted only up to 7 bytes.
 const SKIPPED_OPTION: u8 = 0x1e;
 
-/// Adds an extension header of `eights` times 8 bytes to what a socket sends.
+/// Adds an extension header of `eights` times 8 bytes to the packets of a socket.
 fn extend(socket: &TcpStream, option: libc::c_int, eights: u8) {
     let mut header = vec![0; usize::from(eights) * 8];
     header[1..4].copy_from_slice(&[eights - 1, SKIPPED_OPTION, eights * 8 - 4]);
@@ -83,7 +83,8 @@ fn tcp_is_found_behind_extension_headers() {
             for (option, eights) in extensions {
                 extend(&pair.server, *option, *eights);
             }
-            // In one packet: Linux 6.18 loses larger packets with such headers on the loopback, with and without us.
+            // The response is in one packet: Linux 6.18 loses larger packets with such headers on the loopback, with
+            // and without us.
             let counted = site.during(|| pair.answer(&[&plain(500)]));
             assert_eq!((bands(&counted), counted.sizes_read), (vec![2], 1), "{extensions:?}");
         }
@@ -98,7 +99,7 @@ fn beyond<T: Send + 'static>(near: &str, network: &str, make: impl FnOnce() -> T
     apart(near, &format!("{network}.2/24"), Some(route), make)
 }
 
-/// The same at a port of the bridge.
+/// Makes a socket in a separate network like [`beyond`], at a port of the bridge.
 fn bridged<T: Send + 'static>(near: &str, address: &str, make: impl FnOnce() -> T + Send + 'static) -> T {
     run(&format!("ip link add {near} type veth peer name {near}-far"));
     run(&format!("ip link set {near} master weir-br"));
@@ -131,7 +132,7 @@ fn apart<T: Send + 'static>(
     thread.join().unwrap()
 }
 
-/// A large response and a small one of two other connections through this interface: only the large one sinks.
+/// Sends a large response and a small one on two other connections through this interface: only the large one sinks.
 fn a_young_flow_goes_before_an_old_one(interface: &str, listener: &TcpListener, clients: [TcpStream; 2]) {
     let [mut old, mut young] = clients.map(|client| Pair { server: listener.accept().unwrap().0, client });
     let interface = Interface::by_name(interface).unwrap();
@@ -140,11 +141,11 @@ fn a_young_flow_goes_before_an_old_one(interface: &str, listener: &TcpListener, 
     let sunk = site.during(|| old.answer(&[&[1; 1000], &[1; 1000], &[1; 98_000], &[1; 200_000]]));
     let small = site.during(|| young.answer(&[&plain(500)]));
     assert_eq!((bands(&small), small.by_flow, small.forwarded), (vec![2], 1, 1), "{small:?}");
-    // Its first 2,000 bytes and the excess of one packet, with headers, then the next 98,000.
+    // The first 2,000 bytes and the excess of one packet, with headers, are followed by the next 98,000.
     assert!(bands(&sunk) == [2, 3, 4] && sunk.bands[2].bytes < 70_000, "{sunk:?}");
     assert!(sunk.bands[4].bytes > 100_000, "{sunk:?}");
     assert!(sunk.by_flow > 0 && sunk.by_flow == sunk.forwarded && sunk.responses == 0, "{sunk:?}");
-    // A request at once, without a head: the client is seen too, where the kernel lets it.
+    // A request follows immediately, without a head: the client is seen too, if the kernel allows it.
     let again = site.during(|| old.answer(&[&[1; 500]]));
     let has_tcx = Hook::of_new(&site.interface).unwrap() == Hook::Tcx;
     assert!(!has_tcx || bands(&again) == [2], "{again:?}");
@@ -168,7 +169,7 @@ fn flows_of_a_routed_container_are_ordered() {
     });
 }
 
-/// Published as `-p 8000:8080`, with the client's address masqueraded.
+/// The port is published as `-p 8000:8080`, with the client's address masqueraded.
 #[test]
 fn flows_of_a_published_port_are_ordered_by_the_port_that_clients_see() {
     in_own_network(|| {

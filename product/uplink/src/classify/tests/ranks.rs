@@ -7,7 +7,7 @@ use crate::testing::loaded;
 
 /// bpf/rank.h as a separate program; empty without clang.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rank-test.bpf.o"));
-/// The table that `sched` is tested with too.
+/// The table by which `sched` is tested too.
 const ROWS: &str = include_str!("../../../../../core/sched/src/policy/ranks.csv");
 
 /// `struct question` of bpf/rank-test.bpf.c.
@@ -24,7 +24,7 @@ struct Question {
 }
 
 impl Question {
-    /// Returns the value that the program orders by.
+    /// Returns the value by which the program orders.
     fn ask(self, program: &libbpf_rs::ProgramMut<'_>) -> u64 {
         let longs = [self.begin, self.end, self.offset, self.shown, 0];
         let words = [self.policy.number(), self.srtt_us, self.segments, self.segment_bytes];
@@ -45,7 +45,7 @@ fn ranks_are_those_of_sched() {
     for row in rows {
         let fields: Vec<&str> = row.split(',').collect();
         let number = |at: usize| fields[at].parse::<u64>().unwrap();
-        // After other responses of the connection.
+        // The response comes after other responses of the connection.
         let begin = 1_000_000;
         let question = Question {
             policy: *Policy::ALL.iter().find(|policy| policy.name() == fields[0]).unwrap(),
@@ -53,7 +53,7 @@ fn ranks_are_those_of_sched() {
             end: fields[1].parse::<u64>().map_or(0, |size| begin + size),
             offset: begin + number(2),
             shown: 0,
-            // The kernel stores eighths.
+            // The kernel stores eighths of a microsecond.
             srtt_us: u32::try_from(number(3) * 8).unwrap(),
             segments: number(4) as u32,
             segment_bytes: number(5) as u32,
@@ -82,7 +82,7 @@ fn what_is_shown_to_follow_ranks_where_no_size_is_known() {
         (Policy::Srpt, 0, 50_000, 49_000),
         (Policy::Las, 0, 50_000, 3000),
         (Policy::Psjf, 9000, 50_000, 8000),
-        // Longer than declared.
+        // The response is longer than declared.
         (Policy::Psjf, 3500, 50_000, 49_000),
         (Policy::Psjf, 0, 4000, 3000),
         (Policy::Psjf, 0, 1500, 3000),

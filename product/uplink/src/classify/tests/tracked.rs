@@ -1,4 +1,4 @@
-//! Flows without a socket: where their responses begin, and how their packets are read.
+//! Flows without a socket: the beginnings of their responses, and the parsing of their packets.
 
 use libbpf_rs::{Object, ProgramInput};
 
@@ -41,7 +41,7 @@ impl Flow {
         Some(Flow { object: loaded(OBJECT)?, now: 3_600_000 * MS })
     }
 
-    /// A packet of the client that acknowledges this, with this much data.
+    /// Records a packet of the client that acknowledges `ack`, with `bytes` of data.
     fn note_client_packet(&self, ack: u32, bytes: u32) {
         let mut bytes = [ack, bytes].map(u32::to_ne_bytes).concat();
         let program = self.object.progs_mut().find(|program| program.name() == "weir_heed").unwrap();
@@ -49,7 +49,7 @@ impl Flow {
         assert_eq!(program.test_run(input).unwrap().return_value, 0);
     }
 
-    /// Returns how the packet continues the flow, and how many bytes of its response were sent before it.
+    /// Returns how the packet continues the flow, and the number of bytes of its response sent before it.
     fn step(&mut self, step: Step) -> (How, u64) {
         self.now += step.after_ms * MS;
         let flags = [!step.is_udp, step.is_head, step.is_last].map(u32::from);
@@ -75,14 +75,14 @@ fn a_response_of_a_flow_begins_after_a_request_or_an_idle_time() {
     for (step, expected) in [
         (tcp(0, 5000, 7), (How::Begin, 0)),
         (tcp(1, 6000, 7), (How::On, 1000)),
-        // A WINDOW_UPDATE in the middle of a download.
+        // The client sends a WINDOW_UPDATE in the middle of a download.
         (tcp(199, 7000, 40), (How::On, 2000)),
-        // A request, and its response after a gap.
+        // The client sends a request, and its response follows after a gap.
         (tcp(200, 8000, 90), (How::Begin, 0)),
-        // A gap without a request.
+        // This gap has no request.
         (tcp(999, 9000, 90), (How::On, 1000)),
         (tcp(1000, 10_000, 90), (How::Begin, 0)),
-        // A head right after a request, then what looks like one within a response.
+        // A head follows directly after a request, then bytes that look like one within a response.
         (Step { is_head: true, ..tcp(1, 11_000, 200) }, (How::Begin, 0)),
         (Step { is_head: true, ..tcp(1, 12_000, 200) }, (How::On, 1000)),
     ] {
@@ -90,37 +90,38 @@ fn a_response_of_a_flow_begins_after_a_request_or_an_idle_time() {
     }
 }
 
-/// As of a socket: it begins once the client has asked and nothing is outstanding, however short or long that takes.
+/// As with a socket, a response begins once the client has sent a request and nothing is outstanding, however short or
+/// long that takes.
 #[test]
 fn where_the_client_is_seen_nothing_is_inferred_from_time() {
     let Some(mut flow) = Flow::new() else { return };
     assert_eq!(flow.step(tcp(0, 5000, 7)), (How::Begin, 0));
     flow.note_client_packet(5500, 0);
     assert_eq!(flow.step(tcp(1, 6000, 7)), (How::On, 1000));
-    // A WINDOW_UPDATE: something is outstanding, for longer than an idle time too.
+    // The client sends a WINDOW_UPDATE: something is outstanding, even for longer than an idle time.
     flow.note_client_packet(6000, 13);
     assert_eq!(flow.step(tcp(300, 7000, 20)), (How::On, 2000));
     assert_eq!(flow.step(Step { is_head: true, ..tcp(1500, 8000, 20) }), (How::On, 3000));
     // Once all is acknowledged, the WINDOW_UPDATE looks like a request.
     flow.note_client_packet(9000, 0);
     assert_eq!(flow.step(tcp(0, 9000, 20)), (How::Begin, 0));
-    // Not asked since.
+    // The client has requested nothing since.
     flow.note_client_packet(10_000, 0);
     assert_eq!(flow.step(tcp(500, 10_000, 20)), (How::On, 1000));
-    // A request at once.
+    // A request follows immediately.
     flow.note_client_packet(11_000, 90);
     assert_eq!(flow.step(tcp(0, 11_000, 110)), (How::Begin, 0));
-    // Of what was never sent, or long ago: no acknowledgement of the last packet.
+    // These acknowledge bytes that were never sent, or sent long ago, and not the last packet.
     for ack in [12_001, 10_000, 9000] {
         flow.note_client_packet(ack, 90);
     }
     assert_eq!(flow.step(tcp(0, 12_000, 200)), (How::On, 1000));
-    // Idle, with everything acknowledged.
+    // The flow is idle, with everything acknowledged.
     flow.note_client_packet(13_000, 0);
     assert_eq!(flow.step(tcp(1000, 13_000, 200)), (How::Begin, 0));
 }
 
-/// What was acknowledged before says nothing of data that went another way, or of another connection.
+/// Earlier acknowledgements are no evidence for data that went another way, or for another connection.
 #[test]
 fn after_packets_that_were_not_seen_the_client_must_be_seen_anew() {
     let Some(mut flow) = Flow::new() else { return };
@@ -158,7 +159,7 @@ fn after_its_end_a_flow_begins_anew_with_any_numbers() {
     assert_eq!(flow.step(tcp(1000, 1000, 7)), (How::Begin, 0));
 }
 
-/// What was lost before the end is sent again after it, and is no new response.
+/// Data that was lost before the end is sent again after it, and is not a new response.
 #[test]
 fn what_is_sent_again_after_the_end_begins_nothing() {
     let Some(mut flow) = Flow::new() else { return };
@@ -167,11 +168,11 @@ fn what_is_sent_again_after_the_end_begins_nothing() {
     assert_eq!(flow.step(Step { is_last: true, ..tcp(1, start.wrapping_add(1000), 7) }), (How::On, 1000));
     assert_eq!(flow.step(tcp(300, start, 7)), (How::Again, 2000));
     assert_eq!(flow.step(Step { is_last: true, ..tcp(2000, start.wrapping_add(1000), 7) }), (How::Again, 2000));
-    // Before the response, and behind it.
+    // The numbers lie before the response, and behind it.
     assert_eq!(flow.step(tcp(1, start.wrapping_sub(1000), 7)), (How::Begin, 0));
 }
 
-/// Encrypted: nothing but the time shows where a response begins.
+/// Datagrams are encrypted: only the time shows where a response begins.
 #[test]
 fn datagrams_count_until_the_flow_is_idle() {
     let Some(mut flow) = Flow::new() else { return };
@@ -255,12 +256,12 @@ pub(super) fn ethernet(tags: &[u16], kind: u16, packet: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Runs the classifier on a frame, as if it left.
+/// Runs the classifier on a frame as if it left.
 pub(super) fn leave(site: &Site, frame: &[u8]) {
     run_on(find(&site.interface).unwrap().unwrap().facts.id, frame);
 }
 
-/// Runs the program that sees what clients send on a frame, as if it arrived.
+/// Runs the program that sees the packets of clients on a frame as if it arrived.
 pub(super) fn arrive(site: &Site, frame: &[u8]) {
     let [id] = filter::look(&site.interface).unwrap().arriving[..] else { panic!("there is one") };
     run_on(id, frame);
@@ -316,7 +317,7 @@ fn flows_are_found_behind_tags_and_extensions() {
     });
 }
 
-/// A third tag, another protocol inside PPPoE, a later fragment, another port: left alone.
+/// Frames with a third tag, another protocol inside PPPoE, a later fragment, or another port are left unchanged.
 #[test]
 fn frames_that_are_not_of_a_response_are_left_alone() {
     with(wanted(Policy::Psjf), |site| {
@@ -344,7 +345,7 @@ fn frames_that_are_not_of_a_response_are_left_alone() {
     });
 }
 
-/// A FIN without data stays behind its flow's data, and what follows under the same ports is another connection.
+/// A FIN without data stays behind its flow's data, and later packets with the same ports belong to another connection.
 #[test]
 fn the_end_of_a_flow_stays_behind_its_data() {
     with(wanted(Policy::Psjf), |site| {
@@ -361,10 +362,10 @@ fn the_end_of_a_flow_stays_behind_its_data() {
         }
         // A pure acknowledgement may overtake.
         assert_eq!((send(ack, 4201, 0), send(fin_ack, 4201, 0)), (Some(0), Some(3)));
-        // What was lost is sent again behind it, and then the FIN.
+        // Lost data is sent again behind it, and then the FIN.
         assert_eq!((send(ack, 1, 1400), send(fin_ack, 4201, 0)), (Some(3), Some(3)));
         assert_eq!((send(rst, 4202, 0), send(ack, 77, 1400)), (Some(0), Some(2)));
-        // A SYN-ACK of the next connection whose end was not seen.
+        // The SYN-ACK belongs to the next connection; the end of the previous one was not seen.
         assert_eq!((send(syn_ack, 9, 0), send(ack, 10, 1400), send(ack, 10, 1400)), (Some(0), Some(2), Some(2)));
     });
 }
