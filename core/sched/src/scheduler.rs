@@ -11,8 +11,7 @@
 //! [`Scheduler::on_wait_over`], however good its rank, and never holds the link. One grant is outstanding at a time.
 //!
 //! A connection that carries many responses simultaneously is opened ([`Scheduler::open`]). A connection of HTTP/1.1
-//! need not be, and its jobs stand in the order by themselves: opening and closing a connection around each job would
-//! take a microsecond more.
+//! need not be: its jobs stand in the order by themselves, which spares a microsecond for each job.
 //!
 //! # Broken promises
 //!
@@ -61,8 +60,7 @@ pub struct Grant {
     pub job: JobId,
     /// The maximum bytes of the job to hand down, head included; fewer may be handed down.
     pub bytes_max: u64,
-    /// The payload that the connection may carry for the job, frames and records included. It ends at the end of a
-    /// segment.
+    /// The payload that the connection may carry for the job, frames and records included: whole segments.
     pub room_bytes: u64,
     /// The bytes of the whole segments that follow `room_bytes`, if everything is to become one TLS record.
     pub record_bytes: u64,
@@ -103,8 +101,7 @@ impl Progress {
     }
 }
 
-/// A response that is longer than its size: a bug of the caller. The bytes that its client has received cannot be
-/// trusted, so its connection can carry no other response.
+/// A response longer than its size: a bug of the caller. Its connection cannot be trusted with another response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a response of {size_bytes} bytes has {found_bytes}")]
 pub struct Overrun {
@@ -161,8 +158,7 @@ impl Scheduler {
         Scheduler { limits: Some(Box::new(Limits::new(table))), ..self }
     }
 
-    /// Returns the maximum time that a ready job of `framing` goes without a byte, as the guard promises. Returns
-    /// `None` without a rate or a guard.
+    /// Returns the maximum time that a ready job of `framing` goes without a byte; `None` without a rate or a guard.
     pub fn wait_bound(&self, framing: Framing) -> Option<WaitBound> {
         let grant_wire_bytes = self.pacer.longest_grant_wire_bytes(framing);
         self.order.guard().wait_bound(self.pacer.ledger().rate()?, grant_wire_bytes)
@@ -200,8 +196,7 @@ impl Scheduler {
         connection
     }
 
-    /// Adds a response to this connection, in its framing; it is ready immediately. Returns `None` if the connection
-    /// has been closed or has the maximum number of jobs.
+    /// Adds a response to this connection, ready immediately; `None` if the connection is closed or has all its jobs.
     pub fn arrive_on(
         &mut self,
         now: Nanos,
@@ -256,8 +251,7 @@ impl Scheduler {
         id
     }
 
-    /// Returns the job that may send now; `None` while no job is ready or the link has enough bytes (see
-    /// [`Scheduler::poll_timeout`]).
+    /// Returns the job that may send now; `None` if no job is ready or the link has enough ([`Self::poll_timeout`]).
     #[must_use]
     pub fn poll_grant(&mut self, now: Nanos) -> Option<Grant> {
         self.let_go(now);
@@ -282,16 +276,14 @@ impl Scheduler {
         granted_at.or_else(|| self.limits.as_ref()?.poll_timeout(self.pacer.used_at()))
     }
 
-    /// Records that bytes of the job were handed down, or none. A job that has sent its size, or more, departs. A no-op
-    /// for a departed job.
+    /// Records that bytes of the job were handed down, or none; at its size it departs. A no-op for a departed job.
     pub fn on_sent(&mut self, now: Nanos, id: JobId, sent: impl Into<Sent>) -> Progress {
         let sent: Sent = sent.into();
         self.carry_turns(now, id, sent.content_bytes);
         let Some(job) = self.jobs.get_mut(id) else { return Progress::Departed };
         let wire_bytes = job.framing().wire_bytes(sent.carried_bytes);
         let left_bytes = job.remaining();
-        // Bytes beyond its size are not the job's: the policy counts only the job's bytes, the ledger all bytes that
-        // left.
+        // Bytes beyond its size are not the job's: the policy counts only the job's bytes, the ledger all bytes.
         let (content_bytes, overrun) = job.attain(sent.content_bytes);
         self.order.on_sent(id.slot, job, content_bytes, wire_bytes);
         let (is_sent, is_ready) = (job.is_sent(), job.is_ready());
@@ -347,8 +339,7 @@ impl Scheduler {
         self.on_wait(id, Why::Source);
     }
 
-    /// Removes a reason; when the last reason is removed, the job or connection is ready. Calling twice, or late,
-    /// changes nothing.
+    /// Removes a reason; without reasons, the job or connection is ready. A second or late call changes nothing.
     pub fn on_wait_over(&mut self, now: Nanos, who: impl Into<Waiter>, why: Why) {
         self.advance_turns(now);
         let who = who.into();
@@ -413,8 +404,7 @@ impl Scheduler {
         }
     }
 
-    /// Sets the path to the client as it is now known. A no-op for a departed job, and under a policy that does not use
-    /// paths ([`Policy::needs_path`]).
+    /// Sets the path to the client. A no-op for a departed job, and if the policy ignores paths ([`Policy::needs_path`]).
     pub fn on_path(&mut self, id: JobId, path: Path) {
         let Some(is_ready) = self.jobs.get(id).filter(|_| self.order.needs_path()).map(|job| job.is_ready()) else {
             return;
@@ -425,8 +415,7 @@ impl Scheduler {
         }
     }
 
-    /// Ends the job, because it was aborted, or because its size was not known and this is its end. A no-op for a
-    /// departed job.
+    /// Ends a job that was aborted, or whose size was not known until now. A no-op for a departed job.
     pub fn on_end(&mut self, id: JobId) {
         if self.jobs.get(id).is_some() {
             self.depart(id.slot);
