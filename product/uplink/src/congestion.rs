@@ -1,10 +1,10 @@
 //! Selects the congestion control of a network namespace.
 //!
-//! A namespace other than the first may only select what `net.ipv4.tcp_allowed_congestion_control` lists, and that list
-//! belongs to the whole machine. Changing the machine's default and letting the namespace inherit it would change every
-//! connection opened elsewhere in the meantime; adding to the list changes no connection. The algorithm is therefore
-//! added for the instant in which the namespaces select it, under a lock against other processes that do the same, and
-//! the list is then restored. A file in /run/weir holds the list in the meantime: the next call, or
+//! A namespace other than the first may select only algorithms listed in `net.ipv4.tcp_allowed_congestion_control`, and
+//! that list belongs to the whole machine. Changing the machine's default and letting the namespace inherit it would
+//! change every connection opened elsewhere in the meantime; adding to the list changes no connection. The algorithm is
+//! therefore added for the instant in which the namespaces select it, under a lock against other processes that do the
+//! same, and the list is then restored. A file in /run/weir holds the original list until then: the next call, or
 //! `scripts/put-back.sh`, restores it after a SIGKILL.
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 /// The congestion control of the calling thread's namespace.
 pub const CHOSEN: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 const FOLDER: &str = "/run/weir";
-/// A file of two lines: the list before, and the list that we set.
+/// A file of two lines: the original list, and the list that we set.
 const KEPT: &str = "/run/weir/allowed-congestion-control";
 
 /// Calls `choose`, which writes `wanted` to [`CHOSEN`] inside the namespaces, while that is allowed. Call it from the
@@ -79,7 +79,7 @@ impl Drop for Allowed {
     }
 }
 
-/// Restores the list after a process that was killed before doing so; not if the list was changed since.
+/// Restores the list after a process that was killed before doing so, unless the list was changed since.
 fn put_back_leftover() -> io::Result<()> {
     let Ok(kept) = fs::read_to_string(KEPT) else { return Ok(()) };
     if let Some((before, set)) = kept.trim_end().split_once('\n')
@@ -98,7 +98,7 @@ fn lists(list: &str, name: &str) -> bool {
     words(list).contains(name)
 }
 
-/// Splits a list into a set, because the kernel lists the names in an order of its own.
+/// Splits a list into a set, because the kernel lists the names in its own order.
 fn words(list: &str) -> BTreeSet<&str> {
     list.split_whitespace().collect()
 }
@@ -122,7 +122,8 @@ mod tests {
         assert!(!lists("", "cubic"));
     }
 
-    /// The machine's own list, under the lock: what is allowed in the meantime, and what a killed process leaves.
+    /// The machine's own list, under the lock: the algorithms allowed in the meantime, and the state that a killed
+    /// process leaves.
     #[test]
     fn the_list_is_as_it_was_also_after_a_kill() {
         if !rustix::process::geteuid().is_root() {

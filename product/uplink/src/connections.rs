@@ -1,5 +1,5 @@
-//! The connections of a server as the kernel lists them (sock_diag(7)): how many are in each state, how many wait in
-//! the two queues of its listening socket, and how many bytes they hold.
+//! The connections of a server as the kernel lists them (sock_diag(7)): the number in each state, the lengths of the
+//! two queues of its listening socket, and the bytes that the connections hold.
 //!
 //! Layouts: linux/sock_diag.h, linux/inet_diag.h, stable kernel interface. `ss` prints the same messages.
 
@@ -10,7 +10,8 @@ use crate::TcpInfo;
 use crate::netlink::{Body, REPLIES_MAX, Socket, attribute, u32_at, u64_at};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-/// The same for TCP of all families at once: the kernel walks the machine's whole table of sockets for each request.
+/// The older request for TCP, of all families together: the kernel walks the machine's whole table of sockets for each
+/// request.
 const TCPDIAG_GETSOCK: u16 = 18;
 /// `struct inet_diag_sockid`, a part of both structures below.
 const ID_BYTES: usize = 48;
@@ -19,7 +20,8 @@ const REQUEST_BYTES: usize = 8 + ID_BYTES;
 /// `struct inet_diag_msg`; attributes follow.
 const MESSAGE_BYTES: usize = 72;
 const STATE_AT: usize = 1;
-/// The own address and the peer's in 16 bytes each (four for IPv4, then zeros), and the kernel's number of the socket.
+/// The offsets of the own address and the peer's, in 16 bytes each (four for IPv4, then zeros), and of the kernel's
+/// number of the socket.
 const OWN_AT: usize = 4 + 4;
 const PEER_AT: usize = 4 + 20;
 const COOKIE_AT: usize = 4 + 40;
@@ -29,8 +31,8 @@ const INET_DIAG_MEMINFO: u16 = 1;
 const INET_DIAG_INFO: u16 = 2;
 /// Offset in `struct inet_diag_meminfo` of the memory handed below TCP that has not left (`sk_wmem_alloc`).
 const MEMINFO_BELOW_AT: usize = 12;
-/// All states but TIME-WAIT, in which a new connection per request leaves thousands of sockets, and bound-only sockets,
-/// for which the kernel walks the machine's whole table of ports: they would be most of the cost.
+/// All states except two that would be most of the cost: TIME-WAIT, in which a new connection per request leaves
+/// thousands of sockets, and bound-only sockets, for which the kernel walks the machine's whole table of ports.
 const STATES_WANTED: u32 = !(1 << TIME_WAIT | 1 << BOUND_INACTIVE);
 const TIME_WAIT: u32 = 6;
 const BOUND_INACTIVE: u32 = 13;
@@ -40,7 +42,7 @@ const BOUND_INACTIVE: u32 = 13;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     Established = 1,
-    /// A SYN was received and the handshake is not complete: the entries of the SYN queue.
+    /// A SYN was received and the handshake is not complete: an entry of the SYN queue.
     SynReceived = 3,
     FinWait1 = 4,
     FinWait2 = 5,
@@ -53,17 +55,18 @@ pub enum State {
 /// The number of states: one more than the kernel's largest state number.
 const STATES: usize = 14;
 
-/// The totals of the connections of one port, at nearly one instant: the kernel lists them while they go on.
+/// The totals of the connections of one port, at nearly the same instant: the connections continue while the kernel
+/// lists them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Connections {
     by_state: [u64; STATES],
-    /// Established connections that no program has accepted.
+    /// The established connections that no program has accepted.
     pub accept_queue: u64,
     /// The maximum length of the accept queue; the kernel admits one more.
     pub accept_queue_limit: u64,
-    /// Connections with bytes that the client has not acknowledged.
+    /// The connections with bytes that the client has not acknowledged.
     pub sending: u64,
-    /// Unacknowledged bytes of all connections, sent or not.
+    /// The unacknowledged bytes of all connections, sent or not.
     pub unacknowledged_bytes: u64,
     /// Memory of packets that TCP has handed down and that have not left this machine, including overhead.
     pub below_tcp_bytes: u64,
@@ -122,7 +125,7 @@ pub struct Connection {
     pub own: [u8; 16],
     pub client: [u8; 16],
     pub is_ipv6: bool,
-    /// It only passes through this host; what is known of it was seen in its packets.
+    /// Whether the connection only passes through this host; its data then comes from its packets.
     pub is_forwarded: bool,
     pub info: TcpInfo,
     /// Memory of packets that TCP has handed down and that have not left this machine, including overhead.
@@ -148,7 +151,7 @@ impl Connection {
     }
 }
 
-/// Returns an IPv4 address that an IPv6 socket has mapped as one of IPv4.
+/// Returns an address mapped to IPv6 as IPv4, and any other unchanged.
 fn unmapped(address: [u8; 16]) -> [u8; 16] {
     match std::net::Ipv6Addr::from(address).to_ipv4_mapped() {
         Some(v4) => padded(v4.into()),
@@ -156,7 +159,7 @@ fn unmapped(address: [u8; 16]) -> [u8; 16] {
     }
 }
 
-/// An address in 16 bytes: four for IPv4, then zeros.
+/// Returns an address in 16 bytes: four for IPv4, then zeros.
 pub fn padded(address: std::net::IpAddr) -> [u8; 16] {
     let mut bytes = [0; 16];
     match address {
@@ -166,10 +169,10 @@ pub fn padded(address: std::net::IpAddr) -> [u8; 16] {
     bytes
 }
 
-/// Queries the IPv4 and IPv6 connections of some ports, or of all, that may send, repeatedly.
+/// Repeatedly queries the IPv4 and IPv6 connections of some ports, or of all, that may send.
 pub struct SenderWatch {
     netlink: Socket,
-    /// Maximum number of datagrams of a list, about 80 connections each; what comes after them is left out.
+    /// The maximum number of datagrams of a list, about 80 connections each; connections after them are left out.
     replies_max: usize,
     requests: Vec<Vec<u8>>,
 }
@@ -181,7 +184,7 @@ impl SenderWatch {
     }
 
     pub fn open(ports: &[u16]) -> io::Result<SenderWatch> {
-        // In FIN-WAIT-2 its last bytes have just been acknowledged.
+        // The last bytes of a connection in FIN-WAIT-2 have just been acknowledged.
         let states =
             [State::Established, State::FinWait1, State::FinWait2, State::CloseWait, State::LastAck, State::Closing];
         let states = states.iter().fold(0, |states, state| states | 1 << *state as u32);
@@ -198,7 +201,7 @@ impl SenderWatch {
                 }
             })?;
             if !is_whole {
-                // The rest would come as the reply to the next request.
+                // The rest of the list would come as the reply to the next request.
                 self.netlink = Socket::open_sock_diag()?;
             }
         }
@@ -206,9 +209,9 @@ impl SenderWatch {
     }
 }
 
-/// Reports each connection that ends, with all that TCP knows of it: between two lists, many begin and end.
+/// Reports each connection that ends, with all of TCP's information about it: between two lists, many begin and end.
 ///
-/// The kernel drops reports that are not fetched in time; what they would have said is unknown.
+/// The kernel drops reports that are not fetched in time, and their content is lost.
 pub struct EndWatch(Socket);
 
 /// Groups of sock_diag (linux/sock_diag.h): TCP sockets that are destroyed, over IPv4 and IPv6.
@@ -275,7 +278,7 @@ mod tests {
 
         let (mut accepted, _) = listener.accept().unwrap();
         accepted.set_nonblocking(true).unwrap();
-        // More than the peer's buffers hold without being read.
+        // This is more than the peer's buffers hold without being read.
         let mut sent_bytes = 0;
         while let Ok(bytes) = accepted.write(&[0; 1 << 20]) {
             sent_bytes += bytes as u64;
@@ -289,7 +292,7 @@ mod tests {
         let _ = accepted.read(&mut [0]);
     }
 
-    /// The second list is whole again, and has nothing of the rest of the first.
+    /// The second list is whole again, and contains no remainder of the first.
     #[test]
     fn a_list_beyond_its_bound_is_cut_short() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -324,7 +327,7 @@ mod tests {
         assert!(found.add(&message).is_some() && found.in_state(State::Established) == 1);
     }
 
-    /// One that begins and ends between two lists is reported all the same.
+    /// A connection that begins and ends between two lists is still reported.
     #[test]
     fn tells_of_connections_that_have_ended() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
@@ -337,7 +340,7 @@ mod tests {
             client.read_to_end(&mut Vec::new()).unwrap();
             drop(client);
             let mut found = Vec::new();
-            // With the FIN. A thread of the kernel reports it.
+            // The number of bytes includes the FIN. A thread of the kernel reports the connection.
             let is_there = |found: &Vec<u64>| found.iter().any(|bytes| (77_777..77_780).contains(bytes));
             for _ in 0..10_000 {
                 ends.read(|connection| found.push(connection.info.acked_bytes)).unwrap();

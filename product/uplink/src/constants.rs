@@ -1,19 +1,20 @@
 //! The numbers shared by the BPF programs and the Rust code. build.rs reads this file too and writes them into a
-//! header, together with the assumptions of `sched` about paths: each has one definition, and a differing layout does
-//! not compile.
+//! header, together with the assumptions of `sched` about paths, so each number has one definition, and a differing
+//! layout does not compile.
 
 /// The layout version. The settings of a program with another layout, from another version of weir, are not read.
 pub const LAYOUT: u32 = 14;
-/// Bands of a tree (`prio` has 16): control packets, unclassified traffic, then data.
+/// The bands of a tree (`prio` has 16): control packets, unclassified traffic, then data.
 pub const BANDS_MAX: usize = 16;
 pub const BAND_DATA_FIRST: usize = 2;
 /// Maximum number of cut points: one fewer than bands for responses.
 pub const CUTS_MAX: usize = BANDS_MAX - BAND_DATA_FIRST - 1;
-/// The places of cut points, one fewer than a power of two, and what stands in those that have none: the largest value.
+/// The number of places for cut points, one fewer than a power of two. Unused places hold the largest value.
 pub const CUT_PLACES: usize = 15;
 pub const CUT_NONE: u64 = i64::MAX as u64;
 pub const PORT_WORDS: usize = 65536 / 64;
-/// Maximum number of classes of responses, the default included, and of their rules: a packet tries each.
+/// The maximum number of classes of responses, the default included, and of their rules: each packet is compared with
+/// all of them.
 pub const CLASSES_MAX: usize = 16;
 pub const RULES_MAX: usize = 64;
 /// The size of `struct rule`.
@@ -31,13 +32,13 @@ pub const PORTS_AT: usize = RULES_AT + RULES_MAX * RULE_BYTES;
 pub const CLASSES_TEXT_AT: usize = PORTS_AT + PORT_WORDS * 8;
 pub const SETTINGS_BYTES: usize = CLASSES_TEXT_AT + CLASSES_TEXT_BYTES;
 
-/// Offset in `struct counters`, in words of 64 bits: four words per band come first, seven follow.
+/// The offset in `struct counters`, in words of 64 bits: four words per band come first, seven follow.
 pub const COUNTERS_RESPONSES_AT: usize = BANDS_MAX * 4;
 
-/// Buckets of response sizes: this many per octave, from 1 byte on.
+/// The number of buckets of response sizes per octave, from 1 byte on.
 pub const SIZE_STEPS: usize = 4;
 pub const SIZE_BUCKETS: usize = 64 * SIZE_STEPS;
 
-/// Flows of which round trips are known at once, and the size of `struct path`.
+/// The maximum number of flows whose round trips are tracked simultaneously, and the size of `struct path`.
 pub const PATHS_COUNT: usize = 1 << 14;
 pub const PATH_BYTES: usize = 128;

@@ -1,4 +1,4 @@
-//! The properties that a device reports: whether it is up, how large its packets may be, how fast it is.
+//! The properties that a device reports: whether it is up, the size of its packets, its speed.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -40,16 +40,16 @@ pub struct Device {
     pub address: Vec<u8>,
     pub is_up: bool,
     pub mtu_bytes: u32,
-    /// The bytes before IP in a packet, as the interface's queue has it.
+    /// The bytes before IP in a packet, as it stands in the interface's queue.
     pub head_bytes: u16,
     /// Maximum number of segments in one packet that the stack builds.
     pub gso_max_segs: u32,
-    /// `None` if the device does not know it.
+    /// The speed; `None` if the device does not report it.
     pub speed: Option<Rate>,
 }
 
 impl Device {
-    /// Returns `None` if the interface has disappeared.
+    /// Reads the device; returns `None` if the interface has disappeared.
     pub fn of(interface: &Interface) -> io::Result<Option<Device>> {
         let mut found = None;
         Socket::open()?.dump(RTM_GETLINK, &[0; LINK_BYTES], |reply| {
@@ -91,9 +91,9 @@ pub struct RelatedInterface {
     lower: Option<u32>,
 }
 
-/// Kinds that hand their packets to the device below unchanged; the peer of a veth does not.
+/// The kinds that hand their packets to the device below unchanged; the peer of a veth does not.
 const ON_A_LOWER: [&str; 3] = ["vlan", "macvlan", "ipvlan"];
-/// Maximum number of interfaces above one device; those beyond are left unchanged.
+/// The maximum number of interfaces above one device; further ones are left unchanged.
 const UPPERS_MAX: usize = 256;
 
 pub fn links() -> io::Result<Vec<RelatedInterface>> {

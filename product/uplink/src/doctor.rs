@@ -51,7 +51,8 @@ pub fn examine() -> Vec<Finding> {
     findings
 }
 
-/// Returns what each command lacks here or perhaps lacks, by [`Finding::what`]; a command with an empty list works.
+/// Returns the features that each command lacks here or perhaps lacks, by [`Finding::what`]; a command with an empty
+/// list works.
 pub fn verdicts(findings: &[Finding]) -> Vec<(&'static str, Vec<(&'static str, State)>)> {
     let state =
         |what: &str| findings.iter().find(|finding| finding.what == what).map_or(State::Ok, |found| found.state);

@@ -2,12 +2,12 @@ use std::io;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// An error in changing or reading the kernel side: one line that gives the problem, its place, and the remedy.
+/// An error in changing or reading the kernel side: one line with the problem, its place, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{0}")]
     Refused(String),
-    /// The kernel does not have what was requested; another way may work.
+    /// The kernel lacks the requested feature; another way may work.
     #[error("{lacks}{}", cause.as_ref().map_or(String::new(), |cause| format!(": {cause:#}")))]
     Missing {
         lacks: String,
@@ -27,7 +27,7 @@ pub enum Error {
         #[source]
         cause: Cause,
     },
-    /// Restoring the state before failed too.
+    /// Restoring the previous state failed too.
     #[error("{cause}; {before} could not be put back: {undo}")]
     Undo {
         #[source]

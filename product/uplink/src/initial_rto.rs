@@ -1,11 +1,11 @@
-//! The initial retransmission timeout: how long TCP waits for the first answer of a handshake before it retransmits. It
-//! is 1 s since RFC 6298, and 3 s in the kernels of the papers (RFC 1122). No setting of Linux changes it, but a BPF
-//! program of a control group can (BPF_SOCK_OPS_TIMEOUT_INIT, Linux 4.13), for the SYNs of connections that programs in
-//! the group open and for the SYN-ACKs of connections that they accept.
+//! The initial retransmission timeout: the time that TCP waits for the first answer of a handshake before it
+//! retransmits. It is 1 s since RFC 6298, and 3 s in the kernels of the papers (RFC 1122). No setting of Linux changes
+//! it, but a BPF program of a control group can (BPF_SOCK_OPS_TIMEOUT_INIT, Linux 4.13), for the SYNs of connections
+//! that programs in the group open and for the SYN-ACKs of connections that they accept.
 //!
 //! The program is seven instructions with the timeout as a constant, so it is written here in binary form: it needs
-//! neither compiler nor libbpf, and is present in every build. It is attached by a link (Linux 5.7), which disappears
-//! with the process that holds it.
+//! neither compiler nor libbpf, and is part of every build. It is attached by a link (Linux 5.7), which disappears with
+//! the process that holds it.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -28,7 +28,7 @@ const OP_AT: i16 = 0;
 const REPLY_AT: i16 = 4;
 /// The reply to all other operations: the kernel's default.
 const DEFAULT: i32 = -1;
-/// The maximum that the kernel allows (TCP_RTO_MAX).
+/// The maximum timeout that the kernel allows (TCP_RTO_MAX).
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// The timeout, in force while this value exists.
@@ -110,7 +110,7 @@ struct LoadAttributes {
     expected_attach_type: u32,
 }
 
-/// The same for BPF_LINK_CREATE.
+/// The beginning of `union bpf_attr` for BPF_LINK_CREATE; the rest is zero.
 #[repr(C)]
 struct LinkAttributes {
     program: u32,

@@ -33,7 +33,7 @@ impl Interface {
         index.map(Interface::named).transpose()
     }
 
-    /// The gateway of the interface's default route; `None` without a default route or a gateway.
+    /// Returns the gateway of the interface's default route; `None` without a default route or a gateway.
     pub fn gateway(&self) -> io::Result<Option<IpAddr>> {
         let mut found = None;
         Socket::open()?.dump(RTM_GETROUTE, &[0; ROUTE_BYTES], |reply| {
@@ -62,7 +62,7 @@ impl Interface {
         }
     }
 
-    /// Returns false also if the interface has disappeared.
+    /// Returns whether the interface is up; false also if it has disappeared.
     pub fn is_up(&self) -> bool {
         Device::of(self).is_ok_and(|device| device.is_some_and(|device| device.is_up))
     }
@@ -82,8 +82,8 @@ impl Interface {
         }))
     }
 
-    /// Returns the outcome. If the interface has disappeared in the meantime, returns an error about that instead of
-    /// the error that it caused.
+    /// Returns the outcome. If the interface has disappeared in the meantime, returns an error about its disappearance
+    /// instead of the resulting error.
     pub(crate) fn explain<T>(&self, outcome: Result<T, Error>) -> Result<T, Error> {
         match outcome {
             Err(error) => Err(self.check().err().unwrap_or(error)),
@@ -106,7 +106,7 @@ fn having(netlink: &mut Socket, address: IpAddr) -> io::Result<Option<u32>> {
     let mut found = None;
     netlink.dump(RTM_GETADDR, &[0; ADDR_BYTES], |reply| {
         let Some(fields) = reply.get(ADDR_BYTES..) else { return };
-        // A point-to-point interface has its peer as IFA_ADDRESS, and its own address as IFA_LOCAL.
+        // The IFA_ADDRESS of a point-to-point interface is its peer, and its IFA_LOCAL is its own address.
         let own = attribute(fields, IFA_LOCAL).or_else(|| attribute(fields, IFA_ADDRESS));
         if own == Some(&wanted) {
             found = u32_at(reply, 4);

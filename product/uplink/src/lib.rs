@@ -1,5 +1,5 @@
-//! The kernel side of the uplink: the shaper of an interface and how much waits in it, the tree of bands that Weir puts
-//! there, the classifier that sorts packets into the bands, and the kernel's TCP information about a connection.
+//! The kernel side of the uplink: the shaper of an interface and the bytes that wait in it, the tree of bands that Weir
+//! puts there, the classifier that sorts packets into the bands, and the kernel's TCP information about a connection.
 //!
 //! Reading works without privilege; changing an interface requires CAP_NET_ADMIN.
 
@@ -7,7 +7,7 @@
 pub mod classify;
 pub mod congestion;
 mod connections;
-// Most are used only by the classifier.
+// Most of these are used only by the classifier.
 #[cfg_attr(not(feature = "bpf"), allow(dead_code))]
 mod constants;
 mod device;

@@ -13,7 +13,7 @@ const REPLY_BYTES_MAX: usize = 32 << 10;
 /// Maximum number of reply datagrams read for one request: enough for tens of thousands of routes, and finite.
 pub const REPLIES_MAX: usize = 1024;
 const REPLY_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500);
-/// A change may make the kernel load a module first, by starting a program and waiting for it.
+/// The timeout of a change, before which the kernel may load a module by starting a program and waiting for it.
 const CHANGE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 const NLMSG_ERROR: u16 = 2;
@@ -21,11 +21,11 @@ const NLMSG_DONE: u16 = 3;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
 const NLM_F_DUMP: u16 = 0x300;
-/// Flag of a change: replace what is there.
+/// Flag of a change: replace an existing object.
 pub const NLM_F_REPLACE: u16 = 0x100;
-/// Flag of a change: fail if there is something.
+/// Flag of a change: fail if the object exists.
 pub const NLM_F_EXCL: u16 = 0x200;
-/// Flag of a change: create it if there is nothing.
+/// Flag of a change: create the object if it does not exist.
 pub const NLM_F_CREATE: u16 = 0x400;
 const HEADER_BYTES: usize = 16;
 
@@ -73,7 +73,8 @@ impl Socket {
         }
     }
 
-    /// As [`Socket::dump`], up to this many datagrams. Returns false if more are to come: then the socket is of no use.
+    /// Requests all objects like [`Socket::dump`], up to this many datagrams. Returns false if more would follow: the
+    /// socket is then unusable.
     pub fn dump_at_most(
         &mut self,
         replies_max: usize,
@@ -93,7 +94,8 @@ impl Socket {
         outcome
     }
 
-    /// Passes on the payloads of the reports that have come. Those that the kernel dropped for want of room are missing.
+    /// Passes on the payloads of the reports that have arrived. Reports that the kernel dropped because the buffer was
+    /// full are missing.
     pub fn reported(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<()> {
         for _ in 0..REPLIES_MAX {
             match net::recv(&self.fd, &mut self.buffer[..], RecvFlags::DONTWAIT) {
@@ -210,7 +212,7 @@ pub fn attribute(payload: &[u8], wanted: u16) -> Option<&[u8]> {
 }
 
 const NESTED: u16 = 1 << 15;
-/// The length and the type.
+/// The bytes of an attribute's length and type.
 const ATTRIBUTE_HEAD_BYTES: usize = 4;
 
 fn align(length: usize) -> usize {

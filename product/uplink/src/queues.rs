@@ -7,12 +7,13 @@ use crate::tc::{self, Counted, Qdisc, TC_H_ROOT};
 use crate::tree;
 use crate::{Error, Interface};
 
-/// Counters since the root discipline was made, and what waits now.
+/// The counters since the root discipline was made, and the packets and bytes that wait now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Queues {
-    /// The root's counters: bytes and packets that left, and everything that waits in it.
+    /// The root's counters: the bytes and packets that left, and all that wait in it.
     pub root: Counted,
-    /// Packets lost anywhere: each loss is counted where it happens, and by the disciplines above that are notified.
+    /// The packets lost at any discipline: each loss is counted where it happens, and by the disciplines above that are
+    /// notified.
     pub drops: u64,
     /// The bands of our tree, by number; empty for any other discipline.
     pub bands: Vec<Counted>,
@@ -37,7 +38,7 @@ impl QueueWatch {
         Ok(QueueWatch { netlink, interface, classes })
     }
 
-    /// The number of bands that [`QueueWatch::read`] returns.
+    /// Returns the number of bands that [`QueueWatch::read`] returns.
     pub fn bands(&self) -> usize {
         self.classes.len()
     }

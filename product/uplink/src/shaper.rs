@@ -1,4 +1,4 @@
-//! The queueing discipline that limits an interface's rate: its rate, and how many bytes wait in it.
+//! The queueing discipline that limits an interface's rate: its rate, and the bytes that wait in it.
 //!
 //! The attribute numbers and layouts come from linux/pkt_sched.h, stable kernel interface.
 
@@ -46,7 +46,7 @@ impl Shaper {
         Ok(rate.map(|rate| Shaper { interface, kind: root.kind, rate, root: root.handle, netlink }))
     }
 
-    /// Returns what waits in the shaper now and what it has dropped, by its own counters.
+    /// Returns the packets and bytes that wait in the shaper now, and its losses, by its own counters.
     ///
     /// The kernel reports the qdiscs of all interfaces, whichever is requested, but the classes of only one. HTB is
     /// therefore read by its classes, so that reading costs the same on a host with hundreds of interfaces.
@@ -62,7 +62,7 @@ impl Shaper {
         };
         if self.kind == "htb" {
             self.netlink.dump(RTM_GETTCLASS, &tcm(interface, 0, 0), |reply| {
-                // Classful disciplines below it count the same packets again.
+                // Classful disciplines below the shaper count the same packets again.
                 if u32_at(reply, 8).is_some_and(|class| is_of(class, root)) {
                     add(reply);
                 }
@@ -94,9 +94,9 @@ fn rate_of(options: &[u8], parameters: u16, ratespec_at: usize, rate64: u16) -> 
     wide.or_else(|| narrow().map(u64::from))
 }
 
-/// Returns what HTB's root classes may send in total: the sum of their ceilings.
+/// Returns the total rate that HTB's root classes may send: the sum of their ceilings.
 fn htb_ceil(netlink: &mut Socket, interface: u32, root: u32) -> io::Result<Option<u64>> {
-    // The top classes of a discipline below it have no parent either.
+    // The top classes of a discipline below it also have no parent.
     let is_at_root = |class: &Class| class.parent == TC_H_ROOT && is_of(class.id, root);
     let at_root = tc::classes(netlink, interface)?.into_iter().filter(is_at_root);
     let ceilings = at_root.filter_map(|class| rate_of(&class.options, TCA_HTB_PARMS, RATESPEC_BYTES, TCA_HTB_CEIL64));
@@ -143,13 +143,13 @@ mod tests {
         });
     }
 
-    /// The classes of HTB and the root of TBF report the same backlog, whatever is below them.
+    /// The classes of HTB and the root of TBF report the same backlog, whatever disciplines are below them.
     #[test]
     fn tells_what_waits_and_what_was_lost() {
         in_own_network(|| {
             run("ip link add weir0 type veth peer name weir1");
             run("ip addr add 198.18.77.1/24 dev weir0");
-            // With an IPv6 address it would announce itself, and that packet would be in the queue too.
+            // With an IPv6 address the interface would announce itself, and that packet would also be in the queue.
             run("ip link set weir0 addrgenmode none");
             run("ip link set weir1 up");
             run("ip link set weir0 up");

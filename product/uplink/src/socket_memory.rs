@@ -1,17 +1,18 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Index in the array of `SO_MEMINFO` (linux/sock_diag.h, `SK_MEMINFO_VARS` entries of 32 bits): bytes sent and not
-/// freed yet.
+/// The index in the array of `SO_MEMINFO` (linux/sock_diag.h, `SK_MEMINFO_VARS` entries of 32 bits) of the bytes sent
+/// and not freed yet.
 const WMEM_ALLOC: usize = 2;
 const ENTRIES: usize = 9;
 
-/// From linux/sockios.h; the libc crate has only SIOCOUTQ, which also counts bytes that are sent and unacknowledged.
+/// The request number from linux/sockios.h; the libc crate has only SIOCOUTQ, which also counts bytes that are sent and
+/// unacknowledged.
 const SIOCOUTQNSD: u64 = 0x894B;
 
 /// Returns the bytes of memory held by packets that TCP has sent and that have not left this machine: they wait in a
-/// queueing discipline or in the device. Zero means that nothing sent from now on can overtake a packet of this
-/// connection here.
+/// queueing discipline or in the device. Zero means that no packet of this connection is left here to be overtaken by
+/// packets sent from now on.
 pub fn queued_below_bytes(socket: impl AsFd) -> io::Result<u32> {
     let mut entries = [0u32; ENTRIES];
     let mut length = size_of_val(&entries) as libc::socklen_t;
@@ -29,8 +30,8 @@ pub fn queued_below_bytes(socket: impl AsFd) -> io::Result<u32> {
     if status == 0 { Ok(entries[WMEM_ALLOC]) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Returns the bytes written to a connection that TCP has not sent for the first time: the congestion window or the
-/// reader's window is full.
+/// Returns the bytes written to a connection that TCP has not sent yet, because the congestion window or the reader's
+/// window is full.
 pub fn unsent_bytes(socket: impl AsFd) -> io::Result<u32> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: SIOCOUTQNSD writes one int, which outlives the call; the descriptor is borrowed, so it is open.

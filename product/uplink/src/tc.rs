@@ -33,14 +33,14 @@ const TCA_STATS_PKT64: u16 = 8;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Qdisc {
     pub kind: String,
-    /// Zero if the kernel put it there by itself.
+    /// The handle; zero if the kernel made the discipline by itself.
     pub handle: u32,
     pub parent: u32,
     pub options: Vec<u8>,
     pub counted: Counted,
 }
 
-/// Packets and bytes that have left a queue, that were lost, and that wait.
+/// The packets and bytes that have left a queue, those lost, and those that wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counted {
     pub packets: u64,

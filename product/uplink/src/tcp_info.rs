@@ -20,9 +20,9 @@ pub struct TcpInfo {
     /// Bytes written to the socket and not yet sent.
     pub notsent_bytes: u32,
     /// The recent delivery rate in bytes per second; zero until it was measured, and on kernels before 4.9. Linux keeps
-    /// the last rate that was not limited by what the program wrote, and any higher one since.
+    /// the last rate that was not limited by the program's writing, and any higher one since.
     pub delivery_rate: u64,
-    /// The program wrote too little for the rate to show what the path carries.
+    /// Whether the program wrote too little for the rate to show the path's capacity.
     pub is_delivery_app_limited: bool,
     /// Total payload bytes acknowledged. Zero on kernels before 4.2.
     pub acked_bytes: u64,
@@ -38,8 +38,8 @@ pub struct TcpInfo {
     pub sent_segments: u32,
     /// All segments carry timestamps (RFC 7323).
     pub has_timestamps: bool,
-    /// Segments without payload that will still leave if the socket is closed now and the client closes too: our FIN,
-    /// and the acknowledgement of the client's FIN. Zero once both have ended, or one has reset.
+    /// The segments without payload that will still leave if the socket is closed now and the client closes too: our
+    /// FIN, and the acknowledgement of the client's FIN. Zero once both have ended, or one has reset.
     pub closing_segments: u8,
 }
 
@@ -85,7 +85,7 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
 }
 
 impl TcpInfo {
-    /// Parses what a kernel wrote. Fields that an older kernel does not have stay zero.
+    /// Parses the kernel's reply. Fields that an older kernel does not have stay zero.
     pub(crate) fn from_kernel(bytes: &[u8]) -> TcpInfo {
         let mut raw = [0u8; INFO_BYTES];
         let known = bytes.len().min(INFO_BYTES);
@@ -98,11 +98,11 @@ impl TcpInfo {
             unacked_segments: u32_at(UNACKED_AT),
             sacked_segments: u32_at(SACKED_AT),
             rtt_us: u32_at(RTT_AT),
-            // All ones until it is measured.
+            // The value is all ones until it is measured.
             min_rtt_us: if min_rtt_us == u32::MAX { 0 } else { min_rtt_us },
             cwnd_segments: u32_at(SND_CWND_AT),
             notsent_bytes: u32_at(NOTSENT_AT),
-            // A C bit field: the lowest bit of the byte on little-endian machines, the highest on others.
+            // This is a C bit field: the lowest bit of the byte on little-endian machines, the highest on others.
             is_delivery_app_limited: raw[FLAGS_AT] & if cfg!(target_endian = "little") { 1 } else { 0x80 } != 0,
             delivery_rate: u64_at(DELIVERY_RATE_AT),
             acked_bytes: u64_at(BYTES_ACKED_AT),
@@ -117,7 +117,7 @@ impl TcpInfo {
     }
 }
 
-/// Returns the closing segments by the states of net/tcp_states.h.
+/// Returns the number of closing segments by the states of net/tcp_states.h.
 fn closing_segments(state: u8) -> u8 {
     const ESTABLISHED: u8 = 1;
     const FIN_WAIT1: u8 = 4;
@@ -145,11 +145,11 @@ mod tests {
         assert!(info.segment_bytes >= 536, "{info:?}");
         assert!(info.cwnd_segments >= 1, "{info:?}");
         assert_eq!((info.notsent_bytes, info.retransmitted_bytes, info.sent_bytes), (0, 0, 1000), "{info:?}");
-        // The SYN, the ACK of the handshake, the data.
+        // The SYN, the ACK of the handshake, and the data.
         assert_eq!(info.sent_segments, 3, "{info:?}");
     }
 
-    /// The ledger relies on this: an accepted connection has sent nothing that is counted yet.
+    /// The ledger relies on this: an accepted connection has sent nothing that is already counted.
     #[test]
     fn the_syn_ack_is_not_counted() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(tcp_info(&accepted).unwrap().sent_segments, 1);
     }
 
-    /// On loopback more than a megabyte a second, and in any case a plausible number.
+    /// The rate on loopback is more than a megabyte a second, and in any case plausible.
     #[test]
     fn tells_how_fast_bytes_are_delivered() {
         use std::io::Read;
@@ -173,7 +173,7 @@ mod tests {
         let info = tcp_info(&stream).unwrap();
         assert!((1 << 20..1 << 40).contains(&info.delivery_rate), "{info:?}");
         assert_eq!(info.acked_bytes - info.acked_bytes % (8 << 20), 8 << 20, "{info:?}");
-        // Less than an hour at least: a field of another meaning could have any value.
+        // The time must be at least less than an hour, because a field of another meaning could have any value.
         assert!(info.last_ack_ms < 3_600_000, "{info:?}");
     }
 

@@ -14,14 +14,14 @@ impl Drop for Forgotten {
     }
 }
 
-/// Runs a test on a thread with a separate network, which ends with it. Without the required privilege it reports that
-/// the test was skipped, or fails if `WEIR_REQUIRE_PRIVILEGED=1` requires the privilege.
+/// Runs a test on a thread with a separate network, which ends with the thread. Without the required privilege it
+/// reports that the test was skipped, or fails if `WEIR_REQUIRE_PRIVILEGED=1` is set.
 pub fn in_own_network(test: impl FnOnce() + Send + 'static) {
     let thread = std::thread::spawn(|| {
         // SAFETY: no memory is touched; the network namespace changes only for this thread.
         let is_alone = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0;
         if is_alone {
-            // Runs even if the test fails.
+            // This is dropped even if the test fails.
             let _forgotten = Forgotten(std::fs::metadata("/proc/thread-self/ns/net").unwrap().ino());
             test();
         }

@@ -1,5 +1,5 @@
-//! The bytes that the bands of responses drop: what the classifier has put into them, less what left them and what waits
-//! there. The kernel counts packets, which may be of 64 KB.
+//! The bytes that the bands of responses drop, computed as the bytes that the classifier has put into them, minus the
+//! bytes that left them or wait there. The kernel counts dropped packets, which may be of 64 KB.
 
 use crate::Counted;
 
@@ -7,27 +7,26 @@ use crate::Counted;
 #[derive(Debug, Default)]
 pub struct Drops {
     before: Option<Reading>,
-    /// By how much more was put into the bands than is seen of it.
+    /// The bytes put into the bands that are not accounted for.
     surplus_bytes: i64,
     bytes: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Reading {
-    /// What the classifier has put into the bands.
+    /// The bytes that the classifier has put into the bands.
     put_bytes: u64,
-    /// What has left them or waits there.
+    /// The bytes that have left the bands or wait there.
     seen_bytes: u64,
     drops: u64,
 }
 
 impl Drops {
-    /// Takes the counters of the bands, read after what the classifier had put into them. Returns the bytes dropped so
-    /// far.
+    /// Reads the counters of the bands, which must be read after `put_bytes`. Returns the bytes dropped so far.
     pub fn see(&mut self, put_bytes: u64, bands: &Counted) -> u64 {
         let now = Reading { put_bytes, seen_bytes: bands.bytes + bands.backlog_bytes, drops: bands.drops };
         let Some(before) = self.before.replace(now) else { return 0 };
-        // A classifier or bands made anew count from zero.
+        // A new classifier or new bands count from zero.
         let is_anew = put_bytes < before.put_bytes || now.drops < before.drops;
         if is_anew || now.drops == before.drops {
             self.surplus_bytes = 0;
@@ -35,7 +34,7 @@ impl Drops {
         }
         let seen = i128::from(now.seen_bytes) - i128::from(before.seen_bytes);
         let surplus = i128::from(put_bytes - before.put_bytes) - seen + i128::from(self.surplus_bytes);
-        // What came between the two readings is seen before it counts as put.
+        // Bytes that came between the two readings are seen before they count as put.
         self.surplus_bytes = i64::try_from(surplus.min(0)).unwrap_or(0);
         self.bytes += u64::try_from(surplus.max(0)).unwrap_or(0);
         self.bytes
@@ -55,10 +54,10 @@ mod tests {
         let mut drops = Drops::default();
         assert_eq!(drops.see(50_000, &bands(10_000, 7, 2000)), 0, "of before");
         assert_eq!(drops.see(60_000, &bands(15_000, 9, 3000)), 4000);
-        // 1500 came between the two readings.
+        // 1500 bytes came between the two readings.
         assert_eq!(drops.see(70_000, &bands(26_500, 10, 3000)), 4000);
         assert_eq!(drops.see(81_500, &bands(34_000, 11, 3000)), 6500);
-        // Nothing was dropped: another program took them.
+        // Nothing was dropped: another program took these bytes.
         assert_eq!(drops.see(99_000, &bands(34_000, 11, 0)), 6500);
     }
 

@@ -1,19 +1,20 @@
-//! The estimator of the line's rate, fed from outside of the server: by the kernel's lists of connections and by what
-//! has left the bands. It does no I/O.
+//! The estimator of the line's rate, fed from outside the server: by the kernel's lists of connections and by the bytes
+//! that have left the bands. It does no I/O. A sight is a reading of both at one instant.
 //!
-//! A server that paces itself keeps its queue in itself, so what its connections meet is the line's. Here packets wait
-//! in the bands after TCP has sent them, and its round trips include that wait. Taken as they are, they would show our
-//! own queue as the line's, and the pace would fall until nothing waits here. So three things are corrected. Bytes count
-//! as sent once they have left the bands: all together, since by connection, most of which are a few packets, one
-//! packet too many is a third. What is sent again after a timeout, while packets waited here, is not lost. And while
-//! packets wait here, a round trip is that beyond the interface, the minimum of three that each err upwards: the
-//! kernel's, which includes the bands; by Little's law what the connection has on its way beyond them over the rate at
-//! which it is acknowledged, which lags while the connection begins; and the same of all connections, which is sharper
-//! and includes the slow links of some. What waits is divided between the connections by the memory that each has below
-//! TCP.
+//! A server that paces itself keeps its queue in itself, so its connections meet only the line's queue. Here packets
+//! wait in the bands after TCP has sent them, and TCP's round trips include that wait. Used uncorrected, they would
+//! show our own queue as the line's, and the pace would fall until nothing waits here. So three things are corrected.
+//! First, bytes count as sent once they have left the bands. They are counted for all connections together, because
+//! most connections have a few packets, of which one too many is a third. Second, bytes sent again after a timeout are
+//! not lost if packets waited here. Third, while packets wait here, a round trip is the part beyond the interface,
+//! taken as the minimum of three estimates that each err upwards. The kernel's round trip includes the bands. By
+//! Little's law, the bytes that the connection has in flight beyond the bands, divided by its rate of acknowledgement,
+//! give the second, which lags while the connection begins. The same for all connections together is sharper, and
+//! includes the slow links of some. The waiting bytes are divided between the connections by the memory that each has
+//! below TCP.
 //!
-//! Flows that are only forwarded are in the same list, as the classifier sees them pass. TCP of this host sees that a
-//! band refuses a packet; theirs does not, and sends it again, which is no loss of the line.
+//! Flows that are only forwarded are in the same list, as the classifier sees them pass. TCP of this host notices that
+//! a band refuses a packet. TCP of another host does not, and sends it again, which is not a loss of the line.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -26,53 +27,54 @@ use super::handed::{Below, Handed, Here, part};
 use super::stay::{Stay, Stays};
 use crate::Connection;
 
-/// Maximum number of connections that are known at once; others are left out.
+/// The maximum number of connections that are known simultaneously; others are left out.
 const SENDERS_MAX: usize = 1 << 16;
-/// The sights for which a connection that is listed no more is remembered: its end is reported later.
+/// The number of sights for which a connection that is no longer listed is remembered, because its end is reported
+/// later.
 const REMEMBERED_TURNS: u64 = 80;
-/// The segments that must be acknowledged for a round trip; the estimator's own minimum.
+/// The number of segments that must be acknowledged for a round trip; it is the estimator's own minimum.
 const TRIP_SEGMENTS: u64 = 8;
-/// A connection whose packets wait here and that takes longer than this for them, four round trips and the time of 64
-/// packets, stands behind others: its round trips show the order, not the line.
+/// The number of round trips, to which the time of 64 packets is added, that a connection may need for its packets that
+/// wait here. A connection that needs longer stands behind others: its round trips show the order, not the line.
 const STARVED_TRIPS: u64 = 4;
 const STARVED_PACKETS: u64 = 64;
 const STARVED_MIN: Nanos = Nanos::from_millis(20);
-/// TCP sends again after this time without an acknowledgement (TCP_RTO_MIN), or more.
+/// The minimum time without an acknowledgement after which TCP sends again (TCP_RTO_MIN).
 const TIMEOUT_MIN_MS: u32 = 200;
-/// The time after a drop in a band for which retransmissions of forwarded flows are put down to the bands: a flow meets
-/// their queue first, and may lose several packets before it slows down.
+/// The time after a drop in a band for which retransmissions of forwarded flows are attributed to the bands: a flow
+/// meets their queue first, and may lose several packets before it slows down.
 const DROPS_SHOW_FOR: Nanos = Nanos::from_secs(3);
-/// The part of what forwarded flows send, in thousandths, that they send again while their packets wait here: some that
-/// leave from two bands arrive in another order, and the last of a window is sent again after two round trips. More is
-/// lost by the line. In overload it was 10 to 40.
+/// The part of the bytes sent by forwarded flows, in thousandths, that they needlessly send again while their packets
+/// wait here: packets that leave from two bands may arrive in another order, and the last of a window is sent again
+/// after two round trips. If more is sent again, the line loses bytes. In overload it was 10 to 40.
 const HASTY_PERMILLE: u64 = 80;
-/// A sight that is later than this shows what happened before in the time after it.
+/// The minimum lateness that counts. A late sight attributes earlier events to the time after it.
 const LATE_MIN: Nanos = Nanos::from_millis(3);
-/// The bytes of a client that has acknowledged nothing for this time wait for the client.
+/// The time without an acknowledgement after which a client's bytes wait for the client and not for the line.
 const SILENT_MS: u32 = 1000;
-/// A part of what has left that no connection accounts for, in thousandths, beyond which it counts as arrived: QUIC and
-/// other datagrams. A smaller part, such as handshakes, has arrived in the same proportion as the
-/// rest. Without it, the line would be found too slow by as much as is unseen beyond a third.
+/// The part of the bytes that left, in thousandths, above which bytes without a connection count as arrived: QUIC and
+/// other datagrams. Below it they are mainly handshakes and the like, and have arrived in the same proportion as the
+/// rest. Without this rule, the line would be found too slow by the unseen part beyond a third.
 const UNSEEN_PERMILLE: u64 = 250;
-/// The key of the unseen in place of a client's.
+/// The key of the unseen bytes in place of a client's key.
 const UNSEEN: u64 = 0;
-/// Bytes of an IPv6 address that identify a client, as in the server's default.
+/// The bytes of an IPv6 address that identify a client, as in the server's default.
 const CLIENT_BYTES_V6: usize = 7;
 
 /// The state of an interface at one instant.
 #[derive(Debug, Clone, Copy)]
 pub struct Sight<'a> {
-    /// Everything that has left the bands.
+    /// The bytes that have left the bands.
     pub left_bytes: u64,
-    /// Everything that waits in them.
+    /// The bytes that wait in the bands.
     pub waiting_bytes: u64,
-    /// Everything that the bands of responses have dropped.
+    /// The bytes that the bands of responses have dropped.
     pub dropped_bytes: u64,
-    /// By how much it was taken later than it was due.
+    /// The time by which the sight was taken later than it was due.
     pub late: Nanos,
     /// The connections that may send through the interface.
     pub connections: &'a [Connection],
-    /// Those that ended since the last sight.
+    /// The connections that ended since the last sight.
     pub ended: &'a [Connection],
 }
 
@@ -87,26 +89,26 @@ pub struct Follower {
     seen_at: Nanos,
     left_bytes: u64,
     tally: Tally,
-    /// The same, fading.
+    /// The same counts, fading.
     recent: Tally,
     handed: Handed,
     stays: Stays,
     host: Host,
 }
 
-/// The drops and the lateness that this host itself adds to the evidence.
+/// The drops and the lateness by which this host itself distorts the evidence.
 #[derive(Debug, Default)]
 struct Host {
-    /// What the bands had dropped by the last sight, and the sight before which they last dropped some.
+    /// The bytes that the bands had dropped by the last sight, and the last sight that showed a drop.
     dropped_bytes: u64,
     dropped_at: Option<Nanos>,
-    /// The lateness of the last sight, and of all.
+    /// The lateness of the last sight, and of all sights.
     late: Nanos,
     lost: Nanos,
 }
 
 impl Host {
-    /// Takes the drops of a sight. Returns the bytes dropped since the last.
+    /// Records the drops of a sight. Returns the bytes dropped since the last.
     fn see_drops(&mut self, now: Nanos, sight: &Sight<'_>) -> u64 {
         let dropped = sight.dropped_bytes.saturating_sub(self.dropped_bytes);
         self.dropped_bytes = sight.dropped_bytes;
@@ -116,8 +118,8 @@ impl Host {
         dropped
     }
 
-    /// Takes the lateness of a sight. Returns the time that all lateness has spoiled: acknowledgements
-    /// that waited for the same processor are seen in the sight after the late one.
+    /// Records the lateness of a sight. Returns the time spoiled by all lateness: acknowledgements that waited for the
+    /// same processor are seen in the sight after the late one.
     fn see_late(&mut self, sight: &Sight<'_>) -> Nanos {
         let late = if sight.late > LATE_MIN { sight.late } else { Nanos::ZERO };
         self.lost += late + std::mem::replace(&mut self.late, late);
@@ -134,16 +136,16 @@ impl Host {
 pub struct Tally {
     pub left_bytes: u64,
     pub sent_bytes: u64,
-    /// Those that were acknowledged.
+    /// The bytes that were acknowledged.
     pub delivered_bytes: u64,
-    /// Bytes without a connection that count as arrived.
+    /// The bytes without a connection that count as arrived.
     pub unseen_bytes: u64,
-    /// Bytes of `sent_bytes` that had been sent before, and that no band had dropped.
+    /// The part of `sent_bytes` that had been sent before, and that no band had dropped.
     pub again_bytes: u64,
 }
 
 impl Tally {
-    /// Returns true if more is sent again than flows send in haste because their packets wait here.
+    /// Returns true if more is sent again than flows needlessly send again because their packets wait here.
     fn has_much_again(&self) -> bool {
         self.again_bytes * 1000 > HASTY_PERMILLE * self.sent_bytes
     }
@@ -161,18 +163,18 @@ impl Tally {
 struct Sender {
     looks: Looks,
     turn: u64,
-    /// The estimator has its minimum.
+    /// Whether the estimator has its minimum round trip.
     has_base: bool,
-    /// The instant of the last round trip, and what was acknowledged by then.
+    /// The instant of the last round trip, and the bytes acknowledged by then.
     tripped_at: Nanos,
     tripped_bytes: u64,
-    /// Packets waited here then.
+    /// Whether packets waited here then.
     was_waiting: bool,
-    /// The instant of the last sight, and what was acknowledged by then.
+    /// The instant of the last sight, and the bytes acknowledged by then.
     seen_at: Nanos,
     seen_bytes: u64,
     stay: Stay,
-    /// What had been sent when it last waited here for a timeout.
+    /// The bytes that had been sent when its packets last waited here for a timeout.
     stalled_bytes: u64,
     /// The time for which the client's window had been shut by the last sight.
     shut_us: u64,
@@ -195,7 +197,7 @@ impl Follower {
         }
     }
 
-    /// The rate at which the bands may send; `None` while the line's rate is not known.
+    /// Returns the rate at which the bands may send; `None` while the line's rate is not known.
     pub fn pace(&self) -> Option<Rate> {
         self.estimator.pace()
     }
@@ -208,15 +210,15 @@ impl Follower {
         self.tally
     }
 
-    /// The part of what left lately, in per cent, that counts as arrived without acknowledgements; `None` if it is
-    /// too small to count.
+    /// Returns the part of the bytes that left recently, in per cent, that counts as arrived without acknowledgements;
+    /// `None` if it is too small to count.
     pub fn unseen_percent(&self) -> Option<u64> {
         let Tally { left_bytes, sent_bytes, .. } = self.recent;
         let unseen = left_bytes.saturating_sub(sent_bytes);
         (unseen * 1000 > UNSEEN_PERMILLE * left_bytes).then(|| part(100, unseen, left_bytes))
     }
 
-    /// Takes a sight, and returns the new pace if it changes.
+    /// Records a sight, and returns the new pace if it changes.
     pub fn see(&mut self, now: Nanos, sight: &Sight<'_>) -> Option<Change> {
         let is_first = self.turn == 0;
         self.turn += 1;
@@ -252,13 +254,13 @@ impl Follower {
         self.estimator.is_due(now).then(|| self.estimator.judge(now, sight.left_bytes)).flatten()
     }
 
-    /// Takes the place of a sight while nothing is sent.
+    /// Replaces a sight while nothing is sent.
     pub fn rest(&mut self, now: Nanos, left_bytes: u64) -> Option<Change> {
         self.estimator.on_idle();
         self.estimator.is_due(now).then(|| self.estimator.judge(now, left_bytes)).flatten()
     }
 
-    /// Takes back what the bands have dropped; without the part of datagrams, which nobody sends again.
+    /// Subtracts the bytes that the bands have dropped, except the part of datagrams, which nobody sends again.
     fn look_at_drops(&mut self, now: Nanos, sight: &Sight<'_>, below: &Below) {
         let dropped = self.host.see_drops(now, sight);
         let seen = part(dropped, 100 - self.unseen_percent().unwrap_or(0), 100);
@@ -266,7 +268,7 @@ impl Follower {
         self.handed.limit_owed(below.forwarded_bytes);
     }
 
-    /// Counts what TCP handed down and no longer waits as sent.
+    /// Counts the bytes that TCP handed down and that no longer wait as sent.
     fn look_at_sent(&mut self, now: Nanos, sight: &Sight<'_>) {
         let sent_bytes = self.handed.leave(sight.waiting_bytes);
         for tally in [&mut self.tally, &mut self.recent] {
@@ -275,10 +277,10 @@ impl Follower {
         self.estimator.on_look(now, sight.left_bytes, || UNSEEN, Look { sent_bytes, ..Look::default() });
     }
 
-    /// Counts what left without a connection as arrived, if it is much.
+    /// Counts the bytes that left without a connection as arrived, if they are many.
     fn look_at_unseen(&mut self, now: Nanos, left: u64, left_bytes: u64) {
         if let Some(percent) = self.unseen_percent().filter(|_| left > 0) {
-            // No more than connections leave unexplained, since those of before may be seen only now.
+            // The number is at most what connections leave unexplained, since earlier connections may be seen only now.
             let Tally { left_bytes: all, sent_bytes, unseen_bytes, .. } = self.recent;
             let bytes = part(left, percent, 100).min(all.saturating_sub(sent_bytes + unseen_bytes));
             for tally in [&mut self.tally, &mut self.recent] {
@@ -290,7 +292,7 @@ impl Follower {
         self.recent.fade();
     }
 
-    /// Looks at a connection of which this is here.
+    /// Looks at a connection, whose bytes in the bands are `here`.
     fn look(&mut self, now: Nanos, connection: &Connection, here: Here, left_bytes: u64) {
         let is_known = self.senders.contains_key(&connection.cookie);
         if !is_known && self.senders.len() >= SENDERS_MAX {
@@ -311,7 +313,7 @@ impl Follower {
         if connection.info.min_rtt_us > 0 && !std::mem::replace(&mut sender.has_base, true) {
             self.estimator.on_base(now, client, micros(connection.info.min_rtt_us));
         }
-        // More than has left lately cannot have come: it was sent before the connection was first seen.
+        // More bytes than have left recently cannot have arrived: they were sent before the connection was first seen.
         if !is_known && look.delivered_bytes > self.recent.left_bytes {
             return;
         }
@@ -332,12 +334,12 @@ impl Follower {
 }
 
 impl Sender {
-    /// The stay of the bytes of this connection since the last sight.
+    /// Returns the stay of the bytes of this connection since the last sight.
     fn stayed(&mut self, now: Nanos, connection: &Connection, here: Here) -> Stay {
         let (info, framing) = (&connection.info, framing(connection));
         let lasted = now - std::mem::replace(&mut self.seen_at, now);
         let acked = info.acked_bytes.saturating_sub(std::mem::replace(&mut self.seen_bytes, info.acked_bytes));
-        // Not by segments: most are short where responses are.
+        // Segments are not counted, because most are short if responses are.
         let outstanding = info.sent_bytes.saturating_sub(info.retransmitted_bytes).saturating_sub(info.acked_bytes);
         let sacked = u64::from(info.sacked_segments) * framing.segment_bytes;
         let on_way = framing.wire_bytes(outstanding.saturating_sub(sacked));
@@ -352,7 +354,7 @@ impl Sender {
         stay
     }
 
-    /// Returns true if bytes wait for the line: not for a client that has stopped reading, or has gone.
+    /// Returns true if bytes wait for the line, and not for a client that has stopped reading or has gone.
     fn waits(&mut self, now: Nanos, connection: &Connection) -> bool {
         let info = &connection.info;
         let shut_us = info.rwnd_limited_us.saturating_sub(std::mem::replace(&mut self.shut_us, info.rwnd_limited_us));
@@ -360,7 +362,7 @@ impl Sender {
         info.notsent_bytes > 0 && info.last_ack_ms < SILENT_MS && !is_shut
     }
 
-    /// Returns true if what it sends again was not acknowledged in time because it waited here.
+    /// Returns true if the bytes it sends again were not acknowledged in time because they waited here.
     fn is_stalled(&mut self, connection: &Connection, waiting_bytes: u64) -> bool {
         let info = &connection.info;
         if waiting_bytes > 0 && info.last_ack_ms >= TIMEOUT_MIN_MS {
@@ -370,13 +372,13 @@ impl Sender {
         info.acked_bytes < self.stalled_bytes
     }
 
-    /// The counters of the connection, with the round trip beyond the interface.
+    /// Returns the counters of the connection, with the round trip beyond the interface.
     fn seen(&mut self, now: Nanos, connection: &Connection, waiting_bytes: u64, all: Common) -> Seen {
         let (info, framing) = (&connection.info, framing(connection));
         let segment_bytes = framing.segment_bytes;
         let sacked_bytes = u64::from(info.sacked_segments) * segment_bytes;
         let arrived_bytes = info.acked_bytes + sacked_bytes;
-        // A kernel that does not count what it sent reports at least what has arrived.
+        // If a kernel does not count sent bytes, at least the arrived bytes were sent.
         let sent_bytes = info.sent_bytes.saturating_sub(info.retransmitted_bytes);
         Seen {
             rtt: self.rtt(now, connection, waiting_bytes > 0, all),
@@ -390,7 +392,7 @@ impl Sender {
         }
     }
 
-    /// The round trip beyond the interface; `None` if it is unknown.
+    /// Returns the round trip beyond the interface; `None` if it is unknown.
     fn rtt(&mut self, now: Nanos, connection: &Connection, is_waiting: bool, all: Common) -> Option<Nanos> {
         let (info, framing) = (&connection.info, framing(connection));
         let (least, smoothed) = (micros(info.min_rtt_us), micros(info.rtt_us));
@@ -399,7 +401,7 @@ impl Sender {
         }
         let acked = info.acked_bytes.saturating_sub(self.tripped_bytes);
         if acked < TRIP_SEGMENTS * framing.segment_bytes {
-            // Nothing has been acknowledged before the first round trip, the handshake's.
+            // Before the first round trip, the handshake's, nothing has been acknowledged.
             return (info.acked_bytes == 0).then_some(smoothed);
         }
         let lasted = now - std::mem::replace(&mut self.tripped_at, now);
@@ -430,7 +432,7 @@ fn framing(connection: &Connection) -> Framing {
     Framing::new(info.segment_bytes.into(), connection.is_ipv6, info.has_timestamps)
 }
 
-/// The prefix that identifies the client.
+/// Returns the prefix that identifies the client.
 fn client_of(connection: &Connection) -> [u8; 16] {
     let mut client = connection.client;
     if connection.is_ipv6 {

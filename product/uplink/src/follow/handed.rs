@@ -1,30 +1,30 @@
-//! The bytes that connections have handed to the bands, and what became of them: they wait, they have left, or the bands
-//! have dropped them.
+//! The bytes that connections have handed to the bands, and their fate: they wait, they have left, or the bands have
+//! dropped them.
 //!
-//! TCP of another host does not see a drop, and counts what was dropped as sent and as on its way. Taken for sent, the
-//! line would seem to lose it; on its way, to have a queue of it. So the bands' drops are taken back, and are owed until
-//! they are sent again.
+//! TCP of another host does not see a drop, and counts the dropped bytes as sent and in flight. If they were counted as
+//! sent, the line would seem to lose them; if as in flight, the line would seem to have a queue of them. So the bands'
+//! drops are subtracted, and are owed until they are sent again.
 
 use crate::Connection;
 
-/// What connections have handed to the bands, in bytes of the wire.
+/// The bytes that connections have handed to the bands, as counted on the wire.
 #[derive(Debug, Default)]
 pub struct Handed {
-    /// Each counted once, however often it was sent, and without what is owed.
+    /// The bytes, each counted once, however often it was sent, without the owed bytes.
     bytes: u64,
-    /// The most of it that has left.
+    /// The maximum of these bytes that have left.
     left_bytes: u64,
-    /// What the bands have dropped of forwarded flows and was not sent again.
+    /// The bytes of forwarded flows that the bands have dropped and that were not sent again.
     owed_bytes: u64,
 }
 
 impl Handed {
-    /// Takes what was sent for the first time.
+    /// Adds bytes that were sent for the first time.
     pub fn add(&mut self, bytes: u64) {
         self.bytes += bytes;
     }
 
-    /// Takes what a forwarded flow has sent again. Returns the part that had left before.
+    /// Adds bytes that a forwarded flow has sent again. Returns the part that had left before.
     pub fn add_again(&mut self, bytes: u64) -> u64 {
         let repaid = bytes.min(self.owed_bytes);
         self.owed_bytes -= repaid;
@@ -32,15 +32,15 @@ impl Handed {
         bytes - repaid
     }
 
-    /// Takes a drop, and the part of it that was of forwarded flows. TCP of this host counts a refused packet as sent,
-    /// and again as sent for the first time when it sends it again.
+    /// Subtracts a drop, of which `forwarded_bytes` belong to forwarded flows. TCP of this host counts a refused packet
+    /// as sent, and counts it as sent for the first time once more when it sends it again.
     pub fn drop(&mut self, bytes: u64, forwarded_bytes: u64) {
         self.bytes = self.bytes.saturating_sub(bytes);
         self.owed_bytes += forwarded_bytes;
     }
 
-    /// Limits what is owed to the unacknowledged bytes of the flows that remain: flows that have ended owe nothing
-    /// more.
+    /// Limits the owed bytes to the unacknowledged bytes of the flows that remain, because flows that have ended owe
+    /// nothing.
     pub fn limit_owed(&mut self, unacked_bytes: u64) {
         self.owed_bytes = self.owed_bytes.min(unacked_bytes);
     }
@@ -49,7 +49,7 @@ impl Handed {
         self.owed_bytes
     }
 
-    /// Returns what has left since the last call, if this much waits.
+    /// Returns the bytes that have left since the last call, if this many wait.
     pub fn leave(&mut self, waiting_bytes: u64) -> u64 {
         let left = self.bytes.saturating_sub(waiting_bytes).saturating_sub(self.left_bytes);
         self.left_bytes += left;
@@ -57,14 +57,15 @@ impl Handed {
     }
 }
 
-/// The memory that connections have below TCP, in all and of forwarded flows, by which what waits here and what was
-/// dropped here are divided between them.
+/// The memory that connections have below TCP, in all and of forwarded flows. The bytes that wait here and the bytes
+/// dropped here are divided between the connections in this proportion.
 pub struct Below {
     pub bytes: u64,
     pub forwarded_bytes: u64,
 }
 
-/// What is on no way yet of a connection: waits in the bands, or was dropped there and is to be sent again.
+/// The bytes of a connection that are not in flight yet: they wait in the bands, or were dropped there and will be sent
+/// again.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Here {
     pub waiting_bytes: u64,
@@ -87,7 +88,7 @@ impl Below {
     }
 }
 
-/// A part of a whole of `all`, without overflow; zero of nothing.
+/// Returns `whole` times `part` / `all`, without overflow; zero if `all` is zero.
 pub fn part(whole: u64, part: u64, all: u64) -> u64 {
     let bytes = (u128::from(whole) * u128::from(part)).checked_div(all.into()).unwrap_or(0);
     u64::try_from(bytes).unwrap_or(u64::MAX)

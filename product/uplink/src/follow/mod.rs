@@ -1,9 +1,9 @@
 //! Follows the rate of the line behind an interface with bands: finds it, and sets the bands to it.
 //!
-//! Bands at a rate above the line's order nothing, since everything then waits in the line's own queue; and nobody knows
-//! that rate. The estimator is the server's (`sched::line`). [`Follower`] feeds it, [`LineWatch`] reads the kernel for
-//! it and changes the bands, and [`Followed`] records in /run/weir that the rate is followed, what was found, and by
-//! which process, of which an interface has one at most.
+//! Bands at a rate above the line's order nothing, because all packets then wait in the line's own queue, and that rate
+//! is not known in advance. The estimator is the server's (`sched::line`). [`Follower`] feeds it, and [`LineWatch`]
+//! reads the kernel for it and changes the bands. [`Followed`] records in /run/weir that the rate is followed, the rate
+//! found, and the process that follows it; an interface has at most one.
 
 #[cfg(feature = "bpf")]
 mod drops;

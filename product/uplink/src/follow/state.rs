@@ -1,8 +1,8 @@
-//! The file in /run/weir that says that the rate of an interface is followed, what was found, and by which process.
+//! The file in /run/weir that records that the rate of an interface is followed, the rate found, and the process.
 //!
-//! A lock on the file makes the follower the only one, and shows whether it lives: a killed process has none. A
-//! command that attaches with a rate, or detaches, removes the file, and the follower then ends. So the follower writes into the file
-//! that it has locked and never makes one.
+//! A lock on the file makes the follower the only one, and shows whether it lives: a killed process has no lock. A
+//! command that attaches with a rate, or detaches, removes the file, and the follower then ends. So the follower only
+//! writes into the file that it has locked, and never creates one.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -22,18 +22,18 @@ use crate::{Error, Interface};
 const KIND: &str = "line";
 /// The prefix of the files that are locked while an interface is changed.
 const CHANGE: &str = "change";
-/// Maximum size of a file that is read.
+/// The maximum size of a file that is read.
 const BYTES_MAX: u64 = 4096;
 const NONE: &str = "-";
-/// Maximum time to wait for another process that changes the interface, and the interval between looks.
+/// The maximum time to wait for another process that changes the interface, and the interval between checks.
 const CHANGING_MAX: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// What is recorded of an interface whose rate is followed.
+/// The record of an interface whose rate is followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Followed {
     pub status: Status,
-    /// The process that follows now; `None` if none does.
+    /// The process that follows now; `None` if there is none.
     pub process: Option<u32>,
 }
 
@@ -45,7 +45,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes the right, if the rate is to be followed. Returns the process that has it, if another has.
+    /// Takes the right, if the rate is to be followed. Returns the process that has the right, if another has it.
     pub fn take(interface: &Interface) -> Result<Result<Lock, u32>, Error> {
         take(interface).map_err(|error| match error.kind() {
             ErrorKind::NotFound => Error::new(format!(
@@ -56,7 +56,7 @@ impl Lock {
         })
     }
 
-    /// Returns false if the file was removed or is another: the interface is detached, or has a rate that was told.
+    /// Returns false if the file was removed or replaced: the interface is detached, or has a rate that was given.
     pub fn is_valid(&self) -> bool {
         let number = |about: io::Result<std::fs::Metadata>| about.ok().map(|about| (about.dev(), about.ino()));
         let Ok(path) = leftovers::path(KIND, &self.interface) else { return false };
@@ -77,7 +77,7 @@ pub struct Changing {
     _file: File,
 }
 
-/// Waits for the right. A process that has it must not take it again.
+/// Waits for the right. A process that already has it must not call this again.
 pub fn changing(interface: &Interface) -> Result<Changing, Error> {
     let name = &interface.name;
     let open = || {
@@ -106,7 +106,7 @@ pub fn mark(interface: &Interface) -> Result<bool, Error> {
 
 fn make(interface: &Interface) -> io::Result<bool> {
     let path = leftovers::path(KIND, interface)?;
-    // Missing, or of an earlier interface with this number.
+    // The file is missing, or belongs to an earlier interface with this number.
     let is_new = leftovers::read(&path, interface).is_none();
     if is_new {
         leftovers::write(&path, interface, &words(&Status::default(), unix_now(), std::process::id()))?;
@@ -127,12 +127,12 @@ fn take(interface: &Interface) -> io::Result<Result<Lock, u32>> {
 fn write_in_place(mut file: &File, interface: &Interface, words: &str) -> io::Result<()> {
     let text = leftovers::text(interface, words)?;
     file.seek(SeekFrom::Start(0))?;
-    // In one call, so that a reader sees one state or the other.
+    // The text is written in one call, so that a reader sees one state or the other.
     file.write_all(text.as_bytes())?;
     file.set_len(text.len() as u64)
 }
 
-/// Returns what is recorded; `None` if the rate was told or nothing is attached.
+/// Returns the record; `None` if the rate was given or nothing is attached.
 pub fn read(interface: &Interface) -> Option<Followed> {
     let path = leftovers::path(KIND, interface).ok()?;
     let (status, process) = parsed(&path, interface)?;
@@ -141,7 +141,7 @@ pub fn read(interface: &Interface) -> Option<Followed> {
     Some(Followed { status, process: is_locked.then_some(process) })
 }
 
-/// Records that the rate is told from now on, or that nothing is attached; a follower ends.
+/// Records that the rate is given from now on, or that nothing is attached; a follower then ends.
 pub fn forget(interface: &Interface) -> Result<(), Error> {
     let remove = || std::fs::remove_file(leftovers::path(KIND, interface)?);
     match remove() {
@@ -187,7 +187,7 @@ fn status(words: &str, unix_s: u64) -> Option<(Status, u32)> {
         "ceiling" => Limit::Ceiling,
         _ => Limit::Unknown,
     };
-    // A clock that was set back makes nothing young.
+    // A clock that was set back gives an age of zero.
     let age = Duration::from_secs(unix_s.saturating_sub(confirmed.parse().ok()?));
     let status = Status {
         bounds: Bounds::default(),
@@ -242,7 +242,7 @@ mod tests {
             lock.write(&found()).unwrap();
             assert_eq!(read(&interface).unwrap().process, Some(std::process::id()));
             drop(lock);
-            // What a killed process found stays.
+            // The rate found by a killed process stays.
             let left = read(&interface).unwrap();
             assert_eq!((left.process, left.status.rate), (None, found().rate));
             let lock = Lock::take(&interface).unwrap().unwrap();

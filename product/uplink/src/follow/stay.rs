@@ -2,23 +2,24 @@
 
 use units::Nanos;
 
-/// A mean by Little's law is of about this many packets, and at least of this time; fewer packets make none.
+/// The number of packets that make up a mean by Little's law; then its minimum time, and the minimum number of packets
+/// for a mean.
 const MEAN_PACKETS: f64 = 40.0;
 const MEAN_FOR: Nanos = Nanos::from_millis(100);
 const MEAN_PACKETS_MIN: f64 = 24.0;
 const PACKET_BYTES: f64 = 1514.0;
 
 /// The stay of bytes beyond the interface, from their departure to their acknowledgement, by Little's law: the sum of
-/// the stays is the number of bytes on their way, summed over the time. It fades.
+/// the stays is the number of bytes in flight, integrated over time. It fades.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Stay {
     pub byte_ns: f64,
     pub acked_bytes: f64,
-    /// The sum if each byte had stayed for the minimum of its connection.
+    /// The value of the sum if each byte had stayed for the minimum of its connection.
     pub least_byte_ns: f64,
 }
 
-/// The stay of all connections' bytes, until the last sight and in this one.
+/// The stay of all connections' bytes: until the last sight, and since then.
 #[derive(Debug, Default)]
 pub struct Stays {
     pub all: Stay,
@@ -34,14 +35,14 @@ impl Stays {
 }
 
 impl Stay {
-    /// Takes a time in which this much was on its way and this much acknowledged.
+    /// Adds a time in which these bytes were in flight and these were acknowledged.
     pub fn add(&mut self, other: &Stay) {
         self.byte_ns += other.byte_ns;
         self.acked_bytes += other.acked_bytes;
         self.least_byte_ns += other.least_byte_ns;
     }
 
-    /// Forgets as much as this time and these bytes replace.
+    /// Forgets the part that this time and these bytes replace.
     pub fn fade(&mut self, lasted: Nanos, acked_bytes: f64) {
         let part = (acked_bytes / (MEAN_PACKETS * PACKET_BYTES)).min(lasted.0 as f64 / MEAN_FOR.0 as f64).min(1.0);
         for sum in [&mut self.byte_ns, &mut self.acked_bytes, &mut self.least_byte_ns] {
@@ -57,7 +58,7 @@ impl Stay {
         self.is_enough().then(|| Nanos((self.byte_ns / self.acked_bytes) as u64))
     }
 
-    /// The mean time that bytes stayed beyond the minimum.
+    /// Returns the mean time that bytes stayed beyond the minimum.
     pub fn excess(&self) -> Option<Nanos> {
         self.is_enough().then(|| Nanos(((self.byte_ns - self.least_byte_ns).max(0.0) / self.acked_bytes) as u64))
     }

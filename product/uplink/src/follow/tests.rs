@@ -1,4 +1,4 @@
-//! The follower before a model of bands, a line and TCP, in steps of a millisecond.
+//! The follower with a model of bands, a line and TCP, in steps of a millisecond.
 
 mod short_flows;
 
@@ -12,32 +12,33 @@ use crate::{Connection, TcpInfo};
 
 const HEAD_BYTES: u64 = 66;
 const SEGMENT_BYTES: u64 = 1448;
-/// Packets of a connection that TCP hands down to the bands at once (its small queues).
+/// The maximum packets of a connection that TCP hands down to the bands at a time (its small queues).
 const BELOW_MAX: u64 = 3;
 const STEP: Nanos = Nanos::from_millis(1);
 const SIGHT_EVERY_MS: u64 = 25;
 const LINE_PACKETS: u64 = 100;
-/// The number of packets for which a band has room, since the packets of other hosts are not held back; and the number
-/// that it drops beyond that.
+/// The number of packets that a band holds, since the packets of other hosts are not held back; and the number that it
+/// drops beyond that.
 const BAND_PACKETS: u64 = 400;
 const DROPPED_PACKETS: u64 = 40;
 const ROOM_PACKETS: u64 = 200;
-/// Packets of responses, and the part of them that is large.
+/// The number of packets of responses, and the part of responses that is large.
 const SMALL_PACKETS: u64 = 6;
 const LARGE_PACKETS: u64 = 150;
 const LARGE_PART: f64 = 0.06;
-/// A flow sends again what a crowded band has dropped after this time, if it is dropped again after twice as much.
+/// The time after which a flow sends again the packets that a crowded band has dropped; it doubles if they are dropped
+/// again.
 const TIMEOUT_MS: u64 = 200;
-/// A flow that has ended is listed for this time.
+/// The time for which a flow that has ended is listed.
 const LISTED_MS: u64 = 1500;
 
 #[derive(Debug, Clone, Default)]
 struct Flow {
     window: u64,
-    /// When its packets in the bands, at most [`BELOW_MAX`], were handed down.
+    /// The times at which its packets in the bands, at most [`BELOW_MAX`], were handed down.
     below: VecDeque<u64>,
     on_way: u64,
-    /// When packets that a crowded band has dropped are sent again, and how long that was.
+    /// The times at which packets that a crowded band has dropped are sent again, and the length of each wait.
     dropped: VecDeque<(u64, u64)>,
     acked: u64,
     lost: u64,
@@ -46,9 +47,9 @@ struct Flow {
     /// The packets handed down, and the one whose acknowledgement ends the open round trip.
     handed: u64,
     opened: Option<u64>,
-    /// The packets of its response, if it has an end.
+    /// The number of packets of its response, if it has an end.
     size: Option<u64>,
-    /// The time since it ended.
+    /// The time since the flow ended.
     ended_ms: u64,
 }
 
@@ -66,7 +67,7 @@ impl Flow {
     }
 }
 
-/// A packet on its way: the flow, and when it was handed down.
+/// A packet in flight: the flow, and the time at which it was handed down.
 type Packet = (usize, u64);
 
 struct World {
@@ -74,16 +75,16 @@ struct World {
     flows: Vec<Flow>,
     rtt_ms: u64,
     line: Box<dyn Fn(u64) -> f64>,
-    /// Payload of a packet: responses may be shorter than a segment.
+    /// The payload of a packet: responses may be shorter than a segment.
     payload: u64,
-    /// Bytes of the line per millisecond that leave without a connection.
+    /// The bytes of the line per millisecond that leave without a connection.
     unseen: f64,
-    /// The flows are of other hosts, and known by their packets.
+    /// Whether the flows are of other hosts, and known by their packets.
     are_forwarded: bool,
-    /// Responses arrive that overload the line so many times, and the bands have room for [`ROOM_PACKETS`] together.
+    /// The factor by which arriving responses overload the line; the bands then hold [`ROOM_PACKETS`] together.
     overload: Option<f64>,
     drops: u64,
-    /// The mean times for which the host runs and is stopped in turns.
+    /// The mean times for which the host alternately runs and is stopped.
     stops: Option<(f64, f64)>,
     stopped_until: f64,
     runs_until: f64,
@@ -149,7 +150,7 @@ impl World {
         self
     }
 
-    /// Uniform in 0..1, the same in every run.
+    /// Returns a uniform number in 0..1, the same in every run.
     fn random(&mut self) -> f64 {
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.random >> 11) as f64 / (1u64 << 53) as f64
@@ -165,14 +166,14 @@ impl World {
         ms < self.stopped_until
     }
 
-    /// The flows hand down what their windows allow.
+    /// Lets the flows hand down what their windows allow.
     fn hand_down(&mut self, ms: u64) {
         let most = if self.are_forwarded { BAND_PACKETS } else { BELOW_MAX };
         for flow in &mut self.flows {
             while flow.on_way + (flow.below.len() as u64) < flow.window {
                 if flow.below.len() as u64 >= most {
                     if self.are_forwarded {
-                        // A whole part of its window, before it notices.
+                        // A whole part of the window is dropped before the flow notices.
                         (self.drops, flow.lost) = (self.drops + DROPPED_PACKETS, flow.lost + DROPPED_PACKETS);
                         flow.opened = None;
                         flow.window = (flow.window * 7 / 10).max(2);
@@ -198,7 +199,8 @@ impl World {
         }
     }
 
-    /// The flows of other hosts hand down what their windows allow, and send again what the crowded bands had dropped.
+    /// Lets the flows of other hosts hand down what their windows allow, and send again the packets that the crowded
+    /// bands had dropped.
     fn crowd(&mut self, ms: u64, overload: f64) {
         self.begin_flow(ms, overload);
         self.flows.iter_mut().filter(|flow| flow.has_ended()).for_each(|flow| flow.ended_ms += 1);
@@ -229,7 +231,7 @@ impl World {
             Some(overload) => self.crowd(ms, overload),
             None => self.hand_down(ms),
         }
-        // The bands, whose turns are those of the flows.
+        // The bands send, and the flows take turns in them.
         let pace = self.follower.pace().map_or(1e4, |pace| pace.bits_per_s() as f64 / 1e6);
         self.credit[0] = (self.credit[0] + pace * 125.0).min(pace * 125.0 + self.packet() as f64);
         self.credit[2] = (self.credit[2] + self.unseen).min(10.0 * self.packet() as f64);
@@ -264,7 +266,7 @@ impl World {
     fn leave(&mut self) -> bool {
         for _ in 0..self.flows.len() {
             self.turn = match self.overload {
-                // That which has had least.
+                // The flow that has received least is next.
                 Some(_) => {
                     let waiting = self.flows.iter().enumerate().filter(|(_, flow)| !flow.below.is_empty());
                     waiting.min_by_key(|(_, flow)| flow.acked + flow.on_way).map_or(0, |(at, _)| at)
@@ -276,7 +278,7 @@ impl World {
                 self.left_bytes += self.payload + HEAD_BYTES;
                 if self.queue.len() as u64 >= LINE_PACKETS {
                     (flow.lost, flow.opened) = (flow.lost + 1, None);
-                    // What was lost is sent again.
+                    // The lost packet is sent again.
                     flow.handed -= 1;
                     flow.window = (flow.window * 7 / 10).max(2);
                 } else {
@@ -351,7 +353,7 @@ impl World {
         let _ = self.follower.see(Nanos(ms * STEP.0), &sight);
     }
 
-    /// The mean of these values from one second to another.
+    /// Returns the mean of these values from one second to another.
     fn mean(values: &[f64], from_s: usize, to_s: usize) -> f64 {
         let part = &values[from_s * 1000..to_s * 1000];
         part.iter().sum::<f64>() / part.len() as f64
@@ -368,7 +370,7 @@ fn the_line_is_found_and_its_queue_ends() {
     }
 }
 
-/// Their windows wait in the bands, which drop what is too much, and one round trip is seen at a time.
+/// The windows of the flows wait in the bands, which drop the excess, and one round trip is seen at a time.
 #[test]
 fn the_line_is_found_by_forwarded_flows_alone() {
     for (line, rtt_ms, flows) in [(3.0, 5, 3), (10.0, 5, 1), (10.0, 30, 4), (10.0, 100, 8), (30.0, 30, 3)] {
@@ -382,8 +384,8 @@ fn the_line_is_found_by_forwarded_flows_alone() {
     }
 }
 
-/// Responses of other hosts that overload the line: what the bands drop is sent again, has not left before, and is on no
-/// way.
+/// Responses of other hosts overload the line: bytes dropped by the bands are sent again, have not left before, and are
+/// not in flight.
 #[test]
 fn what_crowded_bands_drop_is_neither_lost_nor_queued_by_the_line() {
     for (line, rtt_ms, seed) in [(10.0, 5, 1), (3.0, 30, 3)] {
@@ -403,8 +405,8 @@ fn what_crowded_bands_drop_is_neither_lost_nor_queued_by_the_line() {
     }
 }
 
-/// A host that is stopped from time to time, and whose acknowledgements wait for the same processor, is behind no
-/// other line.
+/// A host that is stopped from time to time, and whose acknowledgements wait for the same processor, is not behind
+/// another line.
 #[test]
 fn a_host_without_processor_is_behind_no_other_line() {
     for (seed, stops_ms) in (1..5).flat_map(|seed| [4.0, 20.0, 60.0].map(|stops_ms| (seed, stops_ms))) {
@@ -422,7 +424,7 @@ fn a_host_without_processor_is_behind_no_other_line() {
     }
 }
 
-/// Three connections of which three packets each wait here have round trips of 11 ms more at 10 Mbit/s.
+/// Three connections with three packets each waiting here have round trips that are 11 ms longer at 10 Mbit/s.
 #[test]
 fn what_waits_here_is_no_queue_of_the_line() {
     for rtt_ms in [2, 5, 30] {
@@ -432,7 +434,7 @@ fn what_waits_here_is_no_queue_of_the_line() {
     }
 }
 
-/// In FIN-WAIT-2 and later a connection is listed no more, and its end is reported in a later sight.
+/// In FIN-WAIT-2 and later a connection is no longer listed, and its end is reported in a later sight.
 #[test]
 fn what_a_connection_delivered_last_counts_once() {
     for left_each in [2000, 200_000] {
@@ -460,7 +462,7 @@ fn a_line_that_falls_and_rises_is_followed() {
     assert!((2.5..3.3).contains(&low) && (8.5..10.6).contains(&high), "{low} {high}");
 }
 
-/// Six of ten Mbit/s are of datagrams, which nobody acknowledges.
+/// Six of ten Mbit/s are datagrams, which nobody acknowledges.
 #[test]
 fn bytes_without_a_connection_are_not_missed() {
     let mut world = World::new(None, 3, 20, |_| 10.0);
@@ -471,7 +473,7 @@ fn bytes_without_a_connection_are_not_missed() {
     assert!(status.rate.is_some_and(|rate| rate.bits_per_s() > 8_500_000), "{status:?}");
 }
 
-/// Flows that are in no table yet when an attach begins count once, not also as those that come after them.
+/// Flows that are not in the table when an attach begins count once, and not again as unseen bytes.
 #[test]
 fn bytes_that_connections_explain_are_not_unseen() {
     let mut follower = Follower::new(Bounds::default());
@@ -489,7 +491,7 @@ fn bytes_that_connections_explain_are_not_unseen() {
     assert!(tally.unseen_bytes > 0 && tally.delivered_bytes + tally.unseen_bytes <= tally.left_bytes, "{tally:?}");
 }
 
-/// What a connection had sent before is of another time.
+/// Bytes that a connection had sent before belong to an earlier time.
 #[test]
 fn what_was_sent_before_the_first_sight_does_not_count() {
     let mut world = World::new(None, 1, 20, |_| 10.0);
@@ -502,7 +504,7 @@ fn what_was_sent_before_the_first_sight_does_not_count() {
 fn a_line_that_is_never_full_stays_unknown() {
     let mut world = World::new(None, 2, 20, |_| 10.0);
     for ms in 0..20_000 {
-        // Four packets in each round trip.
+        // There are four packets in each round trip.
         world.flows.iter_mut().for_each(|flow| flow.window = 4);
         world.step(ms);
         if ms % SIGHT_EVERY_MS == 0 {
@@ -512,7 +514,7 @@ fn a_line_that_is_never_full_stays_unknown() {
     assert_eq!((world.follower.pace(), world.follower.status(Nanos::from_secs(20)).rate), (None, None));
 }
 
-/// The bytes of a client that has stopped reading, or has gone, wait for no line.
+/// The bytes of a client that has stopped reading, or has gone, do not wait for the line.
 #[test]
 fn bytes_that_nobody_takes_are_no_backlog() {
     for is_shut in [true, false] {
@@ -544,7 +546,7 @@ fn bytes_that_nobody_takes_are_no_backlog() {
     }
 }
 
-/// Rests, lists without connections and counters that stand are no evidence of anything.
+/// Rests, lists without connections and unchanged counters are not evidence of anything.
 #[test]
 fn silence_changes_nothing() {
     let mut world = World::new(None, 3, 20, |_| 10.0).run(20);

@@ -19,26 +19,26 @@ use crate::tc::{self, Counted, TC_H_ROOT};
 use crate::tree;
 use crate::{Connection, EndWatch, Error, Interface, SenderWatch};
 
-/// The interval between sights while anything is sent or on its way: the estimator's shortest.
+/// The interval between sights while anything is sent or in flight: the estimator's shortest.
 const SEE_EVERY: Duration = Duration::from_millis(25);
-/// The interval while nothing is.
+/// The interval while nothing is sent or in flight.
 const IDLE_EVERY: Duration = Duration::from_millis(100);
-/// Maximum part of the time spent on listing connections: one in this many.
+/// The divisor of the time that gives its maximum part spent on listing connections.
 const COST_PARTS: u32 = 20;
-/// The usual time of a list grows by one part in this many with each that takes longer.
+/// The divisor of the usual time of a list that gives its growth with each list that takes longer.
 const USUAL_PARTS: u32 = 16;
-/// The interval between looks at the addresses of this host, and for its classifier.
+/// The interval between checks of this host's addresses, and of its classifier.
 const ADDRESSES_EVERY: Duration = Duration::from_secs(10);
-/// The interval between looks at the speed of the device, which may get a carrier, or renegotiate.
+/// The interval between checks of the device's speed, which changes when it gets a carrier or renegotiates.
 const SPEED_EVERY: Duration = Duration::from_secs(1);
-/// Maximum number of connections in one list; others are left out.
+/// The maximum number of connections in one list; others are left out.
 const CONNECTIONS_MAX: usize = 1 << 16;
-/// The time for which connections are listed after the last packet has left: the longest path.
+/// The time for which connections are listed after the last packet has left: the round trip of the longest path.
 const LINGER: Duration = Duration::from_secs(1);
-/// The rate of bands that order nothing, where the device knows none.
+/// The rate of bands that order nothing, if the device reports no speed.
 const OPEN: &str = "10gbit";
-/// The part of the line's rate that is left to the bands by a follower that ends, in thousandths, and the part below which
-/// its pace is no settled one.
+/// The part of the line's rate, in thousandths, that a follower leaves to the bands when it ends; and the part below
+/// which the pace is not a settled one.
 const LEFT_PERMILLE: u32 = 985;
 const SETTLED_PERMILLE: u32 = 900;
 
@@ -46,9 +46,9 @@ const SETTLED_PERMILLE: u32 = 900;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     Nothing,
-    /// The bands have another rate.
+    /// The bands have another rate now.
     Changed(Change),
-    /// The tree is gone, or has a rate that the follower did not set.
+    /// The tree has gone, or has a rate that the follower did not set.
     Lost,
 }
 
@@ -60,9 +60,9 @@ pub struct LineWatch {
     next: Instant,
     route: Socket,
     senders: SenderWatch,
-    /// `None` on kernels that do not report the ends of connections.
+    /// The ends of connections; `None` on kernels that do not report them.
     ends: Option<EndWatch>,
-    /// `None` while no classifier is attached that sees forwarded flows.
+    /// The forwarded flows; `None` while no classifier is attached that sees them.
     forwarded: Option<ForwardedWatch>,
     elsewhere: Elsewhere,
     left: Left,
@@ -70,19 +70,19 @@ pub struct LineWatch {
     usual: Usual,
 }
 
-/// The time that a list usually takes: the shortest lately.
+/// The usual time of a list, which is the shortest recent one.
 #[derive(Debug, Default)]
 struct Usual(Duration);
 
 impl Usual {
-    /// Takes the time of a list. Returns by how much it was longer than twice the usual.
+    /// Records the time of a list. Returns the time by which it was longer than twice the usual time.
     fn excess(&mut self, took: Duration) -> Duration {
         self.0 = if self.0.is_zero() { took } else { took.min(self.0 + self.0 / USUAL_PARTS) };
         took.saturating_sub(2 * self.0)
     }
 }
 
-/// The counters of everything in the tree, and of the queues of responses.
+/// The counters of the whole tree, and of the queues of responses.
 struct Bands {
     all: Counted,
     responses: Counted,
@@ -90,15 +90,15 @@ struct Bands {
 
 /// The rates of the bands.
 struct Rates {
-    /// While the line's rate is not known, and at most.
+    /// The rate while the line's rate is not known, and the maximum.
     open: Rate,
     open_at: Instant,
     now: Rate,
-    /// The rate for which packets are limited.
+    /// The rate for which the size of packets is limited.
     packets_for: Rate,
 }
 
-/// The bytes that have left the bands, counted on over a tree made anew, and those that the bands have dropped.
+/// The bytes that have left the bands, counted across new trees, and the bytes that the bands have dropped.
 #[derive(Default)]
 struct Left {
     counter: u64,
@@ -107,10 +107,10 @@ struct Left {
     changed_at: Option<Instant>,
 }
 
-/// Addresses by which connections are known that do not send through the interface.
+/// The addresses that identify connections which do not send through the interface.
 struct Elsewhere {
     read_at: Instant,
-    /// Of other interfaces, and of any.
+    /// The addresses of other interfaces, and of all interfaces.
     others: HashSet<[u8; 16]>,
     all: HashSet<[u8; 16]>,
 }
@@ -122,7 +122,7 @@ pub fn open_rate(interface: &Interface) -> Result<Rate, Error> {
     Ok(device.and_then(|device| device.speed).unwrap_or(most))
 }
 
-/// Fails if this kernel has no list of connections, without which no rate is found.
+/// Fails if this kernel has no list of connections, without which no rate can be found.
 pub fn can_follow() -> Result<(), Error> {
     senders().map(drop)
 }
@@ -136,8 +136,9 @@ fn senders() -> Result<SenderWatch, Error> {
 }
 
 impl LineWatch {
-    /// Begins the search at the rate of the bands; from nothing if they are open. If an earlier follower knew the line
-    /// and was killed while it emptied the line's queue, they have half of its rate or less, and get it back first.
+    /// Begins the search at the rate of the bands, or from nothing if they are open. If an earlier follower knew the
+    /// line and was killed while it emptied the line's queue, the bands have half of its rate or less, and get the rate
+    /// back first.
     pub fn open(interface: &Interface, known: Option<Rate>) -> Result<LineWatch, Error> {
         let missing = || Error::new(format!("another program removed the bands of {}: run this again", interface.name));
         let left_at = tree::find(interface)?.ok_or_else(missing)?.plan.rate;
@@ -176,12 +177,12 @@ impl LineWatch {
         self.follower.tally()
     }
 
-    /// The part of what left lately, in per cent, that shows nothing but that it left, if it is much.
+    /// Returns the part of the bytes that left recently, in per cent, that is known only to have left, if it is large.
     pub fn unseen_percent(&self) -> Option<u64> {
         self.follower.unseen_percent()
     }
 
-    /// The rate of the bands.
+    /// Returns the rate of the bands.
     pub fn rate(&self) -> Rate {
         self.rates.now
     }
@@ -196,7 +197,7 @@ impl LineWatch {
         matches!(tree::find(&self.interface), Ok(Some(tree)) if !tree::is_rate(tree.plan.rate, self.rates.now))
     }
 
-    /// The instant of the next turn.
+    /// Returns the instant of the next turn.
     pub fn next(&self) -> Instant {
         self.next
     }
@@ -205,7 +206,7 @@ impl LineWatch {
         Nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Takes a turn, if it is time for one.
+    /// Takes a turn, if one is due.
     pub fn turn(&mut self) -> Result<Turn, Error> {
         let due = self.next;
         if Instant::now() < due {
@@ -244,7 +245,7 @@ impl LineWatch {
         self.apply(change)
     }
 
-    /// Sets the bands to the rate that a later follower, or none, is to find.
+    /// Sets the bands to the rate for the time after this follower, whether or not another follows.
     pub fn leave(&mut self) -> Result<(), Error> {
         let status = self.status();
         let Some(line) = status.rate.filter(|line| self.rates.now < line.permille(SETTLED_PERMILLE)) else {
@@ -253,7 +254,8 @@ impl LineWatch {
         self.set(line.permille(LEFT_PERMILLE)).map(drop)
     }
 
-    /// Keeps the bands at the device's speed while they are open, and below it later. Returns false if they are lost.
+    /// Keeps the bands at the device's speed while they are open, and below it afterwards. Returns false if the bands
+    /// are lost.
     fn look_at_speed(&mut self) -> Result<bool, Error> {
         let was_open = self.is_open();
         self.rates.open = open_rate(&self.interface)?;
@@ -263,7 +265,7 @@ impl LineWatch {
 
     fn apply(&mut self, change: Option<Change>) -> Result<Turn, Error> {
         let Some(change) = change else { return Ok(Turn::Nothing) };
-        // On a line as fast as the core, an order gains nothing and bands cost much.
+        // On a line as fast as a core, an order gains nothing and bands cost much.
         let pace = change.pace.filter(|pace| !is_fast(self.status().rate.unwrap_or(*pace)));
         let is_set = self.set(pace.unwrap_or(self.rates.open))?;
         Ok(if is_set { Turn::Changed(change) } else { Turn::Lost })
@@ -285,7 +287,7 @@ impl LineWatch {
         Ok(is_set)
     }
 
-    /// The counters of the tree; `None` if another discipline is there, or the interface has gone.
+    /// Returns the counters of the tree; `None` if another discipline is there, or the interface has gone.
     fn bands(&mut self) -> io::Result<Option<Bands>> {
         let qdiscs = tc::qdiscs(&mut self.route, self.interface.index)?;
         let root = qdiscs.iter().find(|qdisc| qdisc.parent == TC_H_ROOT && tree::is_root(qdisc));
@@ -294,11 +296,11 @@ impl LineWatch {
         Ok(root.map(|root| Bands { all: root.counted, responses }))
     }
 
-    /// The connections that may send through the interface, and those that have ended.
+    /// Returns the connections that may send through the interface, and those that have ended.
     fn listed(&mut self) -> io::Result<(Vec<Connection>, Vec<Connection>)> {
         if self.elsewhere.read_at.elapsed() >= ADDRESSES_EVERY {
             self.elsewhere = Elsewhere::read(&self.interface)?;
-            // Another program may have another table. While there is none, the last shows nothing.
+            // Another program may have another table. While there is none, the last table shows nothing.
             if let Ok(Some(forwarded)) = ForwardedWatch::open(&self.interface) {
                 self.forwarded = Some(forwarded);
             }
@@ -322,9 +324,9 @@ impl LineWatch {
 }
 
 impl Left {
-    /// Takes a reading of the counter; returns true if something has left since the last.
+    /// Records a reading of the counter; returns true if something has left since the last.
     fn count(&mut self, counter: u64) -> bool {
-        // The counter of a tree made anew begins at zero.
+        // The counter of a new tree begins at zero.
         let more = counter.checked_sub(self.counter).unwrap_or(counter);
         self.counter = counter;
         self.bytes += more;
@@ -344,7 +346,7 @@ impl Elsewhere {
         let uppers: Vec<u32> = uppers(&links()?, interface).iter().map(|upper| upper.index).collect();
         let found = addresses()?;
         let is_other = |(index, address): &&(u32, std::net::IpAddr)| {
-            // An address of loopback that is no loopback address may answer anywhere.
+            // An address on the loopback interface outside the loopback range may answer from any interface.
             *index != interface.index && !uppers.contains(index) && (*index != LOOPBACK || address.is_loopback())
         };
         Ok(Elsewhere {
@@ -419,7 +421,7 @@ mod tests {
             let mut drops = Drops::default();
             assert_eq!(look(&mut drops).2, 0);
             let socket = std::net::UdpSocket::bind("198.18.0.1:8000").unwrap();
-            // Shorter ones than TCP's heads are not read.
+            // Packets shorter than TCP's headers are not read.
             let sizes = 12..=311;
             for bytes in sizes.clone() {
                 socket.send_to(&vec![0; bytes], "198.18.0.2:9").unwrap();

@@ -1,7 +1,7 @@
 //! Converts a plan to the kernel's messages.
 //!
 //! Layouts: linux/pkt_sched.h (`tc_htb_opt`, `tc_ratespec`, `tc_prio_qopt`, `tc_fifo_qopt`). HTB's rate tables are left
-//! out: a kernel that gets the link layer computes them from the rate itself (net/sched/sch_htb.c, since 3.8).
+//! out: a kernel that is given the link layer computes them from the rate (net/sched/sch_htb.c, since 3.8).
 
 use std::io;
 
@@ -20,12 +20,12 @@ pub const PRIO: u32 = 0x5746_0000;
 /// Band 0 of [`Kind::Htb`]: `5745:10`.
 pub const LEAF_FIRST: u32 = ROOT | 0x10;
 
-/// The queue of band 0: `5750:`. That of band 1 is `5751:`.
+/// The queue of band 0: `5750:`. The queue of band 1 is `5751:`.
 const QUEUE_FIRST: u32 = 0x5750;
 
 const TCA_FQ_CODEL_TARGET: u16 = 1;
 pub const TCA_FQ_CODEL_LIMIT: u16 = 2;
-/// The kernel's default, in microseconds.
+/// CoDel's default target in the kernel, in microseconds.
 const CODEL_TARGET_US: u32 = 5000;
 
 pub const TCA_HTB_PARMS: u16 = 1;
@@ -33,9 +33,9 @@ const TCA_HTB_INIT: u16 = 2;
 pub const TCA_HTB_RATE64: u16 = 6;
 pub const TCA_HTB_CEIL64: u16 = 7;
 const HTB_VERSION: u32 = 3;
-/// Only used for classes without a quantum; all of ours have one.
+/// The divisor for classes without a quantum; all of ours have one.
 const HTB_RATE_TO_QUANTUM: u32 = 10;
-/// The kernel warns about larger quanta.
+/// The maximum quantum; the kernel warns about larger ones.
 pub const QUANTUM_MAX: u32 = 200_000;
 const TC_LINKLAYER_ETHERNET: u8 = 1;
 pub const TC_LINKLAYER_ATM: u8 = 2;
@@ -47,8 +47,8 @@ const ETHERNET_HEADER_BYTES: u64 = 14;
 /// Entries in prio's map from a packet's priority to a band (TC_PRIO_MAX + 1).
 const PRIORITIES: usize = 16;
 
-/// Returns the class of the kernel's for a band of a class of responses, which is also its priority. Control packets and
-/// other traffic belong to no class.
+/// Returns the kernel's class for a band of a class of responses; it is also the packets' priority. Control packets and
+/// other traffic belong to no class of responses.
 pub fn leaf_of(plan: &Plan, class: usize, band: u8) -> u32 {
     match plan.kind {
         Kind::Prio => PRIO | (u32::from(band) + 1),
@@ -64,13 +64,13 @@ pub fn packet_bytes(mtu_bytes: u32) -> u64 {
 
 /// Returns the guaranteed share of a band in bytes per second, never zero.
 pub fn share_bytes_per_s(plan: &Plan, band: u8) -> u64 {
-    // Of whole bytes: the rate that is read back from the kernel gives the same share.
+    // The rate is in whole bytes, so that the rate read back from the kernel gives the same share.
     (bytes_per_s(plan.rate) * u64::from(plan.share_of(band))).div_ceil(1000).max(1)
 }
 
-/// Returns the priority with which a band of [`Kind::Htb`] borrows what the shares leave, lowest first: other traffic
-/// comes last. If there are more bands than priorities, the later bands share theirs in pairs, and the last band shares
-/// its priority with other traffic.
+/// Returns the priority with which a band of [`Kind::Htb`] borrows the rate that the shares leave, lowest first: other
+/// traffic comes last. If there are more bands than priorities, the later bands share theirs in pairs, and the last
+/// band shares its priority with other traffic.
 fn htb_priority(plan: &Plan, band: u8) -> u8 {
     let last = plan.bands.min(HTB_PRIORITIES) - 1;
     let after = plan.bands - 1 - band;
@@ -83,9 +83,10 @@ fn htb_priority(plan: &Plan, band: u8) -> u8 {
     }
 }
 
-/// Returns how much a band of [`Kind::Htb`] sends before the other band of its priority has a turn: the first of the
-/// two as much as the kernel allows, the second a packet. Synthetic trace, rho 0.95: with 13 bands of responses in
-/// pairs the mean response time is 13.0 ms, with 14 of `prio` 12.7, with 6 and a priority each 13.8.
+/// Returns the bytes that a band of [`Kind::Htb`] sends before the other band of its priority has a turn: for the first
+/// of the two the kernel's maximum, for the second a packet. In the synthetic trace at rho 0.95 the mean response time
+/// is 13.0 ms with 13 bands of responses in pairs, 12.7 ms with 14 bands of `prio`, and 13.8 ms with 6 bands of a
+/// priority each.
 fn quantum_bytes(plan: &Plan, band: u8, packet_bytes: u64) -> u32 {
     let priority = htb_priority(plan, band);
     let is_second = match band {
@@ -96,12 +97,12 @@ fn quantum_bytes(plan: &Plan, band: u8, packet_bytes: u64) -> u32 {
     if is_second { u32::try_from(packet_bytes).unwrap_or(u32::MAX).clamp(1000, QUANTUM_MAX) } else { QUANTUM_MAX }
 }
 
-/// Converts to the kernel's unit; part of a byte counts as one.
+/// Converts to the kernel's unit; a fraction of a byte counts as one.
 pub fn bytes_per_s(rate: Rate) -> u64 {
     rate.bits_per_s().div_ceil(8)
 }
 
-/// The interface that a tree is at.
+/// The interface at which a tree is made.
 pub struct At<'a> {
     pub netlink: &'a mut Socket,
     pub interface: u32,
@@ -152,8 +153,8 @@ pub fn make_queue(at: &mut At<'_>, plan: &Plan, class: usize, band: u8) -> io::R
     make(queue("pfifo").attribute(TCA_OPTIONS, &plan.packets_per_band.to_ne_bytes()))
 }
 
-/// Returns how long a packet of other traffic may wait before CoDel considers the queue a standing one: CoDel's own 5
-/// ms, and on slow links the time for the two packets that TCP keeps in the queue of a connection.
+/// Returns the time that a packet of other traffic may wait before CoDel considers the queue a standing one: CoDel's
+/// own 5 ms, and on slow links the time for the two packets that TCP keeps in the queue of a connection.
 fn fq_codel_target_us(plan: &Plan, mtu_bytes: u32) -> u32 {
     let packet_bytes = packet_bytes(mtu_bytes);
     let share_bytes_per_s = share_bytes_per_s(plan, OTHER_BAND).max(bytes_per_s(plan.rate) / 10);
@@ -161,7 +162,7 @@ fn fq_codel_target_us(plan: &Plan, mtu_bytes: u32) -> u32 {
     u32::try_from(packets_us).unwrap_or(u32::MAX).max(CODEL_TARGET_US)
 }
 
-/// Changes the rates, and the classes of responses, of which there were `before`, to the plan's.
+/// Changes the rates and the classes of responses to the plan's; there were `before` classes.
 pub fn set_rates(at: &mut At<'_>, plan: &Plan, before: usize) -> io::Result<()> {
     set_own_rates(at, plan)?;
     inner::set(at, plan, before)
@@ -204,7 +205,7 @@ pub struct HtbClass {
     pub ceiling: u64,
     pub priority: u8,
     pub quantum_bytes: u32,
-    /// Minimum time at the ceiling that the class may make up for, having waited for its turn.
+    /// The minimum time at the ceiling for which the class may catch up, having waited for its turn.
     pub burst: Nanos,
 }
 

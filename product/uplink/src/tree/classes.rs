@@ -1,8 +1,9 @@
 //! Classes of responses: the shares of the link that a hoster promises its customers.
 //!
-//! A class is a leaf of the tree with a minimum rate, a maximum rate and a turn in proportion to its weight; below it
-//! stands an HTB of its own with the bands for responses. The bands cannot stand in the first HTB: its priorities hold for
-//! the whole link, so what an idle class leaves would go to the class with the smallest responses, whatever its weight.
+//! A class is a leaf of the tree with a minimum rate, a maximum rate and a turn in proportion to its weight. Below the
+//! leaf is an HTB of its own with the bands for responses. The bands cannot be in the first HTB, because its priorities
+//! hold for the whole link: the rate left by an idle class would go to the class with the smallest responses, whatever
+//! its weight.
 
 use std::fmt;
 use std::fs;
@@ -19,7 +20,8 @@ use crate::{Error, Interface};
 pub const WEIGHT_MAX: u16 = 1000;
 /// The prefix of the file names.
 const KIND: &str = "classes";
-/// Minimum length of a turn in bytes at a given rate: this part of a second, which is a packet as `segments.rs` bounds them.
+/// The divisor of the rate per second that gives the minimum length of a turn in bytes: a packet as `segments.rs`
+/// limits them.
 const TURN_PARTS: u64 = 1000;
 const TURN_BYTES_MAX: u64 = 65_536;
 
@@ -27,12 +29,12 @@ const TURN_BYTES_MAX: u64 = 65_536;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     Rate(Rate),
-    /// 1 to 100.
+    /// A percentage, 1 to 100.
     Percent(u8),
 }
 
 impl Part {
-    /// Returns the bytes per second of a line of this many.
+    /// Returns the bytes per second of this part on a line of `link_bytes_per_s`.
     pub fn of(self, link_bytes_per_s: u64) -> u64 {
         match self {
             Part::Rate(rate) => build::bytes_per_s(rate),
@@ -65,7 +67,7 @@ impl fmt::Display for Part {
 /// The part of the link that a class has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClassShare {
-    /// 1 to [`WEIGHT_MAX`].
+    /// The weight, 1 to [`WEIGHT_MAX`].
     pub weight: u16,
     pub min_rate: Option<Part>,
     pub max_rate: Option<Part>,
@@ -77,19 +79,19 @@ impl Default for ClassShare {
     }
 }
 
-/// The rates of a class at a link, in bytes per second.
+/// The rates of a class on a link, in bytes per second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClassRates {
-    /// Above 0.
+    /// The guaranteed rate, above 0.
     pub guaranteed: u64,
     pub ceiling: u64,
-    /// The rate of the class while all classes have something to send, in bytes a second.
+    /// The rate of the class while all classes have something to send, in bytes per second.
     pub nominal: u64,
-    /// The bytes that the class sends before another has its turn.
+    /// The bytes that the class sends before another class has its turn.
     pub turn_bytes: u32,
 }
 
-/// Returns what the minimum rates of classes may be together, in bytes per second: the link without the shares of other
+/// Returns the maximum sum of the minimum rates of classes, in bytes per second: the link without the shares of other
 /// traffic, of packets without data and of each class.
 pub fn room(plan: &Plan) -> u64 {
     let shares = [CONTROL_BAND, OTHER_BAND].map(|band| build::share_bytes_per_s(plan, band));
@@ -97,14 +99,15 @@ pub fn room(plan: &Plan) -> u64 {
     build::bytes_per_s(plan.rate).saturating_sub(all)
 }
 
-/// Returns what each class is guaranteed in addition to its minimum rate: the share of a band. HTB lets a class that has
-/// sent a packet wait for as long as the packet takes at its guaranteed rate before another rate counts.
+/// Returns the rate guaranteed to each class in addition to its minimum rate: the share of a band. HTB makes a class
+/// that has sent a packet wait for as long as the packet takes at its guaranteed rate before another rate counts.
 fn least(plan: &Plan) -> u64 {
     build::share_bytes_per_s(plan, CONTROL_BAND)
 }
 
-/// Returns the rates of the plan's classes. Minimum rates that are more than the room together, as on a line that has
-/// become slower, are reduced in proportion: a tree that guarantees more than the link would not hold the link's rate.
+/// Returns the rates of the plan's classes. If the minimum rates together are above their maximum sum, as on a line
+/// that has become slower, they are reduced in proportion: a tree that guarantees more than the link would not hold the
+/// link's rate.
 pub fn rates(plan: &Plan, packet_bytes: u64) -> Vec<ClassRates> {
     let (link, room) = (build::bytes_per_s(plan.rate), room(plan));
     let least_ceiling = (RATE_MIN_BITS_PER_S / 8).min(link);
@@ -128,7 +131,7 @@ pub fn rates(plan: &Plan, packet_bytes: u64) -> Vec<ClassRates> {
     plan.classes.iter().map(of).collect()
 }
 
-/// Returns an error if the plan's classes are more than a tree holds or have no weight.
+/// Returns an error if the plan has more classes than a tree can hold, or a class without weight.
 pub fn check(plan: &Plan) -> Result<(), Error> {
     if plan.classes.len() > CLASSES_MAX {
         return Err(Error::new(format!("{} classes: a tree takes {CLASSES_MAX}", plan.classes.len())));
@@ -140,7 +143,7 @@ pub fn check(plan: &Plan) -> Result<(), Error> {
     }
 }
 
-/// Returns an error if the minimum rates are more than this rate has room for.
+/// Returns an error if the minimum rates together are too high for this rate.
 pub fn check_floors(plan: &Plan) -> Result<(), Error> {
     let (link, room) = (build::bytes_per_s(plan.rate), room(plan));
     let floors = plan.classes.iter().filter_map(|share| share.min_rate).map(|min| min.of(link));
@@ -159,7 +162,7 @@ pub fn check_floors(plan: &Plan) -> Result<(), Error> {
     )))
 }
 
-/// Stores the shares, which the kernel knows as rates alone: a percentage follows the rate of the line.
+/// Stores the shares, because the kernel stores only rates: a percentage follows the rate of the line.
 pub fn keep(interface: &Interface, classes: &[ClassShare]) -> io::Result<()> {
     if classes.is_empty() {
         forget(interface);
@@ -180,7 +183,7 @@ pub fn kept(interface: &Interface) -> Option<Vec<ClassShare>> {
 
 pub fn forget(interface: &Interface) {
     if let Ok(path) = path(KIND, interface) {
-        // There is usually no file.
+        // Usually there is no such file.
         let _ = fs::remove_file(path);
     }
 }
@@ -214,7 +217,7 @@ mod tests {
     fn what_the_minimum_rates_leave_is_divided_by_weight() {
         let classes = [share(1, "-", "-"), share(3, "2mbit", "-"), share(2, "-", "500kbit")];
         let rates = rates(&plan("10mbit", &classes), 1514);
-        // And each class as much.
+        // Each class is guaranteed as much as packets without data.
         let free = (1_250_000 - 250_000 - 6250) - 3 * 6250 - 250_000;
         assert_eq!(rates.iter().map(|rates| rates.guaranteed).collect::<Vec<_>>(), [6250, 256_250, 6250]);
         assert_eq!(rates.iter().map(|rates| rates.ceiling).collect::<Vec<_>>(), [1_250_000, 1_250_000, 62_500]);
@@ -223,7 +226,7 @@ mod tests {
             [6250 + free / 6, 256_250 + free / 2, 62_500]
         );
         assert_eq!(rates.iter().map(|rates| rates.turn_bytes).collect::<Vec<_>>(), [1514, 3 * 1514, 2 * 1514]);
-        // Turns go by the least weight, and are no shorter than a packet of a fast link.
+        // Turns are in proportion to the least weight, and no shorter than a packet of a fast link.
         assert_eq!(
             super::rates(&plan("100mbit", &[share(1000, "-", "-"), share(999, "-", "-")]), 1514)[0].turn_bytes,
             12_512
@@ -244,14 +247,15 @@ mod tests {
         };
         assert_eq!(at("20mbit"), (1_012_500, 1_250_000, 512_500));
         assert_eq!(at("10mbit").1, 625_000);
-        // 4 and 4 of 10, which has room for 7.85; a maximum rate counts before a minimum one.
+        // The minimum rates are 4 and 4 of 10, of which 7.85 are available; a maximum rate takes precedence over a
+        // minimum rate.
         assert_eq!(at("10mbit"), (496_875, 625_000, 496_875));
         assert_eq!(at("1mbit").1, 62_500);
         let capped = [share(1, "3mbit", "1mbit")];
         assert_eq!(rates(&plan("10mbit", &capped), 1514)[0].guaranteed, 125_000);
     }
 
-    /// It is a part of a line that has become slow.
+    /// The maximum rate is a part of a line that has become slow.
     #[test]
     fn no_maximum_rate_is_below_that_of_a_tree() {
         let ceiling = |rate: &str| rates(&plan(rate, &[share(1, "-", "1%")]), 1514)[0].ceiling;

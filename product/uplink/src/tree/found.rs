@@ -1,4 +1,4 @@
-//! Reads from the kernel what is at the root of an interface.
+//! Reads the disciplines at the root of an interface from the kernel.
 
 use std::io;
 
@@ -17,7 +17,7 @@ const HTB_CEIL_AT: usize = 20;
 
 #[derive(Debug)]
 pub enum Found {
-    /// The kernel's default, or nothing.
+    /// The kernel's default, or no discipline.
     Default,
     Ours(Tree),
     /// Our tree, incomplete: parts of it were removed, or `up` was killed half way.
@@ -49,7 +49,7 @@ fn inspect(interface: &Interface) -> io::Result<Found> {
     })
 }
 
-/// Returns the plan that these were made by, with these classes of responses; `None` if a part is missing.
+/// Returns the plan by which these were made, with these classes of responses; `None` if a part is missing.
 fn plan(qdiscs: &[Qdisc], classes: &[Class], shares: Vec<ClassShare>) -> Option<Plan> {
     let class = |id: u32| classes.iter().find(|class| class.id == id);
     let link_bytes_per_s = bytes_per_s(class(LINK_CLASS)?, HTB_CEIL_AT, build::TCA_HTB_CEIL64)?;
@@ -80,14 +80,14 @@ fn plan(qdiscs: &[Qdisc], classes: &[Class], shares: Vec<ClassShare>) -> Option<
     (is_whole && limits.iter().all(|limit| *limit == plan.packets_per_band) && plan.check().is_ok()).then_some(plan)
 }
 
-/// Returns the class of the kernel's for each band of each class of responses.
+/// Returns the kernel's class for each band of each class of responses.
 fn leaves(plan: &Plan) -> impl Iterator<Item = u32> {
     let own = (0..plan.own_bands()).map(|band| leaf_of(plan, 0, band));
     let inner = move |class| (DATA_BAND_FIRST..plan.bands).map(move |band| leaf_of(plan, class, band));
     own.chain((0..plan.classes.len()).flat_map(inner))
 }
 
-/// Returns true if a band of responses has this class of the kernel's.
+/// Returns true if this is the kernel's class for a band of responses.
 #[cfg(feature = "bpf")]
 pub fn is_response_leaf(class: u32) -> bool {
     let (of, leaf) = (class & 0xffff_0000, class & 0xffff);
@@ -103,7 +103,7 @@ fn bytes_per_s(class: &Class, at: usize, wide: u16) -> Option<u64> {
     wide.or_else(narrow)
 }
 
-/// Returns what an HTB class adds to each packet: the fields of its first `tc_ratespec`.
+/// Returns the bytes that an HTB class adds to each packet: the fields of its first `tc_ratespec`.
 fn framing(class: &Class) -> Option<Framing> {
     let spec = attribute(&class.options, build::TCA_HTB_PARMS)?;
     Some(Framing {
@@ -132,7 +132,7 @@ fn permille(share_bytes_per_s: u64, link_bytes_per_s: u64) -> u16 {
     u16::try_from((share_bytes_per_s * 1000 + link_bytes_per_s / 2) / link_bytes_per_s).unwrap_or(u16::MAX)
 }
 
-/// Returns the counters of each band, by number, of all classes together; zeros for a band that has disappeared.
+/// Returns the counters of each band, by number, summed over all classes; zeros for a band that has disappeared.
 pub fn stats(netlink: &mut Socket, tree: &Tree) -> io::Result<Vec<Counted>> {
     let qdiscs = tc::qdiscs(netlink, tree.interface.index)?;
     let counted = |class: usize, band: u8| {
@@ -144,7 +144,7 @@ pub fn stats(netlink: &mut Socket, tree: &Tree) -> io::Result<Vec<Counted>> {
     Ok((0..tree.plan.bands).map(of).collect())
 }
 
-/// Returns the counters of each class of responses; zeros for one that has disappeared.
+/// Returns the counters of each class of responses; zeros for a class that has disappeared.
 pub fn class_stats(netlink: &mut Socket, tree: &Tree) -> io::Result<Vec<Counted>> {
     let qdiscs = tc::qdiscs(netlink, tree.interface.index)?;
     let counted = |class: usize| {

@@ -1,13 +1,14 @@
-//! What a line adds to each packet below the interface, so that the shaper counts as many bytes as the line carries.
+//! The bytes that a line adds to each packet below the interface, so that the shaper counts as many bytes as the line
+//! carries.
 //!
-//! HTB adds it by itself, per class: a qdisc's size table would do the same with a table. It is counted once per
-//! packet of the stack, so packets of several segments (above about 20 Mbit/s) count a little too few bytes.
+//! HTB itself adds them, per class; a qdisc's size table would do the same with a table. They are counted once per
+//! packet of the stack, so slightly too few bytes are counted for packets of several segments (above about 20 Mbit/s).
 
 /// A kind of line, by the names of CAKE (tc-cake(8)). `Overhead::None` counts a packet as the interface has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overhead {
     None,
-    /// With preamble, checksum and gap.
+    /// Ethernet, with preamble, checksum and gap.
     Ethernet,
     /// A cable modem.
     Docsis,
@@ -17,11 +18,11 @@ pub enum Overhead {
     Atm,
 }
 
-/// The same in the kernel's numbers, for packets as an interface has them.
+/// The overhead of a line in the kernel's numbers, for packets as an interface has them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Framing {
     pub overhead_bytes: u16,
-    /// Smaller packets count as this many bytes.
+    /// The minimum number of bytes as which a packet counts.
     pub least_bytes: u16,
     pub is_atm: bool,
 }
@@ -40,7 +41,7 @@ impl Overhead {
         }
     }
 
-    /// Returns the numbers for an interface whose packets have a head of this many bytes before IP.
+    /// Returns the numbers for an interface whose packets have a header of this many bytes before IP.
     pub fn framing(self, head_bytes: u16) -> Framing {
         let (above_ip, least_bytes) = match self {
             Overhead::None => return Framing::default(),
@@ -53,14 +54,14 @@ impl Overhead {
         Framing { overhead_bytes, least_bytes, is_atm: self == Overhead::Atm }
     }
 
-    /// Returns the kind of line with these numbers; `None` for numbers of somebody else.
+    /// Returns the kind of line with these numbers; `None` for numbers set by somebody else.
     pub fn of(framing: Framing, head_bytes: u16) -> Option<Overhead> {
         Overhead::ALL.into_iter().find(|overhead| overhead.framing(head_bytes) == framing)
     }
 }
 
 impl Framing {
-    /// `24 bytes a packet, 84 at least`; `None` if packets count as they are.
+    /// Returns a text such as `24 bytes a packet, 84 at least`; `None` if packets count as they are.
     pub fn said(self) -> Option<String> {
         let Framing { overhead_bytes, least_bytes, is_atm } = self;
         let least = if least_bytes > 0 { format!(", {least_bytes} at least") } else { String::new() };
@@ -83,7 +84,7 @@ mod tests {
         let framing = |overhead: Overhead| overhead.framing(14);
         assert_eq!(framing(Overhead::Ethernet), Framing { overhead_bytes: 24, least_bytes: 84, is_atm: false });
         assert_eq!(framing(Overhead::Atm), Framing { overhead_bytes: 34, least_bytes: 0, is_atm: true });
-        // As `tc class change` may have set.
+        // `tc class change` may have set such numbers.
         assert_eq!(Overhead::of(Framing { overhead_bytes: 7, ..Framing::default() }, 14), None);
         assert_eq!(framing(Overhead::None).said(), None);
         assert_eq!(framing(Overhead::Docsis).said().unwrap(), "4 bytes more a packet, 64 at least");

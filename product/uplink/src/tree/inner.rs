@@ -1,7 +1,8 @@
-//! The leaves of classes of responses, the bands below each, and the filter that finds a packet's class.
+//! The leaves of the classes of responses, the bands below each, and the filter that finds a packet's class.
 //!
-//! The priority of a packet names its band in the HTB of its class, which is not the HTB at the root. There a program of
-//! seven instructions takes the class from the priority's upper half. It is loaded from here, since a tree needs no clang.
+//! The priority of a packet names its band in the HTB of its class, which is not the HTB at the root. At the root, a
+//! program of seven instructions takes the class from the priority's upper half. It is loaded from here, because a tree
+//! does not need clang.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -21,17 +22,17 @@ const INNER_FIRST: u32 = 0x5760;
 const CLASS_FIRST: u32 = ROOT | 0x20;
 /// The queue of band 0 of the first class, `5800:`; each class has sixteen.
 const QUEUE_FIRST: u32 = 0x5800;
-/// The priority of the classes in the HTB at the root: after packets without data, before what other traffic has beyond
+/// The priority of the classes in the HTB at the root: after packets without data, before the traffic of others beyond
 /// its share.
 const PRIORITY: u8 = 1;
-/// Maximum time of rounds of all classes' turns that a class at its maximum rate makes up for.
+/// The maximum time, in rounds of all classes' turns, for which a class at its maximum rate may catch up.
 const ROUNDS_MAX: Nanos = Nanos::from_millis(500);
-/// The rate of the HTB of a class, in bytes per second: it does not shape, its leaf does.
+/// The rate of the HTB of a class, in bytes per second, so high that it does not shape; its leaf does.
 const UNBOUNDED: u64 = 1 << 34;
 
 const TCA_BPF_FD: u16 = 6;
 const TCA_BPF_NAME: u16 = 7;
-/// The name of the program, "WE" and its purpose.
+/// The name of the program: "WE" and its purpose.
 const NAME: &str = "weir_class";
 const ETH_P_ALL: u16 = 3;
 
@@ -56,8 +57,8 @@ pub fn make(at: &mut At<'_>, plan: &Plan) -> io::Result<()> {
     if plan.classes.is_empty() { Ok(()) } else { select(at) }
 }
 
-/// Makes the HTBs of the classes beyond the first `before`, or removes those that the plan has no more, and changes the
-/// guaranteed shares of the others.
+/// Makes the HTBs of the classes beyond the first `before`, or removes those that the plan no longer has, and changes
+/// the guaranteed shares of the others.
 pub fn set(at: &mut At<'_>, plan: &Plan, before: usize) -> io::Result<()> {
     let classes = plan.classes.len();
     for class in before..classes {
@@ -79,7 +80,7 @@ pub fn set(at: &mut At<'_>, plan: &Plan, before: usize) -> io::Result<()> {
 pub fn set_leaves(at: &mut At<'_>, plan: &Plan) -> io::Result<()> {
     let all = classes::rates(plan, build::packet_bytes(at.mtu_bytes));
     let round_bytes: u64 = all.iter().map(|rates| u64::from(rates.turn_bytes)).sum();
-    // A round takes longer by what leaves at minimum rates.
+    // A round takes longer because of the bytes that leave at minimum rates.
     let burst = plan.rate.time_for(2 * round_bytes).clamp(build::BURST, ROUNDS_MAX);
     for (class, rates) in all.into_iter().enumerate() {
         let ClassRates { guaranteed, ceiling, turn_bytes, .. } = rates;
@@ -116,7 +117,7 @@ fn select(at: &mut At<'_>) -> io::Result<()> {
     at.netlink.change(RTM_NEWTFILTER, NLM_F_CREATE, filter.bytes())
 }
 
-/// Returns true if these are the qdiscs and classes of this many classes.
+/// Returns true if these are the qdiscs and classes of a tree with this plan's classes.
 pub fn is_whole(plan: &Plan, qdiscs: &[Qdisc], ids: &[u32]) -> bool {
     let has_root = |class: usize| qdiscs.iter().any(|qdisc| qdisc.handle == root_of(class) && qdisc.kind == "htb");
     let has_bands = |class| (DATA_BAND_FIRST..plan.bands).all(|band| ids.contains(&build::leaf_of(plan, class, band)));
@@ -158,7 +159,7 @@ fn code() -> [u64; 7] {
         instruction(0x61, registers(1), PRIORITY_AT, 0),
         instruction(0x74, 0, 0, 16),
         instruction(0x04, 0, 0, INNER_FIRST.wrapping_neg()),
-        // Unless it is below the number of classes, 0.
+        // The result is 0 unless the number is below the number of classes.
         instruction(0xa5, 0, 1, CLASSES_MAX as u32),
         instruction(0xb4, 0, 0, CLASS_FIRST.wrapping_neg()),
         instruction(0x04, 0, 0, CLASS_FIRST),
@@ -195,7 +196,7 @@ mod tests {
     use crate::tree::{CLASS_STEP, Change, ClassShare, Kind, Tree, change_rate, down, find, up};
     use crate::{Counted, Interface};
 
-    /// Packets that a class has waiting, how many of all leave in a window, and their size without headers.
+    /// The packets that a class has waiting, the total number that leaves in a window, and their size without headers.
     const WAITING: usize = 400;
     const WINDOW: u64 = 300;
     const BYTES: usize = 1200;
@@ -210,7 +211,7 @@ mod tests {
         Plan { classes: classes.to_vec(), packets_per_band: 1000, ..plan }
     }
 
-    /// Runs a test with an interface whose packets arrive nowhere.
+    /// Runs a test with an interface that drops all packets.
     fn on_an_interface(test: impl FnOnce(&Interface) + Send + 'static) {
         in_own_network(|| {
             run("ip link add weir0 type veth peer name weir1");
@@ -229,7 +230,7 @@ mod tests {
         assert_eq!(status, 0);
     }
 
-    /// Hands over datagrams of a class and a band, which wait.
+    /// Sends datagrams of a class and a band, which wait there.
     fn fill(tree: &Tree, class: u32, band: u8) {
         let socket = UdpSocket::bind("198.18.70.1:0").unwrap();
         set(&socket, libc::SO_SNDBUFFORCE, 8 << 20);
@@ -243,8 +244,8 @@ mod tests {
         find(weir0).unwrap().unwrap()
     }
 
-    /// Returns the parts of what leaves in a window that classes have. All must have something waiting until its end: a
-    /// class that a look so late finds empty has had its part before.
+    /// Returns each class's part of the bytes that leave in a window. All classes must have packets waiting until its
+    /// end: a class that is found empty later has had its part before.
     fn parts(weir0: &Interface, waiting: &[usize]) -> Vec<f64> {
         let bytes = |stats: &[Counted]| stats.iter().map(|counted| counted.bytes).collect::<Vec<_>>();
         let (before, until) = (bytes(&tree(weir0).class_stats().unwrap()), Instant::now() + Duration::from_secs(20));
@@ -265,7 +266,7 @@ mod tests {
         found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() <= 0.03)
     }
 
-    /// The class with the greater weight has the worse band, which is of no account; an idle class takes nothing.
+    /// The class with the greater weight has the worse band, which makes no difference; an idle class takes nothing.
     #[test]
     fn bytes_are_divided_by_weight_among_the_classes_that_send() {
         for (floods, expected) in [
@@ -293,21 +294,22 @@ mod tests {
             (0..3).for_each(|class| fill(&tree(weir0), class, 5));
             let after = [share(1, Some("50%"), None), share(1, None, None), share(3, None, None)];
             assert_eq!(up(weir0, &plan("2mbit", &after), false).unwrap(), Change::Rates);
-            // A rate that a class gets counts once it has paid for the packet before.
+            // A new rate of a class counts once the class has paid for the previous packet.
             std::thread::sleep(Duration::from_millis(1000));
             let found = parts(weir0, &[0, 1, 2]);
-            // More if the machine stops for a while; before, a tenth.
+            // The part is larger if the machine stops for a while; formerly it was a tenth.
             assert!(found[0] >= 0.5 && (2.3..3.7).contains(&(found[2] / found[1])), "{found:?}");
             let lost: u64 = tree(weir0).class_stats().unwrap().iter().map(|counted| counted.drops).sum();
             assert_eq!(lost, 0);
         });
     }
 
-    /// A clock meters the rates, and a machine that stops for a while sends less than the link could: so the parts are
-    /// bounds. By weight alone the classes had 10, 1 and 10 parts of 21.
+    /// A clock meters the rates, and a machine that stops for a while sends less than the link could, so the parts are
+    /// bounds. By weight alone the classes would have 10, 1 and 10 parts of 21.
     #[test]
     fn a_minimum_rate_holds_against_a_flood_and_a_maximum_rate_is_not_exceeded() {
-        // On a line of half the rate the percentage is half, and the absolute rate, in bytes per second, is not.
+        // On a line of half the rate the percentage gives half, and the absolute rate, in bytes per second, stays the
+        // same.
         let (minimum, maximum) = (0.4, 50_000.0);
         for rate in ["4mbit", "2mbit"] {
             on_an_interface(move |weir0| {
@@ -357,7 +359,7 @@ mod tests {
             let tree = find(weir0).unwrap().unwrap();
             assert_eq!(Plan { rate: whole.rate, ..tree.plan.clone() }, whole);
             assert_eq!((tree.stats().unwrap().len(), tree.class_stats().unwrap().len()), (15, CLASSES_MAX));
-            // In place: the first classes keep what waits.
+            // The number of classes changes in place: the first classes keep their waiting packets.
             for count in [2, 5, 1, CLASSES_MAX, 2] {
                 let plan = plan("9999999bit", &classes[..count]);
                 assert_eq!(up(weir0, &plan, false).unwrap(), Change::Rates, "{count}");

@@ -1,7 +1,8 @@
 //! Stores the qdisc that an interface had before the tree replaced it, so that `down` can restore it.
 //!
-//! It is stored in a small file in /run/weir, named after the network namespace and the interface. Their numbers live
-//! as long as the qdisc itself could: after a restart of the machine there is neither the file nor the tree.
+//! It is stored in a small file in /run/weir, named after the numbers of the network namespace and of the interface.
+//! These numbers live as long as the qdisc itself could: after a restart of the machine there is neither the file nor
+//! the tree.
 
 use std::fs;
 use std::io;
@@ -14,8 +15,8 @@ use crate::{Counted, Error, Interface};
 /// The prefix of the file names.
 const KIND: &str = "replaced";
 
-/// Kinds without anything below them that can be recreated from the options that the kernel reports (Linux 7.2; it does
-/// not accept what it reports for choke and fq_pie).
+/// The kinds, without anything below them, that can be recreated from the options that the kernel reports (Linux 7.2;
+/// for choke and fq_pie it does not accept its own report).
 pub const RESTORABLE: &[&str] =
     &["bfifo", "cake", "codel", "fq", "fq_codel", "hhf", "pfifo", "pfifo_fast", "pfifo_head_drop", "pie", "sfb", "sfq"];
 
@@ -42,7 +43,7 @@ pub fn kept(interface: &Interface) -> Option<Qdisc> {
 /// Forgets the stored discipline, which will not be restored.
 pub fn forget(interface: &Interface) {
     if let Ok(path) = path(KIND, interface) {
-        // There is usually no file.
+        // Usually there is no such file.
         let _ = fs::remove_file(path);
     }
 }

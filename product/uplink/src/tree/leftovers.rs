@@ -1,15 +1,15 @@
-//! The files in /run/weir that record what `down` must restore, and their removal with the network namespace they are
-//! for.
+//! The files in /run/weir that record the state to be restored by `down`, and their removal when their network
+//! namespace ends.
 //!
 //! A file is named after the numbers of its namespace and of the interface in it, which live as long as the tree could.
 //! A namespace that disappears takes its tree along and leaves the file, without any notification from the kernel.
 //! Every `up` or `down` of any interface therefore removes the files of namespaces that no longer exist.
 //!
 //! A namespace lives as long as a thread is in it, a file system holds it (`ip netns`), or a process has it open. All
-//! of this is searched for in /proc. If anything there cannot be read, or not all processes are visible, nothing is
+//! of these are searched for in /proc. If anything there cannot be read, or not all processes are visible, nothing is
 //! removed: a superfluous file costs some bytes until the next start of the machine, a missing file costs the qdisc
-//! that was there before. Only process 1 may be unreadable, as it is in sandboxes: it is in the first namespace, which
-//! other processes are in too.
+//! that was there before. Only process 1 may be unreadable, as in sandboxes: it is in the first namespace, and so are
+//! other processes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -65,16 +65,16 @@ pub(crate) fn write(path: &Path, interface: &Interface, rest: &str) -> io::Resul
     write().map_err(|error| io::Error::new(error.kind(), said(path, &error)))
 }
 
-/// The error of a file of this kind, which has its path and the cure.
+/// Returns the error of a file of this kind, with its path and the remedy.
 pub(crate) fn unusable(kind: &str, interface: &Interface, error: io::Error) -> Error {
     match (error.raw_os_error(), path(kind, interface)) {
-        // A text of our own has the path.
+        // Our own texts contain the path.
         (None, _) | (_, Err(_)) => Error::new(error.to_string()),
         (_, Ok(path)) => Error::new(said(&path, &error)),
     }
 }
 
-/// A file that cannot be written, with the cure.
+/// Returns a text about a file that cannot be written, with the remedy.
 fn said(path: &Path, error: &io::Error) -> String {
     let cure = match error.kind() {
         ErrorKind::PermissionDenied => format!("run as root, or give {FOLDER} to this user"),
@@ -103,7 +103,7 @@ impl Identity {
         name == self.name || (self.has_address() && address == self.address)
     }
 
-    /// Returns true if the address identifies the device: loopback has zeros, a tunnel none.
+    /// Returns true if the address identifies the device: the address of loopback is zeros, and a tunnel has none.
     fn has_address(&self) -> bool {
         self.address.bytes().any(|digit| digit != b'0')
     }
@@ -147,7 +147,7 @@ pub(crate) fn forget_interface(interface: &Interface) {
     }
 }
 
-/// Removes the files of namespaces that no longer exist. What cannot be determined or removed stays.
+/// Removes the files of namespaces that no longer exist. Files that cannot be checked or removed stay.
 pub(crate) fn sweep() {
     let files = files();
     let mut gone: BTreeSet<u64> = files.iter().map(|file| file.namespace).collect();
@@ -236,7 +236,7 @@ fn number_of(link: &Path) -> Option<u64> {
 /// Returns `None` for a file of a process that has ended in the meantime.
 fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     let is_gone = |error: &io::Error| {
-        // A zombie has no mounts any more, which is reported as an invalid argument.
+        // A zombie no longer has mounts, which is reported as an invalid argument.
         matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput)
             || error.raw_os_error() == Some(libc::ESRCH)
     };

@@ -1,6 +1,6 @@
 //! The tree of bands that `weir uplink up` puts at an interface's egress: a shaper at the uplink's rate, and below it a
-//! few bounded queues. Each queue has a guaranteed share of the link; what the shares leave goes to the first non-empty
-//! queue.
+//! few bounded queues. Each queue has a guaranteed share of the link; the rate that the shares leave goes to the first
+//! non-empty queue.
 //!
 //! This is the papers' own mechanism (Harchol-Balter et al., "Implementation of SRPT scheduling in web servers", 2000,
 //! section 3.2: 16 bands of `prio`), under a shaper so that the queue forms here and not in a modem or a driver, and
@@ -19,8 +19,8 @@
 //! On slow links the interface's packets are kept small while the tree is there: see `segments.rs`.
 //!
 //! Other traffic has [`OTHER_SHARE_PERMILLE`] of the link before any response, so that the machine can be reached
-//! however busy it is. Beyond its share it has only what the responses leave: a backup, rsync or HTTP/3 may fill a link
-//! by itself. Under `prio` it comes before the responses, without a limit.
+//! however busy it is. Beyond its share it has only the rate that the responses leave: a backup, rsync or HTTP/3 may
+//! fill a link by itself. Under `prio` it comes before the responses, without a limit.
 
 mod build;
 mod classes;
@@ -52,10 +52,10 @@ pub const CONTROL_BAND: u8 = 0;
 pub const OTHER_BAND: u8 = 1;
 /// The most urgent band of responses.
 pub const DATA_BAND_FIRST: u8 = 2;
-/// The `skb->priority` of packets that pass the bands by, unshaped: the root's own number, which HTB takes for its
-/// direct queue.
+/// The `skb->priority` of packets that bypass the bands, unshaped: the root's own number, which HTB uses for its direct
+/// queue.
 pub const PAST_BANDS: u32 = build::ROOT;
-/// The difference of the priorities of one band in a class and in the next.
+/// The difference between the priorities of a band in one class and in the next.
 pub const CLASS_STEP: u32 = 1 << 16;
 /// Minimum number of bands: at least one for data.
 pub const BANDS_MIN: u8 = DATA_BAND_FIRST + 1;
@@ -64,16 +64,16 @@ pub const PACKETS_PER_BAND: u32 = 100;
 /// The share of the link guaranteed to other traffic, in thousandths. Measured on 10 Mbit/s in competition with one
 /// bulk transfer from another port: `docs/attach.md` has the figures.
 pub const OTHER_SHARE_PERMILLE: u16 = 200;
-/// The share guaranteed to the control band and to each band of responses, in thousandths. With 13 of them, synthetic
-/// trace, rho 0.95: 5, 10 and 20 cost 2, 5 and 10 % of the mean response time.
+/// The share guaranteed to the control band and to each band of responses, in thousandths. With 13 of them in the
+/// synthetic trace at rho 0.95, shares of 5, 10 and 20 cost 2, 5 and 10 % of the mean response time.
 pub const SHARE_PERMILLE: u16 = 5;
 /// Number of priorities of an HTB: TC_HTB_NUMPRIO of linux/pkt_sched.h.
 const HTB_PRIORITIES: u8 = 8;
 /// The whole link, in thousandths.
 const WHOLE_PERMILLE: u16 = 1000;
-/// Minimum rate, of a tree and of a class: below it a full packet takes more than a second.
+/// The minimum rate of a tree and of a class: below it a full packet takes more than a second.
 pub const RATE_MIN_BITS_PER_S: u64 = 12_000;
-/// Maximum queue length: more packets would be minutes of any link.
+/// The maximum queue length; more packets would take minutes on any link.
 const PACKETS_PER_BAND_MAX: u32 = 1_000_000;
 
 /// The mechanism that orders the packets.
@@ -82,7 +82,8 @@ pub enum Kind {
     /// An HTB with one class that contains the `prio` discipline: up to 16 bands, in strict order.
     Prio,
     /// An HTB with a class per band: up to 15, each with a guaranteed share. The default. An HTB has only eight
-    /// priorities, so beyond eight bands two share one, and the better of them has nearly all.
+    /// priorities, so with more than eight bands two share a priority, and the better of them gets nearly all of its
+    /// rate.
     Htb,
 }
 
@@ -94,7 +95,7 @@ impl Kind {
         }
     }
 
-    /// The maximum number of bands; for prio, TCQ_PRIO_BANDS of linux/pkt_sched.h.
+    /// Returns the maximum number of bands; for prio, TCQ_PRIO_BANDS of linux/pkt_sched.h.
     pub fn bands_max(self) -> u8 {
         match self {
             Kind::Prio => 16,
@@ -103,11 +104,11 @@ impl Kind {
     }
 }
 
-/// The tree wanted at an interface.
+/// The wanted tree at an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     pub kind: Kind,
-    /// The rate in wire bytes as HTB counts them: with the interface's own header and what `framing` adds.
+    /// The rate in wire bytes as HTB counts them: with the interface's own header and the bytes that `framing` adds.
     pub rate: Rate,
     pub framing: Framing,
     /// The number of bands, including the control band and the other band.
@@ -117,7 +118,7 @@ pub struct Plan {
     /// band has more ([`Kind::Htb`] only). 0 means the minimum that HTB supports: one byte per second, which lets a
     /// packet a minute through.
     pub share_permille: u16,
-    /// The same for other traffic.
+    /// The share of other traffic, in the same terms.
     pub other_share_permille: u16,
     /// The classes of responses, the default class first; none if all responses are alike ([`Kind::Htb`] only).
     pub classes: Vec<ClassShare>,
@@ -139,12 +140,12 @@ impl Plan {
         }
     }
 
-    /// The number of the first bands, which belong to no class of responses.
+    /// Returns the number of the first bands, which belong to no class of responses.
     fn own_bands(&self) -> u8 {
         if self.classes.is_empty() { self.bands } else { DATA_BAND_FIRST }
     }
 
-    /// The share of the rate guaranteed to this band, in thousandths.
+    /// Returns the share of the rate guaranteed to this band, in thousandths.
     pub fn share_of(&self, band: u8) -> u16 {
         if band == OTHER_BAND { self.other_share_permille } else { self.share_permille }
     }
@@ -193,30 +194,31 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The `skb->priority`, set with SO_PRIORITY, of the packets of a band; a band beyond the last counts as the last.
-    /// With classes it is the default class's, and for each class after it greater by [`CLASS_STEP`].
+    /// Returns the `skb->priority`, set with SO_PRIORITY, of the packets of a band; a band beyond the last counts as
+    /// the last. With classes it is the default class's priority; for each later class it is greater by [`CLASS_STEP`].
     pub fn priority(&self, band: u8) -> u32 {
         build::leaf_of(&self.plan, 0, band.min(self.plan.bands.saturating_sub(1)))
     }
 
-    /// The number of bands for responses.
+    /// Returns the number of bands for responses.
     pub fn data_bands(&self) -> u8 {
         self.plan.bands.saturating_sub(DATA_BAND_FIRST)
     }
 
-    /// The priority of the nth band for responses, 0 being the most urgent; beyond the last it is the last band's.
+    /// Returns the priority of the nth band for responses, 0 being the most urgent; beyond the last, the last band's
+    /// priority.
     pub fn data_priority(&self, nth: u8) -> u32 {
         self.priority(nth.saturating_add(DATA_BAND_FIRST))
     }
 
-    /// The counters of each band since the tree was made, by number.
+    /// Returns the counters of each band since the tree was made, by number.
     pub fn stats(&self) -> Result<Vec<Counted>, Error> {
         let doing = format!("reading the bands of {}", self.interface.name);
         let mut netlink = Socket::open().map_err(|error| Error::kernel(&doing, error))?;
         found::stats(&mut netlink, self).map_err(|error| Error::kernel(&doing, error))
     }
 
-    /// The counters of each class of responses since the tree was made.
+    /// Returns the counters of each class of responses since the tree was made.
     pub fn class_stats(&self) -> Result<Vec<Counted>, Error> {
         let doing = format!("reading the classes of {}", self.interface.name);
         let mut netlink = Socket::open().map_err(|error| Error::kernel(&doing, error))?;
@@ -236,12 +238,12 @@ pub(crate) fn is_response_queue(qdisc: &crate::tc::Qdisc) -> bool {
     found::is_response_leaf(qdisc.parent) && qdisc.kind != "htb"
 }
 
-/// Returns what such a line adds to packets of this interface.
+/// Returns the bytes that such a line adds to packets of this interface.
 pub fn framing(interface: &Interface, overhead: Overhead) -> Result<Framing, Error> {
     Ok(overhead.framing(head_bytes(interface)?))
 }
 
-/// Returns the kind of line whose numbers this tree has; `None` for others.
+/// Returns the kind of line whose numbers this tree has; `None` for other numbers.
 pub fn overhead(tree: &Tree) -> Result<Option<Overhead>, Error> {
     Ok(Overhead::of(tree.plan.framing, head_bytes(&tree.interface)?))
 }
@@ -252,17 +254,18 @@ fn head_bytes(interface: &Interface) -> Result<u16, Error> {
     device.map(|device| device.head_bytes).ok_or_else(|| Error::new(format!("the interface {name} has gone")))
 }
 
-/// What an interface had before a tree, which a classifier's settings hold too: the records in /run/weir may be lost.
+/// The state of an interface before a tree was made. A classifier's settings hold it too, because the records in
+/// /run/weir may be lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Before {
-    /// Maximum number of segments in a packet; 0 if it is not known.
+    /// The maximum number of segments in a packet; 0 if it is not known.
     pub segments: u16,
     /// The kind of the queueing discipline that the tree replaced, in [`RESTORABLE`].
     pub queue: Option<&'static str>,
 }
 
 impl Before {
-    /// Reads it from the records, or from an interface without a tree.
+    /// Reads the state from the records, or from an interface without a tree.
     #[cfg(feature = "bpf")]
     pub(crate) fn of(interface: &Interface) -> Result<Before, Error> {
         let kernel = |error| Error::kernel(&format!("reading {}", interface.name), error);
@@ -277,7 +280,7 @@ impl Before {
         Ok(Before { segments: u16::try_from(segments).unwrap_or(u16::MAX), queue })
     }
 
-    /// Returns the part of it that no record holds.
+    /// Returns the part of the state that no record holds.
     #[cfg(feature = "bpf")]
     pub(crate) fn unrecorded(self, interface: &Interface) -> Result<Before, Error> {
         let is_lost = segments::is_lost(interface, self.segments.into())
@@ -295,13 +298,13 @@ impl Before {
     }
 }
 
-/// Returns the kind of the queueing discipline that our tree replaced and will be restored.
+/// Returns the kind of the queueing discipline that our tree replaced and that will be restored.
 pub fn replaced(interface: &Interface) -> Option<String> {
     keep::kept(interface).map(|qdisc| qdisc.kind)
 }
 
-/// Returns false if packets that wait in this tree may be too large for its rate: another interface has come above its
-/// own since, or another program has changed one.
+/// Returns false if packets that wait in this tree may be too large for its rate, because another interface has been
+/// added above its own, or another program has changed the size of packets.
 pub fn has_small_packets(tree: &Tree, is_followed: bool) -> Result<bool, Error> {
     let name = &tree.interface.name;
     segments::is_bound(&tree.interface, tree.plan.rate, is_followed)

@@ -3,7 +3,7 @@
 //! TCP hands down up to 64 KB as one packet, which is segmented below the queue. Nothing overtakes it while it leaves,
 //! which takes 52 ms at 10 Mbit/s: with such packets the median response of nginx under `psjf` took 3.2 ms, with single
 //! segments 1.4 ms. On slow links the stack is therefore made to build smaller packets (`gso_max_segs` of the
-//! interface), and [`release`] restores the previous value. Existing connections go on as they were.
+//! interface), and [`release`] restores the previous value. Existing connections are not disturbed.
 
 use std::fs;
 use std::io;
@@ -24,11 +24,11 @@ const RTM_SETLINK: u16 = 19;
 /// The size of `struct ifinfomsg`; the interface's number is at 4.
 const LINK_BYTES: usize = 16;
 const IFLA_GSO_MAX_SEGS: u16 = 40;
-/// Maximum link time of one packet; but a segment is never cut.
+/// The maximum link time of one packet; a segment is never cut.
 const PACKET_FOR: Nanos = Nanos::from_millis(1);
 
-/// Limits the packets for a link of this rate, including those of the interfaces above, where the stack builds what
-/// leaves here. Returns true if they were not limited before.
+/// Limits the packets for a link of this rate, including packets of the interfaces above, where the stack builds them.
+/// Returns true if they were not limited before.
 pub fn bound(netlink: &mut Socket, interface: &Interface, device: &Device, rate: Rate) -> io::Result<bool> {
     let is_new = bound_one(netlink, interface, device, rate, KIND)?;
     for upper in uppers(&links()?, interface) {
@@ -40,8 +40,9 @@ pub fn bound(netlink: &mut Socket, interface: &Interface, device: &Device, rate:
     Ok(is_new)
 }
 
-/// Returns false if the interface, or one above it that was made or changed since [`bound`], lets the stack build packets
-/// that are too large for this rate. Those of a rate that is followed may be twice as large: it changes without them.
+/// Returns false if the interface, or one above it that was made or changed since [`bound`], lets the stack build
+/// packets that are too large for this rate. For a followed rate they may be twice as large, because it changes without
+/// them.
 pub fn is_bound(interface: &Interface, rate: Rate, is_followed: bool) -> io::Result<bool> {
     let one = |interface: &Interface, kind: &str| {
         let Some(device) = Device::of(interface)? else { return Ok(true) };
@@ -56,7 +57,7 @@ pub fn is_bound(interface: &Interface, rate: Rate, is_followed: bool) -> io::Res
     Ok(is_bound)
 }
 
-/// Returns the number of segments before a tree, if it is kept, and the number that suits the rate.
+/// Returns the number of segments before a tree, if it is stored, and the number that suits the rate.
 fn wanted(path: &Path, interface: &Interface, device: &Device, rate: Rate) -> (Option<u32>, u32) {
     let kept = kept(path, interface, device);
     (kept, segments(rate, device.mtu_bytes).min(kept.unwrap_or(device.gso_max_segs)))
@@ -74,11 +75,11 @@ fn bound_one(netlink: &mut Socket, interface: &Interface, device: &Device, rate:
     Ok(kept.is_none())
 }
 
-/// Restores what [`bound`] found. Returns false if it changed nothing, or if the value was changed since.
+/// Restores the values found by [`bound`]. Returns false if it changed nothing, or if the value was changed since.
 pub fn release(netlink: &mut Socket, interface: &Interface) -> io::Result<bool> {
     let is_bound = release_one(netlink, interface, KIND)?;
     let links = links()?;
-    // Includes interfaces that have been taken off this one since, but not those above another tree.
+    // This includes interfaces that are no longer above this one, but not those above another tree.
     for upper in leftovers::interfaces(UPPER)? {
         let is_below = |link: &&RelatedInterface| {
             link.interface.index != interface.index
@@ -92,25 +93,25 @@ pub fn release(netlink: &mut Socket, interface: &Interface) -> io::Result<bool> 
     Ok(is_bound)
 }
 
-/// Returns the number of segments before a tree: the one that is kept, or else the interface's own.
+/// Returns the number of segments before a tree: the stored number, or else the interface's own.
 #[cfg(feature = "bpf")]
 pub fn before(interface: &Interface, device: &Device) -> io::Result<u32> {
     Ok(kept(&path(KIND, interface)?, interface, device).unwrap_or(device.gso_max_segs))
 }
 
-/// Returns true if nothing is kept for [`release`] to restore, and the interface has fewer segments than these.
+/// Returns true if nothing is stored for [`release`] to restore, and the interface has fewer segments than these.
 #[cfg(feature = "bpf")]
 pub fn is_lost(interface: &Interface, before: u32) -> io::Result<bool> {
     let device = Device::of(interface)?;
     Ok(!is_kept(KIND, interface) && device.is_some_and(|device| device.gso_max_segs < before))
 }
 
-/// Restores this number where it is lost, if the interface has about the number that suits the rate.
+/// Restores this number if its record is lost and the interface has about the number that suits the rate.
 #[cfg(feature = "bpf")]
 pub fn restore(interface: &Interface, rate: Rate, before: u32) -> io::Result<()> {
     let Some(device) = Device::of(interface)? else { return Ok(()) };
     let ours = segments(rate, device.mtu_bytes);
-    // Those of a rate that is followed differ a little.
+    // The numbers for a followed rate differ a little.
     if is_lost(interface, before)? && (ours / 2..=ours.saturating_mul(2)).contains(&device.gso_max_segs) {
         set(&mut Socket::open()?, interface, before)?;
     }
@@ -125,7 +126,7 @@ fn release_one(netlink: &mut Socket, interface: &Interface, kind: &str) -> io::R
     if let (true, Some(before)) = (is_bound, before) {
         set(netlink, interface, before)?;
     }
-    // There is usually no file.
+    // Usually there is no such file.
     let _ = fs::remove_file(path);
     Ok(is_bound)
 }

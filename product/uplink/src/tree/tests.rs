@@ -17,7 +17,7 @@ fn plan(rate: &str) -> Plan {
     Plan::new(Kind::Htb, rate.parse().unwrap())
 }
 
-/// Returns the segments per packet; kind, handle, parent and options of every qdisc, and every class.
+/// Returns the segments per packet, and the kind, handle, parent and options of every qdisc and class.
 fn everything(interface: &Interface) -> String {
     let mut netlink = Socket::open().unwrap();
     let mut all = format!("{}\n", segments_of(interface));
@@ -66,7 +66,7 @@ fn goes_up_is_found_and_goes_down() {
     });
 }
 
-/// Above 34 Gbit/s a rate in bytes per second does not fit in 32 bits. Loopback has no speed that would forbid it.
+/// Above 34 Gbit/s a rate in bytes per second does not fit in 32 bits. Loopback reports no speed that would forbid it.
 #[test]
 fn packets_are_small_while_a_slow_tree_is_there() {
     on_a_pair(|weir0| {
@@ -79,13 +79,13 @@ fn packets_are_small_while_a_slow_tree_is_there() {
             down(weir0).unwrap();
             assert_eq!(segments_of(weir0), own);
         }
-        // Another program removes the tree: what was there before it is still stored.
+        // Another program removes the tree: the original value is still stored.
         up(weir0, &plan("10mbit"), false).unwrap();
         run("tc qdisc del dev weir0 root");
         up(weir0, &plan("10mbit"), false).unwrap();
         down(weir0).unwrap();
         assert_eq!(segments_of(weir0), 3);
-        // A value changed since, or that of another interface with these numbers, is not restored.
+        // A value changed since, or the value of another interface with these numbers, is not restored.
         up(weir0, &plan("10mbit"), false).unwrap();
         run("ip link set weir0 gso_max_segs 5");
         down(weir0).unwrap();
@@ -112,14 +112,15 @@ fn packets_of_the_interfaces_above_are_small_too() {
         assert_eq!(all(), [1, 1, 1, before[3]]);
         up(weir0, &plan("100mbit"), false).unwrap();
         assert_eq!(all(), [8, 8, 8, before[3]]);
-        // An interface that leaves in the meantime gets its value back too.
+        // The value of an interface that leaves in the meantime is restored too.
         run("ip link set weir0 nomaster");
         assert!(down(weir0).unwrap());
         assert_eq!(all(), before);
     });
 }
 
-/// Anybody may have removed the tree: `down` restores the packets' size; otherwise segmentation offload would stay off.
+/// Any program may have removed the tree: `down` restores the packets' size; otherwise segmentation offload would stay
+/// off.
 #[test]
 fn the_packets_size_is_put_back_whoever_removed_the_tree() {
     on_a_pair(|weir0| {
@@ -134,7 +135,7 @@ fn the_packets_size_is_put_back_whoever_removed_the_tree() {
             assert_eq!(segments_of(weir0), 65_535, "{removed}");
             assert!(everything(weir0).contains(left), "{removed}");
         }
-        // Nothing of ours is left.
+        // None of our parts is left.
         assert!(down(weir0).unwrap_err().to_string().contains("the pfifo on weir0 is not weir's"));
     });
 }
@@ -149,7 +150,7 @@ fn a_renamed_interface_gets_back_what_it_had() {
         run("ip link set weir0 name weir7");
         run("ip link set weir7 up");
         let weir7 = Interface::by_name("weir7").unwrap();
-        // Another rate in the meantime: the original value is not forgotten.
+        // The rate changes in the meantime: the original value is not forgotten.
         up(&weir7, &plan("100mbit"), true).unwrap();
         assert!(down(&weir7).unwrap());
         assert_eq!(everything(&weir7), before);
@@ -163,23 +164,23 @@ fn a_kill_at_any_step_loses_nothing() {
         let device = || crate::device::Device::of(weir0).unwrap().unwrap();
         let file = leftovers::path("segments", weir0).unwrap();
         let netlink = || Socket::open().unwrap();
-        // After the packets are limited, before there is a tree.
+        // The process was killed after the packets were limited, before there was a tree.
         assert!(segments::bound(&mut netlink(), weir0, &device(), "10mbit".parse().unwrap()).unwrap());
         assert!(down(weir0).unwrap());
         assert_eq!(segments_of(weir0), 65_535);
-        // After another limit is recorded, before it is set: the file has 8, the interface 1.
+        // It was killed after another limit was recorded, before it was set: the file has 8, the interface 1.
         up(weir0, &plan("10mbit"), false).unwrap();
         segments::bound(&mut netlink(), weir0, &device(), "100mbit".parse().unwrap()).unwrap();
         run("ip link set weir0 gso_max_segs 1");
         assert!(std::fs::read_to_string(&file).unwrap().ends_with(" 65535 1 8\n"));
-        // `up` goes on from there, and so does `down`.
+        // `up` continues from there, and so does `down`.
         up(weir0, &plan("50mbit"), false).unwrap();
         assert_eq!(segments_of(weir0), 4);
-        // After the tree is removed, before the packets' size is restored.
+        // It was killed after the tree was removed, before the packets' size was restored.
         run("tc qdisc del dev weir0 root");
         assert!(down(weir0).unwrap());
         assert_eq!(segments_of(weir0), 65_535);
-        // After it is restored, before the file is removed.
+        // It was killed after the size was restored, before the file was removed.
         std::fs::write(&file, "weir0 65535 1\n").unwrap();
         assert!(!down(weir0).unwrap());
         assert_eq!((segments_of(weir0), file.exists()), (65_535, false));
@@ -239,11 +240,11 @@ fn tc_command(words: &str) -> std::process::Output {
     std::process::Command::new("tc").args(words.split_whitespace()).output().unwrap()
 }
 
-/// All restorable kinds that this kernel has: in a virtual machine it is all of them.
+/// The test covers all restorable kinds that this kernel has, which in a virtual machine are all kinds.
 #[test]
 fn each_restorable_kind_is_put_back_as_it_was() {
     on_a_pair(|weir0| {
-        // In tc's output: codel counts time in units of 1024 ns, so its options can come back a microsecond less.
+        // In tc's output codel counts time in units of 1024 ns, so its options can come back a microsecond less.
         let shown = || String::from_utf8(tc_command("qdisc show dev weir0").stdout).unwrap();
         let mut put_back = 0;
         for kind in keep::RESTORABLE {
@@ -366,7 +367,7 @@ fn an_interface_that_goes_or_is_made_anew_is_told_by_name() {
     });
 }
 
-/// Runs in a separate network, so that this machine's is untouched whatever happens.
+/// The test runs in a separate network, so that this machine's is untouched whatever happens.
 #[test]
 fn without_privilege_it_says_so() {
     on_a_pair(|weir0| {
@@ -402,7 +403,7 @@ fn packets_are_counted_in_the_band_that_their_priority_names() {
             expected[usize::from(band)] += 1;
         }
         let counted = tree.stats().unwrap();
-        // IPv6 sends packets of its own on a new interface, and they are unclassified.
+        // IPv6 sends packets of its own on a new interface, and these are unclassified.
         let at_least = counted.iter().zip(&expected).all(|(counted, expected)| counted.packets >= *expected);
         assert!(at_least, "{counted:?}");
         for band in (0..15).filter(|band| *band != OTHER_BAND).map(usize::from) {
@@ -430,7 +431,7 @@ fn set_priority(socket: &std::net::UdpSocket, priority: u32) {
     assert_eq!(status, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// The kernel puts an `mq` at devices of several queues by itself, and again when the tree goes.
+/// The kernel itself puts an `mq` at devices of several queues, and again when the tree is removed.
 #[test]
 fn the_kernel_s_mq_comes_back_and_somebody_s_is_refused() {
     in_own_network(|| {

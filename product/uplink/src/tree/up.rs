@@ -1,5 +1,5 @@
 //! Makes, changes and removes the tree. Everything is checked before anything is changed, and a failure half way is
-//! undone: the interface is then as it was.
+//! undone, which restores the interface.
 
 use std::io;
 
@@ -21,21 +21,21 @@ const DOWN: &str = "weir uplink down";
 pub enum Change {
     /// There was no tree, and one was made.
     Made,
-    /// The rates of the tree were changed; what waits in it goes on waiting.
+    /// The rates of the tree were changed; waiting packets stay in it.
     Rates,
-    /// The tree was rebuilt; what waited in it was dropped.
+    /// The tree was rebuilt; the packets that waited in it were dropped.
     Rebuilt,
-    /// The tree was as wanted already.
+    /// The tree was already as wanted.
     Nothing,
 }
 
-/// Ensures that the tree of this plan is on the interface. Another program's qdisc is refused, or with `replace` stored
-/// and restored by [`down`].
+/// Ensures that the tree of this plan is on the interface. Another program's qdisc makes it fail, or with `replace` is
+/// stored and later restored by [`down`].
 pub fn up(interface: &Interface, plan: &Plan, replace: bool) -> Result<Change, Error> {
     interface.explain(make(interface, plan, replace))
 }
 
-/// Returns the error of [`up`] as far as it can be found without changing anything.
+/// Returns the error of [`up`], if it can be found without changing anything.
 pub fn check(interface: &Interface, plan: &Plan, replace: bool) -> Result<(), Error> {
     interface.explain(inspect(interface, plan, replace).map(drop))
 }
@@ -59,9 +59,9 @@ fn inspect(interface: &Interface, plan: &Plan, replace: bool) -> Result<(Device,
     Ok((device, look_at_root(interface, replace, DOWN)?))
 }
 
-/// Changes the rate of a tree that is still as it was left, at the rate `before`; returns false if it is not. With
-/// `packets_for`, packets become as large as suits that rate: that changes the interface, which other programs notice,
-/// so a rate that changes often does without.
+/// Changes the rate of a tree that is unchanged since it had the rate `before`; returns false if it is not. With
+/// `packets_for`, packets become as large as suits that rate. This changes the interface, which other programs notice,
+/// so it is left out for a rate that changes often.
 pub fn change_rate(interface: &Interface, before: Rate, rate: Rate, packets_for: Option<Rate>) -> Result<bool, Error> {
     let change = || {
         let kernel = |error: io::Error| Error::kernel(&format!("changing the rate on {}", interface.name), error);
@@ -82,7 +82,7 @@ pub fn change_rate(interface: &Interface, before: Rate, rate: Rate, packets_for:
     interface.explain(change())
 }
 
-/// Returns true if both rates are the same to the kernel, which knows whole bytes per second.
+/// Returns true if both rates are the same to the kernel, which stores whole bytes per second.
 pub fn is_rate(one: Rate, other: Rate) -> bool {
     build::bytes_per_s(one) == build::bytes_per_s(other)
 }
@@ -124,7 +124,7 @@ fn put_up(
         Found::Ours(tree) => site.build(plan, Before::Ours(tree.plan))?,
         Found::Broken => site.build(plan, Before::Broken)?,
         Found::Default => {
-            // It belongs to an earlier interface or namespace with these numbers.
+            // The record belongs to an earlier interface or namespace with these numbers.
             keep::forget(interface);
             site.build(plan, Before::Default)?;
             return Ok(Change::Made);
@@ -133,7 +133,7 @@ fn put_up(
     Ok(Change::Rebuilt)
 }
 
-/// Removes the tree and restores what was before it. Returns false if there was nothing of ours.
+/// Removes the tree and restores the previous state. Returns false if there was nothing of ours.
 pub fn down(interface: &Interface) -> Result<bool, Error> {
     leftovers::sweep();
     interface.check()?;
@@ -157,8 +157,8 @@ fn take_down(interface: &Interface) -> Result<bool, Error> {
     }
 }
 
-/// Restores what a removed tree changed, whichever program removed it: the size of packets, and the discipline that it
-/// replaced, unless another has that place. Returns false if there was nothing to restore.
+/// Restores the settings that a removed tree had changed, whichever program removed it: the size of packets, and the
+/// discipline that it replaced, unless another discipline is there. Returns false if there was nothing to restore.
 pub fn put_back(interface: &Interface) -> Result<bool, Error> {
     let name = &interface.name;
     let kernel = |error: io::Error| Error::kernel(&format!("putting back the packets' size on {name}"), error);
@@ -235,7 +235,7 @@ impl Site<'_> {
     }
 
     fn put(&mut self, plan: &Plan) -> Result<(), Error> {
-        // First: a tree whose shares are not known is not whole.
+        // The shares are stored first, because a tree whose shares are not known is incomplete.
         classes::keep(self.interface, &plan.classes).map_err(|error| self.explain(plan, error))?;
         build::build(&mut self.at(), plan).map_err(|error| self.explain(plan, error))
     }

@@ -1,4 +1,4 @@
-//! The follower before thousands of short responses at 100 Mbit/s, a connection for each. The line's queue of a hundred
+//! The follower with thousands of short responses at 100 Mbit/s, on a connection each. The line's queue of a hundred
 //! packets is 12 ms there, and hardly any response is long enough to show a round trip beyond its handshake's.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -9,24 +9,24 @@ const RTT_MS: u64 = 5;
 const CLIENTS: u64 = 4;
 const PACKET: u64 = SEGMENT_BYTES + HEAD_BYTES;
 const LINE_MBIT: f64 = 100.0;
-/// Packets of responses: most have up to three, some 30, few 700.
+/// The packets of responses: most have up to three, some 30, few 700.
 const MIDDLE: (f64, u64) = (0.028, 30);
 const LARGE: (f64, u64) = (0.002, 700);
 /// The first timeouts of data and of a handshake.
 const DATA_TIMEOUT_MS: u64 = 200;
 const HANDSHAKE_TIMEOUT_MS: u64 = 1000;
-/// A response with so many packets outstanding learns of a loss by what arrives after it.
+/// The number of outstanding packets from which a response notices a loss by the packets that arrive after it.
 const LONG_PACKETS: u64 = 4;
 
 #[derive(Debug, Default)]
 struct Response {
     size: u64,
-    /// When its request comes, after its handshake.
+    /// The time at which its request comes, after its handshake.
     ready_ms: u64,
     window: u64,
     below: u64,
     on_way: u64,
-    /// When packets that the line has dropped are sent again.
+    /// The times at which packets that the line has dropped are sent again.
     dropped: VecDeque<u64>,
     handed: u64,
     acked: u64,
@@ -41,7 +41,7 @@ impl Response {
         self.below + self.on_way + self.dropped.len() as u64
     }
 
-    /// Hands down what the window allows, and what is due to be sent again.
+    /// Hands down the packets that the window allows, and those due to be sent again.
     fn hand_down(&mut self, ms: u64, below_max: u64) {
         while self.below < below_max {
             if self.dropped.pop_front_if(|due| *due <= ms).is_some() {
@@ -88,7 +88,7 @@ impl Response {
     }
 }
 
-/// A packet: its response, and when it was handed down.
+/// A packet: its response, and the time at which it was handed down.
 type Packet = (u64, u64);
 
 struct Line {
@@ -98,15 +98,15 @@ struct Line {
     next: u64,
     responses: BTreeMap<u64, Response>,
     ended: Vec<Connection>,
-    /// Those that have packets in the bands, the shortest first.
+    /// The responses that have packets in the bands, the shortest first.
     waiting: BTreeSet<(u64, u64)>,
     queue: VecDeque<Packet>,
     arriving: VecDeque<(u64, Packet)>,
     left_bytes: u64,
-    /// Of the bands and of the line, in bytes.
+    /// The credit of the bands and of the line, in bytes.
     credit: [f64; 2],
     paces: Vec<f64>,
-    /// Packets that the line has dropped, in each second.
+    /// The packets that the line has dropped in each second.
     drops: Vec<u64>,
 }
 
@@ -148,12 +148,12 @@ impl Line {
         self
     }
 
-    /// The time that a packet would wait in the line's queue now.
+    /// Returns the time that a packet would wait in the line's queue now.
     fn queue_ms(&self) -> u64 {
         (self.queue.len() as f64 * PACKET as f64 / 125.0 / LINE_MBIT) as u64
     }
 
-    /// Begins responses by chance. Their handshakes pass the bands by, and may find the line full.
+    /// Begins responses by chance. Their handshakes bypass the bands, and may find the line full.
     fn begin(&mut self, ms: u64) {
         let mean = 2.0 + MIDDLE.0 * MIDDLE.1 as f64 + LARGE.0 * LARGE.1 as f64;
         let each = self.rho * LINE_MBIT * 125.0 / PACKET as f64 / mean / 8.0;
@@ -225,7 +225,7 @@ impl Line {
             response.on_way += 1;
             self.queue.push_back((number, ms));
         }
-        // TCP hands down the next at once.
+        // TCP hands down the next packet immediately.
         response.hand_down(ms, BELOW_MAX);
         if response.below == 0 {
             self.waiting.remove(&(response.size, number));
@@ -251,7 +251,7 @@ impl Line {
     }
 }
 
-/// The pace went to 1.06 to 1.27 of the line, and up to 182 packets a second were dropped.
+/// Formerly the pace went to 1.06 to 1.27 of the line, and up to 182 packets a second were dropped.
 #[test]
 fn short_responses_show_that_the_line_is_full() {
     for (rho, seed) in [(0.8, 1), (0.8, 2), (1.2, 1), (1.2, 2)] {
