@@ -287,7 +287,7 @@ impl Scheduler {
         let (content_bytes, overrun) = job.attain(sent.content_bytes);
         self.order.on_sent(id.slot, job, content_bytes, wire_bytes);
         let (is_sent, is_ready) = (job.is_sent(), job.is_ready());
-        // A wait caused by a late caller is no measure of the order.
+        // A wait caused by a late caller does not measure the order.
         if let Some(wait) = self.jobs.end_wait(now, id.slot, sent)
             && !self.pacer.lateness().has_lost_since(now - wait)
         {

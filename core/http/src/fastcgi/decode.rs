@@ -151,7 +151,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Takes a part of a record, of which `left` bytes are to come.
+    /// Takes a part of a record, of which `left` bytes are still to come.
     fn take(&mut self, kind: u8, part: &[u8], left: usize, out: &mut Vec<u8>) -> Result<(), UpstreamFault> {
         match kind {
             kind::STDOUT => self.take_output(part, left, out),

@@ -12,8 +12,8 @@ use crate::{BodyLength, Request};
 pub struct RequestHead(FieldList);
 
 impl RequestHead {
-    /// Builds the same head that [`encode_request`](super::encode_request) writes for HTTP/1.1. `scheme` is that of the
-    /// connection to the upstream. `te: trailers` is forwarded if the client sent it, because gRPC requires it.
+    /// Builds the same head that [`encode_request`](super::encode_request) writes for HTTP/1.1. `scheme` is the scheme
+    /// of the connection to the upstream. `te: trailers` is forwarded if the client sent it, because gRPC requires it.
     pub fn new(request: &Request, gateway: &Gateway, body: BodyLength, scheme: &str) -> RequestHead {
         let mut list = FieldList::default();
         list.push(b":method", request.method.token());

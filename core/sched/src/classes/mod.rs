@@ -11,7 +11,7 @@
 //! clock.
 //!
 //! Sources: Almeida, Dabu, Manikutty & Cao, "Providing differentiated levels of service in web content hosting", 1998,
-//! for classes by document and their slots; guaranteed and maximum rates are those of hierarchical token buckets
+//! for classes by document and their slots; guaranteed and maximum rates come from hierarchical token buckets
 //! (Devera's HTB: `rate` and `ceil`); weights are start-time fair queueing (Goyal, Vin & Cheng 1996).
 
 mod by_class;

@@ -115,7 +115,7 @@ impl Fall {
 }
 
 impl Estimator {
-    /// Cuts the pace to what the line carries now, if that has fallen. Must be called once for each interval.
+    /// Cuts the pace to the rate that the line carries now, if that has fallen. Must be called once for each interval.
     pub(super) fn follow_fall(&mut self, now: Nanos, charged: u64) -> Option<Change> {
         if now - self.fall.began < STANDS_FOR || now < self.others.until {
             return None;

@@ -71,8 +71,8 @@ mod tests {
 
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
-    /// Returns the results of windows that end at these times, while two clients lose this part of what leaves at 100
-    /// Mbit/s.
+    /// Returns the results of windows that end at these times, while two clients lose this part of the bytes that leave
+    /// at 100 Mbit/s.
     fn lost_permille(permille: u64, ends_ms: &[u64]) -> Vec<Option<u64>> {
         let (mut losses, mut before) = (Losses::default(), 0);
         let close = |ms: &u64| {

@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(sizes, [0, 1, 1, 2]);
         assert_eq!(of("srpt-bands:3,9", Size::Known(10), 7), 0);
         assert_eq!(of("srpt-bands:3,9", Size::AtLeast(1), 10), 2);
-        // Under quick-fix the size at the start decides, or what was sent if it is not known.
+        // Under quick-fix the size at the start decides, or, if it is not known, the bytes sent.
         assert_eq!([1000, 1001].map(|bytes| of("quick-fix", Size::Known(bytes), 0)), [0, 1]);
         assert_eq!(of("quick-fix", Size::Known(1001), 900), 1);
         assert_eq!([1000, 1001].map(|sent| of("quick-fix", Size::AtLeast(1), sent)), [0, 1]);

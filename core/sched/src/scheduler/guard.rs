@@ -85,7 +85,7 @@ impl Guard {
         self.owed = self.owed.saturating_sub(grant_wire_bytes.saturating_mul(1000));
     }
 
-    /// Clears what is owed when no job waits.
+    /// Clears the owed bytes when no job waits.
     pub(crate) fn forget(&mut self) {
         self.owed = 0;
     }

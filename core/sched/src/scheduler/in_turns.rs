@@ -100,7 +100,8 @@ mod tests {
         Scheduler::new(policy::parse("srpt").unwrap(), Pace::of_line("10mbit".parse().unwrap())).with_turns()
     }
 
-    /// Hands down what is granted until this instant; returns the number and departure time of each job that departed.
+    /// Hands down the granted bytes until this instant; returns the number and departure time of each job that
+    /// departed.
     fn run(scheduler: &mut Scheduler, from: Nanos, until: Nanos) -> Vec<(u64, Nanos)> {
         let (mut now, mut departed) = (from, vec![]);
         while let Some(at) = scheduler.poll_timeout().map(|at| at.max(now)).filter(|at| *at < until) {

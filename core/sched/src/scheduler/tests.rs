@@ -500,8 +500,8 @@ proptest! {
             let due = scheduler.poll_timeout().unwrap();
             now = now.max(due) + Nanos((random >> 33) % (late_us * 1000 + 1));
         }
-        // The first late grants are measured, and one in a hundred is later than what is handed down ahead: 1 % of the
-        // time.
+        // The first late grants are only measured, and one grant in a hundred is later than the time handed down ahead:
+        // together 1 % of the time.
         prop_assert!(idle <= Nanos::from_millis(200), "idle for {idle:?}");
     }
 }

@@ -139,7 +139,7 @@ pub(crate) fn interfaces(kind: &str) -> io::Result<Vec<Interface>> {
     Ok(files().into_iter().filter_map(interface).collect())
 }
 
-/// Removes what is stored for an interface that no longer exists.
+/// Removes the files for an interface that no longer exists.
 #[cfg(feature = "bpf")]
 pub(crate) fn forget_interface(interface: &Interface) {
     for path in KINDS.iter().filter_map(|kind| path(kind, interface).ok()) {

@@ -93,7 +93,7 @@ pub struct Expression {
     curve: Option<Arc<Curve>>,
 }
 
-/// The properties that follow from the program alone.
+/// The properties that follow from only the program.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Traits {
     /// The rank is a number of bytes that comes from a size or a route.

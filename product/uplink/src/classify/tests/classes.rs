@@ -158,7 +158,7 @@ fn a_group_of_processes_is_known_by_the_socket_of_its_server() {
         let mut pair = Pair::new("127.0.0.1");
         group.leave();
         assert_eq!(site.classes_during(|| pair.answer(&[&plain(5000)])), [1]);
-        // A group that is made anew has another number, which the next attach finds.
+        // A group that is created again has another number, which the next attach finds.
         drop(pair);
         let (path, folder) = (group.path.clone(), group.folder.clone());
         fs::remove_dir(&folder).unwrap();
