@@ -14,8 +14,8 @@ use super::{Attached, find};
 use crate::constants::{PATH_BYTES, PATHS_COUNT};
 use crate::{Connection, Error, Interface, TcpInfo};
 
-/// The minimum time for which a flow is listed after its last packet in either direction; it is longer while something
-/// is outstanding. After that time the flow has left its place in the table (`PATH_IDLE_NS`, `PATH_GONE_NS`).
+/// The time for which a flow is listed after its last packet in either direction, and the longer time for a flow with
+/// something outstanding. After it the flow has left its place in the table (`PATH_IDLE_NS`, `PATH_GONE_NS`).
 const LISTED_FOR: Nanos = Nanos::from_millis(1500);
 const OUTSTANDING_FOR: Nanos = Nanos::from_millis(8500);
 /// The time for which a flow without an acknowledgement is listed, if other flows have some.
