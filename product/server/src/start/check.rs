@@ -1,5 +1,5 @@
-//! The configuration check: opens what a start opens, in the same way, and closes it again, so that a server is not
-//! stopped for a configuration that cannot run.
+//! The configuration check opens everything that a start opens, in the same way, and closes it again. So nobody stops a
+//! running server for a configuration that cannot start.
 
 use std::fmt;
 use std::io;
@@ -17,7 +17,7 @@ use crate::service_manager::{Keys, Listen, PrivilegeError};
 use crate::sites::{Certificate, Current, Https, Part, SecureError, SiteConfig, SitesError, Wanted};
 use crate::threads::Threads;
 
-/// The end of a remark on an address in use, either by the server that has this configuration or by another program.
+/// The end of a remark on an address in use, whether by the server that has this configuration or by another program.
 pub const IN_USE: &str = " is in use";
 
 /// A reason why the server would not start.
@@ -51,7 +51,7 @@ impl From<StartError> for Unstarted {
 #[derive(Debug, Default)]
 pub struct Checked {
     pub faults: Vec<Fault>,
-    /// Warnings that a start would log, and what could not be tried.
+    /// Warnings that a start would log, and the parts that could not be tried.
     pub remarks: Vec<String>,
 }
 
@@ -90,7 +90,7 @@ impl Checked {
         }
     }
 
-    /// Becomes the user of the server. Returns true if the rest can be opened as that user or, without root, as the
+    /// Changes to the user of the server. Returns true if the check can continue, as that user or, without root, as the
     /// current one.
     fn is_user(&mut self, config: &Config) -> bool {
         let Some(account) = &config.privileges.account else { return true };
@@ -124,8 +124,8 @@ impl Checked {
         Ok(())
     }
 
-    /// Opens all sites together, as at a start. If that fails, it opens each part of each site alone, so that every
-    /// fault is found at once.
+    /// Opens all sites together, as a start does. If that fails, opens each part of each site separately, so that one
+    /// check reports every fault.
     fn open_sites(&mut self, config: &mut Config, open_log: &dyn Fn(&LogConfig) -> Result<Arc<Log>, SitesError>) {
         let (keys, acme) = (std::mem::take(&mut config.privileges.keys), config.acme.take());
         let open = |sites: &[SiteConfig], is_secure, keys: &Keys| {
@@ -176,7 +176,7 @@ pub(super) fn open_sites(config: &mut Config, logs: &Logs) -> Result<Current, Un
     opened.inspect(|_| logs.keep_made()).inspect_err(|_| logs.remove_made())
 }
 
-/// Opens each part of each site alone, and returns the faults of all.
+/// Opens each part of each site separately, and returns all faults.
 pub(super) fn faults(
     sites: &[SiteConfig],
     keys: &Keys,
@@ -198,8 +198,8 @@ pub(super) fn faults(
     faults
 }
 
-/// Explains why certificates cannot be kept in this folder, if so: then none is ordered. A start makes it, as root
-/// where it is root's.
+/// Explains why certificates cannot be kept in this folder, if that is so; then none is ordered. A start creates the
+/// folder, as root if the parent folder belongs to root.
 fn unkept_certificates(folder: &Path, config: &Config) -> Option<String> {
     if folder.exists() {
         let tried = acme::Folder::new(folder.into()).try_out();
@@ -216,7 +216,7 @@ fn unkept_certificates(folder: &Path, config: &Config) -> Option<String> {
     ))
 }
 
-/// Splits a site into sites of one part each. The parts that need the folder come after it.
+/// Splits a site into sites of one part each. The parts that need the folder come after the folder.
 fn parts(site: &SiteConfig) -> Vec<(Part, SiteConfig)> {
     let bare = SiteConfig {
         dir: None,
@@ -249,7 +249,7 @@ fn parts(site: &SiteConfig) -> Vec<(Part, SiteConfig)> {
     parts
 }
 
-/// Returns all faults of the certificate and its key if `error` is about them, otherwise `error` alone.
+/// Returns all faults of the certificate and its key if `error` is about them, otherwise only `error`.
 fn all_of(error: StartError, site: &SiteConfig, keys: &Keys) -> Vec<StartError> {
     let files = match (&error, &site.https.certificate) {
         (StartError::Sites(SitesError::Secure(SecureError::Identity(_))), Some(Certificate::Files { cert, key })) => {

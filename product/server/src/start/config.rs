@@ -1,4 +1,4 @@
-//! The server's configuration, fully resolved: no option is left open, and every value has its reason.
+//! The server's resolved configuration, in which every option has a value and every value a reason.
 
 use std::net::SocketAddr;
 
@@ -17,26 +17,26 @@ pub const WORKERS_MAX: usize = 256;
 pub struct Config {
     /// At least one.
     pub sites: Vec<SiteConfig>,
-    /// Sites whose folders or pages are missing are served without them; otherwise the start fails.
+    /// True if sites are served without their missing folders or pages; otherwise a missing one makes the start fail.
     pub may_lack: bool,
     /// Sockets that are listening already.
     pub passed: Vec<PassedSocket>,
     /// Addresses to listen on; at least one, unless a socket was passed.
     pub listen: Vec<Listen>,
     pub privileges: Privileges,
-    /// Fed while all event loops turn.
+    /// The watchdog, which is fed while all event loops turn.
     pub watchdog: Option<Watchdog>,
     /// The number of connections that the kernel queues on each listening socket until they are accepted; it is capped
     /// at net.core.somaxconn.
     pub backlog: u16,
-    /// The number of event loops, each a thread with listening sockets of its own. One per core serves the most; a
-    /// single one keeps the other cores free. At most [`WORKERS_MAX`], and one if the shaping is paced, see
+    /// The number of event loops, each a thread with its own listening sockets. One per core serves the most; a single
+    /// one leaves the other cores free. At most [`WORKERS_MAX`], and one if the shaping is paced, see
     /// [`crate::event_loop`](self).
     pub workers: usize,
     pub shaping: ShapingChoice,
     /// Keeps the rate of the line across restarts.
     pub keeper: Option<Keeper>,
-    /// The classes of responses by the rules of a file; the scheduler has their table.
+    /// The classes of responses by the rules of a class file. The scheduler has their table.
     pub assigned: Option<ClassesConfig>,
     pub limits: Limits,
     pub reporting: Reporting,
@@ -47,9 +47,9 @@ pub struct Config {
 /// Records kept about responses.
 #[derive(Debug, Clone, Default)]
 pub struct Reporting {
-    /// The access log of the sites without their own, and of requests for no site.
+    /// The access log of requests for no site, and for sites without a log.
     pub access_log: Option<LogConfig>,
-    /// Responses are counted, which takes 144 bytes for each response in flight that is not logged.
+    /// True if responses are counted, which takes 144 bytes for each response in flight that is not logged.
     pub has_metrics: bool,
 }
 

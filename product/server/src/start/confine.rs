@@ -1,7 +1,7 @@
-//! The reach of a server in its sandbox ([`crate::sandbox`]): what is named at the start. Sites are read, folders of logs
-//! are written, and folders of what a reload reads again are read, since a new file replaces an old one there. For the
-//! same reason the folder above a root is readable ([`above`]): a Landlock rule applies to a folder, not to its path, and
-//! another folder may replace a root.
+//! The files that a server in its sandbox ([`crate::sandbox`]) can access: those named at the start. Sites are
+//! readable, and the folders of logs writable. The folders of files that a reload reads again are readable, because a
+//! new file may replace an old one there. The folder above a root is readable too ([`above`]): a Landlock rule applies
+//! to a folder, not to its path, and another folder may replace the root.
 
 use std::error::Error;
 use std::io;
@@ -22,13 +22,13 @@ const RESOLVER_FILES: [&str; 5] =
 /// The restrictions in force.
 #[derive(Debug, Default)]
 pub struct Confined {
-    /// The access that the kernel grants where it refuses other files.
+    /// The access that the kernel grants, if it refuses other files.
     pub granted: Option<Granted>,
     /// Remarks for the operator.
     pub remarks: Vec<String>,
 }
 
-/// Applies every restriction that the kernel supports to this thread and those that it starts.
+/// Applies every restriction that the kernel supports to this thread and to the threads that it starts.
 pub fn confine(config: &Config) -> Confined {
     if !config.privileges.is_sandboxed {
         return Confined::default();
@@ -81,7 +81,7 @@ fn reach(config: &Config) -> Reach {
     reach
 }
 
-/// Returns true if a server that decides about clients is asked over TLS.
+/// Returns true if a server that decides about clients is queried over TLS.
 fn asks_over_tls(config: &Config) -> bool {
     let access = config.sites.iter().flat_map(|site| &site.answers.access);
     access.filter_map(|access| access.auth.as_ref()).any(|auth| auth.url.to.speaks_tls())
@@ -96,25 +96,27 @@ fn resolver_paths(file: &Path) -> Vec<PathBuf> {
     [Some(file.into()), elsewhere].into_iter().flatten().collect()
 }
 
-/// If the path to a folder contains a symlink, returns the folder that holds its target and possible later targets:
-/// `current` is switched to the next release, and a reload follows it.
+/// Returns the folder that holds the target of a symlink in the path to a folder, and possible later targets, if the
+/// path contains a symlink. A deployment switches `current` to the next release, and a reload follows the symlink.
 fn turned(dir: &Path) -> Option<PathBuf> {
     let dir = dir.components().as_path();
     let link = dir.ancestors().find(|above| above.is_symlink())?;
     below_root(link.canonicalize().ok()?.parent()?)
 }
 
-/// System folders, which hold more than sites.
+/// System folders, which contain more than sites.
 const NOT_ABOVE: [&str; 9] = ["/", "/etc", "/home", "/root", "/run", "/usr", "/var", "/var/lib", "/var/log"];
 
-/// The folder above a root, in which another folder may replace the root. `None` if that is a system folder or a home:
-/// reading all of it is more than a file server needs, and such a root is followed only by `weir upgrade`.
+/// Returns the folder above a root, in which another folder may replace the root. `None` if that is a system folder or
+/// a home, since a file server does not need to read all of it. Only `weir upgrade` follows the replacement of such a
+/// root.
 fn above(dir: &Path) -> Option<PathBuf> {
     unless_system(dir.canonicalize().ok()?.parent()?.to_path_buf())
 }
 
-/// The folders in which a missing root may appear: the last one on the way to it that is there, and the one above
-/// that. The rule of a folder does not count for a disk that is mounted over it; the rule of a folder above it does.
+/// Returns the folders in which a missing root may appear: the deepest existing folder on the path to it, and the
+/// folder above that. A rule for a folder does not apply to a disk that is mounted over it; a rule for the folder above
+/// does.
 fn awaited(dir: &Path) -> Vec<PathBuf> {
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.into());
     let there = dir.ancestors().skip(1).find_map(|above| above.canonicalize().ok()).filter(|_| !dir.exists());
@@ -129,10 +131,10 @@ fn unless_system(above: PathBuf) -> Option<PathBuf> {
     (!is_kept).then_some(above)
 }
 
-/// Returns an error for the first thing that these sites need, and that the user's rights would allow but Landlock does
-/// not. All of it would otherwise fail request by request: a [`Root`](crate::files) does not open its folder for
-/// reading, and upstreams are connected to, looked up and spooled later. Error pages, logs, certificates and users are
-/// opened by the reload itself.
+/// Returns an error for the first file or folder that these sites need and that the user's rights allow but Landlock
+/// does not. Without this check the failures would appear request by request: a [`Root`](crate::files) does not open
+/// its folder for reading, and upstreams and spool files are used later. The reload itself opens error pages, logs,
+/// certificates and users.
 pub fn out_of_reach(granted: Granted, sites: &[SiteConfig], spool: Option<&SpoolConfig>) -> Result<(), StartError> {
     for site in sites {
         let of_proxies = site.answers.proxies.iter().filter_map(|proxy| proxy.accel_root.as_ref());
@@ -158,7 +160,7 @@ pub fn out_of_reach(granted: Granted, sites: &[SiteConfig], spool: Option<&Spool
     Ok(())
 }
 
-/// Returns the error of opening this file or folder if the user's rights allow that but Landlock does not.
+/// Returns the error of opening this file or folder, if the user's rights allow it but Landlock does not.
 fn shut(path: &Path) -> Option<io::Error> {
     let is_readable = rustix::fs::access(path, Access::READ_OK).is_ok();
     let denied = std::fs::File::open(path).err().filter(|error| is_denied(error));
@@ -171,7 +173,7 @@ fn is_unspooled(spool: &SpoolConfig) -> bool {
     is_writable && spool.try_out().is_err_and(|error| is_denied(&error))
 }
 
-/// Mentions the sandbox in the error if it may be the reason.
+/// Mentions the sandbox in the error, if it may be the reason.
 pub fn explained(error: StartError) -> StartError {
     if is_denied(&error) { StartError::OutOfReach(Box::new(error)) } else { error }
 }

@@ -1,6 +1,6 @@
 //! The listening sockets, with the options that accepted sockets inherit. Each worker has its own socket at each
-//! address bound here. A socket that a service manager passed is shared by all workers, and the kernel wakes one of
-//! them for each connection.
+//! address bound here. All workers share a socket that a service manager passed, and the kernel wakes one of them for
+//! each connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,14 +19,14 @@ use crate::udp::{Group, Udp};
 /// timeout applies.
 const DEFER_ACCEPT_S: i32 = 1;
 
-/// The number of ports chosen by the kernel that are tried, since such a port may be taken for UDP.
+/// The number of kernel-chosen ports that are tried, because such a port may be taken for UDP.
 const FREE_PORT_TRIES: usize = 10;
 
 /// The listening sockets of a server.
 pub struct Listening {
     /// The listeners of each worker: first the passed ones, then the bound ones.
     pub of_workers: Vec<Vec<Listener>>,
-    /// Messages about what is missing at an address, and what would provide it.
+    /// Messages about features missing at an address, and how to get them.
     pub remarks: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ fn untold(socket: &impl AsFd) -> Option<String> {
     ))
 }
 
-/// Returns the listeners of a passed socket, one for each worker, and a remark on what is missing there.
+/// Returns the listeners of a passed socket, one for each worker, and a remark on missing features.
 fn listen_on(config: &Config, passed: &PassedSocket) -> io::Result<(Vec<Listener>, Option<String>)> {
     adopt(config, passed)?;
     // With more workers than sockets, some workers share one; with fewer, some have several.
@@ -82,8 +82,8 @@ fn listen_on(config: &Config, passed: &PassedSocket) -> io::Result<(Vec<Listener
     Ok((listeners, unread_datagrams(config, passed)))
 }
 
-/// Returns a remark if a datagram socket was passed but is not read. It stays open: the service manager has it too, and
-/// would pass it again.
+/// Returns a remark if a datagram socket was passed but is not read. The socket stays open, because the service manager
+/// holds it too and would pass it again.
 fn unread_datagrams(config: &Config, passed: &PassedSocket) -> Option<String> {
     let PassedSocket { address, .. } = passed;
     passed.datagrams.first()?;
@@ -132,8 +132,8 @@ fn add_udp(config: &Config, address: SocketAddr, listeners: &mut [Listener]) -> 
     Ok(())
 }
 
-/// Gives the datagram socket that the service manager passed for this address to the first worker, since nothing steers
-/// datagrams between several workers that share it. If none was passed, sockets are bound here. If that is not
+/// Gives the first worker the datagram socket that the service manager passed for this address, because nothing
+/// distributes datagrams among workers that share a socket. If none was passed, binds sockets here. If that is not
 /// permitted, HTTP/3 is off, and the remark names the service manager's setting that may be missing.
 fn add_passed_udp(config: &Config, passed: &PassedSocket, listeners: &mut [Listener]) -> io::Result<Option<String>> {
     let Some(socket) = passed.datagrams.first() else {
@@ -144,7 +144,7 @@ fn add_passed_udp(config: &Config, passed: &PassedSocket, listeners: &mut [Liste
         }));
     };
     let control_priority = config.shaping.control_priority.unwrap_or(0);
-    // Sockets passed by a previous process steer datagrams to the same number of workers.
+    // Sockets from a previous process distribute datagrams among the same number of workers.
     let is_whole = passed.datagrams.len() == config.workers;
     let sockets = if is_whole { &passed.datagrams[..] } else { std::slice::from_ref(socket) };
     let sockets = sockets.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
@@ -167,7 +167,7 @@ fn adopt(config: &Config, passed: &PassedSocket) -> io::Result<()> {
     Ok(())
 }
 
-/// Binds one listening socket per worker on one port; the kernel spreads connections over them.
+/// Binds one listening socket per worker to one port; the kernel distributes connections among them.
 fn listen(config: &Config, mut address: SocketAddr) -> Result<Vec<OwnedFd>, StartError> {
     let mut listeners = Vec::new();
     if address.port() != 0 {
@@ -204,8 +204,9 @@ fn listen_once(config: &Config, address: SocketAddr, sharing: Sharing) -> io::Re
     inherit(config, &socket)?;
     socket.bind(&address.into())?;
     socket.listen(config.backlog.into())?;
-    // The acknowledgement of a request rides on its response; a separate one would cost the uplink a packet for each
-    // connection. If a request arrives in parts, the acknowledgement is sent at once, see `Worker::acknowledge_part`.
+    // The acknowledgement of a request is sent with its response, because a separate one would cost the uplink a packet
+    // for each connection. If a request arrives in parts, the acknowledgement is sent immediately, see
+    // `Worker::acknowledge_part`.
     // Accepted sockets inherit the option; listen(2) resets it.
     rustix::net::sockopt::set_tcp_quickack(&socket, false)?;
     Ok(socket.into())
@@ -219,20 +220,22 @@ fn inherit(config: &Config, socket: &impl AsFd) -> io::Result<()> {
         socket.set_tcp_notsent_lowat(bytes)?;
     }
     if let Some(priority) = config.shaping.control_priority {
-        // For packets that the kernel itself sends for this socket: SYN-ACKs do not wait behind responses.
+        // The priority also applies to packets that the kernel sends by itself for this socket, so SYN-ACKs do not wait
+        // behind responses.
         socket.set_priority(priority)?;
     }
-    // Not essential: without it, a connection is accepted before its request has arrived.
+    // An optional setting; without it, a connection is accepted before its request has arrived.
     let _ = crate::sys::set_defer_accept(&*socket, DEFER_ACCEPT_S);
     Ok(())
 }
 
-/// Returns true if another listener has this port for IPv4, which an IPv6 socket for all addresses would take as well.
+/// Returns true if another listener uses this port for IPv4, which an IPv6 socket for all addresses would otherwise use
+/// as well.
 fn has_ipv4_of_its_own(config: &Config, port: u16) -> bool {
     port != 0 && config.addresses().any(|other| other.is_ipv4() && other.port() == port)
 }
 
-/// All listening sockets, for the process that follows this one: first the passed ones, then the bound ones.
+/// Returns all listening sockets for the process that follows this one: first the passed ones, then the bound ones.
 pub fn named_sockets(config: &Config, of_workers: &[Vec<Listener>]) -> io::Result<Vec<NamedSocket>> {
     let mut all = Vec::new();
     for passed in &config.passed {

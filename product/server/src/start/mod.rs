@@ -1,5 +1,5 @@
-//! Starting and stopping the server. Sockets come first and threads last, so that what cannot work is reported before
-//! anything runs.
+//! Starting and stopping the server. Sockets are opened first and threads started last, so that faults are reported
+//! before anything runs.
 
 mod check;
 mod config;
@@ -53,11 +53,11 @@ pub use start_error::StartError;
 
 /// Descriptors reserved for files being sent and files in the caches.
 const DESCRIPTORS_KEPT: u64 = 1024;
-/// Descriptors of an event loop in addition to its wake-up: epoll, and the file watch. With TLS there is one more, for
-/// the thread's current system call.
+/// The descriptors of an event loop in addition to its wake-up: epoll and the file watch. With TLS there is one more,
+/// for reading the thread's current system call.
 const LOOP_DESCRIPTORS: u64 = 2;
 
-/// The maximum wait for the status of an event loop; a loop that does not turn for ten seconds ends the process.
+/// The maximum wait for the status of an event loop. A loop that hangs for ten seconds ends the process.
 pub const STATUS_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// A running server.
@@ -72,16 +72,16 @@ pub struct Server {
     threads: Threads,
     logs: Logs,
     current: Arc<Current>,
-    /// A channel for each event loop; the first also has what all loops share.
+    /// A channel for each event loop. The first also publishes what all loops share.
     status_channels: Vec<Arc<StatusChannel>>,
-    /// The access that the sandbox grants where it is confined to the files that were named at the start.
+    /// The access that the sandbox grants, if the server is confined to the files named at the start.
     granted: Option<Granted>,
     keeping: Keeping,
-    /// The configuration in force, with which a reload compares its own.
+    /// The configuration in force, with which a reload compares the new one.
     in_force: Mutex<InForce>,
 }
 
-/// Facts reported to the operator at the start, which must stay true.
+/// Facts reported to the operator at the start, which a reload must not change.
 struct Promised {
     addresses: Vec<Listen>,
     why: String,
@@ -103,16 +103,16 @@ impl Promised {
 /// The event loops as other threads see them.
 struct Loops {
     stop: Arc<Stop>,
-    /// A wake-up for each event loop.
+    /// The wake-up of each event loop.
     wakes: Vec<Arc<Wake>>,
     upstream_places: Arc<UpstreamPlaces>,
-    /// Settings that each event loop has to take over.
+    /// The settings that each event loop has yet to take over.
     changes: Vec<Arc<Changes>>,
-    /// The coded forms of files, which all of them send.
+    /// The coder that makes coded forms of files for all loops.
     coder: Arc<Coder>,
-    /// Verifies the passwords that all of them get.
+    /// The verifier of passwords for all loops.
     verifier: Arc<Verifier>,
-    /// The threads that have started.
+    /// The threads that were started.
     threads: Vec<ThreadId>,
 }
 
@@ -127,7 +127,7 @@ impl Loops {
         Ok(Loops { stop: Arc::default(), wakes, upstream_places, changes, coder, verifier, threads: Vec::new() })
     }
 
-    /// Creates the handle by which the event loop with this wake-up has passwords verified.
+    /// Creates the handle through which the event loop with this wake-up requests the verification of passwords.
     fn verifications(&self, wake: &Arc<Wake>) -> Verifications {
         let woken = Arc::clone(wake);
         Verifications::new(Arc::clone(&self.verifier), move || woken.set())
@@ -137,12 +137,12 @@ impl Loops {
         self.wakes.iter().for_each(|wake| wake.set());
     }
 
-    /// Wakes the event loop that keeps what all of them share.
+    /// Wakes the first event loop, which keeps the state that all loops share.
     fn wake_first(&self) {
         self.wakes[0].set();
     }
 
-    /// Makes the loops finish what is being sent, and end.
+    /// Makes the loops finish the responses in flight, and end.
     fn stop(&self) {
         self.stop.ask();
         self.wake_all();
@@ -150,9 +150,9 @@ impl Loops {
 }
 
 impl Server {
-    /// Binds, opens and starts everything; requests are answered once this returns. `on_failure` is called if a thread
-    /// fails later, from that thread or the watching one: [`Server::failure`] then gives the reason, and the process
-    /// should end.
+    /// Binds, opens and starts everything; requests are answered once this returns. If a thread fails later,
+    /// `on_failure` is called from that thread or from the watching one. Then [`Server::failure`] returns the reason,
+    /// and the process should end.
     pub fn start(mut config: Config, on_failure: impl Fn() + Send + Sync + 'static) -> Result<Server, Unstarted> {
         if config.has_one_loop() {
             config.workers = 1;
@@ -214,7 +214,7 @@ impl Server {
         self.threads.spawn("weir-names", follow).map(drop).map_err(StartError::Unstarted)
     }
 
-    /// Starts the thread that has certificates issued and renewed, if there are any and it is not running.
+    /// Starts the thread that orders and renews certificates, if there are any and it is not running.
     fn start_renewer(&self) -> Result<(), StartError> {
         let Some(task) = self.current.renewer().and_then(acme::Renewer::task) else { return Ok(()) };
         let log = self.logs.handle();
@@ -225,7 +225,8 @@ impl Server {
         self.threads.spawn("weir-acme", renew).map(drop).map_err(StartError::Unstarted)
     }
 
-    /// Starts the threads that make coded forms of files and store dictionaries. They are kept in the state folder.
+    /// Starts the threads that make coded forms of files and store dictionaries. Both kinds are kept in the state
+    /// folder.
     fn start_coder(&self, state_folder: Option<&Path>) -> Result<(), StartError> {
         let open = |(name, bytes_max): (&str, u64)| {
             let log = self.logs.handle();
@@ -243,7 +244,7 @@ impl Server {
         for (name, level, nice) in [("weir-code", Level::Fast, FAST_NICE), ("weir-code-best", Level::Best, BEST_NICE)] {
             let coder = Arc::clone(&self.loops.coder);
             let work = move || {
-                // A kernel that refuses makes forms at the usual priority.
+                // If the kernel refuses, forms are made at the usual priority.
                 let _ = sys::set_thread_nice(nice);
                 coder.work(level);
                 Ok(())
@@ -260,7 +261,7 @@ impl Server {
         }
         let verifier = Arc::clone(&self.loops.verifier);
         let work = move || {
-            // A kernel that refuses verifies at the usual priority.
+            // If the kernel refuses, passwords are verified at the usual priority.
             let _ = sys::set_thread_nice(FAST_NICE);
             verifier.work();
             Ok(())
@@ -268,38 +269,39 @@ impl Server {
         self.threads.spawn("weir-login", work).map(drop).map_err(StartError::Unstarted)
     }
 
-    /// The first listening address, with the port that the kernel chose if it was left open.
+    /// Returns the first listening address, with the port that the kernel chose if none was configured.
     pub fn address(&self) -> SocketAddr {
         self.promised.addresses[0].address
     }
 
-    /// All listening addresses.
+    /// Returns all listening addresses.
     pub fn addresses(&self) -> &[Listen] {
         &self.promised.addresses
     }
 
-    /// The chosen shaping and the reason for it, in one line.
+    /// Returns the chosen shaping and the reason for it, in one line.
     pub fn why(&self) -> &str {
         &self.promised.why
     }
 
-    /// The maximum time that a waiting response goes without a byte, if the guard guarantees one.
+    /// Returns the maximum time that a waiting response goes without a byte, if the starvation guard guarantees one.
     pub fn wait_bound(&self) -> Option<WaitBound> {
         self.promised.wait_bound
     }
 
-    /// The number of bytes by which a client may be ahead of its share of the link before it waits for the others, if clients share the
-    /// link.
+    /// Returns the number of bytes by which a client may exceed its share of the link before it waits for the others.
+    /// `None` if clients do not share the link.
     pub fn client_allowance_bytes(&self) -> Option<u64> {
         self.promised.client_allowance_bytes
     }
 
-    /// The maximum number of connections: the configured one, or what the limit on open files allows.
+    /// Returns the maximum number of connections: the configured one, or the number that the limit on open files
+    /// allows.
     pub fn connections_max(&self) -> usize {
         self.places.max()
     }
 
-    /// The reason why the server cannot go on, once it has failed.
+    /// Returns the reason why the server cannot continue, once it has failed.
     pub fn failure(&self) -> Option<ThreadError> {
         self.threads.failure()
     }
@@ -309,7 +311,7 @@ impl Server {
         self.logs.reopen();
     }
 
-    /// The folders and pages that the sites in force are served without, as faults with what that means.
+    /// Returns the missing folders and pages of the sites in force, as faults with their consequences.
     pub fn lacks(&self) -> Vec<Fault> {
         let served = self.current.served();
         let fault =
@@ -322,14 +324,14 @@ impl Server {
         self.logs.error(line);
     }
 
-    /// Makes the first worker, which may keep the accounts of clients' shares, write the busiest recent clients to the
-    /// error log.
+    /// Makes the first worker write the busiest recent clients to the error log. That worker may keep the byte counts
+    /// of clients' shares.
     pub fn tell_clients(&self) {
         self.clients.ask_lines();
         self.loops.wake_first();
     }
 
-    /// Returns true if the measured rate of the line is kept for the next start.
+    /// Returns true if the measured rate of the line is stored for the next start.
     pub fn keeps_rate(&self) -> bool {
         self.keeping.is_on()
     }
@@ -339,15 +341,15 @@ impl Server {
         self.keeping.keep(self.status_channels[0].found(), |line| self.tell(line));
     }
 
-    /// Ends the server after a handover of its sockets to another process: finishes what is being sent, however long
-    /// that takes, then ends all threads.
+    /// Ends the server after its sockets were handed over to another process: finishes the responses in flight, without
+    /// a time limit, then ends all threads.
     pub fn stop_handed_over(self) -> Result<(), ThreadError> {
         self.loops.stop.ask_handed_over();
         self.in_force.lock().unwrap_or_else(std::sync::PoisonError::into_inner).sockets.clear();
         self.stop()
     }
 
-    /// Finishes what is being sent, then ends all threads.
+    /// Finishes the responses in flight, then ends all threads.
     pub fn stop(self) -> Result<(), ThreadError> {
         self.threads.expect_ends();
         self.current.renewer().inspect(|renewer| renewer.stop());
@@ -408,7 +410,7 @@ impl Server {
         Ok(())
     }
 
-    /// Logs the refusal once for all threads: a system-call filter holds for the whole process.
+    /// Logs a refusal once for all threads, because a system-call filter applies to the whole process.
     fn tell_refusal(&self, refusal: Option<io::Error>) {
         if let Some(error) = refusal {
             self.logs.error(&format!("system call epoll_pwait2 is refused: {error}; using two calls instead"));
@@ -438,7 +440,7 @@ fn listen(config: &Config) -> Result<(Listening, Vec<Listen>), StartError> {
     Ok((listening, addresses))
 }
 
-/// The order in which responses are sent. Pacing takes precedence, whatever else marks packets below.
+/// Returns the order in which responses are sent. Pacing takes precedence over the marking of packets for the kernel.
 fn order(shaping: &ShapingChoice) -> Order {
     match &shaping.marker {
         _ if shaping.is_paced() => Order::Pace,
@@ -448,7 +450,7 @@ fn order(shaping: &ShapingChoice) -> Order {
     }
 }
 
-/// Builds a worker's write path. The gauge goes to the worker that paces.
+/// Builds a worker's write path. The worker that paces gets the gauge of the line.
 fn transmitter(server: &Server, config: &mut Config, wake: &Arc<Wake>) -> Transmitter {
     let (shaping, woken) = (&mut config.shaping, Arc::clone(wake));
     let scheduler = match config.reporting.has_metrics {
@@ -467,7 +469,7 @@ fn transmitter(server: &Server, config: &mut Config, wake: &Arc<Wake>) -> Transm
     transmitter
 }
 
-/// Applies the sandbox. Returns what it grants if files are confined; remarks give the reason if they are not.
+/// Applies the sandbox. Returns the granted access if files are confined, otherwise adds remarks with the reason.
 fn settle(config: &Config, remarks: &mut Vec<String>) -> Option<Granted> {
     let state_folder = config.keeper.iter().map(|keeper| keeper.path());
     state_folder.for_each(|folder| SHELVES.iter().for_each(|(name, _)| Shelf::prepare(folder, name)));
@@ -482,8 +484,8 @@ fn open_log(logs: &Logs, config: &LogConfig) -> Result<Arc<Log>, SitesError> {
     logs.open(config).map_err(|error| SitesError::Log(name, error))
 }
 
-/// Raises the soft limit on descriptors to the hard one. Returns the number of connections that it leaves after the
-/// event loops.
+/// Raises the soft limit on descriptors to the hard limit. Returns the number of connections for which descriptors
+/// remain after the event loops.
 fn descriptors(config: &Config) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -492,6 +494,6 @@ fn descriptors(config: &Config) -> usize {
     let left = current
         .unwrap_or(u64::MAX)
         .saturating_sub(open + config.workers as u64 * (LOOP_DESCRIPTORS + u64::from(config.is_secure())));
-    // If descriptors are scarce, half of what is left is for files.
+    // If descriptors are scarce, half of the remaining ones are for files.
     usize::try_from(left.saturating_sub(DESCRIPTORS_KEPT).max(left / 2)).unwrap_or(usize::MAX)
 }

@@ -1,8 +1,8 @@
-//! Reload: replaces the configuration of a running server, either completely or not at all.
+//! Reload: replaces the configuration of a running server completely or not at all.
 //!
 //! The steps that can fail come first: folders, certificates and logs are opened, and only then do the event loops take
-//! anything over. An event loop takes its part at the beginning of a turn ([`crate::event_loop`](self)), and the reload is
-//! complete once all have.
+//! anything over. An event loop takes over its settings at the beginning of a turn ([`crate::event_loop`](self)), and
+//! the reload is complete once all loops have done so.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -28,14 +28,14 @@ use crate::sites::{AcmeConfig, SiteConfig, Wanted};
 pub struct Reload<'r> {
     pub sites: &'r [SiteConfig],
     pub classes: Option<&'r ClassesConfig>,
-    /// The access log of the sites without their own, and of requests for no site.
+    /// The access log of requests for no site, and for sites without a log.
     pub access_log: Option<LogConfig>,
     /// Ignored unless the server was started with ACME.
     pub acme: Option<AcmeConfig>,
     pub limits: Limits,
     /// `None` if the uplink's settings are unchanged.
     pub shaping: Option<ShapingChoice>,
-    /// The operator changed the line's rate, so that the measured one no longer counts.
+    /// True if the operator changed the line's rate, so that the measured rate no longer counts.
     pub is_line_new: bool,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct InForce {
     pub sockets: Vec<NamedSocket>,
 }
 
-/// The settings that make one order of responses differ from another.
+/// The settings that distinguish one order of responses from another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OrderKey {
     policy: PolicySpec,
@@ -78,7 +78,7 @@ impl InForce {
         }
     }
 
-    /// The changes to the write path of a worker.
+    /// Returns the changes to the write path of a worker.
     fn link(&self, shaping: &mut ShapingChoice, is_line_new: bool) -> LinkChange {
         let is_reordered = self.order != OrderKey::of(shaping);
         let order = order(shaping);
@@ -107,8 +107,8 @@ impl MemoryShare {
 }
 
 impl Server {
-    /// Applies the new settings; on an error the old ones stay in force. Responses in flight end as they began, except
-    /// for their order and pace.
+    /// Applies the new settings. On an error the old ones stay in force. Responses in flight end under the settings
+    /// with which they began, except that the new order and pace apply to them.
     pub fn reload(&self, mut reload: Reload<'_>) -> Result<(), StartError> {
         let mut in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shaping) = &reload.shaping
@@ -149,7 +149,7 @@ impl Server {
         Ok(())
     }
 
-    /// Logs that the verification of passwords takes more memory than there is.
+    /// Logs that the verification of passwords takes more memory than is available.
     pub(super) fn tell_memory(&self, memory: &MemoryLimit) {
         memory.short_for_logins(self.current.served().logins_bytes()).inspect(|line| self.tell(line));
     }
@@ -170,7 +170,7 @@ impl Server {
         replaced.map_err(|error| self.explained(error))
     }
 
-    /// The reasons why these sites and this log of the server cannot replace those in force, which stay as they are.
+    /// Returns the reasons why these sites and this server log cannot replace the ones in force, which stay unchanged.
     pub fn faults(&self, sites: &[SiteConfig], access_log: Option<&LogConfig>) -> Vec<Fault> {
         let open = |config: &LogConfig| open_log(&self.logs, config);
         let log = access_log.and_then(|log| open(log).err()).map(|error| Fault { of: None, error: error.into() });
@@ -185,12 +185,12 @@ impl Server {
         faults.into_iter().map(|Fault { of, error }| Fault { of, error: self.explained(error) }).collect()
     }
 
-    /// Returns an error if the sandbox forbids what these sites need, or their spool.
+    /// Returns an error if the sandbox forbids access that these sites or their spool need.
     fn reaches(&self, sites: &[SiteConfig], spool: Option<&SpoolConfig>) -> Result<(), StartError> {
         self.granted.map_or(Ok(()), |granted| confine::out_of_reach(granted, sites, spool))
     }
 
-    /// The error, with the sandbox if that may be the reason.
+    /// Adds the sandbox to the error, if it may be the reason.
     fn explained(&self, error: StartError) -> StartError {
         if self.is_sandboxed() { confine::explained(error) } else { error }
     }
@@ -218,24 +218,25 @@ impl Server {
         }
     }
 
-    /// Returns what does [`Server::reopen_logs`] from another thread, also while the server ends.
+    /// Returns a function that does the same as [`Server::reopen_logs`] from another thread, even while the server
+    /// ends.
     pub fn logs_reopener(&self) -> impl Fn() + Send + use<> {
         self.logs.reopener()
     }
 
-    /// All listening sockets, for the process that follows this one.
+    /// Returns all listening sockets for the process that follows this one.
     pub fn sockets(&self) -> std::io::Result<Vec<NamedSocket>> {
         let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         let clone = |one: &NamedSocket| Ok(NamedSocket { name: one.name.clone(), socket: one.socket.try_clone()? });
         in_force.sockets.iter().map(clone).collect()
     }
 
-    /// Remarks for the operator on the certificates in force and on upstreams' names.
+    /// Returns remarks for the operator on the certificates in force and on upstreams' names.
     pub fn remarks(&self) -> Vec<String> {
         self.current.served().told.remarks.clone()
     }
 
-    /// The time for which a stopping server goes on sending.
+    /// Returns the time for which a stopping server continues to send.
     pub fn stop_timeout(&self) -> Duration {
         self.in_force.lock().unwrap_or_else(PoisonError::into_inner).stop_timeout
     }

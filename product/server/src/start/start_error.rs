@@ -1,4 +1,4 @@
-//! The reasons why a server cannot start, with what to change.
+//! The reasons why a server cannot start, with instructions for the operator.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ pub enum StartError {
     Udp(SocketAddr, #[source] io::Error),
     #[error(transparent)]
     Privileges(#[from] PrivilegeError),
-    /// A resource that a thread needs could not be had.
+    /// A resource that a thread needs is not available.
     #[error("cannot run thread {0}: {1}; allow that system call, or raise that limit")]
     Thread(String, #[source] io::Error),
     #[error(transparent)]
@@ -32,14 +32,14 @@ pub enum StartError {
     /// The sandbox certainly forbids this.
     #[error("{0} is new since the start and out of reach of weir's sandbox: run `weir upgrade` for that")]
     BeyondSandbox(String),
-    /// A site is served without this.
+    /// A site is served without this folder or page.
     #[error("{0}")]
     Lacking(String),
     #[error("cannot {0}: {1}")]
     System(&'static str, #[source] io::Error),
 }
 
-/// Explains why an address cannot be listened on, and what to change.
+/// Explains why the server cannot listen on an address, and how to fix that.
 fn unheard(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -56,7 +56,7 @@ fn unheard(error: &io::Error) -> String {
     }
 }
 
-/// Explains the same for UDP.
+/// Like `unheard`, for UDP.
 fn unheard_datagrams(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {

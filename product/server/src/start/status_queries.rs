@@ -9,14 +9,14 @@ use crate::objectives::{ClientStatus, Question, ResponsesStatus, Status, StatusC
 use crate::upstream::UpstreamStatus;
 
 impl Server {
-    /// Asks the first event loop, which is the only one if there is a single order. Returns `None` if it does not
+    /// Queries the first event loop, which is the only one if there is a single order. Returns `None` if it does not
     /// answer in time.
     pub fn ask<T>(&self, question: impl FnOnce(&StatusChannel) -> &Question<T>) -> Option<T> {
         question(&self.status_channels[0]).ask(|| self.loops.wake_first(), STATUS_WAIT_MAX)
     }
 
-    /// The classes of a file as the first event loop counts them, and the metrics of all loops. `None` if one of them
-    /// does not answer in time.
+    /// Returns the classes of the class file as the first event loop counts them, and the metrics of all loops. `None`
+    /// if a loop does not answer in time.
     pub fn status(&self) -> Option<Status> {
         let mut status = self.ask(|channel| &channel.status)?;
         for (channel, wake) in self.status_channels.iter().zip(&self.loops.wakes).skip(1) {
@@ -28,12 +28,12 @@ impl Server {
         Some(status)
     }
 
-    /// The number of open connections, including those of HTTP/3.
+    /// Returns the number of open connections, including HTTP/3.
     pub fn connections(&self) -> usize {
         self.places.taken()
     }
 
-    /// The sites that have a certificate, and when it expires; those by ACME go by their hosts.
+    /// Returns the sites that have a certificate, each with its expiry. Certificates by ACME are listed by host.
     pub fn certificates(&self) -> Vec<(String, SystemTime)> {
         let served = self.current.served();
         let own = served.certificates().map(|(site, end)| (site.to_string(), end));
@@ -41,7 +41,7 @@ impl Server {
         own.chain(ordered.into_iter().filter_map(|(name, end)| Some((name, end?)))).collect()
     }
 
-    /// The state of the certificates by ACME.
+    /// Returns the state of the certificates by ACME.
     pub fn ordered_certificates(&self) -> Vec<acme::HostStatus> {
         self.current.renewer().map(acme::Renewer::status).unwrap_or_default()
     }
@@ -51,8 +51,8 @@ impl Server {
         self.current.renewer().is_some()
     }
 
-    /// The upstreams of all sites; one is healthy unless an event loop found otherwise. `None` if an event loop does
-    /// not answer in time.
+    /// Returns the upstreams of all sites. An upstream is healthy unless an event loop found otherwise. `None` if an
+    /// event loop does not answer in time.
     pub fn upstreams(&self) -> Option<Vec<UpstreamStatus>> {
         let mut all: BTreeMap<String, UpstreamStatus> = BTreeMap::new();
         for (channel, wake) in self.status_channels.iter().zip(&self.loops.wakes) {
@@ -65,7 +65,7 @@ impl Server {
         Some(all.into_values().collect())
     }
 
-    /// The responses in flight in all event loops; `None` if one of them does not answer in time.
+    /// Returns the responses in flight in all event loops. `None` if a loop does not answer in time.
     pub fn responses(&self) -> Option<ResponsesStatus> {
         let mut all = ResponsesStatus::default();
         for (channel, wake) in self.status_channels.iter().zip(&self.loops.wakes) {
@@ -74,7 +74,7 @@ impl Server {
         Some(all)
     }
 
-    /// The clients with the most bytes sent recently. `responses` gives the responses in flight.
+    /// Returns the clients with the most bytes sent recently. `responses` are the responses in flight.
     pub fn busiest(&self, responses: &ResponsesStatus) -> Vec<ClientStatus> {
         let of = |client| responses.by_client.get(&client).copied().unwrap_or(0);
         let busiest = self.clients.busiest_with(clock::now(), of).into_iter();
