@@ -1,4 +1,4 @@
-//! Certificates by ACME, as an operator wants them.
+//! The operator's settings for certificates by ACME.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,25 +9,25 @@ use tls::Roots;
 use super::SecureError;
 use crate::service_manager::Keys;
 
-/// Everything about the authority and the account.
+/// The settings of the authority and the account.
 #[derive(Clone)]
 pub struct AcmeConfig {
     /// The address of the authority's directory.
     pub directory: String,
-    /// The authorities that its certificate is verified against; `None` for the system's.
+    /// The file of authorities that verify the directory's certificate. `None` for the system's authorities.
     pub ca: Option<PathBuf>,
     pub email: Option<String>,
     /// The challenges that this server can answer, the preferred first.
     pub challenges: Vec<ChallengeKind>,
     pub external_account: Option<ExternalAccount>,
-    /// Sets DNS records. Only the one of the start counts.
+    /// The hook that sets DNS records. A reload does not replace the hook of the start.
     pub hook: Option<Arc<dyn Hook>>,
     /// The folder of the account and the certificates.
     pub folder: PathBuf,
 }
 
 impl AcmeConfig {
-    /// The file of the authorities that the directory is verified against.
+    /// Returns the file of the authorities that verify the directory's certificate.
     pub fn authorities(&self) -> Option<&Path> {
         self.ca.as_deref().or(Roots::system_file())
     }

@@ -1,4 +1,4 @@
-//! The certificates of a set of sites: all of them must be usable, or the set is rejected.
+//! The certificates of a set of sites. If one is unusable, the whole set is rejected.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use tls::{Acceptor, Automatic, Identity, IdentityError, Pick, RootsError, Ticket
 use super::{Certificate, SiteConfig, Sites};
 use crate::service_manager::Keys;
 
-/// The remaining validity below which the operator is warned. Automatic renewal happens a month before expiry.
+/// The remaining validity below which the operator is warned. Automatic renewal starts a month before expiry.
 const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 
 #[derive(Debug, Error)]
@@ -24,14 +24,15 @@ pub enum SecureError {
     Authorities(#[source] RootsError),
 }
 
-/// The self-signed certificate, once it is made. It is kept so that a browser that trusts it still does after a reload.
+/// The self-signed certificate, once it is made. It is kept over reloads, so that a browser that trusts it still does.
 pub type Development = OnceLock<Arc<Identity>>;
 
 /// The TLS acceptor, and remarks for the operator.
 pub struct Secured {
     pub acceptor: Acceptor,
     pub remarks: Vec<String>,
-    /// The expiry of each site's certificate, by its index; `None` for a site that uses the default's or automatic ones.
+    /// The expiry of each site's certificate, by the site's index. `None` for a site with automatic certificates or the
+    /// default site's.
     pub not_after: Vec<Option<SystemTime>>,
     pub ordered: Arc<Ordered>,
 }
@@ -53,7 +54,7 @@ pub struct Ordered {
 }
 
 impl Ordered {
-    /// The name of the certificate for a host: its own, or the wildcard of the name above it.
+    /// Returns the name of the certificate for a host: the host itself, or the wildcard of the name above it.
     fn name_for(&self, host: &str) -> Option<&str> {
         let host = host.to_ascii_lowercase();
         let above = || self.names.get(&*format!("*.{}", host.split_once('.')?.1));
@@ -67,7 +68,8 @@ impl Ordered {
     }
 }
 
-/// The hosts that certificates are ordered for by ACME, each once: names, since addresses are not ordered.
+/// Returns the host names for which certificates are ordered by ACME, each once. No certificates are ordered for
+/// addresses.
 pub fn ordered_names(configs: &[SiteConfig]) -> Vec<String> {
     let sites = configs.iter().filter(|config| config.https.certificate == Some(Certificate::Automatic));
     let hosts: HashSet<&String> = sites.flat_map(|config| &config.hosts).filter(|host| is_name(host)).collect();
@@ -80,7 +82,7 @@ fn is_name(host: &str) -> bool {
     host.trim_matches(['[', ']']).parse::<IpAddr>().is_err()
 }
 
-/// The certificates of all sites, as they are read.
+/// The certificates of all sites, while they are read.
 #[derive(Default)]
 struct Found {
     identities: Vec<Arc<Identity>>,
@@ -117,7 +119,7 @@ impl Found {
     }
 }
 
-/// Returns `None` if no site has a certificate, nor will have one.
+/// Returns the certificates of all sites. `None` if no site has one or will have one.
 pub fn secure(
     configs: &[SiteConfig],
     sites: &Arc<Sites>,
@@ -164,8 +166,9 @@ fn picker(
     }
 }
 
-/// Assigns to sites without a certificate one that covers their hosts, if another site has it. The others keep none and
-/// use the default, as in nginx; the remark reports it, since their clients refuse it.
+/// Assigns to each site without a certificate another site's certificate that covers its hosts, if there is one. The
+/// other sites use the default certificate, as in nginx; a remark reports this, because their clients refuse that
+/// certificate.
 fn borrow(
     configs: &[SiteConfig],
     identities: &[Arc<Identity>],
@@ -199,13 +202,13 @@ fn borrow(
     ))
 }
 
-/// The certificate that covers a host, by the rules of [`Identity::covers`].
+/// Returns the certificate that covers a host, by the rules of [`Identity::covers`].
 fn covering(by_name: &HashMap<&str, Own>, host: &str) -> Option<Own> {
     let of_parent = || by_name.get(&*format!("*.{}", host.split_once('.')?.1));
     by_name.get(host).or_else(of_parent).copied()
 }
 
-/// The certificate of the default site, otherwise the first.
+/// Returns the certificate of the default site, or else the first certificate.
 fn default(configs: &[SiteConfig], of_sites: &[Option<Own>]) -> Option<Pick> {
     let of_default = configs.iter().position(|config| config.is_default).filter(|site| of_sites[*site].is_some());
     let site = of_default.or_else(|| of_sites.iter().position(Option::is_some))?;
@@ -228,7 +231,7 @@ fn identity(certificate: &Certificate, keys: &Keys, made: &Development) -> Resul
     }
 }
 
-/// Returns a remark on the validity of a certificate. An expired one is used all the same: clients refuse it by
+/// Returns a remark on the validity of a certificate. An expired certificate is used nevertheless: clients refuse it by
 /// themselves, and a failed renewal must not keep a server from starting.
 fn validity(certificate: &Certificate, identity: &Identity) -> Option<String> {
     let now = SystemTime::now();

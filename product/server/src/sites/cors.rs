@@ -1,5 +1,5 @@
-//! Scripts of other origins (the Fetch standard, section 3.2): the fields that let them read a response, and answers to
-//! preflights, by which a browser asks beforehand.
+//! Requests by scripts of other origins (the Fetch standard, section 3.2): the fields that let such a script read a
+//! response, and answers to preflights, the requests by which a browser asks beforehand.
 
 use config::CorsRule;
 use http::{Method, Readings, Request, Response, Status};
@@ -9,7 +9,7 @@ use crate::body::Body;
 use crate::files::SiteNumber;
 
 impl Sites {
-    /// The answer to a preflight; `None` for other requests, and for paths without a rule.
+    /// Returns the answer to a preflight. `None` for other requests, and for paths without a rule.
     pub fn preflight(&self, site: SiteNumber, request: &Request) -> Option<Response<Body>> {
         if request.method != Method::Options || value(request, "access-control-request-method").is_none() {
             return None;
@@ -31,7 +31,7 @@ impl Sites {
     }
 }
 
-/// The fields that are replaced, whatever a program has set.
+/// The fields that are replaced, even if a program has set them.
 const FIELDS: [&str; 3] =
     ["Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Expose-Headers"];
 
@@ -59,7 +59,7 @@ fn exposed(rule: &CorsRule, response: Response<Body>) -> Response<Body> {
     }
 }
 
-/// The value of a field that a request has once.
+/// Returns the value of a field that occurs once in a request.
 fn value<'r>(request: &Request<'r>, name: &str) -> Option<&'r [u8]> {
     let mut values = request.values(name);
     values.next().filter(|_| values.next().is_none())

@@ -1,4 +1,5 @@
-//! The sites in force. Another set replaces them in one step, and the event loops notice it at their next wake-up.
+//! The sites in force. A reload replaces the whole set in one step, and the event loops notice it at their next
+//! wake-up.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -28,16 +29,16 @@ use crate::service_manager::Keys;
 use crate::upstream::resolver::{Name, Names};
 use crate::upstream::{Group, NamedFiles, Scripts, Trust};
 
-/// A set of sites with their folders and logs, which existed when the set was opened but for its lacks.
+/// A set of sites with their folders and logs. All of them existed when the set was opened, except the recorded lacks.
 pub struct Served {
     pub sites: Arc<Sites>,
     pub roots: Roots,
-    /// The classes by the rules of a file.
+    /// The classes by the rules of a class file.
     pub assigned: Option<Arc<Assigned>>,
     behind: Behind,
-    /// Some upstreams have health checks.
+    /// True if some upstreams have health checks.
     pub has_checks: bool,
-    /// The log of each site, by its index; its own, or the server's.
+    /// The log of each site, by the site's index: its own log or the server's.
     logs: Vec<Option<Arc<Log>>>,
     server_log: Option<Arc<Log>>,
     /// The acceptor for TLS connections; `None` if no site has a certificate.
@@ -50,11 +51,11 @@ pub struct Served {
     renewer: Option<Renewer>,
 }
 
-/// What an operator is told of a set of sites.
+/// Reports to the operator about a set of sites.
 pub struct Told {
     /// Remarks on the certificates, and on upstreams' names.
     pub remarks: Vec<String>,
-    /// The folders and pages that were not there.
+    /// The folders and pages that were missing.
     pub lacks: Vec<Lack>,
 }
 
@@ -66,23 +67,23 @@ pub type OpenLog<'o> = dyn Fn(&LogConfig) -> Result<Arc<Log>, SitesError> + 'o;
 pub struct Wanted<'w> {
     pub sites: &'w [SiteConfig],
     pub classes: Option<&'w ClassesConfig>,
-    /// The log of the sites without their own.
+    /// The log of sites without their own.
     pub access_log: Option<&'w LogConfig>,
     pub open_log: &'w OpenLog<'w>,
     pub acme: Option<&'w AcmeConfig>,
-    /// The sites may lack folders and pages.
+    /// True if sites may lack folders and pages.
     pub may_lack: bool,
 }
 
-/// The servers behind each site, by its index, in the order of its configuration.
+/// The upstream groups of each site, by the site's index, in the order of the configuration.
 struct Behind {
     groups: Vec<Vec<Arc<Group>>>,
-    /// The gate of each access, by site.
+    /// The gates of each access rule, by site.
     gates: Vec<Vec<Gate>>,
 }
 
 impl Behind {
-    /// All upstreams, and the servers that decide about clients.
+    /// Returns all upstreams, including the servers that decide about clients.
     fn groups(&self) -> impl Iterator<Item = &Arc<Group>> {
         let asked = self.gates.iter().flatten().filter_map(|gate| Some(&gate.asked.as_ref()?.group));
         self.groups.iter().flatten().chain(asked)
@@ -104,7 +105,7 @@ struct Before<'b> {
 }
 
 impl Served {
-    /// Opens everything; logs last.
+    /// Opens all parts of the sites, logs last.
     fn open(wanted: &Wanted<'_>, assigned: Option<Assigned>, before: Before<'_>) -> Result<Served, SitesError> {
         let configs = wanted.sites;
         let Before { first, served: lacking, tickets, development, keys, spool, names, renewer } = before;
@@ -146,25 +147,25 @@ impl Served {
         })
     }
 
-    /// The answer to a challenge of an authority at this path, if one is under way.
+    /// Returns the answer to an authority's challenge at this path, if one is pending.
     pub fn challenge_answer(&self, path: &[u8]) -> Option<String> {
         self.renewer.as_ref()?.tokens().answer(path)
     }
 
-    /// Returns true if clients of this request's host cannot use TLS yet: its certificate is still to be issued.
+    /// Returns true if clients of this request's host cannot use TLS yet, because its certificate has not been issued.
     pub fn is_certificate_pending(&self, site: SiteNumber, request: &Request) -> bool {
         let Some(renewer) = &self.renewer else { return false };
         let host = request.fields.host.and_then(name_of);
         self.ordered.is_pending(self.sites.place(site), host.as_deref(), renewer.automatic())
     }
 
-    /// The upstreams that answer a request for this site, if it is passed on.
+    /// Returns the upstreams that answer a request for this site, if it is passed on.
     pub fn group(&self, site: SiteNumber, request: &Request) -> Option<Arc<Group>> {
         let proxy = self.sites.proxy(site, request)?;
         Some(Arc::clone(&self.behind.groups[self.sites.place(site)][proxy]))
     }
 
-    /// The gate of the access with this index in a site.
+    /// Returns the gate of the access rule with this index in a site.
     pub fn gate(&self, site: SiteNumber, at: usize) -> Option<&Gate> {
         self.behind.gates.get(self.sites.place(site))?.get(at)
     }
@@ -174,7 +175,7 @@ impl Served {
         self.behind.gates.iter().flatten().any(|gate| gate.users.is_some())
     }
 
-    /// The memory that the verification of a password takes, at most: one is verified at a time.
+    /// Returns the maximum memory of a password verification. Passwords are verified one at a time.
     pub fn logins_bytes(&self) -> u64 {
         let users = self.behind.gates.iter().flatten().filter_map(|gate| gate.users.as_ref());
         users.map(|users| users.memory_bytes()).max().unwrap_or(0)
@@ -185,17 +186,17 @@ impl Served {
         self.behind.groups[self.sites.place(site)].iter().any(|group| group.scripts.is_some())
     }
 
-    /// The names of sites with a certificate, and when it expires.
+    /// Returns the names of sites with a certificate, each with its expiry.
     pub fn certificates(&self) -> impl Iterator<Item = (&str, SystemTime)> {
         self.sites.names().zip(&self.not_after).filter_map(|(site, end)| Some((site, (*end)?)))
     }
 
-    /// The upstreams of all sites, and the servers that decide about clients.
+    /// Returns the upstreams of all sites, and the servers that decide about clients.
     pub fn groups(&self) -> impl Iterator<Item = &Arc<Group>> {
         self.behind.groups()
     }
 
-    /// The names of upstreams that must be resolved, each once.
+    /// Returns the names of upstreams that must be resolved, each once.
     pub fn names(&self) -> Vec<Name> {
         let names: BTreeSet<&Name> = self.groups().flat_map(|group| group.addresses.names()).collect();
         names.into_iter().cloned().collect()
@@ -206,7 +207,7 @@ impl Served {
         self.groups().next().is_some()
     }
 
-    /// The log for requests for this site, or for none.
+    /// Returns the log of requests for this site, or for no site.
     pub fn log(&self, site: Option<SiteNumber>) -> Option<&Arc<Log>> {
         let own = site.and_then(|site| self.logs.get(self.sites.place(site)));
         own.unwrap_or(&self.server_log).as_ref()
@@ -223,7 +224,7 @@ fn open_logs(wanted: &Wanted<'_>) -> Result<(Option<Arc<Log>>, Vec<Option<Arc<Lo
     Ok((server_log, logs))
 }
 
-/// The gates of each site's accesses.
+/// Returns the gates of each site's access rules.
 fn gates_of(
     configs: &[SiteConfig],
     keys: &Keys,
@@ -239,7 +240,7 @@ fn gates_of(
     gates.collect()
 }
 
-/// A remark on a site whose fallback is not there.
+/// Returns a remark on a site whose fallback does not exist.
 fn lacks_fallback(site: &SiteConfig) -> Option<String> {
     let (fallback, dir) = (&site.answers.tries.fallback.as_ref()?.value, site.dir.as_ref()?);
     let file = dir.join(fallback.trim_start_matches('/'));
@@ -247,22 +248,22 @@ fn lacks_fallback(site: &SiteConfig) -> Option<String> {
     (!file.is_file() && dir.is_dir()).then(|| format!("site.fallback `{}` of {}: {said}", file.display(), site.name))
 }
 
-/// The names of all upstreams.
+/// Returns the names of all upstreams.
 fn names_of(configs: &[SiteConfig]) -> Vec<Name> {
     let upstreams = configs.iter().flat_map(|site| site.answers.upstreams());
     let names: BTreeSet<Name> = upstreams.filter_map(Name::of_upstream).collect();
     names.into_iter().collect()
 }
 
-/// The first host of a site, under which the sizes of its upstreams' responses are learned.
+/// Returns the first host of a site, under which the sizes of its upstreams' responses are learned.
 fn first_host(config: &SiteConfig) -> &str {
     config.hosts.first().map_or("default", String::as_str)
 }
 
-/// Opens a folder whose files upstreams name, for a part of a site.
+/// Opens, for a part of a site, a folder from which upstreams name files.
 type OpenNamedFiles<'o> = dyn FnMut((usize, Part), (&Path, Codings)) -> Result<SiteNumber, SitesError> + 'o;
 
-/// The upstreams of a site, each with its addresses.
+/// Creates the upstream groups of a site, with their addresses.
 fn groups(
     (site, config): (usize, &SiteConfig),
     (spool, names): (&Arc<Room>, &Arc<Names>),
@@ -283,7 +284,7 @@ fn groups(
     config.answers.proxies.iter().enumerate().map(group).collect()
 }
 
-/// The scripts that a proxy of a site runs, if its upstreams speak FastCGI.
+/// Returns the scripts that a proxy of a site runs, if its upstreams speak FastCGI.
 fn scripts(config: &SiteConfig, proxy: &config::Proxy) -> Option<Scripts> {
     let dir = config.dir.as_ref().filter(|_| proxy.version() == UpstreamVersion::FastCgi)?;
     let root = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
@@ -318,25 +319,25 @@ pub struct Current {
     served: Mutex<Arc<Served>>,
     /// The number of replacements so far.
     turn: AtomicU64,
-    /// Shared by all sets: a client resumes its session under the next one.
+    /// The ticket keys, shared by all sets so that a client can resume its session under the next set.
     tickets: Tickets,
     development: Development,
-    /// A listener uses TLS.
+    /// True if a listener uses TLS.
     is_secure: bool,
-    /// Reads certificates and keys.
+    /// The reader of certificates and keys.
     keys: Keys,
     /// The disk space for the responses of all proxies.
     spool: Arc<Room>,
     /// The names of upstreams.
     names: Arc<Names>,
-    /// A thread resolves them periodically.
+    /// True if a thread resolves the names periodically.
     is_followed: AtomicBool,
-    /// Has certificates issued; `None` if the server was started without ACME.
+    /// The renewer of certificates. `None` if the server was started without ACME.
     renewer: Option<Renewer>,
 }
 
 impl Current {
-    /// Opens the first set. `is_secure`: clients of a listener use TLS.
+    /// Opens the first set. `is_secure` is true if clients of a listener use TLS.
     pub fn open(wanted: &Wanted<'_>, is_secure: bool, keys: Keys, spool_bytes_max: u64) -> Result<Current, SitesError> {
         let tickets = Tickets::new().ok_or(SitesError::Tickets(io::ErrorKind::Other.into()))?;
         let spool = Room::new(spool_bytes_max);
@@ -378,8 +379,8 @@ impl Current {
         !self.served().names().is_empty() && !self.is_followed.swap(true, Ordering::Relaxed)
     }
 
-    /// Replaces the sites by these; on an error, the old ones stay. Their numbers are new, so that a request begun for
-    /// another set is not attributed to them.
+    /// Replaces the sites with these. On an error, the old ones stay. The new sites get new numbers, so that a request
+    /// begun under the old set is not attributed to them.
     pub fn replace(&self, wanted: &Wanted<'_>) -> Result<(), SitesError> {
         let before = self.served();
         let assigned = match (&before.assigned, wanted.classes) {
@@ -416,7 +417,7 @@ impl Current {
         self.spool.set_bytes_max(bytes_max);
     }
 
-    /// Has certificates issued and renewed, if the server was started with ACME.
+    /// Returns the renewer of certificates, if the server was started with ACME.
     pub fn renewer(&self) -> Option<&Renewer> {
         self.renewer.as_ref()
     }
@@ -425,14 +426,14 @@ impl Current {
         Arc::clone(&self.served.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the sites in force if they are newer than turn `than`, and sets `than` to their turn.
+    /// Returns the sites in force if they are newer than generation `than`, and sets `than` to their generation.
     pub fn newer(&self, than: &mut u64) -> Option<Arc<Served>> {
         let turn = self.turn.load(Ordering::Acquire);
         (std::mem::replace(than, turn) != turn).then(|| self.served())
     }
 }
 
-/// Fails if a certificate is needed and none is there.
+/// Returns an error if a certificate is needed and there is none.
 fn checked(served: Served, is_secure: bool) -> Result<Served, SitesError> {
     if is_secure && served.acceptor.is_none() {
         return Err(SecureError::NoCertificate.into());
@@ -440,7 +441,7 @@ fn checked(served: Served, is_secure: bool) -> Result<Served, SitesError> {
     Ok(served)
 }
 
-/// Has the certificates of these sites ordered from now on: the last step, after which nothing can fail.
+/// Orders the certificates of these sites from now on. This is the last step, after which nothing can fail.
 fn ordering(mut served: Served, wanted: &Wanted<'_>, keys: &Keys) -> Result<Served, SitesError> {
     if let Some(renewer) = &served.renewer {
         let settings = wanted.acme.map(|acme| acme.settings(keys)).transpose()?;

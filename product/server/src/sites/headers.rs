@@ -1,4 +1,4 @@
-//! The fields that a site adds to responses and to requests for its upstreams, hints, and pages of errors.
+//! The fields that a site adds to responses and to requests for its upstreams, early hints, and error pages.
 
 use std::sync::Arc;
 
@@ -11,11 +11,12 @@ use super::{Sites, built_in_pages, cors};
 use crate::body::{Body, Piece};
 use crate::files::{SiteNumber, hash_in};
 
-/// A year, the maximum that caches agree on.
+/// The Cache-Control value with a year, the longest lifetime that all caches accept.
 const IMMUTABLE: &[u8] = b"max-age=31536000, immutable";
 
 impl Sites {
-    /// Returns the fields that the site sets or removes in a request for an upstream; `of` returns the value of a variable.
+    /// Returns the fields that the site sets or removes in a request for an upstream. `of` returns the value of a
+    /// variable.
     pub fn field_changes(
         &self,
         site: SiteNumber,
@@ -56,7 +57,7 @@ impl Sites {
         self.add_fields(site, request, is_secure, response)
     }
 
-    /// Adds the fields of the site to the response; a Cache-Control that it has stays.
+    /// Adds the fields of the site to the response. A Cache-Control that the response has stays.
     pub fn add_fields(
         &self,
         site: SiteNumber,
@@ -94,7 +95,8 @@ impl Sites {
         if answers.access(path).is_some_and(Access::is_private) { private(response) } else { response }
     }
 
-    /// The early hints for a navigation of this site (RFC 8297): what its page will say that a browser should load.
+    /// Returns the early hints for a navigation of this site (RFC 8297): the resources that a browser should load for
+    /// its page.
     pub fn hints(&self, site: SiteNumber, request: &Request) -> Option<Response<()>> {
         let answers = &self.answers[self.place(site)];
         let mut modes = request.values("sec-fetch-mode");
@@ -107,17 +109,18 @@ impl Sites {
         Some(Response::new(Status(103), ()).with("Link", link.value.as_bytes()))
     }
 
-    /// Adds that a file whose name has a hash of its content does not change (RFC 8246), if nothing is said about that.
+    /// Adds that a file does not change (RFC 8246) if its name has a hash of its content and the response has no other
+    /// statement about that.
     fn with_immutable(&self, site: SiteNumber, request: &Request, response: Response<Body>) -> Response<Body> {
         let is_on = self.compression[self.place(site)].has_immutable;
-        // Most names have no hash, so that nothing else is looked at.
+        // Most names have no hash, so this is checked first.
         if !is_on || !response.is_immutable() && hash_in(request.path).is_none() {
             return response;
         }
         // A 304 has the fields that the file would have (RFC 9110 section 15.4.5).
         let is_of_file =
             matches!(response.status.0, 200 | 206 | 304) && !response.is_forwarded() && response.has("ETag");
-        // The page of an application that answers for a name that is gone is not that file.
+        // An application's page in place of a missing file is not that file.
         let is_page = || response.fields().any(|(_, value)| value.starts_with(b"text/html"));
         let is_said = || ["Cache-Control", "Expires"].iter().any(|name| response.has(name));
         if !is_of_file || is_said() || is_page() {
@@ -127,7 +130,7 @@ impl Sites {
     }
 }
 
-/// Forbids caches that clients share to store a response which only some clients get (RFC 9111 section 5.2.2.7).
+/// Forbids shared caches to store a response that only some clients may get (RFC 9111 section 5.2.2.7).
 fn private(response: Response<Body>) -> Response<Body> {
     if response.status.0 < 200 {
         return response;
@@ -151,7 +154,7 @@ fn private(response: Response<Body>) -> Response<Body> {
     response.without("Cache-Control").with("Cache-Control", &control)
 }
 
-/// Returns true if a value of Link says what a browser should load, or connect to, before it has the page.
+/// Returns true if a value of Link names a resource to load, or a host to connect to, before the page has arrived.
 fn is_hint(value: &str) -> bool {
     let value = value.to_ascii_lowercase();
     let parameters = value.split(';').skip(1).map(|parameter| parameter.split(',').next().unwrap_or_default().trim());

@@ -1,6 +1,7 @@
-//! The folders and pages that sites are served without. A disk may be mounted after the server starts, and one site
-//! whose folder is missing must not stop the others: nginx, Apache and Caddy start without it too. Certificates, users
-//! and logs are not served without, since a site without them would be another one than its operator wants.
+//! The missing folders and pages of sites that are served without them. A disk may be mounted after the server starts,
+//! and one site with a missing folder must not stop the others; nginx, Apache and Caddy also start without it.
+//! Certificates, users and logs are required, because a site without them would differ from the one that its operator
+//! wants.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,7 +14,7 @@ use super::pages::listing_page;
 use super::{Served, SiteConfig, SitesError};
 use crate::files::{Options, Root, SiteNumber};
 
-/// A part of a site that is opened. Error pages, proxies and accesses have their index.
+/// A part of a site that is opened. Error pages, proxies and accesses have an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     Folder,
@@ -32,15 +33,15 @@ pub struct Lack {
     /// The index of the site.
     pub site: usize,
     pub part: Part,
-    /// The line for the operator, with the cure.
+    /// The line for the operator, with the remedy.
     pub said: String,
     path: PathBuf,
 }
 
-/// The lacks of a set of sites while it is opened.
+/// The missing folders and pages of a set of sites, while it is opened.
 pub(super) struct Lacks<'b> {
     is_allowed: bool,
-    /// The sites that these ones replace. What those name and lack too stops no reload; a new path that is wrong does.
+    /// The sites that these replace. A path that they name and lack too stops no reload; a new path that is wrong does.
     before: Option<&'b Served>,
     found: RefCell<Vec<Lack>>,
 }
@@ -50,13 +51,13 @@ impl<'b> Lacks<'b> {
         Lacks { is_allowed, before, found: RefCell::default() }
     }
 
-    /// Every folder and page must be there.
+    /// Creates a set in which every folder and page must exist.
     #[cfg(test)]
     pub fn none() -> Lacks<'b> {
         Lacks::new(false, None)
     }
 
-    /// Notes that a part of a site cannot be opened, or returns the error if the site cannot be served without.
+    /// Records that a part of a site cannot be opened. Returns the error if the site cannot be served without it.
     pub fn pass(&self, (site, part): (usize, Part), path: &Path, error: SitesError) -> Result<(), SitesError> {
         if !self.is_allowed || self.before.is_some_and(|before| !before.is_known_to_lack(path)) {
             return Err(error);
@@ -77,8 +78,8 @@ impl<'b> Lacks<'b> {
 }
 
 impl Served {
-    /// Returns true if this path is lacking in these sites: since they were opened, or as a folder that is gone
-    /// meanwhile or what is in one.
+    /// Returns true if these sites lack this path: it was missing when they were opened, or it is or lies in a site's
+    /// folder that has disappeared since.
     fn is_known_to_lack(&self, path: &Path) -> bool {
         let is_gone = |root: &Arc<Root>| root.holds(path) && root.try_out().is_err();
         self.told.lacks.iter().any(|lack| lack.path == path) || self.roots.folders.iter().flatten().any(is_gone)
@@ -113,7 +114,7 @@ pub(super) fn open_folder(at: usize, site: &SiteConfig, lacks: &Lacks<'_>) -> Re
     open_root((at, Part::Folder), dir, options, lacks).map(Some)
 }
 
-/// Opens a folder whose files upstreams name: its number follows the numbers of sites' folders.
+/// Opens a folder from which upstreams name files. Its number follows the numbers of the sites' folders.
 pub(super) fn open_named_files(
     of: (usize, Part),
     (dir, codings): (&Path, Codings),

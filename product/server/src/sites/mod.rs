@@ -1,5 +1,5 @@
-//! Sites: selects the site of a request by the host it names (RFC 9110 section 7.2), and defines what each answers in
-//! addition to its files.
+//! Sites: selects the site of a request by its host (RFC 9110 section 7.2), and defines the answers of a site other
+//! than files.
 
 mod acme;
 mod built_in_pages;
@@ -46,15 +46,16 @@ pub use sites_error::SitesError;
 pub struct SiteConfig {
     /// The name in metrics.
     pub name: String,
-    /// Hosts in lower case: a name, an address, an IPv6 address in brackets, or `*.` and a name for every name
-    /// below it.
+    /// The hosts in lower case: a name, an address, an IPv6 address in brackets, or `*.` followed by a name, for every
+    /// name below it.
     pub hosts: Vec<String>,
-    /// The site answers for hosts of no site, and for requests that name none. If several are marked, only the first does.
+    /// True if the site answers for unknown hosts and for requests without a host. If several sites are marked, only
+    /// the first is the default.
     pub is_default: bool,
-    /// The folder that is served; a site of redirects alone has none.
+    /// The folder that is served. A site that only redirects has none.
     pub dir: Option<PathBuf>,
     pub files: files::Options,
-    /// The file of its own page around listings, if any; it is read into the options.
+    /// The file of the site's own page around listings, if it has one. It is read into the options.
     pub listing_page: Option<PathBuf>,
     pub answers: Answers,
     /// The log of the site, if it has its own.
@@ -66,13 +67,13 @@ pub struct SiteConfig {
 /// The ways in which a site saves bytes, in addition to the codings of its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Saving {
-    /// Responses of programs to requests with a cookie or a login are compressed too.
+    /// Also compresses responses of programs to requests with a cookie or a login.
     pub compresses_private: bool,
     /// Files are offered and used as dictionaries.
     pub has_dictionaries: bool,
-    /// Pages of programs that are the same for everybody are too.
+    /// Programs' pages that are the same for everybody are offered and used too.
     pub has_upstream_dictionaries: bool,
-    /// Browsers need not ask again for files whose names have a hash of their content.
+    /// Browsers need not revalidate files whose names contain a hash of the content.
     pub has_immutable: bool,
 }
 
@@ -91,7 +92,7 @@ impl Default for Saving {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Compressed {
     pub codings: Codings,
-    /// Responses of programs to requests with a cookie or a login are compressed too.
+    /// Also codes responses of programs to requests with a cookie or a login.
     pub codes_private: bool,
     /// The key of the site among those that have dictionaries.
     pub dictionaries: Option<SiteKey>,
@@ -115,7 +116,8 @@ impl Compressed {
 /// The TLS settings of a site.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Https {
-    /// The certificate of the site; without one it uses the default site's, or the certificate of the first site that has one.
+    /// The certificate of the site. Without one, the site uses the default site's certificate, or that of the first
+    /// site that has one.
     pub certificate: Option<Certificate>,
     /// The port to which requests without TLS are redirected.
     pub redirects_to: Option<u16>,
@@ -130,14 +132,14 @@ pub enum Certificate {
         cert: PathBuf,
         key: PathBuf,
     },
-    /// Self-signed, for these names.
+    /// Self-signed, for these hosts.
     Development(Vec<String>),
-    /// A certificate for each host, by ACME.
+    /// By ACME, one for each host.
     Automatic,
 }
 
 impl SiteConfig {
-    /// The configuration of a single site, which answers for all hosts.
+    /// Creates the configuration of a single site, which answers for all hosts.
     pub fn alone(dir: PathBuf, files: files::Options) -> SiteConfig {
         SiteConfig {
             name: "default".into(),
@@ -158,10 +160,10 @@ impl SiteConfig {
 #[derive(Debug, Default)]
 pub struct Sites {
     exact: HashMap<Box<str>, SiteNumber>,
-    /// Wildcard hosts, by the name that follows `*.`.
+    /// The sites of wildcard hosts, by the name that follows `*.`.
     below: HashMap<Box<str>, SiteNumber>,
     default: Option<SiteNumber>,
-    /// The number of the first; the others follow.
+    /// The number of the first site; the others follow.
     first: SiteNumber,
     names: Vec<String>,
     answers: Vec<Answers>,
@@ -195,8 +197,8 @@ impl Sites {
         Ok(sites)
     }
 
-    /// The site of a host as a request names it, with or without a port: that of the host itself, otherwise that of the
-    /// longest name it is below, otherwise the default.
+    /// Returns the site of a host as a request names it, with or without a port. This is the site of the host itself,
+    /// otherwise of the longest name that the host is below, otherwise the default site.
     pub fn of(&self, host: Option<&[u8]>) -> Option<SiteNumber> {
         if self.exact.is_empty() && self.below.is_empty() {
             return self.default;
@@ -204,22 +206,22 @@ impl Sites {
         host.and_then(name_of).and_then(|name| self.named(&name)).or(self.default)
     }
 
-    /// The index of a site among all, and in the lists kept for them.
+    /// Returns the index of a site among all sites, which is also its index in lists of sites.
     pub fn place(&self, site: SiteNumber) -> usize {
         site.wrapping_sub(self.first) as usize
     }
 
-    /// The names of all sites, in the order of their indexes.
+    /// Returns the names of all sites, in the order of their indexes.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
     }
 
-    /// The compression of a site's responses.
+    /// Returns the settings for the compression of a site's responses.
     pub fn compression(&self, site: SiteNumber) -> Compressed {
         self.compression[self.place(site)]
     }
 
-    /// The other names under which a site's files are found.
+    /// Returns the other names under which a site's files are looked up.
     pub fn tries(&self, site: SiteNumber) -> &Tries {
         &self.answers[self.place(site)].tries
     }
@@ -230,7 +232,7 @@ impl Sites {
     }
 }
 
-/// Returns the host in lower case, without port, and without the dot that may end a fully qualified name (RFC 1034
+/// Returns the host in lower case, without port and without the dot that may end a fully qualified name (RFC 1034
 /// section 3.1).
 fn name_of(host: &[u8]) -> Option<Cow<'_, str>> {
     let host = std::str::from_utf8(host).ok()?;

@@ -1,5 +1,5 @@
-//! The bodies of errors and the pages around listings, held in memory: the answer for a missing file must not be
-//! missing itself.
+//! The bodies of error pages and the pages around listings. They are held in memory, so that the page for a missing
+//! file cannot be missing itself.
 
 use std::collections::HashMap;
 use std::io;
@@ -40,7 +40,7 @@ pub enum ListingPageError {
     Wrong(PathBuf, PageFault),
 }
 
-/// Reads the page around the listings of a site, if it has its own.
+/// Reads the site's own page around listings, if it has one.
 pub fn listing_page(site: &SiteConfig) -> Result<Option<Arc<ListingPage>>, ListingPageError> {
     let Some(file) = &site.listing_page else { return Ok(None) };
     let bytes = tls::read_within(file, LISTING_PAGE_BYTES_MAX)
@@ -49,7 +49,7 @@ pub fn listing_page(site: &SiteConfig) -> Result<Option<Arc<ListingPage>>, Listi
     Ok(Some(Arc::new(page)))
 }
 
-/// The error pages of each site, by its index in its set, in the order of their rules.
+/// The error pages of each site, by the site's index, in the order of their rules.
 #[derive(Debug, Default)]
 pub struct Pages(Vec<Vec<(Statuses, Page)>>);
 
@@ -63,7 +63,7 @@ impl Pages {
     }
 }
 
-/// Reads the error pages of a site. A file that several have is read once.
+/// Reads the error pages of a site. A file that several pages share is read once.
 fn of_site(at: usize, site: &SiteConfig, lacks: &Lacks<'_>) -> Result<Vec<(Statuses, Page)>, SitesError> {
     let Some(dir) = site.answers.error_root.as_ref().or(site.dir.as_ref()) else { return Ok(Vec::new()) };
     let mut known: HashMap<&str, Page> = HashMap::new();

@@ -1,5 +1,4 @@
-//! Periodic resolution of upstream names, as long as sites that use them are in force, by a thread that does nothing
-//! else.
+//! The periodic resolution of upstream names, by a dedicated thread, while sites that use them are in force.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -7,13 +6,13 @@ use std::sync::{Arc, Weak};
 use super::{Current, Served};
 use crate::upstream::resolver::{Found, Name, Names};
 
-/// Updates upstreams to the current addresses of their names, until the sites are gone; reports each change as a line
-/// for the error log.
+/// Updates upstreams to the current addresses of their names until the sites are dropped. Each change is reported as a
+/// line for the error log.
 pub fn follow_names(current: &Weak<Current>, log: impl Fn(&str)) {
     let (mut answers, mut known) = (0, BTreeMap::new());
     while let Some(current) = current.upgrade() {
         let (served, names) = (current.served(), Arc::clone(current.names()));
-        // The sites must not be kept alive while this waits.
+        // The thread must not keep the sites alive while it waits.
         drop(current);
         let due = names.renew(&served.names());
         changes(&served, &names, &mut known).iter().for_each(|line| log(line));
@@ -22,7 +21,7 @@ pub fn follow_names(current: &Weak<Current>, log: impl Fn(&str)) {
     }
 }
 
-/// Applies the current results of names; returns a line for each that has changed since the last call.
+/// Applies the current results of names. Returns a line for each name that has changed since the last call.
 fn changes(served: &Served, names: &Names, known: &mut BTreeMap<Name, Found>) -> Vec<String> {
     for group in served.groups() {
         group.addresses.renew(names);

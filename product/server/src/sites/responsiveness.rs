@@ -1,5 +1,5 @@
-//! Objects with which clients measure responsiveness under load: `networkQuality` of macOS and others fill the line
-//! with large objects and request small ones meanwhile (draft-ietf-ippm-responsiveness section 6).
+//! Objects with which clients measure responsiveness under load. `networkQuality` of macOS and similar programs fill
+//! the line with large objects and request small ones at the same time (draft-ietf-ippm-responsiveness section 6).
 
 use config::MEASURED_PATHS;
 use http::{Method, Readings, Request, Response, Status};
@@ -8,7 +8,7 @@ use super::Sites;
 use crate::body::{Body, Piece};
 use crate::files::SiteNumber;
 
-/// The draft requires at least 8 GB, so that no client reaches the end.
+/// The length of the large object. The draft requires at least 8 GB, so that no client reaches the end.
 const LARGE_BYTES: u64 = 8 << 30;
 const SMALL_BYTES: u64 = 1;
 
@@ -21,7 +21,7 @@ const BYTES: &[u8] = b"application/octet-stream";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Object {
-    /// Lists the addresses of the others.
+    /// Lists the addresses of the other objects.
     Configuration,
     Small,
     Large,
@@ -35,7 +35,7 @@ impl Object {
         Some([Object::Configuration, Object::Small, Object::Large, Object::Upload][at])
     }
 
-    /// The methods that it answers.
+    /// Returns the methods that the object accepts.
     pub fn allow(self) -> &'static [u8] {
         if self == Object::Upload { b"POST, PUT, OPTIONS" } else { b"GET, HEAD, OPTIONS" }
     }
@@ -45,7 +45,7 @@ impl Object {
         self == Object::Upload && matches!(method, Method::Post | Method::Put)
     }
 
-    /// The response to GET and HEAD; `None` if only other methods are allowed.
+    /// Returns the response to GET and HEAD. `None` if only other methods are allowed.
     pub fn response(self, request: &Request, is_secure: bool) -> Option<Response<Body>> {
         if !matches!(request.method, Method::Get | Method::Head) {
             return None;
@@ -60,7 +60,7 @@ impl Object {
 }
 
 impl Sites {
-    /// The measurement object that a request of this site names, if measuring is enabled.
+    /// Returns the measurement object that a request of this site names, if measuring is enabled.
     pub fn measured(&self, site: SiteNumber, request: &Request) -> Option<Object> {
         if !self.answers[self.place(site)].responsiveness {
             return None;
@@ -69,13 +69,13 @@ impl Sites {
     }
 }
 
-/// The response to a body of this length.
+/// Returns the response to a request body of this length.
 pub fn received(bytes: u64) -> Response<Body> {
     respond(Status::OK, JSON, Piece::Bytes(format!("{{\"received_bytes\": {bytes}}}\n").into_bytes()))
 }
 
-/// The addresses of the objects under the host that the client used. Over HTTPS they are also given by their names in
-/// older drafts, the only ones that some clients read.
+/// Returns the addresses of the objects under the host that the client used. Over HTTPS the names from older drafts are
+/// added, because some clients read only those.
 fn configuration(request: &Request, is_secure: bool) -> Response<Body> {
     let host = request.fields.host.and_then(|host| std::str::from_utf8(host).ok());
     // The parser accepts no other characters, but quoting must not depend on that.
@@ -92,7 +92,7 @@ fn configuration(request: &Request, is_secure: bool) -> Response<Body> {
     respond(Status::OK, JSON, Piece::Bytes(json.into_bytes()))
 }
 
-/// Builds a response that caches must not store, since it would be measured instead of the line.
+/// Builds a response that caches must not store, because the client would then measure the cache instead of the line.
 fn respond(status: Status, mime: &[u8], body: Piece) -> Response<Body> {
     let length = body.len();
     let response = Response::new(status, body.into()).with("Content-Type", mime);

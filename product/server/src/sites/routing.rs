@@ -1,4 +1,4 @@
-//! Where a request of a site goes: to another URL, path or upstream, and whether its client may have it.
+//! The target of a request of a site (another URL, path or upstream), and whether its client may have it.
 
 use config::{Access, HostName, Rewritten, Unclear};
 use http::{Readings, Reject, Request, Status};
@@ -10,8 +10,8 @@ const HTTPS_PORT: u16 = 443;
 const NO_HOST: Reject = Reject { status: Status::BAD_REQUEST, reason: "no valid host to redirect to over TLS" };
 
 impl Sites {
-    /// The redirect of a request of this site: the status and the address. The rejection of a request without TLS, if it
-    /// has to be redirected to TLS and names no host.
+    /// Returns the status and address of the redirect of a request of this site. Returns a rejection if the request has
+    /// to be redirected to TLS and names no host.
     pub fn redirect(
         &self,
         site: SiteNumber,
@@ -36,7 +36,7 @@ impl Sites {
         Some((Status(redirect.status), to))
     }
 
-    /// The index, among the site's proxies, of the upstreams that answer a request.
+    /// Returns the index, among the site's proxies, of the upstreams that answer a request.
     pub fn proxy(&self, site: SiteNumber, request: &Request) -> Option<usize> {
         let answers = &self.answers[self.place(site)];
         if answers.proxies.is_empty() {
@@ -66,8 +66,8 @@ impl Sites {
         }
     }
 
-    /// Returns the path and query that the rules see instead of the request's, if its site rewrites them. Otherwise
-    /// as [`Sites::unclear`].
+    /// Returns the path and query that the rules use in place of the request's own, if its site rewrites them.
+    /// Otherwise behaves like [`Sites::unclear`].
     pub fn rewrite(&self, site: SiteNumber, request: &Request) -> Result<Option<Rewritten>, Result<String, Reject>> {
         let answers = &self.answers[self.place(site)];
         if answers.rewrites.is_empty() {
@@ -78,7 +78,8 @@ impl Sites {
         Ok(rewritten.map(|(_, rewritten)| rewritten))
     }
 
-    /// The clients that may have what this request is for, with their index among the site's; `None`: all.
+    /// Returns the access rule for the path of a request, with its index among the site's rules. `None` if all clients
+    /// may have it.
     pub fn access(&self, site: SiteNumber, request: &Request) -> Option<(usize, &Access)> {
         let answers = &self.answers[self.place(site)];
         if answers.access.is_empty() {
@@ -90,7 +91,7 @@ impl Sites {
     }
 }
 
-/// The same URL over TLS, at this port; `None` if the request names no valid host.
+/// Returns the same URL over TLS, at this port. `None` if the request names no valid host.
 fn https_url(request: &Request, port: u16) -> Option<String> {
     let host = host_of(request)?;
     let port = if port == HTTPS_PORT { String::new() } else { format!(":{port}") };
@@ -102,7 +103,8 @@ fn host_of(request: &Request) -> Option<HostName> {
     HostName::new(&name_of(request.fields.host?)?)
 }
 
-/// The redirect to the path without empty segments, or the rejection, of a request that the rules cannot decide about.
+/// Returns the answer to a request that the rules cannot decide about: a redirect to the path without empty segments,
+/// or a rejection.
 fn told(unclear: Unclear, request: &Request) -> Result<String, Reject> {
     match (unclear, http::merge_slashes(request.path)) {
         (Unclear::Unmerged, Some(merged)) => Ok(with_query(String::from_utf8_lossy(&merged).into_owned(), request)),
@@ -111,19 +113,19 @@ fn told(unclear: Unclear, request: &Request) -> Result<String, Reject> {
     }
 }
 
-/// The target of a request without the empty and the dot segments of its path; `None` if there are none, or the path is
-/// invalid otherwise.
+/// Returns the target of a request without the empty segments and dot segments of its path. `None` if there are none,
+/// or if the path is invalid otherwise.
 pub fn resolved(request: &Request) -> Option<String> {
     let resolved = http::resolved(request.path)?;
     Readings::of(&resolved).ok()?;
-    // Browsers take a backslash in an address for a slash, and two of them for the beginning of a host.
+    // Browsers treat a backslash in an address as a slash, and two backslashes as the beginning of a host.
     if resolved.contains(&b'\\') {
         return None;
     }
     Some(with_query(String::from_utf8_lossy(&resolved).into_owned(), request))
 }
 
-/// The address with the query of the request.
+/// Returns the address with the query of the request.
 pub fn with_query(mut to: String, request: &Request) -> String {
     if let Some(query) = request.query {
         to.push('?');
