@@ -1,5 +1,6 @@
-//! The process that runs the operator's program for DNS records, since the sandbox lets the server start none. The
-//! server starts it before the sandbox, as the user that the server becomes; it ends with the server.
+//! The process that runs the operator's program for DNS records, because the sandbox forbids the server to start
+//! programs. The server starts this process before entering the sandbox, as the server's later user; it ends with the
+//! server.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -15,11 +16,11 @@ use std::time::{Duration, Instant};
 use super::Account;
 use super::keys::{receive, send};
 
-/// The name with which the process is started, by which it is distinguished from the server.
+/// The name of the process, which distinguishes it from the server.
 pub const NAME: &str = "weir-hook";
-/// The time that the program may take: until a record is visible.
+/// The maximum run time of the program, until a record is visible.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(300);
-/// The same, for the server that waits for it.
+/// The time for which the server waits for the process's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(330);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const MESSAGE_BYTES_MAX: u32 = 16 << 10;
@@ -59,7 +60,7 @@ impl acme::Hook for HookProgram {
     }
 }
 
-/// The process's main function: standard input is the socket to the server.
+/// Runs the process. Standard input is the socket to the server.
 pub fn serve() -> io::Result<()> {
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let program = OsString::from_vec(receive(&mut socket, MESSAGE_BYTES_MAX)?);
@@ -89,7 +90,7 @@ fn run(program: &Path, words: &[OsString]) -> Result<(), String> {
     if status.success() {
         return Ok(());
     }
-    // What it started may still have its standard error.
+    // Programs that it started may still hold its standard error.
     let said = said.filter(|said| said.is_finished()).and_then(|said| said.join().ok()).unwrap_or_default();
     Err(format!("`{name}` ended with {status}: {}", String::from_utf8_lossy(&said).trim()))
 }

@@ -1,9 +1,9 @@
 //! Access to certificates and keys that only root may read, even after the server has become another user.
 //!
-//! A helper process stays root to read them again at every reload. Before the server gives up its privileges, it names
-//! the files; afterwards it can request the bytes of the first, the second and so on, and nothing else. The helper has
-//! one capability, opens no socket, and ends when the server has. It is this program started again, not a fork: it has
-//! no port, log or memory of the server.
+//! A helper process stays root to read the files again at every reload. Before the server gives up its privileges, it
+//! names the files; afterwards it can request their bytes only by number. The helper has one capability, opens no
+//! socket, and ends with the server. It is a fresh start of this program, not a fork, so it has no port, log or memory
+//! of the server.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -21,12 +21,12 @@ use rustix::thread::CapabilitySet;
 use super::privileges::confine;
 use crate::sandbox::{Reach, folders_of, refuse_calls, restrict_files};
 
-/// The name with which the helper is started, by which it is distinguished from the server.
+/// The name of the helper, which distinguishes it from the server.
 pub const NAME: &str = "weir-keys";
 /// The maximum size of all names together: the names of 10,000 sites take a megabyte.
 const NAMES_BYTES_MAX: u32 = 16 << 20;
 
-/// Reads certificates and keys: the helper's through the helper, others as the server's user.
+/// The reader of certificates and keys: through the helper for its files, and as the server's user for others.
 #[derive(Debug, Clone, Default)]
 pub struct Keys(Option<Arc<Helper>>);
 
@@ -37,7 +37,7 @@ struct Helper {
 }
 
 impl Keys {
-    /// Starts the helper for these files, with the current privileges. Without files there is no helper.
+    /// Starts the helper for these files, with the current privileges. If there are no files, there is no helper.
     pub fn kept(files: Vec<PathBuf>) -> io::Result<Keys> {
         if files.is_empty() {
             return Ok(Keys::default());
@@ -72,14 +72,14 @@ impl Helper {
     }
 }
 
-/// Requests a file. Returns the error number, 0 for none, and the bytes of the file.
+/// Requests a file. Returns the error number, or 0, and the bytes of the file.
 fn ask(socket: &mut UnixStream, at: usize) -> io::Result<(i32, Vec<u8>)> {
     socket.write_all(&u32::try_from(at).map_err(io::Error::other)?.to_le_bytes())?;
     let errno = i32::from_le_bytes(number(socket)?);
     Ok((errno, receive(socket, tls::FILE_BYTES_MAX as u32)?))
 }
 
-/// The helper's main function: standard input is the socket to the server.
+/// Runs the helper. Standard input is the socket to the server.
 pub fn keep() -> io::Result<()> {
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let names = receive(&mut socket, NAMES_BYTES_MAX)?;
@@ -89,7 +89,7 @@ pub fn keep() -> io::Result<()> {
     confine(own & CapabilitySet::DAC_READ_SEARCH)?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let reads = files.iter().flat_map(|file| folders_of(file)).collect();
-    // If the kernel supports them.
+    // Only kernels that support these restrictions apply them.
     let _ = (restrict_files(&Reach { reads, writes: Vec::new() }, false), refuse_calls());
     loop {
         let at = match number(&mut socket) {

@@ -1,7 +1,7 @@
 //! The protocol of sd_notify(3): datagrams of `NAME=VALUE` lines to the socket that NOTIFY_SOCKET names.
 //!
-//! The socket is connected once, at the start: later, as another user or in a folder that is gone, its path may not be
-//! accessible. The crates available connect for every message, so none is used.
+//! The socket is connected once, at the start. Later its path may be inaccessible, to another user or after its folder
+//! is gone. No available crate is used, because all connect anew for every message.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -15,14 +15,14 @@ use rustix::time::{ClockId, clock_gettime};
 const SEND_MAX: Duration = Duration::from_secs(1);
 /// The maximum length of a line for the operator.
 const STATUS_CHARS_MAX: usize = 1000;
-/// The time for the logs between the end of the responses and the end of the process.
+/// The time allowed for the logs, between the end of the responses and the end of the process.
 const STOP_SLACK: Duration = Duration::from_secs(5);
 
 /// Notifies the service manager of the state of the service.
 #[derive(Debug)]
 pub struct Notifier(Option<UnixDatagram>);
 
-/// The manager's watchdog: if not fed for this long, the service is restarted.
+/// The manager's watchdog, which restarts the service if it is not fed for this long.
 pub struct Watchdog {
     pub patience: Duration,
     pub feed: Box<dyn Fn() + Send + Sync>,
@@ -56,7 +56,7 @@ impl Notifier {
         self.send(&format!("READY=1\nSTATUS={}", one_line(status)));
     }
 
-    /// Reports that the service is reloading, until [`Notifier::ready`]. The instant shows the manager that this
+    /// Reports that the service is reloading, until [`Notifier::ready`]. The timestamp shows the manager that this
     /// answers its latest signal, not an earlier one.
     pub fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
@@ -70,12 +70,12 @@ impl Notifier {
         self.send(&format!("STOPPING=1\nSTATUS=finishing responses\nEXTEND_TIMEOUT_USEC={wait}"));
     }
 
-    /// Reports that another process is the service from now on; that process sends its own reports.
+    /// Reports that another process is now the service. That process sends its own reports.
     pub fn is_followed_by(&self, pid: u32) {
         self.send(&format!("MAINPID={pid}"));
     }
 
-    /// The manager's watchdog, if this process has one.
+    /// Returns the manager's watchdog, if this process has one.
     pub fn watchdog(&self) -> Option<Watchdog> {
         let socket = self.0.as_ref()?.try_clone().ok()?;
         let variable = |name| std::env::var(name).ok();
@@ -84,7 +84,7 @@ impl Notifier {
         Some(Watchdog { patience, feed })
     }
 
-    /// Errors are ignored: a manager that does not listen does not affect serving.
+    /// Sends a message and ignores errors: a manager that does not listen does not affect serving.
     fn send(&self, message: &str) {
         if let Some(socket) = &self.0 {
             let _ = socket.send(message.as_bytes());
@@ -92,7 +92,7 @@ impl Notifier {
     }
 }
 
-/// The watchdog's time, unless WATCHDOG_PID names another process.
+/// Returns the watchdog's timeout, unless WATCHDOG_PID names another process.
 fn patience(usec: Option<String>, pid: Option<String>, own: u32) -> Option<Duration> {
     let is_meant = pid.is_none_or(|pid| pid.parse() == Ok(own));
     let usec = usec?.parse().ok().filter(|&usec| usec > 0)?;

@@ -18,7 +18,7 @@ const PASSED_MAX: usize = 64;
 /// The name of a socket whose clients use TLS, if no listener of the file has its address: `FileDescriptorName=https`.
 const SECURE_NAME: &str = "https";
 
-/// The name of a socket that the previous process bound; any other is the service manager's.
+/// The name of a socket that the previous process bound. Sockets with any other name come from the service manager.
 pub const OWN_NAME: &str = "weir";
 
 /// The name of a socket that came without one, as in sd_listen_fds_with_names(3).
@@ -28,11 +28,12 @@ const NO_NAME: &str = "unknown";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listen {
     pub address: SocketAddr,
-    /// Clients use TLS here.
+    /// True if clients use TLS here.
     pub is_secure: bool,
-    /// Clients may also use HTTP/3, over UDP at the same address; never without TLS, nor in a build without it.
+    /// True if clients may also use HTTP/3, over UDP at the same address. Never true without TLS or in a build without
+    /// HTTP/3.
     pub has_http3: bool,
-    /// Connections begin with a PROXY protocol header.
+    /// True if connections begin with a PROXY protocol header.
     pub has_proxy_header: bool,
 }
 
@@ -49,28 +50,28 @@ impl NamedSocket {
     }
 }
 
-/// The listening sockets of one address: either one of the manager's, which outlives us, or those of the previous
-/// process.
+/// The listening sockets of one address: one socket of the service manager, which outlives this process, or those of
+/// the previous process.
 #[derive(Debug)]
 pub struct PassedSocket {
     pub address: SocketAddr,
-    /// The name in LISTEN_FDNAMES, else [`NO_NAME`].
+    /// The name in LISTEN_FDNAMES, or [`NO_NAME`].
     pub name: String,
-    /// Clients use TLS here.
+    /// True if clients use TLS here.
     pub is_secure: bool,
-    /// If they do, HTTP/3 is served too.
+    /// True if HTTP/3 is served too; only with TLS.
     pub has_http3: bool,
     /// See [`Listen::has_proxy_header`].
     pub(crate) has_proxy_header: bool,
-    /// Several if each worker has its own.
+    /// The sockets; several if each worker has its own.
     pub(crate) sockets: Vec<OwnedFd>,
     /// The datagram sockets of the same address, for HTTP/3.
     pub(crate) datagrams: Vec<OwnedFd>,
-    /// An IPv6 socket for all addresses that accepts IPv4 too.
+    /// True for an IPv6 socket for all addresses that also accepts IPv4.
     is_dual: bool,
 }
 
-/// The fault of the passed sockets.
+/// A fault of the passed sockets.
 #[derive(Debug, Error)]
 pub enum PassedError {
     #[error("LISTEN_FDS `{0}`: expected a number of sockets from 0 to {PASSED_MAX}")]
@@ -84,8 +85,8 @@ pub enum PassedError {
     Unfit { fd: i32, name: String, is: String },
 }
 
-/// The sockets passed to this process. Must be called before anything else opens a descriptor; a second call returns
-/// none.
+/// Returns the sockets passed to this process. Must be called before anything else opens a descriptor. A second call
+/// returns none.
 pub fn passed_sockets() -> Result<Vec<PassedSocket>, PassedError> {
     let variable = |name| std::env::var(name).ok();
     let is_meant = variable("LISTEN_PID").and_then(|pid| pid.parse().ok()) == Some(std::process::id());
@@ -103,7 +104,7 @@ pub fn passed_sockets() -> Result<Vec<PassedSocket>, PassedError> {
     gather(named)
 }
 
-/// Groups sockets by address. An error names a socket by its index, counted as descriptors are.
+/// Groups sockets by address. An error names a socket by its index in the order of the descriptors.
 pub fn gather(named: Vec<NamedSocket>) -> Result<Vec<PassedSocket>, PassedError> {
     let (mut listening, mut datagrams) = (Vec::new(), Vec::new());
     for (nth, NamedSocket { name, socket }) in named.into_iter().enumerate() {
@@ -120,7 +121,7 @@ pub fn gather(named: Vec<NamedSocket>) -> Result<Vec<PassedSocket>, PassedError>
     Ok(listening)
 }
 
-/// Adds a listening socket. Those of one address that Weir bound are grouped, one for each worker.
+/// Adds a listening socket. Sockets that Weir bound to one address are grouped, one for each worker.
 fn add_listening(listening: &mut Vec<PassedSocket>, socket: OwnedFd, name: &str) -> Result<(), String> {
     let new = PassedSocket::new(socket, name)?;
     match listening.iter_mut().find(|known| new.is_own() && known.is_own() && known.address == new.address) {
@@ -143,7 +144,8 @@ impl Descriptor {
     }
 }
 
-/// Adds a datagram socket to the listening one of its address. The error describes what the socket is instead.
+/// Adds a datagram socket to the listening socket of the same address. The error describes what kind of socket it is
+/// instead.
 fn add_datagrams(listening: &mut [PassedSocket], socket: OwnedFd) -> Result<(), String> {
     let address = address_of(&socket)?;
     let of_address = listening.iter_mut().find(|passed| passed.address == address);
@@ -151,7 +153,7 @@ fn add_datagrams(listening: &mut [PassedSocket], socket: OwnedFd) -> Result<(), 
     beside.take_datagrams(socket)
 }
 
-/// The address of a socket. The error describes what the socket is instead.
+/// Returns the address of a socket. The error describes what kind of socket it is instead.
 fn address_of(socket: &OwnedFd) -> Result<SocketAddr, String> {
     let address = getsockname(socket).map_err(unread)?;
     SocketAddr::try_from(address).map_err(|_| "no socket of the internet".to_string())
@@ -177,15 +179,15 @@ fn unpassed(configured: &[Listen], passed: &mut Vec<PassedSocket>) -> Vec<Listen
     configured.iter().copied().filter(|listen| !is_passed(listen)).collect()
 }
 
-/// Returns the listeners that must be bound: those of [`unpassed`], or this one if none is configured and no service
-/// manager has passed a socket.
+/// Returns the listeners that must be bound: the result of [`unpassed`], or `usual` if none is configured and no
+/// service manager has passed a socket.
 pub fn to_bind(configured: &[Listen], usual: Listen, passed: &mut Vec<PassedSocket>) -> Vec<Listen> {
     let is_unsaid = configured.is_empty() && passed.iter().all(PassedSocket::is_own);
     unpassed(if is_unsaid { std::slice::from_ref(&usual) } else { configured }, passed)
 }
 
 impl PassedSocket {
-    /// The error describes what the socket is instead.
+    /// Creates the entry for a listening socket. The error describes what kind of socket it is instead.
     fn new(socket: OwnedFd, name: &str) -> Result<PassedSocket, String> {
         socket_type(&socket).map_err(|_| "no socket".to_string())?;
         let address = address_of(&socket)?;
@@ -214,13 +216,13 @@ impl PassedSocket {
         Ok(())
     }
 
-    /// Returns true if the previous process bound it. When that has ended, no other process has it.
+    /// Returns true if the previous process bound the socket. Once that process has ended, no other process holds it.
     pub fn is_own(&self) -> bool {
         self.name == OWN_NAME
     }
 
-    /// Returns true if this is the listener for `address`. A listener of ours that was configured with port 0 has
-    /// received its port from the kernel.
+    /// Returns true if this is the listener for `address`. If Weir's listener was configured with port 0, the kernel
+    /// chose its port.
     fn is_for(&self, address: SocketAddr) -> bool {
         self.serves(address) || (self.is_own() && address.port() == 0 && address.ip() == self.address.ip())
     }
@@ -231,7 +233,7 @@ impl PassedSocket {
         address == self.address || (self.is_dual && all_of_ipv4 && address.port() == self.address.port())
     }
 
-    /// The address, with the name if it has one.
+    /// Returns the address, with the socket's name if it has one.
     pub fn label(&self) -> String {
         if self.name == NO_NAME { self.address.to_string() } else { format!("{} ({})", self.address, self.name) }
     }

@@ -1,10 +1,10 @@
 //! The permanent change from root to an unprivileged user: after the ports below 1024 are bound, and before anything
 //! else is opened except certificates and keys ([`Keys`]).
 //!
-//! Logs and folders are opened as the user, not before: then what a rotation or a reload opens later can be opened too,
-//! or the start fails with a message. In the kernel, credentials belong to a thread. The C library changes those of all
-//! threads, but does not handle capabilities; so this runs before there is any other thread, and those started later
-//! inherit everything.
+//! Logs and folders are opened as the unprivileged user. Then anything that a rotation or a reload opens later can be
+//! opened too, or the start fails with a message. In the kernel, credentials belong to a thread. The C library changes
+//! them for all threads but does not handle capabilities, so this runs before there is any other thread, and later
+//! threads inherit everything.
 
 use std::ffi::CString;
 use std::io;
@@ -18,14 +18,14 @@ use thiserror::Error;
 
 use super::Keys;
 
-/// The privileges that the server gives up once it listens, and those that it keeps.
+/// The privileges that the server gives up once it listens, and the privileges that it keeps.
 #[derive(Debug, Default)]
 pub struct Privileges {
-    /// The user that it becomes, if it is root.
+    /// The user to change to, if the server is root.
     pub account: Option<Account>,
-    /// Certificates and keys, read as the user who started it.
+    /// The certificates and keys, read as the user who started the server.
     pub keys: Keys,
-    /// The sandbox is on: the server can open and call what it needs, and nothing else.
+    /// True if the sandbox is on: the server can open and call only what it needs.
     pub is_sandboxed: bool,
     /// The configuration file, which a reload reads again, and the folders of the files that it includes.
     pub configuration: Vec<PathBuf>,
@@ -37,11 +37,11 @@ pub struct Account {
     name: String,
     uid: u32,
     gid: u32,
-    /// The user database lists it, so that it may be a member of other groups.
+    /// True if the user database lists the user, who may then be a member of other groups.
     is_listed: bool,
 }
 
-/// The reason why the server cannot run as that user.
+/// The reason why the server cannot change to that user.
 #[derive(Debug, Error)]
 pub enum PrivilegeError {
     #[error("user `{0}` is not known; expected the name or number of a user: `getent passwd` lists them")]
@@ -78,7 +78,7 @@ fn hint(error: &io::Error) -> &'static str {
 }
 
 impl Account {
-    /// Finds a user and group by names or numbers; without a group, the user's own is used.
+    /// Finds a user and group by names or numbers. Without a group, the user's primary group is used.
     pub fn find(user: &str, group: Option<&str>) -> Result<Account, PrivilegeError> {
         let unread = |doing| {
             let name = user.to_string();
@@ -112,7 +112,7 @@ impl Account {
         self.gid
     }
 
-    /// Makes this process the user, with no more privileges than `kept`, and irrevocably. No other thread may run.
+    /// Makes this process run as the user, irrevocably, with no more privileges than `kept`. No other thread may run.
     pub(crate) fn assume(&self, kept: CapabilitySet) -> Result<(), PrivilegeError> {
         let own = unistd::geteuid();
         if !own.is_root() {
@@ -141,7 +141,7 @@ impl Account {
         }
     }
 
-    /// Tries whether root's privileges can be regained, rather than trusting the calls above.
+    /// Returns true if root's privileges can be regained, found by trying it rather than by trusting the calls above.
     fn can_return(&self, kept: CapabilitySet) -> bool {
         let is_root = unistd::setresuid(Uid::from_raw(0), Uid::from_raw(0), Uid::from_raw(0)).is_ok();
         let is_own =
@@ -172,8 +172,8 @@ fn gid_of(group: &str) -> nix::Result<Option<u32>> {
     }
 }
 
-/// Maps the errors of a machine without a user database, such as a container, to `None`: getpwnam(3) lists four of
-/// them.
+/// Maps the errors of a machine without a user database, such as a container, to `None`. getpwnam(3) lists four of
+/// these errors.
 fn found<T>(listed: nix::Result<Option<T>>) -> nix::Result<Option<T>> {
     match listed {
         Err(Errno::ENOENT | Errno::ESRCH | Errno::EBADF | Errno::EPERM) => Ok(None),
