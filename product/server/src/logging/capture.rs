@@ -1,4 +1,4 @@
-//! Captures what is written to standard error, for tests.
+//! Captures text that is written to standard error, for tests.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ impl io::Write for Said {
 }
 
 impl Said {
-    /// The lines without their times.
+    /// Returns the lines without their times.
     pub fn lines(&self) -> Vec<String> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         text.lines().map(|line| line[line.find("weir: ").unwrap()..].to_string()).collect()

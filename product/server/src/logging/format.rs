@@ -27,15 +27,15 @@ pub struct Entry<'a> {
     pub status: u16,
     pub sizes: Sizes,
     pub times: Times,
-    /// JSON only.
+    /// The way in which the response ended; JSON only.
     pub outcome: Outcome,
     /// The reason why the request was refused; JSON only.
     pub reason: Option<&'static str>,
-    /// The connection had carried a response before; JSON only.
+    /// True if the connection had carried a response before; JSON only.
     pub connection_reused: bool,
     /// The name of its class, if there are classes; JSON only.
     pub class: Option<&'a str>,
-    /// The upstream's part, if one answered it; JSON only.
+    /// The part of the upstream that answered, if one did; JSON only.
     pub passed_on: Option<PassedOn<'a>>,
     /// The bytes that the client has received beyond its share of the link, if clients share it; JSON only.
     pub ahead_bytes: Option<u64>,
@@ -54,7 +54,7 @@ pub struct Requested<'a> {
     pub user_agent: Option<&'a [u8]>,
     /// The requested authority, with its port if it has one; JSON only.
     pub host: Option<&'a [u8]>,
-    /// The user name in the request; with status 401 the password was wrong.
+    /// The user name in the request. With status 401 the password was wrong.
     pub user: Option<&'a [u8]>,
 }
 
@@ -63,29 +63,29 @@ pub struct Requested<'a> {
 pub struct PassedOn<'a> {
     /// The upstream's address.
     pub upstream: &'a str,
-    /// The time the request waited for its turn there.
+    /// The time for which the request waited for a connection slot at the upstream.
     pub queue: Option<Nanos>,
-    /// The time from then until a new connection took its first byte; `None` if an idle one was used.
+    /// The time from then until a new connection accepted its first byte. `None` if an idle connection was used.
     pub connect: Option<Nanos>,
-    /// The time from its turn to the first byte of the response.
+    /// The time from the end of that wait to the first byte of the response.
     pub first_byte: Option<Nanos>,
     /// The time from the arrival of the response to its first byte on the link.
     pub link: Option<Nanos>,
     pub size_from: Option<SizeFrom>,
-    /// The median size of what its route has sent.
+    /// The median size of earlier responses of its route.
     pub predicted_bytes: Option<u64>,
-    /// The rank of its size among those, from 0 to 1.
+    /// The rank of its size among those responses, from 0 to 1.
     pub quantile: Option<f64>,
-    /// The bytes that went to a file.
+    /// The bytes that were written to a spool file.
     pub spooled_bytes: u64,
 }
 
-/// The source of the size by which a response was ordered when it began.
+/// The source of the size by which a response was ordered at its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SizeFrom {
-    /// The head gave the length, or that there is no body.
+    /// The head gave the length, or showed that there is no body.
     Length,
-    /// All of it was already buffered.
+    /// The whole response was already buffered.
     Buffer,
     /// Learned from similar responses.
     Learned,
@@ -117,9 +117,9 @@ pub struct Sizes {
 /// The times of a request and its response.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
-    /// When the line is written, since 1970; combined only.
+    /// The time at which the line is written, since 1970; combined only.
     pub logged: Duration,
-    /// When the head of the request was complete, since 1970; JSON only.
+    /// The time at which the head of the request was complete, since 1970; JSON only.
     pub arrival: Duration,
     /// The time from arrival to the first byte that the kernel took, if it took one; JSON only.
     pub first_byte: Option<Nanos>,
@@ -127,14 +127,14 @@ pub struct Times {
     pub response: Nanos,
 }
 
-/// The end of a response.
+/// The way in which a response ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The kernel took all of it.
+    /// The kernel accepted all of it.
     Complete,
     /// The server stopped first.
     Incomplete,
-    /// The connection ended first: by the client, by the network, or because the client read too slowly.
+    /// The connection ended first: the client closed it, the network failed, or the client read too slowly.
     Reset,
     /// The client left while the response was being made: before it began (status 499), or while its upstream sent it.
     Aborted,
@@ -159,7 +159,7 @@ impl Outcome {
 pub(super) struct Formatter {
     format: Format,
     unix_s: u64,
-    /// `21/Nov/2026:10:00:00 +0000` or `2026-11-21T10:00:00`.
+    /// The formatted time: `21/Nov/2026:10:00:00 +0000` or `2026-11-21T10:00:00`.
     time: String,
 }
 
@@ -335,7 +335,7 @@ fn json_milliseconds(out: &mut Vec<u8>, name: &str, time: Nanos) {
     decimals(out, (time.0 % 1_000_000) as u32, 100_000);
 }
 
-/// The digits of a fraction, from the one worth `unit` down to the ones.
+/// Writes the digits of a fraction, from the digit worth `unit` down to the ones.
 fn decimals(out: &mut Vec<u8>, fraction: u32, mut unit: u32) {
     while unit > 0 {
         out.push(b'0' + (fraction / unit % 10) as u8);
@@ -350,7 +350,7 @@ fn json_text(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.push(b'"');
 }
 
-/// Writes everything except printable ASCII, and the quote and the backslash, as `\xHH`.
+/// Writes printable ASCII unchanged, and everything else, the quote and the backslash as `\xHH`.
 fn escape_combined(out: &mut Vec<u8>, mut text: &[u8]) {
     loop {
         let plain = text.iter().position(|byte| !is_plain(byte)).unwrap_or(text.len());
@@ -390,14 +390,14 @@ fn escape_json(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Returns true if a character is shown as itself wherever text is displayed: it is not a control character, and
-/// neither changes the order of others (U+202E), ends a line (U+2028) nor is invisible (U+200B). Rust's own escapes
+/// Returns true if a character is displayed as itself everywhere. It is not a control character, does not change the
+/// order of other characters (U+202E), does not end a line (U+2028) and is not invisible (U+200B). Rust's own escapes
 /// cover these.
 fn is_shown(c: char) -> bool {
     matches!(c, '"' | '\'' | '\\') || c.escape_debug().len() == 1
 }
 
-/// Formats text for standard error, with Rust's escapes for what is not shown, so that it stays one line.
+/// Formats text for standard error in one line, with Rust's escapes for characters that are not displayed.
 pub(super) fn one_line(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut line, c| {
         match is_shown(c) {
@@ -421,8 +421,8 @@ fn address(out: &mut Vec<u8>, address: IpAddr) {
     }
 }
 
-/// Formats a time from the fields of the HTTP date `Sat, 21 Nov 2026 10:00:00 GMT`, which are at fixed positions; the
-/// HTTP date handles the calendar.
+/// Formats a time from the fields of the HTTP date `Sat, 21 Nov 2026 10:00:00 GMT`, which are at fixed positions. The
+/// HTTP date has done the calendar arithmetic.
 fn time(format: Format, unix_s: u64) -> String {
     let at = UNIX_EPOCH.checked_add(Duration::from_secs(unix_s)).unwrap_or(UNIX_EPOCH);
     let date = http::HttpDate::new(at);
@@ -432,7 +432,7 @@ fn time(format: Format, unix_s: u64) -> String {
             let (day, month, year, clock) = (&date[5..7], &date[8..11], &date[12..16], &date[17..25]);
             format!("{day}/{month}/{year}:{clock} +0000")
         }
-        // Each line adds its fraction.
+        // Each line adds its own fraction of the second.
         Format::Json => date.iso().trim_end_matches('Z').into(),
     }
 }

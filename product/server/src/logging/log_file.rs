@@ -1,5 +1,5 @@
-//! A log file whose disk may fail. Trouble is reported once, lines lost meanwhile are counted, and a line that was cut
-//! short is ended before the next begins.
+//! A log file whose disk may fail. A failure is reported once, and the lines lost until writing works again are
+//! counted. A line that was cut short is ended before the next begins.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -15,18 +15,18 @@ use crate::stderr;
 /// The destination of lines.
 #[derive(Debug)]
 pub struct Output {
-    /// `None` while it is closed; the next write opens it by its name.
+    /// The open file. `None` while it is closed; the next write opens it by its name.
     pub file: Option<File>,
-    /// `None` for standard output, which cannot be reopened.
+    /// The path of the file. `None` for standard output, which cannot be reopened.
     pub path: Option<PathBuf>,
-    /// The file was created by opening it.
+    /// True if opening the file created it.
     pub is_made: bool,
 }
 
-/// Reports problems as lines on standard error. If that fails too, they are lost.
+/// Reports problems as lines on standard error. If standard error fails too, the lines are lost.
 pub struct Complaints {
     pub to: Box<dyn Write + Send>,
-    /// Access is confined to the folders that were named at the start.
+    /// True if access is confined to the folders named at the start.
     pub is_sandboxed: bool,
 }
 
@@ -35,8 +35,8 @@ impl Complaints {
         let _ = self.to.write_all(stderr::line(text).as_bytes());
     }
 
-    /// The error of opening a file, with the sandbox if that may be the reason: another folder is in the place of the
-    /// one that was named.
+    /// Describes the error of opening a file. Mentions the sandbox if it may be the reason, because another folder has
+    /// replaced the one named at the start.
     fn explained(&self, error: &io::Error) -> String {
         let may_be = self.is_sandboxed && error.kind() == ErrorKind::PermissionDenied;
         let why = if may_be { OUT_OF_REACH } else { "" };
@@ -50,14 +50,14 @@ const OUT_OF_REACH: &str =
 #[derive(Debug)]
 pub struct Sink {
     pub output: Output,
-    /// The lines lost since writing began to fail; `None` while it works.
+    /// The number of lines lost since writing began to fail. `None` while writing works.
     failing: Option<u64>,
-    /// The last write stopped inside a line.
+    /// True if the last write stopped inside a line.
     torn: bool,
 }
 
 impl Output {
-    /// Opens a file, created if missing; without a path, standard output.
+    /// Opens a file, creating it if missing. Without a path, opens standard output.
     pub fn open(path: Option<&Path>) -> io::Result<Output> {
         match path {
             Some(path) => {
@@ -71,7 +71,7 @@ impl Output {
         }
     }
 
-    /// Returns true if it can be closed and reopened without a difference: not a pipe or a terminal.
+    /// Returns true if the file can be closed and reopened without loss, which excludes pipes and terminals.
     pub fn is_closable(&self) -> io::Result<bool> {
         let Some(file) = &self.file else { return Err(ErrorKind::NotConnected.into()) };
         Ok(file.metadata()?.is_file() && self.path.is_some())
@@ -81,7 +81,7 @@ impl Output {
         self.path.as_ref().map_or("standard output".into(), |path| path.display().to_string())
     }
 
-    /// Returns how much was written, and the error if that was not all.
+    /// Returns the number of bytes written, and the error if these are not all.
     fn write(&mut self, bytes: &[u8]) -> (usize, io::Result<()>) {
         if let Err(error) = self.open_again() {
             return (0, Err(error));
@@ -107,7 +107,7 @@ impl Output {
     }
 }
 
-/// Opens a file for appending, without blocking: a pipe without a reader is an error instead of a wait. Returns also
+/// Opens a file for appending, without blocking: a pipe without a reader is an error instead of a wait. Also returns
 /// whether the file was created.
 fn append_to(path: &Path) -> io::Result<(File, bool)> {
     let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
@@ -147,7 +147,7 @@ impl Sink {
         self.output.file = None;
     }
 
-    /// Closes the file for good.
+    /// Closes the file permanently.
     pub fn discard(&mut self) {
         (self.output.file, self.output.path) = (None, None);
     }
@@ -158,7 +158,7 @@ impl Sink {
         !opened.is_err_and(|error| matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE)))
     }
 
-    /// Reopens the file by its name. Returns false if that failed and the old one is kept, or there is none to open.
+    /// Reopens the file by its name. Returns false if that failed and the old file is kept, or if there is no name.
     pub fn reopen(&mut self, complaints: &mut Complaints) -> bool {
         let Some(path) = &self.output.path else { return false };
         match append_to(path) {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-/// A line, as far as tests read it.
+/// The fields of a line that tests read.
 #[derive(Debug, Deserialize)]
 pub struct LogLine {
     start_time: String,
@@ -19,7 +19,7 @@ pub struct LogLine {
     pub outcome: String,
 }
 
-/// Reads a log; its lines are in the order in which the requests arrived.
+/// Reads a log. Its lines are sorted by the arrival of their requests.
 pub fn read_log(path: &Path) -> Result<Vec<LogLine>, String> {
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     let read = |line| serde_json::from_str(line).map_err(|error| format!("{line}: {error}"));

@@ -15,12 +15,12 @@ use super::writer::{Queue, Writer};
 use super::{AccessLog, Log, LogConfig, STOP_WAIT_MAX};
 use crate::threads::Threads;
 
-/// All access logs. Dropping it ends the thread after it has written what was sent, waiting at most [`STOP_WAIT_MAX`].
-/// The workers' handles must be dropped first.
+/// All access logs. Dropping this value ends the thread after it has written everything sent, waiting at most
+/// [`STOP_WAIT_MAX`]. The workers' handles must be dropped first.
 #[derive(Debug)]
 pub struct Logs {
     queue: Queue,
-    /// Disconnected when the thread has ended.
+    /// A channel that is disconnected when the thread has ended.
     ended: Receiver<()>,
     known: Mutex<HashMap<Arc<LogConfig>, Weak<Log>>>,
     /// The logs whose files were created since [`Logs::keep_made`].
@@ -28,7 +28,7 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Starts the thread. `is_sandboxed`: access is confined to the folders that were named at the start.
+    /// Starts the thread. `is_sandboxed` is true if access is confined to the folders named at the start.
     pub fn start(threads: &Threads, is_sandboxed: bool) -> io::Result<Logs> {
         let (logs, writer, running) = Logs::with(Complaints { to: Box::new(io::stderr()), is_sandboxed });
         let main = move || {
@@ -40,7 +40,8 @@ impl Logs {
         Ok(logs)
     }
 
-    /// Creates the logs with a writer that is still to be started, and the sender that its thread must drop at its end.
+    /// Creates the logs, their writer, whose thread is yet to be started, and the sender that the thread must drop at
+    /// its end.
     pub(super) fn with(complaints: Complaints) -> (Logs, Writer, SyncSender<()>) {
         let (running, ended) = sync_channel(0);
         let (queue, writer) = Queue::with_writer(complaints);
@@ -57,7 +58,7 @@ impl Logs {
         AccessLog::new(self.queue.clone())
     }
 
-    /// Returns the log of this name and format, opened unless it is in use.
+    /// Returns the log of this name and format, and opens it if it is not in use.
     pub fn open(&self, config: &LogConfig) -> io::Result<Arc<Log>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(log) = known.get(config).and_then(Weak::upgrade) {
@@ -81,12 +82,12 @@ impl Logs {
         self.made().clear();
     }
 
-    /// Removes the unconfirmed files, if they are still empty: their sites did not come into force.
+    /// Removes the unconfirmed files that are still empty, because their sites did not come into force.
     pub fn remove_made(&self) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         for (config, log) in self.made().drain(..) {
-            // The next site that uses this log opens a new file, not the removed one; and a rotation does not recreate
-            // it.
+            // The next site that uses this log opens a new file instead of the removed one, and a rotation does not
+            // recreate it.
             known.remove(&config);
             if let Some(log) = log.upgrade() {
                 log.sink().discard();
@@ -107,13 +108,13 @@ impl Logs {
         self.queue.reopen();
     }
 
-    /// Returns what reopens them, for another thread, also while the server ends.
+    /// Returns a function that reopens the files from another thread, even while the server ends.
     pub fn reopener(&self) -> impl Fn() + Send + use<> {
         let queue = self.queue.clone();
         move || queue.reopen()
     }
 
-    /// Closes the files that no site names any more, once the last response has been logged.
+    /// Closes the files that no site names any more, once their last response has been logged.
     pub fn forget_unused(&self) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, log| log.strong_count() > 0);
         self.queue.wake();
@@ -130,7 +131,7 @@ impl Logs {
     }
 }
 
-/// The writer of logs in tests, which run it without a thread.
+/// The writer of logs in tests, which runs without a thread.
 #[cfg(test)]
 pub struct Unthreaded {
     writer: Writer,
@@ -139,14 +140,14 @@ pub struct Unthreaded {
 
 #[cfg(test)]
 impl Unthreaded {
-    /// Returns it with its logs.
+    /// Creates the writer and its logs.
     pub fn new() -> (Logs, Unthreaded) {
         let said = Said::default();
         let (logs, writer, _) = Logs::with(Complaints { to: Box::new(said.clone()), is_sandboxed: false });
         (logs, Unthreaded { writer, said })
     }
 
-    /// Writes what was sent so far.
+    /// Writes everything sent so far.
     pub fn drain(&mut self) {
         self.writer.drain();
     }
@@ -157,7 +158,7 @@ impl Unthreaded {
     }
 }
 
-/// A log whose file was created for it.
+/// A log together with the configuration by which its file was created.
 type Made = (Arc<LogConfig>, Weak<Log>);
 
 fn is_empty(path: &Path) -> bool {

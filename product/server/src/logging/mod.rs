@@ -1,12 +1,12 @@
 //! Access logs and error lines, written without ever blocking the event loop.
 //!
-//! A disk can take seconds for one write and a pipe can block forever. So a worker only formats its lines into buffers
-//! of its own; one thread writes for all ([`writer`]). Between them is a queue, bounded in bytes: if the thread cannot
-//! keep up, lines are lost and counted, and the count is reported on standard error. Serving goes on whatever happens
-//! to a log.
+//! A disk can take seconds for one write, and a pipe can block forever. So a worker only formats its lines into its own
+//! buffers, and one thread writes for all workers ([`writer`]). The queue between them is bounded in bytes: if the
+//! thread cannot keep up, lines are lost and counted, and the count is reported on standard error. Serving continues
+//! whatever happens to a log.
 //!
-//! Waking that thread costs about as much as answering a small request, so a worker sends its lines together: when they
-//! reach [`FLUSH_BYTES`], or [`FLUSH_AFTER`] since it last sent some. A lone request is logged at once.
+//! Waking that thread costs about as much as answering a small request, so a worker sends its lines in groups: when
+//! they reach [`FLUSH_BYTES`], or [`FLUSH_AFTER`] after it last sent some. A lone request is logged immediately.
 
 #[cfg(test)]
 mod capture;
@@ -37,7 +37,7 @@ use writer::Queue;
 pub const FLUSH_BYTES: usize = 32 * 1024;
 /// The interval at which a worker sends its lines under load: 50 times a second, for a wake-up of about 5 µs each.
 pub const FLUSH_AFTER: Nanos = Nanos::from_millis(20);
-/// The minimum change in the difference of the clocks that means that one of them was set.
+/// The minimum change in the difference between the two clocks that shows that one of them was set.
 const STEP_MIN: Duration = Duration::from_millis(1);
 /// The time for which a stopping server waits for its logs to be written.
 pub const STOP_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -50,18 +50,18 @@ pub struct LogConfig {
     pub format: Format,
 }
 
-/// A log in use by sites, and by responses that began for one of them. A file written in two formats has two logs.
+/// A log in use by sites, and by responses that began under one of them. A file written in two formats has two logs.
 #[derive(Debug)]
 pub struct Log {
     config: Arc<LogConfig>,
-    /// Locked only by the thread that writes, after the start.
+    /// The output, which after the start only the writing thread locks.
     sink: Mutex<Sink>,
-    /// The file can be closed between two writes.
+    /// True if the file can be closed between two writes.
     is_closable: bool,
     queue: Queue,
-    /// When it was last written, counted in batches of all logs.
+    /// The time of the last write, counted in batches of all logs.
     used: AtomicU64,
-    /// Lines dropped because too much was queued, and not reported yet.
+    /// The number of lines dropped because the queue was full, and not reported yet.
     lost: AtomicU64,
 }
 
@@ -73,17 +73,17 @@ struct Batch {
     lines: u64,
 }
 
-/// A worker's end of all logs. A clone has its own buffers; dropping it sends what is left.
+/// A worker's handle for all logs. A clone has its own buffers. Dropping it sends the remaining lines.
 #[derive(Debug)]
 pub struct AccessLog {
     queue: Queue,
     formatters: [Formatter; 2],
-    /// Keyed by the address of the log, which its batch keeps in place.
+    /// The batches by the address of their log, which the batch keeps alive.
     batches: HashMap<usize, Batch>,
     /// The total bytes of the batches.
     buffered: usize,
     sent_at: Option<Nanos>,
-    /// The time since 1970 at which our clock was 0.
+    /// The time since 1970 at which the worker's clock was 0.
     origin: Duration,
 }
 
@@ -104,7 +104,7 @@ impl Log {
         queue.inspect(Queue::wake);
     }
 
-    /// The name, for messages. It does not use the sink, which may be locked for as long as its disk takes.
+    /// Returns the name for messages. It does not use the sink, which may be locked for as long as its disk takes.
     fn name(&self) -> String {
         self.config.path.as_ref().map_or("on standard output".into(), |path| path.display().to_string())
     }
@@ -116,9 +116,9 @@ impl AccessLog {
         AccessLog { queue, formatters, batches: HashMap::new(), buffered: 0, sent_at: None, origin: Duration::ZERO }
     }
 
-    /// Converts an instant of our clock to the time since 1970, given that it is `now` on our clock and `unix` since
-    /// 1970. If a clock is set, the result follows; the delay between reading the two clocks is ignored, so that
-    /// instants keep their order.
+    /// Converts an instant of the worker's clock to the time since 1970. The current time is `now` on the worker's
+    /// clock and `unix` since 1970. If a clock is set, the result follows. The delay between reading the two clocks is
+    /// ignored, so that instants keep their order.
     pub fn unix_time(&mut self, at: Nanos, now: Nanos, unix: Duration) -> Duration {
         let origin = unix.saturating_sub(now.into());
         if origin.abs_diff(self.origin) > STEP_MIN {
@@ -127,7 +127,7 @@ impl AccessLog {
         self.origin + Duration::from(at)
     }
 
-    /// Adds a line. It is sent by [`AccessLog::flush`], or now if the buffers are full.
+    /// Adds a line. It is sent by [`AccessLog::flush`], or immediately if the buffers are full.
     pub fn write(&mut self, log: &Arc<Log>, entry: &Entry<'_>) {
         let new = || Batch { log: Arc::clone(log), bytes: Vec::new(), lines: 0 };
         let batch = self.batches.entry(Arc::as_ptr(log).addr()).or_insert_with(new);
@@ -140,8 +140,8 @@ impl AccessLog {
         }
     }
 
-    /// Sends the lines if they are due. Must be called once per turn of the loop. Returns when to call it again at the
-    /// latest, if lines are left.
+    /// Sends the lines if they are due. Must be called once per turn of the loop. If lines are left, returns the latest
+    /// time for the next call.
     pub fn flush(&mut self, now: Nanos) -> Option<Nanos> {
         if self.buffered == 0 {
             return None;

@@ -1,8 +1,8 @@
 //! The thread that writes all logs, and error lines to standard error.
 //!
-//! It may wait for a disk, or for the reader of a pipe; no other thread waits for it. What is queued for it is bounded
-//! in bytes: beyond that, lines are lost, counted and reported. Ten thousand sites have as many logs: the files written
-//! last stay open, the others are reopened by name.
+//! The thread may wait for a disk or for the reader of a pipe; no other thread waits for it. Its queue is bounded in
+//! bytes: beyond the bound, lines are lost, counted and reported. Ten thousand sites have as many logs, so only the
+//! most recently written files stay open, and the others are reopened by name.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -13,12 +13,12 @@ use super::format::one_line;
 use super::log_file::{Complaints, count_of};
 use super::{Batch, Log};
 
-/// The maximum number of open files, in addition to pipes and terminals, which stay open. Closing a file and reopening
-/// it takes about 10 µs.
+/// The maximum number of open files, apart from pipes and terminals, which stay open. Closing and reopening a file
+/// takes about 10 µs.
 pub const OPEN_MAX: usize = 128;
 
-/// The maximum bytes queued for the thread: what 100,000 requests/s write in three seconds, at 200 bytes a line. Beyond
-/// it, lines are lost.
+/// The maximum number of bytes queued for the thread: the lines of 100,000 requests/s for three seconds, at 200 bytes a
+/// line. Beyond it, lines are lost.
 pub const QUEUED_BYTES_MAX: usize = 64 << 20;
 /// The bytes counted for a batch or an error line in addition to its text.
 const MESSAGE_BYTES: usize = 128;
@@ -38,13 +38,13 @@ pub(super) struct Queue {
 #[derive(Debug)]
 enum Message {
     Lines(Vec<Batch>),
-    /// Written to standard error, in the form of [`crate::stderr`].
+    /// Writes a line to standard error, in the form of [`crate::stderr`].
     Error(String),
     /// Reopens each open log by its name.
     Reopen,
     /// Closes the logs that have no user left.
     Wake,
-    /// Writes what has been sent, then ends the thread.
+    /// Writes everything that has been sent, then ends the thread.
     Stop,
 }
 
@@ -53,9 +53,9 @@ struct Shared {
     queued_bytes: AtomicUsize,
     queued_bytes_max: AtomicUsize,
     open: Mutex<Vec<Arc<Log>>>,
-    /// Logs with lost lines that were not reported yet, each once.
+    /// The logs with lost lines that were not reported yet, each once.
     logs_lost: Mutex<Vec<Arc<Log>>>,
-    /// Lost error lines that were not reported yet.
+    /// The number of lost error lines that were not reported yet.
     errors_lost: AtomicU64,
 }
 
@@ -70,7 +70,7 @@ impl Shared {
 }
 
 impl Queue {
-    /// Returns the queue, and the writer for its other end, whose thread is still to be started.
+    /// Creates the queue and its writer, whose thread is yet to be started.
     pub fn with_writer(complaints: Complaints) -> (Queue, Writer) {
         let (messages, received) = mpsc::channel();
         let queued_bytes_max = AtomicUsize::new(QUEUED_BYTES_MAX);
@@ -84,10 +84,10 @@ impl Queue {
         self.shared.queued_bytes_max.store(bytes_max.min(QUEUED_BYTES_MAX), Relaxed);
     }
 
-    /// Sends batches, which are written or lost together.
+    /// Sends batches, which are written together or lost together.
     pub fn send(&self, batches: Vec<Batch>) {
         if self.reserve(bytes_of(&batches)) {
-            // Sending fails only at the very end, when the writer is gone.
+            // Sending fails only at the end of the process, when the writer is gone.
             let _ = self.messages.send(Message::Lines(batches));
             return;
         }
@@ -108,7 +108,7 @@ impl Queue {
         }
     }
 
-    /// Takes room in the queue. Lines lost for lack of room are reported after those that occupy it.
+    /// Reserves room in the queue. Lines lost for lack of room are reported after the queued ones.
     fn reserve(&self, bytes: usize) -> bool {
         let bytes_max = self.shared.queued_bytes_max.load(Relaxed);
         let has_room = self.shared.queued_bytes.fetch_add(bytes, Relaxed) + bytes <= bytes_max;
@@ -118,7 +118,7 @@ impl Queue {
         has_room
     }
 
-    /// Keeps a log that has just been opened open, if there is room; otherwise closes it.
+    /// Keeps a newly opened log open if the number of open files allows it; otherwise closes it.
     pub fn adopt(&self, log: &Arc<Log>) {
         let mut open = self.shared.open();
         if open.len() < OPEN_MAX || !log.is_closable {
@@ -161,7 +161,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Runs until it receives [`Message::Stop`], or until all senders are gone.
+    /// Runs until it receives [`Message::Stop`], or until all senders are dropped.
     pub fn run(mut self) {
         loop {
             let message = if self.has_lost() {
@@ -183,14 +183,14 @@ impl Writer {
         self.tell_lost();
     }
 
-    /// Handles what was sent so far.
+    /// Handles everything sent so far.
     pub fn drain(&mut self) {
         while let Ok(message) = self.received.try_recv() {
             self.handle(message);
         }
     }
 
-    /// Returns true to stop.
+    /// Handles a message. Returns true to stop.
     fn handle(&mut self, message: Message) -> bool {
         match message {
             Message::Lines(batches) => {
@@ -229,7 +229,7 @@ impl Writer {
                 self.close_oldest();
             }
         }
-        // Only the batch and the list have it.
+        // The log has no user other than the batch and the list.
         if Arc::strong_count(log) <= 2 {
             drop(batch);
             self.close_unused();
@@ -246,7 +246,7 @@ impl Writer {
         }
     }
 
-    /// Drops the logs without users; their last lines are written.
+    /// Drops the logs without users, whose last lines have been written.
     fn close_unused(&self) {
         let unused: Vec<_> = self.shared.open().extract_if(.., |log| Arc::strong_count(log) == 1).collect();
         drop(unused);
