@@ -1,26 +1,26 @@
 use units::{Nanos, Rate};
 
-/// The bytes that a client was sent and that have not drained yet, at the rate of the limit: the generic cell rate
-/// algorithm as a leaky bucket (ITU-T I.371). What was sent cannot be taken back, so it may be overfull.
+/// The bytes sent to a client that have not drained yet, at the rate of the limit: the generic cell rate algorithm as a
+/// leaky bucket (ITU-T I.371). Sent bytes cannot be taken back, so the bucket may be overfull.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Bucket {
     bytes: u64,
-    /// The time up to which they have drained.
+    /// The time up to which the bytes have drained.
     at: Nanos,
 }
 
-/// The minimum burst: small pages never wait.
+/// The minimum burst, in bytes, so that small pages never wait.
 pub const BURST_BYTES_MIN: u64 = 64 << 10;
 /// The burst, as time at the rate.
 const BURST_FOR: Nanos = Nanos::from_millis(100);
 
-/// The maximum level; a higher debt is not counted.
+/// The maximum level, in bytes. A higher debt is not counted.
 const BYTES_MAX: u64 = 1 << 40;
 
 impl Bucket {
-    /// Adds bytes, possibly none; returns the time from which more may be sent, if that is not now.
+    /// Adds bytes, possibly none. Returns the time from which more may be sent, or `None` for now.
     pub fn fill(&mut self, bytes: u64, now: Nanos, rate: Rate) -> Option<Nanos> {
-        // Less than a millisecond's worth is left to the next call, so that rounding loses nothing.
+        // Less than a millisecond of draining is left to the next call, so that rounding loses nothing.
         if now - self.at >= Nanos::from_millis(1) {
             self.bytes = self.bytes.saturating_sub(rate.bytes_in(now - self.at));
             self.at = now;

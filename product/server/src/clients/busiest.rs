@@ -5,31 +5,31 @@ use units::Nanos;
 
 /// The maximum number of clients in the list.
 const SHOWN_MAX: usize = 10;
-/// The number of entries examined before the lock is released for other threads: some 20 µs.
+/// The number of entries examined before the lock is released for other threads: about 20 µs.
 const LOOK_ENTRIES: usize = 4096;
 
-/// A client, as it is now.
+/// A client and its current usage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Busy {
     pub client: Client,
     pub prefix: u128,
     pub connections: u32,
-    /// The bytes sent; those of a minute ago count half.
+    /// The bytes sent, with a half-life of a minute.
     pub bytes: u64,
     pub refusals: u16,
 }
 
-/// An extra column: its heading, and its cell for a client.
+/// An extra column: its heading, and a function that returns its cell for a client.
 pub type Column<'a> = (&'a str, &'a dyn Fn(&Busy) -> String);
 
 impl Clients {
-    /// The clients that were sent the most, in descending order.
+    /// Returns the clients that were sent the most bytes, in descending order.
     pub fn busiest(&self, now: Nanos) -> Vec<Busy> {
         self.busiest_with(now, |_| 0)
     }
 
-    /// Like [`Clients::busiest`]; clients that were sent nothing are ordered by their responses in flight. `responses`
-    /// returns these by the index of an account.
+    /// Like [`Clients::busiest`], but orders clients without sent bytes by their responses in flight. `responses`
+    /// returns the number of responses by the index of a client's account.
     pub fn busiest_with(&self, now: Nanos, responses: impl Fn(u32) -> u64) -> Vec<Busy> {
         let mut busiest = Vec::new();
         let mut from = 0;
@@ -41,7 +41,7 @@ impl Clients {
         busiest
     }
 
-    /// Adds the clients from this index on; returns false past the last.
+    /// Adds the clients from this index on. Returns false after the last one.
     fn look(&self, from: usize, now: Nanos, responses: &impl Fn(u32) -> u64, found: &mut Vec<Busy>) -> bool {
         let mut state = self.state();
         let until = state.table.entries().len().min(from + LOOK_ENTRIES);
@@ -67,7 +67,7 @@ impl Clients {
         self.limits.get().prefix.show(busy.prefix)
     }
 
-    /// A table of them, with extra columns.
+    /// Returns a table of the busiest clients, with extra columns.
     pub fn lines(&self, now: Nanos, columns: &[Column]) -> Vec<String> {
         let busiest = self.busiest(now);
         if busiest.is_empty() {
@@ -86,7 +86,7 @@ impl Clients {
     }
 }
 
-/// Pads columns to their widest cell; the first is left-aligned, numbers are right-aligned.
+/// Pads columns to their widest cell. The first column is left-aligned; numbers are right-aligned.
 fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();

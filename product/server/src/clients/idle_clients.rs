@@ -1,5 +1,5 @@
-/// The indexes of clients without connections, as a bitmap, with a hand that goes round: the next to evict is found by
-/// examining 64 at a time.
+/// The indexes of clients without connections, as a bitmap with a rotating hand. The next client to evict is found by
+/// examining 64 indexes at a time.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
     words: Vec<u64>,
@@ -30,7 +30,7 @@ impl Idle {
         }
     }
 
-    /// Takes the next index from the hand on.
+    /// Takes the next idle index, starting at the hand.
     pub fn take(&mut self) -> Option<u32> {
         let (word, bit) = place(self.hand);
         let ahead_bits = self.words.get(word)? & bit.wrapping_neg();

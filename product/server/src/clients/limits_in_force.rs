@@ -1,4 +1,4 @@
-//! The limits of one client, as all workers read them; an operator may change them meanwhile.
+//! The limits of one client, as all workers read them. An operator may change them at any time.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -6,13 +6,14 @@ use units::Rate;
 
 use super::{ClientLimits, ClientPrefix};
 
-/// Each value is read separately: of two values changed together, one may take effect a moment earlier.
+/// The limits, of which each value is read separately: if two are changed together, one may take effect a moment
+/// earlier.
 pub(super) struct InForce {
-    /// Never changes, since it identifies clients.
+    /// The prefix, which never changes because it identifies clients.
     prefix: ClientPrefix,
     connections_max: AtomicU32,
     requests_per_s_max: AtomicU32,
-    /// 0 for no limit.
+    /// The maximum rate, in bits per second; 0 for no limit.
     rate_bits_per_s_max: AtomicU64,
 }
 
@@ -28,7 +29,7 @@ impl InForce {
         in_force
     }
 
-    /// Sets all but the prefix.
+    /// Sets all limits except the prefix.
     pub fn set(&self, limits: ClientLimits) {
         self.connections_max.store(limits.connections_max, Relaxed);
         self.requests_per_s_max.store(limits.requests_per_s_max, Relaxed);

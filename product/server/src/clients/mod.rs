@@ -1,9 +1,10 @@
-//! Clients: the limits of each, and its usage. One table serves all workers, since a client's connections are spread
-//! over them.
+//! Clients: the limits of each client, and its usage. One table serves all workers, because a client's connections are
+//! distributed over them.
 //!
-//! A client is an address prefix ([`ClientPrefix`]); with a limit by address, a home with 2^64 addresses would have no
-//! limit. Its index is small and stays its own while it has connections, so a worker can keep its own accounts by it.
-//! The lock is held for a few dozen nanoseconds; a worker takes it for each connection, once a second for what it sent
+//! A client is an address prefix ([`ClientPrefix`]); with limits by address, a home with 2^64 addresses would have no
+//! limit. A client keeps its small index while it has connections, so a worker can use the index for its own records.
+//! The lock is held for a few dozen nanoseconds. A worker takes it for each connection, once a second to report the
+//! bytes sent on it, and for each request if requests are limited.
 //! on it, and for each request if requests are limited.
 
 mod bucket;
@@ -34,9 +35,10 @@ use table::Table;
 pub use trusted::TrustedProxies;
 pub use weights::ClientWeights;
 
-/// The rate that each client may be sent.
+/// The rate at which each client may be sent bytes.
 pub trait ClientRate: Send + Sync {
-    /// Records bytes sent to a client, possibly none. Returns when it may be sent more, or `None` if now.
+    /// Records bytes sent to a client, possibly none. Returns the time from which it may be sent more, or `None` for
+    /// now.
     fn spend(&self, client: u32, bytes: u64, now: Nanos) -> Option<Nanos>;
 }
 
@@ -44,11 +46,11 @@ pub trait ClientRate: Send + Sync {
 #[derive(Debug, Clone, Copy)]
 pub struct ClientLimits {
     pub prefix: ClientPrefix,
-    /// 0 for no limit.
+    /// The maximum number of connections; 0 for no limit.
     pub connections_max: u32,
-    /// 0 for no limit. The burst is a second's worth.
+    /// The maximum number of requests per second; 0 for no limit. The burst is one second's requests.
     pub requests_per_s_max: u32,
-    /// The maximum rate of sending to it. The burst is a tenth of a second's worth, and at least 64 KiB.
+    /// The maximum rate of sending to the client. The burst is the bytes of a tenth of a second, and at least 64 KiB.
     pub rate_max: Option<Rate>,
 }
 
@@ -56,7 +58,7 @@ pub struct ClientLimits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Client {
     pub index: u32,
-    /// Changes when the index is given to another client.
+    /// The generation of the index, which changes when the index is given to another client.
     pub generation: u16,
 }
 
@@ -71,7 +73,7 @@ pub struct Refusal {
 
 pub struct Clients {
     limits: InForce,
-    /// The operator has requested the list of the busiest.
+    /// True if the operator has requested the list of the busiest clients.
     is_asked: AtomicBool,
     network_keys: RandomState,
     state: Mutex<State>,
@@ -81,7 +83,7 @@ pub struct Clients {
 struct State {
     table: Table,
     refusals: Refusals,
-    /// Indexed by client; empty if the rate is not limited.
+    /// The buckets by client; empty if the rate is not limited.
     buckets: Vec<Bucket>,
 }
 
@@ -91,12 +93,12 @@ impl Clients {
         Clients { limits: InForce::new(limits), is_asked, network_keys, state: Mutex::default() }
     }
 
-    /// The network of an address, as a number of this process.
+    /// Returns the network of an address, as a number that is valid in this process.
     pub fn network_of(&self, address: IpAddr) -> Network {
         network::network_of(address, &self.network_keys)
     }
 
-    /// Sets the limits; clients keep what they have. The prefix does not change.
+    /// Sets the limits. Clients keep their current usage, and the prefix does not change.
     pub fn set_limits(&self, limits: ClientLimits) {
         self.limits.set(limits);
     }
@@ -113,8 +115,8 @@ impl Clients {
         Ok(state.connect(index))
     }
 
-    /// Counts a connection of a proxy, which carries many clients, or a request of a client behind one: neither is
-    /// limited by the connections that one client may have. [`Clients::leave`] ends it.
+    /// Counts a connection of a proxy, which carries many clients, or a request of a client behind a proxy. The limit
+    /// on connections applies to neither. [`Clients::leave`] ends it.
     pub fn enter_unbounded(&self, address: IpAddr, now: Nanos) -> Client {
         let prefix = self.limits.get().prefix.of(address);
         let mut state = self.state();
@@ -122,7 +124,7 @@ impl Clients {
         state.connect(index)
     }
 
-    /// Returns true if the client of this address has at least half of its maximum of connections.
+    /// Returns true if the client at this address has at least half of its maximum number of connections.
     pub fn has_half(&self, address: IpAddr) -> bool {
         let limits = self.limits.get();
         let (prefix, max) = (limits.prefix.of(address), limits.connections_max);
@@ -131,7 +133,7 @@ impl Clients {
         index.is_some_and(|index| state.table.entry(index).connections >= max.div_ceil(2))
     }
 
-    /// Records the end of one of its connections, to which `bytes` were sent.
+    /// Records the end of a connection of this client, to which `bytes` were sent.
     pub fn leave(&self, index: u32, bytes: u64, now: Nanos) {
         let mut state = self.state();
         state.add_bytes(index, bytes, now, &self.limits.get());
@@ -162,7 +164,7 @@ impl Clients {
         Err(state.refuse(Kind::Requests, index, wait_ms.div_ceil(1000), now, &limits))
     }
 
-    /// Takes back the last counted request, which was postponed and will be counted again.
+    /// Uncounts the last request, which was postponed and will be counted again.
     pub fn on_postponed(&self, index: u32) {
         if self.limits.get().requests_per_s_max > 0 {
             let mut state = self.state();
@@ -171,22 +173,22 @@ impl Clients {
         }
     }
 
-    /// Records bytes sent to it.
+    /// Records bytes sent to the client.
     pub fn on_bytes(&self, index: u32, bytes: u64, now: Nanos) {
         self.state().add_bytes(index, bytes, now, &self.limits.get());
     }
 
-    /// Returns a line about refusals that is due. Must be called until it returns `None`, about once a second.
+    /// Returns a due line about refusals. Must be called about once a second, until it returns `None`.
     pub fn notice(&self, now: Nanos) -> Option<String> {
         self.state().refusals.tell(now, &self.limits.get())
     }
 
-    /// Requests that a worker logs the busiest clients.
+    /// Requests that a worker log the busiest clients.
     pub fn ask_lines(&self) {
         self.is_asked.store(true, Relaxed);
     }
 
-    /// Returns true, once, if that was requested.
+    /// Returns true, once, if the busiest clients were requested.
     pub fn take_asked(&self) -> bool {
         self.is_asked.swap(false, Relaxed)
     }
@@ -203,7 +205,7 @@ impl ClientRate for Clients {
         if state.buckets.len() <= at {
             state.buckets.resize(at + 1, Bucket::default());
         }
-        // A client that gets the index of another inherits its undrained bytes: at most a burst.
+        // A client that gets another client's index inherits its undrained bytes, at most a burst.
         state.buckets[at].fill(bytes, now, rate)
     }
 }

@@ -1,18 +1,20 @@
-//! The network that a client's address is of, for the order: of a crowd in one network no more than ten count.
+//! The network of a client's address, for the order of responses: at most ten clients of one network count.
 
 use std::hash::BuildHasher;
 use std::net::{IpAddr, Ipv4Addr};
 
 use sched::policy::Network;
 
-/// The number of leading bits of a network: the smallest that is routed between providers, and a site's (RFC 6177).
+/// The number of leading bits of a network: for IPv4 the smallest prefix routed between providers, and for IPv6 a
+/// site's (RFC 6177).
 const V4_BITS: u32 = 24;
 const V6_BITS: u32 = 48;
 /// Shared address space behind a provider's NAT, 100.64.0.0/10 (RFC 6598).
 const SHARED: (Ipv4Addr, u32) = (Ipv4Addr::new(100, 64, 0, 0), 10);
 
-/// Returns the network of an address, by a keyed hash: the owner of many networks must not be able to choose one that
-/// counts as another's. Private addresses are of none: on a local network neighbours are all there are.
+/// Returns the network of an address as a keyed hash, so that the owner of many networks cannot choose one that
+/// collides with another. Private addresses belong to no network, because a local network may be all that the server's
+/// clients are in.
 pub fn network_of(address: IpAddr, keys: &impl BuildHasher) -> Network {
     let (bits, family) = match address.to_canonical() {
         IpAddr::V4(address) if is_private(address) => return Network::NONE,

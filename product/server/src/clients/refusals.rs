@@ -1,11 +1,11 @@
-//! Refusals, counted by kind and logged in one line in ten seconds for each, so that a flood of refusals does not flood
-//! the log.
+//! Refusals, counted by kind and logged in at most one line of each kind in ten seconds, so that a flood of refusals
+//! does not flood the log.
 
 use units::Nanos;
 
 use super::ClientLimits;
 
-/// The minimum interval between two lines of a kind.
+/// The minimum interval between two lines of one kind.
 const TELL_EVERY: Nanos = Nanos::from_secs(10);
 const KINDS: [Kind; 2] = [Kind::Connections, Kind::Requests];
 
@@ -23,7 +23,7 @@ pub(super) struct Refusals {
 
 #[derive(Debug, Default)]
 struct Count {
-    /// The number since the last line.
+    /// The number of refusals since the last line.
     refused: u64,
     last: u128,
     told_at: Option<Nanos>,
@@ -36,7 +36,7 @@ impl Refusals {
         count.last = prefix;
     }
 
-    /// The next line that is due.
+    /// Returns the next line that is due.
     pub fn tell(&mut self, now: Nanos, limits: &ClientLimits) -> Option<String> {
         KINDS.into_iter().find_map(|kind| self.by_kind[kind as usize].tell(kind, now, limits))
     }

@@ -1,4 +1,4 @@
-//! The accounts of clients, by a small index that stays theirs while they have connections.
+//! The accounts of clients, by a small index that a client keeps while it has connections.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -7,29 +7,29 @@ use units::Nanos;
 
 use super::idle_clients::Idle;
 
-/// The maximum number of clients without connections that are remembered; they take 6 MB.
+/// The maximum number of remembered clients without connections. They take 6 MB.
 pub const CLIENTS_REMEMBERED: usize = 131_072;
 
-/// The number of generations of an index before they wrap around: a generation plus one is never 0.
+/// The number of generations of an index before they wrap around, so that a generation plus one is never 0.
 const GENERATIONS: u16 = u16::MAX;
 
 /// The half-life of a count of bytes, in milliseconds.
 const HALF_LIFE_MS: f32 = 60_000.0;
-/// The maximum by which one worker's clock lags behind another's: each stands at the beginning of its worker's turn.
+/// The maximum lag of one worker's clock behind another's: each clock stands at the beginning of its worker's turn.
 const BEHIND_MS_MAX: u32 = 60_000;
 
-/// A client, in 36 bytes.
+/// A client's account, in 36 bytes.
 #[derive(Debug)]
 pub struct Entry {
     prefix: [u32; 4],
     pub connections: u32,
-    /// The generation of the index: how many clients had it before; wraps around.
+    /// The generation of the index: the number of earlier clients with it, wrapping around.
     pub generation: u16,
-    /// At most 65,535.
+    /// The number of refusals, at most 65,535.
     pub refusals: u16,
-    /// Thousandths of requests that have not drained yet.
+    /// The requests that have not drained yet, in thousandths.
     pub requests_milli: u32,
-    /// The bytes sent; older ones count less.
+    /// The bytes sent, with older bytes decaying.
     pub bytes: f32,
     /// The time up to which requests have drained and bytes have decayed.
     at_ms: u32,
@@ -45,8 +45,8 @@ impl Entry {
         self.prefix.iter().fold(0, |bits, &word| bits << 32 | u128::from(word))
     }
 
-    /// Advances it to this instant, at a drain of `requests_per_s`. The milliseconds wrap around after 49 days, when
-    /// too much or too little of a count is forgotten.
+    /// Advances the counts to this instant, draining `requests_per_s`. The milliseconds wrap around after 49 days, when
+    /// too much or too little of a count may be dropped.
     pub fn advance(&mut self, now: Nanos, requests_per_s: u32) {
         let now_ms = millis(now);
         let elapsed_ms = now_ms.wrapping_sub(self.at_ms);
@@ -81,13 +81,13 @@ impl Table {
         &self.entries
     }
 
-    /// The index of the client with this prefix, if it is remembered.
+    /// Returns the index of the client with this prefix, if it is remembered.
     pub fn find(&self, prefix: u128) -> Option<u32> {
         let hash = self.keys.hash_one(prefix);
         self.by_prefix.find(hash, |&index| self.entries[index as usize].prefix() == prefix).copied()
     }
 
-    /// The index of the client with this prefix, remembered or new.
+    /// Returns the index of the client with this prefix, which is added if it is not remembered.
     pub fn find_or_insert(&mut self, prefix: u128, now: Nanos) -> u32 {
         if let Some(index) = self.find(prefix) {
             return index;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use config::Network;
 
-/// Their networks; none unless an operator names some.
+/// The networks of the trusted proxies; empty unless an operator names some.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrustedProxies(Arc<[Network]>);
 
