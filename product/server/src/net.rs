@@ -1,5 +1,5 @@
-//! The environment of a worker: a clock, readiness, and sockets. In production it is the kernel's ([`Os`]); a
-//! simulation has its own.
+//! The environment of a worker: a clock, readiness events, and sockets. In production the kernel provides it ([`Os`]);
+//! a simulation has its own.
 
 #[cfg(test)]
 mod far_end;
@@ -43,12 +43,12 @@ pub trait Net: Debug + Sized {
     /// Reads the time of day.
     fn date(&self) -> SystemTime;
 
-    /// The seed of all randomness in QUIC; `None` to use the system's.
+    /// Returns the seed of all randomness in QUIC, or `None` to use the system's randomness.
     fn seed(&self) -> Option<[u8; 32]> {
         None
     }
 
-    /// Announces the readiness of a source under a token.
+    /// Registers a source, whose readiness is then reported under a token.
     fn add(&self, source: Source<'_, Self>, token: u64, flags: EventFlags) -> io::Result<()>;
     fn modify(&self, source: Source<'_, Self>, token: u64, flags: EventFlags) -> io::Result<()>;
     fn remove(&self, source: Source<'_, Self>) -> io::Result<()>;
@@ -63,15 +63,15 @@ pub trait Net: Debug + Sized {
     /// See [`Poll::take`].
     fn take(&mut self) -> Option<Ready>;
 
-    /// Accepts a waiting client; returns its connection and address.
+    /// Accepts a waiting client. Returns its connection and address.
     fn accept(&self, listener: &Self::Listener) -> Result<(Self::Tcp, Option<SocketAddr>), Errno>;
-    /// Returns true if a client waits at any of the listeners.
+    /// Returns true if a client waits at any of these listeners.
     fn is_client_waiting<'a>(&self, listeners: impl Iterator<Item = &'a Self::Listener>) -> bool
     where
         Self: 'a;
     /// Refuses clients from now on.
     fn refuse(&self, listener: &Self::Listener);
-    /// Opens a connection to an upstream, which may complete later: the socket has room once it is connected.
+    /// Opens a connection to an upstream, which may complete later: the socket becomes writable once it is connected.
     fn connect(&self, to: &Endpoint) -> io::Result<Self::Tcp>;
 }
 
@@ -85,7 +85,7 @@ pub enum Source<'a, N: Net> {
     Udp(&'a N::Udp),
 }
 
-/// The maximum number of request bytes that wait unsent in the socket to an upstream.
+/// The maximum number of request bytes that wait unsent in the socket buffer to an upstream.
 const UNSENT_BYTES_MAX: u32 = 64 << 10;
 
 /// The real system, with the kernel's sockets.
@@ -169,9 +169,9 @@ impl Net for Os {
         let (socket, connecting) = match &to.address {
             EndpointAddress::Tcp(address) | EndpointAddress::Tls(TlsEndpoint { address, .. }) => {
                 let socket = socket(if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 })?;
-                // A request is sent without delay (no Nagle).
+                // Requests are sent without delay (no Nagle).
                 sockopt::set_tcp_nodelay(&socket, true)?;
-                // What an application does not read stays with its client, not in the kernel of this host.
+                // Bytes that an application does not read stay with its client, not in this host's kernel.
                 socket2::SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
                 let connecting = rustix::net::connect(&socket, address);
                 (socket, connecting)

@@ -1,4 +1,4 @@
-//! Connections for tests: the other end takes bytes and returns bytes, and nothing else is known of it.
+//! Connections for tests. The other end takes bytes and returns bytes, and has no other behaviour.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::{self, Debug};
@@ -67,13 +67,13 @@ pub struct Connecting<T> {
     pub closed: Cell<usize>,
     /// The number of reports of everything that was ready.
     pub reports: Cell<u64>,
-    /// All connections are ready and were not taken yet.
+    /// True if all connections are ready and were not taken yet.
     pub is_left: Cell<bool>,
     make: Box<dyn Fn() -> T>,
 }
 
 impl<T> Connecting<T> {
-    /// Creates a network whose connections lead to what `make` returns.
+    /// Creates a network whose connections lead to the far ends that `make` returns.
     pub fn to(make: impl Fn() -> T + 'static) -> Connecting<T> {
         let (made, closed, reports, is_left) = Default::default();
         Connecting { made, closed, reports, is_left, make: Box::new(make) }

@@ -1,4 +1,5 @@
-//! A QUIC connection as the write path's socket: datagrams over a shared socket, and the status that TCP would report.
+//! A QUIC connection in the role of the write path's socket: datagrams over a shared socket, and the same status as TCP
+//! reports.
 
 use std::io;
 use std::sync::Arc;
@@ -14,10 +15,10 @@ use crate::udp::{DatagramSocket, Left, Udp};
 #[derive(Debug)]
 pub struct Flow<U = Udp> {
     socket: Arc<U>,
-    /// Datagrams and bytes sent; datagrams count as segments.
+    /// The datagrams and bytes sent. Datagrams count as segments.
     sent: TcpSent,
     seen: Seen,
-    /// Set if data was sent since `seen` was recorded.
+    /// True if data was sent since `seen` was recorded.
     is_unseen: bool,
     priority: u32,
 }
@@ -28,7 +29,7 @@ impl<U: DatagramSocket> Flow<U> {
         Flow { socket, sent: TcpSent::default(), seen: Seen::default(), is_unseen: false, priority }
     }
 
-    /// The status in TCP's terms.
+    /// Returns the status in TCP's terms.
     pub fn status(&self) -> Status {
         let Seen { path, least_rtt, lost_bytes, own_lost_bytes, acked_bytes, acked_ago, is_unacknowledged } = self.seen;
         Status {
@@ -47,12 +48,12 @@ impl<U: DatagramSocket> Flow<U> {
         }
     }
 
-    /// Sets the priority with which later datagrams are marked.
+    /// Sets the priority of later datagrams.
     pub fn set_priority(&mut self, priority: u32) {
         self.priority = priority;
     }
 
-    /// The socket and its number.
+    /// Returns the socket and its number.
     pub fn shared(&self) -> Option<(u64, Shared)> {
         Some((self.socket.number(), DatagramSocket::shared(&self.socket)?))
     }

@@ -7,7 +7,7 @@ use super::Sink;
 /// A socket that takes sealed records.
 pub struct Down<'a, S> {
     pub socket: &'a S,
-    /// Set if more follows at once.
+    /// True if more bytes follow immediately.
     pub more: bool,
 }
 

@@ -11,53 +11,55 @@ use units::Nanos;
 /// A socket that many connections send on.
 pub type Shared = Arc<dyn AsFd + Send + Sync>;
 
-/// The transport to a client, as the write path uses it: TCP takes bytes, QUIC takes datagrams, and both report the
+/// The transport to a client, as the write path uses it. TCP takes bytes and QUIC takes datagrams; both report the
 /// state of the connection.
 pub trait Socket {
     type Tcp: Sink;
     type Quic: DatagramSink;
     fn tcp(&self) -> Option<&Self::Tcp>;
     fn quic(&mut self) -> Option<&mut Self::Quic>;
-    /// The socket that it shares with others, if any, and its number, above the tokens of connections.
+    /// Returns the socket that this connection shares with others, if any, and its number, which is above the tokens of
+    /// connections.
     fn shared(&self) -> Option<(u64, Shared)> {
         None
     }
-    /// The state of the connection: for TCP one system call, for QUIC what it has seen. The default if it is unknown.
+    /// Returns the state of the connection, or the default if it is unknown. TCP makes a system call; QUIC reports its
+    /// own observations.
     fn status(&self) -> Status;
-    /// Returns whether fewer bytes wait unsent than the socket's limit. If not, an event is announced when that has
-    /// changed: a write does not show it, since the kernel appends to an unsent packet whatever the limit.
+    /// Returns true if fewer bytes wait unsent than the socket's limit. If not, an event is announced when that
+    /// changes. A write would not show it, because the kernel appends to an unsent packet whatever the limit.
     fn has_room(&self) -> bool;
-    /// The memory in bytes of this connection's packets that wait below it; more than their bytes on the wire. `None`
-    /// if the kernel does not report it.
+    /// Returns the memory in bytes of this connection's packets that wait in the kernel, which exceeds their size on
+    /// the wire. `None` if the kernel does not report it.
     fn queued_below_bytes(&self) -> Option<u64>;
-    /// Sets the priority of packets sent from now on, retransmissions included.
+    /// Sets the priority of packets sent from now on, including retransmissions.
     fn set_priority(&mut self, priority: u32);
 }
 
-/// A stream of bytes. Never blocks: what cannot be taken now is `WouldBlock`.
+/// A stream of bytes that never blocks: returns `WouldBlock` when it accepts no bytes now.
 pub trait Sink {
-    /// Sends bytes. `more` says that more follows at once, so a segment that is not full may wait for it.
+    /// Sends bytes. If `more` is true, more follows immediately, so a segment that is not full may wait for it.
     fn send(&self, bytes: &[u8], more: bool) -> io::Result<usize>;
     /// Sends several slices in one system call.
     fn send_slices(&self, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize>;
     /// Sends part of a file. Zero means that the file ends before `offset`.
     fn send_file(&self, file: &File, offset: u64, count: usize) -> io::Result<usize>;
-    /// Lets a last segment that is not full wait for more, for [`Sink::finish`] or for the close. With `false` it
-    /// leaves, even if a `send` had `more` set.
+    /// With `true`, lets a last segment that is not full wait for more bytes, for [`Sink::finish`] or for the close.
+    /// With `false`, that segment leaves, even if a `send` had `more` set.
     fn cork(&self, is_corked: bool);
     /// Shuts down the sending side: the FIN may leave with the last byte.
     fn finish(&self);
-    /// Makes the close drop what was not sent and reset the connection.
+    /// Makes the close drop unsent bytes and reset the connection.
     fn reset(&self);
 }
 
 /// A TCP connection as a worker uses it: receiving, sending, and its state.
 pub trait Stream: Sink + Debug {
-    /// Receives bytes; zero at the end of the stream.
+    /// Receives bytes. Returns zero at the end of the stream.
     fn receive(&self, into: &mut [u8]) -> rustix::io::Result<usize>;
-    /// Acknowledges what has arrived at once. Optional: otherwise it happens after 40 ms.
+    /// Acknowledges received data immediately, instead of after 40 ms. An optional optimization.
     fn acknowledge(&self);
-    /// The payload bytes of a full segment, and whether its header has timestamps; `None` if unknown.
+    /// Returns the payload bytes of a full segment, and whether its header has timestamps. `None` if unknown.
     fn segments(&self) -> Option<(u32, bool)>;
     /// See [`Socket::status`].
     fn status(&self) -> Status;
@@ -71,35 +73,37 @@ pub trait Stream: Sink + Debug {
 
 /// A connection's part of a UDP socket.
 pub trait DatagramSink {
-    /// Sends datagrams from the front; an error leaves the rest.
+    /// Sends datagrams from the front. An error leaves the rest.
     fn send(&mut self, datagrams: &mut quic::Datagrams) -> io::Result<()>;
-    /// Takes what QUIC has seen.
+    /// Takes over QUIC's measurements.
     fn see(&mut self, seen: Seen);
 }
 
 /// The kernel's report on a connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Status {
-    /// The bytes and segments that TCP has sent so far; `None` on kernels that do not count it (before 4.19).
+    /// The bytes and segments that TCP has sent so far. `None` on kernels that do not count them (before 4.19).
     pub sent: Option<TcpSent>,
-    /// Payload bytes that were taken and not sent yet, because no window has room for them; they are not below us.
+    /// The payload bytes accepted and not sent yet, because the windows have no room for them. They do not count as in
+    /// flight below Weir.
     pub unsent_bytes: u64,
     /// Payload bytes retransmitted so far.
     pub retransmitted_bytes: u64,
-    /// Payload bytes of them that the client lost itself: it was late, and its socket full. None over TCP.
+    /// The payload bytes among them that the client itself lost because it was late and its socket buffer full. Zero
+    /// over TCP.
     pub own_lost_bytes: u64,
     /// Payload bytes acknowledged so far.
     pub acked_bytes: u64,
-    /// Payload bytes that have arrived beyond a gap, in whole segments.
+    /// Payload bytes that have arrived after a gap, in whole segments.
     pub sacked_bytes: u64,
     /// The time since the last acknowledgement.
     pub acked_ago: Nanos,
-    /// The total time for which the client's window blocked sending; zero over QUIC.
+    /// The total time for which the client's receive window blocked sending; zero over QUIC.
     pub shut_for: Nanos,
-    /// Some of what was taken is not acknowledged yet.
+    /// True if some of the accepted bytes are not acknowledged yet.
     pub is_unacknowledged: bool,
     pub path: Path,
-    /// The shortest of the last round trips, where that is known.
+    /// The shortest of the recent round trips, if known.
     pub least_rtt: Option<Nanos>,
     /// See [`TcpInfo::closing_segments`].
     pub closing_segments: u8,
@@ -108,24 +112,24 @@ pub struct Status {
 /// Implements [`Socket::has_room`] with a poll.
 pub fn has_room(socket: &impl AsFd) -> bool {
     const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // Polling makes the kernel remember that this socket waits for room. An error here occurs again in the write.
+    // Polling makes the kernel remember that this socket waits for room. An error here recurs in the write.
     poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(&AT_ONCE)).map_or(true, |ready| ready > 0)
 }
 
-/// Measurements of a path by QUIC.
+/// QUIC's measurements of a path.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Seen {
     pub path: Path,
-    /// The shortest of the last round trips.
+    /// The shortest of the recent round trips.
     pub least_rtt: Option<Nanos>,
-    /// UDP payload that was lost so far, and is retransmitted.
+    /// The UDP payload bytes lost so far; they are retransmitted.
     pub lost_bytes: u64,
-    /// UDP payload of them that the client lost itself.
+    /// The UDP payload bytes among them that the client itself lost.
     pub own_lost_bytes: u64,
-    /// UDP payload that was acknowledged so far.
+    /// The UDP payload bytes acknowledged so far.
     pub acked_bytes: u64,
     /// The time since the last acknowledgement; `None` before the first.
     pub acked_ago: Option<Nanos>,
-    /// A response is not acknowledged yet.
+    /// True if a response is not acknowledged yet.
     pub is_unacknowledged: bool,
 }

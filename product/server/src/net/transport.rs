@@ -32,7 +32,8 @@ impl<N: Net> Transport<N> {
         Transport::Quic(Box::new(Flow::new(socket)))
     }
 
-    /// Announces its readiness under this token. That of QUIC is the shared socket's, which is announced already.
+    /// Registers the connection, whose readiness is reported under this token. QUIC connections use the readiness of
+    /// the shared socket, which is registered already.
     pub fn watch(&self, net: &N, token: u64, flags: EventFlags) -> io::Result<()> {
         match self {
             Transport::Tcp(socket) => net.add(Source::Tcp(socket), token, flags),
@@ -72,12 +73,12 @@ impl Sink for TcpSocket {
     }
 
     fn cork(&self, is_corked: bool) {
-        // If it fails, segments are less full than they could be.
+        // If this fails, segments are less full than possible.
         let _ = rustix::net::sockopt::set_tcp_cork(self, is_corked);
     }
 
     fn finish(&self) {
-        // Fails only if the connection is gone already, which the worker will notice.
+        // This fails only if the connection is closed already, which the worker will notice.
         let _ = rustix::net::shutdown(self, Shutdown::Write);
     }
 
@@ -113,7 +114,7 @@ impl Stream for TcpSocket {
     }
 
     fn set_priority(&self, priority: u32) {
-        // The permission was checked at the start; without it, packets stay in the band they were in.
+        // The permission was checked at the start. Without it, packets stay in their previous band.
         let _ = SockRef::from(self).set_priority(priority);
     }
 }
@@ -195,9 +196,9 @@ fn flags(more: bool) -> SendFlags {
     if more { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL }
 }
 
-/// The path as a policy needs it. The round trip is known from the handshake on. A delivery rate limited by what we
-/// wrote reflects how we scheduled the connection, not how fast it is, and using it would keep the connection there.
-/// Without a rate, the policy works with window and round trip.
+/// Returns the path as a policy needs it. The round trip is known from the handshake on. A delivery rate that was
+/// limited by the application shows how Weir scheduled the connection, not how fast the path is, and using it would
+/// keep the connection slow. Without a rate, the policy uses the congestion window and the round trip.
 fn path(info: &TcpInfo) -> Path {
     let is_measured = info.delivery_rate > 0 && !info.is_delivery_app_limited;
     Path {
