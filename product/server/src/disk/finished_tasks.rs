@@ -1,7 +1,7 @@
 use std::sync::{Mutex, MutexGuard};
 
-/// Completed tasks of the pool for one thread, and the call that wakes it. It holds no more items than the thread has
-/// requested.
+/// The completed tasks of the pool for one thread, and the call that wakes that thread. It holds no more items than the
+/// thread has requested.
 pub struct Done<T> {
     items: Mutex<Vec<T>>,
     wake: Box<dyn Fn() + Send + Sync>,
@@ -17,7 +17,7 @@ impl<T> Done<T> {
         (self.wake)();
     }
 
-    /// Appends what has completed since the last call.
+    /// Appends the tasks that have completed since the last call.
     pub fn take(&self, into: &mut Vec<T>) {
         into.append(&mut self.items());
     }

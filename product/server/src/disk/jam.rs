@@ -23,7 +23,7 @@ impl Jam {
         Jam { pool: pool.clone(), gate: Arc::new(Mutex::new(gate)), begun, begins, _release: release }
     }
 
-    /// Adds one more task, of a client that has no other; returns true if the pool took it.
+    /// Adds one more task, of a client that has no other. Returns true if the pool accepted it.
     pub fn add(&self, device: u64, lane: Lane) -> bool {
         self.add_of(CLIENTS.fetch_add(1, Relaxed), device, lane)
     }
@@ -31,24 +31,24 @@ impl Jam {
     fn add_of(&self, client: u32, device: u64, lane: Lane) -> bool {
         let (gate, begun) = (self.gate.clone(), self.begun.clone());
         let hang = move || {
-            // The receiver is gone when the jam is over.
+            // The receiver is dropped when the jam is over.
             let _ = begun.send(());
             assert!(gate.lock().is_ok_and(|gate| gate.recv().is_err()));
         };
         self.pool.run_for(client, device, lane, hang).is_ok()
     }
 
-    /// Adds tasks of client 0 until no more are taken; returns how many were.
+    /// Adds tasks of client 0 until no more are accepted, and returns the number accepted.
     pub fn fill(&self, device: u64, lane: Lane) -> usize {
         std::iter::repeat_with(|| self.add_of(0, device, lane)).take_while(|&is_taken| is_taken).count()
     }
 
-    /// Waits until `tasks` more tasks have a thread.
+    /// Waits until `tasks` more tasks are running.
     pub fn wait_begun(&self, tasks: usize) {
         (0..tasks).for_each(|_| self.begins.recv().expect("its other end is ours"));
     }
 
-    /// Returns true if another task has got a thread since.
+    /// Returns true if another task has started since.
     pub fn has_begun(&self) -> bool {
         self.begins.try_recv().is_ok()
     }

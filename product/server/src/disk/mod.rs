@@ -1,4 +1,5 @@
-//! Threads that may wait for a disk, what is known to be in memory, and the disk space that responses take.
+//! Threads that may wait for a disk, the knowledge of which bytes are in the page cache, and the disk space of spooled
+//! responses.
 
 mod finished_tasks;
 #[cfg(test)]
@@ -25,8 +26,8 @@ pub use probed::Probed;
 pub use room::{Reserved, Room};
 pub use spool_folder::SpoolConfig;
 
-/// Reads what is in the page cache. Returns `None` if the first byte is not, or the file system cannot read without
-/// waiting.
+/// Reads bytes from the page cache. Returns `None` if the first byte is not there, or if the file system cannot read
+/// without waiting.
 pub fn read_now(file: &File, into: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
     loop {
         match preadv2(file, &mut [IoSliceMut::new(into)], offset, ReadWriteFlags::NOWAIT) {

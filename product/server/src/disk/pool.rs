@@ -1,9 +1,9 @@
 //! A few threads that may wait for a disk.
 //!
-//! Threads are started as they are needed, up to [`THREADS_MAX`]. A disk that never answers blocks every thread that
-//! accesses it, so one device gets [`THREADS_PER_DEVICE_MAX`] at most and the others remain for other disks. Of a
-//! device's threads, reads leave one to the lookups, which have priority: they are short, and their responses have not
-//! sent a byte yet.
+//! Threads are started as needed, up to [`THREADS_MAX`]. A disk that never answers blocks every thread that accesses
+//! it, so one device gets at most [`THREADS_PER_DEVICE_MAX`], and the others remain for other disks. Reads leave one of
+//! a device's threads to the lookups. Lookups have priority, because they are short and their responses have not sent a
+//! byte yet.
 
 use std::fs::File;
 use std::io;
@@ -18,24 +18,24 @@ use crate::client_turns::Turns;
 
 /// The maximum number of threads that read and look up. They sleep most of the time.
 pub const THREADS_MAX: usize = 16;
-/// The maximum number of threads for one device: more do not make a disk faster.
+/// The maximum number of threads for one device. More do not make a disk faster.
 pub const THREADS_PER_DEVICE_MAX: usize = 4;
-/// The maximum number of a device's threads for the lookups of one client. Another client's lookup then waits for no
-/// more than these on a disk that serves one request at a time.
+/// The maximum number of a device's threads for the lookups of one client. On a disk that serves one request at a time,
+/// another client's lookup then waits for at most this many.
 pub const LOOKUPS_PER_CLIENT_MAX: usize = 2;
 /// The maximum number of a device's threads for reads.
 pub const READS_PER_DEVICE_MAX: usize = THREADS_PER_DEVICE_MAX - 1;
 /// The maximum number of tasks that wait for a thread. Only clients that send requests and leave can cause more; their
 /// requests then fail.
 pub const TASKS_WAITING_MAX: usize = 1 << 16;
-/// The maximum number of lookups of one client that wait for a device. Each is for a different path, so more are caused
-/// by a hanging disk, or by a client that requests everything. A request that would need one more gets 503; other
-/// clients are not affected.
+/// The maximum number of lookups of one client that wait for a device. Each is for a different path, so only a hanging
+/// disk, or a client that requests everything, causes more. A request that would need one more gets 503; other clients
+/// are not affected.
 pub const LOOKUPS_WAITING_MAX: usize = 1024;
 /// The maximum length of one read, about as much as the kernel reads ahead.
 pub const READ_BYTES_MAX: u64 = 128 << 10;
-/// The maximum number of bytes that were read and are not sent yet, unless memory requires a lower one. Above it, a
-/// read is one page.
+/// The maximum number of bytes that were read and are not sent yet, unless memory requires a lower maximum. Above it,
+/// each read is one page.
 pub const BUFFERED_BYTES_MAX: u64 = 32 << 20;
 const READ_BYTES_LEAST: u64 = 4 << 10;
 
@@ -44,7 +44,7 @@ type Task = Box<dyn FnOnce() + Send>;
 /// The kind of access that a task makes to its device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
-    /// Opens and looks at files, and loads small ones.
+    /// Opens and examines files, and loads small ones.
     Lookup,
     /// Reads from an open file.
     Read,
@@ -57,15 +57,15 @@ pub struct Pool {
     buffered_bytes: Arc<AtomicU64>,
     /// The number of buffered bytes above which a read is one page.
     buffered_bytes_max: AtomicU64,
-    /// Passed to the threads it starts.
+    /// A reference to this pool, passed to the threads that it starts.
     this: Weak<Pool>,
 }
 
 #[derive(Default)]
 struct State {
-    /// An entry for each device ever accessed: as many as there are mounts below the folder.
+    /// An entry for each device ever accessed, at most as many as there are mounts below the folder.
     devices: Vec<Device>,
-    /// The device at which the search for a task continues, so that devices take turns.
+    /// The device at which the next search for a task starts, so that devices are served in round robin.
     hand: usize,
     waiting: usize,
     threads: usize,
@@ -77,17 +77,17 @@ struct Device {
     number: u64,
     lookups: Turns<Task>,
     reads: Turns<Task>,
-    /// The number of threads with a task of this device.
+    /// The number of threads with a task for this device.
     busy: usize,
-    /// The number of threads with a read of this device.
+    /// The number of threads with a read from this device.
     reading: usize,
-    /// The clients whose lookups occupy the others, each at most [`LOOKUPS_PER_CLIENT_MAX`] times.
+    /// The clients whose lookups occupy the other threads, each at most [`LOOKUPS_PER_CLIENT_MAX`] times.
     finding: Vec<u32>,
 }
 
 /// A task that a thread has taken.
 pub struct Taken {
-    /// The index of its device.
+    /// The index of the task's device.
     device: usize,
     /// The client of a lookup; `None` for a read.
     finds_for: Option<u32>,
@@ -121,7 +121,7 @@ impl Pool {
         self.run_for(0, device, lane, task)
     }
 
-    /// Runs a task for a client, which takes turns with others.
+    /// Runs a task for a client. Clients are served in round robin.
     pub fn run_for(
         &self,
         client: u32,
@@ -139,7 +139,7 @@ impl Pool {
                 "{LOOKUPS_WAITING_MAX} files of one client wait to be found already"
             )));
         }
-        // An idle thread that was woken for an earlier task counts as idle until it runs.
+        // An idle thread that was woken for an earlier task still counts as idle until it runs.
         if state.idle <= state.waiting && state.threads < THREADS_MAX {
             self.start_thread(&mut state)?;
         }
@@ -166,7 +166,7 @@ impl Pool {
         }
     }
 
-    /// Ends the idle threads, and each of the others after its task. Does not wait for a hung one.
+    /// Ends the idle threads now and the others after their tasks. Does not wait for a hung thread.
     pub fn stop(&self) {
         self.state().is_stopping = true;
         self.wake.notify_all();
@@ -180,7 +180,7 @@ impl Pool {
         pool
     }
 
-    /// Takes what a thread would take now.
+    /// Takes the task that a thread would take now.
     #[cfg(test)]
     pub fn begin(&self) -> Option<Taken> {
         self.state().take()
@@ -194,7 +194,7 @@ impl Pool {
         self.state().devices[device].on_end(finds_for);
     }
 
-    /// The number of threads without a task.
+    /// Returns the number of threads without a task.
     #[cfg(test)]
     pub fn idle(&self) -> usize {
         self.state().idle
@@ -225,7 +225,8 @@ impl Pool {
                 continue;
             };
             drop(state);
-            // A panic is reported as it happens; without its thread, the response would wait forever.
+            // A panic is reported when it happens. The process then ends, because the response would wait forever for
+            // the thread.
             std::panic::catch_unwind(AssertUnwindSafe(task)).unwrap_or_else(|_| std::process::abort());
             state = self.state();
             state.devices[device].on_end(finds_for);
@@ -238,7 +239,7 @@ impl Pool {
 }
 
 impl State {
-    /// The index of this device; it is added on its first access.
+    /// Returns the index of this device, which is added on its first access.
     fn device(&mut self, number: u64) -> usize {
         self.devices.iter().position(|device| device.number == number).unwrap_or_else(|| {
             self.devices.push(Device {
@@ -253,7 +254,7 @@ impl State {
         })
     }
 
-    /// Takes the next task of a device that has a thread left.
+    /// Takes the next task of a device that may use another thread.
     fn take(&mut self) -> Option<Taken> {
         for _ in 0..self.devices.len() {
             self.hand = (self.hand + 1) % self.devices.len();
@@ -301,12 +302,12 @@ impl Device {
     }
 }
 
-/// Bytes in memory, and how many of them were sent.
+/// Bytes in memory, with the number of them that were sent.
 #[derive(Debug)]
 pub struct Buffer {
     bytes: Vec<u8>,
     at: usize,
-    /// The bytes it takes of the pool's bound.
+    /// The bytes reserved within the pool's bound.
     reserved: u64,
     buffered_bytes: Option<Arc<AtomicU64>>,
     /// The charge on the memory account of the receiving connection.
@@ -334,7 +335,7 @@ impl Buffer {
         self.at += bytes;
     }
 
-    /// Reads once, up to the reserved length; the buffer is empty at the end of the file.
+    /// Reads once, at most the reserved length. The buffer is empty at the end of the file.
     pub fn fill(&mut self, file: &File, offset: u64) -> io::Result<()> {
         let mut bytes = vec![0; self.reserved as usize];
         let read = loop {

@@ -1,10 +1,10 @@
-//! Disk space for spooled responses, and who takes it.
+//! Disk space for spooled responses, and the clients that use it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A bound on disk space, possibly within another, and how much of it is taken. One client takes at most half of it, so
+/// A bound on disk space, possibly within another bound, and the space in use. One client gets at most half of it, so
 /// that a client that reads nothing leaves room for the responses of others.
 #[derive(Debug)]
 pub struct Room {
@@ -16,11 +16,11 @@ pub struct Room {
 #[derive(Debug, Default)]
 struct Taken {
     bytes: u64,
-    /// The bytes taken by each client; no entry is 0.
+    /// The bytes in use by each client; no entry is 0.
     of_client: HashMap<u32, u64>,
 }
 
-/// The part of a room that a client's file takes, returned on drop.
+/// The space that a client's file uses, released on drop.
 #[derive(Debug)]
 pub struct Reserved {
     room: Arc<Room>,
@@ -37,7 +37,7 @@ impl Room {
         Arc::new(Room { bytes_max: AtomicU64::new(bytes_max), taken: Mutex::default(), within })
     }
 
-    /// Sets the bound. Space already taken stays taken, even if it exceeds the bound.
+    /// Sets the bound. Space in use stays reserved, even if it exceeds the bound.
     pub fn set_bytes_max(&self, bytes_max: u64) {
         self.bytes_max.store(bytes_max, Relaxed);
     }
@@ -47,7 +47,7 @@ impl Room {
         Room::within(bytes_max, Some(Arc::clone(self)))
     }
 
-    /// No code under this lock can panic and leave an inconsistent state.
+    /// Returns the locked state. No code under this lock can panic and leave an inconsistent state.
     fn state(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -100,13 +100,13 @@ impl Taken {
 }
 
 impl Reserved {
-    /// Takes `bytes` of a room for a client; `None` if there is not enough for it.
+    /// Reserves `bytes` for a client. `None` if there is not enough space for it.
     pub fn of(room: &Arc<Room>, client: u32, bytes: u64) -> Option<Reserved> {
         let taken = room.take(client, bytes);
         taken.then(|| Reserved { room: Arc::clone(room), client, bytes: AtomicU64::new(bytes) })
     }
 
-    /// Takes `bytes` more; returns false, taking nothing, if there is not enough.
+    /// Reserves `bytes` more. Returns false and reserves nothing if there is not enough.
     pub fn grow(&self, bytes: u64) -> bool {
         let has_room = self.room.take(self.client, bytes);
         self.bytes.fetch_add(if has_room { bytes } else { 0 }, Relaxed);

@@ -17,18 +17,18 @@ pub struct SpoolConfig {
 }
 
 impl SpoolConfig {
-    /// Makes a file in the folder, as for a response, to check that this works.
+    /// Creates a file in the folder, as for a response, to check that this works.
     pub fn try_out(&self) -> io::Result<()> {
         make(&self.folder).map(drop)
     }
 }
 
-/// The device of a folder, for the pool; 0 if it is missing, in which case each write fails.
+/// Returns the device of a folder, for the pool. Returns 0 if the folder is missing, in which case each write fails.
 pub fn device(folder: &Path) -> u64 {
     fs::metadata(folder).map_or(0, |about| about.dev())
 }
 
-/// Makes a file without a name. On file systems that do not support that, the name is removed at once.
+/// Creates a file without a name. On file systems that do not support that, the name is removed immediately.
 pub fn make(folder: &Path) -> io::Result<File> {
     let options = |flags: OFlags| {
         let mut options = OpenOptions::new();
