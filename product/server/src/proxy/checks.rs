@@ -1,4 +1,4 @@
-//! Health checks of upstreams. Their requests take the path of all others, and end with the response head.
+//! Health checks of upstreams. Their requests take the same path as all others, and end with the response head.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// Handles a step of a health check; what follows the response head is not used.
+    /// Handles a step of a health check. Bytes after the response head are ignored.
     pub(super) fn end_check(&mut self, net: &N, now: Nanos, at: usize, step: TransferStep) {
         let result = match step {
             TransferStep::Wait | TransferStep::Interim(_) => return,

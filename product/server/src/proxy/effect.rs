@@ -1,4 +1,4 @@
-//! What the proxy has the event loop do, as values.
+//! The actions that the proxy requests from the event loop, as values.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::exchange_id::ExchangeId;
 use crate::files::SiteNumber;
 use crate::upstream::{Attempt, Fault, TransferStep};
 
-/// The next thing for the event loop to do. `id` is the name of an exchange, which may have ended meanwhile.
+/// The next action for the event loop. `id` is the name of an exchange, which may have ended since.
 #[derive(Debug)]
 pub enum Effect {
     /// Sends an interim response.
@@ -20,21 +20,21 @@ pub enum Effect {
     Respond(Box<Begun>),
     /// Sends a file, which the response names in place of its body.
     Named(Box<Named>),
-    /// Sends the site's page for an error in place of the response with this head.
+    /// Sends the site's error page in place of the response with this head.
     Intercepted { id: ExchangeId, head: Box<UpstreamHead> },
-    /// Gives the sink of a response to [`super::Proxy::read_body`].
+    /// Passes the sink of a response to [`super::Proxy::read_body`].
     Body { id: ExchangeId },
     /// Reads more of a request's body; [`super::Proxy::push_request`] takes it.
     ReadRequest { id: ExchangeId },
-    /// Counts the time of an upload on a stream while its client is awaited, and not while its upstream is.
+    /// Counts the time of an upload on a stream while it waits for its client, but not while it waits for its upstream.
     Upload { id: ExchangeId, is_awaited: bool },
-    /// Continues a response in a file; if that has begun, [`super::Proxy::on_spooled`] must follow.
+    /// Continues a response in a file. If that begins, [`super::Proxy::on_spooled`] must follow.
     Spool { id: ExchangeId, room: Arc<Room> },
     /// Completes the log data of an exchange.
     Ended { id: ExchangeId, tried: Option<Tried>, measured: Option<Measured> },
-    /// Logs the fault, and cuts the response that is being sent or replies with an error.
+    /// Logs the fault. Cuts the response if it is being sent, or replies with an error.
     Failed { id: ExchangeId, fault: Fault, upstream: Arc<str>, is_sending: bool },
-    /// Logs what a program has said aside.
+    /// Logs text that a program wrote to its error stream.
     Said { upstream: Arc<str>, said: String },
     /// Writes a line to the error log.
     Note(String),
@@ -45,7 +45,7 @@ pub enum Effect {
 pub struct Begun {
     pub id: ExchangeId,
     pub head: UpstreamHead,
-    /// `None` for a response without a body.
+    /// The pipe of the body. `None` for a response without a body.
     pub pipe: Option<Pipe>,
     /// The progress of the body.
     pub rest: TransferStep,
@@ -61,19 +61,19 @@ pub struct Named {
     pub path: Vec<u8>,
 }
 
-/// The upstream that was chosen for a request, and the last attempt.
+/// The upstream that was chosen for a request, with its last attempt.
 #[derive(Debug)]
 pub struct Tried {
     pub upstream: Arc<str>,
-    /// When enough of the request had arrived for it to be queued.
+    /// The time at which enough of the request had arrived for it to be queued.
     pub queued_at: Nanos,
     pub attempt: Attempt,
 }
 
-/// The response of a transfer that ended by itself.
+/// The size and prediction of a response whose transfer ended by itself.
 #[derive(Debug)]
 pub struct Measured {
-    /// The quantile of its size in the prediction.
+    /// The quantile of the response's size in the prediction.
     pub quantile: Option<f64>,
     pub body_bytes: u64,
 }

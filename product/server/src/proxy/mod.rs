@@ -1,9 +1,9 @@
-//! Requests that upstreams answer, as a state machine: inputs are calls with values, and [`Proxy::poll`] returns what
-//! the event loop has to do. It knows sockets to upstreams and no client: no connection, no order of responses, no log.
-//! (quinn's `Endpoint` is the model.)
+//! Requests that upstreams answer, as a state machine: inputs are calls with values, and [`Proxy::poll`] returns the
+//! actions for the event loop. The proxy has access to sockets to upstreams, but not to client connections, the order
+//! of responses, or logs. (quinn's `Endpoint` is the model.)
 //!
-//! [`Proxy::poll`] must be called after each input until it returns `None`. An effect may be applied by further inputs,
-//! and by a poll of its own: nothing is under way while an effect is out.
+//! [`Proxy::poll`] must be called after each input until it returns `None`. The caller may apply an effect by further
+//! inputs and a nested poll, because the proxy is in a consistent state whenever it returns an effect.
 
 mod checks;
 mod effect;
@@ -33,25 +33,26 @@ use crate::upstream::{
 use relief::Relief;
 use starved::Starved;
 
-/// Requests that upstreams answer, and what has resulted and is not done yet.
+/// The requests that upstreams answer, and the resulting effects that were not returned yet.
 pub struct Proxy<N: Net> {
     upstreams: Upstreams<N>,
     /// Transfers that may continue, each once.
     ready: VecDeque<usize>,
-    /// Transfers that have just continued, each once: their clients may have to send more. The last goes first.
+    /// Transfers that have just continued, each once, whose clients may have to send more. The last one is handled
+    /// first.
     readers: Vec<usize>,
-    /// Other transfers may continue, because something has happened at an upstream.
+    /// True if other transfers may continue because of an event at an upstream.
     must_release: bool,
     relief: Relief,
     starved: Starved,
-    /// At most three for each transfer: a step of its upload, its end and its failure.
+    /// The effects to return, at most three for each transfer: a step of its upload, its end and its failure.
     effects: VecDeque<Effect>,
-    /// Responses that begin once nothing else is left to do; at most one for each transfer.
+    /// Responses that begin once no other effect is left; at most one for each transfer.
     responses: VecDeque<Effect>,
 }
 
 impl<N: Net> Proxy<N> {
-    /// Creates a proxy with these places at upstreams; `clock` times its deadlines.
+    /// Creates a proxy with these connection slots at upstreams. `clock` times its deadlines.
     pub fn new(places: LoopPlaces, limits: ResponseLimits, clock: ClientClock) -> Proxy<N> {
         let mut upstreams = Upstreams::new(places, clock);
         upstreams.set_limits(limits);
@@ -71,12 +72,12 @@ impl<N: Net> Proxy<N> {
         &self.upstreams
     }
 
-    /// Sets the limits of responses on connections that are yet to be made.
+    /// Sets the limits of responses on connections that are opened later.
     pub fn set_limits(&mut self, limits: ResponseLimits) {
         self.upstreams.set_limits(limits);
     }
 
-    /// Returns the next thing to do, or `None` if only an input or an event can change anything.
+    /// Returns the next effect, or `None` if only an input or an event can change anything.
     pub fn poll(&mut self, net: &N, now: Nanos) -> Option<Effect> {
         loop {
             let effect = self.effects.pop_front().or_else(|| self.said()).or_else(|| self.relieve_next());
@@ -100,12 +101,12 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// The next line of a program's error stream, if there is one.
+    /// Returns the next line of a program's error stream, if there is one.
     fn said(&mut self) -> Option<Effect> {
         self.upstreams.take_said().map(|(upstream, said)| Effect::Said { upstream, said })
     }
 
-    /// Begins a transfer. Returns the fault and the name of the upstream if none can answer.
+    /// Begins a transfer. If no upstream can answer, returns the fault and the name of the upstream.
     pub fn begin(&mut self, net: &N, now: Nanos, transfer: Transfer) -> Result<(), (Fault, Arc<str>)> {
         let at = self.upstreams.begin(net, now, transfer)?;
         self.go_on(at);
@@ -120,12 +121,12 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// The room for more of a request's body; `None` for an exchange without a transfer.
+    /// Returns the room for more of a request's body. `None` for an exchange without a transfer.
     pub fn request_room(&self, id: ExchangeId) -> Option<usize> {
         self.transfer(id).map(Transfer::room)
     }
 
-    /// Appends more of a request's body; `is_last` ends it.
+    /// Appends more of a request's body. `is_last` marks its end.
     pub fn push_request(&mut self, id: ExchangeId, bytes: &[u8], is_last: bool) {
         let Some(at) = self.upstreams.of(id) else { return };
         if let Some(transfer) = self.upstreams.get(at) {
@@ -134,7 +135,7 @@ impl<N: Net> Proxy<N> {
         self.go_on(at);
     }
 
-    /// Continues the transfer of an exchange: its response has room again, or some of its request has arrived.
+    /// Continues the transfer of an exchange, because its response has room again or more of its request has arrived.
     pub fn refill(&mut self, id: ExchangeId) {
         if let Some(at) = self.upstreams.of(id) {
             self.go_on(at);
@@ -146,8 +147,8 @@ impl<N: Net> Proxy<N> {
         self.must_release = true;
     }
 
-    /// Ends the transfer of an exchange that needs no upstream any more: its client has left, its request is refused
-    /// after all, or its response has departed.
+    /// Ends the transfer of an exchange that no longer needs an upstream: its client has left, its request was refused
+    /// later, or its response has departed.
     pub fn leave(&mut self, net: &N, now: Nanos, id: ExchangeId) {
         let Some(at) = self.upstreams.of(id) else { return };
         let tried = self.tried(at);
@@ -168,14 +169,14 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// The prediction for the size of a response on its route.
+    /// Returns the prediction for the size of a response on its route.
     pub fn prediction(&self, begun: &Begun) -> Prediction {
         let at = self.upstreams.of(begun.id);
         at.map_or_else(Prediction::default, |at| self.upstreams.prediction(at, begun.is_whole()))
     }
 
-    /// Continues a transfer whose response has begun to be sent (`is_sending`), was sent whole, or is not wanted. `rest`
-    /// is the progress of its body at the beginning, and `coded` says that its bytes change on their way. Returns the
+    /// Continues a transfer whose response has begun to be sent (`is_sending`), was sent whole, or is not wanted.
+    /// `rest` is the progress of its body at the beginning. `coded` is set if stages change its bytes. Returns the
     /// distribution of sizes of similar responses.
     pub fn on_sent(
         &mut self,
@@ -194,7 +195,7 @@ impl<N: Net> Proxy<N> {
         curve
     }
 
-    /// Passes more of a response's body on, as far as the sink takes it.
+    /// Passes on more of a response's body, as much as the sink accepts.
     pub fn read_body(&mut self, net: &N, now: Nanos, id: ExchangeId, sink: &mut impl BodySink) {
         if let Some(at) = self.upstreams.of(id) {
             let step = self.upstreams.read_body(now, at, sink);
@@ -202,8 +203,8 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// Once a second: ends transfers whose upstream is too slow, or repeats them elsewhere, closes idle connections, and
-    /// learns from coded responses.
+    /// Handles deadlines, once a second: ends transfers whose upstream is too slow or repeats them elsewhere, closes
+    /// idle connections, and learns sizes from coded responses.
     pub fn end_late(&mut self, net: &N, now: Nanos) {
         self.upstreams.learned.learn_ratios();
         for at in self.upstreams.late(net, now) {
@@ -216,8 +217,8 @@ impl<N: Net> Proxy<N> {
         self.release();
     }
 
-    /// Returns true if an upstream works for this exchange, or will, and must stop if its client has left. A tunnel
-    /// handles the end of either side itself.
+    /// Returns true if an upstream works or will work for this exchange and must stop once its client has left. A
+    /// tunnel handles the end of either side itself.
     pub fn needs_client(&self, id: ExchangeId) -> bool {
         let transfer = self.transfer(id);
         transfer.is_some_and(|transfer| !transfer.group.ignores_client_abort && !transfer.is_tunnel())
@@ -228,7 +229,8 @@ impl<N: Net> Proxy<N> {
         self.transfer(id).is_some_and(Transfer::is_tunnel)
     }
 
-    /// What waits of a request until its upstream takes it, and what its upstream has taken; nothing without a transfer.
+    /// Returns the bytes of a request that wait for its upstream and those that the upstream has taken. Zero without a
+    /// transfer.
     pub fn waiting(&self, id: ExchangeId) -> Waiting {
         self.transfer(id).map_or(Waiting::default(), Transfer::waiting)
     }
@@ -243,7 +245,7 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// Continues a transfer until a head has arrived, or it has to wait.
+    /// Continues a transfer until a head has arrived or the transfer has to wait.
     fn step(&mut self, net: &N, now: Nanos, at: usize) -> Option<Effect> {
         let step = self.upstreams.step(net, now, at);
         self.follow_upload(at);
@@ -271,7 +273,7 @@ impl<N: Net> Proxy<N> {
         None
     }
 
-    /// Reports which side of an upload on a stream is awaited, if that has changed.
+    /// Reports which side an upload on a stream waits for, if that has changed.
     fn follow_upload(&mut self, at: usize) {
         if let Some(transfer) = self.upstreams.get(at).filter(|transfer| transfer.is_on_stream()) {
             let (id, is_awaited) = (transfer.exchange, transfer.waits_for_client());
@@ -281,7 +283,7 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// Begins the response when its head has arrived. The part of the body that has arrived is read first, so that the
+    /// Begins the response when its head has arrived. Reads the part of the body that has arrived first, so that the
     /// size is known if the body is complete.
     fn begin_response(&mut self, net: &N, now: Nanos, at: usize, head: UpstreamHead) {
         let Some(transfer) = self.upstreams.transfer(at) else { return };
@@ -304,8 +306,8 @@ impl<N: Net> Proxy<N> {
         self.on_step(net, now, at, TransferStep::Wait);
     }
 
-    /// Sends a file in place of the body (X-Accel-Redirect or X-Sendfile): its upstream is free, and what is left of
-    /// the body is not wanted.
+    /// Sends a file in place of the body (X-Accel-Redirect or X-Sendfile). The upstream becomes free, and the rest of
+    /// the body is dropped.
     fn begin_named(
         &mut self,
         net: &N,
@@ -339,7 +341,7 @@ impl<N: Net> Proxy<N> {
         self.effects.push_back(Effect::Ended { id, tried, measured: Some(Measured { quantile, body_bytes }) });
     }
 
-    /// Handles the failure of an upstream. Before the response begins the client gets an error status; afterwards the
+    /// Handles the failure of an upstream. Before the response begins, the client gets an error status; afterwards the
     /// response is cut.
     fn fail(&mut self, net: &N, now: Nanos, at: usize, fault: Fault) {
         let Some(transfer) = self.upstreams.transfer(at) else { return };
@@ -354,7 +356,7 @@ impl<N: Net> Proxy<N> {
         queue.push_back(failed);
     }
 
-    /// The upstream of a transfer and the last attempt, once one was chosen.
+    /// Returns the upstream of a transfer and the last attempt, once an upstream was chosen.
     fn tried(&self, at: usize) -> Option<Tried> {
         let transfer = self.upstreams.transfer(at).filter(|transfer| transfer.has_peer())?;
         let (queued_at, attempt) = (transfer.queued.turn.since, transfer.attempt);
@@ -368,8 +370,8 @@ impl<N: Net> Proxy<N> {
         }
         let Some((at, begun)) = self.upstreams.release(net, now) else { return false };
         match begun {
-            // A new connection reports its room as an event. A reused one has room already, also for the waiting part
-            // of the request's body.
+            // A new connection reports its room as an event. A reused one has room already, including for the part of
+            // the request's body that waits.
             Ok(()) => self.go_on(at),
             Err(fault) => self.fail(net, now, at, fault),
         }
@@ -379,7 +381,7 @@ impl<N: Net> Proxy<N> {
 }
 
 impl Begun {
-    /// Returns true if all of the body has arrived.
+    /// Returns true if the whole body has arrived.
     pub fn is_whole(&self) -> bool {
         matches!(self.rest, TransferStep::Done)
     }

@@ -1,5 +1,5 @@
-//! Responses that hold too many of an upstream's places are written to files, the larger ones first, so that the
-//! upstream is free for others.
+//! If waiting responses hold too many of an upstream's connection slots, they are written to files, the larger ones
+//! first, so that the upstream is free for other requests.
 
 use std::collections::VecDeque;
 
@@ -7,19 +7,19 @@ use super::{Effect, Proxy};
 use crate::exchange_id::ExchangeId;
 use crate::net::Net;
 
-/// The upstreams that are crowded with responses that wait for their clients.
+/// The upstreams that have too many responses waiting for their clients.
 #[derive(Default)]
 pub struct Relief {
-    /// A waiting transfer of each crowded upstream that is not relieved yet, each once.
+    /// One waiting transfer of each crowded upstream that is not relieved yet.
     crowded: VecDeque<usize>,
     /// The transfer whose upstream is being relieved.
     of: usize,
-    /// The transfers that wait with it and were not tried yet, the next at the end.
+    /// The waiting transfers of the same upstream that were not tried yet, the next one last.
     held: Vec<usize>,
 }
 
 impl<N: Net> Proxy<N> {
-    /// Relieves the upstream of a transfer that begins to wait: if half of its places are held by waiting responses,
+    /// Relieves the upstream of a transfer that begins to wait: if waiting responses hold half of its connection slots,
     /// some of them continue in files.
     pub(super) fn relieve(&mut self, at: usize) {
         if self.upstreams.is_crowded(at) && !self.relief.crowded.contains(&at) {
@@ -27,7 +27,7 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// Once a second: tries again to relieve upstreams, because there may be room for a file now.
+    /// Tries again to relieve upstreams, once a second, because there may be room for a file now.
     pub fn relieve_all(&mut self) {
         self.upstreams.crowded().into_iter().for_each(|at| self.relieve(at));
     }
@@ -48,7 +48,7 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// Records that a response continues in a file, and does not wait for its client any more.
+    /// Records that a response continues in a file and no longer waits for its client.
     pub fn on_spooled(&mut self, id: ExchangeId) {
         if let Some(at) = self.upstreams.of(id) {
             self.upstreams.let_go(at);

@@ -1,18 +1,19 @@
-//! Transfers that wait for memory, because their connection holds as much as it may of what others leave. They continue
-//! when memory was given back; clients take turns.
+//! Transfers that wait for memory, because their connection holds its maximum of the memory that others leave. They
+//! continue when memory is released, in round robin by client.
 
 use super::Proxy;
 use crate::client_turns::Turns;
 use crate::exchange_id::ExchangeId;
 use crate::net::Net;
 
-/// The waiting transfers, by the names of their exchanges; each occurs once, so the places of upstreams bound them.
+/// The waiting transfers by the names of their exchanges. Each occurs once, so the connection slots of upstreams bound
+/// their number.
 #[derive(Default)]
 pub struct Starved {
     waiting: Turns<ExchangeId>,
-    /// The released bytes of the event loop's account at the last look.
+    /// The event loop's count of released bytes at the last check.
     released_bytes: u64,
-    /// The number of them that may continue now.
+    /// The number of these transfers that may continue now.
     to_feed: usize,
 }
 
@@ -25,19 +26,18 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// Returns true if memory was given back since the last look at waiting transfers; `released_bytes` changes with
-    /// each such release.
+    /// Returns true if memory was released since the last check. `released_bytes` changes with each such release.
     pub fn may_be_fed(&self, released_bytes: u64) -> bool {
         self.starved.waiting.len() > 0 && released_bytes != self.starved.released_bytes
     }
 
-    /// Continues transfers that have waited for memory, as far as memory is available.
+    /// Continues transfers that have waited for memory, while memory is available.
     pub fn feed(&mut self, released_bytes: u64) {
         self.starved.released_bytes = released_bytes;
         self.starved.to_feed = self.starved.waiting.len();
     }
 
-    /// Continues the next of them. Returns false if all have had their turn.
+    /// Continues the next of these transfers. Returns false once all have been tried.
     pub(super) fn feed_next(&mut self) -> bool {
         while self.starved.to_feed > 0 {
             self.starved.to_feed -= 1;
