@@ -1,22 +1,22 @@
-//! Wrong passwords of each client: some at once, then a few in a minute.
+//! Wrong passwords of each client: a burst, and then a few a minute.
 
 use hashbrown::HashMap;
 use units::Nanos;
 
-/// The number of wrong passwords that a client may send at once.
+/// The number of wrong passwords that a client may send without a wait.
 pub const BURST: u32 = 10;
 /// The time after which one more may be sent.
 pub const RENEWED_AFTER: Nanos = Nanos::from_secs(6);
 /// The maximum number of clients that are remembered.
 const CLIENTS_MAX: usize = 4096;
 
-/// Clients by the prefix of their addresses.
+/// The clients that sent wrong passwords, by the prefix of their addresses.
 #[derive(Debug, Default)]
 pub struct Attempts(HashMap<u128, Wrong>);
 
 #[derive(Debug, Clone, Copy)]
 struct Wrong {
-    /// Those that are not forgiven yet, as of `at`.
+    /// The number of wrong passwords that are not forgiven yet, at time `at`.
     count: u32,
     at: Nanos,
 }
@@ -30,7 +30,7 @@ impl Wrong {
 }
 
 impl Attempts {
-    /// Records a wrong password. If too many clients are remembered, the one with the fewest is forgotten.
+    /// Records a wrong password. If too many clients are remembered, forgets the client with the fewest.
     pub fn note(&mut self, now: Nanos, client: u128) {
         if self.0.len() >= CLIENTS_MAX && !self.0.contains_key(&client) {
             self.0.retain(|_, wrong| wrong.now(now).count > 0);
@@ -45,7 +45,7 @@ impl Attempts {
         wrong.count = wrong.count.saturating_add(1);
     }
 
-    /// Returns the time after which a client may send another password, if not now.
+    /// Returns the time after which a client may send another password, if it may not now.
     pub fn wait(&self, now: Nanos, client: u128) -> Option<Nanos> {
         let wrong = self.0.get(&client)?.now(now);
         let over = u64::from(wrong.count.checked_sub(BURST)?) + 1;

@@ -1,4 +1,4 @@
-//! The passwords that an event loop has verified, and the exchanges that wait for the verdicts.
+//! Passwords whose verification an event loop has requested, and the exchanges that wait for the verdicts.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,25 +20,25 @@ pub struct Question {
 /// The decision about a client that was made while its request waited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// On a password, of the users with this number.
+    /// The verdict on a password, by the set of users with this number.
     Password { users: u64, is_right: bool },
-    /// A server that was asked lets the client in. It says these things of it.
+    /// The server that was asked lets the client in, and sets these fields.
     LetIn(Vec<FieldChange>),
 }
 
-/// The part of one event loop.
+/// The handle of one event loop to the verifier.
 pub struct Verifications {
     verifier: Arc<Verifier>,
     done: Arc<Done<(ExchangeId, Verdict)>>,
 }
 
 impl Verifications {
-    /// `wake` is called by another thread when [`Verifications::take`] has something to return.
+    /// Creates the handle. Another thread calls `wake` when [`Verifications::take`] has something to return.
     pub fn new(verifier: Arc<Verifier>, wake: impl Fn() + Send + Sync + 'static) -> Verifications {
         Verifications { verifier, done: Arc::new(Done::new(wake)) }
     }
 
-    /// Returns the verdict on a password, if it was verified lately.
+    /// Returns the verdict on a password, if it was verified recently.
     pub fn known(&self, now: Nanos, users: &Users, credentials: &Credentials) -> Option<bool> {
         self.verifier.known(now, users, credentials)
     }
@@ -50,7 +50,7 @@ impl Verifications {
         self.verifier.ask(now, client, question.users, question.credentials, tell)
     }
 
-    /// Appends the exchanges whose wait has ended, with the verdicts. Some may have ended too.
+    /// Appends the exchanges whose wait has ended, with the verdicts. Some of these exchanges may have ended too.
     pub fn take(&self, into: &mut Vec<(ExchangeId, Verdict)>) {
         self.done.take(into);
     }

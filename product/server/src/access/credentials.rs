@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use http::Request;
 
-/// The maximum length of encoded credentials: a password of over a thousand bytes is no password.
+/// The maximum length of encoded credentials. It excludes passwords of over a thousand bytes.
 const ENCODED_BYTES_MAX: usize = 2048;
 
 const SCHEME: &str = "basic";
@@ -35,7 +35,7 @@ impl Credentials {
     }
 }
 
-/// Passwords belong into no log.
+/// Hides the password, which must not be logged.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Credentials({:?})", String::from_utf8_lossy(&self.user))

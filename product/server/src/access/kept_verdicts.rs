@@ -1,4 +1,4 @@
-//! Verdicts on passwords that are kept for a while, without the passwords.
+//! Verdicts on passwords that are kept for a limited time, without the passwords.
 
 use std::collections::VecDeque;
 
@@ -10,16 +10,16 @@ use units::Nanos;
 
 use super::{Credentials, Users};
 
-/// The maximum number of verdicts that are kept; the oldest goes.
+/// The maximum number of kept verdicts. The oldest is dropped.
 const VERDICTS_MAX: usize = 1024;
-/// The time for which a right password, and a wrong one, is not verified again.
+/// The times for which a right and a wrong password are not verified again.
 const RIGHT_FOR: Nanos = Nanos::from_secs(300);
 const WRONG_FOR: Nanos = Nanos::from_secs(60);
 
-/// Stands for a set of users, a name and a password.
+/// A digest of a set of users, a name and a password.
 pub type Key = [u8; 32];
 
-/// Makes keys from which nobody learns the passwords: each process has its own secret.
+/// The secret with which keys are made, so that a key does not reveal its password. Each process has its own.
 pub struct Secret([u8; 32]);
 
 impl Secret {

@@ -1,7 +1,8 @@
-//! Who may have what: the users of a file, and verdicts on passwords.
+//! Access control: the users of a file, and verdicts on passwords.
 //!
-//! A password takes a tenth of a second of a core to verify, on purpose. So a thread of its own does it, for clients in
-//! turns; an event loop asks and goes on. Verdicts are kept for a while, and a client that guesses is stopped early.
+//! By design, verifying a password takes a tenth of a second of a core. So a dedicated thread does it, for clients in
+//! round robin, and the event loops do not wait. Verdicts are kept for a while, and a client that guesses is stopped
+//! early.
 
 mod attempts;
 mod awaited_verdicts;

@@ -1,4 +1,4 @@
-//! Hashes of passwords, as files of users have them.
+//! Hashes of passwords, in the formats of user files.
 
 use std::fmt;
 
@@ -8,30 +8,30 @@ use thiserror::Error;
 
 /// The maximum length of a password that is hashed.
 pub const PASSWORD_BYTES_MAX: usize = 1024;
-/// The maximum cost of a bcrypt hash: one more takes twice the time, and 14 about a second.
+/// The maximum cost of a bcrypt hash. Each step doubles the time, and 14 takes about a second.
 const BCRYPT_COST_MAX: u32 = 14;
-/// The maximum memory of an Argon2 hash, which the thread that verifies takes while it does.
+/// The maximum memory of an Argon2 hash, in KiB, which the verifying thread allocates.
 const ARGON2_KIB_MAX: u32 = 64 << 10;
 /// The maximum number of passes over that memory.
 const ARGON2_PASSES_MAX: u32 = 16;
 const ARGON2_LANES_MAX: u32 = 16;
 
-/// A hash with its parameters and its salt.
+/// A hash with its parameters and salt.
 #[derive(Clone)]
 pub(super) enum Hash {
     Bcrypt(String),
-    /// In the PHC string format, with the memory that it takes.
+    /// Argon2 in the PHC string format, with its memory in bytes.
     Argon2(String, u64),
 }
 
-/// Hashes belong into no log.
+/// Hides the hash, which must not be logged.
 impl fmt::Debug for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if matches!(self, Hash::Bcrypt(_)) { "bcrypt" } else { "Argon2" })
     }
 }
 
-/// Formats of hashes that are refused: how they begin, and what they are.
+/// The refused formats of hashes: their prefix and their name.
 const REFUSED: [(&str, &str); 11] = [
     ("$apr1$", "an MD5 hash (apr1)"),
     ("$1$", "an MD5 hash"),
@@ -46,11 +46,11 @@ const REFUSED: [(&str, &str); 11] = [
     ("$2", "no hash of bcrypt"),
 ];
 
-/// The cure for a hash that is refused.
+/// The remedy for a refused hash.
 const CURE: &str = "expected bcrypt or Argon2, of `weir hash-password` or `htpasswd -B`";
 
 impl Hash {
-    /// Reads a hash. The error says what it is, and what is expected; it has nothing of the hash.
+    /// Reads a hash. The error names the format and the expected ones, and contains nothing of the hash.
     pub fn read(text: &str) -> Result<Hash, String> {
         if ["$2a$", "$2b$", "$2y$"].iter().any(|begins| text.starts_with(begins)) {
             return bcrypt(text);
@@ -62,12 +62,12 @@ impl Hash {
         Err(format!("{}: {CURE}", known.unwrap_or("no hash that is known")))
     }
 
-    /// The memory that a verification takes while it runs.
+    /// Returns the memory that a verification takes while it runs.
     pub fn memory_bytes(&self) -> u64 {
         if let Hash::Argon2(_, memory_bytes) = self { *memory_bytes } else { 0 }
     }
 
-    /// Takes its time.
+    /// Returns true if the hash is of this password. Slow by design.
     pub fn is_of(&self, password: &[u8]) -> bool {
         match self {
             Hash::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
@@ -119,7 +119,7 @@ pub enum HashError {
     Argon2(String),
 }
 
-/// Returns the Argon2id hash of a password, with a salt of its own, in the PHC string format.
+/// Returns the Argon2id hash of a password, with a new salt, in the PHC string format.
 pub fn hash_password(password: &[u8]) -> Result<String, HashError> {
     match password.len() {
         0 => return Err(HashError::Empty),

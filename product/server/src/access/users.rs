@@ -1,4 +1,5 @@
-//! The users of a file: a line for each, with a name, a colon and the hash of a password, as `htpasswd -B` writes it.
+//! The users of a file, which has a line for each: a name, a colon and the hash of a password, as `htpasswd -B` writes
+//! it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,24 +9,24 @@ use thiserror::Error;
 use super::Credentials;
 use super::password_hash::Hash;
 
-/// The maximum size of a file of users: ten thousand of them.
+/// The maximum size of a user file, enough for ten thousand users.
 pub const USERS_FILE_BYTES_MAX: u64 = 1 << 20;
 const NAME_BYTES_MAX: usize = 255;
 
 /// The number of the next set of users.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// The users of a file as it was read once.
+/// The users of a file at the time it was read.
 #[derive(Debug)]
 pub struct Users {
-    /// Verdicts on the passwords of another set are none on these.
+    /// The number of the set. Verdicts on passwords of one set do not apply to another.
     pub number: u64,
     by_name: HashMap<Box<[u8]>, Hash>,
-    /// The hash that passwords of unknown users are compared with, so that they take as long.
+    /// The hash that passwords of unknown users are compared with, so that the comparison takes as long.
     first: Hash,
 }
 
-/// A mistake in a file of users.
+/// A mistake in a user file.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("line {line}: {said}")]
 pub struct UsersFault {
@@ -34,7 +35,7 @@ pub struct UsersFault {
 }
 
 impl Users {
-    /// Reads a file. Empty lines, and those that begin with `#`, are left out; so is what follows a second colon.
+    /// Reads a file. Ignores empty lines, lines that begin with `#`, and everything after a second colon.
     pub fn read(bytes: &[u8]) -> Result<Users, UsersFault> {
         let (mut by_name, mut first) = (HashMap::new(), None);
         for (line, text) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
@@ -53,12 +54,12 @@ impl Users {
         Ok(Users { number: NEXT.fetch_add(1, Relaxed), by_name, first: first.ok_or_else(none)? })
     }
 
-    /// The memory that the verification of a password takes, at most.
+    /// Returns the maximum memory that the verification of a password takes.
     pub fn memory_bytes(&self) -> u64 {
         self.by_name.values().map(Hash::memory_bytes).max().unwrap_or(0)
     }
 
-    /// Returns whether the password is the user's. The check takes a large part of a second of a core.
+    /// Returns true if the password is the user's. The check takes a large part of a second of a core.
     pub fn verify(&self, credentials: &Credentials) -> bool {
         let known = self.by_name.get(&credentials.user[..]);
         known.unwrap_or(&self.first).is_of(&credentials.password) && known.is_some()

@@ -1,4 +1,4 @@
-//! The thread that verifies passwords, and what waits for it.
+//! The thread that verifies passwords, and its queue.
 
 use config::ClientPrefix;
 use std::net::IpAddr;
@@ -13,19 +13,19 @@ use super::{Credentials, Users};
 use crate::client_turns::Turns;
 use crate::clock;
 
-/// The maximum number of passwords that wait to be verified, of all clients and of one.
+/// The maximum numbers of passwords that wait to be verified: of all clients, and of one client.
 pub const WAITING_MAX: usize = 256;
 pub const WAITING_PER_CLIENT_MAX: usize = 4;
 
-/// Called with the verdict, from the thread that verifies.
+/// A callback that the verifying thread calls with the verdict.
 pub type Tell = Box<dyn FnOnce(bool) + Send>;
 
 /// The reason why a password is not verified now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// The client has sent too many wrong ones, and may send another after this time.
+    /// The client has sent too many wrong passwords. It may send another after this time.
     TooOften { retry_after_s: u64 },
-    /// Too many wait already, of this client or of all.
+    /// Too many passwords wait already, of this client or of all clients.
     Busy,
 }
 
@@ -42,7 +42,8 @@ struct State {
     verdicts: Verdicts,
     attempts: Attempts,
     waiting: Turns<Waiting>,
-    /// Those who asked, by the password that waits or is being verified: a page asks for many files at once.
+    /// The callbacks for each password that waits or is being verified. A page may request many files with the same
+    /// password simultaneously.
     askers: HashMap<Key, Vec<Tell>>,
     has_thread: bool,
     is_stopping: bool,
@@ -57,7 +58,7 @@ struct Waiting {
 }
 
 impl Verifier {
-    /// Creates a verifier without a thread: [`Verifier::work`] is for one.
+    /// Creates a verifier. A thread must run [`Verifier::work`].
     pub fn new(prefix: ClientPrefix) -> Verifier {
         Verifier { secret: Secret::new(), prefix, state: Mutex::default(), wake: Condvar::new() }
     }
@@ -67,13 +68,13 @@ impl Verifier {
         !std::mem::replace(&mut self.state().has_thread, true)
     }
 
-    /// Returns the verdict on a password, if it was verified lately.
+    /// Returns the verdict on a password, if it was verified recently.
     pub fn known(&self, now: Nanos, users: &Users, credentials: &Credentials) -> Option<bool> {
         let key = self.secret.key(users, credentials);
         self.state().verdicts.get(now, &key)
     }
 
-    /// Has a password verified; `tell` is called with the verdict.
+    /// Queues a password for verification. `tell` is called with the verdict.
     pub fn ask(
         &self,
         now: Nanos,
@@ -100,7 +101,7 @@ impl Verifier {
         Ok(())
     }
 
-    /// Verifies until [`Verifier::stop`], clients in turns.
+    /// Verifies passwords until [`Verifier::stop`], for clients in round robin.
     pub fn work(&self) {
         while let Some(waiting) = self.next() {
             let is_right = waiting.users.verify(&waiting.credentials);
@@ -108,7 +109,7 @@ impl Verifier {
         }
     }
 
-    /// Ends the thread, after the password that it verifies.
+    /// Ends the thread after the current verification.
     pub fn stop(&self) {
         self.state().is_stopping = true;
         self.wake.notify_all();
