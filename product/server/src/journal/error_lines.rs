@@ -1,10 +1,10 @@
-//! Counts of what went wrong with clients and files. Each kind has a line of its own in the error log, and rarely.
+//! Counts of failures with clients and files. Each kind has its own line in the error log, which is written rarely.
 
 use std::fmt::Display;
 
 use units::Nanos;
 
-/// Failures of one kind are logged at most this often.
+/// The minimum interval between two log lines of one kind.
 const LOG_EVERY: Nanos = Nanos::from_secs(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,23 +12,23 @@ pub enum Kind {
     Tls,
     Http2,
     Http3,
-    /// Connections with many requests for which there is no room.
+    /// Requests that HTTP/2 or HTTP/3 clients must repeat, because the server is full.
     Crowded,
-    /// Connections that gave way when memory was short.
+    /// Connections closed because memory was short.
     Memory,
-    /// Newcomers that have to wait because memory is short.
+    /// New connections that have to wait because memory is short.
     Newcomers,
     /// Responses whose readers are too slow.
     Stalled,
-    /// Files that cannot be read, or that became shorter.
+    /// Files that cannot be read or that became shorter.
     Unreadable,
-    /// Bodies that had another length than was announced.
+    /// Bodies whose length differs from the announced one.
     Length,
     /// Requests that upstreams do not answer.
     Upstream,
-    /// Lines that programs have written to their error streams.
+    /// Lines that programs wrote to their error streams.
     Program,
-    /// Forwarding fields of trusted proxies that hold no address.
+    /// Forwarding fields of trusted proxies that contain no address.
     Forwarded,
     /// Responses that could not be written to a spool file.
     Spool,
@@ -39,13 +39,13 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind for frames of this version of HTTP.
+    /// Returns the kind of frame errors for this version of HTTP.
     pub fn of_frames((major, _): (u8, u8)) -> Kind {
         if major == 3 { Kind::Http3 } else { Kind::Http2 }
     }
 }
 
-/// The beginnings of the lines by kind, in the order in which they are logged.
+/// The beginning of each kind's line, in the order in which the kinds are logged.
 const BEGINNINGS: [(Kind, &str); 15] = [
     (Kind::Tls, "TLS failed with"),
     (Kind::Http2, "HTTP/2 ended with"),

@@ -1,4 +1,4 @@
-//! Everything an event loop records: the end of each response, in the access log and for the objectives of its class, and
+//! The records of an event loop: the end of each response, in the access log and for the objective of its class, and
 //! lines of the error log.
 
 mod error_lines;
@@ -30,11 +30,11 @@ pub use status::{Sources, sending};
 
 pub struct Journal {
     log: AccessLog,
-    /// When the access log must be flushed next.
+    /// The time at which the access log must be flushed next.
     flush_at: Option<Nanos>,
     /// The objectives' counts of each configured class; `None` if no classes are configured.
     objectives: Option<Box<Book>>,
-    /// `None` if metrics are off.
+    /// The metrics; `None` if they are off.
     metrics: Option<Box<Metrics>>,
     status_channel: Arc<StatusChannel>,
     failures: Failures,
@@ -42,7 +42,7 @@ pub struct Journal {
     wire_bytes: u64,
 }
 
-/// The parts of an access log line that are not kept with the request.
+/// The parts of an access log line that are not stored with the request.
 pub struct Context<'c> {
     pub remote: IpAddr,
     pub connection_reused: bool,
@@ -70,19 +70,19 @@ impl Journal {
         self.log.error(&text.to_string());
     }
 
-    /// Records a failure of a client or a file; many failures of one kind become a few lines.
+    /// Records a failure of a client or a file. Many failures of one kind become a few lines.
     pub fn fail(&mut self, now: Nanos, kind: Kind, what: impl Display) {
         self.failures.add(kind, what);
         self.log_failures(now);
     }
 
-    /// Logs the failures that are due. Called about once a second, so that the last of many is logged.
+    /// Logs the failures that are due. Called about once a second, so that the last of many failures is logged too.
     pub fn log_failures(&mut self, now: Nanos) {
         self.failures.lines(now).for_each(|line| self.log.error(&line));
     }
 
-    /// Returns what is kept of a request until its response has ended, if a log, the objectives or the metrics need it.
-    /// The version is major and minor; `site` is the index among the sites in force.
+    /// Returns the data to keep of a request until its response has ended, if a log, the objectives or the metrics need
+    /// it. The version is major and minor. `site` is the index among the sites in force.
     pub fn begin(
         &self,
         now: Nanos,
@@ -108,7 +108,7 @@ impl Journal {
         }
     }
 
-    /// Counts the bytes of a response under way that are not counted yet; `sent_bytes` is the total sent so far.
+    /// Counts the bytes of a response in flight that are not counted yet. `sent_bytes` is the total sent so far.
     pub fn count_sent(&mut self, class: u16, line: &mut LogEntry, sent_bytes: u64) {
         let more_bytes = sent_bytes.saturating_sub(line.counted_bytes);
         if more_bytes == 0 {
@@ -141,12 +141,12 @@ impl Journal {
         objectives.count(now, class, &ended);
     }
 
-    /// Writes the access log line of a response that has ended, if it has a log. `clock` is the current time, also as
-    /// the time since 1970.
+    /// Writes the access log line of a response that has ended, if its site has a log. `clock` is the current time on
+    /// the loop's clock and since 1970.
     pub fn write(&mut self, clock: (Nanos, Duration), line: &LogEntry, ending: ResponseEnd, context: &Context<'_>) {
         let Some(log) = &line.log else { return };
         let sizes = ending.sizes(line);
-        // Most responses depart in the turn in which their request arrived, and a turn's clock stands still.
+        // Most responses depart in the turn in which their request arrived, and the clock of a turn does not advance.
         let times = ending.times(line, sizes.head > 0, clock, &mut self.log);
         let entry = Entry {
             remote: context.remote,
@@ -182,14 +182,14 @@ impl Journal {
         self.flush_at = self.log.flush(now);
     }
 
-    /// Returns when something must be written or evaluated.
+    /// Returns the next time at which something must be written or evaluated.
     pub fn wake_at(&self) -> Option<Nanos> {
         let due = self.objectives.as_ref().and_then(|objectives| objectives.due());
         [self.flush_at, due].into_iter().flatten().min()
     }
 
-    /// Hands the rate found for the line to the thread that keeps it across restarts. A configured maximum is no rate of
-    /// the line: the next start may have another.
+    /// Publishes the rate found for the line, which a thread keeps across restarts. A configured maximum is not
+    /// published, because the next start may have another.
     pub fn leave_found_rate(&self, now: Nanos, link: &Link) {
         if let Some(found) = found(now, link.line(now)) {
             self.leave_rate(found);
@@ -200,27 +200,27 @@ impl Journal {
         self.status_channel.leave(found);
     }
 
-    /// Answers a thread that requests what is known of routes, if one does.
+    /// Answers a pending query for the learned data of routes.
     pub fn answer_routes(&self, routes: impl FnOnce() -> RoutesStatus) {
         self.status_channel.routes.answer(routes);
     }
 
-    /// Answers a thread that requests the state of upstreams, if one does.
+    /// Answers a pending query for the state of upstreams.
     pub fn answer_upstreams(&self, upstreams: impl FnOnce() -> Vec<UpstreamStatus>) {
         self.status_channel.upstreams.answer(upstreams);
     }
 
-    /// Answers a thread that requests the responses under way, if one does.
+    /// Answers a pending query for the responses in flight.
     pub fn answer_responses(&self, responses: impl FnOnce() -> ResponsesStatus) {
         self.status_channel.responses.answer(responses);
     }
 
-    /// The site of a response; empty without metrics, or if it has no site.
+    /// Returns the site of a response. Empty without metrics, or if the response has no site.
     pub fn site_name(&self, line: &LogEntry) -> &str {
         self.metrics.as_ref().map_or("", |metrics| metrics.site_name(line.site))
     }
 
-    /// Answers a thread that requests the classes and the state of the line, if one does.
+    /// Answers a pending query for the classes and the state of the line.
     pub fn answer_status(
         &mut self,
         now: Nanos,
@@ -238,7 +238,7 @@ impl Journal {
     }
 }
 
-/// The labels under which a response is counted. While its final size is unknown, the size label is the one of the
+/// Returns the labels under which a response is counted. While its final size is unknown, the size label is that of the
 /// bytes known so far.
 fn labels(class: u16, line: &LogEntry) -> Labels {
     let size = size_class(line.bytes().max(line.counted_bytes));
@@ -258,7 +258,7 @@ impl Journal {
     }
 }
 
-/// The rate of a line that was found, unless it is the configured maximum.
+/// Returns the rate that was found for a line, unless it is the configured maximum.
 fn found(now: Nanos, line: Option<Line>) -> Option<Found> {
     match line {
         Some(Line::Found(LineStatus { rate: Some(rate), age, limit, .. })) if limit != Limit::Ceiling => {

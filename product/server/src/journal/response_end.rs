@@ -1,5 +1,5 @@
 //! The end of a response, as the access log records it. Each response is logged once, however it ends. Without a log
-//! and without classes, small responses that are sent together end together, and nothing is kept of them.
+//! and without classes, small responses that are sent together also end together, and nothing is stored about them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::connection::Departure;
 use crate::connection::LogEntry;
 use crate::logging::{AccessLog, Outcome, Sizes, Times};
 
-/// The minimum status of a response that is an error (RFC 9110 sections 15.5 and 15.6).
+/// The minimum status of an error response (RFC 9110 sections 15.5 and 15.6).
 pub const ERROR_STATUS_MIN: u16 = 400;
 
 /// The status logged if the client left before a response began, as in nginx's logs.
@@ -22,34 +22,34 @@ pub const LATE_STATUS: u16 = 408;
 /// The end of a response: how far it got, and when. An instant that was not recorded is the report's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ResponseEnd {
-    /// If it was cut: the bytes sent, head included, and how it ended.
+    /// The bytes sent, head included, and the way in which the response ended, if it was cut.
     cut: Option<(u64, Outcome)>,
     first_byte_at: Option<Nanos>,
     at: Option<Nanos>,
 }
 
 impl ResponseEnd {
-    /// A complete response that ended just now.
+    /// Returns the end of a complete response that ended just now.
     pub fn now() -> ResponseEnd {
         ResponseEnd::default()
     }
 
-    /// A complete response that departed.
+    /// Returns the end of a complete response that departed.
     pub fn of(departure: &Departure) -> ResponseEnd {
         ResponseEnd { cut: None, first_byte_at: departure.first_byte_at, at: Some(departure.ended_at) }
     }
 
-    /// The same end, cut after `sent_bytes`.
+    /// Returns the same end, cut after `sent_bytes`.
     pub fn cut(self, sent_bytes: u64, outcome: Outcome) -> ResponseEnd {
         ResponseEnd { cut: Some((sent_bytes, outcome)), ..self }
     }
 
-    /// The outcome, if it was cut.
+    /// Returns the outcome, if the response was cut.
     pub fn outcome(&self) -> Option<Outcome> {
         self.cut.map(|(_, outcome)| outcome)
     }
 
-    /// When it ended, if that was recorded, and the bytes sent if it was cut.
+    /// Returns the time at which it ended, if recorded, and the bytes sent, if it was cut.
     pub fn measured(&self) -> (Option<Nanos>, Option<u64>) {
         (self.at, self.cut.map(|(sent_bytes, _)| sent_bytes))
     }
@@ -60,7 +60,7 @@ impl ResponseEnd {
         Sizes { size: line.body_bytes, head, body: sent_bytes - head }
     }
 
-    /// Returns the times for the log; `logged` is the time since 1970.
+    /// Returns the times for the log. `logged` is the time since 1970.
     pub fn times(
         &self,
         line: &LogEntry,
@@ -68,7 +68,7 @@ impl ResponseEnd {
         (now, logged): (Nanos, Duration),
         log: &mut AccessLog,
     ) -> Times {
-        // A turn's clock stands still, and a departure may be of the instant before it.
+        // The clock of a turn does not advance, and a departure may have the time before it.
         let ended_at = self.at.unwrap_or(now).max(line.arrived_at);
         let first_byte_at = line.first_byte_at.or(self.first_byte_at).unwrap_or(ended_at);
         Times {
@@ -80,7 +80,7 @@ impl ResponseEnd {
     }
 }
 
-/// Classifies the end of a failed response. A response cut because the server stops is incomplete, not reset.
+/// Classifies the end of a failed response. A response that was cut because the server stops is incomplete, not reset.
 pub fn outcome_of(failure: &Failure, is_time_up: bool) -> Outcome {
     match failure {
         Failure::Truncated { .. }

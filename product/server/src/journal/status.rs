@@ -1,4 +1,4 @@
-//! The responses under way, for an operator's status request: those being sent, and those that still wait for a file or
+//! The responses in flight, for an operator's status request: those being sent, and those that still wait for a file or
 //! an upstream. The cost is proportional to their number; idle connections cost nothing.
 
 use std::collections::{BTreeMap, BinaryHeap};
@@ -14,10 +14,10 @@ use crate::net::Socket;
 use crate::objectives::{self, RESPONSES_MAX, ResponseStatus, ResponsesStatus, SortKey, sort_key};
 use crate::send::{self, Link, Transmitter, UnderWay, WaitsFor};
 
-/// The maximum number of responses of each kind examined in one turn: some 3 ms. Others are not reported.
+/// The maximum number of responses of each kind examined in one turn, which takes about 3 ms. Others are not reported.
 const LOOKS_MAX: usize = 1 << 14;
 
-/// A response that may be reported: its rank, and what is known of it.
+/// A response that may be reported: its rank and its data.
 #[derive(Debug, PartialEq, Eq)]
 struct Candidate {
     key: SortKey,
@@ -52,7 +52,7 @@ impl First {
     }
 }
 
-/// The parts of an event loop that know of responses.
+/// The parts of an event loop that hold data about responses.
 pub struct Sources<'l, S> {
     pub transmitter: &'l Transmitter,
     pub connections: &'l Connections<S>,
@@ -61,8 +61,8 @@ pub struct Sources<'l, S> {
 }
 
 impl<S: Socket> Sources<'_, S> {
-    /// The responses under way of this event loop; `unanswered` are the exchanges that wait for upstreams, and since
-    /// when.
+    /// Returns the responses in flight of this event loop. `unanswered` are the exchanges that wait for upstreams, each
+    /// with the time at which its wait began.
     pub fn responses(&self, now: Nanos, unanswered: impl Iterator<Item = (ExchangeId, Nanos)>) -> ResponsesStatus {
         let (mut status, mut first) = (ResponsesStatus::default(), First::default());
         for job in send::under_way(self.transmitter, now, LOOKS_MAX) {
@@ -81,7 +81,7 @@ impl<S: Socket> Sources<'_, S> {
         status
     }
 
-    /// Returns the status of a candidate; `None` if its connection is gone.
+    /// Returns the status of a candidate. `None` if its connection is closed.
     fn told(&self, candidate: &Candidate) -> Option<ResponseStatus> {
         let (conn, exchange) = self.connections.resolve(candidate.exchange)?;
         let line = exchange.line.as_deref();
@@ -103,14 +103,14 @@ impl<S: Socket> Sources<'_, S> {
     }
 }
 
-/// Returns method and target, if a log will have them.
+/// Returns method and target, if a log will contain them.
 fn requested(exchange: &Exchange) -> Option<[Vec<u8>; 2]> {
     let line = exchange.line.as_ref().filter(|line| line.log.is_some())?;
     let requested = line.requested();
     Some([requested.method, requested.target].map(<[u8]>::to_vec))
 }
 
-/// Counts the responses that are being sent by class, for their objectives, including those that wait for a disk.
+/// Counts the responses being sent, by class, for their objectives. Includes responses that wait for a disk.
 pub fn sending(now: Nanos, connections: &Connections<impl Socket>, link: &Link) -> BTreeMap<u16, objectives::UnderWay> {
     let mut classes: BTreeMap<u16, objectives::UnderWay> = BTreeMap::new();
     for exchange in connections.iter().flat_map(|(_, conn)| conn.protocol.exchanges()) {
