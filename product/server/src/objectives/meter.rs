@@ -7,11 +7,11 @@ use units::Nanos;
 const STEPS: usize = 12;
 const STEP: Nanos = Nanos::from_secs(5);
 
-/// The responses to which an objective applies.
+/// The numbers of responses to which an objective applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     pub responses: u64,
-    /// The responses among them that took longer.
+    /// The number among them that took too long.
     pub missed: u64,
 }
 
@@ -21,12 +21,12 @@ impl Counts {
         self.missed += other.missed;
     }
 
-    /// The share of misses, from 0 to 1; `None` if nothing was counted.
+    /// Returns the share of misses, from 0 to 1. `None` if nothing was counted.
     pub fn missed_share(&self) -> Option<f64> {
         (self.responses > 0).then(|| self.missed as f64 / self.responses as f64)
     }
 
-    /// The share of misses divided by the share that the objective allows: above 1, the objective is missed.
+    /// Returns the share of misses divided by the share that the objective allows. Above 1, the objective is missed.
     pub fn burn(&self, objective: &Objective) -> Option<f64> {
         Some(self.missed_share()? * 1000.0 / f64::from(allowed_permille(objective)))
     }
@@ -37,7 +37,7 @@ impl Counts {
     }
 }
 
-/// The allowed misses in thousandths: at least 1, since no objective is for all responses.
+/// Returns the allowed misses in thousandths; at least 1, because no objective applies to all responses.
 pub fn allowed_permille(objective: &Objective) -> u32 {
     1000 - objective.permille
 }
@@ -45,15 +45,15 @@ pub fn allowed_permille(objective: &Objective) -> u32 {
 /// A response that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
-    /// The time from the head of its request to its end.
+    /// The time from the end of the request head to the end of the response.
     pub took: Nanos,
     /// The full length of its body.
     pub body_bytes: u64,
-    /// The bytes sent, head included, without those counted while it was in flight.
+    /// The bytes sent, head included, without the bytes counted while the response was in flight.
     pub sent_bytes: u64,
-    /// All of it was sent.
+    /// True if the whole response was sent.
     pub is_whole: bool,
-    /// The response is a proper answer to the request, not an error.
+    /// True if the response is a proper answer to the request, not an error.
     pub is_right: bool,
 }
 
@@ -62,7 +62,7 @@ pub struct Ended {
 pub struct Meter {
     objective: Objective,
     total: Counts,
-    /// The counts of the current step and those before it, by step number modulo their count.
+    /// The counts of the current step and the steps before it, by step number modulo their count.
     steps: [Counts; STEPS + 1],
     step: u64,
 }
@@ -80,8 +80,8 @@ impl Meter {
         self.total
     }
 
-    /// Counts a response; returns true if the objective applies to it. A response cut off after its deadline counts as
-    /// missed; one cut off before it does not count.
+    /// Counts a response. Returns true if the objective applies to it. A response that was cut after its deadline
+    /// counts as missed; a response cut before it does not count.
     pub fn count(&mut self, now: Nanos, ended: &Ended) -> bool {
         let is_late = ended.took > Nanos::from(self.objective.under);
         let fits = self.objective.size_bytes_max.is_none_or(|most| ended.body_bytes <= most);
@@ -95,7 +95,7 @@ impl Meter {
         counts
     }
 
-    /// The counts of the minute that ends with the last complete step.
+    /// Returns the counts of the minute that ended with the last complete step.
     pub fn minute(&mut self, now: Nanos) -> Counts {
         self.advance(now);
         let now_at = self.step as usize % self.steps.len();
@@ -103,13 +103,13 @@ impl Meter {
         sum(before.map(|(_, counts)| counts))
     }
 
-    /// The counts of the minute before now, and of the rest of the step in which it began.
+    /// Returns the counts of the last minute, and of the rest of the step in which that minute began.
     pub fn lately(&mut self, now: Nanos) -> Counts {
         self.advance(now);
         sum(self.steps.iter())
     }
 
-    /// If the clock goes back, the step stays.
+    /// Advances to the step of this time. If the clock goes back, the step stays.
     fn advance(&mut self, now: Nanos) {
         let step = now.0 / STEP.0;
         let passed = step.saturating_sub(self.step).min(self.steps.len() as u64);
@@ -121,7 +121,7 @@ impl Meter {
     }
 }
 
-/// The end of the minute that contains a response ending now: the end of a step.
+/// Returns the end of the minute that contains a response ending now, which is the end of a step.
 pub fn minute_from(now: Nanos) -> Nanos {
     Nanos((now.0 / STEP.0).saturating_add(STEPS as u64).saturating_mul(STEP.0))
 }

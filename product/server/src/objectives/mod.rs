@@ -1,8 +1,8 @@
-//! The counts of each class of a file, and whether it meets its objective.
+//! The counts of each class of a class file, and whether the class meets its objective.
 //!
-//! The time of a response is from the end of its request's head to the moment in which the kernel took its last byte.
-//! Paced, that is one grant before the byte leaves; with shaping off, what sockets hold is still unsent then. Pure:
-//! every instant is an argument.
+//! The time of a response runs from the end of its request's head to the moment at which the kernel took its last byte.
+//! With pacing, that is one grant before the byte leaves; with shaping off, the bytes in socket buffers are still
+//! unsent then. This module is pure: every instant is an argument.
 
 mod meter;
 mod responses;
@@ -18,7 +18,7 @@ use meter::{Meter, allowed_permille, minute_from};
 pub use responses::{ClientStatus, RESPONSES_MAX, ResponseStatus, ResponsesStatus, SortKey, sort_key};
 pub use status_channel::{ClassStatus, Found, ObjectiveStatus, Question, Status, StatusChannel};
 
-/// The counts of the classes of a file, by their numbers.
+/// The counts of the classes of a class file, by their numbers.
 #[derive(Debug, Default)]
 pub struct Book {
     classes: Vec<Had>,
@@ -43,7 +43,8 @@ impl Book {
         book
     }
 
-    /// Sets the classes; each keeps its counts under its number. If an objective has changed, its counts start at zero.
+    /// Sets the classes. Each class keeps its counts under its number; if its objective has changed, they start at
+    /// zero.
     pub fn replace(&mut self, assigned: &Assigned) {
         let specs = assigned.specs();
         self.classes.resize_with(specs.len(), Had::default);
@@ -60,7 +61,7 @@ impl Book {
         }
     }
 
-    /// Counts bytes of a response in flight of this class that were sent since the last call for it.
+    /// Counts bytes of a response in flight of this class, sent since its last call.
     pub fn on_sent(&mut self, class: u16, bytes: u64) {
         if let Some(had) = self.classes.get_mut(usize::from(class)) {
             had.bytes += bytes;
@@ -77,7 +78,7 @@ impl Book {
         }
     }
 
-    /// The time at which [`Book::lines`] has something to check.
+    /// Returns the time at which [`Book::lines`] has something to check.
     pub fn due(&self) -> Option<Nanos> {
         self.tell_at
     }
@@ -95,8 +96,8 @@ impl Book {
         lines
     }
 
-    /// The status of all classes there ever were, in the order of their numbers, which counts use; `under_way` is by
-    /// number.
+    /// Returns the status of all classes so far, in the order of the numbers under which they are counted. `under_way`
+    /// holds the responses in flight by class number.
     pub fn status(&mut self, now: Nanos, under_way: &BTreeMap<u16, UnderWay>) -> Vec<ClassStatus> {
         let mut classes = Vec::new();
         for (number, had) in (0..).zip(&self.classes) {
@@ -114,7 +115,7 @@ impl Book {
     }
 }
 
-/// The responses of a class that have not ended.
+/// The unfinished responses of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UnderWay {
     pub running: u64,

@@ -14,16 +14,16 @@ pub const RESPONSES_MAX: usize = 20;
 /// A response in flight.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResponseStatus {
-    /// Empty if it has no site, or responses are not counted.
+    /// The name of the site. Empty if the response has none, or if responses are not counted.
     pub site: String,
-    /// Empty without the classes of a file.
+    /// The name of the class. Empty without a class file.
     pub class: String,
     /// The version of HTTP, major and minor.
     pub protocol: (u8, u8),
     pub client: IpAddr,
-    /// The method and target as they will be logged: any bytes that the client sent.
+    /// The method and target as they will be logged, which may contain any bytes.
     pub requested: Option<[Vec<u8>; 2]>,
-    /// The size, head included; `None` if it is known only at the end.
+    /// The size, head included. `None` if it is known only at the end.
     pub size: Option<u64>,
     pub sent_bytes: u64,
     /// The time since its last byte or, before the first, since it arrived.
@@ -34,8 +34,8 @@ pub struct ResponseStatus {
 /// The responses of one or more event loops.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ResponsesStatus {
-    /// At most [`RESPONSES_MAX`], the longest silent first; after them those that wait for an upstream, which may be
-    /// idle on purpose.
+    /// The first responses, at most [`RESPONSES_MAX`], the longest silent first. Responses that wait for an upstream
+    /// come last, because they may be idle on purpose.
     pub first: Vec<ResponseStatus>,
     /// The number of responses that wait for each of [`WaitsFor::ALL`].
     pub counts: [u64; WaitsFor::ALL.len()],
@@ -43,15 +43,15 @@ pub struct ResponsesStatus {
     pub by_client: HashMap<u32, u64>,
 }
 
-/// A client, as it is now.
+/// A client and its current usage.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClientStatus {
-    /// Formats an address, or a prefix with its length.
+    /// The address, or a prefix with its length.
     pub prefix: String,
     pub connections: u32,
     /// The number of responses in flight.
     pub responses: u64,
-    /// The bytes it was sent; those of a minute ago count half.
+    /// The bytes sent to the client, with a half-life of a minute.
     pub bytes_lately: u64,
     /// The number of refused connections and requests.
     pub refusals: u16,

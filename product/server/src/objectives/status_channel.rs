@@ -12,14 +12,14 @@ use crate::metrics::Metrics;
 use crate::send::Line;
 use crate::upstream::{RoutesStatus, UpstreamStatus};
 
-/// The status of each class, in the order of their numbers, of the line, and of the metrics.
+/// The status of each class, in the order of the class numbers, with the line and the metrics.
 #[derive(Debug, Clone)]
 pub struct Status {
-    /// Empty without the classes of a file.
+    /// The classes. Empty without a class file.
     pub classes: Vec<ClassStatus>,
-    /// `None` if nothing is paced.
+    /// The line; `None` if nothing is paced.
     pub line: Option<Line>,
-    /// `None` if responses are not counted.
+    /// The metrics; `None` if responses are not counted.
     pub metrics: Option<Metrics>,
     /// The bytes handed to the link, headers included; 0 if nothing is paced.
     pub wire_bytes: u64,
@@ -28,19 +28,19 @@ pub struct Status {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClassStatus {
     pub name: String,
-    /// The class is in the file as last read.
+    /// True if the class is in the file as last read.
     pub is_in_force: bool,
-    /// The responses that have ended, in any way.
+    /// The number of responses that have ended, in any way.
     pub responses: u64,
-    /// The bytes sent, of ended responses and of the ones in flight.
+    /// The bytes sent of ended responses and of responses in flight.
     pub bytes: u64,
     pub under_way: UnderWay,
     pub objective: Option<ObjectiveStatus>,
 }
 
 impl ClassStatus {
-    /// Returns true if an operator is shown it: one that is no longer in the file only while it has responses in
-    /// flight. Counts keep its number.
+    /// Returns true if the class is shown to an operator. A class that is no longer in the file is shown only while it
+    /// has responses in flight; its counts keep its number.
     pub fn is_told(&self) -> bool {
         self.is_in_force || self.under_way != UnderWay::default()
     }
@@ -62,7 +62,7 @@ pub struct Found {
     pub at: Nanos,
 }
 
-/// A query and its answer; one thread at a time may ask.
+/// A query and its answer. Only one thread may ask at a time.
 #[derive(Debug)]
 pub struct Question<T>(Mutex<Option<SyncSender<T>>>);
 
@@ -73,7 +73,8 @@ impl<T> Default for Question<T> {
 }
 
 impl<T> Question<T> {
-    /// Asks, and calls `wake` so that the loop checks for it. Returns `None` if it has not answered within `wait`.
+    /// Sends the query and calls `wake` so that the loop checks for it. Returns `None` if the loop has not answered
+    /// within `wait`.
     pub fn ask(&self, wake: impl FnOnce(), wait: Duration) -> Option<T> {
         let (answer, answered) = sync_channel(1);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
@@ -91,13 +92,13 @@ impl<T> Question<T> {
     }
 }
 
-/// The queries, and what the loop publishes without being asked.
+/// The queries to an event loop, and the data that it publishes without a query.
 #[derive(Debug, Default)]
 pub struct StatusChannel {
     pub status: Question<Status>,
     pub routes: Question<RoutesStatus>,
     pub upstreams: Question<Vec<UpstreamStatus>>,
-    /// A separate query, so that reading metrics does not walk all responses.
+    /// The query for responses, which is separate so that reading metrics does not examine all responses.
     pub responses: Question<ResponsesStatus>,
     found: Mutex<Option<Found>>,
 }
@@ -108,7 +109,7 @@ impl StatusChannel {
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
     }
 
-    /// The rate published last.
+    /// Returns the rate that was published last.
     pub fn found(&self) -> Option<Found> {
         *self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
