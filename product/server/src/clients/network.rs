@@ -13,8 +13,8 @@ const V6_BITS: u32 = 48;
 const SHARED: (Ipv4Addr, u32) = (Ipv4Addr::new(100, 64, 0, 0), 10);
 
 /// Returns the network of an address as a keyed hash, so that the owner of many networks cannot choose one that
-/// collides with another. Private addresses belong to no network, because a local network may be all that the server's
-/// clients are in.
+/// collides with another. Private addresses belong to no network, because on a local network all clients
+/// are neighbours.
 pub fn network_of(address: IpAddr, keys: &impl BuildHasher) -> Network {
     let (bits, family) = match address.to_canonical() {
         IpAddr::V4(address) if is_private(address) => return Network::NONE,
