@@ -46,7 +46,7 @@ pub static LIMITS: &[Key] = &[
         "limits.min_send_rate",
         text(Form::Size),
         Is("500"),
-        "Minimum average rate at which a client takes its responses, in bytes per second; a slower one's connection ends. Only time in which Weir waits for the client counts ([which](protocols.md#slow-clients)). 0 disables the check.",
+        "Minimum average rate at which a client must take bytes, per second, while Weir waits for it ([which time](protocols.md#slow-clients)); else its connection ends. 0: no check.",
         "1000",
     ),
     key(
