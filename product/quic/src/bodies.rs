@@ -1,7 +1,7 @@
-//! Request bodies. Received and unread parts stay in quinn-proto, so a stream's window opens as it is read (RFC 9000
-//! section 4.1) and a client stops where the reader stops. quinn opens the connection's window at the same time. So
-//! that unread streams do not block the others, the connection's window is widened by the windows of the streams whose
-//! bodies are wanted, as far as memory has room.
+//! Request bodies. Received and unread parts stay in quinn-proto, so a stream's window opens as its body is read (RFC
+//! 9000 section 4.1), and the client stops when the reader stops. quinn opens the connection's window at the same time.
+//! So that unread streams do not block the others, the connection's window is widened by the windows of the streams
+//! with wanted bodies, if memory has room.
 //!
 //! Whether a body is wanted is decided when the request is answered. Parts that arrive earlier are kept until then.
 
@@ -13,10 +13,11 @@ use crate::endpoint::{STREAM_WINDOW_BYTES, WINDOW_BYTES};
 use crate::intake::{HEAD_PIECE_BYTES, Intake, Pulled};
 use crate::streams::{Stream, Streams};
 
-/// The maximum stored of one request body: the window of its stream, and the bytes that were read with the head.
+/// The maximum number of stored bytes of one request body: the window of its stream, and the bytes that were read with
+/// the head.
 const BODY_BYTES_MAX: usize = STREAM_WINDOW_BYTES as usize + HEAD_PIECE_BYTES;
 
-/// The same limit for a body whose window does not fit into memory: it gets a part of the connection's window.
+/// The same maximum for a body whose window does not fit into memory, and which gets a part of the connection's window.
 const SHARED_BYTES_MAX: usize = WINDOW_BYTES as usize / 2;
 
 /// The state of a request body.
@@ -39,8 +40,8 @@ impl Stream {
         matches!(self.body, Body::Wanted { .. })
     }
 
-    /// Maximum bytes of memory: heads that no window has let through, and an unread body. quinn does not report the
-    /// size of the latter, so each body counts with everything that its window lets through.
+    /// Returns the maximum memory in bytes of response heads that wait for a window and of an unread body. quinn does
+    /// not report the size of unread bodies, so each body counts with its whole window.
     pub fn memory_bytes(&self) -> usize {
         let head_bytes = self.reply.as_ref().map_or(0, |reply| reply.heads.len());
         head_bytes

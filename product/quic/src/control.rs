@@ -1,5 +1,5 @@
-//! Our control stream (RFC 9114 section 6.2.1): opened as soon as the client allows it, and what must still be sent on
-//! it.
+//! The server's control stream (RFC 9114 section 6.2.1), which is opened as soon as the client allows it, and the
+//! frames still to be sent on it.
 
 use quinn_proto::{Connection, Dir, StreamId, WriteError};
 
@@ -18,12 +18,12 @@ pub struct Control {
     farewell: Farewell,
 }
 
-/// GOAWAY, on its way to the client.
+/// The progress of GOAWAY.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Farewell {
     NotDue,
     Due,
-    /// quinn has it, after this many frames of streams.
+    /// The frame was passed to quinn after this many frames of streams.
     Given {
         frames: u64,
     },
@@ -37,7 +37,7 @@ impl Control {
 
     /// Sends what is pending, as far as the client allows.
     pub fn say(&mut self, connection: &mut Connection) {
-        // A ClientHello of two datagrams has its limit on streams in the second.
+        // If a ClientHello takes two datagrams, the limit on streams is in the second.
         if self.id.is_none() {
             self.id = connection.streams().open(Dir::Uni);
             if self.id.is_some() {
@@ -60,20 +60,19 @@ impl Control {
         self.farewell = Farewell::Due;
     }
 
-    /// Records that the client has acknowledged all that has left, after this many frames of streams.
+    /// Records that the client has acknowledged everything sent, after this many frames of streams.
     pub fn on_all_acknowledged(&mut self, sent_frames: u64) {
         if matches!(self.farewell, Farewell::Given { frames } if sent_frames > frames) {
             self.farewell = Farewell::Acknowledged;
         }
     }
 
-    /// Returns true if a GOAWAY that is due has not reached the client, as far as known.
+    /// Returns true if a GOAWAY that is due may not have reached the client.
     pub fn awaits_farewell(&self) -> bool {
         matches!(self.farewell, Farewell::Due | Farewell::Given { .. })
     }
 
-    /// Returns true if nothing at all may be written on the connection: if its window is shut, this stream is refused
-    /// too.
+    /// Returns true if nothing can be written on the connection: if its window is shut, this stream is refused too.
     pub fn is_refused(&self, connection: &mut Connection) -> bool {
         self.id.is_some_and(|id| connection.send_stream(id).write(&[]) == Err(WriteError::Blocked))
     }

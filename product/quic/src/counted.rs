@@ -1,9 +1,9 @@
-//! A congestion controller that counts acknowledged bytes, and sees when each datagram is acknowledged, which quinn reports
-//! to no other component.
+//! A congestion controller that counts acknowledged bytes and observes when each datagram is acknowledged, which quinn
+//! reports to no other component.
 //!
-//! quinn lets the window grow only by acknowledgements that come while more waits to be sent. The last flight of a short
-//! response then opens it by nothing, and the responses after it wait for round trips that they do not wait for over TCP.
-//! So slow start goes by the flight as Linux does: the window grows while more than half of it was in use.
+//! quinn lets the window grow only by acknowledgements that arrive while more bytes wait to be sent. So the last flight
+//! of a short response does not open the window, and later responses wait for round trips that they would not wait for
+//! over TCP. Slow start therefore follows Linux: the window grows while more than half of it was in use.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ struct Flight {
     /// UDP payload in flight, without losses since the last acknowledgement.
     bytes: u64,
     most_bytes: u64,
-    /// The packet that was sent last when it was the largest; its acknowledgement ends the round trip.
+    /// The packet that was last sent when this flight was the largest. Its acknowledgement ends the round trip.
     most_at: u64,
     last_sent: u64,
 }
@@ -67,7 +67,7 @@ impl Flight {
         }
     }
 
-    /// Returns true if slow start may go on: more than half of the window was in use.
+    /// Returns true if slow start may continue, because more than half of the window was in use.
     fn uses(&self, metrics: &ControllerMetrics) -> bool {
         let window = metrics.congestion_window;
         metrics.ssthresh.is_none_or(|ssthresh| window < ssthresh) && window < 2 * self.most_bytes
@@ -95,12 +95,12 @@ impl Acked {
         self.bytes
     }
 
-    /// UDP payload in flight when [`Acked::look`] last found news.
+    /// Returns the UDP payload in flight when [`Acked::look`] last returned true.
     pub fn in_flight_bytes(&self) -> u64 {
         self.in_flight_bytes
     }
 
-    /// The shortest of the last round trips, as [`LateClient`] has it.
+    /// Returns the shortest of the recent round trips, as measured by [`LateClient`].
     pub fn least_rtt(&self) -> Option<Nanos> {
         self.late.least_rtt().map(Nanos::from)
     }
@@ -110,7 +110,7 @@ impl Acked {
         self.own_lost_before + self.late.own_lost_bytes()
     }
 
-    /// Queries the controller if acknowledgements have arrived. Returns true if so.
+    /// Queries the controller if acknowledgements have arrived, and returns whether they have.
     pub fn look(&mut self, connection: &Connection) -> bool {
         let acks = connection.stats().frame_rx.acks;
         if std::mem::replace(&mut self.acks, acks) == acks {

@@ -7,8 +7,8 @@ use quinn_proto::Transmit;
 
 use crate::mapped_address;
 
-/// Maximum bytes of sent datagrams kept at the front of the buffer; also kept while they are no more than the unsent
-/// bytes.
+/// The maximum number of bytes of sent datagrams that stay at the front of the buffer. They also stay while they are no
+/// more than the unsent bytes.
 const LEFT_BYTES_MAX: usize = 64 << 10;
 
 /// Maximum bytes of one system call, with room for headers.
@@ -36,7 +36,7 @@ struct Head {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Datagram<'a> {
     pub to: SocketAddr,
-    /// Our address that the client uses; `None` if unknown.
+    /// The local address that the client uses. `None` if unknown.
     pub from: Option<IpAddr>,
     /// The two ECN bits of the IP header (RFC 3168 section 5), if they are not 0.
     pub ecn: Option<u8>,
@@ -47,9 +47,9 @@ pub struct Datagram<'a> {
 /// Datagrams that are sent with one system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batch<'a> {
-    /// All of them as a single datagram.
+    /// All datagrams of the batch in one buffer.
     pub all: Datagram<'a>,
-    /// Size of each but the last.
+    /// The size of each datagram except the last.
     pub segment_bytes: usize,
     pub count: usize,
 }

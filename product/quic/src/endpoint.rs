@@ -1,4 +1,4 @@
-//! All connections of one UDP socket: assigns datagrams to connections, and decides which may start one.
+//! All connections of one UDP socket. Assigns datagrams to connections and decides which clients may start one.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,21 +22,22 @@ use crate::{Datagrams, Session, mapped_address};
 /// Version 1 of QUIC (RFC 9000 section 15).
 const VERSION_1: u32 = 1;
 
-/// Connections in their handshake beyond which a client must prove its address (Retry, RFC 9000 section 8.1.2).
+/// The number of connections in their handshake above which a client must prove its address (Retry, RFC 9000 section
+/// 8.1.2).
 pub const HALF_OPEN_MAX: usize = 100;
-/// Maximum number of attempts neither accepted nor refused: each is decided immediately, so there is at most one.
+/// The maximum number of undecided attempts. Each attempt is decided immediately, so there is at most one.
 const UNDECIDED_MAX: usize = 1;
-/// Bytes stored of further datagrams of such an attempt.
+/// The maximum bytes stored of further datagrams of an undecided attempt.
 const UNDECIDED_BYTES_MAX: u64 = 64 << 10;
-/// UDP payload that fits every path (RFC 9000 section 14), and the maximum that is probed: 1,500 bytes less the headers
-/// of IPv6 and UDP.
+/// The UDP payload that fits every path (RFC 9000 section 14), and the maximum that is probed: 1,500 bytes without the
+/// headers of IPv6 and UDP.
 const DATAGRAM_BYTES_MIN: u16 = 1200;
 pub(crate) const DATAGRAM_BYTES_MAX: u16 = 1452;
-/// Bytes that a client may send on one stream before we have read any: 20 Mbit/s at a round trip of 100 ms. quinn has a
-/// single number for all streams of a connection and its whole life, so windows cannot grow as those of HTTP/2 do.
+/// The number of unread bytes that a client may send on one stream: 20 Mbit/s at a round trip of 100 ms. quinn has a
+/// single number for all streams of a connection and its whole lifetime, so windows cannot grow as they do in HTTP/2.
 pub(crate) const STREAM_WINDOW_BYTES: u32 = 256 << 10;
-/// The same for all streams of a connection together, in addition to the windows of the streams whose bodies are
-/// wanted.
+/// The same number for all streams of a connection together, in addition to the windows of the streams with wanted
+/// bodies.
 pub(crate) const WINDOW_BYTES: u32 = 128 << 10;
 /// Maximum content kept until the client has acknowledged it, and so also the maximum useful congestion window.
 const UNACKNOWLEDGED_BYTES_MAX: u64 = 4 << 20;
@@ -44,9 +45,9 @@ const UNACKNOWLEDGED_BYTES_MAX: u64 = 4 << 20;
 pub(crate) const CLIENT_UNI_STREAMS_MAX: u32 = 8;
 /// Bytes of a handshake that are stored until the bytes before them have arrived.
 const CRYPTO_BYTES_MAX: usize = 16 << 10;
-/// The round trip assumed before one is measured: lost parts of a handshake are retransmitted after three. RFC 9002
-/// section 6.2.2 suggests 333 ms; over nearly all paths that wastes a second of waiting, and a datagram sent twice
-/// costs little.
+/// The round trip assumed before one is measured; lost parts of a handshake are retransmitted after three round trips.
+/// RFC 9002 section 6.2.2 suggests 333 ms, which over nearly all paths wastes a second of waiting, while a datagram
+/// sent twice costs little.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 /// The lifetime of a Retry token.
 const RETRY_TOKEN_LIFETIME: Duration = Duration::from_secs(15);
@@ -60,9 +61,9 @@ pub struct Settings {
     pub has_tunnels: bool,
     /// Maximum number of connections of this socket; more are refused.
     pub connections_max: usize,
-    /// A connection that has received nothing for this long ends.
+    /// The time after which a connection that receives nothing ends.
     pub idle_timeout: Nanos,
-    /// The socket is an IPv6 one, on which IPv4 addresses are mapped.
+    /// True for an IPv6 socket, on which IPv4 addresses are mapped.
     pub is_ipv6: bool,
     /// The position of this socket among several on one port.
     pub steering: Steering,
@@ -87,7 +88,7 @@ impl Default for Settings {
     }
 }
 
-/// The reason why there is no endpoint.
+/// The reason why an endpoint cannot be created.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
     #[error("TLS has no AES-128-GCM-SHA256, which QUIC begins with (RFC 9001 section 5.2)")]
@@ -100,17 +101,17 @@ pub enum Unusable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub u64);
 
-/// A datagram on its way to its session.
+/// A received datagram for its session.
 pub struct Incoming(pub(crate) ConnectionEvent);
 
-/// A client that wants to start a connection: pass it to [`Endpoint::accept`], [`Endpoint::refuse`],
-/// [`Endpoint::retry`] or [`Endpoint::ignore`] before the next datagram. An attempt that is dropped keeps occupying its
-/// place.
+/// A client that wants to start a connection. Pass it to [`Endpoint::accept`], [`Endpoint::refuse`],
+/// [`Endpoint::retry`] or [`Endpoint::ignore`] before the next datagram. A dropped attempt keeps occupying its place
+/// among the undecided ones.
 pub struct Attempt {
     incoming: quinn::Incoming,
     /// Bytes of the client's connection ID.
     id_bytes: usize,
-    /// The socket is an IPv6 one.
+    /// True for an IPv6 socket.
     is_ipv6: bool,
 }
 
@@ -128,11 +129,12 @@ impl Attempt {
 
 /// The result of receiving one datagram.
 pub enum Arrival {
-    /// The datagram would start a connection. Nothing was computed for it yet.
+    /// The datagram would start a connection. Nothing has been computed for it yet.
     New(Attempt),
-    /// The datagram belongs to this session: [`Session::receive`].
+    /// The datagram belongs to this session; pass it to [`Session::receive`].
     For(Key, Incoming),
-    /// The datagram was answered by another, now in `out`: version negotiation, a Retry, a refusal, a stateless reset.
+    /// The datagram was answered by one that is now in `out`: version negotiation, a Retry, a refusal, or a stateless
+    /// reset.
     Answered,
     Ignored,
 }
@@ -151,7 +153,7 @@ struct Inner {
     half_open: usize,
 }
 
-/// The time of the last datagram. quinn would otherwise read the system's clock to find the age of a Retry token.
+/// The time of the last datagram. Without it, quinn would read the system's clock to find the age of a Retry token.
 pub(crate) struct Clock {
     base: Instant,
     now: AtomicU64,
@@ -191,7 +193,7 @@ impl Endpoint {
             .incoming_buffer_size_total(UNDECIDED_BYTES_MAX)
             .time_source(Arc::clone(&clock) as Arc<dyn TimeSource>);
         let mut own = EndpointConfig::default();
-        // quinn lists drafts too, which are no longer in use.
+        // quinn also lists drafts, which are no longer in use.
         own.supported_versions(vec![VERSION_1]);
         let steering = settings.steering;
         own.cid_generator(move || Box::new(steering)).rng_seed(settings.seed);
@@ -262,8 +264,8 @@ impl Endpoint {
         }
     }
 
-    /// Starts a connection; its session has received the datagram already, and later ones are reported under this key.
-    /// Returns `None` if the attempt was invalid.
+    /// Starts a connection, whose later datagrams are reported under this key. The returned session has received the
+    /// first datagram already. Returns `None` if the attempt was invalid.
     pub fn accept(&self, now: Nanos, attempt: Attempt, key: Key, out: &mut Datagrams) -> Option<Session> {
         let mut inner = self.lock();
         let Attempt { incoming, id_bytes, is_ipv6 } = attempt;
@@ -311,13 +313,13 @@ impl Endpoint {
         out.make(attempt.is_ipv6, |buffer| self.lock().quinn.retry(attempt.incoming, buffer).ok());
     }
 
-    /// Leaves the attempt unanswered: the client tries again.
+    /// Leaves the attempt unanswered, so that the client tries again.
     pub fn ignore(&self, attempt: Attempt) {
         self.lock().quinn.ignore(attempt.incoming);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic of ours ends the thread that owns the endpoint.
+        // A panic in Weir ends the thread that owns the endpoint.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -327,7 +329,7 @@ pub(crate) struct Membership {
     endpoint: Endpoint,
     handle: ConnectionHandle,
     pub(crate) key: Key,
-    /// The endpoint's socket is an IPv6 one.
+    /// True if the endpoint's socket is an IPv6 one.
     pub(crate) is_ipv6: bool,
     is_half_open: bool,
     is_known: bool,
@@ -402,7 +404,7 @@ fn transport(settings: &Settings) -> Result<TransportConfig, Unusable> {
         .stream_receive_window(STREAM_WINDOW_BYTES.into())
         .receive_window(WINDOW_BYTES.into())
         .send_window(UNACKNOWLEDGED_BYTES_MAX)
-        // Content given first leaves first and whole: the caller decides the order.
+        // Content passed first leaves first and whole, because the caller decides the order.
         .send_fairness(false)
         .initial_rtt(INITIAL_RTT)
         .initial_mtu(DATAGRAM_BYTES_MIN)

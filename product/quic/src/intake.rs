@@ -17,7 +17,8 @@ use crate::h3::request::Shared;
 use crate::h3::uni::{Next, Seen, Uni};
 use crate::streams::{Stream, Streams, id};
 
-/// Until the head of a request is complete, its stream is read in pieces of this size, since the body may follow.
+/// The size of the pieces in which a stream is read until the head of its request is complete, because the body may
+/// follow.
 pub const HEAD_PIECE_BYTES: usize = 1 << 10;
 
 /// The receiving side of a connection.
@@ -27,15 +28,15 @@ pub struct Intake {
     seen: Seen,
     unis: Vec<(StreamId, Uni)>,
     streams_max: u32,
-    /// Requests from this one on are refused, as announced in GOAWAY.
+    /// The first refused request, as announced in GOAWAY.
     pub refused_from: Option<u32>,
-    /// The connection's window, which was used up, may be open again.
+    /// True if the connection's window, which was used up, may be open again.
     pub is_writable: bool,
-    /// The connection is over.
+    /// True if the connection has ended.
     pub is_lost: bool,
     /// The time of the last call into quinn.
     pub now: Nanos,
-    /// A mistake found since then.
+    /// A mistake found since the last call into quinn.
     pub late: Option<End>,
 }
 
@@ -78,7 +79,7 @@ impl Intake {
         Ok(self.budget.on_stats(now, stats)?)
     }
 
-    /// The time at which a mistake found in between must be reported.
+    /// Returns the time at which a mistake found between calls must be reported.
     pub fn late_at(&self) -> Option<Nanos> {
         self.late.as_ref().map(|_| self.now)
     }
@@ -256,7 +257,7 @@ impl Intake {
         if !open.is_wished {
             open.priority = request.priority;
         }
-        // The stream's end may have come with it.
+        // The end of the stream may have arrived with the head.
         let behind = self.peek(stream, open, connection);
         if !matches!(behind, Ok(Pulled::End)) {
             request.fields.iter_mut().for_each(|request| request.set_unended());
@@ -353,12 +354,12 @@ impl Intake {
 /// Returns the next bytes of a request's stream; `None` if it has ended.
 fn next(connection: &mut Connection, stream: u32, bytes_max: usize) -> Result<Option<Bytes>, ReadError> {
     let mut receiving = connection.recv_stream(id(stream));
-    // A stream that quinn has forgotten has neither bytes nor an end.
+    // A stream that quinn has dropped has neither bytes nor an end.
     let Ok(mut chunks) = receiving.read(true) else { return Err(ReadError::Blocked) };
     chunks.next(bytes_max).map(|chunk| chunk.map(|chunk| chunk.bytes))
 }
 
-/// Checks that the request is complete, as the client has ended its stream.
+/// Checks that the request is complete where the client has ended its stream.
 fn finish(open: &mut Stream) -> Result<Pulled, Fault> {
     let finished = open.incoming.take().map_or(Ok(()), |incoming| incoming.finish());
     finished.map(|()| Pulled::End)
@@ -413,7 +414,7 @@ fn end(fault: Fault) -> End {
     }
 }
 
-/// Settles a response that has nothing in flight any more: the client has acknowledged all of it, or wants no more.
+/// Removes a response with nothing in flight: the client has acknowledged all of it, or has stopped reading it.
 fn settle(id: StreamId, streams: &mut Streams) {
     if let Some(stream) = u32::try_from(id.index()).ok().filter(|_| id.dir() == Dir::Bi) {
         streams.unacknowledged.remove(&stream);

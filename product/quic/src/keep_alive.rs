@@ -1,18 +1,18 @@
-//! Keep-alive for waiting requests. Nothing is sent while a response waits for its turn, and a client would consider
-//! the connection dead (RFC 9000 section 10.1.2). A silent client with open requests is therefore sent a PING now and
-//! then.
+//! Keep-alive for waiting requests. Nothing is sent while a response waits in the order, and the client would consider
+//! the connection dead (RFC 9000 section 10.1.2). A silent client with open requests is therefore sent a PING at
+//! intervals.
 
 use units::Nanos;
 
-/// The interval of PINGs: a third of the usual idle timeout of clients, or of ours if that is less, but no less than
-/// the minimum.
+/// The limits of the interval between PINGs, which is a third of the usual idle timeout of clients, or of Weir's if
+/// that is shorter.
 const EVERY_MAX: Nanos = Nanos::from_secs(10);
 const EVERY_MIN: Nanos = Nanos::from_millis(100);
 
 #[derive(Debug)]
 pub struct KeepAlive {
     every: Nanos,
-    /// When the client last sent something, or was sent a PING.
+    /// The time at which the client last sent something, or was last sent a PING.
     since: Nanos,
 }
 
@@ -25,7 +25,7 @@ impl KeepAlive {
         self.since = now;
     }
 
-    /// The time at which a PING is due, if requests are open.
+    /// Returns the time at which a PING is due, if requests are open.
     pub fn due_at(&self, has_requests: bool) -> Option<Nanos> {
         has_requests.then(|| self.since + self.every)
     }

@@ -1,18 +1,19 @@
-//! Signs, in acknowledgements, of a client that is short of processor time.
+//! Detects, from acknowledgements, a client that is short of processor time.
 //!
-//! Datagrams wait in its socket until it runs, and the smoothed round trip includes that wait: it looks like a queue of
-//! the line. When the client runs it takes all of them, the last of which has not waited. So the shortest round trip
-//! among some is the path's. A socket also has room for about a hundred datagrams only, and what finds none is lost by the
-//! client and not by the line: such losses follow a silence that ends with many acknowledgements at once.
+//! Datagrams wait in the client's socket buffer until the client runs. The smoothed round trip includes that wait, so
+//! it looks like a queue on the line. When the client runs, it reads all of them, and the last one has not waited. So
+//! the shortest of several recent round trips is that of the path. A socket buffer also holds only about a hundred
+//! datagrams; the client, not the line, loses the others. Such losses follow a silence that ends with many
+//! acknowledgements at the same moment.
 
 use std::time::{Duration, Instant};
 
-/// Datagrams among which the shortest round trip is taken: these, and as many before them.
+/// The number of datagrams over which the shortest round trip is taken, together with as many before them.
 const LEAST_OF: u32 = 8;
-/// A client that acknowledges nothing for this long is late: it may delay an acknowledgement by 25 ms.
+/// The silence after which a client counts as late. A client may delay an acknowledgement by 25 ms.
 const SILENT_FOR: Duration = Duration::from_millis(30);
-/// A late client acknowledges this many datagrams within this time. On a slow line, acknowledgements are rare, and come
-/// one by one.
+/// The minimum number of datagrams that a late client acknowledges within `ONCE`. On a slow line, acknowledgements are
+/// rare and arrive one by one.
 const AT_ONCE: u32 = 10;
 const ONCE: Duration = Duration::from_millis(5);
 
@@ -21,7 +22,7 @@ pub(crate) struct LateClient {
     acked_at: Option<Instant>,
     /// Acknowledgements since the client was last silent.
     burst: Option<Burst>,
-    /// The end of the last time in which it was late.
+    /// The end of the last period in which the client was late.
     late_until: Option<Instant>,
     /// The shortest round trip of the last datagrams, and of as many before them.
     least: [Duration; 2],
@@ -48,7 +49,7 @@ impl LateClient {
         let age = now.saturating_duration_since(sent);
         let before = self.acked_at.replace(now);
         if before.is_some_and(|before| now.saturating_duration_since(before) >= SILENT_FOR) {
-            // Something that was sent only now was no reason to acknowledge.
+            // A datagram that was sent only just now gave the client no reason to acknowledge earlier.
             let is_late = age >= least.saturating_add(SILENT_FOR);
             self.burst = is_late.then_some(Burst { began: now, datagrams: 0 });
         }
@@ -67,7 +68,7 @@ impl LateClient {
         self.least_of += 1;
     }
 
-    /// Records that datagrams are lost, the last of which was sent at this time.
+    /// Records lost datagrams, the last of which was sent at this time.
     pub fn on_lost(&mut self, sent: Instant, bytes: u64) {
         if self.late_until.is_some_and(|until| sent <= until) {
             self.own_lost_bytes += bytes;

@@ -1,14 +1,14 @@
 //! HTTP/3 (RFC 9114) over QUIC (RFC 9000) for the server: connections as a pure function of datagrams ([`Endpoint`],
 //! [`Session`]). It has no socket, no thread and no clock of its own.
 //!
-//! This crate hides quinn-proto: none of its types is public, except in `testing`. quinn-proto sends whatever it is
-//! given, in an order of its own. It is therefore given content only when it is decided that a number of bytes of that
-//! response leave now ([`Session::write`]), and is asked for one datagram after the other until they have left
+//! This crate hides quinn-proto: none of its types is public, except in `testing`. quinn-proto sends everything it
+//! gets, in its own order. So it gets content only once the scheduler has decided that a number of bytes of that
+//! response leave now ([`Session::write`]), and is then asked for one datagram after the other until they have left
 //! ([`Session::make`]).
 //!
-//! HTTP/3 is our own (`h3`), and so is its header compression (`qpack`), which has no dynamic table: such a table costs
-//! memory per connection, and makes the streams of a connection wait for each other. A request is returned in the same
-//! form as over HTTP/2 ([`http2::Event::Request`]).
+//! HTTP/3 (`h3`) and its header compression (`qpack`) are implemented here. There is no dynamic table, because it would
+//! cost memory per connection and make the streams of a connection wait for each other. A request is returned in the
+//! same form as over HTTP/2 ([`http2::Event::Request`]).
 
 mod bodies;
 mod control;

@@ -1,5 +1,5 @@
-//! Estimates what was given to quinn-proto and has not left, since quinn does not report it. The estimate is corrected
-//! whenever quinn has nothing more to make.
+//! Estimates the bytes that were passed to quinn-proto and have not left, because quinn does not report them. The
+//! estimate is corrected whenever quinn makes no more datagrams.
 
 use quinn_proto::Connection;
 
@@ -12,7 +12,7 @@ const ACK_BYTES: usize = 32;
 
 #[derive(Debug, Default)]
 pub struct Outbox {
-    /// UDP payload of content that was given and not yet made into datagrams.
+    /// The UDP payload of content that was passed to quinn and not yet made into datagrams.
     given: usize,
     /// UDP payload that was lost and may have to be retransmitted.
     again: usize,
@@ -26,7 +26,8 @@ impl Outbox {
         self.given + self.again
     }
 
-    /// Maximum UDP payload of the next datagram, whatever quinn puts into it, if a full one has `full`.
+    /// Returns the maximum UDP payload of the next datagram, whatever its content. `full` is the payload of a full
+    /// datagram.
     pub fn largest_next(&self, full: usize) -> usize {
         match self.waiting() {
             // It may be a probe for a larger datagram.
@@ -43,15 +44,14 @@ impl Outbox {
         self.given += bytes;
     }
 
-    /// Lets content that was held go, after something arrived or a timer fired. `lost_bytes` is quinn's total of lost
-    /// bytes.
+    /// Releases held content after a datagram arrived or a timer fired. `lost_bytes` is quinn's total of lost bytes.
     pub fn stir(&mut self, lost_bytes: u64) {
         self.is_held = false;
         self.again += usize::try_from(lost_bytes.saturating_sub(self.lost_bytes)).unwrap_or(usize::MAX);
         self.lost_bytes = lost_bytes;
     }
 
-    /// Lets `one` make a datagram. Returns its UDP payload.
+    /// Makes a datagram by calling `one`. Returns its UDP payload.
     pub fn make_one(
         &mut self,
         connection: &mut Connection,
@@ -62,9 +62,9 @@ impl Outbox {
         Some(bytes)
     }
 
-    /// Finds out why quinn makes nothing more: it is either empty or held back. A PING is requested, which quinn makes
-    /// unless it is held back; if it is, the PING leaves with what follows and costs a byte. Returns the UDP payload of
-    /// a datagram that was made.
+    /// Finds out why quinn makes no more datagrams: it is either empty or held back by the congestion window or the
+    /// pacer. The function requests a PING, which quinn makes unless it is held back; in that case the PING leaves
+    /// later with other frames and costs a byte. Returns the UDP payload of a datagram that was made.
     pub fn resolve(
         &mut self,
         connection: &mut Connection,

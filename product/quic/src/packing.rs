@@ -46,7 +46,7 @@ impl Packing {
         if left == 0 { 0 } else { (self.datagram - used).saturating_sub(self.frame() + LENGTH_BYTES) }
     }
 
-    /// Content that leaves within `room` bytes behind the `waiting` bytes.
+    /// Returns the content that fits within `room` bytes after the `waiting` bytes.
     pub fn fits(&self, waiting: usize, room: usize) -> usize {
         let Some(room) = room.checked_sub(waiting) else { return 0 };
         let used = waiting % self.datagram;
@@ -61,13 +61,13 @@ impl Packing {
         let datagrams = room / self.datagram;
         match (datagrams, tail) {
             (0, tail) => first + tail,
-            // The last datagram is not quite full, so that it is the last whatever the packet numbers.
+            // The last datagram is not quite full, so that it stays the last whatever the length of the packet numbers.
             (datagrams, 0) => first + datagrams * self.full() - LENGTH_BYTES,
             (datagrams, tail) => first + datagrams * self.full() + tail,
         }
     }
 
-    /// UDP payload that this content takes behind the `waiting` bytes.
+    /// Returns the UDP payload that this content takes after the `waiting` bytes.
     pub fn takes(&self, waiting: usize, content: usize) -> usize {
         let used = waiting % self.datagram;
         let (here, spared) = match used {

@@ -27,7 +27,8 @@ use crate::{Datagrams, Incoming, Key, mapped_address};
 pub struct Path {
     /// The smoothed round trip; `None` before the handshake is complete.
     pub rtt: Option<Nanos>,
-    /// The shortest round trip of the last datagrams: without the time for which the client left them in its socket.
+    /// The shortest of the recent round trips, which excludes the time that datagrams wait in the client's socket
+    /// buffer.
     pub least_rtt: Option<Nanos>,
     pub cwnd_bytes: u64,
     /// UDP payload of a full datagram.
@@ -98,8 +99,8 @@ impl Session {
         self.membership.key
     }
 
-    /// Takes a datagram that the endpoint has returned; [`Session::event`] returns the events. An error is returned
-    /// once. After it all input is ignored, and [`Session::make`] informs the client.
+    /// Takes a datagram that the endpoint has returned; [`Session::event`] returns the resulting events. An error is
+    /// returned once. After it all input is ignored, and [`Session::make`] informs the client.
     pub fn receive(&mut self, now: Nanos, incoming: Incoming) -> Result<(), Broken> {
         self.keep_alive.on_heard(now);
         self.connection.handle_event(incoming.0);
@@ -171,8 +172,8 @@ impl Session {
         true
     }
 
-    /// Makes datagrams of the content given and of QUIC's own frames (handshake, ACKs, retransmissions, probes), until
-    /// `room_bytes` of UDP payload are used or nothing is left. Makes at least one if one may leave.
+    /// Makes datagrams from the content passed to quinn and from QUIC's own frames (handshake, ACKs, retransmissions,
+    /// probes), until `room_bytes` of UDP payload are used or nothing is left. Makes at least one if one may leave.
     pub fn make(&mut self, now: Nanos, room_bytes: usize, out: &mut Datagrams) {
         let full = usize::from(self.connection.stats().path.current_mtu);
         let mut left = room_bytes;
@@ -192,25 +193,25 @@ impl Session {
         self.membership.exchange(&mut self.connection);
     }
 
-    /// Returns true if given content waits for the congestion window or the pacer; [`Session::receive`] and
+    /// Returns true if content waits for the congestion window or the pacer. [`Session::receive`] and
     /// [`Session::on_timeout`] may release it.
     pub fn is_held(&self) -> bool {
         self.outbox.is_held()
     }
 
-    /// Estimated UDP payload of content that was given or lost and not yet made by `make`. Call `make` while there is
-    /// some and it is not held.
+    /// Returns the estimated UDP payload of content that was passed to quinn or lost, and not yet made by `make`. Call
+    /// `make` while it is above 0 and not held.
     pub fn waiting_bytes(&self) -> usize {
         self.outbox.waiting()
     }
 
-    /// Returns 0 if the client's window on this stream is shut, otherwise a greater number (the engine does not report
-    /// which); `None` if it is closed.
+    /// Returns 0 if the client's window on this stream is shut, otherwise a greater number, because quinn does not
+    /// report the window. `None` if the stream is closed.
     pub fn stream_window(&mut self, stream: u32) -> Option<u32> {
         self.streams.open.get(stream).map(|open| if open.is_shut { 0 } else { u32::MAX })
     }
 
-    /// Returns 0 if the connection's window is shut or too much is unacknowledged, otherwise a greater number.
+    /// Returns 0 if the connection's window is shut or too many bytes are unacknowledged, otherwise a greater number.
     pub fn window(&mut self) -> u32 {
         if self.window.is_shut { 0 } else { u32::MAX }
     }
@@ -222,7 +223,7 @@ impl Session {
         }
     }
 
-    /// Stops taking new requests (RFC 9114 section 5.2).
+    /// Stops accepting new requests (RFC 9114 section 5.2).
     pub fn go_away(&mut self) {
         if self.intake.refused_from.is_none() {
             self.intake.refused_from = Some(self.streams.next);
@@ -245,7 +246,7 @@ impl Session {
         self.streams.unacknowledged.is_empty()
     }
 
-    /// Returns true if the client may not know yet that its new requests are refused ([`Session::go_away`]).
+    /// Returns true if the notice that new requests are refused ([`Session::go_away`]) may not have reached the client.
     pub fn awaits_farewell(&self) -> bool {
         self.control.awaits_farewell()
     }
@@ -276,7 +277,7 @@ impl Session {
         self.connection.is_closed()
     }
 
-    /// Returns true if nothing more will be read or written: it may be dropped.
+    /// Returns true if nothing more will be read or written, so that the session may be dropped.
     pub fn has_ended(&mut self) -> bool {
         self.connection.is_drained()
     }

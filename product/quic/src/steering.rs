@@ -1,5 +1,5 @@
-//! Several sockets on one port. The kernel passes each datagram to the socket that has its connection, by the
-//! connection ID, which a client keeps when it moves (RFC 9000 section 5.1).
+//! Several sockets on one port. The kernel passes each datagram to the socket that owns its connection, found by the
+//! connection ID, which a client keeps when its address changes (RFC 9000 section 5.1).
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl Steering {
         Some(Steering { number: u8::try_from(number).ok()?, count: u16::try_from(count).ok()? })
     }
 
-    /// Returns the nearest byte that belongs to this socket, so that all its bytes are equally likely.
+    /// Returns the nearest byte that belongs to this socket, so that all the socket's bytes are equally likely.
     fn steer(self, byte: u8) -> u8 {
         let (byte, count) = (u16::from(byte), self.count);
         let steered = byte - byte % count + u16::from(self.number);

@@ -14,7 +14,8 @@ use crate::qpack;
 
 /// Maximum bytes of incomplete frames on all streams of a connection.
 pub const KEPT_BYTES_MAX: usize = 256 << 10;
-/// Maximum number of priorities for requests that have not arrived: a client's PRIORITY_UPDATE may come first.
+/// The maximum number of priorities stored for requests that have not arrived, because a client's PRIORITY_UPDATE may
+/// arrive first.
 const EARLY_WISHES_MAX: usize = 100;
 /// Stream capacity that idle connections keep.
 const STREAMS_KEPT: usize = 4;
@@ -24,13 +25,12 @@ const EVENTS_KEPT: usize = 8;
 /// A response, with the interim ones before it.
 #[derive(Debug)]
 pub struct Reply {
-    /// Frame heads that are not given yet; then the content still to come of the frame whose head is among them or was
-    /// given.
+    /// The frame heads that quinn has not taken yet, and the content still to come of the last frame.
     pub heads: Vec<u8>,
     pub frame_left: usize,
-    /// The source has ended.
+    /// True if the source has ended.
     pub is_read: bool,
-    /// The response's own head is among `heads` or was given.
+    /// True if the response's own head is in `heads` or was passed to quinn.
     is_begun: bool,
     /// Bytes that quinn has taken.
     pub offset: u64,
@@ -41,7 +41,8 @@ impl Reply {
         Reply { heads: Vec::new(), frame_left: 0, is_read: false, is_begun: false, offset: 0 }
     }
 
-    /// Appends an interim head if the response's own head was not given. Returns true if so.
+    /// Appends an interim head unless the response's own head has been passed to quinn. Returns true if it was
+    /// appended.
     pub fn add_interim(&mut self, head: &ResponseHead) -> bool {
         if !self.is_begun {
             self.heads.extend(headers(head));
@@ -82,19 +83,19 @@ pub struct Stream {
     /// Bytes of an incomplete frame, then of waiting heads and body, as they are counted in the totals of all streams.
     kept_bytes: u32,
     held_bytes: u32,
-    /// The request was reported to the caller.
+    /// True if the request was reported to the caller.
     pub is_told: bool,
     pub body: Body,
     pub priority: Priority,
-    /// The priority came on the control stream, which takes precedence over the request's own.
+    /// True if the priority came on the control stream, which takes precedence over the request's own.
     pub is_wished: bool,
     pub reply: Option<Reply>,
-    /// The client's window for this stream is used up.
+    /// True if the client's window for this stream is used up.
     pub is_shut: bool,
 }
 
-/// Streams ordered by number. A client that lets them wait makes us hold them, and a hash table would be twice as
-/// large.
+/// The streams ordered by number. A client that lets responses wait makes the server hold them, and a hash table would
+/// be twice as large.
 #[derive(Debug, Default)]
 pub struct Open(Vec<(u32, Stream)>);
 
@@ -148,14 +149,14 @@ pub struct Streams {
     pub events: VecDeque<Event>,
     /// The request reported last, whose body may not be wanted.
     pub asked: Option<u32>,
-    /// Number of stream windows by which the connection's is wider.
+    /// The number of stream windows by which the connection's window is wider.
     pub windows: usize,
     /// Bytes of incomplete frames.
     pub kept_bytes: usize,
-    /// Bytes of heads that no window has let through, and of unread bodies.
+    /// The bytes of heads that wait for a window, and of unread bodies.
     held_bytes: usize,
     charge: Charge,
-    /// Streams whose last bytes are given but not all acknowledged by the client.
+    /// Streams whose last bytes were passed to quinn but are not all acknowledged.
     pub unacknowledged: HashSet<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Gives the content of responses to quinn-proto when it is decided that it leaves.
+//! Passes the content of responses to quinn-proto once the scheduler has decided that it leaves.
 
 use http::ResponseHead;
 use http2::{Source, Stop, Supply};
@@ -12,8 +12,8 @@ use crate::streams::{Reply, id};
 
 /// Minimum content for a frame, except at the end of a body.
 const CONTENT_BYTES_MIN: usize = 16;
-/// Content read before it is known that windows let it through: initially, after a window was found shut, and at most.
-/// With 100 streams whose windows are shut that is 64 KB in all; it doubles with what is taken.
+/// The content read before the state of the windows is known: initially, after a window was found shut, and at most.
+/// With 100 streams whose windows are shut the total is 64 KB. The amount doubles with each acceptance.
 const AHEAD_BYTES_FIRST: usize = 8 << 10;
 const AHEAD_BYTES_MIN: usize = 512;
 const AHEAD_BYTES_MAX: usize = 64 << 10;
@@ -21,9 +21,9 @@ const AHEAD_BYTES_MAX: usize = 64 << 10;
 /// The state of the client's window for the connection.
 #[derive(Debug)]
 pub struct Window {
-    /// Content read before it is known that windows let it through.
+    /// The content to read before the state of the windows is known.
     ahead_bytes: usize,
-    /// The window is used up.
+    /// True if the window is used up.
     pub is_shut: bool,
 }
 
@@ -38,12 +38,13 @@ impl Default for Window {
 pub struct Wrote {
     /// Bytes of the body given to the engine.
     pub bytes: u64,
-    /// Estimated UDP payload that it takes: [`Session::make`] makes that much more.
+    /// The estimated UDP payload of these bytes. [`Session::make`] makes that much more.
     pub carried_bytes: usize,
     pub stop: Stop,
 }
 
-/// The part of a response given: bytes of its stream, how many of them are body, and the reason for no more.
+/// The part of a response passed to quinn: the bytes of its stream, the number of body bytes among them, and the reason
+/// for stopping.
 struct Given {
     bytes: usize,
     body_bytes: usize,
@@ -54,17 +55,18 @@ enum Obstacle {
     Room,
     /// The window of the stream or the connection is shut.
     Shut,
-    /// The client wants no more.
+    /// The client no longer wants the response.
     Gone,
     Source,
     Failed,
 }
 
 impl Session {
-    /// Gives the engine content of one response: as much as fits into `room` bytes of UDP payload with the headers of
-    /// its frames and packets, and as flow control allows. Nothing is made yet: call [`Session::make`] with the same
-    /// room. Content given or lost before that has not left uses up the room ([`Stop::Room`]); if the congestion window
-    /// or the pacer holds it back, nothing is given ([`Stop::Window`]). The head is given whole, whatever the room.
+    /// Passes content of one response to quinn: as much as fits into `room` bytes of UDP payload with the headers of
+    /// its frames and packets, and as flow control allows. No datagram is made yet; call [`Session::make`] with the
+    /// same room. Earlier content that has not left, including lost content, uses up the room ([`Stop::Room`]). If the
+    /// congestion window or the pacer holds such content back, nothing is passed ([`Stop::Window`]). The head is passed
+    /// whole, whatever the room.
     pub fn write(&mut self, stream: u32, room: usize, source: &mut dyn Source) -> Wrote {
         let nothing = |stop| Wrote { bytes: 0, carried_bytes: 0, stop };
         let Some(open) = self.streams.open.get_mut(stream).filter(|_| !self.connection.is_closed()) else {
@@ -100,8 +102,8 @@ impl Session {
         Wrote { bytes: given.body_bytes as u64, carried_bytes, stop: stop(self, stream, given.stop) }
     }
 
-    /// Gives an interim head (1xx, RFC 9110 section 15.2), which leaves with the next [`Session::make`]. Call it only
-    /// before [`Session::respond`]. Returns false if the stream is closed or the response has begun.
+    /// Passes an interim head (1xx, RFC 9110 section 15.2) to quinn, which leaves with the next [`Session::make`]. Call
+    /// this only before [`Session::respond`]. Returns false if the stream is closed or the response has begun.
     pub fn interim(&mut self, stream: u32, head: &ResponseHead) -> bool {
         let Some(open) = self.streams.open.get_mut(stream).filter(|_| !self.connection.is_closed()) else {
             return false;
@@ -112,7 +114,7 @@ impl Session {
         }
         let packing = packing(&self.connection, self.id_bytes, stream, reply);
         let mut given = Given { bytes: 0, body_bytes: 0, stop: None };
-        // What a window does not let through leaves with the response; quinn reports a client that has stopped reading.
+        // Bytes that exceed the window leave with the response. quinn reports a client that has stopped reading.
         let _ = give_heads(&mut self.connection, stream, reply, &mut given);
         reply.offset += given.bytes as u64;
         self.outbox.give(packing.takes(self.outbox.waiting(), given.bytes));
@@ -158,14 +160,14 @@ fn stop(session: &mut Session, stream: u32, obstacle: Option<Obstacle>) -> Stop 
     }
 }
 
-/// Returns how the next content lies in datagrams.
+/// Returns the packing of the next content into datagrams.
 fn packing(connection: &Connection, id_bytes: usize, stream: u32, reply: &Reply) -> Packing {
     let datagram = connection.stats().path.current_mtu.into();
     Packing { datagram, id_bytes, stream_id: id(stream).into(), offset: reply.offset }
 }
 
-/// Gives at most `room` bytes of a stream; heads are given whole if there is room for a byte or nothing waits before
-/// them.
+/// Passes at most `room` bytes of a stream to quinn. Heads are passed whole if there is room for a byte or nothing
+/// waits before them.
 fn give(
     connection: &mut Connection,
     stream: u32,
@@ -191,7 +193,7 @@ fn give(
     }
 }
 
-/// Gives a piece of the body.
+/// Passes a piece of the body to quinn.
 fn give_content(
     connection: &mut Connection,
     stream: u32,
@@ -220,7 +222,7 @@ fn give_content(
     Ok(())
 }
 
-/// Gives heads of frames.
+/// Passes heads of frames to quinn.
 fn give_heads(connection: &mut Connection, stream: u32, reply: &mut Reply, given: &mut Given) -> Result<(), Obstacle> {
     let taken = offer(connection, stream, &reply.heads)?;
     given.bytes += taken;
@@ -255,7 +257,7 @@ fn begin(
     Ok(supply)
 }
 
-/// Returns how many bytes were taken; the engine keeps a copy of them.
+/// Returns the number of bytes taken, of which quinn keeps a copy.
 fn offer(connection: &mut Connection, stream: u32, bytes: &[u8]) -> Result<usize, Obstacle> {
     if bytes.is_empty() {
         return Ok(0);

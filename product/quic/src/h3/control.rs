@@ -37,7 +37,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Takes bytes until there is an update. Returns `None` if all were taken.
+    /// Takes bytes until there is an update. Returns `None` if all bytes were taken.
     pub fn next(&mut self, now: Nanos, bytes: &mut &[u8], budget: &mut Budget) -> Result<Option<Update>, Fault> {
         while let Some(step) = self.frames.next(bytes, None) {
             match step {
@@ -120,8 +120,8 @@ fn update(payload: &[u8]) -> Result<Update, Fault> {
     Ok(Update { id, priority: priority::parse(&payload[bytes..]) })
 }
 
-/// Checks SETTINGS. Each may occur once (section 7.2.4). None changes what is sent: there is no dynamic table and no
-/// push, and response heads are short.
+/// Checks SETTINGS, each of which may occur once (section 7.2.4). No setting changes what is sent, because there is no
+/// dynamic table and no push, and response heads are short.
 fn settings(mut payload: &[u8]) -> Result<(), Fault> {
     let mut seen = Vec::new();
     while !payload.is_empty() {

@@ -15,7 +15,7 @@ pub struct Budget {
     provoked: Bucket,
     updates: Bucket,
     paths: Bucket,
-    /// QUIC frames counted so far, and bytes for which updates were credited.
+    /// The number of QUIC frames counted so far, and the bytes for which updates were credited.
     control_frames: u64,
     update_frames: u64,
     challenges: u64,
@@ -66,7 +66,7 @@ impl Budget {
         if self.paths.take(now, PATHS) { Ok(()) } else { Err(Flood::Paths) }
     }
 
-    /// Counts a frame that requires something or is useless.
+    /// Counts a frame that requires an action or is useless.
     pub fn on_control(&mut self, now: Nanos) -> Result<(), Flood> {
         if self.control.take(now, CONTROL) { Ok(()) } else { Err(Flood::Control) }
     }
@@ -81,7 +81,7 @@ impl Budget {
         if self.resets.take(now, RESETS) { Ok(()) } else { Err(Flood::Resets) }
     }
 
-    /// Counts a stream that was reset because of its client's mistake.
+    /// Counts a stream that was reset because of a mistake of its client.
     pub fn on_provoked(&mut self, now: Nanos) -> Result<(), Flood> {
         if self.provoked.take(now, PROVOKED) { Ok(()) } else { Err(Flood::Provoked) }
     }

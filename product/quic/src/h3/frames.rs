@@ -49,7 +49,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Takes bytes until a step is complete. Returns `None` if all were taken. The payload of DATA is appended to
+    /// Takes bytes until a step is complete. Returns `None` if all bytes were taken. The payload of DATA is appended to
     /// `content`.
     pub fn next(&mut self, bytes: &mut &[u8], mut content: Option<&mut Vec<u8>>) -> Option<Step> {
         loop {

@@ -41,7 +41,7 @@ enum Part {
 pub struct Incoming {
     frames: Frames,
     place: Part,
-    /// The rest of the content that is still to come, if its length was declared.
+    /// The length of the content that is still to come, if it was declared.
     left: Option<PeerLength>,
     /// Bytes received after the head and not yet read.
     pub rest: Bytes,
@@ -76,8 +76,8 @@ impl Shared {
 }
 
 impl Incoming {
-    /// Takes bytes up to the end of the head, and then returns the request. After the head it takes all bytes, and
-    /// appends those that are content.
+    /// Takes bytes up to the end of the head, then returns the request. After the head, takes all bytes and appends
+    /// their content.
     pub fn receive(
         &mut self,
         now: Nanos,
@@ -128,7 +128,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// Checks that the request may end here, as the client has ended its stream.
+    /// Checks that the request may end here, where the client has ended its stream.
     pub fn finish(&self) -> Result<(), Fault> {
         if !self.frames.is_between() {
             return Err(Fault::Connection(FRAME_ERROR, "a stream that ended inside a frame"));
@@ -140,7 +140,7 @@ impl Incoming {
         }
     }
 
-    /// Bytes stored until more arrive.
+    /// Returns the number of bytes stored until more arrive.
     pub fn kept_bytes(&self) -> usize {
         self.frames.kept_bytes()
     }

@@ -112,8 +112,8 @@ pub enum Found {
     Nothing,
 }
 
-/// Indices grouped by the length of the name, so that a name is compared with few others. `BEGINS` has the position in
-/// [`BY_LENGTH`] where each length starts.
+/// The indices grouped by the length of the name, so that a name is compared with few others. `BEGINS` contains the
+/// position in [`BY_LENGTH`] at which each length starts.
 const NAME_BYTES_MAX: usize = 32;
 const BEGINS: [u8; NAME_BYTES_MAX + 2] = begins();
 const BY_LENGTH: [u8; FIELDS.len()] = by_length();
