@@ -1,7 +1,7 @@
-//! Bodies that have arrived and are not read yet. A stream's window opens as its body is read (RFC 9113 section
-//! 5.2), so a client stops where the reader stops, and a stream buffers at most its window, which is larger if its
+//! Bodies that have arrived and are not read yet. A stream's window opens as its body is read (RFC 9113 section 5.2),
+//! so the client stops when the reader stops, and a stream buffers at most its window. The window is larger if the
 //! reader takes everything that arrives (`window`). The connection's window opens as bytes arrive, so that no stream
-//! blocks the others; if memory is short, it opens as they are read.
+//! blocks the others; if memory is short, it opens as bytes are read.
 //!
 //! Whether a body is wanted is decided when the request is answered. Parts that arrive earlier are kept until then.
 
@@ -13,10 +13,10 @@ use units::memory::{Account, Charge};
 use crate::STREAMS_MAX;
 use crate::window::{RoundTrip, WINDOW_BYTES_MAX, Window};
 
-/// The maximum memory of a request body that is not being read, and the initial one of a response body: the initial
-/// window of a stream (65,535 bytes, RFC 9113 section 6.5.2), which the engine enforces.
+/// The maximum memory of a request body that is not being read, and the initial maximum of a response body. It is the
+/// initial window of a stream (65,535 bytes, RFC 9113 section 6.5.2), which the engine enforces.
 pub const BODY_BYTES_MAX: usize = 64 << 10;
-/// Memory of all request bodies of a connection, whatever their readers take.
+/// The maximum memory of all request bodies of a connection, whatever their readers take.
 pub const BODIES_BYTES_MAX: usize = STREAMS_MAX as usize * WINDOW_BYTES_MAX;
 
 /// The state of a body after a read.
@@ -36,12 +36,12 @@ pub enum BodyRead {
 struct Body {
     bytes: VecDeque<u8>,
     window: Window,
-    /// The body of a response, whose whole window is counted: it may arrive before any of it is read.
+    /// True for the body of a response, whose whole window is counted because it may arrive before any of it is read.
     is_response: bool,
     charge: Charge,
     has_ended: bool,
     is_wanted: bool,
-    /// The reader was notified and has not read since.
+    /// True if the reader was notified and has not read since.
     is_told: bool,
 }
 
@@ -79,7 +79,8 @@ pub struct Bodies {
     pub account: Account,
     /// Bytes received and not read.
     unread_bytes: usize,
-    /// The sum by which stream windows exceed the initial window; the connection's window is wider by the same amount.
+    /// The sum of the bytes by which stream windows exceed the initial window. The connection's window is wider by the
+    /// same amount.
     wider_bytes: usize,
     /// Bytes by which the connection's window must still open.
     owed_bytes: usize,
@@ -102,8 +103,8 @@ impl Bodies {
         }
     }
 
-    /// Adds the body of the response to a request of ours, which will be read. Charges `account` immediately with
-    /// everything that the server may send before any of it is read.
+    /// Adds the body of the response to a request that this end sent, which will be read. Immediately charges `account`
+    /// with everything that the server may send before any of it is read.
     pub fn begin_response(&mut self, stream: u32, account: &Account) {
         // Stream numbers only grow.
         let mut body = Body { is_wanted: true, is_response: true, ..Body::new(account, false, self.trip.now) };
@@ -189,7 +190,8 @@ impl Bodies {
         if body.has_ended { 0 } else { body.bytes.len() }
     }
 
-    /// Adapts the window after a body was read up to what has arrived. Returns the stream's window if it changed.
+    /// Adapts the window after the reader has read everything that had arrived. Returns the stream's window if it
+    /// changed.
     pub fn fit(&mut self, stream: u32) -> Option<usize> {
         let (now, trip, of_requests_bytes) = (self.trip.now, self.trip.get(), self.account.room());
         let body = self.get_mut(stream).filter(|body| !body.has_ended)?;
@@ -204,7 +206,8 @@ impl Bodies {
         Some(bytes)
     }
 
-    /// The window of the connection for the current streams, where it is `least_bytes` for narrow ones.
+    /// Returns the window of the connection for the current streams. `least_bytes` is the window for streams with the
+    /// initial window.
     pub fn connection_bytes(&self, least_bytes: usize) -> usize {
         least_bytes + self.wider_bytes
     }

@@ -18,9 +18,9 @@ const NO_ERROR: u32 = 0;
 const REFUSED_STREAM: u32 = 7;
 const CANCEL: u32 = 8;
 
-/// The window of a connection: the bytes that all its responses may have in flight, and more where the windows of its
-/// streams have grown. It opens as bytes arrive, read or not; each stream's own window, first
-/// [`BODY_BYTES_MAX`](crate::BODY_BYTES_MAX), limits how much is stored.
+/// The initial window of a connection: the bytes that all its responses may have in flight. It is larger when the
+/// windows of its streams have grown. It opens as bytes arrive, read or not. Each stream's own window, initially
+/// [`BODY_BYTES_MAX`](crate::BODY_BYTES_MAX), limits the stored bytes.
 pub const WINDOW_BYTES: i32 = 1 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -72,7 +72,7 @@ impl ClientSession {
         self.framer.feed(now, bytes, out)
     }
 
-    /// Returns a stream that has received something or has ended. Each is returned once, until it receives more.
+    /// Returns a stream that has received something or has ended. Each stream is returned once, until it receives more.
     pub fn news(&mut self) -> Option<u32> {
         self.responses().next_news()
     }
@@ -83,21 +83,21 @@ impl ClientSession {
         if self.is_leaving() { 0 } else { self.framer.engine.streams_max().min(STREAMS_MAX) }
     }
 
-    /// Returns true if the connection takes no new requests.
+    /// Returns true if the connection accepts no new requests.
     pub fn is_leaving(&mut self) -> bool {
         self.framer.is_broken || !self.framer.engine.may_request()
     }
 
-    /// Returns true if the server leaves without an error after requests that it processes: it has a limit for each
-    /// connection, or a new configuration. It never saw those that it refuses then (RFC 9113 section 6.8).
+    /// Returns true if the server closes without an error and still processes earlier requests, because of a limit for
+    /// each connection or a new configuration. It has not processed the requests that it then refuses (RFC 9113 section
+    /// 6.8).
     pub fn leaves_after_some(&mut self) -> bool {
         self.framer.engine.hooks().last_processed > 0
     }
 
-    /// Sends the head of a request on a new stream, appending it to `out`. Returns `None` if no request can be sent. The
-    /// first follows our SETTINGS, whose answer shows the round trip.
-    /// The caller must not open more than [`ClientSession::streams_max`]. The memory of the response is charged to
-    /// `account`.
+    /// Sends the head of a request on a new stream, appending it to `out`. Returns `None` if no request can be sent.
+    /// The first request follows the SETTINGS of this end, whose acknowledgement shows the round trip. The caller must
+    /// not open more than [`ClientSession::streams_max`] streams. The memory of the response is charged to `account`.
     pub fn request(
         &mut self,
         now: Nanos,
@@ -132,8 +132,9 @@ impl ClientSession {
         self.responses().take_head(stream)
     }
 
-    /// Appends at most `bytes_max` bytes of the response's body. The stream's window opens by as much, and further if its
-    /// reader takes all that a far server sends, which [`ClientSession::control`] sends to the server.
+    /// Appends at most `bytes_max` bytes of the response's body. The stream's window opens by as many bytes, and by
+    /// more if the reader takes everything that a distant server sends. [`ClientSession::control`] sends the window
+    /// update to the server.
     pub fn read_body(&mut self, now: Nanos, stream: u32, into: &mut Vec<u8>, bytes_max: usize) -> BodyRead {
         let engine = &mut self.framer.engine;
         engine.hooks().bodies.trip.at(now);
@@ -162,7 +163,7 @@ impl ClientSession {
         })
     }
 
-    /// Abandons this stream: if it is incomplete it is cancelled, which [`ClientSession::control`] sends to the server.
+    /// Abandons this stream. If it is incomplete, it is cancelled, and [`ClientSession::control`] informs the server.
     pub fn leave(&mut self, stream: u32) {
         self.reset(stream, CANCEL);
         let hooks = self.framer.engine.hooks();

@@ -5,18 +5,18 @@ use units::Nanos;
 use crate::walker::{CONTINUATION, DATA, Frame, HEADERS, RST_STREAM, WINDOW_UPDATE};
 
 /// Frames that require an answer, change something or are useless: SETTINGS, PING, PRIORITY, PRIORITY_UPDATE, empty and
-/// tiny DATA, unknown types. Every [`BYTES_PER_CONTROL`] of DATA allows another: the rest of a window that is no
-/// multiple of the frame size is sent as tiny DATA, by Go's client for every 32 KB.
+/// tiny DATA, and unknown types. Every [`BYTES_PER_CONTROL`] of DATA allows one more. The rest of a window that is not
+/// a multiple of the frame size is sent as tiny DATA, by Go's client once in 32 KB.
 pub const CONTROL: Rate = Rate { burst: 1000, per_s: 1000 };
 pub const BYTES_PER_CONTROL: u64 = 4 << 10;
-/// WINDOW_UPDATE: this rate, plus one per [`BYTES_PER_UPDATE`] bytes sent, plus [`UPDATES_PER_WRITE`] per part of a
-/// body, however small: some programs open both windows for each gRPC message.
+/// WINDOW_UPDATE frames: this rate, plus one per [`BYTES_PER_UPDATE`] bytes sent, plus [`UPDATES_PER_WRITE`] per part
+/// of a body of any size, because some programs open both windows for each gRPC message.
 pub const UPDATES: Rate = Rate { burst: 1000, per_s: 1000 };
 pub const UPDATES_PER_WRITE: u64 = 2;
 pub const BYTES_PER_UPDATE: u64 = 256;
-/// RST_STREAM: a browser that leaves a page cancels up to 100 streams at once (CVE-2023-44487).
+/// RST_STREAM frames. A browser that leaves a page cancels up to 100 streams simultaneously (CVE-2023-44487).
 pub const RESETS: Rate = Rate { burst: 200, per_s: 20 };
-/// Resets that a client provokes us to send (CVE-2025-8671).
+/// Resets that a client provokes the server to send (CVE-2025-8671).
 pub const PROVOKED: Rate = Rate { burst: 100, per_s: 10 };
 /// QUIC's address changes and PATH_CHALLENGE. Each immediately costs a datagram of 1,200 bytes, whatever the congestion
 /// window.
@@ -43,7 +43,7 @@ pub enum Flood {
     Paths,
     #[error("more than 8 CONTINUATION frames for one header block")]
     Continuations,
-    /// Unread answers that we must keep because the client does not read; the caller checks their size.
+    /// Unsent answers that accumulate because the client does not read; the caller checks their size.
     #[error("more than 256 KB of answers unread")]
     Unread,
 }
@@ -58,7 +58,7 @@ pub struct Rate {
 /// A token bucket for a [`Rate`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Bucket {
-    /// In billionths of a unit.
+    /// The units in use, in billionths of a unit.
     spent: u64,
     at: Nanos,
 }
@@ -81,7 +81,8 @@ impl Bucket {
 /// The budgets of a peer.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
-    /// Small DATA frames are not limited, because we requested the content: each gRPC message is a frame.
+    /// True if small DATA frames are not limited, because this end requested the content and each gRPC message is a
+    /// frame.
     takes_small_data: bool,
     continuations: u32,
     /// Bytes sent that have not yet been credited as updates.
@@ -100,7 +101,7 @@ impl Budget {
         Budget { takes_small_data: true, ..Budget::default() }
     }
 
-    /// Credits a reset for a request we sent, because its server may refuse it.
+    /// Credits a reset for a request that this end sent, because the server may refuse it.
     pub fn on_request(&mut self) {
         self.resets.give_back(1);
     }

@@ -1,4 +1,4 @@
-//! The part common to both ends of a connection: takes bytes, makes frames, and enforces limits.
+//! The part that both ends of a connection share: takes bytes, makes frames, and enforces limits.
 
 use units::Nanos;
 
@@ -15,7 +15,7 @@ const ENHANCE_YOUR_CALM: u32 = 11;
 pub enum End {
     /// The engine ended it and has sent the reason.
     Engines(String),
-    /// We end it, with this error code.
+    /// This end closes the connection, with this error code.
     Ours(u32, Broken),
 }
 
@@ -49,7 +49,7 @@ pub struct Framer {
 }
 
 impl Framer {
-    /// Creates it for a connection whose peer starts with `preface_bytes` that are not a frame.
+    /// Creates the framer of a connection whose peer starts with `preface_bytes` bytes before the first frame.
     pub fn new(engine: Engine, preface_bytes: usize, budget: Budget) -> Framer {
         Framer { engine, walker: Walker::new(preface_bytes), budget, is_broken: false }
     }
@@ -72,13 +72,13 @@ impl Framer {
         let (provoked, trouble) = (std::mem::take(provoked), trouble.take());
         (0..provoked).try_for_each(|_| self.budget.on_provoked(now))?;
         match trouble {
-            // A mistake that only ends a stream is not reported, and a peer that just leaves has made none.
+            // A mistake that ends only a stream is not reported, and a peer that only closes has made none.
             Some(trouble) if !self.engine.wants_read() => Err(End::Engines(trouble)),
             _ => Ok(()),
         }
     }
 
-    /// Resets the streams of malformed messages; the connection goes on (RFC 9113 section 8.1.1).
+    /// Resets the streams of malformed messages; the connection continues (RFC 9113 section 8.1.1).
     fn reset_malformed(&mut self) {
         for stream in std::mem::take(&mut self.engine.hooks().malformed) {
             if self.engine.stream_window(stream).is_some() {

@@ -2,21 +2,21 @@
 //! ([`ClientSession`]). It has no socket, no thread and no clock of its own.
 //!
 //! This crate hides nghttp2: none of its types is public, and all unsafe code is in `ffi`. A session makes frames of a
-//! response only when its caller has decided that a number of bytes leave now, and only of that response
-//! ([`Session::write`]): the order among streams, of one connection and of all, is the scheduler's. Header blocks are
-//! made at the same time, since their compression depends on the order in which they leave.
+//! response only when its caller has decided that a number of bytes of that response leave now ([`Session::write`]). So
+//! the scheduler decides the order among all streams of all connections. Header blocks are made at the same time,
+//! because their compression depends on the order in which they leave.
 //!
-//! HTTP/3 uses the rates of `floods` too.
+//! HTTP/3 uses the rates in `floods` too.
 //!
-//! A request is returned as [`http::OwnedRequest`], or as the reason for its refusal ([`Event::Request`]); the rules
-//! are those of HTTP/1.1. A malformed request (RFC 9113 section 8.1.1) is not returned: its stream is reset, and the
-//! others go on.
+//! A request is returned as [`http::OwnedRequest`], or as the reason for its refusal ([`Event::Request`]), by the same
+//! rules as for HTTP/1.1. A malformed request (RFC 9113 section 8.1.1) is not returned: its stream is reset, and the
+//! other streams continue.
 //!
 //! The body of a request is stored up to the stream's window if its caller wants it ([`Session::want_body`]), and
 //! discarded otherwise.
 //!
-//! Before nghttp2 sees a byte, a walker checks the frames: floods end the connection (`floods`), and so do frames on
-//! streams that the client has ended (`streams`), which the engine forgets.
+//! Before nghttp2 receives a byte, a walker checks the frames. Floods end the connection (`floods`), and so do frames
+//! on streams that the client has ended (`streams`), because the engine forgets such streams.
 
 mod bodies;
 mod client;

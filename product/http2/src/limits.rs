@@ -1,4 +1,4 @@
-//! Limits of a connection that its parts, and those who use this crate, have in common.
+//! Limits of a connection that this crate's modules and its callers share.
 
-/// Streams that a client may have open at once (RFC 9113 section 6.5.2 recommends no fewer than 100).
+/// The maximum number of streams that a client may have open (RFC 9113 section 6.5.2 recommends at least 100).
 pub const STREAMS_MAX: u32 = 100;

@@ -1,4 +1,4 @@
-//! Responses received on the streams that we opened. A closed stream is kept until its response has been taken.
+//! Responses received on the streams that this end opened. A closed stream is kept until its response has been taken.
 //!
 //! Malformed responses (RFC 9113 section 8.1.1) are detected here: the engine would end the connection and with it all
 //! other responses.
@@ -24,7 +24,7 @@ struct Response {
     trailers: Option<Box<Trailers>>,
     /// The code with which the stream ended (RFC 9113 section 7).
     closed: Option<u32>,
-    /// The caller was notified and has not looked since.
+    /// True if the caller was notified and has not checked since.
     is_told: bool,
 }
 

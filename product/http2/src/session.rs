@@ -20,17 +20,18 @@ const NO_ERROR: u32 = 0;
 const INTERNAL_ERROR: u32 = 2;
 const FLOW_CONTROL_ERROR: u32 = 3;
 
-/// The minimum window, one frame, that an unwanted request may have left: below it the request is stopped.
+/// The minimum window, one frame, that an unwanted request may have left. Below it the request is stopped.
 const EARLY_WINDOW_MIN: u32 = 16 << 10;
 
 /// The maximum window (RFC 9113 section 6.9.1).
 const WINDOW_MAX: u32 = (1 << 31) - 1;
-/// The minimum size of an update that is checked, because it may exceed the maximum window at once.
+/// The minimum window update that is checked, because an update of this size may exceed the maximum window by itself.
 const GREAT_UPDATE: u32 = 1 << 30;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Limits on the head of a request; the rest of a larger one is dropped, and the request is returned as refused.
+    /// The limits on the head of a request. The rest of a larger head is dropped, and the request is returned as
+    /// refused.
     pub request: Limits,
     /// Maximum number of streams that the client may have open at once.
     pub streams_max: u32,
@@ -48,30 +49,30 @@ impl Default for Settings {
 /// An event on a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A request, or the reason for its refusal: its head, whatever follows. The body is discarded unless
-    /// [`Session::want_body`] is called before the next event is taken. If the head is malformed, only the closing of
-    /// the stream is reported.
+    /// A request, or the reason for its refusal. It is reported as soon as its head is complete. The body is discarded
+    /// unless [`Session::want_body`] is called before the next event is taken. If the head is malformed, only the
+    /// closing of the stream is reported.
     Request { stream: u32, request: Result<Box<OwnedRequest>, Box<Refused>> },
     /// The client has changed the stream's priority: [`Session::priority`].
     Priority { stream: u32 },
     /// A wanted body has bytes to read, or has ended: [`Session::read_body`]. Reported once until it is read.
     Body { stream: u32 },
-    /// The stream has ended, by either side. Its request's body can no longer be read, complete or not.
+    /// The stream has ended, on either side. The body of its request can no longer be read, complete or not.
     Closed { stream: u32 },
 }
 
 /// A client's priority (RFC 9218 section 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Priority {
-    /// The urgency: 0 is first, 7 last.
+    /// The urgency, from 0 (first) to 7 (last).
     pub urgency: u8,
     pub is_incremental: bool,
 }
 
-/// The source of a body's bytes. Bytes can be read repeatedly until they are consumed: bytes that a window refuses are
-/// stored nowhere else.
+/// The source of a body's bytes. Bytes can be read repeatedly until they are consumed, because bytes that a window does
+/// not admit are stored nowhere else.
 pub trait Source {
-    /// Appends at most `bytes_max` of the next bytes. Returns what follows them.
+    /// Appends at most `bytes_max` of the next bytes. Returns the state of the source after them.
     fn peek(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply;
 
     /// Consumes bytes.
@@ -121,7 +122,7 @@ pub struct Written {
     pub stop: Stop,
 }
 
-/// The reason why a connection cannot go on; [`Session::control`] makes the frame that informs the client.
+/// The reason why a connection cannot continue. [`Session::control`] makes the frame that informs the client.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
     #[error("{0}")]
@@ -134,7 +135,7 @@ pub enum Broken {
 pub struct Session {
     framer: Framer,
     streams: Streams,
-    /// Streams whose response was complete before their request.
+    /// The streams whose response was complete before their request.
     early: Vec<u32>,
     /// The request reported last, whose body may not be wanted.
     asked: Option<u32>,
@@ -173,7 +174,7 @@ impl Session {
             known += taken;
             self.streams.on_frame(&frame)?;
             if frame.update().is_some_and(|update| update == 0 || update >= GREAT_UPDATE) {
-                // The engine needs everything before this frame, but not the frame itself.
+                // The engine needs all bytes before this frame, but not the frame itself.
                 let before = known.saturating_sub(taken);
                 self.framer.feed(now, &rest[..before], out)?;
                 rest = &rest[before..];
@@ -186,7 +187,7 @@ impl Session {
         Ok(())
     }
 
-    /// Handles a WINDOW_UPDATE by 0 or past the maximum window: on a stream, it costs the client that stream (RFC 9113
+    /// Handles a WINDOW_UPDATE by 0 or beyond the maximum window. On a stream, only that stream is reset (RFC 9113
     /// sections 6.9 and 6.9.1).
     fn on_odd_update(&mut self, frame: &Frame, out: &mut Vec<u8>) -> Result<(), End> {
         let window = self.framer.engine.stream_window(frame.stream).filter(|_| frame.stream != 0);
@@ -238,7 +239,7 @@ impl Session {
         read
     }
 
-    /// Opens the connection's window as far as memory allows, and adapts it to the windows of its streams.
+    /// Opens the connection's window as memory allows, and adapts it to the windows of its streams.
     fn fit_window(&mut self) {
         let engine = &mut self.framer.engine;
         let bodies = &mut engine.hooks().bodies;
@@ -321,7 +322,7 @@ impl Session {
         written
     }
 
-    /// Ends the request of a complete response; the rest of its body is not wanted.
+    /// Ends the request of a complete response, whose remaining body is not wanted.
     fn end_request(&mut self, stream: u32, out: &mut Vec<u8>) {
         if self.framer.engine.has_whole_request(stream) == Some(false) {
             self.framer.engine.hooks().bodies.remove(stream);
@@ -330,9 +331,9 @@ impl Session {
         }
     }
 
-    /// Stops requests whose response is complete (RFC 9113 section 8.1). It waits until their window is nearly used up,
-    /// since some clients (curl 7.88) treat a reset in the middle of a short body as a missing response. Other streams
-    /// need not wait for them.
+    /// Stops requests whose response is complete (RFC 9113 section 8.1). The reset waits until their window is nearly
+    /// used up, because some clients (curl 7.88) treat a reset in the middle of a short body as a missing response.
+    /// Other streams are not delayed.
     fn reset_early(&mut self, out: &mut Vec<u8>) {
         let (engine, mut has_reset) = (&mut self.framer.engine, false);
         self.early.retain(|stream| {
@@ -362,17 +363,18 @@ impl Session {
         }
     }
 
-    /// Stops taking new requests.
+    /// Stops accepting new requests.
     pub fn go_away(&mut self) {
         self.framer.engine.go_away();
     }
 
-    /// The window for sending on this stream, whatever the connection's window; `None` if the stream is closed.
+    /// Returns the window for sending on this stream, regardless of the connection's window. `None` if the stream is
+    /// closed.
     pub fn stream_window(&mut self, stream: u32) -> Option<u32> {
         self.framer.engine.stream_window(stream)
     }
 
-    /// The window for sending on all streams together.
+    /// Returns the window for sending on all streams together.
     pub fn window(&mut self) -> u32 {
         self.framer.engine.window()
     }

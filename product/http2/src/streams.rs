@@ -3,8 +3,8 @@
 
 use crate::walker::{DATA, Frame, HEADERS, PRIORITY, RST_STREAM};
 
-/// Maximum number of remembered streams that the client has not ended. Streams that we ended are among them, since
-/// frames may be on their way.
+/// The maximum number of remembered streams that the client has not ended. Streams that this end has ended count too,
+/// because frames on them may still arrive.
 const UNENDED_MAX: usize = 512;
 const PRIORITY_BYTES: u32 = 5;
 
@@ -29,7 +29,7 @@ pub struct Streams {
     highest: u32,
     /// Streams that it has not ended, in ascending order.
     unended: Vec<u32>,
-    /// The highest stream about which nothing is known any more.
+    /// The highest stream that is no longer remembered.
     forgotten: u32,
 }
 

@@ -29,7 +29,7 @@ impl Frame {
         self.flags & END_STREAM != 0
     }
 
-    /// The increment, if this is a WINDOW_UPDATE of the right size.
+    /// Returns the increment, if this is a WINDOW_UPDATE of the right size.
     pub fn update(&self) -> Option<u32> {
         (self.kind == WINDOW_UPDATE && self.length as usize == WORD_BYTES).then_some(self.word)
     }
@@ -44,12 +44,12 @@ pub struct Walker {
     left: usize,
     /// The last known frame holds a part of a header block.
     is_block: bool,
-    /// Another frame of this header block must follow.
+    /// True if another frame of this header block must follow.
     goes_on: bool,
 }
 
 impl Walker {
-    /// Creates it for a connection that starts with `preface_bytes` that are not a frame.
+    /// Creates the walker of a connection that starts with `preface_bytes` bytes before the first frame.
     pub fn new(preface_bytes: usize) -> Walker {
         Walker { left: preface_bytes, ..Walker::default() }
     }
@@ -74,7 +74,8 @@ impl Walker {
         }
     }
 
-    /// Returns true if a request may be half received: a part of a frame that is not known yet, or of a header block.
+    /// Returns true if a request may be received in part: a part of a frame that is not known yet, or of a header
+    /// block.
     pub fn has_part(&self) -> bool {
         self.have > 0 || self.goes_on || (self.is_block && self.left > 0)
     }

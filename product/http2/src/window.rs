@@ -1,7 +1,7 @@
-//! The window of a stream: how much of a body its sender may send before it is read. A constant 64 KiB carries 64 KiB per
-//! round trip, 5 Mbit/s at 100 ms. The window therefore grows while its reader takes everything that arrives and the
-//! sender uses it up within a round trip, and it shrinks again if the reader takes less. A body that is not read keeps
-//! the initial window.
+//! The window of a stream: the number of bytes of a body that its sender may send before they are read. A constant
+//! window of 64 KiB carries 64 KiB per round trip, which is 5 Mbit/s at 100 ms. The window therefore grows while its
+//! reader takes everything that arrives and the sender uses the window up within a round trip. It shrinks again if the
+//! reader takes less. A body that is not read keeps the initial window.
 
 use units::Nanos;
 
@@ -9,21 +9,21 @@ use units::Nanos;
 pub const WINDOW_BYTES_MIN: usize = 65_535;
 /// The maximum window: it carries 320 Mbit/s at a round trip of 100 ms.
 pub const WINDOW_BYTES_MAX: usize = 4 << 20;
-/// The factor by which a window grows and shrinks: from the minimum to the maximum at once, since each step costs an
-/// upload a round trip.
+/// The factor by which a window grows and shrinks. It leads from the minimum to the maximum in one step, because each
+/// step costs an upload a round trip.
 const STEP: usize = 64;
-/// The fastest line assumed (1 Gbit/s): a window that carries this rate for a round trip is wide enough.
+/// The rate of the fastest line assumed (1 Gbit/s). A window that carries this rate for a round trip is wide enough.
 const BYTES_PER_MS_MAX: u64 = 125_000;
-/// A client that sends half a window within this many round trips is limited by the window.
+/// The number of round trips within which a sender that sends half a window is limited by the window.
 const USED_UP_ROUND_TRIPS: u64 = 2;
-/// A window is too wide if half of it takes more than this many round trips.
+/// The number of round trips above which a window is too wide, if half of it takes longer.
 const IDLE_ROUND_TRIPS: u64 = 32;
 
 /// The window of one stream.
 #[derive(Debug)]
 pub struct Window {
     bytes: usize,
-    /// Bytes received since the window was last adapted, and when that was.
+    /// The bytes received since the window was last adapted, and the time of that adaptation.
     came_bytes: usize,
     looked_at: Nanos,
 }
@@ -42,7 +42,8 @@ impl Window {
         self.bytes - WINDOW_BYTES_MIN
     }
 
-    /// Resets the window to the initial one, because nothing more comes. Returns how much wider it was.
+    /// Resets the window to the initial one, because nothing more arrives. Returns the number of bytes by which it was
+    /// wider.
     pub fn narrow(&mut self) -> usize {
         let wider_bytes = self.wider_bytes();
         self.bytes = WINDOW_BYTES_MIN;
@@ -54,7 +55,7 @@ impl Window {
     }
 
     /// Adapts the window after everything received was read, with memory for `room_bytes` more. Returns true if the
-    /// window changed; it does not before the round trip is known.
+    /// window changed. It does not change before the round trip is known.
     pub fn on_read(&mut self, now: Nanos, round_trip: Option<Nanos>, room_bytes: usize) -> bool {
         let Some(round_trip) = round_trip.filter(|_| self.came_bytes >= self.bytes / 2) else { return false };
         let (took, before) = (now - self.looked_at, self.bytes);
@@ -70,14 +71,14 @@ impl Window {
     }
 }
 
-/// The widest window that is useful at such a round trip.
+/// Returns the widest window that is useful at this round trip.
 fn widest(round_trip: Nanos) -> usize {
     let bytes = (round_trip.0 / 1000).saturating_mul(BYTES_PER_MS_MAX) / 1000;
     usize::try_from(bytes).unwrap_or(usize::MAX).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX)
 }
 
-/// The round trip to the peer, measured from our SETTINGS to the acknowledgement (RFC 9113 section 6.5.3), and the
-/// current time.
+/// The round trip to the peer, measured from this end's SETTINGS to their acknowledgement (RFC 9113 section 6.5.3), and
+/// the current time.
 #[derive(Debug, Default)]
 pub struct RoundTrip {
     pub now: Nanos,
@@ -86,7 +87,7 @@ pub struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Sets the current time; before the first time, SETTINGS were just sent.
+    /// Sets the current time. At the first call, SETTINGS have just been sent.
     pub fn at(&mut self, now: Nanos) {
         self.now = now;
         self.asked_at.get_or_insert(now);

@@ -36,12 +36,12 @@ pub struct Requests {
 /// Queue capacity that is kept when the queue is empty.
 const EVENTS_KEPT: usize = 8;
 
-/// The stream whose body is made into frames, and how much of it.
+/// The stream whose body is currently made into frames, and the progress.
 pub struct Turn {
     pub stream: u32,
     /// The maximum length of `out`.
     pub end: usize,
-    /// Valid during the call in which the turn is set, which also ends it.
+    /// The source, valid during the call that sets the turn and ends it.
     pub source: *mut (dyn Source + 'static),
     /// Bytes of the body.
     pub bytes: u64,
@@ -61,7 +61,7 @@ pub struct Hooks {
     pub provoked: u32,
     /// The last protocol error that the library found.
     pub trouble: Option<String>,
-    /// The last stream that a peer processes which leaves without an error (GOAWAY); 0 for any other.
+    /// The last stream that a peer still processes when it closes without an error (GOAWAY); 0 otherwise.
     pub last_processed: u32,
 }
 
@@ -302,7 +302,7 @@ impl Hooks {
         }
     }
 
-    /// Bytes of this stream's body that its next frame may hold, at most `bytes_max`.
+    /// Returns the number of bytes of this stream's body that its next frame may hold, at most `bytes_max`.
     pub fn room(&self, stream: u32, bytes_max: usize) -> usize {
         let Some(turn) = self.turn.as_ref().filter(|turn| turn.stream == stream && turn.stop.is_none()) else {
             return 0;

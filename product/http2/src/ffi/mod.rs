@@ -23,11 +23,13 @@ use crate::responses::Responses;
 use crate::session::{Priority, Source, Supply};
 use crate::{FRAME_HEADER_BYTES, Settings};
 
-/// Streams that a client cancels: a burst, and a rate per second. Our own limit is stricter ([`crate::Flood`]).
+/// The limit on streams that a client cancels: a burst, and a rate per second. Weir's own limit is stricter
+/// ([`crate::Flood`]).
 const RESETS: (u64, u64) = (1000, 33);
-/// Mistakes of a client that do not end the connection by themselves: a burst, and a rate per second.
+/// The limit on mistakes of a client that do not end the connection by themselves: a burst, and a rate per second.
 const GLITCHES: (u64, u64) = (1000, 33);
-/// Pending answers to SETTINGS and PING: one more than [`crate::Flood::Control`] allows at once, so that the client
+/// The maximum number of pending answers to SETTINGS and PING: one more than the burst of [`crate::Flood::Control`], so
+/// that the client receives Weir's reason.
 /// receives our reason.
 const ACKS_MAX: usize = 1001;
 const SETTINGS_MAX: usize = 32;
@@ -149,7 +151,7 @@ impl Engine {
         error
     }
 
-    /// Appends queued frames, then frames of this stream's body, up to `room` bytes in total.
+    /// Appends queued frames, and then frames of this stream's body, up to `room` bytes in total.
     pub fn turn(&mut self, stream: u32, room: usize, source: &mut dyn Source, out: &mut Vec<u8>) -> Turned {
         // SAFETY: the pointer is valid for this call, and the turn that holds it ends before the call does; only
         // callbacks of `make` use it.
@@ -164,8 +166,8 @@ impl Engine {
         Turned { bytes: turn.bytes, stop: turn.stop, error }
     }
 
-    /// Makes the library ask for the body of a stream whose window is open. The turn ends the request again, since data
-    /// that waits for a window takes memory.
+    /// Makes the library request the body of a stream whose window is open. The end of the turn cancels that request,
+    /// because data that waits for a window takes memory.
     fn begin_data(&mut self, stream: u32) -> bool {
         if self.window() == 0 || self.stream_window(stream).unwrap_or(0) == 0 {
             return false;
@@ -236,20 +238,20 @@ impl Engine {
         unsafe { sys::nghttp2_session_get_remote_settings(self.session.as_ptr(), id) }
     }
 
-    /// Records that bytes of a body were read: its stream's window opens once that is worth a frame.
+    /// Records that bytes of a body were read. The stream's window opens once enough were read for a frame.
     pub fn open_window(&mut self, stream: u32, bytes: usize) {
         // SAFETY: the session is alive. The call fails only for lack of memory; the window then stays shut.
         unsafe { sys::nghttp2_session_consume_stream(self.session.as_ptr(), stream as i32, bytes) };
     }
 
-    /// Records that bytes were stored or discarded: the connection's window opens once that is worth a frame.
+    /// Records that bytes were stored or discarded. The connection's window opens once enough were for a frame.
     pub fn open_connection_window(&mut self, bytes: usize) {
         // SAFETY: as above.
         unsafe { sys::nghttp2_session_consume_connection(self.session.as_ptr(), bytes) };
     }
 
-    /// Sets the window of a stream, or of the connection (0). A wider window is announced at once; for a narrower one,
-    /// fewer updates are sent.
+    /// Sets the window of a stream, or of the connection (0). A wider window is announced immediately; for a narrower
+    /// one, fewer updates are sent.
     pub fn set_window(&mut self, stream: u32, bytes: usize) {
         let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
         // SAFETY: as above.
