@@ -18,14 +18,14 @@ pub struct Acme {
     pub directory: String,
     pub ca: Option<PathBuf>,
     pub email: Option<String>,
-    /// The only challenge; `None` for those that the listeners and the hook allow.
+    /// The only challenge to use. `None` for all challenges that the listeners and the hook allow.
     pub challenge: Option<Challenge>,
     pub dns_hook: Option<PathBuf>,
     /// The identifier of the external account, and its key in base64url.
     pub external_account: Option<(String, Token)>,
 }
 
-/// A proof that a server has a host.
+/// A method of proving that a server controls a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Challenge {
     Http01,
@@ -100,7 +100,7 @@ impl Acme {
 const HTTP_PORT: u16 = 80;
 const HTTPS_PORT: u16 = 443;
 
-/// Notes what an authority will refuse, and marks as mistakes what can never have a certificate.
+/// Notes hosts that an authority will refuse, and reports hosts that can never have a certificate as mistakes.
 pub(crate) fn check(book: &Book<'_>, acme: Option<&Acme>, sites: &[Site], listeners: &[Placed<Listener>]) {
     let Some(acme) = acme else { return };
     let ordered: Vec<&Placed<Host>> =
@@ -140,7 +140,7 @@ fn is_address(host: &str) -> bool {
     host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok()
 }
 
-/// Returns whether a public authority may have a certificate for this host.
+/// Returns true if a public authority may issue a certificate for this host.
 pub fn is_public(host: &str) -> bool {
     let is_private_below = |top: &str| host.strip_suffix(top).is_some_and(|rest| rest.ends_with('.'));
     host.contains('.')

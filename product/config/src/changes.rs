@@ -1,4 +1,4 @@
-//! The differences between two files, in the words of the files, for an operator who reloads a server.
+//! The differences between two files, in the terms of the files, for an operator who reloads a server.
 
 mod tables;
 
@@ -20,20 +20,20 @@ const LISTENER: &str = "listener ";
 /// A difference between two files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// `None` if a whole table is new or gone.
+    /// The key. `None` if a whole table was added or removed.
     pub key: Option<&'static str>,
     said: String,
-    /// The place in the second file; `None` for what is gone or is a default now.
+    /// The place in the second file. `None` for a key or table that was removed or is now a default.
     at: Option<Place>,
 }
 
 impl Change {
-    /// Returns true if a listener is new, gone or different.
+    /// Returns true if a listener was added, removed or changed.
     pub fn is_of_listener(&self) -> bool {
         self.key.is_none() && self.said.starts_with(LISTENER)
     }
 
-    /// `uplink.rate 20mbit → 18mbit (weir.toml:6)`, with the line of its file.
+    /// Formats the change with the line in its file: `uplink.rate 20mbit → 18mbit (weir.toml:6)`.
     pub fn of_file<'c>(&'c self, files: &'c (impl Named + ?Sized)) -> impl fmt::Display + 'c {
         fmt::from_fn(move |f| match self.at {
             Some(at) => write!(f, "{} ({}:{})", self.said, files.name_of(at), at.line),

@@ -1,4 +1,4 @@
-//! Clients that count for more than one: many people behind an address, or a proxy.
+//! The weights of clients that count for more than one: many people behind an address, or a proxy.
 
 use std::net::IpAddr;
 use std::str::FromStr;

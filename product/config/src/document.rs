@@ -23,13 +23,14 @@ pub const FILE_BYTES_MAX: usize = 8 << 20;
 pub enum FileError {
     #[error("cannot read {path}: {source}{cure}", cure = cure(.source))]
     Read { path: String, source: std::io::Error },
-    /// All mistakes, in the order of the files. `is_denied`: the rights of the process do not reach an included file.
+    /// All mistakes, in the order of the files. `is_denied` is true if the process has no right to read an included
+    /// file.
     #[error("{}", listed(files, .mistakes))]
     Mistakes { files: FileNames, mistakes: Vec<Remark>, is_denied: bool },
 }
 
 impl FileError {
-    /// Returns true if the rights of the process do not reach the file, or one that it includes.
+    /// Returns true if the process has no right to read the file or one that it includes.
     pub fn is_denied(&self) -> bool {
         match self {
             FileError::Read { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
@@ -68,7 +69,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a folder, a FIFO or a device; expected a regular file"))
 }
 
-/// Returns the configuration of a text, or all mistakes in the order of the file. What it includes is left out.
+/// Returns the configuration of a text, or all mistakes in the order of the file. Included files are not read.
 pub fn read(bytes: &[u8]) -> Result<Configuration, Vec<Remark>> {
     read_all(&Sources::alone(bytes).map_err(|mistake| vec![mistake])?)
 }

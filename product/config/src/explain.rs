@@ -83,7 +83,7 @@ pub struct Explanation {
     settings: Vec<Row>,
     /// The index of its site.
     pub site: Option<usize>,
-    /// The path by which its site answers, decoded once; it begins with a slash.
+    /// The decoded path by which the site answers. It begins with a slash.
     pub path: Vec<u8>,
     /// True if upstreams answer it.
     pub is_passed_on: bool,
@@ -312,7 +312,7 @@ fn explain_type(explanation: &mut Explanation, site: &Site, path: &[u8]) {
     explanation.say(format!("type: {}, of files in .{extension}", site.types.with_charset(media_type)), at);
 }
 
-/// Explains what upstreams get.
+/// Explains the request that upstreams get.
 fn explain_proxy(explanation: &mut Explanation, site: &Site, proxy: &Proxy, path: &[u8]) {
     let to: Vec<String> = proxy.to.iter().map(ToString::to_string).collect();
     let is_scripts = proxy.version() == UpstreamVersion::FastCgi;

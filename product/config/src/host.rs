@@ -14,7 +14,7 @@ const LABEL_BYTES_MAX: usize = 63;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostName(String);
 
-/// The hosts of a site: one, or every name below it.
+/// The hosts of a site: one host, or every name below a name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Host {
     name: HostName,
@@ -28,7 +28,7 @@ impl HostName {
             return address.parse::<Ipv6Addr>().ok().map(|address| HostName(format!("[{address}]")));
         }
         let labels = text.len() <= NAME_BYTES_MAX && text.split('.').all(is_label);
-        // Clients read a name whose last label is a number as an address.
+        // Clients treat a name whose last label is a number as an address.
         let looks_numeric = text.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
         (labels && (!looks_numeric || text.parse::<IpAddr>().is_ok())).then_some(HostName(text))
     }
@@ -69,7 +69,7 @@ impl FromText for Host {
     const FORM: Form = Form::Host;
 
     fn from_text(text: &str) -> Result<Host, Wrong> {
-        // nginx's and Apache's words for all other hosts.
+        // The words of nginx and Apache for all other hosts.
         if ["_", "*", "_default_"].contains(&text) {
             return Err(Wrong::Expected("default = true in the site, for requests to all other hosts".into()));
         }

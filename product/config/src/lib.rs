@@ -1,7 +1,7 @@
 //! `weir.toml`, read and checked: text in, a [`Configuration`] or all its mistakes out.
 //!
 //! The keys are data ([`keys`]): the check for unknown keys, the reference ([`reference()`]) and the schema for editors
-//! ([`schema()`]) are made from that table. Reading goes on after a mistake, so that a person repairs a file once and not ten times.
+//! ([`schema()`]) are made from that table. Reading continues after a mistake, so that one run reports all of them.
 //! Only [`read_file`] and [`open`] do I/O.
 //!
 //! ```
@@ -74,10 +74,10 @@ pub struct Configuration {
     pub classes: Vec<Class>,
     /// The rules of all classes, in the order of the file; the first that matches decides.
     pub rules: Vec<Rule>,
-    /// Remarks that are no mistakes, in the order of the file.
+    /// Notes that are not mistakes, in the order of the file.
     pub notes: Vec<Remark>,
     pub files: FileNames,
-    /// The folders in which files to include are looked for.
+    /// The folders that are searched for files to include.
     pub include_folders: Vec<PathBuf>,
 }
 
@@ -87,7 +87,8 @@ impl Configuration {
         Assignment::new(&self.classes, &self.rules, &self.sites, self.settings.uplink.default_class.as_ref())
     }
 
-    /// The classes of the file, followed by [`OTHERS`] at the last of their priorities. Returns `None` if the file has no classes.
+    /// Returns the classes of the file, followed by [`OTHERS`] at the last of their priorities. Returns `None` if the
+    /// file has no classes.
     pub fn class_table(&self) -> Option<ClassTable> {
         let uplink = &self.settings.uplink;
         let priority = self.classes.iter().map(|class| class.priority).max()?;

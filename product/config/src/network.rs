@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::keys::Form;
 use crate::value_forms::{FromText, Wrong};
 
-/// The addresses that begin with the same bits; a single address if the length is all bits.
+/// The addresses that begin with the same bits, or a single address if the length is all bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,

@@ -1,14 +1,16 @@
-//! Patterns of paths: text in which `*` is any bytes, slashes included. A path is compared byte by byte, since it need not be UTF-8.
+//! Patterns of paths. A pattern is text in which `*` stands for any bytes, including slashes. A path is compared byte
+//! by byte, because it may not be UTF-8.
 //!
-//! A pattern covers another, so that a rule behind it is never reached, if it matches the other one as text: a `*` of the other stands
-//! for any character, so only a `*` can match it.
+//! A pattern covers another if it matches the other one as text; a rule after it is then never reached. A `*` of the
+//! other pattern stands for any character, so only a `*` can match it.
 
 use std::fmt;
 use std::ops::Range;
 
 use memchr::memmem;
 
-/// Maximum length and number of `*`, which bound the work of a match; both are far beyond what a person writes.
+/// The maximum length and number of `*`, which bound the work of a match. Both are far above those of hand-written
+/// patterns.
 const BYTES_MAX: usize = 256;
 const STARS_MAX: usize = 8;
 
@@ -39,13 +41,13 @@ impl Pattern {
         true
     }
 
-    /// The place of the part of a text that the first `*` matched, if it is the only one.
+    /// Returns the range of a text that the first `*` matched, if it is the only one.
     pub fn matched_range(&self, text: &[u8]) -> Option<Range<usize>> {
         let (first, last) = self.0.split_once('*')?;
         between(text, first, last).map(|matched| first.len()..first.len() + matched.len())
     }
 
-    /// Returns whether this begins with this text, and then with a slash.
+    /// Returns true if this pattern begins with this text followed by a slash.
     pub(crate) fn is_below(&self, folder: &str) -> bool {
         self.0.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
     }
@@ -59,7 +61,8 @@ impl Pattern {
         ["*", "/*"].contains(&self.0.as_str())
     }
 
-    /// Returns why a path of a request hardly matches, if so: paths are compared decoded, and without their query.
+    /// Returns the reason why hardly any path matches, if there is one: paths are compared decoded and without their
+    /// query.
     pub(crate) fn why_odd(&self) -> Option<&'static str> {
         let is_hex = |at: usize| self.0.as_bytes().get(at).is_some_and(u8::is_ascii_hexdigit);
         let is_encoded = |at: usize| is_hex(at + 1) && is_hex(at + 2);
@@ -82,7 +85,7 @@ impl Pattern {
         self.0.matches('*').count()
     }
 
-    /// Returns whether some text matches both. Anything fits between two `*`, so only the ends decide.
+    /// Returns true if some text matches both patterns. Anything fits between two `*`, so only the ends matter.
     pub fn meets(&self, other: &Pattern) -> bool {
         fn ends(pattern: &Pattern) -> Option<(&str, &str)> {
             let (first, rest) = pattern.0.split_once('*')?;

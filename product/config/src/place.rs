@@ -25,7 +25,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// The names of the files of a configuration, by which messages call them.
+/// The names of the files of a configuration, as messages use them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileNames(Vec<String>);
 
@@ -92,7 +92,8 @@ fn escaped(c: char) -> Vec<char> {
     if c.is_control() { c.escape_default().collect() } else { vec![c] }
 }
 
-/// Bytes between two counts of characters. Finding a place counts at most this many, however long its line is.
+/// The number of bytes between two stored counts of characters. Finding a place examines at most this many bytes,
+/// whatever the length of the line.
 const STRIDE: usize = 1024;
 
 /// Converts offsets in a text to places.

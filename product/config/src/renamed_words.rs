@@ -1,13 +1,13 @@
-//! Flags, keys and commands that were renamed or removed, and flags of other servers. Each is refused in one line that says what to write
-//! instead.
+//! Flags, keys and commands that were renamed or removed, and flags of other servers. Each is refused in one line with
+//! its replacement.
 
-/// A flag, a key or a command with another name.
+/// A flag, key or command that has another name now.
 #[derive(Debug)]
 pub struct Renamed {
     /// The old word: a flag with its dashes, a key with its table, or a command with `weir`.
     pub old: &'static str,
     pub new: &'static str,
-    /// A value in the new form, of a key as TOML; empty if the form is the same.
+    /// A value in the new form, as TOML for a key. Empty if the form has not changed.
     pub value: &'static str,
 }
 
@@ -57,7 +57,7 @@ pub const RENAMED: &[Renamed] = &[
 ];
 
 impl Renamed {
-    /// Returns the line that refuses the old name; it has a value to write if the form has changed.
+    /// Returns the line that refuses the old name, with a new value if the form has changed.
     fn said(&self) -> String {
         let Renamed { old, new, value } = self;
         let (noun, new, written) = match old {
@@ -80,7 +80,8 @@ const RANKED: &str = "write bands, which `weir uplink up` makes (docs/attach.md)
 
 const PROMOTION: &str = "a response moves to a better band when nothing of its connection is queued; leave it out";
 
-/// Removed words and what to do instead: a flag as it is typed or a key with its table, followed by a value if only that value is gone.
+/// Removed words and their replacements: a flag as it is typed, or a key with its table, followed by a value if only
+/// that value was removed.
 const GONE: &[(&str, &str)] = &[
     ("--class", "write [[class]] tables in weir.toml and start with `weir run` (docs/policies.md)"),
     ("--drain", "write --shaping"),

@@ -1,6 +1,6 @@
 //! The schema of the keys for editors: JSON Schema, draft 2020-12.
 //!
-//! It describes names, types and forms. `weir check` alone checks what depends on several keys.
+//! The schema describes names, types and forms. Only `weir check` checks rules that involve several keys.
 
 use serde_json::{Map, Value, json};
 
@@ -55,7 +55,8 @@ fn default(key: &Key) -> Option<Value> {
     }
 }
 
-/// The schema of a string. Patterns are no stricter than the check: users would switch off an editor that marks right values.
+/// Returns the schema of a string. Patterns are no stricter than the check, because users would switch off an editor
+/// that marks correct values.
 fn text(form: Form) -> Value {
     let pattern = match form {
         Form::OneOf(names) => return json!({ "enum": names }),

@@ -1,7 +1,7 @@
-//! Reads a table of the file as the table of keys describes it.
+//! Reads a table of the file according to the table of keys.
 //!
-//! A caller requests a value by its name and its type. The key has its default or says that it is required. Mistakes are noted and reading goes on,
-//! so that all of them are found at once.
+//! A caller requests a value by its name and type. The table of keys holds its default or marks it as required.
+//! Mistakes are noted and reading continues, so that all of them are found in one run.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ type Value<'t> = toml::Spanned<DeValue<'t>>;
 pub struct Held {
     pub key: &'static str,
     pub value: String,
-    /// `None` for a default.
+    /// The place in the file; `None` for a default.
     pub at: Option<Place>,
     /// The place of its table, by which tables of one name are told apart.
     pub table: Place,
@@ -31,7 +31,7 @@ pub struct Held {
 pub(crate) struct Book<'t> {
     lines: Lines<'t>,
     files: FileNames,
-    /// The folder at which the paths of each file begin.
+    /// The folder to which the paths of each file are relative.
     bases: Vec<PathBuf>,
     mistakes: RefCell<Vec<Remark>>,
     notes: RefCell<Vec<Remark>>,
@@ -139,7 +139,7 @@ impl<'r, 't> Section<'r, 't> {
         }
     }
 
-    /// Returns true if the value is no flag, which reading it reports.
+    /// Returns true if the value is not a boolean; reading it reports that.
     pub(crate) fn is_wrong_flag(&self, name: &str) -> bool {
         self.find(name).is_some_and(|value| value.get_ref().as_bool().is_none())
     }
@@ -202,7 +202,7 @@ impl<'r, 't> Section<'r, 't> {
     pub(crate) fn tables(&self, name: &str) -> Vec<Section<'r, 't>> {
         let key = self.key(name);
         let Some(value) = self.find(name) else { return Vec::new() };
-        // A table below it was first, such as [[site.proxy]] before any [[site]].
+        // A table below this one came first, such as [[site.proxy]] before any [[site]].
         let above = if value.get_ref().is_table() { " above the tables that are part of it" } else { "" };
         let expected = || format!("tables in double brackets, [[{}]]{above}", key.path);
         let Some(list) = value.get_ref().as_array().filter(|list| !list.is_empty()) else {

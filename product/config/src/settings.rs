@@ -20,7 +20,7 @@ use crate::value_forms::{ConcurrencySharing, LogFormat, LogPath, Name, Percent, 
 /// Maximum number of listeners: each has sockets in every event loop.
 const LISTENERS_MAX: usize = 64;
 
-/// The address of a file without listeners; it is the default of `weir serve` too.
+/// The address of a file without listeners, which is also the default of `weir serve`.
 const ADDRESS: &str = "127.0.0.1:8080";
 
 /// Everything outside sites and classes.
@@ -59,10 +59,10 @@ pub struct Process {
     pub max_accepted_connections: Option<u32>,
     pub backlog: u16,
     pub access_log: Option<AccessLog>,
-    /// Peers whose statements about their clients are accepted.
+    /// The peers whose information about their clients is trusted.
     pub trusted_proxies: Vec<Network>,
     pub spool_folder: PathBuf,
-    /// The folder for what is kept over a restart.
+    /// The folder for data that is kept across restarts.
     pub state: Option<PathBuf>,
     /// The address of the admin listener, on a loopback interface.
     pub admin: Option<SocketAddr>,
@@ -85,7 +85,7 @@ pub struct AccessLog {
 pub struct Uplink {
     pub rate: UplinkRate,
     pub shaping: Shaping,
-    /// The place of `shaping` if that is `bands`.
+    /// The place of `shaping`, if its value is `bands`.
     pub(crate) bands_at: Option<Place>,
     pub policy: PolicySpec,
     pub starvation_share: Share,
@@ -190,8 +190,8 @@ fn listeners(file: &Section<'_, '_>) -> Vec<Placed<Listener>> {
     listeners
 }
 
-/// Notes each listener of all addresses that is left with those of IPv6, because an IPv4 address has a listener of its own:
-/// the kernel does not divide a port further.
+/// Notes each listener on all addresses that serves only IPv6 because an IPv4 address has a separate listener; the
+/// kernel does not divide a port further.
 fn note_missing_ipv4(book: &Book<'_>, listeners: &[Placed<Listener>]) {
     for of_all in listeners.iter().filter(|listener| listener.value.address.ip() == Ipv6Addr::UNSPECIFIED) {
         let port = of_all.value.address.port();
@@ -220,7 +220,8 @@ fn has_proxy_header(table: &Section<'_, '_>) -> bool {
     is_wanted
 }
 
-/// Returns true if the kernel refuses the second address: the same port and family, and the same IP address or one that stands for all.
+/// Returns true if the kernel refuses the second address, because it has the same port and family and the same IP
+/// address, or because one of the two stands for all addresses.
 pub fn is_overlapping(a: SocketAddr, b: SocketAddr) -> bool {
     let scope = |address: &SocketAddr| if let SocketAddr::V6(v6) = address { v6.scope_id() } else { 0 };
     let [one, other] = [a, b].map(|address| address.ip().to_canonical());
@@ -261,7 +262,8 @@ fn process(server: &Section<'_, '_>) -> Option<Process> {
     })
 }
 
-/// Reads the address of the admin listener, which must be a loopback address: other machines must not see what the server does.
+/// Reads the address of the admin listener. It must be a loopback address, because other machines must not see the
+/// server's activity.
 fn admin(server: &Section<'_, '_>) -> Option<SocketAddr> {
     let admin = server.text::<SocketAddr>("admin")?;
     if !admin.value.ip().is_loopback() {
@@ -280,7 +282,7 @@ fn trusted_proxies(server: &Section<'_, '_>) -> Vec<Network> {
     networks.into_iter().map(|network| network.value).collect()
 }
 
-/// The keys of the uplink that say what goes first.
+/// The keys of the uplink that determine the order of responses.
 const ORDER: [&str; 4] = ["policy", "starvation_share", "client_share", "client_weights"];
 
 impl Uplink {
@@ -318,7 +320,7 @@ impl Uplink {
     }
 }
 
-/// The kernel's bands keep the order of few policies.
+/// Checks the policy for bands, because the kernel's bands can keep the order of only a few policies.
 fn check_bands(uplink: &Section<'_, '_>, shaping: &Placed<Shaping>, policy: &Placed<PolicySpec>) {
     if shaping.value == Shaping::Bands && !policy.value.has_bands() {
         let said = format!(
@@ -332,8 +334,8 @@ fn check_bands(uplink: &Section<'_, '_>, shaping: &Placed<Shaping>, policy: &Pla
 /// The minimum of `limits.memory`: the program with its caches and a few hundred connections.
 pub const MEMORY_BYTES_MIN: u64 = 32 << 20;
 
-/// The range of `limits.head_bytes`. The maximum is what the frames of one head carry in HTTP/2, with eight CONTINUATIONs of 16 KB, and what
-/// HTTP/3 buffers of incomplete heads.
+/// The range of `limits.head_bytes`. The maximum is the size of a head that HTTP/2 carries with eight CONTINUATION
+/// frames of 16 KB, and that HTTP/3 buffers while heads are incomplete.
 pub const HEAD_BYTES: RangeInclusive<u64> = 4 << 10..=128 << 10;
 
 /// The maximum of one field or path over HTTP/2, as sent: a constant of nghttp2 (NGHTTP2_HD_MAX_NV).

@@ -1,7 +1,8 @@
 //! The files of a configuration: the one that is named, and those that it includes.
 //!
-//! They are read as one text, so that keys and rules mean the same wherever they stand; places in it know their file.
-//! Each file must be whole by itself, or a table that one file begins could go on in the next.
+//! They are read as one text, so that keys and rules mean the same in whichever file they stand. A place in the text
+//! records its file. Each file must be complete by itself; otherwise a table that begins in one file could continue in
+//! the next.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -22,11 +23,11 @@ const FILES_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     files: Vec<Source>,
-    /// The folders in which files to include are looked for.
+    /// The folders that are searched for files to include.
     pub folders: Vec<PathBuf>,
-    /// Mistakes in what is included.
+    /// Mistakes in the includes.
     pub mistakes: Vec<Remark>,
-    /// The rights of the process do not reach a file or folder that is included.
+    /// True if the process has no right to read an included file or folder.
     pub is_denied: bool,
 }
 
@@ -39,7 +40,7 @@ struct Source {
 }
 
 impl Sources {
-    /// The sources of a text alone; what it includes is left out.
+    /// Creates the sources of a single text. Included files are not read.
     pub fn alone(bytes: &[u8]) -> Result<Sources, Remark> {
         let text = decoded(bytes, 0)?.to_string();
         Ok(Sources { files: vec![Source { name: String::new(), text, folder: PathBuf::new() }], ..Sources::default() })
@@ -150,7 +151,7 @@ impl Sources {
         (whole, starts)
     }
 
-    /// Mistakes by which a file is not whole by itself, at most one of its syntax.
+    /// Returns the mistakes that make a file incomplete by itself, at most one of them of syntax.
     pub fn unwhole(&self) -> Vec<Remark> {
         let of_file = |(at, file): (usize, &Source)| match DeTable::parse(&file.text) {
             Err(error) => vec![syntax(&file.text, &Lines::new(&file.text), &error).of_file(at)],
@@ -222,7 +223,7 @@ fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new(""))
 }
 
-/// The reason why the files of a pattern are not known.
+/// The reason why the files that match a pattern could not be listed.
 struct Unmatched {
     said: String,
     is_denied: bool,

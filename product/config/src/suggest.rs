@@ -6,7 +6,8 @@ use crate::renamed_words::gone;
 
 /// Maximum edit distance between a word and its suggestion.
 const DISTANCE_MAX: usize = 2;
-/// Maximum length of a word that is compared: longer ones are no typing errors, and a comparison takes the product of the lengths.
+/// The maximum length of a compared word. Longer words are not typing errors, and a comparison takes time proportional
+/// to the product of the lengths.
 const COMPARED_MAX: usize = 64;
 /// Maximum number of words that are compared: ten thousand sites times ten thousand mistakes would take minutes.
 const WORDS_MAX: usize = 200;

@@ -23,7 +23,8 @@ pub(crate) trait Rule {
     fn competes(&self, other: &Self) -> bool;
 }
 
-/// Checks a rule for one path that other servers would take for all below it, as nginx's `location /admin/`.
+/// Checks a rule for a single path that other servers would apply to all paths below it, as in nginx's `location
+/// /admin/`.
 fn check_below<R: Rule>(book: &Book<'_>, rule: &R, rules: &[R]) {
     let Some(path) = rule.path().filter(|path| path.stars() == 0) else { return };
     let path = path.to_string();

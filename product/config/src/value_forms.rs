@@ -1,4 +1,4 @@
-//! The values that strings of the file are read as.
+//! The types of the values that strings in the file represent.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -91,7 +91,7 @@ impl FromText for Size {
     }
 }
 
-/// The statuses that an error page is for.
+/// The statuses to which an error page applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statuses {
     first: u16,
@@ -194,10 +194,10 @@ impl FromText for Duration {
     }
 }
 
-/// The shortest timeout. 0 would not disable a timeout, as operators may expect: it would end what has hardly begun.
+/// The shortest timeout. 0 would not disable a timeout, as operators may expect, but would end everything immediately.
 const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 
-/// Reads a time for which somebody is waited for.
+/// Reads a timeout.
 pub fn timeout(text: &str) -> Result<Duration, String> {
     let time = units::parse_duration(text).map_err(|error| error.to_string())?;
     if time < TIMEOUT_MIN { Err("expected 1ms or more".to_string()) } else { Ok(time) }
@@ -248,8 +248,9 @@ fn is_unix_socket(text: &str) -> bool {
     ["unix:", "unix/", "/", "./", "@"].iter().any(|begins| text.starts_with(begins)) || text.ends_with(".sock")
 }
 
-/// Reads an address to listen at: an IP address and a port, `localhost:8080`, or `:8080` for all addresses, of IPv6 too if this machine has
-/// it. A port without a colon is refused: it does not show whether other machines are served.
+/// Reads an address to listen on: an IP address and a port, `localhost:8080`, or `:8080` for all addresses, including
+/// IPv6 if this machine has it. A port without a colon is refused, because it does not show whether other machines are
+/// served.
 pub fn listen_address(text: &str) -> Option<SocketAddr> {
     let port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u16>().ok()).flatten();
     if let Some(port) = text.strip_prefix("localhost:").and_then(port) {

@@ -1,7 +1,7 @@
-//! The differences of the tables of a file: of sites, classes and what is in them, and of the server.
+//! The differences between the tables of two files: of sites, classes and their contents, and of the server.
 //!
-//! Tables of which there may be several are compared by their names. By their positions, a table that is gone before
-//! another would make that one, and all after it, look changed.
+//! Tables that may occur several times are compared by name. A comparison by position would report all tables after a
+//! removed one as changed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
@@ -14,8 +14,8 @@ use crate::section::Held;
 /// Maximum length of a default that is shown as it is; some defaults are sentences.
 const DEFAULT_BYTES_MAX: usize = 40;
 
-/// The keys whose values are the name of their table among the others of its path. Tables without such a key are
-/// compared by position, after those that are the same.
+/// The keys that hold the name of their table among the others of its path. Tables without such a key are compared by
+/// position, after the equal ones.
 const NAMES: [&str; 13] = [
     "site.access.path",
     "site.cache.path",
@@ -52,7 +52,7 @@ impl Table<'_> {
         self.held.iter().copied().filter(move |held| is_wanted(held))
     }
 
-    /// The name as it is shown: `/up/*`. A table without one is shown by what the file says in it: `path /x/*`.
+    /// Returns the name as it is shown: `/up/*`. A table without a name is shown by its settings: `path /x/*`.
     fn shown(&self) -> String {
         let of_name: Vec<&str> =
             self.values(|held| NAMES.contains(&held.key) && held.at.is_some()).map(|held| &*held.value).collect();
@@ -74,7 +74,7 @@ impl Table<'_> {
     }
 }
 
-/// The differences of two lists of settings, of one table and of the tables below it.
+/// Returns the differences between two lists of settings, of one table and the tables below it.
 pub(super) fn of_values(prefix: &str, before: &[Held], after: &[Held]) -> Vec<Change> {
     let [before, after] = [before, after].map(by_path);
     let paths: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();
@@ -130,7 +130,7 @@ fn is_single(path: &str) -> bool {
     Key::of(path).is_none_or(|key| key.kind != Kind::Tables)
 }
 
-/// The table before that each table after was: the same one, or else one of the same name.
+/// Returns, for each new table, the corresponding old table: the equal one, or else one of the same name.
 fn partners(before: &[Table], after: &[Table]) -> Vec<Option<usize>> {
     let mut partners = vec![None; after.len()];
     pair(before, after, &mut partners, Table::settings);
@@ -138,7 +138,7 @@ fn partners(before: &[Table], after: &[Table]) -> Vec<Option<usize>> {
     partners
 }
 
-/// Pairs tables that are the same by this key, the first with the first, unless they are paired already.
+/// Pairs tables that are equal by this key, in order, unless they are paired already.
 fn pair<'t, K: Hash + Eq>(
     before: &'t [Table],
     after: &'t [Table],
@@ -155,7 +155,7 @@ fn pair<'t, K: Hash + Eq>(
     }
 }
 
-/// The differences of the keys of one table. One that is missing on one side counts as its default.
+/// Returns the differences between the keys of one table. A key that is missing on one side has its default there.
 fn of_table(prefix: &str, before: &[&Held], after: &Table) -> Vec<Change> {
     let (before, now) = (by_key(before), by_key(&after.held));
     let keys: BTreeSet<&'static str> = before.keys().chain(now.keys()).copied().collect();

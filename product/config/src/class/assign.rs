@@ -1,4 +1,5 @@
-//! The class of a request: the class of the first rule it matches, else its site's, else the default.
+//! The class of a request: the class of the first rule that it matches, otherwise its site's class, otherwise the
+//! default.
 
 use super::{Asked, Class, Rule, by_name};
 use crate::Site;
@@ -12,7 +13,7 @@ pub enum Why {
     Site,
     /// `uplink.default_class`.
     Default,
-    /// No rule, site or default; the class is [`super::OTHERS`].
+    /// There is no rule, site or default; the class is [`super::OTHERS`].
     Nothing,
 }
 
@@ -51,7 +52,8 @@ impl Assignment {
         Assignment { rules: rules.to_vec(), of_any, of_sites, default, others: classes.len() }
     }
 
-    /// The index of the class among the classes of the file, or one behind the last for [`super::OTHERS`], and the reason.
+    /// Returns the index of the class among the classes of the file, or one past the last for [`super::OTHERS`], and
+    /// the reason.
     pub fn of(&self, asked: &Asked<'_>) -> (usize, Why) {
         let first = |places: &[usize]| places.iter().copied().find(|at| self.rules[*at].matches(asked));
         let (own, class) = self.of_sites.get(asked.site).map_or((&[][..], None), |(own, class)| (own, *class));

@@ -30,14 +30,14 @@ pub const OTHERS: &str = "others";
 pub struct Class {
     pub at: Place,
     pub name: String,
-    /// The class with the lowest number goes first.
+    /// The priority. The class with the lowest number goes first.
     pub priority: u8,
     /// The weight in the file; `None` if the file has none, which counts as 1.
     pub weight: Option<u32>,
     pub min_rate: Option<Rate>,
     pub max_rate: Option<Rate>,
     pub max_concurrent_requests: Option<u32>,
-    /// `None` is the policy of the uplink.
+    /// The policy; `None` for the policy of the uplink.
     pub policy: Option<PolicySpec>,
     pub objective: Option<Objective>,
     pub held: Vec<Held>,
@@ -46,7 +46,7 @@ pub struct Class {
 /// Reads the classes, and the rules of all classes in the order of the file.
 pub(crate) fn read(file: &Section<'_, '_>, sites: &[Site]) -> (Vec<Class>, Vec<Rule>) {
     let tables = file.tables("class");
-    // One is for `others`.
+    // One class is reserved for `others`.
     let most = CLASSES_MAX - 1;
     if let Some(table) = tables.get(most) {
         file.book.mistake(table.at, format!("class {}: expected {most} at most", most + 1));
@@ -98,7 +98,7 @@ impl Class {
         })
     }
 
-    /// The class as the scheduler has it; without a policy of its own it has the uplink's.
+    /// Returns the class in the scheduler's form. A class without a policy gets the uplink's.
     pub fn spec(&self, uplink: &Uplink) -> ClassSpec {
         let order = self.policy.as_ref().unwrap_or(&uplink.policy).order().clone();
         ClassSpec {
@@ -161,7 +161,7 @@ fn check_names(book: &Book<'_>, classes: &[Class]) {
     }
 }
 
-/// The keys of a class that say what goes first.
+/// The keys of a class that determine the order of responses.
 const ORDER: [&str; 4] = ["class.min_rate", "class.weight", "class.priority", "class.policy"];
 
 fn note_no_order(book: &Book<'_>, classes: &[Class]) {

@@ -52,7 +52,7 @@ pub struct Asked<'a> {
     pub site: usize,
     /// The decoded path; it begins with a slash.
     pub path: &'a [u8],
-    /// A rule with a network matches no unknown client.
+    /// The address of the client. A rule with a network does not match an unknown client.
     pub client: Option<IpAddr>,
     pub fields: &'a dyn FieldLines,
 }
@@ -75,7 +75,7 @@ impl Rule {
         let (network, field) = (table.text::<Network>("network"), table.text::<Field>("header"));
         let token = table.text::<Token>("token");
         let site = site.map(|name| site::named(table.book, sites, &name));
-        // Without the wrong condition the rule would match more requests than it should.
+        // If a wrong condition were dropped, the rule would match more requests than it should.
         let read = [path.is_some(), network.is_some(), field.is_some(), token.is_some(), site.flatten().is_some()];
         let given = ["path", "network", "header", "token", "site"].map(|name| table.is_given(name));
         (read == given).then(|| Rule {

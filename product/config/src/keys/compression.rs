@@ -1,4 +1,4 @@
-//! The keys by which a site sends fewer bytes, in the order of the reference.
+//! The keys that reduce the bytes that a site sends, in the order of the reference.
 
 use super::Unset::{Absent, Is};
 use super::table::key;

@@ -130,13 +130,13 @@ pub enum Form {
     OneOf(&'static [&'static str]),
 }
 
-/// The meaning of a missing key.
+/// The meaning of an absent key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unset {
     Required,
-    /// The consequence of its absence.
+    /// The consequence of the key's absence.
     Absent(&'static str),
-    /// A string, number or boolean; for lists the only element.
+    /// The default: a string, number or boolean. For lists it is the only element.
     Is(&'static str),
 }
 

@@ -1,4 +1,4 @@
-//! Access: the clients that may have some paths of a site.
+//! Access rules: the clients that may have certain paths of a site.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -17,12 +17,12 @@ pub struct Access {
     pub at: Place,
     pub path: Pattern,
     pub networks: Networks,
-    /// The users who may log in, if a login is asked for.
+    /// The users who may log in, if a login is required.
     pub users: Option<UsersFile>,
-    /// The server that is asked, if one is.
+    /// The server that decides about clients, if there is one.
     pub auth: Option<ForwardAuth>,
     pub satisfy: Satisfy,
-    /// The key of the users, or of the server that is asked; the table if it has neither.
+    /// The place of the key of the users or of the deciding server, or of the table if it has neither.
     pub login_at: Place,
 }
 
@@ -33,10 +33,11 @@ pub struct UsersFile {
     pub realm: String,
 }
 
-/// The networks whose clients are let in or not. The longest that a client is of decides, so their order does not matter.
+/// The networks whose clients are let in or refused. The network with the longest prefix that contains the client
+/// decides, so their order does not matter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Networks {
-    /// If there are any, clients of no network are not let in.
+    /// The allowed networks. If there are any, clients outside all networks are refused.
     pub allow: Vec<Network>,
     pub deny: Vec<Network>,
 }
@@ -62,17 +63,17 @@ impl Access {
         Some(access)
     }
 
-    /// Returns true if only some clients are let in, so that what they get must not be stored for others.
+    /// Returns true if only some clients are let in, so that their responses must not be stored for others.
     pub fn is_private(&self) -> bool {
         !self.networks.allow.is_empty() || self.has_login()
     }
 
-    /// Returns true if clients have to log in, some of them at least.
+    /// Returns true if some or all clients have to log in.
     pub fn has_login(&self) -> bool {
         self.users.is_some() || self.auth.is_some()
     }
 
-    /// Returns what the network of a client decides.
+    /// Returns the decision by the client's network.
     pub fn by_network(&self, client: IpAddr) -> ByNetwork {
         match (self.networks.admits(client).0, self.satisfy) {
             (true, Satisfy::All) if self.has_login() => ByNetwork::NeedsLogin,
@@ -102,7 +103,7 @@ impl UsersFile {
     }
 }
 
-/// Checks that all addresses of IPv4 are refused only with all those of IPv6.
+/// Checks that a rule that refuses all IPv4 addresses also refuses all IPv6 addresses.
 fn check_families(table: &Section<'_, '_>, deny: &[Placed<Network>]) {
     let of_all = |is_ipv4: bool| deny.iter().find(|own| own.value.is_all() && own.value.address().is_ipv4() == is_ipv4);
     let (all, missing) = match (of_all(true), of_all(false)) {
@@ -142,7 +143,7 @@ impl Networks {
         self.allow.is_empty() && self.deny.is_empty()
     }
 
-    /// Returns whether a client is let in, and the network that decides, if it is of any.
+    /// Returns true if a client is let in, and the network that decides, if there is one.
     pub fn admits(&self, client: IpAddr) -> (bool, Option<&Network>) {
         let allowed = self.allow.iter().map(|network| (true, network));
         let of_client =

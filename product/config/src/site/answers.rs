@@ -12,16 +12,17 @@ use super::{
     UpstreamAddress,
 };
 
-/// The paths for measurements of responsiveness under load: the list of the others, a small and a large object, and one that takes uploads.
+/// The paths for measurements of responsiveness under load: the list of the other objects, a small object, a large
+/// object, and an object that accepts uploads.
 pub const MEASURED_PATHS: [&str; 4] =
     ["/.well-known/nq", "/.well-known/nq/small", "/.well-known/nq/large", "/.well-known/nq/upload"];
 
 /// The rules of a site. In each list the first match decides.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answers {
-    /// They go before all others, which see what they return.
+    /// The rewrites, which apply before all other rules. The other rules see the rewritten path.
     pub rewrites: Vec<Rewrite>,
-    /// They go before all answers but redirects.
+    /// The access rules, which apply before all answers except redirects.
     pub access: Vec<Access>,
     /// The fields of requests to upstreams.
     pub request_headers: Vec<RequestHeader>,
@@ -41,7 +42,7 @@ pub struct Answers {
 /// The reason why the rules of a site cannot decide about a request for an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unclear {
-    /// The path has empty segments; without them the rules would decide.
+    /// The path has empty segments. The rules could decide about the path without them.
     Unmerged,
     Refused(Reject),
 }
@@ -56,8 +57,8 @@ const UNREWRITABLE: Reject =
     Reject { status: Status::BAD_REQUEST, reason: "path that a rewrite would make one with empty or dot segments" };
 
 impl Answers {
-    /// The rewrite of this path, and the path and query that the other rules see; `None` if the path stays. A path that
-    /// a program may read in several ways, with other rewrites for each, is unclear, as for [`Answers::check`].
+    /// Returns the rewrite of this path, and the path and query that the other rules see. `None` if the path stays. A
+    /// path that a program may read in several ways with different rewrites is unclear, as for [`Answers::check`].
     pub fn rewrite(&self, readings: &Readings, query: Option<&[u8]>) -> Result<Option<(&Rewrite, Rewritten)>, Unclear> {
         if self.rewrites.is_empty() {
             return Ok(None);
@@ -77,8 +78,9 @@ impl Answers {
         Ok(Some((rewrite, rewritten)))
     }
 
-    /// Checks that the rules, and the classes by path if there are any, agree on every reading of a path. A rule that matches one spelling and not
-    /// another would protect nothing, since the upstream may treat both alike. Files have one reading.
+    /// Checks that the rules, and the classes by path if there are any, agree on every reading of a path. A rule that
+    /// matches only one spelling would protect nothing, because the upstream may treat both alike. Files have one
+    /// reading.
     pub fn check<C: PartialEq>(
         &self,
         host: Option<&HostName>,
@@ -132,7 +134,7 @@ impl Answers {
         !(self.headers.is_empty() && self.cors.is_empty() && self.cache.is_empty() && self.access.is_empty())
     }
 
-    /// The redirect for this host and this path, whose empty segments are left out, and its target.
+    /// Returns the redirect for this host and this path without its empty segments, and the redirect's target.
     pub fn redirect(&self, host: Option<&HostName>, path: &Readings) -> Option<(&Redirect, String)> {
         if self.redirects.is_empty() {
             return None;

@@ -82,7 +82,8 @@ pub(crate) fn check(book: &Book<'_>, sites: &[Site], settings: &Settings) {
     }
 }
 
-/// Checks that no redirect leads to itself by a URL of the site, and notes proxies to a listener of this file.
+/// Checks that no redirect leads to itself through a URL of the site, and notes proxies whose upstream is a listener of
+/// this file.
 pub(crate) fn check_loops(book: &Book<'_>, sites: &[Site], settings: &Settings) {
     for site in sites {
         for redirect in &site.answers.redirects {

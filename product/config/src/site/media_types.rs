@@ -6,12 +6,12 @@ use crate::place::Place;
 use crate::section::{Held, Section};
 use crate::value_forms::{Charset, Extension, MediaType};
 
-/// The types that a site's operator names; the server knows the types of common extensions itself.
+/// The types named by a site's operator. The server itself contains the types of common extensions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MediaTypes {
     /// By extension, in lower case and without its dot.
     pub by_extension: BTreeMap<String, String>,
-    /// The type of a file whose extension has none; `None` leaves it to the file's content.
+    /// The type of a file whose extension has none. `None` leaves the choice to the file's content.
     pub default: Option<String>,
     /// The charset that types of text name; `None` for none.
     pub charset: Option<String>,
@@ -35,7 +35,7 @@ impl MediaTypes {
 
     /// The operator's type for this extension.
     pub fn of_extension(&self, extension: &str) -> Option<&str> {
-        // Most sites name none.
+        // Most sites name no types.
         if self.by_extension.is_empty() {
             return None;
         }

@@ -186,7 +186,7 @@ fn listing_page(table: &Section<'_, '_>, is_listed: bool) -> Option<String> {
     Some(page.value.0)
 }
 
-/// Returns the log of the site, or the log of all sites. Path and format may each come from either.
+/// Returns the log of the site, or the log of all sites. Path and format may come from different ones.
 fn access_log(table: &Section<'_, '_>, process: Option<&Process>) -> Option<AccessLog> {
     let above = process.and_then(|process| process.access_log.as_ref());
     let (path, format) = (table.text::<LogPath>("access_log"), table.text::<LogFormat>("log_format"));
@@ -264,7 +264,7 @@ fn check_answers(answers: &Answers, table: &Section<'_, '_>, hosts: &[Placed<Hos
     book.mistake(table.at, "site.root missing: expected a folder, or a redirect or a proxy of every path");
 }
 
-/// Notes a folder of which no path reaches a file, because a proxy has all paths.
+/// Notes a folder whose files no path reaches, because a proxy has all paths.
 fn check_unread_root(answers: &Answers, table: &Section<'_, '_>) {
     let is_read = |proxy: &Proxy| proxy.is_of_files() || proxy.version() == UpstreamVersion::FastCgi;
     let has_pages = !answers.error_pages.is_empty();
@@ -280,7 +280,7 @@ fn check_unread_root(answers: &Answers, table: &Section<'_, '_>) {
     }
 }
 
-/// Scripts need a folder, and what is for scripts a responder.
+/// Checks that scripts have a folder, and that keys for scripts have a responder.
 fn check_scripts(answers: &Answers, table: &Section<'_, '_>) {
     let book = table.book;
     let scripts = answers.proxies.iter().find(|proxy| proxy.version() == UpstreamVersion::FastCgi);
@@ -295,7 +295,7 @@ fn check_scripts(answers: &Answers, table: &Section<'_, '_>) {
     if !table.is_given("root") {
         book.mistake(files.at, "site.proxy.serve_files without site.root: expected the folder of the files");
     }
-    // The source of a script would be sent.
+    // Without a responder, the source of a script would be sent.
     if scripts.is_some() {
         book.mistake(
             files.at,
@@ -304,7 +304,7 @@ fn check_scripts(answers: &Answers, table: &Section<'_, '_>) {
     }
 }
 
-/// Notes rules for paths in `.html`, which no page has where its URL is clean.
+/// Notes rules for paths in `.html`, which no page has if clean URLs are on.
 fn check_clean(answers: &Answers, table: &Section<'_, '_>) {
     if !answers.tries.has_clean_urls {
         return;
@@ -323,7 +323,7 @@ fn check_clean(answers: &Answers, table: &Section<'_, '_>) {
     }
 }
 
-/// Error pages need a folder, and what is for error pages needs one of them.
+/// Checks that error pages have a folder, and that keys for error pages have such a page.
 fn check_errors(answers: &Answers, table: &Section<'_, '_>) {
     let book = table.book;
     let has_folder = table.is_given("root") || table.is_given("error_root");

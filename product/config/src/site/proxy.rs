@@ -21,7 +21,7 @@ use super::redirect::split_host;
 pub struct Proxy {
     pub at: Place,
     pub path: Pattern,
-    /// None if the site's files answer.
+    /// The upstreams. Empty if the site's files answer.
     pub to: Vec<UpstreamAddress>,
     pub request: ProxyRequest,
     /// The Host field of requests to upstreams, in place of the client's.
@@ -32,9 +32,9 @@ pub struct Proxy {
     pub tls_server_name: Option<String>,
     /// Maximum requests in flight to each upstream; the others wait.
     pub max_concurrent_requests: u32,
-    /// Maximum of them of one client; `None` is half of them.
+    /// The maximum number of these requests from one client; `None` for half of them.
     pub max_concurrent_requests_per_client: Option<u32>,
-    /// A request is sent only when its body, or the beginning of it, is here.
+    /// Sends a request only when its body, or the beginning of it, has arrived.
     pub request_buffering: bool,
     /// Maximum connections to each upstream that carry another protocol than HTTP.
     pub tunnels: u32,
@@ -43,7 +43,7 @@ pub struct Proxy {
     pub connect_timeout: Duration,
     /// Maximum time between two bytes of a response.
     pub read_timeout: Duration,
-    /// Maximum bytes of temporary files, of all responses together; 0: none.
+    /// The maximum bytes of temporary files of all responses together; 0 for none.
     pub max_temp_file_bytes: u64,
     /// The folder of files that upstreams may name in place of a body.
     pub accel_root: Option<PathBuf>,
@@ -340,7 +340,8 @@ impl UpstreamAddress {
         matches!(self.socket, UpstreamSocket::Tls(..))
     }
 
-    /// The Host of a request that names none (HTTP/1.0), as nginx and HAProxy's health checks have it: many programs refuse an
+    /// Returns the Host for a request without one (HTTP/1.0), as in nginx and HAProxy's health checks. Many programs
+    /// refuse an empty Host.
     /// empty one.
     pub fn authority(&self) -> String {
         let (host, port) = match &self.socket {

@@ -75,8 +75,9 @@ impl Redirect {
         self.host.as_ref().is_none_or(|own| Some(own) == host) && self.from.matches(path)
     }
 
-    /// The address to which a request for this host and this path, without empty segments, is sent. What `*` matched stays as
-    /// it came: `:` and `%3A` may be two names to a program. In a query it is one value, and is encoded as such.
+    /// Returns the address to which a request for this host and this path, without empty segments, is redirected. The
+    /// part that `*` matched stays unchanged, because `:` and `%3A` may be two names to a program. In a query it is one
+    /// value and is encoded as one.
     pub fn leads(&self, host: Option<&HostName>, path: &Readings) -> Option<String> {
         let plain = path.plain();
         let is_value = self.to.0.split_once('*').is_some_and(|(before, _)| before.contains(['?', '#']));
@@ -104,7 +105,8 @@ pub(super) fn as_value(plain: &[u8]) -> String {
     percent_encode(plain, NON_ALPHANUMERIC).to_string().replace("%252F", "%2F")
 }
 
-/// A part of a path as it came, with what no address may have encoded: also a percent sign without two hex digits.
+/// Returns a part of a path unchanged, except that characters that no address may contain are encoded, including a
+/// percent sign without two hex digits.
 fn as_came(raw: &[u8]) -> String {
     let is_escape = |digits: &[u8]| digits.len() == 2 && digits.iter().all(u8::is_ascii_hexdigit);
     let mut parts = raw.split(|&byte| byte == b'%');
@@ -149,7 +151,7 @@ impl Target {
             if from.stars() != 1 {
                 return Some("no `*`, since `from` has none or several");
             }
-            // What `*` matched must not end up as the rest of a host name, nor as `//` and a host name.
+            // The part that `*` matched must not become the rest of a host name, nor `//` and a host name.
             let from = from.to_string();
             let matched_after = from.split_once('*').map_or("", |(before, _)| before);
             let after_host = before.find("://").is_some_and(|at| !before[at + 3..].contains('/'));
