@@ -1,5 +1,5 @@
-//! `weir check`: prints the mistakes of a configuration and everything that would keep it from running, or its effect on a request. It changes
-//! nothing.
+//! `weir check`: prints the mistakes of a configuration and everything that would keep it from running, or explains its
+//! effect on a request. It changes nothing.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -107,7 +107,7 @@ fn try_out(configuration: &Configuration, file: &Path) -> Result<Vec<String>, Fa
         (process.user, process.group) = (None, None);
     }
     mistakes.extend(admin(configuration));
-    // Everything else can be tried all the same.
+    // Everything else can still be tried.
     if let Err(mistake) = run::check_shaping(&wanted, file) {
         mistakes.push(mistake);
         wanted.settings.uplink.shaping = config::Shaping::Auto;
@@ -121,7 +121,7 @@ fn try_out(configuration: &Configuration, file: &Path) -> Result<Vec<String>, Fa
     Err(refused(&mistakes, &configuration.files, &file.display().to_string()))
 }
 
-/// A remark about an address in use, which is as it should be if a Weir uses it.
+/// Completes a remark about an address in use, which is normal if a Weir uses the address.
 fn told_of_use(remark: String) -> String {
     match remark.ends_with(server::IN_USE) && running::servers_here().is_empty() {
         true => remark + ": by another program, unless the service manager holds it for Weir; no Weir runs here",
@@ -142,7 +142,7 @@ fn admin(configuration: &Configuration) -> Option<Remark> {
             format!("server.admin: {admin} is of the listener of line {}; expected another port", listener.at.line)
         }
         None => match std::net::TcpListener::bind(admin).err()?.kind() {
-            // The server of this configuration most likely has it.
+            // The server of this configuration most likely uses it.
             std::io::ErrorKind::AddrInUse if !running::servers_here().is_empty() => return None,
             kind => format!(
                 "server.admin: cannot listen on {admin}: {kind}; expected an address of this machine and a free port"
@@ -152,7 +152,7 @@ fn admin(configuration: &Configuration) -> Option<Remark> {
     Some(Remark { at: place_of(&settings.held, "server.admin").unwrap_or(Place::START), said })
 }
 
-/// The counts, then the notes.
+/// Returns the counts, followed by the notes.
 fn summary(configuration: &Configuration, file: &str) -> String {
     let counts = [
         count(configuration.settings.listeners.len(), "listener", "listeners"),

@@ -1,4 +1,4 @@
-//! The answer to one request, from a server in this process that serves only this request.
+//! The answer to one request, from a temporary server inside this process.
 
 mod asked_server;
 mod forms;
@@ -20,7 +20,7 @@ pub struct Asked<'a> {
     pub headers: &'a [String],
 }
 
-/// A line each for the status, the file and every field, or the reason why there is no answer.
+/// Returns a line each for the status, the file and every field, or the reason why there is no answer.
 pub fn answer(configuration: &Configuration, file: &Path, explanation: &Explanation, asked: &Asked) -> String {
     let mut lines = String::new();
     let is_secure = asked.url.starts_with(HTTPS);
@@ -60,7 +60,7 @@ pub fn answer(configuration: &Configuration, file: &Path, explanation: &Explanat
     lines
 }
 
-/// The field about HTTP/3, which the server of the answer has not.
+/// Returns the Alt-Svc field for HTTP/3, which the temporary server does not send.
 fn alternative(configuration: &Configuration, url: &str) -> Option<String> {
     let listeners = configuration.settings.listeners.iter().map(|listener| &listener.value);
     let secure: Vec<_> = listeners.filter(|listener| listener.is_secure).collect();
@@ -71,7 +71,7 @@ fn alternative(configuration: &Configuration, url: &str) -> Option<String> {
     alternative.map(|value| format!("Alt-Svc: {value}"))
 }
 
-/// Returns false with bands, in which the kernel cannot order datagrams.
+/// Returns false with bands, because the kernel cannot order datagrams.
 fn orders_http3(configuration: &Configuration) -> bool {
     configuration.settings.uplink.shaping != config::Shaping::Bands
 }
@@ -82,7 +82,8 @@ fn port_of(url: &str) -> u16 {
     config::split_host(authority).and_then(|(_, port)| port).unwrap_or(443)
 }
 
-/// A line for the script that a responder runs for the request, or the file that is sent; empty for other upstreams.
+/// Returns a line for the script that a responder runs for the request, or for the file that is sent. Empty for other
+/// upstreams.
 fn script_line(configuration: &Configuration, site: &Site, file: &Path, path: &[u8]) -> String {
     let proxy = site.answers.proxy(path).map(|at| &site.answers.proxies[at]);
     let is_script = |file: &Path| file.extension().is_some_and(|extension| extension == "php");
@@ -110,12 +111,12 @@ fn place_of(configuration: &Configuration, site: &Site, key: &str) -> String {
     at.map(|at| format!(" ({}:{})", configuration.files.name_of(at), at.line)).unwrap_or_default()
 }
 
-/// The place in a root of a decoded path of a request.
+/// Returns the path in a root that a request's decoded path leads to.
 fn below(root: &Path, path: &[u8]) -> PathBuf {
     root.join(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)))
 }
 
-/// A line for the file of the answer, or the folder that is listed, and the reason where it has another name.
+/// Returns a line for the file of the answer or the listed folder, and the reason if its name differs from the path.
 fn file_line(configuration: &Configuration, site: &Site, file: &Path, path: &[u8], status: &str) -> String {
     let tries = &site.answers.tries;
     let found = if status.starts_with("200") { file_of(site, file, path) } else { None };
@@ -139,7 +140,7 @@ fn file_line(configuration: &Configuration, site: &Site, file: &Path, path: &[u8
 const FALLBACK: &str = "site.fallback";
 const CLEAN: &str = "site.clean_urls";
 
-/// The file of the answer or the folder that is listed, and the key by which it has another name than its own.
+/// Returns the file of the answer or the listed folder, and the key that gives it another name than the path's.
 fn file_of(site: &Site, file: &Path, path: &[u8]) -> Option<(PathBuf, Option<&'static str>)> {
     let root = file.parent().unwrap_or(Path::new("")).join(site.root.as_ref()?);
     let below = |path: &[u8]| below(&root, path);

@@ -1,4 +1,4 @@
-//! The places in a configuration of what the server could not open.
+//! The places in a configuration of the files and addresses that the server could not open.
 
 use config::{Configuration, Held, Place, Remark, Site};
 use server::{Fault, Part, ShapingError, SitesError, StartError};
@@ -13,7 +13,7 @@ pub fn is_of_key(Fault { of, error }: &Fault) -> bool {
     of.is_some() || is_of_server
 }
 
-/// A fault, placed at the key that names the file or the address.
+/// Returns a fault as a remark at the key that names the file or the address.
 pub fn fault_in(configuration: &Configuration, Fault { of, error }: &Fault) -> Remark {
     let said = units::plain(&error.to_string()).into_owned();
     let settings = &configuration.settings;
@@ -36,7 +36,7 @@ pub fn fault_in(configuration: &Configuration, Fault { of, error }: &Fault) -> R
     }
 }
 
-/// The shaping that this machine does not have, placed at the key that asks for it.
+/// Returns a remark about shaping that this machine does not support, at the key that asks for it.
 pub fn shaping_in(configuration: &Configuration, error: &ShapingError) -> Remark {
     let settings = &configuration.settings;
     let at = match error {
@@ -50,7 +50,7 @@ pub fn shaping_in(configuration: &Configuration, error: &ShapingError) -> Remark
     Remark { at: at.unwrap_or(of_key), said }
 }
 
-/// The error without what the sandbox may have to do with it.
+/// Returns the error without the mention of the sandbox.
 fn cause_of(error: &StartError) -> &StartError {
     if let StartError::OutOfReach(cause) = error { cause } else { error }
 }

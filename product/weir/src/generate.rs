@@ -49,7 +49,7 @@ pub fn manual(args: &Manual) -> Result<(), Failure> {
     std::fs::write(args.folder.join("weir.toml.5"), config::manual()).map_err(failed)
 }
 
-/// Writes the page of a command, and those of the commands below it.
+/// Writes the page of a command and the pages of its subcommands.
 fn pages(command: &Command, name: &str, folder: &Path) -> std::io::Result<()> {
     std::fs::write(folder.join(format!("{name}.1")), page(command, name)?)?;
     below(command).try_for_each(|below| pages(below, &format!("{name}-{}", below.get_name()), folder))
@@ -62,7 +62,7 @@ fn below(command: &Command) -> impl Iterator<Item = &Command> {
 /// The page of a single command in the format of man(7).
 fn page(command: &Command, name: &str) -> std::io::Result<Vec<u8>> {
     let titled = command.clone().display_name(name.to_owned()).disable_help_subcommand(true);
-    // clap_mangen leaves out the text of a flag that `--help` hides and `--help-all` shows; a manual page has all of them.
+    // clap_mangen leaves out flags that only `--help-all` shows; a manual page has all of them.
     let titled = titled.mut_args(|arg| arg.hide_short_help(false));
     let mut page = vec![];
     clap_mangen::Man::new(titled).title(name.to_owned()).render(&mut page)?;

@@ -1,12 +1,12 @@
-//! The processes that a server starts for what it may not do itself: one reads certificates and keys for a server that
-//! has switched to another user, the other runs the operator's program for DNS records.
+//! The processes that do for a server what it may not do itself. One reads certificates and keys for a server that has
+//! switched to another user; the other runs the operator's program for DNS records.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 
-/// The main function of the process with this name, if the server has started one.
+/// Returns the main function for a process of this name, if a server starts processes under that name.
 pub fn of_name(name: &std::ffi::OsStr) -> Option<fn() -> std::io::Result<()>> {
     match name.to_str()? {
         server::service_manager::KEYS_NAME => Some(server::service_manager::keep_keys),
@@ -15,7 +15,8 @@ pub fn of_name(name: &std::ffi::OsStr) -> Option<fn() -> std::io::Result<()>> {
     }
 }
 
-/// Runs until the server ends. Signals are ignored, since a signal to all processes named `weir` is meant for the server.
+/// Runs until the server ends. Signals are ignored, because a signal to all processes named `weir` is meant for the
+/// server.
 pub fn run(main: fn() -> std::io::Result<()>) -> ExitCode {
     for signal in [SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2] {
         if signal_hook::flag::register(signal, Arc::default()).is_err() {

@@ -1,7 +1,7 @@
 //! `weir init`: asks four questions and writes a configuration that `weir check` accepts.
 //!
-//! What is asked depends on the answers before, so the questions are a table of conditions, usual answers and checks. A
-//! flag answers its question beforehand, by the same check.
+//! The questions depend on earlier answers, so they are a table of conditions, usual answers and checks. A flag answers
+//! its question in advance and is checked in the same way.
 
 mod recipe;
 
@@ -46,7 +46,7 @@ struct Question {
     field: fn(&mut Answers) -> &mut Option<String>,
     is_asked: fn(&Answers) -> bool,
     usual: fn(&Answers) -> String,
-    /// Returns an error for a wrong answer, as a sentence with the right form; the path is the file to write.
+    /// Returns an error for a wrong answer, as a sentence with the right form. The path is the file to write.
     check: fn(&Answers, &Path) -> Result<(), String>,
 }
 
@@ -151,9 +151,9 @@ pub fn main(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The place that answers come from.
+/// The source of answers.
 struct Asking<'a> {
-    /// `None` takes the usual answers.
+    /// The input; `None` to take the usual answers.
     from: Option<&'a mut dyn BufRead>,
     to: &'a mut dyn Write,
     /// Maximum number of tries for a question.
@@ -162,7 +162,7 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Asks all questions that the answers before them call for and that no flag has answered.
+    /// Asks all questions that the earlier answers require and that no flag has answered.
     fn all(&mut self, mut given: Answers) -> Result<Answers, Failure> {
         let mut answers = Answers::default();
         for question in &QUESTIONS {
@@ -212,7 +212,7 @@ impl Asking<'_> {
     }
 }
 
-/// The mistake of a flag whose question the other answers leave out.
+/// Returns the mistake about a flag whose question does not occur with the other answers.
 fn without_effect(flag: &str, answers: &Answers) -> String {
     let (other, word) = match flag {
         "--cert" | "--key" => ("--certificate", &answers.certificate),

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// A process; `None` inside if it had already ended.
+/// A process. Holds `None` if the process had already ended.
 pub struct Process(Option<OwnedFd>);
 
 impl Process {
@@ -25,7 +25,7 @@ impl Process {
         self.ends_within(Duration::ZERO)
     }
 
-    /// Waits for its end, at most for this time. A zombie has ended too.
+    /// Waits for the end of the process, at most for this time. A zombie has ended too.
     pub fn ends_within(&self, wait: Duration) -> bool {
         let Some(process) = &self.0 else { return true };
         let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };

@@ -1,4 +1,4 @@
-//! `weir reload`: requests that a running server reads its configuration again, and waits for the outcome.
+//! `weir reload`: makes a running server read its configuration again, and waits for the outcome.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -37,7 +37,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let (pid, answer) = which.ask(NAME, "reload")?;
     let (verdict, lines) = answer.split_once('\n').unwrap_or_default();
     if verdict == FIXED && args.upgrade {
-        // Prints the changes alone: the verdict is about to be out of date.
+        // Prints only the changes, because the verdict is about to be outdated.
         let (changed, _) = lines.trim_end().rsplit_once('\n').unwrap_or_default();
         changed.lines().filter(|line| *line != TAKES_A_PROCESS).for_each(cli::say);
         return upgrade::replace(pid, &[]);
@@ -55,7 +55,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns true if the program file was replaced since the server started, as a package does; false if that is unknown.
+/// Returns true if the program file was replaced since the server started, as a package does. False if that is unknown.
 fn runs_another_program(pid: u32) -> bool {
     let file = |process: &str| std::fs::metadata(format!("/proc/{process}/exe")).map(|it| (it.dev(), it.ino())).ok();
     file(&pid.to_string()).is_some_and(|other| Some(other) != file("self"))

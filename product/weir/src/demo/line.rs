@@ -1,4 +1,5 @@
-//! A slow line before a server, without privileges: a relay with one queue for the bytes to all clients, as a modem has.
+//! A slow line in front of a server, without privileges: a relay with one queue for the bytes to all clients, like a
+//! modem.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -11,14 +12,14 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Socket, Type};
 use units::Rate;
 
-/// Payload of a packet, and the bytes of its headers on Ethernet.
+/// The payload of a packet, and the bytes of its headers on Ethernet.
 const PACKET_BYTES: usize = 1448;
 const HEADER_BYTES: u64 = 66;
-/// Maximum number of packets that wait, 120 ms at 10 Mbit/s.
+/// The maximum number of queued packets: 120 ms at 10 Mbit/s.
 pub const QUEUED_MAX: usize = 100;
-/// Maximum number of connections; further ones are closed.
+/// The maximum number of connections; more are closed.
 const CONNECTIONS_MAX: usize = 64;
-/// A client that reads nothing for this time is disconnected, since it would delay the others.
+/// The time after which a client that reads nothing is disconnected, because it would delay the others.
 const STALL_MAX: Duration = Duration::from_secs(2);
 
 struct Client {
@@ -26,7 +27,7 @@ struct Client {
     is_gone: AtomicBool,
 }
 
-/// Bytes for a client; an empty packet marks the end.
+/// Bytes for a client. An empty packet marks the end.
 struct Packet {
     to: Arc<Client>,
     bytes: Vec<u8>,
@@ -40,7 +41,7 @@ struct Relay {
     connections: AtomicUsize,
 }
 
-/// Starts a line of this rate before the server at this address. Returns the address of the line.
+/// Starts a line of this rate in front of the server at this address. Returns the address of the line.
 pub fn start(rate: Rate, server: SocketAddr) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
@@ -86,7 +87,8 @@ impl Relay {
         })
     }
 
-    /// Queues one packet at a time, each as soon as there is room, until the server ends or the client is gone.
+    /// Queues one packet at a time, each as soon as there is room, until the server's response ends or the client
+    /// disconnects.
     fn queue_all(&self, mut server: TcpStream, client: TcpStream) {
         let to = Arc::new(Client { stream: client, is_gone: AtomicBool::new(false) });
         loop {
@@ -105,7 +107,7 @@ impl Relay {
         }
     }
 
-    /// Sends packets first come, first served, at the rate of the line.
+    /// Sends packets in the order of their arrival, at the rate of the line.
     fn send(&self) {
         let mut free_at = Instant::now();
         loop {
@@ -125,7 +127,7 @@ impl Relay {
     }
 }
 
-/// Connects with the packet size of a line instead of loopback's, since a server counts headers towards its rate.
+/// Connects with the packet size of a line instead of loopback's, because a server counts headers towards its rate.
 fn connect(server: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(server), Type::STREAM, None)?;
     socket.set_tcp_mss(PACKET_BYTES as u32)?;

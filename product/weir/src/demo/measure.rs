@@ -11,11 +11,11 @@ use units::Rate;
 
 use super::{DOWNLOADS, OBJECTS};
 
-/// Number of parallel requests of a browser to one host, in addition to the downloads.
+/// The number of parallel requests of a browser to one host, in addition to the downloads.
 const PARALLEL: usize = 4;
 /// Pause between two loads.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Minimum share of its rate that a lane carries, unless the processor is too busy.
+/// The share of its rate below which a lane shows that the processor is too busy.
 const BUSY_BELOW: f64 = 0.8;
 
 /// The results of one lane.
@@ -103,7 +103,7 @@ fn page(line: SocketAddr, bytes: &AtomicU64) -> io::Result<()> {
     })
 }
 
-/// The result in a sentence, or the reason why there is none.
+/// Returns the result as a sentence, or the reason why there is none.
 pub fn told([turns, weir]: &[Lane; 2], rate: Rate) -> Result<String, String> {
     let rate_bits_per_s = rate.bits_per_s() as f64;
     let slowest = turns.bits_per_s.min(weir.bits_per_s);

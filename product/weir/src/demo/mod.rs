@@ -1,4 +1,5 @@
-//! `weir demo`: compares the load times of a page from two servers, each behind a slow line of its own with downloads in flight.
+//! `weir demo`: compares the load times of a page from two servers, each behind its own slow line with downloads in
+//! flight.
 
 mod line;
 mod measure;
@@ -77,7 +78,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads the rate of the lines. Faster lines need more processor time than the servers leave.
+/// Reads the rate of the lines. Faster lines would need more processor time than the servers leave.
 fn rate(text: &str) -> Result<Rate, String> {
     let rate = text.parse::<Rate>().map_err(|error| error.to_string())?;
     let is_right = (RATE_MIN..=RATE_MAX).contains(&rate.bits_per_s());
@@ -93,7 +94,8 @@ fn seconds(time: Duration) -> String {
     format!("{:.0} s", time.as_secs_f64())
 }
 
-/// A server of the folder whose responses are ordered at this rate, or not at all. Its downloads are aborted when it stops.
+/// Starts a server of the folder, whose responses are ordered at this rate or not at all. Its downloads are aborted
+/// when it stops.
 fn lane(folder: &Path, rate: &str) -> Result<Server, Failure> {
     started(&folder.join("www"), rate, (Ipv4Addr::LOCALHOST, 0).into())
 }

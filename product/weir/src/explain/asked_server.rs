@@ -1,4 +1,4 @@
-//! A server in this process that is asked for one answer.
+//! A server inside this process that answers single requests.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -13,11 +13,11 @@ use server::service_manager::Account;
 use crate::serve::run;
 
 const HEAD_BYTES_MAX: u64 = 64 << 10;
-/// Maximum length of a body that is read: the longest dictionary.
+/// The maximum length of a body that is read: that of the longest dictionary.
 const BODY_BYTES_MAX: u64 = 4 << 20;
-/// Maximum time for an answer; a disk may be slow.
+/// The maximum time for an answer, because a disk may be slow.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// The address that the question comes from.
+/// The address from which the request comes.
 const ASKER: &str = "127.0.0.1";
 
 /// The server, until it is dropped.
@@ -37,12 +37,12 @@ impl AskedServer {
         Ok(AskedServer(run::start(alone(configuration), file, (Ipv4Addr::LOCALHOST, 0).into())?))
     }
 
-    /// The answer to a request for a URL with these fields; without its body, which is not waited for.
+    /// Requests a URL with these fields. Returns the answer without waiting for its body.
     pub fn head(&self, url: &str, headers: &[String]) -> io::Result<Answered> {
         ask(self.0.address(), &request(url, headers), 0)
     }
 
-    /// Like [`AskedServer::head`], with the body. Fails for one that is too long.
+    /// Like [`AskedServer::head`], but includes the body. Fails if the body is too long.
     pub fn whole(&self, url: &str, headers: &[String]) -> io::Result<Answered> {
         ask(self.0.address(), &request(url, headers), BODY_BYTES_MAX)
     }
@@ -60,7 +60,7 @@ impl Answered {
     }
 }
 
-/// The configuration of that server: without TLS and logs, and with the user if this process may switch to it.
+/// Returns the configuration of that server: without TLS and logs, and with the user if this process may switch to it.
 fn alone(configuration: &Configuration) -> Configuration {
     let mut alone = configuration.clone();
     alone.settings.uplink.shaping = config::Shaping::Off;
@@ -69,7 +69,7 @@ fn alone(configuration: &Configuration) -> Configuration {
     let is_root = rustix::process::geteuid().is_root();
     process.user = process.user.take().filter(|user| is_root && Account::find(user, process.group.as_deref()).is_ok());
     process.group = process.group.take().filter(|_| process.user.is_some());
-    // Says by which scheme the question came.
+    // This process is trusted like a proxy, so that its requests can give their scheme.
     process.trusted_proxies = ASKER.parse().into_iter().collect();
     (alone.classes, alone.rules) = (Vec::new(), Vec::new());
     for site in &mut alone.sites {
@@ -79,7 +79,7 @@ fn alone(configuration: &Configuration) -> Configuration {
     alone
 }
 
-/// Lets this process in, which asks in the place of the client. What only some clients get stays private.
+/// Gives access to this process, which stands in for the client. Responses for only some clients stay private.
 fn let_in(access: &mut Access) {
     let loopback = if access.is_private() { "127.0.0.0/8".parse().ok() } else { None };
     (access.users, access.auth) = (None, None);
@@ -116,7 +116,7 @@ fn request(url: &str, headers: &[String]) -> String {
     let slash = if target.starts_with('/') { "" } else { "/" };
     let target: String = target.bytes().map(in_target).collect();
     let fields: String = headers.iter().map(|field| format!("{}\r\n", field.replace(['\r', '\n'], " "))).collect();
-    // A server that has just begun would otherwise send the file as it is while it makes the coded form.
+    // A server that has just started would otherwise send the uncoded file while it makes the coded form.
     let coded =
         if fields.to_ascii_lowercase().contains("accept-encoding:") { "Accept-Encoding: identity;q=0\r\n" } else { "" };
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
@@ -125,7 +125,7 @@ fn request(url: &str, headers: &[String]) -> String {
     )
 }
 
-/// A byte as a client would send it in a target.
+/// Formats a byte as a client would send it in a request target.
 fn in_target(byte: u8) -> String {
     if byte.is_ascii_graphic() { char::from(byte).to_string() } else { format!("%{byte:02X}") }
 }

@@ -1,4 +1,4 @@
-//! The forms of the answer that a browser would get: the coding, the type of a picture, and the size with a dictionary.
+//! The forms of the answer for a browser: the coding, the type of a picture, and the size with a dictionary.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -10,11 +10,12 @@ use super::asked_server::{Answered, AskedServer};
 const CODINGS: &str = "br, zstd, gzip";
 /// The types of pictures that browsers name.
 const PICTURES: &str = "image/avif, image/webp";
-/// The questions until a form with a dictionary is there, which other threads store and make, and the time between them.
+/// The number of requests until a form with a dictionary must be ready, which other threads store and make, and the
+/// time between the requests.
 const ATTEMPTS_MAX: u32 = 200;
 const BETWEEN: Duration = Duration::from_millis(10);
 
-/// Lines about the answer in other forms than this one. A form is left out if the question says what its client accepts.
+/// Returns lines about the answer in other forms. A form is left out if the fields of the request already decide it.
 pub fn lines(server: &AskedServer, asked: &Asked, answer: &Answered) -> String {
     let mut lines = String::new();
     if !says(asked, "accept-encoding") {
@@ -31,12 +32,12 @@ fn says(asked: &Asked, name: &str) -> bool {
     asked.headers.iter().any(|header| header.split(':').next().is_some_and(|own| own.eq_ignore_ascii_case(name)))
 }
 
-/// The fields of the question, and these.
+/// Returns the fields of the request together with these fields.
 fn with(asked: &Asked, more: &[&str]) -> Vec<String> {
     asked.headers.iter().cloned().chain(more.iter().map(|field| field.to_string())).collect()
 }
 
-/// The coding and the length of the answer to a browser, and what it is a dictionary for.
+/// Returns the coding and length of the answer to a browser, and the requests for which it becomes a dictionary.
 fn coded(server: &AskedServer, asked: &Asked) -> Option<String> {
     let answer = server.head(asked.url, &with(asked, &[&format!("Accept-Encoding: {CODINGS}")])).ok()?;
     let mut lines = String::new();
@@ -50,7 +51,7 @@ fn coded(server: &AskedServer, asked: &Asked) -> Option<String> {
     Some(lines)
 }
 
-/// The sizes of the answer to a browser that has the page of the folder, and to one that has this file.
+/// Returns the size of the answer to a browser that has the page of the folder, and to one that has this file.
 fn sizes_with_dictionaries(server: &AskedServer, asked: &Asked, offer: &str) -> String {
     let mut lines = String::new();
     let folder = folder_of(asked.url).filter(|_| offer.contains("\"document\""));
@@ -65,8 +66,8 @@ fn sizes_with_dictionaries(server: &AskedServer, asked: &Asked, offer: &str) -> 
     lines + &own.unwrap_or_default()
 }
 
-/// The coding and the length of the answer to a browser that has what is at this URL; `None` if that is no dictionary, or
-/// makes no shorter form.
+/// Returns the coding and length of the answer to a browser that has the content of this URL. `None` if that is not a
+/// dictionary, or makes no shorter form.
 fn size_with(server: &AskedServer, asked: &Asked, url: &str) -> Option<String> {
     let dictionary = server.whole(url, asked.headers).ok().filter(Answered::is_ok)?;
     dictionary.value("use-as-dictionary")?;
@@ -94,7 +95,7 @@ fn folder_of(url: &str) -> Option<(&str, &str)> {
     (end < url.len()).then(|| (&url[..end], &url[begin..end]))
 }
 
-/// The type and the length of a picture that a browser would get.
+/// Returns the type and length of the picture that a browser would get.
 fn picture(server: &AskedServer, asked: &Asked) -> Option<String> {
     let answer = server.head(asked.url, &with(asked, &[&format!("Accept: {PICTURES}")])).ok()?;
     let (mime, bytes) = answer.value("content-type").zip(answer.value("content-length"))?;

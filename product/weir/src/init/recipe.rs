@@ -1,4 +1,4 @@
-//! The answers to `weir init`, and the configuration that they make: it has the keys that the answers ask for, and no others.
+//! The answers to `weir init`, and the configuration made from them, which has only the keys that the answers require.
 
 use std::fmt::Write;
 use std::io::ErrorKind;
@@ -97,13 +97,13 @@ impl Answers {
         is(&self.certificate, ACME)
     }
 
-    /// The folder of this place that most likely has the files, or the one that tools make most often.
+    /// Returns the folder here that most likely contains the files, or the one that tools create most often.
     pub fn usual_folder(&self) -> String {
         let usual = if self.is_app() { &APP_FOLDERS[..] } else { &FOLDERS };
         usual.iter().find(|folder| Path::new(folder).is_dir()).unwrap_or(&usual[0]).to_string()
     }
 
-    /// The socket of this machine's php-fpm, or the one that it will most likely have.
+    /// Returns the socket of this machine's php-fpm, or the one that it will most likely have.
     pub fn usual_php_fpm(&self) -> String {
         let found = PHP_SOCKETS.iter().find(|path| Path::new(path).exists()).unwrap_or(&PHP_SOCKETS[0]);
         format!("unix:{found}")
@@ -127,12 +127,12 @@ impl Answers {
         self.check_text()
     }
 
-    /// Checks what has been answered by the rules of a configuration; the error is one sentence.
+    /// Checks the answers so far by the rules of a configuration. The error is one sentence.
     pub fn check_text(&self) -> Result<(), String> {
         config::read(self.text().as_bytes()).map(drop).map_err(|mistakes| mistakes[0].said.clone())
     }
 
-    /// Checks the folder, in which the configuration itself must not be served.
+    /// Checks the folder, which must not contain the configuration itself, because it would be served.
     pub fn check_folder(&self, file: &Path) -> Result<(), String> {
         let root = self.root();
         let shown = root.display();
@@ -165,7 +165,7 @@ impl Answers {
         hosts.split([' ', ',', '\t']).filter(|host| !host.is_empty()).collect()
     }
 
-    /// A remark about a socket of php-fpm that is not there.
+    /// Returns a remark about a missing php-fpm socket.
     pub fn remark(&self) -> Option<String> {
         let path = self.php_fpm.as_deref().filter(|_| self.is_php())?.strip_prefix("unix:")?;
         let is_there = Path::new(path).exists();
@@ -224,7 +224,7 @@ impl Answers {
         text + &self.content()
     }
 
-    /// The keys of what is served.
+    /// Returns the keys of the served content.
     fn content(&self) -> String {
         let root = format!("root = {}\n", quoted_path(&self.root()));
         match self.kind.as_deref() {
@@ -232,7 +232,7 @@ impl Answers {
                 format!("\n[[site.proxy]]\nto = [{}]\n", quoted(self.program.as_deref().unwrap_or_default()))
             }
             Some(PHP) => root + &self.scripts(),
-            // Vite's folder of files with hashes in their names.
+            // Vite's folder of files whose names contain hashes.
             Some(APP) if self.root().join("assets").is_dir() => root + APP_KEYS + ASSETS,
             Some(APP) => root + APP_KEYS,
             _ => root,
@@ -266,7 +266,7 @@ pub fn there(name: &str) -> Result<(), String> {
     }
 }
 
-/// The file as a configuration elsewhere names it.
+/// Returns the absolute path of the file, for a configuration in another folder.
 fn file_of(name: &str) -> PathBuf {
     std::path::absolute(name).unwrap_or(name.into())
 }
@@ -278,7 +278,7 @@ const HEAD: &str = "\
 
 const TLS: &str = "tls = true    # and HTTP/3: let UDP through too\n";
 
-/// The app's page is asked for anew each time, since its scripts change their names.
+/// Browsers revalidate the app's page each time, because its scripts change their names.
 const APP_KEYS: &str = "\
 fallback = \"/index.html\"    # the app shows what a path says
 
