@@ -1,4 +1,5 @@
-//! The server that a command is for: found by its number, by a file with the number, or as the only one that runs.
+//! The server that a command is for, found by its process number, by a file with that number, or as the only running
+//! server.
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
@@ -28,7 +29,7 @@ const PID_MAX: u32 = 1 << 22;
 const PID_FILE_BYTES_MAX: u64 = 64;
 /// Maximum size of an answer; one with 10,000 mistakes or 10,000 classes is shorter.
 const ANSWER_BYTES_MAX: u64 = 8 << 20;
-/// Maximum time between two parts of an answer. A server that is stopped (SIGSTOP) accepts the question and gives none.
+/// The maximum time between two parts of an answer. A stopped server (SIGSTOP) accepts the query and gives no answer.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
 
 impl Which {
@@ -103,7 +104,7 @@ pub fn servers_here() -> Vec<u32> {
     servers(&std::fs::read_to_string("/proc/self/net/unix").unwrap_or_default())
 }
 
-/// The server that has taken the sockets of this one over (`weir upgrade`).
+/// Returns the server that has taken over the sockets of this one (`weir upgrade`).
 pub fn successor_of(pid: u32) -> Option<u32> {
     let pid = pid.to_string();
     let is_named = |started: &Started| started.variables.iter().any(|(name, value)| name == VARIABLE && *value == *pid);
@@ -131,8 +132,8 @@ fn the_only_one(all: &[u32], command: &str) -> Result<u32, Failure> {
     }
 }
 
-/// Returns true for the user's own server: it runs as the same user, and was started from the current folder, with that folder, or with a file
-/// of it. A server of another folder or user is changed only if it is named.
+/// Returns true for the user's own server: it runs as the same user, and was started from the current folder, or with
+/// that folder or a file in it. A server of another folder or user is changed only if it is named.
 fn is_own(pid: u32) -> bool {
     let Ok((started, account, _)) = description(pid) else { return false };
     let here = std::env::current_dir().and_then(|here| here.canonicalize());
@@ -169,7 +170,7 @@ fn unit(pid: u32, started: &Started) -> Option<String> {
     group.ends_with(".service").then(|| group.to_string())
 }
 
-/// The processes with a listening socket, each once, since connections have the name of their listener.
+/// Returns the processes with a listening socket, each once, because connections have the name of their listener.
 fn servers(listed: &str) -> Vec<u32> {
     let pids = listed.lines().filter_map(|line| line.rsplit('@').next()?.strip_prefix(NAME)?.trim().parse().ok());
     let mut pids: Vec<u32> = pids.collect();
@@ -185,7 +186,7 @@ fn started_as(pid: u32) -> String {
     if words.trim().is_empty() { String::new() } else { format!("   # {}", cli::one_line(&words)) }
 }
 
-/// Connects and reads the answer. Any process can take the name, so the number of the peer is checked.
+/// Connects and reads the answer. Any process can take the name, so the process number of the peer is checked.
 fn ask(pid: u32, name: &str, command: &str) -> Result<String, Failure> {
     let unheard = |error: std::io::Error| {
         let why = match error.kind() {

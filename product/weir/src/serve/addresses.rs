@@ -1,4 +1,5 @@
-//! Addresses that are given twice: the kernel gives the second to nobody, and its error would blame another program.
+//! Checks for addresses that are given twice. The kernel refuses the second one, and its error would blame another
+//! program.
 
 use std::net::SocketAddr;
 
@@ -8,7 +9,7 @@ use server::Listen;
 use super::Flags;
 use super::unmet::Unmet;
 
-/// Refuses flags that give an address twice, or one that another stands for.
+/// Refuses flags that give an address twice, or an address that another one includes.
 pub fn refuse_overlaps(flags: &Flags) -> Result<(), Failure> {
     let named = |flag: &'static str| move |address: &SocketAddr| (flag, *address);
     let listen = flags.listen.iter().map(named("--listen"));
@@ -23,7 +24,7 @@ pub fn refuse_overlaps(flags: &Flags) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses an address of the admin listener that a listener of the server has.
+/// Refuses an address of the admin listener that a listener of the server also has.
 pub fn refuse_shared_admin(admin: Option<SocketAddr>, listen: &[Listen]) -> Result<(), Unmet> {
     let Some(admin) = admin.filter(|admin| admin.port() != 0) else { return Ok(()) };
     let is_same = |address: SocketAddr| {

@@ -1,6 +1,6 @@
-//! The processes before this one that finish what they have begun. Until it ends, each of them reads the UDP sockets and
-//! writes its logs. After several upgrades in a row there are several of them: one that ends passes those before it on, with
-//! the sockets.
+//! The earlier processes that still finish their work. Until such a process ends, it reads the UDP sockets and writes
+//! its logs. After several upgrades in a row there may be several of them; a process that ends hands its connections to
+//! earlier ones over with the sockets.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -30,7 +30,7 @@ impl Before {
         self.0.iter().for_each(reopen_logs);
     }
 
-    /// Returns true if this forgets the last process: only this one is left.
+    /// Returns true if this removes the last earlier process, so that only this one is left.
     pub fn forget_ended(&mut self) -> bool {
         let had_some = !self.0.is_empty();
         self.0.retain(|connection| hear(connection) != Heard::End);
@@ -43,7 +43,7 @@ impl Before {
     }
 }
 
-/// The word that has arrived on a connection of [`Successor::connection`](super::handover::Successor::connection).
+/// The message that arrived on a connection of [`Successor::connection`](super::handover::Successor::connection).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heard {
     Reopen,
@@ -52,7 +52,7 @@ pub enum Heard {
     End,
 }
 
-/// Reads a word, and does not wait for one.
+/// Reads a message without waiting for one.
 pub fn hear(connection: &OwnedFd) -> Heard {
     match receive_with(connection, RecvFlags::DONTWAIT) {
         Ok(Some((word, _))) if word == REOPEN => Heard::Reopen,
@@ -62,8 +62,8 @@ pub fn hear(connection: &OwnedFd) -> Heard {
     }
 }
 
-/// Has the process at the other end reopen its logs: the one who rotates them signals the main process of a service alone.
-/// A version that does not read the word goes on in the old files.
+/// Makes the process at the other end reopen its logs, because log rotation signals only the main process of a service.
+/// A version that does not read the message continues in the old files.
 fn reopen_logs(connection: &OwnedFd) {
     // An error means that the process has ended.
     let _ = send_with(connection, REOPEN, None, SendFlags::DONTWAIT);

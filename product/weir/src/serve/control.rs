@@ -2,8 +2,9 @@
 //! `weir-routes-PID` need no writable folder, are listed by the kernel, and end with their process. Root and the server's own user may
 //! connect.
 //!
-//! A connection gets one answer and is closed: on the first socket `used`, `unused` or `fixed` and lines for the operator, on the others a JSON
-//! object. Nothing is read from a client, so the server never waits for one, and a request for the status cannot cause a reload.
+//! A connection gets one answer and is closed. The first socket sends `used`, `unused` or `fixed` and lines for the
+//! operator; the others send a JSON object. Nothing is read from a client, so the server never waits for one, and a
+//! status request cannot cause a reload.
 
 use std::io::{ErrorKind, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -12,18 +13,19 @@ use std::time::Duration;
 
 use rustix::net::sockopt::socket_peercred;
 
-/// The prefixes of the names; the number of the process follows.
+/// The prefixes of the names, which the process number follows.
 pub const NAME: &str = "weir-control-";
 pub const STATUS_NAME: &str = "weir-status-";
 pub const ROUTES_NAME: &str = "weir-routes-";
 /// The first line of an answer.
 pub const USED: &str = "used";
 pub const UNUSED: &str = "unused";
-/// The same as [`UNUSED`], but a new process would use the configuration.
+/// Like [`UNUSED`], but a new process would use the configuration.
 pub const FIXED: &str = "fixed";
 /// Maximum number of clients that share an answer; others wait for the next.
 const ANSWERS_MAX: usize = 16;
-/// Maximum time for a client to read an answer, which fits into its socket unless there are thousands of classes.
+/// The maximum time for a client to read an answer. The answer fits into its socket buffer unless there are thousands
+/// of classes.
 const WRITE_MAX: Duration = Duration::from_secs(1);
 
 /// The pause if no descriptor is left for a client.
@@ -47,7 +49,7 @@ impl Control {
         &self.0
     }
 
-    /// Answers the clients that are waiting. Several share one answer, which is made after the last of them has connected.
+    /// Answers the waiting clients. Several share one answer, which is made after the last of them has connected.
     pub fn answer(&self, answer: impl FnOnce() -> String) {
         let accepted = std::iter::from_fn(|| self.accept()).take(ANSWERS_MAX);
         let askers: Vec<UnixStream> = accepted.filter(may_ask).collect();
@@ -56,7 +58,7 @@ impl Control {
         }
         let answer = answer();
         for mut asker in askers {
-            // An error means that the client has gone.
+            // An error means that the client has disconnected.
             let _ = asker.set_write_timeout(Some(WRITE_MAX)).and_then(|()| asker.write_all(answer.as_bytes()));
         }
     }

@@ -101,9 +101,9 @@ impl Events {
         Ok(())
     }
 
-    /// Closes the sockets, since another process serves from now on. A thread goes on to reopen logs at SIGUSR1, at
-    /// SIGHUP and when the successor says so, until the process ends: a download may take a day, and logs are rotated
-    /// meanwhile. The successor has the connections to the processes before this one.
+    /// Closes the sockets, because another process serves from now on. A thread continues to reopen logs at SIGUSR1, at
+    /// SIGHUP and at the successor's request until the process ends, because a download may take a day, in which logs
+    /// are rotated. The successor holds the connections to the earlier processes.
     pub fn leave(mut self, server: &Server, successor: &Successor) {
         (self.control, self.status, self.routes, self.admin) = (None, None, None, None);
         (self.handover, self.before) = (None, Before::default());
@@ -125,7 +125,7 @@ impl Events {
         }
     }
 
-    /// Waits for a signal or for a word of the successor.
+    /// Waits for a signal or for a message from the successor.
     fn wait_for_reopening(&self, successor: Option<&OwnedFd>) {
         let signals = PollFd::new(self.signals.get_read(), PollFlags::IN);
         let successor = successor.map(|successor| PollFd::new(successor, PollFlags::IN));
@@ -265,7 +265,8 @@ fn is_for_logs(signal: i32) -> bool {
     matches!(signal, SIGHUP | SIGUSR1)
 }
 
-/// Has the processes before this one, which may send for a day, reopen their logs at a signal that reopens those of this one.
+/// Makes the earlier processes, which may continue to send for a day, reopen their logs at a signal that reopens the
+/// logs of this one.
 fn pass_on(signal: i32, before: &Before) {
     if is_for_logs(signal) {
         before.reopen_logs();

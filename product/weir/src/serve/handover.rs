@@ -32,7 +32,7 @@ use server::service_manager::NamedSocket;
 use super::before::Before;
 use crate::process::Process;
 
-/// The prefix of the socket's name; the number of the process follows.
+/// The prefix of the socket's name, which the process number follows.
 const NAME: &str = "weir-upgrade-";
 /// The environment variable that names the process to take over from.
 pub const VARIABLE: &str = "WEIR_PREDECESSOR";
@@ -40,7 +40,7 @@ const DESCRIBE: &[u8] = b"describe";
 const TAKE: &[u8] = b"take";
 const READY: &[u8] = b"ready";
 const GO: &[u8] = b"go";
-/// The record sent instead of the sockets while another process takes them; the number of that process follows.
+/// The record sent instead of the sockets while another process takes them, followed by the number of that process.
 const BUSY: &str = "busy ";
 /// The last line of a new process to `weir upgrade`.
 pub const SERVES: &str = "weir: it serves";
@@ -49,15 +49,15 @@ pub const ADMIN: &str = "weir-admin";
 const STDERR: &str = "stderr";
 /// The name of a connection to a process before the one that hands over, which has not ended ([`Before`]).
 pub const BEFORE: &str = "before";
-/// The record behind the last socket.
+/// The record after the last socket.
 const ALL: &str = "all";
 /// Time for a client to send its word, and to read each record.
 const ASKER_MAX: Duration = Duration::from_secs(1);
-/// The time for the process that has the sockets to answer: it may be reading its configuration.
+/// The time for the process that holds the sockets to answer, because it may be reading its configuration.
 pub const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// The time between `take` and `ready`: sites are opened and names resolved in it.
+/// The time between `take` and `ready`, in which sites are opened and names resolved.
 const READY_MAX: Duration = Duration::from_secs(60);
-/// The time for a process whose connection has ended to have ended too: its sockets are closed a little before.
+/// The time for a process to end after its connection has ended, because its sockets are closed slightly earlier.
 const END_MAX: Duration = Duration::from_secs(5);
 /// The time for a new process to serve: all steps together, below the 90 s of a service manager's reload.
 pub const START_MAX: Duration = Duration::from_secs(80);
@@ -89,7 +89,7 @@ impl Account {
     }
 }
 
-/// The description that a process gives of its own start. One of another user is not trusted.
+/// A process's description of its own start. A description by another user is not trusted.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Started {
     /// True if root started it, whatever its user is now.
@@ -115,7 +115,7 @@ struct Pending {
     due_at: Instant,
 }
 
-/// The process that serves from now on. The end of this connection shows it the end of this process.
+/// The process that serves from now on. The end of this connection shows the successor that this process has ended.
 pub struct Successor {
     pub pid: u32,
     connection: OwnedFd,
@@ -171,7 +171,7 @@ impl Handover {
         }
         match patient(&asker, ASKER_MAX).and_then(|()| receive(&asker)) {
             Ok(Some((word, _))) if word == DESCRIBE => {
-                // An error means that the client has gone.
+                // An error means that the client has disconnected.
                 let _ = self.describe(&asker);
             }
             Ok(Some((word, _))) if word == TAKE => {
@@ -327,7 +327,7 @@ impl Predecessor {
         Ok(())
     }
 
-    /// Returns true if that process gives way to this one, false if it has ended instead.
+    /// Returns true if that process gives way to this one, and false if it has ended instead.
     fn is_left(&self) -> io::Result<bool> {
         let Some(connection) = &self.connection else { return Ok(false) };
         let answer = send(connection, READY, None).and_then(|()| receive_again(connection));
@@ -347,7 +347,7 @@ impl Predecessor {
         }
     }
 
-    /// That process and those before it, as far as they have not ended.
+    /// Returns that process and the earlier ones that have not ended.
     pub fn into_before(self) -> Before {
         Before::new(self.connection.into_iter().chain(self.before))
     }

@@ -22,7 +22,7 @@ pub fn limits(flags: &Flags) -> Limits {
         client_prefix: flags.client_prefix,
         client_weights: ClientWeights::new(flags.client_weights.clone()),
         trusted_proxies: TrustedProxies::new(flags.trusted_proxies.clone()),
-        // As Apache, which has no limit of one client.
+        // As in Apache, which has no limit for one client.
         client_connections_max: flags.client_connections.or(flags.max_accepted_connections.map(|_| 0)),
         memory: MemoryLimit::new(flags.memory),
         request: http::Limits { head_bytes_max: flags.head_bytes, fields_max: flags.head_fields as usize },

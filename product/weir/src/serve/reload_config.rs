@@ -1,4 +1,4 @@
-//! Reads the configuration again while the server runs. Either all of it takes effect or nothing.
+//! Reads the configuration again while the server runs. Either all of it takes effect, or none.
 
 use std::path::Path;
 
@@ -87,7 +87,7 @@ pub enum Verdict {
 pub struct Refused {
     verdict: Verdict,
     reason: Failure,
-    /// The rights of the process do not reach a file of the configuration.
+    /// The process has no right to read a file of the configuration.
     is_denied: bool,
 }
 
@@ -148,7 +148,7 @@ pub fn readable(file: &Path) -> Result<(), Unmet> {
     })
 }
 
-/// Puts the present configuration into force, or nothing of it.
+/// Puts the current configuration into force, completely or not at all.
 pub fn reload(server: &Server, source: &dyn Source) -> Outcome {
     match replaced(server, source) {
         Ok((changes, count)) => {

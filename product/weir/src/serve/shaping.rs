@@ -1,4 +1,4 @@
-//! The shaping that the flags ask for, as far as this machine allows it.
+//! The shaping that the flags request, within the abilities of this machine.
 
 use std::net::SocketAddr;
 
@@ -23,7 +23,7 @@ pub fn keeper(flags: &Flags) -> (Option<Keeper>, Option<String>) {
     }
 }
 
-/// Finds the shaping on this machine that the flags ask for.
+/// Finds the shaping on this machine that the flags request.
 pub fn found(
     flags: &Flags,
     classes: Option<&ClassesConfig>,

@@ -1,4 +1,4 @@
-//! The folder for data that is kept over a restart.
+//! The folder for data that is kept across restarts.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
